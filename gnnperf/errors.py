@@ -1,0 +1,33 @@
+"""What a user did wrong, said in one message: what, where, what is allowed, what to do."""
+
+from __future__ import annotations
+
+
+class InputError(ValueError):
+    """Input that cannot be used. Entry points print it as one message and exit with code 2.
+
+    Args:
+        what: what is wrong, with the offending value.
+        where: file, key, column or event in question.
+        allowed: what would have been accepted.
+        remedy: what the user can do now.
+    """
+
+    exit_code = 2
+
+    def __init__(self, what: str, *, where: str = "", allowed: str = "", remedy: str = "") -> None:
+        self.what, self.where, self.allowed, self.remedy = what, where, allowed, remedy
+        parts = [f"{where}: {what}" if where else what]
+        if allowed:
+            parts.append(f"Allowed: {allowed}.")
+        if remedy:
+            parts.append(f"What to do: {remedy}.")
+        super().__init__(" ".join(parts))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Survive the trip back from a worker process."""
+        return _rebuild, (type(self), self.what, self.where, self.allowed, self.remedy)
+
+
+def _rebuild(cls: type[InputError], what: str, where: str, allowed: str, remedy: str) -> InputError:
+    return cls(what, where=where, allowed=allowed, remedy=remedy)

@@ -1,0 +1,110 @@
+"""ExecutionGraph: every host segment, kernel, copy and collective of a run, all ranks in one graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gnnperf import schema
+from gnnperf.schema import Evidence, NodeType
+
+
+@dataclass(frozen=True)
+class StepLabel:
+    """Measured times of one whole step.
+
+    Attributes:
+        step: ordinal in the window.
+        name: the mark as written, e.g. ProfilerStep#12.
+        period_us: C(k) - C(k-1); None for the first step of a window.
+        makespan_us: latest completion minus the earliest rank's start.
+        rank_start_us: [num_ranks] start of the step per traced rank, common clock.
+        rank_completion_us: [num_ranks] later of CPU end and end of the last device work the step launched.
+    """
+
+    step: int
+    name: str
+    period_us: float | None
+    makespan_us: float
+    rank_start_us: tuple[float, ...]
+    rank_completion_us: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ExecutionGraph:
+    """All traced ranks of a run.
+
+    Attributes:
+        name: the run's name.
+        nodes: [num_nodes] table with schema.NODE_COLUMNS.
+        edges: [num_edges] table with schema.EDGE_COLUMNS.
+        steps: labels of the whole steps, in order; a trace without marks has one step named "window".
+        ranks: traced ranks, ascending; `rank_start_us` and `rank_completion_us` of a step are in this order.
+        world_size: ranks of the run, traced or not.
+        device_names: device name per traced rank as the trace gives it ("" unknown).
+        counts: what was left out or is not covered, by reason (e.g. "launched_before_window": 12).
+        warnings: sentences for the user.
+        fingerprint: hash of the code and inputs this graph was built from.
+    """
+
+    name: str
+    nodes: pd.DataFrame
+    edges: pd.DataFrame
+    steps: tuple[StepLabel, ...]
+    ranks: tuple[int, ...]
+    world_size: int
+    device_names: tuple[str, ...] = ()
+    counts: dict[str, int] | None = None
+    warnings: tuple[str, ...] = ()
+    fingerprint: str = ""
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes of all types."""
+        return len(self.nodes)
+
+    def num_nodes_by_type(self) -> dict[str, int]:
+        """Node count for every node type, zero included."""
+        counts = self.nodes["node_type"].value_counts()
+        return {str(t): int(counts.get(str(t), 0)) for t in NodeType}
+
+    def step(self, step: int) -> ExecutionGraph:
+        """The subgraph of one step with the hardware nodes, renumbered from 0."""
+        from dataclasses import replace
+
+        keep = (self.nodes["step"] == step) | self.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK])
+        nodes, edges = take(self.nodes, self.edges, keep.to_numpy())
+        return replace(self, nodes=nodes, edges=edges, steps=tuple(s for s in self.steps if s.step == step))
+
+    def for_predictors(self) -> ExecutionGraph:
+        """The same graph without edges inferred from time distances (no leakage)."""
+        from dataclasses import replace
+
+        kept = self.edges[(self.edges["evidence"] != Evidence.TIMING).to_numpy()].reset_index(drop=True)
+        return replace(self, edges=kept)
+
+    def validate(self) -> ExecutionGraph:
+        """Check columns, node numbers and edge ends; return self.
+
+        Raises:
+            InputError: a column is missing or of another dtype.
+        """
+        schema.validate(self.nodes, schema.NODE_COLUMNS, f"graph {self.name!r}, nodes")
+        schema.validate(self.edges, schema.EDGE_COLUMNS, f"graph {self.name!r}, edges")
+        assert np.array_equal(self.nodes["node_id"], np.arange(len(self.nodes)))
+        ends = self.edges[["src", "dst"]].to_numpy()  # [num_edges, 2]
+        assert ends.size == 0 or (ends.min() >= 0 and ends.max() < len(self.nodes))
+        return self
+
+
+def take(nodes: pd.DataFrame, edges: pd.DataFrame, keep: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Nodes where `keep` [num_nodes] bool, and the edges between them, renumbered from 0."""
+    new_id = np.full(len(nodes), -1, dtype=np.int64)  # [num_nodes]
+    new_id[keep] = np.arange(int(keep.sum()))
+    src, dst = new_id[edges["src"].to_numpy()], new_id[edges["dst"].to_numpy()]
+    inside = (src >= 0) & (dst >= 0)  # [num_edges]
+    kept_nodes = nodes[keep].reset_index(drop=True).assign(node_id=np.arange(int(keep.sum()), dtype=np.int64))
+    kept_edges = edges[inside].reset_index(drop=True).assign(src=src[inside], dst=dst[inside])
+    return kept_nodes, kept_edges

@@ -1,0 +1,79 @@
+"""TraceTable: one rank's normalized events, and what is known about the rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """One accelerator as the trace names it; None where the trace is silent."""
+
+    name: str
+    memory_bytes: int | None = None
+    num_sms: int | None = None
+    clock_hz: float | None = None
+
+
+@dataclass(frozen=True)
+class TraceMeta:
+    """What is known about one rank's trace. Only these keys are ever copied out of a file."""
+
+    rank: int
+    rank_source: str  # "metadata", "file name" or "assumed"
+    world_size: int | None
+    source_format: str  # "kineto" or "execution_trace+kineto"
+    source_file: str  # base name only
+    source_sha256: str
+    base_time_ns: int  # add to start_ns for absolute time
+    devices: tuple[DeviceInfo, ...] = ()
+    backend: str | None = None  # nccl, gloo, ...
+    has_shapes: bool = False
+    link_method: str = "none"  # how device work was tied to CPU ops in this file (Link value)
+    run_id: str | None = None  # names the run if the file does (trace_id is per rank and not used)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TraceTable:
+    """One rank of one run.
+
+    Attributes:
+        meta: rank, world size, devices, provenance.
+        events: [num_events] table with schema.EVENT_COLUMNS, sorted by start_ns.
+        feeds: [num_feeds] table (producer_event, consumer_event): tensor data dependencies between CPU ops,
+            from an execution trace; empty without one.
+    """
+
+    meta: TraceMeta
+    events: pd.DataFrame
+    feeds: pd.DataFrame = field(
+        default_factory=lambda: pd.DataFrame(
+            {"producer_event": pd.Series([], dtype="int64"), "consumer_event": pd.Series([], dtype="int64")}
+        )
+    )
+
+
+@dataclass(frozen=True)
+class RunTrace:
+    """All traced ranks of one run, sorted by rank.
+
+    Attributes:
+        name: the run's name (file or folder it came from, without path).
+        tables: one per traced rank.
+        card: the recorder's `run.json` (workload, parallelism, links), if there is one.
+        warnings: what a user should know: missing ranks, skewed windows, assumed ranks.
+    """
+
+    name: str
+    tables: tuple[TraceTable, ...]
+    card: dict[str, object] | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of the run: as the traces say, else the number of traced ranks."""
+        stated = [t.meta.world_size for t in self.tables if t.meta.world_size]
+        return max([*stated, len(self.tables)])

@@ -1,0 +1,101 @@
+"""Hand-made graphs of a few nodes, shared by the tests.
+
+    rank 0 host  [T2 10][T4 5][T3 10]          [T1 5]
+    rank 0 gpu          [gemm 100]  (arrive)---.
+                                                >[ all_reduce 50 ](exit)
+    rank 1 gpu          [gemm 120]  (arrive)---'
+    rank 1 host  [T2 10][T4 5][T3 10]          [T1 5]  <- waits for the exit of its rank
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from gnnperf import schema
+from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.schema import Evidence, NodeType, Relation, Segment
+
+DEFAULTS: dict[str, object] = {
+    "rank": 0, "step": 0, "thread": -1, "device": -1, "stream": -1, "op_name": None, "event_name": None,
+    "segment": None, "phase": "forward", "family": "unknown", "dtype": None, "input_dims": None, "ordinal": 0,
+    "num_siblings": 1, "flops": np.nan, "bytes": np.nan, "message_bytes": np.nan, "group_size": -1,
+    "collective": None, "event_id": -1, "content_key": 0, "start_us": np.nan, "latency_us": np.nan,
+    "blocked_us": 0.0,
+}  # fmt: skip
+
+
+def make_graph(
+    rows: list[dict[str, object]],
+    edges: list[tuple[int, int, str]],
+    *,
+    ranks: tuple[int, ...] = (0,),
+    steps: tuple[StepLabel, ...] = (),
+    lags: dict[tuple[int, int], tuple[str, float]] | None = None,
+    device_name: str = "Tesla V100-SXM2-32GB",
+) -> ExecutionGraph:
+    """A graph from partial node rows and (src, dst, relation) edges; `lags` maps (src, dst) to (class, us)."""
+    nodes = pd.DataFrame([{**DEFAULTS, **row, "node_id": i} for i, row in enumerate(rows)])
+    nodes = nodes[[c.name for c in schema.NODE_COLUMNS]].astype({c.name: c.dtype for c in schema.NODE_COLUMNS})
+    found = lags or {}
+    frame = pd.DataFrame(
+        {
+            "src": [e[0] for e in edges],
+            "dst": [e[1] for e in edges],
+            "relation": [str(e[2]) for e in edges],
+            "evidence": [str(Evidence.ID) for _ in edges],
+            "lag_class": [found.get((e[0], e[1]), (None, np.nan))[0] for e in edges],
+            "lag_us": [found.get((e[0], e[1]), (None, np.nan))[1] for e in edges],
+        }
+    )
+    frame = frame.astype({c.name: c.dtype for c in schema.EDGE_COLUMNS})
+    return ExecutionGraph(
+        name="toy", nodes=nodes, edges=frame, steps=steps, ranks=ranks, world_size=len(ranks),
+        device_names=(device_name,) * len(ranks), counts={}, fingerprint="toy",
+    ).validate()  # fmt: skip
+
+
+def two_rank_graph() -> ExecutionGraph:
+    """The graph drawn above. Makespan without lags: 15 + 120 + 50 + 5 = 190 us (launch is start-to-start: 10 + 120 + 50 + 5 = 185)."""
+    rows: list[dict[str, object]] = []
+    edges: list[tuple[int, int, str]] = []
+    for rank, gemm_us in ((0, 100.0), (1, 120.0)):
+        base = len(rows)  # T2, T4, T3, gemm, arrive, exit, T1
+        host = {"rank": rank, "node_type": NodeType.HOST, "thread": 0, "op_name": "aten::mm"}
+        rows += [
+            {**host, "segment": Segment.T2, "latency_us": 10.0, "start_us": 0.0},
+            {**host, "segment": Segment.T4, "latency_us": 5.0, "start_us": 10.0, "event_name": "cudaLaunchKernel"},
+            {**host, "segment": Segment.T3, "latency_us": 10.0, "start_us": 15.0},
+            {"rank": rank, "node_type": NodeType.COMPUTE, "device": rank, "stream": 0, "op_name": "aten::mm",
+             "family": "gemm", "dtype": "float32", "input_dims": "[[512,512],[512,512]]", "flops": 2.0 * 512**3,
+             "bytes": 3.0 * 4 * 512**2, "latency_us": gemm_us, "start_us": 10.0, "event_name": "volta_sgemm"},
+            {"rank": rank, "node_type": NodeType.COMM, "device": rank, "stream": 0, "segment": Segment.ARRIVE,
+             "op_name": "c10d::allreduce_", "collective": "all_reduce", "group_size": 2, "message_bytes": 4.0 * 512**2,
+             "family": "collective", "dtype": "float32", "latency_us": 0.0, "start_us": 10.0 + gemm_us},
+            {"rank": rank, "node_type": NodeType.COMM, "device": rank, "stream": 0, "segment": Segment.EXIT,
+             "op_name": "c10d::allreduce_", "collective": "all_reduce", "group_size": 2, "message_bytes": 4.0 * 512**2,
+             "family": "collective", "dtype": "float32", "latency_us": 0.0, "start_us": 180.0},
+            {**host, "segment": Segment.T1, "op_name": "cudaDeviceSynchronize", "latency_us": 5.0, "start_us": 180.0},
+        ]  # fmt: skip
+        edges += [
+            (base, base + 1, Relation.FOLLOWS), (base + 1, base + 2, Relation.FOLLOWS),
+            (base + 1, base + 3, Relation.LAUNCHES), (base + 3, base + 4, Relation.FOLLOWS),
+            (base + 2, base + 6, Relation.FOLLOWS), (base + 5, base + 6, Relation.WAITS),
+        ]  # fmt: skip
+    collective = len(rows)
+    rows.append({"rank": -1, "node_type": NodeType.COLLECTIVE, "op_name": "c10d::allreduce_", "collective": "all_reduce",
+                 "group_size": 2, "message_bytes": 4.0 * 512**2, "family": "collective", "dtype": "float32",
+                 "latency_us": 50.0, "start_us": 130.0})  # fmt: skip
+    for base in (0, 7):
+        edges += [(base + 4, collective, Relation.JOINS), (collective, base + 5, Relation.RELEASES)]
+    rows += [
+        {"node_type": NodeType.DEVICE, "rank": 0, "device": 0, "step": -1, "op_name": "Tesla V100-SXM2-32GB"},
+        {"node_type": NodeType.DEVICE, "rank": 1, "device": 1, "step": -1, "op_name": "Tesla V100-SXM2-32GB"},
+        {"node_type": NodeType.LINK, "rank": -1, "step": -1, "op_name": "intra"},
+    ]
+    device0, link = collective + 1, collective + 3
+    edges += [(link, device0, Relation.CONNECTS), (link, device0 + 1, Relation.CONNECTS)]
+    edges += [(base + n, device0 + r, Relation.RUNS_ON) for r, base in ((0, 0), (1, 7)) for n in (3, 4, 5)]
+    edges += [(base + 4, link, Relation.CROSSES) for base in (0, 7)]
+    label = StepLabel(0, "ProfilerStep#0", None, 185.0, (0.0, 0.0), (185.0, 185.0))
+    return make_graph(rows, edges, ranks=(0, 1), steps=(label,))
