@@ -1,0 +1,60 @@
+# make demo | test | lint | format | bench | clean. Each target creates the environment it needs.
+
+PYTHON      ?= python3
+VENV        ?= .venv
+# Where torch comes from. The default holds builds for the CPU; on a machine with GPUs use
+#   make demo TORCH_INDEX=https://download.pytorch.org/whl/cu130
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+TORCH       := torch==2.13.0
+DEMO        ?= runs/demo
+# A run of the embedded data set that `experiment=demo` never trains on.
+DEMO_TRACE  ?= datasets/cpu-gloo/transformer-ddp-held-out
+
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.installed-$(shell cksum < pyproject.toml | tr -c '0-9\n' '-')
+
+# The tools of the environment come first on PATH, for the processes that the tests start, too.
+export PATH := $(abspath $(BIN)):$(PATH)
+
+.PHONY: demo test lint format bench environment clean
+.DEFAULT_GOAL := test
+
+demo: $(STAMP)
+	$(BIN)/python train.py experiment=demo out=$(DEMO)/train
+	$(BIN)/python predict.py trace=$(DEMO_TRACE) checkpoint=$(DEMO)/train/model.ckpt out=$(DEMO)/predict
+	@echo
+	@echo "The report: $(abspath $(DEMO))/predict/report.html"
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+environment: $(STAMP)
+
+# The stamp carries the checksum of pyproject.toml: a changed pin installs again, an unchanged one asks no network.
+$(STAMP):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "gnnperf needs Python 3.11 or newer; '$(PYTHON)' is older or missing. Try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+	  { echo "Could not create $(VENV). On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@echo "Installing into $(VENV) (once; about a gigabyte) ..."
+	@{ $(BIN)/python -m pip install --quiet --retries 1 --extra-index-url $(TORCH_INDEX) $(TORCH) && \
+	   $(BIN)/python -m pip install --quiet --editable '.[dev]'; } || \
+	  { echo "Installing the packages that pyproject.toml names failed; pip says why above. A network or a package mirror is needed once; then run make again." >&2; exit 1; }
+	@rm -f $(VENV)/.installed-*
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info runs outputs multirun lightning_logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache

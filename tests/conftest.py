@@ -1,0 +1,25 @@
+"""Fixtures every room shares."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+MIRROR_VARIABLE = "GNNPERF_DATA_MIRROR"
+
+# Two cores are shared by the tests and by the processes some of them start. Set before torch is loaded.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="session")
+def mirror() -> Path:
+    """The folder of mirrored public measurements; tests that need it are skipped without one."""
+    folder = os.environ.get(MIRROR_VARIABLE)
+    if not folder:
+        pytest.skip(f"{MIRROR_VARIABLE} is not set: fetch traces with `gnnperf data fetch` and point it at the folder")
+    if not Path(folder).is_dir():
+        pytest.fail(f"{MIRROR_VARIABLE} names {folder}, which is not a folder")
+    return Path(folder)
