@@ -1,0 +1,12 @@
+"""How much of a stranger's file is read before it is refused."""
+
+from __future__ import annotations
+
+MAX_JSON_BYTES = 4 * 2**30  # one rank, unpacked
+MAX_ARCHIVE_BYTES = 16 * 2**30  # all members of an archive, unpacked
+MAX_ARCHIVE_MEMBERS = 20_000
+MAX_RATIO = 200.0  # unpacked / packed; real traces reach about 40
+RATIO_FLOOR_BYTES = 64 * 2**20  # small files may compress better than MAX_RATIO
+MAX_NAME_CHARS = 16_384  # an event's name; longer ones are cut
+MAX_VALUE_BYTES = 65_536  # one event's list of shapes, dtypes or values; longer ones are unknown
+MAX_YEARS_NS = 10 * 365 * 86_400 * 10**9  # no step lasts ten years
