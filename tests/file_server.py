@@ -1,0 +1,77 @@
+"""A file server on 127.0.0.1 that can misbehave."""
+
+from __future__ import annotations
+
+import http.server
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Site:
+    """What the server holds, how it misbehaves, and what it was asked.
+
+    Attributes:
+        files: path -> bytes.
+        statuses: answered first, one per request, before files are served.
+        cut_after: the first answer ends after this many bytes, although more were announced.
+        ranges: whether Range is honored.
+        asked: (path, Range header) of every request.
+    """
+
+    files: dict[str, bytes]
+    statuses: list[int] = field(default_factory=list)
+    cut_after: int | None = None
+    ranges: bool = True
+    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    url: str = ""
+
+
+@contextmanager
+def serving(site: Site) -> Iterator[Site]:
+    """Serve until the block ends; `site.url` says where."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked_range = self.headers.get("Range")
+            site.asked.append((self.path, asked_range))
+            status, body, full = _answer(site, self.path, asked_range)
+            self.send_response(status)
+            self.send_header("Content-Length", str(full))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Quiet."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        site.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield site
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _answer(site: Site, path: str, asked_range: str | None) -> tuple[int, bytes, int]:
+    """(status, bytes sent, bytes announced)."""
+    if site.statuses:
+        return site.statuses.pop(0), b"", 0
+    content = site.files.get(path)
+    if content is None:
+        return 404, b"", 0
+    status = 200
+    if asked_range and site.ranges:
+        start = int(re.findall(r"\d+", asked_range)[0])
+        if start >= len(content):
+            return 416, b"", 0
+        status, content = 206, content[start:]
+    if site.cut_after is not None:
+        cut, site.cut_after = site.cut_after, None
+        return status, content[:cut], len(content)
+    return status, content, len(content)
