@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from gnnperf.public.catalog import Entry
 
@@ -70,19 +68,6 @@ def build(recording: Recording, folder: Path, out: Path) -> Path:
     from gnnperf.trace.storage import write_run
 
     target = out / recording.name
-    with tempfile.TemporaryDirectory(prefix="gnnperf-") as stage:
-        run = read_run(_staged(recording, folder, Path(stage) / recording.name))
-        write_run(run, target)
+    run = read_run([folder / entry.name for entry in recording.entries], name=recording.name)
+    write_run(run, target)
     return target
-
-
-def _staged(recording: Recording, folder: Path, stage: Path) -> Path:
-    """A folder with the files of this recording only; a single file stays where it is."""
-    if len(recording.entries) == 1:
-        return folder / recording.entries[0].name
-    stage.mkdir()
-    for number, entry in enumerate(recording.entries):
-        name = PurePosixPath(entry.name).name
-        unique = name if not (stage / name).exists() else f"{number}-{name}"
-        shutil.copyfile(folder / entry.name, stage / unique)
-    return stage
