@@ -7,8 +7,9 @@ VENV        ?= .venv
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 TORCH       := torch==2.13.0
 DEMO        ?= runs/demo
-# A run of the embedded data set that `experiment=demo` never trains on.
-DEMO_TRACE  ?= datasets/cpu-gloo/transformer-ddp-held-out
+DATASET     := datasets/cpu-gloo
+# The first run of the embedded data set that training never sees.
+HELD_OUT    := import json; print(json.load(open("$(DATASET)/splits.json"))["run"]["test"][0])
 
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cksum < pyproject.toml | tr -c '0-9\n' '-')
@@ -21,7 +22,8 @@ export PATH := $(abspath $(BIN)):$(PATH)
 
 demo: $(STAMP)
 	$(BIN)/python train.py experiment=demo out=$(DEMO)/train
-	$(BIN)/python predict.py trace=$(DEMO_TRACE) checkpoint=$(DEMO)/train/model.ckpt out=$(DEMO)/predict
+	$(BIN)/python predict.py trace=$(DATASET)/$$($(BIN)/python -c '$(HELD_OUT)') \
+	  checkpoint=$(DEMO)/train/checkpoint.pt out=$(DEMO)/predict
 	@echo
 	@echo "The report: $(abspath $(DEMO))/predict/report.html"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from file_server import Site, serving
 from gnnperf.errors import InputError
 from gnnperf.public.download import BACK_OFF_S, download
+from tests.public.file_server import Site, serving
 
 CONTENT = bytes(range(256)) * 40  # 10,240 bytes
 

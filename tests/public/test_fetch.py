@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from file_server import Site, serving
 from gnnperf.errors import InputError
 from gnnperf.public import Entry, Origin, fetch, load_catalog, select
 from gnnperf.public.fetch import upstream_url
+from tests.public.file_server import Site, serving
 
 TRACE = b'{"traceEvents": []}' * 100
 MIRRORED = gzip.compress(TRACE, 9, mtime=7)
