@@ -1,0 +1,80 @@
+"""What the project promises about itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+WITHOUT_TORCH = (
+    "cli",
+    "public",
+    "analytic",
+    "schedule",
+    "prediction",
+    "graph",
+    "trace",
+    "hardware",
+    "evaluate",
+    "predict",
+)
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "BENCHMARKS.md", "CHANGELOG.md")
+MAX_LINES = 300
+
+
+def _loaded_by(*modules: str) -> set[str]:
+    """Top-level modules that a fresh interpreter has loaded after importing `modules`."""
+    code = f"import sys, {', '.join(modules)}; print(*{{m.partition('.')[0] for m in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_looking_at_traces_does_not_load_torch() -> None:
+    loaded = _loaded_by(*(f"gnnperf.{room}" for room in WITHOUT_TORCH))
+    assert "pandas" in loaded
+    assert not loaded & {"torch", "lightning", "torch_geometric", "wandb", "hydra"}
+
+
+def test_listing_public_data_loads_no_tables_either() -> None:
+    assert not _loaded_by("gnnperf.cli", "gnnperf.public.cli") & {"torch", "pandas", "numba"}
+
+
+def test_make_installs_the_torch_that_is_pinned() -> None:
+    pinned = [d for d in _project()["dependencies"] if d.startswith("torch==")]
+    assert len(pinned) == 1
+    assert f"TORCH       := {pinned[0]}\n" in (ROOT / "Makefile").read_text()
+
+
+def test_the_data_folder_shadows_no_library() -> None:
+    assert not list((ROOT / "datasets").rglob("*.py"))
+
+
+def test_ci_can_run() -> None:
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_between_documents_lead_somewhere(document: str) -> None:
+    targets = re.findall(r"\]\((?!https?://)([^)#]+)", (ROOT / document).read_text())
+    assert [t for t in targets if not (ROOT / t).exists()] == []
+
+
+@pytest.mark.parametrize("room", sorted(p.name for p in (ROOT / "gnnperf").iterdir() if (p / "__init__.py").is_file()))
+def test_the_architecture_names_every_room(room: str) -> None:
+    assert f"| `{room}`" in (ROOT / "ARCHITECTURE.md").read_text()
+
+
+def test_modules_hold_one_thought_each() -> None:
+    lines = {p.relative_to(ROOT): p.read_text().count("\n") for p in (ROOT / "gnnperf").rglob("*.py")}
+    assert {str(p): n for p, n in lines.items() if n > MAX_LINES} == {}
+
+
+def _project() -> dict[str, list[str]]:
+    project: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return project
