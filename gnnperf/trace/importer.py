@@ -2,36 +2,55 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pandas as pd
 
 from gnnperf import schema
 from gnnperf.errors import InputError
-from gnnperf.trace import kineto, linking
-from gnnperf.trace.assemble import assemble
+from gnnperf.trace import execution_link, kineto, linking
+from gnnperf.trace.assemble import Assembled, assemble
 from gnnperf.trace.collectives import add_collectives
-from gnnperf.trace.kineto import TraceFile
-from gnnperf.trace.metadata import rank_from_name, read_devices, read_distributed
+from gnnperf.trace.execution_trace import ExecutionTrace
+from gnnperf.trace.kineto import Decoded
+from gnnperf.trace.metadata import Distributed, read_devices
 from gnnperf.trace.table import TraceMeta, TraceTable
 
+MIN_MATCHED_SHARE = 0.5  # below it, an execution trace is of another run
 
-def import_kineto(head: TraceFile, name: str, sha256: str) -> TraceTable:
-    """One rank's table from the decoded top level of its file.
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a table comes from: file, hash, rank and how the rank is known."""
+
+    name: str
+    where: str
+    sha256: str
+    rank: int
+    rank_source: str
+
+
+def import_kineto(
+    decoded: Decoded, origin: Origin, distributed: Distributed, execution_trace: ExecutionTrace | None = None
+) -> TraceTable:
+    """One rank's table.
 
     Args:
-        head: from `kineto.read_head`.
-        name: the file's base name, for messages and for the rank.
-        sha256: of the file as found.
+        decoded: from `kineto.decode`.
+        origin: the file.
+        distributed: what the file says about the run.
+        execution_trace: of the same rank: completes shapes and says which op feeds which.
 
     Raises:
-        InputError: the events are cut off, of no known form, or none is left.
+        InputError: no event is left that can be used.
     """
-    decoded = kineto.decode(head, name)
     with kineto.no_collection():
         table = assemble(decoded)
         if not len(table.events):
-            raise InputError("holds no event that can be used", where=name, remedy="record at least one whole step")
+            raise InputError("holds no event that can be used", where=origin.where,
+                             remedy="record at least one whole step")  # fmt: skip
+        table, feeds, remarks = _with_execution_trace(table, execution_trace)
         links = linking.link(table)
-        distributed = read_distributed(head.distributedInfo)
         columns = table.columns | {
             "op_event": links.op_event,
             "launch_event": links.launch_event,
@@ -40,25 +59,35 @@ def import_kineto(head: TraceFile, name: str, sha256: str) -> TraceTable:
         }
         columns |= add_collectives(table, links, distributed, decoded.dropped)
         events = pd.DataFrame({c.name: columns[c.name] for c in schema.EVENT_COLUMNS}, copy=False)
-    rank, rank_source = _rank(distributed.rank, name)
     meta = TraceMeta(
-        rank=rank, rank_source=rank_source, world_size=distributed.world_size, source_format="kineto",
-        source_file=name, source_sha256=sha256, base_time_ns=table.base_ns, devices=read_devices(head.deviceProperties),
+        rank=origin.rank, rank_source=origin.rank_source, world_size=distributed.world_size,
+        source_format="kineto" if feeds is None else "execution_trace+kineto", source_file=origin.name,
+        source_sha256=origin.sha256, base_time_ns=table.base_ns, devices=read_devices(decoded.head.deviceProperties),
         backend=distributed.backend, has_shapes=bool((table.columns["input_dims"].codes >= 0).any()),
-        link_method=str(links.method), warnings=_warnings(decoded.dropped, rank_source),
+        link_method=str(links.method), warnings=(*_dropped(decoded.dropped), *_assumed(origin), *remarks),
     )  # fmt: skip
-    return TraceTable(meta, events)
+    return TraceTable(meta, events) if feeds is None else TraceTable(meta, events, feeds)
 
 
-def _rank(stated: int | None, name: str) -> tuple[int, str]:
-    if stated is not None:
-        return stated, "metadata"
-    named = rank_from_name(name)
-    return (named, "file name") if named is not None else (0, "assumed")
+def _with_execution_trace(
+    table: Assembled, trace: ExecutionTrace | None
+) -> tuple[Assembled, pd.DataFrame | None, list[str]]:
+    """Shapes and feeds of the execution trace, if there is one and it is of this run."""
+    if trace is None:
+        return table, None, []
+    matched = execution_link.match(table, trace)
+    said = f"{matched.share:.1%} of the ops of execution trace {trace.name} were found by {matched.key}"
+    if matched.share < MIN_MATCHED_SHARE:
+        return table, None, [f"{said}: it is of another run and is not used"]
+    feeds = execution_link.feeds(trace, matched)
+    return execution_link.fill_shapes(table, trace, matched), feeds, [said]
 
 
-def _warnings(dropped: dict[str, int], rank_source: str) -> tuple[str, ...]:
-    found = [f"{count} {reason} were left out" for reason, count in sorted(dropped.items()) if count]
-    if rank_source == "assumed":
-        found.append("neither the file nor its name states a rank; rank 0 is assumed")
-    return tuple(found)
+def _dropped(dropped: dict[str, int]) -> list[str]:
+    return [f"{count} {reason} were left out" for reason, count in sorted(dropped.items()) if count]
+
+
+def _assumed(origin: Origin) -> list[str]:
+    if origin.rank_source != "assumed":
+        return []
+    return [f"neither the file nor its name states a rank; rank {origin.rank} is assumed"]

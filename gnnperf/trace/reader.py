@@ -1,26 +1,184 @@
-"""read_run: files, directories, archives -> RunTrace."""
+"""read_run: files, directories and archives -> RunTrace, one rank in memory at a time."""
 
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 
-from isal import igzip
-
+from gnnperf.errors import InputError
 from gnnperf.trace import kineto
-from gnnperf.trace.importer import import_kineto
-from gnnperf.trace.table import RunTrace
+from gnnperf.trace.checks import check_run
+from gnnperf.trace.execution_trace import ExecutionTrace, is_execution_trace, read_execution_trace, refuse_chakra
+from gnnperf.trace.importer import Origin, import_kineto
+from gnnperf.trace.metadata import rank_from_name, read_distributed
+from gnnperf.trace.sources import ARCHIVE_ENDINGS, FORMS, Source, sources
+from gnnperf.trace.table import RunTrace, TraceTable
+
+CARD = "run.json"
+ENDINGS = re.compile(r"(?:\.(?:pt|trace|json|gz|zip|tar|tgz|parquet))+$", re.I)
+
+
+@dataclass
+class _Found:
+    """What a first look at the files finds, before any Kineto file is decoded."""
+
+    kineto: list[str] = field(default_factory=list)  # paths, in order
+    traces: list[tuple[int | None, ExecutionTrace]] = field(default_factory=list)
+    refused: list[InputError] = field(default_factory=list)
 
 
 def read_run(path: Path | list[Path], *, name: str | None = None) -> RunTrace:
-    paths = [Path(p) for p in (path if isinstance(path, list) else [path])]
-    files = [f for p in paths for f in (sorted(p.rglob("*.json*")) if p.is_dir() else [p])]
-    tables = []
-    for f in files:
-        data = f.read_bytes()
-        digest = hashlib.sha256(data).hexdigest()
-        if data[:2] == b"\x1f\x8b":
-            data = igzip.decompress(data)
-        tables.append(import_kineto(kineto.read_head(data, f.name), f.name, digest))
+    """All ranks of one run.
+
+    Args:
+        path: a Kineto file, a directory of rank files, an archive, a directory of saved tables; or a list of these
+            that together are one run (Kineto files and execution traces are paired by rank).
+        name: the run's name; by default the file's or folder's.
+
+    Raises:
+        InputError: nothing that can be read, or more than one run.
+    """
+    paths = [Path(p) for p in (path if isinstance(path, (list, tuple)) else [path])]
+    if not paths:
+        raise InputError("no path is given", allowed=FORMS)
+    where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    tables, remarks = _read_tables(paths, where)
     tables.sort(key=lambda t: t.meta.rank)
-    return RunTrace(name or paths[0].name.split(".")[0], tuple(tables))
+    warnings = (*remarks, *check_run(tables, where))
+    return RunTrace(name or run_name(paths[0]), tuple(tables), _card(paths), warnings)
+
+
+def run_name(path: Path) -> str:
+    """File or folder name without its endings."""
+    return ENDINGS.sub("", path.resolve().name) or path.resolve().name
+
+
+def _read_tables(paths: Sequence[Path], where: str) -> tuple[list[TraceTable], list[str]]:
+    tables: list[TraceTable] = []
+    for saved in [p for p in paths if _is_saved(p)]:
+        from gnnperf.trace.storage import read_tables  # pyarrow is not needed to read a trace file
+
+        tables += read_tables(saved)
+    others = [p for p in paths if not _is_saved(p)]
+    if not others:
+        return tables, []
+    found = _first_look(others)
+    _refuse_without_kineto(found, where, has_tables=bool(tables))
+    folders: dict[int, str] = {}
+    for source in _all_sources(others):
+        if source.path in found.kineto:
+            table = _read_kineto(source, found)
+            _refuse_second_run(folders, table.meta.rank, source, where)
+            tables.append(table)
+    return tables, _unused(found, tables)
+
+
+def _is_saved(path: Path) -> bool:
+    if path.is_dir():
+        return any(path.glob("rank_*.parquet"))
+    return path.suffix == ".parquet"
+
+
+def _all_sources(paths: Sequence[Path]) -> Iterator[Source]:
+    for path in paths:
+        for source in sources(path):
+            if source.name != CARD:
+                yield source
+
+
+def _first_look(paths: Sequence[Path]) -> _Found:
+    """Sort the files; read the execution traces, which are small."""
+    found = _Found()
+    for source in _all_sources(paths):
+        start = source.peek()
+        try:
+            refuse_chakra(start, source.path)
+            if is_execution_trace(start):
+                trace = read_execution_trace(kineto.read_head(source.unpack(), source.path), source.name)
+                found.traces.append((rank_from_name(source.path), trace))
+            else:
+                found.kineto.append(source.path)
+        except InputError as error:
+            found.refused.append(error)
+    return found
+
+
+def _refuse_without_kineto(found: _Found, where: str, *, has_tables: bool) -> None:
+    if found.kineto or has_tables:
+        return
+    if found.traces:
+        raise InputError("holds an execution trace and no Kineto file; an execution trace has no times", where=where,
+                         remedy="give the Kineto file of the same run too: both paths, or one folder")  # fmt: skip
+    if found.refused:
+        raise found.refused[0]
+    raise InputError("holds no trace file", where=where, allowed=FORMS)
+
+
+def _read_kineto(source: Source, found: _Found) -> TraceTable:
+    head = kineto.read_head(source.unpack(), source.path)
+    decoded = kineto.decode(head, source.path)
+    distributed = read_distributed(head.distributedInfo)
+    rank, rank_source = _rank(distributed.rank, source.path, found.kineto)
+    digest = hashlib.sha256(source.data).hexdigest()
+    origin = Origin(source.name, source.path, digest, rank, rank_source)
+    return import_kineto(decoded, origin, distributed, _execution_trace(found, rank))
+
+
+def _rank(stated: int | None, path: str, others: list[str]) -> tuple[int, str]:
+    if stated is not None:
+        return stated, "metadata"
+    named = rank_from_name(path)
+    named = named if named is not None else _differing_number(path, others)
+    return (named, "file name") if named is not None else (0, "assumed")
+
+
+def _differing_number(path: str, others: list[str]) -> int | None:
+    """The one number in which the paths of several rank files differ."""
+    split = [re.split(r"(\d+)", p) for p in others]
+    if len(others) < 2 or len({len(s) for s in split}) > 1:
+        return None
+    differing = [i for i in range(len(split[0])) if len({s[i] for s in split}) > 1]
+    if len(differing) != 1 or differing[0] % 2 == 0:
+        return None
+    number = int(re.split(r"(\d+)", path)[differing[0]])
+    return number if number < 10**6 else None
+
+
+def _execution_trace(found: _Found, rank: int) -> ExecutionTrace | None:
+    """Of this rank by name; or the only one there is, for the only Kineto file there is."""
+    named = [trace for stated, trace in found.traces if stated == rank]
+    if len(named) > 1:
+        raise InputError(f"{named[0].name} and {named[1].name} are both execution traces of rank {rank}",
+                         allowed="one per rank")  # fmt: skip
+    if named:
+        return named[0]
+    return found.traces[0][1] if len(found.traces) == len(found.kineto) == 1 else None
+
+
+def _refuse_second_run(folders: dict[int, str], rank: int, source: Source, where: str) -> None:
+    """The same rank in two folders: several runs, named so that the user can choose."""
+    if rank in folders and folders[rank] != source.folder:
+        first, second = folders[rank] or ".", source.folder or "."
+        raise InputError(f"holds several runs: {first!r}, {second!r} both have a rank {rank}", where=where,
+                         allowed="one run", remedy="give the folder of one run")  # fmt: skip
+    folders.setdefault(rank, source.folder)
+
+
+def _unused(found: _Found, tables: Sequence[TraceTable]) -> list[str]:
+    ranks = {t.meta.rank for t in tables}
+    lone = [f"execution trace {t.name} has no Kineto file of its rank and is not used"
+            for rank, t in found.traces if rank is not None and rank not in ranks]  # fmt: skip
+    return lone + [f"skipped: {error}" for error in found.refused]
+
+
+def _card(paths: Sequence[Path]) -> dict[str, object] | None:
+    folders = [p if p.is_dir() else p.parent for p in paths if not p.name.lower().endswith(ARCHIVE_ENDINGS)]
+    for folder in folders:
+        if (folder / CARD).is_file() and PurePosixPath(folder).name:
+            from gnnperf.trace.storage import read_card
+
+            return read_card(folder)
+    return None

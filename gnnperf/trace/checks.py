@@ -1,0 +1,100 @@
+"""Do these ranks make one run? Errors for what cannot be one, warnings for what a user should know."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from gnnperf.errors import InputError
+from gnnperf.schema import DEVICE_KINDS, EventKind
+from gnnperf.trace.table import TraceTable
+
+MAX_CLOCK_SKEW_NS = 60 * 10**9  # hosts' clocks differ by less; windows further apart are different runs
+MAX_LISTED = 16
+
+
+def check_run(tables: Sequence[TraceTable], where: str) -> tuple[str, ...]:
+    """Warnings about a run of these ranks.
+
+    Raises:
+        InputError: two files of one rank, different world sizes, windows that never overlap.
+    """
+    _refuse_twins(tables, where)
+    _refuse_worlds(tables, where)
+    warnings = [*_windows(tables, where), *_missing(tables), *_steps(tables), *_device_work(tables)]
+    warnings += [f"{t.meta.source_file}: {text}" for t in tables for text in t.meta.warnings]
+    return tuple(warnings)
+
+
+def _refuse_twins(tables: Sequence[TraceTable], where: str) -> None:
+    files: dict[int, list[TraceTable]] = defaultdict(list)
+    for table in tables:
+        files[table.meta.rank].append(table)
+    for rank, twins in sorted(files.items()):
+        if len(twins) > 1:
+            names = " and ".join(t.meta.source_file for t in twins[:2])
+            unsure = any(t.meta.rank_source == "assumed" for t in twins)
+            raise InputError(
+                f"{names} state no rank" if unsure else f"{names} are both rank {rank}",
+                where=where, allowed="one file per rank of one run",
+                remedy="name them rank_0.json, rank_1.json, ..." if unsure else "give one run at a time",
+            )  # fmt: skip
+
+
+def _refuse_worlds(tables: Sequence[TraceTable], where: str) -> None:
+    worlds = sorted({t.meta.world_size for t in tables if t.meta.world_size})
+    if len(worlds) > 1:
+        raise InputError(f"holds ranks of runs of {worlds[0]} and of {worlds[1]} ranks", where=where,
+                         allowed="one run", remedy="give one run at a time")  # fmt: skip
+
+
+def _windows(tables: Sequence[TraceTable], where: str) -> list[str]:
+    starts = [t.meta.base_time_ns for t in tables]
+    ends = [t.meta.base_time_ns + int((t.events["start_ns"] + t.events["duration_ns"]).max()) for t in tables]
+    gap = max(starts) - min(ends)
+    if gap > MAX_CLOCK_SKEW_NS:
+        raise InputError(f"holds ranks recorded {gap / 1e9:,.0f} s apart: different runs", where=where,
+                         allowed="ranks whose windows overlap", remedy="give one run at a time")  # fmt: skip
+    return [f"the ranks' windows do not overlap (by {gap / 1e6:,.1f} ms): their clocks differ"] if gap > 0 else []
+
+
+def _missing(tables: Sequence[TraceTable]) -> list[str]:
+    world = max([t.meta.world_size or 0 for t in tables])
+    ranks = {t.meta.rank for t in tables}
+    if not world:
+        return []
+    missing = sorted(set(range(min(world, 100_000))) - ranks)
+    warnings = []
+    if missing:
+        listed = ", ".join(map(str, missing[:MAX_LISTED])) + (", ..." if len(missing) > MAX_LISTED else "")
+        warnings.append(f"{len(missing)} of {world} ranks are missing: {listed}; waits for them cannot be explained")
+    if max(ranks) >= world:
+        warnings.append(f"rank {max(ranks)} is not below the stated world size {world}")
+    return warnings
+
+
+def step_names(table: TraceTable) -> list[str]:
+    """Step marks of a rank in order of time, e.g. ProfilerStep#12."""
+    names = table.events["name"]
+    marks = np.array([re.match(r"ProfilerStep", str(c)) is not None for c in names.cat.categories] + [False])
+    rows = marks[names.cat.codes.to_numpy()] & (table.events["kind"] == EventKind.ANNOTATION).to_numpy()
+    return names[rows].astype(str).tolist()
+
+
+def _steps(tables: Sequence[TraceTable]) -> list[str]:
+    without = [t.meta.rank for t in tables if not step_names(t)]
+    if not without:
+        return []
+    ranks = "no rank has" if len(without) == len(tables) else f"{len(without)} of {len(tables)} ranks have no"
+    return [f"{ranks} step marks (ProfilerStep): the whole window is taken for one step"]
+
+
+def _device_work(tables: Sequence[TraceTable]) -> list[str]:
+    idle = [t.meta.rank for t in tables if not t.events["kind"].isin([str(k) for k in DEVICE_KINDS]).any()]
+    if not idle:
+        return []
+    ranks = "there is" if len(idle) == len(tables) else f"{len(idle)} of {len(tables)} ranks have"
+    return [f"{ranks} no device work: ops are taken to run on the CPU"]

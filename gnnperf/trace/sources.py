@@ -1,0 +1,211 @@
+"""Files, directories and archives -> the packed bytes of each trace file, one at a time; limits on what strangers send.
+
+Archives are read in memory and never extracted.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from isal import igzip, isal_zlib
+
+from gnnperf.errors import InputError
+from gnnperf.trace import limits
+
+TRACE_ENDINGS = (".json", ".json.gz", ".et", ".et.gz")
+ARCHIVE_ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz")
+GZIP_MAGIC = b"\x1f\x8b"
+PEEK_BYTES = 4096
+FORMS = "a Kineto file (.json, .json.gz), a directory of rank files, a .zip, .tar.gz or .tgz archive, saved tables"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file as found.
+
+    Attributes:
+        path: as the user may recognize it: the path given, and the member of it.
+        folder: where in the given path it lies, "" at its top.
+        data: its bytes, still packed.
+    """
+
+    path: str
+    folder: str
+    data: bytes
+
+    @property
+    def name(self) -> str:
+        """Base name."""
+        return PurePosixPath(self.path).name
+
+    def unpack(self) -> bytes:
+        """The JSON text.
+
+        Raises:
+            InputError: cut off, or larger than a trace may be.
+        """
+        if self.data[:2] != GZIP_MAGIC:
+            return _checked(self.data, self.path)
+        return _gunzip(self.data, self.path)
+
+    def peek(self) -> bytes:
+        """The first few kilobytes of the JSON text; empty if unreadable."""
+        if self.data[:2] != GZIP_MAGIC:
+            return self.data[:PEEK_BYTES]
+        try:
+            return isal_zlib.decompressobj(wbits=31).decompress(self.data[: 4 * PEEK_BYTES], PEEK_BYTES)
+        except (isal_zlib.error, zlib.error):
+            return b""
+
+
+def sources(path: Path) -> Iterator[Source]:
+    """All trace files under a path, in order of their names.
+
+    Raises:
+        InputError: no such path, nothing in it, or an archive that breaks a limit.
+    """
+    try:
+        if path.is_dir():
+            yield from _directory(path)
+        elif not path.exists():
+            raise InputError("does not exist", where=str(path), allowed=FORMS)
+        elif path.name.lower().endswith(ARCHIVE_ENDINGS):
+            yield from _archive(path)
+        else:
+            yield Source(str(path), "", path.read_bytes())
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror or error})", where=str(path)) from None
+
+
+def _directory(path: Path) -> Iterator[Source]:
+    found = [p for p in sorted(path.rglob("*")) if p.name.lower().endswith(TRACE_ENDINGS) and p.is_file()]
+    found = [p for p in found if not any(part.startswith(".") for part in p.relative_to(path).parts)]
+    if len(found) > limits.MAX_ARCHIVE_MEMBERS:
+        raise InputError(f"holds {len(found)} files", where=str(path), allowed=str(limits.MAX_ARCHIVE_MEMBERS))
+    for file in found:
+        folder = str(file.relative_to(path).parent)
+        yield Source(str(file), "" if folder == "." else folder, file.read_bytes())
+
+
+def _archive(path: Path) -> Iterator[Source]:
+    members = _zip_members if path.name.lower().endswith(".zip") else _tar_members
+    for member, data in members(path):
+        parts = PurePosixPath(member).parts
+        hidden = any(part.startswith(("._", "__MACOSX")) for part in parts)
+        if member.lower().endswith(TRACE_ENDINGS) and not hidden:
+            yield Source(f"{path}/{member}", "/".join(parts[:-1]), data)
+
+
+def _zip_members(path: Path) -> Iterator[tuple[str, bytes]]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = [e for e in archive.infolist() if not e.is_dir()]
+            _check_archive(path, len(entries), sum(e.file_size for e in entries), path.stat().st_size)
+            for entry in entries:
+                _check_member(path, entry.filename)
+                if entry.filename.lower().endswith(TRACE_ENDINGS):
+                    with archive.open(entry) as stream:
+                        yield entry.filename, _bounded(stream, entry.file_size, f"{path}/{entry.filename}")
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise InputError(f"is not a readable archive ({error})", where=str(path),
+                         remedy="copy the archive again") from None  # fmt: skip
+
+
+def _tar_members(path: Path) -> Iterator[tuple[str, bytes]]:
+    packed = path.stat().st_size
+    try:
+        with path.open("rb") as file:
+            is_gzip = file.read(2) == GZIP_MAGIC
+            file.seek(0)
+            stream = _Counted(igzip.IGzipFile(fileobj=file) if is_gzip else file, path, packed)
+            with tarfile.open(fileobj=stream, mode="r|") as archive:
+                for count, entry in enumerate(archive, 1):
+                    _check_archive(path, count, stream.count, packed)
+                    _check_member(path, entry.name)
+                    content = archive.extractfile(entry) if entry.isreg() else None
+                    if content is not None and entry.name.lower().endswith(TRACE_ENDINGS):
+                        yield entry.name, _bounded(content, entry.size, f"{path}/{entry.name}")
+    except (tarfile.TarError, igzip.BadGzipFile, isal_zlib.error, zlib.error, EOFError) as error:
+        raise InputError(f"is not a readable archive ({error})", where=str(path),
+                         remedy="copy the archive again") from None  # fmt: skip
+
+
+class _Counted(io.RawIOBase):
+    """A stream that counts what it unpacks and stops an archive without end."""
+
+    def __init__(self, stream: BinaryIO, path: Path, packed: int) -> None:
+        self.stream, self.path, self.packed, self.count = stream, path, packed, 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self.stream.read(size)
+        self.count += len(data)
+        _check_archive(self.path, 0, self.count, self.packed)
+        return data
+
+
+def _check_archive(path: Path, members: int, unpacked: int, packed: int) -> None:
+    if members > limits.MAX_ARCHIVE_MEMBERS:
+        raise InputError(f"holds {members} files", where=str(path), allowed=str(limits.MAX_ARCHIVE_MEMBERS))
+    if unpacked > limits.MAX_ARCHIVE_BYTES or _is_bomb(unpacked, packed):
+        raise InputError(f"unpacks to more than {unpacked:,} bytes from {packed:,}", where=str(path),
+                         remedy="unpack it yourself if you trust it, and give the folder")  # fmt: skip
+
+
+def _check_member(path: Path, member: str) -> None:
+    """Nothing is ever written, but an archive that names files outside its folder is not a recording."""
+    parts = PurePosixPath(member.replace("\\", "/")).parts
+    if ".." in parts or member.startswith(("/", "\\")) or (parts and parts[0].endswith(":")):
+        raise InputError(f"names a file outside its folder: {member[:80]!r}", where=str(path))
+
+
+def _is_bomb(unpacked: int, packed: int) -> bool:
+    return unpacked > limits.RATIO_FLOOR_BYTES and unpacked > limits.MAX_RATIO * max(packed, 1)
+
+
+def _bounded(stream: BinaryIO | io.BufferedIOBase, size: int, where: str) -> bytes:
+    if size > limits.MAX_JSON_BYTES:
+        raise InputError(f"has {size:,} bytes", where=where, allowed=f"{limits.MAX_JSON_BYTES:,}")
+    return stream.read(size)
+
+
+def _gunzip(data: bytes, where: str) -> bytes:
+    """Unpack, in one piece where the size is harmless, stopping where it is not."""
+    unpacker = isal_zlib.decompressobj(wbits=31)
+    pieces, count, rest = [], 0, data
+    try:
+        while rest:
+            piece = unpacker.decompress(rest, limits.RATIO_FLOOR_BYTES)
+            pieces.append(piece)
+            count += len(piece)
+            if count > limits.MAX_JSON_BYTES or _is_bomb(count, len(data)):
+                raise InputError(f"unpacks to more than {count:,} bytes from {len(data):,}", where=where,
+                                 allowed=f"{limits.MAX_JSON_BYTES:,} bytes, {limits.MAX_RATIO:g} to 1",
+                                 remedy="record fewer steps, or unpack the file yourself if you trust it")  # fmt: skip
+            rest = unpacker.unconsumed_tail
+            if unpacker.eof:
+                rest = unpacker.unused_data  # another member of the same file
+                unpacker = isal_zlib.decompressobj(wbits=31)
+                if rest[:2] != GZIP_MAGIC:
+                    break
+            elif not rest and not piece:
+                raise EOFError("cut off")
+        else:
+            raise EOFError("cut off")
+    except (isal_zlib.error, zlib.error, EOFError):
+        raise InputError("is a gzip file that is cut off or damaged", where=where,
+                         remedy="copy or record the file again") from None  # fmt: skip
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _checked(data: bytes, where: str) -> bytes:
+    if len(data) > limits.MAX_JSON_BYTES:
+        raise InputError(f"has {len(data):,} bytes", where=where, allowed=f"{limits.MAX_JSON_BYTES:,}",
+                         remedy="record fewer steps")  # fmt: skip
+    return data
