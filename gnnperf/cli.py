@@ -1,0 +1,58 @@
+"""The `gnnperf` command: one subcommand per room, each room's parser imported only when it is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from gnnperf import __version__
+from gnnperf.errors import InputError
+
+# Subcommand -> the module whose add_parsers(subparsers) defines it. Only the one asked for is imported, so that
+# `gnnperf inspect` answers at once.
+ROOM_OF_COMMAND = {
+    "inspect": "gnnperf.trace.cli",
+    "import": "gnnperf.graph.cli",
+    "data": "gnnperf.public.cli",
+    "record": "gnnperf.record.cli",
+}
+INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
+BROKEN_PIPE = 141  # ... and by SIGPIPE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand; return its exit code (2 for bad input, with one message on stderr)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parsed = _parser(arguments).parse_args(arguments)
+    try:
+        code = int(parsed.run(parsed))
+        sys.stdout.flush()
+    except InputError as error:
+        print(f"gnnperf: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("gnnperf: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader left (`gnnperf inspect … | head`); keep the interpreter's last flush quiet
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    return code
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser with the subcommand asked for, or with all of them (for --help and for misspelled ones)."""
+    parser = argparse.ArgumentParser(
+        prog="gnnperf",
+        description="Learned performance model for multi-GPU training: look at traces, build graphs, record runs.",
+        epilog="Train with train.py, predict with predict.py.",
+    )
+    parser.add_argument("--version", action="version", version=f"gnnperf {__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    asked = arguments[0] if arguments and arguments[0] in ROOM_OF_COMMAND else None
+    modules = [ROOM_OF_COMMAND[asked]] if asked else sorted(set(ROOM_OF_COMMAND.values()))
+    for module in modules:
+        importlib.import_module(module).add_parsers(subparsers)
+    return parser

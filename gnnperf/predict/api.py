@@ -1,0 +1,136 @@
+"""predict(): from a trace to the answer about one of its steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.errors import InputError
+from gnnperf.graph import load_graph
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
+from gnnperf.predict.assemble import Question, assemble, collect
+from gnnperf.predict.config import Mode
+from gnnperf.predict.hybrid import HybridPredictor
+from gnnperf.predict.provenance import provenance
+from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
+from gnnperf.predict.step_choice import choose_step, other_step, step_time_kind
+from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.predict.target import choose_target, traced_name
+from gnnperf.prediction import Predictor
+from gnnperf.schedule.replay import replay_step
+
+NO_CHECKPOINT = "No checkpoint was given (checkpoint=FILE), so mode=hybrid answers with the analytical model alone."
+USES_CHECKPOINT, USES_HARDWARE = (Mode.gnn, Mode.hybrid), (Mode.gnn, Mode.hybrid, Mode.analytic)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked.
+
+    Attributes:
+        trace: trace file, directory of rank files, or archive.
+        mode: who answers.
+        hardware: device to predict for; None: the trace's own.
+        cluster: links and hosts to predict for; None: the default of the device.
+        checkpoint: trained model; None: none.
+        step: ordinal in the window; None: the one with the median measured step time.
+    """
+
+    trace: Path
+    mode: Mode = Mode.hybrid
+    hardware: DeviceSpec | None = None
+    cluster: ClusterSpec | None = None
+    checkpoint: Path | None = None
+    step: int | None = None
+
+
+def predict(request: Request) -> StepPrediction:
+    """Answer for one step of a trace.
+
+    Raises:
+        InputError: the request contradicts itself, or trace, hardware or checkpoint cannot be used.
+    """
+    check(request)
+    graph = load_graph(request.trace)
+    return replayed(graph, request) if request.mode is Mode.replay else predicted(graph, request)
+
+
+def check(request: Request) -> None:
+    """Refuse a request that contradicts itself, before any file is read.
+
+    Raises:
+        InputError: naming the key.
+    """
+    if not request.trace.exists():
+        raise InputError("no such file or directory", where=str(request.trace), remedy="check trace=PATH")
+    if request.mode is Mode.gnn and request.checkpoint is None:
+        raise InputError(
+            "mode=gnn needs a checkpoint", where="checkpoint", allowed="the path of a trained model",
+            remedy="train one with train.py and pass checkpoint=FILE, or use mode=hybrid or mode=analytic",
+        )  # fmt: skip
+    _only_in(USES_CHECKPOINT, "checkpoint", request)
+    _only_in(USES_HARDWARE, "hardware", request)
+    _only_in(USES_HARDWARE, "cluster", request)
+    if request.checkpoint is not None and not request.checkpoint.is_file():
+        raise InputError("no such file", where=str(request.checkpoint), remedy="check checkpoint=FILE")
+
+
+def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
+    """The answer of a model for one step of `graph`."""
+    label = choose_step(graph, request.step)
+    target = choose_target(graph, request.hardware, request.cluster)
+    predictor = predictor_for(request.mode, request.checkpoint)
+    prediction = predictor.predict(graph.step(label.step).for_predictors(), target.cluster)
+    without = request.mode is Mode.hybrid and request.checkpoint is None
+    question = Question(
+        label=label,
+        structure_step=label.step,
+        mode=request.mode,
+        hardware=target.cluster.device.name,
+        cluster=target.cluster.name,
+        traced_hardware=traced_name(graph),
+        same_hardware=target.same_hardware,
+        provenance=provenance(request.trace, request.checkpoint, graph.fingerprint),
+        warnings=(*((NO_CHECKPOINT,) if without else ()), *target.warnings),
+    )
+    return assemble(prediction, question)
+
+
+def replayed(graph: ExecutionGraph, request: Request) -> StepPrediction:
+    """The answer of the trace itself: the structure of a neighboring step, compared with the step asked for."""
+    check_evidence(graph)
+    label = choose_step(graph, request.step)
+    structure = other_step(graph, label)
+    result = replay_step(graph, structure.step, label.step)
+    question = Question(
+        label=label,
+        structure_step=structure.step,
+        mode=request.mode,
+        hardware=traced_name(graph),
+        cluster="",
+        traced_hardware=traced_name(graph),
+        same_hardware=True,
+        provenance=provenance(request.trace, None, graph.fingerprint),
+        warnings=caveats(result, structure.step),
+    )
+    replayed_us = replayed_step_time_us(result, step_time_kind(label))
+    return collect(as_prediction(result), result.schedule, replayed_us, question)
+
+
+def predictor_for(mode: Mode, checkpoint: Path | None) -> Predictor:
+    """Who answers in this mode; the network, and torch with it, is loaded only where it is used."""
+    if mode is Mode.analytic or checkpoint is None:
+        return AnalyticPredictor()
+    from gnnperf.checkpoint import load_checkpoint
+    from gnnperf.predict.gnn import GnnPredictor
+
+    network = GnnPredictor(load_checkpoint(checkpoint))
+    return network if mode is Mode.gnn else HybridPredictor((network, network.analytic))
+
+
+def _only_in(modes: tuple[Mode, ...], key: str, request: Request) -> None:
+    """Refuse `key` where the mode would ignore it."""
+    if getattr(request, key) is not None and request.mode not in modes:
+        raise InputError(f"has no use in mode={request.mode}", where=key, allowed=f"mode={', '.join(modes)}")

@@ -1,0 +1,148 @@
+"""Prediction -> StepPrediction: schedule the latencies, compare, and say what is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.predict.config import Mode
+from gnnperf.predict.critical_time import critical_time_us, shares
+from gnnperf.predict.hybrid import uncovered, uncovered_ops
+from gnnperf.predict.step_choice import measured_step_time_us, rank_start_skew_us, step_time_kind
+from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.prediction import Prediction
+from gnnperf.schedule import Schedule, schedule
+from gnnperf.schema import WORK_TYPES, StepTimeKind
+
+NUM_UNROLLED = 4  # steps in a row until the increment is a period: the first ones fill the lanes
+NO_INTERVAL = "No intervals yet: step_time_interval_us is null and latency_low_us, latency_high_us are empty."
+NOTED_SKEW = 0.05  # share of a measured makespan from which the ranks' different starts are worth a sentence
+
+
+@dataclass(frozen=True)
+class Question:
+    """What was asked, and of what: everything about the answer that no model decides.
+
+    Attributes:
+        label: the measured step to compare with.
+        structure_step: ordinal of the step whose nodes are predicted.
+        mode: who answers.
+        hardware, cluster: predicted for ("" for replay).
+        traced_hardware: the trace's own device ("" unknown).
+        same_hardware: whether the measured step ran on `hardware`.
+        provenance: versions and hashes.
+        warnings: from reading, before any prediction.
+    """
+
+    label: StepLabel
+    structure_step: int
+    mode: Mode
+    hardware: str
+    cluster: str
+    traced_hardware: str
+    same_hardware: bool
+    provenance: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+
+
+def assemble(prediction: Prediction, question: Question) -> StepPrediction:
+    """Schedule the predicted latencies of one step and collect the answer.
+
+    A node without a latency adds nothing to the schedule; the step time is then a lower bound, and says so.
+    """
+    kind = step_time_kind(question.label)
+    unrolled = NUM_UNROLLED if kind is StepTimeKind.PERIOD else 1
+    known_us = np.nan_to_num(prediction.latency_us, nan=0.0)  # [num_nodes]; the missing ones are named below
+    scheduled = schedule(prediction.graph, known_us, prediction.lag_us, num_unrolled=unrolled)
+    return collect(prediction, scheduled, step_time_us(scheduled, kind), question)
+
+
+def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, question: Question) -> StepPrediction:
+    """The answer from latencies, their schedule and the step time it gives, of the question's kind."""
+    graph, kind = prediction.graph, step_time_kind(question.label)
+    critical_us = critical_time_us(graph, scheduled, predicted_us)
+    missing = uncovered_ops(graph, prediction.latency_us)
+    measured_us = measured_step_time_us(question.label)
+    is_work = graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy()
+    return StepPrediction(
+        prediction=prediction,
+        schedule=scheduled,
+        label=question.label,
+        structure_step=question.structure_step,
+        mode=question.mode,
+        hardware=question.hardware,
+        cluster=question.cluster,
+        traced_hardware=question.traced_hardware,
+        step_time_kind=kind,
+        step_time_us=predicted_us,
+        is_lower_bound=bool(missing),
+        traced_step_time_us=measured_us,
+        measured_step_time_us=measured_us if question.same_hardware else None,
+        rank_start_skew_us=rank_start_skew_us(question.label),
+        rank_step_time_us=dict(zip(graph.ranks, scheduled.rank_step_time_us.tolist(), strict=True)),
+        critical_us=critical_us,
+        source_share=shares(critical_us[is_work], prediction.source[is_work]),
+        critical_path_share=shares(critical_us[is_work], graph.nodes["node_type"][is_work]),
+        uncovered_ops=missing,
+        warnings=_warnings(prediction, question, kind, missing),
+        provenance=question.provenance,
+    )
+
+
+def step_time_us(scheduled: Schedule, kind: StepTimeKind) -> float:
+    """Period or makespan, as the kind asks; a window is a makespan without marks."""
+    if kind is not StepTimeKind.PERIOD:
+        return scheduled.makespan_us
+    assert scheduled.period_us is not None, "a period needs an unrolled schedule"
+    return scheduled.period_us
+
+
+def _warnings(
+    prediction: Prediction, question: Question, kind: StepTimeKind, missing: dict[str, int]
+) -> tuple[str, ...]:
+    """Every sentence for the user once, what changes the answer most first."""
+    said = (
+        *([_uncovered(prediction, missing)] if missing else []),
+        *question.warnings,
+        *prediction.warnings,
+        *prediction.graph.warnings,
+        *_comparison(question, kind),
+        *_ranks(prediction.graph),
+        NO_INTERVAL,
+    )
+    return tuple(dict.fromkeys(said))
+
+
+def _uncovered(prediction: Prediction, missing: dict[str, int]) -> str:
+    first = ", ".join(f"{name} ({count})" for name, count in list(missing.items())[:5])
+    more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+    measured_us = prediction.graph.nodes["latency_us"].to_numpy()[uncovered(prediction.graph, prediction.latency_us)]
+    measured = f" (in the trace they took {np.nansum(measured_us):,.0f} us)" if np.isfinite(measured_us).any() else ""
+    return (
+        f"{sum(missing.values())} nodes of ops {first}{more} are not covered{measured}; the step time excludes them "
+        "and is a lower bound."
+    )
+
+
+def _comparison(question: Question, kind: StepTimeKind) -> list[str]:
+    """What to know before comparing with the measurement."""
+    said = []
+    if not question.same_hardware:
+        on = question.traced_hardware or "unknown hardware"
+        said.append(f"The trace was measured on {on}, the prediction is for {question.hardware}: no error is given.")
+    skew_us = rank_start_skew_us(question.label)
+    if kind is not StepTimeKind.PERIOD and skew_us > NOTED_SKEW * question.label.makespan_us:
+        said.append(
+            f"The ranks start the measured step up to {skew_us:.0f} us apart; the measured "
+            f"{kind} of {question.label.makespan_us:.0f} us contains that, the predicted one does not."
+        )
+    return said
+
+
+def _ranks(graph: ExecutionGraph) -> list[str]:
+    missing = graph.world_size - len(graph.ranks)
+    said = f"{missing} of {graph.world_size} ranks were not traced; what they do is not part of the prediction."
+    return [said] if missing > 0 else []

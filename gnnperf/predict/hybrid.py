@@ -1,0 +1,66 @@
+"""HybridPredictor: per node, the best answer that any predictor of a ladder gives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.prediction import Prediction, Predictor
+from gnnperf.schema import WORK_TYPES, Segment, Source
+
+
+@dataclass(frozen=True)
+class HybridPredictor:
+    """A ladder of predictors, best first: a node keeps the first answer that is not NaN.
+
+    Every predictor decides by itself where it has ground to stand on (the network: op in its vocabulary, features in
+    the training range) and answers NaN elsewhere. Lags are the last rung's, the analytical model's.
+    """
+
+    ladder: tuple[Predictor, ...]
+
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+        """Predict every node of `graph` with the first rung that covers it."""
+        return merge([rung.predict(graph, cluster) for rung in self.ladder])
+
+
+def merge(predictions: Sequence[Prediction]) -> Prediction:
+    """One prediction from several of the same graph, best first."""
+    merged = predictions[-1]
+    for better in reversed(predictions[:-1]):
+        merged = _over(better, merged)
+    return replace(merged, uncovered_ops=uncovered_ops(merged.graph, merged.latency_us))
+
+
+def uncovered(graph: ExecutionGraph, latency_us: np.ndarray) -> np.ndarray:
+    """[num_nodes] bool: work without a latency."""
+    return graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy() & np.isnan(latency_us)
+
+
+def uncovered_ops(graph: ExecutionGraph, latency_us: np.ndarray) -> dict[str, int]:
+    """Op name -> number of its nodes without a latency, most frequent first; peer waits are named as such."""
+    missing = graph.nodes.loc[uncovered(graph, latency_us), ["op_name", "event_name", "segment"]]
+    names = missing["op_name"].astype(object).fillna(missing["event_name"].astype(object)).fillna("(unnamed)")
+    waits = (missing["segment"] == Segment.PEER_WAIT).to_numpy()
+    named = np.where(waits, "peer_wait", names.to_numpy(dtype=object))
+    return dict(sorted(Counter(map(str, named)).items(), key=lambda item: (-item[1], item[0])))
+
+
+def _over(better: Prediction, worse: Prediction) -> Prediction:
+    """`better` where it answers, `worse` elsewhere."""
+    answers = ~np.isnan(better.latency_us)  # [num_nodes]
+    source = np.where(answers, better.source, worse.source)
+    source[uncovered(worse.graph, np.where(answers, better.latency_us, worse.latency_us))] = Source.UNCOVERED
+    return replace(
+        worse,
+        latency_us=np.where(answers, better.latency_us, worse.latency_us),
+        latency_low_us=np.where(answers, better.latency_low_us, worse.latency_low_us),
+        latency_high_us=np.where(answers, better.latency_high_us, worse.latency_high_us),
+        source=source,
+        warnings=tuple(dict.fromkeys((*better.warnings, *worse.warnings))),
+    )

@@ -1,0 +1,53 @@
+"""Where an answer came from: versions and hashes. Base names only; no paths, hosts, users or free-form metadata."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from gnnperf import __version__
+
+LIBRARIES = ("numpy", "pandas", "pyarrow", "numba", "torch", "torch-geometric")
+
+
+def provenance(inputs: Path, checkpoint: Path | None, fingerprint: str) -> dict[str, Any]:
+    """Versions of the code and its libraries, hashes of inputs and checkpoint.
+
+    Args:
+        inputs: the trace as the user named it, a file or a directory.
+        checkpoint: the trained model, if one was used.
+        fingerprint: of the graph (code and inputs).
+    """
+    return {
+        "gnnperf": __version__,
+        "python": platform.python_version(),
+        "libraries": {name: _version(name) for name in LIBRARIES},
+        "checkpoint_sha256": None if checkpoint is None else sha256(checkpoint),
+        "graph_fingerprint": fingerprint,
+        "input_sha256": input_sha256(inputs),
+    }
+
+
+def input_sha256(inputs: Path) -> dict[str, str]:
+    """File name (relative to the folder, if a folder was given) -> sha256, hidden files left out."""
+    if not inputs.is_dir():
+        return {inputs.name: sha256(inputs)}
+    files = sorted(p for p in inputs.rglob("*") if p.is_file())
+    names = {p.relative_to(inputs): p for p in files}
+    return {n.as_posix(): sha256(p) for n, p in names.items() if not any(part.startswith(".") for part in n.parts)}
+
+
+def sha256(path: Path) -> str:
+    """Hash of a file's bytes, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _version(library: str) -> str | None:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None

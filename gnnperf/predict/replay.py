@@ -1,0 +1,61 @@
+"""mode=replay: strict replay as an answer, with every latency measured."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gnnperf.errors import InputError
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.prediction import Prediction
+from gnnperf.schedule.replay import ReplayResult
+from gnnperf.schema import Source, StepTimeKind
+
+
+def as_prediction(result: ReplayResult) -> Prediction:
+    """The latencies of a replay; there are no intervals and no analytical answer."""
+    unknown = np.full(result.graph.num_nodes, np.nan)
+    return Prediction(
+        graph=result.graph,
+        latency_us=result.latency_us,
+        lag_us=result.lag_us,
+        source=np.full(result.graph.num_nodes, Source.MEASURED, dtype=object),
+        analytic_latency_us=unknown,
+        latency_low_us=unknown,
+        latency_high_us=unknown,
+        uncovered_ops={},
+    )
+
+
+def replayed_step_time_us(result: ReplayResult, kind: StepTimeKind) -> float:
+    """Period or makespan of the replayed step, from the measured boundary."""
+    if kind is not StepTimeKind.PERIOD:
+        return result.makespan_us
+    assert result.period_us is not None, "a step with a measured period has a step before it"
+    return result.period_us
+
+
+def caveats(result: ReplayResult, structure_step: int) -> tuple[str, ...]:
+    """How much of a replay is evidence, in sentences."""
+    said = [
+        f"Replay: {100 * result.aligned_share:.1f} % of the nodes of step {structure_step} are aligned with step "
+        f"{result.measured.step} by content; class medians give {100 * result.median_time_share:.1f} % of the critical "
+        "path's latency.",
+    ]
+    if structure_step != result.measured.step:
+        said.append(f"Measured latencies and tracks of single nodes are those of step {structure_step}.")
+    else:
+        said.append("The trace has one step only: class medians are fitted on the other ranks.")
+    return tuple(said)
+
+
+def check_evidence(graph: ExecutionGraph) -> None:
+    """Refuse a replay that has nothing to fit on but what it is compared with.
+
+    Raises:
+        InputError: one step of one rank.
+    """
+    if len(graph.steps) == 1 and len(graph.ranks) == 1:
+        raise InputError(
+            "mode=replay fits on other steps or other ranks, and the trace has one step of one rank", where=graph.name,
+            remedy="record at least two steps, or use another mode",
+        )  # fmt: skip

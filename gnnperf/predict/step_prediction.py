@@ -1,0 +1,68 @@
+"""StepPrediction: one step's answer, the value the report room takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gnnperf.graph.execution_graph import StepLabel
+from gnnperf.predict.config import Mode
+from gnnperf.prediction import Prediction
+from gnnperf.schedule import Schedule
+from gnnperf.schema import StepTimeKind
+
+
+@dataclass(frozen=True)
+class StepPrediction:
+    """Latencies, schedule and step time of one step.
+
+    Attributes:
+        prediction: latencies per node of the step's graph (`prediction.graph`).
+        schedule: what they make of the step.
+        label: the measured step this is compared with.
+        structure_step: ordinal of the step whose nodes these are (replay: another one than `label.step`).
+        mode: who answered.
+        hardware: device predicted for; cluster: its links ("" for replay: whatever the trace ran on).
+        traced_hardware: device name the trace gives ("" unknown).
+        step_time_kind, step_time_us: the answer; predicted period, makespan or window.
+        is_lower_bound: some work has no latency and is left out of step_time_us.
+        traced_step_time_us: the measured value of the same kind, on `traced_hardware`.
+        measured_step_time_us: the same, but None where the prediction is for other hardware than the trace's.
+        rank_start_skew_us: measured; a measured makespan contains it, a predicted one starts all ranks at once.
+        rank_step_time_us: rank -> predicted completion since the start of the step.
+        critical_us: [num_nodes] the node's share of step_time_us along the critical path; sums to step_time_us.
+        source_share: source -> share of the step time along the critical path.
+        critical_path_share: node type -> share of the step time along the critical path.
+        uncovered_ops: op name -> number of nodes without a latency.
+        warnings: sentences for the user.
+        provenance: versions and hashes; never paths, user names or a trace's free-form metadata.
+    """
+
+    prediction: Prediction
+    schedule: Schedule
+    label: StepLabel
+    structure_step: int
+    mode: Mode
+    hardware: str
+    cluster: str
+    traced_hardware: str
+    step_time_kind: StepTimeKind
+    step_time_us: float
+    is_lower_bound: bool
+    traced_step_time_us: float
+    measured_step_time_us: float | None
+    rank_start_skew_us: float
+    rank_step_time_us: dict[int, float]
+    critical_us: np.ndarray
+    source_share: dict[str, float]
+    critical_path_share: dict[str, float]
+    uncovered_ops: dict[str, int]
+    warnings: tuple[str, ...]
+    provenance: dict[str, Any]
+
+    @property
+    def step_time_error(self) -> float | None:
+        """Signed relative error, predicted / measured - 1; None without a comparable measurement."""
+        return None if self.measured_step_time_us is None else self.step_time_us / self.measured_step_time_us - 1.0

@@ -1,0 +1,114 @@
+"""The hardware a prediction is for: as asked, else the trace's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gnnperf.errors import InputError
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware import default_cluster, device_names, load_device, match_device
+from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
+
+GENERIC_CPU = "cpu_generic"
+ADD_DEVICE = (
+    "pass hardware=NAME, or describe the device in conf/hardware/NAME.yaml like the others there, with its alias"
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What to predict for, and how it relates to what was traced.
+
+    Attributes:
+        cluster: devices and links.
+        traced: device the trace ran on; None where the trace does not say or the catalogue does not know it.
+        warnings: what was assumed.
+    """
+
+    cluster: ClusterSpec
+    traced: DeviceSpec | None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def same_hardware(self) -> bool:
+        """Whether the trace ran on the devices that are predicted for."""
+        return self.traced == self.cluster.device
+
+
+def choose_target(graph: ExecutionGraph, hardware: DeviceSpec | None, cluster: ClusterSpec | None) -> Target:
+    """The cluster to predict for.
+
+    Args:
+        graph: names the traced devices.
+        hardware: the device to predict for; None: the trace's own.
+        cluster: links and hosts, with whatever devices; None: the default of the device.
+
+    Raises:
+        InputError: no hardware asked for, and the trace's own is not known.
+    """
+    traced = _traced_device(graph)
+    device = hardware or traced or _assumed_device(graph)
+    chosen = default_cluster(device) if cluster is None else replace(cluster, device=device)
+    assumed = [] if hardware or traced else [_assumed_text(graph, device)]
+    if cluster is None and graph.world_size > 1:
+        assumed.append(f"The links are assumed to be those of cluster {chosen.name!r}; cluster=NAME names others.")
+    # Hardware that was asked for, for a trace that does not name its own, is not known to be the same.
+    return Target(chosen, traced if hardware else device, tuple(assumed))
+
+
+def traced_name(graph: ExecutionGraph) -> str:
+    """The device names of the trace, once each; "" unknown."""
+    return ", ".join(dict.fromkeys(name for name in graph.device_names if name))
+
+
+def _traced_device(graph: ExecutionGraph) -> DeviceSpec | None:
+    """The one catalogue device that every naming rank ran on."""
+    found = {name: match_device(name) for name in dict.fromkeys(graph.device_names) if name}
+    if len({d.name if d else n for n, d in found.items()}) > 1:
+        return None
+    return next(iter(found.values()), None)
+
+
+def _assumed_device(graph: ExecutionGraph) -> DeviceSpec:
+    """A generic CPU for a trace without device work; anything else must be named."""
+    if not runs_on_gpu(graph):
+        return load_device(GENERIC_CPU)
+    names = list(dict.fromkeys(name for name in graph.device_names if name))
+    if len(names) > 1:
+        raise InputError(f"the ranks ran on different devices: {', '.join(names)}", where=graph.name, remedy=ADD_DEVICE)
+    if names:
+        _refuse_unknown(graph, names[0])
+    raise InputError(
+        "the trace does not say which device it ran on", where=graph.name,
+        allowed=", ".join(device_names()), remedy=ADD_DEVICE,
+    )  # fmt: skip
+
+
+def _refuse_unknown(graph: ExecutionGraph, name: str) -> None:
+    close = closest(name)
+    raise InputError(
+        f"the trace's device {name!r} is not in the catalogue" + (f"; closest: {', '.join(close)}" if close else ""),
+        where=graph.name, allowed=", ".join(device_names()), remedy=ADD_DEVICE,
+    )  # fmt: skip
+
+
+def closest(name: str) -> list[str]:
+    """Catalogue names that share most words with `name`, at most three."""
+    words = set(_words(name))
+    shared = {known: len(words & set(_words(known))) for known in device_names()}
+    return sorted((known for known, count in shared.items() if count), key=lambda known: -shared[known])[:3]
+
+
+def runs_on_gpu(graph: ExecutionGraph) -> bool:
+    """Whether any work sits on a device stream."""
+    return bool((graph.nodes["stream"] >= 0).any())
+
+
+def _words(name: str) -> list[str]:
+    return "".join(c.lower() if c.isalnum() else " " for c in name).split()
+
+
+def _assumed_text(graph: ExecutionGraph, device: DeviceSpec) -> str:
+    named = traced_name(graph)
+    why = f"The trace's CPU {named!r} is not in the catalogue" if named else "The trace does not name its CPU"
+    return f"{why}; {device.name} is assumed, hardware=NAME names another."

@@ -1,0 +1,66 @@
+"""The answer on the terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.report.summary import top_ops
+from gnnperf.report.text import MEANING, comparison, headline, share_text, target, time_rows
+
+PIPE_WIDTH = 120  # characters, where there is no terminal to ask
+NUM_UNCOVERED = 10  # ops listed by name; prediction.json has all of them
+
+
+def print_summary(answer: StepPrediction, written: Iterable[Path] = (), console: Console | None = None) -> None:
+    """Print step time, comparison, shares, top ops, what is not covered, warnings and where the files are."""
+    console = console or Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    # Into a file or a pipe, a sentence stays one line, so that it can be searched for.
+    console.print(summary(answer, written), soft_wrap=not console.is_terminal)
+
+
+def summary(answer: StepPrediction, written: Iterable[Path] = ()) -> RenderableType:
+    """Everything that print_summary shows. Names come from traces, so nothing is read as markup."""
+    return Group(
+        Text(target(answer), style="dim"),
+        Text(headline(answer), style="bold"),
+        Text(f"  {MEANING[answer.step_time_kind]}", style="dim"),
+        Text(f"  {comparison(answer)}"),
+        Text(f"share of step time by source: {_shares(answer.source_share)}"),
+        Text(f"critical path by node type: {_shares(answer.critical_path_share)}"),
+        _ops_table(answer),
+        *_uncovered(answer.uncovered_ops),
+        *(Text(f"warning: {warning}", style="yellow") for warning in answer.warnings),
+        *(Text(f"wrote {path}", style="green") for path in written),
+    )
+
+
+def _shares(share: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {share_text(value)}" for name, value in share.items())
+
+
+def _ops_table(answer: StepPrediction) -> Table:
+    table = Table(title="top ten ops", title_justify="left", box=None, pad_edge=False)
+    table.add_column("op", overflow="fold")
+    table.add_column("type")
+    for name in ("nodes", "on critical path", "predicted, all ranks", "measured, all ranks"):
+        table.add_column(name, justify="right")
+    ops = top_ops(answer)
+    times = time_rows(ops, ("critical_us", "predicted_us", "measured_us"))
+    for name, kind, count, us in zip(ops["op_name"], ops["node_type"], ops["num_nodes"], times, strict=True):
+        table.add_row(*(Text(cell) for cell in (name, kind, f"{count:,}", *us)))
+    return table
+
+
+def _uncovered(ops: dict[str, int]) -> list[Text]:
+    if not ops:
+        return [Text("every op is covered")]
+    first = ", ".join(f"{name} ({count})" for name, count in list(ops.items())[:NUM_UNCOVERED])
+    more = f" and {len(ops) - NUM_UNCOVERED} more ops" if len(ops) > NUM_UNCOVERED else ""
+    return [Text(f"not covered: {first}{more}", style="yellow")]

@@ -1,0 +1,65 @@
+"""prediction.json: the answer as one strict JSON document (unknown is null)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.report.summary import num_nodes_by_source
+
+FORMAT = "gnnperf.prediction"
+FORMAT_VERSION = 1
+
+
+def document(answer: StepPrediction) -> dict[str, Any]:
+    """Every key of prediction.json; units are in the names, shares and errors are fractions."""
+    graph = answer.prediction.graph
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "run": graph.name,
+        "mode": str(answer.mode),
+        "hardware": answer.hardware,
+        "cluster": answer.cluster,
+        "traced_hardware": answer.traced_hardware or None,
+        "world_size": graph.world_size,
+        "traced_ranks": list(graph.ranks),
+        "step": answer.label.step,
+        "step_name": answer.label.name,
+        "structure_step": answer.structure_step,
+        "step_time_us": answer.step_time_us,
+        "step_time_kind": str(answer.step_time_kind),
+        "step_time_is_lower_bound": answer.is_lower_bound,
+        "step_time_interval_us": None,
+        "interval_level": None,
+        "measured_step_time_us": answer.measured_step_time_us,
+        "step_time_error": answer.step_time_error,
+        "traced_step_time_us": answer.traced_step_time_us,
+        "measured_rank_start_skew_us": answer.rank_start_skew_us,
+        "step_makespan_us": answer.schedule.makespan_us,
+        "rank_step_time_us": {str(rank): time_us for rank, time_us in answer.rank_step_time_us.items()},
+        "num_nodes": graph.num_nodes_by_type(),
+        "num_nodes_by_source": num_nodes_by_source(answer),
+        "source_share": answer.source_share,
+        "critical_path_share": answer.critical_path_share,
+        "uncovered_ops": answer.uncovered_ops,
+        "warnings": list(answer.warnings),
+        "provenance": answer.provenance,
+    }
+
+
+def to_json(value: Any) -> bytes:
+    """Indented strict JSON with a newline at the end."""
+    return msgspec.json.format(msgspec.json.encode(_strict(value)), indent=2) + b"\n"
+
+
+def _strict(value: Any) -> Any:
+    """The same value with null for every NaN and infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _strict(item) for key, item in value.items()}
+    return [_strict(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,61 @@
+"""Numbers and sentences as people read them, the same in the console and in the HTML report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.schema import StepTimeKind
+
+UNKNOWN = "unknown"
+UNITS = ((1e3, 1.0, "us"), (1e6, 1e3, "ms"), (math.inf, 1e6, "s"))  # below this many us: divide by, unit
+MEANING = {
+    StepTimeKind.PERIOD: "from the completion of one step to the completion of the next, in steady state",
+    StepTimeKind.MAKESPAN: "from the first rank's start of the step to the last completion",
+    StepTimeKind.WINDOW: "first start to last end; the trace has no step marks",
+}
+
+
+def time_text(time_us: float | None) -> str:
+    """A duration with four digits and its unit; unknown stays unknown."""
+    if time_us is None or not math.isfinite(time_us):
+        return UNKNOWN
+    scale, unit = next((scale, unit) for limit_us, scale, unit in UNITS if abs(time_us) < limit_us)
+    return f"{time_us / scale:.4g} {unit}"
+
+
+def time_rows(frame: pd.DataFrame, columns: Sequence[str]) -> list[list[str]]:
+    """These time columns (us) of every row, as text."""
+    return [[time_text(float(time_us)) for time_us in row] for row in frame[list(columns)].to_numpy(dtype=np.float64)]
+
+
+def share_text(share: float) -> str:
+    """A fraction as a percentage."""
+    return f"{100.0 * share:.1f} %"
+
+
+def headline(answer: StepPrediction) -> str:
+    """The answer in one line."""
+    bound = "at least " if answer.is_lower_bound else ""
+    return f"step {answer.step_time_kind}: {bound}{time_text(answer.step_time_us)}"
+
+
+def comparison(answer: StepPrediction) -> str:
+    """The measured value and the signed error, or why there is none."""
+    traced = time_text(answer.traced_step_time_us)
+    if answer.step_time_error is None:
+        return f"traced on {answer.traced_hardware or 'unknown hardware'}: {traced}; other hardware, so no error"
+    left_out = ", work that is not covered left out" if answer.is_lower_bound else ""
+    return f"measured {answer.step_time_kind}: {traced}; error {100.0 * answer.step_time_error:+.1f} %{left_out}"
+
+
+def target(answer: StepPrediction) -> str:
+    """What was predicted: run, step, hardware, ranks, mode."""
+    graph = answer.prediction.graph
+    on = answer.hardware or "its own hardware"
+    ranks = f"{len(graph.ranks)} of {graph.world_size} ranks traced"
+    return f"{graph.name}, step {answer.label.step} ({answer.label.name}), on {on}, {ranks}, mode {answer.mode}"

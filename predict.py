@@ -1,0 +1,47 @@
+"""Predict one step of a trace.
+
+python predict.py trace=PATH [hardware=NAME] [mode=hybrid|gnn|analytic|replay] [checkpoint=FILE] [out=DIR] [step=N]
+Every key: python predict.py --cfg job
+"""
+
+from pathlib import Path
+
+from gnnperf.config import entry_point
+from gnnperf.predict import PredictConfig, StepPrediction
+from gnnperf.predict.api import Request, check, predict
+from gnnperf.report import check_output, print_summary, write_report
+
+
+@entry_point("predict", PredictConfig)
+def main(config: PredictConfig) -> None:
+    """Trace -> graph -> prediction -> report."""
+    request = to_request(config)
+    check(request)
+    if config.out is not None:
+        check_output(Path(config.out))
+    answer = predict(request)
+    written = write_report(answer, Path(config.out or default_out(answer)))
+    print_summary(answer, written)
+
+
+def to_request(config: PredictConfig) -> Request:
+    """The same wishes with paths as paths."""
+    return Request(
+        trace=Path(config.trace),
+        mode=config.mode,
+        hardware=config.device_spec(),
+        cluster=config.cluster_spec(),
+        checkpoint=None if config.checkpoint is None else Path(config.checkpoint),
+        step=config.step,
+    )
+
+
+def default_out(answer: StepPrediction) -> Path:
+    """outputs/predict/<run>-<mode>-<hardware>, in characters that every file system takes."""
+    words = (answer.prediction.graph.name, str(answer.mode), answer.hardware)
+    name = "-".join(word for word in words if word)
+    return Path("outputs/predict") / "".join(c if c.isalnum() or c in "._-" else "_" for c in name).lstrip(".")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Answers made from the toy graph, with a predictor whose latencies are written down here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.predict.assemble import Question, assemble
+from gnnperf.predict.config import Mode
+from gnnperf.predict.hybrid import uncovered_ops
+from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.prediction import Prediction
+from gnnperf.schema import Source
+from tests.toys import two_rank_graph
+
+GEMM_0, GEMM_1, COLLECTIVE = 3, 10, 14  # node ids in two_rank_graph
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Answers with the measured latencies, except where told otherwise (NaN: not covered)."""
+
+    latency_us: dict[int, float] = field(default_factory=dict)
+    source: Source = Source.ANALYTIC
+    warnings: tuple[str, ...] = ()
+
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+        latency = graph.nodes["latency_us"].fillna(0.0).to_numpy(copy=True)
+        for node, value in self.latency_us.items():
+            latency[node] = value
+        source = np.where(np.isnan(latency), Source.UNCOVERED, self.source).astype(object)
+        unknown = np.full(graph.num_nodes, np.nan)
+        return Prediction(
+            graph, latency, np.zeros(len(graph.edges)), source, latency, unknown, unknown,
+            uncovered_ops(graph, latency), self.warnings,
+        )  # fmt: skip
+
+
+def question(label: StepLabel, **changes: object) -> Question:
+    """A question about a step of the toy, on the hardware it was traced on."""
+    told: dict[str, object] = {
+        "label": label, "structure_step": label.step, "mode": Mode.analytic, "hardware": "v100_sxm2_32gb",
+        "cluster": "one_node", "traced_hardware": "Tesla V100-SXM2-32GB", "same_hardware": True,
+        "provenance": {"gnnperf": "0", "input_sha256": {"toy": "00"}},
+    }  # fmt: skip
+    return Question(**{**told, **changes})  # type: ignore[arg-type]
+
+
+def toy_answer(latency_us: dict[int, float] | None = None, **changes: object) -> StepPrediction:
+    """The toy's only step, with some latencies changed and other questions asked."""
+    graph = two_rank_graph()
+    prediction = Fixed(latency_us or {}).predict(graph, None)  # type: ignore[arg-type]
+    return assemble(prediction, question(changes.pop("label", graph.steps[0]), **changes))  # type: ignore[arg-type]

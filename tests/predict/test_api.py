@@ -1,0 +1,134 @@
+"""predict() in each mode on the toy graph, and the requests it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnperf.errors import InputError
+from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, take
+from gnnperf.graph.tables import concat_tables
+from gnnperf.hardware import load_cluster, load_device
+from gnnperf.predict import api
+from gnnperf.predict.api import Request, predict
+from gnnperf.predict.config import Mode
+from gnnperf.schema import Source
+from tests.predict.answers import GEMM_1, Fixed
+from tests.toys import two_rank_graph
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that reads as the toy graph."""
+    path = tmp_path / "toy.json"
+    path.write_text("{}")
+    monkeypatch.setattr(api, "load_graph", lambda paths: two_rank_graph())
+    return path
+
+
+def test_analytic_answers_every_gemm(trace: Path) -> None:
+    answer = predict(Request(trace, mode=Mode.analytic))
+    assert answer.hardware == "v100_sxm2_32gb"
+    assert set(answer.prediction.source[[3, 10, 14]]) == {Source.ANALYTIC}
+    assert answer.step_time_us == pytest.approx(answer.critical_us.sum())
+    assert answer.measured_step_time_us == 185.0
+
+
+def test_hybrid_without_a_checkpoint_is_analytic_and_says_so(trace: Path) -> None:
+    hybrid, analytic = predict(Request(trace)), predict(Request(trace, mode=Mode.analytic))
+    assert hybrid.step_time_us == analytic.step_time_us
+    assert api.NO_CHECKPOINT in hybrid.warnings
+    assert api.NO_CHECKPOINT not in analytic.warnings
+
+
+def test_faster_hardware_is_faster_and_not_compared(trace: Path) -> None:
+    own, faster = predict(Request(trace)), predict(Request(trace, hardware=load_device("h100_sxm")))
+    assert faster.prediction.latency_us[GEMM_1] < own.prediction.latency_us[GEMM_1]
+    assert faster.step_time_error is None
+
+
+def test_provenance_names_versions_and_hashes_but_no_path(trace: Path) -> None:
+    found = predict(Request(trace)).provenance
+    assert found["input_sha256"] == {
+        "toy.json": "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # sha256 of "{}"
+    }
+    assert found["checkpoint_sha256"] is None
+    assert str(trace.parent) not in str(found)
+
+
+def test_replay_of_another_step_is_compared_with_the_step_asked_for(
+    trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both steps are the toy's, but step 1 is said to have taken 370 us: the replay of its latencies takes 185."""
+    monkeypatch.setattr(api, "load_graph", lambda paths: _two_steps())
+    answer = predict(Request(trace, mode=Mode.replay, step=1))
+    assert (answer.label.step, answer.structure_step) == (1, 0)
+    assert answer.step_time_us == pytest.approx(185.0)
+    assert answer.measured_step_time_us == 370.0
+    assert answer.step_time_error == pytest.approx(-0.5)
+    assert answer.source_share == {"measured": 1.0}
+    assert answer.hardware == "Tesla V100-SXM2-32GB"
+    assert any("100.0 % of the nodes of step 0 are aligned with step 1" in warning for warning in answer.warnings)
+
+
+def test_replay_of_the_only_step_says_what_that_is_worth(trace: Path) -> None:
+    answer = predict(Request(trace, mode=Mode.replay))
+    assert answer.measured_step_time_us == 185.0
+    assert any("medians are fitted on the other ranks" in warning for warning in answer.warnings)
+
+
+def test_replay_of_one_step_of_one_rank_is_refused(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "load_graph", lambda paths: replace(two_rank_graph(), ranks=(0,)))
+    with pytest.raises(InputError, match="one step of one rank"):
+        predict(Request(trace, mode=Mode.replay))
+
+
+def _two_steps() -> ExecutionGraph:
+    """The toy twice, as steps 0 and 1, without edges between them."""
+    first, second = two_rank_graph(), two_rank_graph()
+    work = second.nodes["step"] >= 0
+    nodes = second.nodes.assign(step=second.nodes["step"].where(~work, 1).astype("int32"))
+    moved, edges = take(nodes, second.edges, work.to_numpy())
+    offset = first.num_nodes
+    moved = moved.assign(node_id=moved["node_id"] + offset)
+    edges = edges.assign(src=edges["src"] + offset, dst=edges["dst"] + offset)
+    steps = (first.steps[0], StepLabel(1, "ProfilerStep#1", None, 370.0, (0.0, 0.0), (370.0, 370.0)))
+    both = replace(
+        first,
+        nodes=concat_tables([first.nodes, moved]),
+        edges=concat_tables([first.edges, edges]),
+        steps=steps,
+    )
+    return both.validate()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mode": Mode.gnn}, "mode=gnn needs a checkpoint"),
+        ({"mode": Mode.replay, "hardware": load_device("t4")}, "hardware: has no use in mode=replay"),
+        ({"mode": Mode.replay, "cluster": load_cluster("single")}, "cluster: has no use in mode=replay"),
+        ({"mode": Mode.analytic, "checkpoint": Path("a.ckpt")}, "checkpoint: has no use in mode=analytic"),
+        ({"checkpoint": Path("/no/such.ckpt")}, "/no/such.ckpt: no such file"),
+        ({"trace": Path("/no/such/trace")}, "/no/such/trace: no such file"),
+        ({"step": 9}, "step=9 is not in the trace"),
+    ],
+)
+def test_contradictory_requests_are_refused(trace: Path, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        predict(replace(Request(trace), **changes))  # type: ignore[arg-type]
+
+
+def test_hybrid_with_a_network_merges_it_with_the_analytical_model(
+    trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gnnperf.predict.hybrid import HybridPredictor
+
+    ladder = HybridPredictor((Fixed({GEMM_1: np.nan, 3: 70.0}, source=Source.GNN), Fixed({GEMM_1: 90.0})))
+    monkeypatch.setattr(api, "predictor_for", lambda mode, checkpoint: ladder)
+    answer = predict(Request(trace))
+    assert answer.step_time_us == pytest.approx(10 + 90 + 50 + 5)
+    assert answer.source_share == pytest.approx({"analytic": 90 / 155, "gnn": 65 / 155})

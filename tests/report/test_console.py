@@ -1,0 +1,51 @@
+"""What the terminal shows."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.report.console import print_summary
+from gnnperf.report.text import time_text
+from tests.predict.answers import GEMM_1, toy_answer
+
+
+def _shown(answer: StepPrediction) -> str:
+    stream = io.StringIO()
+    print_summary(answer, [Path("out/report.html")], Console(file=stream, width=140))
+    return stream.getvalue()
+
+
+def test_answer_kind_error_shares_ops_and_files_are_shown() -> None:
+    shown = _shown(toy_answer({GEMM_1: 305.0}))
+    for part in (
+        "step makespan: 370 us", "measured makespan: 185 us; error +100.0 %", "analytic 100.0 %", "compute 82.4 %",
+        "every op is covered", "warning: No intervals yet", "wrote out/report.html",
+    ):  # fmt: skip
+        assert part in shown
+    first = next(line for line in shown.splitlines() if line.startswith("aten::mm"))
+    assert first.split() == ["aten::mm", "compute", "2", "305", "us", "405", "us", "220", "us"]
+
+
+def test_what_is_not_covered_is_named() -> None:
+    shown = _shown(toy_answer({GEMM_1: np.nan}))
+    assert "step makespan: at least 165 us" in shown
+    assert "not covered: aten::mm (1)" in shown
+
+
+def test_names_from_a_trace_are_no_markup() -> None:
+    assert "[bold]x[/bold]" in _shown(replace(toy_answer(), warnings=("[bold]x[/bold]",)))
+
+
+@pytest.mark.parametrize(
+    ("time_us", "text"),
+    [(0.0, "0 us"), (12.345, "12.35 us"), (1500.0, "1.5 ms"), (2.5e6, "2.5 s"), (None, "unknown"), (np.nan, "unknown")],
+)
+def test_times_carry_their_unit(time_us: float | None, text: str) -> None:
+    assert time_text(time_us) == text

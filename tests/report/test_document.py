@@ -1,0 +1,100 @@
+"""prediction.json and nodes.parquet of the toy graph."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from gnnperf.report.document import document, to_json
+from gnnperf.report.nodes_table import nodes_table
+from gnnperf.schema import PREDICTION_COLUMNS
+from tests.predict.answers import GEMM_1, toy_answer
+
+GOLDEN = """\
+{
+  "format": "gnnperf.prediction",
+  "format_version": 1,
+  "run": "toy",
+  "mode": "analytic",
+  "hardware": "v100_sxm2_32gb",
+  "cluster": "one_node",
+  "traced_hardware": "Tesla V100-SXM2-32GB",
+  "world_size": 2,
+  "traced_ranks": [
+    0,
+    1
+  ],
+  "step": 0,
+  "step_name": "ProfilerStep#0",
+  "structure_step": 0,
+  "step_time_us": 370.0,
+  "step_time_kind": "makespan",
+  "step_time_is_lower_bound": false,
+  "step_time_interval_us": null,
+  "interval_level": null,
+  "measured_step_time_us": 185.0,
+  "step_time_error": 1.0,
+  "traced_step_time_us": 185.0,
+  "measured_rank_start_skew_us": 0.0,
+  "step_makespan_us": 370.0,
+  "rank_step_time_us": {
+    "0": 370.0,
+    "1": 370.0
+  },
+  "num_nodes": {
+    "host": 8,
+    "compute": 2,
+    "memory": 0,
+    "comm": 4,
+    "collective": 1,
+    "device": 2,
+    "link": 1
+  },
+  "num_nodes_by_source": {
+    "analytic": 15
+  },
+  "source_share": {
+    "analytic": 1.0
+  },
+  "critical_path_share": {
+    "compute": 0.8243243243243243,
+    "collective": 0.13513513513513514,
+    "host": 0.04054054054054054,
+    "comm": 0.0
+  },
+  "uncovered_ops": {},
+  "warnings": [
+    "No intervals yet: step_time_interval_us is null and latency_low_us, latency_high_us are empty."
+  ],
+  "provenance": {
+    "gnnperf": "0",
+    "input_sha256": {
+      "toy": "00"
+    }
+  }
+}
+"""
+
+
+def test_golden_document() -> None:
+    """gemm of rank 1: 305 us, so 10 + 305 + 50 + 5 = 370 us, twice the measured step."""
+    assert to_json(document(toy_answer({GEMM_1: 305.0}))).decode() == GOLDEN
+
+
+def test_unknown_is_null_in_strict_json() -> None:
+    text = to_json({"a": float("nan"), "b": [float("inf"), 1.0], "c": {"d": None}})
+    assert json.loads(text) == {"a": None, "b": [None, 1.0], "c": {"d": None}}
+
+
+def test_nodes_have_the_vocabulary_and_keep_holes() -> None:
+    nodes = nodes_table(toy_answer({GEMM_1: np.nan}))
+    assert list(nodes.columns) == [c.name for c in PREDICTION_COLUMNS]
+    assert [str(t) for t in nodes.dtypes] == [c.dtype for c in PREDICTION_COLUMNS]
+    gemm = nodes.loc[GEMM_1]
+    assert np.isnan(gemm["latency_us"])
+    assert gemm["source"] == "uncovered"
+    assert gemm["measured_latency_us"] == 120.0
+    assert gemm["start_us"] == 10.0
+    assert nodes["segment"].isna().sum() == 2 + 1 + 3  # kernels, the collective, hardware
+    assert nodes.loc[0, "segment"] == "T2"

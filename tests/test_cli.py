@@ -1,0 +1,125 @@
+"""The gnnperf command: rooms are imported when asked for, and bad input is one message with exit code 2."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+from gnnperf import __version__, cli
+from gnnperf.errors import InputError
+
+
+def _room(monkeypatch: pytest.MonkeyPatch, command: str, run: Callable[[argparse.Namespace], int]) -> None:
+    """Install a room whose only command is `command`."""
+    room = ModuleType(f"room_of_{command}")
+
+    def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+        subparsers.add_parser(command, help=f"{command} something").set_defaults(run=run)
+
+    room.add_parsers = add_parsers  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, room.__name__, room)
+    monkeypatch.setitem(cli.ROOM_OF_COMMAND, command, room.__name__)
+
+
+@pytest.fixture(autouse=True)
+def _no_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "ROOM_OF_COMMAND", {})
+
+
+def _raising(error: BaseException) -> Callable[[argparse.Namespace], int]:
+    def run(arguments: argparse.Namespace) -> int:
+        raise error
+
+    return run
+
+
+def test_only_the_room_asked_for_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    _room(monkeypatch, "look", lambda arguments: 0)
+    monkeypatch.setitem(cli.ROOM_OF_COMMAND, "heavy", "no_such_module_anywhere")
+    assert cli.main(["look"]) == 0
+    with pytest.raises(ModuleNotFoundError, match="no_such_module_anywhere"):
+        cli.main(["heavy"])
+
+
+def test_exit_code_of_the_handler_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    _room(monkeypatch, "look", lambda arguments: 5)
+    assert cli.main(["look"]) == 5
+
+
+def test_bad_input_is_one_message_and_exit_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _room(monkeypatch, "look", _raising(InputError("is empty", where="a.json", remedy="profile again")))
+    assert cli.main(["look"]) == 2
+    assert capsys.readouterr().err == "gnnperf: a.json: is empty What to do: profile again.\n"
+
+
+def test_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    _room(monkeypatch, "look", _raising(KeyboardInterrupt()))
+    assert cli.main(["look"]) == 130
+
+
+def test_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    _room(monkeypatch, "look", _raising(ZeroDivisionError()))
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["look"])
+
+
+@pytest.mark.parametrize("arguments", [[], ["lok"], ["look", "--no-such-option"]])
+def test_misspelled_command_exits_2(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
+    _room(monkeypatch, "look", lambda parsed: 0)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(arguments)
+    assert stopped.value.code == 2
+
+
+def test_help_lists_every_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _room(monkeypatch, "look", lambda arguments: 0)
+    _room(monkeypatch, "listen", lambda arguments: 0)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["--help"])
+    shown = capsys.readouterr().out
+    assert stopped.value.code == 0
+    assert "look something" in shown and "listen something" in shown
+
+
+def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_inspect_of_a_missing_path_exits_2_without_torch() -> None:
+    code = (
+        "import sys; from gnnperf.cli import main; status = main(['inspect', '/no/such/trace.json']);"
+        "assert 'torch' not in sys.modules; sys.exit(status)"
+    )
+    done = _python("-c", code)
+    assert done.returncode == 2, done.stderr
+    assert "/no/such/trace.json" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_module_and_version() -> None:
+    done = _python("-m", "gnnperf", "--version")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"gnnperf {__version__}\n"
+
+
+def test_reader_that_leaves_early_is_no_traceback() -> None:
+    code = """
+import sys, types
+from gnnperf import cli
+def add_parsers(subparsers):
+    subparsers.add_parser("talk").set_defaults(run=lambda a: [print("word" * 1000) for _ in range(1000)] and 0)
+sys.modules["talker"] = types.SimpleNamespace(add_parsers=add_parsers)
+cli.ROOM_OF_COMMAND["talk"] = "talker"
+sys.exit(cli.main(["talk"]))
+"""
+    command = ["bash", "-c", '"$0" -c "$1" | head -n 1 | wc -l; echo ${PIPESTATUS[0]}', sys.executable, code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["1", str(cli.BROKEN_PIPE)]
+    assert done.stderr == ""

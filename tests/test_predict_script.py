@@ -1,0 +1,147 @@
+"""predict.py as a user runs it: a small trace in, four files out; bad input is one message and exit code 2."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parent.parent / "predict.py"
+SECRET = "hf_notARealTokenButItLooksLikeOne"
+
+
+def _run(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "ignore", str(SCRIPT), *overrides]
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, cwd=folder)
+
+
+def _event(kind: str, name: str, ts: float, dur: float, tid: int, **args: object) -> dict[str, object]:
+    pid = 0 if kind == "kernel" else 100
+    return {"ph": "X", "cat": kind, "name": name, "ts": ts, "dur": dur, "pid": pid, "tid": tid, "args": args}
+
+
+def _step(number: int, start: float) -> list[dict[str, object]]:
+    """One mm of 512 x 512 x 512, launched and waited for; every step takes 200 us."""
+    shapes = {"Input Dims": [[512, 512], [512, 512]], "Input type": ["float", "float"]}
+    device = {"device": 0, "stream": 7}
+    sync_end = start + 180
+    return [
+        _event("user_annotation", f"ProfilerStep#{number}", start, 199, 1),
+        _event("cpu_op", "aten::mm", start + 5, 30, 1, **shapes, **{"External id": number}),
+        _event("cuda_runtime", "cudaLaunchKernel", start + 15, 5, 1, correlation=number),
+        _event("kernel", "volta_sgemm_128x64_nn", start + 30, 145, 7, correlation=number, **device),
+        _event(
+            "cuda_runtime", "cudaDeviceSynchronize", start + 40, sync_end - start - 40, 1, correlation=1000 + number
+        ),
+    ]
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Kineto file of five steps on one V100, with a secret in its free-form metadata."""
+    events = [event for k in range(5) for event in _step(10 + k, 1000.0 + 200.0 * k)]
+    document = {
+        "schemaVersion": 1,
+        "deviceProperties": [{"id": 0, "name": "Tesla V100-SXM2-32GB", "numSms": 80}],
+        "distributedInfo": {"rank": 0, "world_size": 1, "backend": "nccl"},
+        "HF_TOKEN": SECRET,
+        "host_env": {"AUTH": SECRET},
+        "traceEvents": events,
+    }
+    path = tmp_path_factory.mktemp("trace") / "small.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.fixture(scope="module")
+def predicted(trace: Path) -> Path:
+    """The output of the default mode."""
+    done = _run(trace.parent, f"trace={trace}", "out=answer")
+    assert done.returncode == 0, done.stderr
+    for part in ("step period", "measured period: 200 us", "No checkpoint was given", "aten::mm"):
+        assert part in done.stdout
+    return trace.parent / "answer"
+
+
+def test_document_names_the_run_and_compares_like_with_like(predicted: Path) -> None:
+    found = json.loads((predicted / "prediction.json").read_text())
+    assert (found["step_time_kind"], found["mode"], found["hardware"]) == ("period", "hybrid", "v100_sxm2_32gb")
+    assert found["measured_step_time_us"] == pytest.approx(200.0)
+    assert found["step_time_error"] == pytest.approx(found["step_time_us"] / 200.0 - 1.0)
+    assert found["num_nodes"]["compute"] == 1
+    assert sum(found["source_share"].values()) == pytest.approx(1.0)
+    assert sum(found["critical_path_share"].values()) == pytest.approx(1.0)
+
+
+def test_timeline_has_the_kernel_on_both_tracks(predicted: Path) -> None:
+    events = json.loads(gzip.decompress((predicted / "timeline.json.gz").read_bytes()))["traceEvents"]
+    kernels = [e for e in events if e["ph"] == "X" and e["args"].get("event") == "volta_sgemm_128x64_nn"]
+    assert sorted(e["cat"] for e in kernels if e["cat"] != "critical") == ["measured", "predicted"]
+    assert [e["dur"] for e in kernels if e["cat"] == "measured"] == [145.0]
+
+
+def test_metadata_of_the_trace_is_in_no_output(predicted: Path, trace: Path) -> None:
+    for path in predicted.iterdir():
+        content = path.read_bytes()
+        content = gzip.decompress(content) if path.suffix == ".gz" else content
+        assert SECRET.encode() not in content, path.name
+        assert str(trace.parent).encode() not in content, path.name
+
+
+def test_nothing_else_is_written(predicted: Path) -> None:
+    assert sorted(p.name for p in predicted.parent.iterdir()) == ["answer", "small.json"]
+
+
+def test_replay_compares_with_its_own_step(trace: Path, tmp_path: Path) -> None:
+    done = _run(tmp_path, f"trace={trace}", "mode=replay", "out=replay", "step=3")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "replay" / "prediction.json").read_text())
+    assert (found["step"], found["measured_step_time_us"]) == (3, pytest.approx(200.0))
+    assert found["step_time_error"] == pytest.approx(0.0, abs=0.05)
+    assert found["source_share"] == {"measured": 1.0}
+
+
+def test_what_if_on_the_traces_own_hardware(trace: Path, tmp_path: Path) -> None:
+    """Named, the trace's device is still its own; with other numbers it is not, and the mm takes half the time."""
+    own, twice = "hardware=v100_sxm2_32gb", "hardware.flops_per_s.float32=31.4e12"
+    for name, overrides in (("own", [own]), ("twice", [own, twice])):
+        done = _run(tmp_path, f"trace={trace}", f"out={name}", *overrides)
+        assert done.returncode == 0, done.stderr
+    found = {name: json.loads((tmp_path / name / "prediction.json").read_text()) for name in ("own", "twice")}
+    assert found["own"]["step_time_error"] is not None
+    assert found["twice"]["step_time_error"] is None
+    assert found["twice"]["traced_step_time_us"] == pytest.approx(200.0)
+    assert found["twice"]["step_time_us"] < found["own"]["step_time_us"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["trace=/no/such/trace.json"], "/no/such/trace.json"),
+        ([], "trace: a value is required"),
+        (["trace={trace}", "mode=gnn"], "mode=gnn needs a checkpoint"),
+        (["trace={trace}", "mod=gnn"], "unknown key 'mod'"),
+        (["trace={trace}", "mode=gnm"], "bad value 'gnm' Allowed: hybrid, gnn, analytic, replay"),
+        (["trace={trace}", "step=first"], "step: bad value 'first'"),
+        (["trace={trace}", "step=17"], "step=17 is not in the trace"),
+        (["trace={trace}", "hardware=v1000"], "v1000"),
+        (["trace={trace}", "mode=replay", "hardware=t4"], "hardware: has no use in mode=replay"),
+        (["trace={trace}", "hardware=t4", "hardware.num_sms=none"], "num_sms"),
+        (["trace={trace}", "checkpoint=/no/such.ckpt"], "/no/such.ckpt"),
+        (["trace={trace}", "checkpoint={trace}"], "small.json"),
+        (["trace={trace}", "out={trace}"], "is not a folder"),
+    ],
+)
+def test_bad_input_is_one_message_exit_2_and_no_file(
+    trace: Path, tmp_path: Path, overrides: list[str], message: str
+) -> None:
+    done = _run(tmp_path, *(o.format(trace=trace) for o in overrides))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
