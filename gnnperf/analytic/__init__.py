@@ -1,1 +1,14 @@
-"""TODO"""
+"""The analytical model: roofline, latency-bandwidth collectives, mean host overheads. Needs no torch, no checkpoint."""
+
+from gnnperf.analytic.constants import AnalyticConstants, load_constants, save_constants
+from gnnperf.analytic.fit import fit_host_overheads, fit_lags
+from gnnperf.analytic.predictor import AnalyticPredictor
+
+__all__ = [
+    "AnalyticConstants",
+    "AnalyticPredictor",
+    "fit_host_overheads",
+    "fit_lags",
+    "load_constants",
+    "save_constants",
+]

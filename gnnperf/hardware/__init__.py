@@ -1,1 +1,23 @@
-"""TODO"""
+"""Hardware as numbers: specifications, and the catalogue they are loaded from."""
+
+from gnnperf.hardware.catalogue import (
+    cluster_names,
+    default_cluster,
+    device_names,
+    load_cluster,
+    load_device,
+    match_device,
+)
+from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
+
+__all__ = [
+    "ClusterSpec",
+    "DeviceSpec",
+    "LinkSpec",
+    "cluster_names",
+    "default_cluster",
+    "device_names",
+    "load_cluster",
+    "load_device",
+    "match_device",
+]

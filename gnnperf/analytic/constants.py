@@ -1,0 +1,130 @@
+"""AnalyticConstants: what the analytical model takes as given, its YAML form, and the values that ship."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from gnnperf.errors import InputError
+from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.yaml_spec import read_yaml
+
+SEGMENTS = ("T1", "T2", "T3", "T4", "T5", "arrive", "exit")
+LAG_CLASSES = ("launch", "stream", "event", "sync", "thread")
+DEVICE_KINDS = ("gpu", "cpu")
+PER_KIND = ("collective_floor_us", "copy_floor_us")
+SEPARATOR = " | "  # in YAML, "T4 | aten::mm": segment and op
+
+
+@dataclass(frozen=True)
+class AnalyticConstants:
+    """Constants of the analytical model.
+
+    Attributes:
+        host_overhead_us: (segment, op name) -> own host time of one such node.
+        segment_us: segment -> host time of a node whose op is not in `host_overhead_us`.
+        lag_us: device kind -> lag class -> delay along an edge of that class.
+        collective_floor_us: device kind -> start-up of one collective, beside its hops.
+        copy_floor_us: device kind -> start-up of one copy or memset, beside the link's latency.
+        pageable_share: bandwidth of a copy from or to pageable host memory, relative to pinned.
+        roofline_power: p of the soft maximum (compute^p + memory^p)^(1/p); large p is the hard roofline.
+        provenance: where the numbers come from.
+    """
+
+    host_overhead_us: dict[tuple[str, str], float] = field(default_factory=dict)
+    segment_us: dict[str, float] = field(default_factory=dict)
+    lag_us: dict[str, dict[str, float]] = field(default_factory=dict)
+    collective_floor_us: dict[str, float] = field(default_factory=dict)
+    copy_floor_us: dict[str, float] = field(default_factory=dict)
+    pageable_share: float = 0.5
+    roofline_power: float = 4.0
+    provenance: str = ""
+
+
+@cache
+def default_constants() -> AnalyticConstants:
+    """The constants that ship, conf/analytic/default.yaml."""
+    return load_constants(conf_dir("analytic") / "default.yaml")
+
+
+def load_constants(path: Path) -> AnalyticConstants:
+    """Read constants.
+
+    Raises:
+        InputError: not readable, an unknown or missing key, or a value that is no number from 0 up.
+    """
+    raw = read_yaml(path)
+    allowed = tuple(AnalyticConstants.__dataclass_fields__)
+    for key in raw:
+        if key not in allowed:
+            raise InputError(f"unknown key {key!r}", where=str(path), allowed=", ".join(allowed))
+    for key in allowed:
+        if key not in raw:
+            raise InputError(f"key {key!r} is missing", where=str(path))
+    lags = _mapping(raw["lag_us"], path, "lag_us", DEVICE_KINDS)
+    return AnalyticConstants(
+        host_overhead_us=_overheads(raw["host_overhead_us"], path),
+        segment_us=_numbers(raw["segment_us"], path, "segment_us", SEGMENTS),
+        lag_us={kind: _numbers(lags[kind], path, f"lag_us.{kind}", LAG_CLASSES) for kind in DEVICE_KINDS},
+        collective_floor_us=_numbers(raw["collective_floor_us"], path, "collective_floor_us", DEVICE_KINDS),
+        copy_floor_us=_numbers(raw["copy_floor_us"], path, "copy_floor_us", DEVICE_KINDS),
+        pageable_share=_number(raw["pageable_share"], path, "pageable_share", above=0.0),
+        roofline_power=_number(raw["roofline_power"], path, "roofline_power", above=1.0),
+        provenance=str(raw["provenance"]),
+    )
+
+
+def save_constants(constants: AnalyticConstants, path: Path) -> None:
+    """Write constants as YAML: beside `path`, then renamed."""
+    overheads = {SEPARATOR.join(key): round(value, 3) for key, value in sorted(constants.host_overhead_us.items())}
+    raw = {
+        "provenance": constants.provenance,
+        "roofline_power": constants.roofline_power,
+        "pageable_share": constants.pageable_share,
+        "collective_floor_us": constants.collective_floor_us,
+        "copy_floor_us": constants.copy_floor_us,
+        "lag_us": constants.lag_us,
+        "segment_us": constants.segment_us,
+        "host_overhead_us": overheads,
+    }
+    beside = path.with_name(path.name + ".part")
+    beside.write_text(yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True), encoding="utf-8")
+    os.replace(beside, path)
+
+
+def _overheads(raw: object, path: Path) -> dict[tuple[str, str], float]:
+    found = _mapping(raw, path, "host_overhead_us", ())
+    result = {}
+    for key, value in found.items():
+        segment, separator, op = key.partition(SEPARATOR)
+        if not separator or segment not in SEGMENTS:
+            raise InputError(f"key {key!r}", where=f"{path}, host_overhead_us", allowed=f"SEGMENT{SEPARATOR}OP")
+        result[segment, op] = _number(value, path, f"host_overhead_us.{key}")
+    return result
+
+
+def _numbers(raw: object, path: Path, key: str, needed: tuple[str, ...]) -> dict[str, float]:
+    return {k: _number(v, path, f"{key}.{k}") for k, v in _mapping(raw, path, key, needed).items()}
+
+
+def _mapping(raw: object, path: Path, key: str, needed: tuple[str, ...]) -> dict[str, object]:
+    if not isinstance(raw, dict) or not all(isinstance(k, str) for k in raw):
+        raise InputError("is not a mapping of names to values", where=f"{path}, key {key!r}")
+    if needed and set(raw) != set(needed):
+        odd = sorted(set(raw) ^ set(needed))
+        raise InputError(
+            f"missing or unknown: {', '.join(odd)}", where=f"{path}, key {key!r}", allowed=", ".join(needed)
+        )
+    return raw
+
+
+def _number(raw: object, path: Path, key: str, above: float | None = None) -> float:
+    good = isinstance(raw, (int, float)) and not isinstance(raw, bool) and 0 <= raw < float("inf")
+    if not good or (above is not None and not float(raw) > above):  # type: ignore[arg-type]
+        limit = "a number from 0 up" if above is None else f"a number above {above:g}"
+        raise InputError(f"value {raw!r}", where=f"{path}, key {key!r}", allowed=limit)
+    return float(raw)  # type: ignore[arg-type]

@@ -1,0 +1,72 @@
+"""Memory nodes: copies over the link they cross, device copies and memsets over device memory."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import numpy as np
+
+from gnnperf.analytic.constants import AnalyticConstants
+from gnnperf.hardware.spec import ClusterSpec, LinkSpec
+
+
+class CopyPath(StrEnum):
+    """What a copy crosses."""
+
+    HOST = "host"
+    HOST_PAGEABLE = "host_pageable"
+    PEER = "peer"
+    DEVICE = "device"  # within one memory: read and written
+    FILL = "fill"  # written only
+
+
+# (what the profiler writes, lower case) -> path, first match wins: "Memcpy HtoD (Pageable -> Device)", ROCm's
+# "CopyHostToDevice", "Memset (Device)". Direction is part of what a copy is, unlike a kernel's name.
+_NAMES = (
+    ("pageable", CopyPath.HOST_PAGEABLE),
+    ("htod", CopyPath.HOST), ("dtoh", CopyPath.HOST), ("hosttodevice", CopyPath.HOST), ("devicetohost", CopyPath.HOST),
+    ("ptop", CopyPath.PEER), ("peertopeer", CopyPath.PEER),
+    ("dtod", CopyPath.DEVICE), ("devicetodevice", CopyPath.DEVICE),
+    ("memset", CopyPath.FILL), ("fillbuffer", CopyPath.FILL),
+)  # fmt: skip
+
+
+def path_of(event_name: str | None) -> CopyPath | None:
+    """What a copy of this name crosses; None unknown."""
+    plain = (event_name or "").lower().replace(" ", "").replace("_", "")
+    return next((path for text, path in _NAMES if text in plain), None)
+
+
+def copy_us(
+    paths: np.ndarray, moved_bytes: np.ndarray, cluster: ClusterSpec, constants: AnalyticConstants
+) -> np.ndarray:
+    """Latency of memory nodes: start-up + link latency + bytes / sustained bandwidth.
+
+    Args:
+        paths: [n] object array of CopyPath or None.
+        moved_bytes: [n] bytes copied or set; NaN unknown.
+        cluster: links and device.
+        constants: start-up and pageable share.
+
+    Returns:
+        [n] us; NaN where bytes or path are unknown.
+    """
+    device = cluster.device
+    memory = device.memory_bandwidth_bytes_per_s * device.sustained_bandwidth_share
+    host = _sustained(cluster.host_link)
+    cost = {  # path -> (latency us, us per byte)
+        CopyPath.HOST: (cluster.host_link.latency_us, 1e6 / host),
+        CopyPath.HOST_PAGEABLE: (cluster.host_link.latency_us, 1e6 / (host * constants.pageable_share)),
+        CopyPath.PEER: (cluster.intra.latency_us, 1e6 / _sustained(cluster.intra)),
+        CopyPath.DEVICE: (0.0, 2e6 / memory),
+        CopyPath.FILL: (0.0, 1e6 / memory),
+    }
+    fixed, slope = np.full(len(paths), np.nan), np.full(len(paths), np.nan)  # [n]
+    for path, (latency, per_byte) in cost.items():
+        here = paths == path  # [n]
+        fixed[here], slope[here] = latency, per_byte
+    return constants.copy_floor_us[device.kind] + fixed + slope * moved_bytes
+
+
+def _sustained(link: LinkSpec) -> float:
+    return link.bandwidth_bytes_per_s * link.sustained_bandwidth_share

@@ -1,0 +1,78 @@
+"""Fit host overheads and lags on measured graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.analytic.constants import LAG_CLASSES, SEGMENTS, AnalyticConstants, default_constants
+from gnnperf.analytic.host_overheads import overhead_keys
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.schema import NodeType
+
+MIN_SAMPLES = 5  # fewer back off to the segment
+FENCE = 3.0  # Tukey's outer fence, in interquartile ranges
+ALWAYS_KEPT = 2.0  # up to this multiple of the upper quartile: old traces count whole us, and the range may be zero
+
+
+def robust_mean(values: np.ndarray) -> float:
+    """Mean without values beyond Tukey's outer fence: sums need a mean, but pre-emptions must not set it."""
+    low, high = np.quantile(values, [0.25, 0.75])
+    fence = max(high + FENCE * (high - low), ALWAYS_KEPT * high)
+    return float(values[values <= fence].mean())
+
+
+def fit_host_overheads(graphs: Iterable[ExecutionGraph], base: AnalyticConstants | None = None) -> AnalyticConstants:
+    """Constants with the host overheads of these graphs.
+
+    Robust mean per (segment, op or runtime call) with enough samples, and per segment.
+
+    Args:
+        graphs: graphs with labels.
+        base: keeps what is not fitted, and segments that do not occur; None: the constants that ship.
+    """
+    start = base or default_constants()
+    parts = [_labelled_hosts(g.nodes) for g in graphs]
+    host = pd.concat(parts) if parts else pd.DataFrame()
+    if host.empty:
+        return start
+    by_segment = {str(s): robust_mean(g.to_numpy()) for s, g in host.groupby("segment")["latency_us"]}
+    by_op = {
+        (str(segment), str(op)): robust_mean(group.to_numpy())
+        for (segment, op), group in host.groupby(["segment", "key"])["latency_us"]
+        if len(group) >= MIN_SAMPLES
+    }
+    return replace(start, host_overhead_us=by_op, segment_us={**start.segment_us, **by_segment})
+
+
+def _labelled_hosts(nodes: pd.DataFrame) -> pd.DataFrame:
+    """Table (segment, key, latency_us) of the host nodes whose latency is known."""
+    host = nodes[((nodes["node_type"] == NodeType.HOST) & nodes["latency_us"].notna()).to_numpy()]
+    host = host[host["segment"].isin(SEGMENTS).to_numpy()]
+    return pd.DataFrame(
+        {"segment": host["segment"].astype(object), "key": overhead_keys(host), "latency_us": host["latency_us"]}
+    )
+
+
+def fit_lags(
+    graphs: Iterable[ExecutionGraph], device_kind: str, base: AnalyticConstants | None = None
+) -> AnalyticConstants:
+    """Constants with the median measured lag of each class on these graphs, all of one kind of device.
+
+    The median, because a lag is measured only where its edge was binding, which favors long ones.
+    """
+    start = base or default_constants()
+    parts = [
+        g.edges.loc[g.edges["lag_us"].notna(), ["lag_class", "lag_us"]].astype({"lag_class": object}) for g in graphs
+    ]
+    edges = pd.concat(parts) if parts else pd.DataFrame()
+    if edges.empty:
+        return start
+    known = edges[edges["lag_class"].isin(LAG_CLASSES)]
+    fitted = {
+        str(c): max(float(g.median()), 0.0) for c, g in known.groupby("lag_class")["lag_us"] if len(g) >= MIN_SAMPLES
+    }
+    return replace(start, lag_us={**start.lag_us, device_kind: {**start.lag_us[device_kind], **fitted}})

@@ -1,0 +1,44 @@
+"""Host nodes: mean own time per segment and op, T4 per runtime call (Lin et al. 2022, section 3.2)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.analytic.constants import AnalyticConstants
+from gnnperf.schema import Segment
+
+
+def overhead_keys(nodes: pd.DataFrame) -> pd.Series:
+    """[n] what the overhead of a host node depends on beside its segment: the runtime call (T4), else the op."""
+    ops = nodes["op_name"].astype(object)
+    calls = nodes["event_name"].astype(object)
+    return calls.where((nodes["segment"] == Segment.T4).to_numpy() & calls.notna(), ops)
+
+
+def host_us(nodes: pd.DataFrame, constants: AnalyticConstants, host_speed: float) -> np.ndarray:
+    """Latency of host nodes: the constant of (segment, op or call), else of the segment, divided by the host's speed.
+
+    Args:
+        nodes: [n] host nodes (schema.NODE_COLUMNS).
+        constants: the overheads.
+        host_speed: single-thread speed relative to the host they were measured on.
+
+    Returns:
+        [n] us; NaN for segments without a constant (peer_wait).
+    """
+    segment_code, segment_names = pd.factorize(nodes["segment"].astype(object), use_na_sentinel=True)
+    op_code, ops = pd.factorize(overhead_keys(nodes), use_na_sentinel=True)
+    pair = (segment_code + 1) * (len(ops) + 1) + op_code + 1  # [n] one number per (segment, op)
+    pair_code, distinct = pd.factorize(pair)
+    table = np.array([_lookup(int(p), segment_names, ops, constants) for p in distinct])  # [num_pairs]
+    return table[pair_code] / host_speed if len(pair_code) else np.empty(0)
+
+
+def _lookup(pair: int, segments: pd.Index, ops: pd.Index, constants: AnalyticConstants) -> float:
+    segment_at, op_at = divmod(pair, len(ops) + 1)
+    if segment_at == 0:
+        return np.nan
+    segment = str(segments[segment_at - 1])
+    back_off = constants.segment_us.get(segment, np.nan)
+    return constants.host_overhead_us.get((segment, str(ops[op_at - 1])), back_off) if op_at else back_off

@@ -1,0 +1,108 @@
+"""AnalyticPredictor: the analytical answer for every node of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.analytic.collectives import collective_us
+from gnnperf.analytic.constants import AnalyticConstants, default_constants
+from gnnperf.analytic.copies import copy_us, path_of
+from gnnperf.analytic.host_overheads import host_us
+from gnnperf.analytic.lags import lag_us
+from gnnperf.analytic.roofline import compute_us, flops_per_s
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.prediction import Prediction
+from gnnperf.schema import NodeType, Source
+
+WITHOUT_TIME = (NodeType.DEVICE, NodeType.LINK, NodeType.COMM)  # hardware; a rank's two ends of a collective
+
+
+@dataclass(frozen=True)
+class AnalyticPredictor:
+    """Roofline, latency-bandwidth collectives, mean host overheads.
+
+    Attributes:
+        constants: what the model takes as given.
+    """
+
+    constants: AnalyticConstants = field(default_factory=default_constants)
+
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+        """Latency of every node and lag of every edge on `cluster`; NaN and `uncovered` where there is no ground.
+
+        Raises:
+            InputError: an edge's lag class has no constant.
+        """
+        latency = self.latency_us(graph.nodes, cluster)  # [num_nodes]
+        uncovered = np.isnan(latency)  # [num_nodes]
+        unknown = np.full(graph.num_nodes, np.nan)
+        return Prediction(
+            graph=graph,
+            latency_us=latency,
+            lag_us=lag_us(graph.edges["lag_class"], cluster.device.kind, self.constants),
+            source=np.where(uncovered, Source.UNCOVERED, Source.ANALYTIC).astype(object),
+            analytic_latency_us=latency.copy(),
+            latency_low_us=unknown,
+            latency_high_us=unknown.copy(),
+            uncovered_ops=_count(graph.nodes, uncovered),
+        )
+
+    def latency_us(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
+        """[num_nodes] us for a table of nodes (schema.NODE_COLUMNS); NaN where unknown, 0 for hardware nodes."""
+        types = nodes["node_type"].to_numpy().astype(str)  # [num_nodes]
+        latency = np.full(len(nodes), np.nan)
+        latency[np.isin(types, WITHOUT_TIME)] = 0.0
+        for node_type, answer in (
+            (NodeType.HOST, self._host),
+            (NodeType.COMPUTE, self._compute),
+            (NodeType.MEMORY, self._memory),
+            (NodeType.COLLECTIVE, self._collective),
+        ):
+            here = types == node_type
+            if here.any():
+                latency[here] = answer(nodes[here], cluster)
+        return latency
+
+    def _host(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
+        return host_us(nodes, self.constants, cluster.host_speed)
+
+    def _compute(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
+        def rate(family: object, dtype: object) -> float:
+            return flops_per_s(cluster.device, str(family), None if dtype is None or dtype != dtype else str(dtype))
+
+        return compute_us(
+            nodes["flops"].to_numpy(),
+            nodes["bytes"].to_numpy(),
+            _per_pair(nodes["family"], nodes["dtype"], rate),
+            cluster.device,
+            self.constants.roofline_power,
+        )
+
+    def _memory(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
+        code, names = pd.factorize(nodes["event_name"].astype(object), use_na_sentinel=True)
+        paths = np.array([None, *(path_of(str(n)) for n in names)], dtype=object)[code + 1]  # [n]
+        return copy_us(paths, nodes["bytes"].to_numpy(), cluster, self.constants)
+
+    def _collective(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
+        kinds = nodes["collective"].astype(object).to_numpy()
+        sizes, groups = nodes["message_bytes"].to_numpy(), nodes["group_size"].to_numpy()
+        return collective_us(kinds, sizes, groups, cluster, self.constants)
+
+
+def _per_pair(first: pd.Series, second: pd.Series, answer: Callable[[object, object], float]) -> np.ndarray:
+    """answer(first, second) [n], asked once per distinct pair."""
+    pairs = pd.MultiIndex.from_arrays([first.astype(object), second.astype(object)])
+    code, distinct = pd.factorize(pairs)
+    return np.array([answer(a, b) for a, b in distinct])[code]
+
+
+def _count(nodes: pd.DataFrame, uncovered: np.ndarray) -> dict[str, int]:
+    """Op name -> number of uncovered nodes, most first; nodes without an op count under their event or type."""
+    missing = nodes.loc[uncovered, ["op_name", "event_name", "node_type"]].astype(object)
+    names = missing["op_name"].fillna(missing["event_name"]).fillna(missing["node_type"])
+    return {str(name): int(count) for name, count in names.value_counts().items()}

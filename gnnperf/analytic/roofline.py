@@ -1,0 +1,65 @@
+"""Compute nodes: launch floor plus a soft roofline (Williams, Waterman, Patterson 2009)."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.schema import OpFamily
+
+MATRIX_FAMILIES = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
+# Matrix products in float32 do not use TF32 unless asked, convolutions do: by default
+# torch.backends.cuda.matmul.allow_tf32 is False and torch.backends.cudnn.allow_tf32 is True (torch 1.12 and later).
+FLOAT32_MATRIX_FAMILIES = (OpFamily.CONV,)
+SLOWER_THAN = {"float16": "float32", "bfloat16": "float32", "float8": "float16", "int8": "float32"}
+
+
+@cache
+def _rate_key(family: str, dtype: str) -> tuple[str, ...]:
+    """Keys of DeviceSpec.flops_per_s to try, best first."""
+    plain = "float8" if dtype.startswith("float8") else "float64" if dtype in ("float64", "complex128") else dtype
+    matrix = family in (FLOAT32_MATRIX_FAMILIES if plain == "float32" else MATRIX_FAMILIES)
+    chain = []
+    while plain:
+        chain += [f"{plain}_matrix", plain] if matrix else [plain]
+        plain = SLOWER_THAN.get(plain, "")
+        matrix = matrix and plain != "float32"
+    return (*chain, "float32")
+
+
+def flops_per_s(device: DeviceSpec, family: str, dtype: str | None) -> float:
+    """Sustained FLOP rate for ops of one family and dtype; dtypes without a rate of their own use float32's."""
+    for key in _rate_key(family, dtype or "float32"):
+        if key in device.flops_per_s:
+            return device.flops_per_s[key] * device.sustained_flops_share
+    raise KeyError(f"device {device.name} has no rate for float32")  # the catalogue's loader guarantees one
+
+
+def compute_us(
+    flops: np.ndarray, moved_bytes: np.ndarray, rate_per_s: np.ndarray, device: DeviceSpec, power: float
+) -> np.ndarray:
+    """Latency of compute nodes.
+
+    latency = floor + (compute^p + memory^p)^(1/p). With FLOPs unknown only the bytes count, and the reverse.
+
+    Args:
+        flops: [n] NaN unknown.
+        moved_bytes: [n] NaN unknown.
+        rate_per_s: [n] sustained FLOP rate.
+        device: its floor and bandwidth are used.
+        power: p.
+
+    Returns:
+        [n] us; NaN where both FLOPs and bytes are unknown.
+    """
+    bandwidth = device.memory_bandwidth_bytes_per_s * device.sustained_bandwidth_share
+    compute = flops / rate_per_s * 1e6  # [n] us
+    memory = moved_bytes / bandwidth * 1e6  # [n] us
+    unknown = np.isnan(compute) & np.isnan(memory)  # [n]
+    largest = np.fmax(compute, memory)  # [n] ignores one NaN
+    scale = np.where(largest > 0, largest, 1.0)  # the ratio keeps the powers in range
+    ratios = np.nan_to_num(compute / scale) ** power + np.nan_to_num(memory / scale) ** power
+    soft = np.nan_to_num(largest) * np.where(largest > 0, ratios, 1.0) ** (1.0 / power)
+    return np.where(unknown, np.nan, device.launch_floor_us + soft)

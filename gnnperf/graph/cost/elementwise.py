@@ -1,0 +1,141 @@
+"""Elementwise ops, losses and random fills: every input read once (before broadcasting), the result written once."""
+
+from __future__ import annotations
+
+from math import prod
+
+from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
+from gnnperf.graph.cost.work import Formula, Work, broadcast, result_dtype_bytes, total_bytes
+from gnnperf.schema import OpFamily
+
+TRANSCENDENTAL = 10.0  # operations of a polynomial exp, log, tanh, ... (Cephes degree 5 to 7 plus range reduction)
+
+# Ops by the number of tensor arguments they read; further arguments are scalars or the out= tensor.
+_UNARY_PLAIN = """
+abs neg sign sgn relu relu6 threshold hardtanh clamp clamp_min clamp_max nan_to_num ceil floor round trunc frac square
+reciprocal bitwise_not hardsigmoid hardswish leaky_relu positive real imag cumsum cumprod
+"""
+_UNARY_TRANSCENDENTAL = """
+exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh sigmoid silu gelu elu celu selu mish
+softplus erf erfc erfinv sqrt rsqrt logit log_sigmoid_forward log_sigmoid lgamma digamma
+"""
+_BINARY_PLAIN = """
+add sub rsub mul div true_divide floor_divide remainder fmod minimum maximum fmin fmax xlogy copysign
+threshold_backward tanh_backward sigmoid_backward hardtanh_backward leaky_relu_backward native_dropout_backward
+bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift
+__and__ __or__ __xor__ __lshift__ __rshift__ __iand__ __ior__ __ixor__
+"""
+_BINARY_TRANSCENDENTAL = """
+pow float_power atan2 hypot gelu_backward silu_backward elu_backward mish_backward softplus_backward logit_backward
+log_sigmoid_backward hardswish_backward hardsigmoid_backward
+"""
+_COMPARISONS = """
+eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isinf isfinite isneginf isposinf isclose signbit
+"""
+_RANDOM_FILLS = "normal_ uniform_ bernoulli_ random_ exponential_ log_normal_ cauchy_ geometric_"
+UNARY = {**dict.fromkeys(_UNARY_PLAIN.split(), 1.0), **dict.fromkeys(_UNARY_TRANSCENDENTAL.split(), TRANSCENDENTAL)}
+BINARY = {**dict.fromkeys(_BINARY_PLAIN.split(), 1.0), **dict.fromkeys(_BINARY_TRANSCENDENTAL.split(), TRANSCENDENTAL)}
+TERNARY = {"addcmul": 3.0, "addcdiv": 3.0, "lerp": 3.0, "where": 1.0, "_s_where": 1.0, "masked_fill": 1.0}
+
+
+def elementwise(arity: int, flops: float, *, bool_result: bool = False) -> Formula:
+    """Formula of an op whose first `arity` arguments broadcast to its result."""
+
+    def formula(call: OpCall) -> Work:
+        inputs = [t for t in (call.optional(i) for i in range(arity)) if t is not None]
+        if not inputs or (call.optional(0) is None and not any(t.shape for t in inputs)):
+            raise UnknownCost
+        numel = prod(broadcast([t.shape for t in inputs]))
+        item = 1 if bool_result else result_dtype_bytes(inputs)
+        return Work(flops * numel, total_bytes(*inputs) + numel * item)
+
+    return formula
+
+
+def fill(call: OpCall) -> Work:
+    """fill_, zero_, and random fills in place: written once."""
+    return Work(0.0, total_bytes(call.tensor(0)))
+
+
+def random_fill(call: OpCall) -> Work:
+    """Counter-based generators (Philox 4x32-10: ten rounds of about six operations for four numbers, Salmon 2011)."""
+    x = call.tensor(0)
+    return Work(15.0 * x.numel, total_bytes(x))
+
+
+def dropout(call: OpCall) -> Work:
+    """native_dropout(input, p, train): reads the input, writes result and a mask of one byte."""
+    x = call.tensor(0)
+    return Work(17.0 * x.numel, 2.0 * x.num_bytes + x.numel)
+
+
+def _pair_loss(flops: float) -> Formula:
+    """loss(input, target, [weight], reduction): both read; the scalar result is nothing."""
+    return lambda call: Work(
+        flops * call.tensor(0).numel, total_bytes(call.tensor(0), call.tensor(1)) + call.tensor(0).item_bytes
+    )
+
+
+def _pair_loss_backward(flops: float) -> Formula:
+    """loss_backward(grad_output, input, target, ...): grad (often a scalar), input and target read, result written."""
+
+    def formula(call: OpCall) -> Work:
+        x, target = call.tensor(1), call.tensor(2)
+        return Work(flops * x.numel, total_bytes(call.optional(0), x, target) + x.num_bytes)
+
+    return formula
+
+
+def nll_loss(call: OpCall) -> Work:
+    """nll_loss_forward(log_probabilities [n, classes], target [n], ...): one entry per row is read."""
+    x, target = call.tensor(0), call.tensor(1)
+    return Work(2.0 * target.numel, total_bytes(target) + target.numel * x.item_bytes)
+
+
+def nll_loss_backward(call: OpCall) -> Work:
+    """nll_loss_backward(grad_output, input [n, classes], target [n], ...): the whole gradient is written."""
+    x, target = call.tensor(1), call.tensor(2)
+    return Work(2.0 * target.numel, total_bytes(x, target))
+
+
+FORMULAS: dict[OpFamily, dict[str, Formula]] = {
+    OpFamily.ELEMENTWISE: {
+        **{f"aten::{name}": elementwise(1, flops) for name, flops in UNARY.items()},
+        **{f"aten::{name}": elementwise(2, flops) for name, flops in BINARY.items()},
+        **{f"aten::{name}": elementwise(2, 1.0, bool_result=True) for name in _COMPARISONS.split()},
+        **{f"aten::{name}": elementwise(3, flops) for name, flops in TERNARY.items()},
+        "aten::clamp.Tensor": elementwise(3, 2.0),
+        "aten::fill_": fill,
+        "aten::zero_": fill,
+    },
+    OpFamily.RANDOM: {
+        **{f"aten::{name}": random_fill for name in _RANDOM_FILLS.split()},
+        "aten::native_dropout": dropout,
+        "aten::_fused_dropout": dropout,
+        "aten::bernoulli": elementwise(1, 15.0),
+    },
+    OpFamily.LOSS: {
+        "aten::mse_loss": _pair_loss(3.0),
+        "aten::l1_loss": _pair_loss(2.0),
+        "aten::smooth_l1_loss": _pair_loss(5.0),
+        "aten::huber_loss": _pair_loss(5.0),
+        "aten::kl_div": _pair_loss(2.0 + TRANSCENDENTAL),
+        "aten::binary_cross_entropy": _pair_loss(4.0 + 2 * TRANSCENDENTAL),
+        "aten::mse_loss_backward": _pair_loss_backward(3.0),
+        "aten::smooth_l1_loss_backward": _pair_loss_backward(5.0),
+        "aten::huber_loss_backward": _pair_loss_backward(5.0),
+        "aten::binary_cross_entropy_backward": _pair_loss_backward(5.0),
+        "aten::nll_loss_forward": nll_loss,
+        "aten::nll_loss2d_forward": nll_loss,
+        "aten::nll_loss_backward": nll_loss_backward,
+        "aten::nll_loss2d_backward": nll_loss_backward,
+    },
+}
+
+
+def pointwise_buffers(call: OpCall) -> Work:
+    """A fused kernel whose arguments are its buffers (inductor): each read or written once; FLOPs are not recorded."""
+    tensors: list[Tensor] = call.all_tensors()
+    if not tensors:
+        raise UnknownCost
+    return Work(float("nan"), total_bytes(*tensors))

@@ -1,0 +1,168 @@
+"""OpCall: the recorded inputs of one op call, parsed from the JSON texts of schema.EVENT_COLUMNS."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+DTYPE_BYTES = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1,
+    "uint8": 1, "bool": 1, "complex64": 8, "complex128": 16, "complex32": 4, "float8_e4m3fn": 1,
+    "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "uint16": 2, "uint32": 4, "uint64": 8,
+}  # fmt: skip
+
+# Names the profiler writes (c10 type names, with and without namespace) -> torch dtype names.
+PROFILER_DTYPES = {
+    "float": "float32", "double": "float64", "c10::Half": "float16", "Half": "float16",
+    "c10::BFloat16": "bfloat16", "BFloat16": "bfloat16", "long int": "int64", "long": "int64", "int": "int32",
+    "short int": "int16", "short": "int16", "signed char": "int8", "unsigned char": "uint8", "bool": "bool",
+    "c10::complex<float>": "complex64", "c10::complex<double>": "complex128", "c10::complex<c10::Half>": "complex32",
+    "c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e5m2": "float8_e5m2",
+    "c10::Float8_e4m3fnuz": "float8_e4m3fnuz", "c10::Float8_e5m2fnuz": "float8_e5m2fnuz",
+    "unsigned short": "uint16", "unsigned int": "uint32", "unsigned long": "uint64",
+}  # fmt: skip
+
+ASSUMED_DTYPE = "float32"  # torch's default; taken only where a file records no dtype, and then reported as assumed
+
+
+class UnknownCost(Exception):
+    """A shape or value that the formula needs was not recorded. Becomes NaN in `op_cost`, never leaves the package."""
+
+
+class Tensor(NamedTuple):
+    """One recorded tensor."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of one element."""
+        return DTYPE_BYTES[self.dtype]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all elements."""
+        return self.numel * self.item_bytes
+
+
+@dataclass(frozen=True)
+class OpCall:
+    """One op call as recorded. Arguments count from 0 and keep the place they have in the op's schema.
+
+    Attributes:
+        name: op name as the profiler wrote it.
+        tensors: [num_args] the tensor of each argument; None where it is no tensor or unknown.
+        lists: [num_args] tensors of each TensorList argument; None where it is no list or its shapes are unknown.
+        values: [num_args] text of each scalar argument ("" unknown or not a scalar).
+        dtype_assumed: a shape was recorded without its dtype.
+    """
+
+    name: str
+    tensors: tuple[Tensor | None, ...]
+    lists: tuple[tuple[Tensor, ...] | None, ...]
+    values: tuple[str, ...]
+    dtype_assumed: bool
+
+    def tensor(self, arg: int) -> Tensor:
+        """Tensor argument `arg`."""
+        found = self.optional(arg)
+        if found is None:
+            raise UnknownCost
+        return found
+
+    def optional(self, arg: int) -> Tensor | None:
+        """Tensor argument `arg`, or None if absent."""
+        return self.tensors[arg] if arg < len(self.tensors) else None
+
+    def tensor_list(self, arg: int) -> tuple[Tensor, ...]:
+        """Tensors of list argument `arg`."""
+        if arg >= len(self.lists) or self.lists[arg] is None:
+            raise UnknownCost
+        return self.lists[arg] or ()
+
+    def all_tensors(self) -> list[Tensor]:
+        """Every tensor, lists included."""
+        single = [t for t in self.tensors if t is not None]
+        return single + [t for found in self.lists if found is not None for t in found]
+
+    def text(self, arg: int) -> str:
+        """Recorded text of scalar argument `arg`; "" unknown."""
+        return self.values[arg] if arg < len(self.values) else ""
+
+    def integers(self, arg: int) -> tuple[int, ...]:
+        """A list or single integer value, e.g. a stride "[2, 2]"."""
+        try:
+            parsed = json.loads(self.text(arg))
+        except json.JSONDecodeError:  # "", or something that is no list of numbers: not recorded
+            raise UnknownCost from None
+        found = parsed if isinstance(parsed, list) else [parsed]
+        if not all(type(x) is int for x in found):
+            raise UnknownCost
+        return tuple(found)
+
+    def is_true(self, arg: int) -> bool:
+        """Whether a flag was recorded as true."""
+        return self.text(arg) in ("True", "true", "1")
+
+    @property
+    def largest_dtype(self) -> str | None:
+        """Dtype of the largest tensor; None if no dtype was recorded."""
+        found = self.all_tensors()
+        return None if self.dtype_assumed or not found else max(found, key=lambda t: t.numel).dtype
+
+
+def parse_call(name: str, dims: str | None, types: str | None, values: str | None) -> OpCall:
+    """Read the JSON texts of one call.
+
+    Raises:
+        UnknownCost: no shapes were recorded, or the texts are not what a profiler writes.
+    """
+    shapes, kinds, texts = _read_list(dims), _read_list(types), _read_list(values)
+    if not shapes:
+        raise UnknownCost
+    kinds = kinds + [None] * (len(shapes) - len(kinds))  # 2021 files record shapes without types
+    tensors = [_tensor(s, k) for s, k in zip(shapes, kinds, strict=False)]
+    lists = [_list(s) for s in shapes]
+    unknown = any(_is_assumed(t, k) for t, k in zip(tensors, kinds, strict=False)) or any(lists)
+    return OpCall(name, tuple(tensors), tuple(lists), tuple(str(t) for t in texts), unknown)
+
+
+def _read_list(text: str | None) -> list:
+    if not text:
+        return []
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError:
+        raise UnknownCost from None
+    if not isinstance(found, list):
+        raise UnknownCost
+    return found
+
+
+def _tensor(shape: object, kind: object) -> Tensor | None:
+    if not isinstance(shape, list) or not all(type(x) is int and x >= 0 for x in shape):
+        return None
+    if isinstance(kind, str):  # a 0-dim tensor has dims [] and a dtype; a scalar has dims [] and type "Scalar"
+        return Tensor(tuple(shape), PROFILER_DTYPES[kind]) if kind in PROFILER_DTYPES else None
+    return Tensor(tuple(shape), ASSUMED_DTYPE) if shape else None
+
+
+def _is_assumed(tensor: Tensor | None, kind: object) -> bool:
+    return tensor is not None and not isinstance(kind, str)
+
+
+def _list(shapes: object) -> tuple[Tensor, ...] | None:
+    """Profilers record the shapes of a TensorList but no dtypes; older ones record neither (dims [])."""
+    if not isinstance(shapes, list) or not shapes or not all(isinstance(s, list) for s in shapes):
+        return None
+    if not all(type(x) is int and x >= 0 for s in shapes for x in s):
+        return None
+    return tuple(Tensor(tuple(s), ASSUMED_DTYPE) for s in shapes)

@@ -1,0 +1,124 @@
+"""The table of formulas, and `op_cost`, which looks a call up in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from math import nan
+
+from gnnperf.graph.cost import (
+    attention,
+    convolution,
+    elementwise,
+    embedding,
+    matmul,
+    movement,
+    normalization,
+    optimizer,
+    reduction,
+)
+from gnnperf.graph.cost.op_call import UnknownCost, parse_call
+from gnnperf.graph.cost.work import Formula
+from gnnperf.schema import OpFamily
+
+
+@dataclass(frozen=True)
+class OpCost:
+    """What one call of an op costs.
+
+    Attributes:
+        flops: FLOPs executed, a multiply-add counts two; NaN unknown.
+        bytes: bytes read and written; NaN unknown. Views cost a true zero of both.
+        family: family of the formula; UNKNOWN for ops that are not in the table.
+        dtype: torch name of the dtype of the largest input; None not recorded (bytes then assume float32).
+        assumed: what the trace does not say and the formula took for granted, e.g. ("dtype float32",).
+    """
+
+    flops: float
+    bytes: float
+    family: OpFamily
+    dtype: str | None
+    assumed: tuple[str, ...] = ()
+
+
+_BY_FAMILY: tuple[tuple[OpFamily, dict[str, Formula]], ...] = (
+    (matmul.FAMILY, matmul.FORMULAS),
+    (convolution.FAMILY, convolution.FORMULAS),
+    (attention.FAMILY, attention.FORMULAS),
+    (normalization.NORM_FAMILY, normalization.NORM_FORMULAS),
+    (normalization.SOFTMAX_FAMILY, normalization.SOFTMAX_FORMULAS),
+    (reduction.REDUCTION_FAMILY, reduction.REDUCTION_FORMULAS),
+    (reduction.POOLING_FAMILY, reduction.POOLING_FORMULAS),
+    (embedding.FAMILY, embedding.FORMULAS),
+    (OpFamily.INDEXING, embedding.FBGEMM_INDEXING),
+    (OpFamily.COPY, embedding.FBGEMM_COPY),
+    (movement.VIEW_FAMILY, movement.VIEW_FORMULAS),
+    (movement.COPY_FAMILY, movement.COPY_FORMULAS),
+    (movement.INDEXING_FAMILY, movement.INDEXING_FORMULAS),
+    (optimizer.FAMILY, optimizer.FORMULAS),
+    *elementwise.FORMULAS.items(),
+)
+TABLE: dict[str, tuple[OpFamily, Formula]] = {
+    name: (family, formula) for family, formulas in _BY_FAMILY for name, formula in formulas.items()
+}
+
+# Inductor names a kernel triton_<kind>_fused_<ops>_<number>; its recorded arguments are its buffers
+# (torch/_inductor/codegen/triton.py). "tem" is a template, of which only matrix products are known.
+_INDUCTOR = re.compile(r"triton_(poi|per|red|tem)_fused_.*")
+_INDUCTOR_FAMILY = {"poi": OpFamily.ELEMENTWISE, "per": OpFamily.REDUCTION, "red": OpFamily.REDUCTION}
+_COLLECTIVE = re.compile(r"(record_param_comms|nccl:|gloo:|c10d::|c10d_functional::|_c10d_functional::).*")
+
+
+@lru_cache(maxsize=1 << 18)
+def op_cost(op_name: str, input_dims: str | None, input_types: str | None, input_values: str | None) -> OpCost:
+    """FLOPs and bytes of one op call from its recorded inputs.
+
+    The cost is that of the whole call, so it belongs to the op that does the work: the innermost op around a kernel, or
+    on a CPU an op without children. Dispatching wrappers (aten::to, aten::contiguous, aten::zeros, ...) are VIEW,
+    because their work, if any, is done by a child op (aten::copy_, aten::zero_).
+
+    Args:
+        op_name: as the profiler wrote it, e.g. "aten::mm".
+        input_dims: JSON of schema column `input_dims`.
+        input_types: JSON of `input_types`.
+        input_values: JSON of `input_values`.
+
+    Returns:
+        The cost; NaN where the op has no formula or its recorded inputs do not determine it. Never raises.
+    """
+    family, formula = lookup(op_name)
+    if family is OpFamily.VIEW:
+        return OpCost(0.0, 0.0, family, _dtype(op_name, input_dims, input_types))
+    try:
+        call = parse_call(op_name, input_dims, input_types, input_values)
+        flops, moved, assumed = formula(call) if formula is not None else (nan, nan, ())
+    except (UnknownCost, IndexError):  # fewer dimensions recorded than the op has: not a cost we can know
+        return OpCost(nan, nan, family, _dtype(op_name, input_dims, input_types))
+    if call.dtype_assumed and formula is not None:
+        assumed = (*assumed, "dtype float32")
+    return OpCost(flops, moved, family, call.largest_dtype, assumed)
+
+
+def lookup(op_name: str) -> tuple[OpFamily, Formula | None]:
+    """Family and formula of an op: by its name, its name without the in-place underscore, or inductor's naming."""
+    found = TABLE.get(op_name) or TABLE.get(op_name.removesuffix("_"))
+    if found is not None:
+        return found
+    if match := _INDUCTOR.fullmatch(op_name):
+        if match[1] == "tem":
+            return OpFamily.GEMM, matmul.grouped_template
+        return _INDUCTOR_FAMILY[match[1]], elementwise.pointwise_buffers
+    return (OpFamily.COLLECTIVE if _COLLECTIVE.fullmatch(op_name) else OpFamily.UNKNOWN), None
+
+
+def supported_ops() -> tuple[str, ...]:
+    """Names in the table, sorted; in-place variants (trailing underscore) are covered by their plain name."""
+    return tuple(sorted(TABLE))
+
+
+def _dtype(op_name: str, dims: str | None, types: str | None) -> str | None:
+    try:
+        return parse_call(op_name, dims, types, None).largest_dtype
+    except UnknownCost:
+        return None

@@ -1,0 +1,93 @@
+"""Constants: the shipped file, the way to YAML and back, fitting on graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from toys import make_graph
+
+from gnnperf.analytic import AnalyticConstants, fit_host_overheads, fit_lags, load_constants, save_constants
+from gnnperf.analytic.constants import LAG_CLASSES, default_constants
+from gnnperf.analytic.fit import robust_mean
+from gnnperf.errors import InputError
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.schema import NodeType
+
+
+def host_graph(rows: list[tuple[str, str, float]]) -> ExecutionGraph:
+    return make_graph(
+        [{"node_type": NodeType.HOST, "segment": s, "op_name": o, "latency_us": t} for s, o, t in rows], []
+    )
+
+
+def test_shipped_constants_have_every_class_and_say_where_they_come_from() -> None:
+    constants = default_constants()
+    assert {"T1", "T2", "T3", "T4", "T5"} <= set(constants.segment_us)
+    assert all(set(constants.lag_us[kind]) == set(LAG_CLASSES) for kind in ("gpu", "cpu"))
+    assert not any(constants.lag_us["cpu"].values())
+    assert constants.provenance
+
+
+def test_there_and_back(tmp_path: Path) -> None:
+    before = AnalyticConstants(
+        host_overhead_us={("T2", "aten::mm"): 9.25, ("T4", "cudaLaunchKernel"): 7.0},
+        segment_us=default_constants().segment_us, lag_us=default_constants().lag_us,
+        collective_floor_us={"gpu": 1.0, "cpu": 2.0}, copy_floor_us={"gpu": 1.0, "cpu": 2.0}, provenance="test",
+    )  # fmt: skip
+    save_constants(before, tmp_path / "c.yaml")
+    assert load_constants(tmp_path / "c.yaml") == before
+    assert [p.name for p in tmp_path.iterdir()] == ["c.yaml"]  # nothing half-written beside it
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("colour", 1, "unknown key 'colour'"),
+        ("pageable_share", 0, "pageable_share.*above 0"),
+        ("roofline_power", "soft", "roofline_power"),
+        ("segment_us", {"T1": 1.0}, "missing or unknown"),
+        ("host_overhead_us", {"aten::mm": 1.0}, "SEGMENT"),
+        ("host_overhead_us", {"T2 | aten::mm": -1.0}, "aten::mm"),
+        ("lag_us", {"gpu": {}, "cpu": {}}, "lag_us.gpu"),
+        ("collective_floor_us", {"gpu": float("nan"), "cpu": 1.0}, "collective_floor_us.gpu"),
+    ],
+)
+def test_bad_constants_are_named(key: str, value: object, message: str, tmp_path: Path) -> None:
+    save_constants(default_constants(), tmp_path / "c.yaml")
+    raw = yaml.safe_load((tmp_path / "c.yaml").read_text())
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump({**raw, key: value}))
+    with pytest.raises(InputError, match=message):
+        load_constants(tmp_path / "c.yaml")
+
+
+def test_robust_mean_drops_what_lies_beyond_the_fence() -> None:
+    assert robust_mean(np.array([1.0, 2.0, 3.0, 4.0, 1000.0])) == 2.5
+    assert robust_mean(np.array([7.0])) == 7.0
+    assert robust_mean(np.array([5.0, 5.0, 5.0, 5.0, 6.0])) == 5.2  # whole microseconds: the quartiles coincide
+
+
+def test_fit_host_overheads() -> None:
+    rows = [("T2", "aten::mm", t) for t in (4.0, 5.0, 6.0, 5.0, 5.0)] + [("T2", "aten::add", 1.0)]
+    unlabelled = [("T3", "aten::mm", np.nan)] * 6
+    fitted = fit_host_overheads([host_graph(rows[:3]), host_graph(rows[3:] + unlabelled)])
+    assert fitted.host_overhead_us == {("T2", "aten::mm"): 5.0}  # add has too few samples
+    assert fitted.segment_us["T2"] == pytest.approx((4 + 5 + 6 + 5 + 5 + 1) / 6)
+    assert fitted.segment_us["T3"] == default_constants().segment_us["T3"]
+
+
+def test_fit_of_nothing_is_the_base() -> None:
+    assert fit_host_overheads([]) == default_constants()
+    assert fit_lags([], "gpu") == default_constants()
+
+
+def test_fit_lags() -> None:
+    rows: list[dict[str, object]] = [{"node_type": NodeType.HOST, "segment": "T4"}] * 7
+    edges = [(0, i, "launches") for i in range(1, 7)]
+    graph = make_graph(rows, edges, lags={(0, i): ("launch", float(i)) for i in range(1, 6)})
+    fitted = fit_lags([graph], "gpu")
+    assert fitted.lag_us["gpu"]["launch"] == 3.0
+    assert fitted.lag_us["gpu"]["sync"] == default_constants().lag_us["gpu"]["sync"]
+    assert fitted.lag_us["cpu"] == default_constants().lag_us["cpu"]

@@ -1,0 +1,186 @@
+"""The catalogue loads, is consistent with itself, and says what is wrong with a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gnnperf.errors import InputError
+from gnnperf.hardware import (
+    cluster_names,
+    default_cluster,
+    device_names,
+    load_cluster,
+    load_device,
+    match_device,
+)
+
+DEVICES = (
+    "v100_sxm2_16gb", "v100_sxm2_32gb", "v100_pcie_32gb", "v100_dgxs_32gb", "p100", "t4", "rtx_2080_ti", "rtx_3060_ti",
+    "gtx_1650", "a100_pcie_40gb", "a100_pcie_80gb", "a100_sxm_40gb", "a100_sxm_80gb", "l4", "h100_sxm", "h100_pcie",
+    "h200", "mi210", "mi300x", "cpu_generic",
+)  # fmt: skip
+CLUSTERS = ("dgx1_v100", "dgx_a100", "hgx_h100", "mi300x_8", "single", "loopback_cpu")
+
+MINE = {
+    "name": "mine", "kind": "gpu", "flops_per_s": {"float32": 1e12, "float16_matrix": "8e12"},
+    "memory_bandwidth_bytes_per_s": 1e11, "l2_bytes": 1048576, "num_sms": 4, "clock_hz": 1e9, "memory_bytes": 1e9,
+}  # fmt: skip
+
+
+def write(path: Path, content: object) -> Path:
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def test_the_first_catalogue_is_there() -> None:
+    assert set(DEVICES) <= set(device_names())
+    assert set(CLUSTERS) <= set(cluster_names())
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_device_is_named_after_its_file_and_cites_a_source(name: str) -> None:
+    device = load_device(name)
+    assert device.name == name and device.source and device.aliases
+    assert device.kind == ("cpu" if name == "cpu_generic" else "gpu")
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_published_peak_follows_from_units_and_clock(name: str) -> None:
+    """float32 peak = SMs x lanes x 2 x clock, lanes a multiple of 32 per SM: catches a slipped digit."""
+    device = load_device(name)
+    if device.kind == "cpu":
+        pytest.skip("no SMs")
+    lanes = device.flops_per_s["float32"] / (device.num_sms * 2 * device.clock_hz)
+    nearest = min((64, 128, 256), key=lambda n: abs(n - lanes))
+    assert lanes == pytest.approx(nearest, rel=0.03)
+
+
+@pytest.mark.parametrize("name", cluster_names())
+def test_cluster_is_named_after_its_file_and_inner_links_are_no_slower(name: str) -> None:
+    cluster = load_cluster(name)
+    assert cluster.name == name
+    assert cluster.intra.bandwidth_bytes_per_s >= cluster.inter.bandwidth_bytes_per_s
+    assert cluster.intra.source and cluster.inter.source and cluster.host_link.source
+
+
+def test_known_numbers() -> None:
+    v100, h100 = load_device("v100_sxm2_32gb"), load_device("h100_sxm")
+    assert (v100.flops_per_s["float32"], v100.memory_bandwidth_bytes_per_s, v100.num_sms) == (15.7e12, 900e9, 80)
+    assert (h100.flops_per_s["bfloat16_matrix"], h100.memory_bandwidth_bytes_per_s) == (989.4e12, 3350e9)
+    assert load_cluster("dgx_a100").intra.bandwidth_bytes_per_s == 300e9
+
+
+def test_no_alias_names_two_devices() -> None:
+    aliases = [a.lower() for n in device_names() for a in load_device(n).aliases]
+    assert len(aliases) == len(set(aliases))
+
+
+@pytest.mark.parametrize(
+    ("trace_name", "name"),
+    [
+        ("Tesla V100-SXM2-32GB", "v100_sxm2_32gb"), ("tesla v100-sxm2-16gb", "v100_sxm2_16gb"),
+        ("NVIDIA A100-SXM4-80GB", "a100_sxm_80gb"), ("NVIDIA H100 80GB HBM3", "h100_sxm"),
+        ("AMD Instinct MI300X", "mi300x"), ("NVIDIA A100 80GB PCIe", "a100_pcie_80gb"), ("h200", "h200"),
+    ],
+)  # fmt: skip
+def test_match_device(trace_name: str, name: str) -> None:
+    found = match_device(trace_name)
+    assert found is not None and found.name == name
+
+
+@pytest.mark.parametrize("trace_name", ["", "NVIDIA", "A100", "gpu", "ARTEMIS"])
+def test_no_match_is_none_not_a_guess(trace_name: str) -> None:
+    assert match_device(trace_name) is None
+
+
+def test_unknown_name_says_the_closest_and_how_to_add_one() -> None:
+    with pytest.raises(InputError, match="v100_sxm2_32gb") as caught:
+        load_device("v100_sxm_32gb")
+    assert "did you mean" in str(caught.value) and "v100_sxm_32gb.yaml" in str(caught.value)
+    with pytest.raises(InputError, match="no cluster named 'dgx'"):
+        load_cluster("dgx")
+
+
+def test_a_path_to_ones_own_device_and_numbers_without_a_signed_exponent(tmp_path: Path) -> None:
+    device = load_device(write(tmp_path / "mine.yaml", MINE))
+    assert device.flops_per_s == {"float32": 1e12, "float16_matrix": 8e12}
+    assert device.power_limit_w is None
+
+
+def test_a_cluster_with_another_device_in_it() -> None:
+    mixed = load_cluster("dgx_a100", "h100_sxm")
+    assert mixed.device.name == "h100_sxm" and mixed.intra == load_cluster("dgx_a100").intra
+    assert load_cluster("single", load_device("t4")).device.name == "t4"
+
+
+def test_default_cluster(tmp_path: Path) -> None:
+    assert default_cluster(load_device("v100_sxm2_16gb")).name == "dgx1_v100"
+    assert default_cluster(load_device("v100_sxm2_16gb")).device.name == "v100_sxm2_16gb"
+    assert default_cluster(load_device("cpu_generic")).name == "loopback_cpu"
+    mine = load_device(write(tmp_path / "mine.yaml", MINE))
+    assert (default_cluster(mine).name, default_cluster(mine).device) == ("single", mine)
+    for name in device_names():
+        assert default_cluster(load_device(name)).name != "single"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"colour": "green"}, "unknown key 'colour'"),
+        ({"num_sms": None}, "num_sms.*NoneType"),
+        ({"num_sms": "many"}, "'many' is not a number"),
+        ({"num_sms": 1.5}, "value 1.5 is out of range"),
+        ({"num_sms": True}, "num_sms.*bool"),
+        ({"clock_hz": -1}, "clock_hz.*out of range"),
+        ({"clock_hz": float("nan")}, "clock_hz.*out of range"),
+        ({"memory_bytes": float("inf")}, "memory_bytes.*out of range"),
+        ({"sustained_flops_share": 1.5}, "sustained_flops_share.*out of range"),
+        ({"launch_floor_us": -0.1}, "launch_floor_us.*out of range"),
+        ({"kind": "tpu"}, "kind is 'tpu'.*gpu, cpu"),
+        ({"flops_per_s": {"float64": 1e12}}, "at least float32"),
+        ({"flops_per_s": {"float32": 1e12, "fp16": 1e12}}, "unknown dtype 'fp16'"),
+        ({"flops_per_s": {"float32": -1}}, "float32.*out of range"),
+        ({"aliases": "one"}, "aliases.*str"),
+        ({"name": 3}, "name.*int"),
+    ],
+)
+def test_bad_values_are_named(change: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        load_device(write(tmp_path / "bad.yaml", {**MINE, **change}))
+
+
+def test_a_missing_key_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'clock_hz' is missing"):
+        load_device(write(tmp_path / "bad.yaml", {k: v for k, v in MINE.items() if k != "clock_hz"}))
+
+
+@pytest.mark.parametrize("text", ["a: [", "just text", "- a\n- b", "", "!!python/object/apply:os.system ['true']"])
+def test_what_is_no_specification_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"bad\.yaml"):
+        load_device(tmp_path / "bad.yaml")
+    with pytest.raises(InputError, match=r"bad\.yaml"):
+        load_cluster(tmp_path / "bad.yaml")
+
+
+def test_a_missing_file_and_a_file_that_is_not_text_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"absent\.yaml"):
+        load_device(tmp_path / "absent.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(InputError, match=r"binary\.yaml"):
+        load_device(tmp_path / "binary.yaml")
+
+
+def test_a_cluster_link_is_checked(tmp_path: Path) -> None:
+    link = {"name": "wire", "bandwidth_bytes_per_s": 1e9, "latency_us": 1.0}
+    good = {"name": "mine", "device": "t4", "intra": link, "inter": link, "host_link": link}
+    assert load_cluster(write(tmp_path / "good.yaml", good)).ranks_per_node == 8
+    with pytest.raises(InputError, match=r"intra.*latency_us.*out of range"):
+        load_cluster(write(tmp_path / "bad.yaml", {**good, "intra": {**link, "latency_us": -1}}))
+    with pytest.raises(InputError, match="'fast' is not a link"):
+        load_cluster(write(tmp_path / "bad.yaml", {**good, "inter": "fast"}))
+    with pytest.raises(InputError, match="no hardware named 't5'"):
+        load_cluster(write(tmp_path / "bad.yaml", {**good, "device": "t5"}))
