@@ -23,7 +23,7 @@ from gnnperf.public.fetch import Origin, fetch
 MIRROR_VARIABLE = "GNNPERF_DATA_MIRROR"
 FOLDER = Path("datasets/public")
 CONNECTIONS = 4
-SHOWN_FAILURES = 5
+SHOWN_FAILURES = 20
 MAX_FAILURES = 20  # of files: then the network is down, and the rest is not tried
 
 T = TypeVar("T")
