@@ -1,0 +1,1 @@
+"""What is timed, and against whom: one module per section of BENCHMARKS.md, each prints the section's table."""
