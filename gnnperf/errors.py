@@ -31,3 +31,13 @@ class InputError(ValueError):
 
 def _rebuild(cls: type[InputError], what: str, where: str, allowed: str, remedy: str) -> InputError:
     return cls(what, where=where, allowed=allowed, remedy=remedy)
+
+
+def require(ok: bool, key: str, found: object, allowed: str) -> None:
+    """Refuse a setting.
+
+    Raises:
+        InputError: unless `ok`; names the key, the value found and what is allowed.
+    """
+    if not ok:
+        raise InputError(f"bad value {found!r}", where=key, allowed=allowed)

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Run folders -> normalized graphs with labels, split by run."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""The typed graph network: normalized graphs -> log(latency / base) and its spread."""

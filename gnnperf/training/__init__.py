@@ -1,1 +1,1 @@
-"""TODO"""
+"""Prepared data -> trained weights: losses, the Lightning module, the loop."""

@@ -1,0 +1,160 @@
+"""A trained model in one file that describes itself. Plain tensors, numbers and text: loading runs no code from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnperf import __version__
+from gnnperf.analytic import AnalyticConstants
+from gnnperf.data.floors import TypedFloors
+from gnnperf.data.normalizer import Normalizer
+from gnnperf.data.numbers import DEVICE_FEATURES, LINK_FEATURES, WORK_FEATURES
+from gnnperf.data.plain import load_plain
+from gnnperf.data.prepare import PreparedData
+from gnnperf.data.vocabulary import FIELDS, Vocabulary
+from gnnperf.errors import InputError
+from gnnperf.models.config import ModelConfig
+from gnnperf.models.gnn import TypedGNN
+
+FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 1
+LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
+OURS = "a checkpoint.pt that train.py wrote"
+RETRAIN = "train again with this version of gnnperf"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A trained model and all it needs to answer.
+
+    Attributes:
+        model: what the network is.
+        vocabulary: words of the training runs.
+        constants: of the analytical base; they travel with the weights that correct it.
+        floors: bases where the analytical model has no answer.
+        normalizer: feature statistics of the training runs.
+        weights: parameter name -> tensor.
+        provenance: what it was made from: gnnperf and library versions, data set fingerprint, split, seed, the
+            configuration's training part.
+        sha256: of the file; "" before it is saved.
+    """
+
+    model: ModelConfig
+    vocabulary: Vocabulary
+    constants: AnalyticConstants
+    floors: TypedFloors
+    normalizer: Normalizer
+    weights: Mapping[str, Tensor]
+    provenance: Mapping[str, Any]
+    sha256: str = ""
+
+    def network(self) -> TypedGNN:
+        """The network in evaluation mode."""
+        network = TypedGNN(self.model, self.vocabulary)
+        network.load_state_dict(dict(self.weights))
+        return network.eval()
+
+
+def make_checkpoint(
+    network: TypedGNN, model: ModelConfig, data: PreparedData, training: Mapping[str, Any]
+) -> Checkpoint:
+    """A checkpoint of a trained network.
+
+    Args:
+        network: the network, trained.
+        model: its configuration.
+        data: what it was trained on.
+        training: how, as plain numbers and text (seed, optimizer settings).
+    """
+    provenance = {
+        "gnnperf": __version__,
+        "libraries": {name: version(name) for name in LIBRARIES},
+        "data_fingerprint": data.fingerprint,
+        "split_axis": data.split.axis,
+        "training_runs": list(data.split.train),
+        "training": dict(training),
+    }
+    weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
+    return Checkpoint(model, data.vocabulary, data.constants, data.floors, data.normalizer, weights, provenance)
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint) -> Checkpoint:
+    """Write beside, then rename; returns the checkpoint with the file's sha256."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        torch.save(_to_plain(checkpoint), beside)
+        digest = _sha256(beside)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return dataclasses.replace(checkpoint, sha256=digest)
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises:
+        InputError: no such file, not a checkpoint of gnnperf, of another schema, or damaged.
+    """
+    plain = load_plain(path, OURS)
+    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+        raise InputError("not a checkpoint of gnnperf", where=str(path), allowed=OURS)
+    if plain.get("schema_version") != SCHEMA_VERSION or plain.get("features") != _feature_names():
+        found = f"schema version {plain.get('schema_version')} or features of another gnnperf"
+        raise InputError(found, where=str(path), allowed=f"schema version {SCHEMA_VERSION}", remedy=RETRAIN)
+    try:
+        checkpoint = _from_plain(plain, _sha256(path))
+        checkpoint.network()
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise InputError("the file is damaged", where=str(path), remedy=RETRAIN) from error
+    return checkpoint
+
+
+def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
+    floors, normalizer = checkpoint.floors, checkpoint.normalizer
+    return {
+        "format": FORMAT,
+        "schema_version": SCHEMA_VERSION,
+        "features": _feature_names(),
+        "model": dataclasses.asdict(checkpoint.model),
+        "vocabulary": {t: {f: list(words) for f, words in fs.items()} for t, fs in checkpoint.vocabulary.words.items()},
+        "constants": dataclasses.asdict(checkpoint.constants),
+        "floors": {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(floors).items()},
+        "normalizer": {"mean": dict(normalizer.mean), "scale": dict(normalizer.scale)},
+        "weights": dict(checkpoint.weights),
+        "provenance": dict(checkpoint.provenance),
+    }
+
+
+def _from_plain(plain: dict[str, Any], sha256: str) -> Checkpoint:
+    words = {t: {f: tuple(words) for f, words in fields.items()} for t, fields in plain["vocabulary"].items()}
+    return Checkpoint(
+        ModelConfig(**plain["model"]),
+        Vocabulary(words),
+        AnalyticConstants(**plain["constants"]),
+        TypedFloors(**plain["floors"]),
+        Normalizer(**plain["normalizer"]),
+        plain["weights"],
+        plain["provenance"],
+        sha256,
+    )
+
+
+def _feature_names() -> dict[str, list[str]]:
+    named = {"work": WORK_FEATURES, "device": DEVICE_FEATURES, "link": LINK_FEATURES, "fields": FIELDS}
+    return {kind: list(names) for kind, names in named.items()}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

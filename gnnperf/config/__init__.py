@@ -1,0 +1,126 @@
+"""Typed configuration: YAML holds the values, dataclasses beside their owners hold the types.
+
+    @entry_point("train", TrainConfig)          conf/train.yaml:  defaults: [train_schema, data: cpu-gloo, _self_]
+    def main(config: TrainConfig) -> None: ...
+
+Everything a user can get wrong here (an unknown key, a wrong type, a bad value) ends as one message
+that names the key, the value and what is allowed, and exit code 2.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from gnnperf.config.messages import REMEDY, check_keys, explain, missing_choice, unreadable
+from gnnperf.errors import InputError
+
+ConfigT = TypeVar("ConfigT")
+CONF_DIR = Path(__file__).resolve().parents[2] / "conf"
+
+
+def register(name: str, node: type, group: str | None = None) -> None:
+    """Make the dataclass `node` available to defaults lists as `name`, inside `group` if given."""
+    ConfigStore.instance().store(name=name, node=node, group=group)
+
+
+def entry_point(name: str, node: type[ConfigT]) -> Callable[[Callable[[ConfigT], None]], Callable[[], None]]:
+    """Decorate a task that takes a typed config; the result is a `main()` without arguments.
+
+    `node` is registered as `<name>_schema`; conf/<name>.yaml lists it first in its defaults. Overrides come
+    from the command line. In a multirun, a field `out` becomes the job's own folder below it.
+    """
+    register(f"{name}_schema", node)
+
+    def decorate(task: Callable[[ConfigT], None]) -> Callable[[], None]:
+        @functools.wraps(task)
+        def job(raw: DictConfig) -> None:
+            with one_message(node):
+                task(to_typed(raw, node))
+
+        composed = hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name=name)(job)
+
+        @functools.wraps(task)
+        def main() -> None:
+            with one_message(node), hydra_raises():
+                composed()
+
+        return main
+
+    return decorate
+
+
+def to_typed(raw: DictConfig, node: type[ConfigT]) -> ConfigT:
+    """The dataclass behind a composed config; its own checks run here.
+
+    Raises:
+        InputError: a key that `node` does not have, or a value it refuses.
+    """
+    check_keys(raw, node)
+    config: Any = OmegaConf.to_object(raw)
+    if hasattr(config, "out") and HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
+        config.out = HydraConfig.get().runtime.output_dir
+    return config
+
+
+@contextmanager
+def one_message(node: type) -> Iterator[None]:
+    """Turn what a user did wrong into one line on stderr and exit code 2; leave bugs their traceback."""
+    try:
+        yield
+    except InputError as error:
+        _exit(error)
+    except MissingConfigException as error:
+        _exit(missing_choice(error.missing_cfg_file, error.options, str(error)))
+    except OverrideParseException as error:
+        _exit(unreadable(error.override, error.message))
+    except (HydraException, OmegaConfBaseException) as error:
+        _exit(explain(error, node))
+    except ValueError as error:  # hydra's own, e.g. for `model=3` where a choice is due
+        if not _raised_in_hydra(error):
+            raise
+        _exit(InputError(str(error).splitlines()[0], remedy=REMEDY))
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _exit(InputError(str(error.strerror), where=str(error.filename), remedy="check the path and its permissions"))
+
+
+@contextmanager
+def hydra_raises() -> Iterator[None]:
+    """Let hydra raise instead of printing and exiting itself, so that one place writes the message."""
+    before = os.environ.get("HYDRA_FULL_ERROR")
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("HYDRA_FULL_ERROR", None)
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = before
+
+
+def _raised_in_hydra(error: BaseException) -> bool:
+    frames = list(traceback.walk_tb(error.__traceback__))
+    return bool(frames) and str(frames[-1][0].f_globals.get("__name__")).startswith("hydra.")
+
+
+def _exit(error: InputError) -> None:
+    logging.getLogger(__name__).debug("refused", exc_info=error)
+    print(f"error: {error}", file=sys.stderr)
+    raise SystemExit(error.exit_code)

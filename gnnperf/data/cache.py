@@ -1,0 +1,51 @@
+"""Graphs on disk, under a name made of everything they depend on. Plain tensors only: nothing is unpickled."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch_geometric.data import HeteroData
+
+from gnnperf.data.plain import load_plain
+from gnnperf.errors import InputError
+
+_ROOMS = ("errors.py", "schema.py", "prediction.py", "hardware", "graph", "analytic", "data")
+
+
+@cache
+def code_fingerprint() -> str:
+    """Hash of the source of every room that features depend on."""
+    package = Path(__file__).resolve().parents[1]
+    digest = hashlib.sha256(torch.__version__.encode())
+    for room in _ROOMS:
+        path = package / room
+        for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
+            digest.update(source.relative_to(package).as_posix().encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()
+
+
+def fingerprint(*parts: object) -> str:
+    """Hash of the code and of the representation of `parts`."""
+    digest = hashlib.sha256(code_fingerprint().encode())
+    for part in parts:
+        digest.update(repr(part).encode() + b"\0")
+    return digest.hexdigest()[:32]
+
+
+def cached_graphs(folder: Path, key: str, build: Callable[[], list[HeteroData]]) -> list[HeteroData]:
+    """The graphs stored as `key`, or those that `build` makes; a file that cannot be read is made anew."""
+    path = folder / "features" / f"{key}.pt"
+    try:
+        return [HeteroData.from_dict(d) for d in load_plain(path, "cached graphs")]
+    except InputError:
+        graphs = build()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(f".{os.getpid()}.tmp")
+    torch.save([g.to_dict() for g in graphs], beside)
+    os.replace(beside, path)
+    return graphs

@@ -1,0 +1,40 @@
+"""What can be said about the data set (conf/data)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gnnperf.errors import require
+
+
+@dataclass
+class DataConfig:
+    """A data set and how it is fed to the network (not frozen: Hydra composes into it).
+
+    Attributes:
+        path: folder with one folder per run, splits.json and README.md.
+        axis: which split of splits.json.
+        hardware: catalogue name of the device that all runs ran on; None: each trace's own.
+        cluster: catalogue name of their cluster (links, ranks per node); None: the default for the device.
+        cache_dir: where graphs and features are cached, by fingerprint.
+        batch_size: steps (graphs) per batch.
+        max_steps_per_run: whole steps used of each run, from the last backwards.
+        max_runs: training runs used, in the split's order; None: all.
+    """
+
+    path: str = "datasets/cpu-gloo"
+    axis: str = "run"
+    hardware: str | None = None
+    cluster: str | None = None
+    cache_dir: str = "~/.cache/gnnperf"
+    batch_size: int = 4
+    max_steps_per_run: int = 3
+    max_runs: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        require(bool(self.axis), "data.axis", self.axis, "an axis of splits.json")
+        require(self.batch_size >= 1, "data.batch_size", self.batch_size, "a whole number >= 1")
+        require(self.max_steps_per_run >= 1, "data.max_steps_per_run", self.max_steps_per_run, "a whole number >= 1")
+        if self.max_runs is not None:
+            require(self.max_runs >= 1, "data.max_runs", self.max_runs, "a whole number >= 1, or null for all")

@@ -1,0 +1,122 @@
+"""ExecutionGraph of one step -> HeteroData: features known before the run, labels apart from them.
+
+Attributes per work type, n nodes of it (names avoid `batch` and `index`, which PyG increments in collation):
+    x [n, len(WORK_FEATURES)] float32      codes [n, len(FIELDS)] int64      node_id [n] int64, row in the graph
+    base_us [n] float64      analytic_us, latency_us [n] float64, NaN unknown
+    target [n] float32, log(latency / base), NaN where it is not defined
+    time_share [n] float32, share of the step's measured busy time, scaled to mean 1 over labelled nodes
+Device and link nodes carry x only. Every node type and every edge type is there, with zero rows if need be.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import torch
+from torch_geometric.data import HeteroData
+
+from gnnperf.data.floors import TypedFloors, base_us
+from gnnperf.data.numbers import DEVICE_FEATURES, LINK_FEATURES, LINKS, device_numbers, link_numbers, work_numbers
+from gnnperf.data.relations import FORWARD_EDGE_TYPES, reverse
+from gnnperf.data.vocabulary import Vocabulary
+from gnnperf.errors import InputError
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.spec import ClusterSpec, LinkSpec
+from gnnperf.prediction import Prediction
+from gnnperf.schema import WORK_TYPES, NodeType
+
+
+def features(
+    graph: ExecutionGraph, cluster: ClusterSpec, analytic: Prediction, vocabulary: Vocabulary, floors: TypedFloors
+) -> HeteroData:
+    """The network's view of one step.
+
+    Args:
+        graph: one step, without edges inferred from time (ExecutionGraph.step, .for_predictors).
+        cluster: the hardware asked about; it fills the device and link nodes.
+        analytic: the analytical answer for this graph and cluster.
+        vocabulary: words of the training runs.
+        floors: bases of the training runs where `analytic` has no answer.
+
+    Raises:
+        InputError: an edge between node types that the schema does not foresee, or an unknown link class.
+    """
+    nodes = graph.nodes
+    base, _ = base_us(nodes, analytic.latency_us, floors)  # [num_nodes]
+    numbers = work_numbers(nodes, analytic.latency_us, base, cluster, graph.world_size)  # [num_nodes, num_features]
+    labels = _labels(nodes["latency_us"].to_numpy(np.float64), base)
+    labels["analytic_us"] = analytic.latency_us
+    types = nodes["node_type"].astype(str).to_numpy()  # [num_nodes]
+    data = HeteroData()
+    for node_type in map(str, WORK_TYPES):
+        rows = np.flatnonzero(types == node_type)  # [n]
+        store = data[node_type]
+        store.x = torch.from_numpy(numbers[rows])
+        store.codes = torch.from_numpy(vocabulary.encode(node_type, nodes.iloc[rows]))
+        store.node_id = torch.from_numpy(rows)
+        for name, values in labels.items():
+            store[name] = torch.from_numpy(values[rows])
+        store.num_nodes = len(rows)
+    _add_hardware(data, nodes, types, cluster)
+    _add_edges(data, graph, types)
+    return _checked(data, graph.name)
+
+
+def _labels(latency_us: np.ndarray, base: np.ndarray) -> dict[str, np.ndarray]:
+    """Target and weight; a node counts where both its latency and its base are positive."""
+    usable = (np.nan_to_num(latency_us) > 0) & (base > 0)  # [num_nodes]
+    target = np.full(len(base), np.nan)
+    target[usable] = np.log(latency_us[usable] / base[usable])
+    mean = latency_us[usable].mean() if usable.any() else 1.0
+    share = np.where(usable, latency_us / mean, 0.0)
+    return {
+        "base_us": base,
+        "latency_us": latency_us.copy(),
+        "target": target.astype(np.float32),
+        "time_share": share.astype(np.float32),
+    }
+
+
+def _add_hardware(data: HeteroData, nodes: pd.DataFrame, types: np.ndarray, cluster: ClusterSpec) -> None:
+    num_devices = int((types == NodeType.DEVICE).sum())
+    device = device_numbers(cluster.device)  # [num_device_features]
+    data["device"].x = torch.from_numpy(np.tile(device, (num_devices, 1)))
+    names = nodes["op_name"].astype(object).to_numpy()[types == NodeType.LINK]
+    links = [link_numbers(str(n), _link(str(n), cluster)) for n in names]
+    data["link"].x = torch.from_numpy(np.asarray(links, dtype=np.float32).reshape(-1, len(LINK_FEATURES)))
+    assert data["device"].x.shape[1] == len(DEVICE_FEATURES)
+
+
+def _link(name: str, cluster: ClusterSpec) -> LinkSpec:
+    links = dict(zip(LINKS, (cluster.intra, cluster.inter, cluster.host_link), strict=True))
+    if name not in links:
+        raise InputError(f"unknown link class {name!r}", where="link node", allowed=", ".join(links))
+    return links[name]
+
+
+def _add_edges(data: HeteroData, graph: ExecutionGraph, types: np.ndarray) -> None:
+    """Both directions of every edge type, ends renumbered within their node type."""
+    local = np.zeros(len(types), dtype=np.int64)  # [num_nodes] position within its type
+    for node_type in np.unique(types):
+        local[types == node_type] = np.arange(int((types == node_type).sum()))
+    src, dst = graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy()  # [num_edges]
+    relation = graph.edges["relation"].astype(str).to_numpy()
+    keys = pd.Series(list(zip(types[src], relation, types[dst], strict=True)), dtype=object)
+    groups = keys.groupby(keys).indices
+    unforeseen = [key for key in groups if key not in FORWARD_EDGE_TYPES]
+    if unforeseen:
+        raise InputError(f"edge type {unforeseen[0]} is not in gnnperf.data.relations", where=f"graph {graph.name!r}")
+    for edge_type in FORWARD_EDGE_TYPES:
+        rows = groups.get(edge_type, np.empty(0, dtype=np.int64))
+        ends = torch.from_numpy(np.stack([local[src[rows]], local[dst[rows]]]))  # [2, num_edges of the type]
+        data[edge_type].edge_index = ends
+        data[reverse(edge_type)].edge_index = ends.flip(0)
+
+
+def _checked(data: HeteroData, name: str) -> HeteroData:
+    """PyG's validate() lets NaN and infinity through."""
+    data.validate(raise_on_error=True)
+    for node_type in data.node_types:
+        if not bool(torch.isfinite(data[node_type].x).all()):
+            raise InputError(f"a feature of a {node_type} node is not finite", where=f"graph {name!r}")
+    return data

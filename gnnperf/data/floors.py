@@ -1,0 +1,74 @@
+"""The base of the residual: the analytical answer, or where it has none a typed floor fitted on training runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.errors import InputError
+from gnnperf.schema import WORK_TYPES
+
+
+class BaseKind(StrEnum):
+    """Where a base came from."""
+
+    COSTED = "costed"  # the analytical model
+    FLOOR = "floor"  # median of its type and segment in the training runs
+
+
+@dataclass(frozen=True)
+class TypedFloors:
+    """Median measured latencies of the training runs, zeros included (arriving at a collective takes none).
+
+    Attributes:
+        by_segment_us: "node_type/segment" -> median latency.
+        by_type_us: node type -> median latency.
+        overall_us: median latency of all work.
+    """
+
+    by_segment_us: Mapping[str, float]
+    by_type_us: Mapping[str, float]
+    overall_us: float
+
+    def floor_us(self, nodes: pd.DataFrame) -> np.ndarray:
+        """[num_nodes] the narrowest median there is."""
+        types = nodes["node_type"].astype(str)
+        narrow = _segment_keys(nodes).map(self.by_segment_us).to_numpy(np.float64)
+        wide = types.map(self.by_type_us).to_numpy(np.float64)
+        return np.where(np.isfinite(narrow), narrow, np.where(np.isfinite(wide), wide, self.overall_us))
+
+
+def fit_floors(tables: Iterable[pd.DataFrame]) -> TypedFloors:
+    """Medians over these node tables (training runs only).
+
+    Raises:
+        InputError: no node has a measured latency.
+    """
+    nodes = pd.concat([t[["node_type", "segment", "latency_us"]].astype({"node_type": str}) for t in tables])
+    nodes = nodes[nodes["node_type"].isin([str(t) for t in WORK_TYPES]) & (nodes["latency_us"] >= 0)]
+    if nodes.empty:
+        raise InputError("no node of the training runs has a measured latency", where="data.path")
+    latency = nodes["latency_us"]
+    by_segment = latency.groupby(_segment_keys(nodes)).median()
+    by_type = latency.groupby(nodes["node_type"]).median()
+    return TypedFloors(
+        {str(k): float(v) for k, v in by_segment.items()},
+        {str(k): float(v) for k, v in by_type.items()},
+        float(latency.median()),
+    )
+
+
+def base_us(nodes: pd.DataFrame, analytic_us: np.ndarray, floors: TypedFloors) -> tuple[np.ndarray, np.ndarray]:
+    """The base, [num_nodes] float64, never NaN, and its kind, [num_nodes]. A base of 0 can only be answered by 0."""
+    costed = np.isfinite(analytic_us) & (np.nan_to_num(analytic_us) > 0)  # [num_nodes]
+    kinds = np.where(costed, BaseKind.COSTED, BaseKind.FLOOR).astype(object)
+    return np.where(costed, analytic_us, floors.floor_us(nodes)), kinds
+
+
+def _segment_keys(nodes: pd.DataFrame) -> pd.Series:
+    segment = nodes["segment"].astype(object).where(nodes["segment"].notna(), "")
+    return nodes["node_type"].astype(str) + "/" + segment.astype(str)

@@ -1,0 +1,160 @@
+"""Data set folder -> PreparedData: every step of every run as a normalized graph, statistics from train only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+from torch_geometric.data import HeteroData
+
+from gnnperf.analytic import AnalyticConstants, AnalyticPredictor, fit_host_overheads
+from gnnperf.data.cache import cached_graphs, fingerprint
+from gnnperf.data.clusters import cluster_for
+from gnnperf.data.config import DataConfig
+from gnnperf.data.features import features
+from gnnperf.data.floors import TypedFloors, fit_floors
+from gnnperf.data.normalizer import Normalizer, fit_normalizer
+from gnnperf.data.splits import PARTS, Split, read_split
+from gnnperf.data.vocabulary import Vocabulary, fit_vocabulary
+from gnnperf.errors import InputError
+from gnnperf.graph import load_graph
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.prediction import Predictor
+
+
+@dataclass(frozen=True)
+class RunGraph:
+    """One run of a data set, and the hardware it ran on."""
+
+    run: str
+    graph: ExecutionGraph
+    cluster: ClusterSpec
+
+
+@dataclass(frozen=True)
+class RunSteps:
+    """Steps of one run as graphs of their own."""
+
+    run: str
+    graphs: tuple[ExecutionGraph, ...]
+    cluster: ClusterSpec
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of one run.
+
+    Attributes:
+        run: the run's name in the split.
+        nodes: node table of the step; `data[...].node_id` are its row numbers.
+        data: the normalized graph.
+    """
+
+    run: str
+    nodes: pd.DataFrame
+    data: HeteroData
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """What training takes.
+
+    Attributes:
+        split: run names by part.
+        steps: part -> its steps.
+        vocabulary: words of the training runs.
+        constants: of the analytical base, host overheads fitted on the training runs.
+        floors: bases where the analytical model has no answer.
+        normalizer: feature statistics of the training runs.
+        fingerprint: hash of code and inputs.
+    """
+
+    split: Split
+    steps: dict[str, tuple[Step, ...]]
+    vocabulary: Vocabulary
+    constants: AnalyticConstants
+    floors: TypedFloors
+    normalizer: Normalizer
+    fingerprint: str
+
+
+def load_data(config: DataConfig) -> PreparedData:
+    """Read a data set folder.
+
+    Raises:
+        InputError: a bad split, a run that cannot be read, unknown hardware, no measured latency in train.
+    """
+    root, cache_dir = Path(config.path).expanduser(), Path(config.cache_dir).expanduser()
+    split = read_split(root, config.axis)
+
+    def read(run: str) -> RunGraph:
+        graph = load_graph(root / run, cache_dir)
+        return RunGraph(run, graph, cluster_for(graph, config.hardware, config.cluster))
+
+    return prepare(config, split, read)
+
+
+def prepare(config: DataConfig, split: Split, read: Callable[[str], RunGraph]) -> PreparedData:
+    """PreparedData from runs that `read` supplies by name.
+
+    Raises:
+        InputError: no measured latency in train, or a run without whole steps.
+    """
+    split = replace(split, train=split.train[: config.max_runs])
+    runs = {part: tuple(single_steps(read(r), config.max_steps_per_run) for r in split.part(part)) for part in PARTS}
+    train = [graph for run in runs["train"] for graph in run.graphs]
+    tables = [graph.nodes for graph in train]
+    vocabulary, floors = fit_vocabulary(tables), fit_floors(tables)
+    fitted = fit_host_overheads(train)
+    encoder = _Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser())
+    raw = {part: [encoder.encode(run) for run in runs[part]] for part in PARTS}
+    normalizer = fit_normalizer([data for graphs in raw["train"] for data in graphs])
+    steps = {part: _steps(runs[part], raw[part], normalizer) for part in PARTS}
+    inputs = [(part, run.run, [g.fingerprint for g in run.graphs]) for part in PARTS for run in runs[part]]
+    digest = fingerprint(inputs, vocabulary, floors, fitted)
+    return PreparedData(split, steps, vocabulary, fitted, floors, normalizer, digest)
+
+
+def single_steps(run: RunGraph, limit: int) -> RunSteps:
+    """The last `limit` steps of a run, one graph each, without edges inferred from time.
+
+    Raises:
+        InputError: the run has no whole step.
+    """
+    numbers = [s.step for s in run.graph.steps][-limit:]
+    if not numbers:
+        raise InputError(
+            "no whole step in the trace", where=f"run {run.run!r}", remedy="leave the run out of the split"
+        )
+    whole = run.graph.for_predictors()
+    return RunSteps(run.run, tuple(whole.step(k) for k in numbers), run.cluster)
+
+
+@dataclass(frozen=True)
+class _Encoder:
+    """Run -> HeteroData, cached on disk."""
+
+    analytic: Predictor
+    vocabulary: Vocabulary
+    floors: TypedFloors
+    cache_dir: Path
+
+    def encode(self, run: RunSteps) -> list[HeteroData]:
+        """Raw (not normalized) graphs of the run's steps."""
+        labels = [(g.fingerprint, g.name, g.steps) for g in run.graphs]
+        key = fingerprint(labels, run.cluster, self.analytic, self.vocabulary, self.floors)
+        return cached_graphs(self.cache_dir, key, lambda: [self._features(g, run.cluster) for g in run.graphs])
+
+    def _features(self, graph: ExecutionGraph, cluster: ClusterSpec) -> HeteroData:
+        return features(graph, cluster, self.analytic.predict(graph, cluster), self.vocabulary, self.floors)
+
+
+def _steps(runs: Iterable[RunSteps], raw: Iterable[list[HeteroData]], normalizer: Normalizer) -> tuple[Step, ...]:
+    return tuple(
+        Step(run.run, graph.nodes, normalizer.apply(data))
+        for run, graphs in zip(runs, raw, strict=True)
+        for graph, data in zip(run.graphs, graphs, strict=True)
+    )

@@ -1,0 +1,74 @@
+"""How far predictions are from measurements. Every formula is over pairs of positive latencies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+APE_FLOOR = 0.001  # below a tenth of a percent clocks do not resolve a difference
+
+
+@dataclass(frozen=True)
+class ErrorSummary:
+    """Errors over labelled nodes; NaN without any.
+
+    Attributes:
+        num_nodes: pairs that count.
+        coverage: share of the labelled nodes that were predicted.
+        gmae: exp(mean(ln(max(|predicted / measured - 1|, 0.001)))).
+        mean_ape, median_ape, p90_ape, max_ape: of |predicted / measured - 1|.
+        bias: exp(mean(ln(predicted / measured))) - 1; negative: too short.
+        total_bias: sum of predictions / sum of measurements - 1.
+    """
+
+    num_nodes: int
+    coverage: float
+    gmae: float
+    mean_ape: float
+    median_ape: float
+    p90_ape: float
+    max_ape: float
+    bias: float
+    total_bias: float
+
+
+def absolute_percentage_error(predicted_us: np.ndarray, measured_us: np.ndarray) -> np.ndarray:
+    """|predicted / measured - 1|, [num_nodes]."""
+    return np.abs(predicted_us / measured_us - 1.0)
+
+
+def gmae(predicted_us: np.ndarray, measured_us: np.ndarray) -> float:
+    """Geometric mean of the absolute percentage error, floored at APE_FLOOR; NaN without nodes."""
+    if not len(measured_us):
+        return float("nan")
+    ape = absolute_percentage_error(predicted_us, measured_us)  # [num_nodes]
+    return float(np.exp(np.log(np.maximum(ape, APE_FLOOR)).mean()))
+
+
+def summarize(predicted_us: np.ndarray, measured_us: np.ndarray) -> ErrorSummary:
+    """All metrics over nodes with a positive measurement.
+
+    Args:
+        predicted_us: [num_nodes]; NaN where there is no answer (counts against coverage only).
+        measured_us: [num_nodes]; NaN or 0 does not count.
+    """
+    labelled = np.nan_to_num(measured_us) > 0  # [num_nodes]
+    answered = labelled & np.isfinite(predicted_us)  # [num_nodes]
+    p, m = predicted_us[answered], measured_us[answered]  # [num answered]
+    coverage = float(answered.sum() / labelled.sum()) if labelled.any() else float("nan")
+    if not len(m):
+        return ErrorSummary(0, coverage, *[float("nan")] * 7)
+    ape = absolute_percentage_error(p, m)
+    bias = np.exp(np.log(np.maximum(p, APE_FLOOR * m) / m).mean()) - 1.0  # an answer of 0 must not be log 0
+    return ErrorSummary(
+        num_nodes=len(m),
+        coverage=coverage,
+        gmae=gmae(p, m),
+        mean_ape=float(ape.mean()),
+        median_ape=float(np.median(ape)),
+        p90_ape=float(np.quantile(ape, 0.9)),
+        max_ape=float(ape.max()),
+        bias=float(bias),
+        total_bias=float(p.sum() / m.sum() - 1.0),
+    )

@@ -1,0 +1,34 @@
+"""What can be said about the network (conf/model)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gnnperf.errors import require
+
+
+@dataclass
+class ModelConfig:
+    """The typed graph network (not frozen: Hydra composes into it).
+
+    Attributes:
+        hidden_size: width of every node's state.
+        num_layers: rounds of message passing; 0 is a multi-layer perceptron per node.
+        dropout: share of the state dropped in training.
+        op_dropout: share of words replaced by the unknown word in training, so that its embedding means something.
+        max_residual: largest |log(latency / base)| the network may answer.
+    """
+
+    hidden_size: int = 64
+    num_layers: int = 2
+    dropout: float = 0.0
+    op_dropout: float = 0.02
+    max_residual: float = 10.0
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        require(1 <= self.hidden_size <= 4096, "model.hidden_size", self.hidden_size, "1 to 4096")
+        require(0 <= self.num_layers <= 64, "model.num_layers", self.num_layers, "0 to 64")
+        require(0 <= self.dropout < 1, "model.dropout", self.dropout, "0 <= dropout < 1")
+        require(0 <= self.op_dropout < 1, "model.op_dropout", self.op_dropout, "0 <= op_dropout < 1")
+        require(self.max_residual > 0, "model.max_residual", self.max_residual, "a number > 0")

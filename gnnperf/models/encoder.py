@@ -1,0 +1,48 @@
+"""Node features -> node states, one encoder per node type."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gnnperf.data.vocabulary import FIELDS, UNKNOWN
+
+
+class HardwareEncoder(nn.Module):
+    """Device and link nodes: numbers only."""
+
+    def __init__(self, num_features: int, hidden_size: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(num_features, hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[n, num_features] -> [n, hidden_size]."""
+        return torch.relu(self.linear(x))
+
+
+class WorkEncoder(nn.Module):
+    """Work nodes: an embedding per categorical field, summed with the encoded numbers.
+
+    Args:
+        num_features: numeric features.
+        num_codes: words per field of data.vocabulary.FIELDS, the unknown one included.
+        hidden_size: width of the state.
+        op_dropout: share of words replaced by the unknown one in training.
+    """
+
+    def __init__(self, num_features: int, num_codes: tuple[int, ...], hidden_size: int, op_dropout: float) -> None:
+        super().__init__()
+        assert len(num_codes) == len(FIELDS)
+        self.op_dropout = op_dropout
+        self.linear = nn.Linear(num_features, hidden_size)
+        self.embeddings = nn.ModuleList(nn.Embedding(n, hidden_size) for n in num_codes)
+        self.mix = nn.Linear(hidden_size, hidden_size)
+
+    def forward(self, x: Tensor, codes: Tensor) -> Tensor:
+        """[n, num_features], [n, num_fields] int64 -> [n, hidden_size]."""
+        if self.training and self.op_dropout > 0:
+            codes = codes.masked_fill(torch.rand(codes.shape) < self.op_dropout, UNKNOWN)  # [n, num_fields]
+        state = self.linear(x)  # [n, hidden_size]
+        for field, embedding in enumerate(self.embeddings):
+            state = state + embedding(codes[:, field])
+        return self.mix(torch.relu(state))

@@ -1,0 +1,102 @@
+"""The typed graph network: encoders -> message passing -> a head per work type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import HeteroData
+
+from gnnperf.data.numbers import DEVICE_FEATURES, LINK_FEATURES, WORK_FEATURES
+from gnnperf.data.vocabulary import FIELDS, Vocabulary
+from gnnperf.models.config import ModelConfig
+from gnnperf.models.encoder import HardwareEncoder, WorkEncoder
+from gnnperf.models.message_passing import MESSAGE_RELATIONS, MessagePassing, Messages, arrange
+from gnnperf.schema import WORK_TYPES, NodeType
+
+TYPES = tuple(map(str, NodeType))
+WORK = tuple(map(str, WORK_TYPES))
+MAX_LOG_SPREAD = 4.0
+
+
+@dataclass(frozen=True)
+class NodeAnswer:
+    """What the network says about nodes of one type.
+
+    Attributes:
+        residual: [n] log(latency / base); 0 is the analytical answer.
+        log_spread: [n] log of the scale of the error in log space.
+    """
+
+    residual: Tensor
+    log_spread: Tensor
+
+
+class Head(nn.Module):
+    """State -> residual and spread. The last layer starts at zero: an untrained network answers the base."""
+
+    def __init__(self, hidden_size: int, max_residual: float) -> None:
+        super().__init__()
+        self.max_residual = max_residual
+        self.norm = nn.LayerNorm(hidden_size)
+        self.hidden = nn.Linear(hidden_size, hidden_size)
+        self.last = nn.Linear(hidden_size, 2)
+        nn.init.zeros_(self.last.weight)
+        nn.init.zeros_(self.last.bias)
+
+    def forward(self, state: Tensor) -> NodeAnswer:
+        """[n, hidden_size] -> residual [n] and log spread [n]."""
+        answer = self.last(torch.relu(self.hidden(self.norm(state))))  # [n, 2]
+        residual = self.max_residual * torch.tanh(answer[:, 0] / self.max_residual)  # [n], smooth limit
+        return NodeAnswer(residual, answer[:, 1].clamp(-MAX_LOG_SPREAD, MAX_LOG_SPREAD))
+
+
+class TypedGNN(nn.Module):
+    """The network. With num_layers = 0 it is a multi-layer perceptron per node."""
+
+    def __init__(self, config: ModelConfig, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.encoders = nn.ModuleDict(
+            {t: WorkEncoder(len(WORK_FEATURES), _num_codes(vocabulary, t), width, config.op_dropout) for t in WORK}
+        )
+        self.encoders[str(NodeType.DEVICE)] = HardwareEncoder(len(DEVICE_FEATURES), width)
+        self.encoders[str(NodeType.LINK)] = HardwareEncoder(len(LINK_FEATURES), width)
+        self.layers = nn.ModuleList(MessagePassing(width, config.dropout) for _ in range(config.num_layers))
+        self.heads = nn.ModuleDict({t: Head(width, config.max_residual) for t in WORK})
+
+    def forward(self, data: HeteroData) -> dict[str, NodeAnswer]:
+        """One graph or a batch of graphs, normalized -> an answer per work type."""
+        states = [self._encode(data, t) for t in TYPES]  # per type [n, hidden_size]
+        sizes = [len(s) for s in states]
+        state = torch.cat(states)  # [num_nodes, hidden_size]
+        messages = joint_messages(data, dict(zip(TYPES, sizes, strict=True)))
+        for layer in self.layers:
+            state = layer(state, messages)
+        parts = dict(zip(TYPES, state.split(sizes), strict=True))
+        return {t: self.heads[t](parts[t]) for t in WORK}
+
+    def _encode(self, data: HeteroData, node_type: str) -> Tensor:
+        store = data[node_type]
+        encoder = self.encoders[node_type]
+        encoded: Tensor = encoder(store.x, store.codes) if node_type in WORK else encoder(store.x)
+        return encoded
+
+
+def joint_messages(data: HeteroData, sizes: Mapping[str, int]) -> dict[str, Messages]:
+    """Relation -> its edges over rows of the joint node matrix (types in TYPES order); empty ones left out."""
+    first: dict[str, int] = {}
+    for node_type in TYPES:
+        first[node_type] = sum(sizes[t] for t in first)
+    found: dict[str, list[Tensor]] = {r: [] for r in MESSAGE_RELATIONS}
+    for src, relation, dst in data.edge_types:
+        ends = data[src, relation, dst].edge_index  # [2, num_edges]
+        if relation in found and ends.shape[1]:
+            found[relation].append(ends + torch.tensor([[first[src]], [first[dst]]]))
+    return {r: arrange(torch.cat(parts, dim=1)) for r, parts in found.items() if parts}
+
+
+def _num_codes(vocabulary: Vocabulary, node_type: str) -> tuple[int, ...]:
+    return tuple(vocabulary.num_codes(node_type, field) for field in FIELDS)

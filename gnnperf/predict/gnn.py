@@ -1,0 +1,78 @@
+"""GnnPredictor: the trained network as a Predictor. It answers where it knows the op, and only there."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+import torch
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.checkpoint import Checkpoint
+from gnnperf.data.features import features
+from gnnperf.data.vocabulary import FIELDS, UNKNOWN
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.models.gnn import WORK, TypedGNN
+from gnnperf.prediction import Prediction, Predictor
+from gnnperf.schema import Segment, Source
+
+
+class GnnPredictor:
+    """latency = base * exp(residual), base being the analytical answer or the typed floor of the checkpoint.
+
+    Args:
+        checkpoint: the trained model.
+        analytic: the analytical model that supplies bases and lags; None: the one it was trained with.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, analytic: Predictor | None = None) -> None:
+        self.checkpoint = checkpoint
+        self.analytic: Predictor = analytic or AnalyticPredictor(checkpoint.constants)
+
+    @cached_property
+    def network(self) -> TypedGNN:
+        """The network, built once."""
+        return self.checkpoint.network()
+
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+        """Latency of every node whose op, in a node of that type, was measured in training; NaN elsewhere.
+
+        Raises:
+            InputError: an edge or link class that the network does not know.
+        """
+        base = self.analytic.predict(graph, cluster)
+        latency_us = self._latency_us(graph, cluster, base)  # [num_nodes]
+        covered = np.isfinite(latency_us)  # [num_nodes]
+        unknown = np.full(graph.num_nodes, np.nan)
+        return Prediction(
+            graph=graph,
+            latency_us=latency_us,
+            lag_us=base.lag_us,
+            source=np.where(covered, Source.GNN, Source.UNCOVERED).astype(object),
+            analytic_latency_us=base.latency_us,
+            latency_low_us=unknown,
+            latency_high_us=unknown.copy(),
+            uncovered_ops=_uncovered(graph.nodes, covered),
+        )
+
+    @torch.no_grad()
+    def _latency_us(self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction) -> np.ndarray:
+        """[num_nodes]: 0 for device and link nodes, NaN where the op is unknown or the wait's peers were not traced."""
+        known, op = self.checkpoint, FIELDS.index("op_name")
+        data = features(graph.for_predictors(), cluster, base, known.vocabulary, known.floors)
+        answers = self.network(known.normalizer.apply(data))
+        latency_us = np.zeros(graph.num_nodes)
+        for node_type in WORK:
+            store = data[node_type]
+            answer = store.base_us * answers[node_type].residual.double().exp()  # [n]
+            answer[store.codes[:, op] == UNKNOWN] = torch.nan
+            latency_us[store.node_id.numpy()] = answer.numpy()
+        latency_us[(graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan
+        return latency_us
+
+
+def _uncovered(nodes: pd.DataFrame, covered: np.ndarray) -> dict[str, int]:
+    names = nodes.loc[~covered, "op_name"].astype(object).fillna("(unnamed)")
+    return {str(name): int(count) for name, count in names.value_counts().items()}

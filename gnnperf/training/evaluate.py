@@ -1,0 +1,101 @@
+"""A trained network beside the trivial answers, on runs that training has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from gnnperf.data.module import in_order
+from gnnperf.data.prepare import PreparedData, Step
+from gnnperf.evaluate.baselines import NearestRun, fit_nearest_run
+from gnnperf.evaluate.comparison import compare
+from gnnperf.models.gnn import WORK, TypedGNN
+
+
+def evaluate(network: TypedGNN, data: PreparedData) -> dict[str, pd.DataFrame]:
+    """Part ("val", "test") -> comparison table; a part without runs is left out.
+
+    Answers: gnn; base (analytical, else typed floor), which the network corrects; analytic alone; one constant per
+    op; a copy of the nearest training run.
+    """
+    tables: dict[str, list[pd.DataFrame]] = {}
+    for step in data.steps["train"]:
+        tables.setdefault(step.run, []).append(step.nodes)
+    nearest = fit_nearest_run(tables)
+    return {part: _compare(network, data.steps[part], nearest) for part in ("val", "test") if data.steps[part]}
+
+
+def _compare(network: TypedGNN, steps: Sequence[Step], nearest: NearestRun) -> pd.DataFrame:
+    parts = [_answers(network, step, nearest) for step in steps]
+    nodes = pd.concat(parts, ignore_index=True)
+    answers = {n: nodes[n].to_numpy() for n in ("gnn", "base", "analytic", "op median", "nearest run")}
+    return compare(answers, nodes["measured"].to_numpy(), nodes["node_type"].to_numpy(), nodes["run"].to_numpy())
+
+
+def _answers(network: TypedGNN, step: Step, nearest: NearestRun) -> pd.DataFrame:
+    """One row per node: measured latency and every answer."""
+    count = len(step.nodes)
+    columns = {name: np.full(count, np.nan) for name in ("gnn", "base", "analytic", "measured")}
+    for node_type, predicted_us in predicted(network, step).items():
+        store = step.data[node_type]
+        row = store.node_id.numpy()
+        columns["gnn"][row] = predicted_us
+        for name, values in (("base", store.base_us), ("analytic", store.analytic_us), ("measured", store.latency_us)):
+            columns[name][row] = values.numpy()
+    return pd.DataFrame(
+        {
+            **columns,
+            "op median": nearest.fallback.predict(step.nodes),
+            "nearest run": nearest.predict(step.nodes),
+            "node_type": step.nodes["node_type"].astype(str).to_numpy(),
+            "run": np.full(count, step.run, dtype=object),
+        }
+    )
+
+
+@torch.no_grad()
+def predicted(network: TypedGNN, step: Step) -> dict[str, np.ndarray]:
+    """Work type -> predicted latency in us, [n]."""
+    batch = next(iter(in_order([step.data], 1)))
+    answers = network.eval()(batch)
+    return {t: (batch[t].base_us * answers[t].residual.double().exp()).numpy() for t in WORK}
+
+
+def wide_console() -> Console:
+    """A console on which the table fits, also where the output is a file."""
+    return Console(width=max(Console().width, 100))
+
+
+def print_comparison(part: str, table: pd.DataFrame, console: Console) -> None:
+    """Print one part's table: percentages, GMAE with its 95 % interval over runs."""
+    shown = Table(title=f"{part}: error of node latencies in %", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for name in ("node type", "answer"):
+        shown.add_column(name, no_wrap=True)
+    for name in ("nodes", "covered", "GMAE", "95 %", "mean", "median", "p90", "max", "bias"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for node_type, rows in table.groupby("node_type", sort=False):
+        for place, row in enumerate(rows.to_dict("records")):
+            shown.add_row(str(node_type) if place == 0 else "", *_cells(row), end_section=place == len(rows) - 1)
+    console.print(shown)
+
+
+def _cells(row: Mapping[Hashable, Any]) -> list[str]:
+    interval = "-" if np.isnan(row["gmae_low"]) else f"{_percent(row['gmae_low'])}..{_percent(row['gmae_high'])}"
+    errors = [_percent(row[name]) for name in ("mean_ape", "median_ape", "p90_ape", "max_ape", "bias")]
+    return [row["answer"], str(row["num_nodes"]), _percent(row["coverage"]), _percent(row["gmae"]), interval, *errors]
+
+
+def write_comparison(tables: dict[str, pd.DataFrame], path: Path) -> None:
+    """All parts as one CSV."""
+    pd.concat([t.assign(part=part) for part, t in tables.items()]).to_csv(path, index=False)
+
+
+def _percent(share: float) -> str:
+    return "-" if np.isnan(share) else f"{100 * share:.1f}"

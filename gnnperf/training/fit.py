@@ -1,0 +1,132 @@
+"""The loop: prepared data and a configuration -> the weights that did best on the validation runs."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import lightning
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger, Logger
+
+from gnnperf.data.module import StepDataModule
+from gnnperf.data.plain import load_plain
+from gnnperf.data.prepare import PreparedData
+from gnnperf.errors import InputError
+from gnnperf.models.gnn import TypedGNN
+from gnnperf.training.config import LoggerConfig, LoggerKind, TrainConfig
+from gnnperf.training.loss import build_loss
+from gnnperf.training.module import LatencyModule
+
+LAST, BEST = "last", "best"  # names of Lightning checkpoints
+OURS = "a last.ckpt that train.py wrote"
+
+
+def build_model(config: TrainConfig, data: PreparedData) -> TypedGNN:
+    """A fresh network; its weights depend on the seed only."""
+    torch.set_num_threads(config.trainer.threads)
+    lightning.seed_everything(config.seed, workers=True, verbose=False)
+    return TypedGNN(config.model, data.vocabulary)
+
+
+def fit(config: TrainConfig, data: PreparedData, model: TypedGNN) -> TypedGNN:
+    """Train `model` in place and leave it with the weights of its best epoch, in evaluation mode.
+
+    Raises:
+        InputError: `resume` names no file, or one of another network.
+    """
+    out = Path(config.out)
+    module = LatencyModule(model, build_loss(config.optim), config.optim, config.seed)
+    resume = resume_path(config.resume, out)
+    if resume is not None:
+        check_fits(resume, module)
+    best = ModelCheckpoint(
+        dirpath=out,
+        filename=BEST,
+        monitor="val_loss",
+        save_last=True,
+        enable_version_counter=False,
+    )
+    with quiet():
+        trainer = _trainer(config, best, build_logger(config.logger, out))
+        module_data = StepDataModule(data, config.data.batch_size, config.seed)
+        trainer.fit(module, module_data, ckpt_path=resume, weights_only=True)
+    module.load_state_dict(load_plain(Path(best.best_model_path), OURS)["state_dict"])
+    return model.cpu().eval()
+
+
+def resume_path(resume: str | None, out: Path) -> Path | None:
+    """The Lightning checkpoint to go on from.
+
+    Raises:
+        InputError: the named file is not there.
+    """
+    if resume is None:
+        return None
+    path = out / f"{LAST}.ckpt" if resume == "auto" else Path(resume)
+    if resume == "auto" and not path.is_file():
+        return None
+    if not path.is_file():
+        raise InputError("no such file", where=f"resume={resume}", allowed=f"auto, or {OURS}")
+    return path
+
+
+def check_fits(resume: Path, module: LatencyModule) -> None:
+    """Refuse a Lightning checkpoint of another network.
+
+    Raises:
+        InputError: not a checkpoint, or its weights have other names or shapes.
+    """
+    stored = load_plain(resume, OURS)
+    weights = stored.get("state_dict") if isinstance(stored, dict) else None
+    shapes = {name: tensor.shape for name, tensor in weights.items()} if isinstance(weights, dict) else {}
+    if shapes != {name: tensor.shape for name, tensor in module.state_dict().items()}:
+        remedy = "resume with the configuration and data it was trained with"
+        raise InputError("holds the weights of another network", where=str(resume), allowed=OURS, remedy=remedy)
+
+
+def build_logger(config: LoggerConfig, out: Path) -> Logger:
+    """CSV below out/curves, or wandb."""
+    if config.kind is LoggerKind.wandb:
+        from gnnperf.training.wandb_logger import wandb_logger  # starting wandb takes a second
+
+        return wandb_logger(config, out)
+    return CSVLogger(save_dir=out, name="curves")
+
+
+def _trainer(config: TrainConfig, best: ModelCheckpoint, logger: Logger) -> lightning.Trainer:
+    on_cpu = not torch.cuda.is_available()
+    return lightning.Trainer(
+        max_epochs=config.trainer.max_epochs,
+        callbacks=[best],
+        logger=logger,
+        enable_progress_bar=config.trainer.progress_bar,
+        enable_model_summary=False,
+        gradient_clip_val=config.optim.gradient_clip,
+        log_every_n_steps=1,
+        num_sanity_val_steps=0,
+        deterministic=on_cpu,
+    )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Lightning's advice (worker counts, tips, devices found) is not for our users."""
+    loggers = [
+        logging.getLogger(n) for n in ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero")
+    ]
+    levels = [one.level for one in loggers]
+    for one in loggers:
+        one.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="lightning")
+            warnings.filterwarnings("ignore", module="torch")
+            yield
+    finally:
+        for one, level in zip(loggers, levels, strict=True):
+            one.setLevel(level)

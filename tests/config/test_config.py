@@ -1,0 +1,113 @@
+"""Every way to get a configuration wrong ends as one message with the key, the value and what is allowed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gnnperf.config import entry_point
+from gnnperf.errors import InputError
+from gnnperf.training.config import LossKind, OptimConfig, TrainConfig
+
+Run = Callable[..., list[TrainConfig]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Run the training entry point's task with these overrides; the configurations it was given."""
+    seen: list[TrainConfig] = []
+
+    def task(config: TrainConfig) -> None:
+        seen.append(config)
+
+    def call(*overrides: str) -> list[TrainConfig]:
+        monkeypatch.setattr(sys, "argv", ["train.py", f"out={tmp_path / 'out'}", *overrides])
+        entry_point("train", TrainConfig)(task)()
+        return seen
+
+    return call
+
+
+def test_defaults_are_those_of_the_dataclasses(run: Run, tmp_path: Path) -> None:
+    (config,) = run()
+    assert isinstance(config, TrainConfig)
+    assert config.optim == OptimConfig()
+    assert config.out == str(tmp_path / "out")
+    assert config.data.path == "datasets/cpu-gloo"
+
+
+def test_overrides_groups_and_experiment(run: Run) -> None:
+    (config,) = run("model=mlp", "optim.loss=laplace", "experiment=demo", "seed=7")
+    assert (config.model.num_layers, config.optim.loss, config.seed) == (
+        0,
+        LossKind.laplace,
+        7,
+    )  # the command line wins
+    assert config.trainer.max_epochs < 60
+
+
+def test_a_multirun_gives_each_job_a_folder(run: Run, tmp_path: Path) -> None:
+    configs = run("seed=3,4", "--multirun")
+    assert [c.seed for c in configs] == [3, 4]
+    assert [c.out for c in configs] == [str(tmp_path / "out" / "0"), str(tmp_path / "out" / "1")]
+
+
+@pytest.mark.parametrize(
+    ("override", "found", "allowed"),
+    [
+        ("sed=1", "unknown key 'sed' in 'sed=1'", "did you mean 'seed'"),
+        ("optim.lr=1", "unknown key 'optim.lr'", "did you mean 'optim.learning_rate'"),
+        ("optm.learning_rate=1", "unknown key 'optm'", "data, model, optim"),
+        ("+new=1", "unknown key 'new'", "data, model, optim"),
+        ("+model.new=1", "unknown key 'model.new'", "model.hidden_size, model.num_layers"),
+        ("data={nope:1}", "unknown key 'data.nope'", "data.path"),
+        ("model=transformer", "model: no choice 'transformer'", "gnn, mlp"),
+        ("experiment=nope", "experiment: no choice 'nope'", "demo"),
+        ("model=3", "Config group override", "see conf/"),
+        ("optim.loss=mse", "optim.loss: bad value 'mse'", "huber, gaussian, laplace"),
+        ("seed=abc", "seed: bad value 'abc'", "a whole number"),
+        ("seed=null", "seed: bad value None", "a whole number"),
+        ("seed=-1", "seed: bad value -1", "0 to 4294967295"),
+        ("model.hidden_size=1.5", "model.hidden_size: bad value 1.5", "a whole number"),
+        ("model.dropout=1", "model.dropout: bad value 1.0", "0 <= dropout < 1"),
+        ("trainer.progress_bar=maybe", "trainer.progress_bar: bad value 'maybe'", "true or false"),
+        ("data.max_runs=x", "data.max_runs: bad value 'x'", "a whole number or null"),
+        ("seed=[1", "cannot read the override 'seed=[1'", "key=value"),
+        ("out=/proc/nowhere", "/proc/nowhere", "check the path"),
+    ],
+)
+def test_one_message_and_exit_code_2(
+    run: Run, capsys: pytest.CaptureFixture[str], override: str, found: str, allowed: str
+) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        run(override)
+    message = capsys.readouterr().err
+    assert exit_info.value.code == 2
+    assert found in message
+    assert allowed in message
+    assert message.count("\n") == 1
+
+
+def test_a_mistake_of_the_user_inside_the_task_is_one_message(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def task(config: TrainConfig) -> None:
+        raise InputError("is empty", where="trace.json")
+
+    monkeypatch.setattr(sys, "argv", ["train.py", f"out={tmp_path}"])
+    with pytest.raises(SystemExit) as exit_info:
+        entry_point("train", TrainConfig)(task)()
+    assert exit_info.value.code == 2
+    assert capsys.readouterr().err == "error: trace.json: is empty\n"
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def task(config: TrainConfig) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(sys, "argv", ["train.py", f"out={tmp_path}"])
+    with pytest.raises(ValueError, match="a bug"):
+        entry_point("train", TrainConfig)(task)()

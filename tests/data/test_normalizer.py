@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import torch
+from torch_geometric.data import HeteroData
+
+from gnnperf.data.normalizer import MAX_SIGMAS, fit_normalizer
+
+
+def graph(rows: list[list[float]]) -> HeteroData:
+    data = HeteroData()
+    data["host"].x = torch.tensor(rows).reshape(-1, 2)
+    data["link"].x = torch.zeros(0, 3)
+    return data
+
+
+def test_mean_and_spread_over_all_graphs_by_hand() -> None:
+    normalizer = fit_normalizer([graph([[0.0, 5.0]]), graph([[2.0, 5.0], [4.0, 5.0]])])
+    assert normalizer.mean["host"].tolist() == [2.0, 5.0]
+    assert torch.isclose(normalizer.scale["host"][0], torch.tensor((8 / 3) ** 0.5))
+    data = graph([[2.0, 99.0], [1e9, 5.0]])
+    x = normalizer.apply(data)["host"].x
+    assert x.tolist() == [[0.0, 0.0], [MAX_SIGMAS, 0.0]]  # constant in training: stays 0; far out: clipped
+    assert data["host"].x[1, 0] == 1e9  # the original is untouched
+
+
+def test_a_type_without_nodes() -> None:
+    normalizer = fit_normalizer([graph([[1.0, 2.0]])])
+    assert normalizer.apply(graph([[1.0, 2.0]]))["link"].x.shape == (0, 3)
+    assert normalizer.mean["link"].tolist() == [0.0, 0.0, 0.0]

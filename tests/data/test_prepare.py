@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from synthetic import SPLIT, cluster, prepared, read, toy_run
+
+from gnnperf.data import cache
+from gnnperf.data.clusters import cluster_for
+from gnnperf.data.config import DataConfig
+from gnnperf.data.module import EpochShuffle, StepDataModule
+from gnnperf.data.prepare import RunGraph, load_data, prepare, single_steps
+from gnnperf.errors import InputError
+
+
+def test_parts_and_statistics_from_train_only(tmp_path: Path) -> None:
+    data = prepared(tmp_path)
+    assert {part: [s.run for s in steps] for part, steps in data.steps.items()} == {
+        "train": ["a", "b", "c", "d"], "val": ["e"], "test": ["f"]
+    }  # fmt: skip
+
+    def strange(run: str) -> RunGraph:
+        found = read(run)
+        if run in SPLIT.train:
+            return found
+        nodes = found.graph.nodes.assign(dtype="strange", latency_us=1e6)
+        return replace(found, graph=replace(found.graph, nodes=nodes, fingerprint=f"strange {run}"))
+
+    other = prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, strange)
+    assert other.vocabulary == data.vocabulary
+    assert other.floors == data.floors
+    assert other.constants == data.constants
+    assert all(torch.equal(other.normalizer.mean[t], data.normalizer.mean[t]) for t in data.normalizer.mean)
+    assert other.fingerprint != data.fingerprint
+
+
+def test_training_features_have_mean_zero(tmp_path: Path) -> None:
+    data = prepared(tmp_path)
+    x = torch.cat([s.data["compute"].x for s in data.steps["train"]])
+    assert x.mean(0).abs().max() < 1e-5
+
+
+def test_max_runs_limits_training_only(tmp_path: Path) -> None:
+    data = prepare(DataConfig(cache_dir=str(tmp_path), max_runs=2), SPLIT, read)
+    assert data.split.train == ("a", "b")
+    assert data.split.test == ("f",)
+
+
+def test_the_cache_answers_the_second_time_and_knows_its_inputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = prepared(tmp_path)
+    files = sorted(tmp_path.rglob("*.pt"))
+    assert len(files) == 6
+    monkeypatch.setattr("gnnperf.data.prepare.features", None)  # would fail if it were called
+    again = prepared(tmp_path)
+    assert torch.equal(again.steps["val"][0].data["host"].x, first.steps["val"][0].data["host"].x)
+    assert again.fingerprint == first.fingerprint
+    monkeypatch.setattr(cache, "code_fingerprint", lambda: "other code")
+    with pytest.raises(TypeError):
+        prepared(tmp_path)
+
+
+def test_a_damaged_cache_file_is_made_anew(tmp_path: Path) -> None:
+    first = prepared(tmp_path)
+    for file in tmp_path.rglob("*.pt"):
+        file.write_bytes(b"damaged")
+    assert prepared(tmp_path).fingerprint == first.fingerprint
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_the_last_steps_of_a_run() -> None:
+    run = read("a")
+    assert len(single_steps(run, 3).graphs) == 1
+    with pytest.raises(InputError, match="no whole step"):
+        single_steps(replace(run, graph=replace(run.graph, steps=())), 3)
+
+
+def test_the_order_of_an_epoch_depends_on_seed_and_epoch_only() -> None:
+    one, two = EpochShuffle(20, seed=1), EpochShuffle(20, seed=1)
+    for epoch in (0, 1, 2):
+        one.set_epoch(epoch)
+    two.set_epoch(2)
+    assert list(one) == list(two)
+    two.set_epoch(1)
+    assert list(one) != list(two)
+    assert sorted(one) == list(range(20))
+
+
+def test_batches_leave_unused_edge_types_out(tmp_path: Path) -> None:
+    module = StepDataModule(prepared(tmp_path), batch_size=2, seed=0)
+    batch = next(iter(module.train_dataloader()))
+    assert batch.num_graphs == 2
+    assert batch["compute"].num_nodes == 4
+    assert all(batch[t].edge_index.shape[1] for t in batch.edge_types)
+
+
+def test_the_hardware_of_a_run() -> None:
+    graph = toy_run(1)
+    assert cluster_for(graph, None, None).device.name == "v100_sxm2_32gb"
+    assert cluster_for(graph, "cpu_generic", None).device.kind == "cpu"
+    with pytest.raises(InputError, match=r"'Abacus' is not in the catalogue.*data\.hardware"):
+        cluster_for(replace(graph, device_names=("Abacus", "Abacus")), None, None)
+    with pytest.raises(InputError, match="ranks on"):
+        cluster_for(replace(graph, device_names=("A", "B")), None, None)
+    assert cluster().device.name == "v100"
+
+
+def test_no_such_data_set(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no such file.*data\.path"):
+        load_data(DataConfig(path=str(tmp_path / "nowhere")))

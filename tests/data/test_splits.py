@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gnnperf.data.splits import Split, read_split
+from gnnperf.errors import InputError
+
+
+def dataset(root: Path, splits: object) -> Path:
+    for run in "abc":
+        (root / run).mkdir()
+    (root / "splits.json").write_text(splits if isinstance(splits, str) else json.dumps(splits))
+    return root
+
+
+def test_reads_an_axis(tmp_path: Path) -> None:
+    root = dataset(tmp_path, {"size": {"train": ["a", "b"], "val": ["c"]}})
+    split = read_split(root, "size")
+    assert split == Split("size", ("a", "b"), ("c",), ())
+    assert split.part("val") == ("c",)
+
+
+@pytest.mark.parametrize(
+    ("splits", "message"),
+    [
+        ({"size": {"train": ["a"], "val": ["a"]}}, "run 'a' is in train and val"),
+        ({"size": {"train": ["a", "a"], "val": ["b"]}}, "run 'a' is in train and train"),
+        ({"size": {"train": ["a"], "val": ["z"]}}, "run 'z' is not a folder"),
+        ({"size": {"train": [], "val": ["a"]}}, "part 'train' has no runs"),
+        ({"size": {"train": ["a"], "val": []}}, "part 'val' has no runs"),
+        ({"size": {"train": "a", "val": ["b"]}}, "part 'train' is not a list"),
+        ({"size": ["a"]}, "part 'train' is not a list"),
+        ({"link": {}}, "no split axis 'size'.*Allowed: link"),
+        (["a"], "not an object"),
+        ("{", "not JSON"),
+    ],
+)
+def test_refuses(tmp_path: Path, splits: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_split(dataset(tmp_path, splits), "size")
+
+
+def test_a_folder_without_splits(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        read_split(tmp_path, "size")

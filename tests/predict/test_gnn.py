@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from synthetic import cluster, prepared, toy_run
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.checkpoint import Checkpoint, make_checkpoint
+from gnnperf.models.config import ModelConfig
+from gnnperf.models.gnn import Head, TypedGNN
+from gnnperf.predict.gnn import GnnPredictor
+from gnnperf.schema import Source
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    """A network that answers twice the base for compute nodes and the base elsewhere."""
+    data, config = prepared(tmp_path), ModelConfig(hidden_size=8, max_residual=1e6)
+    network = TypedGNN(config, data.vocabulary)
+    with torch.no_grad():
+        head = network.heads["compute"]
+        assert isinstance(head, Head)
+        head.last.bias[0] = np.log(2.0)
+    return make_checkpoint(network, config, data, {})
+
+
+def test_base_times_residual(checkpoint: Checkpoint) -> None:
+    graph = toy_run(9)
+    answer = GnnPredictor(checkpoint).predict(graph, cluster())
+    base = AnalyticPredictor(checkpoint.constants).predict(graph, cluster())
+    assert answer.latency_us[[3, 10]] == pytest.approx(2 * base.latency_us[[3, 10]], rel=1e-5)
+    assert answer.latency_us[0] == pytest.approx(base.latency_us[0])
+    assert answer.latency_us[[4, 15, 16, 17]].tolist() == [0.0] * 4  # arrival, devices, link
+    assert np.array_equal(answer.analytic_latency_us, base.latency_us, equal_nan=True)
+    assert np.array_equal(answer.lag_us, base.lag_us)
+    assert set(answer.source) == {Source.GNN}
+    assert answer.uncovered_ops == {}
+    assert np.isnan(answer.latency_low_us).all()
+
+
+def test_an_op_that_was_never_measured_is_left_to_others(checkpoint: Checkpoint) -> None:
+    graph = toy_run(9)
+    names = graph.nodes["op_name"].astype(object)
+    names[3] = "aten::new"
+    answer = GnnPredictor(checkpoint).predict(replace(graph, nodes=graph.nodes.assign(op_name=names)), cluster())
+    assert np.isnan(answer.latency_us[3])
+    assert answer.source[3] == Source.UNCOVERED
+    assert answer.uncovered_ops == {"aten::new": 1}
+    assert np.isfinite(np.delete(answer.latency_us, 3)).all()
+
+
+def test_waiting_for_untraced_peers_is_not_predicted(checkpoint: Checkpoint) -> None:
+    graph = toy_run(9)
+    segment = graph.nodes["segment"].astype(object)
+    segment[2] = "peer_wait"
+    answer = GnnPredictor(checkpoint).predict(replace(graph, nodes=graph.nodes.assign(segment=segment)), cluster())
+    assert answer.source[2] == Source.UNCOVERED
+
+
+def test_measured_times_do_not_change_the_answer(checkpoint: Checkpoint) -> None:
+    graph = toy_run(9)
+    other = replace(graph, nodes=graph.nodes.assign(latency_us=np.nan, start_us=np.nan, blocked_us=9.0))
+    predictor = GnnPredictor(checkpoint)
+    assert np.array_equal(
+        predictor.predict(graph, cluster()).latency_us, predictor.predict(other, cluster()).latency_us
+    )

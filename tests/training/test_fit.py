@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from synthetic import prepared
+
+from gnnperf.data.prepare import PreparedData
+from gnnperf.errors import InputError
+from gnnperf.models.config import ModelConfig
+from gnnperf.models.gnn import TypedGNN
+from gnnperf.training.config import LoggerConfig, LoggerKind, LossKind, OptimConfig, TrainConfig, TrainerConfig
+from gnnperf.training.evaluate import evaluate, print_comparison, wide_console, write_comparison
+from gnnperf.training.fit import build_model, fit, resume_path
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
+    return prepared(tmp_path_factory.mktemp("cache"))
+
+
+def config(out: Path, epochs: int = 3, **changes: object) -> TrainConfig:
+    made = TrainConfig(
+        out=str(out), model=ModelConfig(hidden_size=8, num_layers=1, op_dropout=0.2),
+        trainer=TrainerConfig(max_epochs=epochs, progress_bar=False),
+    )  # fmt: skip
+    made.data.batch_size = 2
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def trained(made: TrainConfig, data: PreparedData) -> TypedGNN:
+    return fit(made, data, build_model(made, data))
+
+
+def last_weights(out: Path) -> dict[str, torch.Tensor]:
+    return torch.load(out / "last.ckpt", weights_only=True)["state_dict"]
+
+
+def value(table: pd.DataFrame, node_type: str, answer: str, column: str) -> float:
+    found = table[(table["node_type"] == node_type) & (table["answer"] == answer)][column]
+    return float(found.to_numpy()[0])
+
+
+def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == two.keys() and all(torch.equal(one[k], two[k]) for k in one)
+
+
+def test_training_beats_the_base_it_starts_from(tmp_path: Path, data: PreparedData) -> None:
+    made = config(tmp_path, epochs=40, model=ModelConfig(hidden_size=16, num_layers=1))
+    table = evaluate(trained(made, data), data)["test"]
+    assert value(table, "compute", "base", "gmae") > 0.3
+    assert value(table, "compute", "gnn", "gmae") < 0.1
+    assert value(table, "all", "gnn", "coverage") == 1.0
+
+
+def test_the_same_seed_gives_the_same_bits(tmp_path: Path, data: PreparedData) -> None:
+    one, two = (trained(config(tmp_path / name), data).state_dict() for name in ("one", "two"))
+    assert same(one, two)
+    other = trained(config(tmp_path / "three", seed=1), data).state_dict()
+    assert not same(one, other)
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(
+    tmp_path: Path, data: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = config(tmp_path / "whole", epochs=4)
+    best = trained(whole, data).state_dict()
+
+    from gnnperf.training.module import LatencyModule
+
+    def killed(self: LatencyModule) -> None:
+        if self.current_epoch == 2:
+            raise KeyboardInterrupt
+
+    parts = config(tmp_path / "parts", epochs=4)
+    with monkeypatch.context() as patch:
+        patch.setattr(LatencyModule, "on_train_epoch_start", killed)
+        with pytest.raises((SystemExit, KeyboardInterrupt)):
+            trained(parts, data)
+    assert not same(last_weights(tmp_path / "parts"), last_weights(tmp_path / "whole"))
+    resumed = trained(replace(parts, resume="auto"), data).state_dict()
+    assert same(last_weights(tmp_path / "parts"), last_weights(tmp_path / "whole"))
+    assert same(resumed, best)
+
+
+def test_resume_paths(tmp_path: Path, data: PreparedData) -> None:
+    assert resume_path(None, tmp_path) is None
+    assert resume_path("auto", tmp_path) is None
+    with pytest.raises(InputError, match=r"resume=nowhere\.ckpt: no such file"):
+        resume_path("nowhere.ckpt", tmp_path)
+
+
+def test_resume_with_another_network_or_no_checkpoint(tmp_path: Path, data: PreparedData) -> None:
+    trained(config(tmp_path, epochs=1), data)
+    with pytest.raises(InputError, match="of another network"):
+        trained(config(tmp_path, model=ModelConfig(hidden_size=16), resume="auto"), data)
+    (tmp_path / "last.ckpt").write_text("not a checkpoint")
+    with pytest.raises(InputError, match="not a checkpoint"):
+        trained(config(tmp_path, resume="auto"), data)
+
+
+@pytest.mark.parametrize("kind", [LossKind.gaussian, LossKind.laplace])
+def test_a_spread_is_learned(tmp_path: Path, data: PreparedData, kind: LossKind) -> None:
+    model = trained(config(tmp_path, optim=OptimConfig(loss=kind)), data)
+    answers = model(data.steps["val"][0].data)
+    assert answers["host"].log_spread.abs().min() > 0
+
+
+def test_curves_as_csv_and_no_noise(tmp_path: Path, data: PreparedData, capsys: pytest.CaptureFixture[str]) -> None:
+    trained(config(tmp_path), data)
+    curves = pd.read_csv(tmp_path / "curves" / "version_0" / "metrics.csv")
+    assert {"train_loss", "val_loss", "val_log_error", "epoch"} <= set(curves.columns)
+    captured = capsys.readouterr()
+    assert captured.out + captured.err == ""
+
+
+def test_wandb_offline(tmp_path: Path, data: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # wandb's own
+        trained(config(tmp_path, epochs=1, logger=LoggerConfig(kind=LoggerKind.wandb)), data)
+    assert list(tmp_path.rglob("*.wandb"))
+
+
+def test_the_table(tmp_path: Path, data: PreparedData, capsys: pytest.CaptureFixture[str]) -> None:
+    tables = evaluate(build_model(config(tmp_path), data), data)
+    assert set(tables) == {"val", "test"}
+    untrained = tables["val"]
+    assert value(untrained, "all", "gnn", "gmae") == value(untrained, "all", "base", "gmae")
+    assert value(untrained, "all", "gnn", "num_nodes") == 11
+    print_comparison("val", tables["val"], wide_console())
+    printed = capsys.readouterr().out
+    assert "nearest run" in printed
+    assert "collective" in printed
+    assert "…" not in printed
+    write_comparison(tables, tmp_path / "errors.csv")
+    assert set(pd.read_csv(tmp_path / "errors.csv")["part"]) == {"val", "test"}

@@ -1,0 +1,43 @@
+"""Train a model on a data set of recorded runs: typed config -> data -> model -> fit -> checkpoint.
+
+python train.py                              defaults, on datasets/cpu-gloo
+python train.py experiment=demo out=DIR      about a minute
+python train.py --multirun seed=0,1,2
+python train.py logger=wandb resume=auto
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+
+from gnnperf.config import entry_point
+from gnnperf.training.config import TrainConfig
+
+
+@entry_point("train", TrainConfig)
+def main(config: TrainConfig) -> None:
+    """Write checkpoint.pt and errors.csv into config.out and print how good the model is."""
+    # torch is imported after the configuration is known to be right: a typing error is answered at once
+    from gnnperf.checkpoint import make_checkpoint, save_checkpoint
+    from gnnperf.data.prepare import load_data
+    from gnnperf.training.evaluate import evaluate, print_comparison, wide_console, write_comparison
+    from gnnperf.training.fit import build_model, fit
+
+    console, out = wide_console(), Path(config.out)
+
+    data = load_data(config.data)
+    console.print(", ".join(f"{part}: {len(steps)} steps" for part, steps in data.steps.items()))
+
+    model = fit(config, data, build_model(config, data))
+
+    training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer)}
+    checkpoint = save_checkpoint(out / "checkpoint.pt", make_checkpoint(model, config.model, data, training))
+
+    tables = evaluate(model, data)
+    write_comparison(tables, out / "errors.csv")
+    for part, table in tables.items():
+        print_comparison(part, table, console)
+    console.print(f"{out / 'checkpoint.pt'}  sha256 {checkpoint.sha256}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()
