@@ -14,7 +14,7 @@ from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.yaml_spec import read_yaml
 
 SEGMENTS = ("T1", "T2", "T3", "T4", "T5", "arrive", "exit")
-LAG_CLASSES = ("launch", "stream", "event", "sync", "thread")
+LAG_CLASSES = ("launch", "stream", "event", "sync", "thread", "copy")
 DEVICE_KINDS = ("gpu", "cpu")
 PER_KIND = ("collective_floor_us", "copy_floor_us")
 SEPARATOR = " | "  # in YAML, "T4 | aten::mm": segment and op
@@ -87,13 +87,17 @@ def save_constants(constants: AnalyticConstants, path: Path) -> None:
         "pageable_share": constants.pageable_share,
         "collective_floor_us": constants.collective_floor_us,
         "copy_floor_us": constants.copy_floor_us,
-        "lag_us": constants.lag_us,
-        "segment_us": constants.segment_us,
+        "lag_us": {kind: _rounded(lags) for kind, lags in constants.lag_us.items()},
+        "segment_us": _rounded(constants.segment_us),
         "host_overhead_us": overheads,
     }
     beside = path.with_name(path.name + ".part")
     beside.write_text(yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True), encoding="utf-8")
     os.replace(beside, path)
+
+
+def _rounded(values: dict[str, float]) -> dict[str, float]:
+    return {key: round(value, 3) for key, value in values.items()}
 
 
 def _overheads(raw: object, path: Path) -> dict[tuple[str, str], float]:

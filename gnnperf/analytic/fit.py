@@ -25,7 +25,9 @@ def robust_mean(values: np.ndarray) -> float:
     return float(values[values <= fence].mean())
 
 
-def fit_host_overheads(graphs: Iterable[ExecutionGraph], base: AnalyticConstants | None = None) -> AnalyticConstants:
+def fit_host_overheads(
+    graphs: Iterable[ExecutionGraph], base: AnalyticConstants | None = None, min_samples: int = MIN_SAMPLES
+) -> AnalyticConstants:
     """Constants with the host overheads of these graphs.
 
     Robust mean per (segment, op or runtime call) with enough samples, and per segment.
@@ -33,6 +35,7 @@ def fit_host_overheads(graphs: Iterable[ExecutionGraph], base: AnalyticConstants
     Args:
         graphs: graphs with labels.
         base: keeps what is not fitted, and segments that do not occur; None: the constants that ship.
+        min_samples: an op with fewer nodes in a segment backs off to the segment.
     """
     start = base or default_constants()
     parts = [_labelled_hosts(g.nodes) for g in graphs]
@@ -43,7 +46,7 @@ def fit_host_overheads(graphs: Iterable[ExecutionGraph], base: AnalyticConstants
     by_op = {
         (str(segment), str(op)): robust_mean(group.to_numpy())
         for (segment, op), group in host.groupby(["segment", "key"])["latency_us"]
-        if len(group) >= MIN_SAMPLES
+        if len(group) >= min_samples
     }
     return replace(start, host_overhead_us=by_op, segment_us={**start.segment_us, **by_segment})
 

@@ -194,7 +194,7 @@ def test_packed_attention_is_unknown_because_lengths_are_data() -> None:
     assert found.family is OpFamily.ATTENTION
 
 
-BYTES: dict[str, tuple[str, list, list[str] | None, list[str] | None, float]] = {  # op, dims, types, values -> bytes by hand
+BYTES: dict[str, tuple[str, list, list[str] | None, list[str] | None, float]] = {  # call -> bytes
     "mm reads both, writes the result": (
         "aten::mm", [[3, 4], [4, 5]], ["c10::Half", "c10::Half"], ["", ""], 2 * (12 + 20 + 15)),
     "addmm reads its bias": ("aten::addmm", [[5], [3, 4], [4, 5]], ["float"] * 3, None, 4 * (5 + 12 + 20 + 15)),

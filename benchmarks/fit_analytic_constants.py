@@ -1,0 +1,68 @@
+"""Fit the analytical model's host overheads and lags on public traces, and write conf/analytic/default.yaml.
+
+    GNNPERF_DATA_MIRROR=FOLDER python benchmarks/fit_analytic_constants.py [OUT.yaml]
+
+The folder holds the files of `gnnperf data fetch`. Only files under MIT, BSD or Apache licences are used, and of those
+only runs of torch 2 (the overheads of 2021 differ). Overheads include what the profiler itself adds.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from gnnperf.analytic import fit_host_overheads, fit_lags, load_constants, save_constants
+from gnnperf.graph import ExecutionGraph, build_graph
+from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.trace import read_run
+
+RUNS = (
+    "hta/trace_diff/control", "hta/negative_queue_length_values_check", "hta/nccl_parser_config",
+    "torchrec/log/resnet18", "torchrec/trace/sst_long_a2a_optimizer_3", "torchrec/trace/sst_long_a2a_optimizer_4",
+    "torchrec/trace/sst_long_a2a_optimizer_5_qcomm/a", "torchrec/trace/sst_long_a2a_optimizer_5_qcomm/b",
+    "tracelens/h100/Falconsai_nsfw_image_detection__1016002.json.gz",
+    "tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz",
+    "tracelens/h100/facebook_timesformer-base-finetuned-k400__1016002.json.gz",
+    "tracelens/h100/gaunernst_bert-small-uncased__1016001.json.gz",
+)  # fmt: skip
+PLAIN_LICENCES = ("MIT", "BSD", "Apache")
+MIN_SAMPLES = 30
+PROVENANCE = (
+    "host_overhead_us, segment_us and lag_us.gpu: fitted by benchmarks/fit_analytic_constants.py on public Kineto traces "
+    "of torch 2 (HolisticTraceAnalysis MIT, TorchRec BSD, TraceLens MIT; V100, A100, H100 hosts), robust means and "
+    "medians over all of them; they include what the profiler adds. Do not judge the analytical model on those runs with "
+    "these constants. lag_us.gpu sync and thread, lag_us.cpu, copy_floor_us, pageable_share: estimates. "
+    "collective_floor_us: NCCL 2.20 src/graph/tuning.cc, base latency of the ring with LL128 (gpu); an estimate for "
+    "gloo (cpu)."
+)
+
+
+def graphs(mirror: Path) -> Iterator[ExecutionGraph]:
+    catalog = pd.read_csv(mirror / "catalog.csv")
+    catalog = catalog[(catalog["kind"] == "kineto") & catalog["licence"].str.startswith(PLAIN_LICENCES)]
+    for run in RUNS:
+        files = [mirror / f for f in catalog.loc[catalog["run"] == run, "file"]]
+        if not files:
+            raise SystemExit(f"{run}: no file under a plain licence in {mirror / 'catalog.csv'}")
+        graph = build_graph(read_run(files, name=run))
+        print(f"{run}: {graph.num_nodes} nodes")
+        yield graph
+
+
+def main() -> None:
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "default.yaml"
+    base = load_constants(conf_dir("analytic") / "default.yaml")
+    found = list(graphs(Path(os.environ["GNNPERF_DATA_MIRROR"])))
+    fitted = fit_host_overheads(found, base, min_samples=MIN_SAMPLES)
+    fitted = fit_lags(found, "gpu", fitted)
+    print({k: round(v, 2) for k, v in fitted.segment_us.items()}, fitted.lag_us["gpu"], len(fitted.host_overhead_us))
+    save_constants(replace(fitted, provenance=PROVENANCE), out)
+
+
+if __name__ == "__main__":
+    main()
