@@ -34,9 +34,9 @@ PLAIN_LICENCES = ("MIT", "BSD", "Apache")
 MIN_SAMPLES = 30
 PROVENANCE = (
     "host_overhead_us, segment_us and lag_us.gpu: fitted by benchmarks/fit_analytic_constants.py on public Kineto "
-    "traces of torch 2 (HolisticTraceAnalysis MIT, TorchRec BSD, TraceLens MIT; V100, A100, H100 hosts), robust means and "
-    "medians over all of them; they include what the profiler adds. Do not judge the analytical model on those runs "
-    "with these constants. lag_us.gpu sync and thread, lag_us.cpu, copy_floor_us, pageable_share: estimates. "
+    "traces of torch 2 (HolisticTraceAnalysis MIT, TorchRec BSD, TraceLens MIT; V100, A100, H100 hosts), robust means "
+    "and medians over all of them; they include what the profiler adds. Do not judge the analytical model on those "
+    "runs with these constants. lag_us.gpu sync and thread, lag_us.cpu, copy_floor_us, pageable_share: estimates. "
     "collective_floor_us: NCCL 2.20 src/graph/tuning.cc, base latency of the ring with LL128 (gpu); an estimate for "
     "gloo (cpu)."
 )
