@@ -51,8 +51,13 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gnnperf {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    asked = arguments[0] if arguments and arguments[0] in ROOM_OF_COMMAND else None
-    modules = [ROOM_OF_COMMAND[asked]] if asked else sorted(set(ROOM_OF_COMMAND.values()))
-    for module in modules:
+    for module in _modules(arguments[0] if arguments else ""):
         importlib.import_module(module).add_parsers(subparsers)
     return parser
+
+
+def _modules(first: str) -> list[str]:
+    """The room of the first argument if that is a subcommand; all rooms for --help and for misspellings."""
+    if first == "--version":
+        return []
+    return [ROOM_OF_COMMAND[first]] if first in ROOM_OF_COMMAND else sorted(set(ROOM_OF_COMMAND.values()))

@@ -9,7 +9,7 @@ import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.predict.config import Mode
-from gnnperf.predict.critical_time import critical_time_us, shares
+from gnnperf.predict.critical_time import critical_time_us, delay_us, shares
 from gnnperf.predict.hybrid import uncovered, uncovered_ops
 from gnnperf.predict.step_choice import measured_step_time_us, rank_start_skew_us, step_time_kind
 from gnnperf.predict.step_prediction import StepPrediction
@@ -86,7 +86,9 @@ def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, qu
         critical_us=critical_us,
         source_share=shares(critical_us[is_work], prediction.source[is_work]),
         critical_path_share=shares(critical_us[is_work], graph.nodes["node_type"][is_work]),
+        critical_delay_us=delay_us(graph, scheduled, predicted_us),
         uncovered_ops=missing,
+        uncovered_measured_share=_measured_share(graph, uncovered(graph, prediction.latency_us)),
         warnings=_warnings(prediction, question, kind, missing),
         provenance=question.provenance,
     )
@@ -98,6 +100,13 @@ def step_time_us(scheduled: Schedule, kind: StepTimeKind) -> float:
         return scheduled.makespan_us
     assert scheduled.period_us is not None, "a period needs an unrolled schedule"
     return scheduled.period_us
+
+
+def _measured_share(graph: ExecutionGraph, chosen: np.ndarray) -> float | None:
+    """Share of the measured node time that the `chosen` [num_nodes] bool nodes hold; None without measurements."""
+    measured_us = graph.nodes["latency_us"].to_numpy()
+    total_us = np.nansum(measured_us)
+    return float(np.nansum(measured_us[chosen]) / total_us) if total_us > 0 else None
 
 
 def _warnings(
@@ -119,8 +128,8 @@ def _warnings(
 def _uncovered(prediction: Prediction, missing: dict[str, int]) -> str:
     first = ", ".join(f"{name} ({count})" for name, count in list(missing.items())[:5])
     more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-    measured_us = prediction.graph.nodes["latency_us"].to_numpy()[uncovered(prediction.graph, prediction.latency_us)]
-    measured = f" (in the trace they took {np.nansum(measured_us):,.0f} us)" if np.isfinite(measured_us).any() else ""
+    share = _measured_share(prediction.graph, uncovered(prediction.graph, prediction.latency_us))
+    measured = "" if share is None else f" ({100 * share:.1f} % of the trace's measured node time)"
     return (
         f"{sum(missing.values())} nodes of ops {first}{more} are not covered{measured}; the step time excludes them "
         "and is a lower bound."
@@ -134,7 +143,8 @@ def _comparison(question: Question, kind: StepTimeKind) -> list[str]:
         on = question.traced_hardware or "unknown hardware"
         said.append(f"The trace was measured on {on}, the prediction is for {question.hardware}: no error is given.")
     skew_us = rank_start_skew_us(question.label)
-    if kind is not StepTimeKind.PERIOD and skew_us > NOTED_SKEW * question.label.makespan_us:
+    starts_together = question.mode is not Mode.replay  # a replay keeps the measured starts
+    if starts_together and kind is not StepTimeKind.PERIOD and skew_us > NOTED_SKEW * question.label.makespan_us:
         said.append(
             f"The ranks start the measured step up to {skew_us:.0f} us apart; the measured "
             f"{kind} of {question.label.makespan_us:.0f} us contains that, the predicted one does not."

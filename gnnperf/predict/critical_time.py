@@ -25,7 +25,11 @@ def critical_chain(graph: ExecutionGraph, schedule: Schedule) -> np.ndarray:
 
 
 def critical_time_us(graph: ExecutionGraph, schedule: Schedule, step_time_us: float) -> np.ndarray:
-    """[num_nodes] time the path spends at each node, inside the last `step_time_us` before the step's completion."""
+    """[num_nodes] time the path spends at each node, inside the last `step_time_us` before the step's completion.
+
+    A node's time lasts until the path goes on, so a delay after it (launch latency, stream gap) is part of it. The sum
+    is `step_time_us`, less whatever passes before the path starts (replay: the rank began later than the first one).
+    """
     chain = critical_chain(graph, schedule)
     begin = schedule.start_us[chain]  # [num_on_path]
     end = np.append(begin[1:], schedule.makespan_us)[: len(chain)]
@@ -33,6 +37,14 @@ def critical_time_us(graph: ExecutionGraph, schedule: Schedule, step_time_us: fl
     share = np.zeros(graph.num_nodes)
     share[chain] = np.maximum(end, opens) - np.maximum(begin, opens)
     return share
+
+
+def delay_us(graph: ExecutionGraph, schedule: Schedule, step_time_us: float) -> float:
+    """Part of the critical time in which no node of the path runs: launch latencies and gaps on streams."""
+    chain = critical_chain(graph, schedule)
+    opens = schedule.makespan_us - step_time_us
+    ends, begins = schedule.end_us[chain][:-1], schedule.start_us[chain][1:]  # [num_on_path - 1]
+    return float(np.maximum(np.maximum(begins, opens) - np.maximum(ends, opens), 0.0).sum())
 
 
 def shares(critical_us: np.ndarray, labels: pd.Series | np.ndarray) -> dict[str, float]:

@@ -32,10 +32,13 @@ class StepPrediction:
         measured_step_time_us: the same, but None where the prediction is for other hardware than the trace's.
         rank_start_skew_us: measured; a measured makespan contains it, a predicted one starts all ranks at once.
         rank_step_time_us: rank -> predicted completion since the start of the step.
-        critical_us: [num_nodes] the node's share of step_time_us along the critical path; sums to step_time_us.
+        critical_us: [num_nodes] time the critical path spends at each node (critical_time.py); sums to step_time_us.
+        critical_delay_us: part of it in which no node of the path runs (launch latencies, gaps on streams).
         source_share: source -> share of the step time along the critical path.
         critical_path_share: node type -> share of the step time along the critical path.
         uncovered_ops: op name -> number of nodes without a latency.
+        uncovered_measured_share: their share of the trace's measured node time, 0 to 1; None unknown. They add nothing
+            to the step time, so `source_share` cannot show what is missing; this does.
         warnings: sentences for the user.
         provenance: versions and hashes; never paths, user names or a trace's free-form metadata.
     """
@@ -56,9 +59,11 @@ class StepPrediction:
     rank_start_skew_us: float
     rank_step_time_us: dict[int, float]
     critical_us: np.ndarray
+    critical_delay_us: float
     source_share: dict[str, float]
     critical_path_share: dict[str, float]
     uncovered_ops: dict[str, int]
+    uncovered_measured_share: float | None
     warnings: tuple[str, ...]
     provenance: dict[str, Any]
 

@@ -45,7 +45,9 @@ def document(answer: StepPrediction) -> dict[str, Any]:
         "num_nodes_by_source": num_nodes_by_source(answer),
         "source_share": answer.source_share,
         "critical_path_share": answer.critical_path_share,
+        "critical_path_delay_us": answer.critical_delay_us,
         "uncovered_ops": answer.uncovered_ops,
+        "uncovered_measured_share": answer.uncovered_measured_share,
         "warnings": list(answer.warnings),
         "provenance": answer.provenance,
     }

@@ -8,8 +8,8 @@ from html import escape
 import pandas as pd
 
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.report.summary import by_node_type, by_rank, num_nodes_by_source, top_ops
-from gnnperf.report.text import MEANING, comparison, headline, share_text, target, time_rows
+from gnnperf.report.summary import by_node_type, by_rank, top_ops
+from gnnperf.report.text import MEANING, comparison, coverage, headline, path_delays, share_text, target, time_rows
 
 NUM_OPS = 25
 COLOR_OF = {
@@ -39,7 +39,11 @@ def html_report(answer: StepPrediction) -> str:
         f"<p>{escape(comparison(answer))}</p>",
         *(f'<p class="warn">{escape(warning)}</p>' for warning in answer.warnings),
         _section("Share of step time by source", _stack(answer.source_share), _sources(answer)),
-        _section("Critical path by node type", _stack(answer.critical_path_share)),
+        _section(
+            "Critical path by node type",
+            _stack(answer.critical_path_share),
+            f'<p class="dim">{path_delays(answer)}</p>',
+        ),
         _section("Top ops", _ops(answer)),
         _section("By node type, all ranks together", _node_types(answer)),
         _section("By rank", _ranks(answer)),
@@ -68,8 +72,7 @@ def _stack(share: dict[str, float]) -> str:
 
 
 def _sources(answer: StepPrediction) -> str:
-    counts = ", ".join(f"{count:,} {name}" for name, count in num_nodes_by_source(answer).items())
-    return f'<p class="dim">Shares follow the critical path. Nodes by source: {escape(counts)}.</p>'
+    return f'<p class="dim">Shares follow the critical path; {escape(coverage(answer))}.</p>'
 
 
 def _ops(answer: StepPrediction) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.report.summary import num_nodes_by_source
 from gnnperf.schema import StepTimeKind
 
 UNKNOWN = "unknown"
@@ -59,3 +60,16 @@ def target(answer: StepPrediction) -> str:
     on = answer.hardware or "its own hardware"
     ranks = f"{len(graph.ranks)} of {graph.world_size} ranks traced"
     return f"{graph.name}, step {answer.label.step} ({answer.label.name}), on {on}, {ranks}, mode {answer.mode}"
+
+
+def coverage(answer: StepPrediction) -> str:
+    """How many nodes each source answers, and how much of the measured node time the uncovered ones hold."""
+    counts = ", ".join(f"{count:,} {name}" for name, count in num_nodes_by_source(answer).items())
+    share = answer.uncovered_measured_share
+    missing = f"; uncovered nodes hold {share_text(share)} of the measured node time" if share else ""
+    return f"nodes by source: {counts}{missing}"
+
+
+def path_delays(answer: StepPrediction) -> str:
+    """How much of the critical path nothing runs in."""
+    return f"delays between its nodes (launch latencies, gaps on streams): {time_text(answer.critical_delay_us)}"

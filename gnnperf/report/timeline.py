@@ -32,18 +32,30 @@ Event = dict[str, Any]
 
 def timeline(answer: StepPrediction) -> dict[str, Any]:
     """The whole trace-event document."""
-    slices = tracks(answer)
-    events = [*_metadata(slices), *_work(answer, slices), *_critical(answer), *_flows(answer, slices)]
+    slices, about = tracks(answer), _about(answer)
+    chain = critical_chain(answer.prediction.graph, answer.schedule)
+    events = [*_metadata(slices), *_work(slices, about), *_critical(answer, chain, about), *_flows(slices, chain)]
     return {
         "displayTimeUnit": "ns",
         "otherData": {"run": answer.prediction.graph.name, "mode": str(answer.mode), "hardware": answer.hardware},
-        "traceEvents": events,
+        "traceEvents": _from_zero(events),
     }
 
 
 def compressed(answer: StepPrediction) -> bytes:
     """The document as gzip, the same bytes for the same answer."""
     return igzip.compress(msgspec.json.encode(timeline(answer)), mtime=0)
+
+
+def _from_zero(events: list[Event]) -> list[Event]:
+    """The same events, all later by the same time if one would begin before 0, where readers drop it.
+
+    In a steady state, what step k-1 launched late and what step k starts early overlap.
+    """
+    earliest = min((event["ts"] for event in events if "ts" in event), default=0.0)
+    if earliest >= 0.0:
+        return events
+    return [{**event, "ts": round(event["ts"] - earliest, 3)} if "ts" in event else event for event in events]
 
 
 def _metadata(slices: pd.DataFrame) -> Iterator[Event]:
@@ -66,9 +78,8 @@ def _meta(what: str, pid: int, tid: int, **args: Any) -> Event:
     return {"ph": "M", "name": what, "pid": int(pid), "tid": int(tid), "args": args}
 
 
-def _work(answer: StepPrediction, slices: pd.DataFrame) -> Iterator[Event]:
+def _work(slices: pd.DataFrame, about: list[Event]) -> Iterator[Event]:
     """One complete event per slice, with what is known about its node."""
-    about = _about(answer)
     columns = ["node_id", "name", "kind", "pid", "tid", "start_ns", "end_ns"]
     for node_id, name, kind, pid, tid, start_ns, end_ns in slices[columns].itertuples(index=False):
         yield _complete(name, kind, pid, tid, start_ns, end_ns, about[node_id])
@@ -95,14 +106,18 @@ def _about(answer: StepPrediction) -> list[Event]:
         "critical_us": pd.Series(answer.critical_us).where(answer.schedule.on_critical_path),
         "node_id": nodes["node_id"],
     }
-    rows = pd.DataFrame(columns).to_dict("records")
-    return [{str(key): value for key, value in row.items() if not pd.isna(value)} for row in rows]
+    about: list[Event] = [{} for _ in range(len(nodes))]
+    for key, column in columns.items():
+        values = pd.Series(column)
+        for row, value, known in zip(about, values.tolist(), values.notna(), strict=True):
+            if known:
+                row[key] = value
+    return about
 
 
-def _critical(answer: StepPrediction) -> Iterator[Event]:
+def _critical(answer: StepPrediction, chain: np.ndarray, about: list[Event]) -> Iterator[Event]:
     """The critical path as one track of its own: each node for as long as it holds the step back."""
-    about, nodes = _about(answer), answer.prediction.graph.nodes
-    chain = critical_chain(answer.prediction.graph, answer.schedule)
+    nodes = answer.prediction.graph.nodes
     ranks, kinds = nodes["rank"].to_numpy(), nodes["node_type"].to_numpy()
     begin = np.append(answer.schedule.start_us[chain], answer.schedule.makespan_us)  # [num_on_path + 1]
     begin_ns = np.rint(begin * 1000.0).astype(np.int64)
@@ -113,11 +128,10 @@ def _critical(answer: StepPrediction) -> Iterator[Event]:
             yield _complete(name, "critical", CRITICAL_PID, 0, start_ns, end_ns, about[node_id])
 
 
-def _flows(answer: StepPrediction, slices: pd.DataFrame) -> Iterator[Event]:
+def _flows(slices: pd.DataFrame, chain: np.ndarray) -> Iterator[Event]:
     """Arrows between consecutive predicted slices of the critical path."""
     drawn = slices[slices["kind"] == PREDICTED].drop_duplicates("node_id", keep="first").set_index("node_id")
-    chain = [n for n in critical_chain(answer.prediction.graph, answer.schedule) if n in drawn.index]
-    path = drawn.loc[chain, ["pid", "tid", "start_ns"]].to_numpy()  # [num_drawn, 3]
+    path = drawn.loc[chain[np.isin(chain, drawn.index)], ["pid", "tid", "start_ns"]].to_numpy()  # [num_drawn, 3]
     for number, (source, target) in enumerate(pairwise(path), start=1):
         yield _flow("s", number, source)
         yield {**_flow("f", number, target), "bp": "e"}  # bind to the slice around it, not to the next one

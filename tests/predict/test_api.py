@@ -17,6 +17,7 @@ from gnnperf.predict.api import Request, predict
 from gnnperf.predict.config import Mode
 from gnnperf.schema import Source
 from tests.predict.answers import GEMM_1, Fixed
+from tests.synthetic import prepared
 from tests.toys import two_rank_graph
 
 
@@ -132,3 +133,32 @@ def test_hybrid_with_a_network_merges_it_with_the_analytical_model(
     answer = predict(Request(trace))
     assert answer.step_time_us == pytest.approx(10 + 90 + 50 + 5)
     assert answer.source_share == pytest.approx({"analytic": 90 / 155, "gnn": 65 / 155})
+
+
+@pytest.mark.parametrize(("mode", "num_uncovered"), [(Mode.gnn, 1), (Mode.hybrid, 0)])
+def test_trained_checkpoint_answers_and_the_analytical_model_fills_in(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, num_uncovered: int
+) -> None:
+    """One gemm of the toy gets a name that the network never saw."""
+    graph = two_rank_graph()
+    names = graph.nodes["op_name"].astype(object)
+    names[GEMM_1] = "aten::unseen"
+    monkeypatch.setattr(api, "load_graph", lambda paths: replace(graph, nodes=graph.nodes.assign(op_name=names)))
+    answer = predict(Request(trace, mode=mode, checkpoint=_checkpoint(tmp_path)))
+    assert sum(answer.uncovered_ops.values()) == num_uncovered
+    assert answer.prediction.source[3] == Source.GNN
+    assert answer.prediction.source[GEMM_1] == (Source.UNCOVERED if num_uncovered else Source.ANALYTIC)
+    assert answer.is_lower_bound == bool(num_uncovered)
+    assert len(answer.provenance["checkpoint_sha256"]) == 64
+
+
+def _checkpoint(folder: Path) -> Path:
+    """An untrained network with the toy runs' vocabulary."""
+    from gnnperf.checkpoint import make_checkpoint, save_checkpoint
+    from gnnperf.models.config import ModelConfig
+    from gnnperf.models.gnn import TypedGNN
+
+    data, config = prepared(folder / "data"), ModelConfig(hidden_size=8)
+    network = TypedGNN(config, data.vocabulary)
+    save_checkpoint(folder / "model.ckpt", make_checkpoint(network, config, data, {}))
+    return folder / "model.ckpt"

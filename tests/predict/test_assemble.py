@@ -10,9 +10,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gnnperf.predict.assemble import assemble
+from gnnperf.predict.config import Mode
 from gnnperf.predict.step_choice import step_time_kind
 from gnnperf.schema import StepTimeKind
-from tests.predict.answers import COLLECTIVE, GEMM_0, GEMM_1, question, toy_answer
+from tests.predict.answers import COLLECTIVE, GEMM_0, GEMM_1, Fixed, question, toy_answer
 from tests.toys import two_rank_graph
 
 LABEL = two_rank_graph().steps[0]
@@ -36,6 +38,19 @@ def test_critical_time_sums_to_the_step_time_and_names_its_types() -> None:
     assert answer.source_share == pytest.approx({"analytic": 1.0})
 
 
+def test_delay_after_a_node_is_part_of_its_critical_time_and_told_apart() -> None:
+    """7 us between gemm and arrival on rank 1: 192 us, of which the gemm's 127 are 120 of work and 7 of delay."""
+    graph = two_rank_graph()
+    prediction = Fixed().predict(graph, None)  # type: ignore[arg-type]
+    between = (graph.edges["src"] == GEMM_1) & (graph.edges["relation"] == "follows")
+    delayed = replace(prediction, lag_us=np.where(between, 7.0, 0.0))
+    answer = assemble(delayed, question(LABEL))
+    assert answer.step_time_us == pytest.approx(192.0)
+    assert answer.critical_us[GEMM_1] == pytest.approx(127.0)
+    assert answer.critical_delay_us == pytest.approx(7.0)
+    assert toy_answer().critical_delay_us == 0.0
+
+
 def test_slower_kernel_of_the_fast_rank_moves_the_path() -> None:
     answer = toy_answer({GEMM_0: 200.0})
     assert answer.step_time_us == pytest.approx(10 + 200 + 50 + 5)
@@ -47,8 +62,11 @@ def test_uncovered_node_makes_a_lower_bound_that_says_so() -> None:
     answer = toy_answer({GEMM_1: np.nan, GEMM_0: np.nan})
     assert answer.is_lower_bound
     assert answer.uncovered_ops == {"aten::mm": 2}
+    assert answer.uncovered_measured_share == pytest.approx(220 / (2 * 30 + 220 + 50))
     assert answer.step_time_us == pytest.approx(10 + 0 + 50 + 5)
-    assert answer.warnings[0].startswith("2 nodes of ops aten::mm (2) are not covered (in the trace they took 220 us)")
+    assert answer.warnings[0].startswith(
+        "2 nodes of ops aten::mm (2) are not covered (66.7 % of the trace's measured node time)"
+    )
     assert "lower bound" in answer.warnings[0]
     assert np.isnan(answer.prediction.latency_us[GEMM_1])  # the hole stays visible per node
 
@@ -83,12 +101,11 @@ def test_skewed_rank_starts_are_said() -> None:
     answer = toy_answer(label=replace(LABEL, rank_start_us=(0.0, 60.0)))
     assert answer.rank_start_skew_us == 60.0
     assert any("60 us apart" in warning for warning in answer.warnings)
+    replayed = toy_answer(label=replace(LABEL, rank_start_us=(0.0, 60.0)), mode=Mode.replay)
+    assert not any("us apart" in warning for warning in replayed.warnings)  # a replay keeps the measured starts
 
 
 def test_untraced_ranks_are_said() -> None:
-    from gnnperf.predict.assemble import assemble
-    from tests.predict.answers import Fixed
-
     graph = replace(two_rank_graph(), world_size=8)
     answer = assemble(Fixed().predict(graph, None), question(LABEL))  # type: ignore[arg-type]
     assert any(warning.startswith("6 of 8 ranks were not traced") for warning in answer.warnings)

@@ -37,6 +37,7 @@ def test_what_is_not_covered_is_named() -> None:
     shown = _shown(toy_answer({GEMM_1: np.nan}))
     assert "step makespan: at least 165 us" in shown
     assert "not covered: aten::mm (1)" in shown
+    assert "nodes by source: 14 analytic, 1 uncovered; uncovered nodes hold 36.4 % of the measured node time" in shown
 
 
 def test_names_from_a_trace_are_no_markup() -> None:

@@ -63,7 +63,9 @@ GOLDEN = """\
     "host": 0.04054054054054054,
     "comm": 0.0
   },
+  "critical_path_delay_us": 0.0,
   "uncovered_ops": {},
+  "uncovered_measured_share": 0.0,
   "warnings": [
     "No intervals yet: step_time_interval_us is null and latency_low_us, latency_high_us are empty."
   ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import defaultdict
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -26,7 +27,7 @@ def check_trace_events(document: dict[str, Any]) -> None:
         assert {"name", "pid", "tid"} <= event.keys()
         assert isinstance(event["pid"], int) and isinstance(event["tid"], int)
         if event["ph"] == "X":
-            assert event["dur"] >= 0
+            assert event["dur"] >= 0 and event["ts"] >= 0
             tracks[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
     for spans in tracks.values():
         ordered = sorted(spans)
@@ -90,6 +91,14 @@ def test_uncovered_kernel_is_drawn_with_its_source() -> None:
     kernel = [e for e in events["traceEvents"] if e["ph"] == "X" and e["args"].get("node_id") == GEMM_1]
     assert {e["cat"]: e["args"]["source"] for e in kernel if e["cat"] == "measured"} == {"measured": "uncovered"}
     assert all("predicted_latency_us" not in e["args"] for e in kernel)
+
+
+def test_work_before_the_step_moves_everything_alike() -> None:
+    answer = toy_answer()
+    early = replace(answer, schedule=replace(answer.schedule, start_us=answer.schedule.start_us - 7.0))
+    check_trace_events(timeline(early))
+    assert _slices(early, "rank 0", "thread 0 predicted")[0][1] == 0.0
+    assert _slices(early, "rank 0", "thread 0 measured")[0][1] == 7.0
 
 
 @settings(max_examples=25, deadline=None)
