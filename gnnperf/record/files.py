@@ -1,0 +1,48 @@
+"""Files that are whole or not there: written beside, then renamed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+GZIP_LEVEL = 6
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write `content` beside `path`, flush it to the disk, and rename it into place."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_text(path: Path, content: str) -> None:
+    """UTF-8 text, whole or not there."""
+    write_bytes(path, content.encode())
+
+
+def write_json(path: Path, content: Mapping[str, object]) -> None:
+    """JSON for people to read, whole or not there; NaN is refused."""
+    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def write_gzip(path: Path, content: bytes) -> None:
+    """Compressed, without a time stamp or file name inside: the same content gives the same bytes."""
+    write_bytes(path, gzip.compress(content, GZIP_LEVEL, mtime=0))
+
+
+def read_json(path: Path) -> dict[str, object] | None:
+    """The object in `path`; None where there is no such file or it is not whole."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None

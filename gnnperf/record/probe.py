@@ -1,0 +1,59 @@
+"""A fixed piece of work, timed before and after a run: tells whether the machine was the same machine throughout."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+SIZE = 256
+WARMUP_REPEATS, REPEATS = 30, 101
+
+
+def probe_us(cores: Sequence[int]) -> list[float]:
+    """[num_cores] median time of a float32 product of two SIZE x SIZE matrices on each core alone."""
+    left, right = torch.ones(SIZE, SIZE), torch.ones(SIZE, SIZE)
+    result = torch.empty(SIZE, SIZE)
+    with _one_thread():
+        return [_median_us(left, right, result, core) for core in cores]
+
+
+def drift(before_us: Sequence[float], after_us: Sequence[float]) -> float:
+    """The largest relative change of a core's median; 0.05 is five percent, in either direction."""
+    return max(abs(after / before - 1.0) for before, after in zip(before_us, after_us, strict=True))
+
+
+def _median_us(left: torch.Tensor, right: torch.Tensor, result: torch.Tensor, core: int) -> float:
+    with _on_core(core):
+        samples = [_time_us(left, right, result) for _ in range(WARMUP_REPEATS + REPEATS)]
+    return statistics.median(samples[WARMUP_REPEATS:])
+
+
+def _time_us(left: torch.Tensor, right: torch.Tensor, result: torch.Tensor) -> float:
+    began_ns = time.perf_counter_ns()
+    torch.mm(left, right, out=result)
+    return (time.perf_counter_ns() - began_ns) / 1e3
+
+
+@contextmanager
+def _on_core(core: int) -> Iterator[None]:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,124 @@
+"""`record`: a few lines in any training script that leave a trace per rank and a card in a run directory.
+
+with record("runs/mine", workload="gpt", parameters={"layers": 12}, parallelism={"dp": 8}) as step:
+    while not step.done:
+        train_one_batch()
+        step()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from gnnperf.errors import InputError
+from gnnperf.record import card, files, kineto_file, machine
+from gnnperf.record.card import Description
+from gnnperf.record.step_recorder import StepRecorder, Stretches
+
+PEERS_TIMEOUT_S = 120.0  # how long rank 0 waits for the other ranks' files
+
+
+@contextmanager
+def record(
+    run_dir: str | Path,
+    *,
+    workload: str = "",
+    parameters: Mapping[str, object] | None = None,
+    parallelism: Mapping[str, int] | None = None,
+    precision: str = "float32",
+    batch: int | None = None,
+    link: Mapping[str, object] | None = None,
+    warmup_steps: int = 5,
+    unprofiled_steps: int = 20,
+    profiled_steps: int = 5,
+    execution_trace: bool = False,
+) -> Iterator[StepRecorder]:
+    """Record a training run: `with record(run_dir, ...) as step:`, and `step()` at the end of every training step.
+
+    Every rank calls it, with the same arguments and after the process group is up. Train until `step.done`; what runs
+    after that is not recorded. If fewer steps run, or one raises, the run is marked broken.
+
+    Args:
+        run_dir: gets `rank_<r>.kineto.json.gz`, `rank_<r>.et.json.gz` (if asked for) and `run.json`. All ranks must see
+            the same directory.
+        workload: which program, for the card.
+        parameters: its sizes; JSON values, for the card.
+        parallelism: ranks by kind (dp, tp, pp, ep), for the card.
+        precision: dtype of the arithmetic, for the card.
+        batch: samples per rank and step, for the card.
+        link: what the ranks talk over, for the card.
+        warmup_steps: steps dropped first.
+        unprofiled_steps: steps timed without the profiler.
+        profiled_steps: steps timed and traced.
+        execution_trace: also write the execution trace (tensor ids) of the profiled steps; it slows every op down.
+
+    Yields:
+        The function that marks the end of a step.
+
+    Raises:
+        InputError: a number of steps is negative or none is profiled, the card's values are not JSON, the directory
+            already holds a complete run or cannot be written, or fewer steps ran than were asked for.
+    """
+    stretches = Stretches(warmup_steps, unprofiled_steps, profiled_steps)
+    about = Description(workload, parameters or {}, parallelism or {}, precision, batch, link or {})
+    rank, world_size = machine.rank_and_world_size()
+    place = {"host": machine.host_digest(), "cores": machine.cores(), "device": machine.device(),
+             "threads": torch.get_num_threads(), "backend": machine.backend()}  # fmt: skip
+    folder = _open(Path(run_dir), about, rank)
+    step = StepRecorder(stretches, execution_trace=execution_trace)
+    try:
+        yield step
+        _finish(step, folder, place, rank)
+        if rank == 0:
+            card.write_complete(folder, about, card.await_parts(folder, world_size, PEERS_TIMEOUT_S))
+    except BaseException as error:
+        # The kind of error only: its text may hold paths and data.
+        card.write_status(folder, about, card.BROKEN, f"rank {rank}: {type(error).__name__}")
+        raise
+    finally:
+        step.close()
+
+
+def claim(folder: Path) -> None:
+    """Make the run directory.
+
+    Raises:
+        InputError: it holds a complete run, or cannot be written.
+    """
+    if card.status(folder) == card.COMPLETE:
+        raise InputError("holds a complete run", where=str(folder), remedy="give another directory or remove this one")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot be written ({error.strerror})", where=str(folder)) from error
+
+
+def _open(folder: Path, about: Description, rank: int) -> Path:
+    """The run directory, without what an earlier attempt of this rank left in it."""
+    claim(folder)
+    try:
+        for name in (card.trace_name(rank), card.execution_trace_name(rank), card.part_name(rank)):
+            (folder / name).unlink(missing_ok=True)
+        if rank == 0:
+            card.write_status(folder, about, card.RECORDING)
+    except OSError as error:
+        raise InputError(f"cannot be written ({error.strerror})", where=str(folder)) from error
+    if dist.is_available() and dist.is_initialized():
+        dist.barrier()  # no rank's earlier files are left when rank 0 begins to look for new ones
+    return folder
+
+
+def _finish(step: StepRecorder, folder: Path, place: Mapping[str, object], rank: int) -> None:
+    """Write this rank's traces and, last, its part of the card."""
+    if not step.done:
+        remedy = "call step() at the end of every training step, until step.done"
+        raise InputError(f"{step.steps_done} of {step.total_steps} steps ran", where=str(folder), remedy=remedy)
+    files.write_gzip(folder / card.trace_name(rank), kineto_file.without_environment(step.kineto_trace()))
+    if step.with_execution_trace:
+        files.write_gzip(folder / card.execution_trace_name(rank), step.execution_trace())
+    files.write_json(folder / card.part_name(rank), {**place, **step.step_times()})

@@ -1,0 +1,120 @@
+"""A plan of two runs, one of which breaks: recorded, resumed, built. And the gate, without recording."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gnnperf.errors import InputError
+from gnnperf.record import dataset, files
+from gnnperf.record.build import build
+from gnnperf.record.dataset import Outcome, record_all
+from gnnperf.record.plan import Plan
+from gnnperf.record.run import Steps
+from gnnperf.record.workloads.workload import Workload
+from tests.record.programs import TINY_DLRM, Doomed
+
+SPLIT = {"train": [TINY_DLRM.name], "val": [], "test": []}
+PLAN = Plan("tiny", (TINY_DLRM, Doomed()), Steps(1, 3, 2), {"run": SPLIT}, {"run": "nothing"})
+DONE = replace(PLAN, workloads=(TINY_DLRM,))
+
+
+def quiet(_line: str) -> None:
+    """Say nothing."""
+
+
+def steady(cores: list[int]) -> list[float]:
+    """A machine that does not drift."""
+    return [100.0 for _ in cores]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Outcome]]:
+    raw = tmp_path_factory.mktemp("raw")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dataset, "probe_us", steady)
+        return raw, record_all(PLAN, raw, quiet)
+
+
+def test_a_killed_rank_breaks_its_run_and_leaves_the_complete_one(recorded: tuple[Path, list[Outcome]]) -> None:
+    raw, outcomes = recorded
+    assert [(o.name, o.accepted) for o in outcomes] == [(TINY_DLRM.name, True), ("doomed", False)]
+    card = files.read_json(raw / "doomed" / "run.json") or {}
+    assert card["status"] == "broken" and "rank 1 was killed by SIGKILL" in str(card["reason"])
+    assert sorted(p.name for p in (raw / TINY_DLRM.name).iterdir()) == [
+        "rank_0.kineto.json.gz", "rank_1.kineto.json.gz", "run.json"]  # fmt: skip
+
+
+def test_the_card_of_two_ranks(recorded: tuple[Path, list[Outcome]]) -> None:
+    card = json.loads((recorded[0] / TINY_DLRM.name / "run.json").read_text())
+    assert card["status"] == "complete" and card["world_size"] == 2
+    assert card["workload"] == "dlrm" and card["parameters"]["rows"] == 1000 and card["batch"] == 8
+    assert card["parallelism"] == {"dp": 2, "table_wise": 2}
+    assert card["link"] == {"backend": "gloo", "medium": "loopback"}
+    assert card["probe"] == {"before_us": [100.0] * 2, "after_us": [100.0] * 2, "drift": 0.0, "max_drift": 0.05,
+                             "rejected_drifts": []}  # fmt: skip
+    assert [(rank["rank"], rank["host"], rank["threads"], rank["backend"]) for rank in card["ranks"]] == [
+        (0, 0, 1, "gloo"), (1, 0, 1, "gloo")]  # fmt: skip
+    assert all(len(rank["cores"]) == 1 for rank in card["ranks"])
+
+
+def test_resuming_keeps_what_is_there(recorded: tuple[Path, list[Outcome]]) -> None:
+    raw = recorded[0]
+    before = {p: p.stat().st_mtime_ns for p in (raw / TINY_DLRM.name).iterdir()}
+    assert record_all(DONE, raw, quiet) == [Outcome(TINY_DLRM.name, True, "already there")]
+    assert {p: p.stat().st_mtime_ns for p in (raw / TINY_DLRM.name).iterdir()} == before
+
+
+def test_building_writes_tables_splits_and_a_card(recorded: tuple[Path, list[Outcome]], tmp_path: Path) -> None:
+    from gnnperf.trace import read_run
+
+    size_bytes = build(DONE, recorded[0], tmp_path)
+    run = read_run(tmp_path / TINY_DLRM.name)
+    assert [table.meta.rank for table in run.tables] == [0, 1] and run.card is not None
+    for table in run.tables:
+        names = table.events["name"].astype(str)
+        assert list(names[names.str.startswith("ProfilerStep")]) == ["ProfilerStep#2", "ProfilerStep#3"]
+        assert (names == "gloo:all_to_all").sum() == 2 * 3  # indices, rows, gradients; two steps
+    assert json.loads((tmp_path / "splits.json").read_text()) == {"run": SPLIT}
+    readme = (tmp_path / "README.md").read_text()
+    assert f"| {TINY_DLRM.name} | 8 |" in readme and "gnnperf record dataset --plan tiny" in readme
+    assert size_bytes == sum(p.stat().st_size for p in (tmp_path / TINY_DLRM.name).iterdir())
+
+
+def test_building_refuses_a_plan_with_runs_missing(recorded: tuple[Path, list[Outcome]], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="1 of 2 runs are missing, first 'doomed'"):
+        build(PLAN, recorded[0], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_during_which_the_machine_drifts_is_recorded_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    probes = iter([[100.0, 100.0], [100.0, 94.0], [100.0, 100.0], [104.0, 99.0]])  # -6 %, then +4 %
+    monkeypatch.setattr(dataset, "probe_us", lambda cores: next(probes))
+    monkeypatch.setattr(dataset, "record_run", write_complete_card)
+    (outcome,) = record_all(DONE, tmp_path, quiet)
+    assert outcome.accepted and "attempt 2" in outcome.note
+    card = json.loads((tmp_path / TINY_DLRM.name / "run.json").read_text())
+    assert card["probe"]["drift"] == pytest.approx(0.04)
+    assert card["probe"]["rejected_drifts"] == pytest.approx([0.06])
+
+
+def test_attempts_are_bounded_and_a_rejected_run_is_not_complete(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    probes = iter([[100.0], [200.0]] * 3)
+    monkeypatch.setattr(dataset, "probe_us", lambda cores: next(probes))
+    monkeypatch.setattr(dataset, "record_run", write_complete_card)
+    (outcome,) = record_all(replace(DONE, max_attempts=3), tmp_path, quiet)
+    assert not outcome.accepted and next(probes, None) is None
+    assert json.loads((tmp_path / TINY_DLRM.name / "run.json").read_text())["status"] == "rejected"
+
+
+def write_complete_card(run_dir: Path, workload: Workload, steps: Steps, *, world_size: int) -> None:
+    run_dir.mkdir(parents=True)
+    times = {kind: {"median_us": 1000.0} for kind in ("without_profiler", "with_profiler")}
+    files.write_json(run_dir / "run.json", {"status": "complete", "step_time": times})

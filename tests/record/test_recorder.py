@@ -1,0 +1,134 @@
+"""`record` in this process: one rank, no process group."""
+
+from __future__ import annotations
+
+import getpass
+import gzip
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gnnperf.errors import InputError
+from gnnperf.record import record
+from gnnperf.record.card import status
+
+FAST: dict[str, Any] = {"warmup_steps": 1, "unprofiled_steps": 3, "profiled_steps": 2}
+
+
+def train(run_dir: Path, steps: int | None = None, **about: Any) -> int:
+    """Train a product of two matrices; return the number of steps run."""
+    weight = torch.ones(8, 8, requires_grad=True)
+    count = 0
+    with record(run_dir, **(FAST | about)) as step:
+        while not step.done and count != steps:
+            (weight @ weight).sum().backward()
+            count += 1
+            step()
+    return count
+
+
+def read_trace(run_dir: Path) -> dict[str, Any]:
+    trace: dict[str, Any] = json.loads(gzip.decompress((run_dir / "rank_0.kineto.json.gz").read_bytes()))
+    return trace
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "mine"
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("GNNPERF_TEST_TOKEN", "s3cr3t-t0ken")
+        steps = train(folder, workload="toy", parameters={"width": 8}, parallelism={"dp": 1}, batch=4)
+    assert steps == 1 + 3 + 2 + 2  # two steps under a profiler that does not write yet
+    return folder
+
+
+def test_the_trace_holds_the_profiled_steps_with_shapes(run: Path) -> None:
+    events = [e for e in read_trace(run)["traceEvents"] if e["ph"] == "X"]
+    marks = [e["name"] for e in events if e["name"].startswith("ProfilerStep")]
+    assert marks == ["ProfilerStep#2", "ProfilerStep#3"]
+    products = [e for e in events if e["name"] == "aten::mm"]
+    assert len(products) == 2 * 3  # one forward, two backward
+    assert products[0]["args"]["Input Dims"] == [[8, 8], [8, 8]]
+
+
+def test_the_card_says_what_ran_and_how_long(run: Path) -> None:
+    card = json.loads((run / "run.json").read_text())
+    assert card["status"] == "complete" and card["world_size"] == 1
+    assert (card["workload"], card["parameters"], card["parallelism"], card["batch"], card["precision"]) == (
+        "toy", {"width": 8}, {"dp": 1}, 4, "float32")  # fmt: skip
+    assert card["versions"]["torch"] == torch.__version__
+    rank = card["ranks"][0]
+    assert rank["host"] == 0 and rank["cores"] == sorted(os.sched_getaffinity(0)) and rank["device"]["cores"] >= 1
+    for kind, steps in (("without_profiler", 3), ("with_profiler", 2)):
+        samples = rank[kind]["samples_us"]
+        assert len(samples) == rank[kind]["steps"] == card["step_time"][kind]["steps"] == steps
+        assert min(samples) > 0
+        assert min(samples) - 1 <= card["step_time"][kind]["median_us"] <= max(samples) + 1
+
+
+def test_nothing_of_the_environment_is_kept(run: Path) -> None:
+    assert sorted(p.name for p in run.iterdir()) == ["rank_0.kineto.json.gz", "run.json"]
+    text = json.dumps(read_trace(run)) + (run / "run.json").read_text()
+    assert "host_name" not in text and "traceName" not in text
+    for secret in ("s3cr3t-t0ken", str(run.parent), str(Path.cwd()), str(Path.home()) + "/", "/tmp",
+                   f'"{socket.gethostname()}"', f'"{getpass.getuser()}"'):  # fmt: skip
+        assert secret not in text
+
+
+def test_too_few_steps_leave_a_broken_run(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"7 of 8 steps ran.*step\(\) at the end of every training step"):
+        train(tmp_path / "run", steps=7)
+    assert status(tmp_path / "run") == "broken"
+    assert not (tmp_path / "run" / "rank_0.kineto.json.gz").exists()
+
+
+def test_an_error_in_training_leaves_a_broken_run_without_its_text(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), record(tmp_path, **FAST) as step:
+        step()
+        raise ZeroDivisionError("/home/somebody/secret")
+    card = json.loads((tmp_path / "run.json").read_text())
+    assert (card["status"], card["reason"]) == ("broken", "rank 0: ZeroDivisionError")
+
+
+def test_a_broken_run_is_recorded_again_and_a_complete_one_is_not(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        train(tmp_path, steps=2)
+    train(tmp_path)
+    written = (tmp_path / "run.json").read_bytes()
+    with pytest.raises(InputError, match="holds a complete run"):
+        train(tmp_path)
+    assert (tmp_path / "run.json").read_bytes() == written
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"profiled_steps": 0}, "profiled_steps: bad value 0"),
+        ({"warmup_steps": -1}, "warmup_steps: bad value -1"),
+        ({"parameters": {"width": float("nan")}}, "cannot go into a card"),
+        ({"parameters": {"width": object()}}, "cannot go into a card"),
+    ],
+)
+def test_bad_settings_are_refused_before_anything_is_written(
+    tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        train(tmp_path / "run", **settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        train(tmp_path / "file" / "run")
+
+
+def test_the_execution_trace_comes_with_it_if_asked_for(tmp_path: Path) -> None:
+    train(tmp_path, execution_trace=True)
+    nodes = json.loads(gzip.decompress((tmp_path / "rank_0.et.json.gz").read_bytes()))["nodes"]
+    assert sum(node["name"] == "aten::mm" for node in nodes) == 2 * 3
