@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import compress, repeat
+from operator import attrgetter, is_
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from gnnperf import schema
 from gnnperf.schema import EventKind
-from gnnperf.trace import kineto
 from gnnperf.trace.columns import (
     categorical,
+    coded,
     float_column,
     int_column,
     json_column,
@@ -20,14 +22,16 @@ from gnnperf.trace.columns import (
     text_column,
     thread_column,
 )
-from gnnperf.trace.kineto import Decoded, DeviceArgs, Event, HostArgs, RuntimeArgs
+from gnnperf.trace.kineto import KINDS, NO_ARGS, Args, Decoded
 from gnnperf.trace.limits import MAX_NAME_CHARS, MAX_YEARS_NS
 
 KIND_CODES = {kind: code for code, kind in enumerate(EventKind)}
+KIND_OF_WORD = {word: KIND_CODES[kind] for word, kind in KINDS.items()}
+LAST_OP_CODE = KIND_CODES[EventKind.ANNOTATION]  # kinds are in this order: ops and annotations, runtime, device side
+LAST_HOST_CODE = KIND_CODES[EventKind.RUNTIME]
 ANNOTATION_NAMES = ("ProfilerStep", "Optimizer.step#", "Optimizer.zero_grad#", "enumerate(DataLoader)#")
-SIDE_COLUMNS = ("forward_thread", "event_index", "record_function")
-HOST_KINDS = (EventKind.CPU_OP, EventKind.ANNOTATION, EventKind.RUNTIME)
-JSON_COLUMNS = ("input_dims", "input_types", "input_values")
+MTIA = "mtia_ccp_events"
+MTIA_KINDS = {"event_wait": EventKind.SYNC, "event_record": EventKind.SYNC, "dma_request": EventKind.MEMCPY}
 
 
 @dataclass(frozen=True)
@@ -37,123 +41,165 @@ class Assembled:
     Attributes:
         columns: every column of schema.EVENT_COLUMNS that a single event states; arrays or categoricals [num_events].
         kind: [num_events] int8, code of EventKind in KIND_CODES.
-        events: the decoded event of each row.
-        side: [num_events] int64 each of SIDE_COLUMNS, -1 unknown: needed for linking only.
+        forward_thread: [num_events] int64, "Fwd thread id" of a backward op; -1 or 0 on others.
         base_ns: absolute time of start_ns = 0.
+        file_start_ns: start_ns = 0 in the file's own time, to place flows.
+        file_args: the decoded arguments, in file order.
+        order: [num_events] the place of each row in the file.
     """
 
     columns: dict[str, Any]
     kind: np.ndarray
-    events: list[Event]
-    side: dict[str, np.ndarray]
+    forward_thread: np.ndarray
     base_ns: int
+    file_start_ns: int
+    file_args: list[Args]
+    order: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def args(self, row: int) -> Args:
+        """The decoded arguments of a row."""
+        return self.file_args[self.order[row]]
+
+    def number(self, field: str) -> np.ndarray:
+        """[num_events] int64: an argument that is no column, -1 unknown."""
+        return int_column([getattr(a, field) for a in self.file_args])[self.order]
 
     def is_kind(self, *kinds: EventKind) -> np.ndarray:
         """[num_events] bool: rows of one of these kinds."""
-        return np.isin(self.kind, [KIND_CODES[k] for k in kinds])
+        wanted = np.zeros(len(KIND_CODES), dtype=bool)
+        wanted[[KIND_CODES[k] for k in kinds]] = True
+        return wanted[self.kind]
 
 
 def assemble(decoded: Decoded) -> Assembled:
     """One table of all kept events; broken ones are dropped and counted in `decoded.dropped`."""
-    parts = [_part(kind, rows, decoded.dropped) for kind, rows in decoded.events.items() if rows]
-    columns: dict[str, Any] = {
-        c.name: _stack(parts, c.name, c.dtype) for c in schema.EVENT_COLUMNS if c.dtype != "category"
-    }
-    events = [event for part in parts for event in part["events"]]
-    kind = _stack(parts, "kind", "int8")
-    columns["name"] = text_column([(e.name or "")[:MAX_NAME_CHARS] for e in events])
-    kind = _annotations(kind, columns["name"])
-    for name in JSON_COLUMNS:
-        columns[name] = json_column([raw for p in parts for raw in p.get(name) or [None] * len(p["events"])])
-    order = _order(columns, kind, decoded.dropped)
-    first = int(columns["start_ns"][order[0]]) if len(order) else 0
+    events = decoded.events
+    args = [NO_ARGS if e.args is None else e.args for e in events]
+    name = _cut(text_column([e.name for e in events]))
+    kind = _kinds(events, name)
+    start, duration = _times(events)
+    columns: dict[str, Any] = {"name": name, "start_ns": start, "duration_ns": duration,
+                               "external_id": _external_ids(args)}  # fmt: skip
+    columns |= _of(kind <= LAST_OP_CODE, args, _op_columns)
+    columns |= _of(kind > LAST_OP_CODE, args, lambda a: {"correlation": int_column([x.correlation for x in a])})
+    columns |= _of(kind <= LAST_HOST_CODE, events, lambda e: {"thread": thread_column([x.tid for x in e])})
+    columns |= _device_columns(events, args, kind)
+    order = _order(start, duration, kind, columns["external_id"], decoded.dropped)
+    columns = {n: values[order] for n, values in columns.items()}
+    first = int(columns["start_ns"][0]) if len(order) else 0
     columns["start_ns"] -= first
-    columns = {name: values[order] for name, values in columns.items()}
     columns["kind"] = categorical(kind[order], [str(k) for k in EventKind])
     columns["event_id"] = np.arange(len(order), dtype=np.int64)
-    side = {name: _stack(parts, name, "int64")[order] for name in SIDE_COLUMNS}
-    kept = [events[i] for i in order.tolist()]
-    return Assembled(columns, kind[order], kept, side, _base_time_ns(decoded) + first)
+    forward_thread = columns.pop("forward_thread")
+    return Assembled(columns, kind[order], forward_thread, _base_time_ns(decoded) + first, first, args, order)
 
 
-def _part(kind: EventKind, events: list[Event], dropped: dict[str, int]) -> dict[str, Any]:
-    """The columns that events of one kind fill."""
-    part: dict[str, Any] = {
-        "events": events,
-        "kind": np.full(len(events), KIND_CODES[kind], dtype=np.int8),
-        "start_ns": ns_column([e.ts for e in events]),
-        "duration_ns": ns_column([e.dur for e in events]),
-    }
-    missing = [i for i, e in enumerate(events) if e.ts is None or e.dur is None]
-    part["duration_ns"][missing] = -1
-    if kind in HOST_KINDS:
-        part["thread"] = thread_column([e.tid for e in events])
-    if kind is EventKind.RUNTIME:
-        return part | _runtime(kineto.decode_args(events, RuntimeArgs, dropped))
-    if kind in HOST_KINDS:
-        return part | _host(kineto.decode_args(events, HostArgs, dropped))
-    return part | _device(events, kineto.decode_args(events, DeviceArgs, dropped), kind is EventKind.SYNC)
+def _cut(name: pd.Categorical) -> pd.Categorical:
+    """Over-long names cut; a profiler writes none."""
+    texts = list(name.categories)
+    if max(map(len, texts), default=0) <= MAX_NAME_CHARS:
+        return name
+    codes, cut = coded([t[:MAX_NAME_CHARS] for t in texts])
+    return categorical(codes[name.codes], cut)
 
 
-def _host(args: list[HostArgs]) -> dict[str, Any]:
+def _kinds(events: list[Any], name: pd.Categorical) -> np.ndarray:
+    """[n] int8 kind codes; step marks that old files list as operators are annotations; MTIA's kinds are in names."""
+    kind = np.array([KIND_OF_WORD[e.cat] for e in events], dtype=np.int8)
+    marks = np.array([text.startswith(ANNOTATION_NAMES) for text in name.categories] + [False])
+    kind[(kind == KIND_CODES[EventKind.CPU_OP]) & marks[name.codes]] = KIND_CODES[EventKind.ANNOTATION]
+    device = np.flatnonzero(kind == KIND_CODES[EventKind.KERNEL]).tolist()
+    if any(events[i].cat == MTIA for i in device[:1]):
+        kind[device] = [KIND_CODES[MTIA_KINDS.get(events[i].name, EventKind.KERNEL)] for i in device]
+    return kind
+
+
+def _times(events: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Start and duration [n] in ns; a missing one makes the duration negative."""
+    starts = [e.ts for e in events]
+    start, duration = ns_column(starts), ns_column([e.dur for e in events])
+    if None in starts:
+        duration[[i for i, t in enumerate(starts) if t is None]] = -1
+    return start, duration
+
+
+def _external_ids(args: list[Args]) -> np.ndarray:
+    """[n] "External id", which 2021 files write in lower case on runtime calls and device work."""
+    ids = int_column([a.external_id for a in args])
+    if (ids >= 0).all():
+        return ids
+    return np.where(ids >= 0, ids, int_column([a.external_id_2021 for a in args]))
+
+
+def _of(rows: np.ndarray, values: list[Any], build: Any) -> dict[str, Any]:
+    """Columns [n] that only some rows [n] bool have, unknown elsewhere."""
+    return {name: _spread(rows, column) for name, column in build(list(compress(values, rows.tolist()))).items()}
+
+
+def _spread(rows: np.ndarray, column: Any) -> Any:
+    if isinstance(column, pd.Categorical):
+        return categorical(_spread(rows, column.codes.astype(np.int32)), list(column.categories))
+    full = np.full(len(rows), np.nan if column.dtype.kind == "f" else -1, dtype=column.dtype)
+    full[rows] = column
+    return full
+
+
+def _op_columns(args: list[Args]) -> dict[str, Any]:
     return {
-        "external_id": int_column([a.external_id for a in args]),
         "sequence": int_column([a.sequence for a in args]),
         "forward_thread": int_column([a.forward_thread for a in args]),
-        "event_index": int_column([a.event_index for a in args]),
-        "record_function": int_column([a.record_function for a in args]),
-        "input_dims": [bytes(a.dims) for a in args],
-        "input_types": [bytes(a.types) for a in args],
-        "input_values": [bytes(a.values) for a in args],
+        "input_dims": _json(args, "dims"),
+        "input_types": _json(args, "types"),
+        "input_values": _json(args, "values"),
     }
 
 
-def _runtime(args: list[RuntimeArgs]) -> dict[str, Any]:
+def _json(args: list[Args], field: str) -> pd.Categorical:
+    raw = list(map(attrgetter(field), args))
+    if all(map(is_, raw, repeat(getattr(NO_ARGS, field)))):
+        return categorical(np.full(len(raw), -1, dtype=np.int32), [])
+    return json_column(list(map(bytes, raw)))
+
+
+def _device_columns(events: list[Any], args: list[Args], kind: np.ndarray) -> dict[str, Any]:
+    """Devices, streams, awaited events and bytes of the device side."""
+    side = kind > LAST_HOST_CODE  # [n]
+    lanes = _of(side, events, lambda e: {"process": lane_column([x.pid for x in e]), "lane": lane_column([x.tid for x in e])})
+    stated = _of(side, args, _stated_device_columns)
+    awaited = (kind == KIND_CODES[EventKind.SYNC]) & (stated["awaited"] >= 0)  # [n]
+    stream = np.where(stated["stream"] >= 0, stated["stream"], lanes["lane"])
+    device = np.where(stated["device"] >= 0, stated["device"], lanes["process"])
     return {
-        "correlation": int_column([a.correlation for a in args]),
-        "external_id": int_column([a.external_id if a.external_id is not None else a.external_id_2021 for a in args]),
+        "device": np.where(np.abs(device) < 2**31, device, -1).astype(np.int32),
+        "stream": np.where(awaited, stated["awaited"], stream),
+        "wait_event": stated["wait_event"],
+        "bytes": stated["bytes"],
     }
 
 
-def _device(events: list[Event], args: list[DeviceArgs], is_sync: bool) -> dict[str, Any]:
-    stated = int_column([a.stream for a in args])  # [n]
-    device = int_column([a.device for a in args])  # [n]
-    awaited = int_column([a.wait_on_stream for a in args]) if is_sync else stated  # [n]
+def _stated_device_columns(args: list[Args]) -> dict[str, Any]:
     return {
-        "correlation": int_column([a.correlation for a in args]),
-        "external_id": int_column([a.external_id if a.external_id is not None else a.external_id_2021 for a in args]),
-        "device": np.where(device >= 0, device, lane_column([e.pid for e in events])).astype(np.int32),
-        "stream": np.where(awaited >= 0, awaited, np.where(stated >= 0, stated, lane_column([e.tid for e in events]))),
+        "device": int_column([a.device for a in args]),
+        "stream": int_column([a.stream for a in args]),
+        "awaited": int_column([a.wait_on_stream for a in args]),
         "wait_event": int_column([a.wait_event for a in args]),
-        "bytes": float_column([a.bytes if a.bytes is not None else a.size for a in args]),
+        "bytes": float_column([a.size if a.bytes is None else a.bytes for a in args]),
     }
 
 
-def _stack(parts: list[dict[str, Any]], name: str, dtype: str) -> np.ndarray:
-    """[num_events] column over all parts; unknown where a part does not have it."""
-    unknown = np.nan if dtype == "float64" else -1
-    pieces = [p[name] if name in p else np.full(len(p["events"]), unknown) for p in parts]
-    return np.concatenate(pieces).astype(dtype, copy=False) if pieces else np.empty(0, dtype)
-
-
-def _annotations(kind: np.ndarray, name: Any) -> np.ndarray:
-    """Kinds [num_events] with step marks that old files list as operators turned into annotations."""
-    marks = np.array([text.startswith(ANNOTATION_NAMES) for text in name.categories] + [False])
-    is_op = kind == KIND_CODES[EventKind.CPU_OP]
-    return np.where(is_op & marks[name.codes], KIND_CODES[EventKind.ANNOTATION], kind).astype(np.int8)
-
-
-def _order(columns: dict[str, Any], kind: np.ndarray, dropped: dict[str, int]) -> np.ndarray:
+def _order(start: np.ndarray, duration: np.ndarray, kind: np.ndarray, external: np.ndarray,
+           dropped: dict[str, int]) -> np.ndarray:  # fmt: skip
     """Row numbers sorted by start, longer first, then by the id that ops get when they start; broken rows left out."""
-    start, duration = columns["start_ns"], columns["duration_ns"]
     broken = (duration < 0) | (duration > MAX_YEARS_NS)
     if not broken.all():
         broken |= np.abs(start - int(np.median(start[~broken]))) > MAX_YEARS_NS
     if broken.any():
         dropped["events with a missing, negative or absurd time"] = int(broken.sum())
-    is_host = kind <= KIND_CODES[EventKind.ANNOTATION]
-    order = np.lexsort((np.where(is_host, columns["external_id"], -1), -duration, start))
-    return order[~broken[order]]
+    order = np.lexsort((np.where(kind <= LAST_OP_CODE, external, -1), -duration, start))
+    return order[~broken[order]] if broken.any() else order
 
 
 def _base_time_ns(decoded: Decoded) -> int:

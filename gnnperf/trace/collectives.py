@@ -14,42 +14,24 @@ What one of them states holds for all of them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from gnnperf.schema import EventKind
-from gnnperf.trace import kineto
 from gnnperf.trace.assemble import KIND_CODES, Assembled
 from gnnperf.trace.collective_names import dtype_name, kind_of_host_name, kind_of_kernel_name, kind_of_word
-from gnnperf.trace.columns import float_column, int_column, text_column
+from gnnperf.trace.columns import categorical, coded, float_column
+from gnnperf.trace.kineto import Args, CommArgs
 from gnnperf.trace.linking import Links
 from gnnperf.trace.metadata import Distributed
 
 PARAM_COMMS = "record_param_comms"
 OUTPUT_FIRST = ("c10d::alltoall_base_", "c10d::_allgather_base_", "c10d::_reduce_scatter_base_")
+LOOK_AT = 10_000
 SAME_SIZE = ("all_reduce", "broadcast", "reduce")
-
-
-class CommArgs(msgspec.Struct, gc=False, rename={
-    "collective": "Collective name", "in_elements": "In msg nelems", "out_elements": "Out msg nelems",
-    "group_size": "Group size", "group_name": "Process Group Name", "group_id": "Process Group ID",
-    "group_ranks": "Process Group Ranks", "rank_start": "Global rank start", "rank_stride": "Global rank stride",
-}):  # fmt: skip
-    """Metadata of a collective, on its host event or its kernel."""
-
-    collective: str | None = None
-    in_elements: float | None = None
-    out_elements: float | None = None
-    group_size: int | None = None
-    group_name: str | None = None
-    group_id: int | None = None
-    group_ranks: str | None = None
-    rank_start: int | None = None
-    rank_stride: int | None = None
-    dtype: str | None = None
 
 
 @dataclass(frozen=True)
@@ -65,20 +47,28 @@ class Call:
 
     def filled_from(self, other: Call) -> Call:
         """Own values first, the other's where unknown."""
-        return replace(self, **{f.name: getattr(other, f.name) for f in fields(self) if getattr(self, f.name) is None})
+        return Call(
+            other.kind if self.kind is None else self.kind,
+            other.group if self.group is None else self.group,
+            other.group_size if self.group_size is None else self.group_size,
+            other.in_elements if self.in_elements is None else self.in_elements,
+            other.out_elements if self.out_elements is None else self.out_elements,
+            other.dtype if self.dtype is None else self.dtype,
+        )
 
 
-def add_collectives(table: Assembled, links: Links, distributed: Distributed, dropped: dict[str, int]) -> dict[str, Any]:
+def add_collectives(table: Assembled, links: Links, distributed: Distributed) -> dict[str, Any]:
     """The columns collective, group, group_size, in_elements, out_elements, comm_dtype of all events."""
-    own = _host_calls(table, distributed, dropped)
+    own = _host_calls(table, distributed)
     trees = _trees(own, links)
     known = {root: _merged([own[row] for row in rows]) for root, rows in trees.items()}
     calls = _spread(table, own, trees, known)
-    calls |= _kernel_calls(table, links, {r: known[root] for root, rows in trees.items() for r in rows}, distributed, dropped)
+    of_host = {row: known[root] for root, rows in trees.items() for row in rows}
+    calls |= _kernel_calls(table, links, of_host, distributed)
     return _columns(calls, len(table.kind))
 
 
-def _host_calls(table: Assembled, distributed: Distributed, dropped: dict[str, int]) -> dict[int, Call]:
+def _host_calls(table: Assembled, distributed: Distributed) -> dict[int, Call]:
     """Host rows that belong to a collective, by row, with what each states itself."""
     name = table.columns["name"]
     kinds = {c: kind_of_host_name(t) for c, t in enumerate(name.categories)}
@@ -86,17 +76,32 @@ def _host_calls(table: Assembled, distributed: Distributed, dropped: dict[str, i
     wanted = np.array([c in comms or kinds[c] is not None for c in kinds] + [False], dtype=bool)
     host = table.is_kind(EventKind.CPU_OP, EventKind.ANNOTATION)
     rows = np.flatnonzero(host & wanted[name.codes]).tolist()
-    args = kineto.decode_args([table.events[r] for r in rows], CommArgs, dropped)
+    texts, codes = list(name.categories), name.codes[rows].tolist()
+    dims, types = _values(table, "input_dims", rows), _values(table, "input_types", rows)
     return {
-        row: _stated(a, distributed).filled_from(_shaped(table, row, name.categories[code], kinds[code]))
-        for row, a, code in zip(rows, args, name.codes[rows].tolist(), strict=True)
-        if not (a.collective and kind_of_word(a.collective) is None)  # "wait", "init"
+        row: _stated(table.args(row), distributed).filled_from(_shaped(texts[code], kinds[code], d, t))
+        for row, code, d, t in zip(rows, codes, dims, types, strict=True)
+        if not _is_no_collective(table.args(row))
     }
 
 
-def _stated(args: CommArgs, distributed: Distributed) -> Call:
+def _values(table: Assembled, column: str, rows: list[int]) -> list[Any]:
+    """The decoded JSON of some rows; None where unknown."""
+    texts = table.columns[column].categories
+    codes = table.columns[column].codes[rows].tolist()
+    known = {code: msgspec.json.decode(texts[code]) for code in set(codes) if code >= 0}
+    return [known.get(code) for code in codes]
+
+
+def _is_no_collective(args: Args) -> bool:
+    """Metadata of a call that moves nothing: wait, init."""
+    stated = getattr(args, "collective", None)
+    return stated is not None and kind_of_word(stated) is None
+
+
+def _stated(args: Args, distributed: Distributed) -> Call:
     """What metadata says."""
-    if not args.collective:
+    if not isinstance(args, CommArgs) or not args.collective:
         return Call()
     return Call(
         kind_of_word(args.collective), _group(args, distributed), args.group_size, args.in_elements, args.out_elements,
@@ -109,16 +114,16 @@ def _group(args: CommArgs, distributed: Distributed) -> str | None:
     stated = re.sub(r"\s+", "", args.group_ranks or "")
     if re.fullmatch(r"\[\d[\d,]*\]", stated) and (args.group_size is None or stated.count(",") + 1 == args.group_size):
         return stated
-    name = args.group_name if args.group_name is not None else str(args.group_id) if args.group_id is not None else None
+    stated_name = args.group_name if args.group_name is not None else args.group_id
+    name = None if stated_name is None else str(stated_name)
     ranks = (distributed.group_ranks or {}).get(name or "")
     if ranks is None and args.group_size and args.rank_stride and args.rank_start is not None and args.rank_start >= 0:
         ranks = tuple(args.rank_start + i * args.rank_stride for i in range(min(args.group_size, 100_000)))
     return "[" + ",".join(map(str, ranks)) + "]" if ranks else name[:64] if name else None
 
 
-def _shaped(table: Assembled, row: int, name: str, kind: str | None) -> Call:
+def _shaped(name: str, kind: str | None, dims: Any, types: Any) -> Call:
     """What the shapes of its inputs say: elements and dtype."""
-    dims, types = _value(table, "input_dims", row), _value(table, "input_types", row)
     if not dims:
         return Call(kind)
     output_first = name in OUTPUT_FIRST
@@ -129,11 +134,6 @@ def _shaped(table: Assembled, row: int, name: str, kind: str | None) -> Call:
     if not name.startswith("c10d::") and name != PARAM_COMMS:  # a range lists its tensors one by one
         sent = _total([elements(d) for d in dims])
     return Call(kind, in_elements=sent, out_elements=received, dtype=dtype_name(dtype))
-
-
-def _value(table: Assembled, column: str, row: int) -> Any:
-    code = table.columns[column].codes[row]
-    return msgspec.json.decode(table.columns[column].categories[code]) if code >= 0 else None
 
 
 def elements(dims: Any) -> float | None:
@@ -185,55 +185,60 @@ def _complete(call: Call) -> Call:
 
 def _spread(table: Assembled, own: dict[int, Call], trees: dict[int, list[int]], known: dict[int, Call]) -> dict[int, Call]:
     """The whole tree's knowledge on each of its rows, except on bare `record_param_comms` events."""
-    name = table.columns["name"]
+    end = table.columns["start_ns"] + table.columns["duration_ns"]
     calls = {}
     for root, rows in trees.items():
-        if known[root].kind is None:
-            continue
-        for row in rows:
-            is_bare = name.categories[name.codes[row]] == PARAM_COMMS and own[row] == Call()
-            if not is_bare or _has_child(table, row, rows):
-                calls[row] = known[root]
+        if known[root].kind is not None:
+            told = [r for r in rows if own[r] != Call() or any(c > r and end[c] <= end[r] for c in rows)]
+            calls |= dict.fromkeys(told, known[root])
     return calls
 
 
-def _has_child(table: Assembled, row: int, rows: list[int]) -> bool:
-    start, duration = table.columns["start_ns"], table.columns["duration_ns"]
-    return any(r > row and start[r] + duration[r] <= start[row] + duration[row] for r in rows)
-
-
 def _kernel_calls(
-    table: Assembled, links: Links, of_host: dict[int, Call], distributed: Distributed, dropped: dict[str, int]
+    table: Assembled, links: Links, of_host: dict[int, Call], distributed: Distributed
 ) -> dict[int, Call]:
     """Kernels that are a rank's part in a collective: by metadata, else by their host call, else by name."""
     name = table.columns["name"]
     named = [kind_of_kernel_name(t) for t in name.categories]
-    kernels = np.flatnonzero(table.kind == KIND_CODES[EventKind.KERNEL]).tolist()
-    codes = name.codes.tolist()
-    rows = [r for r in kernels if named[codes[r]] is not None or b"Collective name" in bytes(table.events[r].args)]
-    args = kineto.decode_args([table.events[r] for r in rows], CommArgs, dropped)
+    is_named = np.array([kind is not None for kind in named] + [False])[name.codes]  # [num_events]
+    kernels = (table.kind == KIND_CODES[EventKind.KERNEL]) & (is_named | _has_metadata(table))
     calls = {}
-    for row, a in zip(rows, args, strict=True):
-        by_name = named[codes[row]]
-        call = _stated(a, distributed).filled_from(of_host.get(int(links.op_event[row]), Call()))
-        calls[row] = _complete(call.filled_from(Call(by_name or "unknown")))
+    for row in np.flatnonzero(kernels).tolist():
+        by_name = Call(named[name.codes[row]] or "unknown")
+        of_its_host = of_host.get(int(links.op_event[row]), Call())
+        calls[row] = _complete(_stated(table.args(row), distributed).filled_from(of_its_host).filled_from(by_name))
     return calls
 
 
+def _has_metadata(table: Assembled) -> np.ndarray:
+    """[num_events] bool: events that state a collective."""
+    if not any(isinstance(a, CommArgs) for a in table.file_args[:LOOK_AT]):  # one struct for all events of a file
+        return np.zeros(len(table), dtype=bool)
+    stated = [getattr(a, "collective", None) is not None for a in table.file_args]
+    return np.array(stated)[table.order]
+
+
 def _columns(calls: dict[int, Call], size: int) -> dict[str, Any]:
-    rows = sorted(calls)
+    rows = np.array(sorted(calls), dtype=np.int64)
+    ordered = [calls[row] for row in rows.tolist()]
 
-    def spread(field: str) -> list[Any]:
-        values: list[Any] = [None] * size
-        for row in rows:
-            values[row] = getattr(calls[row], field)
-        return values
+    def text(values: list[str | None]) -> Any:
+        codes, texts = coded(values)
+        spread = np.full(size, -1, dtype=np.int32)
+        spread[rows] = codes
+        return categorical(spread, texts)
 
+    def number(values: list[float | None]) -> np.ndarray:
+        spread = np.full(size, np.nan)
+        spread[rows] = float_column(values)
+        return spread
+
+    sizes = np.nan_to_num(number([c.group_size for c in ordered]), nan=-1.0)
     return {
-        "collective": text_column(spread("kind")),
-        "group": text_column(spread("group")),
-        "group_size": int_column(spread("group_size")).astype(np.int32),
-        "in_elements": float_column(spread("in_elements")),
-        "out_elements": float_column(spread("out_elements")),
-        "comm_dtype": text_column(spread("dtype")),
+        "collective": text([c.kind for c in ordered]),
+        "group": text([c.group for c in ordered]),
+        "group_size": np.clip(sizes, -1, 2**31 - 1).astype(np.int32),
+        "in_elements": number([c.in_elements for c in ordered]),
+        "out_elements": number([c.out_elements for c in ordered]),
+        "comm_dtype": text([c.dtype for c in ordered]),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -16,58 +16,81 @@ INT64_MAX = 2**63 - 1
 LARGEST_US = 9 * 10**15  # the year 2255; keeps microseconds * 1000 inside int64
 
 
-def int_column(values: Sequence[Any]) -> np.ndarray:
+def int_column(values: list[Any]) -> np.ndarray:
     """[n] int64; None and what an int64 cannot hold (an unsigned "minus one") are -1."""
-    filled = [-1 if v is None else v for v in values] if None in values else values
+    if values.count(-1) == len(values):
+        return np.full(len(values), -1, dtype=np.int64)
     try:
-        return np.array(filled, dtype=np.int64)
+        return np.array(values, dtype=np.int64)
     except (OverflowError, ValueError, TypeError):
-        return np.array([v if isinstance(v, int) and -1 <= v <= INT64_MAX else -1 for v in filled], dtype=np.int64)
+        return np.array([v if isinstance(v, int) and -1 <= v <= INT64_MAX else -1 for v in values], dtype=np.int64)
 
 
-def float_column(values: Sequence[Any]) -> np.ndarray:
+def float_column(values: list[Any]) -> np.ndarray:
     """[n] float64; None is NaN."""
     return np.array(values, dtype=np.float64)
 
 
-def ns_column(values: Sequence[Any]) -> np.ndarray:
-    """[n] int64 ns from microseconds (int, float or Decimal), to the nearest ns; None becomes -1."""
-    filled = [-1 if v is None else v for v in values] if None in values else values
-    array = np.array(filled)
-    if array.dtype.kind == "i":
-        return np.clip(array, -LARGEST_US, LARGEST_US) * 1000
-    if array.dtype.kind == "f":
-        return np.rint(np.clip(array, -LARGEST_US, LARGEST_US) * 1000.0).astype(np.int64)
-    limit = Decimal(LARGEST_US)
-    return np.array([int(round(max(-limit, min(limit, Decimal(v))) * 1000)) for v in filled], dtype=np.int64)
+def ns_column(values: list[Any]) -> np.ndarray:
+    """[n] int64 ns from microseconds (int, float or Decimal), to the nearest ns; None becomes -1.
+
+    Whole microseconds and their fraction are converted apart: their sum in ns does not fit into a float64.
+    """
+    if any(type(v) is Decimal for v in values[:1]):
+        return np.array([_decimal_ns(v) for v in values], dtype=np.int64)
+    array = np.array(values, dtype=np.float64)  # None is NaN
+    missing = np.isnan(array)
+    array = np.clip(np.where(missing, 0.0, array), -LARGEST_US, LARGEST_US)
+    whole = np.trunc(array)
+    ns = whole.astype(np.int64) * 1000 + np.rint((array - whole) * 1000.0).astype(np.int64)
+    return np.where(missing, -1, ns)
 
 
-def text_column(values: Sequence[Any]) -> pd.Categorical:
+def _decimal_ns(value: Decimal | None) -> int:
+    return -1 if value is None else int(round(max(-LARGEST_US, min(LARGEST_US, value)) * 1000))
+
+
+class _Codes(dict[Any, int]):
+    """Numbers its keys in order of first appearance."""
+
+    def __missing__(self, key: Any) -> int:
+        self[key] = code = len(self) - 1  # None is in it already
+        return code
+
+
+def coded(values: Sequence[Hashable]) -> tuple[np.ndarray, list[Any]]:
+    """Codes [n] int32 and the distinct values in order of first appearance; None is -1 and no value."""
+    index = _Codes({None: -1})
+    codes = np.fromiter(map(index.__getitem__, values), np.int32, len(values))
+    return codes, list(index)[1:]
+
+
+def text_column(values: Sequence[str | None]) -> pd.Categorical:
     """A categorical of strings; None is null."""
-    codes, uniques = pd.factorize(objects(values))
-    return categorical(codes, [str(u) for u in uniques])
+    return categorical(*coded(values))
 
 
-def json_column(values: Sequence[bytes]) -> pd.Categorical:
+def json_column(values: Sequence[bytes | None]) -> pd.Categorical:
     """A categorical of compact JSON text; absent, empty and over-long values are null.
 
     Equal lists written with other white space become one category.
     """
-    raw_codes, uniques = pd.factorize(objects(values))
-    compact_codes, compact = pd.factorize(objects([_compact(u) for u in uniques]))
-    return categorical(np.append(compact_codes, -1)[raw_codes], list(compact))
+    raw_codes, uniques = coded(values)
+    compact_codes, compact = coded([_compact(u) for u in uniques])
+    return categorical(np.append(compact_codes, -1)[raw_codes], compact)
 
 
-def lane_column(values: Sequence[Any]) -> np.ndarray:
-    """[n] int64 thread or stream numbers; each distinct spelling is converted once."""
-    if all(type(v) is int for v in values):
-        return int_column(values)
-    codes, uniques = pd.factorize(objects(values))
+def lane_column(values: list[Any]) -> np.ndarray:
+    """[n] int64 thread or stream numbers; where they are text, each distinct spelling is converted once."""
+    try:
+        return np.array(values, dtype=np.int64)
+    except (OverflowError, ValueError, TypeError):
+        codes, uniques = coded(values)
     spelled: dict[str, int] = {}
     return np.array([*(_lane(u, spelled) for u in uniques), -1], dtype=np.int64)[codes]
 
 
-def thread_column(values: Sequence[Any]) -> np.ndarray:
+def thread_column(values: list[Any]) -> np.ndarray:
     """[n] int64 host threads, never negative: 2022 and 2023 files wrap pthread ids into int32."""
     lanes = lane_column(values)
     return np.where(lanes < 0, lanes & 0xFFFFFFFF, lanes)
@@ -75,14 +98,8 @@ def thread_column(values: Sequence[Any]) -> np.ndarray:
 
 def categorical(codes: np.ndarray, texts: list[str]) -> pd.Categorical:
     """A categorical from codes [n] (-1 null) and the text of each code."""
-    return pd.Categorical.from_codes(codes, pd.Index(texts, dtype="str"))
-
-
-def objects(values: Sequence[Any]) -> np.ndarray:
-    """[n] object array, whatever the entries are."""
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
+    dtype = pd.CategoricalDtype(pd.Index(texts, dtype="str"))
+    return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
 
 
 def _compact(raw: bytes) -> str | None:
@@ -97,6 +114,6 @@ def _compact(raw: bytes) -> str | None:
 def _lane(value: Any, spelled: dict[str, int]) -> int:
     """The number in it ("stream 7", "4093687616"), else a number of its own that no thread has."""
     if isinstance(value, int):
-        return value if -1 <= value <= INT64_MAX else -1
+        return value if -(2**31) <= value <= INT64_MAX else -1
     digits = "".join(c for c in str(value) if c.isdigit())[:18]
     return int(digits) if digits else spelled.setdefault(str(value), INT64_MAX - len(spelled))

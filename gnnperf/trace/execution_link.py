@@ -8,7 +8,7 @@ names; the share of nodes that agree is reported.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -45,7 +45,7 @@ def match(table: Assembled, trace: ExecutionTrace) -> Matched:
     names = table.columns["name"]
     texts = [names.categories[c] for c in names.codes[host]]
     numberings = {
-        "Record function id": table.side["record_function"], "Ev Idx": table.side["event_index"],
+        "Record function id": table.number("record_function"), "Ev Idx": table.number("event_index"),
         "External id": table.columns["external_id"],
     }  # fmt: skip
     best = Matched({}, "none", 0.0)
@@ -104,7 +104,7 @@ def fill_shapes(table: Assembled, trace: ExecutionTrace, matched: Matched) -> As
             if row is not None and texts[column][row] is None and node.types:
                 texts[column][row] = msgspec.json.encode(describe(node))
     columns = table.columns | {c: json_column([t or b"" for t in values]) for c, values in texts.items()}
-    return Assembled(columns, table.kind, table.events, table.side, table.base_ns)
+    return replace(table, columns=columns)
 
 
 def _dims(node: Node) -> list[Any]:

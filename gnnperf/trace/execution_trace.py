@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from gnnperf.errors import InputError
-from gnnperf.trace.kineto import TraceFile
+from gnnperf.trace.kineto import Head
 
 PSEUDO_NODES = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:thread|process)\]")
 SCHEMA = re.compile(r"(\d+)\.(\d+)\.(\d+)")
@@ -82,7 +82,7 @@ class ExecutionTrace:
     nodes: tuple[Node, ...]
 
 
-def read_execution_trace(head: TraceFile, name: str) -> ExecutionTrace:
+def read_execution_trace(head: Head, name: str) -> ExecutionTrace:
     """Nodes of an execution trace.
 
     Raises:

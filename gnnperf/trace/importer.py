@@ -46,7 +46,7 @@ def import_kineto(
     """
     with kineto.no_collection():
         table = assemble(decoded)
-        if not len(table.events):
+        if not len(table):
             raise InputError("holds no event that can be used", where=origin.where,
                              remedy="record at least one whole step")  # fmt: skip
         table, feeds, remarks = _with_execution_trace(table, execution_trace)
@@ -57,7 +57,7 @@ def import_kineto(
             "link": linking.link_names(links.link),
             "forward_event": linking.forward_events(table, decoded.flows),
         }
-        columns |= add_collectives(table, links, distributed, decoded.dropped)
+        columns |= add_collectives(table, links, distributed)
         events = pd.DataFrame({c.name: columns[c.name] for c in schema.EVENT_COLUMNS}, copy=False)
     meta = TraceMeta(
         rank=origin.rank, rank_source=origin.rank_source, world_size=distributed.world_size,

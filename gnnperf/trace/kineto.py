@@ -1,19 +1,21 @@
-"""Decode a Kineto file: only the keys that are needed, arguments only for the kinds of event that are kept.
+"""Decode a Kineto file: only the keys that are needed, straight from the bytes into structs.
 
-An event's `args` object is the bulk of a file. It stays undecoded (`msgspec.Raw`, a view of the file's bytes) until the
-event's kind is known, and is then decoded kind by kind into a struct that names the few keys needed. Python stack
-events, memory instants and flow arrows are never decoded further.
+A million small strings are what makes a decode slow, so the two fields that repeat on every event, `ph` and `cat`, are
+decoded as one of the known words, and an event's arguments into one struct that names the few keys needed (shapes and
+values stay undecoded, as views of the bytes). A file with an unknown word, or with a field of a wrong type, is decoded
+again the slower way, then event by event.
 """
 
 from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TypeVar
+from functools import cache
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw
@@ -22,9 +24,8 @@ from gnnperf.errors import InputError
 from gnnperf.schema import EventKind
 
 Number = int | float | str | None
-T = TypeVar("T", bound=msgspec.Struct)
 
-KINDS: dict[str, EventKind] = {
+KINDS: dict[str | None, EventKind] = {
     "cpu_op": EventKind.CPU_OP,
     "Operator": EventKind.CPU_OP,  # 2020 and 2021
     "user_annotation": EventKind.ANNOTATION,
@@ -40,6 +41,7 @@ KINDS: dict[str, EventKind] = {
     "privateuse1_driver": EventKind.RUNTIME,
     "kernel": EventKind.KERNEL,
     "Kernel": EventKind.KERNEL,
+    "concurrent_kernel": EventKind.KERNEL,
     "mtia_ccp_events": EventKind.KERNEL,
     "gpu_memcpy": EventKind.MEMCPY,
     "Memcpy": EventKind.MEMCPY,
@@ -48,92 +50,73 @@ KINDS: dict[str, EventKind] = {
     "cuda_sync": EventKind.SYNC,
 }
 FLOW = "fwdbwd"  # the only flow that is read; launches are tied by correlation
+Phase = Literal["X", "B", "E", "i", "I", "s", "t", "f", "M", "C", "N", "O", "D", "b", "e", "n", "R", "c", "P"]
+Category = Literal[
+    "cpu_op", "Operator", "user_annotation", "cuda_runtime", "cuda_driver", "Runtime", "hip_runtime",
+    "roctracer_runtime", "xpu_runtime", "xpu_driver", "mtia_runtime", "privateuse1_runtime", "privateuse1_driver",
+    "kernel", "Kernel", "concurrent_kernel", "mtia_ccp_events", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset",
+    "cuda_sync", "python_function", "cpu_instant_event", "gpu_user_annotation", "overhead", "Trace", "fwdbwd", "ac2g",
+    "async_cpu_to_gpu", "async", "cuda_profiler_range", "cuda_event", "python_gc", "critical_path", None,
+]  # fmt: skip
 
 
-class Event(msgspec.Struct, gc=False):
-    """One line of `traceEvents`, its arguments left undecoded."""
+class Args(msgspec.Struct, gc=False, rename={
+    "external_id": "External id", "external_id_2021": "external id", "sequence": "Sequence number",
+    "forward_thread": "Fwd thread id", "event_index": "Ev Idx", "record_function": "Record function id",
+    "dims": "Input Dims", "types": "Input type", "values": "Concrete Inputs", "wait_event": "wait_on_cuda_event_id",
+}):  # fmt: skip
+    """The arguments that are read of any event. -1 where absent."""
 
-    ph: str = ""
-    cat: str | None = None
-    name: str | None = None
-    pid: Number = None
-    tid: Number = None
-    ts: int | float | None = None
-    dur: int | float | None = None
-    id: Number = None
-    args: Raw = Raw(b"{}")
+    external_id: int | None = -1
+    external_id_2021: int | None = -1
+    correlation: int | None = -1
+    device: int | None = -1
+    stream: int | None = -1
+    sequence: int | None = -1
+    forward_thread: int | None = -1
+    event_index: int | None = -1
+    record_function: int | None = -1
+    dims: Raw = Raw(b"")
+    types: Raw = Raw(b"")
+    values: Raw = Raw(b"")
+    bytes: float | None = None
+    size: float | None = None  # MTIA's name for bytes
+    wait_on_stream: int | None = -1
+    wait_event: int | None = -1
 
 
-class ExactEvent(Event, gc=False):
-    """The same with a decimal time stamp: float64 cannot hold nanoseconds of an absolute time in microseconds."""
+class CommArgs(Args, gc=False, rename={
+    "collective": "Collective name", "in_elements": "In msg nelems", "out_elements": "Out msg nelems",
+    "group_size": "Group size", "group_name": "Process Group Name", "group_id": "Process Group ID",
+    "group_ranks": "Process Group Ranks", "rank_start": "Global rank start", "rank_stride": "Global rank stride",
+}):  # fmt: skip
+    """The same with the metadata of collectives (torch >= 2.4)."""
 
-    ts: Decimal | None = None
+    collective: str | None = None
+    in_elements: float | None = None
+    out_elements: float | None = None
+    group_size: int | None = None
+    group_name: Number = None
+    group_id: int | None = None
+    group_ranks: str | None = None
+    rank_start: int | None = None
+    rank_stride: int | None = None
+    dtype: str | None = None
 
 
-class TraceFile(msgspec.Struct, gc=False):
-    """The top level of a Kineto file or execution trace: the keys that are read, nothing else."""
+METADATA_KEY = b'"Collective name"'
+NO_ARGS = Args()
+
+
+class Head(msgspec.Struct, gc=False):
+    """The top level of a trace file, its events and nodes left undecoded."""
 
     traceEvents: Raw = Raw(b"")
     nodes: Raw = Raw(b"")
     schema: Number = None
-    schemaVersion: Number = None
     baseTimeNanoseconds: Number = None
     deviceProperties: Raw = Raw(b"null")
     distributedInfo: Raw = Raw(b"null")
-
-
-class HostArgs(msgspec.Struct, gc=False, rename={
-    "external_id": "External id", "sequence": "Sequence number", "forward_thread": "Fwd thread id",
-    "event_index": "Ev Idx", "record_function": "Record function id", "dims": "Input Dims", "types": "Input type",
-    "values": "Concrete Inputs",
-}):  # fmt: skip
-    """Arguments of a CPU op or annotation."""
-
-    external_id: int | None = None
-    sequence: int | None = None
-    forward_thread: int | None = None
-    event_index: int | None = None
-    record_function: int | None = None
-    dims: Raw = Raw(b"")
-    types: Raw = Raw(b"")
-    values: Raw = Raw(b"")
-
-
-class RuntimeArgs(msgspec.Struct, gc=False, rename={
-    "external_id": "External id", "external_id_2021": "external id",
-}):  # fmt: skip
-    """Arguments of a runtime or driver call."""
-
-    correlation: int | None = None
-    external_id: int | None = None
-    external_id_2021: int | None = None
-
-
-class DeviceArgs(msgspec.Struct, gc=False, rename={
-    "external_id": "External id", "external_id_2021": "external id", "wait_event": "wait_on_cuda_event_id",
-}):  # fmt: skip
-    """Arguments of device work, and of the synchronization records beside it."""
-
-    correlation: int | None = None
-    external_id: int | None = None
-    external_id_2021: int | None = None
-    device: int | None = None
-    stream: int | None = None
-    bytes: float | None = None
-    size: float | None = None  # MTIA's name for bytes
-    wait_on_stream: int | None = None
-    wait_event: int | None = None
-
-
-ARGS_OF: dict[EventKind, type[msgspec.Struct]] = {
-    EventKind.CPU_OP: HostArgs,
-    EventKind.ANNOTATION: HostArgs,
-    EventKind.RUNTIME: RuntimeArgs,
-    EventKind.KERNEL: DeviceArgs,
-    EventKind.MEMCPY: DeviceArgs,
-    EventKind.MEMSET: DeviceArgs,
-    EventKind.SYNC: DeviceArgs,
-}
 
 
 @dataclass(frozen=True)
@@ -141,15 +124,15 @@ class Decoded:
     """A Kineto file after decoding.
 
     Attributes:
-        events: kept events by kind, in file order, arguments undecoded.
+        events: kept events, in file order; each has ph, cat, name, pid, tid, ts, dur, args (Args or None).
         flows: forward-backward arrows, both ends.
-        head: the top level.
-        dropped: how many events were left out, by reason; the next stages add theirs.
+        head: the top level without its events.
+        dropped: how many events were left out, by reason; later stages add theirs.
     """
 
-    events: dict[EventKind, list[Event]]
-    flows: list[Event]
-    head: TraceFile
+    events: list[Any]
+    flows: list[Any]
+    head: Head
     dropped: dict[str, int]
 
 
@@ -165,105 +148,138 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def read_head(data: bytes, where: str) -> TraceFile:
-    """The top level of a trace file, events and nodes left undecoded; a bare list (2020) is its events.
+def decode(data: bytes, where: str) -> Decoded:
+    """Decode the JSON text of a Kineto file; a bare list (2020) is its events.
 
     Raises:
-        InputError: not JSON, cut off, or neither an object nor a list.
-    """
-    if data[:64].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
-        return TraceFile(traceEvents=Raw(data))
-    try:
-        return msgspec.json.decode(data, type=TraceFile, strict=False)
-    except msgspec.ValidationError:
-        raise InputError("is JSON but not a trace", where=where, allowed="a Kineto file with traceEvents") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"is not readable JSON ({error}); it may be cut off", where=where,
-                         remedy="copy or record the file again") from None  # fmt: skip
-
-
-def decode(head: TraceFile, where: str) -> Decoded:
-    """Decode the events of one file.
-
-    Raises:
-        InputError: `traceEvents` is cut off or not a list of events.
+        InputError: not JSON, cut off, or not a trace.
     """
     with no_collection():
-        dropped: dict[str, int] = {}
-        events = _decode_events(head.traceEvents, dropped, where)
-        by_kind: dict[EventKind, list[Event]] = {kind: [] for kind in EventKind}
-        flows = []
-        for event in events:
-            if event.ph == "X":
-                kind = KINDS.get(event.cat)  # type: ignore[arg-type]
-                if kind is not None:
-                    by_kind[kind].append(event)
-            elif event.cat == FLOW:
-                flows.append(event)
-    return Decoded(by_kind, flows, head, dropped)
+        try:
+            return _decode(data, where)
+        except msgspec.ValidationError:
+            raise InputError("is JSON but not a trace", where=where, allowed="a Kineto file with traceEvents") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return _decode_repaired(data, where, error)
 
 
-def _decode_events(raw: Raw, dropped: dict[str, int], where: str) -> list[Event]:
-    """Events with float time stamps where those are exact to the nanosecond, else with decimal ones."""
-    events = _decode_list(raw, Event, dropped, where)
-    if any(type(e.ts) is float and abs(e.ts) > LARGEST_EXACT_US for e in events):
-        del events
-        return _decode_list(raw, ExactEvent, {}, where)  # type: ignore[return-value]
-    return events
-
-
-LARGEST_EXACT_US = 2.0**43  # above it, neighbouring float64 are more than 1 ns apart
-
-
-def _decode_list(raw: Raw, kind: type[T], dropped: dict[str, int], where: str) -> list[T]:
-    """A JSON list of structs; entries of a wrong type are dropped and counted, not the whole file."""
+def _decode_repaired(data: bytes, where: str, error: Exception) -> Decoded:
+    if data[:64].lstrip(SPACE)[:1] not in (b"{", b"["):
+        raise InputError("is not a trace file", where=where, allowed="JSON with traceEvents, packed or not") from None
+    repaired = repair(data)
     try:
-        return msgspec.json.decode(raw, type=list[kind])  # type: ignore[valid-type]
-    except msgspec.ValidationError:
+        if repaired != data:
+            return _decode(repaired, where)
+    except (msgspec.DecodeError, UnicodeDecodeError):
         pass
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"is not readable JSON ({error}); it may be cut off", where=where,
-                         remedy="copy or record the file again") from None  # fmt: skip
-    try:
-        entries = msgspec.json.decode(raw, type=list[Raw])
-    except msgspec.ValidationError:
-        raise InputError("traceEvents is not a list", where=where, allowed="a list of events") from None
-    return _decode_each(entries, kind, dropped, "events with fields of a wrong type")
+    raise InputError(f"is not readable JSON ({error}); it may be cut off", where=where,
+                     remedy="copy or record the file again") from None  # fmt: skip
 
 
-def _decode_each(
-    entries: Sequence[Raw], kind: type[T], dropped: dict[str, int], reason: str, default: T | None = None
-) -> list[T]:
-    decoder = msgspec.json.Decoder(kind, strict=False)
-    found = []
-    for entry in entries:
+SPACE = b"\xef\xbb\xbf \t\r\n"
+
+
+def _decode(data: bytes, where: str) -> Decoded:
+    dropped: dict[str, int] = {}
+    head, events = _read_events(data, where, dropped)
+    kept = [e for e in events if e.ph == "X" and e.cat in KINDS]
+    flows = [e for e in events if e.cat == FLOW]
+    return Decoded(kept, flows, head, dropped)
+
+
+def _read_events(data: bytes, where: str, dropped: dict[str, int]) -> tuple[Head, list[Any]]:
+    """Fast, then with any words and exact times, then event by event."""
+    is_list = data[:64].lstrip(SPACE)[:1] == b"["
+    with_metadata = METADATA_KEY in data
+    for known_words in (True, False):
+        try:
+            head, events = _read(data, is_list, _event_type(False, with_metadata, known_words))
+            if _needs_exact(events):
+                del head, events
+                head, events = _read(data, is_list, _event_type(True, with_metadata, known_words))
+            return head, events
+        except msgspec.ValidationError:
+            continue
+    head = Head(traceEvents=Raw(data)) if is_list else msgspec.json.decode(data, type=Head, strict=False)
+    if not bytes(head.traceEvents):
+        raise InputError("is JSON but not a trace", where=where, allowed="a Kineto file with traceEvents")
+    return head, _read_each(head.traceEvents, _event_type(True, with_metadata, False), dropped)
+
+
+def _read(data: bytes, is_list: bool, event: type[msgspec.Struct]) -> tuple[Head, list[Any]]:
+    if is_list:
+        return Head(), msgspec.json.decode(data, type=list[event], strict=False)  # type: ignore[valid-type]
+    file = msgspec.json.decode(data, type=_file_type(event), strict=False)
+    head = Head(baseTimeNanoseconds=file.baseTimeNanoseconds, deviceProperties=file.deviceProperties,
+                distributedInfo=file.distributedInfo)  # fmt: skip
+    return head, file.traceEvents
+
+
+def _read_each(raw: Raw, event: type[msgspec.Struct], dropped: dict[str, int]) -> list[Any]:
+    """Event by event: entries that are no events are dropped and counted, not the whole file."""
+    decoder, found = msgspec.json.Decoder(event, strict=False), []
+    for entry in msgspec.json.decode(raw, type=list[Raw]):
         try:
             found.append(decoder.decode(entry))
         except msgspec.ValidationError:
-            dropped[reason] = dropped.get(reason, 0) + 1
-            if default is not None:
-                found.append(default)
+            dropped["events with fields of a wrong type"] = dropped.get("events with fields of a wrong type", 0) + 1
     return found
 
 
-CHUNK = 1 << 15  # events whose arguments are joined and decoded at once: bounds the copy
+@cache
+def _event_type(exact: bool, with_metadata: bool, known_words: bool) -> type[msgspec.Struct]:
+    """One line of `traceEvents`: with decimal times or not, with metadata of collectives or not, with any words or not.
+
+    float64 cannot hold the nanoseconds of an absolute time in microseconds, hence the decimal.
+    """
+    args = CommArgs if with_metadata else Args
+    return msgspec.defstruct("Event", [
+        ("ph", Phase if known_words else str, ""),
+        ("cat", Category if known_words else str | None, None),
+        ("name", str, ""),
+        ("pid", Number, None),
+        ("tid", Number, None),
+        ("ts", (Decimal if exact else int | float) | None, None),
+        ("dur", int | float | None, None),
+        ("id", Number, None),
+        ("args", args | None, None),
+    ], gc=False)  # fmt: skip
 
 
-def decode_args(rows: Sequence[Event], kind: type[T], dropped: dict[str, int]) -> list[T]:
-    """The arguments of `rows` as structs of one kind; unreadable ones are empty and counted."""
-    decoder = msgspec.json.Decoder(list[kind], strict=False)  # type: ignore[valid-type]
-    found: list[T] = []
-    for start in range(0, len(rows), CHUNK):
-        entries = [row.args for row in rows[start : start + CHUNK]]
-        try:
-            found += decoder.decode(b"[" + b",".join(entries) + b"]")
-        except msgspec.ValidationError:
-            found += _decode_each(entries, kind, dropped, "events with unreadable arguments", kind())
-    return found
+@cache
+def _file_type(event: type[msgspec.Struct]) -> Any:
+    return msgspec.defstruct("File", [
+        ("traceEvents", list[event]),  # type: ignore[valid-type]
+        ("baseTimeNanoseconds", Number, None),
+        ("deviceProperties", Raw, Raw(b"null")),
+        ("distributedInfo", Raw, Raw(b"null")),
+    ], gc=False)  # fmt: skip
 
 
-BARE_WORD = re.compile(rb"(?<=[:,\[\s])-?(?:nan|inf|NaN|Infinity|INF|NAN|-nan\(ind\))(?=\s*[,}\]])")
-BAD_ESCAPE = re.compile(rb'\\(?!["\\/bfnrtu])')
+LARGEST_EXACT_US = 2.0**43  # above it, neighboring float64 are more than 1 ns apart
+LOOK_AT = 1000  # events that show whether a file's times are absolute
+
+
+def _needs_exact(events: list[Any]) -> bool:
+    times = [e.ts for e in events if e.ph == "X"][:LOOK_AT] if len(events) < LOOK_AT else [e.ts for e in events[-LOOK_AT:]]
+    return any(type(t) is float and abs(t) > LARGEST_EXACT_US for t in times)
+
+
+def read_head(data: bytes, where: str) -> Head:
+    """The top level of a file that may be an execution trace.
+
+    Raises:
+        InputError: not JSON, or cut off.
+    """
+    try:
+        return msgspec.json.decode(data, type=Head, strict=False)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"is not readable JSON ({error}); it may be cut off", where=where,
+                         remedy="copy or record the file again") from None  # fmt: skip
+
+
+BARE_WORD = re.compile(rb"(?<=[:,\[\s])[-+]?(?:nan|inf|infinity|nan\(ind\))(?=\s*[,}\]])", re.I)
+BAD_ESCAPE = re.compile(rb'\\\\|\\(?!["\\/bfnrtu])')
 
 
 def repair(data: bytes) -> bytes:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from gnnperf.schema import DEVICE_KINDS, EventKind, Link
 from gnnperf.trace.assemble import KIND_CODES, Assembled
 from gnnperf.trace.columns import categorical, thread_column, ns_column
-from gnnperf.trace.kineto import Event
 
 LINKS = tuple(Link)
 MIN_ENCLOSED_SHARE = 0.9  # of launches that lie inside the op an id names, for the ids to be believed
@@ -58,34 +58,39 @@ def enclosing_ops(table: Assembled) -> np.ndarray:
     """[num_events] innermost CPU op around each host event on its thread; -1 none, and for device work.
 
     Runtime calls are stamped by another clock than ops, and old files count whole microseconds: an event belongs to
-    the op that covers its middle.
+    the latest op before it that covers its middle.
     """
+    result = np.full(len(table.kind), -1, dtype=np.int64)
     host = np.flatnonzero(table.columns["thread"] >= 0)
     host = host[np.argsort(table.columns["thread"][host], kind="stable")]  # by thread, then start, longer first
-    start, duration = table.columns["start_ns"][host], table.columns["duration_ns"][host]
-    is_op = (table.kind[host] == KIND_CODES[EventKind.CPU_OP]).tolist()
-    middles, ends = (start + duration // 2).tolist(), (start + duration).tolist()
-    threads, rows = table.columns["thread"][host].tolist(), host.tolist()
-    found = [-1] * len(rows)
-    ops: list[int] = []  # open ops, outermost first
-    op_ends: list[int] = []
-    thread = None
-    for i, middle in enumerate(middles):
-        if threads[i] != thread:
-            thread = threads[i]
-            ops.clear()
-            op_ends.clear()
-        while ops and op_ends[-1] < middle:
-            ops.pop()
-            op_ends.pop()
-        if ops:
-            found[i] = ops[-1]
-        if is_op[i]:
-            ops.append(rows[i])
-            op_ends.append(ends[i])
-    result = np.full(len(table.kind), -1, dtype=np.int64)
-    result[host] = found
+    edges = np.flatnonzero(np.diff(table.columns["thread"][host])) + 1
+    for rows in np.split(host, edges):
+        start, duration = table.columns["start_ns"][rows], table.columns["duration_ns"][rows]
+        is_op = table.kind[rows] == KIND_CODES[EventKind.CPU_OP]
+        ops = rows[is_op]
+        before = np.cumsum(is_op) - is_op - 1  # [num_rows] last op before the row; -1 none
+        found = _covering(before, is_op, start + duration // 2, (start + duration)[is_op])
+        result[rows] = np.append(ops, -1)[found]
     return result
+
+
+def _covering(before: np.ndarray, is_op: np.ndarray, middle: np.ndarray, op_end: np.ndarray) -> np.ndarray:
+    """[num_rows] the nearest op at or before `before` whose end is not before the row's middle; -1 none.
+
+    Pointer jumping: an op that ends too early hands over to its own candidate. All ops between the two end before
+    that op's middle, hence too early as well. The distance doubles each round.
+    """
+    end = np.append(op_end, np.iinfo(np.int64).max)  # the op "-1" covers everything
+    found = before.copy()
+    jump = np.append(found[is_op], -1)  # [num_ops + 1] candidate of each op
+    active = np.flatnonzero(end[found] < middle)
+    op_number = np.cumsum(is_op) - 1
+    while len(active):
+        found[active] = jump[found[active]]
+        ops = active[is_op[active]]
+        jump[op_number[ops]] = found[ops]
+        active = active[end[found[active]] < middle[active]]
+    return found
 
 
 def launch_events(table: Assembled) -> np.ndarray:
@@ -165,7 +170,7 @@ def link_names(codes: np.ndarray) -> object:
     return categorical(codes, [str(x) for x in LINKS])
 
 
-def forward_events(table: Assembled, flows: list[Event]) -> np.ndarray:
+def forward_events(table: Assembled, flows: list[Any]) -> np.ndarray:
     """[num_events] forward op of each backward op; by the file's flows, else by sequence number."""
     result = _forward_by_sequence(table)
     for backward, forward in _flow_ends(table, flows):
@@ -175,7 +180,7 @@ def forward_events(table: Assembled, flows: list[Event]) -> np.ndarray:
 
 def _forward_by_sequence(table: Assembled) -> np.ndarray:
     """Among the forward ops of a sequence number the one that starts last launches the backward op (as Kineto does)."""
-    sequence, forward_thread = table.columns["sequence"], table.side["forward_thread"]
+    sequence, forward_thread = table.columns["sequence"], table.forward_thread
     result = np.full(len(sequence), -1, dtype=np.int64)
     has = table.is_kind(EventKind.CPU_OP) & (sequence >= 0) & (sequence < 2**31)
     backward = np.flatnonzero(has & (forward_thread > 0))
@@ -191,7 +196,7 @@ def _forward_by_sequence(table: Assembled) -> np.ndarray:
     return result
 
 
-def _flow_ends(table: Assembled, flows: list[Event]) -> list[tuple[int, int]]:
+def _flow_ends(table: Assembled, flows: list[Any]) -> list[tuple[int, int]]:
     """(backward row, forward row) of each arrow: the ends name a thread and the start of an op that has a sequence."""
     if not flows:
         return []
@@ -199,8 +204,7 @@ def _flow_ends(table: Assembled, flows: list[Event]) -> list[tuple[int, int]]:
     lanes = table.columns["thread"][rows].tolist()
     at = dict(zip(zip(lanes, table.columns["start_ns"][rows].tolist(), strict=True), rows.tolist(), strict=True))
     stamps = [f for f in flows if f.ts is not None]
-    first = int(ns_column([e.ts for e in table.events[:1]])[0]) if table.events else 0
-    starts = (ns_column([f.ts for f in stamps]) - first).tolist()
+    starts = (ns_column([f.ts for f in stamps]) - table.file_start_ns).tolist()
     ends: dict[object, dict[str, int]] = {}
     for flow, lane, start in zip(stamps, thread_column([f.tid for f in stamps]).tolist(), starts, strict=True):
         if (lane, start) in at:

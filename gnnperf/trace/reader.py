@@ -118,9 +118,8 @@ def _refuse_without_kineto(found: _Found, where: str, *, has_tables: bool) -> No
 
 
 def _read_kineto(source: Source, found: _Found) -> TraceTable:
-    head = kineto.read_head(source.unpack(), source.path)
-    decoded = kineto.decode(head, source.path)
-    distributed = read_distributed(head.distributedInfo)
+    decoded = kineto.decode(source.unpack(), source.path)
+    distributed = read_distributed(decoded.head.distributedInfo)
     rank, rank_source = _rank(distributed.rank, source.path, found.kineto)
     digest = hashlib.sha256(source.data).hexdigest()
     origin = Origin(source.name, source.path, digest, rank, rank_source)
