@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ def make_checkpoint(
         network: the network, trained.
         model: its configuration.
         data: what it was trained on.
-        training: how, as plain numbers and text (seed, optimizer settings).
+        training: how, as what JSON can say (seed, optimizer settings).
     """
     provenance = {
         "gnnperf": __version__,
@@ -81,7 +82,7 @@ def make_checkpoint(
         "data_fingerprint": data.fingerprint,
         "split_axis": data.split.axis,
         "training_runs": list(data.split.train),
-        "training": dict(training),
+        "training": json.loads(json.dumps(training)),  # enums become text: the file holds plain values only
     }
     weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
     return Checkpoint(model, data.vocabulary, data.constants, data.floors, data.normalizer, weights, provenance)

@@ -23,7 +23,7 @@ class ModelConfig:
     num_layers: int = 2
     dropout: float = 0.0
     op_dropout: float = 0.02
-    max_residual: float = 10.0
+    max_residual: float = 5.0
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""

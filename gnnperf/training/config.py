@@ -37,8 +37,8 @@ class OptimConfig:
         warmup_share: share of all optimizer steps spent warming up.
         gradient_clip: largest gradient norm.
         loss: kind of loss.
-        huber_delta: |log error| from which huber is linear.
-        share_weight: 0: every node counts the same; 1: a node counts by its share of the step's busy time.
+        huber_delta: |log error| from which huber is linear; small, because latencies have heavy tails on both sides.
+        share_weight: 0: every node counts the same; 1: by the root of its share of the step's busy time.
     """
 
     learning_rate: float = 3e-3
@@ -46,7 +46,7 @@ class OptimConfig:
     warmup_share: float = 0.05
     gradient_clip: float = 1.0
     loss: LossKind = LossKind.huber
-    huber_delta: float = 0.5
+    huber_delta: float = 0.05
     share_weight: float = 0.5
 
     def __post_init__(self) -> None:

@@ -35,7 +35,7 @@ def test_the_configuration_chooses(kind: LossKind, made: type) -> None:
 
 
 def test_weights_by_hand() -> None:
-    errors, share = torch.tensor([1.0, 2.0]), torch.tensor([1.5, 0.5])
+    errors, share = torch.tensor([1.0, 2.0]), torch.tensor([2.25, 0.25])  # roots 1.5 and 0.5
     assert weighted_mean(errors, share, 0.0).item() == 1.5
     assert weighted_mean(errors, share, 1.0).item() == pytest.approx(1.25)
     assert weighted_mean(errors, share, 0.5).item() == pytest.approx((1.25 + 2 * 0.75) / 2)

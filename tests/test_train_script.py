@@ -1,0 +1,65 @@
+"""train.py from the command line to the checkpoint, on made-up runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic import cluster, prepared, toy_run
+
+import train
+from gnnperf.checkpoint import load_checkpoint
+from gnnperf.data.config import DataConfig
+from gnnperf.data.prepare import PreparedData
+from gnnperf.predict.gnn import GnnPredictor
+
+SMALL = ("trainer.max_epochs=2", "trainer.progress_bar=false", "model.hidden_size=8")
+
+
+@pytest.fixture(autouse=True)
+def toy_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def load(config: DataConfig) -> PreparedData:
+        return prepared(tmp_path / "cache")
+
+    monkeypatch.setattr("gnnperf.data.prepare.load_data", load)
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *overrides: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["train.py", *SMALL, *overrides])
+    train.main()
+
+
+def test_a_checkpoint_that_predicts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    call(monkeypatch, f"out={out}")
+    printed = capsys.readouterr()
+    checkpoint = load_checkpoint(out / "checkpoint.pt")
+    assert checkpoint.sha256 in printed.out
+    assert printed.err == ""
+    for part in ("train: 4 steps", "val: error", "test: error", "op median", "nearest run", "analytic"):
+        assert part in printed.out
+    assert set(pd.read_csv(out / "errors.csv")["answer"]) == {"gnn", "base", "analytic", "op median", "nearest run"}
+    answer = GnnPredictor(checkpoint).predict(toy_run(9), cluster())
+    assert np.isfinite(answer.latency_us).all()
+    assert checkpoint.provenance["training"]["optim"]["loss"] == "huber"
+
+
+def test_a_multirun_leaves_one_checkpoint_per_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    call(monkeypatch, "seed=0,1", f"out={tmp_path / 'sweep'}", "--multirun")
+    weights = [load_checkpoint(tmp_path / "sweep" / str(job) / "checkpoint.pt").weights for job in (0, 1)]
+    assert any(not np.array_equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_a_bad_resume_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        call(monkeypatch, f"out={tmp_path / 'out'}", "resume=nowhere.ckpt")
+    assert exit_info.value.code == 2
+    assert "resume=nowhere.ckpt: no such file" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "checkpoint.pt").exists()
