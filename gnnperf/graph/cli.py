@@ -1,0 +1,36 @@
+"""`gnnperf import PATH... --out DIR`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the `import` command."""
+    parser = subparsers.add_parser("import", help="trace file, directory or archive -> TraceTables and graph (Parquet)")
+    parser.add_argument("path", nargs="+", type=Path, help="files of ONE run: rank files, a directory, an archive")
+    parser.add_argument("--out", required=True, type=Path, help="directory to write: tables/ and graph/")
+    parser.set_defaults(run=_import)
+
+
+def _import(args: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from gnnperf.graph.build import build_graph
+    from gnnperf.graph.storage import write_graph
+    from gnnperf.trace import read_run
+    from gnnperf.trace.storage import write_run
+
+    run = read_run(args.path if len(args.path) > 1 else args.path[0])
+    graph = build_graph(run)
+    write_run(run, args.out / "tables")
+    write_graph(graph, args.out / "graph")
+    console = Console()
+    console.print(f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {len(graph.steps)} steps", markup=False)
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in graph.num_nodes_by_type().items() if count)
+    console.print(f"{graph.num_nodes:,} nodes ({counts}), {len(graph.edges):,} edges", markup=False)
+    for warning in graph.warnings:
+        console.print(f"warning: {warning}", markup=False)
+    console.print(f"written: {args.out / 'tables'}, {args.out / 'graph'}", markup=False)
+    return 0

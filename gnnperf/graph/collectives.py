@@ -1,0 +1,127 @@
+"""Collectives over ranks: arrival, transfer, exit.
+
+rank 0   arrive |--- waits for rank 1 ---|== transfer ==|exit|
+rank 1                            arrive |== transfer ==| exit |
+         transfer = earliest end - last arrival;  exit = own end - earliest end
+A rank's kernel contains the wait for the slowest peer; the three moments take it apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.graph.matching import CommPart, is_complete, is_consistent
+from gnnperf.graph.rank_graph import RankGraph
+from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
+from gnnperf.schema import NodeType, OpFamily, Relation, Segment
+
+_CONTENT = ("node_type", "collective", "op_name", "message_bytes", "group_size")
+
+
+@dataclass(frozen=True)
+class CollectiveNodes:
+    """Nodes and edges to append, and corrected labels of the comm exit nodes.
+
+    Attributes:
+        nodes: collective nodes (and peer_wait nodes, where peers were not traced).
+        edges: joins and releases.
+        exit_node, exit_us: [num_parts] measured exit latencies.
+        counts: matched, incomplete and inconsistent collectives.
+    """
+
+    nodes: pd.DataFrame
+    edges: EdgeList
+    exit_node: np.ndarray
+    exit_us: np.ndarray
+    counts: dict[str, int]
+
+
+def collective_nodes(
+    groups: list[tuple[CommPart, ...]], ranks: list[RankGraph], offsets: list[int], nodes: pd.DataFrame, world_size: int
+) -> CollectiveNodes:
+    """One collective node per group; node ids continue after `nodes`."""
+    complete = np.array([is_complete(g, world_size) for g in groups], dtype=bool)
+    arrive = [[offsets[p.rank_index] + int(ranks[p.rank_index].first_node[p.work]) for p in g] for g in groups]
+    begin, transfer = _moments(groups)
+    n = len(groups)
+    first = np.array([a[0] for a in arrive], dtype=np.int64)
+    ids = len(nodes) + np.arange(n)  # [num_groups] collective node ids
+    copied = {c: nodes[c].iloc[first].array for c in ("op_name", "phase", "dtype", "collective", "step")}
+    table = node_table(
+        n, node_type=str(NodeType.COLLECTIVE), family=str(OpFamily.COLLECTIVE),
+        **{k: (v if k != "step" else np.asarray(v)) for k, v in copied.items()},
+        message_bytes=np.array([np.nanmax([p.bytes for p in g]) if _sized(g) else np.nan for g in groups]),
+        group_size=np.array([_group_size(g, world_size) for g in groups]),
+        start_us=np.where(complete, begin, np.nan), latency_us=np.where(complete, transfer, np.nan),
+    )  # fmt: skip
+    table = table.assign(content_key=content_keys(table, _CONTENT))
+    edges, exit_node, exit_us = _edges(groups, arrive, ids, complete)
+    waits = _peer_waits(groups, arrive, nodes, ids, complete, edges)
+    counts = {
+        "collectives_matched": int(complete.sum()),
+        "collectives_without_all_peers": int((~complete).sum()),
+        "collectives_inconsistent": sum(not is_consistent(g) for g, ok in zip(groups, complete, strict=True) if ok),
+    }
+    return CollectiveNodes(concat_tables([table, waits]) if len(waits) else table, edges, exit_node, exit_us, counts)
+
+
+def _sized(group: tuple[CommPart, ...]) -> bool:
+    return any(not np.isnan(p.bytes) for p in group)
+
+
+def _group_size(group: tuple[CommPart, ...], world_size: int) -> int:
+    stated = max(p.group_size for p in group)
+    return stated if stated > 0 else world_size
+
+
+def _moments(groups: list[tuple[CommPart, ...]]) -> tuple[np.ndarray, np.ndarray]:
+    """(last arrival, transfer) in us. Where a rank leaves before the last arrives (broadcast root, eager send,
+    clocks apart), the transfer is the shortest part's duration.
+    """
+    last = np.array([max(p.begin_ns for p in g) for g in groups], dtype=np.float64)
+    earliest = np.array([min(p.end_ns for p in g) for g in groups], dtype=np.float64)
+    shortest = np.array([min(p.end_ns - p.begin_ns for p in g) for g in groups], dtype=np.float64)
+    transfer = np.where(earliest > last, earliest - last, shortest)
+    return last / 1000.0, np.maximum(transfer, 0.5) / 1000.0
+
+
+def _edges(
+    groups: list[tuple[CommPart, ...]], arrive: list[list[int]], ids: np.ndarray, complete: np.ndarray
+) -> tuple[EdgeList, np.ndarray, np.ndarray]:
+    """joins and releases; a rank's exit node directly follows its arrive node."""
+    part_node = np.array([a for nodes in arrive for a in nodes], dtype=np.int64)
+    owner = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
+    edges = EdgeList()
+    edges.add(part_node[complete[owner]], ids[owner][complete[owner]], Relation.JOINS)
+    edges.add(ids[owner], part_node + 1, Relation.RELEASES)
+    end = np.array([p.end_ns for g in groups for p in g], dtype=np.float64)
+    begin, transfer = _moments(groups)
+    exit_us = np.maximum(end / 1000.0 - (begin + transfer)[owner], 0.0) if len(end) else end
+    return edges, part_node + 1, np.where(complete[owner], exit_us, 0.0)
+
+
+def _peer_waits(
+    groups: list[tuple[CommPart, ...]], arrive: list[list[int]], nodes: pd.DataFrame, ids: np.ndarray,
+    complete: np.ndarray, edges: EdgeList,
+) -> pd.DataFrame:  # fmt: skip
+    """arrive -> peer_wait -> collective where peers are missing. Wait and transfer cannot be told apart there:
+    both labels are unknown, and `blocked_us` holds their sum.
+    """
+    incomplete = np.flatnonzero(~complete)
+    parts = [(g, a, p) for g in incomplete for a, p in zip(arrive[g], groups[g], strict=True)]
+    at = np.array([a for _, a, _ in parts], dtype=np.int64)
+    node = (ids[-1] + 1 if len(ids) else len(nodes)) + np.arange(len(parts))
+    edges.add(at, node, Relation.FOLLOWS)
+    edges.add(node, ids[[g for g, _, _ in parts]] if parts else node, Relation.JOINS)
+    rows = nodes.iloc[at]
+    table = node_table(
+        len(parts), node_type=str(NodeType.HOST), segment=str(Segment.PEER_WAIT), rank=rows["rank"].to_numpy(),
+        step=rows["step"].to_numpy(), op_name=rows["op_name"].array, phase=rows["phase"].array,
+        family=str(OpFamily.COLLECTIVE), collective=rows["collective"].array,
+        start_us=np.array([p.begin_ns / 1000.0 for _, _, p in parts]),
+        blocked_us=np.array([(p.end_ns - p.begin_ns) / 1000.0 for _, _, p in parts]),
+    )  # fmt: skip
+    return table.assign(content_key=content_keys(table, ("segment", "op_name", "collective")))

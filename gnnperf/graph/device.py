@@ -1,0 +1,96 @@
+"""Device work of one rank: kernels, copies, collectives' kernels, and whole graph launches as one work each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnnperf.graph.calls import CallClass
+from gnnperf.graph.rank_events import RankEvents
+from gnnperf.schema import EventKind, Link
+
+
+@dataclass(frozen=True)
+class Works:
+    """Device work in order of start; all [num_works].
+
+    Attributes:
+        event: event id (of the first kernel, for a graph launch).
+        call: event id of the launching runtime call; -1 launched before the window or unknown.
+        op: event id of the CPU op; -1 none.
+        begin_ns, end_ns: extent.
+        stream: ordinal of the stream by first use; device: as in the file.
+        is_copy, is_comm: bool.
+        num_kernels: 1, or the number of kernels under a graph launch.
+        ordinal, num_siblings: position among the works of one op call.
+        before_window: bool, launched before the profiler's window.
+    """
+
+    event: np.ndarray
+    call: np.ndarray
+    op: np.ndarray
+    begin_ns: np.ndarray
+    end_ns: np.ndarray
+    stream: np.ndarray
+    device: np.ndarray
+    is_copy: np.ndarray
+    is_comm: np.ndarray
+    num_kernels: np.ndarray
+    ordinal: np.ndarray
+    num_siblings: np.ndarray
+    before_window: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+
+def device_works(events: RankEvents) -> Works:
+    """Device work of a rank, graph launches fused."""
+    launch, stream = events.column("launch_event"), events.column("stream")
+    index = np.flatnonzero(events.is_device)
+    index = index[np.lexsort((events.end_ns[index], events.start_ns[index]))]
+    group, num_kernels, group_end = _fuse_graph_launches(events, index, launch, stream)
+    call, op = launch[group], events.column("op_event")[group]
+    is_copy = np.isin(events.kind[group], [EventKind.MEMCPY, EventKind.MEMSET])
+    collective = events.column("collective")[group]
+    is_comm = np.array([c is not None for c in collective], dtype=bool) & ~is_copy & (num_kernels == 1)
+    ordinal, siblings = _siblings(np.where(op >= 0, op, call), events.start_ns[group])
+    before = events.column("link")[group] == Link.BEFORE_WINDOW
+    return Works(
+        group, call, op, events.start_ns[group], group_end, _first_use(stream[group]),
+        events.column("device")[group], is_copy, is_comm, num_kernels, ordinal, siblings, before,
+    )  # fmt: skip
+
+
+def _fuse_graph_launches(
+    events: RankEvents, index: np.ndarray, launch: np.ndarray, stream: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(first event, number of kernels, end) per work; the kernels of one graph launch on one stream are one work."""
+    call = launch[index]
+    graph_call = (call >= 0) & (events.calls[np.maximum(call, 0)] == CallClass.GRAPH_LAUNCH)
+    key = np.where(graph_call, call * 4096 + _first_use(stream[index]), -1 - np.arange(len(index)))
+    _, first, inverse, counts = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+    end = np.full(len(first), np.iinfo(np.int64).min)
+    np.maximum.at(end, inverse, events.end_ns[index])
+    order = np.argsort(first)  # index is in order of start, so is the first event of each group
+    return index[first[order]], counts[order], end[order]
+
+
+def _first_use(stream: np.ndarray) -> np.ndarray:
+    """[n] ordinals of streams by first use."""
+    _, first, inverse = np.unique(stream, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse].astype(np.int64)
+
+
+def _siblings(owner: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Position among, and number of, works with the same owner (-1 owns nothing)."""
+    order = np.lexsort((start, owner))
+    sorted_owner = owner[order]
+    starts = np.flatnonzero(np.r_[True, sorted_owner[1:] != sorted_owner[:-1]]) if len(order) else order
+    counts = np.diff(np.r_[starts, len(order)])
+    ordinal, siblings = np.zeros(len(owner), np.int32), np.ones(len(owner), np.int32)
+    ordinal[order] = np.arange(len(order)) - np.repeat(starts, counts)
+    siblings[order] = np.repeat(counts, counts)
+    owned = owner >= 0
+    return np.where(owned, ordinal, 0).astype(np.int32), np.where(owned, siblings, 1).astype(np.int32)

@@ -1,0 +1,166 @@
+"""Host threads -> T1 to T5 (Lin et al. 2022, section 3.2).
+
+thread  ----|      op A                        |----|  op B  |---
+        T1   T2  T4   T5  T4        T3           T1    T5
+                launch   launch
+An op is the outermost operator; ranges around operators (modules, autograd nodes, annotations) are scopes,
+and time in a scope outside ops is T1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from gnnperf.graph.calls import SEGMENTING
+from gnnperf.graph.rank_events import RankEvents
+from gnnperf.schema import EventKind, Segment
+
+_LAST = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Stretches of host time in order of thread and execution; all [num_pieces].
+
+    Attributes:
+        thread: host thread.
+        begin_ns, end_ns: extent.
+        segment: Segment, str objects.
+        op: event id of the op, or of the call if no op encloses it (T1: what comes next); -1 at a step's end.
+        call: event id of the runtime call of a T4; -1 otherwise.
+        burst: number of the fork/join (threads.py) this piece takes part in; -1 none.
+        unit, inner: sort keys: the op's ordinal over all threads, and the position within the op.
+    """
+
+    thread: np.ndarray
+    begin_ns: np.ndarray
+    end_ns: np.ndarray
+    segment: np.ndarray
+    op: np.ndarray
+    call: np.ndarray
+    burst: np.ndarray
+    unit: np.ndarray
+    inner: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.thread)
+
+    def take(self, index: np.ndarray) -> Pieces:
+        """Rows by index or mask, as copies."""
+        return Pieces(*(getattr(self, f.name)[index] for f in fields(self)))
+
+    def replaced(self, **columns: np.ndarray) -> Pieces:
+        """The same rows with some columns exchanged."""
+        return Pieces(*(columns.get(f.name, getattr(self, f.name)) for f in fields(self)))
+
+
+def concat(parts: list[Pieces]) -> Pieces:
+    """All rows in order of execution; equal keys keep the order of `parts`."""
+    merged = Pieces(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Pieces)))
+    return merged.take(np.lexsort((merged.inner, merged.unit)))
+
+
+def host_pieces(events: RankEvents, main_thread: int, marks_ns: np.ndarray) -> Pieces:
+    """Cut every host thread into segments; `marks_ns` [num_marks] cut the main thread's T1 at step boundaries."""
+    calls = segmenting_calls(events)
+    own = np.arange(len(events.op))
+    ops = np.flatnonzero((events.kind == EventKind.CPU_OP) & (events.op == own))
+    inside = calls[events.op[calls] >= 0]
+    launching = np.unique(events.op[inside])
+    plain = np.setdiff1d(ops, launching, assume_unique=True)
+    units = np.concatenate([ops, calls[events.op[calls] < 0]])
+    between, unit_of = _between(events, units, main_thread, marks_ns)
+    parts = [
+        between,
+        _rows(events, plain, events.start_ns[plain], events.end_ns[plain], Segment.T5, unit_of, 1),
+        *_calls_and_around(events, calls, unit_of),
+    ]
+    return concat(parts)
+
+
+def segmenting_calls(events: RankEvents) -> np.ndarray:
+    """Event ids of runtime calls that become T4; a call inside another (driver in runtime) belongs to it."""
+    candidate = np.isin(events.calls, [int(c) for c in SEGMENTING])
+    launched = events.column("launch_event")
+    candidate[launched[launched >= 0]] = True  # whatever starts device work is a launch, under any name
+    candidate &= events.thread >= 0
+    parent_is_call = np.zeros(len(candidate), dtype=bool)
+    has_parent = events.parent >= 0
+    parent_is_call[has_parent] = candidate[events.parent[has_parent]]
+    return np.flatnonzero(candidate & ~parent_is_call)
+
+
+def split_calls(pieces: Pieces, calls: np.ndarray, moments_ns: np.ndarray) -> Pieces:
+    """Cut the T4 of each call in two at a moment: what starts the copy, and what waits for it to end."""
+    at = dict(zip(calls.tolist(), moments_ns.tolist(), strict=True))
+    index = np.flatnonzero(np.isin(pieces.call, calls))
+    moment = np.array([at[c] for c in pieces.call[index].tolist()], dtype=np.int64)
+    moment = np.clip(moment, pieces.begin_ns[index], pieces.end_ns[index])
+    order = np.sort(np.r_[np.arange(len(pieces)), index])  # every cut piece appears twice, in place
+    result = pieces.take(order)
+    cut = np.flatnonzero(order[1:] == order[:-1]) if len(order) else index
+    result.end_ns[cut] = moment
+    result.begin_ns[cut + 1] = moment
+    return result
+
+
+def _rows(
+    events: RankEvents, op: np.ndarray, begin: np.ndarray, end: np.ndarray, segment: Segment,
+    unit_of: np.ndarray, inner: int | np.ndarray,
+) -> Pieces:  # fmt: skip
+    n = len(op)
+    none = np.full(n, -1)
+    named = np.full(n, str(segment), dtype=object)
+    return Pieces(events.thread[op], begin, end, named, op, none, none, unit_of[op], np.broadcast_to(inner, n))
+
+
+def _calls_and_around(events: RankEvents, calls: np.ndarray, unit_of: np.ndarray) -> list[Pieces]:
+    """T4 for every call; in an op T2 before the first call, T5 between calls, T3 after the last."""
+    start, end = events.start_ns, events.end_ns
+    owner = np.where(events.op[calls] >= 0, events.op[calls], calls)
+    sort = np.lexsort((start[calls], owner))
+    order, op = calls[sort], owner[sort]
+    n = len(order)
+    first = np.r_[True, op[1:] != op[:-1]][:n]
+    last = np.r_[op[1:] != op[:-1], True][-n:] if n else first
+    position = np.arange(n) - np.maximum.accumulate(np.where(first, np.arange(n), 0)) if n else np.zeros(0, np.int64)
+    in_op = op != order
+    following = np.where(last, end[op], np.r_[start[order[1:]], 0] if n else start[order])
+    after = np.maximum(following, end[order])
+    calls_t4 = _rows(events, op, start[order], end[order], Segment.T4, unit_of, 2 + 2 * position)
+    head, tail, middle = first & in_op, last & in_op, ~last & in_op
+    return [
+        _rows(events, op[head], start[op[head]], start[order[head]], Segment.T2, unit_of, 1),
+        calls_t4.replaced(call=order),
+        _rows(events, op[middle], end[order[middle]], after[middle], Segment.T5, unit_of, 3 + 2 * position[middle]),
+        _rows(events, op[tail], end[order[tail]], after[tail], Segment.T3, unit_of, _LAST),
+    ]
+
+
+def _between(
+    events: RankEvents, units: np.ndarray, main_thread: int, marks_ns: np.ndarray
+) -> tuple[Pieces, np.ndarray]:
+    """T1 before every unit but the first of its thread; zero-length ones too, so that steps align.
+
+    A step boundary counts as a unit of no length: the T1 before it ends the step, the T1 after it opens the next.
+
+    Returns:
+        the pieces, and [num_events] ordinal of each unit.
+    """
+    unit = np.r_[units, np.full(len(marks_ns), -1)]
+    thread = np.r_[events.thread[units], np.full(len(marks_ns), main_thread)]
+    begin, end = np.r_[events.start_ns[units], marks_ns], np.r_[events.end_ns[units], marks_ns]
+    order = np.lexsort((end, begin, thread))
+    unit, thread, begin, end = unit[order], thread[order], begin[order], end[order]
+    unit_of = np.full(len(events.op), -1)
+    unit_of[unit[unit >= 0]] = np.flatnonzero(unit >= 0)
+    after = np.flatnonzero(thread[1:] == thread[:-1]) + 1  # units that have one before them
+    gap_begin = np.minimum(end[after - 1], begin[after])
+    n = len(after)
+    free, named = np.full(n, -1), np.full(n, str(Segment.T1), dtype=object)
+    pieces = Pieces(
+        thread[after], gap_begin, begin[after], named, unit[after], free, free, after, np.zeros(n, np.int64)
+    )
+    return pieces, unit_of

@@ -1,0 +1,168 @@
+"""Collectives that run on host threads (gloo): what they follow, and who waits for them.
+
+main    |c10d::alltoall_base_| T1 ···waiting···| next op          synchronous: the T1 right after waits
+worker       |------ gloo:all_to_all ----------|
+main    |AccumulateGrad: c10d::allreduce_| more backward ... | T1 ·waiting·| optimizer
+worker                     |------ gloo:all_reduce ------------------------|     DDP: the end of backward waits
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gnnperf.graph.device import Works
+from gnnperf.graph.host import Pieces
+from gnnperf.graph.rank_events import RankEvents, by_category
+from gnnperf.schema import EventKind, Segment
+
+_MAX_UNPACK_PIECES = 512
+_MOST = 0.6
+WORKER_THREADS = 2  # gloo runs this many collectives of a process group at a time
+
+
+@dataclass(frozen=True)
+class HostCommEdges:
+    """Edges around host collectives; all [2, n].
+
+    Attributes:
+        issued: (piece of the issuing op, work).
+        awaited: (work, piece that waits for it).
+        queued: (work, work that needs its worker thread).
+    """
+
+    issued: np.ndarray
+    awaited: np.ndarray
+    queued: np.ndarray
+
+
+def host_comm_works(events: RankEvents) -> Works:
+    """Collectives recorded on worker threads as works without a device, in order of start."""
+    named = by_category(events.table.events["name"], lambda n: n.startswith("gloo:"), bool)
+    index = np.flatnonzero(named & (events.kind == EventKind.ANNOTATION))
+    index = index[np.lexsort((events.end_ns[index], events.start_ns[index]))]
+    n = len(index)
+    zero, one, no = np.zeros(n, np.int64), np.ones(n, np.int64), np.zeros(n, bool)
+    return Works(
+        index, np.full(n, -1), _issuers(events, index), events.start_ns[index], events.end_ns[index], zero,
+        zero.astype(np.int32), no, ~no, one, zero.astype(np.int32), one.astype(np.int32), no,
+    )  # fmt: skip
+
+
+def _issuers(events: RankEvents, index: np.ndarray) -> np.ndarray:
+    """[num_works] the c10d op that issued each collective: same kind, first come first served; -1 none."""
+    c10d = by_category(events.table.events["name"], lambda n: n.startswith("c10d::"), bool)
+    kind = events.column("collective")
+    ops = np.flatnonzero(c10d & (events.kind == EventKind.CPU_OP) & (kind != None))  # noqa: E711 (elementwise)
+    result = np.full(len(index), -1, dtype=np.int64)
+    for name in {k for k in kind[index].tolist() if k is not None}:
+        mine, theirs = np.flatnonzero(kind[index] == name), ops[kind[ops] == name]
+        # Pair from the tail: the window may open between an issue and its start, never the other way round.
+        n = min(len(mine), len(theirs))
+        if n:
+            result[mine[-n:]] = theirs[-n:]
+    early = (result >= 0) & (events.start_ns[result] > events.start_ns[index])
+    return np.where(early, -1, result)
+
+
+def host_comm_edges(events: RankEvents, pieces: Pieces, works: Works, main_thread: int) -> tuple[HostCommEdges, Works]:
+    """Issue, wait and queue edges, and the works with their ends as the waiting thread saw them.
+
+    A worker may be preempted between waking the waiting thread and closing its range: the range then outlasts the
+    wait. Where most ranges of a kind do, the kind is not awaited at that place at all (asynchronous use).
+    """
+    piece_of = np.full(len(events.op), -1, dtype=np.int64)
+    whole = np.flatnonzero((pieces.op >= 0) & (pieces.segment != Segment.T1))
+    piece_of[pieces.op[whole]] = whole
+    known = np.flatnonzero(works.op >= 0)
+    issuer = piece_of[events.op[works.op[known]]]
+    known, issuer = known[issuer >= 0], issuer[issuer >= 0]
+    hook = _in_autograd(events, works.op[known])
+    waiter = _waiting_pieces(events, pieces, issuer, hook, works.end_ns[known], main_thread)
+    kind = events.column("collective")[works.event[known]]
+    resumed_ns = pieces.end_ns[np.maximum(waiter, 0)]
+    holds = (waiter >= 0) & (works.end_ns[known] <= resumed_ns)
+    awaited = (waiter >= 0) & (works.begin_ns[known] < resumed_ns) & _mostly(holds, kind, hook)
+    end = works.end_ns.copy()
+    end[known[awaited]] = np.minimum(end[known[awaited]], resumed_ns[awaited])
+    queue = known[np.argsort(works.begin_ns[known], kind="stable")]
+    free = works.begin_ns[queue[WORKER_THREADS:]] >= end[queue[:-WORKER_THREADS]]
+    edges = HostCommEdges(
+        issued=np.stack([issuer, known]),
+        awaited=np.stack([known[awaited], waiter[awaited]]),
+        queued=np.stack([queue[:-WORKER_THREADS][free], queue[WORKER_THREADS:][free]]),
+    )
+    return edges, replace(works, end_ns=end)
+
+
+def _mostly(holds: np.ndarray, kind: np.ndarray, hook: np.ndarray) -> np.ndarray:
+    """[n] bool: at least half of the works of the same kind and place hold."""
+    result = np.zeros(len(holds), dtype=bool)
+    for name in set(kind.tolist()):
+        for place in (False, True):
+            same = (kind == name) & (hook == place)
+            result[same] = same.any() and holds[same].mean() >= 0.5
+    return result
+
+
+def _in_autograd(events: RankEvents, op: np.ndarray) -> np.ndarray:
+    """[n] bool: issued by a gradient hook (an AccumulateGrad range encloses the op)."""
+    hook = by_category(events.table.events["name"], lambda n: "AccumulateGrad" in n, bool)
+    inside, current = np.zeros(len(op), dtype=bool), op.copy()
+    while (current >= 0).any():
+        inside |= (current >= 0) & hook[current]
+        current = np.where(current >= 0, events.parent[current], -1)
+    return inside
+
+
+def _waiting_pieces(
+    events: RankEvents, pieces: Pieces, issuer: np.ndarray, hook: np.ndarray, end_ns: np.ndarray, main_thread: int
+) -> np.ndarray:
+    """[n] the T1 that waits for each collective; -1 none.
+
+    Synchronous calls: right after the issuing op. Gradient hooks: when backward ends, DDP waits for bucket after
+    bucket and unpacks each, so bucket k waits a few pieces later than bucket k - 1: at the first piece that most
+    steps' k-th buckets had ended by.
+    """
+    t1 = np.flatnonzero((pieces.segment == Segment.T1) & (pieces.thread == main_thread))
+    following = np.r_[t1, -1][np.searchsorted(t1, issuer, side="right")]
+    leaves = np.flatnonzero(_leaves_backward(events, pieces, t1))  # positions in t1
+    if not len(leaves) or not hook.any():
+        return np.where(hook, -1, following)
+    slot = np.searchsorted(t1[leaves], issuer, side="right")
+    leave = np.where(slot < len(leaves), leaves[np.minimum(slot, len(leaves) - 1)], -1)
+    waiter = np.where(hook, -1, following)
+    hooked = np.flatnonzero(hook & (leave >= 0))
+    bucket = _position_within(leave[hooked])
+    for k in np.unique(bucket):
+        members = hooked[bucket == k]
+        for later in range(_MAX_UNPACK_PIECES):
+            candidate = t1[np.minimum(leave[members] + later, len(t1) - 1)]
+            if (end_ns[members] <= pieces.end_ns[candidate]).mean() >= _MOST:
+                waiter[members] = candidate
+                break
+    return waiter
+
+
+def _position_within(group: np.ndarray) -> np.ndarray:
+    """[n] position of each row among the rows of its group (rows of a group are in order)."""
+    _, first, inverse = np.unique(group, return_index=True, return_inverse=True)
+    order = np.argsort(inverse, kind="stable")
+    counts = np.bincount(inverse)
+    position = np.empty(len(group), dtype=np.int64)
+    position[order] = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return position
+
+
+def _leaves_backward(events: RankEvents, pieces: Pieces, t1: np.ndarray) -> np.ndarray:
+    """[num_t1] bool: the piece before belongs to autograd, the piece after does not."""
+    engine = by_category(events.table.events["name"], lambda n: n.startswith("autograd::engine"), bool)
+    owner = np.where(pieces.op >= 0, pieces.op, 0)
+    scope, inside = owner.copy(), np.zeros(len(owner), dtype=bool)
+    for _ in range(16):
+        inside |= (scope >= 0) & engine[scope]
+        scope = np.where(scope >= 0, events.parent[scope], -1)
+    inside &= pieces.op >= 0
+    previous = np.maximum(t1 - 1, 0)
+    return inside[previous] & ~inside[t1]

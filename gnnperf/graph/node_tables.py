@@ -1,0 +1,143 @@
+"""Host pieces and device works as rows of the node table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.graph.device import Works
+from gnnperf.graph.host import Pieces
+from gnnperf.graph.op_costs import OpCosts, op_costs
+from gnnperf.graph.phases import phases
+from gnnperf.graph.rank_events import RankEvents, by_category
+from gnnperf.graph.tables import content_keys, node_table
+from gnnperf.schema import NodeType, OpFamily, Phase, Segment
+
+STEP_END = "step_end"
+_HOST_CONTENT = ("node_type", "thread", "op_name", "segment", "event_name")
+_WORK_CONTENT = ("node_type", "stream", "op_name", "segment", "event_name", "ordinal")
+_NO_CPU_WORK = (OpFamily.VIEW, OpFamily.UNKNOWN, OpFamily.COLLECTIVE)
+
+
+def host_table(
+    events: RankEvents, pieces: Pieces, step: np.ndarray, main_thread: int, *, device_is_cpu: bool
+) -> pd.DataFrame:
+    """[num_pieces] nodes. On a CPU device an op that computes is `compute`, in its thread's chain."""
+    n = len(pieces)
+    whole_op = (pieces.segment == Segment.T5) & (pieces.inner == 1)
+    costs = op_costs(events, np.where(whole_op, pieces.op, -1), climb=False)
+    computes = whole_op & device_is_cpu & ~np.isin(costs.family, [str(f) for f in _NO_CPU_WORK])
+    t1 = pieces.segment == Segment.T1
+    dims = events.table.events["input_dims"]
+    phase = np.where(pieces.op >= 0, phases(events)[pieces.op], str(Phase.OTHER))
+    table = node_table(
+        n,
+        node_type=np.where(computes, str(NodeType.COMPUTE), str(NodeType.HOST)).astype(object),
+        rank=events.rank, step=step, thread=_thread_ordinals(pieces.thread, main_thread),
+        device=np.where(computes, 0, -1),
+        op_name=_taken(events.table.events["name"], pieces.op, missing=STEP_END),
+        event_name=_taken(events.table.events["name"], pieces.call),
+        segment=np.where(computes, None, pieces.segment),
+        phase=phase,
+        family=np.where(whole_op, costs.family, str(OpFamily.UNKNOWN)),
+        dtype=np.where(whole_op, costs.dtype, None),
+        input_dims=_taken(dims, np.where(t1, -1, pieces.op)),
+        flops=np.where(computes, costs.flops, np.nan), bytes=np.where(computes, costs.bytes, np.nan),
+        event_id=np.where(pieces.call >= 0, pieces.call, np.where(t1, -1, pieces.op)),
+        start_us=pieces.begin_ns / 1000.0,
+        latency_us=(pieces.end_ns - pieces.begin_ns) / 1000.0,
+    )  # fmt: skip
+    return table.assign(content_key=content_keys(table, _HOST_CONTENT))
+
+
+def work_table(
+    events: RankEvents, works: Works, step: np.ndarray, offset: int
+) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+    """Nodes of device works: one each, two (arrive, exit) for communication.
+
+    Returns:
+        the table, and [num_works] first and last node id of each work (from `offset`).
+    """
+    work = np.repeat(np.arange(len(works)), np.where(works.is_comm, 2, 1))  # [num_nodes]
+    last = offset + np.cumsum(np.where(works.is_comm, 2, 1)) - 1
+    first = np.where(works.is_comm, last - 1, last)
+    is_exit = np.r_[False, work[1:] == work[:-1]][: len(work)]
+    comm, copy = works.is_comm[work], works.is_copy[work]
+    costs = op_costs(events, np.where(works.is_comm | works.is_copy, -1, works.op), climb=True)
+    share = works.num_siblings[work]
+    duration_us = _durations_us(works)[work]
+    moved = events.column("bytes")[works.event][work]
+    fused = works.num_kernels[work] > 1
+    table = node_table(
+        len(work),
+        node_type=np.select([comm, copy], [str(NodeType.COMM), str(NodeType.MEMORY)], str(NodeType.COMPUTE)).astype(object),
+        rank=events.rank, step=step[work], device=works.device[work], stream=works.stream[work],
+        op_name=_op_names(events, works, costs)[work],
+        event_name=_event_names(events, works)[work],
+        segment=np.where(comm, np.where(is_exit, str(Segment.EXIT), str(Segment.ARRIVE)), None),
+        phase=np.where(works.op >= 0, phases(events)[works.op], str(Phase.OTHER))[work],
+        family=np.select([comm, copy], [str(OpFamily.COLLECTIVE), str(OpFamily.COPY)], costs.family[work]).astype(object),
+        dtype=np.where(comm, events.column("comm_dtype")[works.event][work], costs.dtype[work]),
+        input_dims=_taken(events.table.events["input_dims"], np.where(copy | comm, -1, costs.event[work])),
+        ordinal=works.ordinal[work], num_siblings=share,
+        flops=np.where(copy, 0.0, np.where(fused | comm, np.nan, costs.flops[work] / share)),
+        bytes=np.where(copy, moved, np.where(fused | comm, np.nan, costs.bytes[work] / share)),
+        message_bytes=np.where(comm, message_bytes(events)[works.event][work], np.nan),
+        group_size=np.where(comm, events.column("group_size")[works.event][work], -1),
+        collective=np.where(comm, events.column("collective")[works.event][work], None),
+        event_id=works.event[work],
+        start_us=np.where(is_exit, works.end_ns[work], works.begin_ns[work]) / 1000.0,
+        latency_us=np.where(comm, 0.0, duration_us),
+    )  # fmt: skip
+    return table.assign(content_key=content_keys(table, _WORK_CONTENT)), first, last
+
+
+def message_bytes(events: RankEvents) -> np.ndarray:
+    """[num_events] bytes a rank brings into a collective; NaN unknown."""
+    size = by_category(events.table.events["comm_dtype"], _dtype_bytes, np.float64)
+    return np.maximum(events.column("in_elements"), events.column("out_elements")) * size
+
+
+def _dtype_bytes(dtype: str) -> float:
+    """Bytes per element of a message dtype as normalized by `trace`; NaN unknown."""
+    sizes = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2,
+             "int8": 1, "uint8": 1, "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1}  # fmt: skip
+    return float(sizes.get(dtype, np.nan))
+
+
+def _durations_us(works: Works) -> np.ndarray:
+    """[num_works] durations; a zero comes from the clock's resolution and becomes half a tick."""
+    duration = (works.end_ns - works.begin_ns).astype(np.float64)
+    tick = 1000.0 if len(duration) and not (works.begin_ns % 1000).any() else 1.0
+    return np.where(duration == 0, tick / 2, duration) / 1000.0
+
+
+def _thread_ordinals(thread: np.ndarray, main_thread: int) -> np.ndarray:
+    """[n] 0 for the main thread, others by number."""
+    others = np.setdiff1d(np.unique(thread), [main_thread])
+    return np.where(thread == main_thread, 0, 1 + np.searchsorted(others, thread)).astype(np.int64)
+
+
+def _taken(series: pd.Series, index: np.ndarray, missing: str | None = None) -> pd.Categorical:
+    """[n] values of a categorical column at event ids; `missing` (or null) where the id is -1."""
+    categories = series.cat.categories.astype("str")
+    codes = np.where(index >= 0, series.cat.codes.to_numpy()[index], -1)
+    if missing is not None:
+        if missing not in categories:
+            categories = categories.append(pd.Index([missing], dtype="str"))
+        codes = np.where(index >= 0, codes, categories.get_loc(missing))
+    return pd.Categorical.from_codes(codes, categories=categories).remove_unused_categories()
+
+
+def _op_names(events: RankEvents, works: Works, costs: OpCosts) -> np.ndarray:
+    """[num_works] the op whose cost is known, else the innermost op, else the launching call."""
+    event = np.where(costs.event >= 0, costs.event, np.where(works.op >= 0, works.op, works.call))
+    return np.where(event >= 0, events.name[event], None)
+
+
+def _event_names(events: RankEvents, works: Works) -> np.ndarray:
+    """[num_works] kernel names; a graph launch says how many kernels it holds."""
+    names = events.name[works.event].copy()
+    for i in np.flatnonzero(works.num_kernels > 1):
+        names[i] = f"{events.name[works.call[i]]}[{works.num_kernels[i]} kernels]"
+    return names

@@ -1,0 +1,135 @@
+"""One rank's events as numpy arrays on the run's clock, with host nesting resolved."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import pandas as pd
+
+from gnnperf.graph.calls import CallClass, call_class
+from gnnperf.schema import DEVICE_KINDS, EventKind
+from gnnperf.trace.table import TraceTable
+
+_DISPATCHER_OP = re.compile(r"[A-Za-z_]\w*::[\w.]+")
+STEP_MARK = re.compile(r"ProfilerStep#?\s*(\d+)")
+
+
+@dataclass(frozen=True)
+class RankEvents:
+    """Arrays of length num_events, in the order of the TraceTable.
+
+    Attributes:
+        table: the rank's TraceTable.
+        start_ns, end_ns: int64, relative to the run's base time.
+        kind, name: str objects.
+        calls: CallClass of runtime calls, OTHER elsewhere.
+        is_device: device work.
+        parent: innermost enclosing host event of the same thread; -1 none.
+        op: outermost operator that is not a mere scope (Lin et al.'s "op"); -1 between ops.
+    """
+
+    table: TraceTable
+    rank: int
+    start_ns: np.ndarray
+    end_ns: np.ndarray
+    kind: np.ndarray
+    name: np.ndarray
+    calls: np.ndarray
+    is_device: np.ndarray
+    thread: np.ndarray
+    parent: np.ndarray
+    op: np.ndarray
+
+    def column(self, name: str) -> np.ndarray:
+        """[num_events] a column of the TraceTable; categories as objects, missing as None."""
+        series = self.table.events[name]
+        return decode(series) if isinstance(series.dtype, pd.CategoricalDtype) else series.to_numpy()
+
+
+def decode(series: pd.Series) -> np.ndarray:
+    """[n] object array of a categorical's values; missing as None."""
+    categories = np.append(np.asarray(series.cat.categories, dtype=object), None)  # [num_categories + 1]
+    return categories[series.cat.codes.to_numpy()]  # code -1 takes the appended None
+
+
+def by_category(series: pd.Series, function, dtype) -> np.ndarray:  # type: ignore[no-untyped-def]
+    """[n] `function` of each value, computed once per category; missing gives function("")."""
+    values = [function(c) for c in series.cat.categories] + [function("")]
+    return np.asarray(values, dtype=dtype)[series.cat.codes.to_numpy()]
+
+
+def is_dispatcher_op(name: str) -> bool:
+    """Whether the name is an operator of the dispatcher (aten::mm) rather than a range around operators."""
+    return _DISPATCHER_OP.fullmatch(name) is not None and not name.startswith(("autograd::", "torch::autograd"))
+
+
+def rank_events(table: TraceTable, base_time_ns: int) -> RankEvents:
+    """The rank's events on the run's clock."""
+    events = table.events
+    start = events["start_ns"].to_numpy() + (table.meta.base_time_ns - base_time_ns)
+    end = start + events["duration_ns"].to_numpy()
+    kind = decode(events["kind"])
+    is_device = by_category(events["kind"], lambda k: k in DEVICE_KINDS, bool)
+    is_call = by_category(events["kind"], lambda k: k == EventKind.RUNTIME, bool)
+    calls = np.where(is_call, by_category(events["name"], call_class, np.int8), CallClass.OTHER)
+    is_op = by_category(events["kind"], lambda k: k == EventKind.CPU_OP, bool)
+    dispatcher = by_category(events["name"], is_dispatcher_op, bool)
+    on_host = np.flatnonzero(~is_device & (events["thread"].to_numpy() >= 0))
+    thread = events["thread"].to_numpy()
+    parent, op = _nest(start, end, thread, is_op, is_call, dispatcher, on_host)
+    return RankEvents(
+        table, table.meta.rank, start, end, kind, decode(events["name"]), calls, is_device, thread, parent, op
+    )
+
+
+def _nest(
+    start: np.ndarray, end: np.ndarray, thread: np.ndarray, is_op: np.ndarray, is_call: np.ndarray,
+    dispatcher: np.ndarray, on_host: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Parent and op of every host event; see RankEvents."""
+    order = on_host[np.lexsort((is_call[on_host], -end[on_host], start[on_host], thread[on_host]))]
+    parent = np.full(len(start), -1, dtype=np.int64)  # [num_events]
+    _parents(order, start, end, thread, is_call, parent)
+    has_child_op = np.zeros(len(start), dtype=bool)  # [num_events]
+    children = np.flatnonzero(is_op & (parent >= 0))
+    has_child_op[parent[children]] = True
+    opens = is_op & (dispatcher | ~has_child_op)  # a named range around ops is a scope, a leaf is an op
+    op = np.full(len(start), -1, dtype=np.int64)  # [num_events]
+    _outermost(order, parent, opens, op)
+    return parent, op
+
+
+@numba.njit(cache=True)
+def _parents(order, start, end, thread, is_call, parent):  # type: ignore[no-untyped-def] # pragma: no cover
+    stack = np.empty(len(order) + 1, dtype=np.int64)
+    depth = 0
+    for position in range(len(order)):
+        event = order[position]
+        while depth > 0:
+            top = stack[depth - 1]
+            # A range that partly overlaps the next one does not contain it.
+            if (
+                thread[top] == thread[event]
+                and end[top] >= end[event]
+                and (end[top] > start[event] or not is_call[top])
+            ):
+                break
+            depth -= 1
+        if depth > 0:
+            parent[event] = stack[depth - 1]
+        stack[depth] = event
+        depth += 1
+
+
+@numba.njit(cache=True)
+def _outermost(order, parent, opens, op):  # type: ignore[no-untyped-def] # pragma: no cover
+    for position in range(len(order)):
+        event = order[position]
+        above = parent[event]
+        if above >= 0 and op[above] >= 0:
+            op[event] = op[above]
+        elif opens[event]:
+            op[event] = event

@@ -1,0 +1,178 @@
+"""One rank: host segments and device work as nodes, and the edges within the rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.graph import streams, waits
+from gnnperf.graph.device import Works, device_works
+from gnnperf.graph.host import Pieces, host_pieces, split_calls
+from gnnperf.graph.host_comm import HostCommEdges, host_comm_edges, host_comm_works
+from gnnperf.graph.lanes import consecutive
+from gnnperf.graph.node_tables import host_table, work_table
+from gnnperf.graph.rank_events import RankEvents
+from gnnperf.graph.steps import StepWindows
+from gnnperf.graph.tables import EdgeList, concat_tables
+from gnnperf.graph.threads import Bursts, fork_and_join
+from gnnperf.schema import EventKind, Evidence, Relation
+
+
+@dataclass(frozen=True)
+class RankGraph:
+    """Nodes and edges of one rank, numbered from 0.
+
+    Attributes:
+        events, works: what they were made from.
+        nodes: [num_nodes] host pieces, then works; a communication kernel is two nodes, arrive and exit.
+        edges: edges within the rank.
+        first_node, last_node: [num_works] node ids of each work.
+        counts: what was left out, by reason.
+    """
+
+    events: RankEvents
+    works: Works
+    nodes: pd.DataFrame
+    edges: EdgeList
+    first_node: np.ndarray
+    last_node: np.ndarray
+    counts: dict[str, int]
+
+
+def rank_graph(events: RankEvents, windows: StepWindows, rank_index: int) -> RankGraph:
+    """Build one rank's part of the graph."""
+    on_device = device_works(events)
+    works = on_device if len(on_device) else host_comm_works(events)
+    main = int(windows.main_thread[rank_index])
+    marks = np.unique(np.r_[windows.begin_ns[rank_index], windows.cpu_end_ns[rank_index]])
+    pieces = host_pieces(events, main, marks)
+    copies = waits.pageable_copies(events, works)
+    pieces = split_calls(pieces, works.call[copies], works.begin_ns[copies])
+    pieces, bursts = fork_and_join(events, pieces, main)
+    piece_step = windows.step_of(rank_index, pieces.begin_ns)
+    call_piece, copy_piece = _call_pieces(events, pieces)
+    comm, works = (None, works) if len(on_device) else host_comm_edges(events, pieces, works, main)
+    work_step = _work_steps(works, piece_step, call_piece, comm, windows)
+    host = host_table(events, pieces, piece_step, main, device_is_cpu=comm is not None)
+    device, first, last = work_table(events, works, work_step, offset=len(pieces))
+    edges = EdgeList()
+    _follow(edges, pieces, works, first, last, streams_in_order=comm is None)
+    _launch(edges, works, (call_piece, copy_piece), first)
+    _fork(edges, bursts)
+    if comm is None:
+        blocked_until = _wait(edges, events, works, (call_piece, copy_piece), first, last)
+    else:
+        blocked_until = _wait_for_comm(edges, comm, first, last)
+    nodes = concat_tables([_without_waits(host, pieces, works, blocked_until), device])
+    return RankGraph(events, works, nodes, edges, first, last, _counts(events, works))
+
+
+def _counts(events: RankEvents, works: Works) -> dict[str, int]:
+    on_device = events.is_device[works.event]
+    return {
+        "launched_before_window": int(works.before_window.sum()),
+        "device_work_without_launch": int(((works.call < 0) & ~works.before_window & on_device).sum()),
+        "kernels_under_graph_launch": int(works.num_kernels[works.num_kernels > 1].sum()),
+        "host_events": int((~events.is_device).sum()),
+    }
+
+
+def _call_pieces(events: RankEvents, pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
+    """[num_events] first and last T4 piece of each call (they differ where it copies pageable memory); -1 none."""
+    first, last = np.full(len(events.start_ns), -1), np.full(len(events.start_ns), -1)
+    index = np.flatnonzero(pieces.call >= 0)
+    last[pieces.call[index]] = index
+    first[pieces.call[index[::-1]]] = index[::-1]
+    nested = np.flatnonzero((events.kind == EventKind.RUNTIME) & (first < 0) & (events.parent >= 0))
+    first[nested], last[nested] = first[events.parent[nested]], last[events.parent[nested]]
+    return first, last
+
+
+def _work_steps(
+    works: Works, piece_step: np.ndarray, call_piece: np.ndarray, comm: HostCommEdges | None, windows: StepWindows
+) -> np.ndarray:
+    """[num_works] the step whose host code started the work; unknown: outside, or the one window."""
+    piece = np.where(works.call >= 0, call_piece[works.call], -1)
+    if comm is not None:
+        piece[comm.issued[1]] = comm.issued[0]
+    unknown = -1 if windows.has_marks else 0
+    return np.where(piece >= 0, piece_step[piece] if len(piece_step) else unknown, unknown).astype(np.int32)
+
+
+def _follow(
+    edges: EdgeList, pieces: Pieces, works: Works, first: np.ndarray, last: np.ndarray, *, streams_in_order: bool
+) -> None:
+    src, dst = consecutive(pieces.thread)
+    edges.add(src, dst, Relation.FOLLOWS, evidence=Evidence.ID)
+    if streams_in_order:
+        before, after = consecutive(works.device.astype(np.int64) * 4096 + works.stream)
+        edges.add(last[before], first[after], Relation.FOLLOWS, "stream", Evidence.ID)
+
+
+def _wait_for_comm(edges: EdgeList, comm: HostCommEdges, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """Edges of host collectives; returns [2, n] (work, piece) that delay host pieces."""
+    edges.add(comm.issued[0], first[comm.issued[1]], Relation.LAUNCHES, "launch")
+    edges.add(last[comm.awaited[0]], comm.awaited[1], Relation.WAITS)
+    edges.add(last[comm.queued[0]], first[comm.queued[1]], Relation.WAITS, "stream")
+    return comm.awaited
+
+
+def _launch(edges: EdgeList, works: Works, piece_of: tuple[np.ndarray, np.ndarray], first: np.ndarray) -> None:
+    """Launch edges. A pageable copy starts after the END of the piece that drains the stream."""
+    call_piece, copy_piece = piece_of
+    launched = np.flatnonzero((works.call >= 0) & (call_piece[works.call] >= 0))
+    call = works.call[launched]
+    split = call_piece[call] != copy_piece[call]
+    whole, staged = launched[~split], launched[split]
+    edges.add(call_piece[call[~split]], first[whole], Relation.LAUNCHES, "launch", Evidence.ID)
+    edges.add(call_piece[call[split]], first[staged], Relation.WAITS, "copy", Evidence.ID)
+
+
+def _fork(edges: EdgeList, bursts: Bursts) -> None:
+    edges.add(bursts.fork, bursts.first, Relation.WAITS)
+    edges.add(bursts.last, bursts.join, Relation.WAITS)
+
+
+def _wait(
+    edges: EdgeList, events: RankEvents, works: Works, piece_of: tuple[np.ndarray, np.ndarray],
+    first: np.ndarray, last: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """Add device -> host and device -> device waits; returns [2, n] (work, piece) that delay host pieces."""
+    call_piece, copy_piece = piece_of
+    found = waits.host_waits(events, works)
+    delayed = []
+    for pairs, pieces, evidence in (
+        (found.before_call, call_piece, Evidence.ORDER),
+        (found.own_copy, copy_piece, Evidence.ORDER),
+        (found.guessed, call_piece, Evidence.TIMING),
+    ):
+        known = pieces[pairs[1]] >= 0
+        delayed.append(np.stack([pairs[0][known], pieces[pairs[1][known]]]))
+        edges.add(last[delayed[-1][0]], delayed[-1][1], Relation.WAITS, None, evidence)
+    between = streams.event_waits(events, works)
+    edges.add(last[between[0]], first[between[1]], Relation.WAITS, "event")
+    late = streams.timed_stream_waits(works, _explained_moment(events, works, between))
+    edges.add(last[late[0]], first[late[1]], Relation.WAITS, "event", Evidence.TIMING)
+    return np.concatenate(delayed, axis=1)
+
+
+def _explained_moment(events: RankEvents, works: Works, between: np.ndarray) -> np.ndarray:
+    """[num_works] ns: the latest moment that launch, stream order and event waits give for a work's start."""
+    moment = np.where(works.call >= 0, events.start_ns[works.call], np.iinfo(np.int64).min)
+    before, after = consecutive(works.device.astype(np.int64) * 4096 + works.stream)
+    np.maximum.at(moment, after, works.end_ns[before])
+    np.maximum.at(moment, between[1], works.end_ns[between[0]])
+    # A collective's kernel starts when its rank arrives; a work without any known cause is not late.
+    return np.where(moment == np.iinfo(np.int64).min, works.begin_ns, moment)
+
+
+def _without_waits(host: pd.DataFrame, pieces: Pieces, works: Works, blocked_until: np.ndarray) -> pd.DataFrame:
+    """Move the time a piece waited for device work out of its latency: latency = end - max(start, awaited end)."""
+    until = pieces.begin_ns.copy()
+    np.maximum.at(until, blocked_until[1], works.end_ns[blocked_until[0]])
+    until = np.minimum(until, pieces.end_ns)
+    blocked_us = (until - pieces.begin_ns) / 1000.0
+    latency = np.where(np.isnan(host["latency_us"]), np.nan, (pieces.end_ns - until) / 1000.0)
+    return host.assign(latency_us=latency, blocked_us=blocked_us, start_us=host["start_us"].to_numpy() + blocked_us)

@@ -1,0 +1,121 @@
+"""Small tools to build node and edge tables column by column, without a Python loop over rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import union_categoricals
+
+from gnnperf import schema
+from gnnperf.schema import Evidence, Relation
+
+_NODE_DEFAULTS: dict[str, object] = {
+    "rank": -1, "step": -1, "thread": -1, "device": -1, "stream": -1, "ordinal": 0, "num_siblings": 1,
+    "flops": np.nan, "bytes": np.nan, "message_bytes": np.nan, "group_size": -1, "event_id": -1, "content_key": 0,
+    "start_us": np.nan, "latency_us": np.nan, "blocked_us": 0.0, "node_id": -1,
+}  # fmt: skip
+
+
+def node_table(num_nodes: int, **columns: object) -> pd.DataFrame:
+    """[num_nodes] table with schema.NODE_COLUMNS; columns not given are unknown."""
+    data: dict[str, object] = {}
+    for column in schema.NODE_COLUMNS:
+        value = columns.pop(column.name, _NODE_DEFAULTS.get(column.name))
+        if column.dtype == "category":
+            data[column.name] = _categorical(value, num_nodes)
+        elif isinstance(value, np.ndarray):
+            data[column.name] = value.astype(column.dtype, copy=False)
+        else:
+            data[column.name] = np.full(num_nodes, value, dtype=column.dtype)
+    assert not columns, f"unknown node columns {sorted(columns)}"
+    return pd.DataFrame(data)
+
+
+def _categorical(value: object, num_nodes: int) -> pd.Categorical:
+    """A categorical from a categorical, an array of strings (None unknown), or one value for all rows."""
+    if isinstance(value, pd.Categorical):
+        return value
+    if isinstance(value, np.ndarray):
+        return pd.Categorical(value)
+    if value is None:
+        return pd.Categorical.from_codes(np.full(num_nodes, -1), categories=pd.Index([], dtype="str"))
+    return pd.Categorical.from_codes(np.zeros(num_nodes, dtype=np.int8), categories=pd.Index([str(value)], dtype="str"))
+
+
+def concat_tables(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    """All rows; categories are merged rather than turned into strings."""
+    if len(tables) == 1:
+        return tables[0].reset_index(drop=True)
+    data: dict[str, object] = {}
+    for name in tables[0].columns:
+        parts = [t[name] for t in tables]
+        if isinstance(parts[0].dtype, pd.CategoricalDtype):
+            data[name] = union_categoricals([_plain(p.array) for p in parts])
+        else:
+            data[name] = np.concatenate([p.to_numpy() for p in parts])
+    return pd.DataFrame(data)
+
+
+def _plain(values: pd.Categorical) -> pd.Categorical:
+    """The same categorical with categories of dtype str (an empty one may have inferred object)."""
+    return values.set_categories(values.categories.astype("str")) if values.categories.dtype != "str" else values
+
+
+def content_keys(table: pd.DataFrame, columns: tuple[str, ...]) -> np.ndarray:
+    """[num_nodes] int64 hash of these columns' texts and numbers; equal content gives equal keys in any run."""
+    key = np.zeros(len(table), dtype=np.uint64)
+    for name in columns:
+        series = table[name]
+        if isinstance(series.dtype, pd.CategoricalDtype):
+            hashed = pd.util.hash_array(
+                np.append(np.asarray(series.cat.categories, dtype=object), ""), categorize=False
+            )
+            value = hashed[series.cat.codes.to_numpy()]
+        else:
+            value = pd.util.hash_array(series.to_numpy())
+        key = (key * np.uint64(1_000_003)) ^ value
+    return key.view(np.int64)
+
+
+@dataclass
+class EdgeList:
+    """Edges collected as arrays; `table()` gives schema.EDGE_COLUMNS."""
+
+    parts: list[tuple[np.ndarray, np.ndarray, str, str, str | None]] = field(default_factory=list)
+
+    def add(
+        self,
+        src: np.ndarray,
+        dst: np.ndarray,
+        relation: Relation,
+        lag_class: str | None = None,
+        evidence: Evidence = Evidence.ORDER,
+    ) -> None:
+        """Add edges src[i] -> dst[i] of one relation."""
+        self.parts.append(
+            (np.asarray(src, np.int64), np.asarray(dst, np.int64), str(relation), str(evidence), lag_class)
+        )
+
+    def shifted(self, offset: int) -> EdgeList:
+        """The same edges with all node ids moved by `offset`."""
+        return EdgeList([(s + offset, d + offset, r, e, c) for s, d, r, e, c in self.parts])
+
+    def table(self) -> pd.DataFrame:
+        """[num_edges] table; `lag_us` is NaN until measured."""
+        counts = [len(p[0]) for p in self.parts]
+        columns = {
+            name: _repeat([p[position] for p in self.parts], counts)
+            for name, position in (("relation", 2), ("evidence", 3), ("lag_class", 4))
+        }
+        src = np.concatenate([p[0] for p in self.parts]) if self.parts else np.zeros(0, np.int64)
+        dst = np.concatenate([p[1] for p in self.parts]) if self.parts else np.zeros(0, np.int64)
+        return pd.DataFrame({"src": src, "dst": dst, **columns, "lag_us": np.full(len(src), np.nan)})
+
+
+def _repeat(values: list[str | None], counts: list[int]) -> pd.Categorical:
+    categories = sorted({v for v in values if v is not None})
+    code_of = {v: i for i, v in enumerate(categories)}
+    codes = np.repeat(np.array([code_of.get(v, -1) if v is not None else -1 for v in values], np.int8), counts)
+    return pd.Categorical.from_codes(codes, categories=pd.Index(categories, dtype="str"))

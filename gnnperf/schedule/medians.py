@@ -1,0 +1,85 @@
+"""Class medians: what a node or an edge of its kind usually takes, fitted on other steps or other ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.graph.execution_graph import ExecutionGraph
+
+_NODE_CLASSES = (
+    ["node_type", "segment", "op_name", "event_name", "input_dims"],
+    ["node_type", "segment", "op_name", "event_name"],
+    ["node_type", "segment", "event_name"],
+    ["node_type", "segment"],
+)
+_EDGE_CLASSES = (
+    ["lag_class", "source_type", "target_type", "target_event"],
+    ["lag_class", "target_type"],
+    ["lag_class"],
+)
+
+
+@dataclass(frozen=True)
+class ClassMedians:
+    """Medians per class, finest class first.
+
+    Attributes:
+        nodes: one table (class -> median latency_us) per level of _NODE_CLASSES.
+        edges: one table (class -> median lag_us) per level of _EDGE_CLASSES.
+    """
+
+    nodes: tuple[pd.Series, ...]
+    edges: tuple[pd.Series, ...]
+
+    def latency_us(self, graph: ExecutionGraph) -> np.ndarray:
+        """[num_nodes] median latency of each node's class; NaN where no class was seen."""
+        return _look_up(_node_keys(graph), self.nodes, _NODE_CLASSES)
+
+    def lag_us(self, graph: ExecutionGraph) -> np.ndarray:
+        """[num_edges] median lag of each edge's class; 0 without a class."""
+        lag = _look_up(_edge_keys(graph), self.edges, _EDGE_CLASSES)
+        return np.where(graph.edges["lag_class"].isna().to_numpy(), 0.0, np.nan_to_num(lag))
+
+
+def fit_medians(graph: ExecutionGraph, fit_node: np.ndarray) -> ClassMedians:
+    """Medians over the nodes where `fit_node` [num_nodes] bool, and over the edges that end in them."""
+    nodes = _node_keys(graph).assign(value=graph.nodes["latency_us"].to_numpy())[fit_node]
+    lag = graph.edges["lag_us"].to_numpy()
+    edges = _edge_keys(graph).assign(value=lag)[fit_node[graph.edges["dst"].to_numpy()]]
+    return ClassMedians(_medians(nodes.dropna(subset="value"), _NODE_CLASSES),
+                        _medians(edges.dropna(subset="value"), _EDGE_CLASSES))  # fmt: skip
+
+
+def _medians(frame: pd.DataFrame, levels: tuple[list[str], ...]) -> tuple[pd.Series, ...]:
+    return tuple(frame.groupby(columns, observed=True, dropna=False)["value"].median() for columns in levels)
+
+
+def _look_up(keys: pd.DataFrame, medians: tuple[pd.Series, ...], levels: tuple[list[str], ...]) -> np.ndarray:
+    value = np.full(len(keys), np.nan)
+    for columns, table in zip(levels, medians, strict=True):
+        missing = np.isnan(value)
+        if not missing.any() or not len(table):
+            continue
+        distinct = keys.loc[missing, columns]
+        found = distinct.merge(table.rename("median").reset_index(), on=columns, how="left")["median"].to_numpy()
+        value[missing] = found
+    return value
+
+
+def _node_keys(graph: ExecutionGraph) -> pd.DataFrame:
+    """[num_nodes] class columns as codes that agree between graphs of one run."""
+    columns = ["node_type", "segment", "op_name", "event_name", "input_dims"]
+    return pd.DataFrame({c: graph.nodes[c].astype("str").fillna("") for c in columns})
+
+
+def _edge_keys(graph: ExecutionGraph) -> pd.DataFrame:
+    kind = graph.nodes["node_type"].astype("str").fillna("").to_numpy()
+    event = graph.nodes["event_name"].astype("str").fillna("").to_numpy()
+    src, dst = graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy()
+    lag_class = graph.edges["lag_class"].astype("str").fillna("").to_numpy()
+    return pd.DataFrame(
+        {"lag_class": lag_class, "source_type": kind[src], "target_type": kind[dst], "target_event": event[dst]}
+    )

@@ -1,0 +1,181 @@
+"""Strict replay: does the structure explain the time?
+
+With measured gaps kept, a replay is exact by construction and shows nothing. Strict replay takes the STRUCTURE of
+step i and the LATENCIES of step j, replaces every gap and wait by the median of its class fitted on other steps
+(single-step runs: on the other ranks), schedules, and compares with the measured step j. What lies before step j is a
+boundary condition and stays measured: when each rank began, and until when earlier steps' work kept a stream busy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnnperf.graph.calls import BLOCKING, call_class
+from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.schedule.align import align
+from gnnperf.schedule.medians import ClassMedians, fit_medians
+from gnnperf.schedule.schedule import Schedule, schedule
+from gnnperf.schema import TIMED_RELATIONS, NodeType, Relation, Segment
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """One strict replay.
+
+    Attributes:
+        graph: the structure that was scheduled (one step).
+        latency_us: [num_nodes] latencies used; lag_us: [num_edges] lags used; ready_us: [num_nodes] boundary.
+        schedule: the resulting schedule, time 0 = earliest rank's start of step j.
+        measured: label of step j.
+        measured_start_us: [num_nodes] measured start of the aligned node of step j; NaN unaligned.
+        makespan_us: replayed makespan of step j.
+        period_us: replayed period of step j; None for the first step of a window.
+        aligned_share: share of nodes of the structure that step j has too.
+        median_time_share: share of the critical path's time that comes from class medians instead of step j.
+    """
+
+    graph: ExecutionGraph
+    latency_us: np.ndarray
+    lag_us: np.ndarray
+    ready_us: np.ndarray
+    schedule: Schedule
+    measured: StepLabel
+    measured_start_us: np.ndarray
+    makespan_us: float
+    period_us: float | None
+    aligned_share: float
+    median_time_share: float
+
+
+def replay_step(graph: ExecutionGraph, structure_step: int, latency_step: int) -> ReplayResult:
+    """Strictly replay step `latency_step` on the structure of step `structure_step`.
+
+    Args:
+        graph: a run with its recorded labels; edges inferred from time distances are welcome here.
+    """
+    structure, other = graph.step(structure_step), graph.step(latency_step)
+    matched = align(structure, other)
+    latency, from_median = _latencies(graph, structure, other, matched, latency_step)
+    lag = _per_rank_lags(graph, structure, latency_step)
+    label = other.steps[0]
+    origin = min(label.rank_start_us)
+    ready = _boundary(graph, other, structure, matched, latency_step, lag, origin)
+    result = schedule(structure, latency, lag, ready_us=ready)
+    previous = [s for s in graph.steps if s.step == latency_step - 1]
+    completion = result.end_us[_work(structure)].max()
+    return ReplayResult(
+        graph=structure, latency_us=latency, lag_us=lag, ready_us=ready, schedule=result, measured=label,
+        measured_start_us=np.where(matched >= 0, other.nodes["start_us"].to_numpy()[matched] - origin, np.nan),
+        makespan_us=float(completion),
+        period_us=float(completion + origin - max(previous[0].rank_completion_us)) if previous else None,
+        aligned_share=float((matched >= 0)[_work(structure)].mean()),
+        median_time_share=_share(result, latency, from_median),
+    )  # fmt: skip
+
+
+def _work(graph: ExecutionGraph) -> np.ndarray:
+    return ~graph.nodes["node_type"].isin([str(NodeType.DEVICE), str(NodeType.LINK)]).to_numpy()
+
+
+def _share(result: Schedule, latency: np.ndarray, from_median: np.ndarray) -> float:
+    path = result.on_critical_path
+    return float(latency[path & from_median].sum() / max(latency[path].sum(), 1e-9))
+
+
+def _is_wait(graph: ExecutionGraph) -> np.ndarray:
+    """[num_nodes] bool: blocking calls and exits from collectives, whose latency is what a wait left over."""
+    names = graph.nodes["event_name"]
+    blocking = np.array([call_class(str(n)) in BLOCKING for n in names.cat.categories] + [False])[names.cat.codes]
+    segment = graph.nodes["segment"]
+    t4 = (segment == Segment.T4).to_numpy()
+    waited = t4 & (blocking | (graph.nodes["blocked_us"].to_numpy() > 0))
+    return waited | (segment == Segment.EXIT).to_numpy()
+
+
+def _latencies(
+    graph: ExecutionGraph, structure: ExecutionGraph, other: ExecutionGraph, matched: np.ndarray, latency_step: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Latencies of step j where aligned; class medians for waits and for what is not aligned."""
+    measured = other.nodes["latency_us"].to_numpy()
+    peers = (other.nodes["segment"] == Segment.PEER_WAIT).to_numpy()
+    # Wait for untraced peers and their transfer cannot be told apart: their measured sum, as one.
+    measured = np.where(peers, other.nodes["blocked_us"].to_numpy(), measured)
+    aligned = np.where(matched >= 0, measured[matched], np.nan)
+    wait = _is_wait(structure)
+    medians = _by_rank(graph, structure, latency_step, lambda m: m.latency_us(structure))
+    explained = wait & _has_wait_edge(structure)
+    use_median = np.isnan(aligned) | explained
+    latency = np.where(use_median & ~np.isnan(medians), medians, aligned)
+    return np.nan_to_num(latency), use_median & _work(structure) & ~np.isnan(medians)
+
+
+def _has_wait_edge(graph: ExecutionGraph) -> np.ndarray:
+    """[num_nodes] bool: the wait has a cause in the graph (an unexplained one keeps its whole duration)."""
+    waits = graph.edges["relation"].isin([str(Relation.WAITS), str(Relation.RELEASES)]).to_numpy()
+    result = np.zeros(graph.num_nodes, dtype=bool)
+    result[graph.edges["dst"].to_numpy()[waits]] = True
+    return result
+
+
+def _fit_nodes(graph: ExecutionGraph, latency_step: int, rank: int | None) -> np.ndarray:
+    """[num_nodes] bool: nodes that medians may be fitted on: other steps, else other ranks of the same step."""
+    step = graph.nodes["step"].to_numpy()
+    if rank is None:
+        return (step >= 0) & (step != latency_step)
+    return (step >= 0) & (graph.nodes["rank"].to_numpy() != rank)
+
+
+def _by_rank(graph: ExecutionGraph, structure: ExecutionGraph, latency_step: int, ask) -> np.ndarray:  # type: ignore[no-untyped-def]
+    """Ask class medians fitted on other steps; in a single-step run, for each rank those of the other ranks."""
+    if len(graph.steps) > 1:
+        return ask(fit_medians(graph, _fit_nodes(graph, latency_step, None)))
+    rank = structure.nodes["rank"].to_numpy()
+    if len(graph.ranks) == 1:
+        return ask(ClassMedians((), ()))
+    answers = {r: ask(fit_medians(graph, _fit_nodes(graph, latency_step, r))) for r in graph.ranks}
+    result = answers[graph.ranks[0]].copy()
+    owner = rank if len(result) == len(rank) else rank[structure.edges["dst"].to_numpy()]
+    for r, answer in answers.items():
+        result[owner == r] = answer[owner == r]
+    return result
+
+
+def _per_rank_lags(graph: ExecutionGraph, structure: ExecutionGraph, latency_step: int) -> np.ndarray:
+    return _by_rank(graph, structure, latency_step, lambda m: m.lag_us(structure))
+
+
+def _boundary(
+    graph: ExecutionGraph, other: ExecutionGraph, structure: ExecutionGraph, matched: np.ndarray, step: int,
+    lag_us: np.ndarray, origin: float,
+) -> np.ndarray:  # fmt: skip
+    """[num_nodes of structure] earliest starts: rank offsets, and measured ends of earlier work that step j waits for."""
+    label, nodes = other.steps[0], structure.nodes
+    start_of = dict(zip(graph.ranks, label.rank_start_us, strict=True))
+    ready = np.array([start_of.get(r, origin) - origin for r in nodes["rank"].tolist()])
+    back = np.full(other.num_nodes, -1, dtype=np.int64)  # node of step j -> node of the structure
+    back[matched[matched >= 0]] = np.flatnonzero(matched >= 0)
+    src, dst = _edges_from_before(graph, step)
+    end = (graph.nodes["start_us"].to_numpy() + graph.nodes["latency_us"].to_numpy())[src] - origin
+    local = np.searchsorted(_global_ids(graph, step), dst)
+    target = back[local]
+    usable = (target >= 0) & ~np.isnan(end)
+    np.maximum.at(ready, target[usable], end[usable])
+    return ready
+
+
+def _global_ids(graph: ExecutionGraph, step: int) -> np.ndarray:
+    """[num_nodes of graph.step(step)] their ids in the whole graph."""
+    hardware = graph.nodes["node_type"].isin([str(NodeType.DEVICE), str(NodeType.LINK)]).to_numpy()
+    return np.flatnonzero((graph.nodes["step"].to_numpy() == step) | hardware)
+
+
+def _edges_from_before(graph: ExecutionGraph, step: int) -> tuple[np.ndarray, np.ndarray]:
+    """Timed edges into the step from device work outside it (host threads begin with their rank)."""
+    of = graph.nodes["step"].to_numpy()
+    src, dst = graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy()
+    timed = graph.edges["relation"].isin([str(r) for r in TIMED_RELATIONS]).to_numpy()
+    on_device = graph.nodes["stream"].to_numpy()[src] >= 0
+    crossing = timed & on_device & (of[dst] == step) & (of[src] != step)
+    return src[crossing], dst[crossing]

@@ -1,0 +1,189 @@
+"""Latencies in, start times, step time, slack and critical path out.
+
+step 0   |-- host --|-- host --|            C(0)
+         |   gpu  ------------------|
+step 1              |-- host --|-- host --|            C(1)    period = C(K-1) - C(K-2)
+                    |   gpu    ·····|--------------|           makespan = C(K-1) - start of step K-1
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnnperf.errors import InputError
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.lanes import lane_ends
+from gnnperf.schedule.engine import backward_pass, forward_pass, topological_order
+from gnnperf.schema import TIMED_RELATIONS, WORK_TYPES, Relation
+
+_EPSILON_US = 1e-6
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When everything of one step happens.
+
+    Attributes:
+        start_us, end_us: [num_nodes] float64, from the start of the (last unrolled) step.
+        slack_us: [num_nodes] how much later a node may start without moving the step's end.
+        on_critical_path: [num_nodes] bool, one longest chain of binding constraints back to the step's start.
+        makespan_us: latest completion minus the earliest rank's start, of the last unrolled step.
+        period_us: increment of the completion time between the last two unrolled steps; None if not unrolled.
+        rank_step_time_us: [num_ranks] completion of each rank minus the earliest rank's start.
+    """
+
+    start_us: np.ndarray
+    end_us: np.ndarray
+    slack_us: np.ndarray
+    on_critical_path: np.ndarray
+    makespan_us: float
+    period_us: float | None
+    rank_step_time_us: np.ndarray
+
+
+@dataclass(frozen=True)
+class TimedEdges:
+    """The constraints of a graph in the engine's form.
+
+    Attributes:
+        index: [num_timed] rows of graph.edges.
+        src, dst: [num_timed] int64.
+        from_start: [num_timed] bool, the constraint leaves the START of src (launches).
+        order: [num_nodes] topological order; in_first, by_dst: incoming edges by node.
+    """
+
+    index: np.ndarray
+    src: np.ndarray
+    dst: np.ndarray
+    from_start: np.ndarray
+    order: np.ndarray
+    in_first: np.ndarray
+    by_dst: np.ndarray
+
+
+def timed_edges(graph: ExecutionGraph) -> TimedEdges:
+    """Select and sort the edges that constrain time.
+
+    Raises:
+        InputError: the constraints form a cycle.
+    """
+    relation = graph.edges["relation"]
+    timed = relation.isin([str(r) for r in TIMED_RELATIONS]).to_numpy()
+    index = np.flatnonzero(timed)
+    src, dst = graph.edges["src"].to_numpy()[index], graph.edges["dst"].to_numpy()[index]
+    from_start = (relation == Relation.LAUNCHES).to_numpy()[index]
+    order, in_first, by_dst = topological_order(graph.num_nodes, src, dst)
+    if len(order) < graph.num_nodes:
+        stuck = np.setdiff1d(np.arange(graph.num_nodes), order)[:5]
+        raise InputError(
+            f"{graph.num_nodes - len(order)} nodes wait for each other in a cycle (first: {stuck.tolist()})",
+            where=f"graph {graph.name!r}",
+            remedy="import the trace again; if it persists, report it with the trace",
+        )
+    return TimedEdges(index, src, dst, from_start, order, in_first, by_dst)
+
+
+def schedule(
+    graph: ExecutionGraph,
+    latency_us: np.ndarray,
+    lag_us: np.ndarray,
+    *,
+    num_unrolled: int = 1,
+    ready_us: np.ndarray | None = None,
+) -> Schedule:
+    """Schedule one step `num_unrolled` times in a row; lanes (threads, streams) carry over between steps.
+
+    Args:
+        graph: one step (`graph.step(k)`), or a whole window with num_unrolled=1.
+        latency_us: [num_nodes] float64, finite.
+        lag_us: [num_edges] float64, finite; delay along each edge.
+        num_unrolled: copies of the step; 2 or more give a period.
+        ready_us: [num_nodes] earliest starts of the first copy (rank offsets, busy streams); default 0.
+
+    Raises:
+        InputError: a latency or lag is not finite, or the graph has a cycle.
+    """
+    latency_us, lag_us = _finite(latency_us, "latency_us", graph), _finite(lag_us, "lag_us", graph)
+    edges = timed_edges(graph)
+    ready = np.zeros(graph.num_nodes) if ready_us is None else np.asarray(ready_us, dtype=np.float64)
+    passes, lanes = _Passes(edges, latency_us, lag_us[edges.index]), lane_ends(graph.nodes)
+    start, binding = passes.forward(ready)
+    end, step_start, previous_end = start + latency_us, ready.min(initial=0.0), None
+    for _ in range(num_unrolled - 1):
+        previous_end = _completion(graph, end)
+        step_start = end[lanes.last_main].min(initial=np.inf) if len(lanes.last_main) else previous_end
+        carried = lanes.carry(end, graph.num_nodes)  # [num_nodes]
+        start, binding = passes.forward(carried)
+        end = start + latency_us
+    completion = _completion(graph, end)
+    slack = passes.latest(completion) - start
+    return Schedule(
+        start_us=start - step_start,
+        end_us=end - step_start,
+        slack_us=np.maximum(slack, 0.0),
+        on_critical_path=_critical_path(edges, start, end, binding, completion, graph),
+        makespan_us=float(completion - step_start),
+        period_us=None if previous_end is None else float(completion - previous_end),
+        rank_step_time_us=_rank_completion(graph, end) - step_start,
+    )
+
+
+@dataclass(frozen=True)
+class _Passes:
+    """Forward and backward pass over the same constraints."""
+
+    edges: TimedEdges
+    latency_us: np.ndarray
+    lag_us: np.ndarray  # [num_timed]
+
+    def forward(self, ready_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        e = self.edges
+        return forward_pass(e.order, e.in_first, e.by_dst, e.src, e.from_start, self.lag_us, self.latency_us, ready_us)
+
+    def latest(self, horizon_us: float) -> np.ndarray:
+        e = self.edges
+        return backward_pass(
+            e.order, e.in_first, e.by_dst, e.src, e.from_start, self.lag_us, self.latency_us, horizon_us
+        )
+
+
+def _finite(values: np.ndarray, what: str, graph: ExecutionGraph) -> np.ndarray:
+    values = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(values).all():
+        bad = np.flatnonzero(~np.isfinite(values))
+        raise InputError(
+            f"{what} is not finite at {len(bad)} places (first: {bad[:3].tolist()})",
+            where=f"graph {graph.name!r}",
+            remedy="name uncovered nodes and give them a latency before scheduling",
+        )
+    return values
+
+
+def _is_work(graph: ExecutionGraph) -> np.ndarray:
+    """[num_nodes] bool: nodes that take part in the step's end."""
+    return graph.nodes["node_type"].isin([str(t) for t in WORK_TYPES]).to_numpy()
+
+
+def _completion(graph: ExecutionGraph, end_us: np.ndarray) -> float:
+    return float(end_us[_is_work(graph)].max(initial=0.0))
+
+
+def _rank_completion(graph: ExecutionGraph, end_us: np.ndarray) -> np.ndarray:
+    rank = graph.nodes["rank"].to_numpy()
+    work = _is_work(graph)
+    return np.array([end_us[work & (rank == r)].max(initial=0.0) for r in graph.ranks])  # [num_ranks]
+
+
+def _critical_path(
+    edges: TimedEdges, start: np.ndarray, end: np.ndarray, binding: np.ndarray, completion: float, graph: ExecutionGraph
+) -> np.ndarray:
+    """[num_nodes] bool: from a node that ends last, back along binding edges."""
+    path = np.zeros(len(start), dtype=bool)
+    last = np.flatnonzero(_is_work(graph) & (end >= completion - _EPSILON_US))
+    node = int(last[0]) if len(last) else -1
+    while node >= 0 and not path[node]:
+        path[node] = True
+        node = int(edges.src[binding[node]]) if binding[node] >= 0 else -1
+    return path
