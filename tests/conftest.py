@@ -6,12 +6,17 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 MIRROR_VARIABLE = "GNNPERF_DATA_MIRROR"
 
 # Two cores are shared by the tests and by the processes some of them start. Set before torch is loaded.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
+
+# No deadline: a busy machine is no failure. CI tries the same examples every time; at home new ones are welcome.
+settings.register_profile("gnnperf", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("gnnperf")
 
 
 @pytest.fixture(scope="session")
