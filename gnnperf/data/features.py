@@ -20,6 +20,7 @@ from gnnperf.data.numbers import DEVICE_FEATURES, LINK_FEATURES, LINKS, device_n
 from gnnperf.data.relations import FORWARD_EDGE_TYPES, reverse
 from gnnperf.data.vocabulary import Vocabulary
 from gnnperf.errors import InputError
+from gnnperf.evaluate.metrics import is_measured
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec, LinkSpec
 from gnnperf.prediction import Prediction
@@ -63,8 +64,8 @@ def features(
 
 
 def _labels(latency_us: np.ndarray, base: np.ndarray) -> dict[str, np.ndarray]:
-    """Target and weight; a node counts where both its latency and its base are positive."""
-    usable = (np.nan_to_num(latency_us) > 0) & (base > 0)  # [num_nodes]
+    """Target and weight; a node counts where its latency is measured and its base is positive."""
+    usable = is_measured(latency_us) & (base > 0)  # [num_nodes]
     target = np.full(len(base), np.nan)
     target[usable] = np.log(latency_us[usable] / base[usable])
     mean = latency_us[usable].mean() if usable.any() else 1.0

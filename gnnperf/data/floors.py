@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.errors import InputError
+from gnnperf.evaluate.metrics import is_measured
 from gnnperf.schema import WORK_TYPES
 
 
@@ -53,6 +54,7 @@ def fit_floors(tables: Iterable[pd.DataFrame]) -> TypedFloors:
     if nodes.empty:
         raise InputError("no node of the training runs has a measured latency", where="data.path")
     latency = nodes["latency_us"]
+    latency = latency.where(is_measured(latency.to_numpy()), 0.0)
     by_segment = latency.groupby(_segment_keys(nodes)).median()
     by_type = latency.groupby(nodes["node_type"]).median()
     return TypedFloors(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from gnnperf.evaluate.metrics import is_measured
+
 OP_KEYS = ("node_type", "segment", "op_name")
 
 
@@ -31,7 +33,7 @@ def fit_op_medians(tables: Sequence[pd.DataFrame]) -> OpMedians:
     """Medians over the measured nodes of these node tables."""
     latency = pd.concat([t["latency_us"] for t in tables], ignore_index=True)
     keys = pd.Series([k for t in tables for k in _op_keys(t)], dtype=object)
-    measured = (latency > 0).to_numpy()
+    measured = is_measured(latency.to_numpy())
     medians = latency[measured].groupby(keys[measured]).median()
     return OpMedians({key: float(value) for key, value in medians.items()})  # type: ignore[misc]
 
@@ -64,7 +66,7 @@ def fit_nearest_run(tables: Mapping[str, Sequence[pd.DataFrame]]) -> NearestRun:
     runs = {}
     for name, steps in tables.items():
         nodes = pd.concat([s[["content_key", "latency_us"]] for s in steps], ignore_index=True)
-        nodes = nodes[nodes["latency_us"] > 0]
+        nodes = nodes[is_measured(nodes["latency_us"].to_numpy())]
         runs[name] = nodes.groupby("content_key")["latency_us"].median()
     return NearestRun(runs, fit_op_medians([s for steps in tables.values() for s in steps]))
 

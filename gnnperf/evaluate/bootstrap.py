@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.evaluate.metrics import APE_FLOOR, absolute_percentage_error
+from gnnperf.evaluate.metrics import APE_FLOOR, absolute_percentage_error, is_measured
 
 
 def gmae_interval(
@@ -24,7 +24,7 @@ def gmae_interval(
     Returns:
         Lower and upper end; NaN with fewer than two runs.
     """
-    use = (np.nan_to_num(measured_us) > 0) & np.isfinite(predicted_us)  # [num_nodes]
+    use = is_measured(measured_us) & np.isfinite(predicted_us)  # [num_nodes]
     names, run = np.unique(runs[use], return_inverse=True)  # [num_runs], [num used]
     if len(names) < 2:
         return float("nan"), float("nan")

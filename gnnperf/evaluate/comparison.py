@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.evaluate.bootstrap import gmae_interval
-from gnnperf.evaluate.metrics import summarize
+from gnnperf.evaluate.metrics import is_measured, summarize
 
 ALL = "all"
 
@@ -28,7 +28,7 @@ def compare(
     Returns:
         Columns node_type, answer, the fields of ErrorSummary, gmae_low, gmae_high (95 % over runs).
     """
-    labelled = np.nan_to_num(measured_us) > 0
+    labelled = is_measured(measured_us)
     groups = [ALL, *sorted(set(node_types[labelled].tolist()))]
     rows = [
         _row(group, name, answer[use], measured_us[use], runs[use])

@@ -7,6 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 APE_FLOOR = 0.001  # below a tenth of a percent clocks do not resolve a difference
+RESOLUTION_US = 0.001  # traces count nanoseconds: anything shorter is rounding, not a measurement
+
+
+def is_measured(latency_us: np.ndarray) -> np.ndarray:
+    """[num_nodes] bool: a label that an error can be relative to (neither unknown nor zero)."""
+    return np.nan_to_num(latency_us) >= RESOLUTION_US
 
 
 @dataclass(frozen=True)
@@ -47,13 +53,13 @@ def gmae(predicted_us: np.ndarray, measured_us: np.ndarray) -> float:
 
 
 def summarize(predicted_us: np.ndarray, measured_us: np.ndarray) -> ErrorSummary:
-    """All metrics over nodes with a positive measurement.
+    """All metrics over nodes with a measurement.
 
     Args:
         predicted_us: [num_nodes]; NaN where there is no answer (counts against coverage only).
         measured_us: [num_nodes]; NaN or 0 does not count.
     """
-    labelled = np.nan_to_num(measured_us) > 0  # [num_nodes]
+    labelled = is_measured(measured_us)  # [num_nodes]
     answered = labelled & np.isfinite(predicted_us)  # [num_nodes]
     p, m = predicted_us[answered], measured_us[answered]  # [num answered]
     coverage = float(answered.sum() / labelled.sum()) if labelled.any() else float("nan")

@@ -41,7 +41,9 @@ class WorkEncoder(nn.Module):
     def forward(self, x: Tensor, codes: Tensor) -> Tensor:
         """[n, num_features], [n, num_fields] int64 -> [n, hidden_size]."""
         if self.training and self.op_dropout > 0:
-            codes = codes.masked_fill(torch.rand(codes.shape) < self.op_dropout, UNKNOWN)  # [n, num_fields]
+            codes = codes.masked_fill(
+                torch.rand(codes.shape, device=codes.device) < self.op_dropout, UNKNOWN
+            )  # [n, num_fields]
         state = self.linear(x)  # [n, hidden_size]
         for field, embedding in enumerate(self.embeddings):
             state = state + embedding(codes[:, field])

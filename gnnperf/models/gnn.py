@@ -94,7 +94,7 @@ def joint_messages(data: HeteroData, sizes: Mapping[str, int]) -> dict[str, Mess
     for src, relation, dst in data.edge_types:
         ends = data[src, relation, dst].edge_index  # [2, num_edges]
         if relation in found and ends.shape[1]:
-            found[relation].append(ends + torch.tensor([[first[src]], [first[dst]]]))
+            found[relation].append(ends + ends.new_tensor([[first[src]], [first[dst]]]))
     return {r: arrange(torch.cat(parts, dim=1)) for r, parts in found.items() if parts}
 
 

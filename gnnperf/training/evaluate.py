@@ -70,7 +70,7 @@ def predicted(network: TypedGNN, step: Step) -> dict[str, np.ndarray]:
 
 def wide_console() -> Console:
     """A console on which the table fits, also where the output is a file."""
-    return Console(width=max(Console().width, 100))
+    return Console(width=max(Console().width, 110))
 
 
 def print_comparison(part: str, table: pd.DataFrame, console: Console) -> None:
@@ -98,4 +98,6 @@ def write_comparison(tables: dict[str, pd.DataFrame], path: Path) -> None:
 
 
 def _percent(share: float) -> str:
-    return "-" if np.isnan(share) else f"{100 * share:.1f}"
+    if np.isnan(share):
+        return "-"
+    return f"{100 * share:.1f}" if abs(share) < 100 else f"{100 * share:.0e}"

@@ -101,6 +101,10 @@ def test_the_hardware_of_a_run() -> None:
     graph = toy_run(1)
     assert cluster_for(graph, None, None).device.name == "v100_sxm2_32gb"
     assert cluster_for(graph, "cpu_generic", None).device.kind == "cpu"
+    on_host = replace(graph, device_names=("", ""), nodes=graph.nodes.assign(stream=-1))
+    assert cluster_for(on_host, None, None).device.name == "cpu_generic"
+    with pytest.raises(InputError, match="device '' is not in the catalogue"):
+        cluster_for(replace(graph, device_names=("", "")), None, None)
     with pytest.raises(InputError, match=r"'Abacus' is not in the catalogue.*data\.hardware"):
         cluster_for(replace(graph, device_names=("Abacus", "Abacus")), None, None)
     with pytest.raises(InputError, match="ranks on"):

@@ -31,6 +31,12 @@ def test_the_floor_of_a_tenth_of_a_percent() -> None:
     assert gmae(np.array([1.0, 1.1]), np.array([1.0, 1.0])) == pytest.approx(math.sqrt(0.001 * 0.1))
 
 
+def test_less_than_a_nanosecond_is_no_measurement() -> None:
+    found = summarize(np.array([5.0, 1.1]), np.array([1e-9, 1.0]))
+    assert found.num_nodes == 1
+    assert found.max_ape == pytest.approx(0.1)
+
+
 def test_no_nodes_are_nan_not_zero() -> None:
     assert math.isnan(gmae(np.array([]), np.array([])))
     found = summarize(np.array([NAN]), np.array([1.0]))
