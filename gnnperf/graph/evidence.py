@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.graph.build import correct_clocks, run_base_time_ns
-from gnnperf.graph.calls import BLOCKING
+from gnnperf.graph.calls import BLOCKING, CallClass
 from gnnperf.graph.device import Works, device_works
 from gnnperf.graph.host import segmenting_calls
 from gnnperf.graph.lanes import consecutive
 from gnnperf.graph.rank_events import RankEvents, rank_events
 from gnnperf.graph.steps import step_windows
 from gnnperf.graph.streams import event_waits
-from gnnperf.graph.waits import LaunchOrder, host_waits, pageable_copies
+from gnnperf.graph.waits import LAUNCH_QUEUE_DEPTH, LaunchOrder, host_waits, pageable_copies
 from gnnperf.trace.table import RunTrace
 
 _NEAR_NS = 25_000
@@ -30,8 +30,9 @@ class ExplainedWaiting:
             until the copy begins, or until its end if the call outlasts it).
         blocked_explained_us: of that, in calls for which an edge from program order ends inside and within 25 us.
         blocked_timing_us: additionally, by edges inferred from time distance (replay only).
-        blocked_idle_us: of what is not explained, calls made while the rank's device had nothing left to do: they
-            cannot be waiting for it (allocator, module loading, staging).
+        blocked_elsewhere_us: of what is not explained, calls that cannot be waiting for the device: it had nothing left
+            to do; or it was still busy with earlier work when an allocation returned; or a launch found its queue less
+            than half full. The allocator, module loading, staging of pageable memory and the scheduler are left.
         gap_us: device idle time in gaps of more than 30 us on a stream.
         gap_explained_us: of that, gaps that end within 25 us of a launch, an awaited event or a collective's arrival.
     """
@@ -39,7 +40,7 @@ class ExplainedWaiting:
     blocked_us: float
     blocked_explained_us: float
     blocked_timing_us: float
-    blocked_idle_us: float
+    blocked_elsewhere_us: float
     gap_us: float
     gap_explained_us: float
 
@@ -57,7 +58,7 @@ def explained_waiting(run: RunTrace) -> ExplainedWaiting:
 
 
 def _blocked(events: RankEvents, works: Works, in_step: np.ndarray) -> np.ndarray:
-    """[4] ns: blocked, explained by order, by timing, and unexplained with an idle device."""
+    """[4] ns: blocked, explained by order, by timing, and unexplained but provably no wait for the device."""
     duration = _waiting_part(events, works)
     blocking = np.isin(events.calls, [int(c) for c in BLOCKING])
     launch = np.zeros(len(duration), dtype=bool)
@@ -70,18 +71,20 @@ def _blocked(events: RankEvents, works: Works, in_step: np.ndarray) -> np.ndarra
         near = (end > events.start_ns[call]) & (events.start_ns[call] + duration[call] - end <= _NEAR_NS)
         flags[call[near]] = True
     unexplained = counted & ~order & ~timing
-    idle = unexplained & ~_device_pending(events, works)
-    return np.array([duration[m].sum() for m in (counted, counted & order, counted & timing & ~order, idle)], float)
+    elsewhere = unexplained & _waits_elsewhere(events, works, launch & ~blocking)
+    return np.array([duration[m].sum() for m in (counted, counted & order, counted & timing & ~order, elsewhere)], float)
 
 
-def _device_pending(events: RankEvents, works: Works) -> np.ndarray:
-    """[num_events] bool: work launched before the event had not ended when it began."""
+def _waits_elsewhere(events: RankEvents, works: Works, is_launch: np.ndarray) -> np.ndarray:
+    """[num_events] bool: a call that cannot be waiting for the device (see ExplainedWaiting)."""
     launches = LaunchOrder(events, works)
     last_end = np.maximum.accumulate(works.end_ns[launches.work])
-    count = np.searchsorted(launches.launched_ns, events.start_ns, side="left")
-    pending = np.zeros(len(count), dtype=bool)
-    pending[count > 0] = last_end[count[count > 0] - 1] > events.start_ns[count > 0]
-    return pending
+    launched = np.searchsorted(launches.launched_ns, events.start_ns, side="left")  # works launched before
+    ended = np.searchsorted(np.sort(works.end_ns[launches.work]), events.start_ns, side="right")
+    until = np.where(launched > 0, last_end[np.maximum(launched - 1, 0)] if len(last_end) else 0, np.iinfo(np.int64).min)
+    idle = until <= events.start_ns
+    outlasted = (events.calls == CallClass.ALLOCATE) & (until > events.end_ns)
+    return idle | outlasted | (is_launch & (launched - ended < LAUNCH_QUEUE_DEPTH // 2))
 
 
 def _waiting_part(events: RankEvents, works: Works) -> np.ndarray:
@@ -97,7 +100,7 @@ def _waiting_part(events: RankEvents, works: Works) -> np.ndarray:
 
 def _gaps(events: RankEvents, works: Works) -> np.ndarray:
     """[2] ns: idle time in gaps over 30 us on a stream, and the part that ends near a cause."""
-    before, after = consecutive(works.device.astype(np.int64) * 4096 + works.stream)
+    before, after = consecutive(works.stream)
     gap = works.begin_ns[after] - works.end_ns[before]
     cause = np.where(works.call >= 0, events.start_ns[works.call], np.iinfo(np.int64).min)
     copies = pageable_copies(events, works)  # a pageable copy starts when its call has drained the stream
