@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -76,16 +75,16 @@ def _missing(tables: Sequence[TraceTable]) -> list[str]:
     return warnings
 
 
-def step_names(table: TraceTable) -> list[str]:
-    """Step marks of a rank in order of time, e.g. ProfilerStep#12."""
+def step_rows(table: TraceTable) -> np.ndarray:
+    """Rows of a rank's step marks in order of time, e.g. ProfilerStep#12."""
     names = table.events["name"]
-    marks = np.array([re.match(r"ProfilerStep", str(c)) is not None for c in names.cat.categories] + [False])
-    rows = marks[names.cat.codes.to_numpy()] & (table.events["kind"] == EventKind.ANNOTATION).to_numpy()
-    return names[rows].astype(str).tolist()
+    marks = np.array([str(c).startswith("ProfilerStep") for c in names.cat.categories] + [False])
+    is_annotation = (table.events["kind"] == EventKind.ANNOTATION).to_numpy()
+    return np.flatnonzero(marks[names.cat.codes.to_numpy()] & is_annotation)
 
 
 def _steps(tables: Sequence[TraceTable]) -> list[str]:
-    without = [t.meta.rank for t in tables if not step_names(t)]
+    without = [t.meta.rank for t in tables if not len(step_rows(t))]
     if not without:
         return []
     ranks = "no rank has" if len(without) == len(tables) else f"{len(without)} of {len(tables)} ranks have no"

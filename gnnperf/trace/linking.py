@@ -9,7 +9,8 @@ import numpy as np
 
 from gnnperf.schema import DEVICE_KINDS, EventKind, Link
 from gnnperf.trace.assemble import KIND_CODES, Assembled
-from gnnperf.trace.columns import categorical, thread_column, ns_column
+from gnnperf.trace.columns import categorical, ns_column, thread_column
+from gnnperf.trace.enclosing import enclosing_ops, launch_calls
 
 LINKS = tuple(Link)
 MIN_ENCLOSED_SHARE = 0.9  # of launches that lie inside the op an id names, for the ids to be believed
@@ -54,45 +55,6 @@ def link(table: Assembled, *, trust_ids: bool = True) -> Links:
     return Links(op, launch, codes, method)
 
 
-def enclosing_ops(table: Assembled) -> np.ndarray:
-    """[num_events] innermost CPU op around each host event on its thread; -1 none, and for device work.
-
-    Runtime calls are stamped by another clock than ops, and old files count whole microseconds: an event belongs to
-    the latest op before it that covers its middle.
-    """
-    result = np.full(len(table.kind), -1, dtype=np.int64)
-    host = np.flatnonzero(table.columns["thread"] >= 0)
-    host = host[np.argsort(table.columns["thread"][host], kind="stable")]  # by thread, then start, longer first
-    edges = np.flatnonzero(np.diff(table.columns["thread"][host])) + 1
-    for rows in np.split(host, edges):
-        start, duration = table.columns["start_ns"][rows], table.columns["duration_ns"][rows]
-        is_op = table.kind[rows] == KIND_CODES[EventKind.CPU_OP]
-        ops = rows[is_op]
-        before = np.cumsum(is_op) - is_op - 1  # [num_rows] last op before the row; -1 none
-        found = _covering(before, is_op, start + duration // 2, (start + duration)[is_op])
-        result[rows] = np.append(ops, -1)[found]
-    return result
-
-
-def _covering(before: np.ndarray, is_op: np.ndarray, middle: np.ndarray, op_end: np.ndarray) -> np.ndarray:
-    """[num_rows] the nearest op at or before `before` whose end is not before the row's middle; -1 none.
-
-    Pointer jumping: an op that ends too early hands over to its own candidate. All ops between the two end before
-    that op's middle, hence too early as well. The distance doubles each round.
-    """
-    end = np.append(op_end, np.iinfo(np.int64).max)  # the op "-1" covers everything
-    found = before.copy()
-    jump = np.append(found[is_op], -1)  # [num_ops + 1] candidate of each op
-    active = np.flatnonzero(end[found] < middle)
-    op_number = np.cumsum(is_op) - 1
-    while len(active):
-        found[active] = jump[found[active]]
-        ops = active[is_op[active]]
-        jump[op_number[ops]] = found[ops]
-        active = active[end[found[active]] < middle[active]]
-    return found
-
-
 def launch_events(table: Assembled) -> np.ndarray:
     """[num_events] the runtime call with the same correlation, for device work and sync records; -1 none."""
     correlation = table.columns["correlation"]
@@ -111,19 +73,8 @@ def _first_calls(table: Assembled) -> np.ndarray:
     """Runtime rows sorted by correlation, one per correlation: a launching call before any other of the same id."""
     correlation = table.columns["correlation"]
     calls = np.flatnonzero(table.is_kind(EventKind.RUNTIME) & (correlation >= 0))
-    name = table.columns["name"]
-    launches = np.array([is_launch(text) for text in name.categories] + [False])[name.codes[calls]]  # [num_calls]
-    calls = calls[np.lexsort((calls, ~launches, correlation[calls]))]
+    calls = calls[np.lexsort((calls, ~launch_calls(table)[calls], correlation[calls]))]
     return calls[np.unique(correlation[calls], return_index=True)[1]]
-
-
-LAUNCH_WORDS = ("launch", "memcpy", "memset")
-
-
-def is_launch(name: str) -> bool:
-    """Whether a runtime call of this name puts work on a device: launches, copies and memsets of CUDA, HIP, MTIA."""
-    lowered = name.lower()
-    return any(word in lowered for word in LAUNCH_WORDS)
 
 
 def ops_by_id(table: Assembled) -> np.ndarray:
@@ -141,12 +92,15 @@ def ops_by_id(table: Assembled) -> np.ndarray:
 
 
 def ids_are_true(table: Assembled, launch: np.ndarray, by_id: np.ndarray) -> bool:
-    """Whether device events' ids name the CPU op: the op named must cover the launch. Between 2021 and torch 2.3 the
-    id is the profiler's correlation id again, which names random ops.
+    """Whether device events' ids name the CPU op: the op named must cover the launch.
+
+    Between 2021 and torch 2.3 the id is the profiler's correlation id again, which names random ops.
     """
-    both = np.flatnonzero((by_id >= 0) & (launch >= 0))
+    named = np.flatnonzero(by_id >= 0)
+    both = named[launch[named] >= 0]
     if not len(both):
-        return bool((by_id >= 0).any()) and not bool((table.columns["correlation"] == table.columns["external_id"])[by_id >= 0].any())
+        repeated = table.columns["correlation"][named] == table.columns["external_id"][named]
+        return len(named) > 0 and not bool(repeated.any())
     start, thread = table.columns["start_ns"], table.columns["thread"]
     op, call = by_id[both], launch[both]
     inside = (start[op] <= start[call]) & (start[call] <= start[op] + table.columns["duration_ns"][op])

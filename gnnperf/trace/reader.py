@@ -51,6 +51,15 @@ def read_run(path: Path | list[Path], *, name: str | None = None) -> RunTrace:
     return RunTrace(name or run_name(paths[0]), tuple(tables), _card(paths), warnings)
 
 
+def read_execution_traces(path: Path | list[Path]) -> list[ExecutionTrace]:
+    """The execution traces under a path, which have no times; an empty list where there is none that can be read."""
+    paths = [Path(p) for p in (path if isinstance(path, (list, tuple)) else [path])]
+    try:
+        return [trace for _, trace in _first_look([p for p in paths if not _is_saved(p)]).traces]
+    except InputError:
+        return []
+
+
 def run_name(path: Path) -> str:
     """File or folder name without its endings."""
     return ENDINGS.sub("", path.resolve().name) or path.resolve().name
@@ -168,8 +177,9 @@ def _refuse_second_run(folders: dict[int, str], rank: int, source: Source, where
 
 def _unused(found: _Found, tables: Sequence[TraceTable]) -> list[str]:
     ranks = {t.meta.rank for t in tables}
-    lone = [f"execution trace {t.name} has no Kineto file of its rank and is not used"
-            for rank, t in found.traces if rank is not None and rank not in ranks]  # fmt: skip
+    paired = len(found.traces) == len(found.kineto) == 1
+    lone = [f"execution trace {trace.name} has no Kineto file of its rank and is not used"
+            for rank, trace in found.traces if not paired and rank not in ranks]  # fmt: skip
     return lone + [f"skipped: {error}" for error in found.refused]
 
 
