@@ -23,7 +23,7 @@ from rich.table import Table
 
 from gnnperf.errors import InputError
 from gnnperf.schema import DEVICE_KINDS, EventKind, Link
-from gnnperf.trace import kineto, linking
+from gnnperf.trace import linking
 from gnnperf.trace.assemble import Assembled, assemble
 from gnnperf.trace.sources import Source, sources
 
@@ -104,7 +104,7 @@ def main() -> int:
     found = []
     for source in files(Path(os.environ[MIRROR])):
         try:
-            links = measure(assemble(kineto.decode(source.unpack(), source.path)))
+            links = measure(assemble(source.unpack(), source.path))
         except InputError:
             continue
         if links.device_events:

@@ -98,11 +98,11 @@ def share(part: float, whole: float) -> str:
     return f"{part / whole:4.0%}" if whole > 0 else "   -"
 
 
-HEADER = (
-    "| run | pairs | period error, median / max | makespan error, median / max | other step as it is, period / makespan | "
-    "nodes aligned | time from medians | start error, median us | blocked ms | explained | of waits for the device | "
-    "with timing | gaps explained |"
-)
+COLUMNS = (
+    "run", "pairs", "period error, median / max", "makespan error, median / max",
+    "other step as it is, period / makespan", "nodes aligned", "time from medians", "start error, median us",
+    "blocked ms", "explained", "of waits for the device", "with timing", "gaps explained",
+)  # fmt: skip
 
 
 def line(row: Row) -> str:
@@ -124,8 +124,8 @@ def line(row: Row) -> str:
 def main() -> None:
     """Print the table and its medians."""
     warnings.simplefilter("ignore", RuntimeWarning)  # medians of runs that have no period
-    print(HEADER)
-    print("|---" * 13 + "|")
+    print(f"| {' | '.join(COLUMNS)} |")
+    print("|---" * len(COLUMNS) + "|")
     rows = []
     for recording in graph_recordings():
         run, graph = imported(recording)
@@ -139,11 +139,12 @@ def main() -> None:
         for r in rows
         if r.explained.blocked_us > r.explained.blocked_elsewhere_us
     ]
-    print(f"\nmedian error over {len(rows)} runs {np.median(errors):.2%}, p90 {np.quantile(errors, 0.9):.2%}, worst pair "
-          f"{max(r.worst for r in rows):.2%}; over the {len(full)} runs that align >= 99 %: {np.median(full):.2%}")  # fmt: skip
-    print(f"blocked host time explained, median over runs: {np.median(raw):.0%} of all of it, {np.median(of_waits):.0%} of "
-          "the calls that can be waiting for the device (not: device idle, still busy when an allocation returned, or a launch "
-          "queue less than half full)")  # fmt: skip
+    print(f"\nmedian error over {len(rows)} runs {np.median(errors):.2%}, p90 {np.quantile(errors, 0.9):.2%}, ", end="")
+    print(f"worst pair {max(r.worst for r in rows):.2%}; ", end="")
+    print(f"over the {len(full)} runs that align >= 99 %: {np.median(full):.2%}")
+    print(f"blocked host time explained, median over runs: {np.median(raw):.0%} of all of it, ", end="")
+    print(f"{np.median(of_waits):.0%} of the calls that can be waiting for the device (not: device idle, still busy")
+    print("when an allocation returned, or a launch queue less than half full)")
     for row in rows:
         if row.cause:
             print(f"above 3 %: {row.name} ({row.worst:.1%}): {row.cause}")

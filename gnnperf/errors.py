@@ -17,12 +17,12 @@ class InputError(ValueError):
 
     def __init__(self, what: str, *, where: str = "", allowed: str = "", remedy: str = "") -> None:
         self.what, self.where, self.allowed, self.remedy = what, where, allowed, remedy
-        parts = [f"{where}: {what}" if where else what]
+        sentences = [f"{where}: {what}" if where else what]
         if allowed:
-            parts.append(f"Allowed: {allowed}.")
+            sentences.append(f"Allowed: {allowed}")
         if remedy:
-            parts.append(f"What to do: {remedy}.")
-        super().__init__(" ".join(parts))
+            sentences.append(f"What to do: {remedy}")
+        super().__init__(" ".join(s if s.endswith((".", "!", "?")) else f"{s}." for s in sentences))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Survive the trip back from a worker process."""

@@ -56,7 +56,7 @@ def test_bad_input_is_one_message_and_exit_2(
 ) -> None:
     _room(monkeypatch, "look", _raising(InputError("is empty", where="a.json", remedy="profile again")))
     assert cli.main(["look"]) == 2
-    assert capsys.readouterr().err == "gnnperf: a.json: is empty What to do: profile again.\n"
+    assert capsys.readouterr().err == "gnnperf: a.json: is empty. What to do: profile again.\n"
 
 
 def test_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:

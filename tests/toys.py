@@ -1,10 +1,10 @@
 """Hand-made graphs of a few nodes, shared by the tests.
 
-    rank 0 host  [T2 10][T4 5][T3 10]          [T1 5]
-    rank 0 gpu          [gemm 100]  (arrive)---.
-                                                >[ all_reduce 50 ](exit)
-    rank 1 gpu          [gemm 120]  (arrive)---'
-    rank 1 host  [T2 10][T4 5][T3 10]          [T1 5]  <- waits for the exit of its rank
+rank 0 host  [T2 10][T4 5][T3 10]          [T1 5]
+rank 0 gpu          [gemm 100]  (arrive)---.
+                                            >[ all_reduce 50 ](exit)
+rank 1 gpu          [gemm 120]  (arrive)---'
+rank 1 host  [T2 10][T4 5][T3 10]          [T1 5]  <- waits for the exit of its rank
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def make_graph(
 
 
 def two_rank_graph() -> ExecutionGraph:
-    """The graph drawn above. Makespan without lags: 15 + 120 + 50 + 5 = 190 us (launch is start-to-start: 10 + 120 + 50 + 5 = 185)."""
+    """The graph drawn above. Makespan without lags: 10 + 120 + 50 + 5 = 185 us (a launch constrains start to start)."""
     rows: list[dict[str, object]] = []
     edges: list[tuple[int, int, str]] = []
     for rank, gemm_us in ((0, 100.0), (1, 120.0)):
@@ -83,9 +83,9 @@ def two_rank_graph() -> ExecutionGraph:
             (base + 2, base + 6, Relation.FOLLOWS), (base + 5, base + 6, Relation.WAITS),
         ]  # fmt: skip
     collective = len(rows)
-    rows.append({"rank": -1, "node_type": NodeType.COLLECTIVE, "op_name": "c10d::allreduce_", "collective": "all_reduce",
-                 "group_size": 2, "message_bytes": 4.0 * 512**2, "family": "collective", "dtype": "float32",
-                 "latency_us": 50.0, "start_us": 130.0})  # fmt: skip
+    rows.append({"rank": -1, "node_type": NodeType.COLLECTIVE, "op_name": "c10d::allreduce_",
+                 "collective": "all_reduce", "group_size": 2, "message_bytes": 4.0 * 512**2,
+                 "family": "collective", "dtype": "float32", "latency_us": 50.0, "start_us": 130.0})  # fmt: skip
     for base in (0, 7):
         edges += [(base + 4, collective, Relation.JOINS), (collective, base + 5, Relation.RELEASES)]
     rows += [

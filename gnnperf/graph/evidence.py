@@ -72,7 +72,8 @@ def _blocked(events: RankEvents, works: Works, in_step: np.ndarray) -> np.ndarra
         flags[call[near]] = True
     unexplained = counted & ~order & ~timing
     elsewhere = unexplained & _waits_elsewhere(events, works, launch & ~blocking)
-    return np.array([duration[m].sum() for m in (counted, counted & order, counted & timing & ~order, elsewhere)], float)
+    masks = (counted, counted & order, counted & timing & ~order, elsewhere)
+    return np.array([duration[mask].sum() for mask in masks], float)
 
 
 def _waits_elsewhere(events: RankEvents, works: Works, is_launch: np.ndarray) -> np.ndarray:
@@ -81,7 +82,8 @@ def _waits_elsewhere(events: RankEvents, works: Works, is_launch: np.ndarray) ->
     last_end = np.maximum.accumulate(works.end_ns[launches.work])
     launched = np.searchsorted(launches.launched_ns, events.start_ns, side="left")  # works launched before
     ended = np.searchsorted(np.sort(works.end_ns[launches.work]), events.start_ns, side="right")
-    until = np.where(launched > 0, last_end[np.maximum(launched - 1, 0)] if len(last_end) else 0, np.iinfo(np.int64).min)
+    never = np.iinfo(np.int64).min
+    until = np.r_[never, last_end][launched]  # when the device is done with what was launched before
     idle = until <= events.start_ns
     outlasted = (events.calls == CallClass.ALLOCATE) & (until > events.end_ns)
     return idle | outlasted | (is_launch & (launched - ended < LAUNCH_QUEUE_DEPTH // 2))
