@@ -140,3 +140,26 @@ def test_the_table(tmp_path: Path, data: PreparedData, capsys: pytest.CaptureFix
     assert "…" not in printed
     write_comparison(tables, tmp_path / "errors.csv")
     assert set(pd.read_csv(tmp_path / "errors.csv")["part"]) == {"val", "test"}
+
+
+class NotLoggedIn(Exception):
+    """As wandb raises it."""
+
+    __module__ = "wandb.errors.errors"
+
+
+class LoggerWithoutLogin:
+    def __init__(self, **_: object) -> None:
+        pass
+
+    @property
+    def experiment(self) -> object:
+        raise NotLoggedIn("No API key configured.")
+
+
+def test_wandb_without_a_login_is_one_message(
+    tmp_path: Path, data: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnnperf.training.wandb_logger.WandbLogger", LoggerWithoutLogin)
+    with pytest.raises(InputError, match=r"logger=wandb: No API key.*wandb login"):
+        trained(config(tmp_path, epochs=1, logger=LoggerConfig(kind=LoggerKind.wandb)), data)
