@@ -125,7 +125,7 @@ def test_what_if_on_the_traces_own_hardware(trace: Path, tmp_path: Path) -> None
         ([], "trace: a value is required"),
         (["trace={trace}", "mode=gnn"], "mode=gnn needs a checkpoint"),
         (["trace={trace}", "mod=gnn"], "unknown key 'mod'"),
-        (["trace={trace}", "mode=gnm"], "bad value 'gnm' Allowed: hybrid, gnn, analytic, replay"),
+        (["trace={trace}", "mode=gnm"], "bad value 'gnm'. Allowed: hybrid, gnn, analytic, replay"),
         (["trace={trace}", "step=first"], "step: bad value 'first'"),
         (["trace={trace}", "hardware=v1000"], "v1000"),
         (["trace={trace}", "hardware=t4", "hardware.num_sms=none"], "num_sms"),

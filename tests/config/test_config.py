@@ -101,7 +101,7 @@ def test_a_mistake_of_the_user_inside_the_task_is_one_message(
     with pytest.raises(SystemExit) as exit_info:
         entry_point("train", TrainConfig)(task)()
     assert exit_info.value.code == 2
-    assert capsys.readouterr().err == "error: trace.json: is empty\n"
+    assert capsys.readouterr().err == "error: trace.json: is empty.\n"
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
