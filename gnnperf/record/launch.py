@@ -1,4 +1,4 @@
-"""Start the ranks of one run on this machine: gloo on loopback, one thread and one core per rank."""
+"""Start the ranks of one run on this machine: gloo on loopback, one core per rank, one thread for its arithmetic."""
 
 from __future__ import annotations
 
@@ -108,8 +108,19 @@ def _run_rank(main: Callable[..., None], arguments: Sequence[object], rank: int,
     torch.set_num_threads(1)
     store = dist.FileStore(str(Path(meeting) / "store"), world_size)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=COLLECTIVE_TIMEOUT)
+    _yield_to_gloo()
     try:
         main(*arguments)
         dist.barrier()  # a rank that leaves first would break its peers' last collective
     finally:
         dist.destroy_process_group()
+
+
+def _yield_to_gloo() -> None:
+    """Do not let this thread, when woken, push a thread of gloo off the core they share.
+
+    A collective's worker wakes this thread first and stamps its own end after that. If it is preempted in between, the
+    stamp is milliseconds late (a quarter of DDP's all-reduces were; under this policy none by more than 0.2 ms).
+    Gloo's threads have started by now and keep the policy they have.
+    """
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

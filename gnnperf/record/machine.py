@@ -12,6 +12,12 @@ import torch
 import torch.distributed as dist
 
 
+def placement() -> dict[str, object]:
+    """Where this rank runs: host (a digest, until the card numbers the hosts), cores, threads, device."""
+    return {"host": host_digest(), "cores": cores(), "scheduling": scheduling(), "threads": torch.get_num_threads(),
+            "device": device()}  # fmt: skip
+
+
 def device() -> dict[str, object]:
     """The device that does the work: the current CUDA device, else the CPU."""
     if torch.cuda.is_available():
@@ -42,6 +48,11 @@ def versions() -> dict[str, str | None]:
             0
         ],  # the number only: what follows may name a distribution's build host
     }
+
+
+def scheduling() -> str:
+    """The kernel's policy for this thread: "batch" threads do not preempt others when they wake."""
+    return {os.SCHED_OTHER: "other", os.SCHED_BATCH: "batch"}.get(os.sched_getscheduler(0), "another")
 
 
 def cores() -> list[int]:

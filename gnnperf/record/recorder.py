@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
 import torch.distributed as dist
 
 from gnnperf.errors import InputError
@@ -67,8 +66,7 @@ def record(
     stretches = Stretches(warmup_steps, unprofiled_steps, profiled_steps)
     about = Description(workload, parameters or {}, parallelism or {}, precision, batch, link or {})
     rank, world_size = machine.rank_and_world_size()
-    place = {"host": machine.host_digest(), "cores": machine.cores(), "device": machine.device(),
-             "threads": torch.get_num_threads(), "backend": machine.backend()}  # fmt: skip
+    place = {**machine.placement(), "backend": machine.backend()}
     folder = _open(Path(run_dir), about, rank)
     step = StepRecorder(stretches, execution_trace=execution_trace)
     try:

@@ -56,9 +56,9 @@ def test_the_card_of_two_ranks(recorded: tuple[Path, list[Outcome]]) -> None:
     assert card["link"] == {"backend": "gloo", "medium": "loopback"}
     assert card["probe"] == {"before_us": [100.0] * 2, "after_us": [100.0] * 2, "drift": 0.0, "max_drift": 0.05,
                              "rejected_drifts": []}  # fmt: skip
-    assert [(rank["rank"], rank["host"], rank["threads"], rank["backend"]) for rank in card["ranks"]] == [
-        (0, 0, 1, "gloo"), (1, 0, 1, "gloo")]  # fmt: skip
-    assert all(len(rank["cores"]) == 1 for rank in card["ranks"])
+    for number, rank in enumerate(card["ranks"]):
+        assert (rank["rank"], rank["host"], rank["backend"]) == (number, 0, "gloo")
+        assert (rank["scheduling"], rank["threads"], len(rank["cores"])) == ("batch", 1, 1)
 
 
 def test_resuming_keeps_what_is_there(recorded: tuple[Path, list[Outcome]]) -> None:
