@@ -36,7 +36,7 @@ KINDS: dict[str, str] = {
 }
 
 BACKENDS = ("nccl", "gloo", "hccl", "mpi", "ucc", "xccl", "rccl")
-HOST_NAME = re.compile(rf"(?:(?:{'|'.join(BACKENDS)}):|c10d::)(\w+)")
+HOST_NAME = re.compile(rf"(?:(?:{'|'.join(BACKENDS)}):|c10d::)(\w+)(?: |$)")
 COALESCED = "coalesced"  # nccl:coalesced wraps several calls and is none itself
 
 KERNEL_NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -46,7 +46,7 @@ KERNEL_NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"nccl(?:Dev)?Kernel_Broadcast"), "broadcast"),
     (re.compile(r"nccl(?:Dev)?Kernel_Reduce_"), "reduce"),
     (re.compile(r"nccl(?:Dev)?Kernel_SendRecv"), "all_to_all"),  # point-to-point kernels; metadata says send or recv
-    (re.compile(r"nccl(?:Dev)?Kernel"), "unknown"),  # RCCL's ncclDevKernel_Generic
+    (re.compile(r"nccl(?:Dev)?Kernel_?"), "unknown"),  # RCCL's ncclDevKernel_Generic
     (re.compile(r"cross_device_reduce|(?:one|two)_shot_all_reduce|multimem_all_reduce"), "all_reduce"),
     (re.compile(r"multimem_all_gather"), "all_gather"),
     (re.compile(r"deep_ep::\w+::(?:dispatch|combine)\b"), "all_to_all"),
@@ -70,13 +70,17 @@ def kind_of_word(word: str) -> str | None:
 
 def kind_of_host_name(name: str) -> str | None:
     """The kind of collective a host range's name states: nccl:all_reduce, c10d::alltoall_base_; None otherwise."""
-    match = HOST_NAME.fullmatch(name.split(" ")[0])
+    match = HOST_NAME.match(name)
     return kind_of_word(match.group(1)) if match else None
+
+
+ANY_KERNEL_NAME = re.compile("|".join(pattern.pattern for pattern, _ in KERNEL_NAMES))
 
 
 def kind_of_kernel_name(name: str) -> str | None:
     """The kind a kernel's name states; "unknown" for communication of an unstated kind; None otherwise."""
-    return next((kind for pattern, kind in KERNEL_NAMES if pattern.search(name)), None)
+    found = ANY_KERNEL_NAME.search(name)
+    return next(kind for pattern, kind in KERNEL_NAMES if pattern.match(found[0])) if found else None
 
 
 def dtype_name(text: str | None) -> str | None:

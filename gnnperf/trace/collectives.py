@@ -24,13 +24,12 @@ from gnnperf.schema import EventKind
 from gnnperf.trace.assemble import KIND_CODES, Assembled
 from gnnperf.trace.collective_names import dtype_name, kind_of_host_name, kind_of_kernel_name, kind_of_word
 from gnnperf.trace.columns import categorical, coded, float_column
-from gnnperf.trace.kineto import Args, CommArgs
+from gnnperf.trace.kineto import CommArgs
 from gnnperf.trace.linking import Links
 from gnnperf.trace.metadata import Distributed
 
 PARAM_COMMS = "record_param_comms"
 OUTPUT_FIRST = ("c10d::alltoall_base_", "c10d::_allgather_base_", "c10d::_reduce_scatter_base_")
-LOOK_AT = 10_000
 SAME_SIZE = ("all_reduce", "broadcast", "reduce")
 
 
@@ -79,9 +78,9 @@ def _host_calls(table: Assembled, distributed: Distributed) -> dict[int, Call]:
     texts, codes = list(name.categories), name.codes[rows].tolist()
     dims, types = _values(table, "input_dims", rows), _values(table, "input_types", rows)
     return {
-        row: _stated(table.args(row), distributed).filled_from(_shaped(texts[code], kinds[code], d, t))
+        row: _stated(table.metadata.get(row), distributed).filled_from(_shaped(texts[code], kinds[code], d, t))
         for row, code, d, t in zip(rows, codes, dims, types, strict=True)
-        if not _is_no_collective(table.args(row))
+        if not _is_no_collective(table.metadata.get(row))
     }
 
 
@@ -93,15 +92,14 @@ def _values(table: Assembled, column: str, rows: list[int]) -> list[Any]:
     return [known.get(code) for code in codes]
 
 
-def _is_no_collective(args: Args) -> bool:
+def _is_no_collective(args: CommArgs | None) -> bool:
     """Metadata of a call that moves nothing: wait, init."""
-    stated = getattr(args, "collective", None)
-    return stated is not None and kind_of_word(stated) is None
+    return args is not None and kind_of_word(args.collective or "") is None
 
 
-def _stated(args: Args, distributed: Distributed) -> Call:
+def _stated(args: CommArgs | None, distributed: Distributed) -> Call:
     """What metadata says."""
-    if not isinstance(args, CommArgs) or not args.collective:
+    if args is None or args.collective is None:
         return Call()
     return Call(
         kind_of_word(args.collective), _group(args, distributed), args.group_size, args.in_elements, args.out_elements,
@@ -201,21 +199,14 @@ def _kernel_calls(
     name = table.columns["name"]
     named = [kind_of_kernel_name(t) for t in name.categories]
     is_named = np.array([kind is not None for kind in named] + [False])[name.codes]  # [num_events]
-    kernels = (table.kind == KIND_CODES[EventKind.KERNEL]) & (is_named | _has_metadata(table))
+    is_named[list(table.metadata)] = True
+    kernels = (table.kind == KIND_CODES[EventKind.KERNEL]) & is_named
     calls = {}
     for row in np.flatnonzero(kernels).tolist():
         by_name = Call(named[name.codes[row]] or "unknown")
         of_its_host = of_host.get(int(links.op_event[row]), Call())
-        calls[row] = _complete(_stated(table.args(row), distributed).filled_from(of_its_host).filled_from(by_name))
+        calls[row] = _complete(_stated(table.metadata.get(row), distributed).filled_from(of_its_host).filled_from(by_name))
     return calls
-
-
-def _has_metadata(table: Assembled) -> np.ndarray:
-    """[num_events] bool: events that state a collective."""
-    if not any(isinstance(a, CommArgs) for a in table.file_args[:LOOK_AT]):  # one struct for all events of a file
-        return np.zeros(len(table), dtype=bool)
-    stated = [getattr(a, "collective", None) is not None for a in table.file_args]
-    return np.array(stated)[table.order]
 
 
 def _columns(calls: dict[int, Call], size: int) -> dict[str, Any]:

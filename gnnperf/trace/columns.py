@@ -47,37 +47,41 @@ def ns_column(values: list[Any]) -> np.ndarray:
 
 
 def _decimal_ns(value: Decimal | None) -> int:
-    return -1 if value is None else int(round(max(-LARGEST_US, min(LARGEST_US, value)) * 1000))
+    return -1 if value is None else int(round(max(Decimal(-LARGEST_US), min(Decimal(LARGEST_US), value)) * 1000))
 
 
-class _Codes(dict[Any, int]):
-    """Numbers its keys in order of first appearance."""
+class Codes(dict[Any, int]):
+    """Numbers the values it is asked for in order of first appearance; None is -1."""
 
-    def __missing__(self, key: Any) -> int:
-        self[key] = code = len(self) - 1  # None is in it already
+    def __init__(self) -> None:
+        super().__init__({None: -1})
+
+    def __missing__(self, value: Any) -> int:
+        self[value] = code = len(self) - 1
         return code
+
+    def of(self, values: Sequence[Hashable]) -> np.ndarray:
+        """[n] int32 codes."""
+        return np.fromiter(map(self.__getitem__, values), np.int32, len(values))
+
+    def uniques(self) -> list[Any]:
+        """The value of each code."""
+        return list(self)[1:]
 
 
 def coded(values: Sequence[Hashable]) -> tuple[np.ndarray, list[Any]]:
     """Codes [n] int32 and the distinct values in order of first appearance; None is -1 and no value."""
-    index = _Codes({None: -1})
-    codes = np.fromiter(map(index.__getitem__, values), np.int32, len(values))
-    return codes, list(index)[1:]
+    codes = Codes()
+    return codes.of(values), codes.uniques()
 
 
-def text_column(values: Sequence[str | None]) -> pd.Categorical:
-    """A categorical of strings; None is null."""
-    return categorical(*coded(values))
-
-
-def json_column(values: Sequence[bytes | None]) -> pd.Categorical:
-    """A categorical of compact JSON text; absent, empty and over-long values are null.
+def json_column(codes: np.ndarray, texts: list[bytes]) -> pd.Categorical:
+    """A categorical of compact JSON from codes [n] of undecoded texts; empty and over-long values are null.
 
     Equal lists written with other white space become one category.
     """
-    raw_codes, uniques = coded(values)
-    compact_codes, compact = coded([_compact(u) for u in uniques])
-    return categorical(np.append(compact_codes, -1)[raw_codes], compact)
+    compact_codes, compact = coded([_compact(text) for text in texts])
+    return categorical(np.append(compact_codes, -1)[codes], compact)
 
 
 def lane_column(values: list[Any]) -> np.ndarray:
@@ -86,8 +90,7 @@ def lane_column(values: list[Any]) -> np.ndarray:
         return np.array(values, dtype=np.int64)
     except (OverflowError, ValueError, TypeError):
         codes, uniques = coded(values)
-    spelled: dict[str, int] = {}
-    return np.array([*(_lane(u, spelled) for u in uniques), -1], dtype=np.int64)[codes]
+    return np.array([*map(_lane, uniques), -1], dtype=np.int64)[codes]
 
 
 def thread_column(values: list[Any]) -> np.ndarray:
@@ -111,9 +114,9 @@ def _compact(raw: bytes) -> str | None:
         return None
 
 
-def _lane(value: Any, spelled: dict[str, int]) -> int:
-    """The number in it ("stream 7", "4093687616"), else a number of its own that no thread has."""
+def _lane(value: Any) -> int:
+    """The number in it ("stream 7", "4093687616"), else a number made of its letters that no thread has."""
     if isinstance(value, int):
         return value if -(2**31) <= value <= INT64_MAX else -1
     digits = "".join(c for c in str(value) if c.isdigit())[:18]
-    return int(digits) if digits else spelled.setdefault(str(value), INT64_MAX - len(spelled))
+    return int(digits) if digits else 2**62 + int.from_bytes(str(value).encode()[:7], "big")

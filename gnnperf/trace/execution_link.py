@@ -17,7 +17,7 @@ import pandas as pd
 
 from gnnperf.schema import EventKind
 from gnnperf.trace.assemble import Assembled
-from gnnperf.trace.columns import json_column
+from gnnperf.trace.columns import coded, json_column
 from gnnperf.trace.execution_trace import ExecutionTrace, Node
 
 MAX_VOTERS = 64
@@ -45,7 +45,7 @@ def match(table: Assembled, trace: ExecutionTrace) -> Matched:
     names = table.columns["name"]
     texts = [names.categories[c] for c in names.codes[host]]
     numberings = {
-        "Record function id": table.number("record_function"), "Ev Idx": table.number("event_index"),
+        "Record function id": table.side["record_function"], "Ev Idx": table.side["event_index"],
         "External id": table.columns["external_id"],
     }  # fmt: skip
     best = Matched({}, "none", 0.0)
@@ -103,7 +103,7 @@ def fill_shapes(table: Assembled, trace: ExecutionTrace, matched: Matched) -> As
             row = matched.row.get(node.id)
             if row is not None and texts[column][row] is None and node.types:
                 texts[column][row] = msgspec.json.encode(describe(node))
-    columns = table.columns | {c: json_column([t or b"" for t in values]) for c, values in texts.items()}
+    columns = table.columns | {c: json_column(*coded(values)) for c, values in texts.items()}
     return replace(table, columns=columns)
 
 

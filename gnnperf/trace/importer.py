@@ -7,12 +7,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from gnnperf import schema
-from gnnperf.errors import InputError
-from gnnperf.trace import execution_link, kineto, linking
-from gnnperf.trace.assemble import Assembled, assemble
+from gnnperf.trace import execution_link, linking
+from gnnperf.trace.assemble import Assembled
 from gnnperf.trace.collectives import add_collectives
 from gnnperf.trace.execution_trace import ExecutionTrace
-from gnnperf.trace.kineto import Decoded
 from gnnperf.trace.metadata import Distributed, read_devices
 from gnnperf.trace.table import TraceMeta, TraceTable
 
@@ -31,40 +29,32 @@ class Origin:
 
 
 def import_kineto(
-    decoded: Decoded, origin: Origin, distributed: Distributed, execution_trace: ExecutionTrace | None = None
+    table: Assembled, origin: Origin, distributed: Distributed, execution_trace: ExecutionTrace | None = None
 ) -> TraceTable:
     """One rank's table.
 
     Args:
-        decoded: from `kineto.decode`.
+        table: from `assemble`.
         origin: the file.
         distributed: what the file says about the run.
         execution_trace: of the same rank: completes shapes and says which op feeds which.
-
-    Raises:
-        InputError: no event is left that can be used.
     """
-    with kineto.no_collection():
-        table = assemble(decoded)
-        if not len(table):
-            raise InputError("holds no event that can be used", where=origin.where,
-                             remedy="record at least one whole step")  # fmt: skip
-        table, feeds, remarks = _with_execution_trace(table, execution_trace)
-        links = linking.link(table)
-        columns = table.columns | {
-            "op_event": links.op_event,
-            "launch_event": links.launch_event,
-            "link": linking.link_names(links.link),
-            "forward_event": linking.forward_events(table, decoded.flows),
-        }
-        columns |= add_collectives(table, links, distributed)
-        events = pd.DataFrame({c.name: columns[c.name] for c in schema.EVENT_COLUMNS}, copy=False)
+    table, feeds, remarks = _with_execution_trace(table, execution_trace)
+    links = linking.link(table)
+    columns = table.columns | {
+        "op_event": links.op_event,
+        "launch_event": links.launch_event,
+        "link": linking.link_names(links.link),
+        "forward_event": linking.forward_events(table),
+    }
+    columns |= add_collectives(table, links, distributed)
+    events = pd.DataFrame({c.name: columns[c.name] for c in schema.EVENT_COLUMNS}, copy=False)
     meta = TraceMeta(
         rank=origin.rank, rank_source=origin.rank_source, world_size=distributed.world_size,
         source_format="kineto" if feeds is None else "execution_trace+kineto", source_file=origin.name,
-        source_sha256=origin.sha256, base_time_ns=table.base_ns, devices=read_devices(decoded.head.deviceProperties),
+        source_sha256=origin.sha256, base_time_ns=table.base_ns, devices=read_devices(table.head.deviceProperties),
         backend=distributed.backend, has_shapes=bool((table.columns["input_dims"].codes >= 0).any()),
-        link_method=str(links.method), warnings=(*_dropped(decoded.dropped), *_assumed(origin), *remarks),
+        link_method=str(links.method), warnings=(*_dropped(table.dropped), *_assumed(origin), *remarks),
     )  # fmt: skip
     return TraceTable(meta, events) if feeds is None else TraceTable(meta, events, feeds)
 

@@ -1,9 +1,11 @@
-"""Decode a Kineto file: only the keys that are needed, straight from the bytes into structs.
+"""Decode a Kineto file stretch by stretch: only the keys that are needed, straight from the bytes into structs.
 
-A million small strings are what makes a decode slow, so the two fields that repeat on every event, `ph` and `cat`, are
-decoded as one of the known words, and an event's arguments into one struct that names the few keys needed (shapes and
-values stay undecoded, as views of the bytes). A file with an unknown word, or with a field of a wrong type, is decoded
-again the slower way, then event by event.
+The text is cut between events into stretches of half a megabyte, and each is decoded, turned into columns and freed before
+the next: memory stays near the size of the file, and the work inside the processor's cache. A million small strings
+are what makes a decode slow, so `ph` and `cat`, which repeat on every event, are decoded as one of the known words,
+and an event's arguments into one struct that names the few keys needed (shapes and values stay undecoded, as views of
+the bytes). A stretch with an unknown word, or a field of a wrong type, is decoded again the slower way, then event by
+event.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ import gc
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
+from itertools import pairwise
 from typing import Any, Literal
 
 import msgspec
@@ -119,23 +121,6 @@ class Head(msgspec.Struct, gc=False):
     distributedInfo: Raw = Raw(b"null")
 
 
-@dataclass(frozen=True)
-class Decoded:
-    """A Kineto file after decoding.
-
-    Attributes:
-        events: kept events, in file order; each has ph, cat, name, pid, tid, ts, dur, args (Args or None).
-        flows: forward-backward arrows, both ends.
-        head: the top level without its events.
-        dropped: how many events were left out, by reason; later stages add theirs.
-    """
-
-    events: list[Any]
-    flows: list[Any]
-    head: Head
-    dropped: dict[str, int]
-
-
 @contextmanager
 def no_collection() -> Iterator[None]:
     """Switch the cycle collector off: a decode allocates a million objects and makes no cycle."""
@@ -148,82 +133,106 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def decode(data: bytes, where: str) -> Decoded:
-    """Decode the JSON text of a Kineto file; a bare list (2020) is its events.
+class Reader:
+    """Reads one Kineto file.
 
-    Raises:
-        InputError: not JSON, cut off, or not a trace.
+    Attributes:
+        head: the top level without its events; complete once the stretches have been read.
+        dropped: how many events were left out, by reason; later stages add theirs.
     """
-    with no_collection():
-        try:
-            return _decode(data, where)
-        except msgspec.ValidationError:
-            raise InputError("is JSON but not a trace", where=where, allowed="a Kineto file with traceEvents") from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return _decode_repaired(data, where, error)
+
+    def __init__(self, data: bytes, where: str) -> None:
+        self.data, self.where = data, where
+        self.head = Head()
+        self.dropped: dict[str, int] = {}
+
+    def stretches(self) -> Iterator[list[Any]]:
+        """The events, some thousands at a time, in file order.
+
+        Raises:
+            msgspec.DecodeError: the text is not JSON, or is cut off, or cannot be cut into stretches.
+            InputError: JSON, but not a trace.
+        """
+        begin = EVENTS_KEY.search(self.data)
+        cuts = _cuts(self.data, begin.end()) if begin else []
+        if begin is None or len(cuts) < 2:
+            yield self._whole()
+            return
+        self.head = _merged(self.head, _decoded_head(self.data[: begin.end()] + b"]}"))
+        for start, end in pairwise([begin.end(), *cuts]):
+            text = self.data[start:end]
+            yield self._events(b"[" + text[: text.rindex(b",")] + b"]")
+        yield self._last(b'{"traceEvents":[' + self.data[cuts[-1] :])
+
+    def _whole(self) -> list[Any]:
+        if self.data[:64].lstrip(SPACE)[:1] == b"[":  # a bare list (2020)
+            return self._events(self.data)
+        return self._last(self.data)
+
+    def _last(self, text: bytes) -> list[Any]:
+        """The events of an object, and what else it says."""
+        head = _decoded_head(text)
+        if not bytes(head.traceEvents).startswith(b"["):
+            raise InputError("is JSON but not a trace", where=self.where, allowed="a Kineto file with traceEvents")
+        self.head = _merged(self.head, head)
+        return self._events(head.traceEvents)
+
+    def _events(self, text: bytes | Raw) -> list[Any]:
+        """A list of events: fast, then with any words, then event by event."""
+        with_metadata = METADATA_KEY in bytes(text)
+        for known_words in (True, False):
+            try:
+                events = _decoder(False, with_metadata, known_words).decode(text)
+                if _needs_exact(events):
+                    events = _decoder(True, with_metadata, known_words).decode(text)
+                return events
+            except msgspec.ValidationError:
+                continue
+        return self._each(text, with_metadata)
+
+    def _each(self, text: bytes | Raw, with_metadata: bool) -> list[Any]:
+        """Event by event: entries that are no events are dropped and counted, not the whole file."""
+        found = []
+        decoder = msgspec.json.Decoder(_event_type(True, with_metadata, False), strict=False)
+        for entry in msgspec.json.decode(text, type=list[Raw]):
+            try:
+                found.append(decoder.decode(entry))
+            except msgspec.ValidationError:
+                reason = "events with fields of a wrong type"
+                self.dropped[reason] = self.dropped.get(reason, 0) + 1
+        return found
 
 
-def _decode_repaired(data: bytes, where: str, error: Exception) -> Decoded:
-    if data[:64].lstrip(SPACE)[:1] not in (b"{", b"["):
-        raise InputError("is not a trace file", where=where, allowed="JSON with traceEvents, packed or not") from None
-    repaired = repair(data)
-    try:
-        if repaired != data:
-            return _decode(repaired, where)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        pass
-    raise InputError(f"is not readable JSON ({error}); it may be cut off", where=where,
-                     remedy="copy or record the file again") from None  # fmt: skip
-
-
+STRETCH_BYTES = 1 << 19
 SPACE = b"\xef\xbb\xbf \t\r\n"
+EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+# Where an event ends and the next begins. No JSON string can hold this: its quotes would be escaped.
+BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"ph"\s*:)')
 
 
-def _decode(data: bytes, where: str) -> Decoded:
-    dropped: dict[str, int] = {}
-    head, events = _read_events(data, where, dropped)
-    kept = [e for e in events if e.ph == "X" and e.cat in KINDS]
-    flows = [e for e in events if e.cat == FLOW]
-    return Decoded(kept, flows, head, dropped)
-
-
-def _read_events(data: bytes, where: str, dropped: dict[str, int]) -> tuple[Head, list[Any]]:
-    """Fast, then with any words and exact times, then event by event."""
-    is_list = data[:64].lstrip(SPACE)[:1] == b"["
-    with_metadata = METADATA_KEY in data
-    for known_words in (True, False):
-        try:
-            head, events = _read(data, is_list, _event_type(False, with_metadata, known_words))
-            if _needs_exact(events):
-                del head, events
-                head, events = _read(data, is_list, _event_type(True, with_metadata, known_words))
-            return head, events
-        except msgspec.ValidationError:
+def _cuts(data: bytes, begin: int) -> list[int]:
+    """Where events begin, about every STRETCH_BYTES."""
+    cuts, at = [], begin + STRETCH_BYTES
+    while at < len(data):
+        match = BETWEEN.search(data, at, at + STRETCH_BYTES)
+        if match is None:
+            at += STRETCH_BYTES
             continue
-    head = Head(traceEvents=Raw(data)) if is_list else msgspec.json.decode(data, type=Head, strict=False)
-    if not bytes(head.traceEvents):
-        raise InputError("is JSON but not a trace", where=where, allowed="a Kineto file with traceEvents")
-    return head, _read_each(head.traceEvents, _event_type(True, with_metadata, False), dropped)
+        cuts.append(match.end())
+        at = match.end() + STRETCH_BYTES
+    return cuts
 
 
-def _read(data: bytes, is_list: bool, event: type[msgspec.Struct]) -> tuple[Head, list[Any]]:
-    if is_list:
-        return Head(), msgspec.json.decode(data, type=list[event], strict=False)  # type: ignore[valid-type]
-    file = msgspec.json.decode(data, type=_file_type(event), strict=False)
-    head = Head(baseTimeNanoseconds=file.baseTimeNanoseconds, deviceProperties=file.deviceProperties,
-                distributedInfo=file.distributedInfo)  # fmt: skip
-    return head, file.traceEvents
+def _decoded_head(text: bytes) -> Head:
+    return msgspec.json.decode(text, type=Head, strict=False)
 
 
-def _read_each(raw: Raw, event: type[msgspec.Struct], dropped: dict[str, int]) -> list[Any]:
-    """Event by event: entries that are no events are dropped and counted, not the whole file."""
-    decoder, found = msgspec.json.Decoder(event, strict=False), []
-    for entry in msgspec.json.decode(raw, type=list[Raw]):
-        try:
-            found.append(decoder.decode(entry))
-        except msgspec.ValidationError:
-            dropped["events with fields of a wrong type"] = dropped.get("events with fields of a wrong type", 0) + 1
-    return found
+def _merged(first: Head, second: Head) -> Head:
+    """What either states; the events of neither."""
+    empty = Head()
+    fields = ("baseTimeNanoseconds", "deviceProperties", "distributedInfo")
+    stated = {f: getattr(second if getattr(first, f) == getattr(empty, f) else first, f) for f in fields}
+    return Head(**stated)
 
 
 @cache
@@ -247,21 +256,17 @@ def _event_type(exact: bool, with_metadata: bool, known_words: bool) -> type[msg
 
 
 @cache
-def _file_type(event: type[msgspec.Struct]) -> Any:
-    return msgspec.defstruct("File", [
-        ("traceEvents", list[event]),  # type: ignore[valid-type]
-        ("baseTimeNanoseconds", Number, None),
-        ("deviceProperties", Raw, Raw(b"null")),
-        ("distributedInfo", Raw, Raw(b"null")),
-    ], gc=False)  # fmt: skip
+def _decoder(exact: bool, with_metadata: bool, known_words: bool) -> msgspec.json.Decoder[list[Any]]:
+    event = _event_type(exact, with_metadata, known_words)
+    return msgspec.json.Decoder(list[event], strict=False)  # type: ignore[valid-type]
 
 
 LARGEST_EXACT_US = 2.0**43  # above it, neighboring float64 are more than 1 ns apart
-LOOK_AT = 1000  # events that show whether a file's times are absolute
+LOOK_AT = 16  # events that show whether a file's times are absolute
 
 
 def _needs_exact(events: list[Any]) -> bool:
-    times = [e.ts for e in events if e.ph == "X"][:LOOK_AT] if len(events) < LOOK_AT else [e.ts for e in events[-LOOK_AT:]]
+    times = [e.ts for e in events[:LOOK_AT] + events[-LOOK_AT:]]
     return any(type(t) is float and abs(t) > LARGEST_EXACT_US for t in times)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from gnnperf.schema import DEVICE_KINDS, EventKind, Link
 from gnnperf.trace.assemble import KIND_CODES, Assembled
-from gnnperf.trace.columns import categorical, ns_column, thread_column
+from gnnperf.trace.columns import categorical
 from gnnperf.trace.enclosing import enclosing_ops, launch_calls
 
 LINKS = tuple(Link)
@@ -124,17 +123,17 @@ def link_names(codes: np.ndarray) -> object:
     return categorical(codes, [str(x) for x in LINKS])
 
 
-def forward_events(table: Assembled, flows: list[Any]) -> np.ndarray:
+def forward_events(table: Assembled) -> np.ndarray:
     """[num_events] forward op of each backward op; by the file's flows, else by sequence number."""
     result = _forward_by_sequence(table)
-    for backward, forward in _flow_ends(table, flows):
+    for backward, forward in _flow_ends(table):
         result[backward] = forward
     return result
 
 
 def _forward_by_sequence(table: Assembled) -> np.ndarray:
     """Among the forward ops of a sequence number the one that starts last launches the backward op (as Kineto does)."""
-    sequence, forward_thread = table.columns["sequence"], table.forward_thread
+    sequence, forward_thread = table.columns["sequence"], table.side["forward_thread"]
     result = np.full(len(sequence), -1, dtype=np.int64)
     has = table.is_kind(EventKind.CPU_OP) & (sequence >= 0) & (sequence < 2**31)
     backward = np.flatnonzero(has & (forward_thread > 0))
@@ -150,17 +149,15 @@ def _forward_by_sequence(table: Assembled) -> np.ndarray:
     return result
 
 
-def _flow_ends(table: Assembled, flows: list[Any]) -> list[tuple[int, int]]:
+def _flow_ends(table: Assembled) -> list[tuple[int, int]]:
     """(backward row, forward row) of each arrow: the ends name a thread and the start of an op that has a sequence."""
-    if not flows:
+    if not table.flows:
         return []
     rows = np.flatnonzero(table.is_kind(EventKind.CPU_OP) & (table.columns["sequence"] >= 0))
-    lanes = table.columns["thread"][rows].tolist()
-    at = dict(zip(zip(lanes, table.columns["start_ns"][rows].tolist(), strict=True), rows.tolist(), strict=True))
-    stamps = [f for f in flows if f.ts is not None]
-    starts = (ns_column([f.ts for f in stamps]) - table.file_start_ns).tolist()
+    threads, starts = table.columns["thread"][rows].tolist(), table.columns["start_ns"][rows].tolist()
+    at = dict(zip(zip(threads, starts, strict=True), rows.tolist(), strict=True))
     ends: dict[object, dict[str, int]] = {}
-    for flow, lane, start in zip(stamps, thread_column([f.tid for f in stamps]).tolist(), starts, strict=True):
-        if (lane, start) in at:
-            ends.setdefault(flow.id, {})[flow.ph] = at[lane, start]
-    return [(e["f"], e["s"]) for e in ends.values() if len(e) == 2]
+    for phase, number, thread, start in table.flows:
+        if (thread, start) in at:
+            ends.setdefault(number, {})[phase] = at[thread, start]
+    return [(e["f"], e["s"]) for e in ends.values() if "f" in e and "s" in e]

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from gnnperf.errors import InputError
 from gnnperf.trace import kineto
+from gnnperf.trace.assemble import assemble
 from gnnperf.trace.checks import check_run
 from gnnperf.trace.execution_trace import ExecutionTrace, is_execution_trace, read_execution_trace, refuse_chakra
 from gnnperf.trace.importer import Origin, import_kineto
@@ -127,12 +128,12 @@ def _refuse_without_kineto(found: _Found, where: str, *, has_tables: bool) -> No
 
 
 def _read_kineto(source: Source, found: _Found) -> TraceTable:
-    decoded = kineto.decode(source.unpack(), source.path)
-    distributed = read_distributed(decoded.head.distributedInfo)
+    assembled = assemble(source.unpack(), source.path)
+    distributed = read_distributed(assembled.head.distributedInfo)
     rank, rank_source = _rank(distributed.rank, source.path, found.kineto)
     digest = hashlib.sha256(source.data).hexdigest()
     origin = Origin(source.name, source.path, digest, rank, rank_source)
-    return import_kineto(decoded, origin, distributed, _execution_trace(found, rank))
+    return import_kineto(assembled, origin, distributed, _execution_trace(found, rank))
 
 
 def _rank(stated: int | None, path: str, others: list[str]) -> tuple[int, str]:
