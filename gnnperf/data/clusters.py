@@ -13,7 +13,6 @@ from gnnperf.hardware import (
     load_device,
     match_device,
 )
-from gnnperf.schema import NodeType
 
 GENERIC_CPU = "cpu_generic"
 
@@ -35,7 +34,7 @@ def cluster_for(graph: ExecutionGraph, hardware: str | None, cluster: str | None
 
 def _traced_device(graph: ExecutionGraph) -> DeviceSpec:
     names = sorted(set(graph.device_names)) or [""]
-    if names == [""] and not _has_kernels(graph):
+    if names == [""] and not graph.runs_on_gpu:
         return load_device(GENERIC_CPU)  # processors go unnamed
     found = match_device(names[0])
     if len(names) > 1 or found is None:
@@ -43,9 +42,3 @@ def _traced_device(graph: ExecutionGraph) -> DeviceSpec:
         remedy = "pass data.hardware=NAME if all runs ran on one device, or add it to conf/hardware"
         raise InputError(what, where=f"run {graph.name!r}", allowed=", ".join(device_names()), remedy=remedy)
     return found
-
-
-def _has_kernels(graph: ExecutionGraph) -> bool:
-    """Whether ops or copies sit on device streams; a gloo collective sits on one of its own also on a CPU."""
-    work = graph.nodes["node_type"].isin([NodeType.COMPUTE, NodeType.MEMORY])
-    return bool((work & (graph.nodes["stream"] >= 0)).any())

@@ -70,6 +70,12 @@ class ExecutionGraph:
         counts = self.nodes["node_type"].value_counts()
         return {str(t): int(counts.get(str(t), 0)) for t in NodeType}
 
+    @property
+    def runs_on_gpu(self) -> bool:
+        """Whether ops or copies sit on device streams; a gloo collective has a stream of its own on a CPU too."""
+        work = self.nodes["node_type"].isin([NodeType.COMPUTE, NodeType.MEMORY])
+        return bool((work & (self.nodes["stream"] >= 0)).any())
+
     def step(self, step: int) -> ExecutionGraph:
         """The subgraph of one step with the hardware nodes, renumbered from 0."""
         from dataclasses import replace

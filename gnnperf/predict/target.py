@@ -71,7 +71,7 @@ def _traced_device(graph: ExecutionGraph) -> DeviceSpec | None:
 
 def _assumed_device(graph: ExecutionGraph) -> DeviceSpec:
     """A generic CPU for a trace without device work; anything else must be named."""
-    if not runs_on_gpu(graph):
+    if not graph.runs_on_gpu:
         return load_device(GENERIC_CPU)
     names = list(dict.fromkeys(name for name in graph.device_names if name))
     if len(names) > 1:
@@ -97,11 +97,6 @@ def closest(name: str) -> list[str]:
     words = set(_words(name))
     shared = {known: len(words & set(_words(known))) for known in device_names()}
     return sorted((known for known, count in shared.items() if count), key=lambda known: -shared[known])[:3]
-
-
-def runs_on_gpu(graph: ExecutionGraph) -> bool:
-    """Whether any work sits on a device stream."""
-    return bool((graph.nodes["stream"] >= 0).any())
 
 
 def _words(name: str) -> list[str]:
