@@ -17,8 +17,6 @@ from gnnperf.graph.host import Pieces
 from gnnperf.graph.rank_events import RankEvents, by_category
 from gnnperf.schema import EventKind, Segment
 
-_MAX_UNPACK_PIECES = 512
-_MOST = 0.6
 WORKER_THREADS = 2  # gloo runs this many collectives of a process group at a time
 
 
@@ -79,7 +77,7 @@ def host_comm_edges(events: RankEvents, pieces: Pieces, works: Works, main_threa
     issuer = piece_of[events.op[works.op[known]]]
     known, issuer = known[issuer >= 0], issuer[issuer >= 0]
     hook = _in_autograd(events, works.op[known])
-    waiter = _waiting_pieces(events, pieces, issuer, hook, works.end_ns[known], main_thread)
+    waiter = _waiting_pieces(events, pieces, works.event[known], issuer, hook, main_thread)
     kind = events.column("collective")[works.event[known]]
     resumed_ns = pieces.end_ns[np.maximum(waiter, 0)]
     holds = (waiter >= 0) & (works.end_ns[known] <= resumed_ns)
@@ -117,42 +115,50 @@ def _in_autograd(events: RankEvents, op: np.ndarray) -> np.ndarray:
 
 
 def _waiting_pieces(
-    events: RankEvents, pieces: Pieces, issuer: np.ndarray, hook: np.ndarray, end_ns: np.ndarray, main_thread: int
+    events: RankEvents, pieces: Pieces, work_event: np.ndarray, issuer: np.ndarray, hook: np.ndarray, main_thread: int
 ) -> np.ndarray:
     """[n] the T1 that waits for each collective; -1 none.
 
-    Synchronous calls: right after the issuing op. Gradient hooks: when backward ends, DDP waits for bucket after
-    bucket and unpacks each, so bucket k waits a few pieces later than bucket k - 1: at the first piece that most
-    steps' k-th buckets had ended by.
+    A synchronous call waits right after the issuing op. DDP waits when backward ends, bucket after bucket, and unpacks
+    each as soon as it is there: bucket of n elements before `aten::as_strided [[n], ...]`. Buffers broadcast before
+    forward are waited for before `aten::unflatten_dense_tensors`.
     """
     t1 = np.flatnonzero((pieces.segment == Segment.T1) & (pieces.thread == main_thread))
-    following = np.r_[t1, -1][np.searchsorted(t1, issuer, side="right")]
-    leaves = np.flatnonzero(_leaves_backward(events, pieces, t1))  # positions in t1
-    if not len(leaves) or not hook.any():
-        return np.where(hook, -1, following)
-    slot = np.searchsorted(t1[leaves], issuer, side="right")
-    leave = np.where(slot < len(leaves), leaves[np.minimum(slot, len(leaves) - 1)], -1)
-    waiter = np.where(hook, -1, following)
-    hooked = np.flatnonzero(hook & (leave >= 0))
-    bucket = _position_within(leave[hooked])
-    for k in np.unique(bucket):
-        members = hooked[bucket == k]
-        for later in range(_MAX_UNPACK_PIECES):
-            candidate = t1[np.minimum(leave[members] + later, len(t1) - 1)]
-            if (end_ns[members] <= pieces.end_ns[candidate]).mean() >= _MOST:
-                waiter[members] = candidate
-                break
-    return waiter
+    op = pieces.op[t1]
+    following = [events.name[e] if e >= 0 else "" for e in op.tolist()]
+    dims = events.column("input_dims")
+    unpacked = [f"{n} {dims[e]}" if n == "aten::as_strided" else n for n, e in zip(following, op.tolist(), strict=True)]
+    places: dict[str, np.ndarray] = {}
+    for place in np.unique(np.array(unpacked, dtype=object)):
+        places[place] = np.array([k for k, u in enumerate(unpacked) if u == place])
+    leaves = np.flatnonzero(_leaves_backward(events, pieces, t1))
+    broadcast = events.column("collective")[work_event] == "broadcast"
+    after = np.searchsorted(t1, issuer, side="right")
+    result = np.full(len(issuer), -1, dtype=np.int64)
+    for row in range(len(issuer)):
+        place = int(after[row])
+        if hook[row]:
+            left = _next(leaves, place)
+            place = _next(_unpacking(places, dims[work_event[row]]), left)
+            place = place if 0 <= place < len(t1) else left
+        elif broadcast[row]:
+            unflatten = _next(places.get("aten::unflatten_dense_tensors", leaves[:0]), place)
+            place = unflatten if unflatten < len(t1) else place
+        result[row] = t1[place] if place < len(t1) else -1
+    return result
 
 
-def _position_within(group: np.ndarray) -> np.ndarray:
-    """[n] position of each row among the rows of its group (rows of a group are in order)."""
-    _, first, inverse = np.unique(group, return_index=True, return_inverse=True)
-    order = np.argsort(inverse, kind="stable")
-    counts = np.bincount(inverse)
-    position = np.empty(len(group), dtype=np.int64)
-    position[order] = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return position
+def _unpacking(places: dict[str, np.ndarray], dims: str | None) -> np.ndarray:
+    """Positions of the T1 before a bucket of these dims (`[[n]]`) is unpacked."""
+    head = f"aten::as_strided {str(dims).rstrip(']')}]"
+    found = [at for name, at in places.items() if name.startswith(head)]
+    return np.sort(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+
+
+def _next(positions: np.ndarray, at_least: int) -> int:
+    """The first position not before `at_least`; a huge one if there is none."""
+    slot = int(np.searchsorted(positions, at_least))
+    return int(positions[slot]) if slot < len(positions) else np.iinfo(np.int32).max
 
 
 def _leaves_backward(events: RankEvents, pieces: Pieces, t1: np.ndarray) -> np.ndarray:
