@@ -49,10 +49,8 @@ def report(name: str, runs: list[list[float]]) -> float:
     """Print medians; return the median seconds."""
     seconds = [r[0] for r in runs]
     median = statistics.median(seconds)
-    spread = f"{min(seconds):.3f} to {max(seconds):.3f}"
-    print(
-        f"{name:8s} {median:7.3f} s ({spread})   peak {statistics.median(r[1] for r in runs):6.1f} MiB   {runs[0][2]:,} rows"
-    )
+    spread, peak = f"{min(seconds):.3f} to {max(seconds):.3f}", statistics.median(r[1] for r in runs)
+    print(f"{name:8s} {median:7.3f} s ({spread})   peak {peak:6.1f} MiB   {runs[0][2]:,} rows")
     return median
 
 

@@ -114,13 +114,11 @@ def main() -> int:
     table.add_row("all", *cells(total))
     Console(width=160).print(table)
     with_ids = [x.agreeing / x.compared for x in found if x.compared]
-    tied = [x.tied / x.in_steps for x in found if x.in_steps]
-    print(
-        f"true ids: {len(with_ids)} files, agreement {100 * total.agreeing / total.compared:.3f} %, worst file {100 * min(with_ids):.3f} %"
-    )
-    print(
-        f"tied: {len(tied)} files, {100 * total.tied / total.in_steps:.3f} %, {sum(t < 0.99 for t in tied)} files below 99 %"
-    )
+    below = sum(x.tied < 0.99 * x.in_steps for x in found)
+    agreement = f"{percent(total.agreeing, total.compared)} %, worst file {100 * min(with_ids):.2f} %"
+    print(f"true ids hidden: {len(with_ids)} files, {total.compared:,} events, agreement {agreement}")
+    print(f"tied to their op: {percent(total.tied, total.in_steps)} %; {below} of {len(found)} files below 99 %")
+    print(f"tied to their op, or launched where none is open: {percent(total.tied + total.opless, total.in_steps)} %")
     return 0
 
 

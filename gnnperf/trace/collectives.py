@@ -21,9 +21,10 @@ import msgspec
 import numpy as np
 
 from gnnperf.schema import EventKind
-from gnnperf.trace.assemble import KIND_CODES, Assembled
+from gnnperf.trace.assemble import Assembled
 from gnnperf.trace.collective_names import dtype_name, kind_of_host_name, kind_of_kernel_name, kind_of_word
 from gnnperf.trace.columns import categorical, coded, float_column
+from gnnperf.trace.extract import KIND_CODES
 from gnnperf.trace.kineto import CommArgs
 from gnnperf.trace.linking import Links
 from gnnperf.trace.metadata import Distributed
@@ -70,12 +71,12 @@ def add_collectives(table: Assembled, links: Links, distributed: Distributed) ->
 def _host_calls(table: Assembled, distributed: Distributed) -> dict[int, Call]:
     """Host rows that belong to a collective, by row, with what each states itself."""
     name = table.columns["name"]
-    kinds = {c: kind_of_host_name(t) for c, t in enumerate(name.categories)}
-    comms = {c for c, t in enumerate(name.categories) if t == PARAM_COMMS}
+    kinds = {c: kind_of_host_name(t) for c, t in enumerate(table.names)}
+    comms = {c for c, t in enumerate(table.names) if t == PARAM_COMMS}
     wanted = np.array([c in comms or kinds[c] is not None for c in kinds] + [False], dtype=bool)
     host = table.is_kind(EventKind.CPU_OP, EventKind.ANNOTATION)
     rows = np.flatnonzero(host & wanted[name.codes]).tolist()
-    texts, codes = list(name.categories), name.codes[rows].tolist()
+    texts, codes = table.names, name.codes[rows].tolist()
     dims, types = _values(table, "input_dims", rows), _values(table, "input_types", rows)
     return {
         row: _stated(table.metadata.get(row), distributed).filled_from(_shaped(texts[code], kinds[code], d, t))
@@ -169,22 +170,24 @@ def _merged(calls: list[Call]) -> Call:
 
 def _complete(call: Call) -> Call:
     """Sizes that follow from each other."""
-    size, sent, received = call.group_size, call.in_elements, call.out_elements
+    size, sent = call.group_size, call.in_elements
+    if call.out_elements is not None or sent is None:
+        return call
     if call.kind in SAME_SIZE:
-        return replace(call, out_elements=received if received is not None else sent)
+        return replace(call, out_elements=sent)
     if call.kind == "all_gather" and size and size > 0:
-        if received is None and sent is not None:
-            return replace(call, out_elements=sent * size)
+        return replace(call, out_elements=sent * size)
     if call.kind == "reduce_scatter" and size and size > 0:
-        if received is None and sent is not None:
-            return replace(call, out_elements=sent / size)
+        return replace(call, out_elements=sent / size)
     return call
 
 
-def _spread(table: Assembled, own: dict[int, Call], trees: dict[int, list[int]], known: dict[int, Call]) -> dict[int, Call]:
+def _spread(
+    table: Assembled, own: dict[int, Call], trees: dict[int, list[int]], known: dict[int, Call]
+) -> dict[int, Call]:
     """The whole tree's knowledge on each of its rows, except on bare `record_param_comms` events."""
     end = table.columns["start_ns"] + table.columns["duration_ns"]
-    calls = {}
+    calls: dict[int, Call] = {}
     for root, rows in trees.items():
         if known[root].kind is not None:
             told = [r for r in rows if own[r] != Call() or any(c > r and end[c] <= end[r] for c in rows)]
@@ -197,7 +200,7 @@ def _kernel_calls(
 ) -> dict[int, Call]:
     """Kernels that are a rank's part in a collective: by metadata, else by their host call, else by name."""
     name = table.columns["name"]
-    named = [kind_of_kernel_name(t) for t in name.categories]
+    named = [kind_of_kernel_name(t) for t in table.names]
     is_named = np.array([kind is not None for kind in named] + [False])[name.codes]  # [num_events]
     is_named[list(table.metadata)] = True
     kernels = (table.kind == KIND_CODES[EventKind.KERNEL]) & is_named
@@ -205,7 +208,9 @@ def _kernel_calls(
     for row in np.flatnonzero(kernels).tolist():
         by_name = Call(named[name.codes[row]] or "unknown")
         of_its_host = of_host.get(int(links.op_event[row]), Call())
-        calls[row] = _complete(_stated(table.metadata.get(row), distributed).filled_from(of_its_host).filled_from(by_name))
+        calls[row] = _complete(
+            _stated(table.metadata.get(row), distributed).filled_from(of_its_host).filled_from(by_name)
+        )
     return calls
 
 

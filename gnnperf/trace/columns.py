@@ -14,6 +14,7 @@ from gnnperf.trace.limits import MAX_VALUE_BYTES
 
 INT64_MAX = 2**63 - 1
 LARGEST_US = 9 * 10**15  # the year 2255; keeps microseconds * 1000 inside int64
+MISSING_NS = -(2**62)  # a time that is not stated; far from every real one, and differences to it still fit
 
 
 def int_column(values: list[Any]) -> np.ndarray:
@@ -32,7 +33,7 @@ def float_column(values: list[Any]) -> np.ndarray:
 
 
 def ns_column(values: list[Any]) -> np.ndarray:
-    """[n] int64 ns from microseconds (int, float or Decimal), to the nearest ns; None becomes -1.
+    """[n] int64 ns from microseconds (int, float or Decimal), to the nearest ns; None is MISSING_NS.
 
     Whole microseconds and their fraction are converted apart: their sum in ns does not fit into a float64.
     """
@@ -43,11 +44,13 @@ def ns_column(values: list[Any]) -> np.ndarray:
     array = np.clip(np.where(missing, 0.0, array), -LARGEST_US, LARGEST_US)
     whole = np.trunc(array)
     ns = whole.astype(np.int64) * 1000 + np.rint((array - whole) * 1000.0).astype(np.int64)
-    return np.where(missing, -1, ns)
+    return np.where(missing, MISSING_NS, ns)
 
 
 def _decimal_ns(value: Decimal | None) -> int:
-    return -1 if value is None else int(round(max(Decimal(-LARGEST_US), min(Decimal(LARGEST_US), value)) * 1000))
+    if value is None:
+        return MISSING_NS
+    return round(max(Decimal(-LARGEST_US), min(Decimal(LARGEST_US), value)) * 1000)
 
 
 class Codes(dict[Any, int]):

@@ -16,7 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from gnnperf.schema import EventKind
-from gnnperf.trace.assemble import KIND_CODES, Assembled
+from gnnperf.trace.assemble import Assembled
+from gnnperf.trace.extract import KIND_CODES
 
 CUT_SHARE = 0.01  # of launches cut by the end of an op, above which the clocks are taken to differ
 SHIFTS_NS = 1000 * np.array([0, -1, 1, -2, 2, -3, 3, -4, 4, -5, 5, -6, 6, -8, 8, -10, 10, -12, 12, -15, 15])
@@ -36,9 +37,8 @@ def enclosing_ops(table: Assembled) -> np.ndarray:
 
 def launch_calls(table: Assembled) -> np.ndarray:
     """[num_events] bool: runtime calls that put work on a device."""
-    name = table.columns["name"]
-    is_launch = np.array([_is_launch(text) for text in name.categories] + [False])
-    return is_launch[name.codes] & table.is_kind(EventKind.RUNTIME)
+    is_launch = np.array([_is_launch(text) for text in table.names])
+    return is_launch[table.columns["name"].codes] & table.is_kind(EventKind.RUNTIME)
 
 
 LAUNCH_WORDS = ("launch", "memcpy", "memset")

@@ -145,8 +145,10 @@ def _value(value: Any, kind: str) -> str:
 
 
 def feeds(trace: ExecutionTrace, matched: Matched) -> pd.DataFrame:
-    """[num_feeds] (producer_event, consumer_event): the innermost op that last wrote a tensor feeds the innermost
-    op that reads it next. An op whose child reads or writes the same tensor passes it on and is neither.
+    """[num_feeds] (producer_event, consumer_event): which op's tensor an op reads.
+
+    The innermost op that last wrote a tensor feeds the innermost op that reads it. An op whose child reads or writes
+    the same tensor passes it on and is neither.
     """
     reads = {n.id: _tensors(n.values, n.types) for n in trace.nodes}
     writes = {n.id: _tensors(n.outputs, n.output_types) for n in trace.nodes}
@@ -158,7 +160,7 @@ def feeds(trace: ExecutionTrace, matched: Matched) -> pd.DataFrame:
     pairs: set[tuple[int, int]] = set()
     for node in trace.nodes:
         pairs.update((writer[t], node.id) for t in reads[node.id] if t in writer and writer[t] != node.id)
-        writer.update({t: node.id for t in writes[node.id]})
+        writer.update(dict.fromkeys(writes[node.id], node.id))
     rows = sorted((matched.row[a], matched.row[b]) for a, b in pairs if a in matched.row and b in matched.row)
     array = np.array(rows, dtype=np.int64).reshape(-1, 2)
     return pd.DataFrame({"producer_event": array[:, 0], "consumer_event": array[:, 1]})

@@ -105,7 +105,9 @@ def read_execution_trace(head: Head, name: str) -> ExecutionTrace:
 
 def _node(raw: _Node) -> Node:
     attrs = {a.name: a.value for a in raw.attrs if a.name in ("rf_id", "tid")}
-    inputs = raw.inputs if isinstance(raw.inputs, _Values) else _Values(raw.inputs or [], raw.input_shapes, raw.input_types)
+    inputs = (
+        raw.inputs if isinstance(raw.inputs, _Values) else _Values(raw.inputs or [], raw.input_shapes, raw.input_types)
+    )
     outputs = raw.outputs if isinstance(raw.outputs, _Values) else _Values(raw.outputs or [], [], raw.output_types)
     control = raw.ctrl_deps[0] if isinstance(raw.ctrl_deps, list) and raw.ctrl_deps else raw.ctrl_deps
     parent = raw.parent if raw.parent is not None else control

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -154,7 +155,8 @@ def _collectives(events: pd.DataFrame) -> tuple[CollectiveSummary, ...]:
     keys = ["collective", "comm_dtype", "group", "group_size"]
     plain = {key: found[key].astype(object).fillna("") for key in keys[:3]}
     parts = []
-    for (kind, dtype, group, size), rows in found.assign(**plain).groupby(keys, sort=True):
+    for key, rows in found.assign(**plain).groupby(keys, sort=True):
+        kind, dtype, group, size = cast(tuple[str, str, str, int], key)
         is_kernel = (rows["kind"] == EventKind.KERNEL).to_numpy()
         ranges = (rows["kind"] == EventKind.ANNOTATION).to_numpy()  # nccl:, gloo: one per call
         sent = rows.loc[is_kernel if is_kernel.any() else ranges, "in_elements"]

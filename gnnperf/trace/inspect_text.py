@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from rich.box import SIMPLE
 from rich.console import Console
@@ -57,7 +58,7 @@ def _device_cells(rank: RankSummary) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _table(title: str, headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table | None:
+def _table(title: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table | None:
     if not rows:
         return None
     table = Table(*headings, title=title, title_justify="left", box=SIMPLE)
@@ -91,7 +92,9 @@ def _collective_cells(rank: RankSummary, c: CollectiveSummary) -> tuple[str, ...
 
 def _execution_traces(found: Inspection) -> Table | None:
     headings = ("execution trace", "schema", "ops", "threads", "shapes")
-    rows = [(t.name, t.schema, f"{t.ops:,}", str(t.threads), _percent(t.ops_with_shapes)) for t in found.execution_traces]
+    rows = [
+        (t.name, t.schema, f"{t.ops:,}", str(t.threads), _percent(t.ops_with_shapes)) for t in found.execution_traces
+    ]
     return _table("Execution traces (no times)", headings, rows)
 
 

@@ -1,6 +1,6 @@
 """Decode a Kineto file stretch by stretch: only the keys that are needed, straight from the bytes into structs.
 
-The text is cut between events into stretches of half a megabyte, and each is decoded, turned into columns and freed before
+The text is cut between events into stretches of a megabyte, and each is decoded, turned into columns and freed before
 the next: memory stays near the size of the file, and the work inside the processor's cache. A million small strings
 are what makes a decode slow, so `ph` and `cat`, which repeat on every event, are decoded as one of the known words,
 and an event's arguments into one struct that names the few keys needed (shapes and values stay undecoded, as views of
@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import cache
-from itertools import pairwise
 from typing import Any, Literal
 
 import msgspec
@@ -155,16 +154,18 @@ class Reader:
         """
         begin = EVENTS_KEY.search(self.data)
         cuts = _cuts(self.data, begin.end()) if begin else []
-        if begin is None or len(cuts) < 2:
-            yield self._whole()
+        if begin is None or not cuts:
+            yield self.one_piece()
             return
         self.head = _merged(self.head, _decoded_head(self.data[: begin.end()] + b"]}"))
-        for start, end in pairwise([begin.end(), *cuts]):
-            text = self.data[start:end]
-            yield self._events(b"[" + text[: text.rindex(b",")] + b"]")
-        yield self._last(b'{"traceEvents":[' + self.data[cuts[-1] :])
+        text, start = memoryview(self.data), begin.end()
+        for end, following in cuts:
+            yield self._events(b"".join((b"[", text[start:end], b"]")))
+            start = following
+        yield self._last(b"".join((b'{"traceEvents":[', text[start:])))
 
-    def _whole(self) -> list[Any]:
+    def one_piece(self) -> list[Any]:
+        """All events at once: of a short file, and of one that cannot be cut."""
         if self.data[:64].lstrip(SPACE)[:1] == b"[":  # a bare list (2020)
             return self._events(self.data)
         return self._last(self.data)
@@ -172,7 +173,7 @@ class Reader:
     def _last(self, text: bytes) -> list[Any]:
         """The events of an object, and what else it says."""
         head = _decoded_head(text)
-        if not bytes(head.traceEvents).startswith(b"["):
+        if bytes(head.traceEvents)[:1] != b"[":
             raise InputError("is JSON but not a trace", where=self.where, allowed="a Kineto file with traceEvents")
         self.head = _merged(self.head, head)
         return self._events(head.traceEvents)
@@ -203,22 +204,22 @@ class Reader:
         return found
 
 
-STRETCH_BYTES = 1 << 19
+STRETCH_BYTES = 1 << 20
 SPACE = b"\xef\xbb\xbf \t\r\n"
 EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 # Where an event ends and the next begins. No JSON string can hold this: its quotes would be escaped.
 BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"ph"\s*:)')
 
 
-def _cuts(data: bytes, begin: int) -> list[int]:
-    """Where events begin, about every STRETCH_BYTES."""
+def _cuts(data: bytes, begin: int) -> list[tuple[int, int]]:
+    """Where an event ends and the next begins, about every STRETCH_BYTES."""
     cuts, at = [], begin + STRETCH_BYTES
     while at < len(data):
         match = BETWEEN.search(data, at, at + STRETCH_BYTES)
         if match is None:
             at += STRETCH_BYTES
             continue
-        cuts.append(match.end())
+        cuts.append((match.start() + 1, match.end()))
         at = match.end() + STRETCH_BYTES
     return cuts
 

@@ -5,6 +5,7 @@ Archives are read in memory and never extracted.
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 import zipfile
@@ -12,9 +13,9 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import IO, Any
 
-from isal import igzip, isal_zlib
+from isal import igzip, igzip_lib, isal_zlib
 
 from gnnperf.errors import InputError
 from gnnperf.trace import limits
@@ -61,7 +62,7 @@ class Source:
             return self.data[:PEEK_BYTES]
         try:
             return isal_zlib.decompressobj(wbits=31).decompress(self.data[: 4 * PEEK_BYTES], PEEK_BYTES)
-        except (isal_zlib.error, zlib.error):
+        except (igzip_lib.IsalError, zlib.error):
             return b""
 
 
@@ -132,7 +133,7 @@ def _tar_members(path: Path) -> Iterator[tuple[str, bytes]]:
                     content = archive.extractfile(entry) if entry.isreg() else None
                     if content is not None and entry.name.lower().endswith(TRACE_ENDINGS):
                         yield entry.name, _bounded(content, entry.size, f"{path}/{entry.name}")
-    except (tarfile.TarError, igzip.BadGzipFile, isal_zlib.error, zlib.error, EOFError) as error:
+    except (tarfile.TarError, gzip.BadGzipFile, igzip_lib.IsalError, zlib.error, EOFError) as error:
         raise InputError(f"is not a readable archive ({error})", where=str(path),
                          remedy="copy the archive again") from None  # fmt: skip
 
@@ -140,7 +141,7 @@ def _tar_members(path: Path) -> Iterator[tuple[str, bytes]]:
 class _Counted(io.RawIOBase):
     """A stream that counts what it unpacks and stops an archive without end."""
 
-    def __init__(self, stream: BinaryIO, path: Path, packed: int) -> None:
+    def __init__(self, stream: Any, path: Path, packed: int) -> None:
         self.stream, self.path, self.packed, self.count = stream, path, packed, 0
 
     def read(self, size: int = -1) -> bytes:
@@ -169,7 +170,7 @@ def _is_bomb(unpacked: int, packed: int) -> bool:
     return unpacked > limits.RATIO_FLOOR_BYTES and unpacked > limits.MAX_RATIO * max(packed, 1)
 
 
-def _bounded(stream: BinaryIO | io.BufferedIOBase, size: int, where: str) -> bytes:
+def _bounded(stream: IO[bytes], size: int, where: str) -> bytes:
     if size > limits.MAX_JSON_BYTES:
         raise InputError(f"has {size:,} bytes", where=where, allowed=f"{limits.MAX_JSON_BYTES:,}")
     return stream.read(size)
@@ -198,7 +199,7 @@ def _gunzip(data: bytes, where: str) -> bytes:
                 raise EOFError("cut off")
         else:
             raise EOFError("cut off")
-    except (isal_zlib.error, zlib.error, EOFError):
+    except (igzip_lib.IsalError, zlib.error, EOFError):
         raise InputError("is a gzip file that is cut off or damaged", where=where,
                          remedy="copy or record the file again") from None  # fmt: skip
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -141,8 +141,10 @@ def _read_table(path: Path) -> TraceTable:
 
 def _text_categories(events: pd.DataFrame) -> pd.DataFrame:
     """Arrow gives an empty dictionary no type; every category column has text categories here."""
-    untyped = [c for c in events if isinstance(events[c].dtype, pd.CategoricalDtype) and not len(events[c].cat.categories)]
-    return events.assign(**{c: categorical(events[c].cat.codes.to_numpy(), []) for c in untyped})
+    for column in schema.EVENT_COLUMNS:
+        if column.dtype == "category" and not len(events[column.name].cat.categories):
+            events[column.name] = categorical(events[column.name].cat.codes.to_numpy(), [])
+    return events
 
 
 def _meta(raw: bytes, path: Path) -> TraceMeta:
