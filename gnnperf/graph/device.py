@@ -20,7 +20,7 @@ class Works:
         call: event id of the launching runtime call; -1 launched before the window or unknown.
         op: event id of the CPU op; -1 none.
         begin_ns, end_ns: extent.
-        stream: ordinal of the stream by first use; device: as in the file.
+        stream: ordinal of the stream by first use, unique over the devices of the rank; device: as in the file.
         is_copy, is_comm: bool.
         num_kernels: 1, or the number of kernels under a graph launch.
         ordinal, num_siblings: position among the works of one op call.
@@ -47,7 +47,7 @@ class Works:
 
 def device_works(events: RankEvents) -> Works:
     """Device work of a rank, graph launches fused."""
-    launch, stream = events.column("launch_event"), events.column("stream")
+    launch, stream = events.column("launch_event"), stream_lanes(events)
     index = np.flatnonzero(events.is_device)
     index = index[np.lexsort((events.end_ns[index], events.start_ns[index]))]
     group, num_kernels, group_end = _fuse_graph_launches(events, index, launch, stream)
@@ -77,9 +77,15 @@ def _fuse_graph_launches(
     return index[first[order]], counts[order], end[order]
 
 
-def _first_use(stream: np.ndarray) -> np.ndarray:
-    """[n] ordinals of streams by first use."""
-    _, first, inverse = np.unique(stream, return_index=True, return_inverse=True)
+def stream_lanes(events: RankEvents) -> np.ndarray:
+    """[num_events] one number per stream of one device: two devices may both have a stream 7."""
+    _, stream = np.unique(events.column("stream"), return_inverse=True)
+    return events.column("device").astype(np.int64) * (stream.max(initial=0) + 1) + stream
+
+
+def _first_use(lane: np.ndarray) -> np.ndarray:
+    """[n] ordinals of lanes by first use."""
+    _, first, inverse = np.unique(lane, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse].astype(np.int64)
 
 

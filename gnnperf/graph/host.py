@@ -139,6 +139,15 @@ def _calls_and_around(events: RankEvents, calls: np.ndarray, unit_of: np.ndarray
     ]
 
 
+def _ended_by(thread: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
+    """[n] latest end so far within each thread (rows sorted by thread): a boundary may lie inside an op."""
+    if not len(end_ns):
+        return end_ns
+    span = int(end_ns.max() - end_ns.min()) + 1
+    above = np.cumsum(np.r_[False, thread[1:] != thread[:-1]]) * span  # lifts each thread over the ones before it
+    return np.maximum.accumulate(end_ns + above) - above
+
+
 def _between(
     events: RankEvents, units: np.ndarray, main_thread: int, marks_ns: np.ndarray
 ) -> tuple[Pieces, np.ndarray]:
@@ -157,7 +166,7 @@ def _between(
     unit_of = np.full(len(events.op), -1)
     unit_of[unit[unit >= 0]] = np.flatnonzero(unit >= 0)
     after = np.flatnonzero(thread[1:] == thread[:-1]) + 1  # units that have one before them
-    gap_begin = np.minimum(end[after - 1], begin[after])
+    gap_begin = np.minimum(_ended_by(thread, end)[after - 1], begin[after])
     n = len(after)
     free, named = np.full(n, -1), np.full(n, str(Segment.T1), dtype=object)
     pieces = Pieces(

@@ -22,7 +22,7 @@ def step_labels(ranks: list[RankGraph], windows: StepWindows, nodes: pd.DataFram
     last = completion.max(axis=0)  # [num_steps]
     return tuple(
         StepLabel(
-            step=k, name=name, period_us=float(last[k] - last[k - 1]) if k else None,
+            step=k, name=name, period_us=float(last[k] - last[k - 1]) if windows.continues[k] else None,
             makespan_us=float(last[k] - start[:, k].min()),
             rank_start_us=tuple(start[:, k].tolist()), rank_completion_us=tuple(completion[:, k].tolist()),
         )

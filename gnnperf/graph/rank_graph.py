@@ -46,7 +46,7 @@ def rank_graph(events: RankEvents, windows: StepWindows, rank_index: int) -> Ran
     on_device = device_works(events)
     works = on_device if len(on_device) else host_comm_works(events)
     main = int(windows.main_thread[rank_index])
-    marks = np.unique(np.r_[windows.begin_ns[rank_index], windows.cpu_end_ns[rank_index]])
+    marks = np.unique(np.r_[windows.begin_ns[rank_index], windows.cpu_end_ns[rank_index]][: None if main >= 0 else 0])
     pieces = host_pieces(events, main, marks)
     copies = waits.pageable_copies(events, works)
     pieces = split_calls(pieces, works.call[copies], works.begin_ns[copies])
@@ -107,7 +107,7 @@ def _follow(
     src, dst = consecutive(pieces.thread)
     edges.add(src, dst, Relation.FOLLOWS, evidence=Evidence.ID)
     if streams_in_order:
-        before, after = consecutive(works.device.astype(np.int64) * 4096 + works.stream)
+        before, after = consecutive(works.stream)
         edges.add(last[before], first[after], Relation.FOLLOWS, "stream", Evidence.ID)
 
 
@@ -161,7 +161,7 @@ def _wait(
 def _explained_moment(events: RankEvents, works: Works, between: np.ndarray) -> np.ndarray:
     """[num_works] ns: the latest moment that launch, stream order and event waits give for a work's start."""
     moment = np.where(works.call >= 0, events.start_ns[works.call], np.iinfo(np.int64).min)
-    before, after = consecutive(works.device.astype(np.int64) * 4096 + works.stream)
+    before, after = consecutive(works.stream)
     np.maximum.at(moment, after, works.end_ns[before])
     np.maximum.at(moment, between[1], works.end_ns[between[0]])
     # A collective's kernel starts when its rank arrives; a work without any known cause is not late.

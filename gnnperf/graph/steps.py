@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gnnperf.graph.phases import phases
 from gnnperf.graph.rank_events import STEP_MARK, RankEvents, by_category
-from gnnperf.schema import EventKind
+from gnnperf.schema import EventKind, Phase
 
 WINDOW = "window"
 
@@ -25,7 +26,8 @@ class StepWindows:
         names: [num_steps] marks as written, or ("window",) for traces without marks.
         begin_ns, end_ns: [num_ranks, num_steps] host time; a step ends where the next begins.
         cpu_end_ns: [num_ranks, num_steps] CPU end of the step: where the next mark begins, or the last mark ends.
-        main_thread: [num_ranks] thread that carries the marks, or the busiest thread.
+        main_thread: [num_ranks] thread that carries the marks, or the busiest outside of backward.
+        continues: [num_steps] bool, the step before it in the run is the step before it here: it has a period.
     """
 
     names: tuple[str, ...]
@@ -33,6 +35,7 @@ class StepWindows:
     end_ns: np.ndarray
     cpu_end_ns: np.ndarray
     main_thread: np.ndarray
+    continues: np.ndarray
 
     @property
     def has_marks(self) -> bool:
@@ -62,7 +65,8 @@ def step_windows(ranks: list[RankEvents]) -> StepWindows:
     adjacent = np.r_[np.diff(number) == 1, False]  # [num_steps]
     end = np.where(adjacent[None, :], following, mark_end + 1)
     main = np.array([m[names[0]][2] for m in marks])
-    return StepWindows(tuple(names), begin, end, np.where(adjacent[None, :], following, mark_end), main)
+    cpu_end = np.where(adjacent[None, :], following, mark_end)
+    return StepWindows(tuple(names), begin, end, cpu_end, main, np.r_[False, adjacent[:-1]])
 
 
 def _marks(events: RankEvents) -> dict[str, tuple[int, int, int]]:
@@ -73,6 +77,13 @@ def _marks(events: RankEvents) -> dict[str, tuple[int, int, int]]:
     return {str(events.name[i]): (int(events.start_ns[i]), int(events.end_ns[i]), int(events.thread[i])) for i in index}
 
 
+def _busiest(events: RankEvents, scope: np.ndarray) -> int:
+    """The thread with most events outside of backward: an autograd thread may have more events than the main one."""
+    outside = scope & (phases(events) != Phase.BACKWARD)
+    threads, counts = np.unique(events.thread[outside if outside.any() else scope], return_counts=True)
+    return int(threads[counts.argmax()])
+
+
 def _one_window(ranks: list[RankEvents]) -> StepWindows:
     """No marks: the whole trace is one window."""
     begin, end, main = [], [], []
@@ -81,6 +92,5 @@ def _one_window(ranks: list[RankEvents]) -> StepWindows:
         scope = host if host.any() else np.ones(len(events.start_ns), dtype=bool)
         begin.append([int(events.start_ns[scope].min())])
         end.append([int(events.end_ns[scope].max())])
-        threads, counts = np.unique(events.thread[scope], return_counts=True)
-        main.append(int(threads[counts.argmax()]))
-    return StepWindows((WINDOW,), np.array(begin), np.array(end) + 1, np.array(end), np.array(main))
+        main.append(_busiest(events, scope))
+    return StepWindows((WINDOW,), np.array(begin), np.array(end) + 1, np.array(end), np.array(main), np.zeros(1, bool))

@@ -38,11 +38,12 @@ def fork_and_join(events: RankEvents, pieces: Pieces, main_thread: int) -> tuple
     autograd = _autograd_threads(events, main_thread)
     gaps = np.flatnonzero((pieces.thread == main_thread) & (pieces.segment == Segment.T1))
     worker = np.flatnonzero(np.isin(pieces.thread, autograd) & (pieces.segment != Segment.T1))
-    if not len(worker) or not len(gaps):
+    # [num_worker] gap of each worker piece, -1 none
+    gap = _containing(pieces, gaps, worker) if len(gaps) else np.full(len(worker), -1)
+    inside, gap = worker[gap >= 0], gap[gap >= 0]
+    if not len(inside):
         empty = np.zeros(0, dtype=np.int64)
         return pieces, Bursts(empty, empty, empty, empty)
-    gap = _containing(pieces, gaps, worker)  # [num_worker] gap of each worker piece, -1 none
-    inside, gap = worker[gap >= 0], gap[gap >= 0]
     number = np.full(len(pieces), -1)
     number[inside] = gap
     split, first_moment, last_moment = _extent(pieces, inside, gap)
@@ -91,16 +92,16 @@ def _idle_between_bursts(pieces: Pieces, number: np.ndarray, autograd: np.ndarra
 def _locate(pieces: Pieces, main_thread: int) -> Bursts:
     """Positions of forks, joins, first and last pieces, one row per (burst, thread)."""
     on_main = np.flatnonzero((pieces.burst >= 0) & (pieces.thread == main_thread))
-    fork_of, join_of = dict(zip(pieces.burst[on_main[::-1]], on_main[::-1], strict=True)), {}
-    join_of.update(zip(pieces.burst[on_main], on_main, strict=True))
+    fork_of = dict(zip(pieces.burst[on_main[::-1]].tolist(), on_main[::-1].tolist(), strict=True))
+    join_of = dict(zip(pieces.burst[on_main].tolist(), on_main.tolist(), strict=True))
     member = np.flatnonzero((pieces.burst >= 0) & (pieces.thread != main_thread))
     key = np.stack([pieces.burst[member], pieces.thread[member]])  # [2, num_member]
     order = np.lexsort((member, key[1], key[0]))
     changed = np.r_[True, (key[:, order][:, 1:] != key[:, order][:, :-1]).any(axis=0)]
     starts = np.flatnonzero(changed)
     stops = np.r_[starts[1:], len(order)] - 1
-    burst = pieces.burst[member[order[starts]]]
+    burst = pieces.burst[member[order[starts]]].tolist()
     return Bursts(
-        fork=np.array([fork_of[b] for b in burst]), join=np.array([join_of[b] for b in burst]),
+        fork=np.array([fork_of[b] for b in burst], np.int64), join=np.array([join_of[b] for b in burst], np.int64),
         first=member[order[starts]], last=member[order[stops]],
     )  # fmt: skip

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.graph.calls import SYNCHRONIZING, CallClass
-from gnnperf.graph.device import Works
+from gnnperf.graph.device import Works, stream_lanes
 from gnnperf.graph.host import segmenting_calls
 from gnnperf.graph.rank_events import RankEvents
 from gnnperf.schema import EventKind
@@ -117,12 +117,14 @@ def _named_streams(events: RankEvents, works: Works, calls: np.ndarray) -> np.nd
     sync = np.flatnonzero(events.kind == EventKind.SYNC)
     if not len(sync):
         return result
-    raw = events.column("stream")
-    ordinal = dict(zip(raw[works.event].tolist(), works.stream.tolist(), strict=True))
-    by_correlation = dict(zip(events.column("correlation")[sync].tolist(), raw[sync].tolist(), strict=True))
+    lane, stream = stream_lanes(events), events.column("stream")
+    ordinal = dict(zip(lane[works.event].tolist(), works.stream.tolist(), strict=True))
+    sync = sync[stream[sync] >= 0]
+    by_correlation = dict(zip(events.column("correlation")[sync].tolist(), lane[sync].tolist(), strict=True))
     correlation = events.column("correlation")[calls]
     for i in np.flatnonzero(correlation >= 0):
-        result[i] = ordinal.get(by_correlation.get(int(correlation[i]), -1), -1)
+        named = by_correlation.get(int(correlation[i]))
+        result[i] = -1 if named is None else ordinal.get(named, -1)
     return np.where(events.calls[calls] == CallClass.SYNC_DEVICE, -1, result)
 
 
