@@ -1,0 +1,171 @@
+"""Host time cut into T1 to T5."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from traces import MAIN, Event, annotation, call, kernel, mark, op, run_of, trace
+
+from gnnperf.graph.build import build_graph
+from gnnperf.graph.host import Pieces, host_pieces
+from gnnperf.graph.rank_events import RankEvents, is_dispatcher_op, rank_events
+from gnnperf.trace.table import TraceTable
+
+
+def cut(*events: Event, marks_us: tuple[float, ...] = ()) -> tuple[RankEvents, Pieces]:
+    table = trace(*events)
+    ranks = rank_events(table, 0)
+    marks = np.array([round(m * 1000) for m in marks_us], dtype=np.int64)
+    return ranks, host_pieces(ranks, MAIN, marks)
+
+
+def timeline(*events: Event, marks_us: tuple[float, ...] = (), thread: int = MAIN) -> list[tuple[str, float, float]]:
+    """(segment, begin, end) in us of one thread, in order of execution."""
+    _, pieces = cut(*events, marks_us=marks_us)
+    rows = np.flatnonzero(pieces.thread == thread)
+    return [(str(pieces.segment[i]), pieces.begin_ns[i] / 1000, pieces.end_ns[i] / 1000) for i in rows]
+
+
+def test_an_op_with_two_launches_has_all_five_segments() -> None:
+    found = timeline(
+        op("aten::first", 0, 5),
+        op("aten::mm", 10, 100),
+        call("cudaLaunchKernel", 30, 40, corr=1),
+        call("cudaLaunchKernel", 60, 65, corr=2),
+    )
+    assert found == [
+        ("T5", 0, 5), ("T1", 5, 10), ("T2", 10, 30), ("T4", 30, 40), ("T5", 40, 60), ("T4", 60, 65), ("T3", 65, 100),
+    ]  # fmt: skip
+
+
+def test_segments_of_no_length_are_kept_so_that_steps_align() -> None:
+    found = timeline(op("aten::a", 0, 10), op("aten::mm", 10, 20), call("cudaLaunchKernel", 10, 20, corr=1))
+    assert found == [("T5", 0, 10), ("T1", 10, 10), ("T2", 10, 10), ("T4", 10, 20), ("T3", 20, 20)]
+
+
+def test_the_outermost_operator_is_the_op() -> None:
+    events, pieces = cut(op("aten::linear", 0, 50), op("aten::addmm", 5, 45), call("cudaLaunchKernel", 10, 20, corr=1))
+    assert [str(events.name[i]) for i in pieces.op] == ["aten::linear"] * 3
+    assert pieces.segment.tolist() == ["T2", "T4", "T3"]
+
+
+def test_a_range_around_ops_is_a_scope_and_a_leaf_range_is_an_op() -> None:
+    found = timeline(
+        op("autograd::engine::evaluate_function: MmBackward0", 0, 100),
+        op("MmBackward0", 10, 90),
+        op("aten::mm", 20, 40),
+        op("aten::mm", 60, 80),
+        op("MyCustomFunction", 110, 120),
+    )
+    assert found == [("T5", 20, 40), ("T1", 40, 60), ("T5", 60, 80), ("T1", 80, 110), ("T5", 110, 120)]
+
+
+def test_annotations_are_scopes_even_around_nothing() -> None:
+    assert timeline(annotation("forward", 0, 30), op("aten::a", 5, 10), op("aten::b", 20, 25)) == [
+        ("T5", 5, 10), ("T1", 10, 20), ("T5", 20, 25),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("aten::mm", True), ("c10d::allreduce_", True), ("fbgemm::split_embedding", True), ("aten::add.out", True),
+        ("autograd::engine::evaluate_function: MmBackward0", False), ("torch::autograd::AccumulateGrad", False),
+        ("MmBackward0", False), ("nn.Module: Linear_0", False),
+    ],
+)  # fmt: skip
+def test_names_of_operators(name: str, expected: bool) -> None:
+    assert is_dispatcher_op(name) is expected
+
+
+def test_a_call_outside_ops_is_a_t4_of_its_own() -> None:
+    events, pieces = cut(op("aten::a", 0, 10), call("cudaDeviceSynchronize", 20, 50))
+    assert pieces.segment.tolist() == ["T5", "T1", "T4"]
+    assert str(events.name[pieces.op[2]]) == "cudaDeviceSynchronize"
+
+
+def test_a_driver_call_inside_a_runtime_call_belongs_to_it() -> None:
+    found = timeline(
+        op("aten::mm", 0, 50), call("cudaLaunchKernel", 10, 30, corr=1), call("cuLaunchKernel", 12, 28, corr=2)
+    )
+    assert found == [("T2", 0, 10), ("T4", 10, 30), ("T3", 30, 50)]
+
+
+def test_allocations_and_event_calls_are_latency_of_their_op() -> None:
+    found = timeline(op("aten::empty", 0, 50), call("cudaMalloc", 10, 40), call("cudaEventRecord", 41, 42))
+    assert found == [("T5", 0, 50)]
+
+
+def test_whatever_starts_device_work_is_a_launch_under_any_name() -> None:
+    found = timeline(op("x::y", 0, 50), call("vendorLaunchThing", 10, 40, corr=3), kernel("k", 45, 60, corr=3))
+    assert found == [("T2", 0, 10), ("T4", 10, 40), ("T3", 40, 50)]
+
+
+def test_a_step_boundary_cuts_a_gap_in_two() -> None:
+    found = timeline(op("aten::a", 0, 10), op("aten::b", 30, 40), marks_us=(25,))
+    assert found == [("T5", 0, 10), ("T1", 10, 25), ("T1", 25, 30), ("T5", 30, 40)]
+
+
+def test_ties_an_op_that_starts_with_its_step_lies_after_the_boundary() -> None:
+    found = timeline(op("aten::a", 0, 25), op("aten::b", 25, 40), marks_us=(25,))
+    assert found == [("T5", 0, 25), ("T1", 25, 25), ("T1", 25, 25), ("T5", 25, 40)]
+
+
+def test_ties_an_op_of_no_length_at_the_boundary_opens_the_new_step() -> None:
+    table = trace(mark(0, 0, 25), op("aten::a", 5, 10), mark(1, 25, 50), op("aten::b", 25, 25), op("aten::c", 30, 40))
+    nodes = build_graph(run_of(table)).nodes
+    host = nodes[(nodes["node_type"] == "host")]
+    steps = dict(
+        zip(host.loc[host["segment"] == "T5", "op_name"], host.loc[host["segment"] == "T5", "step"], strict=True)
+    )
+    assert steps == {"aten::a": 0, "aten::b": 1, "aten::c": 1}
+    assert host["step"].is_monotonic_increasing  # in order of execution
+
+
+def test_threads_are_cut_apart() -> None:
+    events = (
+        op("aten::a", 0, 10),
+        op("aten::b", 5, 8, thread=2),
+        op("aten::c", 20, 30),
+        op("aten::d", 50, 60, thread=2),
+    )
+    assert timeline(*events) == [("T5", 0, 10), ("T1", 10, 20), ("T5", 20, 30)]
+    assert timeline(*events, thread=2) == [("T5", 5, 8), ("T1", 8, 50), ("T5", 50, 60)]
+
+
+def test_ops_that_overlap_in_part_do_not_nest_and_the_gap_is_not_counted_twice() -> None:
+    assert timeline(op("aten::a", 0, 20), op("aten::b", 15, 30), op("aten::c", 40, 50)) == [
+        ("T5", 0, 20), ("T1", 15, 15), ("T5", 15, 30), ("T1", 30, 40), ("T5", 40, 50),
+    ]  # fmt: skip
+
+
+def test_a_boundary_inside_an_op_does_not_count_its_time_twice() -> None:
+    assert timeline(op("aten::a", 0, 40), op("aten::b", 50, 60), marks_us=(25,)) == [
+        ("T5", 0, 40), ("T1", 25, 25), ("T1", 40, 50), ("T5", 50, 60),
+    ]  # fmt: skip
+
+
+def _nested(depth_first: list[int]) -> TraceTable:
+    """Ops with one to three launches each, with gaps of the given lengths."""
+    events: list[Event] = []
+    now = 0.0
+    for i, length in enumerate(depth_first):
+        launches = length % 3
+        events.append(op(f"aten::op{length}", now, now + 10 + length))
+        events += [
+            call("cudaLaunchKernel", now + 1 + 3 * n, now + 3 + 3 * n, corr=10 * i + n + 1) for n in range(launches)
+        ]
+        now += 10 + length + length % 4
+    return trace(*events)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=8))
+def test_segments_tile_the_thread_without_gap_or_overlap(lengths: list[int]) -> None:
+    events = rank_events(_nested(lengths), 0)
+    pieces = host_pieces(events, MAIN, np.zeros(0, dtype=np.int64))
+    assert pieces.begin_ns[0] == events.start_ns.min()
+    assert pieces.end_ns[-1] == events.end_ns.max()
+    assert (pieces.begin_ns[1:] == pieces.end_ns[:-1]).all()
