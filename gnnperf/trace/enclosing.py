@@ -30,9 +30,19 @@ def enclosing_ops(table: Assembled) -> np.ndarray:
     """[num_events] innermost CPU op around each host event on its thread; -1 none, and for device work."""
     found = _enclosing(table, np.zeros(1, dtype=np.int64))
     launches = np.flatnonzero(launch_calls(table))
-    if len(launches) == 0 or (_costs(table, found, launches, 0) == COST_CUT).mean() < CUT_SHARE:
+    if len(launches) == 0 or (_costs(table, found, launches, 0) > 0).mean() < CUT_SHARE:
+        return found
+    if _cut(table, launches).mean() < CUT_SHARE:
         return found
     return _enclosing(table, _call_shift(table, launches))
+
+
+def _cut(table: Assembled, launches: np.ndarray) -> np.ndarray:
+    """[num_launches] bool: calls that begin inside an op and end after it."""
+    half_back = -(table.columns["duration_ns"] // 2)  # puts the middle of a call where it begins
+    op = _enclosing(table, half_back)[launches]
+    end = table.columns["start_ns"] + table.columns["duration_ns"]
+    return (op >= 0) & (end[launches] > end[op])
 
 
 def launch_calls(table: Assembled) -> np.ndarray:

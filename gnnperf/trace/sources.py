@@ -22,6 +22,7 @@ from gnnperf.trace import limits
 
 TRACE_ENDINGS = (".json", ".json.gz", ".et", ".et.gz")
 ARCHIVE_ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz")
+ISAL_ERROR: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub is not a type
 GZIP_MAGIC = b"\x1f\x8b"
 PEEK_BYTES = 4096
 FORMS = "a Kineto file (.json, .json.gz), a directory of rank files, a .zip, .tar.gz or .tgz archive, saved tables"
@@ -62,7 +63,7 @@ class Source:
             return self.data[:PEEK_BYTES]
         try:
             return isal_zlib.decompressobj(wbits=31).decompress(self.data[: 4 * PEEK_BYTES], PEEK_BYTES)
-        except (igzip_lib.IsalError, zlib.error):
+        except (ISAL_ERROR, zlib.error):
             return b""
 
 
@@ -133,7 +134,7 @@ def _tar_members(path: Path) -> Iterator[tuple[str, bytes]]:
                     content = archive.extractfile(entry) if entry.isreg() else None
                     if content is not None and entry.name.lower().endswith(TRACE_ENDINGS):
                         yield entry.name, _bounded(content, entry.size, f"{path}/{entry.name}")
-    except (tarfile.TarError, gzip.BadGzipFile, igzip_lib.IsalError, zlib.error, EOFError) as error:
+    except (tarfile.TarError, gzip.BadGzipFile, ISAL_ERROR, zlib.error, EOFError) as error:
         raise InputError(f"is not a readable archive ({error})", where=str(path),
                          remedy="copy the archive again") from None  # fmt: skip
 
@@ -199,7 +200,7 @@ def _gunzip(data: bytes, where: str) -> bytes:
                 raise EOFError("cut off")
         else:
             raise EOFError("cut off")
-    except (igzip_lib.IsalError, zlib.error, EOFError):
+    except (ISAL_ERROR, zlib.error, EOFError):
         raise InputError("is a gzip file that is cut off or damaged", where=where,
                          remedy="copy or record the file again") from None  # fmt: skip
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

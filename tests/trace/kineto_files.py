@@ -1,0 +1,72 @@
+"""Hand-made Kineto files: a few events, times in microseconds.
+
+    thread 1   |ProfilerStep#5 0..100                                                        |
+               |aten::linear 10..50                 |   |aten::relu 60..80 |
+                 |aten::addmm 15..45          |            |cudaLaunchKernel 65..70|
+                   |cudaLaunchKernel 20..25|
+    stream 7                   |gemm 30..60         |      |relu 75..85|
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+Event = dict[str, Any]
+
+
+def host(name: str, start: float, duration: float, category: str = "cpu_op", thread: Any = 1, **args: Any) -> Event:
+    """An op, annotation or runtime call."""
+    return {"ph": "X", "cat": category, "name": name, "pid": 100, "tid": thread, "ts": start, "dur": duration,
+            "args": args}  # fmt: skip
+
+
+def call(name: str, start: float, duration: float, correlation: int, thread: Any = 1) -> Event:
+    """A runtime call; like a file of 2023, its "External id" is the correlation id again."""
+    ids = {"External id": correlation, "correlation": correlation}
+    return host(name, start, duration, "cuda_runtime", thread, **ids)
+
+
+def device(name: str, start: float, duration: float, correlation: int, category: str = "kernel", **args: Any) -> Event:
+    """Device work on stream 7 of device 0."""
+    stated = {"External id": correlation, "device": 0, "stream": 7, "correlation": correlation, **args}
+    return {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": 7, "ts": start, "dur": duration, "args": stated}
+
+
+def step_events() -> list[Event]:
+    """The events drawn above."""
+    return [
+        host("ProfilerStep#5", 0, 100, "user_annotation", **{"External id": 1}),
+        host("aten::linear", 10, 40, **{"External id": 2, "Input Dims": [[8, 4], [2, 4]], "Input type": ["float", "float"]}),
+        host("aten::addmm", 15, 30, **{"External id": 3}),
+        call("cudaLaunchKernel", 20, 5, 901),
+        device("gemm", 30, 30, 901),
+        host("aten::relu", 60, 20, **{"External id": 4}),
+        call("cudaLaunchKernel", 65, 5, 902),
+        device("relu", 75, 10, 902),
+    ]  # fmt: skip
+
+
+def document(events: list[Event], rank: int | None = 0, world_size: int = 1, **top: Any) -> dict[str, Any]:
+    """A whole file's object."""
+    info = {} if rank is None else {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": world_size}}
+    devices = [{"id": 0, "name": "Tesla V100-SXM2-32GB", "totalGlobalMem": 34_000_000_000, "numSms": 80}]
+    return {"schemaVersion": 1, "deviceProperties": devices, **info, "traceEvents": events, **top}
+
+
+def write(path: Path, content: Any, *, packed: bool = False) -> Path:
+    """Write JSON; return the path."""
+    text = content if isinstance(content, (str, bytes)) else json.dumps(content, indent=1)
+    data = text if isinstance(text, bytes) else text.encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(data) if packed else data)
+    return path
+
+
+def write_ranks(folder: Path, world_size: int, ranks: list[int] | None = None) -> Path:
+    """A folder of rank files of one run."""
+    for rank in ranks if ranks is not None else range(world_size):
+        write(folder / f"rank_{rank}.json", document(step_events(), rank, world_size))
+    return folder

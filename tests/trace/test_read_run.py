@@ -1,0 +1,180 @@
+"""Files of every form -> the same table."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from gnnperf import schema
+from gnnperf.errors import InputError
+from gnnperf.trace import read_run
+from tests.trace import kineto_files as files
+
+
+def test_a_file_becomes_one_sorted_linked_table(tmp_path: Path) -> None:
+    run = read_run(files.write(tmp_path / "demo.json", files.document(files.step_events())))
+    events = run.tables[0].events
+    schema.validate(events, schema.EVENT_COLUMNS, "test")
+    assert run.name == "demo"
+    assert events["name"].tolist() == [
+        "ProfilerStep#5", "aten::linear", "aten::addmm", "cudaLaunchKernel", "gemm", "aten::relu", "cudaLaunchKernel",
+        "relu",
+    ]  # fmt: skip
+    assert events["kind"].tolist() == ["annotation", "cpu_op", "cpu_op", "runtime", "kernel", "cpu_op", "runtime", "kernel"]
+    assert events["start_ns"].tolist() == [0, 10_000, 15_000, 20_000, 30_000, 60_000, 65_000, 75_000]
+    assert events["op_event"].tolist() == [-1, -1, 1, 2, 2, -1, 5, 5]
+    assert events["launch_event"].tolist() == [-1, -1, -1, -1, 3, -1, -1, 6]
+    assert events["link"].dropna().tolist() == ["correlation", "correlation"]
+    assert events["input_dims"].dropna().tolist() == ["[[8,4],[2,4]]"]
+    assert events["thread"].tolist() == [1, 1, 1, 1, -1, 1, 1, -1]
+    assert events.loc[4, ["device", "stream", "correlation"]].tolist() == [0, 7, 901]
+    meta = run.tables[0].meta
+    assert (meta.rank, meta.rank_source, meta.world_size, meta.backend) == (0, "metadata", 1, "nccl")
+    assert meta.devices[0].name == "Tesla V100-SXM2-32GB"
+    assert meta.link_method == "correlation" and meta.has_shapes
+
+
+def _tar(path: Path, members: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+def _zip(path: Path, members: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+def _text(rank: int, world_size: int = 2) -> bytes:
+    return json.dumps(files.document(files.step_events(), rank, world_size)).encode()
+
+
+@pytest.mark.parametrize("form", ["folder", "nested", "list", "tar", "zip", "packed"])
+def test_every_container_gives_the_same_ranks(tmp_path: Path, form: str) -> None:
+    members = {f"run/rank{r}.json": _text(r) for r in (0, 1)}
+    path: Any
+    if form in ("folder", "nested", "packed", "list"):
+        for name, data in members.items():
+            folder = tmp_path / (name[-6] if form == "nested" else "run")
+            files.write(folder / Path(name).name, data, packed=form == "packed")
+        path = tmp_path if form == "nested" else tmp_path / "run"
+        path = sorted(path.iterdir()) if form == "list" else path
+    else:
+        path = _tar(tmp_path / "run.tar.gz", members) if form == "tar" else _zip(tmp_path / "run.zip", members)
+    run = read_run(path)
+    assert [t.meta.rank for t in run.tables] == [0, 1]
+    assert run.world_size == 2
+    assert run.tables[0].events["op_event"].tolist() == [-1, -1, 1, 2, 2, -1, 5, 5]
+    pd.testing.assert_frame_equal(run.tables[0].events, run.tables[1].events)
+
+
+def test_a_bare_list_of_2020_is_read(tmp_path: Path) -> None:
+    old = [
+        {"ph": "X", "cat": "Operator", "name": "ProfilerStep#1", "pid": 9, "tid": "42", "ts": 0, "dur": 90,
+         "args": {"External id": 1, "Input dims": [[]]}},
+        {"ph": "X", "cat": "Operator", "name": "aten::mm", "pid": 9, "tid": "42", "ts": 10, "dur": 30,
+         "args": {"External id": 2}},
+        {"ph": "X", "cat": "Runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 42, "ts": 15, "dur": 5,
+         "args": {"correlation": 7, "external id": 2}},
+        {"ph": "X", "cat": "Kernel", "name": "sgemm", "pid": 0, "tid": "stream 7", "ts": 30, "dur": 9,
+         "args": {"device": 0, "stream": 7, "correlation": 7, "external id": 2}},
+        {"ph": "s", "cat": "async", "name": "launch", "id": 7, "pid": 9, "tid": 42, "ts": 15},
+        {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Traces", "tid": "x", "ts": 0, "dur": 90},
+    ]  # fmt: skip
+    run = read_run(files.write(tmp_path / "worker3.json", old))
+    events = run.tables[0].events
+    assert events["kind"].tolist() == ["annotation", "cpu_op", "runtime", "kernel"]
+    assert events["thread"].tolist() == [42, 42, 42, -1]
+    assert events["op_event"].tolist() == [-1, -1, 1, 1]
+    assert events["link"].dropna().tolist() == ["external_id"]
+    assert events["stream"].tolist()[-1] == 7
+    assert (run.tables[0].meta.rank, run.tables[0].meta.rank_source) == (3, "file name")
+
+
+def test_python_frames_flows_and_gpu_annotations_are_left_out(tmp_path: Path) -> None:
+    noise = [
+        files.host("frame.py(1): f", 0, 5, "python_function", **{"Python id": 1}),
+        files.host("ProfilerStep#5", 2, 98, "gpu_user_annotation", thread=7),
+        {"ph": "s", "cat": "ac2g", "name": "ac2g", "id": 901, "pid": 1, "tid": 1, "ts": 20},
+        {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}},
+        {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 3, "args": {"Bytes": 4}},
+        {"ph": "X", "cat": "a_category_of_tomorrow", "name": "x", "pid": 1, "tid": 1, "ts": 1, "dur": 1},
+    ]
+    run = read_run(files.write(tmp_path / "t.json", files.document(files.step_events() + noise)))
+    assert len(run.tables[0].events) == 8
+    assert run.tables[0].meta.warnings == ()
+
+
+def test_ranks_share_one_absolute_clock(tmp_path: Path) -> None:
+    base = 1_700_000_000_000_000_000
+    shifted = [{**e, "ts": e["ts"] + 3.25} for e in files.step_events()]
+    files.write(tmp_path / "rank0.json", files.document(files.step_events(), 0, 2, baseTimeNanoseconds=base))
+    files.write(tmp_path / "rank1.json", files.document(shifted, 1, 2, baseTimeNanoseconds=base))
+    first, second = read_run(tmp_path).tables
+    assert first.meta.base_time_ns == base
+    assert second.meta.base_time_ns + second.events["start_ns"][0] == base + 3250
+
+
+def test_nanoseconds_of_absolute_times_survive(tmp_path: Path) -> None:
+    start = "1712195495519689.047"  # float64 would give ...689.0
+    text = json.dumps(files.document([files.host("aten::mm", 1, 2), files.host("aten::add", 2, 2)]))
+    text = text.replace('"ts": 1,', f'"ts": {start},').replace('"ts": 2,', '"ts": 1712195495519695.812,')
+    table = read_run(files.write(tmp_path / "t.json", text)).tables[0]
+    assert table.meta.base_time_ns == 1712195495519689047
+    assert table.events["start_ns"].tolist() == [0, 6765]
+
+
+def test_the_rank_is_taken_from_metadata_then_name_then_the_difference_of_names(tmp_path: Path) -> None:
+    for number in (4, 5):
+        files.write(tmp_path / f"kineto_{number}.json", files.document(files.step_events(), None))
+    assert [t.meta.rank for t in read_run(tmp_path).tables] == [4, 5]
+    lone = read_run(tmp_path / "kineto_4.json")
+    assert lone.tables[0].meta.rank_source == "assumed"
+    assert any("rank 0 is assumed" in w for w in lone.warnings)
+
+
+def test_missing_ranks_and_missing_steps_are_warnings(tmp_path: Path) -> None:
+    run = read_run(files.write_ranks(tmp_path, 4, [0, 2]))
+    assert any("2 of 4 ranks are missing: 1, 3" in w for w in run.warnings)
+    unmarked = files.write(tmp_path / "u" / "t.json", files.document(files.step_events()[1:]))
+    assert any("no rank has step marks" in w for w in read_run(unmarked).warnings)
+    host_only = files.write(tmp_path / "h" / "t.json", files.document(files.step_events()[:2]))
+    assert any("no device work" in w for w in read_run(host_only).warnings)
+
+
+def test_long_files_are_read_in_stretches_with_the_same_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [{**e, "ts": e["ts"] + 200 * k} for k in range(30) for e in files.step_events()]
+    for k, event in enumerate(events):
+        if "correlation" in event["args"]:
+            event["args"] = event["args"] | {"correlation": event["args"]["correlation"] + 10 * (k // 8)}
+    path = files.write(tmp_path / "t.json", files.document(events, baseTimeNanoseconds=5))
+    whole = read_run(path).tables[0]
+    monkeypatch.setattr("gnnperf.trace.kineto.STRETCH_BYTES", 700)
+    cut = read_run(path).tables[0]
+    assert len(cut.events) == 240
+    assert cut.meta == whole.meta
+    pd.testing.assert_frame_equal(cut.events, whole.events)
+
+
+def test_reading_needs_no_torch_and_imports_quickly() -> None:
+    code = "import sys, gnnperf.trace; sys.exit('torch' in sys.modules or 'numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_list_of_no_paths_is_refused() -> None:
+    with pytest.raises(InputError, match="no path"):
+        read_run([])
