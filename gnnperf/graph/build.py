@@ -49,7 +49,7 @@ def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
     offsets = np.cumsum([0, *(len(r.nodes) for r in ranks)]).tolist()
     nodes = concat_tables([r.nodes for r in ranks])
     steps = [r.nodes["step"].to_numpy()[r.first_node] for r in ranks]
-    groups = match(comm_parts(ranks, steps), run.world_size)
+    groups = match(comm_parts(ranks, steps))
     joint = collective_nodes(groups, ranks, offsets, nodes, run.world_size)
     nodes = _with_exits(nodes, joint.exit_node, joint.exit_us)
     nodes = concat_tables([nodes, joint.nodes])
@@ -75,10 +75,10 @@ def run_base_time_ns(run: RunTrace) -> int:
 
 
 def _with_exits(nodes: pd.DataFrame, exit_node: np.ndarray, exit_us: np.ndarray) -> pd.DataFrame:
-    """Exit latencies, and starts such that start + latency is the measured end."""
+    """Exit latencies, and starts such that start + latency is the measured end (unknown: the end itself)."""
     latency, start = nodes["latency_us"].to_numpy(copy=True), nodes["start_us"].to_numpy(copy=True)
     latency[exit_node] = exit_us
-    start[exit_node] -= exit_us
+    start[exit_node] -= np.nan_to_num(exit_us)
     return nodes.assign(latency_us=latency, start_us=start)
 
 

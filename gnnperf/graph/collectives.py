@@ -4,6 +4,9 @@ rank 0   arrive |--- waits for rank 1 ---|== transfer ==|exit|
 rank 1                            arrive |== transfer ==| exit |
          transfer = earliest end - last arrival;  exit = own end - earliest end
 A rank's kernel contains the wait for the slowest peer; the three moments take it apart.
+
+root     arrive |== exit ==|  next work             one-sided collectives: a rank that needs nothing of its peers leaves
+rank 1                        arrive |== transfer ==|        early: it joins, but nobody releases it
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.graph.matching import CommPart, is_complete, is_consistent
+from gnnperf.graph.matching import CommPart, early_leavers, is_complete, is_consistent
 from gnnperf.graph.rank_graph import RankGraph
 from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
 from gnnperf.schema import NodeType, OpFamily, Relation, Segment
@@ -28,7 +31,7 @@ class CollectiveNodes:
     Attributes:
         nodes: collective nodes (and peer_wait nodes, where peers were not traced).
         edges: joins and releases.
-        exit_node, exit_us: [num_parts] measured exit latencies.
+        exit_node, exit_us: [num_parts] measured exit latencies; NaN where peers are missing.
         counts: matched, incomplete and inconsistent collectives.
     """
 
@@ -45,7 +48,8 @@ def collective_nodes(
     """One collective node per group; node ids continue after `nodes`."""
     complete = np.array([is_complete(g, world_size) for g in groups], dtype=bool)
     arrive = [[offsets[p.rank_index] + int(ranks[p.rank_index].first_node[p.work]) for p in g] for g in groups]
-    begin, transfer = _moments(groups)
+    free = early_leavers(groups)
+    begin, transfer = _moments(groups, free)
     n = len(groups)
     first = np.array([a[0] for a in arrive], dtype=np.int64)
     ids = len(nodes) + np.arange(n)  # [num_groups] collective node ids
@@ -58,7 +62,7 @@ def collective_nodes(
         start_us=np.where(complete, begin, np.nan), latency_us=np.where(complete, transfer, np.nan),
     )  # fmt: skip
     table = table.assign(content_key=content_keys(table, _CONTENT))
-    edges, exit_node, exit_us = _edges(groups, arrive, ids, complete)
+    edges, exit_node, exit_us = _edges(groups, arrive, ids, complete, begin + transfer, free)
     waits = _peer_waits(groups, arrive, nodes, ids, complete, edges)
     counts = {
         "collectives_matched": int(complete.sum()),
@@ -77,38 +81,50 @@ def _group_size(group: tuple[CommPart, ...], world_size: int) -> int:
     return stated if stated > 0 else world_size
 
 
-def _moments(groups: list[tuple[CommPart, ...]]) -> tuple[np.ndarray, np.ndarray]:
-    """(last arrival, transfer) in us. Where a rank leaves before the last arrives (broadcast root, eager send,
-    clocks apart), the transfer is the shortest part's duration.
+def _moments(groups: list[tuple[CommPart, ...]], free: list[list[bool]]) -> tuple[np.ndarray, np.ndarray]:
+    """(last arrival, transfer) in us, [num_groups] each.
+
+    Where a rank that is not free leaves before the last arrives (eager sends, clocks apart), the transfer is the
+    shortest part's duration.
     """
+    held = [[p for p, leaves in zip(g, f, strict=True) if not leaves] for g, f in zip(groups, free, strict=True)]
     last = np.array([max(p.begin_ns for p in g) for g in groups], dtype=np.float64)
-    earliest = np.array([min(p.end_ns for p in g) for g in groups], dtype=np.float64)
-    shortest = np.array([min(p.end_ns - p.begin_ns for p in g) for g in groups], dtype=np.float64)
+    earliest = np.array([min(p.end_ns for p in g) for g in held], dtype=np.float64)
+    shortest = np.array([min(p.end_ns - p.begin_ns for p in g) for g in held], dtype=np.float64)
     transfer = np.where(earliest > last, earliest - last, shortest)
     return last / 1000.0, np.maximum(transfer, 0.5) / 1000.0
 
 
 def _edges(
-    groups: list[tuple[CommPart, ...]], arrive: list[list[int]], ids: np.ndarray, complete: np.ndarray
-) -> tuple[EdgeList, np.ndarray, np.ndarray]:
-    """joins and releases; a rank's exit node directly follows its arrive node."""
+    groups: list[tuple[CommPart, ...]], arrive: list[list[int]], ids: np.ndarray, complete: np.ndarray,
+    done_us: np.ndarray, free: list[list[bool]],
+) -> tuple[EdgeList, np.ndarray, np.ndarray]:  # fmt: skip
+    """Joins and releases, exit nodes and their latencies [num_parts]; a rank's exit node comes after its arrive node.
+
+    Where peers are missing, the exit cannot be told from the transfer: NaN.
+    """
     part_node = np.array([a for nodes in arrive for a in nodes], dtype=np.int64)
     owner = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
+    leaves = np.array([f for flags in free for f in flags], dtype=bool) & complete[owner]
     edges = EdgeList()
     edges.add(part_node[complete[owner]], ids[owner][complete[owner]], Relation.JOINS)
-    edges.add(ids[owner], part_node + 1, Relation.RELEASES)
-    end = np.array([p.end_ns for g in groups for p in g], dtype=np.float64)
-    begin, transfer = _moments(groups)
-    exit_us = np.maximum(end / 1000.0 - (begin + transfer)[owner], 0.0) if len(end) else end
-    return edges, part_node + 1, np.where(complete[owner], exit_us, 0.0)
+    edges.add(ids[owner][~leaves], part_node[~leaves] + 1, Relation.RELEASES)
+    edges.add(part_node[leaves], part_node[leaves] + 1, Relation.FOLLOWS)
+    begin_us, end_us = (
+        np.array([getattr(p, moment) for g in groups for p in g], dtype=np.float64) / 1000.0
+        for moment in ("begin_ns", "end_ns")
+    )
+    exit_us = np.where(leaves, end_us - begin_us, np.maximum(end_us - done_us[owner], 0.0))
+    return edges, part_node + 1, np.where(complete[owner], exit_us, np.nan)
 
 
 def _peer_waits(
     groups: list[tuple[CommPart, ...]], arrive: list[list[int]], nodes: pd.DataFrame, ids: np.ndarray,
     complete: np.ndarray, edges: EdgeList,
 ) -> pd.DataFrame:  # fmt: skip
-    """arrive -> peer_wait -> collective where peers are missing. Wait and transfer cannot be told apart there:
-    both labels are unknown, and `blocked_us` holds their sum.
+    """Nodes of arrive -> peer_wait -> collective where peers are missing.
+
+    Wait and transfer cannot be told apart there: both labels are unknown, and `blocked_us` holds their sum.
     """
     incomplete = np.flatnonzero(~complete)
     parts = [(g, a, p) for g in incomplete for a, p in zip(arrive[g], groups[g], strict=True)]

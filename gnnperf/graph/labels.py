@@ -8,7 +8,7 @@ import pandas as pd
 from gnnperf.graph.execution_graph import StepLabel
 from gnnperf.graph.rank_graph import RankGraph
 from gnnperf.graph.steps import StepWindows
-from gnnperf.schema import Relation
+from gnnperf.schema import Relation, Segment
 
 
 def step_labels(ranks: list[RankGraph], windows: StepWindows, nodes: pd.DataFrame) -> tuple[StepLabel, ...]:
@@ -30,13 +30,18 @@ def step_labels(ranks: list[RankGraph], windows: StepWindows, nodes: pd.DataFram
     )  # fmt: skip
 
 
+def measured_end_us(nodes: pd.DataFrame) -> np.ndarray:
+    """[num_nodes] start + latency; NaN unknown. An exit of unknown latency starts where it ends."""
+    unknown_exit = (nodes["segment"] == Segment.EXIT) & nodes["latency_us"].isna()
+    return (nodes["start_us"] + nodes["latency_us"].mask(unknown_exit, 0.0)).to_numpy()
+
+
 def measured_lags(nodes: pd.DataFrame, edges: pd.DataFrame) -> np.ndarray:
     """[num_edges] us from the moment an edge allows its target to the target's start; NaN unless it was binding.
 
     Among a target's edges that carry a delay class, the one that allows it last is binding.
     """
-    start = nodes["start_us"].to_numpy()
-    end = start + nodes["latency_us"].to_numpy()
+    start, end = nodes["start_us"].to_numpy(), measured_end_us(nodes)
     src, dst = edges["src"].to_numpy(), edges["dst"].to_numpy()
     launches = (edges["relation"] == Relation.LAUNCHES).to_numpy()
     moment = np.where(launches, start[src], end[src])  # [num_edges]

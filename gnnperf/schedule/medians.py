@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.schema import NodeType, Segment
 
 _NODE_CLASSES = (
     ["node_type", "segment", "op_name", "event_name", "input_dims"],
@@ -39,9 +40,9 @@ class ClassMedians:
         return _look_up(_node_keys(graph), self.nodes, _NODE_CLASSES)
 
     def lag_us(self, graph: ExecutionGraph) -> np.ndarray:
-        """[num_edges] median lag of each edge's class; 0 without a class."""
+        """[num_edges] median lag of each edge's class; 0 where nothing delays the edge, NaN where no class was seen."""
         lag = _look_up(_edge_keys(graph), self.edges, _EDGE_CLASSES)
-        return np.where(graph.edges["lag_class"].isna().to_numpy(), 0.0, np.nan_to_num(lag))
+        return np.where(graph.edges["lag_class"].isna().to_numpy(), 0.0, lag)
 
 
 def fit_medians(graph: ExecutionGraph, fit_node: np.ndarray) -> ClassMedians:
@@ -51,6 +52,13 @@ def fit_medians(graph: ExecutionGraph, fit_node: np.ndarray) -> ClassMedians:
     edges = _edge_keys(graph).assign(value=lag)[fit_node[graph.edges["dst"].to_numpy()]]
     return ClassMedians(_medians(nodes.dropna(subset="value"), _NODE_CLASSES),
                         _medians(edges.dropna(subset="value"), _EDGE_CLASSES))  # fmt: skip
+
+
+def in_peer_wait(graph: ExecutionGraph) -> np.ndarray:
+    """[num_nodes] bool: transfers and exits that cannot be told from the wait for untraced peers, which holds their sum."""
+    nodes = graph.nodes
+    part = (nodes["node_type"] == NodeType.COLLECTIVE) | (nodes["segment"] == Segment.EXIT)
+    return (part & nodes["latency_us"].isna()).to_numpy()
 
 
 def _medians(frame: pd.DataFrame, levels: tuple[list[str], ...]) -> tuple[pd.Series, ...]:

@@ -8,14 +8,16 @@ boundary condition and stays measured: when each rank began, and until when earl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from gnnperf.graph.calls import BLOCKING, call_class
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.graph.labels import measured_end_us
 from gnnperf.schedule.align import align
-from gnnperf.schedule.medians import ClassMedians, fit_medians
+from gnnperf.schedule.medians import ClassMedians, fit_medians, in_peer_wait
 from gnnperf.schedule.schedule import Schedule, schedule
 from gnnperf.schema import TIMED_RELATIONS, NodeType, Relation, Segment
 
@@ -34,6 +36,7 @@ class ReplayResult:
         period_us: replayed period of step j; None for the first step of a window.
         aligned_share: share of nodes of the structure that step j has too.
         median_time_share: share of the critical path's time that comes from class medians instead of step j.
+        num_unknown: nodes and edges that neither step j nor a class median knows; they take no time in the schedule.
     """
 
     graph: ExecutionGraph
@@ -47,6 +50,7 @@ class ReplayResult:
     period_us: float | None
     aligned_share: float
     median_time_share: float
+    num_unknown: int = 0
 
 
 def replay_step(graph: ExecutionGraph, structure_step: int, latency_step: int) -> ReplayResult:
@@ -54,24 +58,30 @@ def replay_step(graph: ExecutionGraph, structure_step: int, latency_step: int) -
 
     Args:
         graph: a run with its recorded labels; edges inferred from time distances are welcome here.
+        structure_step: the step whose nodes and edges are scheduled.
+        latency_step: the step whose latencies are used, and whose measured times the result is compared with.
     """
     structure, other = graph.step(structure_step), graph.step(latency_step)
     matched = align(structure, other)
     latency, from_median = _latencies(graph, structure, other, matched, latency_step)
-    lag = _per_rank_lags(graph, structure, latency_step)
+    of_target = structure.nodes["rank"].to_numpy()[structure.edges["dst"].to_numpy()]  # [num_edges]
+    lag = _medians_of(graph, of_target, latency_step, lambda m: m.lag_us(structure))
+    num_unknown = int((np.isnan(latency) & _work(structure)).sum() + np.isnan(lag).sum())
+    latency, lag = np.nan_to_num(latency), np.nan_to_num(lag)
     label = other.steps[0]
     origin = min(label.rank_start_us)
-    ready = _boundary(graph, other, structure, matched, latency_step, lag, origin)
+    ready = _boundary(graph, other, structure, matched, latency_step, origin)
     result = schedule(structure, latency, lag, ready_us=ready)
-    previous = [s for s in graph.steps if s.step == latency_step - 1]
+    before = [s for s in graph.steps if s.step == latency_step - 1 and label.period_us is not None]
     completion = result.end_us[_work(structure)].max()
     return ReplayResult(
         graph=structure, latency_us=latency, lag_us=lag, ready_us=ready, schedule=result, measured=label,
         measured_start_us=np.where(matched >= 0, other.nodes["start_us"].to_numpy()[matched] - origin, np.nan),
         makespan_us=float(completion),
-        period_us=float(completion + origin - max(previous[0].rank_completion_us)) if previous else None,
+        period_us=float(completion + origin - max(before[0].rank_completion_us)) if before else None,
         aligned_share=float((matched >= 0)[_work(structure)].mean()),
         median_time_share=_share(result, latency, from_median),
+        num_unknown=num_unknown,
     )  # fmt: skip
 
 
@@ -97,18 +107,17 @@ def _is_wait(graph: ExecutionGraph) -> np.ndarray:
 def _latencies(
     graph: ExecutionGraph, structure: ExecutionGraph, other: ExecutionGraph, matched: np.ndarray, latency_step: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Latencies of step j where aligned; class medians for waits and for what is not aligned."""
+    """Latencies of step j where aligned; class medians for waits and for what is not aligned; NaN where neither is."""
     measured = other.nodes["latency_us"].to_numpy()
     peers = (other.nodes["segment"] == Segment.PEER_WAIT).to_numpy()
-    # Wait for untraced peers and their transfer cannot be told apart: their measured sum, as one.
+    # Wait for untraced peers, their transfer and the exit cannot be told apart: their measured sum, as one.
     measured = np.where(peers, other.nodes["blocked_us"].to_numpy(), measured)
     aligned = np.where(matched >= 0, measured[matched], np.nan)
-    wait = _is_wait(structure)
-    medians = _by_rank(graph, structure, latency_step, lambda m: m.latency_us(structure))
-    explained = wait & _has_wait_edge(structure)
-    use_median = np.isnan(aligned) | explained
-    latency = np.where(use_median & ~np.isnan(medians), medians, aligned)
-    return np.nan_to_num(latency), use_median & _work(structure) & ~np.isnan(medians)
+    aligned = np.where(np.isnan(aligned) & in_peer_wait(structure), 0.0, aligned)
+    medians = _medians_of(graph, structure.nodes["rank"].to_numpy(), latency_step, lambda m: m.latency_us(structure))
+    explained = _is_wait(structure) & _has_wait_edge(structure)
+    use_median = (np.isnan(aligned) | explained) & ~np.isnan(medians)
+    return np.where(use_median, medians, aligned), use_median & _work(structure)
 
 
 def _has_wait_edge(graph: ExecutionGraph) -> np.ndarray:
@@ -127,37 +136,40 @@ def _fit_nodes(graph: ExecutionGraph, latency_step: int, rank: int | None) -> np
     return (step >= 0) & (graph.nodes["rank"].to_numpy() != rank)
 
 
-def _by_rank(graph: ExecutionGraph, structure: ExecutionGraph, latency_step: int, ask) -> np.ndarray:  # type: ignore[no-untyped-def]
-    """Ask class medians fitted on other steps; in a single-step run, for each rank those of the other ranks."""
+def _medians_of(
+    graph: ExecutionGraph, owner: np.ndarray, latency_step: int, ask: Callable[[ClassMedians], np.ndarray]
+) -> np.ndarray:
+    """Class medians fitted on other steps; in a single-step run, for each rank those of the other ranks.
+
+    Args:
+        graph: the whole run.
+        owner: [n] rank of each answer; collectives are no rank's (-1), and what no rank owns is asked of all.
+        latency_step: the step that is replayed.
+        ask: fitted medians -> [n] answers.
+    """
     if len(graph.steps) > 1:
         return ask(fit_medians(graph, _fit_nodes(graph, latency_step, None)))
-    rank = structure.nodes["rank"].to_numpy()
     if len(graph.ranks) == 1:
         return ask(ClassMedians((), ()))
-    answers = {r: ask(fit_medians(graph, _fit_nodes(graph, latency_step, r))) for r in graph.ranks}
-    result = answers[graph.ranks[0]].copy()
-    owner = rank if len(result) == len(rank) else rank[structure.edges["dst"].to_numpy()]
-    for r, answer in answers.items():
-        result[owner == r] = answer[owner == r]
+    result = np.full(len(owner), np.nan)
+    for rank in np.unique(owner).tolist():
+        answer = ask(fit_medians(graph, _fit_nodes(graph, latency_step, rank)))
+        result[owner == rank] = answer[owner == rank]
     return result
-
-
-def _per_rank_lags(graph: ExecutionGraph, structure: ExecutionGraph, latency_step: int) -> np.ndarray:
-    return _by_rank(graph, structure, latency_step, lambda m: m.lag_us(structure))
 
 
 def _boundary(
     graph: ExecutionGraph, other: ExecutionGraph, structure: ExecutionGraph, matched: np.ndarray, step: int,
-    lag_us: np.ndarray, origin: float,
+    origin: float,
 ) -> np.ndarray:  # fmt: skip
-    """[num_nodes of structure] earliest starts: rank offsets, and measured ends of earlier work that step j waits for."""
+    """[num_nodes of structure] earliest starts: rank offsets, and ends of earlier work that step j waits for."""
     label, nodes = other.steps[0], structure.nodes
     start_of = dict(zip(graph.ranks, label.rank_start_us, strict=True))
     ready = np.array([start_of.get(r, origin) - origin for r in nodes["rank"].tolist()])
     back = np.full(other.num_nodes, -1, dtype=np.int64)  # node of step j -> node of the structure
     back[matched[matched >= 0]] = np.flatnonzero(matched >= 0)
     src, dst = _edges_from_before(graph, step)
-    end = (graph.nodes["start_us"].to_numpy() + graph.nodes["latency_us"].to_numpy())[src] - origin
+    end = measured_end_us(graph.nodes)[src] - origin
     local = np.searchsorted(_global_ids(graph, step), dst)
     target = back[local]
     usable = (target >= 0) & ~np.isnan(end)

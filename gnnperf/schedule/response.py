@@ -12,7 +12,7 @@ import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.labels import measured_lags
-from gnnperf.schedule.medians import fit_medians
+from gnnperf.schedule.medians import fit_medians, in_peer_wait
 from gnnperf.schedule.schedule import schedule
 from gnnperf.schema import NodeType, Relation, Segment
 
@@ -77,10 +77,9 @@ def measured_latencies(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
     medians = fit_medians(graph, np.ones(graph.num_nodes, dtype=bool))
     peer = (nodes["segment"] == Segment.PEER_WAIT).to_numpy()
     latency = np.where(peer, nodes["blocked_us"], nodes["latency_us"])
-    untraced = (nodes["node_type"] == NodeType.COLLECTIVE).to_numpy() & np.isnan(latency)
-    latency = np.where(np.isnan(latency) & ~untraced, medians.latency_us(graph), latency)
+    latency = np.where(np.isnan(latency) & ~in_peer_wait(graph), medians.latency_us(graph), latency)
     lag = graph.edges["lag_us"].to_numpy()
-    return np.nan_to_num(latency), np.where(np.isnan(lag), medians.lag_us(graph), lag)
+    return np.nan_to_num(latency), np.nan_to_num(np.where(np.isnan(lag), medians.lag_us(graph), lag))
 
 
 def _communication(graph: ExecutionGraph) -> np.ndarray:

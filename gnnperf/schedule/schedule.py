@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.errors import InputError
+from gnnperf.errors import InputError, require
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.lanes import lane_ends
 from gnnperf.schedule.engine import backward_pass, forward_pass, topological_order
@@ -103,11 +103,13 @@ def schedule(
         ready_us: [num_nodes] earliest starts of the first copy (rank offsets, busy streams); default 0.
 
     Raises:
-        InputError: a latency or lag is not finite, or the graph has a cycle.
+        InputError: a latency, lag or ready time is not finite or missing, or the graph has a cycle.
     """
-    latency_us, lag_us = _finite(latency_us, "latency_us", graph), _finite(lag_us, "lag_us", graph)
+    require(num_unrolled >= 1, "num_unrolled", num_unrolled, "1 or more copies of the step")
+    latency_us = _finite(latency_us, "latency_us", graph, graph.num_nodes)
+    lag_us = _finite(lag_us, "lag_us", graph, len(graph.edges))
     edges = timed_edges(graph)
-    ready = np.zeros(graph.num_nodes) if ready_us is None else np.asarray(ready_us, dtype=np.float64)
+    ready = np.zeros(graph.num_nodes) if ready_us is None else _finite(ready_us, "ready_us", graph, graph.num_nodes)
     passes, lanes = _Passes(edges, latency_us, lag_us[edges.index]), lane_ends(graph.nodes)
     start, binding = passes.forward(ready)
     end, step_start, previous_end = start + latency_us, ready.min(initial=0.0), None
@@ -149,8 +151,10 @@ class _Passes:
         )
 
 
-def _finite(values: np.ndarray, what: str, graph: ExecutionGraph) -> np.ndarray:
+def _finite(values: np.ndarray, what: str, graph: ExecutionGraph, count: int) -> np.ndarray:
     values = np.asarray(values, dtype=np.float64)
+    if values.shape != (count,):
+        raise InputError(f"{what} has shape {list(values.shape)}", where=f"graph {graph.name!r}", allowed=f"[{count}]")
     if not np.isfinite(values).all():
         bad = np.flatnonzero(~np.isfinite(values))
         raise InputError(

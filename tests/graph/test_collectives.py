@@ -1,0 +1,181 @@
+"""Collectives over ranks: matching, the three moments, untraced peers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from traces import Event, all_reduce, call, kernel, mark, op, run_of, trace
+
+from gnnperf.graph.build import build_graph
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.matching import CommPart, is_consistent, match
+from gnnperf.trace.table import TraceTable
+
+
+def rank_of(rank: int, *kernels: Event, world_size: int = 2, end: float = 1000) -> TraceTable:
+    """One step; the n-th kernel is launched at 10 n by an all-reduce op."""
+    events: list[Event] = [mark(0, 0, end)]
+    for n, event in enumerate(kernels):
+        at = 1.0 + 10 * n
+        events += [op("c10d::allreduce_", at, at + 8), call("cudaLaunchKernel", at + 2, at + 4, corr=n + 1)]
+        event.columns["correlation"] = n + 1
+    return trace(*events, *kernels, rank=rank, world_size=world_size)
+
+
+def of_type(graph: ExecutionGraph, node_type: str) -> pd.DataFrame:
+    return graph.nodes[graph.nodes["node_type"] == node_type]
+
+
+def moments(graph: ExecutionGraph) -> tuple[list[float], list[float], list[float], list[float]]:
+    """arrivals, (start and latency of the one transfer), exits' starts, exits' latencies."""
+    comm, transfer = of_type(graph, "comm"), of_type(graph, "collective")
+    arrive, leave = comm[comm["segment"] == "arrive"], comm[comm["segment"] == "exit"]
+    return (
+        arrive["start_us"].tolist(), transfer[["start_us", "latency_us"]].iloc[0].tolist(),
+        leave["start_us"].tolist(), leave["latency_us"].tolist(),
+    )  # fmt: skip
+
+
+def edges_of(graph: ExecutionGraph, relation: str) -> set[tuple[int, int]]:
+    edges = graph.edges[graph.edges["relation"] == relation]
+    return set(zip(edges["src"].tolist(), edges["dst"].tolist(), strict=True))
+
+
+def test_arrival_transfer_exit() -> None:
+    """rank 0: 100 to 180, rank 1: 150 to 190. Last arrival 150, earliest end 180: transfer 30, exits 0 and 10."""
+    graph = build_graph(run_of(rank_of(0, all_reduce(100, 180)), rank_of(1, all_reduce(150, 190))))
+    assert moments(graph) == ([100.0, 150.0], [150.0, 30.0], [180.0, 180.0], [0.0, 10.0])
+    collective = of_type(graph, "collective").iloc[0]
+    assert (collective["rank"], collective["step"], collective["group_size"]) == (-1, 0, 2)
+    assert (collective["collective"], collective["message_bytes"]) == ("all_reduce", 1024.0)
+    assert graph.counts is not None
+    assert graph.counts["collectives_matched"] == 1
+
+
+def test_joins_and_releases_go_through_the_collective() -> None:
+    graph = build_graph(run_of(rank_of(0, all_reduce(100, 180)), rank_of(1, all_reduce(150, 190))))
+    collective = int(of_type(graph, "collective").index[0])
+    comm = of_type(graph, "comm")
+    assert edges_of(graph, "joins") == {(int(n), collective) for n in comm.index[comm["segment"] == "arrive"]}
+    assert edges_of(graph, "releases") == {(collective, int(n)) for n in comm.index[comm["segment"] == "exit"]}
+
+
+def test_a_transfer_whose_clocks_disagree_is_the_shortest_part() -> None:
+    """rank 0 ends at 145, before rank 1 begins at 150: 45 and 40 us long."""
+    graph = build_graph(run_of(rank_of(0, all_reduce(100, 145)), rank_of(1, all_reduce(150, 190))))
+    assert moments(graph)[1] == [150.0, 40.0]
+
+
+def test_a_root_that_leaves_a_broadcast_early_is_not_released_by_it() -> None:
+    """rank 0 sends from 100 to 120 and goes on; rank 1 receives from 150 to 190."""
+    parts = all_reduce(100, 120, kind="broadcast"), all_reduce(150, 190, kind="broadcast")
+    graph = build_graph(run_of(rank_of(0, parts[0]), rank_of(1, parts[1])))
+    arrivals, transfer, exits, exit_us = moments(graph)
+    assert (arrivals, transfer) == ([100.0, 150.0], [150.0, 40.0])
+    assert (exits, exit_us) == ([100.0, 190.0], [20.0, 0.0])
+    assert graph.counts is not None
+    assert graph.counts["collectives_inconsistent"] == 0
+    comm = of_type(graph, "comm")
+    (root_arrive, root_exit), (_, other_exit) = comm.index[comm["rank"] == 0], comm.index[comm["rank"] == 1]
+    assert {dst for _, dst in edges_of(graph, "releases")} == {other_exit}
+    assert (root_arrive, root_exit) in edges_of(graph, "follows")
+
+
+def test_parts_are_matched_from_the_tail_where_a_window_lost_its_head() -> None:
+    """rank 1 lost the first of three; sizes 1, 2, 3 elements tell which is which."""
+    first = rank_of(0, *(all_reduce(100 * n, 100 * n + 50, elements=float(n)) for n in (1, 2, 3)))
+    second = rank_of(1, *(all_reduce(100 * n + 10, 100 * n + 60, elements=float(n)) for n in (2, 3)))
+    graph = build_graph(run_of(first, second))
+    found = of_type(graph, "collective")
+    complete = found[found["latency_us"].notna()]
+    assert dict(zip(complete["message_bytes"], complete["start_us"], strict=True)) == {8.0: 210.0, 12.0: 310.0}
+    assert found.loc[found["latency_us"].isna(), "message_bytes"].tolist() == [4.0]
+    assert graph.counts is not None
+    assert graph.counts["collectives_matched"] == 2
+    assert graph.counts["collectives_without_all_peers"] == 1
+
+
+def test_groups_and_kinds_are_matched_apart() -> None:
+    tables = [
+        rank_of(r, all_reduce(100, 150, group="[0,1]"), all_reduce(200, 250, group="[0,1]", kind="all_gather"),
+                all_reduce(300, 350, group="other", size=2))
+        for r in (0, 1)
+    ]  # fmt: skip
+    found = of_type(build_graph(run_of(*tables)), "collective")
+    assert sorted(found["collective"].tolist()) == ["all_gather", "all_reduce", "all_reduce"]
+    assert found["start_us"].tolist() == [100.0, 200.0, 300.0]
+
+
+def part(
+    rank: int, begin: int, end: int, *, size: float = 4.0, kind: str = "all_reduce", group_size: int = 2
+) -> CommPart:
+    return CommPart(rank, 0, 0, begin, begin, end, (kind, "g"), size, group_size)
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        ((part(0, 0, 100_000), part(1, 50_000, 110_000)), True),
+        ((part(0, 0, 100_000), part(1, 50_000, 110_000, size=8.0)), False),  # sizes differ
+        ((part(0, 0, 100_000), part(1, 50_000, 110_000, size=np.nan)), True),  # unknown agrees with anything
+        ((part(0, 0, 100_000), part(1, 200_000, 300_000)), False),  # 100 us apart: clocks agree to 50
+        ((part(0, 0, 100_000), part(1, 140_000, 300_000)), True),
+        ((part(0, 0, 9, kind="all_to_all"), part(1, 0, 9, size=8.0, kind="all_to_all")), True),  # uneven by nature
+    ],
+)
+def test_consistency(group: tuple[CommPart, ...], expected: bool) -> None:
+    assert is_consistent(group) is expected
+
+
+def test_inconsistent_sizes_are_counted() -> None:
+    graph = build_graph(run_of(rank_of(0, all_reduce(100, 180)), rank_of(1, all_reduce(150, 190, elements=9.0))))
+    assert graph.counts is not None
+    assert graph.counts["collectives_inconsistent"] == 1
+
+
+def test_sends_of_two_ranks_are_not_one_collective() -> None:
+    parts = [part(0, 0, 100, kind="send"), part(1, 0, 100, kind="send"), part(0, 200, 300, kind="recv")]
+    assert sorted(len(g) for g in match(parts)) == [1, 1, 1]
+
+
+def test_the_wait_for_untraced_peers_is_a_node_without_a_label() -> None:
+    """One of 4 ranks was traced: wait and transfer are 80 us together and cannot be told apart."""
+    graph = build_graph(run_of(rank_of(0, all_reduce(100, 180, size=4), kernel_after(), world_size=4)))
+    wait = of_type(graph, "host")[of_type(graph, "host")["segment"] == "peer_wait"].iloc[0]
+    assert np.isnan(wait["latency_us"])
+    assert (wait["blocked_us"], wait["start_us"], wait["rank"], wait["step"]) == (80.0, 100.0, 0, 0)
+    collective = of_type(graph, "collective").iloc[0]
+    assert np.isnan(collective["latency_us"])
+    assert np.isnan(collective["start_us"])
+    assert collective["group_size"] == 4
+    arrive, leave = of_type(graph, "comm").index
+    node, wait_node = int(collective["node_id"]), int(wait["node_id"])
+    assert (arrive, wait_node) in edges_of(graph, "follows")
+    assert edges_of(graph, "joins") == {(wait_node, node)}
+    assert edges_of(graph, "releases") == {(node, leave)}
+    assert graph.counts is not None
+    assert graph.counts["collectives_without_all_peers"] == 1
+
+
+def kernel_after() -> Event:
+    """Work on the collective's stream after it."""
+    return kernel("after", 185, 190, stream=20)
+
+
+def test_a_group_of_the_ranks_that_were_traced_is_complete_in_a_larger_world() -> None:
+    tables = [rank_of(r, all_reduce(100, 150, size=2), world_size=16) for r in (0, 1)]
+    assert of_type(build_graph(run_of(*tables)), "collective")["latency_us"].tolist() == [50.0]
+
+
+def test_without_a_stated_group_size_the_world_is_the_group() -> None:
+    tables = [rank_of(r, all_reduce(100, 150, group_size=-1), world_size=2) for r in (0, 1)]
+    found = of_type(build_graph(run_of(*tables)), "collective")
+    assert (found["group_size"].tolist(), found["latency_us"].tolist()) == ([2], [50.0])
+
+
+def test_stream_order_runs_from_exit_to_the_next_work() -> None:
+    graph = build_graph(run_of(*(rank_of(r, all_reduce(100, 150), kernel_after()) for r in (0, 1))))
+    comm, after = of_type(graph, "comm"), of_type(graph, "compute")
+    leave = comm.index[comm["segment"] == "exit"]
+    assert {(int(a), int(b)) for a, b in zip(leave, after.index, strict=True)} <= edges_of(graph, "follows")

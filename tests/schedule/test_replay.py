@@ -1,0 +1,184 @@
+"""Strict replay on made-up runs whose steps take known times."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from toys import two_rank_graph
+from traces import Event, all_reduce, call, kernel, mark, op, run_of, trace
+
+from gnnperf.graph.build import build_graph
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.schedule.medians import fit_medians
+from gnnperf.schedule.replay import replay_step
+
+
+def step(number: int, begin: float, *, gemm_us: float, host_us: float = 10.0) -> list[Event]:
+    """A launch at 10, a gemm 5 us later, a synchronization that returns 3 us after its end; 40 us more of the host."""
+    corr, sync_end = number + 1, begin + 15 + gemm_us + 3
+    return [
+        mark(number, begin, sync_end + 30 + host_us),
+        op("aten::mm", begin + host_us - 5, begin + 25),
+        call("cudaLaunchKernel", begin + 10, begin + 14, corr=corr),
+        kernel("gemm", begin + 15, begin + 15 + gemm_us, corr=corr),
+        call("cudaDeviceSynchronize", begin + 30, sync_end),
+        op("aten::item", sync_end + 10, sync_end + 20),
+    ]
+
+
+def length(gemm_us: float) -> float:
+    return 15 + gemm_us + 3 + 40
+
+
+def run(*gemm_us: float) -> ExecutionGraph:
+    events: list[Event] = []
+    begin = 0.0
+    for number, duration in enumerate(gemm_us):
+        events += step(number, begin, gemm_us=duration)
+        begin += length(duration)
+    return build_graph(run_of(trace(*events)))
+
+
+def test_a_step_replayed_on_itself_is_reproduced() -> None:
+    graph = run(100, 100, 100)
+    result = replay_step(graph, 1, 1)
+    assert result.makespan_us == pytest.approx(158.0)
+    assert result.period_us == pytest.approx(158.0)
+    assert (result.aligned_share, result.num_unknown) == (1.0, 0)
+    work = ~np.isnan(result.measured_start_us)
+    np.testing.assert_allclose(result.schedule.start_us[work], result.measured_start_us[work], atol=1e-6)
+
+
+def test_the_latencies_of_another_step_give_its_time_on_this_structure() -> None:
+    """Structure of step 1 (gemm 100), latencies of step 2 (gemm 150): 208 us, as measured."""
+    graph = run(100, 100, 150)
+    result = replay_step(graph, 1, 2)
+    assert result.measured.step == 2
+    assert result.measured.makespan_us == 208.0
+    assert result.makespan_us == pytest.approx(208.0)
+    assert result.period_us == pytest.approx(208.0)
+
+
+def test_the_first_step_has_no_period() -> None:
+    result = replay_step(run(100, 120), 1, 0)
+    assert result.period_us is None
+    assert result.makespan_us == pytest.approx(158.0)
+
+
+def test_a_step_after_a_missing_mark_has_no_period() -> None:
+    graph = build_graph(run_of(trace(*step(0, 0, gemm_us=100), *step(2, 400, gemm_us=100))))
+    assert replay_step(graph, 0, 1).period_us is None
+
+
+def test_the_rest_of_an_explained_wait_is_the_median_of_other_steps_not_of_the_replayed_one() -> None:
+    """The synchronization of step 2 takes 50 us to return: replayed from the other steps it takes 3."""
+    events = [*step(0, 0, gemm_us=100), *step(1, 158, gemm_us=100), *step(2, 316, gemm_us=100)]
+    late = [
+        replace(e, end_us=e.end_us + 47) if e.name == "cudaDeviceSynchronize" and e.start_us > 316 else e
+        for e in events
+    ]
+    late = [
+        replace(e, start_us=e.start_us + 47, end_us=e.end_us + 47) if e.name == "aten::item" and e.start_us > 400 else e
+        for e in late
+    ]
+    late = [replace(e, end_us=e.end_us + 47) if e.name == "ProfilerStep#2" else e for e in late]
+    graph = build_graph(run_of(trace(*late)))
+    result = replay_step(graph, 1, 2)
+    assert result.measured.makespan_us == 205.0
+    assert result.makespan_us == pytest.approx(158.0)
+
+
+def test_unaligned_nodes_take_class_medians_and_are_counted() -> None:
+    """Step 1 has an op that step 0 lacks."""
+    extra = op("aten::extra", 158 + 139, 158 + 144)
+    graph = build_graph(run_of(trace(*step(0, 0, gemm_us=100), *step(1, 158, gemm_us=100), extra)))
+    result = replay_step(graph, 1, 0)
+    assert result.aligned_share < 1.0
+    unaligned = np.isnan(result.measured_start_us) & (result.graph.nodes["node_type"] == "host").to_numpy()
+    assert unaligned.sum() == 2  # the op and the T1 before it
+    assert np.isfinite(result.latency_us).all()
+
+
+def two_ranks() -> ExecutionGraph:
+    """Two ranks, two steps; rank 1 launches 50 us later: arrivals at 100 and 150, transfer 30."""
+    tables = []
+    for rank in (0, 1):
+        events: list[Event] = []
+        for number in (0, 1):
+            begin, corr, late = 500.0 * number, number + 1, 50.0 * rank
+            events += [
+                mark(number, begin, begin + 500), op("c10d::allreduce_", begin + 5, begin + 70),
+                call("cudaLaunchKernel", begin + 10 + late, begin + 12 + late, corr=corr),
+                all_reduce(begin + 100 + late, begin + 180, corr=corr),
+            ]  # fmt: skip
+        tables.append(trace(*events, rank=rank, world_size=2))
+    return build_graph(run_of(*tables))
+
+
+def test_a_collective_starts_when_the_last_rank_has_arrived() -> None:
+    result = replay_step(two_ranks(), 0, 1)
+    collective = result.graph.nodes["node_type"] == "collective"
+    assert result.schedule.start_us[collective] == pytest.approx([150.0])
+    assert result.makespan_us == pytest.approx(500.0)
+
+
+def test_one_of_n_ranks_replays_wait_and_transfer_as_one() -> None:
+    table = [
+        mark(0, 0, 300), op("c10d::allreduce_", 5, 20), call("cudaLaunchKernel", 10, 12, corr=1),
+        all_reduce(20, 280, corr=1, size=4), mark(1, 300, 600), op("c10d::allreduce_", 305, 320),
+        call("cudaLaunchKernel", 310, 312, corr=2), all_reduce(320, 650, corr=2, size=4),
+    ]  # fmt: skip
+    graph = build_graph(run_of(trace(*table, world_size=4)))
+    result = replay_step(graph, 0, 1)
+    assert result.makespan_us == pytest.approx(350.0)  # 10 to the launch, 10 lag, 330 in the kernel
+    assert result.num_unknown == 0
+
+
+def test_a_single_step_is_fitted_on_the_other_ranks() -> None:
+    """The toy: rank 0's synchronization takes the 5 us of rank 1's, and the other way round."""
+    graph = two_rank_graph()
+    nodes = graph.nodes.copy()
+    sync = np.flatnonzero(nodes["op_name"] == "cudaDeviceSynchronize")
+    nodes["event_name"] = nodes["event_name"].astype(object)
+    nodes.loc[sync, ["segment", "event_name"]] = "T4", "cudaDeviceSynchronize"
+    nodes["event_name"] = nodes["event_name"].astype("category")
+    nodes.loc[sync[1], "latency_us"] = 9.0
+    nodes["content_key"] = np.arange(len(nodes))
+    result = replay_step(replace(graph, nodes=nodes), 0, 0)
+    assert result.latency_us[sync].tolist() == [9.0, 5.0]
+    assert result.makespan_us == pytest.approx(189.0)
+    assert result.aligned_share == 1.0
+
+
+def test_medians_fall_back_from_fine_to_coarse_classes() -> None:
+    graph = run(100, 100, 130)
+    medians = fit_medians(graph, (graph.nodes["step"] < 2).to_numpy())
+    last = graph.step(2)
+    kernels = (last.nodes["node_type"] == "compute").to_numpy()
+    assert medians.latency_us(last)[kernels].tolist() == [100.0]
+    renamed = replace(
+        last,
+        nodes=last.nodes.assign(
+            event_name=last.nodes["event_name"]
+            .astype(object)
+            .astype("category")
+            .cat.rename_categories({"gemm": "other"})
+        ),
+    )
+    assert medians.latency_us(renamed)[kernels].tolist() == [100.0]  # by node type alone
+    nothing = fit_medians(graph, np.zeros(graph.num_nodes, dtype=bool))
+    assert np.isnan(nothing.latency_us(last)).all()
+
+
+def test_lags_are_zero_without_a_class_and_unknown_without_a_measurement() -> None:
+    graph = run(100, 100)
+    medians = fit_medians(graph, (graph.nodes["step"] == 0).to_numpy())
+    lag = dict(zip(graph.edges["lag_class"].astype(object).fillna("none"), medians.lag_us(graph), strict=True))
+    assert lag["launch"] == 5.0
+    assert lag["none"] == 0.0
+    nothing = fit_medians(graph, np.zeros(graph.num_nodes, dtype=bool)).lag_us(graph)
+    classed = graph.edges["lag_class"].notna().to_numpy()
+    assert np.isnan(nothing[classed]).all()
+    assert (nothing[~classed] == 0).all()

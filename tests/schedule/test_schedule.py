@@ -1,0 +1,271 @@
+"""Start times, makespan, period, slack and critical path, by hand and by property."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toys import make_graph, two_rank_graph
+
+from gnnperf.errors import InputError
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.schedule import Schedule, schedule
+from gnnperf.schema import NodeType, Relation, Segment
+
+
+def run(graph: ExecutionGraph, **options: object) -> Schedule:
+    latency = np.nan_to_num(graph.nodes["latency_us"].to_numpy())
+    return schedule(graph, latency, np.zeros(len(graph.edges)), **options)  # type: ignore[arg-type]
+
+
+def host(latency_us: float, **columns: object) -> dict[str, object]:
+    return {"node_type": NodeType.HOST, "segment": Segment.T5, "thread": 0, "latency_us": latency_us, **columns}
+
+
+def gpu(latency_us: float, **columns: object) -> dict[str, object]:
+    return {"node_type": NodeType.COMPUTE, "device": 0, "stream": 0, "latency_us": latency_us, **columns}
+
+
+# --- by hand -----------------------------------------------------------------------------------------------------------
+
+
+def test_two_ranks() -> None:
+    """Gemms from 10 (the launch's start) to 110 and 130; the all-reduce from 130 to 180; the host ends at 185."""
+    found = run(two_rank_graph())
+    assert found.makespan_us == 185.0
+    assert found.period_us is None
+    assert found.start_us[:7].tolist() == [0, 10, 15, 10, 110, 180, 180]
+    assert found.start_us[7:14].tolist() == [0, 10, 15, 10, 130, 180, 180]
+    assert found.start_us[14] == 130.0
+    assert found.rank_step_time_us.tolist() == [185.0, 185.0]
+
+
+def test_critical_path_runs_through_the_slower_rank() -> None:
+    found = run(two_rank_graph())
+    # rank 1: T2, T4, gemm, arrive; the collective; either rank's exit and T1 (both end at 185: the first is taken).
+    assert np.flatnonzero(found.on_critical_path).tolist() == [5, 6, 7, 8, 10, 11, 14]
+
+
+def test_slack_is_how_much_later_a_node_may_start() -> None:
+    found = run(two_rank_graph())
+    assert found.slack_us[:7].tolist() == [20, 20, 155, 20, 20, 0, 0]  # rank 0 may be 20 us later; T3: 180 - 25
+    assert found.slack_us[7:14].tolist() == [0, 0, 155, 0, 0, 0, 0]
+    assert found.slack_us[14] == 0.0
+
+
+def test_a_launch_is_from_start_to_start() -> None:
+    launch, kernel = host(40.0), gpu(10.0)
+    found = run(make_graph([launch, kernel], [(0, 1, Relation.LAUNCHES)]))
+    assert found.start_us.tolist() == [0.0, 0.0]
+    assert found.makespan_us == 40.0
+    found = run(make_graph([launch, kernel], [(0, 1, Relation.WAITS)]))
+    assert found.start_us.tolist() == [0.0, 40.0]
+
+
+def test_slack_of_a_launch_is_bound_by_its_kernel_and_not_by_its_own_latency() -> None:
+    """The kernel 0 to 100 is critical, so its launch may not start later, though the launch itself is done at 5."""
+    found = run(make_graph([host(5.0), gpu(100.0), host(1.0)], [(0, 1, Relation.LAUNCHES), (0, 2, Relation.FOLLOWS)]))
+    assert found.slack_us.tolist() == [0.0, 0.0, 94.0]
+
+
+def test_lags_delay_along_their_edge() -> None:
+    graph = make_graph([host(5.0), gpu(10.0)], [(0, 1, Relation.LAUNCHES)])
+    found = schedule(graph, graph.nodes["latency_us"].to_numpy(), np.array([7.0]))
+    assert (found.start_us.tolist(), found.makespan_us) == ([0.0, 7.0], 17.0)
+
+
+def test_edges_that_do_not_constrain_time_are_ignored() -> None:
+    graph = make_graph([host(5.0), gpu(10.0)], [(0, 1, Relation.FEEDS), (1, 0, Relation.FEEDS)])
+    assert run(graph).start_us.tolist() == [0.0, 0.0]
+
+
+def test_ready_times_hold_the_first_copy_back() -> None:
+    graph = make_graph([host(5.0), gpu(10.0)], [(0, 1, Relation.LAUNCHES)])
+    found = run(graph, ready_us=np.array([0.0, 30.0]))
+    assert (found.start_us.tolist(), found.makespan_us) == ([0.0, 30.0], 40.0)
+    # A stream still busy with earlier work is no cause within the step: the path ends there.
+    assert found.on_critical_path.tolist() == [False, True]
+
+
+def test_ranks_that_start_apart_keep_their_offset() -> None:
+    graph = two_rank_graph()
+    late = np.where(graph.nodes["rank"] == 1, 30.0, 0.0)
+    assert run(graph, ready_us=late).makespan_us == 215.0
+
+
+# --- unrolled ----------------------------------------------------------------------------------------------------------
+
+
+def host_bound() -> ExecutionGraph:
+    """Host 3 x 20 us, kernel 10 us launched by the second segment."""
+    rows = [host(20.0), host(20.0), host(20.0), gpu(10.0)]
+    return make_graph(rows, [(0, 1, Relation.FOLLOWS), (1, 2, Relation.FOLLOWS), (1, 3, Relation.LAUNCHES)])
+
+
+def device_bound() -> ExecutionGraph:
+    """Host 2 x 5 us runs ahead of a stream with 2 x 100 us."""
+    rows = [host(5.0), host(5.0), gpu(100.0), gpu(100.0)]
+    edges = [(0, 1, "follows"), (0, 2, "launches"), (1, 3, "launches"), (2, 3, "follows")]
+    return make_graph(rows, edges)
+
+
+def test_period_of_a_host_bound_step_is_the_host() -> None:
+    found = run(host_bound(), num_unrolled=3)
+    assert (found.period_us, found.makespan_us) == (60.0, 60.0)
+
+
+def test_period_of_a_device_bound_step_is_the_stream() -> None:
+    """One copy takes 200 us. Copy k starts at 10 k on the host and ends at 200 (k + 1) on the device."""
+    assert run(device_bound()).makespan_us == 200.0
+    found = run(device_bound(), num_unrolled=4)
+    assert found.period_us == 200.0
+    assert found.makespan_us == 800.0 - 30.0  # the host is three steps of 10 us in when the last one starts
+    assert found.start_us.tolist() == [0.0, 5.0, 600.0 - 30.0, 700.0 - 30.0]
+
+
+def test_a_synchronizing_step_has_the_period_of_one_step() -> None:
+    found = run(two_rank_graph(), num_unrolled=3)
+    assert (found.period_us, found.makespan_us) == (185.0, 185.0)
+
+
+def test_one_copy_has_no_period() -> None:
+    assert run(host_bound()).period_us is None
+
+
+def test_zero_copies_are_refused() -> None:
+    with pytest.raises(InputError, match="num_unrolled"):
+        run(host_bound(), num_unrolled=0)
+
+
+# --- refused -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_cycle_is_refused_and_its_nodes_are_named() -> None:
+    rows = [host(1.0), host(1.0), host(1.0)]
+    graph = make_graph(rows, [(0, 1, "follows"), (1, 2, "follows"), (2, 1, "waits")])
+    with pytest.raises(InputError, match=r"2 nodes wait for each other in a cycle \(first: \[1, 2\]\)"):
+        run(graph)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_latency_that_is_not_finite_is_refused(bad: float) -> None:
+    graph = host_bound()
+    latency = graph.nodes["latency_us"].to_numpy(copy=True)
+    latency[2] = bad
+    with pytest.raises(InputError, match=r"latency_us is not finite at 1 places \(first: \[2\]\)"):
+        schedule(graph, latency, np.zeros(len(graph.edges)))
+    with pytest.raises(InputError, match="lag_us is not finite"):
+        schedule(graph, graph.nodes["latency_us"].to_numpy(), np.full(len(graph.edges), bad))
+
+
+def test_arrays_of_another_graph_are_refused() -> None:
+    graph = host_bound()
+    with pytest.raises(InputError, match=r"latency_us has shape \[3\]"):
+        schedule(graph, np.zeros(3), np.zeros(len(graph.edges)))
+    with pytest.raises(InputError, match=r"lag_us has shape \[1\]"):
+        schedule(graph, np.zeros(4), np.zeros(1))
+
+
+# --- properties --------------------------------------------------------------------------------------------------------
+
+LATENCIES = st.lists(st.floats(0, 1000, allow_nan=False), min_size=1, max_size=8)
+TIMED = st.sampled_from([Relation.FOLLOWS, Relation.LAUNCHES, Relation.WAITS])
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[ExecutionGraph, np.ndarray]:
+    """A directed acyclic graph (edges run from lower to higher nodes) and its lags."""
+    latency = draw(LATENCIES)
+    pairs = [(i, j) for i in range(len(latency)) for j in range(i + 1, len(latency))]
+    edges = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=12)) if pairs else []
+    rows = [host(x, thread=i) for i, x in enumerate(latency)]
+    graph = make_graph(rows, [(i, j, draw(TIMED)) for i, j in edges])
+    return graph, np.array([draw(st.floats(0, 50)) for _ in edges])
+
+
+def makespan(graph: ExecutionGraph, lag: np.ndarray, latency: np.ndarray | None = None) -> float:
+    own = graph.nodes["latency_us"].to_numpy()
+    return schedule(graph, own if latency is None else latency, lag).makespan_us
+
+
+@settings(max_examples=60, deadline=None)
+@given(LATENCIES)
+def test_a_chain_takes_the_sum(latencies: list[float]) -> None:
+    graph = make_graph([host(x) for x in latencies], [(i, i + 1, "follows") for i in range(len(latencies) - 1)])
+    found = run(graph)
+    assert found.makespan_us == pytest.approx(sum(latencies))
+    np.testing.assert_allclose(found.slack_us, 0.0, atol=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs())
+def test_makespan_lies_between_the_longest_node_and_the_sum(drawn: tuple[ExecutionGraph, np.ndarray]) -> None:
+    graph, lag = drawn
+    latency = graph.nodes["latency_us"].to_numpy()
+    assert latency.max() - 1e-9 <= makespan(graph, lag) <= latency.sum() + lag.sum() + 1e-6
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), st.data())
+def test_an_edge_more_never_shortens(drawn: tuple[ExecutionGraph, np.ndarray], data: st.DataObject) -> None:
+    graph, lag = drawn
+    if not len(graph.edges):
+        return
+    gone = data.draw(st.integers(0, len(graph.edges) - 1))
+    fewer = replace(graph, edges=graph.edges.drop(index=gone).reset_index(drop=True))
+    assert makespan(fewer, np.delete(lag, gone)) <= makespan(graph, lag) + 1e-9
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), st.randoms(use_true_random=False))
+def test_the_order_of_edge_rows_is_irrelevant(drawn: tuple[ExecutionGraph, np.ndarray], random) -> None:  # type: ignore[no-untyped-def]
+    graph, lag = drawn
+    rows = list(range(len(graph.edges)))
+    random.shuffle(rows)
+    shuffled = replace(graph, edges=graph.edges.iloc[rows].reset_index(drop=True))
+    latency = graph.nodes["latency_us"].to_numpy()
+    before, after = schedule(graph, latency, lag), schedule(shuffled, latency, lag[rows])
+    np.testing.assert_array_equal(before.start_us, after.start_us)
+    np.testing.assert_allclose(before.slack_us, after.slack_us, atol=1e-9)
+    assert before.makespan_us == after.makespan_us
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), st.data())
+def test_more_latency_is_never_earlier(drawn: tuple[ExecutionGraph, np.ndarray], data: st.DataObject) -> None:
+    graph, lag = drawn
+    latency = graph.nodes["latency_us"].to_numpy(copy=True)
+    before = schedule(graph, latency, lag)
+    node = data.draw(st.integers(0, len(latency) - 1))
+    latency[node] += data.draw(st.floats(0, 100))
+    after = schedule(graph, latency, lag)
+    assert (after.start_us >= before.start_us).all()
+    assert after.makespan_us >= before.makespan_us
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), st.data())
+def test_slack_is_exactly_the_room_there_is(drawn: tuple[ExecutionGraph, np.ndarray], data: st.DataObject) -> None:
+    """Starting a node later by its slack keeps the makespan; by 1 us more, it grows by 1 us."""
+    graph, lag = drawn
+    latency = graph.nodes["latency_us"].to_numpy()
+    before = schedule(graph, latency, lag)
+    node = data.draw(st.integers(0, len(latency) - 1))
+    for extra in (0.0, 1.0):
+        ready = np.zeros(len(latency))
+        ready[node] = before.start_us[node] + before.slack_us[node] + extra
+        assert schedule(graph, latency, lag, ready_us=ready).makespan_us == pytest.approx(before.makespan_us + extra)
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs())
+def test_the_critical_path_is_as_long_as_the_step(drawn: tuple[ExecutionGraph, np.ndarray]) -> None:
+    graph, lag = drawn
+    found = schedule(graph, graph.nodes["latency_us"].to_numpy(), lag)
+    path = found.on_critical_path
+    assert found.end_us[path].max() == pytest.approx(found.makespan_us)
+    assert found.start_us[path].min() == 0.0
+    np.testing.assert_allclose(found.slack_us[path], 0.0, atol=1e-6)
