@@ -25,6 +25,7 @@ from gnnperf.errors import InputError
 from gnnperf.schema import DEVICE_KINDS, EventKind, Link
 from gnnperf.trace import linking
 from gnnperf.trace.assemble import Assembled, assemble
+from gnnperf.trace.enclosing import clocks_differ
 from gnnperf.trace.sources import Source, sources
 
 MIRROR = "GNNPERF_DATA_MIRROR"
@@ -39,7 +40,7 @@ class Links:
         before_window: launched before the window.
         in_steps: inside whole steps, launch in the file.
         tied: of these, tied to a CPU op.
-        opless: of these, launched where no op of the thread is open.
+        opless: of these, launched where no op of the thread is open, nor within the clocks' disagreement of it.
         compared: device events with a true id whose launch is in the file; 0 if the file has no true ids.
         agreeing: of these, linked to the same op when the ids are hidden.
     """
@@ -63,12 +64,31 @@ def measure(table: Assembled) -> Links:
     tied = in_steps & (links.op_event >= 0)
     true_ids = links.link == linking.LINKS.index(Link.EXTERNAL_ID)
     compared = true_ids & (links.launch_event >= 0)
-    opless = in_steps & ~tied & (hidden.op_event < 0)
+    opless = in_steps & ~tied & ~near_an_op(table, links.launch_event)
     return Links(
         str(links.method), int(device.sum()), int((links.link == linking.LINKS.index(Link.BEFORE_WINDOW)).sum()),
         int(in_steps.sum()), int(tied.sum()), int(opless.sum()), int(compared.sum()),
         int((compared & (links.op_event == hidden.op_event)).sum()),
     )  # fmt: skip
+
+
+CLOCKS_AGREE_NS, CLOCKS_DIFFER_NS = 1_000, 15_000  # rounding to whole us; see gnnperf/trace/enclosing.py
+
+
+def near_an_op(table: Assembled, launch: np.ndarray) -> np.ndarray:
+    """[num_events] bool: an op of the launch's thread overlaps the launch, give or take what the clocks differ by."""
+    start, thread = table.columns["start_ns"], table.columns["thread"]
+    end = start + table.columns["duration_ns"]
+    slack = CLOCKS_DIFFER_NS if clocks_differ(table) else CLOCKS_AGREE_NS
+    near = np.zeros(len(table), dtype=bool)
+    is_op = table.is_kind(EventKind.CPU_OP)
+    for one in np.unique(thread[is_op]):
+        starts, ends = start[is_op & (thread == one)], np.sort(end[is_op & (thread == one)])
+        rows = np.flatnonzero((launch >= 0) & (thread[launch] == one))
+        begun = np.searchsorted(starts, end[launch[rows]] + slack, side="right")
+        ended = np.searchsorted(ends, start[launch[rows]] - slack, side="left")
+        near[rows] = begun > ended
+    return near
 
 
 def inside_steps(table: Assembled, launch: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from gnnperf.trace.limits import MAX_VALUE_BYTES
 
 INT64_MAX = 2**63 - 1
 LARGEST_US = 9 * 10**15  # the year 2255; keeps microseconds * 1000 inside int64
+TOO_DEEP = b"[" * 9  # shapes are lists of lists of numbers
 MISSING_NS = -(2**62)  # a time that is not stated; far from every real one, and differences to it still fit
 
 
@@ -109,7 +110,7 @@ def categorical(codes: np.ndarray, texts: list[str]) -> pd.Categorical:
 
 
 def _compact(raw: bytes) -> str | None:
-    if not 0 < len(raw) <= MAX_VALUE_BYTES or raw in (b"null", b"[]"):
+    if not 0 < len(raw) <= MAX_VALUE_BYTES or raw in (b"null", b"[]") or TOO_DEEP in raw:
         return None
     try:
         return msgspec.json.format(raw, indent=-1).decode()

@@ -32,9 +32,13 @@ def enclosing_ops(table: Assembled) -> np.ndarray:
     launches = np.flatnonzero(launch_calls(table))
     if len(launches) == 0 or (_costs(table, found, launches, 0) > 0).mean() < CUT_SHARE:
         return found
-    if _cut(table, launches).mean() < CUT_SHARE:
-        return found
-    return _enclosing(table, _call_shift(table, launches))
+    return _enclosing(table, _call_shift(table, launches)) if clocks_differ(table) else found
+
+
+def clocks_differ(table: Assembled) -> bool:
+    """Whether the ends of ops cut enough launches to say that calls and ops were stamped by clocks that differ."""
+    launches = np.flatnonzero(launch_calls(table))
+    return len(launches) > 0 and bool(_cut(table, launches).mean() >= CUT_SHARE)
 
 
 def _cut(table: Assembled, launches: np.ndarray) -> np.ndarray:

@@ -205,7 +205,8 @@ class Reader:
 
 
 STRETCH_BYTES = 1 << 20
-SPACE = b"\xef\xbb\xbf \t\r\n"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+SPACE = BYTE_ORDER_MARK + b" \t\r\n"
 EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 # Where an event ends and the next begins. No JSON string can hold this: its quotes would be escaped.
 BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"ph"\s*:)')
@@ -288,7 +289,11 @@ BARE_WORD = re.compile(rb"(?<=[:,\[\s])[-+]?(?:nan|inf|infinity|nan\(ind\))(?=\s
 BAD_ESCAPE = re.compile(rb'\\\\|\\(?!["\\/bfnrtu])')
 
 
+LONE_SURROGATE = re.compile(rb"\\u[dD][89abAB]\w\w(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]\w\w)\\u[dD][c-fC-F]\w\w")
+
+
 def repair(data: bytes) -> bytes:
-    """What profilers are known to write and JSON does not allow: nan, inf, lone backslashes, broken UTF-8."""
-    fixed = BAD_ESCAPE.sub(rb"\\\\", BARE_WORD.sub(b"null", data))
+    """What profilers are known to write and JSON does not allow: nan, inf, lone backslashes, broken text."""
+    fixed = BAD_ESCAPE.sub(rb"\\\\", BARE_WORD.sub(b"null", data.removeprefix(BYTE_ORDER_MARK)))
+    fixed = LONE_SURROGATE.sub(rb"\\ufffd", fixed)
     return fixed.decode("utf-8", errors="replace").encode()

@@ -50,8 +50,8 @@ def read_distributed(raw: Raw) -> Distributed:
     if found is None:
         return Distributed()
     groups = {str(g.pg_name): tuple(g.ranks) for g in found.pg_config or [] if g.pg_name is not None and g.ranks}
-    rank = found.rank if found.rank is not None and found.rank >= 0 else None
-    world = found.world_size if found.world_size and found.world_size > 0 else None
+    rank = found.rank if found.rank is not None and 0 <= found.rank < MAX_RANKS else None
+    world = found.world_size if found.world_size and 0 < found.world_size <= MAX_RANKS else None
     backend = found.backend if found.backend and re.fullmatch(r"[\w:,]{1,64}", found.backend) else None
     return Distributed(rank, world, None if backend == "undefined" else backend, groups)
 
@@ -68,6 +68,7 @@ def read_devices(raw: Raw) -> tuple[DeviceInfo, ...]:
     )
 
 
+MAX_RANKS = 10_000_000  # more is no world size
 RANK_WORDS = ("rank", "worker", "eg", "et")
 
 

@@ -46,7 +46,10 @@ def read_run(path: Path | list[Path], *, name: str | None = None) -> RunTrace:
     if not paths:
         raise InputError("no path is given", allowed=FORMS)
     where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-    tables, remarks = _read_tables(paths, where)
+    try:
+        tables, remarks = _read_tables(paths, where)
+    except RecursionError:
+        raise InputError("is nested deeper than any trace", where=where, allowed=FORMS) from None
     tables.sort(key=lambda t: t.meta.rank)
     warnings = (*remarks, *check_run(tables, where))
     return RunTrace(name or run_name(paths[0]), tuple(tables), _card(paths), warnings)
@@ -57,7 +60,7 @@ def read_execution_traces(path: Path | list[Path]) -> list[ExecutionTrace]:
     paths = [Path(p) for p in (path if isinstance(path, (list, tuple)) else [path])]
     try:
         return [trace for _, trace in _first_look([p for p in paths if not _is_saved(p)]).traces]
-    except InputError:
+    except (InputError, RecursionError):
         return []
 
 

@@ -54,7 +54,7 @@ class Source:
             InputError: cut off, or larger than a trace may be.
         """
         if self.data[:2] != GZIP_MAGIC:
-            return _checked(self.data, self.path)
+            return self.data
         return _gunzip(self.data, self.path)
 
     def peek(self) -> bytes:
@@ -81,9 +81,23 @@ def sources(path: Path) -> Iterator[Source]:
         elif path.name.lower().endswith(ARCHIVE_ENDINGS):
             yield from _archive(path)
         else:
-            yield Source(str(path), "", path.read_bytes())
+            yield Source(str(path), "", _read(path))
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror or error})", where=str(path)) from None
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of a regular file that is not too large; a device or a pipe may have no end."""
+    if not path.is_file():
+        raise InputError("is not a file", where=str(path), allowed=FORMS)
+    _refuse_size(path.stat().st_size, str(path))
+    return path.read_bytes()
+
+
+def _refuse_size(size: int, where: str) -> None:
+    if size > limits.MAX_JSON_BYTES:
+        raise InputError(f"has {size:,} bytes", where=where, allowed=f"{limits.MAX_JSON_BYTES:,}",
+                         remedy="record fewer steps")  # fmt: skip
 
 
 def _directory(path: Path) -> Iterator[Source]:
@@ -93,7 +107,7 @@ def _directory(path: Path) -> Iterator[Source]:
         raise InputError(f"holds {len(found)} files", where=str(path), allowed=str(limits.MAX_ARCHIVE_MEMBERS))
     for file in found:
         folder = str(file.relative_to(path).parent)
-        yield Source(str(file), "" if folder == "." else folder, file.read_bytes())
+        yield Source(str(file), "" if folder == "." else folder, _read(file))
 
 
 def _archive(path: Path) -> Iterator[Source]:
@@ -172,8 +186,7 @@ def _is_bomb(unpacked: int, packed: int) -> bool:
 
 
 def _bounded(stream: IO[bytes], size: int, where: str) -> bytes:
-    if size > limits.MAX_JSON_BYTES:
-        raise InputError(f"has {size:,} bytes", where=where, allowed=f"{limits.MAX_JSON_BYTES:,}")
+    _refuse_size(size, where)
     return stream.read(size)
 
 
@@ -204,10 +217,3 @@ def _gunzip(data: bytes, where: str) -> bytes:
         raise InputError("is a gzip file that is cut off or damaged", where=where,
                          remedy="copy or record the file again") from None  # fmt: skip
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-def _checked(data: bytes, where: str) -> bytes:
-    if len(data) > limits.MAX_JSON_BYTES:
-        raise InputError(f"has {len(data):,} bytes", where=where, allowed=f"{limits.MAX_JSON_BYTES:,}",
-                         remedy="record fewer steps")  # fmt: skip
-    return data

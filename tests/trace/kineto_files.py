@@ -1,10 +1,10 @@
 """Hand-made Kineto files: a few events, times in microseconds.
 
-    thread 1   |ProfilerStep#5 0..100                                                        |
-               |aten::linear 10..50                 |   |aten::relu 60..80 |
-                 |aten::addmm 15..45          |            |cudaLaunchKernel 65..70|
-                   |cudaLaunchKernel 20..25|
-    stream 7                   |gemm 30..60         |      |relu 75..85|
+thread 1   |ProfilerStep#5 0..100                                                        |
+           |aten::linear 10..50                 |   |aten::relu 60..80 |
+             |aten::addmm 15..45          |            |cudaLaunchKernel 65..70|
+               |cudaLaunchKernel 20..25|
+stream 7                   |gemm 30..60         |      |relu 75..85|
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 Event = dict[str, Any]
 
 
-def host(name: str, start: float, duration: float, category: str = "cpu_op", thread: Any = 1, **args: Any) -> Event:
+def host(name: str, start: float, duration: float, category: Any = "cpu_op", thread: Any = 1, **args: Any) -> Event:
     """An op, annotation or runtime call."""
     return {"ph": "X", "cat": category, "name": name, "pid": 100, "tid": thread, "ts": start, "dur": duration,
             "args": args}  # fmt: skip
@@ -29,7 +29,7 @@ def call(name: str, start: float, duration: float, correlation: int, thread: Any
     return host(name, start, duration, "cuda_runtime", thread, **ids)
 
 
-def device(name: str, start: float, duration: float, correlation: int, category: str = "kernel", **args: Any) -> Event:
+def device(name: str, start: float, duration: float, correlation: int, category: Any = "kernel", **args: Any) -> Event:
     """Device work on stream 7 of device 0."""
     stated = {"External id": correlation, "device": 0, "stream": 7, "correlation": correlation, **args}
     return {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": 7, "ts": start, "dur": duration, "args": stated}
@@ -39,7 +39,7 @@ def step_events() -> list[Event]:
     """The events drawn above."""
     return [
         host("ProfilerStep#5", 0, 100, "user_annotation", **{"External id": 1}),
-        host("aten::linear", 10, 40, **{"External id": 2, "Input Dims": [[8, 4], [2, 4]], "Input type": ["float", "float"]}),
+        host("aten::linear", 10, 40, **{"External id": 2, "Input Dims": [[8, 4], [2, 4]], "Input type": ["float"] * 2}),
         host("aten::addmm", 15, 30, **{"External id": 3}),
         call("cudaLaunchKernel", 20, 5, 901),
         device("gemm", 30, 30, 901),

@@ -120,12 +120,17 @@ def _nearest_covering(table: Assembled, row: int) -> int:
     return covering[-1] if covering else -1
 
 
+EVENT = st.tuples(
+    st.integers(0, 60), st.integers(0, 40), st.integers(1, 2), st.booleans()
+)  # start, duration, thread, op
+
+
 @settings(max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 40), st.integers(1, 2), st.booleans()), min_size=1, max_size=30))
+@given(st.lists(EVENT, min_size=1, max_size=30))
 def test_the_enclosing_op_is_the_brute_force_answer(drawn: list[tuple[int, int, int, bool]]) -> None:
-    events = [
-        files.host("aten::op", s, d, thread=t, **{"External id": k + 1}) if op else files.host("range", s, d, "user_annotation", t)
-        for k, (s, d, t, op) in enumerate(drawn)
-    ]  # fmt: skip
+    events = []
+    for number, (start, duration, thread, is_op) in enumerate(drawn, 1):
+        category = "cpu_op" if is_op else "user_annotation"
+        events.append(files.host("name", start, duration, category, thread, **{"External id": number}))
     table = _table(events)
     assert enclosing_ops(table).tolist() == [_nearest_covering(table, r) for r in range(len(table))]

@@ -1,0 +1,282 @@
+"""Bad input: one clear message, or a warning and the rest of the trace; never a traceback, never a hang."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnnperf.errors import InputError
+from gnnperf.trace import limits, read_run
+from gnnperf.trace.assemble import assemble
+from gnnperf.trace.table import RunTrace
+from tests.trace import kineto_files as files
+
+TEXT = json.dumps(files.document(files.step_events()), indent=1).encode()
+
+
+def _refused(path: Path | list[Path], message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        read_run(path)
+    assert "\n" not in str(caught.value)
+
+
+def _with(*extra: Any) -> dict[str, Any]:
+    return files.document([*files.step_events(), *extra])
+
+
+def _read(tmp_path: Path, content: Any) -> RunTrace:
+    return read_run(files.write(tmp_path / "t.json", content))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (TEXT[:-40], "is not readable JSON.*cut off"),
+        (TEXT[: len(TEXT) // 2], "is not readable JSON.*cut off"),
+        (gzip.compress(TEXT)[:-20], "cut off or damaged"),
+        (gzip.compress(TEXT)[:15], "cut off or damaged"),
+        (b"\x1f\x8b rubbish", "cut off or damaged"),
+        (b"", "is not a trace file"),
+        (b"\x00\x01\x02\x03", "is not a trace file"),
+        (b"hello", "is not a trace file"),
+        (b"{}", "is JSON but not a trace"),
+        (b'{"traceEvents": 5}', "is JSON but not a trace"),
+        (b'{"traceEvents": {"ph": "X"}}', "is JSON but not a trace"),
+        (b'{"traceEvents": []}', "no event that can be used"),
+        (b"[]", "no event that can be used"),
+        (b"[1, 2]", "no event that can be used"),
+        (b'[{"ph": "M", "name": "process_name"}]', "no event that can be used"),
+        (b'{"traceEvents":' + b"[" * 100_000, "nested deeper than any trace"),
+        (b'{"schema": "1.0.1", "nodes": ' + b"[" * 100_000, "nested deeper than any trace"),
+    ],
+)  # fmt: skip
+def test_what_is_no_whole_trace_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    _refused(files.write(tmp_path / "t.json", content), message)
+
+
+def test_no_such_path_and_an_empty_folder(tmp_path: Path) -> None:
+    _refused(tmp_path / "nowhere", "does not exist")
+    _refused(tmp_path, "holds no trace file")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    _refused(tmp_path / "pipe.json", "is not a file")
+
+
+def test_events_with_broken_times_are_left_out_and_counted(tmp_path: Path) -> None:
+    bad = [
+        files.host("negative", 5, -3),
+        files.host("absurd", 5, 4e14),
+        files.host("far away", 1e15, 1),
+        {"ph": "X", "cat": "cpu_op", "name": "no start", "tid": 1, "dur": 3},
+        {"ph": "X", "cat": "cpu_op", "name": "no end", "tid": 1, "ts": 3},
+    ]
+    run = _read(tmp_path, _with(*bad))
+    assert len(run.tables[0].events) == 8
+    assert any("5 events with a missing, negative or absurd time were left out" in w for w in run.warnings)
+
+
+def test_a_trace_of_broken_times_only_is_refused(tmp_path: Path) -> None:
+    _refused(files.write(tmp_path / "t.json", [files.host("negative", 5, -3)]), "no event with a usable time")
+
+
+def test_nan_and_infinity_are_read_as_unknown(tmp_path: Path) -> None:
+    copy = files.device("Memcpy HtoD", 90, 3, 950, "gpu_memcpy", bytes=64)
+    copy["args"]["memory bandwidth (GB/s)"] = float("inf")
+    broken = files.host("nan", 5, float("nan"))
+    text = json.dumps(_with(copy, broken)).replace("Infinity", "inf")
+    run = _read(tmp_path, text)
+    assert run.tables[0].events["bytes"].dropna().tolist() == [64.0]
+    assert any("1 events with a missing" in w for w in run.warnings)
+
+
+def test_lone_backslashes_and_broken_text_are_repaired(tmp_path: Path) -> None:
+    text = json.dumps(_with(files.host("path", 90, 1))).replace('"path"', '"C:\\Users\\x \\u00e9"').encode()
+    names = _read(tmp_path, text).tables[0].events["name"].tolist()
+    assert "C:\\Users\\x é" in names
+    broken = json.dumps(_with(files.host("caf?", 90, 1))).encode().replace(b"caf?", b"caf\xe9")
+    assert any(str(n).startswith("caf") for n in _read(tmp_path, broken).tables[0].events["name"])
+    half = json.dumps(_with(files.host("half", 90, 1))).encode().replace(b"half", b"\\ud800half")
+    assert "\ufffdhalf" in _read(tmp_path, b"\xef\xbb\xbf" + half).tables[0].events["name"].tolist()
+
+
+def test_events_and_arguments_of_a_wrong_type_are_left_out(tmp_path: Path) -> None:
+    bad = [17, {"ph": "X", "cat": "cpu_op", "name": "x", "ts": "soon", "dur": 1},
+           {"ph": "X", "cat": "kernel", "name": "y", "ts": 3, "dur": 1, "args": {"correlation": [1]}}]  # fmt: skip
+    run = _read(tmp_path, _with(*bad))
+    assert len(run.tables[0].events) == 8
+    assert any("3 events with fields of a wrong type were left out" in w for w in run.warnings)
+
+
+def test_numbers_beyond_any_id_are_unknown(tmp_path: Path) -> None:
+    odd = files.device("odd", 90, 1, 2**64 - 1, stream=2**70, device=2**40)
+    row = _read(tmp_path, _with(odd)).tables[0].events.set_index("name").loc["odd"]
+    assert (row["correlation"], row["device"]) == (-1, -1)
+
+
+def test_duplicate_ids_are_read(tmp_path: Path) -> None:
+    run = _read(tmp_path, files.document(files.step_events() * 2))
+    events = run.tables[0].events
+    assert len(events) == 16
+    assert (events.loc[events["kind"] == "kernel", "op_event"] >= 0).all()
+
+
+def test_a_name_and_shapes_without_end_are_cut(tmp_path: Path) -> None:
+    huge = files.host("n" * 5_000_000, 90, 1, **{"Input Dims": [[1]] * 100_000, "Call stack": "s" * 30_000_000})
+    row = _read(tmp_path, _with(huge)).tables[0].events.iloc[-1]
+    assert len(row["name"]) == limits.MAX_NAME_CHARS
+    assert not isinstance(row["input_dims"], str)
+
+
+def test_a_hundred_thousand_tiny_events_are_quick(tmp_path: Path) -> None:
+    lines = ",\n".join(
+        f'{{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":{i},"dur":0}}' for i in range(100_000)
+    )
+    events = _read(tmp_path, f'{{"traceEvents":[{lines}]}}').tables[0].events
+    assert len(events) == 100_000 and (np.diff(events["start_ns"]) == 1000).all()
+
+
+def test_two_files_of_one_rank(tmp_path: Path) -> None:
+    for name in ("rank_0.json", "rank_0_again.json"):
+        files.write(tmp_path / name, files.document(files.step_events(), 0, 2))
+    _refused(tmp_path, r"rank_0.json and rank_0_again.json are both rank 0.*one run at a time")
+
+
+def test_files_without_a_rank_are_not_guessed(tmp_path: Path) -> None:
+    for name in ("a.json", "b.json"):
+        files.write(tmp_path / name, files.document(files.step_events(), None))
+    _refused(tmp_path, r"state no rank.*name them rank_0.json")
+
+
+def test_several_runs_in_one_folder_are_named(tmp_path: Path) -> None:
+    files.write_ranks(tmp_path / "monday", 2)
+    files.write_ranks(tmp_path / "tuesday", 2)
+    _refused(tmp_path, r"several runs: 'monday', 'tuesday'")
+
+
+def test_ranks_of_different_runs(tmp_path: Path) -> None:
+    files.write(tmp_path / "w" / "rank_0.json", files.document(files.step_events(), 0, 2))
+    files.write(tmp_path / "w" / "rank_1.json", files.document(files.step_events(), 1, 4))
+    _refused(tmp_path / "w", "runs of 2 and of 4 ranks")
+    later = [{**e, "ts": e["ts"] + 3_600_000_000} for e in files.step_events()]
+    files.write(tmp_path / "t" / "rank_0.json", files.document(files.step_events(), 0, 2))
+    files.write(tmp_path / "t" / "rank_1.json", files.document(later, 1, 2))
+    _refused(tmp_path / "t", r"recorded 3,600 s apart: different runs")
+
+
+def test_other_json_beside_the_traces_is_skipped_with_a_warning(tmp_path: Path) -> None:
+    files.write_ranks(tmp_path, 1)
+    files.write(tmp_path / "graph.json", b'{"workload_graph": []}')
+    assert any("skipped" in w and "workload graph" in w for w in read_run(tmp_path).warnings)
+
+
+def _tar(path: Path, name: str, data: bytes, kind: bytes = tarfile.REGTYPE) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        info = tarfile.TarInfo(name)
+        info.size, info.type, info.linkname = len(data), kind, "/etc/passwd"
+        archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+@pytest.mark.parametrize("name", ["../rank_0.json", "/tmp/rank_0.json", "a/../../rank_0.json", "C:\\rank_0.json"])
+def test_an_archive_that_names_files_outside_itself(tmp_path: Path, name: str) -> None:
+    _refused(_tar(tmp_path / "t.tar.gz", name, TEXT), "outside its folder")
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        archive.writestr(zipfile.ZipInfo(name), TEXT)
+    if "\\" not in name:  # zipfile itself splits at the drive
+        _refused(tmp_path / "t.zip", "outside its folder")
+
+
+def test_a_link_in_an_archive_is_not_followed(tmp_path: Path) -> None:
+    _refused(_tar(tmp_path / "t.tar.gz", "rank_0.json", b"", tarfile.SYMTYPE), "holds no trace file")
+
+
+@pytest.mark.parametrize("form", ["tar", "zip", "gzip", "inner"])
+def test_an_archive_without_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    monkeypatch.setattr(limits, "RATIO_FLOOR_BYTES", 1 << 20)
+    zeros = b" " * (8 << 20)
+    if form == "tar":
+        path = _tar(tmp_path / "t.tar.gz", "rank_0.json", zeros)
+    elif form == "zip":
+        path = tmp_path / "t.zip"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("rank_0.json", zeros)
+    elif form == "gzip":
+        path = files.write(tmp_path / "t.json.gz", zeros, packed=True)
+    else:
+        path = _tar(tmp_path / "t.tar.gz", "rank_0.json.gz", gzip.compress(zeros))
+    _refused(path, "unpacks to more than")
+
+
+def test_too_many_members_and_a_broken_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _tar(tmp_path / "t.tar.gz", "rank_0.json", TEXT)
+    (tmp_path / "cut.tar.gz").write_bytes(path.read_bytes()[:-30])
+    _refused(tmp_path / "cut.tar.gz", "not a readable archive")
+    (tmp_path / "cut.zip").write_bytes(b"PK\x03\x04 rubbish")
+    _refused(tmp_path / "cut.zip", "not a readable archive")
+    monkeypatch.setattr(limits, "MAX_ARCHIVE_MEMBERS", 0)
+    _refused(path, "holds 1 files")
+
+
+def test_a_file_larger_than_a_trace_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_JSON_BYTES", 1000)
+    _refused(files.write(tmp_path / "t.json", TEXT), "record fewer steps")
+    _refused(files.write(tmp_path / "u.json.gz", TEXT, packed=True), "unpacks to more than")
+
+
+def test_secrets_in_free_form_metadata_go_nowhere(tmp_path: Path) -> None:
+    secret = "hf_SECRETTOKEN"
+    document = _with(files.host("aten::x", 90, 1, **{"Token": secret, "Call stack": secret}))
+    document |= {"metadata": {"env": {"HF_TOKEN": secret}}, "host_name": secret, "traceName": f"/home/{secret}/t.json"}
+    document["distributedInfo"]["token"] = secret
+    document["deviceProperties"][0]["token"] = secret
+    run = _read(tmp_path, document)
+    table = run.tables[0]
+    held = table.events.astype(str).to_csv() + str(table.meta) + str(run.warnings)
+    held += "".join(str(table.events[c].cat.categories.tolist()) for c in table.events.select_dtypes("category"))
+    assert secret not in held
+    with pytest.raises(InputError) as caught:
+        _read(tmp_path, json.dumps(document)[:-5])
+    assert secret not in str(caught.value)
+
+
+@settings(max_examples=150)
+@given(st.integers(0, len(TEXT) - 1), st.binary(max_size=6), st.integers(0, 40))
+def test_no_damage_ends_in_a_traceback(position: int, inserted: bytes, removed: int) -> None:
+    damaged = TEXT[:position] + inserted + TEXT[position + removed :]
+    try:
+        table = assemble(damaged, "t.json")
+    except InputError:
+        return
+    assert len(table) <= 8
+
+
+KEYS = ["ph", "cat", "name", "ts", "dur", "tid", "pid", "args", "traceEvents", "correlation", "External id", "X"]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150)
+@given(JSON, JSON)
+def test_no_json_ends_in_a_traceback(top: Any, event: Any) -> None:
+    for content in (top, {"traceEvents": [event, *files.step_events()], "deviceProperties": top, "distributedInfo": top,
+                          "baseTimeNanoseconds": event}):  # fmt: skip
+        try:
+            assemble(json.dumps(content).encode(), "t.json")
+        except InputError:
+            continue

@@ -1,0 +1,90 @@
+"""Every public trace of the mirror either imports or is refused with one sentence."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnperf import schema
+from gnnperf.errors import InputError
+from gnnperf.schema import DEVICE_KINDS
+from gnnperf.trace import read_run
+from gnnperf.trace.inspect import inspect_run
+from gnnperf.trace.table import RunTrace, TraceTable
+
+pytestmark = pytest.mark.mirror
+TRACE_KINDS = ("kineto", "execution-trace", "archive", "execution-trace-protobuf-or-concatenated")
+KINETO_IN_ARCHIVES = ("dlrm_kineto.tar.gz",)
+
+
+def _catalogue(mirror: Path) -> list[dict[str, str]]:
+    with (mirror / "catalog.csv").open(newline="") as stream:
+        return [row for row in csv.DictReader(stream) if row["kind"] in TRACE_KINDS]
+
+
+def _check(table: TraceTable) -> None:
+    events = table.events
+    schema.validate(events, schema.EVENT_COLUMNS, table.meta.source_file)
+    assert events["start_ns"].is_monotonic_increasing and events["start_ns"].iloc[0] == 0
+    assert (events["duration_ns"] >= 0).all()
+    device = events["kind"].isin([str(k) for k in DEVICE_KINDS]).to_numpy()
+    assert (events.loc[device, "device"] >= 0).all() and (events.loc[device, "stream"] >= 0).all()
+    assert events.loc[device, "link"].notna().all() and events.loc[~device, "link"].isna().all()
+    assert (events.loc[~device & (events["kind"] != "sync"), "thread"] >= 0).all()
+    for column in ("op_event", "launch_event", "forward_event"):
+        assert events[column].between(-1, len(events) - 1).all()
+
+
+def _read_or_refuse(path: Path) -> RunTrace | str:
+    try:
+        run = read_run(path)
+    except InputError as error:
+        assert len(str(error)) < 600 and "\n" not in str(error)
+        return str(error)
+    for table in run.tables:
+        _check(table)
+    inspect_run(run)
+    return run
+
+
+def test_every_file_imports_or_is_refused_with_one_sentence(mirror: Path) -> None:
+    outcome = {row["file"]: (row["kind"], _read_or_refuse(mirror / row["file"])) for row in _catalogue(mirror)}
+    assert len(outcome) > 100
+    refused = {file: found for file, (kind, found) in outcome.items() if isinstance(found, str)}
+    for file, (kind, _) in outcome.items():
+        holds_kineto = kind == "kineto" or file.endswith(KINETO_IN_ARCHIVES)
+        assert (file not in refused) == holds_kineto, refused.get(file, f"{file} was read")
+
+
+def test_every_folder_imports_or_is_refused_with_one_sentence(mirror: Path) -> None:
+    folders = {(mirror / row["file"]).parent for row in _catalogue(mirror)}
+    read = [found for folder in sorted(folders) if isinstance(found := _read_or_refuse(folder), RunTrace)]
+    assert any(len(run.tables) == 4 for run in read)  # TorchRec, four ranks in one folder
+
+
+def test_dlrm_on_eight_ranks_pairs_with_its_execution_traces(mirror: Path) -> None:
+    folder = next(mirror.glob("facebookresearch+param/**/dlrm_kineto.tar.gz")).parent
+    run = read_run([folder / "dlrm_kineto.tar.gz", folder / "dlrm_pytorch_et.tar.gz"])
+    assert [t.meta.rank for t in run.tables] == list(range(8)) and run.world_size == 8
+    for table in run.tables:
+        assert table.meta.source_format == "execution_trace+kineto" and len(table.feeds) > 1000
+        kernels = table.events[(table.events["kind"] == "kernel") & table.events["collective"].notna()]
+        assert kernels["collective"].value_counts().to_dict() == {"all_to_all": 5, "all_reduce": 3}
+        assert kernels["in_elements"].notna().all() and kernels["out_elements"].notna().all()
+
+
+def test_megatron_gets_its_shapes_from_the_execution_trace(mirror: Path) -> None:
+    run = read_run(next(mirror.glob("NVIDIA+Megatron-LM/tp2")))
+    for table in run.tables:
+        assert table.meta.has_shapes and table.meta.link_method == "external_id"
+        kernels = table.events[(table.events["kind"] == "kernel") & table.events["collective"].notna()]
+        assert len(kernels) == 13 and set(kernels["group"]) == {"[0,1]"} and set(kernels["group_size"]) == {2}
+
+
+def test_nanoseconds_survive_in_files_of_absolute_microseconds(mirror: Path) -> None:
+    path = next(mirror.glob("facebookresearch+HolisticTraceAnalysis/**/ns_resolution_trace/*.gz"))
+    events = read_run(path).tables[0].events
+    assert len(np.unique(events["start_ns"] % 1000)) > 900  # all the nanoseconds, not multiples of 250
