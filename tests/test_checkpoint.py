@@ -16,7 +16,7 @@ from gnnperf.models.gnn import TypedGNN
 
 @pytest.fixture
 def made(tmp_path: Path) -> Checkpoint:
-    data, config = prepared(tmp_path), ModelConfig(hidden_size=8)
+    data, config = prepared(tmp_path), ModelConfig(hidden_channels=8)
     return make_checkpoint(TypedGNN(config, data.vocabulary), config, data, {"seed": 3})
 
 
@@ -87,8 +87,8 @@ def test_refuses_another_schema_and_missing_parts(tmp_path: Path, made: Checkpoi
         ({"schema_version": 0}, "schema version 0"),
         ({"features": {}}, "features of another gnnperf"),
         ({"weights": {}}, "the file is damaged"),
-        ({"model": {"hidden_size": 16}}, "the file is damaged"),
-        ({"model": {"hidden_size": -16}}, "the file is damaged"),
+        ({"model": {"hidden_channels": 16}}, "the file is damaged"),
+        ({"model": {"hidden_channels": -16}}, "the file is damaged"),
         ({"vocabulary": None}, "the file is damaged"),
     ):
         torch.save(plain | change, path)

@@ -16,7 +16,7 @@ from gnnperf.data.config import DataConfig
 from gnnperf.data.prepare import PreparedData
 from gnnperf.predict.gnn import GnnPredictor
 
-SMALL = ("trainer.max_epochs=2", "trainer.progress_bar=false", "model.hidden_size=8")
+SMALL = ("trainer.max_epochs=2", "trainer.progress_bar=false", "model.hidden_channels=8")
 
 
 @pytest.fixture(autouse=True)

@@ -12,14 +12,14 @@ class ModelConfig:
     """The typed graph network (not frozen: Hydra composes into it).
 
     Attributes:
-        hidden_size: width of every node's state.
+        hidden_channels: width of every node's state.
         num_layers: rounds of message passing; 0 is a multi-layer perceptron per node.
         dropout: share of the state dropped in training.
         op_dropout: share of words replaced by the unknown word in training, so that its embedding means something.
         max_residual: largest |log(latency / base)| the network may answer.
     """
 
-    hidden_size: int = 64
+    hidden_channels: int = 64
     num_layers: int = 2
     dropout: float = 0.0
     op_dropout: float = 0.02
@@ -27,7 +27,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
-        require(1 <= self.hidden_size <= 4096, "model.hidden_size", self.hidden_size, "1 to 4096")
+        require(1 <= self.hidden_channels <= 4096, "model.hidden_channels", self.hidden_channels, "1 to 4096")
         require(0 <= self.num_layers <= 64, "model.num_layers", self.num_layers, "0 to 64")
         require(0 <= self.dropout < 1, "model.dropout", self.dropout, "0 <= dropout < 1")
         require(0 <= self.op_dropout < 1, "model.op_dropout", self.op_dropout, "0 <= op_dropout < 1")

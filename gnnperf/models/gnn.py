@@ -37,17 +37,17 @@ class NodeAnswer:
 class Head(nn.Module):
     """State -> residual and spread. The last layer starts at zero: an untrained network answers the base."""
 
-    def __init__(self, hidden_size: int, max_residual: float) -> None:
+    def __init__(self, hidden_channels: int, max_residual: float) -> None:
         super().__init__()
         self.max_residual = max_residual
-        self.norm = nn.LayerNorm(hidden_size)
-        self.hidden = nn.Linear(hidden_size, hidden_size)
-        self.last = nn.Linear(hidden_size, 2)
+        self.norm = nn.LayerNorm(hidden_channels)
+        self.hidden = nn.Linear(hidden_channels, hidden_channels)
+        self.last = nn.Linear(hidden_channels, 2)
         nn.init.zeros_(self.last.weight)
         nn.init.zeros_(self.last.bias)
 
     def forward(self, state: Tensor) -> NodeAnswer:
-        """[n, hidden_size] -> residual [n] and log spread [n]."""
+        """[n, hidden_channels] -> residual [n] and log spread [n]."""
         answer = self.last(torch.relu(self.hidden(self.norm(state))))  # [n, 2]
         residual = self.max_residual * torch.tanh(answer[:, 0] / self.max_residual)  # [n], smooth limit
         return NodeAnswer(residual, answer[:, 1].clamp(-MAX_LOG_SPREAD, MAX_LOG_SPREAD))
@@ -58,7 +58,7 @@ class TypedGNN(nn.Module):
 
     def __init__(self, config: ModelConfig, vocabulary: Vocabulary) -> None:
         super().__init__()
-        width = config.hidden_size
+        width = config.hidden_channels
         self.encoders = nn.ModuleDict(
             {t: WorkEncoder(len(WORK_FEATURES), _num_codes(vocabulary, t), width, config.op_dropout) for t in WORK}
         )
@@ -69,9 +69,9 @@ class TypedGNN(nn.Module):
 
     def forward(self, data: HeteroData) -> dict[str, NodeAnswer]:
         """One graph or a batch of graphs, normalized -> an answer per work type."""
-        states = [self._encode(data, t) for t in TYPES]  # per type [n, hidden_size]
+        states = [self._encode(data, t) for t in TYPES]  # per type [n, hidden_channels]
         sizes = [len(s) for s in states]
-        state = torch.cat(states)  # [num_nodes, hidden_size]
+        state = torch.cat(states)  # [num_nodes, hidden_channels]
         messages = joint_messages(data, dict(zip(TYPES, sizes, strict=True)))
         for layer in self.layers:
             state = layer(state, messages)

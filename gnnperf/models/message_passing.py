@@ -41,7 +41,7 @@ class Messages:
     num_senders: Tensor
 
     def mean(self, state: Tensor) -> Tensor:
-        """Mean state of each receiver's senders: [num_nodes, hidden_size] -> [r, hidden_size]."""
+        """Mean state of each receiver's senders: [num_nodes, hidden_channels] -> [r, hidden_channels]."""
         total = state.new_zeros(len(self.receivers), state.shape[1])
         return total.index_add(0, self.slot, state[self.senders]) / self.num_senders
 
@@ -61,18 +61,20 @@ class MessagePassing(nn.Module):
     nothing keeps a state (its own part).
     """
 
-    def __init__(self, hidden_size: int, dropout: float) -> None:
+    def __init__(self, hidden_channels: int, dropout: float) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(hidden_size)
-        self.own = nn.Linear(hidden_size, hidden_size)
-        self.relations = nn.ModuleDict({r: nn.Linear(hidden_size, hidden_size, bias=False) for r in MESSAGE_RELATIONS})
-        self.out = nn.Linear(hidden_size, hidden_size)
+        self.norm = nn.LayerNorm(hidden_channels)
+        self.own = nn.Linear(hidden_channels, hidden_channels)
+        self.relations = nn.ModuleDict(
+            {r: nn.Linear(hidden_channels, hidden_channels, bias=False) for r in MESSAGE_RELATIONS}
+        )
+        self.out = nn.Linear(hidden_channels, hidden_channels)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, state: Tensor, messages: Mapping[str, Messages]) -> Tensor:
-        """[num_nodes, hidden_size], relation -> its messages -> [num_nodes, hidden_size]."""
-        normed = self.norm(state)  # [num_nodes, hidden_size]
-        mixed = self.own(normed)  # [num_nodes, hidden_size]
+        """[num_nodes, hidden_channels], relation -> its messages -> [num_nodes, hidden_channels]."""
+        normed = self.norm(state)  # [num_nodes, hidden_channels]
+        mixed = self.own(normed)  # [num_nodes, hidden_channels]
         for relation, message in messages.items():
             mixed = mixed.index_add(0, message.receivers, self.relations[relation](message.mean(normed)))
         return state + self.dropout(self.out(torch.relu(mixed)))

@@ -34,7 +34,7 @@ NORMALIZER = fit_normalizer([data_of(g) for g in GRAPHS])
 def network(**settings: float) -> TypedGNN:
     """A network whose heads do not answer zero."""
     torch.manual_seed(0)
-    made = TypedGNN(ModelConfig(**{"hidden_size": 8, "num_layers": 2, **settings}), VOCABULARY).eval()  # type: ignore[arg-type]
+    made = TypedGNN(ModelConfig(**{"hidden_channels": 8, "num_layers": 2, **settings}), VOCABULARY).eval()  # type: ignore[arg-type]
     for head in made.heads.values():
         assert isinstance(head, Head)
         torch.nn.init.normal_(head.last.weight)
@@ -47,7 +47,7 @@ def answer(model: TypedGNN, data: HeteroData) -> dict[str, torch.Tensor]:
 
 
 def test_an_untrained_network_answers_the_base() -> None:
-    fresh = TypedGNN(ModelConfig(hidden_size=8), VOCABULARY)
+    fresh = TypedGNN(ModelConfig(hidden_channels=8), VOCABULARY)
     answers = fresh(NORMALIZER.apply(data_of(GRAPHS[0])))
     assert set(answers) == set(WORK)
     assert all(torch.equal(a.residual, torch.zeros_like(a.residual)) for a in answers.values())

@@ -158,7 +158,7 @@ def _checkpoint(folder: Path) -> Path:
     from gnnperf.models.config import ModelConfig
     from gnnperf.models.gnn import TypedGNN
 
-    data, config = prepared(folder / "data"), ModelConfig(hidden_size=8)
+    data, config = prepared(folder / "data"), ModelConfig(hidden_channels=8)
     network = TypedGNN(config, data.vocabulary)
     save_checkpoint(folder / "model.ckpt", make_checkpoint(network, config, data, {}))
     return folder / "model.ckpt"

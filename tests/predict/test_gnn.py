@@ -19,7 +19,7 @@ from gnnperf.schema import Source
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Checkpoint:
     """A network that answers twice the base for compute nodes and the base elsewhere."""
-    data, config = prepared(tmp_path), ModelConfig(hidden_size=8, max_residual=1e6)
+    data, config = prepared(tmp_path), ModelConfig(hidden_channels=8, max_residual=1e6)
     network = TypedGNN(config, data.vocabulary)
     with torch.no_grad():
         head = network.heads["compute"]

@@ -25,7 +25,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
 
 def config(out: Path, epochs: int = 3, **changes: object) -> TrainConfig:
     made = TrainConfig(
-        out=str(out), model=ModelConfig(hidden_size=8, num_layers=1, op_dropout=0.2),
+        out=str(out), model=ModelConfig(hidden_channels=8, num_layers=1, op_dropout=0.2),
         trainer=TrainerConfig(max_epochs=epochs, progress_bar=False),
     )  # fmt: skip
     made.data.batch_size = 2
@@ -50,7 +50,7 @@ def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
 
 
 def test_training_beats_the_base_it_starts_from(tmp_path: Path, data: PreparedData) -> None:
-    made = config(tmp_path, epochs=40, model=ModelConfig(hidden_size=16, num_layers=1))
+    made = config(tmp_path, epochs=40, model=ModelConfig(hidden_channels=16, num_layers=1))
     table = evaluate(trained(made, data), data)["test"]
     assert value(table, "compute", "base", "gmae") > 0.3
     assert value(table, "compute", "gnn", "gmae") < 0.1
@@ -97,7 +97,7 @@ def test_resume_paths(tmp_path: Path, data: PreparedData) -> None:
 def test_resume_with_another_network_or_no_checkpoint(tmp_path: Path, data: PreparedData) -> None:
     trained(config(tmp_path, epochs=1), data)
     with pytest.raises(InputError, match="of another network"):
-        trained(config(tmp_path, model=ModelConfig(hidden_size=16), resume="auto"), data)
+        trained(config(tmp_path, model=ModelConfig(hidden_channels=16), resume="auto"), data)
     (tmp_path / "last.ckpt").write_text("not a checkpoint")
     with pytest.raises(InputError, match="not a checkpoint"):
         trained(config(tmp_path, resume="auto"), data)
