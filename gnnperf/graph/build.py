@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from gnnperf.errors import InputError
 from gnnperf.graph.clock import clock_bracket, correct_clock
 from gnnperf.graph.collectives import collective_nodes
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -25,7 +26,7 @@ def build_graph(run: RunTrace) -> ExecutionGraph:
     """The execution graph of a run: device clocks corrected, all ranks joined.
 
     Raises:
-        InputError: the run holds no usable work.
+        InputError: a rank has no events.
     """
     return graph_of_corrected(correct_clocks(run))
 
@@ -70,7 +71,17 @@ def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
 
 
 def run_base_time_ns(run: RunTrace) -> int:
-    """Absolute time of the run's first event: graph times are relative to it."""
+    """Absolute time of the run's first event: graph times are relative to it.
+
+    Raises:
+        InputError: a rank has no events.
+    """
+    empty = [str(table.meta.rank) for table in run.tables if not len(table.events)]
+    if empty or not run.tables:
+        raise InputError(
+            f"rank {', '.join(empty)} holds no events" if empty else "holds no ranks", where=f"run {run.name!r}",
+            remedy="leave the empty file out, or record the rank again",
+        )  # fmt: skip
     return min(table.meta.base_time_ns + int(table.events["start_ns"].min()) for table in run.tables)
 
 

@@ -30,7 +30,7 @@ class ClockBracket:
     @property
     def shift_ns(self) -> int:
         """The shift closest to zero that satisfies the launches first, then the waits."""
-        return int(round(max(self.low_ns, min(0.0, self.high_ns))))
+        return round(max(self.low_ns, min(0.0, self.high_ns)))
 
 
 def clock_bracket(events: RankEvents) -> ClockBracket:

@@ -23,7 +23,7 @@ class Works:
         stream: ordinal of the stream by first use, unique over the devices of the rank; device: as in the file.
         is_copy, is_comm: bool.
         num_kernels: 1, or the number of kernels under a graph launch.
-        ordinal, num_siblings: position among the works of one op call.
+        ordinal, num_siblings: position among the kernels (the copies, the collectives) of one op call.
         before_window: bool, launched before the profiler's window.
     """
 
@@ -55,7 +55,10 @@ def device_works(events: RankEvents) -> Works:
     is_copy = np.isin(events.kind[group], [EventKind.MEMCPY, EventKind.MEMSET])
     collective = events.column("collective")[group]
     is_comm = np.array([c is not None for c in collective], dtype=bool) & ~is_copy & (num_kernels == 1)
-    ordinal, siblings = _siblings(np.where(op >= 0, op, call), events.start_ns[group])
+    owner = np.where(op >= 0, op, call)
+    # A memset before a split GEMM is no sibling of the GEMM's kernels: they share the op's work, it moves its own bytes.
+    family = np.where(owner >= 0, owner * 3 + np.select([is_copy, is_comm], [1, 2], 0), -1)
+    ordinal, siblings = _siblings(family, events.start_ns[group])
     before = events.column("link")[group] == Link.BEFORE_WINDOW
     return Works(
         group, call, op, events.start_ns[group], group_end, _first_use(stream[group]),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from gnnperf import schema
+from gnnperf.errors import InputError
 from gnnperf.schema import Evidence, NodeType
 
 
@@ -78,16 +79,12 @@ class ExecutionGraph:
 
     def step(self, step: int) -> ExecutionGraph:
         """The subgraph of one step with the hardware nodes, renumbered from 0."""
-        from dataclasses import replace
-
         keep = (self.nodes["step"] == step) | self.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK])
         nodes, edges = take(self.nodes, self.edges, keep.to_numpy())
         return replace(self, nodes=nodes, edges=edges, steps=tuple(s for s in self.steps if s.step == step))
 
     def for_predictors(self) -> ExecutionGraph:
         """The same graph without edges inferred from time distances (no leakage)."""
-        from dataclasses import replace
-
         kept = self.edges[(self.edges["evidence"] != Evidence.TIMING).to_numpy()].reset_index(drop=True)
         return replace(self, edges=kept)
 
@@ -95,13 +92,17 @@ class ExecutionGraph:
         """Check columns, node numbers and edge ends; return self.
 
         Raises:
-            InputError: a column is missing or of another dtype.
+            InputError: a column is missing or of another dtype, a node is not numbered by row, an edge ends nowhere.
         """
         schema.validate(self.nodes, schema.NODE_COLUMNS, f"graph {self.name!r}, nodes")
         schema.validate(self.edges, schema.EDGE_COLUMNS, f"graph {self.name!r}, edges")
-        assert np.array_equal(self.nodes["node_id"], np.arange(len(self.nodes)))
         ends = self.edges[["src", "dst"]].to_numpy()  # [num_edges, 2]
-        assert ends.size == 0 or (ends.min() >= 0 and ends.max() < len(self.nodes))
+        numbered = np.array_equal(self.nodes["node_id"], np.arange(len(self.nodes)))
+        if not numbered or (ends.size and (ends.min() < 0 or ends.max() >= len(self.nodes))):
+            raise InputError(
+                "nodes are not numbered by row, or an edge ends at no node", where=f"graph {self.name!r}",
+                remedy="import the trace again",
+            )  # fmt: skip
         return self
 
 

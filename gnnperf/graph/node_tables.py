@@ -16,6 +16,7 @@ from gnnperf.schema import NodeType, OpFamily, Phase, Segment
 STEP_END = "step_end"
 _HOST_CONTENT = ("node_type", "thread", "op_name", "segment", "event_name")
 _WORK_CONTENT = ("node_type", "stream", "op_name", "segment", "event_name", "ordinal")
+_NULL = np.array(None, dtype=object)  # what np.where puts where a text is unknown
 _NO_CPU_WORK = (OpFamily.VIEW, OpFamily.UNKNOWN, OpFamily.COLLECTIVE)
 
 
@@ -37,10 +38,10 @@ def host_table(
         device=np.where(computes, 0, -1),
         op_name=_taken(events.table.events["name"], pieces.op, missing=STEP_END),
         event_name=_taken(events.table.events["name"], pieces.call),
-        segment=np.where(computes, None, pieces.segment),
+        segment=np.where(computes, _NULL, pieces.segment),
         phase=phase,
         family=np.where(whole_op, costs.family, str(OpFamily.UNKNOWN)),
-        dtype=np.where(whole_op, costs.dtype, None),
+        dtype=np.where(whole_op, costs.dtype, _NULL),
         input_dims=_taken(dims, np.where(t1, -1, pieces.op)),
         flops=np.where(computes, costs.flops, np.nan), bytes=np.where(computes, costs.bytes, np.nan),
         event_id=np.where(pieces.call >= 0, pieces.call, np.where(t1, -1, pieces.op)),
@@ -68,15 +69,17 @@ def work_table(
     duration_us = _durations_us(works)[work]
     moved = events.column("bytes")[works.event][work]
     fused = works.num_kernels[work] > 1
+    kind = np.select([comm, copy], [str(NodeType.COMM), str(NodeType.MEMORY)], str(NodeType.COMPUTE))
+    family = np.select([comm, copy], [str(OpFamily.COLLECTIVE), str(OpFamily.COPY)], costs.family[work])
     table = node_table(
         len(work),
-        node_type=np.select([comm, copy], [str(NodeType.COMM), str(NodeType.MEMORY)], str(NodeType.COMPUTE)).astype(object),
+        node_type=kind.astype(object),
         rank=events.rank, step=step[work], device=works.device[work], stream=works.stream[work],
         op_name=_op_names(events, works, costs)[work],
         event_name=_event_names(events, works)[work],
-        segment=np.where(comm, np.where(is_exit, str(Segment.EXIT), str(Segment.ARRIVE)), None),
+        segment=np.where(comm, np.where(is_exit, str(Segment.EXIT), str(Segment.ARRIVE)), _NULL),
         phase=np.where(works.op >= 0, phases(events)[works.op], str(Phase.OTHER))[work],
-        family=np.select([comm, copy], [str(OpFamily.COLLECTIVE), str(OpFamily.COPY)], costs.family[work]).astype(object),
+        family=family.astype(object),
         dtype=np.where(comm, events.column("comm_dtype")[works.event][work], costs.dtype[work]),
         input_dims=_taken(events.table.events["input_dims"], np.where(copy | comm, -1, costs.event[work])),
         ordinal=works.ordinal[work], num_siblings=share,
@@ -84,7 +87,7 @@ def work_table(
         bytes=np.where(copy, moved, np.where(fused | comm, np.nan, costs.bytes[work] / share)),
         message_bytes=np.where(comm, message_bytes(events)[works.event][work], np.nan),
         group_size=np.where(comm, events.column("group_size")[works.event][work], -1),
-        collective=np.where(comm, events.column("collective")[works.event][work], None),
+        collective=np.where(comm, events.column("collective")[works.event][work], _NULL),
         event_id=works.event[work],
         start_us=np.where(is_exit, works.end_ns[work], works.begin_ns[work]) / 1000.0,
         latency_us=np.where(comm, 0.0, duration_us),
@@ -125,14 +128,14 @@ def _taken(series: pd.Series, index: np.ndarray, missing: str | None = None) -> 
     if missing is not None:
         if missing not in categories:
             categories = categories.append(pd.Index([missing], dtype="str"))
-        codes = np.where(index >= 0, codes, categories.get_loc(missing))
+        codes = np.where(index >= 0, codes, categories.tolist().index(missing))
     return pd.Categorical.from_codes(codes, categories=categories).remove_unused_categories()
 
 
 def _op_names(events: RankEvents, works: Works, costs: OpCosts) -> np.ndarray:
     """[num_works] the op whose cost is known, else the innermost op, else the launching call."""
     event = np.where(costs.event >= 0, costs.event, np.where(works.op >= 0, works.op, works.call))
-    return np.where(event >= 0, events.name[event], None)
+    return np.where(event >= 0, events.name[event], _NULL)
 
 
 def _event_names(events: RankEvents, works: Works) -> np.ndarray:

@@ -51,7 +51,7 @@ class RankEvents:
 
 def decode(series: pd.Series) -> np.ndarray:
     """[n] object array of a categorical's values; missing as None."""
-    categories = np.append(np.asarray(series.cat.categories, dtype=object), None)  # [num_categories + 1]
+    categories = np.array([*series.cat.categories, None], dtype=object)  # [num_categories + 1]
     return categories[series.cat.codes.to_numpy()]  # code -1 takes the appended None
 
 

@@ -1,17 +1,17 @@
-"""Graphs as Parquet (nodes, edges; the rest as JSON inside the nodes file), cached by a fingerprint of code and inputs."""
+"""Graphs as Parquet (nodes, edges; the rest as JSON inside the nodes file), cached by fingerprint."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 
+import msgspec
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +24,20 @@ from gnnperf.schema import EDGE_COLUMNS, NODE_COLUMNS, Column
 from gnnperf.trace import read_run
 
 _META_KEY = b"gnnperf.graph"
+
+
+@dataclass(frozen=True)
+class _Meta:
+    """What an ExecutionGraph is besides its tables; the names are those of its attributes."""
+
+    name: str
+    steps: tuple[StepLabel, ...]
+    ranks: tuple[int, ...]
+    world_size: int
+    device_names: tuple[str, ...]
+    counts: dict[str, int] | None
+    warnings: tuple[str, ...]
+    fingerprint: str
 
 
 def load_graph(paths: Path | Sequence[Path], cache_dir: Path | None = None) -> ExecutionGraph:
@@ -51,6 +65,7 @@ def fingerprint(inputs: Sequence[Path]) -> str:
     """Hash of the importing and graph-building code and of the content of every input file."""
     digest = hashlib.sha256(_code_hash().encode())
     for path in inputs:
+        digest.update(path.resolve().name.encode())  # names the run
         files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
         for file in files:
             digest.update(file.name.encode())
@@ -84,17 +99,14 @@ def write_graph(graph: ExecutionGraph, directory: Path) -> None:
     Raises:
         InputError: the directory cannot be written.
     """
-    meta = {
-        f: getattr(graph, f)
-        for f in ("name", "ranks", "world_size", "device_names", "counts", "warnings", "fingerprint")
-    }
-    meta["steps"] = [asdict(s) for s in graph.steps]
+    meta = _Meta(**{f.name: getattr(graph, f.name) for f in fields(_Meta)})
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
         try:
-            _write(graph.nodes, beside / "nodes.parquet", json.dumps(meta))
-            _write(graph.edges, beside / "edges.parquet", "{}")
+            _write(graph.nodes, beside / "nodes.parquet", msgspec.json.encode(meta))
+            _write(graph.edges, beside / "edges.parquet", b"{}")
+            beside.chmod(0o755)
             _swap(beside, directory)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
@@ -105,19 +117,25 @@ def write_graph(graph: ExecutionGraph, directory: Path) -> None:
 
 
 def _swap(beside: Path, directory: Path) -> None:
-    """Put a finished directory in place of an earlier one."""
-    if directory.exists():
-        old = Path(tempfile.mkdtemp(prefix=f".{directory.name}.old.", dir=directory.parent))
+    """Put a finished directory in place of an earlier one, which comes back if that fails."""
+    if not directory.exists():
+        os.replace(beside, directory)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{directory.name}.old.", dir=directory.parent))
+    try:
         os.replace(directory, old / "old")
-        os.replace(beside, directory)
+        try:
+            os.replace(beside, directory)
+        except OSError:
+            os.replace(old / "old", directory)
+            raise
+    finally:
         shutil.rmtree(old, ignore_errors=True)
-    else:
-        os.replace(beside, directory)
 
 
-def _write(frame: pd.DataFrame, path: Path, meta: str) -> None:
+def _write(frame: pd.DataFrame, path: Path, meta: bytes) -> None:
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    table = table.replace_schema_metadata({**(table.schema.metadata or {}), _META_KEY: meta.encode()})
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), _META_KEY: meta})
     pq.write_table(table, path, compression="zstd")
 
 
@@ -129,18 +147,14 @@ def read_graph(directory: Path) -> ExecutionGraph:
     """
     try:
         table = pq.read_table(directory / "nodes.parquet")
-        edges = pq.read_table(directory / "edges.parquet").to_pandas()
-        meta = json.loads((table.schema.metadata or {})[_META_KEY])
-    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        nodes = _typed(table.to_pandas(), NODE_COLUMNS)
+        edges = _typed(pq.read_table(directory / "edges.parquet").to_pandas(), EDGE_COLUMNS)
+        meta = msgspec.json.decode((table.schema.metadata or {})[_META_KEY], type=_Meta)
+    except (OSError, KeyError, ValueError, TypeError, pa.ArrowException, msgspec.MsgspecError) as error:
         raise InputError(
             "is not a graph directory of gnnperf", where=str(directory), remedy="import the trace again"
         ) from error
-    steps = tuple(
-        StepLabel(**{k: tuple(v) if isinstance(v, list) else v for k, v in s.items()}) for s in meta.pop("steps")
-    )
-    meta = {k: tuple(v) if isinstance(v, list) else v for k, v in meta.items()}
-    nodes = _typed(table.to_pandas(), NODE_COLUMNS)
-    return ExecutionGraph(nodes=nodes, edges=_typed(edges, EDGE_COLUMNS), steps=steps, **meta).validate()
+    return ExecutionGraph(nodes=nodes, edges=edges, **{f.name: getattr(meta, f.name) for f in fields(_Meta)}).validate()
 
 
 def _typed(frame: pd.DataFrame, columns: tuple[Column, ...]) -> pd.DataFrame:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,7 +35,7 @@ def node_table(num_nodes: int, **columns: object) -> pd.DataFrame:
     return pd.DataFrame(data)
 
 
-def _categorical(value: object, num_nodes: int) -> pd.Categorical:
+def _categorical(value: object, num_nodes: int) -> pd.Categorical[Any]:
     """A categorical from a categorical, an array of strings (None unknown), or one value for all rows."""
     if isinstance(value, pd.Categorical):
         return value
@@ -106,15 +108,16 @@ class EdgeList:
         """[num_edges] table; `lag_us` is NaN until measured."""
         counts = [len(p[0]) for p in self.parts]
         columns = {
-            name: _repeat([p[position] for p in self.parts], counts)
-            for name, position in (("relation", 2), ("evidence", 3), ("lag_class", 4))
+            "relation": _repeat([p[2] for p in self.parts], counts),
+            "evidence": _repeat([p[3] for p in self.parts], counts),
+            "lag_class": _repeat([p[4] for p in self.parts], counts),
         }
         src = np.concatenate([p[0] for p in self.parts]) if self.parts else np.zeros(0, np.int64)
         dst = np.concatenate([p[1] for p in self.parts]) if self.parts else np.zeros(0, np.int64)
         return pd.DataFrame({"src": src, "dst": dst, **columns, "lag_us": np.full(len(src), np.nan)})
 
 
-def _repeat(values: list[str | None], counts: list[int]) -> pd.Categorical:
+def _repeat(values: Sequence[str | None], counts: list[int]) -> pd.Categorical:
     categories = sorted({v for v in values if v is not None})
     code_of = {v: i for i, v in enumerate(categories)}
     codes = np.repeat(np.array([code_of.get(v, -1) if v is not None else -1 for v in values], np.int8), counts)

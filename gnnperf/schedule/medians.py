@@ -55,7 +55,7 @@ def fit_medians(graph: ExecutionGraph, fit_node: np.ndarray) -> ClassMedians:
 
 
 def in_peer_wait(graph: ExecutionGraph) -> np.ndarray:
-    """[num_nodes] bool: transfers and exits that cannot be told from the wait for untraced peers, which holds their sum."""
+    """[num_nodes] bool: transfers and exits that are in the measured sum of a wait for untraced peers."""
     nodes = graph.nodes
     part = (nodes["node_type"] == NodeType.COLLECTIVE) | (nodes["segment"] == Segment.EXIT)
     return (part & nodes["latency_us"].isna()).to_numpy()

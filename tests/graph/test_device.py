@@ -109,3 +109,19 @@ def test_flops_are_shared_among_siblings_and_unknown_cost_is_nan() -> None:
     np.testing.assert_array_equal(work["bytes"], [2 * 3584.0, 2 * 3584.0, np.nan])  # 4 B * (2048 + 512 + 1024) / 2
     assert work["family"].tolist() == ["gemm", "gemm", "unknown"]
     assert work["dtype"].iloc[0] == "float32"
+
+
+def test_a_memset_takes_no_share_of_the_flops_of_its_op() -> None:
+    """A split GEMM clears its output first: all 65,536 FLOPs belong to the GEMM."""
+    graph = build_graph(
+        run_of(
+            trace(
+                op("aten::mm", 0, 50, input_dims="[[64,32],[32,16]]", input_types='["float","float"]'),
+                call("cudaMemsetAsync", 5, 8, corr=1), call("cudaLaunchKernel", 10, 12, corr=2),
+                copy("Memset (Device)", 20, 22, corr=1, bytes=2048.0), kernel("split_k", 25, 40, corr=2),
+            )
+        )
+    )  # fmt: skip
+    memset, gemm = (graph.nodes[graph.nodes["node_type"] == t].iloc[0] for t in ("memory", "compute"))
+    assert (gemm["flops"], gemm["ordinal"], gemm["num_siblings"]) == (65536.0, 0, 1)
+    assert (memset["flops"], memset["bytes"], memset["num_siblings"]) == (0.0, 2048.0, 1)

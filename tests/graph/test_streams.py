@@ -7,6 +7,7 @@ from traces import Event, call, kernel, run_of, trace
 
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.device import device_works
+from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.rank_events import rank_events
 from gnnperf.graph.streams import event_waits
 
@@ -46,7 +47,8 @@ def test_work_launched_between_record_and_wait_is_not_awaited() -> None:
 
 def test_without_a_record_just_before_the_wait_itself_is_the_moment() -> None:
     events = [
-        call("cudaLaunchKernel", 4, 5, corr=2), call("cudaStreamWaitEvent", 6, 7), call("cudaLaunchKernel", 8, 9, corr=3),
+        call("cudaLaunchKernel", 4, 5, corr=2), call("cudaStreamWaitEvent", 6, 7),
+        call("cudaLaunchKernel", 8, 9, corr=3),
         kernel("A", 20, 30, corr=2), kernel("B", 35, 45, corr=3, stream=8),
     ]  # fmt: skip
     assert waits_of(*events) == {("A", "B", 35.0)}
@@ -64,7 +66,8 @@ def test_a_pair_refuted_in_one_step_is_no_dependency_in_another() -> None:
 
 def test_a_stream_does_not_wait_for_itself() -> None:
     events = [
-        call("cudaLaunchKernel", 0, 1, corr=1), call("cudaStreamWaitEvent", 2, 3), call("cudaLaunchKernel", 4, 5, corr=2),
+        call("cudaLaunchKernel", 0, 1, corr=1), call("cudaStreamWaitEvent", 2, 3),
+        call("cudaLaunchKernel", 4, 5, corr=2),
         kernel("A", 5, 20, corr=1), kernel("B", 20, 30, corr=2),
     ]  # fmt: skip
     assert waits_of(*events) == set()
@@ -82,16 +85,20 @@ def test_a_gap_that_nothing_explains_is_guessed_for_replay_only() -> None:
     )  # fmt: skip
     edges = graph.edges[graph.edges["evidence"] == "timing"]
     names = graph.nodes["event_name"].astype(object).to_numpy()
-    assert [(names[e.src], names[e.dst], e.lag_us) for e in edges.itertuples()] == [("A", "B", 2.0)]
+    found = zip(names[edges["src"]], names[edges["dst"]], edges["lag_us"], strict=True)
+    assert list(found) == [("A", "B", 2.0)]
     assert not (graph.for_predictors().edges["evidence"] == "timing").any()
 
 
 def test_the_lag_of_an_edge_is_measured_where_it_was_binding() -> None:
     """B: launched at 7, A ended at 40, started at 42: the event bound it (lag 2), the launch did not."""
     graph = build_graph(run_of(trace(*wait_step(0, a_ends=40, b_starts=42, corr=1))))
-    names = graph.nodes["event_name"].astype(object).to_numpy()
-    into_b = {e.relation: e.lag_us for e in graph.edges.itertuples() if names[e.dst] == "B"}
-    assert into_b["waits"] == 2.0
-    assert np.isnan(into_b["launches"])
-    into_a = {e.relation: e.lag_us for e in graph.edges.itertuples() if names[e.dst] == "A"}
-    assert into_a["launches"] == 4.0
+    assert lags_into(graph, "B")["waits"] == 2.0
+    assert np.isnan(lags_into(graph, "B")["launches"])
+    assert lags_into(graph, "A")["launches"] == 4.0
+
+
+def lags_into(graph: ExecutionGraph, event_name: str) -> dict[str, float]:
+    """Relation -> lag of the edges into one work."""
+    edges = graph.edges[(graph.nodes["event_name"] == event_name).to_numpy()[graph.edges["dst"]]]
+    return dict(zip(edges["relation"], edges["lag_us"], strict=True))

@@ -21,7 +21,8 @@ def chain(graph: ExecutionGraph) -> set[tuple[str, str, str]]:
     begin = (nodes["start_us"] - nodes["blocked_us"]).tolist()
     label = [f"{o}/{s}@{b:g}" for o, s, b in zip(nodes["op_name"], nodes["segment"], begin, strict=True)]
     timed = graph.edges[graph.edges["relation"].isin(["follows", "waits"])]
-    return {(str(e.relation), label[e.src], label[e.dst]) for e in timed.itertuples()}
+    ends = timed[["src", "dst"]].to_numpy().tolist()
+    return {(str(r), label[a], label[b]) for r, (a, b) in zip(timed["relation"], ends, strict=True)}
 
 
 def test_a_burst_forks_from_the_gap_that_contains_it_and_joins_it_again() -> None:

@@ -29,7 +29,7 @@ def gpu(latency_us: float, **columns: object) -> dict[str, object]:
     return {"node_type": NodeType.COMPUTE, "device": 0, "stream": 0, "latency_us": latency_us, **columns}
 
 
-# --- by hand -----------------------------------------------------------------------------------------------------------
+# --- by hand ---------------------------------------------------------------------------------------------------------
 
 
 def test_two_ranks() -> None:
@@ -96,7 +96,7 @@ def test_ranks_that_start_apart_keep_their_offset() -> None:
     assert run(graph, ready_us=late).makespan_us == 215.0
 
 
-# --- unrolled ----------------------------------------------------------------------------------------------------------
+# --- unrolled --------------------------------------------------------------------------------------------------------
 
 
 def host_bound() -> ExecutionGraph:
@@ -140,7 +140,7 @@ def test_zero_copies_are_refused() -> None:
         run(host_bound(), num_unrolled=0)
 
 
-# --- refused -----------------------------------------------------------------------------------------------------------
+# --- refused ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_cycle_is_refused_and_its_nodes_are_named() -> None:
@@ -169,7 +169,7 @@ def test_arrays_of_another_graph_are_refused() -> None:
         schedule(graph, np.zeros(4), np.zeros(1))
 
 
-# --- properties --------------------------------------------------------------------------------------------------------
+# --- properties ------------------------------------------------------------------------------------------------------
 
 LATENCIES = st.lists(st.floats(0, 1000, allow_nan=False), min_size=1, max_size=8)
 TIMED = st.sampled_from([Relation.FOLLOWS, Relation.LAUNCHES, Relation.WAITS])
