@@ -56,7 +56,7 @@ def device_works(events: RankEvents) -> Works:
     collective = events.column("collective")[group]
     is_comm = np.array([c is not None for c in collective], dtype=bool) & ~is_copy & (num_kernels == 1)
     owner = np.where(op >= 0, op, call)
-    # A memset before a split GEMM is no sibling of the GEMM's kernels: they share the op's work, it moves its own bytes.
+    # A memset before a split GEMM is no sibling of its kernels: they share the op's work, it moves its own bytes.
     family = np.where(owner >= 0, owner * 3 + np.select([is_copy, is_comm], [1, 2], 0), -1)
     ordinal, siblings = _siblings(family, events.start_ns[group])
     before = events.column("link")[group] == Link.BEFORE_WINDOW
