@@ -7,7 +7,7 @@ import pandas as pd
 
 from gnnperf.graph.device import Works
 from gnnperf.graph.host import Pieces
-from gnnperf.graph.op_costs import OpCosts, op_costs
+from gnnperf.graph.op_costs import OpCosts, launching_op_costs, whole_op_costs
 from gnnperf.graph.phases import phases
 from gnnperf.graph.rank_events import RankEvents, by_category
 from gnnperf.graph.tables import content_keys, node_table
@@ -26,7 +26,7 @@ def host_table(
     """[num_pieces] nodes. On a CPU device an op that computes is `compute`, in its thread's chain."""
     n = len(pieces)
     whole_op = (pieces.segment == Segment.T5) & (pieces.inner == 1)
-    costs = op_costs(events, np.where(whole_op, pieces.op, -1), climb=False)
+    costs = whole_op_costs(events, np.where(whole_op & device_is_cpu, pieces.op, -1))
     computes = whole_op & device_is_cpu & ~np.isin(costs.family, [str(f) for f in _NO_CPU_WORK])
     t1 = pieces.segment == Segment.T1
     dims = events.table.events["input_dims"]
@@ -64,7 +64,7 @@ def work_table(
     first = np.where(works.is_comm, last - 1, last)
     is_exit = np.r_[False, work[1:] == work[:-1]][: len(work)]
     comm, copy = works.is_comm[work], works.is_copy[work]
-    costs = op_costs(events, np.where(works.is_comm | works.is_copy, -1, works.op), climb=True)
+    costs = launching_op_costs(events, np.where(works.is_comm | works.is_copy, -1, works.op))
     share = works.num_siblings[work]
     duration_us = _durations_us(works)[work]
     moved = events.column("bytes")[works.event][work]

@@ -1,9 +1,15 @@
-"""Cost of the ops behind nodes: the formula of the op itself, else of the nearest op around it that has one."""
+"""Cost of the ops behind nodes, from the formulas of graph.cost.
+
+A kernel belongs to the innermost op that launched it: its cost is that op's, else that of the nearest op around it that
+has a formula. On a CPU device the outermost op is the node: its cost is its own formula, else the sum over its children
+(a lower bound where a child has none).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 
 from gnnperf.graph.cost import op_cost
@@ -31,15 +37,11 @@ class OpCosts:
     dtype: np.ndarray
 
 
-def op_costs(events: RankEvents, op: np.ndarray, *, climb: bool) -> OpCosts:
-    """Cost of each op [n] (event id or -1); with `climb`, ops without a formula ask the op around them."""
-    n = len(op)
-    result = OpCosts(
-        np.full(n, -1), np.full(n, np.nan), np.full(n, np.nan),
-        np.full(n, str(OpFamily.UNKNOWN), dtype=object), np.full(n, None, dtype=object),
-    )  # fmt: skip
+def launching_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
+    """Cost of the op behind each kernel [n] (event id or -1); ops without a formula ask the op around them."""
+    result = _unknown(len(op))
     current, open_ = op.copy(), op >= 0
-    for _ in range(_MAX_CLIMB if climb else 1):
+    for _ in range(_MAX_CLIMB):
         if not open_.any():
             break
         _fill(events, result, np.flatnonzero(open_), current)
@@ -47,6 +49,60 @@ def op_costs(events: RankEvents, op: np.ndarray, *, climb: bool) -> OpCosts:
         open_ &= (result.event < 0) & (current >= 0)
         open_[open_] = events.kind[current[open_]] == EventKind.CPU_OP
     return result
+
+
+def whole_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
+    """Cost of each outermost op [n] (event id or -1) with all its children; views and unknown ops ask their children.
+
+    The family and dtype are those of the child that moves most bytes.
+    """
+    inside = np.flatnonzero((events.kind == EventKind.CPU_OP) & np.isin(events.op, op[op >= 0]))
+    own = _unknown(len(inside))
+    _fill(events, own, np.arange(len(inside)), inside)
+    works = ~np.isin(own.family, [str(OpFamily.VIEW), str(OpFamily.UNKNOWN)]) & (own.event >= 0)
+    row_of = np.full(len(events.kind), -1, dtype=np.int64)
+    row_of[inside] = np.arange(len(inside))
+    parent = np.where(events.parent[inside] >= 0, row_of[events.parent[inside]], -1)
+    flops, moved, main = _sum_up(parent, works, own.flops, own.bytes)
+    rows = np.where(op >= 0, row_of[op], -1)
+    named = np.where(rows >= 0, np.where(main[rows] >= 0, main[rows], rows), 0)  # whose family and dtype
+    known = (rows >= 0) & (main[rows] >= 0)
+    result = _unknown(len(op))
+    for target, source in ((result.family, own.family), (result.dtype, own.dtype)):
+        target[rows >= 0] = source[named[rows >= 0]]
+    result.flops[known], result.bytes[known] = flops[rows[known]], moved[rows[known]]
+    result.event[known] = inside[named[known]]
+    return result
+
+
+def _unknown(n: int) -> OpCosts:
+    return OpCosts(
+        np.full(n, -1), np.full(n, np.nan), np.full(n, np.nan),
+        np.full(n, str(OpFamily.UNKNOWN), dtype=object), np.full(n, None, dtype=object),
+    )  # fmt: skip
+
+
+@numba.njit(cache=True)
+def _sum_up(parent, works, flops, moved):  # type: ignore[no-untyped-def] # pragma: no cover
+    """Bottom-up sums; a row that works counts for itself and hides its children. Rows come after their parents.
+
+    Returns:
+        flops and bytes [n] with children, and the row that moves most bytes [n] (-1: nothing known).
+    """
+    n = len(parent)
+    total_flops, total_moved, most = np.zeros(n), np.zeros(n), np.zeros(n)
+    main = np.full(n, -1, dtype=np.int64)
+    for row in range(n - 1, -1, -1):
+        if works[row]:
+            total_flops[row], total_moved[row], main[row] = flops[row], moved[row], row
+            most[row] = 0.0 if np.isnan(moved[row]) else moved[row]
+        above = parent[row]
+        if above >= 0 and main[row] >= 0:
+            total_flops[above] += 0.0 if np.isnan(total_flops[row]) else total_flops[row]
+            total_moved[above] += 0.0 if np.isnan(total_moved[row]) else total_moved[row]
+            if main[above] < 0 or most[row] > most[above]:
+                main[above], most[above] = main[row], most[row]
+    return total_flops, total_moved, main
 
 
 def _fill(events: RankEvents, result: OpCosts, rows: np.ndarray, current: np.ndarray) -> None:
