@@ -202,7 +202,7 @@ NODE_COLUMNS = (
     Column("group_size", "int32", "", "collective: number of ranks; -1 unknown"),
     Column("collective", "category", "", "kind of collective; null otherwise"),
     Column("event_id", "int64", "", "row in the rank's TraceTable; -1 derived"),
-    Column("content_key", "int64", "", "hash of what the node is (lane, op, segment, kernel), whatever its shapes: aligns steps"),
+    Column("content_key", "int64", "", "hash of lane, op, segment and kernel, whatever the shapes: aligns steps"),
     Column("start_us", "float64", "us", "LABEL: measured start, common clock; NaN unknown"),
     Column("latency_us", "float64", "us", "LABEL: own time, without waits; NaN unknown"),
     Column("blocked_us", "float64", "us", "LABEL: time spent waiting inside the measured interval; 0 if none"),
