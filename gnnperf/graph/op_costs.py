@@ -64,14 +64,14 @@ def whole_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
     row_of[inside] = np.arange(len(inside))
     parent = np.where(events.parent[inside] >= 0, row_of[events.parent[inside]], -1)
     flops, moved, main = _sum_up(parent, works, own.flops, own.bytes)
-    rows = np.where(op >= 0, row_of[op], -1)
-    named = np.where(rows >= 0, np.where(main[rows] >= 0, main[rows], rows), 0)  # whose family and dtype
-    known = (rows >= 0) & (main[rows] >= 0)
     result = _unknown(len(op))
-    for target, source in ((result.family, own.family), (result.dtype, own.dtype)):
-        target[rows >= 0] = source[named[rows >= 0]]
-    result.flops[known], result.bytes[known] = flops[rows[known]], moved[rows[known]]
-    result.event[known] = inside[named[known]]
+    asked = np.flatnonzero(op >= 0)
+    rows = row_of[op[asked]]
+    main = np.where(main >= 0, main, np.arange(len(main)))  # nothing known: the op's own family
+    result.family[asked], result.dtype[asked] = own.family[main[rows]], own.dtype[main[rows]]
+    known = works[main[rows]]
+    result.flops[asked[known]], result.bytes[asked[known]] = flops[rows[known]], moved[rows[known]]
+    result.event[asked[known]] = inside[main[rows[known]]]
     return result
 
 
@@ -107,6 +107,8 @@ def _sum_up(parent, works, flops, moved):  # type: ignore[no-untyped-def] # prag
 
 def _fill(events: RankEvents, result: OpCosts, rows: np.ndarray, current: np.ndarray) -> None:
     """Evaluate each distinct (name, shapes, types, values) once and spread the answer over its rows."""
+    if not len(rows):
+        return
     at = current[rows]
     frame = events.table.events
     columns = ("name", "input_dims", "input_types", "input_values")
