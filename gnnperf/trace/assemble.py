@@ -10,10 +10,10 @@ import numpy as np
 
 from gnnperf.errors import InputError
 from gnnperf.schema import EventKind
-from gnnperf.trace.columns import Codes, categorical, coded, json_column, ns_column, thread_column
+from gnnperf.trace.columns import MISSING_NS, Codes, categorical, coded, json_column, ns_column, thread_column
 from gnnperf.trace.extract import JSON_FIELDS, KIND_CODES, LAST_OP_CODE, SIDE_FIELDS, Parts, add, unknown
 from gnnperf.trace.kineto import SPACE, CommArgs, Head, Reader, no_collection, repair
-from gnnperf.trace.limits import MAX_NAME_CHARS, MAX_YEARS_NS
+from gnnperf.trace.limits import MAX_NAME_CHARS, MAX_WINDOW_NS
 
 ANNOTATION_NAMES = ("ProfilerStep", "Optimizer.step#", "Optimizer.zero_grad#", "enumerate(DataLoader)#")
 
@@ -149,10 +149,10 @@ def _with_marks(kind: np.ndarray, texts: list[str], codes: np.ndarray) -> np.nda
 def _order(columns: dict[str, np.ndarray], kind: np.ndarray, reader: Reader) -> np.ndarray:
     """Row numbers sorted by start, longer first, then by the id that ops get when they start; broken rows left out."""
     start, duration = columns["start_ns"], columns["duration_ns"]
-    broken = (duration < 0) | (duration > MAX_YEARS_NS)
+    broken = (start == MISSING_NS) | (duration < 0) | (duration > MAX_WINDOW_NS)
     if broken.all():
         raise InputError("holds no event with a usable time", where=reader.where, remedy="record the run again")
-    broken |= np.abs(start - np.median(start[~broken])) > MAX_YEARS_NS
+    broken |= np.abs(start - np.median(start[~broken])) > MAX_WINDOW_NS
     order = np.lexsort((np.where(kind <= LAST_OP_CODE, columns["external_id"], -1), -duration, start))
     if not broken.any():
         return order

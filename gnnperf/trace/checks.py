@@ -19,13 +19,21 @@ def check_run(tables: Sequence[TraceTable], where: str) -> tuple[str, ...]:
     """Warnings about a run of these ranks.
 
     Raises:
-        InputError: two files of one rank, different world sizes, windows that never overlap.
+        InputError: no work at all, two files of one rank, different world sizes, windows that never overlap.
     """
+    _refuse_idle(tables, where)
     _refuse_twins(tables, where)
     _refuse_worlds(tables, where)
     warnings = [*_windows(tables, where), *_missing(tables), *_steps(tables), *_device_work(tables)]
     warnings += [f"{t.meta.source_file}: {text}" for t in tables for text in t.meta.warnings]
     return tuple(warnings)
+
+
+def _refuse_idle(tables: Sequence[TraceTable], where: str) -> None:
+    work = [str(k) for k in (EventKind.CPU_OP, EventKind.RUNTIME, *DEVICE_KINDS)]
+    if not any(t.events["kind"].isin(work).any() for t in tables):
+        raise InputError("holds marks and no work: no CPU op, no launch, no device event", where=where,
+                         remedy="record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]")  # fmt: skip
 
 
 def _refuse_twins(tables: Sequence[TraceTable], where: str) -> None:

@@ -34,24 +34,22 @@ def float_column(values: list[Any]) -> np.ndarray:
 
 
 def ns_column(values: list[Any]) -> np.ndarray:
-    """[n] int64 ns from microseconds (int, float or Decimal), to the nearest ns; None is MISSING_NS.
+    """[n] int64 ns from microseconds (int, float or Decimal), to the nearest ns; None and absurd times are MISSING_NS.
 
     Whole microseconds and their fraction are converted apart: their sum in ns does not fit into a float64.
     """
     if any(type(v) is Decimal for v in values[:1]):
         return np.array([_decimal_ns(v) for v in values], dtype=np.int64)
     array = np.array(values, dtype=np.float64)  # None is NaN
-    missing = np.isnan(array)
-    array = np.clip(np.where(missing, 0.0, array), -LARGEST_US, LARGEST_US)
+    missing = ~(np.abs(array) <= LARGEST_US)  # NaN, too
+    array = np.where(missing, 0.0, array)
     whole = np.trunc(array)
     ns = whole.astype(np.int64) * 1000 + np.rint((array - whole) * 1000.0).astype(np.int64)
     return np.where(missing, MISSING_NS, ns)
 
 
 def _decimal_ns(value: Decimal | None) -> int:
-    if value is None:
-        return MISSING_NS
-    return round(max(Decimal(-LARGEST_US), min(Decimal(LARGEST_US), value)) * 1000)
+    return MISSING_NS if value is None or abs(value) > LARGEST_US else round(value * 1000)
 
 
 class Codes(dict[Any, int]):

@@ -54,7 +54,8 @@ def import_kineto(
         source_format="kineto" if feeds is None else "execution_trace+kineto", source_file=origin.name,
         source_sha256=origin.sha256, base_time_ns=table.base_ns, devices=read_devices(table.head.deviceProperties),
         backend=distributed.backend, has_shapes=bool((table.columns["input_dims"].codes >= 0).any()),
-        link_method=str(links.method), warnings=(*_dropped(table.dropped), *_assumed(origin), *remarks),
+        link_method=str(links.method),
+        warnings=(*_dropped(table.dropped), *linking.repeated_ids(table), *_assumed(origin), *remarks),
     )  # fmt: skip
     return TraceTable(meta, events) if feeds is None else TraceTable(meta, events, feeds)
 

@@ -9,4 +9,4 @@ MAX_RATIO = 200.0  # unpacked / packed; real traces reach about 40
 RATIO_FLOOR_BYTES = 256 * 2**20  # small files may compress better than MAX_RATIO
 MAX_NAME_CHARS = 16_384  # an event's name; longer ones are cut
 MAX_VALUE_BYTES = 65_536  # one event's list of shapes, dtypes or values; longer ones are unknown
-MAX_YEARS_NS = 10 * 365 * 86_400 * 10**9  # no step lasts ten years
+MAX_WINDOW_NS = 86_400 * 10**9  # no profiler runs for a day; real windows reach about a minute

@@ -90,6 +90,17 @@ def ops_by_id(table: Assembled) -> np.ndarray:
     return result
 
 
+def repeated_ids(table: Assembled) -> list[str]:
+    """Sentences about ids that name two things; no profiler writes such, and work may be tied to the wrong one."""
+    launches = table.is_kind(EventKind.RUNTIME) & launch_calls(table)
+    named = {
+        "launches repeat the correlation id": table.columns["correlation"][launches],
+        "CPU ops repeat the id": table.columns["external_id"][table.is_kind(EventKind.CPU_OP)],
+    }
+    counts = {what: len(ids[ids > 0]) - len(np.unique(ids[ids > 0])) for what, ids in named.items()}
+    return [f"{n} {what} of another: device work may be tied to the wrong op" for what, n in counts.items() if n]
+
+
 def ids_are_true(table: Assembled, launch: np.ndarray, by_id: np.ndarray) -> bool:
     """Whether device events' ids name the CPU op: the op named must cover the launch.
 

@@ -16,7 +16,7 @@ from gnnperf.trace.execution_trace import ExecutionTrace, is_execution_trace, re
 from gnnperf.trace.importer import Origin, import_kineto
 from gnnperf.trace.metadata import rank_from_name, read_distributed
 from gnnperf.trace.sources import ARCHIVE_ENDINGS, FORMS, Source, sources
-from gnnperf.trace.table import RunTrace, TraceTable
+from gnnperf.trace.table import RANK_FILE, RunTrace, TraceTable
 
 CARD = "run.json"
 ENDINGS = re.compile(r"(?:\.(?:pt|trace|json|gz|zip|tar|tgz|parquet))+$", re.I)
@@ -91,7 +91,7 @@ def _read_tables(paths: Sequence[Path], where: str) -> tuple[list[TraceTable], l
 
 def _is_saved(path: Path) -> bool:
     if path.is_dir():
-        return any(path.glob("rank_*.parquet"))
+        return any(RANK_FILE.fullmatch(p.name) for p in path.iterdir())
     return path.suffix == ".parquet"
 
 
@@ -184,7 +184,12 @@ def _unused(found: _Found, tables: Sequence[TraceTable]) -> list[str]:
     paired = len(found.traces) == len(found.kineto) == 1
     lone = [f"execution trace {trace.name} has no Kineto file of its rank and is not used"
             for rank, trace in found.traces if not paired and rank not in ranks]  # fmt: skip
-    return lone + [f"skipped: {error}" for error in found.refused]
+    return lone + [f"skipped: {_without_folder(error)}" for error in found.refused]
+
+
+def _without_folder(error: InputError) -> InputError:
+    """The same with a base name: warnings go into reports, and folders name people."""
+    return InputError(error.what, where=Path(error.where).name, allowed=error.allowed, remedy=error.remedy)
 
 
 def _card(paths: Sequence[Path]) -> dict[str, object] | None:

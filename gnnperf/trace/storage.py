@@ -6,8 +6,10 @@ import json
 import re
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pandas as pd
@@ -17,11 +19,10 @@ import pyarrow.parquet as pq
 from gnnperf import schema
 from gnnperf.errors import InputError
 from gnnperf.trace.columns import categorical
-from gnnperf.trace.table import DeviceInfo, RunTrace, TraceMeta, TraceTable
+from gnnperf.trace.table import RANK_FILE, DeviceInfo, RunTrace, TraceMeta, TraceTable
 
 META_KEY = b"gnnperf.trace"
 FORMAT_VERSION = 1
-RANK_FILE = re.compile(r"rank_(\d+)\.parquet")
 OWN_FILE = re.compile(r"rank_\d+(?:\.feeds)?\.parquet|run\.json")
 CARD = "run.json"
 MAX_CARD_BYTES = 2**20
@@ -103,21 +104,16 @@ def _arrow_schema() -> pa.Schema:
     return pa.schema([(c.name, kinds.get(c.dtype, text)) for c in schema.EVENT_COLUMNS])
 
 
-def is_saved(path: Path) -> bool:
-    """Whether a path is a directory of saved tables, or one of them."""
-    if path.is_dir():
-        return any(RANK_FILE.fullmatch(p.name) for p in path.iterdir())
-    return RANK_FILE.fullmatch(path.name) is not None
-
-
 def read_tables(path: Path) -> list[TraceTable]:
-    """Saved tables of a directory, or one of them.
+    """Saved tables of a directory by rank, or one of them.
 
     Raises:
-        InputError: not written by this program, cut off, or of another version.
+        InputError: not written by this program, cut off, damaged, or of another version.
     """
-    files = [p for p in path.iterdir() if RANK_FILE.fullmatch(p.name)] if path.is_dir() else [path]
-    return [_read_table(p) for p in sorted(files, key=lambda p: int(RANK_FILE.fullmatch(p.name)[1]))]  # type: ignore[index]
+    if not path.is_dir():
+        return [_read_table(path)]
+    matches = [match for match in map(RANK_FILE.fullmatch, (p.name for p in path.iterdir())) if match]
+    return [_read_table(path / match.string) for match in sorted(matches, key=lambda match: int(match[1]))]
 
 
 def _read_table(path: Path) -> TraceTable:
@@ -136,7 +132,19 @@ def _read_table(path: Path) -> TraceTable:
         raise InputError(f"is not a readable table ({str(error).splitlines()[0][:120]})", where=str(path),
                          remedy="import the trace again") from None  # fmt: skip
     schema.validate(events, schema.EVENT_COLUMNS, str(path))
-    return TraceTable(meta, events) if feeds is None else TraceTable(meta, events, feeds)
+    _refuse_dangling(events, ("op_event", "launch_event", "forward_event"), -1, len(events), path)
+    if feeds is None:
+        return TraceTable(meta, events)
+    _refuse_dangling(feeds, FEEDS_SCHEMA.names, 0, len(events), beside)
+    return TraceTable(meta, events, feeds)
+
+
+def _refuse_dangling(frame: pd.DataFrame, columns: Sequence[str], lowest: int, num_events: int, path: Path) -> None:
+    """Later rooms follow these row numbers without looking."""
+    for name in columns:
+        if not frame[name].between(lowest, num_events - 1).all():
+            raise InputError(f"column {name!r} names a row that is not there", where=str(path),
+                             remedy="import the trace again")  # fmt: skip
 
 
 def _text_categories(events: pd.DataFrame) -> pd.DataFrame:
@@ -148,14 +156,14 @@ def _text_categories(events: pd.DataFrame) -> pd.DataFrame:
 
 
 def _meta(raw: bytes, path: Path) -> TraceMeta:
-    found = msgspec.json.decode(raw)
+    found = msgspec.json.decode(raw, type=dict[str, Any])
     if found.pop("version", None) != FORMAT_VERSION:
         raise InputError("was written by another version", where=str(path), remedy="import the trace again")
     known = {f.name for f in fields(TraceMeta)}
     values = {key: value for key, value in found.items() if key in known}
-    values["devices"] = tuple(DeviceInfo(**device) for device in values.get("devices", ()))
-    values["warnings"] = tuple(values.get("warnings", ()))
     try:
+        values["devices"] = tuple(DeviceInfo(**device) for device in values.get("devices", ()))
+        values["warnings"] = tuple(values.get("warnings", ()))
         return TraceMeta(**values)
     except TypeError:
         raise InputError("was written by another version", where=str(path), remedy="import the trace again") from None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import pandas as pd
+
+RANK_FILE = re.compile(r"rank_(\d+)\.parquet")  # a saved table's file name
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,23 @@ def test_events_with_broken_times_are_left_out_and_counted(tmp_path: Path) -> No
 
 
 def test_a_trace_of_broken_times_only_is_refused(tmp_path: Path) -> None:
-    _refused(files.write(tmp_path / "t.json", [files.host("negative", 5, -3)]), "no event with a usable time")
+    for event in (
+        files.host("negative", 5, -3),
+        {**files.host("no start", 5, 3), "ts": None},
+        files.host("far", 1e300, 3),
+    ):
+        _refused(files.write(tmp_path / "t.json", [event] * 3), "no event with a usable time")
+
+
+def test_a_kernel_of_a_year_is_no_kernel(tmp_path: Path) -> None:
+    run = _read(tmp_path, _with(files.device("year", 90, 3e13, 950)))
+    assert "year" not in run.tables[0].events["name"].tolist()
+    assert any("1 events with a missing, negative or absurd time were left out" in w for w in run.warnings)
+
+
+def test_marks_without_any_work_are_refused(tmp_path: Path) -> None:
+    marks = [e for e in files.step_events() if e["cat"] == "user_annotation"]
+    _refused(files.write(tmp_path / "t.json", files.document(marks)), "holds marks and no work")
 
 
 def test_nan_and_infinity_are_read_as_unknown(tmp_path: Path) -> None:
@@ -126,8 +142,10 @@ def test_numbers_beyond_any_id_are_unknown(tmp_path: Path) -> None:
     assert (row["correlation"], row["device"]) == (-1, -1)
 
 
-def test_duplicate_ids_are_read(tmp_path: Path) -> None:
+def test_duplicate_ids_are_read_and_said(tmp_path: Path) -> None:
+    assert not any("repeat" in w for w in _read(tmp_path, files.document(files.step_events())).warnings)
     run = _read(tmp_path, files.document(files.step_events() * 2))
+    assert any("launches repeat the correlation id" in w for w in run.warnings)
     events = run.tables[0].events
     assert len(events) == 16
     assert (events.loc[events["kind"] == "kernel", "op_event"] >= 0).all()
@@ -179,7 +197,8 @@ def test_ranks_of_different_runs(tmp_path: Path) -> None:
 def test_other_json_beside_the_traces_is_skipped_with_a_warning(tmp_path: Path) -> None:
     files.write_ranks(tmp_path, 1)
     files.write(tmp_path / "graph.json", b'{"workload_graph": []}')
-    assert any("skipped" in w and "workload graph" in w for w in read_run(tmp_path).warnings)
+    skipped = [w for w in read_run(tmp_path).warnings if "skipped" in w and "workload graph" in w]
+    assert len(skipped) == 1 and str(tmp_path) not in skipped[0] and "graph.json" in skipped[0]
 
 
 def _tar(path: Path, name: str, data: bytes, kind: bytes = tarfile.REGTYPE) -> Path:

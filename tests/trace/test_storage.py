@@ -96,3 +96,24 @@ def test_broken_and_foreign_tables_are_refused(tmp_path: Path, run: RunTrace) ->
     (tmp_path / "saved" / "rank_0.parquet").write_bytes(whole)
     with pytest.raises(InputError, match="not a JSON object"):
         read_run(tmp_path / "saved")
+
+
+def test_a_table_of_another_name_or_with_damaged_contents_is_refused(tmp_path: Path, run: RunTrace) -> None:
+    write_run(run, tmp_path / "saved")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "foo.parquet")
+    with pytest.raises(InputError, match="without this program's metadata"):
+        read_run(tmp_path / "foo.parquet")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "foo.parquet").rename(tmp_path / "folder" / "rank_a.parquet")
+    with pytest.raises(InputError, match="holds no trace file"):
+        read_run(tmp_path / "folder")
+    path = tmp_path / "saved" / "rank_1.parquet"
+    whole = pq.read_table(path)
+    pq.write_table(whole.replace_schema_metadata({b"gnnperf.trace": b"[1]"}), path)
+    with pytest.raises(InputError, match="not a readable table"):
+        read_run(path)
+    column = whole.schema.get_field_index("launch_event")
+    beyond = whole.set_column(column, "launch_event", pa.array([10**6] * len(whole)))
+    pq.write_table(beyond, path)
+    with pytest.raises(InputError, match="'launch_event' names a row that is not there"):
+        read_run(path)
