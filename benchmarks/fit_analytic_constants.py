@@ -2,7 +2,7 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python benchmarks/fit_analytic_constants.py [OUT.yaml]
 
-The folder holds the files of `gnnperf data fetch`. Only files under MIT, BSD or Apache licences are used, and of those
+The folder holds the files of `gnnperf data fetch`. Only files under MIT, BSD or Apache licenses are used, and of those
 only runs of torch 2 (the overheads of 2021 differ). Overheads include what the profiler itself adds.
 """
 
@@ -30,7 +30,7 @@ RUNS = (
     "tracelens/h100/facebook_timesformer-base-finetuned-k400__1016002.json.gz",
     "tracelens/h100/gaunernst_bert-small-uncased__1016001.json.gz",
 )  # fmt: skip
-PLAIN_LICENCES = ("MIT", "BSD", "Apache")
+PLAIN_LICENSES = ("MIT", "BSD", "Apache")
 MIN_SAMPLES = 30
 PROVENANCE = (
     "host_overhead_us, segment_us and lag_us.gpu: fitted by benchmarks/fit_analytic_constants.py on public Kineto "
@@ -44,7 +44,7 @@ PROVENANCE = (
 
 def graphs(mirror: Path) -> Iterator[ExecutionGraph]:
     catalog = pd.read_csv(mirror / "catalog.csv")
-    catalog = catalog[(catalog["kind"] == "kineto") & catalog["licence"].str.startswith(PLAIN_LICENCES)]
+    catalog = catalog[(catalog["kind"] == "kineto") & catalog["licence"].str.startswith(PLAIN_LICENSES)]
     for run in RUNS:
         files = [mirror / f for f in catalog.loc[catalog["run"] == run, "file"]]
         if not files:

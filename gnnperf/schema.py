@@ -71,7 +71,7 @@ class Relation(StrEnum):
 
     FOLLOWS = "follows"  # same thread or same stream
     LAUNCHES = "launches"  # host -> device work; constrains START to START
-    WAITS = "waits"  # device -> host (synchronising call), device -> device (event), host -> host (thread fork/join)
+    WAITS = "waits"  # device -> host (synchronizing call), device -> device (event), host -> host (thread fork/join)
     FEEDS = "feeds"  # tensor data dependency
     JOINS = "joins"  # comm(arrive) -> collective
     RELEASES = "releases"  # collective -> comm(exit)

@@ -38,7 +38,7 @@ def fit_host_overheads(
         min_samples: an op with fewer nodes in a segment backs off to the segment.
     """
     start = base or default_constants()
-    parts = [_labelled_hosts(g.nodes) for g in graphs]
+    parts = [_labeled_hosts(g.nodes) for g in graphs]
     host = pd.concat(parts) if parts else pd.DataFrame()
     if host.empty:
         return start
@@ -51,7 +51,7 @@ def fit_host_overheads(
     return replace(start, host_overhead_us=by_op, segment_us={**start.segment_us, **by_segment})
 
 
-def _labelled_hosts(nodes: pd.DataFrame) -> pd.DataFrame:
+def _labeled_hosts(nodes: pd.DataFrame) -> pd.DataFrame:
     """Table (segment, key, latency_us) of the host nodes whose latency is known."""
     host = nodes[((nodes["node_type"] == NodeType.HOST) & nodes["latency_us"].notna()).to_numpy()]
     host = host[host["segment"].isin(SEGMENTS).to_numpy()]

@@ -34,7 +34,7 @@ def flops_per_s(device: DeviceSpec, family: str, dtype: str | None) -> float:
     for key in _rate_key(family, dtype or "float32"):
         if key in device.flops_per_s:
             return device.flops_per_s[key] * device.sustained_flops_share
-    raise KeyError(f"device {device.name} has no rate for float32")  # the catalogue's loader guarantees one
+    raise KeyError(f"device {device.name} has no rate for float32")  # the catalog's loader guarantees one
 
 
 def compute_us(

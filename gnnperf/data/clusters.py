@@ -22,11 +22,11 @@ def cluster_for(graph: ExecutionGraph, hardware: str | None, cluster: str | None
 
     Args:
         graph: the run.
-        hardware: catalogue name of the device; None: the trace's own.
-        cluster: catalogue name of the cluster; None: the default for the device.
+        hardware: catalog name of the device; None: the trace's own.
+        cluster: catalog name of the cluster; None: the default for the device.
 
     Raises:
-        InputError: unknown names, a device that the catalogue lacks, or ranks on different devices.
+        InputError: unknown names, a device that the catalog lacks, or ranks on different devices.
     """
     device = load_device(hardware) if hardware else _traced_device(graph)
     return load_cluster(cluster, device) if cluster else default_cluster(device)
@@ -38,7 +38,7 @@ def _traced_device(graph: ExecutionGraph) -> DeviceSpec:
         return load_device(GENERIC_CPU)  # processors go unnamed
     found = match_device(names[0])
     if len(names) > 1 or found is None:
-        what = f"ranks on {names}" if len(names) > 1 else f"device {names[0]!r} is not in the catalogue"
+        what = f"ranks on {names}" if len(names) > 1 else f"device {names[0]!r} is not in the catalog"
         remedy = "pass data.hardware=NAME if all runs ran on one device, or add it to conf/hardware"
         raise InputError(what, where=f"run {graph.name!r}", allowed=", ".join(device_names()), remedy=remedy)
     return found

@@ -14,8 +14,8 @@ class DataConfig:
     Attributes:
         path: folder with one folder per run, splits.json and README.md.
         axis: which split of splits.json.
-        hardware: catalogue name of the device that all runs ran on; None: each trace's own.
-        cluster: catalogue name of their cluster (links, ranks per node); None: the default for the device.
+        hardware: catalog name of the device that all runs ran on; None: each trace's own.
+        cluster: catalog name of their cluster (links, ranks per node); None: the default for the device.
         cache_dir: where graphs and features are cached, by fingerprint.
         batch_size: steps (graphs) per batch.
         max_steps_per_run: whole steps used of each run, from the last backwards.

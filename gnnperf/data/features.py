@@ -4,7 +4,7 @@ Attributes per work type, n nodes of it (names avoid `batch` and `index`, which 
     x [n, len(WORK_FEATURES)] float32      codes [n, len(FIELDS)] int64      node_id [n] int64, row in the graph
     base_us [n] float64      analytic_us, latency_us [n] float64, NaN unknown
     target [n] float32, log(latency / base), NaN where it is not defined
-    time_share [n] float32, share of the step's measured busy time, scaled to mean 1 over labelled nodes
+    time_share [n] float32, share of the step's measured busy time, scaled to mean 1 over labeled nodes
 Device and link nodes carry x only. Every node type and every edge type is there, with zero rows if need be.
 """
 

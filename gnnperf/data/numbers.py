@@ -56,7 +56,7 @@ def work_numbers(
 
 
 def device_numbers(device: DeviceSpec) -> np.ndarray:
-    """DEVICE_FEATURES: [num_features] float32. A rate that is not in the catalogue falls back to float32's."""
+    """DEVICE_FEATURES: [num_features] float32. A rate that is not in the catalog falls back to float32's."""
     flops = device.flops_per_s
     plain = flops["float32"]
     matrix = flops.get("float32_matrix", plain)

@@ -28,12 +28,12 @@ def compare(
     Returns:
         Columns node_type, answer, the fields of ErrorSummary, gmae_low, gmae_high (95 % over runs).
     """
-    labelled = is_measured(measured_us)
-    groups = [ALL, *sorted(set(node_types[labelled].tolist()))]
+    labeled = is_measured(measured_us)
+    groups = [ALL, *sorted(set(node_types[labeled].tolist()))]
     rows = [
         _row(group, name, answer[use], measured_us[use], runs[use])
         for group in groups
-        for use in [labelled & ((node_types == group) | (group == ALL))]
+        for use in [labeled & ((node_types == group) | (group == ALL))]
         for name, answer in answers.items()
     ]
     return pd.DataFrame(rows)

@@ -17,11 +17,11 @@ def is_measured(latency_us: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ErrorSummary:
-    """Errors over labelled nodes; NaN without any.
+    """Errors over labeled nodes; NaN without any.
 
     Attributes:
         num_nodes: pairs that count.
-        coverage: share of the labelled nodes that were predicted.
+        coverage: share of the labeled nodes that were predicted.
         gmae: exp(mean(ln(max(|predicted / measured - 1|, 0.001)))).
         mean_ape, median_ape, p90_ape, max_ape: of |predicted / measured - 1|.
         bias: exp(mean(ln(predicted / measured))) - 1; negative: too short.
@@ -59,10 +59,10 @@ def summarize(predicted_us: np.ndarray, measured_us: np.ndarray) -> ErrorSummary
         predicted_us: [num_nodes]; NaN where there is no answer (counts against coverage only).
         measured_us: [num_nodes]; NaN or 0 does not count.
     """
-    labelled = is_measured(measured_us)  # [num_nodes]
-    answered = labelled & np.isfinite(predicted_us)  # [num_nodes]
+    labeled = is_measured(measured_us)  # [num_nodes]
+    answered = labeled & np.isfinite(predicted_us)  # [num_nodes]
     p, m = predicted_us[answered], measured_us[answered]  # [num answered]
-    coverage = float(answered.sum() / labelled.sum()) if labelled.any() else float("nan")
+    coverage = float(answered.sum() / labeled.sum()) if labeled.any() else float("nan")
     if not len(m):
         return ErrorSummary(0, coverage, *[float("nan")] * 7)
     ape = absolute_percentage_error(p, m)

@@ -1,6 +1,6 @@
-"""Hardware as numbers: specifications, and the catalogue they are loaded from."""
+"""Hardware as numbers: specifications, and the catalog they are loaded from."""
 
-from gnnperf.hardware.catalogue import (
+from gnnperf.hardware.catalog import (
     cluster_names,
     default_cluster,
     device_names,

@@ -1,4 +1,4 @@
-"""Hardware as numbers. The catalogue itself is YAML in conf/hardware; there is no class per GPU."""
+"""Hardware as numbers. The catalog itself is YAML in conf/hardware; there is no class per GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class DeviceSpec:
     """One accelerator, or one CPU socket share acting as the device.
 
     Attributes:
-        name: catalogue name, e.g. "v100_sxm2_32gb".
+        name: catalog name, e.g. "v100_sxm2_32gb".
         kind: "gpu" or "cpu".
         aliases: names a trace may use, matched case-insensitively ("Tesla V100-SXM2-32GB").
         flops_per_s: peak FLOP/s by dtype; key "float32" without, "float32_matrix" with matrix units.

@@ -21,7 +21,7 @@ class Target:
 
     Attributes:
         cluster: devices and links.
-        traced: device the trace ran on; None where the trace does not say or the catalogue does not know it.
+        traced: device the trace ran on; None where the trace does not say or the catalog does not know it.
         warnings: what was assumed.
     """
 
@@ -62,7 +62,7 @@ def traced_name(graph: ExecutionGraph) -> str:
 
 
 def _traced_device(graph: ExecutionGraph) -> DeviceSpec | None:
-    """The one catalogue device that every naming rank ran on."""
+    """The one catalog device that every naming rank ran on."""
     found = {name: match_device(name) for name in dict.fromkeys(graph.device_names) if name}
     if len({d.name if d else n for n, d in found.items()}) > 1:
         return None
@@ -87,13 +87,13 @@ def _assumed_device(graph: ExecutionGraph) -> DeviceSpec:
 def _refuse_unknown(graph: ExecutionGraph, name: str) -> None:
     close = closest(name)
     raise InputError(
-        f"the trace's device {name!r} is not in the catalogue" + (f"; closest: {', '.join(close)}" if close else ""),
+        f"the trace's device {name!r} is not in the catalog" + (f"; closest: {', '.join(close)}" if close else ""),
         where=graph.name, allowed=", ".join(device_names()), remedy=ADD_DEVICE,
     )  # fmt: skip
 
 
 def closest(name: str) -> list[str]:
-    """Catalogue names that share most words with `name`, at most three."""
+    """Catalog names that share most words with `name`, at most three."""
     words = set(_words(name))
     shared = {known: len(words & set(_words(known))) for known in device_names()}
     return sorted((known for known, count in shared.items() if count), key=lambda known: -shared[known])[:3]
@@ -105,5 +105,5 @@ def _words(name: str) -> list[str]:
 
 def _assumed_text(graph: ExecutionGraph, device: DeviceSpec) -> str:
     named = traced_name(graph)
-    why = f"The trace's CPU {named!r} is not in the catalogue" if named else "The trace does not name its CPU"
+    why = f"The trace's CPU {named!r} is not in the catalog" if named else "The trace does not name its CPU"
     return f"{why}; {device.name} is assumed, hardware=NAME names another."

@@ -53,7 +53,7 @@ def fetch(entry: Entry, folder: Path, origin: Origin, on_bytes: Progress = lambd
 
 
 def upstream_url(entry: Entry, base_url: str = GITHUB_RAW) -> str:
-    """The address of exactly the bytes that were catalogued.
+    """The address of exactly the bytes that were cataloged.
 
     Raises:
         InputError: the commit is not known.

@@ -1,4 +1,4 @@
-"""The Lightning module: loss over labelled nodes, optimizer, schedule."""
+"""The Lightning module: loss over labeled nodes, optimizer, schedule."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LatencyModule(lightning.LightningModule):
 
     def validation_step(self, batch: HeteroData, step: int) -> None:
         """Log the loss and the mean |log error| of one batch."""
-        residual, _, target, _ = labelled(self.model, batch)
+        residual, _, target, _ = labeled(self.model, batch)
         size = {"batch_size": batch.num_graphs}
         self.log("val_loss", self._loss(batch), prog_bar=True, **size)
         self.log("val_log_error", (residual - target).abs().sum() / max(len(target), 1), **size)
@@ -58,14 +58,14 @@ class LatencyModule(lightning.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def _loss(self, batch: HeteroData) -> Tensor:
-        residual, log_spread, target, time_share = labelled(self.model, batch)
+        residual, log_spread, target, time_share = labeled(self.model, batch)
         errors = self.loss(residual, log_spread, target)  # [n]
         assert errors.shape == target.shape
         return weighted_mean(errors, time_share, self.config.share_weight)
 
 
-def labelled(model: TypedGNN, batch: HeteroData) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Residual, log spread, target and time share of the labelled nodes of all work types: four of shape [n]."""
+def labeled(model: TypedGNN, batch: HeteroData) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Residual, log spread, target and time share of the labeled nodes of all work types: four of shape [n]."""
     answers = model(batch)
     target = torch.cat([batch[t].target for t in WORK])  # [num work nodes]
     use = torch.isfinite(target)  # [num work nodes]

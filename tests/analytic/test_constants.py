@@ -71,8 +71,8 @@ def test_robust_mean_drops_what_lies_beyond_the_fence() -> None:
 
 def test_fit_host_overheads() -> None:
     rows = [("T2", "aten::mm", t) for t in (4.0, 5.0, 6.0, 5.0, 5.0)] + [("T2", "aten::add", 1.0)]
-    unlabelled = [("T3", "aten::mm", np.nan)] * 6
-    fitted = fit_host_overheads([host_graph(rows[:3]), host_graph(rows[3:] + unlabelled)])
+    unlabeled = [("T3", "aten::mm", np.nan)] * 6
+    fitted = fit_host_overheads([host_graph(rows[:3]), host_graph(rows[3:] + unlabeled)])
     assert fitted.host_overhead_us == {("T2", "aten::mm"): 5.0}  # add has too few samples
     assert fitted.segment_us["T2"] == pytest.approx((4 + 5 + 6 + 5 + 5 + 1) / 6)
     assert fitted.segment_us["T3"] == default_constants().segment_us["T3"]

@@ -72,7 +72,7 @@ def test_no_text_in_place_of_shapes_breaks_it(text: str) -> None:
 def test_hardware_numbers() -> None:
     device = dict(zip(DEVICE_FEATURES, device_numbers(HARDWARE.device), strict=True))
     assert device["log_float32"] == pytest.approx(np.log1p(15e12))
-    assert device["log_float16_matrix"] == device["log_float32"]  # not in the catalogue
+    assert device["log_float16_matrix"] == device["log_float32"]  # not in the catalog
     assert device["is_gpu"] == 1
     link = dict(zip(LINK_FEATURES, link_numbers("inter", HARDWARE.inter), strict=True))
     assert (link["is_intra"], link["is_inter"], link["is_host_link"]) == (0, 1, 0)

@@ -103,9 +103,9 @@ def test_the_hardware_of_a_run() -> None:
     assert cluster_for(graph, "cpu_generic", None).device.kind == "cpu"
     on_host = replace(graph, device_names=("", ""), nodes=graph.nodes.assign(stream=-1))
     assert cluster_for(on_host, None, None).device.name == "cpu_generic"
-    with pytest.raises(InputError, match="device '' is not in the catalogue"):
+    with pytest.raises(InputError, match="device '' is not in the catalog"):
         cluster_for(replace(graph, device_names=("", "")), None, None)
-    with pytest.raises(InputError, match=r"'Abacus' is not in the catalogue.*data\.hardware"):
+    with pytest.raises(InputError, match=r"'Abacus' is not in the catalog.*data\.hardware"):
         cluster_for(replace(graph, device_names=("Abacus", "Abacus")), None, None)
     with pytest.raises(InputError, match="ranks on"):
         cluster_for(replace(graph, device_names=("A", "B")), None, None)

@@ -45,7 +45,7 @@ def test_asking_for_the_traces_own_hardware_is_the_same() -> None:
 
 
 def test_unknown_device_of_the_trace_names_the_closest_and_the_remedy() -> None:
-    with pytest.raises(InputError, match=r"'Tesla V100-FHHL-16GB' is not in the catalogue; closest: v100") as refused:
+    with pytest.raises(InputError, match=r"'Tesla V100-FHHL-16GB' is not in the catalog; closest: v100") as refused:
         choose_target(_named("Tesla V100-FHHL-16GB", "Tesla V100-FHHL-16GB"), None, None)
     assert "hardware=NAME" in str(refused.value) and "conf/hardware" in str(refused.value)
 

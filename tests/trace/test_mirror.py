@@ -20,7 +20,7 @@ TRACE_KINDS = ("kineto", "execution-trace", "archive", "execution-trace-protobuf
 KINETO_IN_ARCHIVES = ("dlrm_kineto.tar.gz",)
 
 
-def _catalogue(mirror: Path) -> list[dict[str, str]]:
+def _catalog(mirror: Path) -> list[dict[str, str]]:
     with (mirror / "catalog.csv").open(newline="") as stream:
         return [row for row in csv.DictReader(stream) if row["kind"] in TRACE_KINDS]
 
@@ -51,7 +51,7 @@ def _read_or_refuse(path: Path) -> RunTrace | str:
 
 
 def test_every_file_imports_or_is_refused_with_one_sentence(mirror: Path) -> None:
-    outcome = {row["file"]: (row["kind"], _read_or_refuse(mirror / row["file"])) for row in _catalogue(mirror)}
+    outcome = {row["file"]: (row["kind"], _read_or_refuse(mirror / row["file"])) for row in _catalog(mirror)}
     assert len(outcome) > 100
     refused = {file: found for file, (kind, found) in outcome.items() if isinstance(found, str)}
     for file, (kind, _) in outcome.items():
@@ -60,7 +60,7 @@ def test_every_file_imports_or_is_refused_with_one_sentence(mirror: Path) -> Non
 
 
 def test_every_folder_imports_or_is_refused_with_one_sentence(mirror: Path) -> None:
-    folders = {(mirror / row["file"]).parent for row in _catalogue(mirror)}
+    folders = {(mirror / row["file"]).parent for row in _catalog(mirror)}
     read = [found for folder in sorted(folders) if isinstance(found := _read_or_refuse(folder), RunTrace)]
     assert any(len(run.tables) == 4 for run in read)  # TorchRec, four ranks in one folder
 

@@ -1,4 +1,4 @@
-"""The catalogue loads, is consistent with itself, and says what is wrong with a file."""
+"""The catalog loads, is consistent with itself, and says what is wrong with a file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write(path: Path, content: object) -> Path:
     return path
 
 
-def test_the_first_catalogue_is_there() -> None:
+def test_the_first_catalog_is_there() -> None:
     assert set(DEVICES) <= set(device_names())
     assert set(CLUSTERS) <= set(cluster_names())
 

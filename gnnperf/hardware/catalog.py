@@ -1,4 +1,4 @@
-"""The catalogue: devices and clusters by name, from YAML in conf/hardware and conf/cluster or a file of the user's."""
+"""The catalog: devices and clusters by name, from YAML in conf/hardware and conf/cluster or a file of the user's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cluster_names() -> tuple[str, ...]:
 
 
 def load_device(name: str | Path) -> DeviceSpec:
-    """A device of the catalogue, or of a YAML file (anything with a suffix .yaml or .yml is a path).
+    """A device of the catalog, or of a YAML file (anything with a suffix .yaml or .yml is a path).
 
     Raises:
         InputError: unknown name (with the closest ones), or a file that is no device.
@@ -37,7 +37,7 @@ def load_device(name: str | Path) -> DeviceSpec:
 
 
 def load_cluster(name: str | Path, device: DeviceSpec | str | None = None) -> ClusterSpec:
-    """A cluster of the catalogue, or of a YAML file; with `device`, its links and hosts with other devices in them.
+    """A cluster of the catalog, or of a YAML file; with `device`, its links and hosts with other devices in them.
 
     Raises:
         InputError: unknown name (with the closest ones), or a file that is no cluster.
@@ -61,7 +61,7 @@ def default_cluster(device: DeviceSpec) -> ClusterSpec:
 
 
 def match_device(trace_name: str) -> DeviceSpec | None:
-    """The device whose catalogue name or alias is `trace_name`, case and punctuation aside; None if none."""
+    """The device whose catalog name or alias is `trace_name`, case and punctuation aside; None if none."""
     found = _aliases().get(_plain(trace_name))
     return None if found is None else replace(found)
 
