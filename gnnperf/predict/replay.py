@@ -41,6 +41,8 @@ def caveats(result: ReplayResult, structure_step: int) -> tuple[str, ...]:
         f"{result.measured.step} by content; class medians give {100 * result.median_time_share:.1f} % of the critical "
         "path's latency.",
     ]
+    if result.num_unknown:
+        said.append(f"Replay: {result.num_unknown} nodes and gaps were never measured; they take no time in it.")
     if structure_step != result.measured.step:
         said.append(f"Measured latencies and tracks of single nodes are those of step {structure_step}.")
     else:

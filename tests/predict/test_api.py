@@ -81,6 +81,13 @@ def test_replay_of_the_only_step_says_what_that_is_worth(trace: Path) -> None:
     assert any("medians are fitted on the other ranks" in warning for warning in answer.warnings)
 
 
+def test_replay_says_what_it_could_not_fit(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = api.replay_step
+    monkeypatch.setattr(api, "replay_step", lambda *args: replace(original(*args), num_unknown=3))
+    answer = predict(Request(trace, mode=Mode.replay))
+    assert any("3 nodes and gaps were never measured" in warning for warning in answer.warnings)
+
+
 def test_replay_of_one_step_of_one_rank_is_refused(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "load_graph", lambda paths: replace(two_rank_graph(), ranks=(0,)))
     with pytest.raises(InputError, match="one step of one rank"):
