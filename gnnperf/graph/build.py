@@ -15,9 +15,9 @@ from gnnperf.graph.feeds import feed_edges
 from gnnperf.graph.hardware_nodes import add_hardware
 from gnnperf.graph.labels import measured_lags, step_labels
 from gnnperf.graph.matching import comm_parts, match
-from gnnperf.graph.rank_events import rank_events
+from gnnperf.graph.rank_events import RankEvents, rank_events
 from gnnperf.graph.rank_graph import RankGraph, rank_graph
-from gnnperf.graph.steps import StepWindows, step_windows
+from gnnperf.graph.steps import StepWindows, step_marks, step_windows
 from gnnperf.graph.tables import concat_tables
 from gnnperf.trace.table import RunTrace
 
@@ -65,7 +65,7 @@ def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
     graph = ExecutionGraph(
         name=run.name, nodes=nodes, edges=edges, steps=step_labels(ranks, windows, nodes),
         ranks=tuple(e.rank for e in events), world_size=run.world_size, device_names=device_names,
-        counts=_counts(ranks, joint.counts), warnings=(*run.warnings, *_warnings(windows)),
+        counts=_counts(ranks, joint.counts), warnings=(*run.warnings, *_warnings(windows, events)),
     )  # fmt: skip
     return add_hardware(graph).validate()
 
@@ -107,7 +107,11 @@ def _counts(ranks: list[RankGraph], joint: dict[str, int]) -> dict[str, int]:
     return total | joint
 
 
-def _warnings(windows: StepWindows) -> tuple[str, ...]:
+def _warnings(windows: StepWindows, events: list[RankEvents]) -> tuple[str, ...]:
     if windows.has_marks:
         return ()
-    return ("the trace has no ProfilerStep marks: its whole window is treated as one step of kind 'window'",)
+    marked = [str(e.rank) for e in events if step_marks(e)]
+    cause = "the trace has no ProfilerStep marks"
+    if marked:
+        cause = f"the ranks have no ProfilerStep mark in common (ranks with marks: {', '.join(marked)})"
+    return (f"{cause}: the whole window is treated as one step of kind 'window'",)

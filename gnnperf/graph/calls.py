@@ -17,25 +17,27 @@ class CallClass(IntEnum):
     ALLOCATE = 6  # cudaMalloc, cudaFree: synchronise when the allocator needs it
     RECORD_EVENT = 7  # marks a point in a stream
     WAIT_EVENT = 8  # makes a stream wait for a mark
+    COPY_AND_WAIT = 9  # starts a copy and returns when it has ended
 
 
 BLOCKING = (CallClass.SYNC_DEVICE, CallClass.SYNC_STREAM, CallClass.SYNC_EVENT, CallClass.ALLOCATE)
 SYNCHRONIZING = (CallClass.SYNC_DEVICE, CallClass.SYNC_STREAM, CallClass.SYNC_EVENT)
 # Calls that become a T4 node. An allocation is a miss of the caching allocator: it differs from step to step, so it is
 # latency of the segment that contains it, not structure.
-SEGMENTING = (*SYNCHRONIZING, CallClass.LAUNCH, CallClass.GRAPH_LAUNCH)
+SEGMENTING = (*SYNCHRONIZING, CallClass.LAUNCH, CallClass.GRAPH_LAUNCH, CallClass.COPY_AND_WAIT)
 
 _NAMES: dict[CallClass, tuple[str, ...]] = {
     CallClass.LAUNCH: (
         "LaunchKernel", "LaunchKernelExC", "LaunchKernelExC_v11060", "LaunchCooperativeKernel", "ExtLaunchKernel",
         "ModuleLaunchKernel", "ExtModuleLaunchKernel", "HccModuleLaunchKernel", "ExtModuleLaunchCooperativeKernel",
         "LaunchCooperativeKernelMultiDevice", "ExtLaunchMultiKernelMultiDevice", "LaunchKernelEx",
-        "Memcpy", "MemcpyAsync", "Memcpy2D", "Memcpy2DAsync", "Memcpy3DAsync", "MemcpyPeer", "MemcpyPeerAsync",
-        "MemcpyWithStream", "MemcpyHtoDAsync", "MemcpyDtoHAsync", "MemcpyDtoDAsync", "MemcpyToSymbolAsync",
+        "MemcpyAsync", "Memcpy2DAsync", "Memcpy3DAsync", "MemcpyPeer", "MemcpyPeerAsync", "MemcpyHtoDAsync",
+        "MemcpyDtoHAsync", "MemcpyDtoDAsync", "MemcpyToSymbolAsync",
         "MemcpyBatchAsync", "Memset", "MemsetAsync", "Memset2DAsync", "MemsetD8Async", "MemsetD32Async",
         "LaunchByPtr", "LaunchHostFunc",
     ),
     CallClass.GRAPH_LAUNCH: ("GraphLaunch",),
+    CallClass.COPY_AND_WAIT: ("Memcpy", "Memcpy2D", "Memcpy3D", "MemcpyWithStream", "MemcpyHtoD", "MemcpyDtoH"),
     CallClass.SYNC_DEVICE: ("DeviceSynchronize", "CtxSynchronize", "ThreadSynchronize"),
     CallClass.SYNC_STREAM: ("StreamSynchronize",),
     CallClass.SYNC_EVENT: ("EventSynchronize",),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.graph.calls import CallClass
+from gnnperf.graph.host import outer_calls
 from gnnperf.graph.rank_events import RankEvents
 from gnnperf.schema import EventKind, Link
 
@@ -47,7 +48,7 @@ class Works:
 
 def device_works(events: RankEvents) -> Works:
     """Device work of a rank, graph launches fused."""
-    launch, stream = events.column("launch_event"), stream_lanes(events)
+    launch, stream = _launching_calls(events), stream_lanes(events)
     index = np.flatnonzero(events.is_device)
     index = index[np.lexsort((events.end_ns[index], events.start_ns[index]))]
     group, num_kernels, group_end = _fuse_graph_launches(events, index, launch, stream)
@@ -78,6 +79,12 @@ def _fuse_graph_launches(
     np.maximum.at(end, inverse, events.end_ns[index])
     order = np.argsort(first)  # index is in order of start, so is the first event of each group
     return index[first[order]], counts[order], end[order]
+
+
+def _launching_calls(events: RankEvents) -> np.ndarray:
+    """[num_events] the T4 call that launched each device event; a driver call inside a runtime call is part of it."""
+    launch = events.column("launch_event")
+    return np.where(launch >= 0, outer_calls(events)[launch], -1)
 
 
 def stream_lanes(events: RankEvents) -> np.ndarray:

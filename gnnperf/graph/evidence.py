@@ -14,7 +14,7 @@ from gnnperf.graph.lanes import consecutive
 from gnnperf.graph.rank_events import RankEvents, rank_events
 from gnnperf.graph.steps import step_windows
 from gnnperf.graph.streams import event_waits
-from gnnperf.graph.waits import LAUNCH_QUEUE_DEPTH, LaunchOrder, host_waits, pageable_copies
+from gnnperf.graph.waits import LAUNCH_QUEUE_DEPTH, LaunchOrder, blocking_copies, host_waits
 from gnnperf.trace.table import RunTrace
 
 _NEAR_NS = 25_000
@@ -90,9 +90,9 @@ def _waits_elsewhere(events: RankEvents, works: Works, is_launch: np.ndarray) ->
 
 
 def _waiting_part(events: RankEvents, works: Works) -> np.ndarray:
-    """[num_events] ns a call may be waiting: all of it; of a pageable copy that outlasts the call, until it begins."""
+    """[num_events] ns a call may be waiting: all of it; of a copy that outlasts the call, until it begins."""
     duration = (events.end_ns - events.start_ns).copy()
-    copies = pageable_copies(events, works)
+    copies = blocking_copies(events, works)
     call = works.call[copies]
     staging = works.end_ns[copies] > events.end_ns[call]
     until = np.clip(works.begin_ns[copies], events.start_ns[call], events.end_ns[call])
@@ -105,7 +105,7 @@ def _gaps(events: RankEvents, works: Works) -> np.ndarray:
     before, after = consecutive(works.stream)
     gap = works.begin_ns[after] - works.end_ns[before]
     cause = np.where(works.call >= 0, events.start_ns[works.call], np.iinfo(np.int64).min)
-    copies = pageable_copies(events, works)  # a pageable copy starts when its call has drained the stream
+    copies = blocking_copies(events, works)  # a blocking copy starts when its call has drained the stream
     cause[copies] = np.maximum(
         cause[copies], works.begin_ns[copies] * (works.begin_ns[copies] <= events.end_ns[works.call[copies]])
     )

@@ -82,14 +82,22 @@ def host_pieces(events: RankEvents, main_thread: int, marks_ns: np.ndarray) -> P
 
 def segmenting_calls(events: RankEvents) -> np.ndarray:
     """Event ids of runtime calls that become T4; a call inside another (driver in runtime) belongs to it."""
+    return np.flatnonzero(outer_calls(events) == np.arange(len(events.calls)))
+
+
+def outer_calls(events: RankEvents) -> np.ndarray:
+    """[num_events] the T4 call that each call is or lies inside of; -1 none."""
     candidate = np.isin(events.calls, [int(c) for c in SEGMENTING])
     launched = events.column("launch_event")
     candidate[launched[launched >= 0]] = True  # whatever starts device work is a launch, under any name
     candidate &= events.thread >= 0
-    parent_is_call = np.zeros(len(candidate), dtype=bool)
-    has_parent = events.parent >= 0
-    parent_is_call[has_parent] = candidate[events.parent[has_parent]]
-    return np.flatnonzero(candidate & ~parent_is_call)
+    outer = np.where(candidate, np.arange(len(candidate)), -1)
+    while True:
+        inside = (outer >= 0) & (events.parent[outer] >= 0)
+        inside &= candidate[np.where(inside, events.parent[outer], 0)]
+        if not inside.any():
+            return outer
+        outer = np.where(inside, events.parent[outer], outer)
 
 
 def split_calls(pieces: Pieces, calls: np.ndarray, moments_ns: np.ndarray) -> Pieces:

@@ -49,17 +49,24 @@ def host_comm_works(events: RankEvents) -> Works:
 
 
 def _issuers(events: RankEvents, index: np.ndarray) -> np.ndarray:
-    """[num_works] the c10d op that issued each collective: same kind, first come first served; -1 none."""
+    """[num_works] the c10d op that issued each collective: same kind and size, first come first served; -1 none.
+
+    Two worker threads that take their collectives at the same time may begin them in either order: the size tells.
+    """
     c10d = by_category(events.table.events["name"], lambda n: n.startswith("c10d::"), bool)
-    kind = events.column("collective")
+    kind, size = events.column("collective"), np.nan_to_num(events.column("in_elements"), nan=-1.0)
     ops = np.flatnonzero(c10d & (events.kind == EventKind.CPU_OP) & (kind != None))  # noqa: E711 (elementwise)
     result = np.full(len(index), -1, dtype=np.int64)
     for name in {k for k in kind[index].tolist() if k is not None}:
         mine, theirs = np.flatnonzero(kind[index] == name), ops[kind[ops] == name]
-        # Pair from the tail: the window may open between an issue and its start, never the other way round.
-        n = min(len(mine), len(theirs))
-        if n:
-            result[mine[-n:]] = theirs[-n:]
+        stated = np.isin(size[index[mine]], size[theirs]).all()  # else some state it otherwise: the kind must do
+        for elements in np.unique(size[index[mine]]) if stated else [None]:
+            works = mine if elements is None else mine[size[index[mine]] == elements]
+            issuing = theirs if elements is None else theirs[size[theirs] == elements]
+            # Pair from the tail: the window may open between an issue and its start, never the other way round.
+            n = min(len(works), len(issuing))
+            if n:
+                result[works[-n:]] = issuing[-n:]
     early = (result >= 0) & (events.start_ns[result] > events.start_ns[index])
     return np.where(early, -1, result)
 
@@ -124,35 +131,40 @@ def _waiting_pieces(
     forward are waited for before `aten::unflatten_dense_tensors`.
     """
     t1 = np.flatnonzero((pieces.segment == Segment.T1) & (pieces.thread == main_thread))
-    op = pieces.op[t1]
-    following = [events.name[e] if e >= 0 else "" for e in op.tolist()]
-    dims = events.column("input_dims")
-    unpacked = [f"{n} {dims[e]}" if n == "aten::as_strided" else n for n, e in zip(following, op.tolist(), strict=True)]
-    places: dict[str, np.ndarray] = {}
-    for place in np.unique(np.array(unpacked, dtype=object)):
-        places[place] = np.array([k for k, u in enumerate(unpacked) if u == place])
+    following = np.where(pieces.op[t1] >= 0, events.name[pieces.op[t1]], "")
+    unpacking, dims = _unpacking(events, pieces, t1), events.column("input_dims")
+    unflatten = np.flatnonzero(following == "aten::unflatten_dense_tensors")
     leaves = np.flatnonzero(_leaves_backward(events, pieces, t1))
     broadcast = events.column("collective")[work_event] == "broadcast"
     after = np.searchsorted(t1, issuer, side="right")
     result = np.full(len(issuer), -1, dtype=np.int64)
-    for row in range(len(issuer)):
+    taken: dict[str, int] = {}  # the last place where a bucket of these dims is unpacked
+    for row in np.argsort(issuer, kind="stable").tolist():
         place = int(after[row])
         if hook[row]:
-            left = _next(leaves, place)
-            place = _next(_unpacking(places, dims[work_event[row]]), left)
-            place = place if 0 <= place < len(t1) else left
-        elif broadcast[row]:
-            unflatten = _next(places.get("aten::unflatten_dense_tensors", leaves[:0]), place)
-            place = unflatten if unflatten < len(t1) else place
+            bucket, left = _bucket(dims[work_event[row]]), _next(leaves, place)
+            place = _next(unpacking.get(bucket, leaves[:0]), max(left, taken.get(bucket, -1) + 1))
+            taken[bucket] = place
+            place = place if place < len(t1) else left
+        elif broadcast[row] and _next(unflatten, place) < len(t1):
+            place = _next(unflatten, place)
         result[row] = t1[place] if place < len(t1) else -1
     return result
 
 
-def _unpacking(places: dict[str, np.ndarray], dims: str | None) -> np.ndarray:
-    """Positions of the T1 before a bucket of these dims (`[[n]]`) is unpacked."""
-    head = f"aten::as_strided {str(dims).rstrip(']')}]"
-    found = [at for name, at in places.items() if name.startswith(head)]
-    return np.sort(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+def _unpacking(events: RankEvents, pieces: Pieces, t1: np.ndarray) -> dict[str, np.ndarray]:
+    """Bucket -> positions in `t1` where unpacking one of its size begins: the first of consecutive views into it."""
+    op, dims = pieces.op[t1], events.column("input_dims")
+    views = np.flatnonzero((op >= 0) & (events.name[op] == "aten::as_strided"))
+    bucket = np.array([_bucket(d) for d in dims[op[views]].tolist()], dtype=object)
+    begins = np.ones(len(views), dtype=bool)
+    begins[1:] = (views[1:] != views[:-1] + 1) | (bucket[1:] != bucket[:-1])
+    return {str(b): views[begins & (bucket == b)] for b in set(bucket.tolist())}
+
+
+def _bucket(dims: str | None) -> str:
+    """`[[n]` of the shapes of a collective of n elements, `[[n]]`, and of a view into it, `[[n],[],[]]`."""
+    return str(dims).split("]")[0] + "]"
 
 
 def _next(positions: np.ndarray, at_least: int) -> int:

@@ -52,8 +52,8 @@ def comm_parts(ranks: list[RankGraph], steps: list[np.ndarray]) -> list[CommPart
         kind, group = events.column("collective"), events.column("group")
         size, group_size = message_bytes(events), events.column("group_size")
         for work in np.flatnonzero(works.is_comm & (step >= 0)).tolist():
-            event, call = int(works.event[work]), int(works.call[work])
-            launched = int(events.start_ns[call]) if call >= 0 else int(works.begin_ns[work])
+            event, issuer = int(works.event[work]), int(np.maximum(works.call[work], works.op[work]))
+            launched = int(events.start_ns[issuer]) if issuer >= 0 else int(works.begin_ns[work])
             begin, end = int(works.begin_ns[work]), int(works.end_ns[work])
             key = str(kind[event]), str(group[event])
             parts.append(

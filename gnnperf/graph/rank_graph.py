@@ -17,7 +17,7 @@ from gnnperf.graph.rank_events import RankEvents
 from gnnperf.graph.steps import StepWindows
 from gnnperf.graph.tables import EdgeList, concat_tables
 from gnnperf.graph.threads import Bursts, fork_and_join
-from gnnperf.schema import EventKind, Evidence, Relation
+from gnnperf.schema import Evidence, Relation
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def rank_graph(events: RankEvents, windows: StepWindows, rank_index: int) -> Ran
     main = int(windows.main_thread[rank_index])
     marks = np.unique(np.r_[windows.begin_ns[rank_index], windows.cpu_end_ns[rank_index]][: None if main >= 0 else 0])
     pieces = host_pieces(events, main, marks)
-    copies = waits.pageable_copies(events, works)
+    copies = waits.blocking_copies(events, works)
     pieces = split_calls(pieces, works.call[copies], works.begin_ns[copies])
     pieces, bursts = fork_and_join(events, pieces, main)
     piece_step = windows.step_of(rank_index, pieces.begin_ns)
@@ -80,13 +80,11 @@ def _counts(events: RankEvents, works: Works) -> dict[str, int]:
 
 
 def _call_pieces(events: RankEvents, pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
-    """[num_events] first and last T4 piece of each call (they differ where it copies pageable memory); -1 none."""
+    """[num_events] first and last T4 piece of each call (they differ where it waits for its own copy); -1 none."""
     first, last = np.full(len(events.start_ns), -1), np.full(len(events.start_ns), -1)
     index = np.flatnonzero(pieces.call >= 0)
     last[pieces.call[index]] = index
     first[pieces.call[index[::-1]]] = index[::-1]
-    nested = np.flatnonzero((events.kind == EventKind.RUNTIME) & (first < 0) & (events.parent >= 0))
-    first[nested], last[nested] = first[events.parent[nested]], last[events.parent[nested]]
     return first, last
 
 
@@ -120,7 +118,7 @@ def _wait_for_comm(edges: EdgeList, comm: HostCommEdges, first: np.ndarray, last
 
 
 def _launch(edges: EdgeList, works: Works, piece_of: tuple[np.ndarray, np.ndarray], first: np.ndarray) -> None:
-    """Launch edges. A pageable copy starts after the END of the piece that drains the stream."""
+    """Launch edges. A blocking copy starts after the END of the piece that drains the stream."""
     call_piece, copy_piece = piece_of
     launched = np.flatnonzero((works.call >= 0) & (call_piece[works.call] >= 0))
     call = works.call[launched]

@@ -52,7 +52,7 @@ class StepWindows:
 
 def step_windows(ranks: list[RankEvents]) -> StepWindows:
     """Find the steps that every rank has."""
-    marks = [_marks(events) for events in ranks]
+    marks = [step_marks(events) for events in ranks]
     common = set.intersection(*(set(m) for m in marks)) if marks else set()
     if not common:
         return _one_window(ranks)
@@ -69,7 +69,7 @@ def step_windows(ranks: list[RankEvents]) -> StepWindows:
     return StepWindows(tuple(names), begin, end, cpu_end, main, np.r_[False, adjacent[:-1]])
 
 
-def _marks(events: RankEvents) -> dict[str, tuple[int, int, int]]:
+def step_marks(events: RankEvents) -> dict[str, tuple[int, int, int]]:
     """Mark name -> (begin, end, thread); marks may be annotations or, in old files, ops."""
     is_mark = by_category(events.table.events["name"], lambda n: STEP_MARK.match(n) is not None, bool)
     host = is_mark & np.isin(events.kind, [EventKind.ANNOTATION, EventKind.CPU_OP]) & (events.thread >= 0)

@@ -32,7 +32,7 @@ class HostWaits:
 
     Attributes:
         before_call: work launched earlier: awaited by synchronizing calls, drained streams, full launch queues.
-        own_copy: the pageable copy that the call itself started.
+        own_copy: the copy that the call itself started and waits for.
         guessed: inferred from time distances; for calls nothing else explains.
     """
 
@@ -44,7 +44,7 @@ class HostWaits:
 def host_waits(events: RankEvents, works: Works) -> HostWaits:
     """All waits of host calls for device work."""
     calls = segmenting_calls(events)
-    copies = pageable_copies(events, works)
+    copies = blocking_copies(events, works)
     ordered = [sync_waits(events, works, calls), drain_waits(events, works, copies), queue_waits(events, works)]
     before, own = np.unique(np.concatenate(ordered, axis=1), axis=1), copy_waits(events, works, copies)
     known = np.concatenate([before, own], axis=1)
@@ -128,18 +128,19 @@ def _named_streams(events: RankEvents, works: Works, calls: np.ndarray) -> np.nd
     return np.where(events.calls[calls] == CallClass.SYNC_DEVICE, -1, result)
 
 
-def pageable_copies(events: RankEvents, works: Works) -> np.ndarray:
-    """[num_copies] works that copy from or to pageable memory: their call stages the data itself.
+def blocking_copies(events: RankEvents, works: Works) -> np.ndarray:
+    """[num_copies] works that their own call waits for: synchronous copies, and copies of pageable memory.
 
     host     | T4: drain the stream | T4: copy |          split where the copy begins
     device   |--- earlier work ----||-- copy --|
     """
     pageable = np.array(["Pageable" in name for name in events.name[works.event].tolist()], dtype=bool)
-    return np.flatnonzero(pageable & works.is_copy & (works.call >= 0))
+    waited = pageable | (events.calls[works.call] == CallClass.COPY_AND_WAIT)
+    return np.flatnonzero(waited & works.is_copy & (works.call >= 0))
 
 
 def drain_waits(events: RankEvents, works: Works, copies: np.ndarray) -> np.ndarray:
-    """[2, num_edges] (work, call event): what the stream still had to do before each pageable copy."""
+    """[2, num_edges] (work, call event): what the stream still had to do before each blocking copy."""
     call = works.call[copies]
     before = LaunchOrder(events, works).last_per_stream(events.start_ns[call])  # [num_streams, num_copies]
     same = (before >= 0) & (works.stream[before] == works.stream[copies][None, :])
@@ -149,7 +150,7 @@ def drain_waits(events: RankEvents, works: Works, copies: np.ndarray) -> np.ndar
 
 
 def copy_waits(events: RankEvents, works: Works, copies: np.ndarray) -> np.ndarray:
-    """[2, num_edges] (work, call event): pageable copies that end inside the call that started them."""
+    """[2, num_edges] (work, call event): blocking copies that end inside the call that started them."""
     done = copies[works.end_ns[copies] <= events.end_ns[works.call[copies]]]
     return np.stack([done, works.call[done]])
 

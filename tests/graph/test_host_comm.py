@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 from traces import Event, annotation, mark, op, run_of, trace
 
@@ -134,3 +136,40 @@ def test_a_collective_whose_call_lies_before_the_window_has_no_issuer() -> None:
     assert timed(graph, "launches") == set()
     assert graph.counts is not None
     assert graph.counts["device_work_without_launch"] == 0  # it is no device work
+
+
+def test_buckets_of_one_size_are_unpacked_in_the_order_they_were_issued() -> None:
+    """Two buckets of 64 elements, each unpacked through two views: the first view of each pair waits."""
+    bucket = [e for e in ddp(buckets=1) if e.name != "aten::as_strided"]
+    second = [replace(e, start_us=e.start_us + 30, end_us=e.end_us + 30) for e in bucket if 30 <= e.start_us < 100]
+    second = [replace(e, columns={**e.columns, "thread": 10}) if e.name.startswith("gloo") else e for e in second]
+    views = [op("aten::as_strided", at, at + 2, input_dims="[[64],[],[]]") for at in (200, 202, 220, 222)]
+    graph = graph_of(*bucket, *second, *views, op("aten::copy_", 204, 219))
+    assert awaited(graph) == [(140.0, 200.0), (170.0, 220.0)]  # (end of bucket, where it is unpacked)
+
+
+def test_two_workers_that_begin_in_another_order_are_told_apart_by_size() -> None:
+    """The second bucket's worker begins first on rank 1; both ranks issued 64, then 128 elements."""
+    tables = []
+    for rank in (0, 1):
+        begin = {64: 71.0 if rank else 69.0, 128: 70.0}
+        events = [mark(0, 0, 300), op("aten::mm", 5, 20)]
+        for at, elements in ((30, 64), (50, 128)):
+            events += [
+                op("c10d::allgather_", at, at + 10, collective="all_gather", in_elements=float(elements)),
+                gloo("all_gather", begin[elements], 150.0 + elements, thread=elements, elements=elements),
+            ]
+        tables.append(trace(*events, rank=rank, world_size=2, backend="gloo"))
+    graph = build_graph(run_of(*tables))
+    found = graph.nodes[graph.nodes["node_type"] == "collective"]
+    assert found["message_bytes"].tolist() == [256.0, 512.0]
+    assert graph.counts is not None
+    assert graph.counts["collectives_inconsistent"] == 0
+
+
+def awaited(graph: ExecutionGraph) -> list[tuple[float, float]]:
+    """(end of a collective, end of the gap that waits for it) of rank 0."""
+    waits = graph.edges[(graph.edges["relation"] == "waits").to_numpy()]
+    end, rank = graph.nodes["start_us"] + graph.nodes["latency_us"], graph.nodes["rank"]
+    pairs = waits[["src", "dst"]].to_numpy().tolist()
+    return sorted((float(end[a]), float(end[b])) for a, b in pairs if rank[b] == 0)

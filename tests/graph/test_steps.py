@@ -55,6 +55,14 @@ def test_a_missing_mark_ends_the_step_before_it_and_no_period_spans_the_hole() -
     assert [s.period_us for s in graph.steps] == [None, 100.0, None, 100.0]
 
 
+def test_ranks_without_a_common_step_are_one_window_and_it_says_why() -> None:
+    graph = build_graph(
+        run_of(trace(*step(1, 0, 100, 90), world_size=2), trace(*step(2, 0, 100, 90), rank=1, world_size=2))
+    )
+    assert [s.name for s in graph.steps] == ["window"]
+    assert any("no ProfilerStep mark in common (ranks with marks: 0, 1)" in w for w in graph.warnings)
+
+
 def test_main_thread_is_the_one_with_the_marks() -> None:
     found = windows(trace(mark(0, 0, 50, thread=9), op("aten::a", 1, 2), op("aten::b", 3, 4), op("aten::c", 5, 6)))
     assert found.main_thread.tolist() == [9]

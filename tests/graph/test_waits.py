@@ -10,6 +10,7 @@ from gnnperf.graph.build import build_graph
 from gnnperf.graph.device import device_works
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.rank_events import rank_events
+from gnnperf.schedule.schedule import timed_edges
 from gnnperf.schema import Evidence
 
 TWO_STREAMS = (
@@ -123,6 +124,26 @@ def test_a_pageable_copy_splits_its_call_into_drain_and_copy() -> None:
     assert kinds[drain, memcpy] == ("waits", "copy")  # the copy starts after the drain has ended, not with the call
     assert (memcpy, staged) in kinds
     assert not [e for e in edges.itertuples() if e.dst == memcpy and e.relation == "launches"]
+
+
+@pytest.mark.parametrize("name", ["hipMemcpyWithStream", "cudaMemcpy", "cuMemcpyDtoH_v2"])
+def test_a_synchronous_copy_is_awaited_by_its_own_call_whatever_its_memory(name: str) -> None:
+    """On AMD no name says "Pageable": the call does."""
+    before, own, guessed = host_waits(
+        call("hipLaunchKernel", 2, 5, corr=1), kernel("A", 6, 50, corr=1), call(name, 10, 80, corr=2),
+        copy("Memcpy DtoH (Device -> Host)", 55, 75, corr=2),
+    )  # fmt: skip
+    assert (before, own, guessed) == ({("A", name)}, {("Memcpy DtoH (Device -> Host)", name)}, set())
+
+
+def test_a_driver_call_inside_a_copy_belongs_to_it() -> None:
+    """The copy carries the driver call's number; the runtime call around it is the one that is split."""
+    events = [*PAGEABLE, call("cuMemcpyHtoDAsync_v2", 12, 78, corr=3)]
+    events[4] = copy("Memcpy HtoD (Pageable -> Device)", 55, 75, corr=3)
+    graph = graph_of(*events)
+    split = graph.nodes[graph.nodes["event_name"] == "cudaMemcpyAsync"]
+    assert split["blocked_us"].tolist() == [40.0, 20.0]
+    timed_edges(graph)  # no cycle
 
 
 def test_a_pinned_copy_is_launched_like_a_kernel() -> None:
