@@ -10,7 +10,7 @@ Times are microseconds; a `corr` ties device work to its call, as in a profiler'
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,7 @@ _DEFAULTS: dict[str, object] = {
     "input_types": None, "input_values": None, "bytes": np.nan, "collective": None, "group": None, "group_size": -1,
     "in_elements": np.nan, "out_elements": np.nan, "comm_dtype": None,
 }  # fmt: skip
+_ON_DEVICE = {"stream": STREAM, "device": 0}
 
 
 @dataclass
@@ -69,36 +70,15 @@ def call(name: str, start_us: float, end_us: float, *, corr: int = -1, thread: i
     return Event(EventKind.RUNTIME, name, start_us, end_us, {"thread": thread, "correlation": corr, **columns})
 
 
-def kernel(
-    name: str,
-    start_us: float,
-    end_us: float,
-    *,
-    corr: int = -1,
-    stream: int = STREAM,
-    device: int = 0,
-    **columns: object,
-) -> Event:
-    """A kernel; a `corr` without a call in the trace means: launched before the window."""
-    return Event(
-        EventKind.KERNEL, name, start_us, end_us, {"correlation": corr, "stream": stream, "device": device, **columns}
-    )
+def kernel(name: str, start_us: float, end_us: float, **columns: object) -> Event:
+    """A kernel; `corr` ties it to its call; one that no call of the trace has means: launched before the window."""
+    corr = columns.pop("corr", -1)
+    return Event(EventKind.KERNEL, name, start_us, end_us, {**_ON_DEVICE, "correlation": corr, **columns})
 
 
-def copy(
-    name: str,
-    start_us: float,
-    end_us: float,
-    *,
-    corr: int = -1,
-    stream: int = STREAM,
-    device: int = 0,
-    **columns: object,
-) -> Event:
-    """A memcpy, e.g. "Memcpy HtoD (Pageable -> Device)"."""
-    return Event(
-        EventKind.MEMCPY, name, start_us, end_us, {"correlation": corr, "stream": stream, "device": device, **columns}
-    )
+def copy(name: str, start_us: float, end_us: float, **columns: object) -> Event:
+    """A memcpy or memset, e.g. "Memcpy HtoD (Pageable -> Device)"; otherwise like a kernel."""
+    return replace(kernel(name, start_us, end_us, **columns), kind=EventKind.MEMCPY)
 
 
 def all_reduce(
@@ -114,7 +94,7 @@ def all_reduce(
     """The kernel of a collective in a group of `size` ranks, float32, on stream 20."""
     stated = {"collective": kind, "group": str(list(range(size))).replace(" ", ""), "group_size": size,
               "in_elements": elements, "out_elements": elements, "comm_dtype": "float32", "stream": 20}  # fmt: skip
-    return kernel("ncclDevKernel_AllReduce", start_us, end_us, corr=corr, **(stated | columns))  # type: ignore[arg-type]
+    return kernel("ncclDevKernel_AllReduce", start_us, end_us, corr=corr, **(stated | columns))
 
 
 def sync_event(start_us: float, end_us: float, *, corr: int, stream: int, device: int = 0) -> Event:
