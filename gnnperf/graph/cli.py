@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+_NAMED = 10
+
 
 def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the `import` command."""
@@ -30,6 +32,11 @@ def _import(args: argparse.Namespace) -> int:
     console.print(f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {len(graph.steps)} steps", markup=False)
     counts = ", ".join(f"{count:,} {kind}" for kind, count in graph.num_nodes_by_type().items() if count)
     console.print(f"{graph.num_nodes:,} nodes ({counts}), {len(graph.edges):,} edges", markup=False)
+    uncosted = graph.ops_without_cost()
+    if uncosted:
+        named = ", ".join(f"{name} ({count})" for name, count in list(uncosted.items())[:_NAMED])
+        more = f" and {len(uncosted) - _NAMED} more ops" if len(uncosted) > _NAMED else ""
+        console.print(f"without FLOPs and bytes: {sum(uncosted.values()):,} nodes: {named}{more}", markup=False)
     for warning in graph.warnings:
         console.print(f"warning: {warning}", markup=False)
     console.print(f"written: {args.out / 'tables'}, {args.out / 'graph'}", markup=False)

@@ -71,6 +71,13 @@ class ExecutionGraph:
         counts = self.nodes["node_type"].value_counts()
         return {str(t): int(counts.get(str(t), 0)) for t in NodeType}
 
+    def ops_without_cost(self) -> dict[str, int]:
+        """Op name -> number of `compute` nodes whose FLOPs and bytes are both unknown, most frequent first."""
+        nodes = self.nodes
+        unknown = (nodes["node_type"] == NodeType.COMPUTE) & nodes["flops"].isna() & nodes["bytes"].isna()
+        names = nodes["op_name"][unknown].astype("str").fillna("unknown")
+        return {str(name): int(count) for name, count in names.value_counts().items()}
+
     @property
     def runs_on_gpu(self) -> bool:
         """Whether ops or copies sit on device streams; a gloo collective has a stream of its own on a CPU too."""

@@ -42,9 +42,10 @@ def read_run(path: Path | list[Path], *, name: str | None = None) -> RunTrace:
     Raises:
         InputError: nothing that can be read, or more than one run.
     """
-    paths = [Path(p) for p in (path if isinstance(path, (list, tuple)) else [path])]
-    if not paths:
+    given = [Path(p) for p in (path if isinstance(path, (list, tuple)) else [path])]
+    if not given:
         raise InputError("no path is given", allowed=FORMS)
+    paths = [_imported(p) for p in given]
     where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     try:
         tables, remarks = _read_tables(paths, where)
@@ -52,7 +53,7 @@ def read_run(path: Path | list[Path], *, name: str | None = None) -> RunTrace:
         raise InputError("is nested deeper than any trace", where=where, allowed=FORMS) from None
     tables.sort(key=lambda t: t.meta.rank)
     warnings = (*remarks, *check_run(tables, where))
-    return RunTrace(name or run_name(paths[0]), tuple(tables), _card(paths), warnings)
+    return RunTrace(name or run_name(given[0]), tuple(tables), _card(paths), warnings)
 
 
 def read_execution_traces(path: Path | list[Path]) -> list[ExecutionTrace]:
@@ -87,6 +88,12 @@ def _read_tables(paths: Sequence[Path], where: str) -> tuple[list[TraceTable], l
             _refuse_second_run(folders, table.meta.rank, source, where)
             tables.append(table)
     return tables, _unused(found, tables)
+
+
+def _imported(path: Path) -> Path:
+    """The tables in what `gnnperf import --out` wrote; any other path as it is."""
+    tables = path / "tables"
+    return tables if tables.is_dir() and _is_saved(tables) else path
 
 
 def _is_saved(path: Path) -> bool:

@@ -117,3 +117,10 @@ def test_a_table_of_another_name_or_with_damaged_contents_is_refused(tmp_path: P
     pq.write_table(beyond, path)
     with pytest.raises(InputError, match="'launch_event' names a row that is not there"):
         read_run(path)
+
+
+def test_what_import_wrote_is_read_by_its_folder(tmp_path: Path, run: RunTrace) -> None:
+    write_run(run, tmp_path / "mine" / "tables")
+    again = read_run(tmp_path / "mine")
+    assert again.name == "mine"
+    assert [t.meta.rank for t in again.tables] == [0, 1]
