@@ -33,6 +33,7 @@ def to_request(config: PredictConfig) -> Request:
         cluster=config.cluster_spec(),
         checkpoint=None if config.checkpoint is None else Path(config.checkpoint),
         step=config.step,
+        cache_dir=None if config.cache_dir is None else Path(config.cache_dir).expanduser(),
     )
 
 

@@ -1,30 +1,27 @@
 """Fit the analytical model's host overheads and lags on public traces, and write conf/analytic/default.yaml.
 
-    GNNPERF_DATA_MIRROR=FOLDER python benchmarks/fit_analytic_constants.py [OUT.yaml]
+    GNNPERF_DATA_MIRROR=FOLDER python -m benchmarks.fit_analytic_constants [OUT.yaml]
 
-The folder holds the files of `gnnperf data fetch`. Only files under MIT, BSD or Apache licenses are used, and of those
-only runs of torch 2 (the overheads of 2021 differ). Overheads include what the profiler itself adds.
+The folder holds the files of `gnnperf data fetch`. Only files under MIT, BSD or Apache licenses that were merged in
+their repositories are used, and none of 2021 (its overheads differ). Overheads include what the profiler itself adds.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
-
+from benchmarks._public_runs import mirror
 from gnnperf.analytic import fit_host_overheads, fit_lags, load_constants, save_constants
 from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.public.catalog import load_catalog
 from gnnperf.trace import read_run
 
 RUNS = (
-    "hta/trace_diff/control", "hta/negative_queue_length_values_check", "hta/nccl_parser_config",
-    "torchrec/log/resnet18", "torchrec/trace/sst_long_a2a_optimizer_3", "torchrec/trace/sst_long_a2a_optimizer_4",
-    "torchrec/trace/sst_long_a2a_optimizer_5_qcomm/a", "torchrec/trace/sst_long_a2a_optimizer_5_qcomm/b",
+    "dlrm-8", "hta/trace_diff/control", "hta/negative_queue_length_values_check", "hta/nccl_parser_config",
     "tracelens/h100/Falconsai_nsfw_image_detection__1016002.json.gz",
     "tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz",
     "tracelens/h100/facebook_timesformer-base-finetuned-k400__1016002.json.gz",
@@ -34,7 +31,7 @@ PLAIN_LICENSES = ("MIT", "BSD", "Apache")
 MIN_SAMPLES = 30
 PROVENANCE = (
     "host_overhead_us, segment_us and lag_us.gpu: fitted by benchmarks/fit_analytic_constants.py on public Kineto "
-    "traces of torch 2 (HolisticTraceAnalysis MIT, TorchRec BSD, TraceLens MIT; V100, A100, H100 hosts), robust means "
+    "traces (param MIT, HolisticTraceAnalysis MIT, TraceLens MIT; V100, A100, H100 hosts), robust means "
     "and medians over all of them; they include what the profiler adds. Do not judge the analytical model on those "
     "runs with these constants. lag_us.gpu sync and thread, lag_us.cpu, copy_floor_us, pageable_share: estimates. "
     "collective_floor_us: NCCL 2.20 src/graph/tuning.cc, base latency of the ring with LL128 (gpu); an estimate for "
@@ -43,12 +40,12 @@ PROVENANCE = (
 
 
 def graphs(mirror: Path) -> Iterator[ExecutionGraph]:
-    catalog = pd.read_csv(mirror / "catalog.csv")
-    catalog = catalog[(catalog["kind"] == "kineto") & catalog["licence"].str.startswith(PLAIN_LICENSES)]
+    """The graphs of RUNS, from files that are plainly licensed and were merged in their repositories."""
+    plain = [e for e in load_catalog() if e.license.startswith(PLAIN_LICENSES) and "unmerged" not in e.license]
     for run in RUNS:
-        files = [mirror / f for f in catalog.loc[catalog["run"] == run, "file"]]
+        files = [mirror / e.name for e in plain if e.run == run and e.kind in ("kineto", "archive")]
         if not files:
-            raise SystemExit(f"{run}: no file under a plain licence in {mirror / 'catalog.csv'}")
+            raise SystemExit(f"{run}: no plainly licensed, merged file in the catalog")
         graph = build_graph(read_run(files, name=run))
         print(f"{run}: {graph.num_nodes} nodes")
         yield graph
@@ -57,7 +54,7 @@ def graphs(mirror: Path) -> Iterator[ExecutionGraph]:
 def main() -> None:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "default.yaml"
     base = load_constants(conf_dir("analytic") / "default.yaml")
-    found = list(graphs(Path(os.environ["GNNPERF_DATA_MIRROR"])))
+    found = list(graphs(mirror()))
     fitted = fit_host_overheads(found, base, min_samples=MIN_SAMPLES)
     fitted = fit_lags(found, "gpu", fitted)
     print({k: round(v, 2) for k, v in fitted.segment_us.items()}, fitted.lag_us["gpu"], len(fitted.host_overhead_us))

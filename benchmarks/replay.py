@@ -28,6 +28,8 @@ class Row:
     start_error_us: float
     aligned: float
     medians: float
+    peers: float
+    num_unknown: int
     explained: ExplainedWaiting
     cause: str
 
@@ -48,7 +50,8 @@ def pairs(graph: ExecutionGraph) -> list[tuple[int, int]]:
     steps = range(len(graph.steps))
     if len(graph.steps) == 1:
         return [(0, 0)]
-    return [(i, j) for j, i in product(steps, steps) if i != j and j > 0][:MAX_PAIRS]
+    all_pairs = [(i, j) for j, i in product(steps, steps) if i != j and j > 0]
+    return [all_pairs[k] for k in np.unique(np.linspace(0, len(all_pairs) - 1, MAX_PAIRS).astype(int))]
 
 
 def measure(name: str, graph: ExecutionGraph, explained: ExplainedWaiting) -> Row:
@@ -64,6 +67,8 @@ def measure(name: str, graph: ExecutionGraph, explained: ExplainedWaiting) -> Ro
         start_error_us=float(np.nanmedian(np.concatenate([_start_errors(r) for r in results]))),
         aligned=float(np.mean([r.aligned_share for r in results])),
         medians=float(np.mean([r.median_time_share for r in results])),
+        peers=float(np.mean([r.peer_time_share for r in results])),
+        num_unknown=max(r.num_unknown for r in results),
         explained=explained, cause="",
     )  # fmt: skip
     return Row(**{**row.__dict__, "cause": cause(graph, results) if row.worst > 0.03 else ""})
@@ -100,7 +105,8 @@ def share(part: float, whole: float) -> str:
 
 COLUMNS = (
     "run", "pairs", "period error, median / max", "makespan error, median / max",
-    "other step as it is, period / makespan", "nodes aligned", "time from medians", "start error, median us",
+    "other step as it is, period / makespan", "nodes aligned", "time from medians",
+    "untraced peers, as measured", "unknown nodes", "start error, median us",
     "blocked ms", "explained", "of waits for the device", "with timing", "gaps explained",
 )  # fmt: skip
 
@@ -115,7 +121,8 @@ def line(row: Row) -> str:
     return (
         f"| {row.name} | {len(row.makespan)} | {period} | {np.median(np.abs(row.makespan)):.2%} / "
         f"{np.abs(row.makespan).max():.2%} | {trivial} / {np.median(np.abs(row.trivial_makespan)):.1%} | "
-        f"{row.aligned:.1%} | {row.medians:.1%} | {row.start_error_us:.0f} | {e.blocked_us / 1000:.1f} | "
+        f"{row.aligned:.1%} | {row.medians:.1%} | {row.peers:.1%} | {row.num_unknown} | {row.start_error_us:.0f} | "
+        f"{e.blocked_us / 1000:.1f} | "
         f"{share(e.blocked_explained_us, e.blocked_us)} | {share(e.blocked_explained_us, waiting)} | "
         f"{share(e.blocked_explained_us + e.blocked_timing_us, waiting)} | {share(e.gap_explained_us, e.gap_us)} |"
     )

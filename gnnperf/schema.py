@@ -108,6 +108,7 @@ class Source(StrEnum):
     GNN_CALIBRATED = "gnn_calibrated"
     ANALYTIC = "analytic"
     UNCOVERED = "uncovered"
+    CLASS_MEDIAN = "class_median"  # replay only: the median of the node's class on other steps or ranks
 
 
 class StepTimeKind(StrEnum):
@@ -188,7 +189,12 @@ NODE_COLUMNS = (
     Column("device", "int32", "", "device ordinal; -1 none"),
     Column("stream", "int64", "", "stream ordinal of the rank by first use; -1 none"),
     Column("op_name", "category", "", "CPU op this work belongs to (host: the op of the segment)"),
-    Column("event_name", "category", "", "kernel, runtime call or annotation as named by the profiler; not a feature"),
+    Column(
+        "event_name",
+        "category",
+        "",
+        "kernel, call, annotation; no feature (the base reads call and copy names)",
+    ),
     Column("segment", "category", "", "Segment; null on device work"),
     Column("phase", "category", "", "Phase"),
     Column("family", "category", "", "OpFamily"),

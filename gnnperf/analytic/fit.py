@@ -11,7 +11,7 @@ import pandas as pd
 from gnnperf.analytic.constants import LAG_CLASSES, SEGMENTS, AnalyticConstants, default_constants
 from gnnperf.analytic.host_overheads import overhead_keys
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.schema import NodeType
+from gnnperf.schema import NodeType, Segment
 
 MIN_SAMPLES = 5  # fewer back off to the segment
 FENCE = 3.0  # Tukey's outer fence, in interquartile ranges
@@ -52,8 +52,12 @@ def fit_host_overheads(
 
 
 def _labeled_hosts(nodes: pd.DataFrame) -> pd.DataFrame:
-    """Table (segment, key, latency_us) of the host nodes whose latency is known."""
-    host = nodes[((nodes["node_type"] == NodeType.HOST) & nodes["latency_us"].notna()).to_numpy()]
+    """Table (segment, key, latency_us) of the host nodes and exits of collectives whose latency is known.
+
+    The first rank to leave a collective has an exit of 0, which belongs to the mean. An arrival is 0 by definition.
+    """
+    timed = (nodes["node_type"] == NodeType.HOST) | (nodes["segment"] == Segment.EXIT)
+    host = nodes[(timed & nodes["latency_us"].notna()).to_numpy()]
     host = host[host["segment"].isin(SEGMENTS).to_numpy()]
     return pd.DataFrame(
         {"segment": host["segment"].astype(object), "key": overhead_keys(host), "latency_us": host["latency_us"]}

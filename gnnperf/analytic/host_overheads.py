@@ -1,4 +1,4 @@
-"""Host nodes: mean own time per segment and op, T4 per runtime call (Lin et al. 2022, section 3.2)."""
+"""Mean own time per segment and op, T4 per runtime call (Lin et al. 2022, section 3.2); exits of collectives alike."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from gnnperf.schema import Segment
 
 
 def overhead_keys(nodes: pd.DataFrame) -> pd.Series:
-    """[n] what the overhead of a host node depends on beside its segment: the runtime call (T4), else the op."""
+    """[n] what a node's overhead depends on beside its segment: the runtime call (T4), else the op."""
     ops = nodes["op_name"].astype(object)
     calls = nodes["event_name"].astype(object)
     return calls.where((nodes["segment"] == Segment.T4).to_numpy() & calls.notna(), ops)
 
 
 def host_us(nodes: pd.DataFrame, constants: AnalyticConstants, host_speed: float) -> np.ndarray:
-    """Latency of host nodes: the constant of (segment, op or call), else of the segment, divided by the host's speed.
+    """[n] us of host nodes: their overhead divided by `host_speed`, the host's relative single-thread speed."""
+    return overhead_us(nodes, constants) / host_speed
+
+
+def overhead_us(nodes: pd.DataFrame, constants: AnalyticConstants) -> np.ndarray:
+    """The constant of (segment, op or call), else of the segment.
 
     Args:
-        nodes: [n] host nodes (schema.NODE_COLUMNS).
+        nodes: [n] host or comm nodes (schema.NODE_COLUMNS).
         constants: the overheads.
-        host_speed: single-thread speed relative to the host they were measured on.
 
     Returns:
         [n] us; NaN for segments without a constant (peer_wait).
@@ -32,7 +36,7 @@ def host_us(nodes: pd.DataFrame, constants: AnalyticConstants, host_speed: float
     pair = (segment_code + 1) * (len(ops) + 1) + op_code + 1  # [n] one number per (segment, op)
     pair_code, distinct = pd.factorize(pair)
     table = np.array([_lookup(int(p), segment_names, ops, constants) for p in distinct])  # [num_pairs]
-    return table[pair_code] / host_speed if len(pair_code) else np.empty(0)
+    return table[pair_code] if len(pair_code) else np.empty(0)
 
 
 def _lookup(pair: int, segments: pd.Index, ops: pd.Index, constants: AnalyticConstants) -> float:

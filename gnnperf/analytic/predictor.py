@@ -11,15 +11,15 @@ import pandas as pd
 from gnnperf.analytic.collectives import collective_us
 from gnnperf.analytic.constants import AnalyticConstants, default_constants
 from gnnperf.analytic.copies import copy_us, path_of
-from gnnperf.analytic.host_overheads import host_us
+from gnnperf.analytic.host_overheads import host_us, overhead_us
 from gnnperf.analytic.lags import lag_us
 from gnnperf.analytic.roofline import compute_us, flops_per_s
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.prediction import Prediction
-from gnnperf.schema import NodeType, Source
+from gnnperf.schema import NodeType, Segment, Source
 
-WITHOUT_TIME = (NodeType.DEVICE, NodeType.LINK, NodeType.COMM)  # hardware; a rank's two ends of a collective
+WITHOUT_TIME = (NodeType.DEVICE, NodeType.LINK)
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class AnalyticPredictor:
             (NodeType.COMPUTE, self._compute),
             (NodeType.MEMORY, self._memory),
             (NodeType.COLLECTIVE, self._collective),
+            (NodeType.COMM, self._comm),
         ):
             here = types == node_type
             if here.any():
@@ -87,6 +88,11 @@ class AnalyticPredictor:
         code, names = pd.factorize(nodes["event_name"].astype(object), use_na_sentinel=True)
         paths = np.array([None, *(path_of(str(n)) for n in names)], dtype=object)[code + 1]  # [n]
         return copy_us(paths, nodes["bytes"].to_numpy(), cluster, self.constants)
+
+    def _comm(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
+        """Arriving takes no time of its own; leaving takes what ranks took on average after the first one left."""
+        arrives = (nodes["segment"] == Segment.ARRIVE).to_numpy()
+        return np.where(arrives, 0.0, overhead_us(nodes, self.constants))
 
     def _collective(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
         kinds = nodes["collective"].astype(object).to_numpy()

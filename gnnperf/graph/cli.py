@@ -20,10 +20,11 @@ def _import(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from gnnperf.graph.build import build_graph
-    from gnnperf.graph.storage import write_graph
+    from gnnperf.graph.storage import refuse_foreign, write_graph
     from gnnperf.trace import read_run
     from gnnperf.trace.storage import write_run
 
+    refuse_foreign(args.out / "graph")  # before anything is written
     run = read_run(args.path if len(args.path) > 1 else args.path[0])
     graph = build_graph(run)
     write_run(run, args.out / "tables")

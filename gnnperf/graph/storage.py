@@ -23,6 +23,7 @@ from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.schema import EDGE_COLUMNS, NODE_COLUMNS, Column
 from gnnperf.trace import read_run
 
+_FILES = ("nodes.parquet", "edges.parquet")
 _META_KEY = b"gnnperf.graph"
 
 
@@ -56,8 +57,15 @@ def load_graph(paths: Path | Sequence[Path], cache_dir: Path | None = None) -> E
     if cached and (cached / "nodes.parquet").exists():
         return read_graph(cached)
     graph = replace(build_graph(read_run(inputs if len(inputs) > 1 else inputs[0])), fingerprint=key)
-    if cached:
-        write_graph(graph, cached)
+    return graph if cached is None else _cached(graph, cached)
+
+
+def _cached(graph: ExecutionGraph, directory: Path) -> ExecutionGraph:
+    """Keep the graph; where the cache cannot be written, the graph says so and serves all the same."""
+    try:
+        write_graph(graph, directory)
+    except InputError as error:
+        return replace(graph, warnings=(*graph.warnings, f"the graph is not cached: {error.what}"))
     return graph
 
 
@@ -97,8 +105,9 @@ def write_graph(graph: ExecutionGraph, directory: Path) -> None:
     """Write a graph directory beside and rename it into place.
 
     Raises:
-        InputError: the directory cannot be written.
+        InputError: the directory cannot be written, or is something else than an earlier graph.
     """
+    refuse_foreign(directory)
     meta = _Meta(**{f.name: getattr(graph, f.name) for f in fields(_Meta)})
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
@@ -114,6 +123,19 @@ def write_graph(graph: ExecutionGraph, directory: Path) -> None:
         raise InputError(
             f"cannot be written ({error.strerror})", where=str(directory), remedy="choose a writable place with room"
         ) from error
+
+
+def refuse_foreign(directory: Path) -> None:
+    """Only an earlier graph is ever replaced.
+
+    Raises:
+        InputError: something else lies there.
+    """
+    if directory.exists() and not (directory.is_dir() and {p.name for p in directory.iterdir()} <= set(_FILES)):
+        raise InputError(
+            "holds something else than a graph of gnnperf", where=str(directory),
+            remedy="choose another place; nothing was changed",
+        )  # fmt: skip
 
 
 def _swap(beside: Path, directory: Path) -> None:

@@ -36,6 +36,7 @@ class Request:
         cluster: links and hosts to predict for; None: the default of the device.
         checkpoint: trained model; None: none.
         step: ordinal in the window; None: the one with the median measured step time.
+        cache_dir: where graphs are kept; None: nowhere.
     """
 
     trace: Path
@@ -44,6 +45,7 @@ class Request:
     cluster: ClusterSpec | None = None
     checkpoint: Path | None = None
     step: int | None = None
+    cache_dir: Path | None = None
 
 
 def predict(request: Request) -> StepPrediction:
@@ -53,7 +55,7 @@ def predict(request: Request) -> StepPrediction:
         InputError: the request contradicts itself, or trace, hardware or checkpoint cannot be used.
     """
     check(request)
-    graph = load_graph(request.trace)
+    graph = load_graph(request.trace, request.cache_dir)
     return replayed(graph, request) if request.mode is Mode.replay else predicted(graph, request)
 
 

@@ -32,6 +32,7 @@ class PredictConfig:
         checkpoint: trained model; None: none.
         out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
         step: ordinal of the step in the window; None: the one with the median measured step time.
+        cache_dir: where graphs are kept, by fingerprint of code and input; None: nowhere.
     """
 
     trace: str = "???"  # mandatory, in OmegaConf's spelling
@@ -41,6 +42,7 @@ class PredictConfig:
     checkpoint: str | None = None
     out: str | None = None
     step: int | None = None
+    cache_dir: str | None = "~/.cache/gnnperf"
 
     def device_spec(self) -> DeviceSpec | None:
         """The device asked for; None: the trace's own.

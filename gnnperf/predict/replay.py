@@ -1,4 +1,4 @@
-"""mode=replay: strict replay as an answer, with every latency measured."""
+"""mode=replay: strict replay as an answer; latencies are measured ones and class medians."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def as_prediction(result: ReplayResult) -> Prediction:
         graph=result.graph,
         latency_us=result.latency_us,
         lag_us=result.lag_us,
-        source=np.full(result.graph.num_nodes, Source.MEASURED, dtype=object),
+        source=np.where(result.from_median, Source.CLASS_MEDIAN, Source.MEASURED).astype(object),
         analytic_latency_us=unknown,
         latency_low_us=unknown,
         latency_high_us=unknown,
@@ -41,6 +41,11 @@ def caveats(result: ReplayResult, structure_step: int) -> tuple[str, ...]:
         f"{result.measured.step} by content; class medians give {100 * result.median_time_share:.1f} % of the critical "
         "path's latency.",
     ]
+    if result.peer_time_share > 0:
+        said.append(
+            f"Replay: {100 * result.peer_time_share:.1f} % of the critical path's latency is time in collectives whose "
+            "peers were not traced, as measured."
+        )
     if result.num_unknown:
         said.append(f"Replay: {result.num_unknown} nodes and gaps were never measured; they take no time in it.")
     if structure_step != result.measured.step:

@@ -19,7 +19,7 @@ from gnnperf.graph.labels import measured_end_us
 from gnnperf.schedule.align import align
 from gnnperf.schedule.medians import ClassMedians, fit_medians, in_peer_wait
 from gnnperf.schedule.schedule import Schedule, schedule
-from gnnperf.schema import TIMED_RELATIONS, NodeType, Relation, Segment
+from gnnperf.schema import TIMED_RELATIONS, NodeType, Segment
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,10 @@ class ReplayResult:
         makespan_us: replayed makespan of step j.
         period_us: replayed period of step j; None for the first step of a window.
         aligned_share: share of nodes of the structure that step j has too.
+        from_median: [num_nodes] bool, the latency is a class median.
         median_time_share: share of the critical path's time that comes from class medians instead of step j.
+        peer_time_share: share of it that is time in collectives whose peers were not traced: wait and transfer cannot
+            be told apart there, and keep their measured sum.
         num_unknown: nodes and edges that neither step j nor a class median knows; they take no time in the schedule.
     """
 
@@ -49,7 +52,9 @@ class ReplayResult:
     makespan_us: float
     period_us: float | None
     aligned_share: float
+    from_median: np.ndarray
     median_time_share: float
+    peer_time_share: float
     num_unknown: int = 0
 
 
@@ -80,7 +85,9 @@ def replay_step(graph: ExecutionGraph, structure_step: int, latency_step: int) -
         makespan_us=float(completion),
         period_us=float(completion + origin - max(before[0].rank_completion_us)) if before else None,
         aligned_share=float((matched >= 0)[_work(structure)].mean()),
+        from_median=from_median,
         median_time_share=_share(result, latency, from_median),
+        peer_time_share=_share(result, latency, (structure.nodes["segment"] == Segment.PEER_WAIT).to_numpy()),
         num_unknown=num_unknown,
     )  # fmt: skip
 
@@ -115,17 +122,8 @@ def _latencies(
     aligned = np.where(matched >= 0, measured[matched], np.nan)
     aligned = np.where(np.isnan(aligned) & in_peer_wait(structure), 0.0, aligned)
     medians = _medians_of(graph, structure.nodes["rank"].to_numpy(), latency_step, lambda m: m.latency_us(structure))
-    explained = _is_wait(structure) & _has_wait_edge(structure)
-    use_median = (np.isnan(aligned) | explained) & ~np.isnan(medians)
+    use_median = (np.isnan(aligned) | _is_wait(structure)) & ~np.isnan(medians)
     return np.where(use_median, medians, aligned), use_median & _work(structure)
-
-
-def _has_wait_edge(graph: ExecutionGraph) -> np.ndarray:
-    """[num_nodes] bool: the wait has a cause in the graph (an unexplained one keeps its whole duration)."""
-    waits = graph.edges["relation"].isin([str(Relation.WAITS), str(Relation.RELEASES)]).to_numpy()
-    result = np.zeros(graph.num_nodes, dtype=bool)
-    result[graph.edges["dst"].to_numpy()[waits]] = True
-    return result
 
 
 def _fit_nodes(graph: ExecutionGraph, latency_step: int, rank: int | None) -> np.ndarray:

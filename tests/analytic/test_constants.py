@@ -91,3 +91,13 @@ def test_fit_lags() -> None:
     assert fitted.lag_us["gpu"]["launch"] == 3.0
     assert fitted.lag_us["gpu"]["sync"] == default_constants().lag_us["gpu"]["sync"]
     assert fitted.lag_us["cpu"] == default_constants().lag_us["cpu"]
+
+
+def test_exits_are_fitted_with_the_first_ranks_zero_and_arrivals_are_not() -> None:
+    rows: list[dict[str, object]] = [
+        {"node_type": NodeType.COMM, "op_name": "c10d::allreduce_", "segment": segment, "latency_us": latency}
+        for segment, latency in (("arrive", 99.0), ("exit", 0.0), ("exit", 30.0), ("exit", 30.0), ("exit", 20.0))
+    ]
+    fitted = fit_host_overheads([make_graph(rows, [])], min_samples=4)
+    assert fitted.host_overhead_us == {("exit", "c10d::allreduce_"): 20.0}
+    assert fitted.segment_us["arrive"] == default_constants().segment_us["arrive"]

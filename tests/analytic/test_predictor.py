@@ -32,7 +32,7 @@ CLUSTER = ClusterSpec(
 )  # fmt: skip
 CONSTANTS = AnalyticConstants(
     host_overhead_us={("T2", "aten::mm"): 9.0, ("T4", "cudaLaunchKernel"): 7.0},
-    segment_us={"T1": 1.0, "T2": 2.0, "T3": 3.0, "T4": 4.0, "T5": 5.0},
+    segment_us={"T1": 1.0, "T2": 2.0, "T3": 3.0, "T4": 4.0, "T5": 5.0, "exit": 6.0},
     lag_us={"gpu": {"launch": 8.0, "stream": 1.5}, "cpu": {"launch": 0.0, "stream": 0.0}},
     collective_floor_us={"gpu": 10.0, "cpu": 50.0}, copy_floor_us={"gpu": 1.0, "cpu": 0.5},
     pageable_share=0.5, roofline_power=1000.0,
@@ -242,7 +242,8 @@ def test_whole_toy_graph() -> None:
     prediction = PREDICTOR.predict(graph, CLUSTER)
     types = graph.nodes["node_type"].astype(str)
     assert prediction.uncovered_ops == {} and not np.isnan(prediction.latency_us).any()
-    assert set(prediction.latency_us[types.isin(["device", "link", "comm"])]) == {0.0}
+    assert not prediction.latency_us[types.isin(["device", "link"])].any()
+    assert prediction.latency_us[types == "comm"].tolist() == [0.0, 6.0, 0.0, 6.0]  # arrive, exit on each rank
     assert prediction.latency_us[types == "compute"] == pytest.approx([2 + 2 * 512**3 / 1e6] * 2)
     assert np.array_equal(prediction.analytic_latency_us, prediction.latency_us)
     assert np.isnan(prediction.latency_low_us).all() and np.isnan(prediction.latency_high_us).all()

@@ -150,3 +150,23 @@ def test_saved_tables_and_their_run_give_the_same_graph(tmp_path: Path) -> None:
 def test_an_absent_input_is_one_message(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         load_graph(tmp_path / "absent.json")
+
+
+def test_what_is_no_graph_is_not_replaced(tmp_path: Path) -> None:
+    mine = tmp_path / "graph" / "mine.txt"
+    mine.parent.mkdir()
+    mine.write_text("not yours")
+    with pytest.raises(InputError, match="holds something else than a graph"):
+        write_graph(two_rank_graph(), tmp_path / "graph")
+    (tmp_path / "file").write_text("a file")
+    with pytest.raises(InputError, match="holds something else than a graph"):
+        write_graph(two_rank_graph(), tmp_path / "file")
+    assert mine.read_text() == "not yours" and (tmp_path / "file").read_text() == "a file"
+
+
+def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+    write_run(run(), tmp_path / "tables")
+    (tmp_path / "cache").write_text("a file where the cache should be")
+    graph = load_graph(tmp_path / "tables", tmp_path / "cache")
+    assert graph.num_nodes > 0
+    assert any("the graph is not cached" in warning for warning in graph.warnings)
