@@ -45,9 +45,9 @@ def features(
     nodes = graph.nodes
     base, _ = base_us(nodes, analytic.latency_us, floors)  # [num_nodes]
     numbers = work_numbers(nodes, analytic.latency_us, base, cluster, graph.world_size)  # [num_nodes, num_features]
-    labels = _labels(nodes["latency_us"].to_numpy(np.float64), base)
-    labels["analytic_us"] = analytic.latency_us
     types = nodes["node_type"].astype(str).to_numpy()  # [num_nodes]
+    labels = _labels(nodes["latency_us"].to_numpy(np.float64), base, types != NodeType.COMM)
+    labels["analytic_us"] = analytic.latency_us
     data = HeteroData()
     for node_type in map(str, WORK_TYPES):
         rows = np.flatnonzero(types == node_type)  # [n]
@@ -63,9 +63,12 @@ def features(
     return _checked(data, graph.name)
 
 
-def _labels(latency_us: np.ndarray, base: np.ndarray) -> dict[str, np.ndarray]:
-    """Target and weight; a node counts where its latency is measured and its base is positive."""
-    usable = is_measured(latency_us) & (base > 0)  # [num_nodes]
+def _labels(latency_us: np.ndarray, base: np.ndarray, learned: np.ndarray) -> dict[str, np.ndarray]:
+    """Target and weight; a node counts where it is learned, its latency measured and its base positive.
+
+    Comm nodes are not learned: which rank leaves a collective first is chance, and they keep their base.
+    """
+    usable = learned & is_measured(latency_us) & (base > 0)  # [num_nodes]
     target = np.full(len(base), np.nan)
     target[usable] = np.log(latency_us[usable] / base[usable])
     mean = latency_us[usable].mean() if usable.any() else 1.0
