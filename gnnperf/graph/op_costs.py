@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
 from gnnperf.graph.cost import op_cost
@@ -82,27 +81,30 @@ def _unknown(n: int) -> OpCosts:
     )  # fmt: skip
 
 
-@numba.njit(cache=True)
-def _sum_up(parent, works, flops, moved):  # type: ignore[no-untyped-def] # pragma: no cover
+def _sum_up(
+    parent: np.ndarray, works: np.ndarray, flops: np.ndarray, moved: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Bottom-up sums; a row that works counts for itself and hides its children. Rows come after their parents.
 
     Returns:
         flops and bytes [n] with children, and the row that moves most bytes [n] (-1: nothing known).
     """
     n = len(parent)
-    total_flops, total_moved, most = np.zeros(n), np.zeros(n), np.zeros(n)
-    main = np.full(n, -1, dtype=np.int64)
+    own = [np.nan_to_num(np.where(works, values, 0.0)).tolist() for values in (flops, moved)]
+    total_flops, total_moved, most = own[0], own[1], list(own[1])
+    main = np.where(works, np.arange(n), -1).tolist()
+    hides, above_of = works.tolist(), parent.tolist()
     for row in range(n - 1, -1, -1):
-        if works[row]:
-            total_flops[row], total_moved[row], main[row] = flops[row], moved[row], row
-            most[row] = 0.0 if np.isnan(moved[row]) else moved[row]
-        above = parent[row]
-        if above >= 0 and main[row] >= 0:
-            total_flops[above] += 0.0 if np.isnan(total_flops[row]) else total_flops[row]
-            total_moved[above] += 0.0 if np.isnan(total_moved[row]) else total_moved[row]
-            if main[above] < 0 or most[row] > most[above]:
-                main[above], most[above] = main[row], most[row]
-    return total_flops, total_moved, main
+        above = above_of[row]
+        if above < 0 or main[row] < 0 or hides[above]:
+            continue
+        total_flops[above] += total_flops[row]
+        total_moved[above] += total_moved[row]
+        if main[above] < 0 or most[row] > most[above]:
+            main[above], most[above] = main[row], most[row]
+    result_flops, result_moved = np.array(total_flops), np.array(total_moved)
+    result_flops[works & np.isnan(flops)], result_moved[works & np.isnan(moved)] = np.nan, np.nan
+    return result_flops, result_moved, np.array(main, dtype=np.int64)
 
 
 def _fill(events: RankEvents, result: OpCosts, rows: np.ndarray, current: np.ndarray) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import pandas as pd
 
@@ -91,45 +90,44 @@ def _nest(
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Parent and op of every host event; see RankEvents."""
     order = on_host[np.lexsort((is_call[on_host], -end[on_host], start[on_host], thread[on_host]))]
-    parent = np.full(len(start), -1, dtype=np.int64)  # [num_events]
-    _parents(order, start, end, thread, is_call, parent)
+    parent = _parents(order, start, end, thread, is_call)
     has_child_op = np.zeros(len(start), dtype=bool)  # [num_events]
     children = np.flatnonzero(is_op & (parent >= 0))
     has_child_op[parent[children]] = True
     opens = is_op & (dispatcher | ~has_child_op)  # a named range around ops is a scope, a leaf is an op
-    op = np.full(len(start), -1, dtype=np.int64)  # [num_events]
-    _outermost(order, parent, opens, op)
-    return parent, op
+    return parent, _outermost(parent, opens)
 
 
-@numba.njit(cache=True)
-def _parents(order, start, end, thread, is_call, parent):  # type: ignore[no-untyped-def] # pragma: no cover
-    stack = np.empty(len(order) + 1, dtype=np.int64)
-    depth = 0
-    for position in range(len(order)):
-        event = order[position]
-        while depth > 0:
-            top = stack[depth - 1]
-            # A range that partly overlaps the next one does not contain it.
-            if (
-                thread[top] == thread[event]
-                and end[top] >= end[event]
-                and (end[top] > start[event] or not is_call[top])
-            ):
-                break
-            depth -= 1
-        if depth > 0:
-            parent[event] = stack[depth - 1]
-        stack[depth] = event
-        depth += 1
+def _parents(
+    order: np.ndarray, start: np.ndarray, end: np.ndarray, thread: np.ndarray, is_call: np.ndarray
+) -> np.ndarray:
+    """[num_events] innermost event that contains each event of `order` (by thread, start, longer first); -1 none.
+
+    Pointer jumping: an event that does not contain the next one hands over to its own candidate, and everything between
+    the two ends too early as well. A range that partly overlaps another does not contain it; nor does a runtime call
+    contain what begins where it ends.
+    """
+    begin, stop = np.append(start[order], 0), np.append(end[order], np.iinfo(np.int64).max)  # [num_ordered + 1]
+    owner, call = np.append(thread[order], -1), np.append(is_call[order], False)
+    above = np.arange(-1, len(order))  # [num_ordered + 1] candidate by position; -1, the last, contains everything
+    above[-1] = -1
+    active = np.arange(len(order))
+    while len(active):
+        top = above[active]
+        contains = (owner[top] == owner[active]) & (stop[top] >= stop[active])
+        contains &= (stop[top] > begin[active]) | ~call[top]
+        active = active[~contains & (top >= 0)]
+        above[active] = above[above[active]]
+    parent = np.full(len(start), -1, dtype=np.int64)
+    parent[order] = np.append(order, -1)[above[:-1]]
+    return parent
 
 
-@numba.njit(cache=True)
-def _outermost(order, parent, opens, op):  # type: ignore[no-untyped-def] # pragma: no cover
-    for position in range(len(order)):
-        event = order[position]
-        above = parent[event]
-        if above >= 0 and op[above] >= 0:
-            op[event] = op[above]
-        elif opens[event]:
-            op[event] = event
+def _outermost(parent: np.ndarray, opens: np.ndarray) -> np.ndarray:
+    """[num_events] the outermost event that opens an op, among each event and those around it; -1 none."""
+    best = np.append(np.where(opens, np.arange(len(opens)), -1), -1)  # [num_events + 1]
+    ancestor = np.append(parent, -1)
+    while (ancestor >= 0).any():  # each round looks twice as far up
+        best = np.where(best[ancestor] >= 0, best[ancestor], best)
+        ancestor = ancestor[ancestor]
+    return best[:-1]
