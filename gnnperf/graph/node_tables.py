@@ -96,9 +96,14 @@ def work_table(
 
 
 def message_bytes(events: RankEvents) -> np.ndarray:
-    """[num_events] bytes a rank brings into a collective; NaN unknown."""
+    """[num_events] bytes each rank sends into a collective; NaN unknown.
+
+    What a rank receives stands in where only that is known, unless the kind makes the two differ.
+    """
     size = by_category(events.table.events["comm_dtype"], _dtype_bytes, np.float64)
-    return np.maximum(events.column("in_elements"), events.column("out_elements")) * size
+    uneven = by_category(events.table.events["collective"], lambda kind: kind in ("all_gather", "reduce_scatter"), bool)
+    sent, received = events.column("in_elements"), events.column("out_elements")
+    return np.where(np.isnan(sent) & ~uneven, received, sent) * size
 
 
 def _dtype_bytes(dtype: str) -> float:
