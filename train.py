@@ -21,6 +21,7 @@ def main(config: TrainConfig) -> None:
     from gnnperf.data.prepare import load_data
     from gnnperf.training.evaluate import evaluate, print_comparison, wide_console, write_comparison
     from gnnperf.training.fit import build_model, fit
+    from gnnperf.training.gate import keep_what_helps
 
     console, out = wide_console(), Path(config.out)
 
@@ -28,6 +29,10 @@ def main(config: TrainConfig) -> None:
     console.print(", ".join(f"{part}: {len(steps)} steps" for part, steps in data.steps.items()))
 
     model = fit(config, data, build_model(config, data))
+
+    kept = keep_what_helps(model, data)
+    if kept:
+        console.print(f"no better than the base on the validation runs, which it keeps: {', '.join(kept)}")
 
     training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer)}
     checkpoint = save_checkpoint(out / "checkpoint.pt", make_checkpoint(model, config.model, data, training))

@@ -78,6 +78,22 @@ class TypedGNN(nn.Module):
         parts = dict(zip(TYPES, state.split(sizes), strict=True))
         return {t: self.heads[t](parts[t]) for t in WORK}
 
+    def silence(self, node_type: str) -> None:
+        """From here on nodes of this type get their base."""
+        head = self._head(node_type)
+        nn.init.zeros_(head.last.weight)
+        nn.init.zeros_(head.last.bias)
+
+    def is_silent(self, node_type: str) -> bool:
+        """Whether nodes of this type get their base: the head was silenced, or never trained."""
+        head = self._head(node_type)
+        return not bool(head.last.weight.any()) and not bool(head.last.bias.any())
+
+    def _head(self, node_type: str) -> Head:
+        head = self.heads[node_type]
+        assert isinstance(head, Head)
+        return head
+
     def _encode(self, data: HeteroData, node_type: str) -> Tensor:
         store = data[node_type]
         encoder = self.encoders[node_type]

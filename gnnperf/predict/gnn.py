@@ -50,12 +50,18 @@ class GnnPredictor:
             graph=graph,
             latency_us=latency_us,
             lag_us=base.lag_us,
-            source=np.where(covered, Source.GNN, Source.UNCOVERED).astype(object),
+            source=np.where(covered, self._sources(graph.nodes, base), Source.UNCOVERED).astype(object),
             analytic_latency_us=base.latency_us,
             latency_low_us=unknown,
             latency_high_us=unknown.copy(),
             uncovered_ops=_uncovered(graph.nodes, covered),
         )
+
+    def _sources(self, nodes: pd.DataFrame, base: Prediction) -> np.ndarray:
+        """[num_nodes]: where a head is silent, the analytical answer stands and is called so."""
+        silent = [t for t in WORK if self.network.is_silent(t)]
+        analytic = nodes["node_type"].isin(silent).to_numpy() & np.isfinite(base.latency_us)
+        return np.where(analytic, Source.ANALYTIC, Source.GNN)
 
     @torch.no_grad()
     def _latency_us(self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction) -> np.ndarray:

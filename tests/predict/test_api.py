@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from gnnperf.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, take
@@ -169,5 +170,8 @@ def _checkpoint(folder: Path) -> Path:
 
     data, config = prepared(folder / "data"), ModelConfig(hidden_channels=8)
     network = TypedGNN(config, data.vocabulary)
+    with torch.no_grad():
+        for parameter in network.heads.parameters():
+            parameter.fill_(1e-3)  # trained, if little: no head is silent
     save_checkpoint(folder / "model.ckpt", make_checkpoint(network, config, data, {}))
     return folder / "model.ckpt"
