@@ -23,10 +23,10 @@ h1 { font-size: 1.9rem; margin: .2rem 0 } h2 { font-size: 1.15rem; margin: 2rem 
 .dim { opacity: .7; margin: .2rem 0 } .warn { border-left: 4px solid #d08c3f; padding: .2rem .8rem; margin: .4rem 0 }
 table { border-collapse: collapse; width: 100% } th { text-align: right; font-weight: 600 }
 td, th { padding: .2rem .5rem; border-bottom: 1px solid #8884 } td { text-align: right }
-td:first-child, th:first-child { text-align: left; overflow-wrap: anywhere; min-width: 16rem }
+td:first-child, th:first-child { text-align: left; overflow-wrap: anywhere; min-width: 13rem }
 .stack { display: flex; height: 1.4rem; border-radius: 4px; overflow: hidden; margin: .4rem 0 }
 .key { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin: 0 .4em 0 1em }
-.bar { background: #3b6fb6; height: .7rem; border-radius: 2px; min-width: 1px } .barcell { width: 30% }
+.bar { background: #3b6fb6; height: .7rem; border-radius: 2px; min-width: 1px } .barcell { width: 22% }
 """
 
 
