@@ -21,8 +21,11 @@ def main() -> None:
     print("|---" * (len(SCALINGS) + 1) + "|")
     for recording in graph_recordings():
         _, graph = imported(recording)
-        full, ablated = response(graph).ratio.values(), response(without_waits(graph)).ratio.values()
-        cells = " | ".join(f"{a:.3f} ({b:.3f})" for a, b in zip(full, ablated, strict=True))
+        full, ablated = response(graph), response(without_waits(graph))
+        pairs = zip(full.ratio.values(), ablated.ratio.values(), strict=True)
+        cells = " | ".join(f"{a:.3f} ({b:.3f})" for a, b in pairs)
+        if full.num_unknown:
+            cells += f" {full.num_unknown} nodes and gaps never measured"
         print(f"| {recording.name} | {cells} |", flush=True)
     print("\nmakespan relative to the unscaled one; in brackets without edges that wait for device work")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.schema import WORK_TYPES, Segment
 
 
 @dataclass(frozen=True)
@@ -43,3 +45,17 @@ class Predictor(Protocol):
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Predict every node of `graph` as if run on `cluster`."""
         ...
+
+
+def uncovered(graph: ExecutionGraph, latency_us: np.ndarray) -> np.ndarray:
+    """[num_nodes] bool: work without a latency."""
+    return graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy() & np.isnan(latency_us)
+
+
+def uncovered_ops(graph: ExecutionGraph, latency_us: np.ndarray) -> dict[str, int]:
+    """Op name -> number of its nodes without a latency, most frequent first; peer waits are named as such."""
+    missing = graph.nodes.loc[uncovered(graph, latency_us), ["op_name", "event_name", "segment"]]
+    names = missing["op_name"].astype(object).fillna(missing["event_name"].astype(object)).fillna("(unnamed)")
+    waits = (missing["segment"] == Segment.PEER_WAIT).to_numpy()
+    named = np.where(waits, "peer_wait", names.to_numpy(dtype=object))
+    return dict(sorted(Counter(map(str, named)).items(), key=lambda item: (-item[1], item[0])))

@@ -243,11 +243,6 @@ PREDICTION_COLUMNS = (
 )
 
 
-def empty_frame(columns: tuple[Column, ...]) -> pd.DataFrame:
-    """A table with these columns and no rows."""
-    return pd.DataFrame({c.name: pd.Series([], dtype=c.dtype) for c in columns})
-
-
 def validate(frame: pd.DataFrame, columns: tuple[Column, ...], where: str) -> None:
     """Check a table at a room's door.
 

@@ -16,7 +16,7 @@ from gnnperf.analytic.lags import lag_us
 from gnnperf.analytic.roofline import compute_us, flops_per_s
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.prediction import Prediction
+from gnnperf.prediction import Prediction, uncovered_ops
 from gnnperf.schema import NodeType, Segment, Source
 
 WITHOUT_TIME = (NodeType.DEVICE, NodeType.LINK)
@@ -39,17 +39,16 @@ class AnalyticPredictor:
             InputError: an edge's lag class has no constant.
         """
         latency = self.latency_us(graph.nodes, cluster)  # [num_nodes]
-        uncovered = np.isnan(latency)  # [num_nodes]
         unknown = np.full(graph.num_nodes, np.nan)
         return Prediction(
             graph=graph,
             latency_us=latency,
             lag_us=lag_us(graph.edges["lag_class"], cluster.device.kind, self.constants),
-            source=np.where(uncovered, Source.UNCOVERED, Source.ANALYTIC).astype(object),
+            source=np.where(np.isnan(latency), Source.UNCOVERED, Source.ANALYTIC).astype(object),
             analytic_latency_us=latency.copy(),
             latency_low_us=unknown,
             latency_high_us=unknown.copy(),
-            uncovered_ops=_count(graph.nodes, uncovered),
+            uncovered_ops=uncovered_ops(graph, latency),
         )
 
     def latency_us(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
@@ -105,10 +104,3 @@ def _per_pair(first: pd.Series, second: pd.Series, answer: Callable[[object, obj
     pairs = pd.MultiIndex.from_arrays([first.astype(object), second.astype(object)])
     code, distinct = pd.factorize(pairs)
     return np.array([answer(a, b) for a, b in distinct])[code]
-
-
-def _count(nodes: pd.DataFrame, uncovered: np.ndarray) -> dict[str, int]:
-    """Op name -> number of uncovered nodes, most first; nodes without an op count under their event or type."""
-    missing = nodes.loc[uncovered, ["op_name", "event_name", "node_type"]].astype(object)
-    names = missing["op_name"].fillna(missing["event_name"]).fillna(missing["node_type"])
-    return {str(name): int(count) for name, count in names.value_counts().items()}

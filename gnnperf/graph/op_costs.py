@@ -8,6 +8,7 @@ has a formula. On a CPU device the outermost op is the node: its cost is its own
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isnan
 
 import numpy as np
 
@@ -90,21 +91,21 @@ def _sum_up(
         flops and bytes [n] with children, and the row that moves most bytes [n] (-1: nothing known).
     """
     n = len(parent)
-    own = [np.nan_to_num(np.where(works, values, 0.0)).tolist() for values in (flops, moved)]
-    total_flops, total_moved, most = own[0], own[1], list(own[1])
+    totals = [np.where(works, values, np.nan).tolist() for values in (flops, moved)]  # NaN: nothing known yet
+    most = np.nan_to_num(np.where(works, moved, 0.0)).tolist()
     main = np.where(works, np.arange(n), -1).tolist()
     hides, above_of = works.tolist(), parent.tolist()
     for row in range(n - 1, -1, -1):
         above = above_of[row]
         if above < 0 or main[row] < 0 or hides[above]:
             continue
-        total_flops[above] += total_flops[row]
-        total_moved[above] += total_moved[row]
+        for total in totals:
+            total[above] = (
+                total[row] if isnan(total[above]) else total[above] + (0.0 if isnan(total[row]) else total[row])
+            )
         if main[above] < 0 or most[row] > most[above]:
             main[above], most[above] = main[row], most[row]
-    result_flops, result_moved = np.array(total_flops), np.array(total_moved)
-    result_flops[works & np.isnan(flops)], result_moved[works & np.isnan(moved)] = np.nan, np.nan
-    return result_flops, result_moved, np.array(main, dtype=np.int64)
+    return np.array(totals[0]), np.array(totals[1]), np.array(main, dtype=np.int64)
 
 
 def _fill(events: RankEvents, result: OpCosts, rows: np.ndarray, current: np.ndarray) -> None:

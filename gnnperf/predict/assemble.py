@@ -10,10 +10,9 @@ import numpy as np
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.predict.config import Mode
 from gnnperf.predict.critical_time import critical_time_us, delay_us, shares
-from gnnperf.predict.hybrid import uncovered, uncovered_ops
 from gnnperf.predict.step_choice import measured_step_time_us, rank_start_skew_us, step_time_kind
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.prediction import Prediction
+from gnnperf.prediction import Prediction, uncovered, uncovered_ops
 from gnnperf.schedule import Schedule, schedule
 from gnnperf.schema import WORK_TYPES, StepTimeKind
 

@@ -15,7 +15,7 @@ from gnnperf.data.vocabulary import FIELDS, UNKNOWN
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.models.gnn import WORK, TypedGNN
-from gnnperf.prediction import Prediction, Predictor
+from gnnperf.prediction import Prediction, Predictor, uncovered_ops
 from gnnperf.schema import Segment, Source
 
 
@@ -54,7 +54,7 @@ class GnnPredictor:
             analytic_latency_us=base.latency_us,
             latency_low_us=unknown,
             latency_high_us=unknown.copy(),
-            uncovered_ops=_uncovered(graph.nodes, covered),
+            uncovered_ops=uncovered_ops(graph, latency_us),
         )
 
     def _sources(self, nodes: pd.DataFrame, base: Prediction) -> np.ndarray:
@@ -77,8 +77,3 @@ class GnnPredictor:
             latency_us[store.node_id.numpy()] = answer.numpy()
         latency_us[(graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan
         return latency_us
-
-
-def _uncovered(nodes: pd.DataFrame, covered: np.ndarray) -> dict[str, int]:
-    names = nodes.loc[~covered, "op_name"].astype(object).fillna("(unnamed)")
-    return {str(name): int(count) for name, count in names.value_counts().items()}

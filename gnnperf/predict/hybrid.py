@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,8 +9,8 @@ import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.prediction import Prediction, Predictor
-from gnnperf.schema import WORK_TYPES, Segment, Source
+from gnnperf.prediction import Prediction, Predictor, uncovered, uncovered_ops
+from gnnperf.schema import Source
 
 
 @dataclass(frozen=True)
@@ -35,20 +34,6 @@ def merge(predictions: Sequence[Prediction]) -> Prediction:
     for better in reversed(predictions[:-1]):
         merged = _over(better, merged)
     return replace(merged, uncovered_ops=uncovered_ops(merged.graph, merged.latency_us))
-
-
-def uncovered(graph: ExecutionGraph, latency_us: np.ndarray) -> np.ndarray:
-    """[num_nodes] bool: work without a latency."""
-    return graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy() & np.isnan(latency_us)
-
-
-def uncovered_ops(graph: ExecutionGraph, latency_us: np.ndarray) -> dict[str, int]:
-    """Op name -> number of its nodes without a latency, most frequent first; peer waits are named as such."""
-    missing = graph.nodes.loc[uncovered(graph, latency_us), ["op_name", "event_name", "segment"]]
-    names = missing["op_name"].astype(object).fillna(missing["event_name"].astype(object)).fillna("(unnamed)")
-    waits = (missing["segment"] == Segment.PEER_WAIT).to_numpy()
-    named = np.where(waits, "peer_wait", names.to_numpy(dtype=object))
-    return dict(sorted(Counter(map(str, named)).items(), key=lambda item: (-item[1], item[0])))
 
 
 def _over(better: Prediction, worse: Prediction) -> Prediction:

@@ -24,10 +24,12 @@ class Response:
     Attributes:
         base_us: makespan of the whole window as scheduled from measured latencies.
         ratio: scaling -> makespan / base_us.
+        num_unknown: nodes and gaps that were never measured and take no time here.
     """
 
     base_us: float
     ratio: dict[str, float]
+    num_unknown: int
 
 
 def response(graph: ExecutionGraph) -> Response:
@@ -43,13 +45,15 @@ def response(graph: ExecutionGraph) -> Response:
         f"rank {graph.ranks[0]} compute x 2": (compute & (rank == graph.ranks[0]), 2.0),
     }
     latency, lag = measured_latencies(graph)
+    num_unknown = int(np.isnan(latency).sum() + np.isnan(lag).sum())
+    latency, lag = np.nan_to_num(latency), np.nan_to_num(lag)
     ready = _rank_offsets(graph)
     base = schedule(graph, latency, lag, ready_us=ready).makespan_us
     scaled = {
         name: schedule(graph, np.where(nodes, latency * factor, latency), lag, ready_us=ready).makespan_us
         for name, (nodes, factor) in scalings.items()
     }
-    return Response(base, {name: value / base for name, value in scaled.items()})
+    return Response(base, {name: value / base for name, value in scaled.items()}, num_unknown)
 
 
 def without_waits(graph: ExecutionGraph) -> ExecutionGraph:
@@ -67,7 +71,7 @@ def without_waits(graph: ExecutionGraph) -> ExecutionGraph:
 
 
 def measured_latencies(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
-    """([num_nodes] latencies, [num_edges] lags): as measured where known, class medians elsewhere.
+    """([num_nodes] latencies, [num_edges] lags): as measured where known, class medians elsewhere, else NaN.
 
     With its gaps kept, either graph reproduces the recording; they differ in what moves when a node changes.
 
@@ -79,7 +83,8 @@ def measured_latencies(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
     latency = np.where(peer, nodes["blocked_us"], nodes["latency_us"])
     latency = np.where(np.isnan(latency) & ~in_peer_wait(graph), medians.latency_us(graph), latency)
     lag = graph.edges["lag_us"].to_numpy()
-    return np.nan_to_num(latency), np.nan_to_num(np.where(np.isnan(lag), medians.lag_us(graph), lag))
+    parts = in_peer_wait(graph) | graph.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK]).to_numpy()
+    return np.where(np.isnan(latency) & parts, 0.0, latency), np.where(np.isnan(lag), medians.lag_us(graph), lag)
 
 
 def _communication(graph: ExecutionGraph) -> np.ndarray:

@@ -35,7 +35,6 @@ class TraceMeta:
     backend: str | None = None  # nccl, gloo, ...
     has_shapes: bool = False
     link_method: str = "none"  # how device work was tied to CPU ops in this file (Link value)
-    run_id: str | None = None  # names the run if the file does (trace_id is per rank and not used)
     warnings: tuple[str, ...] = ()
 
 

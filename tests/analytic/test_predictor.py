@@ -234,7 +234,7 @@ def test_host_by_hand(row: dict[str, Any], expected: float) -> None:
 
 
 def test_waiting_for_untraced_peers_is_uncovered() -> None:
-    assert predict(host(Segment.PEER_WAIT, "nccl:all_reduce")).uncovered_ops == {"nccl:all_reduce": 1}
+    assert predict(host(Segment.PEER_WAIT, "nccl:all_reduce")).uncovered_ops == {"peer_wait": 1}
 
 
 def test_whole_toy_graph() -> None:

@@ -10,9 +10,8 @@ from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.assemble import Question, assemble
 from gnnperf.predict.config import Mode
-from gnnperf.predict.hybrid import uncovered_ops
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.prediction import Prediction
+from gnnperf.prediction import Prediction, uncovered_ops
 from gnnperf.schema import Source
 from tests.toys import two_rank_graph
 
