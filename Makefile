@@ -9,7 +9,7 @@ TORCH       := torch==2.13.0
 DEMO        ?= runs/demo
 DATASET     := datasets/cpu-gloo
 # The first run of the embedded data set that training never sees.
-HELD_OUT    := import json; print(json.load(open("$(DATASET)/splits.json"))["run"]["test"][0])
+HELD_OUT    := import json; print(json.load(open("$(DATASET)/splits.json"))["demo"]["test"][0])
 
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cksum < pyproject.toml | tr -c '0-9\n' '-')

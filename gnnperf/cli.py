@@ -18,6 +18,9 @@ ROOM_OF_COMMAND = {
     "import": "gnnperf.graph.cli",
     "data": "gnnperf.public.cli",
     "record": "gnnperf.record.cli",
+    "calibrate": "gnnperf.calibrate.cli",
+    "interventions": "gnnperf.evaluate.cli",
+    "noise-floor": "gnnperf.evaluate.cli",
 }
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
 BROKEN_PIPE = 141  # ... and by SIGPIPE

@@ -23,9 +23,9 @@ MAIN = 1  # the thread of host events unless told otherwise
 STREAM = 7
 _DEFAULTS: dict[str, object] = {
     "thread": -1, "device": -1, "stream": -1, "correlation": -1, "external_id": -1, "sequence": -1,
-    "forward_event": -1, "op_event": -1, "launch_event": -1, "link": None, "wait_event": -1, "input_dims": None,
-    "input_types": None, "input_values": None, "bytes": np.nan, "collective": None, "group": None, "group_size": -1,
-    "in_elements": np.nan, "out_elements": np.nan, "comm_dtype": None,
+    "forward_event": -1, "op_event": -1, "launch_event": -1, "link": None, "wait_event": -1, "waiting_stream": -1,
+    "input_dims": None, "input_types": None, "input_values": None, "bytes": np.nan, "collective": None, "group": None,
+    "group_size": -1, "in_elements": np.nan, "out_elements": np.nan, "comm_dtype": None,
 }  # fmt: skip
 _ON_DEVICE = {"stream": STREAM, "device": 0}
 

@@ -12,6 +12,7 @@ from gnnperf.hardware import (
     load_cluster,
     load_device,
     match_device,
+    placed,
 )
 
 GENERIC_CPU = "cpu_generic"
@@ -23,13 +24,15 @@ def cluster_for(graph: ExecutionGraph, hardware: str | None, cluster: str | None
     Args:
         graph: the run.
         hardware: catalog name of the device; None: the trace's own.
-        cluster: catalog name of the cluster; None: the default for the device.
+        cluster: catalog name of the cluster; None: the default for the device, placed as the run's card says.
 
     Raises:
         InputError: unknown names, a device that the catalog lacks, or ranks on different devices.
     """
     device = load_device(hardware) if hardware else _traced_device(graph)
-    return load_cluster(cluster, device) if cluster else default_cluster(device)
+    if cluster:
+        return load_cluster(cluster, device)
+    return placed(default_cluster(device), graph.placement, graph.world_size)
 
 
 def _traced_device(graph: ExecutionGraph) -> DeviceSpec:

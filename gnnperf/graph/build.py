@@ -10,15 +10,19 @@ import pandas as pd
 from gnnperf.errors import InputError
 from gnnperf.graph.clock import clock_bracket, correct_clock
 from gnnperf.graph.collectives import collective_nodes
+from gnnperf.graph.direct import settle
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.feeds import feed_edges
 from gnnperf.graph.hardware_nodes import add_hardware
+from gnnperf.graph.host_comm import host_comm
 from gnnperf.graph.labels import measured_lags, step_labels
 from gnnperf.graph.matching import comm_parts, match
+from gnnperf.graph.rank_draft import RankDraft, rank_draft
 from gnnperf.graph.rank_events import RankEvents, rank_events
 from gnnperf.graph.rank_graph import RankGraph, rank_graph
 from gnnperf.graph.steps import StepWindows, step_marks, step_windows
 from gnnperf.graph.tables import concat_tables
+from gnnperf.hardware.placement import placement_of
 from gnnperf.trace.table import RunTrace
 
 
@@ -46,11 +50,11 @@ def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
     base = run_base_time_ns(run)
     events = [rank_events(table, base) for table in run.tables]
     windows = step_windows(events)
-    ranks = [rank_graph(e, windows, i) for i, e in enumerate(events)]
+    ranks = _rank_graphs([rank_draft(e, windows, i) for i, e in enumerate(events)], windows)
     offsets = np.cumsum([0, *(len(r.nodes) for r in ranks)]).tolist()
     nodes = concat_tables([r.nodes for r in ranks])
     steps = [r.nodes["step"].to_numpy()[r.first_node] for r in ranks]
-    groups = match(comm_parts(ranks, steps))
+    groups = match(comm_parts(ranks, steps, [r.hidden for r in ranks]))
     joint = collective_nodes(groups, ranks, offsets, nodes, run.world_size)
     nodes = _with_exits(nodes, joint.exit_node, joint.exit_us)
     nodes = concat_tables([nodes, joint.nodes])
@@ -65,9 +69,20 @@ def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
     graph = ExecutionGraph(
         name=run.name, nodes=nodes, edges=edges, steps=step_labels(ranks, windows, nodes),
         ranks=tuple(e.rank for e in events), world_size=run.world_size, device_names=device_names,
+        placement=placement_of(run.card),
         counts=_counts(ranks, joint.counts), warnings=(*run.warnings, *_warnings(windows, events)),
     )  # fmt: skip
     return add_hardware(graph).validate()
+
+
+def _rank_graphs(drafts: list[RankDraft], windows: StepWindows) -> list[RankGraph]:
+    """Every rank by itself; where host collectives are waited for is decided for those without device work together."""
+    without = [i for i, draft in enumerate(drafts) if not draft.on_device]
+    tied = dict(zip(without, settle(host_comm([drafts[i] for i in without])), strict=True))
+    return [
+        rank_graph(*tied[i], windows) if i in tied else rank_graph(draft, None, windows)
+        for i, draft in enumerate(drafts)
+    ]
 
 
 def run_base_time_ns(run: RunTrace) -> int:

@@ -7,6 +7,9 @@ A rank's kernel contains the wait for the slowest peer; the three moments take i
 
 root     arrive |== exit ==|  next work             one-sided collectives: a rank that needs nothing of its peers leaves
 rank 1                        arrive |== transfer ==|        early: it joins, but nobody releases it
+
+send     arrive |···|=exit=|                a send of a host thread: once the receiver is there, the system takes the
+recv         arrive |== transfer ==|exit|   message; it need not have come when the sender goes on
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.graph.matching import CommPart, early_leavers, is_complete, is_consistent
+from gnnperf.graph.matching import SEND_RECV, CommPart, Release, is_complete, is_consistent, releases
 from gnnperf.graph.rank_graph import RankGraph
 from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
 from gnnperf.schema import NodeType, OpFamily, Relation, Segment
@@ -30,7 +33,7 @@ class CollectiveNodes:
 
     Attributes:
         nodes: collective nodes (and peer_wait nodes, where peers were not traced).
-        edges: joins and releases.
+        edges: joins, releases, and what lets those go on whom no transfer releases.
         exit_node, exit_us: [num_parts] measured exit latencies; NaN where peers are missing.
         counts: matched, incomplete and inconsistent collectives.
     """
@@ -48,21 +51,23 @@ def collective_nodes(
     """One collective node per group; node ids continue after `nodes`."""
     complete = np.array([is_complete(g, world_size) for g in groups], dtype=bool)
     arrive = [[offsets[p.rank_index] + int(ranks[p.rank_index].first_node[p.work]) for p in g] for g in groups]
-    free = early_leavers(groups)
-    begin, transfer = _moments(groups, free)
+    release = releases(groups)
+    begin, transfer = _moments(groups, release)
     n = len(groups)
     first = np.array([a[0] for a in arrive], dtype=np.int64)
     ids = len(nodes) + np.arange(n)  # [num_groups] collective node ids
-    copied = {c: nodes[c].iloc[first].array for c in ("op_name", "phase", "dtype", "collective", "step")}
+    copied = {c: nodes[c].iloc[first].array for c in ("op_name", "phase", "dtype", "step")}
     table = node_table(
         n, node_type=str(NodeType.COLLECTIVE), family=str(OpFamily.COLLECTIVE),
         **{k: (v if k != "step" else np.asarray(v)) for k, v in copied.items()},
+        collective=_kinds(groups, nodes["collective"].iloc[first]),
         message_bytes=np.array([np.nanmax([p.bytes for p in g]) if _sized(g) else np.nan for g in groups]),
         group_size=np.array([_group_size(g, world_size) for g in groups]),
-        start_us=np.where(complete, begin, np.nan), latency_us=np.where(complete, transfer, np.nan),
+        start_us=np.where(complete, begin, np.nan),
+        latency_us=np.where(complete & ~_hidden(groups), transfer, np.nan),
     )  # fmt: skip
     table = table.assign(content_key=content_keys(table, _CONTENT))
-    edges, exit_node, exit_us = _edges(groups, arrive, ids, complete, begin + transfer, free)
+    edges, exit_node, exit_us = _edges(groups, arrive, ids, complete, begin + transfer, release)
     waits = _peer_waits(groups, arrive, nodes, ids, complete, edges)
     counts = {
         "collectives_matched": int(complete.sum()),
@@ -76,18 +81,32 @@ def _sized(group: tuple[CommPart, ...]) -> bool:
     return any(not np.isnan(p.bytes) for p in group)
 
 
+def _kinds(groups: list[tuple[CommPart, ...]], of_first: pd.Series) -> np.ndarray:
+    """[num_groups] kind of each collective, as its parts say; of a send and its receive: both."""
+    direct = np.array([g[0].key[0] == SEND_RECV and len(g) > 1 for g in groups], dtype=bool)
+    return np.where(direct, SEND_RECV, of_first.astype(object).where(of_first.notna(), None).to_numpy())
+
+
+def _hidden(groups: list[tuple[CommPart, ...]]) -> np.ndarray:
+    """[num_groups] bool: nobody saw the transfer end."""
+    return np.array([any(p.hidden for p in g) for g in groups], dtype=bool)
+
+
 def _group_size(group: tuple[CommPart, ...], world_size: int) -> int:
     stated = max(p.group_size for p in group)
     return stated if stated > 0 else world_size
 
 
-def _moments(groups: list[tuple[CommPart, ...]], free: list[list[bool]]) -> tuple[np.ndarray, np.ndarray]:
+def _moments(groups: list[tuple[CommPart, ...]], release: list[list[Release]]) -> tuple[np.ndarray, np.ndarray]:
     """(last arrival, transfer) in us, [num_groups] each.
 
-    Where a rank that is not free leaves before the last arrives (eager sends, clocks apart), the transfer is the
-    shortest part's duration.
+    Where a rank that is not free leaves before the last arrives (clocks apart), the transfer is the shortest part's
+    duration.
     """
-    held = [[p for p, leaves in zip(g, f, strict=True) if not leaves] for g, f in zip(groups, free, strict=True)]
+    held = [
+        [p for p, by in zip(g, r, strict=True) if by == Release.TRANSFER] or list(g)
+        for g, r in zip(groups, release, strict=True)
+    ]
     last = np.array([max(p.begin_ns for p in g) for g in groups], dtype=np.float64)
     earliest = np.array([min(p.end_ns for p in g) for g in held], dtype=np.float64)
     shortest = np.array([min(p.end_ns - p.begin_ns for p in g) for g in held], dtype=np.float64)
@@ -97,7 +116,7 @@ def _moments(groups: list[tuple[CommPart, ...]], free: list[list[bool]]) -> tupl
 
 def _edges(
     groups: list[tuple[CommPart, ...]], arrive: list[list[int]], ids: np.ndarray, complete: np.ndarray,
-    done_us: np.ndarray, free: list[list[bool]],
+    done_us: np.ndarray, release: list[list[Release]],
 ) -> tuple[EdgeList, np.ndarray, np.ndarray]:  # fmt: skip
     """Joins and releases, exit nodes and their latencies [num_parts]; a rank's exit node comes after its arrive node.
 
@@ -105,17 +124,30 @@ def _edges(
     """
     part_node = np.array([a for nodes in arrive for a in nodes], dtype=np.int64)
     owner = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
-    leaves = np.array([f for flags in free for f in flags], dtype=bool) & complete[owner]
+    by = np.array([b.value for flags in release for b in flags], dtype=np.int64)
+    by[~complete[owner]] = Release.TRANSFER.value
+    free, on_peer = by == Release.NOTHING.value, by == Release.PEER.value
+    held = ~free & ~on_peer
     edges = EdgeList()
     edges.add(part_node[complete[owner]], ids[owner][complete[owner]], Relation.JOINS)
-    edges.add(ids[owner][~leaves], part_node[~leaves] + 1, Relation.RELEASES)
-    edges.add(part_node[leaves], part_node[leaves] + 1, Relation.FOLLOWS)
+    edges.add(ids[owner][held], part_node[held] + 1, Relation.RELEASES)
+    edges.add(part_node[free | on_peer], part_node[free | on_peer] + 1, Relation.FOLLOWS)
+    edges.add(_other_part(part_node, owner)[on_peer], part_node[on_peer] + 1, Relation.WAITS)
     begin_us, end_us = (
         np.array([getattr(p, moment) for g in groups for p in g], dtype=np.float64) / 1000.0
         for moment in ("begin_ns", "end_ns")
     )
-    exit_us = np.where(leaves, end_us - begin_us, np.maximum(end_us - done_us[owner], 0.0))
+    last_us = np.array([max(p.begin_ns for p in g) for g in groups], dtype=np.float64)[owner] / 1000.0
+    since = np.select([free, on_peer], [begin_us, last_us], done_us[owner])
+    exit_us = np.maximum(end_us - since, 0.0)
     return edges, part_node + 1, np.where(complete[owner], exit_us, np.nan)
+
+
+def _other_part(part_node: np.ndarray, owner: np.ndarray) -> np.ndarray:
+    """[num_parts] the other part of a pair; of a larger group, some other part."""
+    following = np.r_[part_node[1:], part_node[:1]] if len(part_node) else part_node
+    previous = np.r_[part_node[-1:], part_node[:-1]]
+    return np.where(np.r_[owner[1:] == owner[:-1], False][: len(owner)], following, previous)
 
 
 def _peer_waits(

@@ -9,6 +9,7 @@ import pandas as pd
 
 from gnnperf import schema
 from gnnperf.errors import InputError
+from gnnperf.hardware.placement import Placement
 from gnnperf.schema import Evidence, NodeType
 
 
@@ -45,6 +46,7 @@ class ExecutionGraph:
         ranks: traced ranks, ascending; `rank_start_us` and `rank_completion_us` of a step are in this order.
         world_size: ranks of the run, traced or not.
         device_names: device name per traced rank as the trace gives it ("" unknown).
+        placement: hosts and links of the ranks as the run's card says; None unknown.
         counts: what was left out or is not covered, by reason (e.g. "launched_before_window": 12).
         warnings: sentences for the user.
         fingerprint: hash of the code and inputs this graph was built from.
@@ -57,6 +59,7 @@ class ExecutionGraph:
     ranks: tuple[int, ...]
     world_size: int
     device_names: tuple[str, ...] = ()
+    placement: Placement | None = None
     counts: dict[str, int] | None = None
     warnings: tuple[str, ...] = ()
     fingerprint: str = ""

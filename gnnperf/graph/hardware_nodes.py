@@ -10,17 +10,23 @@ from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.tables import EdgeList, concat_tables, node_table
 from gnnperf.schema import NodeType, Relation
 
-INTRA, HOST_LINK = "intra", "host_link"
+INTRA, INTER, HOST_LINK = "intra", "inter", "host_link"
 
 
 def add_hardware(graph: ExecutionGraph) -> ExecutionGraph:
-    """Append one device node per traced rank, one link between ranks and one host link, and their edges."""
+    """Append one device node per traced rank, the links between ranks and one host link, and their edges.
+
+    A link between hosts is there if the run's card says that there were several: groups larger than what one host
+    holds cross it.
+    """
     nodes, num_ranks, base = graph.nodes, len(graph.ranks), graph.num_nodes
     devices = node_table(
         num_ranks, node_type=str(NodeType.DEVICE), rank=np.array(graph.ranks),
         op_name=np.array([n or "unknown" for n in graph.device_names], dtype=object),
     )  # fmt: skip
-    links = node_table(2, node_type=str(NodeType.LINK), op_name=np.array([INTRA, HOST_LINK], dtype=object))
+    several = graph.placement is not None and graph.placement.hosts > 1
+    names = [INTRA, HOST_LINK, *([INTER] if several else [])]
+    links = node_table(len(names), node_type=str(NodeType.LINK), op_name=np.array(names, dtype=object))
     device_of = {rank: base + i for i, rank in enumerate(graph.ranks)}
     intra, host_link = base + num_ranks, base + num_ranks + 1
     kind, rank = nodes["node_type"], nodes["rank"].to_numpy()
@@ -31,11 +37,20 @@ def add_hardware(graph: ExecutionGraph) -> ExecutionGraph:
         np.flatnonzero((kind == NodeType.COMM).to_numpy()),
         np.flatnonzero((kind == NodeType.MEMORY).to_numpy()),
     )
-    edges.add(comm, np.full(len(comm), intra), Relation.CROSSES)
+    crossed = np.where(_leaves_its_host(graph, comm), base + num_ranks + 2, intra) if several else intra
+    edges.add(comm, np.broadcast_to(crossed, len(comm)), Relation.CROSSES)
     edges.add(copy, np.full(len(copy), host_link), Relation.CROSSES)
     device = np.arange(base, base + num_ranks)
-    for link in (intra, host_link):
+    for link in range(intra, intra + len(names)):
         edges.add(np.full(num_ranks, link), device, Relation.CONNECTS)
     all_nodes = concat_tables([nodes, devices, links])
     all_nodes = all_nodes.assign(node_id=np.arange(len(all_nodes), dtype=np.int64))
     return replace(graph, nodes=all_nodes, edges=concat_tables([graph.edges, edges.table()]))
+
+
+def _leaves_its_host(graph: ExecutionGraph, comm: np.ndarray) -> np.ndarray:
+    """[num_comm] bool: the group is larger than what one host holds; unknown groups are taken to be."""
+    assert graph.placement is not None
+    per_host = max(graph.world_size // graph.placement.hosts, 1)
+    group_size = graph.nodes["group_size"].to_numpy()[comm]
+    return (group_size < 0) | (group_size > per_host)

@@ -8,179 +8,87 @@ worker                     |------ gloo:all_reduce ------------------------|    
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.graph.device import Works
+from gnnperf.graph import host_waits
 from gnnperf.graph.host import Pieces
-from gnnperf.graph.rank_events import RankEvents, by_category
-from gnnperf.schema import EventKind, Segment
+from gnnperf.graph.host_works import is_direct
+from gnnperf.graph.rank_draft import RankDraft
 
 WORKER_THREADS = 2  # gloo runs this many collectives of a process group at a time
 
 
 @dataclass(frozen=True)
-class HostCommEdges:
-    """Edges around host collectives; all [2, n].
+class HostComm:
+    """What ties one rank's host collectives to its host pieces; [2, n] each, if not said otherwise.
 
     Attributes:
         issued: (piece of the issuing op, work).
         awaited: (work, piece that waits for it).
         queued: (work, work that needs its worker thread).
+        hidden: [num_works] bool, see matching.CommPart.
     """
 
     issued: np.ndarray
     awaited: np.ndarray
     queued: np.ndarray
+    hidden: np.ndarray
 
 
-def host_comm_works(events: RankEvents) -> Works:
-    """Collectives recorded on worker threads as works without a device, in order of start."""
-    named = by_category(events.table.events["name"], lambda n: n.startswith("gloo:"), bool)
-    index = np.flatnonzero(named & (events.kind == EventKind.ANNOTATION))
-    index = index[np.lexsort((events.end_ns[index], events.start_ns[index]))]
-    n = len(index)
-    zero, one, no = np.zeros(n, np.int64), np.ones(n, np.int64), np.zeros(n, bool)
-    return Works(
-        index, np.full(n, -1), _issuers(events, index), events.start_ns[index], events.end_ns[index], zero,
-        zero.astype(np.int32), no, ~no, one, zero.astype(np.int32), one.astype(np.int32), no,
-    )  # fmt: skip
+def host_comm(drafts: Sequence[RankDraft]) -> list[tuple[RankDraft, HostComm]]:
+    """Every rank with its works' ends as the waiting thread saw them, and its issue, wait and queue edges."""
+    found = [host_waits.options(d.events, d.pieces, d.works, d.piece_step) for d in drafts]
+    waiters = host_waits.choose(found, [(d.works.end_ns, d.pieces.end_ns) for d in drafts])
+    return [_edges(d, o, w) for d, o, w in zip(drafts, found, waiters, strict=True)]
 
 
-def _issuers(events: RankEvents, index: np.ndarray) -> np.ndarray:
-    """[num_works] the c10d op that issued each collective: same kind and size, first come first served; -1 none.
-
-    Two worker threads that take their collectives at the same time may begin them in either order: the size tells.
-    """
-    c10d = by_category(events.table.events["name"], lambda n: n.startswith("c10d::"), bool)
-    kind, size = events.column("collective"), np.nan_to_num(events.column("in_elements"), nan=-1.0)
-    ops = np.flatnonzero(c10d & (events.kind == EventKind.CPU_OP) & (kind != None))  # noqa: E711 (elementwise)
-    result = np.full(len(index), -1, dtype=np.int64)
-    for name in {k for k in kind[index].tolist() if k is not None}:
-        mine, theirs = np.flatnonzero(kind[index] == name), ops[kind[ops] == name]
-        stated = np.isin(size[index[mine]], size[theirs]).all()  # else some state it otherwise: the kind must do
-        for elements in np.unique(size[index[mine]]) if stated else [None]:
-            works = mine if elements is None else mine[size[index[mine]] == elements]
-            issuing = theirs if elements is None else theirs[size[theirs] == elements]
-            # Pair from the tail: the window may open between an issue and its start, never the other way round.
-            n = min(len(works), len(issuing))
-            if n:
-                result[works[-n:]] = issuing[-n:]
-    early = (result >= 0) & (events.start_ns[result] > events.start_ns[index])
-    return np.where(early, -1, result)
-
-
-def host_comm_edges(events: RankEvents, pieces: Pieces, works: Works, main_thread: int) -> tuple[HostCommEdges, Works]:
-    """Issue, wait and queue edges, and the works with their ends as the waiting thread saw them.
+def _edges(draft: RankDraft, found: host_waits.Options, waiter: np.ndarray) -> tuple[RankDraft, HostComm]:
+    """Edges of one rank.
 
     A worker may be preempted between waking the waiting thread and closing its range: the range then outlasts the
-    wait. Where most ranges of a kind do, the kind is not awaited at that place at all (asynchronous use).
+    wait, and is cut there.
     """
-    piece_of = np.full(len(events.op), -1, dtype=np.int64)
-    whole = np.flatnonzero((pieces.op >= 0) & (pieces.segment != Segment.T1))
-    piece_of[pieces.op[whole]] = whole
-    known = np.flatnonzero(works.op >= 0)
-    issuer = piece_of[events.op[works.op[known]]]
-    known, issuer = known[issuer >= 0], issuer[issuer >= 0]
-    hook = _in_autograd(events, works.op[known])
-    waiter = _waiting_pieces(events, pieces, works.event[known], issuer, hook, main_thread)
-    kind = events.column("collective")[works.event[known]]
+    works, pieces = draft.works, draft.pieces
     resumed_ns = pieces.end_ns[np.maximum(waiter, 0)]
-    holds = (waiter >= 0) & (works.end_ns[known] <= resumed_ns)
-    awaited = (waiter >= 0) & (works.begin_ns[known] < resumed_ns) & _mostly(holds, kind, hook)
+    awaited = (waiter >= 0) & (works.begin_ns[found.work] < resumed_ns)
     end = works.end_ns.copy()
-    end[known[awaited]] = np.minimum(end[known[awaited]], resumed_ns[awaited])
-    queue = known[np.argsort(works.begin_ns[known], kind="stable")]
-    free = works.begin_ns[queue[WORKER_THREADS:]] >= end[queue[:-WORKER_THREADS]]
-    edges = HostCommEdges(
-        issued=np.stack([issuer, known]),
-        awaited=np.stack([known[awaited], waiter[awaited]]),
-        queued=np.stack([queue[:-WORKER_THREADS][free], queue[WORKER_THREADS:][free]]),
+    end[found.work[awaited]] = np.minimum(end[found.work[awaited]], resumed_ns[awaited])
+    comm = HostComm(
+        issued=np.stack([found.issuer, found.work]),
+        awaited=np.stack([found.work[awaited], waiter[awaited]]),
+        queued=_queued(draft, found.work, end),
+        hidden=np.zeros(len(works), dtype=bool),
     )
-    return edges, replace(works, end_ns=end)
+    at_once = awaited & (waiter == found.issuer + 1) & ~is_direct(draft.events, works)[found.work]
+    pieces = _handed_over(pieces, found.issuer[at_once], works.begin_ns[found.work[at_once]])
+    return replace(draft, works=replace(works, end_ns=end), pieces=pieces), comm
 
 
-def _mostly(holds: np.ndarray, kind: np.ndarray, hook: np.ndarray) -> np.ndarray:
-    """[n] bool: at least half of the works of the same kind and place hold."""
-    result = np.zeros(len(holds), dtype=bool)
-    for name in set(kind.tolist()):
-        for place in (False, True):
-            same = (kind == name) & (hook == place)
-            result[same] = same.any() and holds[same].mean() >= 0.5
-    return result
+def _handed_over(pieces: Pieces, issuer: np.ndarray, begin_ns: np.ndarray) -> Pieces:
+    """A call that waits at once ends when its collective begins: the worker may take its core before it returns.
 
-
-def _in_autograd(events: RankEvents, op: np.ndarray) -> np.ndarray:
-    """[n] bool: issued by a gradient hook (an AccumulateGrad range encloses the op)."""
-    hook = by_category(events.table.events["name"], lambda n: "AccumulateGrad" in n, bool)
-    inside, current = np.zeros(len(op), dtype=bool), op.copy()
-    while (current >= 0).any():
-        inside |= (current >= 0) & hook[current]
-        current = np.where(current >= 0, events.parent[current], -1)
-    return inside
-
-
-def _waiting_pieces(
-    events: RankEvents, pieces: Pieces, work_event: np.ndarray, issuer: np.ndarray, hook: np.ndarray, main_thread: int
-) -> np.ndarray:
-    """[n] the T1 that waits for each collective; -1 none.
-
-    A synchronous call waits right after the issuing op. DDP waits when backward ends, bucket after bucket, and unpacks
-    each as soon as it is there: bucket of n elements before `aten::as_strided [[n], ...]`. Buffers broadcast before
-    forward are waited for before `aten::unflatten_dense_tensors`.
+    main    |c10d::allreduce_ .....                      ..| T1 |        the call lasts as long as the transfer;
+    worker                    |-- gloo:all_reduce -----|                 all but its beginning is the wait, with T1
     """
-    t1 = np.flatnonzero((pieces.segment == Segment.T1) & (pieces.thread == main_thread))
-    following = np.where(pieces.op[t1] >= 0, events.name[pieces.op[t1]], "")
-    unpacking, dims = _unpacking(events, pieces, t1), events.column("input_dims")
-    unflatten = np.flatnonzero(following == "aten::unflatten_dense_tensors")
-    leaves = np.flatnonzero(_leaves_backward(events, pieces, t1))
-    broadcast = events.column("collective")[work_event] == "broadcast"
-    after = np.searchsorted(t1, issuer, side="right")
-    result = np.full(len(issuer), -1, dtype=np.int64)
-    taken: dict[str, int] = {}  # the last place where a bucket of these dims is unpacked
-    for row in np.argsort(issuer, kind="stable").tolist():
-        place = int(after[row])
-        if hook[row]:
-            bucket, left = _bucket(dims[work_event[row]]), _next(leaves, place)
-            place = _next(unpacking.get(bucket, leaves[:0]), max(left, taken.get(bucket, -1) + 1))
-            taken[bucket] = place
-            place = place if place < len(t1) else left
-        elif broadcast[row] and _next(unflatten, place) < len(t1):
-            place = _next(unflatten, place)
-        result[row] = t1[place] if place < len(t1) else -1
-    return result
+    inside = begin_ns < pieces.end_ns[issuer]
+    begin, end = pieces.begin_ns.copy(), pieces.end_ns.copy()
+    end[issuer[inside]] = begin[issuer[inside] + 1] = begin_ns[inside]
+    return pieces.replaced(begin_ns=begin, end_ns=end)
 
 
-def _unpacking(events: RankEvents, pieces: Pieces, t1: np.ndarray) -> dict[str, np.ndarray]:
-    """Bucket -> positions in `t1` where unpacking one of its size begins: the first of consecutive views into it."""
-    op, dims = pieces.op[t1], events.column("input_dims")
-    views = np.flatnonzero((op >= 0) & (events.name[op] == "aten::as_strided"))
-    bucket = np.array([_bucket(d) for d in dims[op[views]].tolist()], dtype=object)
-    begins = np.ones(len(views), dtype=bool)
-    begins[1:] = (views[1:] != views[:-1] + 1) | (bucket[1:] != bucket[:-1])
-    return {str(b): views[begins & (bucket == b)] for b in set(bucket.tolist())}
-
-
-def _bucket(dims: str | None) -> str:
-    """`[[n]` of the shapes of a collective of n elements, `[[n]]`, and of a view into it, `[[n],[],[]]`."""
-    return str(dims).split("]")[0] + "]"
-
-
-def _next(positions: np.ndarray, at_least: int) -> int:
-    """The first position not before `at_least`; a huge one if there is none."""
-    slot = int(np.searchsorted(positions, at_least))
-    return int(positions[slot]) if slot < len(positions) else np.iinfo(np.int32).max
-
-
-def _leaves_backward(events: RankEvents, pieces: Pieces, t1: np.ndarray) -> np.ndarray:
-    """[num_t1] bool: the piece before belongs to autograd, the piece after does not."""
-    engine = by_category(events.table.events["name"], lambda n: n.startswith("autograd::engine"), bool)
-    owner = np.where(pieces.op >= 0, pieces.op, 0)
-    scope, inside = owner.copy(), np.zeros(len(owner), dtype=bool)
-    for _ in range(16):
-        inside |= (scope >= 0) & engine[scope]
-        scope = np.where(scope >= 0, events.parent[scope], -1)
-    inside &= pieces.op >= 0
-    previous = np.maximum(t1 - 1, 0)
-    return inside[previous] & ~inside[t1]
+def _queued(draft: RankDraft, known: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """[2, n] works of one process group: the third needs a worker thread that has ended one of the two before it."""
+    works, group = draft.works, draft.events.column("group")
+    queued = known[~is_direct(draft.events, works)[known]]
+    queued = queued[np.argsort(works.begin_ns[queued], kind="stable")]
+    name = np.array([str(g) for g in group[works.event[queued]]], dtype=object)
+    pairs = [np.zeros((2, 0), dtype=np.int64)]
+    for one in sorted(set(name.tolist())):
+        line = queued[name == one]
+        before, after = line[:-WORKER_THREADS], line[WORKER_THREADS:]
+        free = works.begin_ns[after] >= end[before]
+        pairs.append(np.stack([before[free], after[free]]))
+    return np.concatenate(pairs, axis=1)

@@ -3,18 +3,26 @@
 rank 0   launch order in step k, group g, all_reduce:   a0  a1  a2
 rank 1                                                  a0  a1  a2     matched by position
 rank 2   lost its first kernel at the window's head:        a1  a2     aligned from the tail
+
+A send and a receive are matched likewise, by the channel between their ranks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
 
 import numpy as np
 
+from gnnperf.graph.device import Works
+from gnnperf.graph.host_works import POINT_TO_POINT
 from gnnperf.graph.node_tables import message_bytes
-from gnnperf.graph.rank_graph import RankGraph
+from gnnperf.graph.rank_events import RankEvents
+from gnnperf.trace.point_to_point import is_channel
 
-_POINT_TO_POINT = ("send", "recv")
+SEND_RECV = "send_recv"
 _ONE_SIDED = ("broadcast", "reduce", "scatter", "gather")  # not every rank needs every other
 
 
@@ -31,6 +39,9 @@ class CommPart:
         key: (kind, group) that must agree over ranks.
         bytes: message size of this rank; NaN unknown.
         group_size: as the trace says; -1 unknown.
+        sends: it is the sending end of a send/receive.
+        buffered: a send of a host thread: it ends when the system has taken the message, not when that has come.
+        hidden: it was mostly over when it was waited for: nobody saw it end.
     """
 
     rank_index: int
@@ -42,35 +53,73 @@ class CommPart:
     key: tuple[str, str]
     bytes: float
     group_size: int
+    sends: bool = False
+    buffered: bool = False
+    hidden: bool = False
 
 
-def comm_parts(ranks: list[RankGraph], steps: list[np.ndarray]) -> list[CommPart]:
-    """Every communication kernel of whole steps; `steps` holds [num_works] per rank."""
+class HasWorks(Protocol):
+    """One rank, drafted or built."""
+
+    @property
+    def events(self) -> RankEvents: ...  # noqa: D102
+    @property
+    def works(self) -> Works: ...  # noqa: D102
+
+
+class Release(Enum):
+    """What lets a rank go on after its part in a collective."""
+
+    TRANSFER = auto()  # its end
+    PEER = auto()  # the arrival of the other end: from then on the system takes what is sent
+    NOTHING = auto()  # it needs nothing of its peers
+
+
+def comm_parts(
+    ranks: Sequence[HasWorks], steps: Sequence[np.ndarray], hidden: Sequence[np.ndarray] | None = None
+) -> list[CommPart]:
+    """Every communication kernel of whole steps.
+
+    Args:
+        ranks: events and works of each.
+        steps: per rank [num_works] step; -1 outside.
+        hidden: per rank [num_works] bool, see CommPart; None: nowhere.
+    """
     parts = []
     for rank_index, (rank, step) in enumerate(zip(ranks, steps, strict=True)):
         works, events = rank.works, rank.events
-        kind, group = events.column("collective"), events.column("group")
-        size, group_size = message_bytes(events), events.column("group_size")
+        kind, size, group_size = events.column("collective"), message_bytes(events), events.column("group_size")
         for work in np.flatnonzero(works.is_comm & (step >= 0)).tolist():
             event, issuer = int(works.event[work]), int(np.maximum(works.call[work], works.op[work]))
             launched = int(events.start_ns[issuer]) if issuer >= 0 else int(works.begin_ns[work])
             begin, end = int(works.begin_ns[work]), int(works.end_ns[work])
-            key = str(kind[event]), str(group[event])
+            group = _group(events, event, int(works.op[work]))
+            direct = kind[event] in POINT_TO_POINT and is_channel(group)
             parts.append(
-                CommPart(rank_index, work, int(step[work]), launched, begin, end, key,
-                         float(size[event]), int(group_size[event]))
+                CommPart(rank_index, work, int(step[work]), launched, begin, end,
+                         (SEND_RECV if direct else str(kind[event]), str(group)),
+                         float(size[event]), 2 if direct else int(group_size[event]),
+                         sends=kind[event] == "send", buffered=kind[event] == "send" and not events.is_device[event],
+                         hidden=hidden is not None and bool(hidden[rank_index][work]))
             )  # fmt: skip
     return parts
+
+
+def _group(events: RankEvents, event: int, op: int) -> str | None:
+    """The group that an event or the op that issued it states."""
+    column = events.table.events["group"]
+    codes = [int(column.cat.codes.iloc[i]) for i in (event, op) if i >= 0]
+    return next((str(column.cat.categories[code]) for code in codes if code >= 0), None)
 
 
 def match(parts: list[CommPart]) -> list[tuple[CommPart, ...]]:
     """Group the parts into collectives; a group of fewer parts than its group size is incomplete.
 
-    A send's peer is another rank's receive, and no trace says which: each stands alone.
+    A send or receive whose peer no trace states stands alone.
     """
     lanes: dict[tuple[int, tuple[str, str], int], dict[int, list[CommPart]]] = {}
     for part in sorted(parts, key=lambda p: p.launched_ns):
-        alone = part.rank_index if part.key[0] in _POINT_TO_POINT else -1
+        alone = part.rank_index if part.key[0] in POINT_TO_POINT else -1
         lanes.setdefault((part.step, part.key, alone), {}).setdefault(part.rank_index, []).append(part)
     matched: list[tuple[CommPart, ...]] = []
     for by_rank in lanes.values():
@@ -80,22 +129,31 @@ def match(parts: list[CommPart]) -> list[tuple[CommPart, ...]]:
     return matched
 
 
-def early_leavers(groups: list[tuple[CommPart, ...]]) -> list[list[bool]]:
-    """Per group and part: a rank that needs nothing of its peers (the root of a broadcast) and leaves when it likes.
+def releases(groups: list[tuple[CommPart, ...]]) -> list[list[Release]]:
+    """Per group and part: what lets its rank go on.
 
-    One recording of it leaving before the last peer arrived shows that for every collective of its kind, group and
-    size. Where that would leave nobody to wait (the root changes), each recording speaks for itself.
+    A rank that needs nothing of its peers (the root of a broadcast, an eager send) leaves when it likes. One recording
+    of it leaving before the last peer arrived shows that for every collective of its kind, group and size. Where that
+    would leave nobody to wait (the root changes), each recording speaks for itself.
     """
     seen = {_role(p) for g in groups for p in g if _left_early(p, g)}
     result = []
     for group in groups:
         free = [_role(p) in seen for p in group]
-        result.append([_left_early(p, group) for p in group] if all(free) else free)
+        free = [_left_early(p, group) for p in group] if all(free) else free
+        result.append([_release(p, leaves) for p, leaves in zip(group, free, strict=True)])
     return result
 
 
+def _release(part: CommPart, leaves: bool) -> Release:
+    if leaves:
+        return Release.NOTHING
+    return Release.PEER if part.key[0] == SEND_RECV and part.buffered else Release.TRANSFER
+
+
 def _left_early(part: CommPart, group: tuple[CommPart, ...]) -> bool:
-    return part.key[0] in _ONE_SIDED and part.end_ns < max(p.begin_ns for p in group)
+    one_sided = part.key[0] in _ONE_SIDED or (part.key[0] == SEND_RECV and part.sends)
+    return one_sided and part.end_ns < max(p.begin_ns for p in group)
 
 
 def _role(part: CommPart) -> tuple[object, ...]:
@@ -113,4 +171,4 @@ def is_consistent(group: tuple[CommPart, ...], tolerance_ns: int = 50_000) -> bo
     kind = group[0].key[0]
     sizes = {part.bytes for part in group if not np.isnan(part.bytes)}
     overlap = max(p.begin_ns for p in group) <= min(p.end_ns for p in group) + tolerance_ns
-    return (overlap or kind in _ONE_SIDED) and (len(sizes) <= 1 or kind == "all_to_all")
+    return (overlap or kind in (*_ONE_SIDED, SEND_RECV)) and (len(sizes) <= 1 or kind == "all_to_all")

@@ -8,10 +8,11 @@ import pandas as pd
 from gnnperf.graph.device import Works
 from gnnperf.graph.host import Pieces
 from gnnperf.graph.op_costs import OpCosts, launching_op_costs, whole_op_costs
+from gnnperf.graph.opened_events import opened_events
 from gnnperf.graph.phases import phases
 from gnnperf.graph.rank_events import RankEvents, by_category
 from gnnperf.graph.tables import content_keys, node_table
-from gnnperf.schema import NodeType, OpFamily, Phase, Segment
+from gnnperf.schema import EventKind, NodeType, OpFamily, Phase, Segment
 
 STEP_END = "step_end"
 _HOST_CONTENT = ("node_type", "thread", "op_name", "segment", "event_name")
@@ -44,6 +45,8 @@ def host_table(
         dtype=np.where(whole_op, costs.dtype, _NULL),
         input_dims=_taken(dims, np.where(t1, -1, pieces.op)),
         flops=np.where(computes, costs.flops, np.nan), bytes=np.where(computes, costs.bytes, np.nan),
+        opened_ops=opened_events(events, pieces, EventKind.CPU_OP),
+        opened_ranges=opened_events(events, pieces, EventKind.ANNOTATION),
         event_id=np.where(pieces.call >= 0, pieces.call, np.where(t1, -1, pieces.op)),
         start_us=pieces.begin_ns / 1000.0,
         latency_us=(pieces.end_ns - pieces.begin_ns) / 1000.0,

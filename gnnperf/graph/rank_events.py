@@ -13,6 +13,7 @@ from gnnperf.schema import DEVICE_KINDS, EventKind
 from gnnperf.trace.table import TraceTable
 
 _DISPATCHER_OP = re.compile(r"[A-Za-z_]\w*::[\w.]+")
+_COMM_CALL = re.compile(r"c10d::|_c10d_functional(?:_autograd)?::wait_tensor$")
 STEP_MARK = re.compile(r"ProfilerStep#?\s*(\d+)")
 
 
@@ -65,6 +66,16 @@ def is_dispatcher_op(name: str) -> bool:
     return _DISPATCHER_OP.fullmatch(name) is not None and not name.startswith(("autograd::", "torch::autograd"))
 
 
+def is_comm_call(name: str) -> bool:
+    """Whether the name is an operator that starts a collective or waits for one."""
+    return _COMM_CALL.match(name) is not None
+
+
+def is_host_transfer(name: str) -> bool:
+    """Whether the name is a range that gloo records: of a worker thread, or of a send or receive."""
+    return name.startswith("gloo:")
+
+
 def rank_events(table: TraceTable, base_time_ns: int) -> RankEvents:
     """The rank's events on the run's clock."""
     events = table.events
@@ -76,26 +87,46 @@ def rank_events(table: TraceTable, base_time_ns: int) -> RankEvents:
     calls = np.where(is_call, by_category(events["name"], call_class, np.int8), CallClass.OTHER)
     is_op = by_category(events["kind"], lambda k: k == EventKind.CPU_OP, bool)
     dispatcher = by_category(events["name"], is_dispatcher_op, bool)
-    on_host = np.flatnonzero(~is_device & (events["thread"].to_numpy() >= 0))
+    comm_call = by_category(events["name"], is_comm_call, bool) & (not is_device.any())
+    # The range of a send or receive lasts until it is waited for, across whatever its thread does meanwhile.
+    is_scope = ~by_category(events["name"], is_host_transfer, bool)
     thread = events["thread"].to_numpy()
-    parent, op = _nest(start, end, thread, is_op, is_call, dispatcher, on_host)
+    on_host = np.flatnonzero(~is_device & (thread >= 0) & is_scope)
+    parent, op = _nest(start, end, thread, (is_op, is_call, dispatcher, comm_call), on_host)
     return RankEvents(
         table, table.meta.rank, start, end, kind, decode(events["name"]), calls, is_device, thread, parent, op
     )
 
 
 def _nest(
-    start: np.ndarray, end: np.ndarray, thread: np.ndarray, is_op: np.ndarray, is_call: np.ndarray,
-    dispatcher: np.ndarray, on_host: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Parent and op of every host event; see RankEvents."""
+    start: np.ndarray, end: np.ndarray, thread: np.ndarray, flags: tuple[np.ndarray, ...], on_host: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Parent and op of every host event; see RankEvents.
+
+    A named range around ops is a scope, a leaf is an op. Where collectives run on host threads, an operator around one
+    (of a DTensor) is a scope too: what it runs before and after the wait are different pieces of time.
+
+    `flags` are is_op, is_call, dispatcher and comm_call, [num_events] bool each; `on_host` are event ids.
+    """
+    is_op, is_call, dispatcher, comm_call = flags
     order = on_host[np.lexsort((is_call[on_host], -end[on_host], start[on_host], thread[on_host]))]
     parent = _parents(order, start, end, thread, is_call)
     has_child_op = np.zeros(len(start), dtype=bool)  # [num_events]
     children = np.flatnonzero(is_op & (parent >= 0))
     has_child_op[parent[children]] = True
-    opens = is_op & (dispatcher | ~has_child_op)  # a named range around ops is a scope, a leaf is an op
+    opens = is_op & (dispatcher | ~has_child_op) & ~_around(comm_call, parent)
     return parent, _outermost(parent, opens)
+
+
+def _around(inner: np.ndarray, parent: np.ndarray) -> np.ndarray:
+    """[num_events] bool: events that contain one of `inner` [num_events] bool."""
+    result = np.zeros(len(parent), dtype=bool)
+    current = parent[inner]
+    while len(current := np.unique(current[current >= 0])):
+        current = current[~result[current]]
+        result[current] = True
+        current = parent[current]
+    return result
 
 
 def _parents(

@@ -8,15 +8,16 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.graph import streams, waits
-from gnnperf.graph.device import Works, device_works
-from gnnperf.graph.host import Pieces, host_pieces, split_calls
-from gnnperf.graph.host_comm import HostCommEdges, host_comm_edges, host_comm_works
+from gnnperf.graph.device import Works
+from gnnperf.graph.host import Pieces
+from gnnperf.graph.host_comm import HostComm
 from gnnperf.graph.lanes import consecutive
 from gnnperf.graph.node_tables import host_table, work_table
+from gnnperf.graph.rank_draft import RankDraft
 from gnnperf.graph.rank_events import RankEvents
 from gnnperf.graph.steps import StepWindows
 from gnnperf.graph.tables import EdgeList, concat_tables
-from gnnperf.graph.threads import Bursts, fork_and_join
+from gnnperf.graph.threads import Bursts
 from gnnperf.schema import Evidence, Relation
 
 
@@ -29,6 +30,7 @@ class RankGraph:
         nodes: [num_nodes] host pieces, then works; a communication kernel is two nodes, arrive and exit.
         edges: edges within the rank.
         first_node, last_node: [num_works] node ids of each work.
+        hidden: [num_works] bool, see matching.CommPart.
         counts: what was left out, by reason.
     """
 
@@ -38,35 +40,28 @@ class RankGraph:
     edges: EdgeList
     first_node: np.ndarray
     last_node: np.ndarray
+    hidden: np.ndarray
     counts: dict[str, int]
 
 
-def rank_graph(events: RankEvents, windows: StepWindows, rank_index: int) -> RankGraph:
-    """Build one rank's part of the graph."""
-    on_device = device_works(events)
-    works = on_device if len(on_device) else host_comm_works(events)
-    main = int(windows.main_thread[rank_index])
-    marks = np.unique(np.r_[windows.begin_ns[rank_index], windows.cpu_end_ns[rank_index]][: None if main >= 0 else 0])
-    pieces = host_pieces(events, main, marks)
-    copies = waits.blocking_copies(events, works)
-    pieces = split_calls(pieces, works.call[copies], works.begin_ns[copies])
-    pieces, bursts = fork_and_join(events, pieces, main)
-    piece_step = windows.step_of(rank_index, pieces.begin_ns)
+def rank_graph(draft: RankDraft, comm: HostComm | None, windows: StepWindows) -> RankGraph:
+    """Build one rank's part of the graph; `comm` is what ties its host collectives, None with device work."""
+    events, pieces, works = draft.events, draft.pieces, draft.works
     call_piece, copy_piece = _call_pieces(events, pieces)
-    comm, works = (None, works) if len(on_device) else host_comm_edges(events, pieces, works, main)
-    work_step = _work_steps(works, piece_step, call_piece, comm, windows)
-    host = host_table(events, pieces, piece_step, main, device_is_cpu=comm is not None)
+    work_step = _work_steps(works, draft.piece_step, call_piece, comm, windows)
+    host = host_table(events, pieces, draft.piece_step, draft.main_thread, device_is_cpu=not draft.on_device)
     device, first, last = work_table(events, works, work_step, offset=len(pieces))
     edges = EdgeList()
     _follow(edges, pieces, works, first, last, streams_in_order=comm is None)
     _launch(edges, works, (call_piece, copy_piece), first)
-    _fork(edges, bursts)
+    _fork(edges, draft.bursts)
     if comm is None:
         blocked_until = _wait(edges, events, works, (call_piece, copy_piece), first, last)
     else:
         blocked_until = _wait_for_comm(edges, comm, first, last)
     nodes = concat_tables([_without_waits(host, pieces, works, blocked_until), device])
-    return RankGraph(events, works, nodes, edges, first, last, _counts(events, works))
+    hidden = np.zeros(len(works), dtype=bool) if comm is None else comm.hidden
+    return RankGraph(events, works, nodes, edges, first, last, hidden, _counts(events, works))
 
 
 def _counts(events: RankEvents, works: Works) -> dict[str, int]:
@@ -89,7 +84,7 @@ def _call_pieces(events: RankEvents, pieces: Pieces) -> tuple[np.ndarray, np.nda
 
 
 def _work_steps(
-    works: Works, piece_step: np.ndarray, call_piece: np.ndarray, comm: HostCommEdges | None, windows: StepWindows
+    works: Works, piece_step: np.ndarray, call_piece: np.ndarray, comm: HostComm | None, windows: StepWindows
 ) -> np.ndarray:
     """[num_works] the step whose host code started the work; unknown: outside, or the one window."""
     piece = np.where(works.call >= 0, call_piece[works.call], -1)
@@ -109,7 +104,7 @@ def _follow(
         edges.add(last[before], first[after], Relation.FOLLOWS, "stream", Evidence.ID)
 
 
-def _wait_for_comm(edges: EdgeList, comm: HostCommEdges, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+def _wait_for_comm(edges: EdgeList, comm: HostComm, first: np.ndarray, last: np.ndarray) -> np.ndarray:
     """Edges of host collectives; returns [2, n] (work, piece) that delay host pieces."""
     edges.add(comm.issued[0], first[comm.issued[1]], Relation.LAUNCHES, "launch")
     edges.add(last[comm.awaited[0]], comm.awaited[1], Relation.WAITS)
@@ -150,8 +145,9 @@ def _wait(
         delayed.append(np.stack([pairs[0][known], pieces[pairs[1][known]]]))
         edges.add(last[delayed[-1][0]], delayed[-1][1], Relation.WAITS, None, evidence)
     between = streams.event_waits(events, works)
-    edges.add(last[between[0]], first[between[1]], Relation.WAITS, "event")
-    late = streams.timed_stream_waits(works, _explained_moment(events, works, between))
+    for pairs, evidence in ((between.named, Evidence.ID), (between.ordered, Evidence.ORDER)):
+        edges.add(last[pairs[0]], first[pairs[1]], Relation.WAITS, "event", evidence)
+    late = streams.timed_stream_waits(works, _explained_moment(events, works, between.all))
     edges.add(last[late[0]], first[late[1]], Relation.WAITS, "event", Evidence.TIMING)
     return np.concatenate(delayed, axis=1)
 

@@ -20,6 +20,7 @@ import gnnperf
 from gnnperf.errors import InputError
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.hardware.placement import Placement
 from gnnperf.schema import EDGE_COLUMNS, NODE_COLUMNS, Column
 from gnnperf.trace import read_run
 
@@ -36,6 +37,7 @@ class _Meta:
     ranks: tuple[int, ...]
     world_size: int
     device_names: tuple[str, ...]
+    placement: Placement | None
     counts: dict[str, int] | None
     warnings: tuple[str, ...]
     fingerprint: str

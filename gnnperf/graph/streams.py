@@ -4,13 +4,16 @@
     stream 0   |---- A ----|
     stream 1                |--- B ---|         A -> B
 
-Traces do not name the event. The work launched next after a wait, on whatever stream, is taken to wait for the last
-work launched on every other stream before that wait (the last before the record, if a record directly precedes it);
-an edge whose source ends after its target starts is refuted by the recording; if that happens to a pair of works in any
-step, it is made in none.
+Traces with cuda_sync events name both streams and the record: the first work launched on the waiting stream
+after the wait awaits the last one launched on the other stream before the record. Other traces do not name the event.
+There the work launched next after a wait, on whatever stream, is taken to wait for the last work launched on every
+other stream before that wait (the last before the record, if a record directly precedes it); an edge whose source ends
+after its target starts is refuted by the recording; if that happens to a pair of works in any step, it is made in none.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,17 +21,84 @@ from gnnperf.graph.calls import CallClass
 from gnnperf.graph.device import Works
 from gnnperf.graph.rank_events import RankEvents
 from gnnperf.graph.waits import LaunchOrder
+from gnnperf.schema import EventKind
 
 _NEAR_NS = 25_000
 _GAP_NS = 30_000
 
 
-def event_waits(events: RankEvents, works: Works) -> np.ndarray:
-    """[2, num_edges] (work, work) between streams, from program order."""
+@dataclass(frozen=True)
+class EventWaits:
+    """Waits between streams; both [2, num_edges] (work, work).
+
+    Attributes:
+        named: the trace names the streams and the record.
+        ordered: from program order, where it does not.
+    """
+
+    named: np.ndarray
+    ordered: np.ndarray
+
+    @property
+    def all(self) -> np.ndarray:
+        """[2, num_edges] of either kind."""
+        return np.concatenate([self.named, self.ordered], axis=1)
+
+
+def event_waits(events: RankEvents, works: Works) -> EventWaits:
+    """All waits between streams."""
     wait = np.flatnonzero(events.calls == CallClass.WAIT_EVENT)
+    nothing = np.zeros((2, 0), dtype=np.int64)
     if not len(wait) or not len(works):
-        return np.zeros((2, 0), dtype=np.int64)
+        return EventWaits(nothing, nothing)
     launches = LaunchOrder(events, works)
+    if not (events.kind == EventKind.SYNC).any():
+        return EventWaits(nothing, _ordered_waits(events, works, launches, wait))
+    # A wait that is not named is one of a stream without work, or for an event of before the recording.
+    sync = _naming_events(events, wait)
+    return EventWaits(_named_waits(events, works, launches, wait[sync >= 0], sync[sync >= 0]), nothing)
+
+
+def _naming_events(events: RankEvents, wait: np.ndarray) -> np.ndarray:
+    """[num_waits] the cuda_sync event of each wait call, which has its correlation; -1 none."""
+    known = (events.kind == EventKind.SYNC) & (events.column("waiting_stream") >= 0) & (events.column("stream") >= 0)
+    sync = np.flatnonzero(known & (events.column("correlation") >= 0))
+    event_of = dict(zip(events.column("correlation")[sync].tolist(), sync.tolist(), strict=True))
+    return np.array([event_of.get(c, -1) for c in events.column("correlation")[wait].tolist()], dtype=np.int64)
+
+
+def _named_waits(
+    events: RankEvents, works: Works, launches: LaunchOrder, wait: np.ndarray, sync: np.ndarray
+) -> np.ndarray:
+    """[2, num_edges] (work, work): what the cuda_sync event of each wait call names, as far as it is in the window."""
+    device, stream = events.column("device"), events.column("stream")
+    lanes = zip(device[works.event].tolist(), stream[works.event].tolist(), strict=True)
+    ordinal = dict(zip(lanes, works.stream.tolist(), strict=True))
+    moment = _named_record(events, wait, sync)
+    pairs = []
+    for i, row in enumerate(sync.tolist()):
+        awaited = ordinal.get((int(device[row]), int(stream[row])), -1)
+        waiting = ordinal.get((int(device[row]), int(events.column("waiting_stream")[row])), -1)
+        source = launches.last_on(awaited, moment[i])
+        target = launches.next_on(waiting, events.end_ns[wait[i]])
+        if source >= 0 and target >= 0 and works.end_ns[source] <= works.begin_ns[target]:
+            pairs.append((source, target))
+    return np.unique(np.array(pairs, dtype=np.int64).reshape(-1, 2), axis=0).T
+
+
+def _named_record(events: RankEvents, wait: np.ndarray, sync: np.ndarray) -> np.ndarray:
+    """[num_waits] ns: when the awaited event was recorded; before everything if that was before the window."""
+    record = np.flatnonzero((events.calls == CallClass.RECORD_EVENT) & (events.column("correlation") >= 0))
+    at = dict(zip(events.column("correlation")[record].tolist(), events.start_ns[record].tolist(), strict=True))
+    named = events.column("wait_event")[sync]
+    first = np.iinfo(np.int64).min + 1  # after works launched before the window
+    found = np.array([at.get(c, first) for c in named.tolist()], dtype=np.int64)
+    # Not named, or named wrongly (the event was recorded again before the profiler looked): what precedes the wait.
+    return np.where((named >= 0) & (found <= events.start_ns[wait]), found, _recorded_at(events, wait))
+
+
+def _ordered_waits(events: RankEvents, works: Works, launches: LaunchOrder, wait: np.ndarray) -> np.ndarray:
+    """[2, num_edges] (work, work) between streams, from program order."""
     target = _next_launch(events, launches, wait)  # [num_waits] work, -1 none
     wait, target = wait[target >= 0], target[target >= 0]
     moment = _recorded_at(events, wait)

@@ -4,7 +4,8 @@
     device        |--- A ---|-------- B --------|
              B -> sync. The sync's own latency is what is left after B has ended.
 
-No public trace names the stream or event of a wait. Edges come from program order, and an edge that the recorded
+No public trace names the stream or event of a wait; those recorded with cuda_sync events name the stream. Edges come
+from program order, and an edge that the recorded
 order of events refutes (the source ends after the call has returned) is not made.
 """
 
@@ -79,6 +80,18 @@ class LaunchOrder:
             count = np.searchsorted(self.launched_ns[at], moments_ns, side="left")
             result[row, count > 0] = self.work[at[count[count > 0] - 1]]
         return result
+
+    def last_on(self, stream: int, moment_ns: int) -> int:
+        """Last work launched on one stream before a moment; -1 none."""
+        at = np.flatnonzero(self.stream == stream)
+        count = int(np.searchsorted(self.launched_ns[at], moment_ns, side="left"))
+        return int(self.work[at[count - 1]]) if count else -1
+
+    def next_on(self, stream: int, moment_ns: int) -> int:
+        """First work launched on one stream at a moment or after it; -1 none."""
+        at = np.flatnonzero(self.stream == stream)
+        count = int(np.searchsorted(self.launched_ns[at], moment_ns, side="left"))
+        return int(self.work[at[count]]) if count < len(at) else -1
 
     def last_stream_of_thread(self, thread: np.ndarray, moments_ns: np.ndarray) -> np.ndarray:
         """[n] work that the same thread launched last before each moment; -1 none."""

@@ -8,16 +8,21 @@ from gnnperf.hardware.catalog import (
     load_device,
     match_device,
 )
-from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
+from gnnperf.hardware.placement import Placement, placed, placement_of
+from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec, Measured
 
 __all__ = [
     "ClusterSpec",
     "DeviceSpec",
     "LinkSpec",
+    "Measured",
+    "Placement",
     "cluster_names",
     "default_cluster",
     "device_names",
     "load_cluster",
     "load_device",
     "match_device",
+    "placed",
+    "placement_of",
 ]

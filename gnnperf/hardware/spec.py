@@ -6,6 +6,21 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
+class Measured:
+    """A calibrated quantity, in the unit its name ends with.
+
+    Attributes:
+        value: the median over rounds.
+        low: a repeat of the calibration is expected above.
+        high: ... and below.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class DeviceSpec:
     """One accelerator, or one CPU socket share acting as the device.
 
@@ -24,6 +39,9 @@ class DeviceSpec:
         sustained_flops_share: sustained / peak FLOP rate (vendor derating until calibrated).
         sustained_bandwidth_share: sustained / peak bandwidth.
         source: where the numbers come from.
+        measured: calibrated devices: quantity -> value and interval ("flops_per_s.float32", "launch_floor_us", ...).
+        host: calibrated devices: the same for the host ("host_op_us", "profiler_event_us", ...).
+        provenance: calibrated devices: when, with which versions, at which clocks.
     """
 
     name: str
@@ -40,6 +58,9 @@ class DeviceSpec:
     sustained_bandwidth_share: float = 0.80
     aliases: tuple[str, ...] = ()
     source: str = ""
+    measured: dict[str, Measured] = field(default_factory=dict)
+    host: dict[str, Measured] = field(default_factory=dict)
+    provenance: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from gnnperf.errors import InputError
-from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
+from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec, Measured
 
 MAX_FILE_BYTES = 1 << 20
 KINDS = ("gpu", "cpu")
@@ -23,6 +23,7 @@ DEVICE_KEYS = {
     "clock_hz": ("positive", True), "memory_bytes": ("positive", True), "power_limit_w": ("positive or null", False),
     "launch_floor_us": ("not negative", False), "sustained_flops_share": ("share", False),
     "sustained_bandwidth_share": ("share", False), "aliases": ("texts", False), "source": ("text", False),
+    "measured": ("measured", False), "host": ("measured", False), "provenance": ("text mapping", False),
 }  # fmt: skip
 LINK_KEYS = {
     "name": ("text", True), "bandwidth_bytes_per_s": ("positive", True), "latency_us": ("not negative", True),
@@ -94,6 +95,8 @@ def _checked(raw: dict[str, object], keys: dict[str, tuple[str, bool]], where: s
 def _value(value: object, kind: str, where: str) -> object:
     if kind == "link":
         return link_from(value, where)
+    if kind == "measured":
+        return _measured(value, where)
     if kind == "rates":
         return _rates(value, where)
     if kind in ("text", "texts", "text mapping"):
@@ -108,6 +111,21 @@ def _rates(value: object, where: str) -> dict[str, float]:
     if unknown:
         raise InputError(f"unknown dtype {unknown[0]!r}", where=where, allowed=", ".join(DTYPE_KEYS))
     return {str(k): float(_number(v, "positive", f"{where}, {k}")) for k, v in value.items()}
+
+
+def _measured(value: object, where: str) -> dict[str, Measured]:
+    if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
+        raise InputError(f"{value!r} is not a table of quantities", where=where)
+    return {quantity: _quantity(found, f"{where}, {quantity}") for quantity, found in value.items()}
+
+
+def _quantity(found: object, where: str) -> Measured:
+    if not isinstance(found, dict) or set(found) != {"value", "low", "high"}:
+        raise InputError(f"{found!r} is no measured quantity", where=where, allowed="value, low and high")
+    value, low, high = (float(_number(found[key], "not negative", where)) for key in ("value", "low", "high"))
+    if not low <= value <= high:
+        raise InputError(f"value {value} lies outside {low} to {high}", where=where, allowed="low <= value <= high")
+    return Measured(value, low, high)
 
 
 def _texts(value: object, kind: str, where: str) -> object:

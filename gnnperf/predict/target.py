@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from gnnperf.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware import default_cluster, device_names, load_device, match_device
+from gnnperf.hardware import default_cluster, device_names, load_device, match_device, placed
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
 
 GENERIC_CPU = "cpu_generic"
@@ -48,7 +48,8 @@ def choose_target(graph: ExecutionGraph, hardware: DeviceSpec | None, cluster: C
     """
     traced = _traced_device(graph)
     device = hardware or traced or _assumed_device(graph)
-    chosen = default_cluster(device) if cluster is None else replace(cluster, device=device)
+    own = placed(default_cluster(device), graph.placement, graph.world_size)
+    chosen = own if cluster is None else replace(cluster, device=device)
     assumed = [] if hardware or traced else [_assumed_text(graph, device)]
     if cluster is None and graph.world_size > 1:
         assumed.append(f"The links are assumed to be those of cluster {chosen.name!r}; cluster=NAME names others.")

@@ -1,39 +1,55 @@
-"""Raw recordings -> the data set that is committed: TraceTables, splits.json and a card for people."""
+"""Raw recordings -> the data set that is committed: TraceTables, splits, pairs and a card for people."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gnnperf.errors import InputError
-from gnnperf.record import files
+from gnnperf.record import card, files
 from gnnperf.record.dataset import accepted
-from gnnperf.record.dataset_card import dataset_card
-from gnnperf.record.plan import Plan
+from gnnperf.record.dataset_card import NUM_EXAMPLES, dataset_card
+from gnnperf.record.plan import Plan, Split, recording_name
 
-SPLITS, README = "splits.json", "README.md"
+SPLITS, PAIRS, README, EXAMPLES = "splits.json", "interventions.json", "README.md", "examples"
+DAY_AXIS = "recording_day"
 
 
-def build(plan: Plan, raw: Path, out: Path) -> int:
-    """Convert every run of the plan; the size of the data set, in bytes.
+@dataclass(frozen=True)
+class Built:
+    """What was built: recordings, runs with all their repeats, bytes."""
+
+    recordings: int
+    runs: int
+    size_bytes: int
+
+
+def build(plan: Plan, raw: Path, out: Path) -> Built:
+    """Convert every recording of the plan that was accepted; runs without one are left out of splits and pairs.
 
     Raises:
-        InputError: a run is missing or not accepted, a trace cannot be read, or `out` cannot be written.
+        InputError: there is no recording, a trace cannot be read, or `out` cannot be written.
     """
-    missing = [workload.name for workload in plan.workloads if not accepted(raw / workload.name)]
-    if missing:
-        remedy = f"record the plan {plan.name} first; what is there is kept"
-        raise InputError(f"{len(missing)} of {len(plan.workloads)} runs are missing, first {missing[0]!r}",
-                         where=str(raw), remedy=remedy)  # fmt: skip
-    for workload in plan.workloads:
-        convert(raw / workload.name, out / workload.name)
-    cards = {workload.name: _card(out / workload.name) for workload in plan.workloads}
-    size_bytes = sum(file.stat().st_size for name in cards for file in (out / name).iterdir())
-    files.write_json(out / SPLITS, {axis: _lists(parts) for axis, parts in plan.splits.items()})
-    files.write_text(out / README, dataset_card(plan, cards, size_bytes))
-    return size_bytes
+    found = {spec.name: _accepted(plan, spec.name, raw) for spec in plan.runs}
+    found = {name: repeats for name, repeats in found.items() if repeats}
+    if not found:
+        raise InputError("holds no accepted recording", where=str(raw), remedy=f"record the plan {plan.name} first")
+    plan = _of(plan, found)
+    names = [recording_name(name, repeat) for name, repeats in found.items() for repeat in repeats]
+    for name in names:
+        convert(raw / name, out / name)
+    _copy_examples(plan, raw, out)
+    cards = {name: _card(out / name) for name in names}
+    size_bytes = sum(file.stat().st_size for name in names for file in (out / name).iterdir())
+    splits = {axis: _with_repeats(parts, found) for axis, parts in _axes(plan, cards).items()}
+    files.write_json(out / SPLITS, splits)
+    files.write_json(out / PAIRS, {"pairs": _pairs(plan)})
+    files.write_text(out / README, dataset_card(plan, cards, splits, size_bytes))
+    return Built(len(names), sum(len(r) == plan.repeats for r in found.values()), size_bytes)
 
 
 def convert(run_dir: Path, out: Path) -> None:
@@ -47,12 +63,61 @@ def convert(run_dir: Path, out: Path) -> None:
     storage.write_run(trace.read_run(run_dir), out)
 
 
+def _of(plan: Plan, found: Mapping[str, object]) -> Plan:
+    """The plan without the runs that were not found."""
+    splits = {
+        axis: {part: [name for name in names if name in found] for part, names in parts.items()}
+        for axis, parts in plan.splits.items()
+    }
+    runs = tuple(spec for spec in plan.runs if spec.name in found)
+    pairs = tuple(pair for pair in plan.pairs if pair.a.name in found and pair.b.name in found)
+    return replace(plan, runs=runs, splits=splits, pairs=pairs)
+
+
+def _accepted(plan: Plan, run: str, raw: Path) -> list[int]:
+    return [repeat for repeat in range(1, plan.repeats + 1) if accepted(raw / recording_name(run, repeat))]
+
+
+def _with_repeats(parts: Split, found: Mapping[str, Sequence[int]]) -> dict[str, list[str]]:
+    return {
+        part: [recording_name(name, repeat) for name in names for repeat in found[name]]
+        for part, names in parts.items()
+    }
+
+
+def _axes(plan: Plan, cards: Mapping[str, Any]) -> dict[str, Split]:
+    """The plan's axes, and the recording day where there are several: the last day's new runs are held out."""
+    day_of: dict[str, str] = {}
+    for name, about in cards.items():
+        run, day = name.rpartition("/")[0], str(about["recorded_at"])[:10]
+        day_of[run] = min(day, day_of.get(run, day))
+    if len(set(day_of.values())) < 2:
+        return dict(plan.splits)
+    last = max(day_of.values())
+    by_run = plan.splits["run"]
+    held_out = [name for names in by_run.values() for name in names if day_of[name] == last]
+    left = {part: [name for name in names if day_of[name] != last] for part, names in by_run.items()}
+    by_day = {"train": [*left["train"], *left["test"]], "val": left["val"], "test": held_out}
+    return {**plan.splits, DAY_AXIS: by_day}
+
+
+def _pairs(plan: Plan) -> list[dict[str, object]]:
+    return [{"kind": str(p.change), "a": p.a.name, "b": p.b.name, "edit": dict(p.edit)} for p in plan.pairs]
+
+
+def _copy_examples(plan: Plan, raw: Path, out: Path) -> None:
+    """Raw traces of a few runs of different programs stay, as the profiler wrote them."""
+    first_of: dict[str, str] = {}
+    for spec in plan.runs:
+        first_of.setdefault(spec.workload.kind, recording_name(spec.name, 1))
+    for name in list(first_of.values())[:NUM_EXAMPLES]:
+        target = out / EXAMPLES / name.partition("/")[0]
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(raw / name, target)
+
+
 def _card(run_dir: Path) -> dict[str, Any]:
-    card = files.read_json(run_dir / "run.json")
-    if card is None:
+    found = files.read_json(run_dir / card.CARD)
+    if found is None:
         raise InputError("has no card", where=str(run_dir), allowed="a run written by gnnperf record")
-    return card
-
-
-def _lists(parts: Mapping[str, Any]) -> dict[str, list[str]]:
-    return {part: list(names) for part, names in parts.items()}
+    return found

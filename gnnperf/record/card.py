@@ -12,15 +12,17 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from gnnperf.errors import InputError
-from gnnperf.record import files, machine
+from gnnperf.record import files, host, machine
 from gnnperf.record.step_clock import summary
 
 CARD = "run.json"
-FORMAT = 1
+FORMAT = 2
 COMPLETE, RECORDING, BROKEN = "complete", "recording", "broken"
 POLL_S = 0.02
+SHARED = ("host", "host_facts", "link_probe", "recorded_at")  # of a part: once in the card, not once per rank
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,9 @@ class Description:
         parallelism: ranks by kind: dp, tp, pp, ep, ...
         precision: dtype of the arithmetic.
         batch: samples per rank and step.
-        link: what the ranks talk over, e.g. {"backend": "gloo", "medium": "loopback"}.
+        link: what the ranks talk over, e.g. {"backend": "gloo", "medium": "loopback"}; empty: what can be seen of it.
+        repeat: which recording of the same run this is, from 1; None if it is not part of a series.
+        conditions: anything else under which it ran; JSON values.
     """
 
     workload: str = ""
@@ -42,6 +46,8 @@ class Description:
     precision: str = "float32"
     batch: int | None = None
     link: Mapping[str, object] = field(default_factory=dict)
+    repeat: int | None = None
+    conditions: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what a card cannot hold.
@@ -49,10 +55,19 @@ class Description:
         Raises:
             InputError: a value is not JSON.
         """
-        try:
-            json.dumps(asdict(self), allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"cannot go into a card ({error})", where="record", allowed="JSON values") from error
+        check(asdict(self))
+
+
+def check(content: object) -> None:
+    """Refuse what a card cannot hold.
+
+    Raises:
+        InputError: a value is not JSON.
+    """
+    try:
+        json.dumps(content, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"cannot go into a card ({error})", where="record", allowed="JSON values") from error
 
 
 def trace_name(rank: int) -> str:
@@ -76,10 +91,21 @@ def status(run_dir: Path) -> str | None:
     return None if card is None else str(card.get("status"))
 
 
+def reason(run_dir: Path) -> str:
+    """Why a run is not complete; "" if its card does not say."""
+    return str((files.read_json(run_dir / CARD) or {}).get("reason", ""))
+
+
 def write_status(run_dir: Path, description: Description, state: str, reason: str = "") -> None:
-    """A card that says that the run is not complete, and why."""
-    card = {"format": FORMAT, "status": state, **({"reason": reason} if reason else {}), **asdict(description)}
-    files.write_json(run_dir / CARD, card)
+    """A card that says that the run is not complete, and why; on a full disk in the place of the card before."""
+    why = {"reason": reason} if reason else {}
+    card = {"format": FORMAT, "status": state, **why, "recorded_at": now(), **asdict(description)}
+    try:
+        files.write_json(run_dir / CARD, card)
+    except OSError:
+        if not (run_dir / CARD).exists():
+            raise
+        files.overwrite(run_dir / CARD, files.readable(card).encode())
 
 
 def await_parts(run_dir: Path, world_size: int, timeout_s: float) -> list[dict[str, object]]:
@@ -99,6 +125,11 @@ def await_parts(run_dir: Path, world_size: int, timeout_s: float) -> list[dict[s
         time.sleep(POLL_S)
 
 
+def now() -> str:
+    """UTC, to the second: 2026-11-21T10:38:44Z."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
 def write_complete(run_dir: Path, description: Description, parts: Sequence[Mapping[str, object]]) -> None:
     """Join the parts of all ranks into the card, and remove them."""
     files.write_json(run_dir / CARD, _joined(description, parts))
@@ -106,21 +137,45 @@ def write_complete(run_dir: Path, description: Description, parts: Sequence[Mapp
         (run_dir / part_name(rank)).unlink(missing_ok=True)
 
 
+def own_part(place: Mapping[str, object], measured: Mapping[str, object]) -> dict[str, object]:
+    """What one rank adds to the card: its place, its host (kept once per host), its measurements."""
+    return {**place, "host_facts": host.host_facts(), **machine.device_clocks(), **measured}
+
+
 def _joined(description: Description, parts: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    hosts = list(dict.fromkeys(str(part["host"]) for part in parts))
-    ranks = [
-        {"rank": rank, "host": hosts.index(str(part["host"])), **{k: v for k, v in part.items() if k != "host"}}
-        for rank, part in enumerate(parts)
-    ]
+    hosts = {str(part["host"]): part["host_facts"] for part in reversed(parts)}
+    names = list(dict.fromkeys(str(part["host"]) for part in parts))
+    own = [{key: value for key, value in part.items() if key not in SHARED} for part in parts]
     return {
         "format": FORMAT,
         "status": COMPLETE,
+        "recorded_at": parts[0]["recorded_at"],
+        "machine": machine_of([hosts[name] for name in names]),
         "world_size": len(parts),
         **asdict(description),
+        "link": description.link or _seen_link(parts, len(names)),
+        "link_probe": parts[0]["link_probe"],
         "versions": machine.versions(),
+        "garbage_collector": "objects older than the first step set aside",
         "step_time": {kind: _over_ranks(parts, kind) for kind in ("without_profiler", "with_profiler")},
-        "ranks": ranks,
+        "hosts": [hosts[name] for name in names],
+        "ranks": [
+            {"rank": rank, "host": names.index(str(part["host"])), **own[rank]} for rank, part in enumerate(parts)
+        ],
     }
+
+
+def machine_of(hosts: Sequence[Any]) -> str:
+    """One fingerprint for all hosts of a run: theirs if they are alike."""
+    distinct = sorted({str(facts["fingerprint"]) for facts in hosts})
+    return distinct[0] if len(distinct) == 1 else host.fingerprint({"hosts": distinct})
+
+
+def _seen_link(parts: Sequence[Mapping[str, object]], hosts: int) -> dict[str, object]:
+    """What can be told of a link that the caller does not describe."""
+    if len(parts) == 1:
+        return {}
+    return {"backend": parts[0]["backend"], "medium": "one host" if hosts == 1 else "network", "hosts": hosts}
 
 
 def _over_ranks(parts: Sequence[Mapping[str, object]], kind: str) -> dict[str, object]:

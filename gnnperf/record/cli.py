@@ -1,62 +1,102 @@
-"""`gnnperf record demo` and `gnnperf record dataset`. torch is loaded by what runs, not by the parser."""
+"""`gnnperf record -- COMMAND` and `gnnperf record --recipe NAME`. torch is loaded by what runs, not by the parser."""
 
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any
 
-WORKLOADS = ("dlrm", "transformer", "cnn")
-PLAN_NAMES = ("cpu-gloo",)
+from gnnperf.errors import InputError
+
+RECIPES = ("demo", "cpu-gloo", "gpu")
+DESCRIPTION = """\
+Profile real training runs.
+
+  gnnperf record --out runs/mine -- torchrun --nproc-per-node 8 train.py   any training script, unchanged
+  gnnperf record --recipe demo --out runs/demo                             one small two-rank run on this machine
+  gnnperf record --recipe cpu-gloo --raw raw --out datasets/cpu-gloo       a whole data set; --resume goes on
+  gnnperf record --recipe gpu --raw raw --out datasets/mine                calibration, runs and interventions on a GPU
+
+Nothing else should run on the machine while a recipe records: a probe rejects recordings during which it changed.
+"""
 
 
 def add_parsers(subparsers: Any) -> None:
-    """Add `record` with its sub-forms."""
-    record = subparsers.add_parser("record", help="profile real training runs on this machine")
-    forms = record.add_subparsers(dest="form", required=True, metavar="FORM")
-    demo = forms.add_parser("demo", help="record one small two-rank run")
-    demo.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run directory to write")
-    demo.add_argument("--workload", choices=WORKLOADS, default="dlrm", help="training program (default: %(default)s)")
-    demo.set_defaults(run=_demo)
-    dataset = forms.add_parser(
-        "dataset",
-        help="record a whole data set and build it; runs that are there already are kept",
-        description="Nothing else should run on the machine meanwhile: a probe rejects runs during which it changed.",
-    )
-    dataset.add_argument("--plan", choices=PLAN_NAMES, default="cpu-gloo", help="what to record (default: %(default)s)")
-    dataset.add_argument("--raw", type=Path, required=True, metavar="DIR", help="where raw traces go, and are kept")
-    dataset.add_argument("--out", type=Path, required=True, metavar="DIR", help="the data set's folder")
-    dataset.set_defaults(run=_dataset)
+    """Add `record`."""
+    record = subparsers.add_parser("record", help="profile real training runs", description=DESCRIPTION,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    record.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run directory or data set to write")
+    record.add_argument("--recipe", choices=RECIPES, help="what to record, if not a command of your own")
+    record.add_argument("--raw", type=Path, metavar="DIR", help="recipes: where raw traces go, and are kept")
+    record.add_argument("--resume", action="store_true", help="recipes: go on with what --raw holds")
+    record.add_argument("--minutes", type=float, default=math.inf, metavar="M",
+                        help="recipes: no recording begins after that (default: no limit)")  # fmt: skip
+    record.add_argument("--warmup-steps", type=int, default=5, metavar="N", help="dropped (default: %(default)s)")
+    record.add_argument("--unprofiled-steps", type=int, default=20, metavar="N",
+                        help="timed without the profiler (default: %(default)s)")  # fmt: skip
+    record.add_argument("--profiled-steps", type=int, default=5, metavar="N",
+                        help="timed and traced (default: %(default)s)")  # fmt: skip
+    record.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the training command")
+    record.set_defaults(run=_record)
 
 
-def _demo(arguments: argparse.Namespace) -> int:
+def _record(arguments: argparse.Namespace) -> int:
+    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    if bool(command) == bool(arguments.recipe):
+        raise InputError("a recipe and a command" if command else "nothing to record", where="gnnperf record",
+                         allowed="either --recipe NAME or -- COMMAND")  # fmt: skip
+    if command:
+        return _command(command, arguments)
+    if arguments.recipe == "demo":
+        return _demo(arguments.out)
+    if arguments.raw is None:
+        raise InputError("--raw is missing", where="gnnperf record", remedy="name the folder for the raw traces")
+    return _dataset(arguments)
+
+
+def _command(command: list[str], arguments: argparse.Namespace) -> int:
+    from gnnperf.record.wrap import wrap
+
+    return wrap(command, arguments.out, arguments.warmup_steps, arguments.unprofiled_steps, arguments.profiled_steps)
+
+
+def _demo(out: Path) -> int:
     from gnnperf.record.launch import RankFailed
     from gnnperf.record.run import Steps, record_run
-    from gnnperf.record.workloads.cnn import Cnn
+    from gnnperf.record.spec import RunSpec
     from gnnperf.record.workloads.dlrm import Dlrm
-    from gnnperf.record.workloads.transformer import Transformer
 
-    workload = {"dlrm": Dlrm, "transformer": Transformer, "cnn": Cnn}[arguments.workload]()
+    spec = RunSpec(Dlrm())
     try:
-        record_run(arguments.out, workload, Steps())
+        record_run(out, spec, Steps())
     except RankFailed as failure:
-        print(f"gnnperf: {arguments.out}: {failure}; the run is marked broken")
+        print(f"gnnperf: {out}: {failure}; the run is marked broken")
         return 1
-    print(f"{arguments.out}: {workload.name}, complete")
+    print(f"{out}: {spec.name}, complete")
     return 0
 
 
 def _dataset(arguments: argparse.Namespace) -> int:
     from gnnperf.record.build import build
-    from gnnperf.record.cpu_gloo import PLANS
     from gnnperf.record.dataset import record_all
 
-    plan = PLANS[arguments.plan]()
-    outcomes = record_all(plan, arguments.raw, lambda line: print(line, flush=True))
+    plan = _plan(arguments.recipe)
+    outcomes = record_all(plan, arguments.raw, lambda line: print(line, flush=True), resume=arguments.resume,
+                          budget_s=60 * arguments.minutes)  # fmt: skip
     left = [outcome for outcome in outcomes if not outcome.accepted]
+    built = build(plan, arguments.raw, arguments.out)  # of whatever there is: a prefix is a data set, too
+    print(f"{arguments.out}: {built.recordings} recordings of {len(plan.runs)} runs, {built.size_bytes / 1e6:.2f} MB")
     if left:
-        print(f"gnnperf: {len(left)} of {len(outcomes)} runs were not accepted; run the same command again to go on")
-        return 1
-    size_bytes = build(plan, arguments.raw, arguments.out)
-    print(f"{arguments.out}: {len(outcomes)} runs, {size_bytes / 1e6:.2f} MB")
-    return 0
+        print(f"gnnperf: {len(left)} of {len(outcomes)} recordings were not accepted; --resume tries them again")
+    return 1 if left else 0
+
+
+def _plan(recipe: str) -> Any:
+    if recipe == "gpu":
+        from gnnperf.record.gpu_recipe import gpu
+
+        return gpu()
+    from gnnperf.record.cpu_gloo import cpu_gloo
+
+    return cpu_gloo()

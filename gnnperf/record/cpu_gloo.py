@@ -1,118 +1,101 @@
-"""The plan of the embedded data set: two gloo ranks on one machine, three training programs, forty sizes."""
+"""The plan of the embedded data set: gloo ranks on one machine, six programs, five links, and how they are split."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import chain, zip_longest
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
+from gnnperf.record.cpu_gloo_pairs import only_paired, pairs
+from gnnperf.record.cpu_gloo_runs import SLOW, plain_runs
 from gnnperf.record.plan import Plan, Split
 from gnnperf.record.run import Steps
-from gnnperf.record.workloads.cnn import Cnn
-from gnnperf.record.workloads.dlrm import Dlrm
-from gnnperf.record.workloads.transformer import Transformer
-from gnnperf.record.workloads.workload import Workload
+from gnnperf.record.spec import RunSpec
 
-# Ordered by width, then by work: the split by size cuts by width, the split by run takes every fifth.
-DLRM = (
-    Dlrm(tables=4, rows=10_000, dim=16, batch=256),
-    Dlrm(tables=8, rows=10_000, dim=16, batch=512),
-    Dlrm(tables=8, rows=100_000, dim=16, batch=256),
-    Dlrm(tables=4, rows=100_000, dim=16, batch=1024),
-    Dlrm(tables=12, rows=50_000, dim=16, batch=512),
-    Dlrm(tables=4, rows=400_000, dim=16, batch=2048),
-    Dlrm(tables=8, rows=100_000, dim=32, batch=256),
-    Dlrm(tables=4, rows=100_000, dim=32, batch=512),
-    Dlrm(tables=4, rows=400_000, dim=32, batch=1024),
-    Dlrm(tables=8, rows=100_000, dim=32, batch=1024),
-    Dlrm(tables=12, rows=100_000, dim=32, batch=512),
-    Dlrm(tables=6, rows=200_000, dim=32, batch=2048),
-    Dlrm(tables=4, rows=100_000, dim=48, batch=512),
-    Dlrm(tables=8, rows=100_000, dim=48, batch=1024),
-    Dlrm(tables=8, rows=200_000, dim=64, batch=512),
-    Dlrm(tables=4, rows=100_000, dim=64, batch=2048),
-)
-TRANSFORMER = (
-    Transformer(layers=2, width=64, sequence=64, batch=4),
-    Transformer(layers=4, width=64, sequence=64, batch=8, causal=False),
-    Transformer(layers=2, width=64, sequence=128, batch=8),
-    Transformer(layers=1, width=128, sequence=64, batch=8),
-    Transformer(layers=2, width=128, sequence=64, batch=8),
-    Transformer(layers=2, width=128, sequence=128, batch=8, causal=False),
-    Transformer(layers=1, width=192, sequence=64, batch=8),
-    Transformer(layers=2, width=192, sequence=64, batch=8, causal=False),
-    Transformer(layers=2, width=256, sequence=64, batch=4),
-    Transformer(layers=1, width=256, sequence=128, batch=8, causal=False),
-    Transformer(layers=1, width=320, sequence=64, batch=8),
-    Transformer(layers=2, width=384, sequence=64, batch=4, causal=False),
-)
-CNN = (
-    Cnn(blocks=1, channels=8, image=32, batch=16),
-    Cnn(blocks=2, channels=8, image=24, batch=16),
-    Cnn(blocks=1, channels=8, image=32, batch=48),
-    Cnn(blocks=1, channels=16, image=24, batch=16),
-    Cnn(blocks=1, channels=16, image=32, batch=16),
-    Cnn(blocks=2, channels=16, image=32, batch=16),
-    Cnn(blocks=1, channels=16, image=32, batch=40),
-    Cnn(blocks=1, channels=24, image=24, batch=16),
-    Cnn(blocks=1, channels=24, image=32, batch=24),
-    Cnn(blocks=1, channels=32, image=32, batch=16),
-    Cnn(blocks=1, channels=48, image=24, batch=16),
-    Cnn(blocks=1, channels=48, image=32, batch=16),
-)
-PROGRAMS: tuple[Sequence[Workload], ...] = (DLRM, TRANSFORMER, CNN)
-
-VAL_WIDTHS = {"dlrm": (48,), "transformer": (256,), "cnn": (32,)}
-TEST_WIDTHS = {"dlrm": (64,), "transformer": (320, 384), "cnn": (48,)}
 RUN_PERIOD, RUN_VAL, RUN_TEST = 5, 4, 2  # of every five runs of a program, which is for what
-STEPS = Steps(warmup=6, unprofiled=24, profiled=4)
+DEMO_PERIOD = 6  # of so many runs the demonstration trains on one
+VAL_PERIOD, VAL_PLACE = 5, 4  # of what an axis trains on, which is for validation
+NUM_WIDTHS = 3  # a program with fewer has no size to hold out
+HELD_OUT_PARALLELISM = ("tp", "row_wise")
+STEPS = Steps(warmup=6, unprofiled=32, profiled=4)
 
 
 def cpu_gloo() -> Plan:
-    """The plan. Programs take turns, so that a slow drift of the machine does not become a property of one of them."""
-    turns = chain.from_iterable(zip_longest(*PROGRAMS))
+    """The plan. Runs of each axis' test part differ from all others along that axis."""
+    plain, paired = plain_runs(), pairs()
+    kinds = tuple(dict.fromkeys(run.workload.kind for run in plain))
     return Plan(
         name="cpu-gloo",
-        workloads=tuple(workload for workload in turns if workload is not None),
+        runs=(*plain, *only_paired(plain, paired)),
         steps=STEPS,
-        splits={"run": _by_run(), "size": _by_size(), **{f"workload-{p[0].kind}": _by_workload(p) for p in PROGRAMS},
-                "workload": _by_workload(CNN)},
+        pairs=paired,
+        splits={
+            "run": _by_run(plain),
+            "demo": {part: names[::DEMO_PERIOD] for part, names in _by_run(plain).items()},
+            "size": _by_size(plain),
+            "workload": _held_out(plain, partial(_is_of_kind, "cnn")),
+            **{f"workload-{kind}": _held_out(plain, partial(_is_of_kind, kind)) for kind in kinds},
+            "link": _held_out(plain, lambda run: run.link == SLOW),
+            "world_size": _held_out(plain, lambda run: run.world_size == 4),
+            "parallelism": _held_out(plain, _is_of_held_out_parallelism),
+        },
         axes={
             "run": "configurations; those held out lie between trained ones in size",
-            "size": "widths: dlrm dim, transformer width, cnn channels; those held out are larger than any trained one",
-            "workload": "programs: the cnn is held out; validation is by run",
-            "workload-dlrm": "programs: the dlrm is held out; validation is by run",
-            "workload-transformer": "programs: the transformer is held out; validation is by run",
-            "workload-cnn": "the same as workload",
+            "demo": f"a {DEMO_PERIOD}th of `run`, for a quick look",
+            "size": "widths, the largest of each program are held out; validation on the next smaller",
+            "workload": "programs: the cnn is held out; validation by run, here and below",
+            **{f"workload-{kind}": f"programs: {kind} is held out" for kind in kinds},
+            "link": "rates: the slowest, 0.25 Gbit/s, is held out",
+            "world_size": "ranks: 4 are held out; 1 and 2 are trained on",
+            "parallelism": "how work is divided: tensor parallel and row-wise tables are held out",
         },
-    )  # fmt: skip
+    )
 
 
-def _by_run() -> Split:
-    places = [(place % RUN_PERIOD, workload) for program in PROGRAMS for place, workload in enumerate(program)]
+def parallelism(run: RunSpec) -> str:
+    """How the program divides its work: ddp, fsdp, tp, pp, ep, table_wise, row_wise, column_wise."""
+    workload = run.workload
+    if hasattr(workload, "sharding"):
+        return f"{workload.sharding}_wise"
+    return "ep" if workload.kind == "moe" else str(getattr(workload, "parallel", "ddp"))
+
+
+def _is_of_kind(kind: str, run: RunSpec) -> bool:
+    return run.workload.kind == kind
+
+
+def _is_of_held_out_parallelism(run: RunSpec) -> bool:
+    return parallelism(run) in HELD_OUT_PARALLELISM
+
+
+def _by_run(runs: Sequence[RunSpec]) -> Split:
+    places: dict[str, int] = {}
+    split: dict[str, list[str]] = {"train": [], "val": [], "test": []}
+    for run in runs:
+        place = places[run.workload.kind] = places.get(run.workload.kind, -1) + 1
+        part = {RUN_VAL: "val", RUN_TEST: "test"}.get(place % RUN_PERIOD, "train")
+        split[part].append(run.name)
+    return split
+
+
+def _by_size(runs: Sequence[RunSpec]) -> Split:
+    widths: dict[str, list[int]] = {}
+    for run in runs:
+        widths.setdefault(run.workload.kind, []).append(run.workload.width)
+    ordered = {kind: sorted(set(found)) for kind, found in widths.items()}
+    split: dict[str, list[str]] = {"train": [], "val": [], "test": []}
+    for run in runs:
+        known = ordered[run.workload.kind]
+        last = known[-2:] if len(known) >= NUM_WIDTHS else []
+        part = dict(zip(last, ("val", "test"), strict=False)).get(run.workload.width, "train")
+        split[part].append(run.name)
+    return split
+
+
+def _held_out(runs: Iterable[RunSpec], is_test: Callable[[RunSpec], bool]) -> Split:
+    runs = tuple(runs)
+    kept = [run.name for run in runs if not is_test(run)]
     return {
-        "train": [w.name for place, w in places if place not in (RUN_VAL, RUN_TEST)],
-        "val": [w.name for place, w in places if place == RUN_VAL],
-        "test": [w.name for place, w in places if place == RUN_TEST],
+        "train": [name for place, name in enumerate(kept) if place % VAL_PERIOD != VAL_PLACE],
+        "val": kept[VAL_PLACE::VAL_PERIOD],
+        "test": [run.name for run in runs if is_test(run)],
     }
-
-
-def _by_size() -> Split:
-    everything = list(chain.from_iterable(PROGRAMS))
-    return {
-        "train": [w.name for w in everything if w.width not in (*VAL_WIDTHS[w.kind], *TEST_WIDTHS[w.kind])],
-        "val": [w.name for w in everything if w.width in VAL_WIDTHS[w.kind]],
-        "test": [w.name for w in everything if w.width in TEST_WIDTHS[w.kind]],
-    }
-
-
-def _by_workload(held_out: Sequence[Workload]) -> Split:
-    test = {w.name for w in held_out}
-    by_run = _by_run()
-    return {
-        "train": [name for part in ("train", "test") for name in by_run[part] if name not in test],
-        "val": [name for name in by_run["val"] if name not in test],
-        "test": [w.name for w in held_out],
-    }
-
-
-PLANS: dict[str, Callable[[], Plan]] = {"cpu-gloo": cpu_gloo}

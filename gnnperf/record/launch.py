@@ -1,64 +1,90 @@
-"""Start the ranks of one run on this machine: gloo on loopback, one core per rank, one thread for its arithmetic."""
+"""Start the ranks of one run on this machine: a core each and gloo over a link, or a GPU each and NCCL."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import struct
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from multiprocessing import connection
-from multiprocessing.context import SpawnProcess
+from enum import StrEnum
+from multiprocessing import connection, get_context
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing
 
-LINK = {"backend": "gloo", "medium": "loopback"}
-COLLECTIVE_TIMEOUT = timedelta(seconds=60)
-# Read by gloo (which interface to talk over) and by Kineto (below this level it announces every start and stop).
-RANK_ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "lo", "KINETO_LOG_LEVEL": "99"}
+from gnnperf.record.allocator import keep_memory
+from gnnperf.record.network import Seat, seats
+from gnnperf.record.spec import LOOPBACK, Link
+
+COLLECTIVE_TIMEOUT = timedelta(seconds=15)  # gloo hangs now and then
+# Ranks are forked from a process that has loaded torch once. Kineto reads its setting when torch is loaded: below this
+# level it announces every start and stop.
+SERVER_ENVIRONMENT = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+PRELOADED = ["torch", "torch.distributed", "gnnperf.record.recorder"]
+_allocator: dict[str, object] = {}  # of this process; empty in one that is no rank
+TRANSPORT_PRIORITY = 1  # the lowest above ordinary threads
+SLICE_NS = 100_000
+KILLED_WITHIN_S = 10.0  # the server that forked a rank tells of its end; it may be gone itself
+SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # system call numbers
 
 
 class RankFailed(RuntimeError):
     """A rank ended early or did not end in time; all ranks are gone."""
 
 
-def launch(main: Callable[..., None], arguments: Sequence[object], *, world_size: int, timeout_s: float) -> None:
-    """Run `main(*arguments)` on every rank, in processes of their own, inside a gloo process group.
+def launch(
+    main: Callable[..., None], arguments: Sequence[object], *, world_size: int, timeout_s: float, link: Link = LOOPBACK
+) -> None:
+    """Run `main(*arguments)` on every rank, in processes of their own, inside a process group.
 
-    Ranks find each other through a file in a private directory and talk over 127.0.0.1 only: no port is open to others.
+    Ranks find each other through a file in a private directory and talk over the link only: on one host over 127.0.0.1,
+    so that no port is open to others.
 
     Args:
         main: a function of a module (it is found by name in the new processes).
         arguments: the same for every rank.
-        world_size: number of ranks; rank i is pinned to the i-th core that this process may use.
+        world_size: number of ranks; rank i gets the i-th core that this process may use, or the i-th GPU.
         timeout_s: from start to end.
+        link: what the ranks talk over.
 
     Raises:
         RankFailed: a rank failed or was killed, or the time was up. No process is left.
+        InputError: this machine cannot have such a link.
     """
-    context = torch.multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory(prefix="gnnperf-ranks-") as meeting:
+    context = _context()
+    with (
+        tempfile.TemporaryDirectory(prefix="gnnperf-ranks-") as meeting,
+        seats(link, world_size) as seat_of,
+        _environment(SERVER_ENVIRONMENT),
+    ):
         ranks = [
-            context.Process(target=_run_rank, args=(main, arguments, rank, world_size, meeting), daemon=True)
+            context.Process(target=_run_rank, args=(main, arguments, rank, seat_of, meeting), daemon=True)
             for rank in range(world_size)
         ]
         try:
-            with _environment(RANK_ENVIRONMENT):
-                for process in ranks:
-                    process.start()
+            for process in ranks:
+                process.start()
             _await(ranks, time.monotonic() + timeout_s)
         finally:
             _kill(ranks)
 
 
+def _context() -> ForkServerContext:
+    context = get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
+
+
 @contextmanager
 def _environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """What new processes inherit; Kineto reads its setting when torch is loaded, before any code of ours runs there."""
+    """What the server of new processes inherits when it starts, with the first of them."""
     before = {key: os.environ.get(key) for key in settings}
     os.environ.update(settings)
     try:
@@ -71,7 +97,7 @@ def _environment(settings: Mapping[str, str]) -> Iterator[None]:
                 os.environ[key] = value
 
 
-def _await(ranks: Sequence[SpawnProcess], deadline: float) -> None:
+def _await(ranks: Sequence[ForkServerProcess], deadline: float) -> None:
     running = dict(enumerate(ranks))
     while running:
         ended = connection.wait([p.sentinel for p in running.values()], max(0.0, deadline - time.monotonic()))
@@ -91,24 +117,27 @@ def _how_it_ended(exit_code: int | None) -> str:
     return f"ended with exit code {exit_code}"
 
 
-def _kill(ranks: Sequence[SpawnProcess]) -> None:
+def _kill(ranks: Sequence[ForkServerProcess]) -> None:
     """End what still runs. SIGKILL, because a rank inside a collective does not answer anything else."""
     for process in ranks:
         if process.is_alive():
             process.kill()
     for process in ranks:
         if process.pid is not None:
-            process.join()
-            process.close()
+            process.join(KILLED_WITHIN_S)
+            if not process.is_alive():
+                process.close()
 
 
-def _run_rank(main: Callable[..., None], arguments: Sequence[object], rank: int, world_size: int, meeting: str) -> None:
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[rank % len(cores)]})  # before any thread starts: gloo's threads inherit it
-    torch.set_num_threads(1)
+def _run_rank(
+    main: Callable[..., None], arguments: Sequence[object], rank: int, seat_of: Sequence[Seat], meeting: str
+) -> None:
+    _allocator.update(keep_memory())  # before torch starts threads
+    seat_of[rank].enter()
+    backend = _on_a_gpu(rank) if torch.cuda.is_available() else _on_a_core(rank)
+    world_size = len(seat_of)
     store = dist.FileStore(str(Path(meeting) / "store"), world_size)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=COLLECTIVE_TIMEOUT)
-    _yield_to_gloo()
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=COLLECTIVE_TIMEOUT)
     try:
         main(*arguments)
         dist.barrier()  # a rank that leaves first would break its peers' last collective
@@ -116,11 +145,69 @@ def _run_rank(main: Callable[..., None], arguments: Sequence[object], rank: int,
         dist.destroy_process_group()
 
 
-def _yield_to_gloo() -> None:
-    """Do not let this thread, when woken, push a thread of gloo off the core they share.
+def _on_a_core(rank: int) -> str:
+    """The CPU is the device: a core and a thread per rank; gloo's threads, which start later, inherit the core."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    torch.set_num_threads(1)
+    return "gloo"
 
-    A collective's worker wakes this thread first and stamps its own end after that. If it is preempted in between, the
-    stamp is milliseconds late (a quarter of DDP's all-reduces were; under this policy none by more than 0.2 ms).
-    Gloo's threads have started by now and keep the policy they have.
+
+def _on_a_gpu(rank: int) -> str:
+    """A GPU per rank; the host's threads go where they like."""
+    torch.cuda.set_device(rank % torch.cuda.device_count())
+    return "nccl"
+
+
+class Transport(StrEnum):
+    """How gloo's threads are scheduled, which share their rank's core with its main thread.
+
+    A thread that wakes does not take the core from an ordinary one before the kernel's next tick, which comes every
+    4 ms: steps then last whole multiples of 4 ms longer. A network card would not wait.
     """
-    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+    REAL_TIME = "fifo"  # they take the core at once, and keep it until they sleep
+    SHORT_SLICE = "short slice"  # they take it soon: ordinary threads with a slice of 0.1 ms
+    ORDINARY = "other"
+
+
+def put_transport_first(how: Transport) -> None:
+    """Let gloo's threads run when they have something to do; again after new groups, which have threads of their own.
+
+    Without the right to make threads real-time the main thread is told not to push others off the core when it wakes.
+    """
+    if dist.get_backend() != "gloo":
+        return
+    for thread in Path("/proc/self/task").iterdir():
+        if int(thread.name) != os.getpid():
+            try:
+                SCHEDULE[how](int(thread.name))
+            except PermissionError:
+                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+                return
+            except ProcessLookupError:  # it ended meanwhile
+                continue
+
+
+def _real_time(thread: int) -> None:
+    os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(TRANSPORT_PRIORITY))
+
+
+def _short_slice(thread: int) -> None:
+    """sched_setattr(2): an ordinary thread that asks for `SLICE_NS` at a time goes first when it wakes (Linux 6.12)."""
+    attributes = struct.pack("IIQiIQQQ", 48, os.SCHED_OTHER, 0, 0, 0, SLICE_NS, 0, 0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(SCHED_SETATTR[os.uname().machine], thread, attributes, 0) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _ordinary(thread: int) -> None:
+    os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+
+
+SCHEDULE = {Transport.REAL_TIME: _real_time, Transport.SHORT_SLICE: _short_slice, Transport.ORDINARY: _ordinary}
+
+
+def conditions() -> dict[str, object]:
+    """For the card of a rank: how it allocates."""
+    return dict(_allocator)

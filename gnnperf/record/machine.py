@@ -1,4 +1,4 @@
-"""What a card says about the machine: device, cores, versions. No host name, user, path or environment variable."""
+"""What a card says about a rank's place: host, cores, device, versions; no host name, user, path or variable."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from gnnperf.record import gpu, host
+from gnnperf.record.device import cuda_device
+
+POLICIES = {
+    "SCHED_OTHER": "other",
+    "SCHED_BATCH": "batch",
+    "SCHED_IDLE": "idle",
+    "SCHED_FIFO": "fifo",
+    "SCHED_RR": "rr",
+}
+
 
 def placement() -> dict[str, object]:
     """Where this rank runs: host (a digest, until the card numbers the hosts), cores, threads, device."""
@@ -19,40 +30,44 @@ def placement() -> dict[str, object]:
 
 
 def device() -> dict[str, object]:
-    """The device that does the work: the current CUDA device, else the CPU."""
-    if torch.cuda.is_available():
-        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-        return {"kind": "gpu", "name": properties.name, "memory_bytes": properties.total_memory,
-                "num_sms": properties.multi_processor_count}  # fmt: skip
-    return {"kind": "cpu", "name": cpu_model(), "cores": os.cpu_count(),
+    """The device that does the work: this rank's CUDA device if it uses one, else the CPU."""
+    index = cuda_device()
+    if index is not None:
+        return gpu.gpu_facts(index)
+    return {"kind": "cpu", "name": host.cpu_model(), "cores": os.cpu_count(),
             "capability": torch.backends.cpu.get_cpu_capability()}  # fmt: skip
 
 
-def cpu_model() -> str | None:
-    """As the kernel names it; None where it does not say."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or None
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine() or None
+def device_clocks() -> dict[str, object]:
+    """`clocks` of a GPU, now; a CPU's are among its host's facts."""
+    index = cuda_device()
+    return {} if index is None else {"clocks": gpu.gpu_clocks(index)}
 
 
 def versions() -> dict[str, str | None]:
-    """Of what decides how fast a step is."""
+    """Of what decides how fast a step is; gloo has no version of its own (it is part of torch)."""
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
-        "kernel": platform.release().split("-")[
-            0
-        ],  # the number only: what follows may name a distribution's build host
+        "nccl": _nccl_version(),
+        "gloo": None,
+        "driver": gpu.driver_version() if torch.cuda.is_available() else None,
+        "kernel": host.kernel(),
     }
+
+
+def _nccl_version() -> str | None:
+    if not (torch.cuda.is_available() and dist.is_available() and dist.is_nccl_available()):
+        return None
+    return ".".join(map(str, torch.cuda.nccl.version()))
 
 
 def scheduling() -> str:
     """The kernel's policy for this thread: "batch" threads do not preempt others when they wake."""
-    return {os.SCHED_OTHER: "other", os.SCHED_BATCH: "batch"}.get(os.sched_getscheduler(0), "another")
+    policy = os.sched_getscheduler(0) & ~getattr(os, "SCHED_RESET_ON_FORK", 0)
+    known = {getattr(os, name): word for name, word in POLICIES.items() if hasattr(os, name)}
+    return known.get(policy, "another")
 
 
 def cores() -> list[int]:
@@ -61,10 +76,15 @@ def cores() -> list[int]:
 
 
 def host_digest() -> str:
-    """Tells ranks of one host from ranks of another; compared while a card is made, never kept."""
+    """Tells ranks of one host from ranks of another; compared while a card is made, never kept.
+
+    Ranks in different network namespaces reach each other through a network, so these count as different hosts.
+    """
     boot = Path("/proc/sys/kernel/random/boot_id")
     named = boot.read_text(encoding="utf-8") if boot.is_file() else socket.gethostname()
-    return hashlib.sha256(named.encode()).hexdigest()
+    namespace = Path("/proc/self/ns/net")
+    network = str(namespace.stat().st_ino) if namespace.exists() else ""
+    return hashlib.sha256((named + network).encode()).hexdigest()
 
 
 def rank_and_world_size() -> tuple[int, int]:

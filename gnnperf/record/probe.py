@@ -12,6 +12,7 @@ import torch
 
 SIZE = 256
 WARMUP_REPEATS, REPEATS = 30, 101
+DEVICE_SIZE, DEVICE_REPEATS = 8192, 40
 
 
 def probe_us(cores: Sequence[int]) -> list[float]:
@@ -22,8 +23,23 @@ def probe_us(cores: Sequence[int]) -> list[float]:
         return [_median_us(left, right, result, core) for core in cores]
 
 
+def device_probe_us() -> list[float]:
+    """[1] median time of a bfloat16 product of two DEVICE_SIZE x DEVICE_SIZE matrices on the current GPU."""
+    left = torch.ones(DEVICE_SIZE, DEVICE_SIZE, dtype=torch.bfloat16, device="cuda")
+    result = torch.empty_like(left)
+    pairs = [
+        (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(DEVICE_REPEATS)
+    ]
+    for begin, end in pairs:
+        begin.record()
+        torch.mm(left, left, out=result)
+        end.record()
+    torch.cuda.synchronize()
+    return [statistics.median(1e3 * begin.elapsed_time(end) for begin, end in pairs[DEVICE_REPEATS // 4 :])]
+
+
 def drift(before_us: Sequence[float], after_us: Sequence[float]) -> float:
-    """The largest relative change of a core's median; 0.05 is five percent, in either direction."""
+    """The largest relative change of a core's (or device's) median; 0.05 is five percent, in either direction."""
     return max(abs(after / before - 1.0) for before, after in zip(before_us, after_us, strict=True))
 
 

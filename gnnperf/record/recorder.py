@@ -8,15 +8,16 @@ with record("runs/mine", workload="gpt", parameters={"layers": 12}, parallelism=
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import torch.distributed as dist
 
 from gnnperf.errors import InputError
-from gnnperf.record import card, files, kineto_file, machine
+from gnnperf.record import card, device, execution_step, files, garbage, kineto_file, machine
 from gnnperf.record.card import Description
+from gnnperf.record.link_probe import probe_link
 from gnnperf.record.step_recorder import StepRecorder, Stretches
 
 PEERS_TIMEOUT_S = 120.0  # how long rank 0 waits for the other ranks' files
@@ -32,29 +33,36 @@ def record(
     precision: str = "float32",
     batch: int | None = None,
     link: Mapping[str, object] | None = None,
+    repeat: int | None = None,
+    conditions: Mapping[str, object] | None = None,
+    index_statistics: Sequence[Mapping[str, object]] = (),
     warmup_steps: int = 5,
     unprofiled_steps: int = 20,
     profiled_steps: int = 5,
-    execution_trace: bool = False,
+    execution_trace: bool = True,
 ) -> Iterator[StepRecorder]:
     """Record a training run: `with record(run_dir, ...) as step:`, and `step()` at the end of every training step.
 
     Every rank calls it, with the same arguments and after the process group is up. Train until `step.done`; what runs
-    after that is not recorded. If fewer steps run, or one raises, the run is marked broken.
+    after that is not recorded. If fewer steps run, or one raises, the run is marked broken. Objects that exist before
+    the first step are left out of garbage collections until the end.
 
     Args:
-        run_dir: gets `rank_<r>.kineto.json.gz`, `rank_<r>.et.json.gz` (if asked for) and `run.json`. All ranks must see
-            the same directory.
+        run_dir: gets `rank_<r>.kineto.json.gz`, `rank_<r>.et.json.gz` (unless not wanted) and `run.json`. All ranks
+            must see the same directory.
         workload: which program, for the card.
         parameters: its sizes; JSON values, for the card.
         parallelism: ranks by kind (dp, tp, pp, ep), for the card.
         precision: dtype of the arithmetic, for the card.
         batch: samples per rank and step, for the card.
-        link: what the ranks talk over, for the card.
+        link: what the ranks talk over, for the card; None: what can be seen of it. It is measured in any case.
+        repeat: which recording of the same run this is, from 1, for the card.
+        conditions: anything else under which it runs; JSON values, for the card.
+        index_statistics: of each embedding table that this rank looks up; JSON values, for the card.
         warmup_steps: steps dropped first.
         unprofiled_steps: steps timed without the profiler.
         profiled_steps: steps timed and traced.
-        execution_trace: also write the execution trace (tensor ids) of the profiled steps; it slows every op down.
+        execution_trace: also write the execution trace (which tensors each op reads and writes), of one more step.
 
     Yields:
         The function that marks the end of a step.
@@ -64,22 +72,31 @@ def record(
             already holds a complete run or cannot be written, or fewer steps ran than were asked for.
     """
     stretches = Stretches(warmup_steps, unprofiled_steps, profiled_steps)
-    about = Description(workload, parameters or {}, parallelism or {}, precision, batch, link or {})
+    about = Description(
+        workload, parameters or {}, parallelism or {}, precision, batch, link or {}, repeat, conditions or {}
+    )
+    tables = {"index_statistics": [dict(table) for table in index_statistics]} if index_statistics else {}
+    card.check(tables)
     rank, world_size = machine.rank_and_world_size()
-    place = {**machine.placement(), "backend": machine.backend()}
     folder = _open(Path(run_dir), about, rank)
-    step = StepRecorder(stretches, execution_trace=execution_trace)
-    try:
-        yield step
-        _finish(step, folder, place, rank)
+    with _marked_if_broken(folder, about, rank):
+        began = {"recorded_at": card.now(), "link_probe": probe_link()}
+        with garbage.set_aside(), closing(StepRecorder(stretches, execution_trace=execution_trace)) as step:
+            yield step
+            _finish(step, folder, {**began, **machine.placement(), "backend": machine.backend(), **tables}, rank)
         if rank == 0:
             card.write_complete(folder, about, card.await_parts(folder, world_size, PEERS_TIMEOUT_S))
+
+
+@contextmanager
+def _marked_if_broken(folder: Path, about: Description, rank: int) -> Iterator[None]:
+    try:
+        yield
     except BaseException as error:
-        # The kind of error only: its text may hold paths and data.
-        card.write_status(folder, about, card.BROKEN, f"rank {rank}: {type(error).__name__}")
+        # Of other people's errors the kind only: their text may hold paths and data.
+        why = error.what if isinstance(error, InputError) else type(error).__name__
+        card.write_status(folder, about, card.BROKEN, f"rank {rank}: {why}")
         raise
-    finally:
-        step.close()
 
 
 def claim(folder: Path) -> None:
@@ -107,16 +124,21 @@ def _open(folder: Path, about: Description, rank: int) -> Path:
     except OSError as error:
         raise InputError(f"cannot be written ({error.strerror})", where=str(folder)) from error
     if dist.is_available() and dist.is_initialized():
-        dist.barrier()  # no rank's earlier files are left when rank 0 begins to look for new ones
+        device.barrier()  # no rank's earlier files are left when rank 0 begins to look for new ones
     return folder
 
 
 def _finish(step: StepRecorder, folder: Path, place: Mapping[str, object], rank: int) -> None:
     """Write this rank's traces and, last, its part of the card."""
     if not step.done:
-        remedy = "call step() at the end of every training step, until step.done"
+        remedy = "call step() at the end of every training step until step.done; ask for fewer steps of a short program"
         raise InputError(f"{step.steps_done} of {step.total_steps} steps ran", where=str(folder), remedy=remedy)
-    files.write_gzip(folder / card.trace_name(rank), kineto_file.without_environment(step.kineto_trace()))
-    if step.with_execution_trace:
-        files.write_gzip(folder / card.execution_trace_name(rank), step.execution_trace())
-    files.write_json(folder / card.part_name(rank), {**place, **step.step_times()})
+    measured = {"peak_memory": step.peak_memory(), **step.step_times()}
+    ops = step.execution_trace()
+    try:
+        files.write_gzip(folder / card.trace_name(rank), kineto_file.without_environment(step.kineto_trace()))
+        if ops is not None:
+            files.write_gzip(folder / card.execution_trace_name(rank), execution_step.without_environment(ops))
+        files.write_json(folder / card.part_name(rank), card.own_part(place, measured))
+    except OSError as error:
+        raise InputError(f"cannot be written ({error.strerror})", where=str(folder)) from error

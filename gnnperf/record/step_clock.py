@@ -9,6 +9,8 @@ from typing import Protocol
 
 import torch
 
+from gnnperf.record.device import cuda_device
+
 
 class StepClock(Protocol):
     """Collects step durations."""
@@ -47,30 +49,42 @@ class HostClock:
 
 
 class CudaClock:
-    """For work on a GPU: events in the current stream, which do not make the host wait and so change nothing."""
+    """For work on a GPU: events in its current stream, which do not make the host wait and so change nothing.
 
-    def __init__(self) -> None:
+    Args:
+        index: of the CUDA device.
+    """
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._began: torch.cuda.Event | None = None
         self._pairs: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
 
     def begin(self) -> None:
         """Put an event into the stream."""
-        events = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        events[0].record()
-        self._pairs.append(events)
+        self._began = self._mark()
 
     def end(self) -> None:
-        """Put the second event into the stream."""
-        self._pairs[-1][1].record()
+        """Put a second event into the stream."""
+        assert self._began is not None, "a step ends that has begun"
+        self._pairs.append((self._began, self._mark()))
+        self._began = None
 
     def durations_us(self) -> list[float]:
         """[num_steps]; waits for the device."""
-        torch.cuda.synchronize()
-        return [1e3 * begin.elapsed_time(end) for begin, end in self._pairs if end.query()]
+        torch.cuda.synchronize(self._index)
+        return [1e3 * begin.elapsed_time(end) for begin, end in self._pairs]
+
+    def _mark(self) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self._index))
+        return event
 
 
-def clock_of_this_machine() -> StepClock:
-    """CUDA events where there is a CUDA device in use, else the host's clock."""
-    return CudaClock() if torch.cuda.is_available() and torch.cuda.is_initialized() else HostClock()
+def clock_of_this_rank() -> StepClock:
+    """CUDA events where the rank uses a CUDA device, else the host's clock."""
+    index = cuda_device()
+    return HostClock() if index is None else CudaClock(index)
 
 
 def summary(durations_us: Sequence[float]) -> dict[str, object]:
@@ -78,8 +92,12 @@ def summary(durations_us: Sequence[float]) -> dict[str, object]:
     quartiles = statistics.quantiles(durations_us, n=4, method="inclusive") if len(durations_us) > 1 else [None] * 3
     return {
         "steps": len(durations_us),
-        "median_us": statistics.median(durations_us) if durations_us else None,
-        "quartile_1_us": quartiles[0],
-        "quartile_3_us": quartiles[2],
+        "median_us": _rounded(statistics.median(durations_us) if durations_us else None),
+        "quartile_1_us": _rounded(quartiles[0]),
+        "quartile_3_us": _rounded(quartiles[2]),
         "samples_us": [round(d, 1) for d in durations_us],
     }
+
+
+def _rounded(value_us: float | None) -> float | None:
+    return None if value_us is None else round(value_us, 1)

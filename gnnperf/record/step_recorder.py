@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
-from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile, schedule
+from torch.profiler import ProfilerActivity, profile, schedule
 
 from gnnperf.errors import require
-from gnnperf.record.step_clock import StepClock, clock_of_this_machine, summary
+from gnnperf.record.execution_step import ExecutionTraceStep
+from gnnperf.record.peak_memory import PeakMemory, peak_memory_of_this_rank
+from gnnperf.record.step_clock import StepClock, clock_of_this_rank, summary
 
 PROFILER_WARMUP_STEPS = 2
 
@@ -20,6 +23,8 @@ class Stretches:
     """Which steps are dropped, timed, and traced.
 
     0 ... warmup | unprofiled (timed) | 2 under a profiler that does not write yet | profiled (timed, traced)
+
+    After these come the steps whose memory is counted, and the one whose execution trace is written.
     """
 
     warmup: int
@@ -43,8 +48,8 @@ class Stretches:
         return self.first_profiler + PROFILER_WARMUP_STEPS
 
     @property
-    def total(self) -> int:
-        """All steps."""
+    def traced_end(self) -> int:
+        """The step after the last one that is traced."""
         return self.first_traced + self.profiled
 
     def is_timed(self, step: int) -> bool:
@@ -53,7 +58,7 @@ class Stretches:
 
     def is_traced(self, step: int) -> bool:
         """Whether a step is timed and traced."""
-        return self.first_traced <= step < self.total
+        return self.first_traced <= step < self.traced_end
 
 
 class StepRecorder:
@@ -62,22 +67,40 @@ class StepRecorder:
     def __init__(self, stretches: Stretches, *, execution_trace: bool) -> None:
         self._stretches = stretches
         self._scratch = tempfile.TemporaryDirectory(prefix="gnnperf-record-")
-        self._observer = ExecutionTraceObserver() if execution_trace else None
-        self._profiler = _profiler(stretches.profiled, self._observer)
-        self._plain_clock: StepClock = clock_of_this_machine()
-        self._traced_clock: StepClock = clock_of_this_machine()
+        self._profiler = step_profiler(stretches.profiled)
+        self._execution = ExecutionTraceStep(Path(self._scratch.name)) if execution_trace else None
         self._steps_done = 0
         self._begin()
+
+    # Made when first used, after the steps dropped: which device a rank uses shows when it has used it.
+
+    @cached_property
+    def _plain_clock(self) -> StepClock:
+        return clock_of_this_rank()
+
+    @cached_property
+    def _traced_clock(self) -> StepClock:
+        return clock_of_this_rank()
+
+    @cached_property
+    def _memory(self) -> PeakMemory:
+        return peak_memory_of_this_rank()
+
+    @cached_property
+    def _watched(self) -> list[PeakMemory | ExecutionTraceStep]:
+        """Who watches each of the steps after the traced ones."""
+        watchers = (self._memory, self._execution) if self._execution else (self._memory,)
+        return [watcher for watcher in watchers for _ in range(watcher.steps)]
 
     @property
     def done(self) -> bool:
         """Whether all steps asked for have run."""
-        return self._steps_done >= self.total_steps
+        return self._steps_done >= self._stretches.traced_end and self._steps_done >= self.total_steps
 
     @property
     def total_steps(self) -> int:
         """Steps asked for, of all kinds."""
-        return self._stretches.total
+        return self._stretches.traced_end + len(self._watched)
 
     @property
     def steps_done(self) -> int:
@@ -98,44 +121,37 @@ class StepRecorder:
             self._plain_clock.end()
         if self._stretches.is_traced(step):
             self._traced_clock.end()
-        if step >= self._stretches.first_profiler:
+        if self._stretches.first_profiler <= step < self._stretches.traced_end:
             self._profiler.step()
+        if step == self._stretches.traced_end - 1:
+            self._profiler.export_chrome_trace(str(self._kineto_path))
+        if step >= self._stretches.traced_end:
+            self._watched[step - self._stretches.traced_end].end()
 
     def _begin(self) -> None:
         step = self._steps_done
         if step == self._stretches.first_profiler:
-            self._start_profiler()
+            self._profiler.start()
+        if step == self._stretches.warmup:
+            self._memory.start()
+        if step >= self._stretches.traced_end and not self.done:
+            self._watched[step - self._stretches.traced_end].begin()
         if self._stretches.is_timed(step):
             self._plain_clock.begin()
         if self._stretches.is_traced(step):
             self._traced_clock.begin()
 
-    def _start_profiler(self) -> None:
-        if self._observer is not None:
-            self._observer.register_callback(str(self.execution_trace_path))
-        self._profiler.start()
-
     @property
-    def execution_trace_path(self) -> Path:
-        """Where torch writes the execution trace."""
-        return Path(self._scratch.name) / "execution_trace.json"
-
-    @property
-    def with_execution_trace(self) -> bool:
-        """Whether one is being written."""
-        return self._observer is not None
+    def _kineto_path(self) -> Path:
+        return Path(self._scratch.name) / "kineto.json"
 
     def kineto_trace(self) -> bytes:
         """The profiled steps as Kineto writes them."""
-        path = Path(self._scratch.name) / "kineto.json"
-        self._profiler.export_chrome_trace(str(path))
-        return path.read_bytes()
+        return self._kineto_path.read_bytes()
 
-    def execution_trace(self) -> bytes:
-        """The profiled steps as an execution trace."""
-        assert self._observer is not None
-        self._observer.unregister_callback()
-        return self.execution_trace_path.read_bytes()
+    def execution_trace(self) -> bytes | None:
+        """The last step as an execution trace, if one was asked for."""
+        return None if self._execution is None else self._execution.content()
 
     def step_times(self) -> dict[str, object]:
         """Both step times of this rank."""
@@ -144,14 +160,21 @@ class StepRecorder:
             "with_profiler": summary(self._traced_clock.durations_us()),
         }
 
+    def peak_memory(self) -> dict[str, object]:
+        """The most that a step of this rank holds."""
+        return self._memory.facts()
+
     def close(self) -> None:
         """Leave nothing running and no scratch file."""
-        if self._stretches.first_profiler <= self._steps_done < self.total_steps:
+        if self._stretches.first_profiler <= self._steps_done < self._stretches.traced_end:
             self._profiler.stop()
+        for watcher in self._watched:
+            watcher.close()
         self._scratch.cleanup()
 
 
-def _profiler(profiled_steps: int, observer: ExecutionTraceObserver | None) -> profile:
+def step_profiler(profiled_steps: int) -> profile:
+    """The profiler of a recording, which writes this many steps after its own warm-up."""
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
@@ -160,5 +183,4 @@ def _profiler(profiled_steps: int, observer: ExecutionTraceObserver | None) -> p
         schedule=schedule(wait=0, warmup=PROFILER_WARMUP_STEPS, active=profiled_steps, repeat=1),
         record_shapes=True,
         experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=torch.cuda.is_available()),
-        execution_trace_observer=observer,
     )

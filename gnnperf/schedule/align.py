@@ -1,4 +1,4 @@
-"""Align the nodes of two steps by content.
+"""Align the nodes of two steps by content: of one run, or of two.
 
 step i   A B C D   F        what a lane (thread, stream) did in one step
 step j   A B   D E F        longest common subsequence (Myers 1986); C and E stay unaligned
@@ -12,16 +12,39 @@ import pandas as pd
 
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.lanes import lane_keys
+from gnnperf.graph.tables import content_keys
 from gnnperf.schema import NodeType, Relation
 
 _MAX_EDITS = 3000
+_ANY_RUN = ("node_type", "op_name", "segment", "ordinal", "collective")
 
 
 def align(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:
     """[num_nodes of structure] the matching node of `other`; -1 unaligned. Both are single steps of one run."""
+    keys = (graph.nodes["content_key"].to_numpy() for graph in (structure, other))
+    return align_by(structure, other, *keys)
+
+
+def align_runs(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:
+    """[num_nodes of structure] the matching node of `other`; -1 unaligned. Both are single steps, of any two runs.
+
+    Lanes correspond by rank and ordinal. Kernels' names change with shapes and devices, so ops and segments are what is
+    compared; that repeats itself often within a lane, but order tells.
+    """
+    return align_by(structure, other, *(content_keys(graph.nodes, _ANY_RUN) for graph in (structure, other)))
+
+
+def align_by(structure: ExecutionGraph, other: ExecutionGraph, keys_a: np.ndarray, keys_b: np.ndarray) -> np.ndarray:
+    """[num_nodes of structure] the node of `other` with the same key in the same lane, in order; -1 unaligned.
+
+    Args:
+        structure: a single step.
+        other: another one.
+        keys_a: [num_nodes of structure] int64 key of each node.
+        keys_b: [num_nodes of other] the same.
+    """
     matched = np.full(structure.num_nodes, -1, dtype=np.int64)
     lanes_a, lanes_b = lane_keys(structure.nodes), lane_keys(other.nodes)
-    keys_a, keys_b = structure.nodes["content_key"].to_numpy(), other.nodes["content_key"].to_numpy()
     for lane in np.unique(lanes_a[lanes_a >= 0]):
         a, b = np.flatnonzero(lanes_a == lane), np.flatnonzero(lanes_b == lane)
         pairs = common_subsequence(keys_a[a], keys_b[b])

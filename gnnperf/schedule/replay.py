@@ -16,6 +16,7 @@ import numpy as np
 from gnnperf.graph.calls import BLOCKING, call_class
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.graph.labels import measured_end_us
+from gnnperf.graph.rank_events import by_category, is_host_transfer
 from gnnperf.schedule.align import align
 from gnnperf.schedule.medians import ClassMedians, fit_medians, in_peer_wait
 from gnnperf.schedule.schedule import Schedule, schedule
@@ -102,13 +103,18 @@ def _share(result: Schedule, latency: np.ndarray, from_median: np.ndarray) -> fl
 
 
 def _is_wait(graph: ExecutionGraph) -> np.ndarray:
-    """[num_nodes] bool: blocking calls and exits from collectives, whose latency is what a wait left over."""
+    """[num_nodes] bool: blocking calls and exits from kernels of collectives, whose latency is what a wait left over.
+
+    The exit from a collective of host threads is no wait: every peer has come. It is what is left of the transfer on
+    the rank's own side of the link (0 or 15 ms, by chance, where two ranks exchange 1 MB at 0.25 Gbit/s).
+    """
     names = graph.nodes["event_name"]
     blocking = np.array([call_class(str(n)) in BLOCKING for n in names.cat.categories] + [False])[names.cat.codes]
     segment = graph.nodes["segment"]
     t4 = (segment == Segment.T4).to_numpy()
     waited = t4 & (blocking | (graph.nodes["blocked_us"].to_numpy() > 0))
-    return waited | (segment == Segment.EXIT).to_numpy()
+    on_host = by_category(names, is_host_transfer, bool)
+    return waited | ((segment == Segment.EXIT).to_numpy() & ~on_host)
 
 
 def _latencies(

@@ -99,7 +99,7 @@ DTYPES = {
     **dict.fromkeys(JSON_FIELDS, np.int32),
 }
 COLUMNS = ("kind", "name", "start_ns", "duration_ns", "thread", "device", "stream", "correlation", "external_id",
-           "sequence", "wait_event", "bytes", *JSON_FIELDS, *SIDE_FIELDS)  # fmt: skip
+           "sequence", "wait_event", "waiting_stream", "bytes", *JSON_FIELDS, *SIDE_FIELDS)  # fmt: skip
 
 
 def _table(parts: Parts, reader: Reader) -> Assembled:

@@ -14,6 +14,7 @@ What one of them states holds for all of them.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ import msgspec
 import numpy as np
 
 from gnnperf.schema import EventKind
+from gnnperf.trace import point_to_point
 from gnnperf.trace.assemble import Assembled
 from gnnperf.trace.collective_names import dtype_name, kind_of_host_name, kind_of_kernel_name, kind_of_word
 from gnnperf.trace.columns import categorical, coded, float_column
@@ -31,6 +33,7 @@ from gnnperf.trace.metadata import Distributed
 
 PARAM_COMMS = "record_param_comms"
 OUTPUT_FIRST = ("c10d::alltoall_base_", "c10d::_allgather_base_", "c10d::_reduce_scatter_base_")
+UNSIZED_FIRST = ("c10d::allgather_",)  # lists of lists of tensors have no shapes
 SAME_SIZE = ("all_reduce", "broadcast", "reduce")
 
 
@@ -44,6 +47,8 @@ class Call:
     in_elements: float | None = None
     out_elements: float | None = None
     dtype: str | None = None
+    peer: int | None = None  # of a send or receive: rank of the group at its other end
+    tag: int = 0
 
     def filled_from(self, other: Call) -> Call:
         """Own values first, the other's where unknown."""
@@ -54,6 +59,7 @@ class Call:
             other.in_elements if self.in_elements is None else self.in_elements,
             other.out_elements if self.out_elements is None else self.out_elements,
             other.dtype if self.dtype is None else self.dtype,
+            *((other.peer, other.tag) if self.peer is None else (self.peer, self.tag)),
         )
 
 
@@ -65,7 +71,7 @@ def add_collectives(table: Assembled, links: Links, distributed: Distributed) ->
     calls = _spread(table, own, trees, known)
     of_host = {row: known[root] for root, rows in trees.items() for row in rows}
     calls |= _kernel_calls(table, links, of_host, distributed)
-    return _columns(calls, len(table.kind))
+    return _columns({row: _between(call, distributed) for row, call in calls.items()}, len(table.kind))
 
 
 def _host_calls(table: Assembled, distributed: Distributed) -> dict[int, Call]:
@@ -78,9 +84,12 @@ def _host_calls(table: Assembled, distributed: Distributed) -> dict[int, Call]:
     rows = np.flatnonzero(host & wanted[name.codes]).tolist()
     texts, codes = table.names, name.codes[rows].tolist()
     dims, types = _values(table, "input_dims", rows), _values(table, "input_types", rows)
+    values = _values(table, "input_values", rows)
     return {
-        row: _stated(table.metadata.get(row), distributed).filled_from(_shaped(texts[code], kinds[code], d, t))
-        for row, code, d, t in zip(rows, codes, dims, types, strict=True)
+        row: _stated(table.metadata.get(row), distributed)
+        .filled_from(_shaped(texts[code], kinds[code], d, t))
+        .filled_from(_other_end(texts[code], v))
+        for row, code, d, t, v in zip(rows, codes, dims, types, values, strict=True)
         if not _is_no_collective(table.metadata.get(row))
     }
 
@@ -102,9 +111,10 @@ def _stated(args: CommArgs | None, distributed: Distributed) -> Call:
     """What metadata says."""
     if args is None or args.collective is None:
         return Call()
+    kind = kind_of_word(args.collective)
     return Call(
-        kind_of_word(args.collective), _group(args, distributed), args.group_size, args.in_elements, args.out_elements,
-        dtype_name(args.dtype),
+        kind, _group(args, distributed), args.group_size, args.in_elements, args.out_elements, dtype_name(args.dtype),
+        point_to_point.peer_of_metadata(kind, args),
     )  # fmt: skip
 
 
@@ -121,12 +131,37 @@ def _group(args: CommArgs, distributed: Distributed) -> str | None:
     return "[" + ",".join(map(str, ranks)) + "]" if ranks else name[:64] if name else None
 
 
+def _other_end(name: str, values: Any) -> Call:
+    """What the name or the inputs of a send or receive say about its peer."""
+    peer, tag = point_to_point.peer_of_inputs(name, values) or (point_to_point.peer_of_name(name), 0)
+    return Call(peer=peer, tag=tag)
+
+
+def _between(call: Call, distributed: Distributed) -> Call:
+    """A send or receive whose peer is known: its channel, between two ranks, is its group."""
+    if call.kind not in point_to_point.KINDS or call.peer is None or distributed.rank is None:
+        return call
+    ranks = _ranks_of(call.group, distributed)
+    found = None if ranks is None else point_to_point.channel(call.kind, distributed.rank, call.peer, ranks, call.tag)
+    return call if found is None else replace(call, group=found, group_size=2)
+
+
+def _ranks_of(group: str | None, distributed: Distributed) -> Sequence[int] | None:
+    """The ranks of a group given as text; unstated: of the only one there is; None unknown."""
+    if group is not None and re.fullmatch(r"\[\d[\d,]*\]", group):
+        return [int(rank) for rank in group[1:-1].split(",")]
+    groups = set((distributed.group_ranks or {}).values())
+    if len(groups) == 1:
+        return groups.pop()
+    return None if groups or distributed.world_size is None else range(distributed.world_size)
+
+
 def _shaped(name: str, kind: str | None, dims: Any, types: Any) -> Call:
     """What the shapes of its inputs say: elements and dtype."""
     if not dims:
         return Call(kind)
     output_first = name in OUTPUT_FIRST
-    at = 1 if output_first and len(dims) > 1 else 0
+    at = 1 if (output_first or name in UNSIZED_FIRST) and len(dims) > 1 else 0
     sent = elements(dims[at])
     received = elements(dims[0]) if output_first else None
     dtype = types[at] if isinstance(types, list) and at < len(types) and types[at] not in ("", "TensorList") else None

@@ -3,6 +3,11 @@
 The two profilers number ops alike but not equally: `rf_id` is `Record function id`, or `Ev Idx` or `External id`
 plus an offset that holds for one thread, or for a stretch of it. Offsets are found by voting of names and checked by
 names; the share of nodes that agree is reported.
+
+An execution trace of one step, as the recorder writes it, is found once in every step of the Kineto trace:
+
+    execution trace        |step|                  offset 1
+    Kineto     |step|step|step|                    offset 2 ...
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from gnnperf.trace.execution_trace import ExecutionTrace, Node
 
 MAX_VOTERS = 64
 MIN_VOTES = 3  # a stretch of this many ops with one offset is believed
+MIN_REPEATED_SHARE = 0.9  # of the nodes found first: a repetition finds as many again
 
 
 @dataclass(frozen=True)
@@ -29,12 +35,12 @@ class Matched:
     """Rows of the execution trace's nodes.
 
     Attributes:
-        row: node id -> row of the table.
+        repetitions: for each time the trace is found in the table: node id -> row of the table.
         key: which of the table's numbers they were matched by.
-        share: matched nodes / all nodes.
+        share: matched nodes / all nodes, where most are matched.
     """
 
-    row: dict[int, int]
+    repetitions: tuple[dict[int, int], ...]
     key: str
     share: float
 
@@ -48,30 +54,44 @@ def match(table: Assembled, trace: ExecutionTrace) -> Matched:
         "Record function id": table.side["record_function"], "Ev Idx": table.side["event_index"],
         "External id": table.columns["external_id"],
     }  # fmt: skip
-    best = Matched({}, "none", 0.0)
+    best = Matched((), "none", 0.0)
     for key, numbers in numberings.items():
         if (numbers[host] > 0).any():
-            row = _by_offsets(numbers[host].tolist(), texts, host.tolist(), trace)
-            if len(row) / len(trace.nodes) > best.share:
-                best = Matched(row, key, len(row) / len(trace.nodes))
+            found = _repetitions(numbers[host].tolist(), texts, host.tolist(), trace)
+            share = len(found[0]) / len(trace.nodes)
+            if share > best.share:
+                best = Matched(tuple(found), key, share)
     return best
 
 
-def _by_offsets(numbers: list[int], texts: list[str], rows: list[int], trace: ExecutionTrace) -> dict[int, int]:
-    """Match thread by thread: vote for an offset, match what agrees, repeat with what is left."""
+def _repetitions(numbers: list[int], texts: list[str], rows: list[int], trace: ExecutionTrace) -> list[dict[int, int]]:
+    """node id -> row, once for every time the trace is found; at least one, which may be empty."""
     at = {number: (text, row) for number, text, row in zip(numbers, texts, rows, strict=True) if number >= 0}
+    taken: set[int] = set()
+    found = [_by_offsets(at, trace, taken)]
+    while True:
+        again = _by_offsets(at, trace, taken)
+        if not again or len(again) < MIN_REPEATED_SHARE * len(found[0]):
+            return found
+        found.append(again)
+
+
+def _by_offsets(at: dict[int, tuple[str, int]], trace: ExecutionTrace, taken: set[int]) -> dict[int, int]:
+    """Match thread by thread: vote for an offset, match what agrees, repeat with what is left; adds to `taken`."""
     numbers_of: dict[str, list[int]] = defaultdict(list)
     for number, (text, _) in at.items():
-        numbers_of[text].append(number)
+        if number not in taken:
+            numbers_of[text].append(number)
     found: dict[int, int] = {}
-    taken: set[int] = set()
+    near: int | None = None  # threads of one step have nearly the same offset
     for thread in sorted({n.thread for n in trace.nodes}):
         left = [n for n in trace.nodes if n.thread == thread]
         while left:
-            offset = _vote(left, numbers_of, taken)
+            offset = _vote(left, numbers_of, taken, near)
             agreeing = [n for n in left if offset is not None and _agrees(n, offset, at, taken)]
             if len(agreeing) < MIN_VOTES:
                 break
+            near = offset if near is None else near
             for node in agreeing:
                 found[node.id] = at[node.rf_id + offset][1]  # type: ignore[operator]
                 taken.add(node.rf_id + offset)  # type: ignore[operator]
@@ -79,13 +99,16 @@ def _by_offsets(numbers: list[int], texts: list[str], rows: list[int], trace: Ex
     return found
 
 
-def _vote(nodes: list[Node], numbers_of: dict[str, list[int]], taken: set[int]) -> int | None:
-    """The offset that most of the rarest names agree on; frequent names would pair with everything."""
+def _vote(nodes: list[Node], numbers_of: dict[str, list[int]], taken: set[int], near: int | None) -> int | None:
+    """The offset that most of the rarest names agree on (frequent names would pair with everything).
+
+    Of equals the one that is nearest to `near`, or the first: the steps of a run all get the same votes.
+    """
     known = [n for n in nodes if n.name in numbers_of]
     votes: Counter[int] = Counter()
     for node in sorted(known, key=lambda n: len(numbers_of[n.name]))[:MAX_VOTERS]:
         votes.update(number - node.rf_id for number in numbers_of[node.name] if number not in taken)
-    return votes.most_common(1)[0][0] if votes else None
+    return min(votes, key=lambda o: (-votes[o], o if near is None else abs(o - near)), default=None)
 
 
 def _agrees(node: Node, offset: int, at: dict[int, tuple[str, int]], taken: set[int]) -> bool:
@@ -100,9 +123,10 @@ def fill_shapes(table: Assembled, trace: ExecutionTrace, matched: Matched) -> As
         known = table.columns[column]
         texts[column] = [known.categories[c].encode() if c >= 0 else None for c in known.codes]
         for node in trace.nodes:
-            row = matched.row.get(node.id)
-            if row is not None and texts[column][row] is None and node.types:
-                texts[column][row] = msgspec.json.encode(describe(node))
+            rows = [found[node.id] for found in matched.repetitions if node.id in found]
+            told = msgspec.json.encode(describe(node)) if rows and node.types else None
+            for row in rows:
+                texts[column][row] = texts[column][row] or told
     columns = table.columns | {c: json_column(*coded(values)) for c, values in texts.items()}
     return replace(table, columns=columns)
 
@@ -161,7 +185,7 @@ def feeds(trace: ExecutionTrace, matched: Matched) -> pd.DataFrame:
     for node in trace.nodes:
         pairs.update((writer[t], node.id) for t in reads[node.id] if t in writer and writer[t] != node.id)
         writer.update(dict.fromkeys(writes[node.id], node.id))
-    rows = sorted((matched.row[a], matched.row[b]) for a, b in pairs if a in matched.row and b in matched.row)
+    rows = sorted((row[a], row[b]) for row in matched.repetitions for a, b in pairs if a in row and b in row)
     array = np.array(rows, dtype=np.int64).reshape(-1, 2)
     return pd.DataFrame({"producer_event": array[:, 0], "consumer_event": array[:, 1]})
 

@@ -124,6 +124,7 @@ def _device_columns(rows: list[Any], args: list[Args], kind: np.ndarray) -> dict
     return {
         "device": np.where(np.abs(device) < 2**31, device, -1).astype(np.int32),
         "stream": np.where(awaited, stated["awaited"], stream),
+        "waiting_stream": np.where(awaited, stated["stream"], -1),
         "wait_event": stated["wait_event"],
         "bytes": stated["bytes"],
     }

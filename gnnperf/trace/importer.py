@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -47,7 +47,7 @@ def import_kineto(
         "link": linking.link_names(links.link),
         "forward_event": linking.forward_events(table),
     }
-    columns |= add_collectives(table, links, distributed)
+    columns |= add_collectives(table, links, replace(distributed, rank=origin.rank))
     events = pd.DataFrame({c.name: columns[c.name] for c in schema.EVENT_COLUMNS}, copy=False)
     meta = TraceMeta(
         rank=origin.rank, rank_source=origin.rank_source, world_size=distributed.world_size,

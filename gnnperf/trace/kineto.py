@@ -64,7 +64,8 @@ Category = Literal[
 class Args(msgspec.Struct, gc=False, rename={
     "external_id": "External id", "external_id_2021": "external id", "sequence": "Sequence number",
     "forward_thread": "Fwd thread id", "event_index": "Ev Idx", "record_function": "Record function id",
-    "dims": "Input Dims", "types": "Input type", "values": "Concrete Inputs", "wait_event": "wait_on_cuda_event_id",
+    "dims": "Input Dims", "types": "Input type", "values": "Concrete Inputs",
+    "wait_event": "wait_on_cuda_event_record_corr_id",
 }):  # fmt: skip
     """The arguments that are read of any event. -1 where absent."""
 
@@ -90,6 +91,7 @@ class CommArgs(Args, gc=False, rename={
     "collective": "Collective name", "in_elements": "In msg nelems", "out_elements": "Out msg nelems",
     "group_size": "Group size", "group_name": "Process Group Name", "group_id": "Process Group ID",
     "group_ranks": "Process Group Ranks", "rank_start": "Global rank start", "rank_stride": "Global rank stride",
+    "source": "Src Rank", "target": "Dst Rank",
 }):  # fmt: skip
     """The same with the metadata of collectives (torch >= 2.4)."""
 
@@ -102,6 +104,8 @@ class CommArgs(Args, gc=False, rename={
     group_ranks: str | None = None
     rank_start: int | None = None
     rank_stride: int | None = None
+    source: int | None = None
+    target: int | None = None
     dtype: str | None = None
 
 

@@ -10,3 +10,4 @@ RATIO_FLOOR_BYTES = 256 * 2**20  # small files may compress better than MAX_RATI
 MAX_NAME_CHARS = 16_384  # an event's name; longer ones are cut
 MAX_VALUE_BYTES = 65_536  # one event's list of shapes, dtypes or values; longer ones are unknown
 MAX_WINDOW_NS = 86_400 * 10**9  # no profiler runs for a day; real windows reach about a minute
+MAX_RUN_EVENTS = 2**27  # saved tables, all ranks of a run; a column of one value expands from nothing

@@ -13,10 +13,11 @@ from gnnperf.trace import kineto
 from gnnperf.trace.assemble import assemble
 from gnnperf.trace.checks import check_run
 from gnnperf.trace.execution_trace import ExecutionTrace, is_execution_trace, read_execution_trace, refuse_chakra
+from gnnperf.trace.host_groups import name_groups
 from gnnperf.trace.importer import Origin, import_kineto
-from gnnperf.trace.metadata import rank_from_name, read_distributed
+from gnnperf.trace.metadata import Distributed, rank_from_name, read_distributed
 from gnnperf.trace.sources import ARCHIVE_ENDINGS, FORMS, Source, sources
-from gnnperf.trace.table import RANK_FILE, RunTrace, TraceTable
+from gnnperf.trace.table import EARLIER_FILE, EVENTS_FILE, RunTrace, TraceTable
 
 CARD = "run.json"
 ENDINGS = re.compile(r"(?:\.(?:pt|trace|json|gz|zip|tar|tgz|parquet))+$", re.I)
@@ -82,12 +83,14 @@ def _read_tables(paths: Sequence[Path], where: str) -> tuple[list[TraceTable], l
     found = _first_look(others)
     _refuse_without_kineto(found, where, has_tables=bool(tables))
     folders: dict[int, str] = {}
+    groups: dict[int, tuple[tuple[int, ...], ...]] = {}
     for source in _all_sources(others):
         if source.path in found.kineto:
-            table = _read_kineto(source, found)
+            table, distributed = _read_kineto(source, found)
             _refuse_second_run(folders, table.meta.rank, source, where)
             tables.append(table)
-    return tables, _unused(found, tables)
+            groups[table.meta.rank] = tuple((distributed.group_ranks or {}).values())
+    return name_groups(tables, groups), _unused(found, tables)
 
 
 def _imported(path: Path) -> Path:
@@ -98,7 +101,7 @@ def _imported(path: Path) -> Path:
 
 def _is_saved(path: Path) -> bool:
     if path.is_dir():
-        return any(RANK_FILE.fullmatch(p.name) for p in path.iterdir())
+        return any(p.name == EVENTS_FILE or EARLIER_FILE.fullmatch(p.name) for p in path.iterdir())
     return path.suffix == ".parquet"
 
 
@@ -137,13 +140,13 @@ def _refuse_without_kineto(found: _Found, where: str, *, has_tables: bool) -> No
     raise InputError("holds no trace file", where=where, allowed=FORMS)
 
 
-def _read_kineto(source: Source, found: _Found) -> TraceTable:
+def _read_kineto(source: Source, found: _Found) -> tuple[TraceTable, Distributed]:
     assembled = assemble(source.unpack(), source.path)
     distributed = read_distributed(assembled.head.distributedInfo)
     rank, rank_source = _rank(distributed.rank, source.path, found.kineto)
     digest = hashlib.sha256(source.data).hexdigest()
     origin = Origin(source.name, source.path, digest, rank, rank_source)
-    return import_kineto(assembled, origin, distributed, _execution_trace(found, rank))
+    return import_kineto(assembled, origin, distributed, _execution_trace(found, rank)), distributed
 
 
 def _rank(stated: int | None, path: str, others: list[str]) -> tuple[int, str]:

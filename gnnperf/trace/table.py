@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-RANK_FILE = re.compile(r"rank_(\d+)\.parquet")  # a saved table's file name
+EVENTS_FILE = "events.parquet"  # saved tables: all ranks of a run
+EARLIER_FILE = re.compile(r"rank_\d+(?:\.feeds)?\.parquet")  # format version 1: one per rank
 
 
 @dataclass(frozen=True)

@@ -45,12 +45,25 @@ SYNCHRONOUS = (
 
 
 def test_a_synchronous_call_waits_in_the_gap_right_after_it() -> None:
-    """The gap 60 to 125 waits for the collective until 120: 5 us are its own."""
+    """The call is 50 to 60, its collective begins at 55: from there to 120 it waits, 5 us of the gap are its own."""
     graph = graph_of(*SYNCHRONOUS)
     assert timed(graph, "launches") == {("c10d::alltoall_base_/T5", "c10d::alltoall_base_/arrive")}
     assert timed(graph, "waits") == {("c10d::alltoall_base_/exit", "aten::add/T1")}
     gap = rows(graph)[(rows(graph)["segment"] == "T1") & (rows(graph)["op_name"] == "aten::add")].iloc[0]
-    assert (gap["blocked_us"], gap["latency_us"], gap["start_us"]) == (60.0, 5.0, 120.0)
+    assert (gap["blocked_us"], gap["latency_us"], gap["start_us"]) == (65.0, 5.0, 120.0)
+    call = rows(graph)[(rows(graph)["segment"] == "T5") & (rows(graph)["op_name"] == "c10d::alltoall_base_")].iloc[0]
+    assert (call["latency_us"], call["blocked_us"]) == (5.0, 0.0)
+
+
+def test_a_call_that_returns_after_its_collective_is_not_charged_for_it() -> None:
+    """The worker took the core: the collective, 55 to 120, ends inside the call, 50 to 130; the next op begins at 140."""
+    graph = graph_of(
+        mark(0, 0, 200), op("c10d::alltoall_base_", 50, 130, collective="all_to_all"), gloo("all_to_all", 55, 120),
+        op("aten::add", 140, 150),
+    )  # fmt: skip
+    call, gap = (rows(graph)[(rows(graph)["segment"] == s) & rows(graph)["op_name"].isin(o)].iloc[0]
+                 for s, o in (("T5", ["c10d::alltoall_base_"]), ("T1", ["aten::add"])))  # fmt: skip
+    assert (call["latency_us"], gap["blocked_us"], gap["latency_us"]) == (5.0, 65.0, 20.0)
 
 
 def test_the_collective_is_one_node_of_both_ranks() -> None:
@@ -115,10 +128,10 @@ def test_buckets_are_awaited_one_after_the_other_when_backward_ends() -> None:
 
 
 def test_the_gap_before_the_first_bucket_is_unpacked_waits_for_it() -> None:
-    """The call of the hook ends at 45; unpacking begins at 200; the bucket was there at 140."""
+    """The bucket begins at 40, inside the hook's call, and is there at 140; unpacking begins at 200."""
     graph = graph_of(*ddp(buckets=1))
     gap = rows(graph)[(rows(graph)["segment"] == "T1") & (rows(graph)["op_name"] == "aten::as_strided")].iloc[0]
-    assert (gap["blocked_us"], gap["latency_us"]) == (95.0, 60.0)
+    assert (gap["blocked_us"], gap["latency_us"]) == (100.0, 60.0)
 
 
 def test_a_third_collective_needs_one_of_two_workers() -> None:

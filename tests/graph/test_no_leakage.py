@@ -138,6 +138,37 @@ def test_a_run_on_host_threads(seed: int) -> None:
     assert_only_labels_changed(run_of(*tables), seed)
 
 
+def message(kind: str, called: float, returned: float, until: float, channel: str) -> list[Event]:
+    """A send or receive of a host thread."""
+    name = "c10d::send" if kind == "send" else "c10d::recv_"
+    return [op(name, called, returned, collective=kind, group=channel, group_size=2),
+            annotation(f"gloo:{kind}", returned - 1, until, collective=kind)]  # fmt: skip
+
+
+def stage(rank: int, number: int, at: float) -> list[Event]:
+    """A stage of a pipeline: what one sends the other waits for; one send is waited for at the end of the step."""
+    slow = 10.0 * ((number + rank) % 3)
+    if rank == 0:
+        return [
+            mark(number, at, at + 300), op("aten::mm", at + 5, at + 40 + slow),
+            *message("send", at + 72, at + 76, at + 280 + slow / 10, "[0>1]"), op("aten::add", at + 80, at + 90),
+            *message("recv", at + 92, at + 100, at + 180 + slow, "[1>0]"), op("aten::mm", at + 215, at + 270),
+            op("aten::add_", at + 285, at + 290),
+        ]  # fmt: skip
+    return [
+        mark(number, at, at + 300), *message("recv", at + 10, at + 20, at + 78 + slow, "[0>1]"),
+        op("aten::mm", at + 105, at + 150), *message("send", at + 152, at + 160, at + 165, "[1>0]"),
+        op("aten::add_", at + 175, at + 200),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_pipeline_on_host_threads(seed: int) -> None:
+    steps = [[e for n in range(3) for e in stage(rank, n, 300.0 * n)] for rank in (0, 1)]
+    tables = [trace(*events, rank=rank, world_size=2, backend="gloo") for rank, events in enumerate(steps)]
+    assert_only_labels_changed(run_of(*tables), seed)
+
+
 KERNELS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 40), st.integers(7, 8)), min_size=1, max_size=10)
 
 

@@ -10,6 +10,7 @@ from gnnperf.graph.device import device_works
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.rank_events import rank_events
 from gnnperf.graph.streams import event_waits
+from gnnperf.schema import EventKind
 
 
 def wait_step(at: float, *, a_ends: float, b_starts: float, corr: int) -> list[Event]:
@@ -29,7 +30,7 @@ def waits_of(*events: Event) -> set[tuple[str, str, float]]:
     ranks = rank_events(trace(*events), 0)
     works = device_works(ranks)
     name = ranks.name[works.event]
-    return {(name[a], name[b], works.begin_ns[b] / 1000) for a, b in event_waits(ranks, works).T.tolist()}
+    return {(name[a], name[b], works.begin_ns[b] / 1000) for a, b in event_waits(ranks, works).all.T.tolist()}
 
 
 def test_the_next_launch_waits_for_the_last_work_before_the_record() -> None:
@@ -71,6 +72,58 @@ def test_a_stream_does_not_wait_for_itself() -> None:
         kernel("A", 5, 20, corr=1), kernel("B", 20, 30, corr=2),
     ]  # fmt: skip
     assert waits_of(*events) == set()
+
+
+def named_wait(corr: int, *, awaited: int, waiting: int, record: int = -1, at: float = 0) -> Event:
+    """A cuda_sync event: stream `waiting` waits for stream `awaited` as of the record with that correlation."""
+    columns: dict[str, object] = {"correlation": corr, "stream": awaited, "waiting_stream": waiting,
+                                  "wait_event": record, "device": 0}  # fmt: skip
+    return Event(EventKind.SYNC, "Stream Wait Event", at, at, columns)
+
+
+THREE_STREAMS = (
+    call("cudaLaunchKernel", 0, 1, corr=1), call("cudaEventRecord", 2, 3, corr=20),
+    call("cudaLaunchKernel", 4, 5, corr=2), call("cudaLaunchKernel", 6, 7, corr=3),
+    call("cudaStreamWaitEvent", 8, 9, corr=30),
+    call("cudaLaunchKernel", 10, 11, corr=4), call("cudaLaunchKernel", 12, 13, corr=5),
+    kernel("A", 2, 20, corr=1, stream=7), kernel("A2", 20, 30, corr=2, stream=7), kernel("B", 7, 22, corr=3, stream=8),
+    kernel("C", 12, 25, corr=4, stream=9), kernel("B2", 23, 40, corr=5, stream=8),
+)  # fmt: skip
+
+
+def test_a_cuda_sync_event_names_both_streams_and_the_record() -> None:
+    """Stream 8 waits for A as of the record at 2: not for A2, launched later, and C, launched next, does not wait."""
+    sync = named_wait(30, awaited=7, waiting=8, record=20)
+    assert waits_of(*THREE_STREAMS, sync) == {("A", "B2", 23.0)}
+    graph = build_graph(run_of(trace(*THREE_STREAMS, sync)))
+    names = graph.nodes["event_name"].astype(object).to_numpy()
+    event = graph.edges[(graph.edges["lag_class"] == "event").to_numpy()]
+    assert [(names[s], names[d], e) for s, d, e in zip(event["src"], event["dst"], event["evidence"], strict=True)] == [
+        ("A", "B2", "id")
+    ]
+
+
+def test_where_syncs_are_recorded_a_wait_without_one_is_no_wait() -> None:
+    events = wait_step(0, a_ends=40, b_starts=42, corr=1)
+    other = named_wait(31, awaited=7, waiting=8, record=20)  # of a call outside the file
+    assert waits_of(*events) == {("A", "B", 42.0)}
+    assert waits_of(*events, other) == set()
+
+
+def test_an_event_recorded_before_the_window_awaits_what_was_launched_before_it() -> None:
+    early = kernel("Z", 0, 1, corr=0, stream=7)  # no call: launched before the window
+    sync = named_wait(30, awaited=7, waiting=8, record=5)  # no such record in the file
+    assert waits_of(*THREE_STREAMS, early, sync) == {("Z", "B2", 23.0)}
+
+
+def test_a_record_after_the_wait_is_named_wrongly() -> None:
+    """The event was recorded again; what directly precedes the wait counts, here the wait itself."""
+    again = call("cudaEventRecord", 50, 51, corr=40)
+    sync = named_wait(30, awaited=9, waiting=8, record=40)
+    assert waits_of(*THREE_STREAMS, again, sync) == set()  # nothing was launched on stream 9 before
+    sync = named_wait(30, awaited=8, waiting=9, record=40)
+    refuted = waits_of(*THREE_STREAMS, again, sync)  # C starts at 12, B ends at 22
+    assert refuted == set()
 
 
 def test_a_gap_that_nothing_explains_is_guessed_for_replay_only() -> None:

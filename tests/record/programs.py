@@ -15,10 +15,10 @@ import torch.distributed as dist
 from torch import nn
 
 from gnnperf.record.workloads.cnn import Cnn
-from gnnperf.record.workloads.dlrm import Dlrm, ShardedTables
+from gnnperf.record.workloads.dlrm import Dlrm
 from gnnperf.record.workloads.exchange import exchange
 from gnnperf.record.workloads.transformer import Transformer
-from gnnperf.record.workloads.workload import Trainer
+from gnnperf.record.workloads.workload import LossTrainer
 
 TINY_DLRM = Dlrm(tables=2, rows=1000, dim=4, batch=8, pooling=2, bottom=(8,), top=(8,))
 TINY = (
@@ -42,7 +42,7 @@ class Doomed:
     def parallelism(self) -> dict[str, int]:
         return {"dp": 2}
 
-    def build(self) -> Trainer:
+    def build(self) -> LossTrainer:
         weight = nn.Parameter(torch.ones(1))
         steps = iter(range(100))
 
@@ -52,7 +52,7 @@ class Doomed:
             dist.all_reduce(torch.ones(1))
             return weight.sum()
 
-        return Trainer((), forward, (torch.optim.SGD([weight], lr=0.1),))
+        return LossTrainer((), forward, (torch.optim.SGD([weight], lr=0.1),))
 
 
 def train_tiny(folder: Path, steps: int) -> None:
@@ -68,7 +68,6 @@ def train_tiny(folder: Path, steps: int) -> None:
             "gradients": [float(p.grad.double().abs().sum()) for p in weights if p.grad is not None],
         }
     found["exchange"] = _exchange()
-    found["tables"] = _tables()
     (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(found))
 
 
@@ -80,16 +79,3 @@ def _exchange() -> dict[str, Sequence[float]]:
     (received.sum() * (rank + 1)).backward()
     assert sent.grad is not None
     return {"received": received.tolist(), "gradient": sent.grad.tolist()}
-
-
-def _tables() -> dict[str, list[list[list[float]]]]:
-    """Table t holds 100 t + row in every column; rank r asks for rows 10 r + sample, twice."""
-    rank = dist.get_rank()
-    size = Dlrm(tables=4, rows=30, dim=1, batch=2, pooling=2)
-    tables = ShardedTables(size)
-    for i, bag in enumerate(tables.bags):
-        assert isinstance(bag, nn.EmbeddingBag)
-        bag.weight.data = (100.0 * (rank * 2 + i) + torch.arange(30.0)).unsqueeze(1)
-    samples = 10 * rank + torch.arange(2)  # [B]
-    rows = tables(samples.view(1, 2, 1).expand(4, 2, 2).contiguous())  # [B, T, 1]
-    return {"rows": rows.tolist()}

@@ -1,41 +1,74 @@
 from __future__ import annotations
 
-from gnnperf.record.cpu_gloo import cpu_gloo
+from collections import Counter
+
+from gnnperf.record.cpu_gloo import cpu_gloo, parallelism
+from gnnperf.record.plan import Change
+from gnnperf.record.spec import RunSpec
 
 PLAN = cpu_gloo()
-NAMES = [workload.name for workload in PLAN.workloads]
+RUN = {run.name: run for run in PLAN.runs}
+SPLIT_RUNS = {name for parts in PLAN.splits.values() for names in parts.values() for name in names}
 
 
-def test_forty_runs_of_three_programs_with_names_of_their_own() -> None:
-    assert len(set(NAMES)) == len(NAMES) == 40
-    assert {kind: sum(w.kind == kind for w in PLAN.workloads) for kind in ("dlrm", "transformer", "cnn")} == {
-        "dlrm": 16, "transformer": 12, "cnn": 12}  # fmt: skip
+def parts(axis: str) -> tuple[list[RunSpec], list[RunSpec]]:
+    """(train and validation, test) of an axis."""
+    split = PLAN.splits[axis]
+    return [RUN[name] for part in ("train", "val") for name in split[part]], [RUN[name] for name in split["test"]]
 
 
-def test_every_run_is_in_one_part_of_every_axis() -> None:
-    for axis, parts in PLAN.splits.items():
-        listed = [name for part in ("train", "val", "test") for name in parts[part]]
-        assert sorted(listed) == sorted(NAMES), axis
-        assert all(parts.values()), axis
+def test_runs_are_many_and_have_names_of_their_own() -> None:
+    assert len(RUN) == len(PLAN.runs) and len(SPLIT_RUNS) >= 240
+    kinds = Counter(run.workload.kind for run in PLAN.runs)
+    assert set(kinds) == {"dlrm", "transformer", "cnn", "moe", "rl", "random_graph"} and min(kinds.values()) >= 8
+    assert {parallelism(run) for run in PLAN.runs} == {
+        "ddp", "fsdp", "tp", "pp", "ep", "table_wise", "row_wise", "column_wise"}  # fmt: skip
+    assert {run.link.name for run in PLAN.runs} == {"lo", "0.25g", "1g", "5g"}
+    assert {run.world_size for run in PLAN.runs} == {1, 2, 4}
+
+
+def test_every_run_is_in_one_part_of_every_axis_or_serves_pairs_only() -> None:
+    for axis, split in PLAN.splits.items():
+        listed = [name for part in ("train", "val", "test") for name in split[part]]
+        assert sorted(listed) == sorted(SPLIT_RUNS) or axis == "demo", axis
+        assert len(set(listed)) == len(listed) and all(split.values()), axis
+    paired = {run.name for pair in PLAN.pairs for run in (pair.a, pair.b)}
+    assert set(RUN) == SPLIT_RUNS | paired
 
 
 def test_sizes_held_out_are_larger_than_any_trained() -> None:
-    width = {w.name: (w.kind, w.width) for w in PLAN.workloads}
-    for kind in ("dlrm", "transformer", "cnn"):
-        parts = {
-            part: {width[name][1] for name in PLAN.splits["size"][part] if width[name][0] == kind}
-            for part in ("train", "val", "test")
+    split = PLAN.splits["size"]
+    for kind in {run.workload.kind for run in PLAN.runs}:
+        widths = {
+            part: {RUN[name].workload.width for name in names if RUN[name].workload.kind == kind}
+            for part, names in split.items()
         }
-        assert max(parts["train"]) < min(parts["val"]) <= max(parts["val"]) < min(parts["test"])
+        if widths["test"]:
+            assert max(widths["train"]) < min(widths["val"]) <= max(widths["val"]) < min(widths["test"])
 
 
-def test_the_program_held_out_is_in_no_other_part() -> None:
-    kind = {w.name: w.kind for w in PLAN.workloads}
-    for held_out in ("dlrm", "transformer", "cnn"):
-        parts = PLAN.splits[f"workload-{held_out}"]
-        assert {kind[name] for name in parts["test"]} == {held_out}
-        assert held_out not in {kind[name] for part in ("train", "val") for name in parts[part]}
+def test_axes_are_disjoint_along_what_they_name() -> None:
+    for axis, of in (
+        ("link", lambda run: run.link), ("world_size", lambda run: run.world_size), ("parallelism", parallelism),
+        ("workload", lambda run: run.workload.kind), ("workload-dlrm", lambda run: run.workload.kind),
+    ):  # fmt: skip
+        seen, held_out = parts(axis)
+        assert {of(run) for run in seen}.isdisjoint({of(run) for run in held_out}), axis
 
 
-def test_steps_are_enough_for_both_step_times() -> None:
+def test_pairs_are_enough_and_differ_by_what_they_name() -> None:
+    counts = Counter(pair.change for pair in PLAN.pairs)
+    assert len(PLAN.pairs) >= 60 and set(counts) == set(Change) and min(counts.values()) >= 8
+    for pair in PLAN.pairs:
+        assert pair.a != pair.b and pair.a.world_size == pair.b.world_size
+        assert (pair.a.link != pair.b.link) == (pair.change == Change.LINK)
+        assert (pair.a.workload != pair.b.workload) == (pair.change not in (Change.LINK, Change.SLEEP))
+        assert (pair.b.sleep is not None) == (pair.change == Change.SLEEP) and pair.a.sleep is None
+    assert len({(pair.a.name, pair.b.name) for pair in PLAN.pairs}) == len(PLAN.pairs)
+
+
+def test_steps_and_repeats_are_what_a_noise_floor_needs() -> None:
     assert PLAN.steps.unprofiled >= 20 and PLAN.steps.profiled >= 4
+    assert PLAN.repeats == 2 and PLAN.min_gap_s >= 1800 and PLAN.max_drift <= 0.03
+    order = [spec.name for spec, _ in PLAN.recordings()]
+    assert order[: len(PLAN.runs)] == order[len(PLAN.runs) :]  # one pass, then the other

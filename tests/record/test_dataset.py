@@ -12,14 +12,18 @@ from gnnperf.errors import InputError
 from gnnperf.record import dataset, files
 from gnnperf.record.build import build
 from gnnperf.record.dataset import Outcome, record_all
-from gnnperf.record.plan import Plan
+from gnnperf.record.plan import Change, Pair, Plan
 from gnnperf.record.run import Steps
-from gnnperf.record.workloads.workload import Workload
+from gnnperf.record.spec import RunSpec
 from tests.record.programs import TINY_DLRM, Doomed
 
-SPLIT = {"train": [TINY_DLRM.name], "val": [], "test": []}
-PLAN = Plan("tiny", (TINY_DLRM, Doomed()), Steps(1, 3, 2), {"run": SPLIT}, {"run": "nothing"})
-DONE = replace(PLAN, workloads=(TINY_DLRM,))
+DLRM, DOOMED = RunSpec(TINY_DLRM), RunSpec(Doomed())
+NAME = f"{DLRM.name}/1"
+PLAN = Plan(
+    "tiny", (DLRM, DOOMED), Steps(1, 3, 2), {"run": {"train": [DLRM.name], "val": [], "test": []}}, {"run": "nothing"},
+    pairs=(Pair(Change.SIZE, DLRM, DLRM, {}),), repeats=1, max_attempts=2,
+)  # fmt: skip
+DONE = replace(PLAN, runs=(DLRM,))
 
 
 def quiet(_line: str) -> None:
@@ -41,65 +45,84 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Outco
 
 def test_a_killed_rank_breaks_its_run_and_leaves_the_complete_one(recorded: tuple[Path, list[Outcome]]) -> None:
     raw, outcomes = recorded
-    assert [(o.name, o.accepted) for o in outcomes] == [(TINY_DLRM.name, True), ("doomed", False)]
-    card = files.read_json(raw / "doomed" / "run.json") or {}
+    assert [(o.name, o.accepted) for o in outcomes] == [(NAME, True), (f"{DOOMED.name}/1", False)]
+    card = files.read_json(raw / DOOMED.name / "1" / "run.json") or {}
     assert card["status"] == "broken" and "rank 1 was killed by SIGKILL" in str(card["reason"])
-    assert sorted(p.name for p in (raw / TINY_DLRM.name).iterdir()) == [
+    assert sorted(p.name for p in (raw / NAME).iterdir()) == [
         "rank_0.kineto.json.gz", "rank_1.kineto.json.gz", "run.json"]  # fmt: skip
 
 
 def test_the_card_of_two_ranks(recorded: tuple[Path, list[Outcome]]) -> None:
-    card = json.loads((recorded[0] / TINY_DLRM.name / "run.json").read_text())
+    card = json.loads((recorded[0] / NAME / "run.json").read_text())
     assert card["status"] == "complete" and card["world_size"] == 2
     assert card["workload"] == "dlrm" and card["parameters"]["rows"] == 1000 and card["batch"] == 8
     assert card["parallelism"] == {"dp": 2, "table_wise": 2}
-    assert card["link"] == {"backend": "gloo", "medium": "loopback"}
-    assert card["probe"] == {"before_us": [100.0] * 2, "after_us": [100.0] * 2, "drift": 0.0, "max_drift": 0.05,
+    assert card["link"] == {"backend": "gloo", "medium": "loopback", "hosts": 1, "rate_gbit_per_s": None}
+    assert card["probe"] == {"before_us": [100.0] * 2, "after_us": [100.0] * 2, "drift": 0.0, "max_drift": 0.03,
                              "rejected_drifts": []}  # fmt: skip
     for number, rank in enumerate(card["ranks"]):
         assert (rank["rank"], rank["host"], rank["backend"]) == (number, 0, "gloo")
-        assert (rank["scheduling"], rank["threads"], len(rank["cores"])) == ("batch", 1, 1)
+        assert (rank["threads"], len(rank["cores"])) == (1, 1)
 
 
 def test_resuming_keeps_what_is_there(recorded: tuple[Path, list[Outcome]]) -> None:
     raw = recorded[0]
-    before = {p: p.stat().st_mtime_ns for p in (raw / TINY_DLRM.name).iterdir()}
-    assert record_all(DONE, raw, quiet) == [Outcome(TINY_DLRM.name, True, "already there")]
-    assert {p: p.stat().st_mtime_ns for p in (raw / TINY_DLRM.name).iterdir()} == before
+    before = {p: p.stat().st_mtime_ns for p in (raw / NAME).iterdir()}
+    assert record_all(DONE, raw, quiet, resume=True) == [Outcome(NAME, True, "already there")]
+    assert {p: p.stat().st_mtime_ns for p in (raw / NAME).iterdir()} == before
 
 
 def test_building_writes_tables_splits_and_a_card(recorded: tuple[Path, list[Outcome]], tmp_path: Path) -> None:
     from gnnperf.trace import read_run
 
-    size_bytes = build(DONE, recorded[0], tmp_path)
-    run = read_run(tmp_path / TINY_DLRM.name)
+    built = build(DONE, recorded[0], tmp_path)
+    run = read_run(tmp_path / NAME)
     assert [table.meta.rank for table in run.tables] == [0, 1] and run.card is not None
     for table in run.tables:
         names = table.events["name"].astype(str)
         assert list(names[names.str.startswith("ProfilerStep")]) == ["ProfilerStep#2", "ProfilerStep#3"]
         assert (names == "gloo:all_to_all").sum() == 2 * 3  # indices, rows, gradients; two steps
-    assert json.loads((tmp_path / "splits.json").read_text()) == {"run": SPLIT}
+    assert json.loads((tmp_path / "splits.json").read_text()) == {"run": {"train": [NAME], "val": [], "test": []}}
+    pairs = json.loads((tmp_path / "interventions.json").read_text())["pairs"]
+    assert pairs == [{"kind": "size", "a": DLRM.name, "b": DLRM.name, "edit": {}}]
+    assert (tmp_path / "examples" / DLRM.name / "rank_1.kineto.json.gz").is_file()
     readme = (tmp_path / "README.md").read_text()
-    assert f"| {TINY_DLRM.name} | 8 |" in readme and "gnnperf record dataset --plan tiny" in readme
-    assert size_bytes == sum(p.stat().st_size for p in (tmp_path / TINY_DLRM.name).iterdir())
+    assert f"| {DLRM.name} | 8 |" in readme and "gnnperf record --recipe tiny" in readme
+    assert (built.recordings, built.runs) == (1, 1)
+    assert built.size_bytes == sum(p.stat().st_size for p in (tmp_path / NAME).iterdir())
 
 
-def test_building_refuses_a_plan_with_runs_missing(recorded: tuple[Path, list[Outcome]], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="1 of 2 runs are missing, first 'doomed'"):
-        build(PLAN, recorded[0], tmp_path / "out")
+def test_a_prefix_of_a_plan_is_a_data_set(recorded: tuple[Path, list[Outcome]], tmp_path: Path) -> None:
+    names = [DLRM.name, DOOMED.name]
+    plan = replace(PLAN, splits={"run": {"train": names, "val": [], "test": []}}, pairs=(
+        Pair(Change.SIZE, DLRM, DOOMED, {}),))  # fmt: skip
+    assert build(plan, recorded[0], tmp_path).recordings == 1
+    assert json.loads((tmp_path / "splits.json").read_text())["run"]["train"] == [NAME]
+    assert json.loads((tmp_path / "interventions.json").read_text())["pairs"] == []
+
+
+def test_building_refuses_an_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no accepted recording"):
+        build(PLAN, tmp_path / "raw", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_no_recording_begins_after_the_budget(tmp_path: Path) -> None:
+    said: list[str] = []
+    assert record_all(PLAN, tmp_path, said.append, budget_s=-1.0) == []
+    assert "--resume goes on" in said[0]
 
 
 def test_a_run_during_which_the_machine_drifts_is_recorded_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    probes = iter([[100.0, 100.0], [100.0, 94.0], [100.0, 100.0], [104.0, 99.0]])  # -6 %, then +4 %
+    probes = iter([[100.0, 100.0], [100.0, 94.0], [100.0, 100.0], [102.0, 99.0]])  # -6 %, then +2 %
     monkeypatch.setattr(dataset, "probe_us", lambda cores: next(probes))
     monkeypatch.setattr(dataset, "record_run", write_complete_card)
     (outcome,) = record_all(DONE, tmp_path, quiet)
     assert outcome.accepted and "attempt 2" in outcome.note
-    card = json.loads((tmp_path / TINY_DLRM.name / "run.json").read_text())
-    assert card["probe"]["drift"] == pytest.approx(0.04)
+    card = json.loads((tmp_path / NAME / "run.json").read_text())
+    assert card["probe"]["drift"] == pytest.approx(0.02)
     assert card["probe"]["rejected_drifts"] == pytest.approx([0.06])
 
 
@@ -111,10 +134,28 @@ def test_attempts_are_bounded_and_a_rejected_run_is_not_complete(
     monkeypatch.setattr(dataset, "record_run", write_complete_card)
     (outcome,) = record_all(replace(DONE, max_attempts=3), tmp_path, quiet)
     assert not outcome.accepted and next(probes, None) is None
-    assert json.loads((tmp_path / TINY_DLRM.name / "run.json").read_text())["status"] == "rejected"
+    assert json.loads((tmp_path / NAME / "run.json").read_text())["status"] == "rejected"
 
 
-def write_complete_card(run_dir: Path, workload: Workload, steps: Steps, *, world_size: int) -> None:
+def test_recordings_that_are_there_are_not_mixed_up_unasked(recorded: tuple[Path, list[Outcome]]) -> None:
+    with pytest.raises(InputError, match=r"holds 1 of 1 recordings.*--resume"):
+        record_all(DONE, recorded[0], quiet)
+
+
+def test_repeats_of_a_run_are_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(dataset, "probe_us", steady)
+    monkeypatch.setattr(dataset, "record_run", write_complete_card)
+    monkeypatch.setattr(dataset.time, "sleep", slept.append)
+    twice = replace(DONE, repeats=2, min_gap_s=600.0)
+    outcomes = record_all(twice, tmp_path, quiet)
+    assert [o.name for o in outcomes] == [f"{DLRM.name}/1", f"{DLRM.name}/2"]
+    assert len(slept) == 1 and 590 < slept[0] <= 600
+    record_all(twice, tmp_path, quiet, resume=True)
+    assert len(slept) == 1
+
+
+def write_complete_card(run_dir: Path, spec: RunSpec, steps: Steps, *, repeat: int) -> None:
     run_dir.mkdir(parents=True)
     times = {kind: {"median_us": 1000.0} for kind in ("without_profiler", "with_profiler")}
     files.write_json(run_dir / "run.json", {"status": "complete", "step_time": times})

@@ -6,6 +6,7 @@ import getpass
 import gzip
 import json
 import os
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -37,13 +38,19 @@ def read_trace(run_dir: Path) -> dict[str, Any]:
     return trace
 
 
+def read_execution_trace(run_dir: Path) -> dict[str, Any]:
+    trace: dict[str, Any] = json.loads(gzip.decompress((run_dir / "rank_0.et.json.gz").read_bytes()))
+    return trace
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "mine"
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("GNNPERF_TEST_TOKEN", "s3cr3t-t0ken")
         steps = train(folder, workload="toy", parameters={"width": 8}, parallelism={"dp": 1}, batch=4)
-    assert steps == 1 + 3 + 2 + 2  # two steps under a profiler that does not write yet
+    # Two under a profiler that does not write yet, two whose memory is counted, one whose execution trace is written.
+    assert steps == 1 + 3 + 2 + 2 + 2 + 1
     return folder
 
 
@@ -71,9 +78,26 @@ def test_the_card_says_what_ran_and_how_long(run: Path) -> None:
         assert min(samples) - 1 <= card["step_time"][kind]["median_us"] <= max(samples) + 1
 
 
+def test_the_card_says_when_where_and_how_large(run: Path) -> None:
+    card = json.loads((run / "run.json").read_text())
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", card["recorded_at"])
+    assert card["machine"] == card["hosts"][0]["fingerprint"] and card["hosts"][0]["cores"] >= 1
+    memory = card["ranks"][0]["peak_memory"]
+    assert memory["peak_bytes"] >= memory["held_between_steps_bytes"] >= 2 * 8 * 8 * 4  # the weight and its gradient
+    assert card["link"] == {} and card["link_probe"] is None  # one rank talks to nobody
+
+
+def test_what_the_caller_tells_is_in_the_card(tmp_path: Path) -> None:
+    tables = [{"table": 0, "pooling_mean": 4.0}]
+    train(tmp_path, repeat=2, conditions={"sleep_us": 5.0}, index_statistics=tables)
+    card = json.loads((tmp_path / "run.json").read_text())
+    assert (card["repeat"], card["conditions"]) == (2, {"sleep_us": 5.0})
+    assert card["ranks"][0]["index_statistics"] == tables
+
+
 def test_nothing_of_the_environment_is_kept(run: Path) -> None:
-    assert sorted(p.name for p in run.iterdir()) == ["rank_0.kineto.json.gz", "run.json"]
-    text = json.dumps(read_trace(run)) + (run / "run.json").read_text()
+    assert sorted(p.name for p in run.iterdir()) == ["rank_0.et.json.gz", "rank_0.kineto.json.gz", "run.json"]
+    text = json.dumps(read_trace(run)) + json.dumps(read_execution_trace(run)) + (run / "run.json").read_text()
     assert "host_name" not in text and "traceName" not in text
     for secret in ("s3cr3t-t0ken", str(run.parent), str(Path.cwd()), str(Path.home()) + "/", "/tmp",
                    f'"{socket.gethostname()}"', f'"{getpass.getuser()}"'):  # fmt: skip
@@ -81,8 +105,8 @@ def test_nothing_of_the_environment_is_kept(run: Path) -> None:
 
 
 def test_too_few_steps_leave_a_broken_run(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"7 of 8 steps ran.*step\(\) at the end of every training step"):
-        train(tmp_path / "run", steps=7)
+    with pytest.raises(InputError, match=r"10 of 11 steps ran.*step\(\) at the end of every training step"):
+        train(tmp_path / "run", steps=10)
     assert status(tmp_path / "run") == "broken"
     assert not (tmp_path / "run" / "rank_0.kineto.json.gz").exists()
 
@@ -112,6 +136,8 @@ def test_a_broken_run_is_recorded_again_and_a_complete_one_is_not(tmp_path: Path
         ({"warmup_steps": -1}, "warmup_steps: bad value -1"),
         ({"parameters": {"width": float("nan")}}, "cannot go into a card"),
         ({"parameters": {"width": object()}}, "cannot go into a card"),
+        ({"conditions": {"at": object()}}, "cannot go into a card"),
+        ({"index_statistics": [{"mean": float("inf")}]}, "cannot go into a card"),
     ],
 )
 def test_bad_settings_are_refused_before_anything_is_written(
@@ -128,7 +154,12 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         train(tmp_path / "file" / "run")
 
 
-def test_the_execution_trace_comes_with_it_if_asked_for(tmp_path: Path) -> None:
-    train(tmp_path, execution_trace=True)
-    nodes = json.loads(gzip.decompress((tmp_path / "rank_0.et.json.gz").read_bytes()))["nodes"]
-    assert sum(node["name"] == "aten::mm" for node in nodes) == 2 * 3
+def test_the_execution_trace_is_of_one_step(run: Path) -> None:
+    trace = read_execution_trace(run)
+    assert sorted(trace) == ["nodes", "schema"]
+    assert sum(node["name"] == "aten::mm" for node in trace["nodes"]) == 3
+
+
+def test_the_execution_trace_can_be_left_out(tmp_path: Path) -> None:
+    assert train(tmp_path, execution_trace=False) == 1 + 3 + 2 + 2 + 2
+    assert not (tmp_path / "rank_0.et.json.gz").exists()

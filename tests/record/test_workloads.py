@@ -41,12 +41,6 @@ def test_exchange_sends_rows_forward_and_gradients_back(ranks: Ranks) -> None:
     assert ranks[1]["exchange"] == {"received": [1.0, 11.0], "gradient": [1.0, 2.0]}
 
 
-def test_sharded_tables_look_up_every_table_for_own_samples(ranks: Ranks) -> None:
-    # two indices, both the same row: twice the row's number, in the table's own hundred
-    expected = [[[[2.0 * (100 * t + 10 * r + b)] for t in range(4)] for b in range(2)] for r in range(2)]
-    assert [rank["tables"]["rows"] for rank in ranks] == expected
-
-
 def test_names_are_unique() -> None:
     assert len(set(NAMES)) == len(NAMES)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from toys import two_rank_graph
-from traces import Event, all_reduce, call, kernel, mark, op, run_of, trace
+from traces import Event, all_reduce, annotation, call, kernel, mark, op, run_of, trace
 
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -122,6 +122,27 @@ def test_a_collective_starts_when_the_last_rank_has_arrived() -> None:
     collective = result.graph.nodes["node_type"] == "collective"
     assert result.schedule.start_us[collective] == pytest.approx([150.0])
     assert result.makespan_us == pytest.approx(500.0)
+
+
+def test_what_is_left_of_a_host_transfer_is_the_replayed_steps_own() -> None:
+    """gloo over a slow link: rank 1 has its part 0, 0 or 500 us after rank 0 by chance. A kernel's exit is a median."""
+    tables = []
+    for rank in (0, 1):
+        events: list[Event] = []
+        for k, left in enumerate((0.0, 0.0, 500.0)):
+            at, end = 2000.0 * k, 2000.0 * k + 400 + left * rank
+            stated = {"collective": "all_reduce", "in_elements": 64.0, "group_size": 2, "comm_dtype": "float32"}
+            values = '["","","","","False","-1"]'
+            events += [
+                mark(k, at, at + 2000), op("c10d::allreduce_", at + 10, at + 20, input_values=values, **stated),
+                annotation("gloo:all_reduce", at + 15, end, thread=9, **stated), op("aten::mm", end + 10, at + 1990),
+            ]  # fmt: skip
+        tables.append(trace(*events, rank=rank, world_size=2, backend="gloo"))
+    result = replay_step(build_graph(run_of(*tables)), 0, 2)
+    leave = (result.graph.nodes["segment"] == "exit").to_numpy()
+    assert result.latency_us[leave].tolist() == [0.0, 500.0]
+    mm = (result.graph.nodes["op_name"] == "aten::mm") & (result.graph.nodes["node_type"] == "host")
+    assert result.schedule.end_us[mm.to_numpy()].tolist() == [410.0, 910.0]
 
 
 def test_one_of_n_ranks_replays_wait_and_transfer_as_one() -> None:

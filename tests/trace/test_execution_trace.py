@@ -74,6 +74,25 @@ def test_shapes_and_feeds_come_from_the_execution_trace(tmp_path: Path, schema: 
     assert any(f"100.0% of the ops of execution trace et_0.json were found by {key}" in w for w in table.meta.warnings)
 
 
+def test_an_execution_trace_of_one_step_tells_of_every_step(tmp_path: Path) -> None:
+    """Three steps of 4 numbers each, 1..12; the execution trace is of a later one, numbered 101..104."""
+    steps = []
+    for step in range(3):
+        for event in _kineto("Ev Idx", 4 * step)["traceEvents"]:
+            steps.append(event | {"ts": event["ts"] + 200 * step, "name": event["name"].replace("#5", f"#{5 + step}")})
+    flat = _flat()
+    ops = [node | {"rf_id": node["rf_id"] + 100} for node in flat["nodes"][2:]]
+    files.write(tmp_path / "rank_0.json", files.document(steps))
+    files.write(tmp_path / "et_0.json", flat | {"nodes": [flat["nodes"][0], *ops]})
+    table = read_run(tmp_path).tables[0]
+    name, start_us = table.events["name"].astype(object), table.events["start_ns"] / 1000
+    assert [
+        (name[a], start_us[a], name[b], start_us[b]) for a, b in table.feeds.to_numpy()
+    ] == [("aten::addmm", 15.0 + at, "aten::relu", 60.0 + at) for at in (0, 200, 400)]  # fmt: skip
+    relus = table.events[(name == "aten::relu").to_numpy()]
+    assert relus["input_dims"].tolist() == ["[[8,2]]"] * 3
+
+
 def test_two_paths_of_one_run_are_paired_without_names(tmp_path: Path) -> None:
     kineto = files.write(tmp_path / "a.json", _kineto("Record function id", 0))
     trace = files.write(tmp_path / "b.json", _flat(), packed=True)

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import tempfile
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gnnperf import schema
 from gnnperf.errors import InputError
 from gnnperf.trace import read_run
-from gnnperf.trace.storage import write_run
+from gnnperf.trace.storage import read_tables, write_run
 from gnnperf.trace.table import RunTrace
 from tests.trace import kineto_files as files
+from tests.traces import op, run_of, trace
+
+DATASET = Path(__file__).parents[2] / "datasets" / "cpu-gloo"
 
 
 @pytest.fixture
@@ -29,22 +41,44 @@ def run(tmp_path: Path) -> RunTrace:
 
 def test_what_is_written_is_read_back(tmp_path: Path, run: RunTrace) -> None:
     write_run(run, tmp_path / "saved")
-    assert sorted(p.name for p in (tmp_path / "saved").iterdir()) == [
-        "rank_0.feeds.parquet", "rank_0.parquet", "rank_1.parquet", "run.json",
-    ]  # fmt: skip
+    assert sorted(p.name for p in (tmp_path / "saved").iterdir()) == ["events.parquet", "feeds.parquet", "run.json"]
     again = read_run(tmp_path / "saved")
     assert again.card == run.card
     assert [t.meta for t in again.tables] == [t.meta for t in run.tables]
     for before, after in zip(run.tables, again.tables, strict=True):
-        pd.testing.assert_frame_equal(before.events, after.events)
+        pd.testing.assert_frame_equal(_plain(before.events), _plain(after.events))
         assert before.feeds.to_numpy().tolist() == after.feeds.to_numpy().tolist()
-    assert [t.meta.rank for t in read_run(tmp_path / "saved" / "rank_1.parquet").tables] == [1]
+    assert [t.meta.rank for t in read_run(tmp_path / "saved" / "events.parquet").tables] == [0, 1]
+
+
+def _plain(events: pd.DataFrame) -> pd.DataFrame:
+    """Categories as their texts: which unused ones a table keeps is not information."""
+    return events.astype({c.name: "str" for c in schema.EVENT_COLUMNS if c.dtype == "category"})
+
+
+def test_what_is_written_again_is_the_same_file(tmp_path: Path, run: RunTrace) -> None:
+    write_run(run, tmp_path / "saved")
+    again = read_run(tmp_path / "saved")
+    write_run(again, tmp_path / "again")
+    assert (tmp_path / "again" / "events.parquet").read_bytes() == (tmp_path / "saved" / "events.parquet").read_bytes()
+    for before, after in zip(again.tables, read_run(tmp_path / "again").tables, strict=True):
+        pd.testing.assert_frame_equal(before.events, after.events)
+
+
+def test_recordings_are_small(tmp_path: Path) -> None:
+    """Hundreds of recordings are committed: what two ranks and four steps repeat must cost next to nothing."""
+    run = read_run(next(DATASET.glob("gpt_l2_w128_s64_b8_x2_lo/1")))
+    write_run(run, tmp_path / "saved")
+    num_events = sum(len(table.events) for table in run.tables)
+    size_bytes = sum(p.stat().st_size for p in (tmp_path / "saved").iterdir())
+    assert size_bytes / num_events < 32_000 / 6_000
 
 
 def test_an_earlier_result_is_replaced_and_nothing_else_is_left(tmp_path: Path, run: RunTrace) -> None:
     write_run(run, tmp_path / "saved")
     write_run(replace(run, tables=run.tables[1:], card=None), tmp_path / "saved")
-    assert [p.name for p in (tmp_path / "saved").iterdir()] == ["rank_1.parquet"]
+    assert [p.name for p in (tmp_path / "saved").iterdir()] == ["events.parquet"]
+    assert [t.meta.rank for t in read_run(tmp_path / "saved").tables] == [1]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["saved", "traces"]
 
 
@@ -62,7 +96,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, run: RunTrace, monkeypatc
     def full(*args: object, **kwargs: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("gnnperf.trace.storage.pq.write_table", full)
+    monkeypatch.setattr("gnnperf.trace.storage.pq.ParquetWriter", full)
     with pytest.raises(InputError, match="No space left"):
         write_run(run, tmp_path / "saved")
     assert [p.name for p in tmp_path.iterdir()] == ["traces"]
@@ -78,28 +112,57 @@ def test_an_unwritable_place_is_said(tmp_path: Path, run: RunTrace) -> None:
             write_run(run, tmp_path / "locked" / "saved")
 
 
+def test_a_card_is_compact_and_the_same_when_read(tmp_path: Path, run: RunTrace) -> None:
+    card: dict[str, object] = {
+        "a": [1, 2.5],
+        "b": {"c": [{"d": []}, {"e": ["x", "[\n 1,\n 2\n]", None]}]},
+        "f": [[1, 2], [3]],
+    }
+    write_run(replace(run, card=card), tmp_path / "saved")
+    assert read_run(tmp_path / "saved").card == card
+    lines = (tmp_path / "saved" / "run.json").read_text().splitlines()
+    assert lines[1] == ' "a": [1, 2.5],'
+    assert lines[-4:] == ["  [1, 2],", "  [3]", " ]", "}"]
+
+
 def test_broken_and_foreign_tables_are_refused(tmp_path: Path, run: RunTrace) -> None:
     write_run(run, tmp_path / "saved")
-    whole = (tmp_path / "saved" / "rank_0.parquet").read_bytes()
-    (tmp_path / "saved" / "rank_0.parquet").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match="not a readable table"):
-        read_run(tmp_path / "saved")
-    pq.write_table(pa.table({"a": [1]}), tmp_path / "saved" / "rank_0.parquet")
+    path = tmp_path / "saved" / "events.parquet"
+    whole = path.read_bytes()
+    for end in (0, 3, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:end])
+        with pytest.raises(InputError, match="not a readable table"):
+            read_run(tmp_path / "saved")
+    pq.write_table(pa.table({"a": [1]}), path)
     with pytest.raises(InputError, match="without this program's metadata"):
         read_run(tmp_path / "saved")
-    pq.write_table(
-        pq.read_table(tmp_path / "saved" / "rank_1.parquet").drop(["name"]), tmp_path / "saved" / "rank_0.parquet"
-    )
-    with pytest.raises(InputError, match="not a readable table"):
-        read_run(tmp_path / "saved")
     (tmp_path / "saved" / "run.json").write_text("[")
-    (tmp_path / "saved" / "rank_0.parquet").write_bytes(whole)
+    path.write_bytes(whole)
     with pytest.raises(InputError, match="not a JSON object"):
         read_run(tmp_path / "saved")
 
 
-def test_a_table_of_another_name_or_with_damaged_contents_is_refused(tmp_path: Path, run: RunTrace) -> None:
-    write_run(run, tmp_path / "saved")
+@cache
+def _saved() -> bytes:
+    """The file of two small ranks."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_run(run_of(*(trace(op("a", 0, 9), op("b", 1, 2, external_id=i), rank=i) for i in range(2))), Path(folder))
+        return (Path(folder) / "events.parquet").read_bytes()
+
+
+@given(st.data())
+def test_no_damage_ends_in_a_traceback(data: st.DataObject) -> None:
+    """Any bytes changed: the same tables, other tables or one message."""
+    damaged = bytearray(_saved())
+    for place in data.draw(st.lists(st.integers(0, len(damaged) - 1), min_size=1, max_size=4)):
+        damaged[place] = data.draw(st.integers(0, 255))
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "events.parquet").write_bytes(damaged)
+        with contextlib.suppress(InputError):
+            assert all(isinstance(table.events, pd.DataFrame) for table in read_tables(Path(folder)))
+
+
+def test_a_table_of_another_name_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "foo.parquet")
     with pytest.raises(InputError, match="without this program's metadata"):
         read_run(tmp_path / "foo.parquet")
@@ -107,16 +170,74 @@ def test_a_table_of_another_name_or_with_damaged_contents_is_refused(tmp_path: P
     (tmp_path / "foo.parquet").rename(tmp_path / "folder" / "rank_a.parquet")
     with pytest.raises(InputError, match="holds no trace file"):
         read_run(tmp_path / "folder")
-    path = tmp_path / "saved" / "rank_1.parquet"
-    whole = pq.read_table(path)
-    pq.write_table(whole.replace_schema_metadata({b"gnnperf.trace": b"[1]"}), path)
+
+
+def test_an_earlier_format_is_refused_and_replaced(tmp_path: Path, run: RunTrace) -> None:
+    earlier = pa.table({"event_id": [0]}).replace_schema_metadata({"gnnperf.trace": '{"version":1,"rank":0}'})
+    (tmp_path / "saved").mkdir()
+    pq.write_table(earlier, tmp_path / "saved" / "rank_0.parquet")
+    for path in (tmp_path / "saved", tmp_path / "saved" / "rank_0.parquet"):
+        with pytest.raises(InputError, match=r"another version.*import the trace again"):
+            read_run(path)
+    write_run(run, tmp_path / "saved")
+    assert not (tmp_path / "saved" / "rank_0.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda about: [1], "not a readable table"),
+        (lambda about: about | {"version": 3}, "another version"),
+        (lambda about: about | {"ranks": about["ranks"][:1]}, "is damaged"),
+        (lambda about: about | {"ranks": [about["ranks"][0] | {"num_events": -5}]}, "is damaged"),
+        (lambda about: about | {"ranks": [{"num_events": about["ranks"][0]["num_events"]}, about["ranks"][1]]},
+         "another version"),
+        (lambda about: about | {"constants": {}}, "not a readable table"),
+        (lambda about: about | {"constants": about["constants"] | {"device": 2**40}}, "not a readable table"),
+        (lambda about: about | {"constants": about["constants"] | {"launch_event_back": 10**6}},
+         "'launch_event' names a row that is not there"),
+    ],
+)  # fmt: skip
+def test_damaged_contents_are_refused(tmp_path: Path, change: Callable[[Any], Any], message: str) -> None:
+    tables = [trace(op("a", 0, 9), op("b", 1, 2), rank=rank, world_size=2) for rank in range(2)]
+    write_run(run_of(*tables), tmp_path / "saved")
+    path = tmp_path / "saved" / "events.parquet"
+    stored = pq.ParquetFile(path)
+    about = json.loads(stored.metadata.metadata[b"gnnperf.trace"])
+    columns = stored.read()
+    pq.write_table(columns.replace_schema_metadata({"gnnperf.trace": json.dumps(change(about))}), path)
+    with pytest.raises(InputError, match=message):
+        read_run(tmp_path / "saved")
+
+
+def test_feeds_that_lead_nowhere_and_nulls_are_refused(tmp_path: Path, run: RunTrace) -> None:
+    write_run(run, tmp_path / "saved")
+    feeds = pa.table({"rank": [0], "producer_event": [2], "consumer_event": [10**6]})
+    pq.write_table(feeds, tmp_path / "saved" / "feeds.parquet")
+    with pytest.raises(InputError, match="'consumer_event' names a row that is not there"):
+        read_run(tmp_path / "saved")
+    path = tmp_path / "saved" / "events.parquet"
+    stored = pq.ParquetFile(path)
+    columns, about = stored.read(), stored.metadata.metadata[b"gnnperf.trace"]
+    at = columns.schema.get_field_index("num_inside")
+    nulls = columns.set_column(at, "num_inside", pa.array([None] * len(columns), pa.int64()))
+    pq.write_table(nulls.replace_schema_metadata({"gnnperf.trace": about}), path)
+    with pytest.raises(InputError, match="has nulls"):
+        read_run(path)
+
+
+def test_absurd_sizes_are_refused(tmp_path: Path, run: RunTrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(run, tmp_path / "saved")
+    monkeypatch.setattr("gnnperf.trace.storage.MAX_RUN_EVENTS", 3)
+    with pytest.raises(InputError, match=r"holds \d+ events.*3"):
+        read_run(tmp_path / "saved")
+
+    def exhausted(*args: object, **kwargs: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("gnnperf.trace.storage.pq.ParquetFile", exhausted)
     with pytest.raises(InputError, match="not a readable table"):
-        read_run(path)
-    column = whole.schema.get_field_index("launch_event")
-    beyond = whole.set_column(column, "launch_event", pa.array([10**6] * len(whole)))
-    pq.write_table(beyond, path)
-    with pytest.raises(InputError, match="'launch_event' names a row that is not there"):
-        read_run(path)
+        read_run(tmp_path / "saved")
 
 
 def test_what_import_wrote_is_read_by_its_folder(tmp_path: Path, run: RunTrace) -> None:

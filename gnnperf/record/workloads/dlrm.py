@@ -1,26 +1,37 @@
-"""DLRM (Naumov et al. 2019): tables sharded whole over the ranks, multilayer perceptrons replicated.
+"""DLRM (Naumov et al. 2019): embedding tables sharded over the ranks, multilayer perceptrons replicated.
 
-dense [B, 13] -> bottom MLP (DDP) ----------------------------------.
-                                                                     > interaction -> top MLP (DDP) -> loss
-indices [T, B, P] -> all-to-all -> own tables, B of every rank -> all-to-all -'
-                                                  backward: the gradient goes the same way back
+indices [T, B, P] -> lookup -> transfer begins ................... ends -.
+dense [B, 13] ----------------------> bottom MLP (DDP) ------------------> interaction -> top MLP (DDP) -> loss
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle, pairwise
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
-from gnnperf.record.workloads.exchange import exchange
-from gnnperf.record.workloads.workload import SEED, Trainer
+from gnnperf.record.workloads.device import device
+from gnnperf.record.workloads.exchange import Blocking, Transfer
+from gnnperf.record.workloads.index_statistics import index_statistics
+from gnnperf.record.workloads.names import name_of
+from gnnperf.record.workloads.precision import arithmetic
+from gnnperf.record.workloads.repeats import repeated, repeats_here
+from gnnperf.record.workloads.replicated import replicated
+from gnnperf.record.workloads.sharded_tables import Sharding, sharded
+from gnnperf.record.workloads.workload import SEED, LossTrainer, Trainer
 
 DENSE_FEATURES = 13  # as in the Criteo data
 NUM_BATCHES = 4  # made before the first step and used in turn
+LEARNING_RATE = 0.01
+NAMED_ALWAYS = {"tables": "t", "rows": "r", "dim": "d", "batch": "b"}
+NAMED_IF_DIFFERENT = {
+    "pooling": "p", "skew": "s", "bottom": "bottom", "top": "top", "sharding": "", "overlap": "overlap",
+    "repeats": "rep", "repeating_rank": "on", "precision": "", "accumulation": "acc",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -28,14 +39,20 @@ class Dlrm:
     """A recommendation model.
 
     Attributes:
-        tables: embedding tables of the whole model; a multiple of the number of ranks.
+        tables: embedding tables of the whole model; sharded by table: a multiple of the number of ranks.
         rows: rows per table.
-        dim: columns per table, and width of the bottom MLP's result.
-        batch: samples per rank and step.
+        dim: columns per table, and width of the bottom MLP's result; sharded by column: a multiple of the ranks.
+        batch: samples per rank and micro-batch.
         pooling: indices per sample and table, summed.
         skew: exponent s of the index distribution: index ~ rows * u**s with u uniform; 1 is uniform.
         bottom: hidden widths of the bottom MLP.
         top: hidden widths of the top MLP.
+        sharding: what of the tables a rank holds.
+        overlap: the bottom MLP runs, forward and backward, while vectors travel; else ranks wait for them first.
+        repeats: how often the interaction's bmm runs in the forward.
+        repeating_rank: the only rank that repeats it; None all do.
+        precision: of the MLPs' products, float32 or bfloat16 (autocast).
+        accumulation: micro-batches per step.
     """
 
     tables: int = 8
@@ -46,6 +63,12 @@ class Dlrm:
     skew: float = 4.0
     bottom: tuple[int, ...] = (128, 64)
     top: tuple[int, ...] = (128, 64)
+    sharding: Sharding = Sharding.TABLE
+    overlap: bool = False
+    repeats: int = 1
+    repeating_rank: int | None = None
+    precision: str = "float32"
+    accumulation: int = 1
 
     @property
     def kind(self) -> str:
@@ -54,8 +77,8 @@ class Dlrm:
 
     @property
     def name(self) -> str:
-        """What differs between the runs of the plan."""
-        return f"dlrm_t{self.tables}_r{self.rows // 1000}k_d{self.dim}_b{self.batch}"
+        """Sizes, and what else is not the default."""
+        return name_of(self, NAMED_ALWAYS, NAMED_IF_DIFFERENT)
 
     @property
     def width(self) -> int:
@@ -65,70 +88,76 @@ class Dlrm:
     @property
     def parallelism(self) -> dict[str, int]:
         """Perceptrons are replicated, tables sharded over the same ranks."""
-        return {"dp": dist.get_world_size(), "table_wise": dist.get_world_size()}
+        return {"dp": dist.get_world_size(), f"{self.sharding}_wise": dist.get_world_size()}
 
     def build(self) -> Trainer:
-        """This rank's tables, the replicated perceptrons, and batches."""
+        """This rank's part of the tables, the replicated perceptrons, and batches.
+
+        Raises:
+            InputError: the ranks cannot share the tables or their columns equally, or the precision is unknown.
+        """
         torch.sparse.check_sparse_tensor_invariants.disable()  # said aloud, else torch warns at every start
         torch.manual_seed(SEED)
-        bottom = DistributedDataParallel(_perceptron((DENSE_FEATURES, *self.bottom, self.dim), last_relu=True))
-        pairs = self.tables * (self.tables + 1) // 2
-        top = DistributedDataParallel(_perceptron((self.dim + pairs, *self.top, 1), last_relu=False))
+        network = Network(self)
         torch.manual_seed(SEED + 1 + dist.get_rank())
-        tables = ShardedTables(self)
-        batches = cycle([self._batch() for _ in range(NUM_BATCHES)])
+        tables = sharded(self, self.sharding)
+        batches = [self._batch() for _ in range(NUM_BATCHES)]
+        turn = cycle(batches)
+        transfer = Transfer if self.overlap else Blocking
 
         def forward() -> torch.Tensor:
-            dense, indices, clicked = next(batches)
-            below = bottom(dense)  # [B, D]
-            crossed = interact(torch.cat([below.unsqueeze(1), tables(indices)], dim=1))  # [B, pairs]
-            logits = top(torch.cat([below, crossed], dim=1)).squeeze(1)  # [B]
+            dense, indices, clicked = next(turn)
+            vectors = tables.begin(indices, transfer)
+            logits = network(dense, vectors)
             return nn.functional.binary_cross_entropy_with_logits(logits, clicked)
 
-        replicated = [*bottom.parameters(), *top.parameters()]
-        optimizers = (torch.optim.Adagrad(tables.parameters(), lr=0.01), torch.optim.SGD(replicated, lr=0.01))
-        return Trainer((bottom, top), forward, optimizers)
+        replicated = [*network.bottom.parameters(), *network.top.parameters()]
+        # Of tables, only rows that were asked for have a gradient; there is no fused optimizer for those.
+        optimizers = (torch.optim.SGD(tables.parameters(), lr=LEARNING_RATE),
+                      torch.optim.SGD(replicated, lr=LEARNING_RATE, fused=True))  # fmt: skip
+        statistics = index_statistics((indices for _, indices, _ in batches), self.rows, self.dim)
+        return LossTrainer((network.bottom, network.top), forward, optimizers, self.accumulation, statistics)
 
     def _batch(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Dense features [B, 13], indices [T, B, P] int64, labels [B]."""
         uniform = torch.rand(self.tables, self.batch, self.pooling, dtype=torch.float64)
         indices = (self.rows * uniform**self.skew).long().clamp_(max=self.rows - 1)
-        return torch.rand(self.batch, DENSE_FEATURES), indices, torch.randint(0, 2, (self.batch,)).float()
+        dense, clicked = torch.rand(self.batch, DENSE_FEATURES), torch.randint(0, 2, (self.batch,)).float()
+        return dense.to(device()), indices.to(device()), clicked.to(device())
 
 
-class ShardedTables(nn.Module):
-    """The tables of this rank; looks up every rank's samples in them, and gets its own samples' rows of all tables."""
+class Network:
+    """The replicated perceptrons, and the interaction between them."""
 
     def __init__(self, size: Dlrm) -> None:
-        super().__init__()
-        self.ranks, self.own = dist.get_world_size(), size.tables // dist.get_world_size()
-        self.bags = nn.ModuleList(
-            nn.EmbeddingBag(size.rows, size.dim, mode="sum", sparse=True) for _ in range(self.own)
-        )
+        pairs = size.tables * (size.tables + 1) // 2
+        self.bottom = _perceptron((DENSE_FEATURES, *size.bottom, size.dim), last_relu=True)
+        self.top = _perceptron((size.dim + pairs, *size.top, 1), last_relu=False)
+        self.arithmetic = arithmetic(size.precision)
+        self.repeats = repeats_here(size.repeats, size.repeating_rank)
 
-    def forward(self, indices: torch.Tensor) -> torch.Tensor:
-        """[T, B, P] int64 of this rank's samples -> [B, T, D]."""
-        tables, batch, pooling = indices.shape
-        received = torch.empty_like(indices)
-        dist.all_to_all_single(received, indices)
-        by_table = received.view(self.ranks, self.own, batch, pooling).transpose(0, 1)  # [own, ranks, B, P]
-        pooled = [bag(by_table[i].reshape(-1, pooling)) for i, bag in enumerate(self.bags)]  # own x [ranks * B, D]
-        rows = exchange(torch.stack(pooled, dim=1))  # [ranks * B, own, D]: ordered by the rank that looked up
-        by_rank = rows.view(self.ranks, batch, self.own, -1)
-        return by_rank.transpose(0, 1).reshape(batch, tables, -1)  # [B, T, D]
+    def __call__(self, dense: torch.Tensor, vectors: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """Dense features [B, 13], and what gives vectors [B, T, D] when they are needed -> logits [B]."""
+        with self.arithmetic():
+            below = self.bottom(dense).float()  # [B, D]
+        crossed = interact(torch.cat([below.unsqueeze(1), vectors()], dim=1), self.repeats)  # [B, pairs]
+        with self.arithmetic():
+            logits: torch.Tensor = self.top(torch.cat([below, crossed], dim=1)).float()
+        return logits.squeeze(1)
 
 
-def interact(vectors: torch.Tensor) -> torch.Tensor:
+def interact(vectors: torch.Tensor, times: int = 1) -> torch.Tensor:
     """Products of all pairs: [B, V, D] -> [B, V * (V - 1) / 2]."""
-    lower = torch.tril_indices(vectors.shape[1], vectors.shape[1], offset=-1)  # [2, pairs]
-    products = torch.bmm(vectors, vectors.transpose(1, 2))  # [B, V, V]
+    number, where = vectors.shape[1], vectors.device
+    lower = torch.tril_indices(number, number, offset=-1, device=where)  # [2, pairs]
+    products = repeated(torch.bmm, times, vectors, vectors.transpose(1, 2))  # [B, V, V]
     return products[:, lower[0], lower[1]]
 
 
-def _perceptron(widths: tuple[int, ...], *, last_relu: bool) -> nn.Sequential:
+def _perceptron(widths: tuple[int, ...], *, last_relu: bool) -> nn.Module:
     layers: list[nn.Module] = []
     for i, (inputs, outputs) in enumerate(pairwise(widths)):
         layers.append(nn.Linear(inputs, outputs))
         if last_relu or i < len(widths) - 2:
             layers.append(nn.ReLU())
-    return nn.Sequential(*layers)
+    return replicated(nn.Sequential(*layers))

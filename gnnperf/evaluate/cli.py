@@ -1,0 +1,163 @@
+"""`gnnperf interventions DATASET` and `gnnperf noise-floor DATASET`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnperf.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+    from gnnperf.evaluate.intervention_summary import KindSummary
+    from gnnperf.evaluate.interventions import LeftOut, Trial
+
+INTERVENTIONS = """\
+Pairs of recorded runs, B = A with one known change: the graph of A plus that change, against measured B.
+
+The error is that of the CHANGE: |predicted - measured| / |measured|. Every pair is tried in both directions and from
+each repeat; the measurement comes from the other repeats.
+"""
+FLOOR = """\
+How far apart two recordings of one run are: the error of predicting one by the other. No model can be shown to be
+better.
+"""
+
+
+def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the `interventions` and `noise-floor` commands."""
+    for name, run, text, about in (
+        ("interventions", _interventions, "known changes: predicted from A's graph, measured in B", INTERVENTIONS),
+        ("noise-floor", _noise_floor, "the error of predicting one recording by another of the same run", FLOOR),
+    ):
+        parser = subparsers.add_parser(name, help=text, description=about,
+                                       formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+        parser.add_argument("dataset", type=Path, help="folder with <run>/<repeat>/, as `gnnperf record` writes it")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything as JSON")
+        parser.add_argument("--cache", type=Path, metavar="DIR", help="keep graphs here (default: build them anew)")
+        parser.set_defaults(run=run)
+
+
+def _interventions(args: argparse.Namespace) -> int:
+    from gnnperf.evaluate.intervention_summary import document, summarize_trials
+    from gnnperf.evaluate.interventions import evaluate_pairs
+    from gnnperf.evaluate.loading import as_recorded, knows_profiler_cost, without_profiler_cost
+    from gnnperf.evaluate.pairs import read_pairs
+    from gnnperf.evaluate.recordings import read_recordings
+
+    _require_folder(args.dataset)
+    pairs, recordings = read_pairs(args.dataset), read_recordings(args.dataset)
+    trials, left_out = evaluate_pairs(pairs, recordings, load=without_profiler_cost(as_recorded(args.cache)))
+    if not trials:
+        reasons = "; ".join(sorted({o.reason for o in left_out})[:3])
+        raise InputError(f"none of {len(pairs)} pairs can be tried: {reasons}", where=str(args.dataset))
+    _print_interventions(summarize_trials(trials), trials, left_out)
+    every = [recording for repeats in recordings.values() for recording in repeats.values()]
+    print(f"profiler's cost taken out of {sum(map(knows_profiler_cost, every))} of {len(every)} recordings")
+    _write(args.json, document(trials, left_out))
+    return 0
+
+
+def _noise_floor(args: argparse.Namespace) -> int:
+    from gnnperf.evaluate.floor_summary import node_summary, step_summary
+    from gnnperf.evaluate.loading import as_recorded
+    from gnnperf.evaluate.noise_floor import ACROSS, floor_tables
+    from gnnperf.evaluate.recordings import read_recordings
+
+    _require_folder(args.dataset)
+    recordings = read_recordings(args.dataset)
+    steps, nodes = floor_tables(recordings, as_recorded(args.cache))
+    if not len(steps):
+        raise InputError("no run was recorded twice", where=str(args.dataset), remedy="record every run twice")
+    summary = {"steps": step_summary(steps), "nodes": node_summary(nodes)}
+    for title, table in summary.items():
+        _print_floor(f"noise floor of {title}", table)
+    if not (steps["machines"] == ACROSS).any():
+        print("Across machines: unknown, every run was recorded on one machine only.")
+    _write(args.json, {**{k: _records(t) for k, t in summary.items()}, "step_pairs": _records(steps),
+                       "node_pairs": _records(nodes)})  # fmt: skip
+    return 0
+
+
+def _require_folder(path: Path) -> None:
+    if not path.is_dir():
+        raise InputError("is no folder", where=str(path), allowed="a data set: a folder with <run>/<repeat>/run.json")
+
+
+def _print_interventions(rows: Sequence[KindSummary], trials: Sequence[Trial], left_out: Sequence[LeftOut]) -> None:
+    columns = ("change", "pairs", "trials", "error of the change", "95 %", "p90", "above noise", "their error",
+               "sign right", "no change", "summed", "touched")  # fmt: skip
+    table = _table("known changes: predicted from A's graph, measured in B", columns)
+    for row in rows:
+        table.add_row(
+            row.kind, str(row.pairs), str(row.trials), _percent(row.error_median),
+            _range(row.error_low, row.error_high), _percent(row.error_p90), str(row.above_noise),
+            _percent(row.error_median_above_noise), _percent(row.sign_right), _percent(row.no_change_error),
+            _percent(row.summed_error_median), _percent(row.touched_share),
+        )  # fmt: skip
+    _show(table)
+    for sentence, count in _unknown(trials).items():
+        print(f"unknown to {count} of {len(trials)} predictions: {sentence}")
+    for out in left_out:
+        print(f"left out: {out.pair.change} {out.pair.a} -> {out.pair.b}: {out.reason}")
+
+
+def _unknown(trials: Sequence[Trial]) -> dict[str, int]:
+    """Sentence -> trials that say it, numbers left out; most frequent first."""
+    import re
+    from collections import Counter
+
+    said = Counter(re.sub(r"-?\d[\d.]*", "…", sentence) for trial in trials for sentence in set(trial.unknown))
+    return dict(said.most_common())
+
+
+def _print_floor(title: str, summary: pd.DataFrame) -> None:
+    table = _table(title, ("machines", "group", "metric", "runs", "median", "95 %", "p90", "max"))
+    for row in summary.to_dict("records"):
+        interval = _range(row["low"], row["high"])
+        table.add_row(str(row["machines"]), str(row["group"]), str(row["metric"]), str(row["runs"]),
+                      _percent(row["median"]), interval, _percent(row["p90"]), _percent(row["max"]))  # fmt: skip
+    _show(table)
+
+
+def _table(title: str, columns: Sequence[str]) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right", overflow="fold")
+    return table
+
+
+def _show(table: Table) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(table, markup=False) if console.is_terminal else Console(width=160).print(table, markup=False)
+
+
+def _percent(value: float) -> str:
+    return "-" if value != value else f"{value:.1%}"
+
+
+def _range(low: float, high: float) -> str:
+    return "-" if low != low else f"{_percent(low)} - {_percent(high)}"
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(k): None if v != v else v for k, v in row.items()} for row in table.to_dict("records")]
+
+
+def _write(path: Path | None, content: Mapping[str, object]) -> None:
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot be written ({error.strerror})", where=str(path)) from error

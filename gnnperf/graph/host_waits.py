@@ -1,0 +1,183 @@
+"""Where a program waits for collectives that run on host threads. Traces do not record the wait itself.
+
+c10d::allreduce_ (asyncOp False) |T1 waits|                               the call says that it waits at once
+c10d::alltoall_base_ (async)     |T1| mm |T1| add |T1 waits| view of what was received
+                                  no      no                  a wait that ends before the collective did is none
+
+What cannot be read off the trace is decided for all steps and ranks together: of the places where the result may be
+needed, the first that no recording refutes. Order alone decides, never a distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import msgspec
+import numpy as np
+
+from gnnperf.graph.ddp_buckets import Buckets
+from gnnperf.graph.device import Works
+from gnnperf.graph.host import Pieces
+from gnnperf.graph.host_works import is_direct
+from gnnperf.graph.rank_events import RankEvents, by_category, is_dispatcher_op
+from gnnperf.graph.result_uses import Uses
+from gnnperf.schema import Segment
+
+_ASYNC_ARGUMENT = -2  # of c10d ops: (..., asyncOp, timeout)
+# Share of recordings in which a collective must have ended where it is awaited. DDP's futures and early versions wake
+# who waits before they close the range, and a worker may be preempted in between; `Work.wait` returns after that.
+_CERTAIN, _LIKELY, _POSSIBLE = 0.0, 0.5, 1.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """Where each of one rank's collectives may be waited for.
+
+    Attributes:
+        work, issuer: [n] number of the work, and piece of the op that issued it.
+        places: n arrays of pieces, in order; at the first that holds, it is waited for.
+        needed: [n] share of recordings in which a place must hold.
+        program: [n] hash of what the rank issues in that step, and of how many before this one.
+    """
+
+    work: np.ndarray
+    issuer: np.ndarray
+    places: tuple[np.ndarray, ...]
+    needed: np.ndarray
+    program: np.ndarray
+
+
+def options(events: RankEvents, pieces: Pieces, works: Works, step: np.ndarray) -> Options:
+    """The places where each collective of a rank may be waited for; `step` is [num_pieces]."""
+    piece_of = np.full(len(events.op), -1, dtype=np.int64)
+    whole = np.flatnonzero((pieces.op >= 0) & (pieces.segment != Segment.T1))
+    piece_of[pieces.op[whole]] = whole
+    work = np.flatnonzero(works.op >= 0)
+    issuer = piece_of[events.op[works.op[work]]]
+    work, issuer = work[issuer >= 0], issuer[issuer >= 0]
+    order = np.argsort(issuer, kind="stable")
+    work, issuer = work[order], issuer[order]
+    search = _Search(events, pieces, works, step)
+    found = [search.places(w, p) for w, p in zip(work.tolist(), issuer.tolist(), strict=True)]
+    places, needed = tuple(place for place, _ in found), np.array([share for _, share in found])
+    return Options(work, issuer, places, needed, _program(events.name[works.op[work]], step[issuer]))
+
+
+def choose(ranks: Sequence[Options], ends: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
+    """Per rank [n] the piece that waits for each collective; -1 none.
+
+    Args:
+        ranks: the options of every rank.
+        ends: per rank the ends of works [num_works] and pieces [num_pieces], ns.
+    """
+    votes: dict[int, list[tuple[np.ndarray, float]]] = {}
+    for rank, (work_end, piece_end) in zip(ranks, ends, strict=True):
+        for i, place in enumerate(rank.places):
+            held = piece_end[place] >= work_end[rank.work[i]]
+            votes.setdefault(int(rank.program[i]), []).append((held, float(rank.needed[i])))
+    first = {program: _first_that_holds(flags) for program, flags in votes.items()}
+    return [
+        np.array([place[first[p]] if len(place) > first[p] >= 0 else -1
+                  for p, place in zip(r.program.tolist(), r.places, strict=True)], dtype=np.int64)
+        for r in ranks
+    ]  # fmt: skip
+
+
+def _first_that_holds(votes: Sequence[tuple[np.ndarray, float]]) -> int:
+    """Number of the first option that holds in enough recordings; -1 none."""
+    count = min(len(held) for held, _ in votes)
+    if not count:
+        return -1
+    share = np.mean([held[:count] for held, _ in votes], axis=0)
+    enough = share >= max(needed for _, needed in votes)
+    return int(np.argmax(enough)) if enough.any() else -1
+
+
+def _program(names: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """[n] hash of the names issued in the same step, and of the position among them."""
+    result = np.zeros(len(names), dtype=np.int64)
+    for number in np.unique(step).tolist():
+        mine = np.flatnonzero(step == number)
+        whole = tuple(names[mine].tolist())
+        result[mine] = [hash((whole, k)) for k in range(len(mine))]
+    return result
+
+
+class _Search:
+    """Looks through one rank's main thread for places where it may wait."""
+
+    def __init__(self, events: RankEvents, pieces: Pieces, works: Works, step: np.ndarray) -> None:
+        self.events, self.pieces, self.works = events, pieces, works
+        self.names = np.where(pieces.op >= 0, events.name[pieces.op], "")
+        t1 = pieces.segment == Segment.T1
+        bare = ~by_category(events.table.events["name"], is_dispatcher_op, bool)
+        self.may_wait = t1 | ((pieces.op >= 0) & bare[pieces.op])  # [num_pieces] a gap, or a range of Python code
+        self.hook = by_category(events.table.events["name"], lambda n: "AccumulateGrad" in n, bool)
+        self.functional = by_category(events.table.events["name"], lambda n: n.startswith("_c10d_functional"), bool)
+        self.asynchronous = by_category(events.table.events["input_values"], _async_argument, object)
+        self.direct = is_direct(events, works)
+        self.buckets = Buckets(events, pieces)
+        self.uses = Uses(events, pieces, t1, step)
+        self.waits = np.flatnonzero(~t1 & np.char.endswith(self.names.astype(str), "::wait_tensor"))
+        self.taken: set[int] = set()
+
+    def places(self, work: int, issuer: int) -> tuple[np.ndarray, float]:
+        """Pieces that may wait for a work, in order, and the share of recordings in which one must hold."""
+        op = int(self.works.op[work])
+        if self.direct[work]:
+            return self._ends_in(work, issuer), _CERTAIN
+        if self.asynchronous[op] is False:
+            return self._after(issuer), _CERTAIN
+        if self._inside(op, self.functional):
+            return self._wait_tensor(op, issuer), _CERTAIN
+        if self._inside(op, self.hook):
+            return self.buckets.place(int(self.works.event[work]), issuer), _LIKELY
+        places = [self._after(issuer), *(self._run_before(use) for use in self.uses.after(op, issuer))]
+        return np.concatenate(places), _POSSIBLE if self.asynchronous[op] else _LIKELY
+
+    def _after(self, issuer: int) -> np.ndarray:
+        """The next piece of the same thread."""
+        thread, piece = self.pieces.thread, issuer + 1
+        return np.array([piece] if piece < len(thread) and thread[piece] == thread[issuer] else [], dtype=np.int64)
+
+    def _inside(self, op: int, flag: np.ndarray) -> bool:
+        """Whether an event or one around it is flagged."""
+        while op >= 0:
+            if flag[op]:
+                return True
+            op = int(self.events.parent[op])
+        return False
+
+    def _ends_in(self, work: int, issuer: int) -> np.ndarray:
+        """The piece in which the range of a send or receive ends: its own thread closes it when it has waited."""
+        on_thread = np.flatnonzero(self.pieces.thread == self.pieces.thread[issuer])
+        end = self.works.end_ns[work]
+        slot = int(np.searchsorted(self.pieces.end_ns[on_thread], end, side="left"))
+        found = on_thread[slot : slot + 1]
+        return found[self.may_wait[found] & (self.pieces.begin_ns[found] < end)]
+
+    def _wait_tensor(self, op: int, issuer: int) -> np.ndarray:
+        """The next wait for a tensor of this size that waits for nothing else yet."""
+        wanted = {prod(shape) for shape in self.uses.results(op)}
+        for piece in self.waits[np.searchsorted(self.waits, issuer) :].tolist():
+            if piece not in self.taken and self.uses.sizes(int(self.pieces.op[piece])) & wanted:
+                self.taken.add(piece)
+                return np.array([piece])
+        return np.zeros(0, dtype=np.int64)
+
+    def _run_before(self, use: int) -> np.ndarray:
+        """The pieces directly before an op in which a program may wait."""
+        first = use
+        while first > 0 and self.may_wait[first - 1] and self.pieces.thread[first - 1] == self.pieces.thread[use]:
+            first -= 1
+        return np.arange(first, use)
+
+
+def _async_argument(values: str) -> bool | None:
+    """Whether a c10d op was told not to wait; None unknown."""
+    try:
+        return {"True": True, "False": False}.get(msgspec.json.decode(values)[_ASYNC_ARGUMENT])
+    except (msgspec.DecodeError, IndexError, TypeError):
+        return None

@@ -1,0 +1,161 @@
+"""The profiler's own cost per event, and graphs without it (after RL-Scope, Gleeson et al. 2021).
+
+measured   |T1 + A's cost| op A: own work + cost of its children |T1 + B's cost| ...
+without    |T1| op A: own work |T1| ...
+A node is shortened by what the events that open in it cost, and never below nothing: what its measured time cannot hold
+comes out of the next node of its thread, or is counted as left in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.errors import InputError
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.node_tables import STEP_END
+from gnnperf.schema import Relation, Segment
+
+
+@dataclass(frozen=True)
+class ProfilerCost:
+    """Microseconds that one event adds to a step.
+
+    Attributes:
+        op_us: an op or an autograd range, before it opens and after it closes: outside of its own interval.
+        range_us: an annotation, likewise.
+        call_us: a runtime call, inside its own interval.
+        step_us: the mark between two steps, before the next one opens.
+        provenance: how these numbers were found.
+    """
+
+    op_us: float
+    range_us: float
+    call_us: float
+    step_us: float
+    provenance: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what no cost can be.
+
+        Raises:
+            InputError: a cost is negative or not finite.
+        """
+        for kind, value in self.by_kind().items():
+            if not (np.isfinite(value) and value >= 0):
+                raise InputError(f"{kind} is {value}", where="profiler cost", allowed="a finite number >= 0")
+
+    def by_kind(self) -> dict[str, float]:
+        """The numbers by name."""
+        return {f.name: float(getattr(self, f.name)) for f in fields(self) if f.name != "provenance"}
+
+    def scaled(self, factor: float, provenance: str) -> ProfilerCost:
+        """Every kind of event costs `factor` times as much."""
+        return ProfilerCost(**{kind: factor * value for kind, value in self.by_kind().items()}, provenance=provenance)
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """A graph without the profiler's cost.
+
+    Attributes:
+        graph: latencies and lags are what they would be without the profiler. Its measured starts and its step labels
+            are still those of the recording: schedule it to get others.
+        removed_us: what was taken out, summed over all nodes and lags.
+        left_us: what should have been taken out and was not there to take.
+    """
+
+    graph: ExecutionGraph
+    removed_us: float
+    left_us: float
+
+
+def cost_of_card(card: Mapping[str, object]) -> ProfilerCost | None:
+    """The cost that a run's card carries, mean over its ranks; None if it carries none.
+
+    Raises:
+        InputError: the card's numbers cannot be costs.
+    """
+    ranks = card.get("ranks")
+    parts = [part for part in ranks if isinstance(part, Mapping)] if isinstance(ranks, list) else []
+    found = [part["profiler_cost"] for part in parts if isinstance(part.get("profiler_cost"), Mapping)]
+    if not found:
+        return None
+    kinds = [f.name for f in fields(ProfilerCost) if f.name != "provenance"]
+    try:
+        means = {kind: float(np.mean([float(part[kind]) for part in found])) for kind in kinds}
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError("is not a profiler's cost", where="run.json, ranks, profiler_cost",
+                         allowed=", ".join(kinds)) from error  # fmt: skip
+    return ProfilerCost(**means, provenance="measured on the recording machine after the recording (run.json)")
+
+
+def without_profiler(graph: ExecutionGraph, cost: ProfilerCost) -> Corrected:
+    """Take the profiler's own cost out of host latencies, of ops on a CPU device, and of the start of host collectives.
+
+    Args:
+        graph: a graph with recorded labels.
+        cost: per event.
+    """
+    nodes = graph.nodes
+    due_us = node_cost_us(nodes, cost)
+    latency_us = nodes["latency_us"].to_numpy()
+    taken_us = _taken(nodes, due_us, np.nan_to_num(latency_us))
+    lag_due_us = _lag_cost_us(graph, due_us, cost)
+    lag_us = graph.edges["lag_us"].to_numpy()
+    lag_taken_us = np.minimum(lag_due_us, np.maximum(np.nan_to_num(lag_us), 0.0))
+    removed_us, lags_us = float(taken_us.sum()), float(lag_taken_us.sum())
+    corrected = replace(
+        graph,
+        nodes=nodes.assign(latency_us=latency_us - taken_us),
+        edges=graph.edges.assign(lag_us=lag_us - lag_taken_us),
+    )
+    return Corrected(corrected, removed_us + lags_us, float(due_us.sum() + lag_due_us.sum()) - removed_us - lags_us)
+
+
+def node_cost_us(nodes: pd.DataFrame, cost: ProfilerCost) -> np.ndarray:
+    """[num_nodes] what the events that open in each node cost."""
+    opened = nodes["opened_ops"].to_numpy() * cost.op_us + nodes["opened_ranges"].to_numpy() * cost.range_us
+    call = (nodes["segment"] == Segment.T4).to_numpy()
+    return opened + np.where(call, cost.call_us, 0.0) + np.where(_ends_step(nodes), cost.step_us, 0.0)
+
+
+def _ends_step(nodes: pd.DataFrame) -> np.ndarray:
+    """[num_nodes] bool: the gap at the end of a step that another one follows; its mark falls into it."""
+    ends = ((nodes["segment"] == Segment.T1) & (nodes["op_name"] == STEP_END)).to_numpy()
+    return ends & (nodes["opened_ranges"] > 0).to_numpy()
+
+
+def _taken(nodes: pd.DataFrame, due_us: np.ndarray, latency_us: np.ndarray) -> np.ndarray:
+    """[num_nodes] what comes out of each node: what is due, and what those before it on its thread could not give.
+
+    Where a thread waits, what is still due is dropped: it was before the wait, and what comes after does not hold it.
+    """
+    lane, own = _lanes(nodes)
+    goes_on = np.r_[False, lane[1:] == lane[:-1]][: len(own)] & (nodes["blocked_us"].to_numpy()[own] == 0.0)
+    taken_us, carried_us = np.zeros(len(nodes)), 0.0
+    rows = zip(own.tolist(), goes_on.tolist(), due_us[own].tolist(), latency_us[own].tolist(), strict=True)
+    for i, continues, due, there in rows:
+        carried_us = (carried_us if continues else 0.0) + due
+        taken_us[i] = min(carried_us, there)
+        carried_us -= taken_us[i]
+    return taken_us
+
+
+def _lanes(nodes: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """([num_host] host thread over all ranks, [num_host] node ids) of the nodes on host threads, in order."""
+    own = np.flatnonzero((nodes["thread"] >= 0).to_numpy())
+    rank, thread = nodes["rank"].to_numpy()[own].astype(np.int64), nodes["thread"].to_numpy()[own]
+    return rank * (int(thread.max(initial=0)) + 1) + thread, own
+
+
+def _lag_cost_us(graph: ExecutionGraph, due_us: np.ndarray, cost: ProfilerCost) -> np.ndarray:
+    """[num_edges] in the lag from the start of an issuing op to its host collective: the op's events, one range."""
+    src = graph.edges["src"].to_numpy()
+    by_call = (graph.nodes["segment"] == Segment.T4).to_numpy()[src]
+    issues = (graph.edges["relation"] == Relation.LAUNCHES).to_numpy() & ~by_call
+    known = issues & ~np.isnan(graph.edges["lag_us"].to_numpy())
+    return np.where(known, due_us[src] + cost.range_us, 0.0)

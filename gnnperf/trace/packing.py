@@ -1,0 +1,215 @@
+"""The events of one rank <-> columns that compress: what is left of each number once its neighbors are known.
+
+A step repeats the one before, and one rank the other, in everything but time. So rows are stored lane by lane (a host
+thread, a device stream), and what repeats is made to look the same each time:
+
+    start_gap_ns  } time since the moment before it in its lane, starts and ends taken together in the order
+    end_gap_ns    } that `num_inside` gives, so that a gap is one stretch of a lane in which nothing begins or ends
+    num_inside      starts of its lane between the event's own start and its end
+    row_shift       row minus the row that start and duration alone would give; 0 but for ties
+    *_back          references to events: rows back in the stored order instead of a row number
+    *_step          identifiers that count up: difference to the last known one in the stored order
+
+        |--------- a ---------|          starts and ends:  a.start b.start b.end c.start c.end a.end
+           |- b -|  |- c -|              num_inside:       a 2, b 0, c 0
+
+Texts are numbered here and not by Parquet, which packs such numbers into bits, where no compressor finds a repetition.
+All of it is integer arithmetic and exactly inverted, whatever the events: unsorted, overlapping, of length zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from gnnperf import schema
+from gnnperf.errors import InputError
+from gnnperf.trace.columns import Codes, categorical
+
+Columns = dict[str, np.ndarray]
+
+REFERENCES = ("forward_event", "op_event", "launch_event")  # rows of the same table; -1 none
+COUNTERS = ("correlation", "external_id", "sequence", "wait_event")  # count up; -1 unknown
+TIMES = ("event_id", "start_ns", "duration_ns")
+LANE = ("thread", "device", "stream")
+TEXTS = tuple(c.name for c in schema.EVENT_COLUMNS if c.dtype == "category")
+AS_THEY_ARE = tuple(c.name for c in schema.EVENT_COLUMNS if c.name not in (*REFERENCES, *COUNTERS, *TIMES, *TEXTS))
+
+
+def packed_dtypes() -> dict[str, str]:
+    """Every packed column and its dtype."""
+    dtypes = {c.name: c.dtype for c in schema.EVENT_COLUMNS}
+    moments = dict.fromkeys(("start_gap_ns", "end_gap_ns", "num_inside", "row_shift"), "int64")
+    related = {f"{name}_back": "int64" for name in REFERENCES} | {f"{name}_step": "int64" for name in COUNTERS}
+    return moments | related | {name: dtypes[name] for name in AS_THEY_ARE} | dict.fromkeys(TEXTS, "int32")
+
+
+def pack(events: pd.DataFrame, texts: Mapping[str, Codes]) -> Columns:
+    """Packed columns [num_events] of one rank; its texts are numbered after those that `texts` (by column) holds."""
+    order = np.lexsort([np.arange(len(events)), *(events[name].to_numpy() for name in reversed(LANE))])
+    stored = events.iloc[order]
+    place = _inverse(order)  # [num_events] row -> place in the stored order
+    columns = _packed_times(stored, order)
+    for name in REFERENCES:
+        row = stored[name].to_numpy()
+        columns[f"{name}_back"] = np.where(row < 0, 0, _without_zero(np.arange(len(row)) - place[row]))
+    for name in COUNTERS:
+        columns[f"{name}_step"] = _steps(stored[name].to_numpy())
+    for name in TEXTS:
+        columns[name] = _codes(stored[name], texts[name])
+    return columns | {name: stored[name].to_numpy() for name in AS_THEY_ARE}
+
+
+def unpack(columns: Mapping[str, np.ndarray], texts: Mapping[str, list[str]], where: str) -> pd.DataFrame:
+    """The events of one rank from its packed columns [num_events] and the texts of each category column.
+
+    Categories are the rank's own, in order of first appearance.
+
+    Raises:
+        InputError: the columns contradict each other: damaged.
+    """
+    start, duration = _times(columns, where)
+    row = _guessed_rows(start, duration) + columns["row_shift"]
+    _refuse_unless(_is_permutation(row), "row_shift", where)
+    order = _inverse(row)  # [num_events] row -> place in the stored order
+    found: dict[str, object] = {
+        "event_id": np.arange(len(row)),
+        "start_ns": start[order],
+        "duration_ns": duration[order],
+    }
+    for name in REFERENCES:
+        back = columns[f"{name}_back"]
+        place = np.arange(len(back)) - _with_zero(back)
+        _refuse_unless(
+            ((place >= 0) & (place < len(row)))[back != 0].all(), name, where, "names a row that is not there"
+        )
+        found[name] = np.where(back == 0, -1, row[np.where(back == 0, 0, place)])[order]
+    for name in COUNTERS:
+        found[name] = _counted(columns[f"{name}_step"])[order]
+    for name in TEXTS:
+        found[name] = _category(columns[name][order], texts[name], name, where)
+    found |= {name: columns[name][order] for name in AS_THEY_ARE}
+    return pd.DataFrame({c.name: found[c.name] for c in schema.EVENT_COLUMNS}, copy=False)
+
+
+def _packed_times(stored: pd.DataFrame, order: np.ndarray) -> Columns:
+    start, duration = stored["start_ns"].to_numpy(), stored["duration_ns"].to_numpy()
+    inside = _num_inside(start, start + duration, _lane_sizes(stored))
+    starts, ends = _moments(inside)
+    time = np.empty(2 * len(start), dtype=np.int64)
+    time[starts], time[ends] = start, start + duration
+    gap = np.diff(time, prepend=np.int64(0))
+    shift = order - _guessed_rows(start, duration)
+    return {"start_gap_ns": gap[starts], "end_gap_ns": gap[ends], "num_inside": inside, "row_shift": shift}
+
+
+def _times(columns: Mapping[str, np.ndarray], where: str) -> tuple[np.ndarray, np.ndarray]:
+    """Start and duration [num_events] in the stored order."""
+    inside = columns["num_inside"]
+    _refuse_unless(((inside >= 0) & (inside < len(inside) - np.arange(len(inside)))).all(), "num_inside", where)
+    starts, ends = _moments(inside)
+    gap = np.empty(2 * len(inside), dtype=np.int64)
+    gap[starts], gap[ends] = columns["start_gap_ns"], columns["end_gap_ns"]
+    time = np.cumsum(gap)
+    return time[starts], time[ends] - time[starts]
+
+
+def _lane_sizes(stored: pd.DataFrame) -> list[int]:
+    lane = stored[list(LANE)].to_numpy()
+    first = np.flatnonzero((lane[1:] != lane[:-1]).any(axis=1)) + 1
+    return np.diff([0, *first, len(lane)]).tolist()
+
+
+def _num_inside(start: np.ndarray, end: np.ndarray, lane_sizes: list[int]) -> np.ndarray:
+    """[num_events] starts of the lane after the event's own and before its end."""
+    inside = np.empty(len(start), dtype=np.int64)
+    first = 0
+    for size in lane_sizes:
+        lane = slice(first, first + size)
+        before_end = np.searchsorted(start[lane], end[lane], side="left")
+        inside[lane] = np.maximum(before_end - np.arange(size) - 1, 0)
+        first += size
+    return inside
+
+
+def _moments(inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Places of the starts and of the ends [num_events each] among all 2 x num_events moments.
+
+    An end comes after the starts inside its event; of ends between the same two starts, the later event's is first.
+    """
+    index = np.arange(len(inside))
+    starts_before = index + inside + 1  # [num_events] of each end
+    by_time = np.lexsort((-index, starts_before))
+    ends = np.empty_like(index)
+    ends[by_time] = index + starts_before[by_time]
+    return index + np.searchsorted(starts_before[by_time], index, side="right"), ends
+
+
+def _guessed_rows(start: np.ndarray, duration: np.ndarray) -> np.ndarray:
+    """[num_events] row of each stored event, if rows are sorted by start, longer first, ties as stored."""
+    return _inverse(np.lexsort((-duration, start)))
+
+
+def _inverse(order: np.ndarray) -> np.ndarray:
+    inverse = np.empty(len(order), dtype=np.int64)
+    inverse[order] = np.arange(len(order))
+    return inverse
+
+
+def _is_permutation(row: np.ndarray) -> bool:
+    within = bool(((row >= 0) & (row < len(row))).all())
+    return within and bool((np.bincount(row, minlength=len(row)) == 1).all())
+
+
+def _steps(values: np.ndarray) -> np.ndarray:
+    """[n] difference of each known value to the known one before it; 0 where unknown (-1)."""
+    steps = np.zeros(len(values), dtype=np.int64)
+    known = values != -1
+    steps[known] = _without_zero(np.diff(values[known], prepend=np.int64(0)))
+    return steps
+
+
+def _counted(steps: np.ndarray) -> np.ndarray:
+    values = np.full(len(steps), -1, dtype=np.int64)
+    known = steps != 0
+    values[known] = np.cumsum(_with_zero(steps[known]))
+    return values
+
+
+def _without_zero(values: np.ndarray) -> np.ndarray:
+    """Zero and below move down by one: 0 is free to say "none"."""
+    return values - (values <= 0)
+
+
+def _with_zero(values: np.ndarray) -> np.ndarray:
+    return values + (values < 0)
+
+
+def _codes(column: pd.Series, texts: Codes) -> np.ndarray:
+    """[n] number of each text over all ranks; -1 null. Only texts in use are numbered."""
+    codes = column.cat.codes.to_numpy()
+    used = pd.unique(codes[codes >= 0])
+    number = np.full(len(column.cat.categories) + 1, -1, dtype=np.int32)
+    number[used] = texts.of(column.cat.categories.to_numpy(dtype=object)[used].tolist())
+    return number[codes]
+
+
+def _category(codes: np.ndarray, texts: list[str], name: str, where: str) -> pd.Categorical:
+    _refuse_unless(((codes >= -1) & (codes < len(texts))).all(), name, where)
+    own, used = pd.factorize(np.where(codes < 0, len(texts), codes))
+    number = [-1 if code == len(texts) else rank for code, rank in zip(used, _ranks(used, len(texts)), strict=True)]
+    return categorical(np.array(number, dtype=np.int32)[own], [texts[code] for code in used if code < len(texts)])
+
+
+def _ranks(used: np.ndarray, null: int) -> np.ndarray:
+    """Place of each used code among those that are not null."""
+    return np.cumsum(used != null) - 1
+
+
+def _refuse_unless(
+    sound: bool | np.bool_, column: str, where: str, what: str = "does not fit the other columns"
+) -> None:
+    if not sound:
+        raise InputError(f"column {column!r} {what}", where=where, remedy="import the trace again")

@@ -1,0 +1,55 @@
+"""Between which ranks a send or a receive goes: its channel, "[0>1]", is what it has instead of a process group.
+
+rank 0   c10d::send    target 1   [0>1]  |            three places may state the peer, as a rank of the process group:
+rank 1   c10d::recv_   source 0   [0>1]  | one         the op's own inputs (its third; the fourth is a tag), the
+                                                       metadata (torch >= 2.4), the range's name "nccl:send 0->1"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from gnnperf.trace.kineto import CommArgs
+
+KINDS = ("send", "recv")
+CHANNEL = re.compile(r"\[\d+>\d+\](?:#\d+)?")
+RANGE_NAME = re.compile(r"\w+:(?:send|recv) (\d+)(?:->|<-)(\d+)$")
+PEER, TAG = 2, 3  # positions in c10d::send(tensors, group, target, tag) and c10d::recv_(tensors, group, source, tag)
+
+
+def peer_of_metadata(kind: str | None, args: CommArgs | None) -> int | None:
+    """The rank of the group that a call's metadata names as its other end."""
+    if args is None or kind not in KINDS:
+        return None
+    return args.target if kind == "send" else args.source
+
+
+def peer_of_name(name: str) -> int | None:
+    """The rank of the group that a range's name gives as its other end."""
+    found = RANGE_NAME.match(name)
+    return int(found[2]) if found else None
+
+
+def peer_of_inputs(name: str, values: Any) -> tuple[int, int] | None:
+    """(rank of the group, tag) that an op's inputs name; None unknown, or any rank."""
+    if not name.startswith(("c10d::send", "c10d::recv_")) or name.startswith("c10d::recv_any"):
+        return None
+    try:
+        return int(values[PEER]), int(values[TAG])
+    except (TypeError, ValueError, IndexError):
+        return None
+
+
+def channel(kind: str, rank: int, peer: int, group_ranks: Sequence[int], tag: int = 0) -> str | None:
+    """The channel of a call of global rank `rank` with rank `peer` of its group; None if the group has no such rank."""
+    if not 0 <= peer < len(group_ranks) or rank not in group_ranks:
+        return None
+    source, target = (rank, group_ranks[peer]) if kind == "send" else (group_ranks[peer], rank)
+    return f"[{source}>{target}]" + (f"#{tag}" if tag else "")
+
+
+def is_channel(group: str | None) -> bool:
+    """Whether a group's text is a channel."""
+    return group is not None and CHANNEL.fullmatch(group) is not None

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from gnnperf.hardware import Placement, load_cluster, placed, placement_of
+
+
+def test_a_card_names_hosts_and_the_rate_between_them() -> None:
+    card: dict[str, object] = {"link": {"medium": "veth", "hosts": 2, "rate_gbit_per_s": 1.0}}
+    assert placement_of(card) == Placement(2, 125e6)
+
+
+@pytest.mark.parametrize(
+    "card", [None, {}, {"link": {}}, {"link": "lo"}, {"link": {"hosts": "two"}}, {"link": {"hosts": 0}}]
+)
+def test_cards_that_do_not_say(card: dict[str, object] | None) -> None:
+    assert placement_of(card) is None
+
+
+def test_a_link_without_a_limit_has_no_rate() -> None:
+    assert placement_of({"link": {"hosts": 2, "rate_gbit_per_s": None}}) == Placement(2, None)
+
+
+def test_ranks_are_placed_in_equal_blocks_over_the_declared_link() -> None:
+    default = load_cluster("loopback_cpu")
+    cluster = placed(default, Placement(2, 31.25e6), world_size=4)
+    assert (cluster.ranks_per_node, cluster.inter.bandwidth_bytes_per_s) == (2, 31.25e6)
+    assert cluster.intra == default.intra
+
+
+def test_one_host_or_none_known_is_the_default() -> None:
+    default = load_cluster("loopback_cpu")
+    assert placed(default, Placement(1), 4) == placed(default, None, 4) == default

@@ -1,0 +1,84 @@
+"""Channels of sends and receives: from an op's inputs, from metadata, from a range's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from gnnperf.trace import read_run
+from gnnperf.trace.point_to_point import channel, is_channel, peer_of_inputs, peer_of_name
+from tests.trace import kineto_files as files
+
+
+def test_a_channel_names_global_ranks_of_sender_and_receiver() -> None:
+    assert channel("send", 2, 1, (2, 5)) == "[2>5]"
+    assert channel("recv", 2, 1, (2, 5)) == "[5>2]"
+    assert channel("recv", 2, 1, (2, 5), tag=7) == "[5>2]#7"
+    assert channel("send", 2, 2, (2, 5)) is None  # the group has two ranks
+    assert channel("send", 3, 1, (2, 5)) is None  # and 3 is none of them
+    assert is_channel("[5>2]#7")
+    assert not is_channel("[2,5]")
+    assert not is_channel(None)
+
+
+def test_peers_of_names_and_inputs() -> None:
+    assert peer_of_name("nccl:send 0->3") == 3
+    assert peer_of_name("nccl:recv 0<-3") == 3
+    assert peer_of_name("gloo:send") is None
+    assert peer_of_inputs("c10d::send", ["", "", "3", "0"]) == (3, 0)
+    assert peer_of_inputs("c10d::recv_", ["", "", "3", "9"]) == (3, 9)
+    assert peer_of_inputs("c10d::recv_any_source_", ["", "", "0"]) is None
+    assert peer_of_inputs("c10d::allreduce_", ["", "", "3", "0"]) is None
+    assert peer_of_inputs("c10d::send", None) is None
+    assert peer_of_inputs("c10d::send", ["", "", "", ""]) is None
+
+
+def _read(tmp_path: Path, events: list[dict[str, Any]], rank: int, world_size: int, **info: Any) -> pd.DataFrame:
+    document = files.document(events, rank, world_size)
+    document["distributedInfo"] |= info
+    return read_run(files.write(tmp_path / "t.json", document)).tables[0].events
+
+
+SEND = {"Input Dims": [[[8, 4]], [], [], []], "Concrete Inputs": ["", "", "1", "0"],
+        "Input type": ["TensorList", "", "Scalar", "Scalar"]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rank", "world_size", "info", "expected"),
+    [
+        (0, 2, {"backend": "gloo"}, "[0>1]"),
+        (3, 4, {"backend": "gloo", "pg_config": [{"pg_name": "0", "ranks": [3, 2, 1, 0]}]}, "[3>2]"),
+        # of two groups, the call does not say which
+        (0, 4, {"pg_config": [{"pg_name": "0", "ranks": [0, 1, 2, 3]}, {"pg_name": "1", "ranks": [0, 2]}]}, None),
+    ],
+)
+def test_a_gloo_send_goes_to_a_rank_of_the_only_group(
+    tmp_path: Path, rank: int, world_size: int, info: dict[str, Any], expected: str | None
+) -> None:
+    events = _read(tmp_path, [files.host("c10d::send", 10, 20, **SEND)], rank, world_size, **info)
+    found = events.loc[events["name"] == "c10d::send", ["group", "group_size"]].iloc[0].tolist()
+    assert (found[0] if isinstance(found[0], str) else None, found[1]) == (expected, 2 if expected else -1)
+
+
+def test_metadata_of_an_nccl_receive_reaches_its_kernel(tmp_path: Path) -> None:
+    stated = {"Collective name": "recv", "dtype": "Float", "Group size": 2, "Process Group Ranks": "[4, 6]",
+              "In msg nelems": 32, "Out msg nelems": 32, "Src Rank": 1}  # fmt: skip
+    events = _read(tmp_path, [
+        files.host("record_param_comms", 10, 30, **stated), files.call("cudaLaunchKernelExC", 20, 5, 901),
+        files.device("ncclDevKernel_SendRecv(x)", 60, 30, 901, **stated),
+    ], rank=4, world_size=8)  # fmt: skip
+    kernel = events[events["name"].str.startswith("ncclDev")].iloc[0]
+    assert kernel[["collective", "group", "group_size"]].tolist() == ["recv", "[6>4]", 2]
+
+
+def test_the_name_of_an_nccl_range_gives_the_channel_of_its_kernel(tmp_path: Path) -> None:
+    events = _read(tmp_path, [
+        files.host("nccl:send 0->1", 10, 30, "user_annotation", **{"External id": 1}),
+        files.host("record_param_comms", 12, 20, **{"External id": 2}),
+        files.call("cudaLaunchKernelExC", 20, 5, 901), files.device("ncclDevKernel_SendRecv(x)", 60, 30, 901),
+    ], rank=0, world_size=2)  # fmt: skip
+    ranges = events[events["name"].str.startswith("nccl:")]
+    assert ranges["group"].tolist() == ["[0>1]"]
