@@ -1,4 +1,7 @@
-"""Raw recordings -> the data set that is committed: TraceTables, splits, pairs and a card for people."""
+"""Raw recordings -> the data set that is committed: TraceTables, splits, pairs and a card for people.
+
+What is built stays: its raw traces may be gone when more are recorded, on another day.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from typing import Any
 
 from gnnperf.errors import InputError
 from gnnperf.record import card, files
-from gnnperf.record.dataset import accepted
+from gnnperf.record.calibration import copy_calibration
+from gnnperf.record.dataset import accepted, recorded_in
 from gnnperf.record.dataset_card import NUM_EXAMPLES, dataset_card
 from gnnperf.record.plan import Plan, Split, recording_name
 
@@ -31,18 +35,22 @@ class Built:
 def build(plan: Plan, raw: Path, out: Path) -> Built:
     """Convert every recording of the plan that was accepted; runs without one are left out of splits and pairs.
 
+    Recordings that only `out` holds are kept, and so are its examples.
+
     Raises:
         InputError: there is no recording, a trace cannot be read, or `out` cannot be written.
     """
-    found = {spec.name: _accepted(plan, spec.name, raw) for spec in plan.runs}
+    found = {spec.name: _accepted(plan, spec.name, (raw, out)) for spec in plan.runs}
     found = {name: repeats for name, repeats in found.items() if repeats}
     if not found:
         raise InputError("holds no accepted recording", where=str(raw), remedy=f"record the plan {plan.name} first")
     plan = _of(plan, found)
     names = [recording_name(name, repeat) for name, repeats in found.items() for repeat in repeats]
     for name in names:
-        convert(raw / name, out / name)
+        if accepted(raw / name):
+            convert(raw / name, out / name)
     _copy_examples(plan, raw, out)
+    copy_calibration(raw, out)
     cards = {name: _card(out / name) for name in names}
     size_bytes = sum(file.stat().st_size for name in names for file in (out / name).iterdir())
     splits = {axis: _with_repeats(parts, found) for axis, parts in _axes(plan, cards).items()}
@@ -74,8 +82,8 @@ def _of(plan: Plan, found: Mapping[str, object]) -> Plan:
     return replace(plan, runs=runs, splits=splits, pairs=pairs)
 
 
-def _accepted(plan: Plan, run: str, raw: Path) -> list[int]:
-    return [repeat for repeat in range(1, plan.repeats + 1) if accepted(raw / recording_name(run, repeat))]
+def _accepted(plan: Plan, run: str, folders: Sequence[Path]) -> list[int]:
+    return [repeat for repeat in range(1, plan.repeats + 1) if recorded_in(recording_name(run, repeat), folders)]
 
 
 def _with_repeats(parts: Split, found: Mapping[str, Sequence[int]]) -> dict[str, list[str]]:
@@ -107,13 +115,14 @@ def _pairs(plan: Plan) -> list[dict[str, object]]:
 
 def _copy_examples(plan: Plan, raw: Path, out: Path) -> None:
     """Raw traces of a few runs of different programs stay, as the profiler wrote them."""
-    first_of: dict[str, str] = {}
+    example_of: dict[str, Path] = {}
     for spec in plan.runs:
-        first_of.setdefault(spec.workload.kind, recording_name(spec.name, 1))
-    for name in list(first_of.values())[:NUM_EXAMPLES]:
-        target = out / EXAMPLES / name.partition("/")[0]
-        shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(raw / name, target)
+        kept, recorded = out / EXAMPLES / spec.name, raw / recording_name(spec.name, 1)
+        if accepted(kept) or accepted(recorded):
+            example_of.setdefault(spec.workload.kind, kept if accepted(kept) else recorded)
+    for example in list(example_of.values())[:NUM_EXAMPLES]:
+        if example.parent != out / EXAMPLES:
+            shutil.copytree(example, out / EXAMPLES / example.parent.name, dirs_exist_ok=True)
 
 
 def _card(run_dir: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def add_parsers(subparsers: Any) -> None:
     record.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run directory or data set to write")
     record.add_argument("--recipe", choices=RECIPES, help="what to record, if not a command of your own")
     record.add_argument("--raw", type=Path, metavar="DIR", help="recipes: where raw traces go, and are kept")
-    record.add_argument("--resume", action="store_true", help="recipes: go on with what --raw holds")
+    record.add_argument("--resume", action="store_true", help="recipes: go on with what --raw and --out hold")
     record.add_argument("--minutes", type=float, default=math.inf, metavar="M",
                         help="recipes: no recording begins after that (default: no limit)")  # fmt: skip
     record.add_argument("--warmup-steps", type=int, default=5, metavar="N", help="dropped (default: %(default)s)")
@@ -79,17 +80,23 @@ def _demo(out: Path) -> int:
 
 def _dataset(arguments: argparse.Namespace) -> int:
     from gnnperf.record.build import build
+    from gnnperf.record.calibration import calibrate_first
     from gnnperf.record.dataset import record_all
 
-    plan = _plan(arguments.recipe)
-    outcomes = record_all(plan, arguments.raw, lambda line: print(line, flush=True), resume=arguments.resume,
-                          budget_s=60 * arguments.minutes)  # fmt: skip
+    plan, began_s = _plan(arguments.recipe), time.monotonic()
+    calibrate_first(arguments.raw, plan.calibrate_minutes, _say)
+    left_s = 60 * arguments.minutes - (time.monotonic() - began_s)
+    outcomes = record_all(plan, arguments.raw, _say, built=arguments.out, resume=arguments.resume, budget_s=left_s)
     left = [outcome for outcome in outcomes if not outcome.accepted]
     built = build(plan, arguments.raw, arguments.out)  # of whatever there is: a prefix is a data set, too
     print(f"{arguments.out}: {built.recordings} recordings of {len(plan.runs)} runs, {built.size_bytes / 1e6:.2f} MB")
     if left:
         print(f"gnnperf: {len(left)} of {len(outcomes)} recordings were not accepted; --resume tries them again")
     return 1 if left else 0
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 def _plan(recipe: str) -> Any:

@@ -6,14 +6,17 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from gnnperf.errors import InputError
 from gnnperf.record import card, files
+from gnnperf.record.gate import Gate
 from gnnperf.record.launch import RankFailed
 from gnnperf.record.plan import Plan, recording_name
 from gnnperf.record.probe import device_probe_us, drift, probe_us
@@ -39,58 +42,74 @@ def accepted(run_dir: Path) -> bool:
     return found is not None and found.get("status") == card.COMPLETE and "probe" in found
 
 
-def record_all(plan: Plan, raw: Path, say: Say, *, resume: bool = False, budget_s: float = math.inf) -> list[Outcome]:
-    """Record what `raw` does not hold yet. A recording that breaks is marked and does not stop the others.
+def recorded_in(name: str, folders: Sequence[Path]) -> Path | None:
+    """The first of the folders that holds an accepted recording of that name."""
+    return next((folder / name for folder in folders if accepted(folder / name)), None)
+
+
+def record_all(
+    plan: Plan, raw: Path, say: Say, *, built: Path | None = None, resume: bool = False, budget_s: float = math.inf
+) -> list[Outcome]:
+    """Record what is not there yet. A recording that breaks is marked and does not stop the others.
 
     Args:
         plan: what to record.
         raw: where recordings go: <run>/<repeat>/.
         say: gets a line per recording.
-        resume: go on with what `raw` holds.
+        built: a data set of this plan, whose raw traces may be gone; its recordings need not be made again.
+        resume: go on with what `raw` and `built` hold.
         budget_s: no recording begins after that.
 
     Raises:
-        InputError: `raw` holds recordings and `resume` was not said.
+        InputError: `raw` or `built` holds recordings and `resume` was not said.
     """
-    recordings = plan.recordings()
-    there = sum(accepted(raw / recording_name(spec.name, repeat)) for spec, repeat in recordings)
+    recordings, folders = plan.recordings(), (raw, built) if built else (raw,)
+    held = [recorded_in(recording_name(spec.name, repeat), folders) for spec, repeat in recordings]
+    there = [run_dir for run_dir in held if run_dir]
     if there and not resume:
-        raise InputError(f"holds {there} of {len(recordings)} recordings", where=str(raw),
+        raise InputError(f"holds {len(there)} of {len(recordings)} recordings", where=str(there[0].parent.parent),
                          remedy="go on with --resume, or give another folder")  # fmt: skip
-    outcomes, deadline = [], time.monotonic() + budget_s
+    outcomes, gate, deadline = [], Gate(plan.max_drift), time.monotonic() + budget_s
     for number, (spec, repeat) in enumerate(recordings, start=1):
         if time.monotonic() > deadline:
             say(f"stopped after {budget_s / 60:g} min; --resume goes on")
             break
-        _await_gap(plan, spec, repeat, raw, say)
-        outcome = _record_one(plan, spec, repeat, raw / recording_name(spec.name, repeat))
+        name = recording_name(spec.name, repeat)
+        if recorded_in(name, folders):
+            outcome = Outcome(name, True, "already there")
+        else:
+            _await_gap(plan, spec, repeat, folders, say)
+            outcome = _record_one(plan, spec, repeat, raw / name, gate)
         say(f"[{number}/{len(recordings)}] {outcome.name}: {outcome.note}")
         outcomes.append(outcome)
     return outcomes
 
 
-def _await_gap(plan: Plan, spec: RunSpec, repeat: int, raw: Path, say: Say) -> None:
-    """Wait until the earlier repeat of this run is old enough."""
-    earlier = raw / recording_name(spec.name, repeat - 1) / card.CARD
-    if repeat == 1 or not earlier.exists() or accepted(raw / recording_name(spec.name, repeat)):
-        return
-    left_s = earlier.stat().st_mtime + plan.min_gap_s - time.time()
+def _await_gap(plan: Plan, spec: RunSpec, repeat: int, folders: Sequence[Path], say: Say) -> None:
+    """Wait until the other repeats of this run are old enough."""
+    others = [recorded_in(recording_name(spec.name, r), folders) for r in range(1, plan.repeats + 1) if r != repeat]
+    last_s = max((_recorded_at_s(run_dir) for run_dir in others if run_dir), default=-math.inf)
+    left_s = last_s + plan.min_gap_s - time.time()
     if left_s > 0:
         say(f"waiting {left_s / 60:.0f} min: repeats of a run are {plan.min_gap_s / 60:.0f} min apart")
         time.sleep(left_s)
 
 
-def _record_one(plan: Plan, spec: RunSpec, repeat: int, run_dir: Path) -> Outcome:
+def _recorded_at_s(run_dir: Path) -> float:
+    """When a recording began: seconds since 1970."""
+    return datetime.fromisoformat(str((files.read_json(run_dir / card.CARD) or {})["recorded_at"])).timestamp()
+
+
+def _record_one(plan: Plan, spec: RunSpec, repeat: int, run_dir: Path, gate: Gate) -> Outcome:
     name = recording_name(spec.name, repeat)
-    if accepted(run_dir):
-        return Outcome(name, True, "already there")
     drifts: list[float] = []
     why = ""
     for attempt in range(1, plan.max_attempts + 1):
         if run_dir.exists():
             shutil.rmtree(run_dir)
         try:
-            drifts.append(_attempt(plan, spec, repeat, run_dir, drifts))
+            before_us = gate.wait(partial(_probe_us, spec.world_size))
+            drifts.append(_attempt(plan, spec, repeat, run_dir, before_us, drifts))
         except RankFailed as failure:
             why = f"broken: {failure}"
             continue
@@ -100,9 +119,10 @@ def _record_one(plan: Plan, spec: RunSpec, repeat: int, run_dir: Path) -> Outcom
     return Outcome(name, False, why)
 
 
-def _attempt(plan: Plan, spec: RunSpec, repeat: int, run_dir: Path, earlier: list[float]) -> float:
-    """Probe, record, probe, and write what was found into the card; the drift."""
-    before_us = _probe_us(spec.world_size)
+def _attempt(
+    plan: Plan, spec: RunSpec, repeat: int, run_dir: Path, before_us: list[float], earlier: list[float]
+) -> float:
+    """Record, probe again, and write what was found into the card; the drift."""
     record_run(run_dir, spec, plan.steps, repeat=repeat)
     after_us = _probe_us(spec.world_size)
     found = drift(before_us, after_us)

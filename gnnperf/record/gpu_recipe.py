@@ -1,4 +1,4 @@
-"""The recipe for one CUDA GPU: training runs at real sizes and interventions, in an order whose prefixes are of use.
+"""The recipe for one CUDA GPU: calibration, training runs at real sizes, interventions; any prefix of it is of use.
 
 Written for an H200 and 25 minutes in calls of at most 10 (`--minutes` ends one, `--resume` goes on). One GPU has no
 peers: there are no NCCL transfers in this set, and no links. Eager runs come first, then CUDA graphs and torch.compile.
@@ -24,6 +24,7 @@ PRECISIONS = ("bfloat16", "float32")
 RUN_PERIOD, RUN_VAL, RUN_TEST = 5, 4, 2  # of every five runs, which is for what
 STEPS = Steps(warmup=8, unprofiled=24, profiled=4)
 REPEATED_OP = {"transformer": "aten::linear", "cnn": "aten::conv2d", "dlrm": "aten::bmm", "moe": "aten::bmm"}
+CALIBRATE_MINUTES = 3.0
 TIMES = 9  # a repeated op runs
 
 TRANSFORMER = tuple(
@@ -91,6 +92,7 @@ def gpu(programs: Programs = REAL) -> Plan:
     known = [*eager[: len(eager) // 2], *(run for pair in pairs for run in (pair.a, pair.b)), *eager, *accelerated]
     return Plan(
         name="gpu", runs=tuple(dict.fromkeys(known)), steps=STEPS, pairs=pairs, min_gap_s=0.0,
+        calibrate_minutes=CALIBRATE_MINUTES,
         splits={"run": _by_run([*eager, *accelerated])},
         axes={"run": "configurations; those held out lie between trained ones in size"},
     )  # fmt: skip

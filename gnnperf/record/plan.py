@@ -54,6 +54,7 @@ class Plan:
         min_gap_s: between the repeats of a run.
         max_drift: of the probe's median between before and after a recording; beyond it the recording is rejected.
         max_attempts: how often a rejected recording is made again before the plan goes on without it.
+        calibrate_minutes: how long the device is calibrated before the first recording; 0: it is not.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Plan:
     min_gap_s: float = 1800.0
     max_drift: float = 0.03
     max_attempts: int = 4
+    calibrate_minutes: float = 0.0
 
     def recordings(self) -> list[tuple[RunSpec, int]]:
         """Every run once, then every run again: repeats are as far apart as they can be."""

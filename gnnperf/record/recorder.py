@@ -15,7 +15,7 @@ from pathlib import Path
 import torch.distributed as dist
 
 from gnnperf.errors import InputError
-from gnnperf.record import card, device, execution_step, files, garbage, kineto_file, machine
+from gnnperf.record import card, device, execution_step, files, garbage, kineto_file, machine, profiler_cost
 from gnnperf.record.card import Description
 from gnnperf.record.link_probe import probe_link
 from gnnperf.record.step_recorder import StepRecorder, Stretches
@@ -135,6 +135,7 @@ def _finish(step: StepRecorder, folder: Path, place: Mapping[str, object], rank:
         raise InputError(f"{step.steps_done} of {step.total_steps} steps ran", where=str(folder), remedy=remedy)
     measured = {"peak_memory": step.peak_memory(), **step.step_times()}
     ops = step.execution_trace()
+    measured = {**measured, "profiler_cost": profiler_cost.measure()}
     try:
         files.write_gzip(folder / card.trace_name(rank), kineto_file.without_environment(step.kineto_trace()))
         if ops is not None:

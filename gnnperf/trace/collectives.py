@@ -27,7 +27,7 @@ from gnnperf.trace.assemble import Assembled
 from gnnperf.trace.collective_names import dtype_name, kind_of_host_name, kind_of_kernel_name, kind_of_word
 from gnnperf.trace.columns import categorical, coded, float_column
 from gnnperf.trace.extract import KIND_CODES
-from gnnperf.trace.kineto import CommArgs
+from gnnperf.trace.kineto_fields import CommArgs
 from gnnperf.trace.linking import Links
 from gnnperf.trace.metadata import Distributed
 

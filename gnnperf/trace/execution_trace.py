@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from gnnperf.errors import InputError
-from gnnperf.trace.kineto import Head
+from gnnperf.trace.kineto_fields import Head
 
 PSEUDO_NODES = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:thread|process)\]")
 SCHEMA = re.compile(r"(\d+)\.(\d+)\.(\d+)")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from gnnperf.trace.kineto import CommArgs
+from gnnperf.trace.kineto_fields import CommArgs
 
 KINDS = ("send", "recv")
 CHANNEL = re.compile(r"\[\d+>\d+\](?:#\d+)?")

@@ -56,7 +56,7 @@ def test_a_synchronous_call_waits_in_the_gap_right_after_it() -> None:
 
 
 def test_a_call_that_returns_after_its_collective_is_not_charged_for_it() -> None:
-    """The worker took the core: the collective, 55 to 120, ends inside the call, 50 to 130; the next op begins at 140."""
+    """The worker took the core: the collective, 55 to 120, ends inside the call, 50 to 130; the next op is at 140."""
     graph = graph_of(
         mark(0, 0, 200), op("c10d::alltoall_base_", 50, 130, collective="all_to_all"), gloo("all_to_all", 55, 120),
         op("aten::add", 140, 150),

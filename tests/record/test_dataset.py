@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gnnperf.errors import InputError
-from gnnperf.record import dataset, files
+from gnnperf.record import card, dataset, files
 from gnnperf.record.build import build
 from gnnperf.record.dataset import Outcome, record_all
 from gnnperf.record.plan import Change, Pair, Plan
@@ -46,21 +46,21 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Outco
 def test_a_killed_rank_breaks_its_run_and_leaves_the_complete_one(recorded: tuple[Path, list[Outcome]]) -> None:
     raw, outcomes = recorded
     assert [(o.name, o.accepted) for o in outcomes] == [(NAME, True), (f"{DOOMED.name}/1", False)]
-    card = files.read_json(raw / DOOMED.name / "1" / "run.json") or {}
-    assert card["status"] == "broken" and "rank 1 was killed by SIGKILL" in str(card["reason"])
+    found = files.read_json(raw / DOOMED.name / "1" / "run.json") or {}
+    assert found["status"] == "broken" and "rank 1 was killed by SIGKILL" in str(found["reason"])
     assert sorted(p.name for p in (raw / NAME).iterdir()) == [
         "rank_0.kineto.json.gz", "rank_1.kineto.json.gz", "run.json"]  # fmt: skip
 
 
 def test_the_card_of_two_ranks(recorded: tuple[Path, list[Outcome]]) -> None:
-    card = json.loads((recorded[0] / NAME / "run.json").read_text())
-    assert card["status"] == "complete" and card["world_size"] == 2
-    assert card["workload"] == "dlrm" and card["parameters"]["rows"] == 1000 and card["batch"] == 8
-    assert card["parallelism"] == {"dp": 2, "table_wise": 2}
-    assert card["link"] == {"backend": "gloo", "medium": "loopback", "hosts": 1, "rate_gbit_per_s": None}
-    assert card["probe"] == {"before_us": [100.0] * 2, "after_us": [100.0] * 2, "drift": 0.0, "max_drift": 0.03,
+    found = json.loads((recorded[0] / NAME / "run.json").read_text())
+    assert found["status"] == "complete" and found["world_size"] == 2
+    assert found["workload"] == "dlrm" and found["parameters"]["rows"] == 1000 and found["batch"] == 8
+    assert found["parallelism"] == {"dp": 2, "table_wise": 2}
+    assert found["link"] == {"backend": "gloo", "medium": "loopback", "hosts": 1, "rate_gbit_per_s": None}
+    assert found["probe"] == {"before_us": [100.0] * 2, "after_us": [100.0] * 2, "drift": 0.0, "max_drift": 0.03,
                              "rejected_drifts": []}  # fmt: skip
-    for number, rank in enumerate(card["ranks"]):
+    for number, rank in enumerate(found["ranks"]):
         assert (rank["rank"], rank["host"], rank["backend"]) == (number, 0, "gloo")
         assert (rank["threads"], len(rank["cores"])) == (1, 1)
 
@@ -101,6 +101,19 @@ def test_a_prefix_of_a_plan_is_a_data_set(recorded: tuple[Path, list[Outcome]], 
     assert json.loads((tmp_path / "interventions.json").read_text())["pairs"] == []
 
 
+def test_what_is_built_stays_when_its_raw_traces_are_gone(
+    monkeypatch: pytest.MonkeyPatch, recorded: tuple[Path, list[Outcome]], tmp_path: Path
+) -> None:
+    out, raw = tmp_path / "set", tmp_path / "raw"
+    build(DONE, recorded[0], out)
+    before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    assert record_all(DONE, raw, quiet, built=out, resume=True) == [Outcome(NAME, True, "already there")]
+    with pytest.raises(InputError, match=rf"{out}.*holds 1 of 1 recordings"):
+        record_all(DONE, raw, quiet, built=out)
+    assert build(DONE, raw, out).recordings == 1
+    assert {p: p.read_bytes() for p in out.rglob("*") if p.is_file()} == before
+
+
 def test_building_refuses_an_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no accepted recording"):
         build(PLAN, tmp_path / "raw", tmp_path / "out")
@@ -121,9 +134,9 @@ def test_a_run_during_which_the_machine_drifts_is_recorded_again(
     monkeypatch.setattr(dataset, "record_run", write_complete_card)
     (outcome,) = record_all(DONE, tmp_path, quiet)
     assert outcome.accepted and "attempt 2" in outcome.note
-    card = json.loads((tmp_path / NAME / "run.json").read_text())
-    assert card["probe"]["drift"] == pytest.approx(0.02)
-    assert card["probe"]["rejected_drifts"] == pytest.approx([0.06])
+    found = json.loads((tmp_path / NAME / "run.json").read_text())
+    assert found["probe"]["drift"] == pytest.approx(0.02)
+    assert found["probe"]["rejected_drifts"] == pytest.approx([0.06])
 
 
 def test_attempts_are_bounded_and_a_rejected_run_is_not_complete(
@@ -158,4 +171,4 @@ def test_repeats_of_a_run_are_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def write_complete_card(run_dir: Path, spec: RunSpec, steps: Steps, *, repeat: int) -> None:
     run_dir.mkdir(parents=True)
     times = {kind: {"median_us": 1000.0} for kind in ("without_profiler", "with_profiler")}
-    files.write_json(run_dir / "run.json", {"status": "complete", "step_time": times})
+    files.write_json(run_dir / "run.json", {"status": "complete", "recorded_at": card.now(), "step_time": times})
