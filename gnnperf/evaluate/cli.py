@@ -46,19 +46,21 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 def _interventions(args: argparse.Namespace) -> int:
     from gnnperf.evaluate.intervention_summary import document, summarize_trials
     from gnnperf.evaluate.interventions import evaluate_pairs
-    from gnnperf.evaluate.loading import as_recorded, knows_profiler_cost, without_profiler_cost
+    from gnnperf.evaluate.loading import as_recorded, machine_costs, without_profiler_cost
     from gnnperf.evaluate.pairs import read_pairs
     from gnnperf.evaluate.recordings import read_recordings
 
     _require_folder(args.dataset)
     pairs, recordings = read_pairs(args.dataset), read_recordings(args.dataset)
-    trials, left_out = evaluate_pairs(pairs, recordings, load=without_profiler_cost(as_recorded(args.cache)))
+    every = [recording for repeats in recordings.values() for recording in repeats.values()]
+    costs = machine_costs(every)
+    trials, left_out = evaluate_pairs(pairs, recordings, load=without_profiler_cost(as_recorded(args.cache), costs))
     if not trials:
         reasons = "; ".join(sorted({o.reason for o in left_out})[:3])
         raise InputError(f"none of {len(pairs)} pairs can be tried: {reasons}", where=str(args.dataset))
     _print_interventions(summarize_trials(trials), trials, left_out)
-    every = [recording for repeats in recordings.values() for recording in repeats.values()]
-    print(f"profiler's cost taken out of {sum(map(knows_profiler_cost, every))} of {len(every)} recordings")
+    known = sum(recording.machine in costs for recording in every)
+    print(f"profiler's cost taken out of {known} of {len(every)} recordings (as measured on their machines)")
     _write(args.json, document(trials, left_out))
     return 0
 

@@ -12,7 +12,7 @@ Which measured change? The medians of many steps WITHOUT the profiler: they are 
 are several times more of them than profiled steps, and the profiler's own cost is not in them. Recordings of one repeat
 lie close in time, so B - A of the SAME repeat loses what the machine does slowly (clock, page cache); with several
 repeats k != i the median of these differences counts. As recorded, an edit adds or removes the profiler's cost with the
-nodes it adds or removes; so the cost is taken out of the graphs first, where the cards say what it is.
+nodes it adds or removes; so the cost should be taken out of the graphs first (`loading.without_profiler_cost`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from functools import lru_cache
 import numpy as np
 
 from gnnperf.errors import InputError
-from gnnperf.evaluate.loading import Load, as_recorded, without_profiler_cost
+from gnnperf.evaluate.loading import Load
 from gnnperf.evaluate.metrics import RESOLUTION_US
 from gnnperf.evaluate.pairs import Pair, Way, edits
 from gnnperf.evaluate.recordings import Repeats
@@ -93,19 +93,19 @@ class LeftOut:
 
 
 def evaluate_pairs(
-    pairs: Sequence[Pair], recordings: Mapping[str, Repeats], *, load: Load | None = None
+    pairs: Sequence[Pair], recordings: Mapping[str, Repeats], *, load: Load
 ) -> tuple[list[Trial], list[LeftOut]]:
     """Try every pair in both directions, from every repeat that leaves another one to measure by.
 
     Args:
         pairs: known changes.
         recordings: run -> its recordings.
-        load: recording -> graph. None: without the profiler's cost, where cards say what that is.
+        load: recording -> graph.
 
     Raises:
         InputError: a trace cannot be read, or an edit is malformed.
     """
-    graphs, floor = _Graphs(load or without_profiler_cost(as_recorded())), relative_noise(recordings)
+    graphs, floor = _Graphs(load), relative_noise(recordings)
     trials: list[Trial] = []
     left_out: list[LeftOut] = []
     for number, pair in enumerate(pairs):

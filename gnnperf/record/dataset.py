@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 
 from gnnperf.errors import InputError
-from gnnperf.record import card, files
-from gnnperf.record.gate import Gate
+from gnnperf.record import card, files, host
+from gnnperf.record.gate import Gate, fastest
 from gnnperf.record.launch import RankFailed
 from gnnperf.record.plan import Plan, recording_name
 from gnnperf.record.probe import device_probe_us, drift, probe_us
@@ -69,7 +69,7 @@ def record_all(
     if there and not resume:
         raise InputError(f"holds {len(there)} of {len(recordings)} recordings", where=str(there[0].parent.parent),
                          remedy="go on with --resume, or give another folder")  # fmt: skip
-    outcomes, gate, deadline = [], Gate(plan.max_drift), time.monotonic() + budget_s
+    outcomes, gate, deadline = [], Gate(plan.max_drift, _best_probe_us(there)), time.monotonic() + budget_s
     for number, (spec, repeat) in enumerate(recordings, start=1):
         if time.monotonic() > deadline:
             say(f"stopped after {budget_s / 60:g} min; --resume goes on")
@@ -135,6 +135,13 @@ def _attempt(
                   "rejected_drifts": [round(d, 5) for d in earlier]},
     })  # fmt: skip
     return found
+
+
+def _best_probe_us(run_dirs: Sequence[Path]) -> list[float]:
+    """[num_cores] the fastest of the probes in these recordings' cards, if they are of this machine."""
+    here = card.machine_of([host.host_facts()])
+    cards = [files.read_json(run_dir / card.CARD) or {} for run_dir in run_dirs]
+    return fastest(found["probe"]["before_us"] for found in cards if found.get("machine") == here)  # type: ignore[index]
 
 
 def _probe_us(world_size: int) -> list[float]:
