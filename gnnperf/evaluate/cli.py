@@ -93,14 +93,15 @@ def _require_folder(path: Path) -> None:
 
 def _print_interventions(rows: Sequence[KindSummary], trials: Sequence[Trial], left_out: Sequence[LeftOut]) -> None:
     columns = ("change", "pairs", "trials", "error of the change", "95 %", "p90", "above noise", "their error",
-               "sign right", "no change", "summed", "touched")  # fmt: skip
+               "sign right", "no change", "summed", "measured again", "touched")  # fmt: skip
     table = _table("known changes: predicted from A's graph, measured in B", columns)
     for row in rows:
         table.add_row(
             row.kind, str(row.pairs), str(row.trials), _percent(row.error_median),
             _range(row.error_low, row.error_high), _percent(row.error_p90), str(row.above_noise),
             _percent(row.error_median_above_noise), _percent(row.sign_right), _percent(row.no_change_error),
-            _percent(row.summed_error_median), _percent(row.touched_share),
+            _percent(row.summed_error_median), _percent(row.remeasured_error_median),
+            _percent(row.touched_share),
         )  # fmt: skip
     _show(table)
     for sentence, count in _unknown(trials).items():

@@ -30,6 +30,7 @@ class KindSummary:
         sign_right: share of these with the right sign; sign_low, sign_high its 95 % interval over pairs.
         no_change_error: of the answer "nothing changes".
         summed_error_median: of the answer without a graph: what the edit adds, summed, divided among the ranks.
+        remeasured_error_median: of a second measurement as the answer: the noise of the change itself.
         touched_share: median share of a graph's time that is in touched nodes.
     """
 
@@ -47,6 +48,7 @@ class KindSummary:
     sign_high: float
     no_change_error: float
     summed_error_median: float
+    remeasured_error_median: float
     touched_share: float
 
 
@@ -77,7 +79,8 @@ def _plain(row: dict[str, object]) -> dict[str, object]:
 def _summary(kind: str, trials: Sequence[Trial]) -> KindSummary:
     table = pd.DataFrame({
         "pair": [t.pair for t in trials], "error": [t.error for t in trials],
-        "summed": [t.summed_error for t in trials], "loud": [t.above_noise for t in trials],
+        "summed": [t.summed_error for t in trials], "remeasured": [t.remeasured_error for t in trials],
+        "loud": [t.above_noise for t in trials],
         "right": [float(t.sign_right) for t in trials], "touched": [t.touched_share for t in trials],
     })  # fmt: skip
     loud = table[table["loud"].astype(bool)]
@@ -90,6 +93,7 @@ def _summary(kind: str, trials: Sequence[Trial]) -> KindSummary:
         error_median_above_noise=_median(loud["error"]),
         sign_right=_mean(loud["right"]), sign_low=sign_low, sign_high=sign_high,
         no_change_error=NO_CHANGE_ERROR, summed_error_median=_median(table["summed"]),
+        remeasured_error_median=_median(table["remeasured"]),
         touched_share=_median(table["touched"]),
     )  # fmt: skip
 

@@ -47,6 +47,7 @@ class Trial:
         measured_us: change of the step without the profiler, in other repeats.
         noise_us: a change of this size may be chance.
         summed_us: the trivial answer: what the edit adds to all nodes, divided among the ranks.
+        remeasured_us: the change as measured in `repeat` itself: what measuring again answers.
         touched_share: share of the edited graph's host, device and transfer time in touched nodes.
         unknown: what the edit says that it cannot know.
     """
@@ -60,6 +61,7 @@ class Trial:
     measured_us: float
     noise_us: float
     summed_us: float
+    remeasured_us: float
     touched_share: float
     unknown: tuple[str, ...]
 
@@ -72,6 +74,11 @@ class Trial:
     def summed_error(self) -> float:
         """The same for the trivial answer."""
         return abs(self.summed_us - self.measured_us) / max(abs(self.measured_us), RESOLUTION_US)
+
+    @property
+    def remeasured_error(self) -> float:
+        """The same for a second measurement: what noise alone makes of it."""
+        return abs(self.remeasured_us - self.measured_us) / max(abs(self.measured_us), RESOLUTION_US)
 
     @property
     def above_noise(self) -> bool:
@@ -164,6 +171,7 @@ def _trial(
         measured_us=float(np.median([measured[k] for k in common if k != repeat])),
         noise_us=float(max(own, pooled)),
         summed_us=_busy_us(edited.graph) - _busy_us(graph),
+        remeasured_us=measured[repeat],
         touched_share=float(latency[edited.touched].sum() / max(latency.sum(), 1e-9)),
         unknown=edited.unknown,
     )  # fmt: skip

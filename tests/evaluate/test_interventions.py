@@ -42,6 +42,7 @@ def test_a_sleep_predicts_from_one_repeat_and_measures_in_the_other() -> None:
         ("b", 1, pytest.approx(-4.0), -12.0), ("b", 2, pytest.approx(-4.0), -9.0),
     ]  # fmt: skip
     assert trials[0].error == pytest.approx(2 / 12)
+    assert (trials[0].remeasured_us, trials[0].remeasured_error) == (9.0, pytest.approx(3 / 12))
     assert trials[0].sign_right
 
 
@@ -174,7 +175,9 @@ def test_malformed_lists_are_refused(tmp_path: Path, content: object, message: s
 
 
 def trial(pair: int, kind: str, predicted_us: float, measured_us: float, noise_us: float = 1.0) -> Trial:
-    return Trial(pair, kind, "a", "b", 1, predicted_us, measured_us, noise_us, 0.5 * measured_us, 0.1, ())
+    return Trial(
+        pair, kind, "a", "b", 1, predicted_us, measured_us, noise_us, 0.5 * measured_us, 1.2 * measured_us, 0.1, ()
+    )
 
 
 def test_summary_by_hand() -> None:
@@ -191,6 +194,7 @@ def test_summary_by_hand() -> None:
     assert link.error_median_above_noise == pytest.approx(0.5 * 2.2)
     assert (both.kind, both.trials, rest.kind, rest.trials) == ("all", 6, "all without sleep", 3)
     assert (both.no_change_error, both.summed_error_median) == (1.0, 0.5)
+    assert both.remeasured_error_median == pytest.approx(0.2)
     assert sleep.error_low <= sleep.error_median <= sleep.error_high
 
 
