@@ -35,8 +35,8 @@ def main() -> None:
     """Print signed errors per held-out run and their summary."""
     checkpoint = Path(sys.argv[1]) if len(sys.argv) > 1 else CHECKPOINT
     if not checkpoint.is_file():
-        sys.exit(f"{checkpoint}: no such file; run `make demo`, or name a checkpoint trained on the split 'run'")
-    split = json.loads((DATASET / "splits.json").read_text())["run"]
+        sys.exit(f"{checkpoint}: no such file; run `make demo`, or name a checkpoint trained on the split 'demo'")
+    split = json.loads((DATASET / "splits.json").read_text())["demo"]
     seen = {run: measured_period_us(run) for run in split["train"]}
     print("| held-out run | measured ms | gnn | analytic | median of the same program's training runs |")
     print("|---|---|---|---|---|")

@@ -13,7 +13,10 @@ _WORK = (*_LANES, NodeType.COLLECTIVE)
 
 RELATION_ENDS: dict[Relation, tuple[tuple[NodeType, ...], tuple[NodeType, ...]]] = {
     Relation.FOLLOWS: (_LANES, _LANES),
-    Relation.LAUNCHES: ((NodeType.HOST,), _DEVICE_WORK),
+    Relation.LAUNCHES: (
+        (NodeType.HOST, NodeType.COMPUTE),
+        _DEVICE_WORK,
+    ),  # compute: on a CPU, where ops issue collectives
     Relation.WAITS: (_WORK, _LANES),
     Relation.FEEDS: (_LANES, _LANES),
     Relation.JOINS: ((NodeType.COMM,), (NodeType.COLLECTIVE,)),

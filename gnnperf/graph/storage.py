@@ -23,6 +23,7 @@ from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.hardware.placement import Placement
 from gnnperf.schema import EDGE_COLUMNS, NODE_COLUMNS, Column
 from gnnperf.trace import read_run
+from gnnperf.trace.reader import run_name
 
 _FILES = ("nodes.parquet", "edges.parquet")
 _META_KEY = b"gnnperf.graph"
@@ -75,7 +76,7 @@ def fingerprint(inputs: Sequence[Path]) -> str:
     """Hash of the importing and graph-building code and of the content of every input file."""
     digest = hashlib.sha256(_code_hash().encode())
     for path in inputs:
-        digest.update(path.resolve().name.encode())  # names the run
+        digest.update(run_name(path).encode())
         files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
         for file in files:
             digest.update(file.name.encode())

@@ -72,7 +72,7 @@ def record_all(
     outcomes, gate, deadline = [], Gate(plan.max_drift, _best_probe_us(there)), time.monotonic() + budget_s
     for number, (spec, repeat) in enumerate(recordings, start=1):
         if time.monotonic() > deadline:
-            say(f"stopped after {budget_s / 60:g} min; --resume goes on")
+            say("stopped: the time is up; --resume goes on")
             break
         name = recording_name(spec.name, repeat)
         if recorded_in(name, folders):

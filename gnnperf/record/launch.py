@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from enum import StrEnum
 from multiprocessing import connection, get_context
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import torch
 import torch.distributed as dist
 
 from gnnperf.record.allocator import keep_memory
+from gnnperf.record.lifeline import end_with
 from gnnperf.record.network import Seat, seats
 from gnnperf.record.spec import LOOPBACK, Link
 
@@ -45,7 +47,7 @@ def launch(
     """Run `main(*arguments)` on every rank, in processes of their own, inside a process group.
 
     Ranks find each other through a file in a private directory and talk over the link only: on one host over 127.0.0.1,
-    so that no port is open to others.
+    so that no port is open to others. They end with this process, however it ends.
 
     Args:
         main: a function of a module (it is found by name in the new processes).
@@ -59,13 +61,16 @@ def launch(
         InputError: this machine cannot have such a link.
     """
     context = _context()
+    lifeline, held = context.Pipe(duplex=False)
     with (
+        lifeline,
+        held,
         tempfile.TemporaryDirectory(prefix="gnnperf-ranks-") as meeting,
         seats(link, world_size) as seat_of,
         _environment(SERVER_ENVIRONMENT),
     ):
         ranks = [
-            context.Process(target=_run_rank, args=(main, arguments, rank, seat_of, meeting), daemon=True)
+            context.Process(target=_run_rank, args=(main, arguments, rank, seat_of, meeting, lifeline), daemon=True)
             for rank in range(world_size)
         ]
         try:
@@ -130,8 +135,10 @@ def _kill(ranks: Sequence[ForkServerProcess]) -> None:
 
 
 def _run_rank(
-    main: Callable[..., None], arguments: Sequence[object], rank: int, seat_of: Sequence[Seat], meeting: str
-) -> None:
+    main: Callable[..., None], arguments: Sequence[object], rank: int, seat_of: Sequence[Seat], meeting: str,
+    lifeline: Connection,
+) -> None:  # fmt: skip
+    end_with(lifeline)
     _allocator.update(keep_memory())  # before torch starts threads
     seat_of[rank].enter()
     backend = _on_a_gpu(rank) if torch.cuda.is_available() else _on_a_core(rank)

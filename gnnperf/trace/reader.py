@@ -67,8 +67,11 @@ def read_execution_traces(path: Path | list[Path]) -> list[ExecutionTrace]:
 
 
 def run_name(path: Path) -> str:
-    """File or folder name without its endings."""
-    return ENDINGS.sub("", path.resolve().name) or path.resolve().name
+    """File or folder name without its endings; of a numbered recording (<run>/<repeat>) both."""
+    full = path.resolve()
+    if full.name.isdecimal() and full.parent.name:
+        return f"{full.parent.name}/{full.name}"
+    return ENDINGS.sub("", full.name) or full.name
 
 
 def _read_tables(paths: Sequence[Path], where: str) -> tuple[list[TraceTable], list[str]]:

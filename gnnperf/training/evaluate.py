@@ -55,9 +55,15 @@ def _answers(network: TypedGNN, step: Step, nearest: NearestRun) -> pd.DataFrame
             "op median": nearest.fallback.predict(step.nodes),
             "nearest run": nearest.predict(step.nodes),
             "node_type": step.nodes["node_type"].astype(str).to_numpy(),
-            "run": np.full(count, step.run, dtype=object),
+            "run": np.full(count, run_of(step.run), dtype=object),
         }
     )
+
+
+def run_of(recording: str) -> str:
+    """<run>/<repeat> -> run: intervals are over runs, of which repeats tell the same."""
+    run, _, repeat = recording.rpartition("/")
+    return run if run and repeat.isdecimal() else recording
 
 
 @torch.no_grad()

@@ -187,3 +187,10 @@ def test_reading_needs_no_torch_and_imports_quickly() -> None:
 def test_a_list_of_no_paths_is_refused() -> None:
     with pytest.raises(InputError, match="no path"):
         read_run([])
+
+
+def test_a_numbered_recording_is_named_after_its_run(tmp_path: Path) -> None:
+    folder = tmp_path / "gpt" / "2"
+    folder.mkdir(parents=True)
+    files.write(folder / "rank_0.json", files.document(files.step_events()))
+    assert read_run(folder).name == "gpt/2"
