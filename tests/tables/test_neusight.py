@@ -50,7 +50,9 @@ def test_a_convolution_counts_the_products_of_its_windows(tmp_path: Path) -> Non
     assert row["moved_bytes"] == 4 * (2 * 3 * 25 + 4 * 3 * 9 + 2 * 4 * 9)
 
 
-@pytest.mark.parametrize(("name", "op", "tensors"), [("add", "aten::add", 3), ("addu", "aten::add", 2), ("ln", "aten::layer_norm", 2)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "op", "tensors"), [("add", "aten::add", 3), ("addu", "aten::add", 2), ("ln", "aten::layer_norm", 2)]
+)
 def test_elementwise_ops_read_and_write_whole_tensors(tmp_path: Path, name: str, op: str, tensors: int) -> None:
     _write(tmp_path, name, [{"Latency": 0.1, "B": 7, "H": 11}])
     row = read_neusight(tmp_path).rows.iloc[0]
@@ -59,8 +61,8 @@ def test_elementwise_ops_read_and_write_whole_tensors(tmp_path: Path, name: str,
 
 
 def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
-    size = {"B": 1, "M": 3, "N": 4, "K": 5}
-    rows = [{"Latency": ms, **size} for ms in (0.1, 0.3)]
+    size: dict[str, object] = {"B": 1, "M": 3, "N": 4, "K": 5}
+    rows: list[dict[str, object]] = [{"Latency": ms, **size} for ms in (0.1, 0.3)]
     rows += [{"Latency": 0.1, **size, "M": 0}, {"Latency": None, **size, "M": 9}]
     rows += [{"Latency": 9.0, **size, "B": 2}, {"Latency": 4.0, "B": 2, "M": 8, "N": 8, "K": 8}]  # the larger is faster
     _write(tmp_path, "bmm", rows)
@@ -72,11 +74,8 @@ def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
 
 def test_the_mirror_holds_five_gpus(mirror: Path) -> None:
     rows = read_neusight(mirror).rows
-    assert {match_device(d).name for d in rows["device"].unique() if match_device(d)} >= {
-        "p100",
-        "t4",
-        "v100_pcie_32gb",
-    }
+    known = [match_device(name) for name in rows["device"].unique()]
+    assert {device.name for device in known if device} >= {"p100", "t4", "v100_pcie_32gb"}
     products = rows[rows["table"] == "bmm"]
     assert (products.groupby("device").size() > 16_000).all() and products["device"].nunique() == 5
     assert rows["latency_us"].between(20, 2e7).all()
