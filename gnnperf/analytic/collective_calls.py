@@ -10,10 +10,10 @@ import numpy as np
 from gnnperf.analytic.collective_terms import ring_hops_between_nodes, ring_terms, touched_bytes
 
 SMALLEST_GROUP = 2.0
-# Edge-disjoint directed rings through the first n GPUs of a hybrid cube mesh: GPUs 0 to 3 and 4 to 7 are two squares with
-# diagonals, i and i + 4 are joined; the edges 0-3, 1-2, 4-7, 5-6, 2-3, 6-7, 0-4, 1-5 are two NVLinks wide (NVIDIA DGX-1
-# white paper WP-08437-002, figure 4; `nvidia-smi topo -m`). Each undirected ring counts in both directions. Five GPUs have
-# none, as the fifth has one neighbor only: a library must relay, and two is an assumption.
+# Edge-disjoint directed rings through the first n GPUs of a hybrid cube mesh: GPUs 0 to 3 and 4 to 7 are two squares
+# with diagonals, i and i + 4 are joined; the edges 0-3, 1-2, 4-7, 5-6, 2-3, 6-7, 0-4, 1-5 are two NVLinks wide (NVIDIA
+# DGX-1 white paper WP-08437-002, figure 4; `nvidia-smi topo -m`). Each undirected ring counts in both directions. Five
+# GPUs have none, as the fifth has one neighbor only: a library must relay, and two is an assumption.
 HYBRID_CUBE_MESH_RINGS: Mapping[int, int] = {2: 1, 3: 2, 4: 4, 5: 2, 6: 2, 7: 4, 8: 6}
 
 

@@ -54,8 +54,8 @@ class CollectiveConstants:
         names = np.where(np.isin(kinds, POINT_TO_POINT), SEND_RECV, kinds)
         found = np.full(len(kinds), np.nan)
         where = pd.DataFrame({"kind": names, "ranks": ranks, "nodes": nodes})
-        for (kind, group, machines), rows in where.groupby(["kind", "ranks", "nodes"]).indices.items():
-            law = self.law(str(kind), int(group), int(machines))
+        for (kind, group, machines), alike in where.groupby(["kind", "ranks", "nodes"]):
+            rows, law = alike.index.to_numpy(), self.law(kind, group, machines)
             if law is not None:
                 calls = calls_of(names[rows], message_bytes[rows], ranks[rows], nodes[rows], self.rings)
                 found[rows] = law.latency_us(calls)

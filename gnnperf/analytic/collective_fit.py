@@ -1,8 +1,8 @@
 """Fit the laws of a platform's collectives to its table: robust, in log space, with a weak prior on every parameter.
 
 Two stages. First a law per kind and link over all groups; it answers groups that were not measured. Then, per measured
-group, the same law with parameters of its own, drawn to the first: a library's choices differ between groups in ways that
-no smooth law follows.
+group, the same law with parameters of its own, drawn to the first: a library's choices differ between groups in ways
+that no smooth law follows.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def fit_collectives(
     missing = [column for column in NEEDED if column not in table]
     if missing or table.empty:
         raise InputError(f"column {missing[0]!r} is missing" if missing else "no row", where="collective table")
-    if "platform" in table and table["platform"].nunique() > 1:
+    if "platform" in table and len(table["platform"].unique()) > 1:
         raise InputError("rows of several platforms", where="collective table", remedy="fit each platform by itself")
     lanes, thin = dict(rings or {}), thinned(table)
     laws, groups = {}, {}
@@ -129,8 +129,9 @@ def _start(points: _Points, sharing: float, rates: tuple[float, float], switches
 
 def _own_laws(common: np.ndarray, rows: pd.DataFrame, rings: Mapping[int, int]) -> dict[Group, CollectiveLaw]:
     weight, found = np.full(len(common), GROUP_PRIOR), {}
-    for (kind, ranks, nodes), own in rows.groupby(["kind", "group_size", "nodes"]):
+    for group, own in rows.groupby(["kind", "group_size", "nodes"]):
+        kind, ranks, nodes = (str(each) for each in group)
         misses = partial(_misses, _points(own, rings), common, weight)
         best, _ = robust_least_squares(misses, common, ROBUST_SCALE, GROUP_STEPS)
-        found[str(kind), int(ranks), int(nodes)] = law_of(best)
+        found[kind, int(ranks), int(nodes)] = law_of(best)
     return found

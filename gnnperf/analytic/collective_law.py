@@ -7,9 +7,9 @@ The first line is latency and bandwidth (Hockney 1994; Thakur, Rabenseifner, Gro
 passes a rank's own memory once, however few ranks there are, which rings of 2, 4 and 8 ranks show as a rate that rises
 with n. `sharers^power` is what ranks on one bus or adapter take from each other (power 0: a switched fabric).
 
-The second line is a change of protocol. NCCL has three (src/graph/tuning.cc: LL, LL128, Simple), each with a later start
-and more bandwidth than the one before, and changes at sizes that its own estimates choose. Where it changes, the start-up
-grows by `extra`: gradually (sharpness 1 is the soft minimum of two straight lines), or at once, if NCCL changes late.
+The second line is a change of protocol. NCCL has three (src/graph/tuning.cc: LL, LL128, Simple), each with a later
+start and more bandwidth than the one before, and changes at sizes that its own estimates choose. Where it changes, the
+start-up grows by `extra`: gradually (sharpness 1: a soft minimum of two lines), or at once, if it changes late.
 All terms grow with bytes, so more bytes are never faster.
 """
 

@@ -2,8 +2,9 @@
 
 latency = start-up + hops x hop latency + share x message / bandwidth        n ranks, message S per rank
 
-Hops and shares by algorithm: gnnperf.analytic.collective_terms. A library has several protocols; a specification answers
-with the best (gnnperf.analytic.collective_protocols), a platform's table with fitted laws (gnnperf.analytic.collective_fit).
+Hops and shares by algorithm: gnnperf.analytic.collective_terms. A library has several protocols; a specification
+answers with the best (gnnperf.analytic.collective_protocols), a platform's table with fitted laws
+(gnnperf.analytic.collective_fit).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from gnnperf.hardware.spec import ClusterSpec, LinkSpec
 
 __all__ = ["KINDS", "collective_us", "fitted_collective_us"]
 
-# Keys of a cluster's metadata: "nvls" where switches reduce inside machines; "hybrid_cube_mesh" where there is no switch.
+# Keys of a cluster's metadata: "nvls" where switches reduce inside machines; "hybrid_cube_mesh": there is no switch.
 IN_NETWORK, TOPOLOGY = "in_network_reduction", "topology"
 RINGS = {"hybrid_cube_mesh": HYBRID_CUBE_MESH_RINGS}
 

@@ -1,4 +1,4 @@
-"""One form for the collective tables of others: bytes of one rank's input, what linked the ranks, how it was measured."""
+"""One form for the collective tables of others: bytes of one rank's input, what linked the ranks, how measured."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ def read_collectives(mirror: Path) -> CollectiveTable:
 def read_aiconfigurator(mirror: Path) -> CollectiveTable:
     """NCCL on one node, by nccl-tests: 40 warm-up calls, the mean of 60 or 100, no graph, ms.
 
-    Its collector passes `message_size` x element size to nccl-tests as size: `message_size` counts elements, of the whole
-    output for all_gather. The folder names the library; the version inside some files is another, and is not used.
+    Its collector passes `message_size` x element size to nccl-tests as size: `message_size` counts elements, of the
+    whole output for all_gather. The folder names the library; some files name another inside, which is not used.
     """
     return joined(_aiconfigurator_file(path) for path in sorted(mirror.glob(AICONFIGURATOR_FILES)))
 
@@ -69,8 +69,8 @@ def read_estimate_train_time(mirror: Path) -> CollectiveTable:
     """NCCL on Perlmutter, A100, up to 8 nodes, us.
 
     `shape` counts elements of float16 of one rank's input: its predictor asks these tables with batch x length x width
-    (all-reduce, send) and with parameters / ranks (all-gather). Files without nodes and GPUs in their names join the others
-    and are left out.
+    (all-reduce, send) and with parameters / ranks (all-gather). Files without nodes and GPUs in their names join the
+    others and are left out.
     """
     tables = []
     for path in sorted(mirror.glob(ESTIMATE_TRAIN_TIME_FILES)):
@@ -92,11 +92,11 @@ def read_estimate_train_time(mirror: Path) -> CollectiveTable:
 
 
 def read_vidur(mirror: Path) -> CollectiveTable:
-    """torch.distributed with NCCL, durations of kernels in whole us, ms in the file; `size` is bytes of one rank's input.
+    """torch.distributed with NCCL, durations of kernels, ms; `size` is bytes of one rank's input.
 
-    Each row is the median of three repetitions of the median over eleven calls on rank 0. A kernel waits for its peers, so
-    small messages tell when the peers came. In a pairwise machine only the two GPUs of a pair share NVLink. A file that is
-    byte for byte another platform's is left out: it cannot be a measurement of both.
+    Each row is the median of three repetitions of the median over eleven calls on rank 0, in whole us. A kernel waits
+    for its peers, so small messages tell when the peers came. In a pairwise machine only the two GPUs of a pair share
+    NVLink. A file that is byte for byte another platform's is left out: it cannot be a measurement of both.
     """
     tables, seen = [], set()
     for path in sorted(mirror.glob(VIDUR_FILES)):
