@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from pathlib import Path
 
 from gnnperf.errors import InputError
@@ -12,7 +12,7 @@ from gnnperf.hardware.conf_dir import conf_dir
 DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP = "hardware", "cluster", "link", "host"
 GROUPS = (DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP)
 SUFFIXES = (".yaml", ".yml")
-MOST_NAMED, LEAST_LIKE = 4, 0.5  # names in a message; 0.5: "v100" still finds "v100_pcie"
+MOST_NAMED, LEAST_LIKE = 4, 0.6  # names in a message; difflib's own cutoff
 
 
 def names_in(group: str) -> tuple[str, ...]:
@@ -51,8 +51,12 @@ def unknown_name(name: str, group: str, names: Sequence[str]) -> InputError:
 
 
 def closest(name: str, names: Iterable[str]) -> list[str]:
-    """Names that contain `name` or are contained in it, then those spelled most like it; at most MOST_NAMED."""
-    known, plain = list(names), name.lower().replace("-", "_").replace(" ", "_")
-    inside = [k for k in known if plain and (plain in k or k in plain)]
-    alike = get_close_matches(plain, known, n=MOST_NAMED, cutoff=LEAST_LIKE)
-    return list(dict.fromkeys([*inside, *alike]))[:MOST_NAMED]
+    """Names spelled like `name`, as a whole or in as many first letters; best first, at most MOST_NAMED."""
+    asked = name.lower().replace("-", "_").replace(" ", "_")
+    likeness = {known: max(_alike(asked, known), _alike(asked, known[: len(asked)])) for known in names}
+    near = [known for known, share in likeness.items() if share >= LEAST_LIKE]
+    return sorted(near, key=lambda known: -likeness[known])[:MOST_NAMED]
+
+
+def _alike(a: str, b: str) -> float:
+    return SequenceMatcher(None, a, b).ratio()
