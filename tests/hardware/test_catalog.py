@@ -101,7 +101,14 @@ def test_unknown_name_says_the_closest_and_how_to_add_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "named"), [("a100", "a100_sxm_80gb"), ("H100-SXM5", "h100_sxm"), ("mi300", "mi300x"), ("tpu_v5e", None), ("v1000", "v100_sxm2_32gb")]
+    ("asked", "named"),
+    [
+        ("a100", "a100_sxm_80gb"),
+        ("H100-SXM5", "h100_sxm"),
+        ("mi300", "mi300x"),
+        ("tpu_v5e", None),
+        ("v1000", "v100_sxm2_32gb"),
+    ],
 )
 def test_the_closest_names_are_those_a_user_means(asked: str, named: str | None) -> None:
     assert (named in closest(asked, device_names())) if named else (closest(asked, device_names()) == [])
