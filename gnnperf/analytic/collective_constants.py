@@ -54,8 +54,9 @@ class CollectiveConstants:
         names = np.where(np.isin(kinds, POINT_TO_POINT), SEND_RECV, kinds)
         found = np.full(len(kinds), np.nan)
         where = pd.DataFrame({"kind": names, "ranks": ranks, "nodes": nodes})
-        for (kind, group, machines), alike in where.groupby(["kind", "ranks", "nodes"]):
-            rows, law = alike.index.to_numpy(), self.law(kind, group, machines)
+        for _, alike in where.groupby(["kind", "ranks", "nodes"]):
+            rows, first = alike.index.to_numpy(), alike.iloc[0]
+            law = self.law(str(first["kind"]), int(first["ranks"]), int(first["nodes"]))
             if law is not None:
                 calls = calls_of(names[rows], message_bytes[rows], ranks[rows], nodes[rows], self.rings)
                 found[rows] = law.latency_us(calls)

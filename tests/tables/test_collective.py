@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,13 +19,13 @@ from gnnperf.tables.collective_sources import (
     read_vtrain,
 )
 
-ONE = {
+ONE: dict[str, Any] = {
     "kind": "all_reduce", "message_bytes": 8.0, "group_size": 2, "nodes": 1, "device": "d", "platform": "p",
     "link": "nvlink", "dtype": "float16", "latency_us": 5.0, "source": "s", "method": "m",
 }  # fmt: skip
 
 
-def write(path: Path, rows: list[dict[str, object]]) -> None:
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     frame = pd.DataFrame(rows)
     frame.to_parquet(path) if path.suffix == ".parquet" else frame.to_csv(path, index=False)
@@ -101,8 +102,8 @@ def test_the_mirror_reads_and_no_rank_sends_faster_than_its_links(mirror: Path) 
     assert set(rows["kind"]) == {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"}
     assert rows["source"].value_counts().min() > 1000 and all(count > 0 for count in table.dropped.values())
     # Were a size in the wrong unit, some bus bandwidth would be beyond the fastest link there is (GB200: 900 GB/s).
-    shares = {"all_reduce": 2.0, "all_gather": rows["group_size"].astype(float)}
-    factor = np.select([rows["kind"] == kind for kind in shares], list(shares.values()), 1.0)
+    parts = rows["group_size"].astype(float)
+    factor = parts.where(rows["kind"] == "all_gather", 1.0).where(rows["kind"] != "all_reduce", 2.0)
     bus = rows["message_bytes"] * factor * (1 - 1 / rows["group_size"]) / rows["latency_us"] * 1e6
     assert bus.groupby(rows["device"]).max().lt(900e9).all()
     large = rows["message_bytes"] > 1e8
