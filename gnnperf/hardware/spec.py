@@ -35,7 +35,7 @@ class DeviceSpec:
         memory_bandwidth_bytes_per_s: data-sheet DRAM bandwidth.
         l2_bytes: last-level cache.
         num_sms: SMs or compute units (CPU: cores).
-        clock_hz: boost clock, behind the rates without matrix units (CPU: base clock, which all cores keep).
+        clock_hz: boost clock, behind the rates without matrix units (shipped CPUs: base clock, which all cores keep).
         memory_bytes: capacity.
         power_limit_w: board power; None unknown.
         architecture: generation, e.g. "ampere": what a split by generation leaves out together; "" unknown.

@@ -43,6 +43,14 @@ def test_operations_per_sm_and_clock_are_a_power_of_two(device: DeviceSpec, key:
     assert min(abs(rate / 2 ** round(math.log2(rate)) - 1) for rate in rates) <= ROUNDED.get(key, RELATIVE), rates
 
 
+def test_tile_units_of_a_cpu() -> None:
+    """AMX multiplies 16 x 64 by 64 x 16 int8 (32 bfloat16) in 16 clocks: Intel's optimization manual."""
+    xeon = DEVICES["xeon_platinum_8480"]
+    per_core = {key: xeon.flops_per_s[key] / xeon.num_sms / xeon.clock_hz for key in ("int8_matrix", "bfloat16_matrix")}
+    assert per_core["int8_matrix"] == pytest.approx(2 * 16 * 64 * 16 / 16, rel=1e-3)
+    assert per_core["bfloat16_matrix"] == pytest.approx(2 * 16 * 32 * 16 / 16, rel=1e-3)
+
+
 @pytest.mark.parametrize("device", GPUS, ids=lambda d: d.name)
 def test_half_the_bytes_are_at_least_as_fast_and_matrix_units_no_slower(device: DeviceSpec) -> None:
     rates = device.flops_per_s
