@@ -89,14 +89,12 @@ def _print_worst(judged: pd.DataFrame, count: int = 8) -> None:
 
 
 def _print_classes(judged: pd.DataFrame) -> None:
-    print("\nBy size of the message and link, mean error (median):\n")
+    print(f"\nBy source, link and size, mean error (median):\n\n| | {' | '.join(CLASS_NAMES)} |\n|{'---|' * 6}")
     names = pd.cut(judged["size"], CLASSES, labels=CLASS_NAMES, right=False)
-    links = sorted(judged["link"].unique())
-    print(f"| size | {' | '.join(links)} |\n|{'---|' * (1 + len(links))}")
-    for name in CLASS_NAMES:
-        here = [judged.loc[(names == name) & (judged["link"] == link), "error"] for link in links]
+    for (source, link), own in judged.groupby(["source", "link"]):
+        here = [own.loc[names.loc[own.index] == name, "error"] for name in CLASS_NAMES]
         cells = (f"{_share(part.mean())} ({_share(part.median())})" if len(part) else "-" for part in here)
-        print(f"| {name} | {' | '.join(cells)} |")
+        print(f"| {source}, {link} | {' | '.join(cells)} |")
 
 
 def _print_wires(rows: pd.DataFrame) -> None:
