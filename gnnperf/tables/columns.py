@@ -30,6 +30,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "table": (TEXT, "the table's own name for the op, e.g. linear3"),
     "method": (TEXT, "how it was measured"),
     "dtype": (TEXT, "of the first floating-point tensor"),
+    "turns": (NUMBER, "calls in turn on operands of their own, which compete for the cache; latency is per call"),
     # Sizes as numbers; NaN where they mean nothing
     "batch": (NUMBER, "GEMM: products in one call; attention: sequences; convolution: images"),
     "m": (NUMBER, "GEMM: rows of the result"),
@@ -67,7 +68,7 @@ class OpTable:
 
 
 def completed(parts: Mapping[str, object], num_rows: int) -> pd.DataFrame:
-    """Rows with every column of COLUMNS, in their order; what `parts` does not give is unknown.
+    """Rows with every column of COLUMNS, in their order; what `parts` does not give is unknown (turns: 1).
 
     Args:
         parts: column -> value of every row, or [num_rows] values.
@@ -76,7 +77,8 @@ def completed(parts: Mapping[str, object], num_rows: int) -> pd.DataFrame:
     unknown = set(parts) - set(COLUMNS)
     if unknown:
         raise KeyError(f"no column {sorted(unknown)}")
-    return pd.DataFrame({name: _column(parts.get(name), kind, num_rows) for name, (kind, _) in COLUMNS.items()})
+    given = {"turns": 1.0, **parts}
+    return pd.DataFrame({name: _column(given.get(name), kind, num_rows) for name, (kind, _) in COLUMNS.items()})
 
 
 def _column(values: object, kind: str, num_rows: int) -> pd.Series:

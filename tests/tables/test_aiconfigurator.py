@@ -21,7 +21,8 @@ def test_milliseconds_become_microseconds_and_empty_products_are_counted(tmp_pat
     assert len(table.rows) == 1
     row = table.rows.iloc[0]
     assert row["latency_us"] == 5.0 and row["flops"] == 48.0 and row["moved_bytes"] == 2 * (8 + 12 + 6)
-    assert row["shapes"] == "[[2, 4], [4, 3]]" and row["dtypes"] == '["bfloat16", "bfloat16"]'
+    assert row["shapes"] == "[[2, 4], [3, 4]]" and row["dtypes"] == '["bfloat16", "bfloat16"]'
+    assert row["op"] == "aten::linear" and row["turns"] == 6
     assert not row["launch_included"] and row["device"] == "NVIDIA H200"
     assert sorted(table.dropped.values()) == [1, 1]
 

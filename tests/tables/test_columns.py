@@ -25,6 +25,7 @@ def test_what_is_not_given_is_unknown() -> None:
     rows = completed({"op": "aten::mm", "m": [1, 2]}, 2)
     assert list(rows) == list(COLUMNS)
     assert rows["k"].isna().all() and rows["direction"].isna().all() and rows["m"].tolist() == [1.0, 2.0]
+    assert rows["turns"].tolist() == [1.0, 1.0]
     with pytest.raises(KeyError, match="depth"):
         completed({"depth": [1]}, 1)
 
