@@ -16,6 +16,7 @@ from gnnperf.hardware.spec import DeviceSpec
 
 REUSE_SHARPNESS = 3.0  # rows in flight spread over their passes: the step from hits to misses is softer than a sweep's
 WARP_COLUMNS, WARP_ROW_BYTES = 1024, 4096  # torch's SoftMax.cu keeps such rows in registers, read once
+VECTOR_BYTES, MOST_THREADS = 16, 1024  # of one load, of one block
 NORM_BACKWARD = (2, 1)  # reads the gradient and the input, writes the input's gradient
 SOFTMAX_BACKWARD = (2, 1)  # reads the gradient and the output
 
@@ -101,6 +102,17 @@ def softmax_us(
         for name in ("softmax_warp", "softmax_block")
     )
     return np.where(short, warp, block)
+
+
+def uneven_rows(columns: np.ndarray, item_bytes: int) -> np.ndarray:
+    """[n] 1.0 where a block's vector loads do not fill rows of softmax, so that the rest is read element by element.
+
+    A block has the largest power of two of threads that the row's vectors of VECTOR_BYTES fill, at most MOST_THREADS;
+    what is left after whole blocks of vectors takes a loop of its own (torch's SoftMax.cu, ilpReduce).
+    """
+    vector = VECTOR_BYTES // item_bytes
+    threads = 2.0 ** np.floor(np.log2(np.clip(columns / vector, 1.0, MOST_THREADS)))  # [n]
+    return (columns % (threads * vector) != 0).astype(float)
 
 
 def _issue_us(rows: np.ndarray, columns: np.ndarray, device: DeviceSpec, kernel: RowKernel) -> np.ndarray:
