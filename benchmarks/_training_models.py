@@ -109,8 +109,8 @@ def _optimizer(rows: pd.DataFrame, setting: Setting) -> list[np.ndarray]:
 
 
 def _attention(rows: pd.DataFrame, setting: Setting) -> Answer:
-    sizes = (_column(rows, name) for name in ("batch", "heads", "length", "length", "head_dim"))
-    calls = Attentions(*sizes, causal=np.zeros(len(rows), bool))
+    batch, heads, length, head_dim = (_column(rows, name) for name in ("batch", "heads", "length", "head_dim"))
+    calls = Attentions(batch, heads, length, length, head_dim, causal=np.zeros(len(rows), bool))
     backward = rows["direction"].iloc[0] == BACKWARD
     peak = setting.device.flops_per_s[f"{DTYPE}_matrix"]
     return lambda prices: fused_us(calls, ITEM_BYTES, peak, setting.device, setting.constants,

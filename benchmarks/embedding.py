@@ -59,10 +59,13 @@ def by_bytes_us(seen: pd.DataFrame, asked: pd.DataFrame) -> np.ndarray:
     found = np.full(len(asked), np.nan)
     for warm in (True, False):
         there, here = seen[seen["warm"] == warm], (asked["warm"] == warm).to_numpy()
-        moved, log_us = moved_bytes(there), np.log(there["latency_us"].to_numpy(float))
-        floor, slope = fit_logs(lambda v, b=moved, t=log_us: np.log(v[0] + v[1] * b) - t, np.array([10.0, 1e-4]))
+        floor, slope = _line(moved_bytes(there), np.log(there["latency_us"].to_numpy(float)))
         found[here] = floor + slope * moved_bytes(asked[here])
     return found
+
+
+def _line(moved: np.ndarray, log_us: np.ndarray) -> np.ndarray:
+    return fit_logs(lambda v: np.log(v[0] + v[1] * moved) - log_us, np.array([10.0, 1e-4]))
 
 
 def nearest_us(seen: pd.DataFrame, asked: pd.DataFrame) -> np.ndarray:

@@ -68,8 +68,8 @@ def lookup_rows(table: pd.DataFrame) -> pd.DataFrame:
 
 def calls_of(rows: pd.DataFrame) -> Lookups:
     """The calls of rows that `lookup_rows` made."""
-    sizes = (rows[name].to_numpy(float) for name in ("rows", "dim", "lookups", "bags", "skew", "tables"))
-    return Lookups(*sizes, warm=rows["warm"].to_numpy(bool))
+    sizes = {name: rows[name].to_numpy(float) for name in ("rows", "dim", "lookups", "bags", "skew", "tables")}
+    return Lookups(**sizes, warm=rows["warm"].to_numpy(bool))  # type: ignore[arg-type]  # item_bytes is not among them
 
 
 def fit_lookups(rows: pd.DataFrame, way: str, line_bytes: int = LINE_BYTES["cpu"]) -> LookupModel:

@@ -105,6 +105,7 @@ def breakeven_density(
 ) -> float:  # fmt: skip
     """The largest density at which an unstructured product is no slower than `dense_us`; 0 if none is."""
     grid = np.linspace(0.0, 1.0, 1001)  # [1001] densities
-    calls = SparseProducts(*(np.full(len(grid), size) for size in (m, n, k)), grid)
+    rows, columns, depth = (np.full(len(grid), size) for size in (m, n, k))
+    calls = SparseProducts(rows, columns, depth, grid)
     found = sparse_us(calls, unstructured_index_bytes(calls), item_bytes, rate_flops_per_s, device, constants)
     return float(grid[found <= dense_us].max(initial=0.0))

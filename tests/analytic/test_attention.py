@@ -27,8 +27,8 @@ RATES = FusedRates(
 
 
 def attention(length: float = 256, head_dim: float = 64, heads: float = 5, causal: bool = False) -> Attentions:
-    sizes = (np.array([float(v)]) for v in (2, heads, length, length, head_dim))
-    return Attentions(*sizes, causal=np.array([causal]))
+    batch, num_heads, positions, width = (np.array([float(v)]) for v in (2, heads, length, head_dim))
+    return Attentions(batch, num_heads, positions, positions, width, causal=np.array([causal]))
 
 
 def fused(calls: Attentions, backward: bool = False, rates: FusedRates = RATES) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,8 +23,8 @@ PRICES = LookupPrices(call=10.0, cold=100.0, row=1.0, element=0.1, bag=2.0, near
 
 def call(rows: float = 1e6, dim: float = 32, lookups: float = 100, bags: float = 10, skew: float = 1.0,
          tables: float = 1, warm: bool = False) -> Lookups:  # fmt: skip
-    sizes = (np.array([float(v)]) for v in (rows, dim, lookups, bags, skew, tables))
-    return Lookups(*sizes, warm=np.array([warm]))
+    r, d, n, b, s, t = (np.array([float(v)]) for v in (rows, dim, lookups, bags, skew, tables))
+    return Lookups(r, d, n, b, s, t, warm=np.array([warm]))
 
 
 def test_every_row_of_a_huge_cold_table_comes_from_memory() -> None:
@@ -61,9 +62,10 @@ def made_table() -> pd.DataFrame:
     rng = np.random.default_rng(0)
     chosen = [np.array(axis)[rng.integers(0, len(axis), 150)] for axis in
               ([1000, 50_000, 10**6], [8, 64], [128, 2048, 16384], [128], [1.0, 2.0, 4.0], [1, 4])]  # fmt: skip
-    calls = Lookups(*(axis.astype(float) for axis in chosen), warm=rng.random(150) < 0.5)
+    r, d, n, b, s, t = (axis.astype(float) for axis in chosen)
+    calls = Lookups(r, d, n, b, s, t, warm=rng.random(150) < 0.5)
     us = lookup_us(calls, Caches(2.0**20, 2.0**24), replace(START, call=12.0, last_row=0.1))
-    shapes = [json.dumps([[int(r), int(d)], [int(n)], [int(b)]]) for r, d, n, b in zip(*chosen[:4], strict=True)]
+    shapes = [json.dumps([[int(i), int(j)], [int(k)], [int(m)]]) for i, j, k, m in zip(r, d, n, b, strict=True)]
     return pd.DataFrame({
         "op": "aten::embedding_bag", "shapes": shapes, "arguments": json.dumps({"sparse": False}), "direction": FORWARD,
         "skew": calls.skew, "tables": calls.tables, "cache": np.where(calls.warm, "warm", "flushed"),
@@ -91,14 +93,14 @@ SIZES = {"rows": st.integers(1, 10**7), "dim": st.integers(1, 256), "lookups": s
 
 
 @given(st.fixed_dictionaries(SIZES), st.floats(1.0, 8.0), st.floats(1.0, 8.0), st.booleans())
-def test_more_skew_is_never_slower(sizes: dict[str, float], first: float, second: float, backward: bool) -> None:
+def test_more_skew_is_never_slower(sizes: dict[str, Any], first: float, second: float, backward: bool) -> None:
     mild, hot = sorted((first, second))
     slow, fast = (lookup_us(call(skew=s, **sizes), CACHES, PRICES, backward)[0] for s in (mild, hot))
     assert fast <= slow * (1 + 1e-6)
 
 
 @given(st.fixed_dictionaries(SIZES), st.integers(1, 10**5), st.booleans())
-def test_more_lookups_are_never_faster(sizes: dict[str, float], more: int, backward: bool) -> None:
+def test_more_lookups_are_never_faster(sizes: dict[str, Any], more: int, backward: bool) -> None:
     few = lookup_us(call(**sizes), CACHES, PRICES, backward)[0]
     many = lookup_us(call(**{**sizes, "lookups": sizes["lookups"] + more}), CACHES, PRICES, backward)[0]
     assert few <= many * (1 + 1e-6)
