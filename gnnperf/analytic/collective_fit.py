@@ -28,7 +28,7 @@ LAW_STEPS, GROUP_STEPS = 80, 40
 # Where to start looking: the change to LL128 and to Simple (bytes), and how much ranks take from each other.
 FIRST_SWITCH, SECOND_SWITCH = (2.0**13.5, 2.0**16), (2.0**20.5, 2.0**22)
 NOT_SHARED, SHARED = (0.01,), (0.01, 1.0)
-SHARED_LINKS = ("pcie", "network")  # a bus, adapters; NVLink ends in a switch, or its rings are counted
+SHARED_LINKS = ("pcie", "network", "loopback")  # buses, adapters, memory; NVLink ends in a switch, or its rings count
 RATES, SHARED_RATES = (0.3, 0.5), (0.01, 1.0)  # memory and wire: memory is many times faster than a bus or adapter
 HELD = 1e3  # prior weight of what is not fitted
 

@@ -16,6 +16,7 @@ from gnnperf.analytic.collective_files import load_collectives, save_collectives
 from gnnperf.analytic.collective_fit import fit_collectives
 from gnnperf.analytic.collective_law import CollectiveLaw, ProtocolSwitch
 from gnnperf.errors import InputError
+from gnnperf.tables.collective_sources import read_aiconfigurator
 
 TRUE = CollectiveLaw(6.0, 0.8, 6e11, 3e11, 0.0, (ProtocolSwitch(1.0, 0.3, 5e4, 0.5, 2.0),
                                                ProtocolSwitch(8.0, 1.0, 2e6, 0.3, 1.5)))  # fmt: skip
@@ -102,3 +103,13 @@ def test_a_file_that_is_none_is_refused_by_name(tmp_path: Path, change: dict[str
     with pytest.raises(InputError) as refused:
         load_collectives(path)
     assert named in str(refused.value)
+
+
+@pytest.mark.mirror
+def test_unseen_sizes_and_an_unseen_group_of_a_public_table(mirror: Path) -> None:
+    rows = read_aiconfigurator(mirror).rows
+    own = rows[rows["platform"] == "h100_sxm nccl 2.29.2"]
+    octave = np.floor(np.log2(own["message_bytes"])).astype(int)
+    sizes = error(fit_collectives(own[octave % 2 == 0]), own[octave % 2 == 1])
+    group = error(fit_collectives(own[own["group_size"] < 8]), own[own["group_size"] == 8])
+    assert sizes.mean() < 0.10 and group.mean() < 0.20
