@@ -31,6 +31,7 @@ SPLITS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 SHORTEST_SPLIT = 32.0  # steps along k that a part keeps
 SM_ELEMENTS = 2 * 128 * 128  # of results that one SM's registers hold at a time
 MOST_TILES_PER_SM = 8.0
+LIMIT_POWER = 6.0  # p of the soft maximum: a power limit acts on what is beyond it only
 SOFT = 2.0  # sharpness of misses that are fitted by one constant only
 LARGEST_RATIO = 1e6  # keeps powers finite
 CHUNK_ROWS = 8192
@@ -256,9 +257,9 @@ def _far(found: Products, device: DeviceNumbers, counts: Candidates, c: GemmCons
 
 
 def _throttled_us(us: Array, device: DeviceNumbers, c: GemmConstants) -> Array:
-    """Long calls run at the clock that the power limit leaves: peak / sqrt(1 + (peak / (power flops_per_joule))^2)."""
+    """Long calls run at the clock that the power limit leaves, slower by max(1, peak / (power flops_per_joule))."""
     demand = device.flops_per_s / device.power_limit_w / c.flops_per_joule
-    slower = np.sqrt(1.0 + demand**2)[:, None] - 1.0
+    slower = ((1.0 + demand**LIMIT_POWER) ** (1.0 / LIMIT_POWER))[:, None] - 1.0
     return us * (1.0 + slower * us / (us + c.throttle_us))
 
 

@@ -35,8 +35,7 @@ class GemmConstants:
 
     Attributes:
         compute_share: sustained share of the peak FLOP rate, without a power limit.
-        flops_per_joule: where the power limit begins to hold the rate down: peak / power limit of this size costs
-            a factor of sqrt(2).
+        flops_per_joule: the power limit holds the rate down where peak / power limit is larger than this.
         throttle_us: calls that are long against this feel the power limit; short ones are over before it acts.
         load_bytes_per_flop: operands that an SM takes in, in the time that it does one FLOP.
         quantization: 0: the last wave of tiles costs its share; 1: as much as a full one.
