@@ -11,13 +11,23 @@ from gnnperf.hardware.catalog import match_device
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.tables import read_neusight
 
-MATRIX_TABLES = ("bmm", "linear", "conv")
+CONVOLUTION_TABLE = "conv"
+MATRIX_TABLES = ("bmm", "linear", CONVOLUTION_TABLE)
 
 
 def memory_rows() -> tuple[pd.DataFrame, dict[str, DeviceSpec]]:
     """Rows of the memory-bound tables, and device name -> specification; devices without one are named and left out."""
     rows = read_neusight(mirror()).rows
-    rows = rows[~rows["table"].isin(MATRIX_TABLES)]
+    return _known(rows[~rows["table"].isin(MATRIX_TABLES)])
+
+
+def convolution_rows() -> tuple[pd.DataFrame, dict[str, DeviceSpec]]:
+    """The same of convolutions."""
+    rows = read_neusight(mirror()).rows
+    return _known(rows[rows["table"] == CONVOLUTION_TABLE])
+
+
+def _known(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, DeviceSpec]]:
     if rows.empty:
         sys.exit("no tables of sitar-lab/NeuSight: set GNNPERF_DATA_MIRROR to a folder that holds them")
     found = {str(name): match_device(str(name)) for name in rows["device"].unique()}

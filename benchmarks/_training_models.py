@@ -17,8 +17,9 @@ from gnnperf.analytic.attention import Attentions, FusedRates, fused_us
 from gnnperf.analytic.bandwidth_bound import US, sustained_bytes_per_s
 from gnnperf.analytic.gemm import gemm_us, products
 from gnnperf.analytic.log_fit import fit_logs
-from gnnperf.analytic.memory_constants import MemoryConstants
+from gnnperf.analytic.memory_constants import EventGap, MemoryConstants
 from gnnperf.analytic.normalization import uneven_rows
+from gnnperf.analytic.observation import between_events_us
 from gnnperf.hardware.spec import DeviceSpec
 
 DTYPE, ITEM_BYTES = "float16", 2
@@ -82,9 +83,11 @@ def _softmax(rows: pd.DataFrame, setting: Setting) -> list[np.ndarray]:
     return [tensor_us, tensor_us * uneven_rows(_column(rows, "columns"), ITEM_BYTES)]
 
 
-def _rotary(rows: pd.DataFrame, setting: Setting) -> list[np.ndarray]:
-    sizes = (_column(rows, name) for name in ("batch", "heads", "length", "head_dim"))
-    return [setting.moving_us(np.prod(list(sizes), axis=0) * ITEM_BYTES)]
+def _rotary(rows: pd.DataFrame, setting: Setting) -> Answer:
+    """Many small kernels: the device waits for the host, or the host for the device."""
+    sizes = [_column(rows, name) for name in ("batch", "heads", "length", "head_dim")]
+    tensor_us = setting.moving_us(np.prod(sizes, axis=0) * ITEM_BYTES)
+    return lambda prices: between_events_us(prices[2] * tensor_us, EventGap(prices[0], prices[1]))
 
 
 def _embedding(rows: pd.DataFrame, setting: Setting) -> list[np.ndarray]:
@@ -118,17 +121,18 @@ def _attention(rows: pd.DataFrame, setting: Setting) -> Answer:
 
 
 def _product(rows: pd.DataFrame, setting: Setting) -> list[np.ndarray]:
-    """The model of matrix products; backward both gradients."""
+    """The model of matrix products, backward both gradients; and their tensors once more (a copy, an added matrix)."""
     m, n, k, batch = (_column(rows, name) for name in ("m", "n", "k", "batch"))
     sizes = [(m, k, n), (k, n, m)] if rows["direction"].iloc[0] == BACKWARD else [(m, n, k)]
-    return [np.sum([gemm_us(setting.device, DTYPE, products(*s, batch, ITEM_BYTES)) for s in sizes], axis=0)]
+    each_us = [gemm_us(setting.device, DTYPE, products(*s, batch, ITEM_BYTES)) for s in sizes]
+    return [np.sum(each_us, axis=0), setting.moving_us(_column(rows, "moved_bytes"))]
 
 
 STREAM = OpModel(_linear(_rows), (10.0, 3.0))
-PRODUCT = OpModel(_linear(_product), (1.0, 1.0))
+PRODUCT = OpModel(_linear(_product), (1.0, 1.0, 0.1))
 STEP = OpModel(_linear(_optimizer), (100.0, 100.0, 30.0))
 FORWARD_MODELS: Mapping[str, OpModel] = {
-    "softmax": OpModel(_linear(_softmax), (10.0, 3.0, 1.0)), "RoPE": OpModel(_linear(_rotary), (100.0, 20.0)),
+    "softmax": OpModel(_linear(_softmax), (10.0, 3.0, 1.0)), "RoPE": OpModel(_rotary, (200.0, 0.5, 20.0)),
     "embedding": OpModel(_linear(_embedding), (50.0, 10.0)),
     "flash_atten": OpModel(_attention, (0.7, 10.0, 0.8, 0.9, 1.0, 1.0)),
     "optimizer": STEP, "firstStage_optimizer": STEP, "middleStage_optimizer": STEP, "lastStage_optimizer": STEP,

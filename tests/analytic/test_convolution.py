@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.convolution import ConvolutionPass, Convolutions, as_products, convolution_us, moved_bytes
+from gnnperf.analytic.convolution import (
+    ConvolutionPass,
+    Convolutions,
+    as_products,
+    convolution_us,
+    lanes_convolution_us,
+    moved_bytes,
+    winograd_products,
+)
 from gnnperf.analytic.gemm import Products
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
@@ -57,6 +65,14 @@ def test_time_is_that_of_the_products_or_of_the_tensors() -> None:
     assert convolution_us(convolution(), FORWARD, 4, DEVICE, CONSTANTS, flops_us) == pytest.approx([57600.0])
     free = convolution_us(convolution(), FORWARD, 4, DEVICE, CONSTANTS, lambda p: 0.0 * p.m)
     assert free == pytest.approx([2.0 + 4 * 2688 / 0.5e6])
+
+
+def test_minimal_filtering_multiplies_16_times_for_4_results_and_only_where_it_applies() -> None:
+    assert sizes(winograd_products(convolution(), FORWARD, 4)) == (1, 16 * 2 * 25, 8, 4)
+    assert lanes_convolution_us(convolution(), FORWARD, 4, DEVICE, CONSTANTS, flops_us) == pytest.approx([25600.0])
+    strided = convolution(stride=2)
+    direct = convolution_us(strided, FORWARD, 4, DEVICE, CONSTANTS, flops_us)
+    assert lanes_convolution_us(strided, FORWARD, 4, DEVICE, CONSTANTS, flops_us) == direct
 
 
 @given(st.integers(1, 64), st.integers(1, 64), st.sampled_from(list(ConvolutionPass)))
