@@ -57,9 +57,9 @@ def peak_flops_per_s(device: DeviceSpec, dtype: str) -> float:
 
 def roofline_us(rows: pd.DataFrame, device: DeviceSpec) -> np.ndarray:
     """max(FLOPs / peak, bytes / bandwidth), nothing derated (Williams, Waterman, Patterson 2009)."""
-    compute = rows["flops"] / peak_flops_per_s(device, str(rows["dtype"].iloc[0]))
-    memory = rows["moved_bytes"] / device.memory_bandwidth_bytes_per_s
-    return np.maximum(compute, memory).to_numpy() * 1e6
+    compute = rows["flops"].to_numpy() / peak_flops_per_s(device, str(rows["dtype"].iloc[0]))
+    memory = rows["moved_bytes"].to_numpy() / device.memory_bandwidth_bytes_per_s
+    return np.maximum(compute, memory) * 1e6
 
 
 def scaled_nearest_us(rows: pd.DataFrame, device: DeviceSpec, others: pd.DataFrame) -> tuple[np.ndarray, str]:
