@@ -57,7 +57,7 @@ class Products:
     item_bytes: Array
     turns: Array
 
-    def part(self, rows: slice) -> Products:
+    def part(self, rows: slice | npt.NDArray[np.intp]) -> Products:
         """Some of them."""
         return Products(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
@@ -157,14 +157,12 @@ def gemm_us(
         InputError: see `numbers_of`.
     """
     family = constants or default_gemm_constants()
-    key, numbers = rate_key(device, dtype, tf32), numbers_of(device, dtype, tf32)
-    batched = found.batch > 1
-    single, many = (family[family_of(key, b)] for b in (False, True))
-    return np.where(
-        batched,
-        tiled_us(found, numbers, many, launch_included),
-        tiled_us(found, numbers, single, launch_included),
-    )
+    key, numbers = rate_key(device, dtype, tf32), numbers_of(device, dtype, tf32)  # numbers of one row
+    us = np.full(len(found.m), np.nan)  # [rows]
+    for batched in (False, True):
+        rows = np.flatnonzero((found.batch > 1) == batched)
+        us[rows] = tiled_us(found.part(rows), numbers, family[family_of(key, batched)], launch_included)
+    return us
 
 
 def tiled_us(found: Products, device: DeviceNumbers, constants: GemmConstants, launch_included: bool) -> Array:

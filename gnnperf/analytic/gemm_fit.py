@@ -23,6 +23,7 @@ from gnnperf.analytic.gemm import (
     rate_key,
 )
 from gnnperf.analytic.kernel_constants import GemmConstants
+from gnnperf.errors import InputError
 from gnnperf.hardware import match_device
 
 Array = npt.NDArray[np.float64]
@@ -83,7 +84,7 @@ def measured(rows: pd.DataFrame) -> Measured:
     for name in np.unique(names):
         device = match_device(str(name))
         if device is None:
-            raise KeyError(f"device {name!r} is not in the catalog")
+            raise InputError(f"device {str(name)!r}", where="measured products", remedy="add it to conf/hardware")
         keys[name], numbers[name] = rate_key(device, dtype), numbers_of(device, dtype)
     fields = DeviceNumbers.__dataclass_fields__
     per_row = DeviceNumbers(*(np.array([getattr(numbers[n], f)[0] for n in names]) for f in fields))

@@ -117,6 +117,21 @@ def test_more_bandwidth_cache_power_or_rate_is_never_slower(
         assert after <= before * (1 + 1e-12)
 
 
+def test_batches_of_float32_products_have_constants_of_their_own() -> None:
+    device, both = load_device("v100_pcie_32gb"), products([64, 64], 512, 512, batch=[1, 8])
+    family = default_gemm_constants()
+    single, many = (
+        tiled_us(both, numbers_of(device, "float32"), family[f], False) for f in ("vector", "vector_batched")
+    )
+    assert gemm_us(device, "float32", both).tolist() == [single[0], many[1]]
+
+
+def test_a_device_without_numbers_is_refused() -> None:
+    rows = pd.DataFrame({"dtype": ["float32"], "device": ["GPU 9000"], "launch_included": [True]})
+    with pytest.raises(InputError, match="GPU 9000"):
+        measured(rows)
+
+
 def test_the_dtype_decides_about_matrix_units() -> None:
     device = load_device("a100_sxm_80gb")
     keys = [rate_key(device, "bfloat16"), rate_key(device, "float32"), rate_key(device, "float32", tf32=True)]
