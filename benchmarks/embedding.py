@@ -6,6 +6,7 @@
 Every row is predicted by prices that saw neither its table (rows, dim, number of tables) nor its skew. Beside it the
 trivial answers: bytes over bandwidth with a floor, both fitted on the same rows, and the measured time of the row whose
 sizes are nearest. Noise is what the table itself says: half the width of a row's interval, the median over rows.
+Where a table has both, the device's own times are judged, not those that include the launch.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.analytic.embedding_fit import WAYS, calls_of, fit_lookups, lookup_rows
+from gnnperf.analytic.embedding_fit import LINE_BYTES, WAYS, calls_of, fit_lookups, lookup_rows
 from gnnperf.analytic.log_fit import fit_logs
 from gnnperf.evaluate.metrics import summarize
 
@@ -33,7 +34,7 @@ def folds(rows: pd.DataFrame) -> pd.Series:
     return rows.groupby(TABLE_KEY).ngroup() % TABLE_FOLDS
 
 
-def held_out(rows: pd.DataFrame, way: str) -> pd.DataFrame:
+def held_out(rows: pd.DataFrame, way: str, line_bytes: int) -> pd.DataFrame:
     """Rows of one way with a column per answer, us."""
     fold = folds(rows)
     answers = pd.DataFrame(np.nan, rows.index, [MODEL, BYTES, NEAREST])
@@ -42,7 +43,7 @@ def held_out(rows: pd.DataFrame, way: str) -> pd.DataFrame:
             test = (fold == group) & (rows["skew"] == skew)
             seen = rows[(fold != group) & (rows["skew"] != skew)]
             if test.any() and len(seen):
-                answers.loc[test, MODEL] = fit_lookups(seen, way).predict_us(calls_of(rows[test]))
+                answers.loc[test, MODEL] = fit_lookups(seen, way, line_bytes).predict_us(calls_of(rows[test]))
                 answers.loc[test, BYTES] = by_bytes_us(seen, rows[test])
                 answers.loc[test, NEAREST] = nearest_us(seen, rows[test])
     return pd.concat([rows, answers], axis=1)
@@ -81,9 +82,11 @@ def main() -> int:
     if len(sys.argv) != 2:
         print("python -m benchmarks.embedding TABLE: an ops.parquet that `gnnperf calibrate` wrote", file=sys.stderr)
         return 2
-    rows = lookup_rows(pd.read_parquet(Path(sys.argv[1])))
-    rows = rows[rows["launch_included"]].reset_index(drop=True)
-    found = pd.concat([held_out(part.reset_index(drop=True), way) for way in WAYS
+    table = pd.read_parquet(Path(sys.argv[1]))
+    line_bytes = LINE_BYTES["gpu" if table["cuda_version"].notna().any() else "cpu"]
+    rows = lookup_rows(table)
+    rows = rows[rows["launch_included"] == rows["launch_included"].min()].reset_index(drop=True)
+    found = pd.concat([held_out(part.reset_index(drop=True), way, line_bytes) for way in WAYS
                        if len(part := rows[rows["way"] == way])], ignore_index=True)  # fmt: skip
     printed = Table("direction", "cache", "answer", "rows", "mean %", "median %", "p90 %", "max %", "bias %", "noise %")
     for way in (*WAYS, "all"):

@@ -94,7 +94,9 @@ class LookupPrices:
         page: one lookup on a page whose address is not held.
         sort: one step of sorting the indices, lookups x log2(lookups) of them (dense backward: EmbeddingBag.cpp).
         gradient_byte: one byte of the table's gradient.
-        far_byte: beside it, where the gradient outgrows the last-level cache (and its pages are new).
+        far_byte: beside it, where the gradient outgrows the last-level cache.
+        fresh_page: there, one page of it that a row is added to: large blocks are new memory at each call, and the
+            kernel hands pages out at the first touch.
     """
 
     call: float
@@ -109,6 +111,7 @@ class LookupPrices:
     sort: float = 0.0
     gradient_byte: float = 0.0
     far_byte: float = 0.0
+    fresh_page: float = 0.0
 
 
 TERMS = tuple(f.name for f in fields(LookupPrices))
@@ -132,14 +135,17 @@ def lookup_counts(calls: Lookups, caches: Caches, dense_backward: bool = False) 
     lines = lines_per_row(calls, caches)  # [k]
     near, last = (missing_rows(calls, size, caches.line_bytes, dense_backward)
                   for size in (caches.near_bytes, caches.last_bytes))  # fmt: skip
-    gradient = calls.gradient_bytes if dense_backward else np.zeros(len(calls.rows))
+    gradient = calls.gradient_bytes if dense_backward else np.zeros(len(calls.rows))  # [k]
+    far = miss_share(calls.tables * gradient, caches.last_bytes)  # [k]
+    pages = _on_pages(calls)
     return {
         "call": np.ones(len(calls.rows)), "cold": np.where(calls.warm, 0.0, 1.0 / calls.tables), "row": calls.lookups,
         "element": calls.lookups * calls.dim, "bag": calls.bags, "near_line": near * lines, "last_row": last,
-        "last_line": last * lines, "page": missing_rows(_on_pages(calls), caches.mapped_bytes, PAGE_BYTES),
+        "last_line": last * lines, "page": missing_rows(pages, caches.mapped_bytes, PAGE_BYTES),
         "sort": calls.lookups * np.log2(np.maximum(calls.lookups, 1.0)) * float(dense_backward),
         "gradient_byte": gradient,
-        "far_byte": gradient * miss_share(calls.tables * gradient, caches.last_bytes),
+        "far_byte": gradient * far,
+        "fresh_page": far * unique_rows(power_access(pages.rows, pages.skew), pages.lookups) * float(dense_backward),
     }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.embedding import TERMS, Caches, LookupPrices, Lookups, lookup_counts, lookup_us
-from gnnperf.analytic.log_fit import fit_logs
+from gnnperf.analytic.log_fit import fit_logs, softened
 from gnnperf.errors import InputError
 
 OP = "aten::embedding_bag"
@@ -22,9 +22,12 @@ WAYS = (FORWARD, BACKWARD, SPARSE_BACKWARD)
 MIB = 2.0**20
 NEAR_BYTES = tuple(MIB * size for size in (0.25, 1.0, 4.0))
 LAST_BYTES = tuple(MIB * size for size in (4.0, 8.0, 16.0, 32.0, 64.0))
-START = LookupPrices(call=5.0, cold=50.0, row=5e-3, element=2e-4, bag=5e-3, near_line=2e-3, last_row=2e-2,
-                     last_line=5e-3, page=1e-2, sort=5e-3, gradient_byte=5e-5, far_byte=1e-4)  # fmt: skip
+START = LookupPrices(
+    call=5.0, cold=50.0, row=5e-3, element=2e-4, bag=5e-3, near_line=2e-3, last_row=2e-2, last_line=5e-3, page=1e-2,
+    sort=5e-3, gradient_byte=5e-5, far_byte=1e-4, fresh_page=0.5,
+)  # fmt: skip
 SMALLEST_COUNT = 1e-9  # a term that no row has keeps its starting price
+DISTURBED = 0.1  # log residuals beyond that count linearly
 LINE_BYTES = {"cpu": 64, "gpu": 32}
 
 
@@ -44,7 +47,7 @@ class LookupModel:
 def lookup_rows(table: pd.DataFrame) -> pd.DataFrame:
     """Rows of embedding bags with sizes as numbers: way, rows, dim, lookups, bags, skew, tables, warm, launch_included.
 
-    And latency_us with noise_share, half the width of its interval.
+    And latency_us with noise_share, half the width of its interval relative to it.
 
     Raises:
         InputError: the table has none.
@@ -101,5 +104,5 @@ def _fit_prices(counts: Mapping[str, np.ndarray], measured_log_us: np.ndarray) -
     def residuals(prices: np.ndarray) -> np.ndarray:
         return np.log(np.maximum(matrix @ prices, SMALLEST_COUNT)) - measured_log_us
 
-    found = fit_logs(residuals, start)
+    found = fit_logs(lambda prices: softened(residuals(prices), DISTURBED), start)
     return LookupPrices(*map(float, found)), float(np.abs(residuals(found)).mean())

@@ -38,6 +38,14 @@ def fit_logs(
     return np.exp(x)
 
 
+def softened(residuals: np.ndarray, scale: float) -> np.ndarray:
+    """Residuals [n] whose squares are the pseudo-Huber loss: quadratic below `scale`, linear beyond (Charbonnier 1994).
+
+    A measurement that something disturbed then pulls no harder the further off it is.
+    """
+    return np.sign(residuals) * scale * np.sqrt(2.0 * (np.sqrt(1.0 + (residuals / scale) ** 2) - 1.0))
+
+
 def _step(
     all_residuals: Callable[[np.ndarray], np.ndarray],
     x: np.ndarray,
