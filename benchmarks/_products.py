@@ -9,7 +9,7 @@ import pandas as pd
 
 from gnnperf.hardware import match_device
 from gnnperf.hardware.spec import DeviceSpec
-from gnnperf.tables import joined, read_aiconfigurator, read_neusight
+from gnnperf.tables import joined, read_aiconfigurator, read_estimate_train_time, read_neusight, read_vidur
 
 TABLES = ("gemm", "bmm", "linear")
 SHAPE = ["batch", "m", "n", "k"]
@@ -28,6 +28,12 @@ def product_rows(mirror: Path) -> pd.DataFrame:
         rows = rows[rows["device"] != name]
     architecture = {name: spec(name).architecture for name in rows["device"].unique()}
     return rows.assign(generation=rows["device"].map(architecture))
+
+
+def other_campaigns(mirror: Path) -> pd.DataFrame:
+    """Forward products in float16 of vidur and estimate-train-time."""
+    rows = joined([read_vidur(mirror), read_estimate_train_time(mirror)]).rows
+    return rows[rows["k"].notna() & (rows["direction"] == "forward")]
 
 
 def spec(name: str) -> DeviceSpec:
@@ -51,8 +57,8 @@ def is_held_out(rows: pd.DataFrame) -> np.ndarray:
 
 
 def peak_flops_per_s(device: DeviceSpec, dtype: str) -> float:
-    """Data-sheet rate: matrix units for bfloat16, none for float32 (TF32 was off)."""
-    return device.flops_per_s["bfloat16_matrix" if dtype == "bfloat16" else dtype]
+    """Data-sheet rate: with matrix units, except for float32 (TF32 was off)."""
+    return device.flops_per_s[dtype if dtype == "float32" else f"{dtype}_matrix"]
 
 
 def roofline_us(rows: pd.DataFrame, device: DeviceSpec) -> np.ndarray:

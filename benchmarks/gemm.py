@@ -1,14 +1,15 @@
 """Matrix products by formula: on GPUs of a generation that no constant was fitted on, and on unseen weight shapes.
 
-    GNNPERF_DATA_MIRROR=FOLDER python -m benchmarks.gemm [unseen] [own] [starts]
+    GNNPERF_DATA_MIRROR=FOLDER python -m benchmarks.gemm [unseen] [own] [campaigns] [starts]
 
-Fits and judges; without words, unseen and own. bfloat16 of aiconfigurator (gemm: the kernel alone) and float32 of
+Fits and judges; without words, the first three. bfloat16 of aiconfigurator (gemm: the kernel alone) and float32 of
 NeuSight (bmm, linear: with the wait for the launch).
 
 unseen: all GPUs of one generation are left out together. own: constants fitted on that GPU; a fifth of the weight
 shapes (n, k), by hash, is never seen. Beside the model the trivial answers on the same rows. "own launch" is the model
 with the one number that is the host's, the wait for the launch, read off the unseen machine. starts: the means of the
-first table once more, from fits whose expectations were halved or doubled at random.
+first table once more, from fits whose expectations were halved or doubled at random. campaigns: the shipped constants
+on float16 tables of other people, who measured GPUs that the constants know in other programs (nothing is fitted).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import pandas as pd
 from benchmarks._products import (
     TABLES,
     is_held_out,
+    other_campaigns,
     product_rows,
     roofline_us,
     sample,
@@ -32,7 +34,7 @@ from benchmarks._products import (
 )
 from benchmarks._public_runs import mirror
 from gnnperf.analytic.gemm_fit import Measured, fit_gemm, measured, predicted_us, starts
-from gnnperf.analytic.kernel_constants import GemmConstants
+from gnnperf.analytic.kernel_constants import GemmConstants, default_gemm_constants
 from gnnperf.evaluate.metrics import summarize
 
 TRAINING_ROWS = 300  # of each GPU, to judge another generation
@@ -51,8 +53,8 @@ Answers = Mapping[str, np.ndarray]
 def main(asked: Iterable[str]) -> None:
     """Print the tables."""
     rows = product_rows(mirror())
-    parts = {"unseen": unseen, "own": own, "starts": other_starts}
-    for name in asked or ("unseen", "own"):
+    parts = {"unseen": unseen, "own": own, "campaigns": campaigns, "starts": other_starts}
+    for name in asked or ("unseen", "own", "campaigns"):
         parts[name](rows)
 
 
@@ -79,6 +81,7 @@ def _shifted(here: pd.DataFrame, generation: str, shift: Mapping[str, float]) ->
 def unseen(rows: pd.DataFrame) -> None:
     """One generation left out at a time."""
     _header("Unseen generation", ("own launch", "nearest x peak", "roofline"))
+    every: list[list[float]] = []
     for table in TABLES:
         here = rows[rows["table"] == table]
         means = []
@@ -90,11 +93,14 @@ def unseen(rows: pd.DataFrame) -> None:
                 answers = _unseen_answers(judged, nearest, str(name), constants)
                 means.append(_print(f"{table} | {name} ({generation})", judged, answers))
         _print_mean(table, means)
+        every += means
+    _print_mean("all", every)
 
 
 def own(rows: pd.DataFrame) -> None:
     """Constants fitted on the same GPU, judged on weight shapes that the fit did not see."""
     _header("Same GPU, unseen weight shapes", ("most similar shape x FLOPs", "roofline"))
+    every: list[list[float]] = []
     for table in TABLES:
         means = []
         for name, part in rows[rows["table"] == table].groupby("device"):
@@ -106,6 +112,21 @@ def own(rows: pd.DataFrame) -> None:
                        "roofline": roofline_us(judged, spec(str(name)))}  # fmt: skip
             means.append(_print(f"{table} | {name}", judged, answers))
         _print_mean(table, means)
+        every += means
+    _print_mean("all", every)
+
+
+def campaigns(rows: pd.DataFrame) -> None:
+    """Shipped constants on tables that they were not fitted on."""
+    _header("Other people's tables, shipped constants", ("roofline",))
+    found = other_campaigns(mirror())
+    means = []
+    for (source, table, name), part in found.groupby(["source", "table", "device"]):
+        judged = sample(part, JUDGED_ROWS)
+        constants = default_gemm_constants()["matrix"]
+        answers = {"model": _predicted_us(judged, constants), "roofline": roofline_us(judged, spec(str(name)))}
+        means.append(_print(f"{source}: {table} | {name}", judged, answers))
+    _print_mean("all", means)
 
 
 def _with_nearest(part: pd.DataFrame, name: str, others: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
@@ -146,9 +167,10 @@ def _print(label: str, judged: pd.DataFrame, answers: Answers) -> list[float]:
 
 
 def _print_mean(table: str, means: list[list[float]]) -> None:
+    """One line over GPUs, every GPU counting the same."""
     model, *trivial = np.mean(means, axis=0)
     cells = " | ".join(f"{t:.1%}" for t in trivial)
-    print(f"| {table} | mean of {len(means)} GPUs | | {model:.1%} | | | | | {cells} |", flush=True)
+    print(f"| {table} | mean of {len(means)} lines | | {model:.1%} | | | | | {cells} |", flush=True)
 
 
 if __name__ == "__main__":
