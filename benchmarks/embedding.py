@@ -19,7 +19,8 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.analytic.embedding_fit import LINE_BYTES, WAYS, calls_of, fit_lookups, lookup_rows
+from gnnperf.analytic.embedding import LINE_BYTES
+from gnnperf.analytic.embedding_fit import WAYS, calls_of, fit_lookups, lookup_rows
 from gnnperf.analytic.log_fit import fit_logs
 from gnnperf.evaluate.metrics import summarize
 

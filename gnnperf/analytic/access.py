@@ -42,7 +42,7 @@ def power_access(num_rows: np.ndarray, skew: np.ndarray) -> Access:
 
 
 def zipf_access(num_rows: np.ndarray, exponent: np.ndarray) -> Access:
-    """The i-th hottest row is looked up in proportion to i^-exponent (Breslau et al. 1999, section 2)."""
+    """The i-th hottest row is looked up in proportion to i^-exponent (Breslau et al. 1999)."""
     edges = _edges(num_rows)  # [k, bins + 1]
     middle = (edges[:, :-1] + edges[:, 1:] + 1.0) / 2  # [k, bins]
     rows = np.diff(edges, axis=1)
@@ -67,8 +67,8 @@ def unique_rows(access: Access, lookups: np.ndarray) -> np.ndarray:
 def characteristic_lookups(access: Access, cache_rows: np.ndarray) -> np.ndarray:
     """Lookups T [k] after which a row leaves a least-recently-used cache of `cache_rows` [k].
 
-    The T at which T lookups touch as many rows as fit: sum of 1 - exp(-p T) = cache_rows (Che, Tung, Wang 2002,
-    equation 5). Infinite where all rows that are ever looked up fit.
+    The T at which T lookups touch as many rows as fit: sum of 1 - exp(-p T) = cache_rows (Che, Tung, Wang
+    2002). Infinite where all rows that are ever looked up fit.
     """
     low, high = np.full(len(cache_rows), -5.0), np.full(len(cache_rows), LOG_LARGEST)
     for _ in range(BISECTIONS):
@@ -81,7 +81,7 @@ def characteristic_lookups(access: Access, cache_rows: np.ndarray) -> np.ndarray
 
 
 def hit_share(access: Access, cache_rows: np.ndarray) -> np.ndarray:
-    """Share [k] of lookups that hit a warm cache of `cache_rows` [k] (Che, Tung, Wang 2002, equation 6)."""
+    """Share [k] of lookups that hit a warm cache of `cache_rows` [k] (Che, Tung, Wang 2002)."""
     kept = characteristic_lookups(access, cache_rows)  # [k]
     weight = access.rows * access.probability
     return 1.0 - (weight * np.exp(-access.probability * np.minimum(kept, 1e30)[:, None])).sum(axis=1)

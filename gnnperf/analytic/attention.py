@@ -2,7 +2,7 @@
 
 Not fused, the scores of every pair of positions are written and read between two batched products (Vaswani et al.
 2017); fused, they stay on chip (Dao et al. 2022) and backward computes them again (five products instead of four).
-Causal kernels skip what is masked (Dao 2023, section 3.1). A block holds one head's 128 queries, so short sequences
+Causal kernels skip what is masked (Dao 2023). A block holds one head's 128 queries, so short sequences
 leave SMs idle (waves), and a head's columns are padded to the kernel's next width.
 """
 
@@ -20,7 +20,7 @@ from gnnperf.analytic.normalization import softmax_us
 from gnnperf.hardware.spec import DeviceSpec
 
 FORWARD_PRODUCTS, FUSED_BACKWARD_PRODUCTS = 2, 5  # Dao 2023, section 4.1: 4 and 10 FLOPs per pair and column
-BLOCK_QUERIES = 128  # Dao 2023, section 3.3; backward blocks hold as many keys
+BLOCK_QUERIES = 128  # Dao 2023; backward blocks hold as many keys
 WIDE = 128.0
 HEAD_WIDTHS = np.array([32.0, 64.0, 96.0, 128.0, 160.0, 192.0, 224.0, 256.0])  # flash_attn 2: one kernel for each
 

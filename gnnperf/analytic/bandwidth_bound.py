@@ -92,7 +92,7 @@ def chain_bytes(elements: np.ndarray, num_inputs: int, num_outputs: int, num_ops
     """Bytes [n] of a chain of `num_ops` elementwise ops with `num_inputs` tensors in and `num_outputs` out.
 
     Fused, every input is read and every output written once (what a pointwise fusion such as TorchInductor's does:
-    Ansel et al. 2024, section 4). Not fused, each of the num_ops - 1 intermediates is written and read as well.
+    Ansel et al. 2024). Not fused, each of the num_ops - 1 intermediates is written and read as well.
     """
     tensors = num_inputs + num_outputs + (0 if fused else 2 * (num_ops - 1))
     return elements * float(tensors * item_bytes)

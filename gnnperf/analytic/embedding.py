@@ -19,10 +19,14 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from gnnperf.analytic.access import missed_rows, power_access, unique_rows
-from gnnperf.analytic.bandwidth_bound import miss_share
+from gnnperf.analytic.bandwidth_bound import US, miss_share, sustained_bytes_per_s
+from gnnperf.analytic.memory_constants import MemoryConstants
+from gnnperf.hardware.spec import DeviceSpec
 
 INDEX_BYTES = 8
 PAGE_BYTES = 4096
+LINE_BYTES = {"cpu": 64, "gpu": 32}  # of a cache; GPU: a sector
+NEAR_BYTES_PER_SM = {"cpu": 2.0**20, "gpu": 2.0**17}  # a core's L2, an SM's L1: what most devices have at least
 COUNTER_BYTES = 8  # per row of the table: ATen counts the lookups of each row in dense backward (EmbeddingBag.cpp)
 
 
@@ -93,6 +97,7 @@ class LookupPrices:
         last_line: one line of it.
         page: one lookup on a page whose address is not held.
         sort: one step of sorting the indices, lookups x log2(lookups) of them (dense backward: EmbeddingBag.cpp).
+        result_byte: one byte of the result.
         gradient_byte: one byte of the table's gradient.
         far_byte: beside it, where the gradient outgrows the last-level cache.
         fresh_page: there, one page of it that a row is added to: large blocks are new memory at each call, and the
@@ -109,12 +114,32 @@ class LookupPrices:
     last_line: float
     page: float
     sort: float = 0.0
+    result_byte: float = 0.0
     gradient_byte: float = 0.0
     far_byte: float = 0.0
     fresh_page: float = 0.0
 
 
 TERMS = tuple(f.name for f in fields(LookupPrices))
+
+
+def specified(device: DeviceSpec, constants: MemoryConstants) -> tuple[Caches, LookupPrices]:
+    """Caches and prices of a device on which no lookups were measured: its bandwidths and rate, nothing else.
+
+    Lines cost their bytes over the bandwidth of where they come from, an element one operation (Lin et al. 2022 model
+    an embedding lookup by its traffic through the last-level cache and DRAM as well). Latencies count as overlapped,
+    so this is a lower bound for few lookups.
+    """
+    line = LINE_BYTES[device.kind]
+    dram_byte_us = US / sustained_bytes_per_s(device, constants)
+    cache_byte_us = dram_byte_us / constants.cache_speedup
+    prices = LookupPrices(
+        call=device.launch_floor_us, cold=0.0, row=INDEX_BYTES * dram_byte_us,
+        element=US / device.flops_per_s["float32"], bag=0.0, near_line=line * cache_byte_us, last_row=0.0, last_line=line * dram_byte_us, page=0.0,
+        result_byte=dram_byte_us, gradient_byte=dram_byte_us,
+    )  # fmt: skip
+    near_bytes = NEAR_BYTES_PER_SM[device.kind] * device.num_sms
+    return Caches(near_bytes, constants.cache_share * device.l2_bytes, line), prices
 
 
 def lookup_us(calls: Lookups, caches: Caches, prices: LookupPrices, dense_backward: bool = False) -> np.ndarray:
@@ -143,7 +168,7 @@ def lookup_counts(calls: Lookups, caches: Caches, dense_backward: bool = False) 
         "element": calls.lookups * calls.dim, "bag": calls.bags, "near_line": near * lines, "last_row": last,
         "last_line": last * lines, "page": missing_rows(pages, caches.mapped_bytes, PAGE_BYTES),
         "sort": calls.lookups * np.log2(np.maximum(calls.lookups, 1.0)) * float(dense_backward),
-        "gradient_byte": gradient,
+        "result_byte": calls.bags * calls.row_bytes, "gradient_byte": gradient,
         "far_byte": gradient * far,
         "fresh_page": far * unique_rows(power_access(pages.rows, pages.skew), pages.lookups) * float(dense_backward),
     }  # fmt: skip

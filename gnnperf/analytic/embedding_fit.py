@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.embedding import TERMS, Caches, LookupPrices, Lookups, lookup_counts, lookup_us
+from gnnperf.analytic.embedding import LINE_BYTES, TERMS, Caches, LookupPrices, Lookups, lookup_counts, lookup_us
 from gnnperf.analytic.log_fit import fit_logs, softened
 from gnnperf.errors import InputError
 
@@ -24,11 +24,10 @@ NEAR_BYTES = tuple(MIB * size for size in (0.25, 1.0, 4.0))
 LAST_BYTES = tuple(MIB * size for size in (4.0, 8.0, 16.0, 32.0, 64.0))
 START = LookupPrices(
     call=5.0, cold=50.0, row=5e-3, element=2e-4, bag=5e-3, near_line=2e-3, last_row=2e-2, last_line=5e-3, page=1e-2,
-    sort=5e-3, gradient_byte=5e-5, far_byte=1e-4, fresh_page=0.5,
+    sort=5e-3, result_byte=5e-5, gradient_byte=5e-5, far_byte=1e-4, fresh_page=0.5,
 )  # fmt: skip
 SMALLEST_COUNT = 1e-9  # a term that no row has keeps its starting price
 DISTURBED = 0.1  # log residuals beyond that count linearly
-LINE_BYTES = {"cpu": 64, "gpu": 32}
 
 
 @dataclass(frozen=True)

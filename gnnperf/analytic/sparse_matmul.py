@@ -7,7 +7,7 @@
     time   floor + max(FLOPs / rate, bytes / bandwidth)
 
 Where the values are: unstructured (CSR): an index per value and a pointer per row; blocks: an index per block and a
-pointer per row of blocks (Gray, Radford, Kingma 2017); 2:4: 2 bits per kept value (Mishra et al. 2021, section 3).
+pointer per row of blocks (Gray, Radford, Kingma 2017); 2:4: 2 bits per kept value (Mishra et al. 2021).
 
 Rates: matrix units need whole blocks or the 2:4 pattern; unstructured values run on the plain lanes. 2:4 doubles the
 peak of matrix units where the device has that (DeviceSpec.sparse_matrix_speedup).

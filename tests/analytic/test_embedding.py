@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.embedding import Caches, LookupPrices, Lookups, lookup_counts, lookup_us
+from gnnperf.analytic.embedding import Caches, LookupPrices, Lookups, lookup_counts, lookup_us, specified
 from gnnperf.analytic.embedding_fit import BACKWARD, FORWARD, START, calls_of, fit_lookups, lookup_rows
 from gnnperf.errors import InputError
 
@@ -56,6 +57,17 @@ def test_after_a_flush_tables_share_what_is_cold_once() -> None:
     counts = lookup_counts(call(tables=4), CACHES)
     assert counts["cold"] == [0.25]
     assert lookup_counts(call(warm=True), CACHES)["cold"] == [0.0]
+
+
+def test_a_device_without_measurements_moves_its_lines_at_its_bandwidth() -> None:
+    # 1e5 different rows of 128 bytes, 8 bytes of index each, 128 bytes of result for every tenth: at 0.5e12 bytes/s,
+    # the rows also through the last-level cache at twice that; an addition for each element at 1e12 a second
+    caches, prices = specified(DEVICE, CONSTANTS)
+    found = lookup_us(call(rows=1e9, lookups=1e5, bags=1e4), caches, prices)
+    moved_us = (1e5 * (128 + 8) + 1e4 * 128) / 0.5e6 + 1e5 * 128 / 1e6
+    assert found == pytest.approx([2.0 + moved_us + 1e5 * 32 / 1e6], rel=1e-3)
+    faster = replace(DEVICE, memory_bandwidth_bytes_per_s=2e12)
+    assert lookup_us(call(lookups=1e5), *specified(faster, CONSTANTS)) < lookup_us(call(lookups=1e5), caches, prices)
 
 
 def made_table() -> pd.DataFrame:
