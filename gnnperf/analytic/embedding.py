@@ -135,8 +135,8 @@ def specified(device: DeviceSpec, constants: MemoryConstants) -> tuple[Caches, L
     cache_byte_us = dram_byte_us / constants.cache_speedup
     prices = LookupPrices(
         call=device.launch_floor_us, cold=0.0, row=INDEX_BYTES * dram_byte_us,
-        element=US / device.flops_per_s["float32"], bag=0.0, near_line=line * cache_byte_us, last_row=0.0, last_line=line * dram_byte_us, page=0.0,
-        result_byte=dram_byte_us, gradient_byte=dram_byte_us,
+        element=US / device.flops_per_s["float32"], bag=0.0, near_line=line * cache_byte_us,
+        last_row=0.0, last_line=line * dram_byte_us, page=0.0, result_byte=dram_byte_us, gradient_byte=dram_byte_us,
     )  # fmt: skip
     near_bytes = NEAR_BYTES_PER_SM[device.kind] * device.num_sms
     return Caches(near_bytes, constants.cache_share * device.l2_bytes, line), prices
