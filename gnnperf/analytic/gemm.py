@@ -255,7 +255,11 @@ def _far(found: Products, device: DeviceNumbers, counts: Candidates, c: GemmCons
 
 
 def _throttled_us(us: Array, device: DeviceNumbers, c: GemmConstants) -> Array:
-    """Long calls run at the clock that the power limit leaves, slower by max(1, peak / (power flops_per_joule))."""
+    """Long calls run at the clock that the power limit leaves, slower by max(1, peak / (power flops_per_joule)).
+
+    The whole kernel is slowed, as its clock is. So a higher peak under the same limit may lengthen a kernel that does
+    little arithmetic, by what the lower clock costs it.
+    """
     demand = device.flops_per_s / device.power_limit_w / c.flops_per_joule
     slower = ((1.0 + demand**LIMIT_POWER) ** (1.0 / LIMIT_POWER))[:, None] - 1.0
     return us * (1.0 + slower * us / (us + c.throttle_us))
