@@ -25,7 +25,7 @@ def main(config: TrainConfig) -> None:
 
     console, out = wide_console(), Path(config.out)
 
-    data = load_data(config.data)
+    data = load_data(config.data, config.device_spec(), config.cluster_spec())
     console.print(", ".join(f"{part}: {len(steps)} steps" for part, steps in data.steps.items()))
 
     model = fit(config, data, build_model(config, data))

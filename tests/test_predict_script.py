@@ -118,6 +118,14 @@ def test_what_if_on_the_traces_own_hardware(trace: Path, tmp_path: Path) -> None
     assert found["twice"]["step_time_us"] < found["own"]["step_time_us"]
 
 
+def test_another_device_in_another_cluster(trace: Path, tmp_path: Path) -> None:
+    done = _run(tmp_path, f"trace={trace}", "hardware=h100_sxm", "cluster=hgx8", "cluster.nodes=4", "out=moved")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "moved" / "prediction.json").read_text())
+    assert (found["hardware"], found["cluster"]) == ("h100_sxm", "hgx8")
+    assert found["step_time_us"] < 200.0
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -127,7 +135,8 @@ def test_what_if_on_the_traces_own_hardware(trace: Path, tmp_path: Path) -> None
         (["trace={trace}", "mod=gnn"], "unknown key 'mod'"),
         (["trace={trace}", "mode=gnm"], "bad value 'gnm'. Allowed: hybrid, gnn, analytic, replay"),
         (["trace={trace}", "step=first"], "step: bad value 'first'"),
-        (["trace={trace}", "hardware=v1000"], "v1000"),
+        (["trace={trace}", "hardware=v1000"], "no hardware named 'v1000'; did you mean v100_"),
+        (["trace={trace}", "cluster=hgx8", "cluster.inter.link=rope"], "no link named 'rope'"),
         (["trace={trace}", "hardware=t4", "hardware.num_sms=none"], "num_sms"),
         (["trace={trace}", "checkpoint={trace}"], "small.json"),
         (["trace={trace}", "out={trace}"], "is not a folder"),

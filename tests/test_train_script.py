@@ -14,6 +14,7 @@ import train
 from gnnperf.checkpoint import load_checkpoint
 from gnnperf.data.config import DataConfig
 from gnnperf.data.prepare import PreparedData
+from gnnperf.hardware import ClusterSpec, DeviceSpec
 from gnnperf.predict.gnn import GnnPredictor
 
 SMALL = ("trainer.max_epochs=2", "trainer.progress_bar=false", "model.hidden_channels=8")
@@ -21,7 +22,7 @@ SMALL = ("trainer.max_epochs=2", "trainer.progress_bar=false", "model.hidden_cha
 
 @pytest.fixture(autouse=True)
 def toy_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def load(config: DataConfig) -> PreparedData:
+    def load(config: DataConfig, hardware: DeviceSpec | None, links: ClusterSpec | None) -> PreparedData:
         return prepared(tmp_path / "cache")
 
     monkeypatch.setattr("gnnperf.data.prepare.load_data", load)

@@ -1,35 +1,72 @@
-"""Collectives: latency plus bytes over bandwidth, by kind, for ring algorithms.
+"""Collectives: latency plus bytes over bandwidth, by kind, algorithm and protocol.
 
 latency = start-up + hops x hop latency + share x message / bandwidth        n ranks, message S per rank
 
-kind             hops      share of S on the busiest link
-all_reduce       2(n-1)    2(n-1)/n      Thakur, Rabenseifner, Gropp 2005, section 4.5; NCCL's ring
-reduce_scatter   n-1       (n-1)/n       S is the whole input
-all_gather       n-1       n-1           S is one rank's part
-all_to_all       n-1       (n-1)/n       S is all a rank sends
-broadcast, reduce, gather, scatter  n-1  1   pipelined ring; S is the message at the root
-send, recv       1         1
-barrier          2(n-1)    0
+Hops and shares by algorithm: gnnperf.analytic.collective_terms. A library has several protocols; a specification
+answers with the best (gnnperf.analytic.collective_protocols), a platform's table with fitted laws
+(gnnperf.analytic.collective_fit).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from gnnperf.analytic.collective_calls import HYBRID_CUBE_MESH_RINGS
+from gnnperf.analytic.collective_constants import CollectiveConstants
+from gnnperf.analytic.collective_protocols import (
+    BY_DEVICE_KIND,
+    IN_NETWORK_BANDWIDTH,
+    IN_NETWORK_START,
+    TREE_BANDWIDTH,
+    Protocol,
+    soft_minimum,
+)
+from gnnperf.analytic.collective_terms import (
+    BARRIER,
+    KINDS,
+    POINT_TO_POINT,
+    in_network_terms,
+    ring_hops_between_nodes,
+    ring_terms,
+    tree_terms,
+)
 from gnnperf.analytic.constants import AnalyticConstants
 from gnnperf.hardware.spec import ClusterSpec, LinkSpec
 
-# kind -> (hops as multiple of n-1, share of S: numerator in n-1, divided by n)
-RING = {
-    "all_reduce": (2.0, 2.0, True),
-    "reduce_scatter": (1.0, 1.0, True),
-    "all_gather": (1.0, 1.0, False),
-    "all_to_all": (1.0, 1.0, True),
-}
-PIPELINED = ("broadcast", "reduce", "gather", "scatter")
-POINT_TO_POINT = ("send", "recv", "send_recv", "p2p")
-BARRIER = "barrier"
-KINDS = (*RING, *PIPELINED, *POINT_TO_POINT, BARRIER)
+__all__ = ["KINDS", "collective_us", "fitted_collective_us"]
+
+# Keys of a cluster's metadata: "nvls" where switches reduce inside machines; "hybrid_cube_mesh": there is no switch.
+IN_NETWORK, TOPOLOGY = "in_network_reduction", "topology"
+RINGS = {"hybrid_cube_mesh": HYBRID_CUBE_MESH_RINGS}
+
+
+def fitted_collective_us(
+    kinds: np.ndarray,
+    message_bytes: np.ndarray,
+    group_size: np.ndarray,
+    cluster: ClusterSpec,
+    constants: AnalyticConstants,
+    fitted: CollectiveConstants,
+) -> np.ndarray:
+    """As collective_us, with the platform's own laws wherever its table had the kind on the group's link.
+
+    Args:
+        kinds: [n] kind of collective.
+        message_bytes: [n] bytes each rank sends; NaN unknown.
+        group_size: [n] ranks of the group; -1 unknown.
+        cluster: ranks per node; its links where there is no law.
+        constants: start-up per device kind, where there is no law.
+        fitted: laws of this cluster.
+
+    Returns:
+        [n] us; NaN where kind, size or group are unknown.
+    """
+    specified = collective_us(kinds, message_bytes, group_size, cluster, constants)
+    several = group_size > 1  # one rank alone moves nothing
+    nodes = np.ceil(np.maximum(group_size, 1) / cluster.ranks_per_node).astype(int)  # [n]
+    own = fitted.latency_us(kinds[several], message_bytes[several], group_size[several], nodes[several])
+    specified[several] = np.where(np.isnan(own), specified[several], own)
+    return specified
 
 
 def collective_us(
@@ -39,7 +76,7 @@ def collective_us(
     cluster: ClusterSpec,
     constants: AnalyticConstants,
 ) -> np.ndarray:
-    """Latency of collective nodes, from the last arrival to the end of the transfer.
+    """Latency of collective nodes by specification, from the last arrival to the end of the transfer.
 
     A group no larger than `ranks_per_node` is taken to share a node: nodes do not say which ranks a group has.
 
@@ -54,33 +91,62 @@ def collective_us(
         [n] us; NaN where kind, size or group are unknown.
     """
     ranks = np.where(group_size > 0, group_size, np.nan).astype(float)  # [n]
-    others = ranks - 1
-    hops, share = _terms(kinds, ranks)  # [n], [n]
     size = np.where(kinds == BARRIER, 0.0, message_bytes)  # [n]
+    start_us = constants.collective_floor_us[cluster.device.kind]
+    protocols = BY_DEVICE_KIND[cluster.device.kind]
+    candidates = [_ring_us(kinds, size, ranks, cluster, start_us, protocol) for protocol in protocols]
+    if len(protocols) > 1:
+        candidates += [_tree_us(kinds, size, ranks, cluster, start_us, protocol) for protocol in protocols]
+    if IN_NETWORK in cluster.metadata:
+        candidates.append(_in_network_us(kinds, size, ranks, cluster, start_us))
+    return soft_minimum(np.stack(candidates))
+
+
+def _ring_us(
+    kinds: np.ndarray, size: np.ndarray, ranks: np.ndarray, cluster: ClusterSpec, start_us: float, protocol: Protocol
+) -> np.ndarray:
+    """[n] us of a ring, of an exchange between pairs and of one message."""
+    hops, share = ring_terms(kinds, ranks)  # [n], [n]
     nodes = np.ceil(ranks / cluster.ranks_per_node)  # [n] machines the group spans
-    crosses = nodes > 1
-    bandwidth = np.where(crosses, _across(kinds, ranks, cluster), _sustained(cluster.intra))  # [n] bytes/s
-    rounds = hops / np.maximum(others, 1.0)  # [n] times around the ring
-    outer = np.where(crosses, rounds * np.minimum(nodes, others), 0.0)  # [n] hops between machines
-    latency = outer * cluster.inter.latency_us + (hops - outer) * cluster.intra.latency_us
-    return constants.collective_floor_us[cluster.device.kind] + latency + share * size / bandwidth * 1e6
+    bandwidth = np.where(nodes > 1, _across(kinds, ranks, cluster), _inside(ranks, cluster))  # [n] bytes/s
+    between = ring_hops_between_nodes(hops, ranks, nodes)
+    latency = _hops_us(hops - between, between, cluster, protocol)
+    return protocol.start * start_us + latency + share * size / bandwidth / protocol.bandwidth_share(kinds) * 1e6
 
 
-def _terms(kinds: np.ndarray, ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Hops and share of the message [n], NaN for kinds without a formula."""
-    hops, share = np.full(len(kinds), np.nan), np.full(len(kinds), np.nan)
-    others = ranks - 1
-    for kind, (hop_factor, share_factor, divided) in RING.items():
-        here = kinds == kind
-        hops[here] = (hop_factor * others)[here]
-        share[here] = (share_factor * others / (ranks if divided else 1.0))[here]
-    pipelined = np.isin(kinds, PIPELINED)
-    hops[pipelined], share[pipelined] = others[pipelined], np.minimum(others, 1.0)[pipelined]
-    direct = np.isin(kinds, POINT_TO_POINT)
-    hops[direct], share[direct] = 1.0, 1.0
-    barrier = kinds == BARRIER
-    hops[barrier], share[barrier] = 2 * others[barrier], 0.0
-    return hops, share
+def _tree_us(
+    kinds: np.ndarray, size: np.ndarray, ranks: np.ndarray, cluster: ClusterSpec, start_us: float, protocol: Protocol
+) -> np.ndarray:
+    """[n] us of an all-reduce over several machines by trees; infinite for all others."""
+    nodes = np.ceil(ranks / cluster.ranks_per_node)  # [n]
+    inside, between, share = tree_terms(ranks, np.fmax(nodes, 1.0))
+    bandwidth = _across(kinds, ranks, cluster) * TREE_BANDWIDTH * protocol.reducing  # [n] bytes/s
+    found = protocol.start * start_us + _hops_us(inside, between, cluster, protocol) + share * size / bandwidth * 1e6
+    return np.where((kinds == "all_reduce") & (nodes > 1), found, np.inf)
+
+
+def _in_network_us(
+    kinds: np.ndarray, size: np.ndarray, ranks: np.ndarray, cluster: ClusterSpec, start_us: float
+) -> np.ndarray:
+    """[n] us of an all-reduce that the switch inside a machine computes; infinite for all others."""
+    _, share = in_network_terms(ranks)  # the way to the switch and back is in the start-up
+    found = IN_NETWORK_START * start_us + share * size / (_sustained(cluster.intra) * IN_NETWORK_BANDWIDTH) * 1e6
+    return np.where((kinds == "all_reduce") & (ranks > 1) & (ranks <= cluster.ranks_per_node), found, np.inf)
+
+
+def _hops_us(inside: np.ndarray, between: np.ndarray, cluster: ClusterSpec, protocol: Protocol) -> np.ndarray:
+    inner, outer = protocol.hop_inside * cluster.intra.latency_us, protocol.hop_between * cluster.inter.latency_us
+    return inside * inner + between * outer
+
+
+def _inside(ranks: np.ndarray, cluster: ClusterSpec) -> np.ndarray:
+    """Bandwidth [n] bytes/s of a group inside a machine: all links of a device, or the share of its rings."""
+    rings = RINGS.get(cluster.metadata.get(TOPOLOGY, ""))
+    whole = _sustained(cluster.intra)
+    if rings is None:
+        return np.full(len(ranks), whole)
+    most = max(rings.values())
+    return np.array([whole * rings.get(int(r), most) / most for r in np.nan_to_num(ranks, nan=1.0)])
 
 
 def _across(kinds: np.ndarray, ranks: np.ndarray, cluster: ClusterSpec) -> np.ndarray:

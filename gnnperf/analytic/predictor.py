@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collectives import collective_us
+from gnnperf.analytic.collective_constants import CollectiveConstants
+from gnnperf.analytic.collectives import collective_us, fitted_collective_us
 from gnnperf.analytic.constants import AnalyticConstants, default_constants
 from gnnperf.analytic.copies import copy_us, path_of
 from gnnperf.analytic.host_overheads import host_us, overhead_us
@@ -28,9 +29,11 @@ class AnalyticPredictor:
 
     Attributes:
         constants: what the model takes as given.
+        collectives: laws fitted on the platform's own table of collectives; None: by specification.
     """
 
     constants: AnalyticConstants = field(default_factory=default_constants)
+    collectives: CollectiveConstants | None = None
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Latency of every node and lag of every edge on `cluster`; NaN and `uncovered` where there is no ground.
@@ -96,7 +99,9 @@ class AnalyticPredictor:
     def _collective(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
         kinds = nodes["collective"].astype(object).to_numpy()
         sizes, groups = nodes["message_bytes"].to_numpy(), nodes["group_size"].to_numpy()
-        return collective_us(kinds, sizes, groups, cluster, self.constants)
+        if self.collectives is None:
+            return collective_us(kinds, sizes, groups, cluster, self.constants)
+        return fitted_collective_us(kinds, sizes, groups, cluster, self.constants, self.collectives)
 
 
 def _per_pair(first: pd.Series, second: pd.Series, answer: Callable[[object, object], float]) -> np.ndarray:

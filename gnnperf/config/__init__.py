@@ -28,6 +28,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from gnnperf.config.messages import REMEDY, check_keys, explain, missing_choice, unreadable
+from gnnperf.config.own_files import with_names
 from gnnperf.errors import InputError
 
 ConfigT = TypeVar("ConfigT")
@@ -57,7 +58,7 @@ def entry_point(name: str, node: type[ConfigT]) -> Callable[[Callable[[ConfigT],
 
         @functools.wraps(task)
         def main() -> None:
-            with one_message(node), hydra_raises():
+            with one_message(node), hydra_raises(), paths_as_names():
                 composed()
 
         return main
@@ -113,6 +114,18 @@ def hydra_raises() -> Iterator[None]:
             os.environ.pop("HYDRA_FULL_ERROR", None)
         else:
             os.environ["HYDRA_FULL_ERROR"] = before
+
+
+@contextmanager
+def paths_as_names() -> Iterator[None]:
+    """Let hydra, which reads sys.argv, see names where the user gave paths of hardware and cluster files."""
+    before = sys.argv
+    store = ConfigStore.instance().store
+    sys.argv = with_names(before, lambda name, content, group: store(name=name, node=content, group=group))
+    try:
+        yield
+    finally:
+        sys.argv = before
 
 
 def _raised_in_hydra(error: BaseException) -> bool:

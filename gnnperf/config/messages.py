@@ -21,6 +21,8 @@ from omegaconf.errors import (
 )
 
 from gnnperf.errors import InputError
+from gnnperf.hardware.named import GROUPS as CATALOG_GROUPS
+from gnnperf.hardware.named import unknown_name
 
 REMEDY = "see conf/ for every key and its default, or run with --cfg job"
 
@@ -41,6 +43,8 @@ def explain(error: Exception, node: type) -> InputError:
 def missing_choice(asked: str | None, options: Sequence[str] | None, message: str) -> InputError:
     """The message for a config file that is not there: `asked` is group/choice, `options` what the group holds."""
     group, _, choice = (asked or "").rpartition("/")
+    if options and group in CATALOG_GROUPS:
+        return unknown_name(choice, group, options)
     if options and group:
         return InputError(f"no choice {choice!r}", where=group, allowed=", ".join(options))
     return InputError(_first_line(message), remedy=REMEDY)

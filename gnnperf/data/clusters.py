@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gnnperf.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import (
@@ -9,29 +11,29 @@ from gnnperf.hardware import (
     DeviceSpec,
     default_cluster,
     device_names,
-    load_cluster,
     load_device,
     match_device,
     placed,
+    spread,
 )
 
 GENERIC_CPU = "cpu_generic"
 
 
-def cluster_for(graph: ExecutionGraph, hardware: str | None, cluster: str | None) -> ClusterSpec:
+def cluster_for(graph: ExecutionGraph, hardware: DeviceSpec | None, cluster: ClusterSpec | None) -> ClusterSpec:
     """The cluster of a run: as configured, else as its trace names the device.
 
     Args:
         graph: the run.
-        hardware: catalog name of the device; None: the trace's own.
-        cluster: catalog name of the cluster; None: the default for the device, placed as the run's card says.
+        hardware: the device; None: the trace's own.
+        cluster: links and hosts, with whatever devices; None: the device's default, placed as the run's card says.
 
     Raises:
-        InputError: unknown names, a device that the catalog lacks, or ranks on different devices.
+        InputError: a device that the catalog lacks, ranks on different devices, or more than the cluster holds.
     """
-    device = load_device(hardware) if hardware else _traced_device(graph)
+    device = hardware or _traced_device(graph)
     if cluster:
-        return load_cluster(cluster, device)
+        return spread(replace(cluster, device=device), graph.world_size)
     return placed(default_cluster(device), graph.placement, graph.world_size)
 
 
@@ -42,6 +44,6 @@ def _traced_device(graph: ExecutionGraph) -> DeviceSpec:
     found = match_device(names[0])
     if len(names) > 1 or found is None:
         what = f"ranks on {names}" if len(names) > 1 else f"device {names[0]!r} is not in the catalog"
-        remedy = "pass data.hardware=NAME if all runs ran on one device, or add it to conf/hardware"
+        remedy = "pass hardware=NAME if all runs ran on one device, or add it to conf/hardware"
         raise InputError(what, where=f"run {graph.name!r}", allowed=", ".join(device_names()), remedy=remedy)
     return found

@@ -14,8 +14,6 @@ class DataConfig:
     Attributes:
         path: folder with one folder per run, splits.json and README.md.
         axis: which split of splits.json.
-        hardware: catalog name of the device that all runs ran on; None: each trace's own.
-        cluster: catalog name of their cluster (links, ranks per node); None: the default for the device.
         cache_dir: where graphs and features are cached, by fingerprint.
         batch_size: steps (graphs) per batch.
         max_steps_per_run: whole steps used of each run, from the last backwards.
@@ -24,8 +22,6 @@ class DataConfig:
 
     path: str = "datasets/cpu-gloo"
     axis: str = "run"
-    hardware: str | None = None
-    cluster: str | None = None
     cache_dir: str = "~/.cache/gnnperf"
     batch_size: int = 4
     max_steps_per_run: int = 3

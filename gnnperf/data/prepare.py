@@ -21,7 +21,7 @@ from gnnperf.data.vocabulary import Vocabulary, fit_vocabulary
 from gnnperf.errors import InputError
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
 from gnnperf.prediction import Predictor
 
 
@@ -81,8 +81,15 @@ class PreparedData:
     fingerprint: str
 
 
-def load_data(config: DataConfig) -> PreparedData:
+def load_data(
+    config: DataConfig, hardware: DeviceSpec | None = None, cluster: ClusterSpec | None = None
+) -> PreparedData:
     """Read a data set folder.
+
+    Args:
+        config: which data, how much of it.
+        hardware: the device that all runs ran on; None: each trace's own.
+        cluster: their links and hosts; None: the default of the device.
 
     Raises:
         InputError: a bad split, a run that cannot be read, unknown hardware, no measured latency in train.
@@ -92,7 +99,7 @@ def load_data(config: DataConfig) -> PreparedData:
 
     def read(run: str) -> RunGraph:
         graph = load_graph(root / run, cache_dir)
-        return RunGraph(run, graph, cluster_for(graph, config.hardware, config.cluster))
+        return RunGraph(run, graph, cluster_for(graph, hardware, cluster))
 
     return prepare(config, split, read)
 

@@ -1,29 +1,36 @@
-"""The catalog: devices and clusters by name, from YAML in conf/hardware and conf/cluster or a file of the user's."""
+"""The catalog: devices, links, hosts, clusters by name, from YAML in conf/ or a file of the user's."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
 from gnnperf.errors import InputError
-from gnnperf.hardware.conf_dir import conf_dir
-from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
-from gnnperf.hardware.yaml_spec import cluster_from, device_from, read_yaml
-
-DEVICE_GROUP, CLUSTER_GROUP = "hardware", "cluster"
+from gnnperf.hardware.named import CLUSTER_GROUP, DEVICE_GROUP, HOST_GROUP, LINK_GROUP, names_in, path_of
+from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, HostSpec, LinkSpec
+from gnnperf.hardware.yaml_spec import cluster_from, device_from, host_from, link_from, read_yaml
 
 
 def device_names() -> tuple[str, ...]:
     """Names of the shipped devices, sorted."""
-    return _names(DEVICE_GROUP)
+    return names_in(DEVICE_GROUP)
 
 
 def cluster_names() -> tuple[str, ...]:
     """Names of the shipped clusters, sorted."""
-    return _names(CLUSTER_GROUP)
+    return names_in(CLUSTER_GROUP)
+
+
+def link_names() -> tuple[str, ...]:
+    """Names of the shipped links, sorted."""
+    return names_in(LINK_GROUP)
+
+
+def host_names() -> tuple[str, ...]:
+    """Names of the shipped host processors, sorted."""
+    return names_in(HOST_GROUP)
 
 
 def load_device(name: str | Path) -> DeviceSpec:
@@ -32,7 +39,7 @@ def load_device(name: str | Path) -> DeviceSpec:
     Raises:
         InputError: unknown name (with the closest ones), or a file that is no device.
     """
-    path = _path(name, DEVICE_GROUP)
+    path = path_of(name, DEVICE_GROUP)
     return device_from(read_yaml(path), str(path))
 
 
@@ -42,7 +49,7 @@ def load_cluster(name: str | Path, device: DeviceSpec | str | None = None) -> Cl
     Raises:
         InputError: unknown name (with the closest ones), or a file that is no cluster.
     """
-    path = _path(name, CLUSTER_GROUP)
+    path = path_of(name, CLUSTER_GROUP)
     raw = read_yaml(path)
     named = raw.get("device")
     if not isinstance(named, str):
@@ -51,10 +58,28 @@ def load_cluster(name: str | Path, device: DeviceSpec | str | None = None) -> Cl
     return cluster_from(raw, chosen, str(path))
 
 
+def load_link(name: str | Path) -> LinkSpec:
+    """A link of the catalog, or of a YAML file.
+
+    Raises:
+        InputError: unknown name (with the closest ones), or a file that is no link.
+    """
+    return link_from(str(name), str(name))
+
+
+def load_host(name: str | Path) -> HostSpec:
+    """A host processor of the catalog, or of a YAML file.
+
+    Raises:
+        InputError: unknown name (with the closest ones), or a file that is no host.
+    """
+    return host_from(str(name), str(name))
+
+
 def default_cluster(device: DeviceSpec) -> ClusterSpec:
     """The shipped cluster that lists `device` under `default_for`, else "single" or "loopback_cpu", with `device`."""
     for name in cluster_names():
-        listed = read_yaml(_path(name, CLUSTER_GROUP)).get("default_for") or []
+        listed = read_yaml(path_of(name, CLUSTER_GROUP)).get("default_for") or []
         if isinstance(listed, list) and device.name in listed:
             return load_cluster(name, device)
     return load_cluster("loopback_cpu" if device.kind == "cpu" else "single", device)
@@ -75,21 +100,3 @@ def _aliases() -> dict[str, DeviceSpec]:
     """Plain name -> device. The shipped files do not change while a process runs."""
     devices = [load_device(name) for name in device_names()]
     return {_plain(alias): d for d in devices for alias in (d.name, *d.aliases) if _plain(alias)}
-
-
-def _names(group: str) -> tuple[str, ...]:
-    return tuple(sorted(p.stem for p in conf_dir(group).glob("*.yaml")))
-
-
-def _path(name: str | Path, group: str) -> Path:
-    if Path(name).suffix in (".yaml", ".yml"):
-        return Path(name)
-    if str(name) in _names(group):
-        return conf_dir(group) / f"{name}.yaml"
-    close = get_close_matches(str(name).lower(), _names(group), n=3, cutoff=0.4)
-    raise InputError(
-        f"no {group} named {str(name)!r}" + (f"; did you mean {' or '.join(close)}?" if close else ""),
-        where=str(conf_dir(group)),
-        allowed=", ".join(_names(group)),
-        remedy=f"add {name}.yaml there in the form of the others, or give the path of a .yaml file of your own",
-    )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from gnnperf.errors import InputError
 from gnnperf.hardware.spec import ClusterSpec
 
 BYTES_PER_GBIT = 1e9 / 8
@@ -43,3 +45,20 @@ def placed(cluster: ClusterSpec, placement: Placement | None, world_size: int) -
         inter = replace(inter, bandwidth_bytes_per_s=placement.bandwidth_bytes_per_s,
                         sustained_bandwidth_share=ETHERNET_PAYLOAD_SHARE, source="the run's card")  # fmt: skip
     return replace(cluster, inter=inter, ranks_per_node=max(world_size // placement.hosts, 1))
+
+
+def spread(cluster: ClusterSpec, world_size: int) -> ClusterSpec:
+    """The cluster with the ranks divided over its own number of nodes, in equal blocks.
+
+    Raises:
+        InputError: more ranks than the nodes have devices.
+    """
+    if cluster.nodes is None:
+        return cluster
+    if world_size > cluster.nodes * cluster.ranks_per_node:
+        raise InputError(
+            f"{world_size} ranks do not fit on {cluster.nodes} nodes of {cluster.ranks_per_node}",
+            where=f"cluster {cluster.name}",
+            remedy="give cluster.nodes or cluster.ranks_per_node a larger value",
+        )
+    return replace(cluster, ranks_per_node=math.ceil(world_size / cluster.nodes))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+MEDIA = ("nvlink", "infinity_fabric", "pcie", "network", "loopback", "memory", "storage")
+REFERENCE_CLOCK_HZ = 3.0e9
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -27,14 +30,21 @@ class DeviceSpec:
     Attributes:
         name: catalog name, e.g. "v100_sxm2_32gb".
         kind: "gpu" or "cpu".
-        aliases: names a trace may use, matched case-insensitively ("Tesla V100-SXM2-32GB").
-        flops_per_s: peak FLOP/s by dtype; key "float32" without, "float32_matrix" with matrix units.
+        aliases: names a trace or a table may use, matched case-insensitively ("Tesla V100-SXM2-32GB").
+        flops_per_s: peak FLOP/s by dtype, dense; key "float32" without, "float32_matrix" with matrix units.
         memory_bandwidth_bytes_per_s: data-sheet DRAM bandwidth.
         l2_bytes: last-level cache.
         num_sms: SMs or compute units (CPU: cores).
-        clock_hz: boost clock.
+        clock_hz: boost clock, behind the rates without matrix units (shipped CPUs: base clock, which all cores keep).
         memory_bytes: capacity.
         power_limit_w: board power; None unknown.
+        architecture: generation, e.g. "ampere": what a split by generation leaves out together; "" unknown.
+        lanes_per_sm: float32 multiply-adds an SM finishes per clock; None unknown.
+        base_clock_hz: guaranteed under the power limit; None not published.
+        matrix_clock_hz: behind the rates with matrix units; None: clock_hz.
+        memory_bus_bits: width of the memory bus; None unknown.
+        memory_pin_bits_per_s: data rate of one pin of it; None unknown.
+        sparse_matrix_speedup: peak rate of matrix units with 2:4 sparse operands over the dense rate; 1: no such units.
         launch_floor_us: the shortest kernel.
         sustained_flops_share: sustained / peak FLOP rate (vendor derating until calibrated).
         sustained_bandwidth_share: sustained / peak bandwidth.
@@ -53,6 +63,13 @@ class DeviceSpec:
     clock_hz: float
     memory_bytes: float
     power_limit_w: float | None = None
+    architecture: str = ""
+    lanes_per_sm: int | None = None
+    base_clock_hz: float | None = None
+    matrix_clock_hz: float | None = None
+    memory_bus_bits: int | None = None
+    memory_pin_bits_per_s: float | None = None
+    sparse_matrix_speedup: float = 1.0
     launch_floor_us: float = 2.0
     sustained_flops_share: float = 0.65
     sustained_bandwidth_share: float = 0.80
@@ -71,6 +88,11 @@ class LinkSpec:
         bandwidth_bytes_per_s: per device and direction, data sheet.
         latency_us: one hop.
         sustained_bandwidth_share: sustained / peak.
+        source: where the numbers come from.
+        medium: one of MEDIA; "" unknown.
+        pair_bandwidth_bytes_per_s: between two devices, per direction, where a device's links lead to different peers;
+            None: all of it (switched, or one link).
+        in_network_reduction: the switches can add up (NVLS, SHARP); whether a job uses it is the library's choice.
     """
 
     name: str
@@ -78,6 +100,34 @@ class LinkSpec:
     latency_us: float
     sustained_bandwidth_share: float = 0.80
     source: str = ""
+    medium: str = ""
+    pair_bandwidth_bytes_per_s: float | None = None
+    in_network_reduction: bool = False
+
+
+@dataclass(frozen=True)
+class HostSpec:
+    """A host processor: what host overheads scale with.
+
+    Attributes:
+        clock_hz: highest clock of one core.
+        work_per_clock: of one thread, relative to a Skylake-SP core.
+        num_cores: per socket.
+        aliases: names a trace or /proc/cpuinfo may use.
+        source: where the numbers come from, and what is an assumption.
+    """
+
+    name: str
+    clock_hz: float
+    work_per_clock: float
+    num_cores: int
+    aliases: tuple[str, ...] = ()
+    source: str = ""
+
+    @property
+    def single_thread_speed(self) -> float:
+        """Relative to a Skylake-SP core at REFERENCE_CLOCK_HZ; host overheads are inversely proportional to it."""
+        return self.clock_hz / REFERENCE_CLOCK_HZ * self.work_per_clock
 
 
 @dataclass(frozen=True)
@@ -91,6 +141,8 @@ class ClusterSpec:
         host_link: link between host memory and device (PCIe), for copies.
         ranks_per_node: ranks sharing `intra`.
         host_speed: host single-thread speed relative to the host the overheads were measured on.
+        nodes: how many nodes the ranks are divided over, in equal blocks; None: as many as they need.
+        host: the processor of a node; None unknown.
     """
 
     name: str
@@ -101,3 +153,5 @@ class ClusterSpec:
     ranks_per_node: int = 8
     host_speed: float = 1.0
     metadata: dict[str, str] = field(default_factory=dict)
+    nodes: int | None = None
+    host: HostSpec | None = None

@@ -3,37 +3,51 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import yaml
 
 from gnnperf.errors import InputError
-from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec, Measured
+from gnnperf.hardware.named import HOST_GROUP, LINK_GROUP, path_of
+from gnnperf.hardware.spec import MEDIA, ClusterSpec, DeviceSpec, HostSpec, LinkSpec, Measured
 
 MAX_FILE_BYTES = 1 << 20
 KINDS = ("gpu", "cpu")
-DTYPE_KEYS = tuple(
-    key + unit for key in ("float64", "float32", "float16", "bfloat16", "float8", "int8") for unit in ("", "_matrix")
-)
+DTYPES = ("float64", "float32", "float16", "bfloat16", "float8", "float4", "int8")
+DTYPE_KEYS = tuple(dtype + unit for dtype in DTYPES for unit in ("", "_matrix"))
 
 # key -> (kind of value, required)
 DEVICE_KEYS = {
     "name": ("text", True), "kind": ("text", True), "flops_per_s": ("rates", True),
     "memory_bandwidth_bytes_per_s": ("positive", True), "l2_bytes": ("positive", True), "num_sms": ("count", True),
     "clock_hz": ("positive", True), "memory_bytes": ("positive", True), "power_limit_w": ("positive or null", False),
+    "architecture": ("text", False), "lanes_per_sm": ("count or null", False),
+    "base_clock_hz": ("positive or null", False), "matrix_clock_hz": ("positive or null", False),
+    "memory_bus_bits": ("count or null", False), "memory_pin_bits_per_s": ("positive or null", False),
+    "sparse_matrix_speedup": ("positive", False),
     "launch_floor_us": ("not negative", False), "sustained_flops_share": ("share", False),
     "sustained_bandwidth_share": ("share", False), "aliases": ("texts", False), "source": ("text", False),
     "measured": ("measured", False), "host": ("measured", False), "provenance": ("text mapping", False),
 }  # fmt: skip
 LINK_KEYS = {
     "name": ("text", True), "bandwidth_bytes_per_s": ("positive", True), "latency_us": ("not negative", True),
-    "sustained_bandwidth_share": ("share", False), "source": ("text", False),
+    "sustained_bandwidth_share": ("share", False), "source": ("text", False), "medium": ("medium", False),
+    "pair_bandwidth_bytes_per_s": ("positive or null", False), "in_network_reduction": ("flag", False),
+}  # fmt: skip
+HOST_KEYS = {
+    "name": ("text", True), "clock_hz": ("positive", True), "work_per_clock": ("positive", True),
+    "num_cores": ("count", True), "aliases": ("texts", False), "source": ("text", False),
 }  # fmt: skip
 CLUSTER_KEYS = {
     "name": ("text", True), "device": ("text", True), "intra": ("link", True), "inter": ("link", True),
     "host_link": ("link", True), "ranks_per_node": ("count", False), "host_speed": ("positive", False),
+    "nodes": ("count or null", False), "host": ("host", False), "reference_host": ("host", False),
     "default_for": ("texts", False), "metadata": ("text mapping", False),
 }  # fmt: skip
+CHOICES: dict[str, tuple[object, ...]] = {"medium": (*MEDIA, ""), "flag": (True, False)}
+FROM_CATALOG = "link"  # key of a link's mapping: the shipped link that the other keys change
 
 
 def read_yaml(path: Path) -> dict[str, object]:
@@ -69,16 +83,53 @@ def device_from(raw: dict[str, object], where: str) -> DeviceSpec:
 
 
 def link_from(raw: object, where: str) -> LinkSpec:
-    """A LinkSpec from its mapping."""
+    """A LinkSpec: from its mapping, from the name of a shipped link (or a path), or from {link: NAME, changed keys}.
+
+    Raises:
+        InputError: unknown name, unknown or missing key, wrong type, value out of range.
+    """
+    if isinstance(raw, str):
+        path = path_of(raw, LINK_GROUP)
+        return link_from(read_yaml(path), str(path))
     if not isinstance(raw, dict):
-        raise InputError(f"{raw!r} is not a link", where=where, allowed=", ".join(LINK_KEYS))
-    return LinkSpec(**_checked(raw, LINK_KEYS, where))  # type: ignore[arg-type]
+        raise InputError(f"{raw!r} is not a link", where=where, allowed=f"a name, or {', '.join(LINK_KEYS)}")
+    if FROM_CATALOG not in raw:
+        return LinkSpec(**_checked(raw, LINK_KEYS, where))  # type: ignore[arg-type]
+    shipped = link_from(str(raw[FROM_CATALOG]), where)
+    changes = {key: value for key, value in raw.items() if key != FROM_CATALOG}
+    return LinkSpec(**_checked({**asdict(shipped), **changes}, LINK_KEYS, where))  # type: ignore[arg-type]
+
+
+def host_from(raw: object, where: str) -> HostSpec:
+    """A HostSpec: from its mapping, or from the name of a shipped host (or a path).
+
+    Raises:
+        InputError: unknown name, unknown or missing key, wrong type, value out of range.
+    """
+    if isinstance(raw, str):
+        path = path_of(raw, HOST_GROUP)
+        return host_from(read_yaml(path), str(path))
+    if not isinstance(raw, dict):
+        raise InputError(f"{raw!r} is not a host", where=where, allowed=f"a name, or {', '.join(HOST_KEYS)}")
+    return HostSpec(**_checked(raw, HOST_KEYS, where))  # type: ignore[arg-type]
 
 
 def cluster_from(raw: dict[str, object], device: DeviceSpec, where: str) -> ClusterSpec:
-    """A ClusterSpec of `device`s from its mapping."""
+    """A ClusterSpec of `device`s from its mapping.
+
+    The host overheads hold for `reference_host`; another `host` moves them: host_speed, unless it is given, is the
+    ratio of the two single-thread speeds.
+
+    Raises:
+        InputError: unknown or missing key, unknown name, wrong type, value out of range.
+    """
     values = _checked(raw, CLUSTER_KEYS, where)
     values.pop("default_for", None)
+    reference = values.pop("reference_host", None)
+    host = values.get("host")
+    if isinstance(host, HostSpec) and "host_speed" not in values:
+        base = reference.single_thread_speed if isinstance(reference, HostSpec) else 1.0
+        values["host_speed"] = host.single_thread_speed / base
     return ClusterSpec(**{**values, "device": device})  # type: ignore[arg-type]
 
 
@@ -93,15 +144,26 @@ def _checked(raw: dict[str, object], keys: dict[str, tuple[str, bool]], where: s
 
 
 def _value(value: object, kind: str, where: str) -> object:
-    if kind == "link":
-        return link_from(value, where)
-    if kind == "measured":
-        return _measured(value, where)
-    if kind == "rates":
-        return _rates(value, where)
+    structured: dict[str, Callable[[object, str], object]] = {
+        "link": link_from,
+        "host": host_from,
+        "measured": _measured,
+        "rates": _rates,
+    }
+    if kind in structured:
+        return structured[kind](value, where)
     if kind in ("text", "texts", "text mapping"):
         return _texts(value, kind, where)
-    return None if kind == "positive or null" and value is None else _number(value, kind, where)
+    if kind in CHOICES:
+        return _choice(value, CHOICES[kind], where)
+    kind, _, nullable = kind.partition(" or ")
+    return None if nullable and value is None else _number(value, kind, where)
+
+
+def _choice(value: object, allowed: tuple[object, ...], where: str) -> object:
+    if not any(type(value) is type(choice) and value == choice for choice in allowed):
+        raise InputError(f"{value!r} is not known", where=where, allowed=", ".join(map(str, allowed)))
+    return value
 
 
 def _rates(value: object, where: str) -> dict[str, float]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from gnnperf.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware import default_cluster, device_names, load_device, match_device, placed
+from gnnperf.hardware import default_cluster, device_names, load_device, match_device, placed, spread
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
 
 GENERIC_CPU = "cpu_generic"
@@ -44,12 +44,12 @@ def choose_target(graph: ExecutionGraph, hardware: DeviceSpec | None, cluster: C
         cluster: links and hosts, with whatever devices; None: the default of the device.
 
     Raises:
-        InputError: no hardware asked for, and the trace's own is not known.
+        InputError: no hardware asked for and the trace's own is not known, or more ranks than the cluster holds.
     """
     traced = _traced_device(graph)
     device = hardware or traced or _assumed_device(graph)
     own = placed(default_cluster(device), graph.placement, graph.world_size)
-    chosen = own if cluster is None else replace(cluster, device=device)
+    chosen = own if cluster is None else spread(replace(cluster, device=device), graph.world_size)
     assumed = [] if hardware or traced else [_assumed_text(graph, device)]
     if cluster is None and graph.world_size > 1:
         assumed.append(f"The links are assumed to be those of cluster {chosen.name!r}; cluster=NAME names others.")

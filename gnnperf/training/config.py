@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from gnnperf.data.config import DataConfig
 from gnnperf.errors import require
+from gnnperf.hardware.config import HardwareConfig
 from gnnperf.models.config import ModelConfig
 
 # Enum names are lower case because that is how Hydra spells an enum on the command line.
@@ -95,8 +96,8 @@ class LoggerConfig:
 
 
 @dataclass
-class TrainConfig:
-    """Options of train.py.
+class TrainConfig(HardwareConfig):
+    """Options of train.py. With `hardware` all runs ran on that device; without, each trace says its own.
 
     Attributes:
         seed: the same seed gives the same bits on a CPU.

@@ -171,22 +171,23 @@ def test_a_longer_copy_is_never_faster_and_zero_bytes_cost_the_floor(name: str, 
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        (collective("all_reduce", 1e6, 4), 10 + 6 * 1 + 1.5 * 10),
-        (collective("reduce_scatter", 1e6, 4), 10 + 3 + 0.75 * 10),
-        (collective("all_gather", 1e6, 4), 10 + 3 + 3 * 10),
-        (collective("all_to_all", 1e6, 4), 10 + 3 + 0.75 * 10),
-        (collective("broadcast", 1e6, 4), 10 + 3 + 10),
-        (collective("send", 1e6, 2), 10 + 1 + 10),
-        (collective("barrier", np.nan, 4), 10 + 6),
-        (collective("all_reduce", 1e6, 1), 10),  # alone: the start-up
+        (collective("all_reduce", 1e6, 4), 50 + 6 * 1 + 1.5 * 10),
+        (collective("reduce_scatter", 1e6, 4), 50 + 3 + 0.75 * 10),
+        (collective("all_gather", 1e6, 4), 50 + 3 + 3 * 10),
+        (collective("all_to_all", 1e6, 4), 50 + 3 + 0.75 * 10),
+        (collective("broadcast", 1e6, 4), 50 + 3 + 10),
+        (collective("send", 1e6, 2), 50 + 1 + 10),
+        (collective("barrier", np.nan, 4), 50 + 6),
+        (collective("all_reduce", 1e6, 1), 50),  # alone: the start-up
         # two nodes of four: 14 hops, 4 of them between nodes; the ring runs at 4 adapters x 10 GB/s
-        (collective("all_reduce", 1e6, 8), 10 + 4 * 5 + 10 * 1 + 1.75 * 25),
+        (collective("all_reduce", 1e6, 8), 50 + 4 * 5 + 10 * 1 + 1.75 * 25),
         # 4 of 7 peers are outside, through a rank's own 10 GB/s
-        (collective("all_to_all", 1e6, 8), 10 + 2 * 5 + 5 * 1 + 7 / 8 * 100 * 4 / 7),
+        (collective("all_to_all", 1e6, 8), 50 + 2 * 5 + 5 * 1 + 7 / 8 * 100 * 4 / 7),
     ],
 )
 def test_collective_by_hand(row: dict[str, Any], expected: float) -> None:
-    assert latency(row) == pytest.approx(expected)
+    gloo = replace(CLUSTER, device=replace(DEVICE, kind="cpu"))  # one protocol; NCCL's three: test_collectives.py
+    assert latency(row, gloo) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -204,8 +205,8 @@ KINDS = st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "all_to_a
 @given(KINDS, st.floats(0, 1e12), FACTOR, st.integers(1, 64))
 def test_larger_messages_and_slower_links_never_help(kind: str, message: float, factor: float, ranks: int) -> None:
     base = latency(collective(kind, message, ranks))
-    assert base >= 10
-    assert latency(collective(kind, message * factor, ranks)) >= base
+    assert base >= 10 * 6.6 / 14 * 0.9  # LL starts first; the soft minimum is a little below the best
+    assert latency(collective(kind, message * factor, ranks)) >= base * (1 - 1e-12)
     for name in ("intra", "inter"):
         link = getattr(CLUSTER, name)
         wider = replace(CLUSTER, **{name: replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * factor)})

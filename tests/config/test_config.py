@@ -55,6 +55,45 @@ def test_a_multirun_gives_each_job_a_folder(run: Run, tmp_path: Path) -> None:
     assert [c.out for c in configs] == [str(tmp_path / "out" / "0"), str(tmp_path / "out" / "1")]
 
 
+def test_hardware_and_cluster_by_name_and_number(run: Run) -> None:
+    (config,) = run("hardware=h200", "cluster=hgx8", "cluster.nodes=4", "hardware.clock_hz=1.2e9",
+                    "cluster.inter.link=ethernet_100g", "cluster.host=grace")  # fmt: skip
+    device, cluster = config.device_spec(), config.cluster_spec()
+    assert device is not None and cluster is not None
+    assert (device.name, device.clock_hz) == ("h200", 1.2e9)
+    assert (cluster.device, cluster.nodes, cluster.inter.name) == (device, 4, "ethernet_100g")
+    assert cluster.host is not None and cluster.host.name == "grace" and cluster.host_speed != 1.0
+
+
+def test_without_them_nothing_is_asked_for(run: Run) -> None:
+    (config,) = run()
+    assert config.device_spec() is None and config.cluster_spec() is None
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> tuple[Path, Path]:
+    """A device and a cluster of the user's, which the catalog does not know."""
+    shipped = Path(__file__).resolve().parents[2] / "conf"
+    device, cluster = tmp_path / "device.yaml", tmp_path / "cluster.yaml"
+    device.write_text((shipped / "hardware" / "t4.yaml").read_text().replace("name: t4", "name: mine"))
+    cluster.write_text((shipped / "cluster" / "single.yaml").read_text().replace("a100_sxm_80gb", "mine"))
+    return device, cluster
+
+
+def test_ones_own_files_by_path(run: Run, own: tuple[Path, Path]) -> None:
+    device, cluster = own
+    (config,) = run(f"hardware={device}", f"cluster={cluster}", "hardware.num_sms=41")
+    assert (config.hardware["name"], config.hardware["num_sms"]) == ("mine", 41)
+    spec = config.cluster_spec()
+    assert spec is not None and spec.device.name == "mine"
+    assert f"hardware={device}" in sys.argv  # as the user wrote it
+
+
+def test_ones_own_file_in_a_sweep(run: Run, own: tuple[Path, Path]) -> None:
+    configs = run(f"hardware=t4,{own[0]}", "--multirun")
+    assert [c.hardware["name"] for c in configs] == ["t4", "mine"]
+
+
 @pytest.mark.parametrize(
     ("override", "found", "allowed"),
     [
@@ -66,6 +105,9 @@ def test_a_multirun_gives_each_job_a_folder(run: Run, tmp_path: Path) -> None:
         ("data={nope:1}", "unknown key 'data.nope'", "data.path"),
         ("model=transformer", "model: no choice 'transformer'", "gnn, mlp"),
         ("experiment=nope", "experiment: no choice 'nope'", "demo"),
+        ("hardware=h100", "no hardware named 'h100'; did you mean h100_pcie or h100_sxm", "h100.yaml"),
+        ("cluster=hgx", "no cluster named 'hgx'; did you mean hgx8", "path of a .yaml file"),
+        ("hardware=nowhere/mine.yaml", "nowhere/mine.yaml: cannot be read", "check path"),
         ("model=3", "Config group override", "see conf/"),
         ("optim.loss=mse", "optim.loss: bad value 'mse'", "huber, gaussian, laplace"),
         ("seed=abc", "seed: bad value 'abc'", "a whole number"),

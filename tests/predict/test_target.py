@@ -85,3 +85,10 @@ def test_cpu_trace_takes_the_generic_cpu_and_says_so(name: str) -> None:
     assert target.cluster.device.name == "cpu_generic"
     assert target.same_hardware
     assert any("cpu_generic is assumed" in warning for warning in target.warnings)
+
+
+def test_a_cluster_of_several_nodes_divides_the_ranks() -> None:
+    two = replace(load_cluster("hgx8"), nodes=2)
+    assert choose_target(two_rank_graph(), None, two).cluster.ranks_per_node == 1
+    with pytest.raises(InputError, match="2 ranks do not fit on 1 nodes of 1"):
+        choose_target(two_rank_graph(), None, replace(load_cluster("single"), nodes=1))

@@ -1,0 +1,110 @@
+"""Answers about collectives, from a training table for a test table: fitted laws, and the trivial ones beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.analytic.collective_calls import HYBRID_CUBE_MESH_RINGS, calls_of
+from gnnperf.analytic.collective_fit import fit_collectives
+from gnnperf.analytic.collective_solver import robust_least_squares
+from gnnperf.analytic.collectives import TOPOLOGY, collective_us
+from gnnperf.analytic.constants import default_constants
+from gnnperf.hardware.catalog import load_cluster
+from gnnperf.hardware.spec import ClusterSpec
+
+# (first part of a platform's name, link) -> cluster of the catalog. What the catalog lacks has no specification.
+CLUSTERS = {
+    ("a100_sxm", "nvlink"): "dgx_a100", ("a100", "nvlink"): "dgx_a100", ("a100_dgx", "nvlink"): "dgx_a100",
+    ("a100_dgx", "network"): "dgx_a100", ("a100_pairwise_nvlink", "pcie"): "pcie_gen4_8",
+    ("a100_pairwise_nvlink", "network"): "pcie_gen4_8", ("gb200", "nvlink"): "gb200_nvl72",
+    ("h100_sxm", "nvlink"): "hgx_h100", ("h200_sxm", "nvlink"): "hgx_h100",
+    ("h100_pairwise_nvlink", "pcie"): "pcie_gen5_8", ("l40s", "pcie"): "pcie_gen4_8",
+    ("perlmutter", "nvlink"): "perlmutter_a100", ("perlmutter", "network"): "perlmutter_a100",
+    ("v100", "nvlink_mesh"): "dgx1_v100",
+}  # fmt: skip
+GROUP = ["kind", "link", "group_size", "nodes"]
+
+
+def rings_of(rows: pd.DataFrame) -> Mapping[int, int]:
+    """Rings inside a machine of the rows' platform; empty: a switch."""
+    return HYBRID_CUBE_MESH_RINGS if (rows["link"] == "nvlink_mesh").any() else {}
+
+
+def laws_us(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
+    """[n] us by laws fitted on `train`."""
+    kinds, size, ranks, nodes = _arrays(test)
+    return fit_collectives(train, rings_of(train)).latency_us(kinds, size, ranks, nodes)
+
+
+def nearest_us(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
+    """[n] us of the nearest measured size, in the group itself or the nearest measured one on the same link."""
+    points = train.groupby([*GROUP, "message_bytes"])["latency_us"].median().reset_index()
+    found = np.full(len(test), np.nan)
+    where = test.reset_index(drop=True)
+    for (kind, link, _, _), rows in where.groupby(GROUP):
+        known = points[(points["kind"] == kind) & (points["link"] == link)]
+        if known.empty:
+            continue
+        ranks, nodes = rows["group_size"].iloc[0], rows["nodes"].iloc[0]
+        away = (np.log2(known["group_size"] / ranks)).abs() + (np.log2(known["nodes"] / nodes)).abs()
+        group = known[away == away.min()].sort_values("message_bytes")
+        sizes = np.log(group["message_bytes"].to_numpy())
+        gap = np.abs(np.log(rows["message_bytes"].to_numpy())[:, None] - sizes[None, :])  # [m, k]
+        found[rows.index] = group["latency_us"].to_numpy()[gap.argmin(axis=1)]
+    return found
+
+
+def two_parameters_us(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
+    """[n] us = start + bytes on the wire / bandwidth; fitted per kind and group, or over the link's groups together."""
+    found = np.full(len(test), np.nan)
+    where = test.reset_index(drop=True)
+    for (kind, link, ranks, nodes), rows in where.groupby(GROUP):
+        same = train[(train["kind"] == kind) & (train["link"] == link)]
+        own = same[(same["group_size"] == ranks) & (same["nodes"] == nodes)]
+        if len(same):
+            found[rows.index] = _line(own if len(own) else same, rows)
+    return found
+
+
+def specified_us(test: pd.DataFrame) -> np.ndarray:
+    """[n] us by specification; NaN where the catalog has no such cluster."""
+    found = np.full(len(test), np.nan)
+    where = test.reset_index(drop=True)
+    for (platform, link, _, _), rows in where.groupby(["platform", "link", "group_size", "nodes"]):
+        name = CLUSTERS.get((str(platform).partition(" ")[0], str(link)))
+        if name is not None:
+            kinds, size, ranks, nodes = _arrays(rows)
+            cluster = _cluster(name, str(link), int(ranks[0]), int(nodes[0]))
+            found[rows.index] = collective_us(kinds, size, ranks, cluster, default_constants())
+    return found
+
+
+def _cluster(name: str, link: str, ranks: int, nodes: int) -> ClusterSpec:
+    topology = {TOPOLOGY: "hybrid_cube_mesh"} if link == "nvlink_mesh" else {}
+    cluster = load_cluster(name)
+    per_node = ranks // nodes if nodes > 1 else max(ranks, cluster.ranks_per_node)
+    return replace(cluster, ranks_per_node=per_node, metadata={**cluster.metadata, **topology})
+
+
+def _line(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
+    kinds, size, ranks, nodes = _arrays(train)
+    log_us = np.log(train["latency_us"].to_numpy())
+    wire = calls_of(kinds, size, ranks, nodes, rings_of(train))
+    load = wire.wire_bytes / wire.lanes
+
+    def misses(parameters: np.ndarray) -> np.ndarray:
+        return np.log(np.exp(parameters[0]) + np.exp(parameters[1]) * load) - log_us
+
+    start = np.array([log_us.min(), log_us.max() - np.log(load.max())])
+    best, _ = robust_least_squares(misses, start, 0.1, 60)
+    asked = calls_of(*_arrays(test), rings_of(test))
+    return np.exp(best[0]) + np.exp(best[1]) * asked.wire_bytes / asked.lanes
+
+
+def _arrays(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    return (rows["kind"].to_numpy(object), rows["message_bytes"].to_numpy(float), rows["group_size"].to_numpy(),
+            rows["nodes"].to_numpy())  # fmt: skip

@@ -1,0 +1,128 @@
+"""Kernels that stream memory: elementwise ops and fused chains of them, reductions, copies.
+
+A kernel takes its launch floor, then the slower of moving bytes and issuing instructions (roofline: Williams, Waterman,
+Patterson 2009). Bytes that the call before left in the last-level cache come from there: with a working set W and a
+cache that keeps C bytes, the share that misses is W^6 / (W^6 + C^6), a soft form of what a cache of C bytes does to a
+cyclic sweep over W (all hits below C, none above under least-recently-used replacement; GPUs do not replace strictly in
+that order, so the step is soft).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gnnperf.analytic.memory_constants import MemoryConstants
+from gnnperf.hardware.spec import DeviceSpec
+
+CACHE_SHARPNESS = 6.0
+DEFAULT_LANES_PER_SM = 64  # float32 lanes; devices whose specification does not say
+US = 1e6  # us per s
+OTHER = "other"
+
+
+def sustained_bytes_per_s(device: DeviceSpec, constants: MemoryConstants) -> float:
+    """Bandwidth of a long stream: measured on a calibrated device, else a fitted share of the data sheet's."""
+    share = device.sustained_bandwidth_share if device.measured else constants.stream_share
+    return device.memory_bandwidth_bytes_per_s * share
+
+
+def miss_share(working_set_bytes: np.ndarray, cache_bytes: float) -> np.ndarray:
+    """Share [n] of a repeated sweep over `working_set_bytes` that the cache no longer holds; see the module."""
+    ratio = cache_bytes / np.maximum(working_set_bytes, 1.0)  # [n]
+    return 1.0 / (1.0 + np.minimum(ratio, 1e6) ** CACHE_SHARPNESS)
+
+
+def traffic_us(
+    moved_bytes: np.ndarray, working_set_bytes: np.ndarray, device: DeviceSpec, constants: MemoryConstants
+) -> np.ndarray:
+    """Time [n] us to move bytes, from DRAM and from the last-level cache.
+
+    Args:
+        moved_bytes: [n] read and written.
+        working_set_bytes: [n] what is touched between two uses of the same byte; infinite: nothing is reused.
+        device: bandwidth and cache.
+        constants: sustained shares.
+    """
+    missing = miss_share(working_set_bytes, constants.cache_share * device.l2_bytes)  # [n]
+    per_byte_us = US / sustained_bytes_per_s(device, constants)
+    return moved_bytes * per_byte_us * (missing + (1.0 - missing) / constants.cache_speedup)
+
+
+def stream_us(
+    moved_bytes: np.ndarray,
+    device: DeviceSpec,
+    constants: MemoryConstants,
+    working_set_bytes: np.ndarray | float = np.inf,
+) -> np.ndarray:
+    """Device time [n] us of a copy, fill or cast: floor + bytes / bandwidth. Zero bytes cost the floor."""
+    return device.launch_floor_us + traffic_us(moved_bytes, np.asarray(working_set_bytes), device, constants)
+
+
+def issue_us(elements: np.ndarray, lane_cycles: float, device: DeviceSpec) -> np.ndarray:
+    """Time [n] us to issue `lane_cycles` per element on all float32 lanes."""
+    lanes = device.num_sms * (device.lanes_per_sm or DEFAULT_LANES_PER_SM)
+    return elements * lane_cycles / (lanes * device.clock_hz) * US
+
+
+def elementwise_us(
+    op: str,
+    elements: np.ndarray,
+    moved_bytes: np.ndarray,
+    device: DeviceSpec,
+    constants: MemoryConstants,
+    working_set_bytes: np.ndarray | float = np.inf,
+) -> np.ndarray:
+    """Device time [n] us of one elementwise kernel.
+
+    Args:
+        op: "pow", "gelu", ...; looked up in the constants' lane cycles.
+        elements: [n] of the result.
+        moved_bytes: [n] operands read and result written.
+        device: floor, bandwidth, cache, lanes.
+        constants: lane cycles and sustained shares.
+        working_set_bytes: [n] bytes touched until the call's own operands are used again; default: never.
+    """
+    cycles = constants.lane_cycles.get(op, constants.lane_cycles[OTHER])
+    memory = traffic_us(moved_bytes, np.asarray(working_set_bytes), device, constants)  # [n]
+    return device.launch_floor_us + np.maximum(memory, issue_us(elements, cycles, device))
+
+
+def chain_bytes(elements: np.ndarray, num_inputs: int, num_outputs: int, num_ops: int, item_bytes: int,
+                fused: bool) -> np.ndarray:  # fmt: skip
+    """Bytes [n] of a chain of `num_ops` elementwise ops with `num_inputs` tensors in and `num_outputs` out.
+
+    Fused, every input is read and every output written once (what a pointwise fusion such as TorchInductor's does:
+    Ansel et al. 2024). Not fused, each of the num_ops - 1 intermediates is written and read as well.
+    """
+    tensors = num_inputs + num_outputs + (0 if fused else 2 * (num_ops - 1))
+    return elements * float(tensors * item_bytes)
+
+
+def chain_us(
+    elements: np.ndarray,
+    num_inputs: int,
+    num_outputs: int,
+    num_ops: int,
+    item_bytes: int,
+    fused: bool,
+    device: DeviceSpec,
+    constants: MemoryConstants,
+) -> np.ndarray:
+    """Device time [n] us of a chain: one floor if fused, else one per op; the instructions are the same."""
+    moved = chain_bytes(elements, num_inputs, num_outputs, num_ops, item_bytes, fused)  # [n]
+    issue = num_ops * issue_us(elements, constants.lane_cycles[OTHER], device)  # [n]
+    memory = traffic_us(moved, np.asarray(np.inf), device, constants)  # [n]
+    return (1 if fused else num_ops) * device.launch_floor_us + np.maximum(memory, issue)
+
+
+def reduction_us(
+    elements: np.ndarray, results: np.ndarray, item_bytes: int, device: DeviceSpec, constants: MemoryConstants
+) -> np.ndarray:
+    """Device time [n] us of a sum, mean or maximum: elements read once, results written once.
+
+    Fewer results than SMs are split over blocks that meet in a second pass (ATen's Reduce.cuh, global_reduce), which
+    costs another floor.
+    """
+    moved = (elements + results) * float(item_bytes)  # [n]
+    second = np.where(results < device.num_sms, device.launch_floor_us, 0.0)  # [n]
+    return stream_us(moved, device, constants) + second

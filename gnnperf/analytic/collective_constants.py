@@ -1,0 +1,80 @@
+"""CollectiveConstants: the laws of one platform's collectives, and which of them answers a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.analytic.collective_calls import calls_of
+from gnnperf.analytic.collective_law import CollectiveLaw
+from gnnperf.analytic.collective_terms import POINT_TO_POINT
+
+SEND_RECV = "send_recv"  # the name of every point-to-point kind here
+Kind = tuple[str, str]  # kind of collective, link
+Group = tuple[str, int, int]  # kind of collective, ranks, machines
+
+
+@dataclass(frozen=True)
+class CollectiveConstants:
+    """What a platform's table told.
+
+    Attributes:
+        laws: (kind, link) -> law over all groups on that link.
+        groups: (kind, ranks, machines) -> the law of a group that was measured.
+        inside: (largest group, its slowest link) inside a machine, by size; a larger group takes the last.
+        between: link between machines; empty if no group spanned several.
+        rings: ranks -> rings inside a machine without a switch; empty: a switch.
+        provenance: where the numbers come from.
+    """
+
+    laws: Mapping[Kind, CollectiveLaw]
+    groups: Mapping[Group, CollectiveLaw] = field(default_factory=dict)
+    inside: tuple[tuple[int, str], ...] = ()
+    between: str = ""
+    rings: Mapping[int, int] = field(default_factory=dict)
+    provenance: str = ""
+
+    def latency_us(
+        self, kinds: np.ndarray, message_bytes: np.ndarray, ranks: np.ndarray, nodes: np.ndarray
+    ) -> np.ndarray:
+        """Latency of collectives.
+
+        Args:
+            kinds: [n] kind of collective.
+            message_bytes: [n] bytes of one rank's input; NaN unknown.
+            ranks: [n] of the group.
+            nodes: [n] machines the group spans.
+
+        Returns:
+            [n] us; NaN where the table had no such kind on that link.
+        """
+        names = np.where(np.isin(kinds, POINT_TO_POINT), SEND_RECV, kinds)
+        found = np.full(len(kinds), np.nan)
+        where = pd.DataFrame({"kind": names, "ranks": ranks, "nodes": nodes})
+        for _, alike in where.groupby(["kind", "ranks", "nodes"]):
+            rows, first = alike.index.to_numpy(), alike.iloc[0]
+            law = self.law(str(first["kind"]), int(first["ranks"]), int(first["nodes"]))
+            if law is not None:
+                calls = calls_of(names[rows], message_bytes[rows], ranks[rows], nodes[rows], self.rings)
+                found[rows] = law.latency_us(calls)
+        return found
+
+    def law(self, kind: str, ranks: int, nodes: int) -> CollectiveLaw | None:
+        """The group's own law, else that of the kind on the group's link; None if there is neither."""
+        return self.groups.get((kind, ranks, nodes)) or self.laws.get((kind, self.link(ranks, nodes)))
+
+    def link(self, ranks: int, nodes: int) -> str:
+        """The slowest link of a group."""
+        if nodes > 1:
+            return self.between
+        links = [link for largest, link in self.inside if ranks <= largest] or [link for _, link in self.inside[-1:]]
+        return links[0] if links else ""
+
+
+def links_inside(table: pd.DataFrame) -> tuple[tuple[int, str], ...]:
+    """(largest group, link) of each link inside a machine, by size of the group."""
+    largest = table[table["nodes"] == 1].groupby("link")["group_size"].max()
+    return tuple(sorted((int(size), str(link)) for link, size in largest.items()))

@@ -1,0 +1,137 @@
+"""Fit the laws of a platform's collectives to its table: robust, in log space, with a weak prior on every parameter.
+
+Two stages. First a law per kind and link over all groups; it answers groups that were not measured. Then, per measured
+group, the same law with parameters of its own, drawn to the first: a library's choices differ between groups in ways
+that no smooth law follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.analytic.collective_calls import CollectiveCalls, calls_of
+from gnnperf.analytic.collective_constants import CollectiveConstants, Group, links_inside
+from gnnperf.analytic.collective_law import CollectiveLaw, ProtocolSwitch
+from gnnperf.analytic.collective_solver import robust_least_squares
+from gnnperf.errors import InputError
+
+NEEDED = ("kind", "message_bytes", "group_size", "nodes", "link", "latency_us")
+BINS_PER_OCTAVE = 6  # tables in steps of 1 MiB have half of their rows in the last octave: every bin counts once
+ROBUST_SCALE = 0.05  # of a log latency: larger misses count linearly
+LAW_STEPS, GROUP_STEPS = 80, 40
+# Where to start looking: the change to LL128 and to Simple (bytes), and how much ranks take from each other.
+FIRST_SWITCH, SECOND_SWITCH = (2.0**13.5, 2.0**16), (2.0**20.5, 2.0**22)
+NOT_SHARED, SHARED = (0.01,), (0.01, 1.0)
+SHARED_LINKS = ("pcie", "network", "loopback")  # buses, adapters, memory; NVLink ends in a switch, or its rings count
+RATES, SHARED_RATES = (0.3, 0.5), (0.01, 1.0)  # memory and wire: memory is many times faster than a bus or adapter
+HELD = 1e3  # prior weight of what is not fitted
+
+# Parameters, all logarithms but `growth`; priors are weights on the distance from the start (log latency per unit).
+PRIOR = {"start_us": 0.02, "hop_us": 0.02, "pass_us": 0.05, "wire_us": 0.05, "sharing_power": 0.02}
+SWITCH_PRIOR = {"extra_us": 0.02, "extra_hop_us": 0.02, "at_bytes": 0.0, "growth": 0.3, "sharpness": 0.03}
+GROUP_PRIOR = 0.05  # of every parameter of a group's own law, around the common one
+NUM_SWITCHES = 2
+SHARPNESS_LIMITS, GROWTH_LIMITS = (-1.0, 2.5), (-1.0, 2.0)  # of the logarithm; of the power
+
+
+@dataclass(frozen=True)
+class _Points:
+    calls: CollectiveCalls
+    log_us: np.ndarray  # [m]
+
+
+def fit_collectives(
+    table: pd.DataFrame, rings: Mapping[int, int] | None = None, provenance: str = ""
+) -> CollectiveConstants:
+    """The laws of one platform.
+
+    Args:
+        table: rows of one platform (columns of tables.collective.COLUMNS; NEEDED is used).
+        rings: ranks -> rings inside a machine without a switch; None: a switch.
+        provenance: kept with the result.
+
+    Raises:
+        InputError: a column is missing, no row, or rows of several platforms.
+    """
+    missing = [column for column in NEEDED if column not in table]
+    if missing or table.empty:
+        raise InputError(f"column {missing[0]!r} is missing" if missing else "no row", where="collective table")
+    if "platform" in table and len(table["platform"].unique()) > 1:
+        raise InputError("rows of several platforms", where="collective table", remedy="fit each platform by itself")
+    lanes, thin = dict(rings or {}), thinned(table)
+    laws, groups = {}, {}
+    for (kind, link), rows in thin.groupby(["kind", "link"]):
+        common = _common_law(_points(rows, lanes), str(link))
+        laws[str(kind), str(link)] = law_of(common)
+        groups.update(_own_laws(common, rows, lanes))
+    between = table.loc[table["nodes"] > 1, "link"]
+    return CollectiveConstants(
+        laws=laws, groups=groups, inside=links_inside(table), between=str(between.iloc[0]) if len(between) else "",
+        rings=lanes, provenance=provenance,
+    )  # fmt: skip
+
+
+def thinned(table: pd.DataFrame) -> pd.DataFrame:
+    """One row per group and bin of sizes: the medians of size and latency."""
+    bins = np.round(np.log2(table["message_bytes"]) * BINS_PER_OCTAVE).rename("bin")
+    keys = [table[name] for name in ("kind", "link", "group_size", "nodes")]
+    return table.groupby([*keys, bins])[["message_bytes", "latency_us"]].median().reset_index()
+
+
+def law_of(parameters: np.ndarray) -> CollectiveLaw:
+    """The law of a vector of parameters, as PRIOR and SWITCH_PRIOR name them."""
+    start, hop, per_pass, per_wire, sharing = np.exp(parameters[: len(PRIOR)]).tolist()
+    switches = []
+    for extra, extra_hop, at, growth, sharpness in parameters[len(PRIOR) :].reshape(NUM_SWITCHES, -1):
+        power, steep = np.clip(growth, *GROWTH_LIMITS), np.exp(np.clip(sharpness, *SHARPNESS_LIMITS))
+        switches.append(ProtocolSwitch(*map(float, (np.exp(extra), np.exp(extra_hop), np.exp(at), power, steep))))
+    return CollectiveLaw(start, hop, 1e6 / per_pass, 1e6 / per_wire, sharing, tuple(switches))
+
+
+def _points(rows: pd.DataFrame, rings: Mapping[int, int]) -> _Points:
+    kinds, size = rows["kind"].to_numpy(object), rows["message_bytes"].to_numpy(float)
+    calls = calls_of(kinds, size, rows["group_size"].to_numpy(), rows["nodes"].to_numpy(), rings)
+    return _Points(calls, np.log(rows["latency_us"].to_numpy()))
+
+
+def _misses(points: _Points, center: np.ndarray, weight: np.ndarray, parameters: np.ndarray) -> np.ndarray:
+    predicted = law_of(parameters).latency_us(points.calls)
+    return np.concatenate([np.log(predicted) - points.log_us, weight * (parameters - center)])
+
+
+def _common_law(points: _Points, link: str) -> np.ndarray:
+    """The best of several starts."""
+    shared = link in SHARED_LINKS
+    prior = PRIOR if shared else {**PRIOR, "sharing_power": HELD}
+    weight = np.array([*prior.values(), *list(SWITCH_PRIOR.values()) * NUM_SWITCHES])
+    found = []
+    for sharing, first, second in product(SHARED if shared else NOT_SHARED, FIRST_SWITCH, SECOND_SWITCH):
+        start = _start(points, sharing, SHARED_RATES if shared else RATES, (first, second))
+        found.append(robust_least_squares(partial(_misses, points, start, weight), start, ROBUST_SCALE, LAW_STEPS))
+    return min(found, key=lambda each: each[1])[0]
+
+
+def _start(points: _Points, sharing: float, rates: tuple[float, float], switches: tuple[float, float]) -> np.ndarray:
+    """Shares of the shortest latency, and of the time that a byte of the largest message takes."""
+    size, shortest = points.calls.touched_bytes, np.exp(points.log_us.min())
+    slowest = float(np.exp(points.log_us[size == size.max()]).mean() / size.max())  # us per byte
+    first, second = (np.log(each) for each in switches)
+    return np.array([np.log(0.7 * shortest), np.log(0.1 * shortest), *np.log(np.multiply(rates, slowest)),
+                     np.log(sharing), np.log(1.0), np.log(0.3), first, 0.5, 0.5, np.log(5.0), np.log(1.0), second, 0.3,
+                     0.5])  # fmt: skip
+
+
+def _own_laws(common: np.ndarray, rows: pd.DataFrame, rings: Mapping[int, int]) -> dict[Group, CollectiveLaw]:
+    weight, found = np.full(len(common), GROUP_PRIOR), {}
+    for group, own in rows.groupby(["kind", "group_size", "nodes"]):
+        kind, ranks, nodes = (str(each) for each in group)
+        misses = partial(_misses, _points(own, rings), common, weight)
+        best, _ = robust_least_squares(misses, common, ROBUST_SCALE, GROUP_STEPS)
+        found[kind, int(ranks), int(nodes)] = law_of(best)
+    return found

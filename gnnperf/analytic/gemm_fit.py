@@ -1,0 +1,165 @@
+"""Fit the constants of the GEMM model to measured products: robust least squares of log latency, from fixed starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from gnnperf.analytic.collective_solver import robust_least_squares
+from gnnperf.analytic.gemm import (
+    ITEM_BYTES,
+    DeviceNumbers,
+    Products,
+    candidates,
+    family_of,
+    kernel_us,
+    numbers_of,
+    observed_us,
+    products,
+    rate_key,
+)
+from gnnperf.analytic.kernel_constants import GemmConstants
+from gnnperf.errors import InputError
+from gnnperf.hardware import match_device
+
+Array = npt.NDArray[np.float64]
+
+LOSS_SCALE = 0.15  # of log latency: beyond it, errors count linearly
+CONFIDENCE = 0.02  # weight of the expectations below against one measurement
+OFFSET_SPREAD = 0.3  # of one device's log latency against what its numbers say: boards, clocks and campaigns differ
+STEPS = 25
+# Constant -> where the search starts, and by which factor (e^spread) it may be off before that counts. These are orders
+# of magnitude, set by hand while looking at fits to single GPUs of all generations; a wide spread leaves the data to
+# decide, and `benchmarks.gemm starts` prints what other starts would have given.
+EXPECTED: Mapping[str, tuple[float, float]] = {
+    "compute_share": (0.92, 0.1), "flops_per_joule": (1e11, 0.7), "throttle_us": (1e3, 1.0),
+    "load_bytes_per_flop": (0.4, 0.7), "quantization": (0.5, 0.7), "wave_clocks": (1000.0, 0.7),
+    "least_elements": (256.0, 0.7), "lone_tile_share": (0.5, 0.5), "l2_bytes_per_clock": (32.0, 0.7),
+    "split_clocks": (2000.0, 1.0), "l2_share": (1.0, 0.5), "l2_sharpness": (4.0, 0.5), "memory_share": (0.8, 0.15),
+    "overlap_power": (2.0, 0.4), "reread_share": (0.3, 1.0), "far_share": (48.0, 0.7), "far_slowdown": (0.3, 1.5),
+    "floor_clocks": (4000.0, 0.4), "launch_us": (40.0, 1.0), "launch_power": (1.5, 0.5),
+}  # fmt: skip
+# Matrix units: what differs by their FLOPs per clock and their energy per FLOP.
+MATRIX = {"flops_per_joule": 2e12, "load_bytes_per_flop": 0.08, "least_elements": 4096.0}
+AT_MOST_ONE = ("quantization",)
+AT_LEAST_ONE = ("overlap_power", "launch_power")
+LAUNCH_ONLY = ("launch_us", "launch_power")
+TILES = {"vector": ("any", "narrow"), "vector_batched": ("128x128", "64x128", "narrow"), "matrix": ("any",)}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Products that were measured, with the numbers of their devices: what a fit and a judgement need.
+
+    Attributes:
+        found: [rows] products.
+        numbers: [rows] of the device.
+        latency_us: [rows].
+        launch_included: how all of them were measured.
+        device: [rows] name.
+        family: of all rows.
+    """
+
+    found: Products
+    numbers: DeviceNumbers
+    latency_us: Array
+    launch_included: bool
+    device: npt.NDArray[np.str_]
+    family: str
+
+
+def measured(rows: pd.DataFrame) -> Measured:
+    """From rows of `gnnperf.tables` that share dtype, family and way of measuring.
+
+    Raises:
+        InputError: a device that the catalog does not know, or has no rate for.
+    """
+    dtype, first = str(rows["dtype"].iloc[0]), rows.iloc[0]
+    names = rows["device"].to_numpy(str)
+    keys, numbers = {}, {}
+    for name in np.unique(names):
+        device = match_device(str(name))
+        if device is None:
+            raise InputError(f"device {str(name)!r}", where="measured products", remedy="add it to conf/hardware")
+        keys[name], numbers[name] = rate_key(device, dtype), numbers_of(device, dtype)
+    fields = DeviceNumbers.__dataclass_fields__
+    per_row = DeviceNumbers(*(np.array([getattr(numbers[n], f)[0] for n in names]) for f in fields))
+    batch = rows["batch"].to_numpy(float)
+    return Measured(
+        products(rows["m"], rows["n"], rows["k"], batch, ITEM_BYTES[dtype], rows["turns"]),
+        per_row, rows["latency_us"].to_numpy(float), bool(first["launch_included"]), names,
+        family_of(keys[names[0]], str(first["op"]) == "aten::bmm"),
+    )  # fmt: skip
+
+
+def predicted_us(data: Measured, constants: GemmConstants) -> Array:
+    """[rows] us as the data were measured."""
+    counts = candidates(data.found, data.numbers, constants.tiles)
+    return observed_us(kernel_us(data.found, data.numbers, counts, constants), constants, data.launch_included)
+
+
+def fit_gemm(data: Measured, steps: int = STEPS, start: Mapping[str, float] | None = None) -> GemmConstants:
+    """Constants of the tile set that fits best; every device weighs the same.
+
+    Args:
+        data: training rows.
+        steps: of the search, per tile set.
+        start: constant -> where to start instead of `starts`.
+    """
+    fits = [_fit(data, tiles, steps, {**starts(data.family), **(start or {})}) for tiles in TILES[data.family]]
+    return min(fits, key=lambda fit: fit[1])[0]
+
+
+def starts(family: str) -> dict[str, float]:
+    """Constant -> where the search starts."""
+    return {name: value for name, (value, _) in EXPECTED.items()} | (MATRIX if family == "matrix" else {})
+
+
+def _fit(data: Measured, tiles: str, steps: int, begin_at: Mapping[str, float]) -> tuple[GemmConstants, float]:
+    start = GemmConstants(**begin_at, tiles=tiles)
+    names = [n for n in EXPECTED if data.launch_included or n not in LAUNCH_ONLY]
+    expected = _coordinates(start, names)
+    devices, place = np.unique(data.device, return_inverse=True)
+    offsets = len(devices) if len(devices) > 1 else 0  # one device's own offset is in its constants
+    spread = np.array([EXPECTED[n][1] for n in names] + [OFFSET_SPREAD] * offsets)
+    begin = np.concatenate([expected, np.zeros(offsets)])
+    counts = candidates(data.found, data.numbers, tiles)
+    log_us, weight = np.log(data.latency_us), _weights(data.device)
+
+    def residual(at: Array) -> Array:
+        constants = _at(start, names, at[: len(names)])
+        kernel = kernel_us(data.found, data.numbers, counts, constants)
+        kernel = kernel * np.exp(at[len(names) :])[place] if offsets else kernel
+        found = observed_us(kernel, constants, data.launch_included)
+        doubt = CONFIDENCE * np.sqrt(len(log_us)) * (at - begin) / spread
+        return np.concatenate([weight * (np.log(found) - log_us), doubt])
+
+    at, cost = robust_least_squares(residual, begin, LOSS_SCALE, steps)
+    return _at(start, names, at[: len(names)]), cost
+
+
+def _weights(device: npt.NDArray[np.str_]) -> Array:
+    """[rows] square roots of weights: every device counts the same, whatever its number of rows."""
+    _, place, count = np.unique(device, return_inverse=True, return_counts=True)
+    return np.sqrt(len(device) / len(count) / count[place])
+
+
+def _coordinates(constants: GemmConstants, names: Sequence[str]) -> Array:
+    """Logarithms, so that constants stay positive; of odds up to 1, of the excess from 1."""
+    found = []
+    for name in names:
+        value = float(getattr(constants, name))
+        inner = value / (1 - value) if name in AT_MOST_ONE else value - 1 if name in AT_LEAST_ONE else value
+        found.append(np.log(inner))
+    return np.array(found)
+
+
+def _at(start: GemmConstants, names: Sequence[str], at: Array) -> GemmConstants:
+    found: dict[str, float] = {}
+    for name, value in zip(names, np.exp(np.clip(at, -50.0, 50.0)).tolist(), strict=True):
+        found[name] = value / (1 + value) if name in AT_MOST_ONE else 1 + value if name in AT_LEAST_ONE else value
+    return replace(start, **found)  # type: ignore[arg-type]

@@ -1,0 +1,135 @@
+"""Constants of the GEMM model: what they mean, their YAML form with version and provenance, the values that ship."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from gnnperf.errors import InputError
+from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.yaml_spec import read_yaml
+
+VERSION = 1
+FAMILIES = ("vector", "vector_batched", "matrix")
+
+# Tiles [rows of the result, columns of the result] that a library chooses from. The first holds what CUTLASS 3 and
+# cuBLAS ship for matrix units and SIMT; the others are the only tiles of some cuBLAS batched float32 kernels, as their
+# names say in NeuSight's tables (ampere_sgemm_128x128, maxwell_sgemm_128x64, volta_sgemm_64x64 and 32x128).
+TILE_SETS: Mapping[str, tuple[tuple[int, int], ...]] = {
+    "any": ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (64, 32),
+            (32, 64), (32, 32), (16, 64), (16, 128), (64, 256)),
+    "128x128": ((128, 128),),
+    "64x128": ((64, 128),),
+    "narrow": ((64, 64), (32, 128), (128, 32), (64, 128)),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GemmConstants:
+    """One family of kernels: shares of vendor numbers and clocks, so that a device enters as its numbers only.
+
+    Attributes:
+        compute_share: sustained share of the peak FLOP rate, without a power limit.
+        flops_per_joule: the power limit holds the rate down where peak / power limit is larger than this.
+        throttle_us: calls that are long against this feel the power limit; short ones are over before it acts.
+        load_bytes_per_flop: operands that an SM takes in, in the time that it does one FLOP.
+        quantization: 0: the last wave of tiles costs its share; 1: as much as a full one.
+        wave_clocks: filling and draining the pipeline of one wave.
+        least_elements: a tile that is alone on its SM is never faster than one with so many elements.
+        lone_tile_share: of the time that a tile's arithmetic takes, its latency alone on its SM; above 1: one tile
+            cannot use a whole SM.
+        l2_bytes_per_clock: of one SM from the last-level cache.
+        split_clocks: adding up the parts of a product whose k is split over tiles.
+        l2_share: share of the last-level cache that operands can use.
+        l2_sharpness: exponent of the change from cache to memory as the operands outgrow it.
+        memory_share: sustained share of the peak memory bandwidth.
+        overlap_power: p of the soft maximum of compute and memory.
+        reread_share: of what tiles read of the operands, the part that comes from DRAM again once the operands of the
+            tiles in flight outgrow the cache; above 1: with neighbors that nobody asked for.
+        far_share: operands of tiles in flight that span this many caches miss in address translation ...
+        far_slowdown: ... and take up to so much longer.
+        floor_clocks: the shortest kernel.
+        launch_us: wait for the host, where a latency includes the launch.
+        launch_power: p of the soft maximum of launch and kernel (1: one after the other).
+        tiles: key of TILE_SETS.
+    """
+
+    compute_share: float
+    flops_per_joule: float
+    throttle_us: float
+    load_bytes_per_flop: float
+    quantization: float
+    wave_clocks: float
+    least_elements: float
+    lone_tile_share: float
+    l2_bytes_per_clock: float
+    split_clocks: float
+    l2_share: float
+    l2_sharpness: float
+    memory_share: float
+    overlap_power: float
+    reread_share: float
+    far_share: float
+    far_slowdown: float
+    floor_clocks: float
+    launch_us: float
+    launch_power: float
+    tiles: str
+
+
+NUMBERS = tuple(f.name for f in fields(GemmConstants) if f.name != "tiles")
+
+
+@cache
+def default_gemm_constants() -> Mapping[str, GemmConstants]:
+    """Family -> the constants that ship, conf/analytic/gemm.yaml."""
+    return load_gemm_constants(conf_dir("analytic") / "gemm.yaml")
+
+
+def load_gemm_constants(path: Path) -> Mapping[str, GemmConstants]:
+    """Family -> constants.
+
+    Raises:
+        InputError: not readable, another version, an unknown or missing key, a number out of range.
+    """
+    raw = read_yaml(path)
+    if raw.get("version") != VERSION:
+        raise InputError(
+            f"version {raw.get('version')!r}",
+            where=str(path),
+            allowed=str(VERSION),
+            remedy="fit again: python -m benchmarks.fit_gemm",
+        )
+    return {family: _family(raw.get(family), f"{path}, key {family!r}") for family in FAMILIES}
+
+
+def _family(raw: object, where: str) -> GemmConstants:
+    wanted = {*NUMBERS, "tiles"}
+    if not isinstance(raw, dict) or set(raw) != wanted:
+        odd = sorted(wanted ^ set(raw)) if isinstance(raw, dict) else sorted(wanted)
+        raise InputError(f"missing or unknown: {', '.join(map(str, odd))}", where=where, allowed=", ".join(NUMBERS))
+    if raw["tiles"] not in TILE_SETS:
+        raise InputError(f"tiles {raw['tiles']!r}", where=where, allowed=", ".join(TILE_SETS))
+    return GemmConstants(**{key: _positive(raw[key], f"{where}, {key}") for key in NUMBERS}, tiles=str(raw["tiles"]))
+
+
+def _positive(raw: object, where: str) -> float:
+    if isinstance(raw, bool) or not isinstance(raw, (int, float)) or not 0 < raw < float("inf"):
+        raise InputError(f"value {raw!r}", where=where, allowed="a number above 0")
+    return float(raw)
+
+
+def save_gemm_constants(constants: Mapping[str, GemmConstants], provenance: str, path: Path) -> None:
+    """Write constants as YAML: beside `path`, then renamed."""
+    raw: dict[str, object] = {"version": VERSION, "provenance": provenance}
+    for family in FAMILIES:
+        found = constants[family]
+        raw[family] = {**{key: float(f"{getattr(found, key):.5g}") for key in NUMBERS}, "tiles": found.tiles}
+    beside = path.with_name(path.name + ".part")
+    beside.write_text(yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True), encoding="utf-8")
+    os.replace(beside, path)

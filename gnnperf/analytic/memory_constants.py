@@ -1,0 +1,143 @@
+"""MemoryConstants: what the models of memory-bound kernels take as given, and their YAML form."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from gnnperf.errors import InputError
+from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.yaml_spec import read_yaml
+
+FILE = "memory_bound.yaml"
+ROW_KERNELS = ("layer_norm", "softmax_warp", "softmax_block")
+SIGNIFICANT = 4  # digits in the file
+
+
+@dataclass(frozen=True)
+class RowKernel:
+    """A kernel that gives each row to one block or warp: layer norm, softmax.
+
+    Attributes:
+        rereads: how often a row's inputs are read again after the first time.
+        cycles_per_row: of an SM, whatever the row's length.
+        cycles_per_element: of an SM, for each column.
+        rows_in_flight_per_sm: rows that an SM works on at a time.
+        bandwidth_share: of what a plain stream sustains.
+        overlap_power: p of (issue^p + memory^p)^(1/p).
+    """
+
+    rereads: float
+    cycles_per_row: float
+    cycles_per_element: float
+    rows_in_flight_per_sm: float
+    bandwidth_share: float
+    overlap_power: float
+
+
+@dataclass(frozen=True)
+class EventGap:
+    """What a pair of events around one eager call adds: see gnnperf.analytic.observation.
+
+    Attributes:
+        call_us: host time between the two events' records.
+        issue_share: part of it that passes before the kernel starts.
+    """
+
+    call_us: float
+    issue_share: float
+
+
+@dataclass(frozen=True)
+class MemoryConstants:
+    """Constants of memory-bound kernels.
+
+    Attributes:
+        stream_share: sustained / data-sheet bandwidth of long streams, for devices that were not calibrated.
+        cache_share: part of the last-level cache that keeps what the call before left there.
+        cache_speedup: last-level cache's bandwidth over sustained DRAM bandwidth.
+        lane_cycles: elementwise op -> cycles of one float32 lane per element; "other" for the rest.
+        rows: ROW_KERNELS -> its constants.
+        gaps: class of op -> EventGap.
+        provenance: where the numbers come from.
+    """
+
+    stream_share: float
+    cache_share: float
+    cache_speedup: float
+    lane_cycles: Mapping[str, float]
+    rows: Mapping[str, RowKernel]
+    gaps: Mapping[str, EventGap] = field(default_factory=dict)
+    provenance: str = ""
+
+
+@cache
+def default_memory_constants() -> MemoryConstants:
+    """The constants that ship, conf/analytic/memory_bound.yaml."""
+    return load_memory_constants(conf_dir("analytic") / FILE)
+
+
+def load_memory_constants(path: Path) -> MemoryConstants:
+    """Read constants.
+
+    Raises:
+        InputError: not readable, an unknown or missing key, or a value that is no positive number.
+    """
+    raw = _exactly(read_yaml(path), [f.name for f in fields(MemoryConstants)], str(path))
+    rows = _exactly(raw["rows"], ROW_KERNELS, f"{path}, key 'rows'")
+    gaps = _mapping(raw["gaps"], f"{path}, key 'gaps'")
+    return MemoryConstants(
+        stream_share=_positive(raw["stream_share"], f"{path}, key 'stream_share'"),
+        cache_share=_positive(raw["cache_share"], f"{path}, key 'cache_share'"),
+        cache_speedup=_positive(raw["cache_speedup"], f"{path}, key 'cache_speedup'"),
+        lane_cycles=_numbers(raw["lane_cycles"], None, f"{path}, key 'lane_cycles'"),
+        rows={name: RowKernel(**_numbers(rows[name], RowKernel, f"{path}, rows.{name}")) for name in ROW_KERNELS},
+        gaps={name: EventGap(**_numbers(gap, EventGap, f"{path}, gaps.{name}")) for name, gap in gaps.items()},
+        provenance=str(raw["provenance"]),
+    )
+
+
+def save_memory_constants(constants: MemoryConstants, path: Path) -> None:
+    """Write constants as YAML: beside `path`, then renamed."""
+    values = {key: _rounded(value) for key, value in asdict(constants).items()}
+    raw = {"provenance": values.pop("provenance"), **values}
+    beside = path.with_name(path.name + ".part")
+    beside.write_text(yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True), encoding="utf-8")
+    os.replace(beside, path)
+
+
+def _rounded(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return float(f"{value:.{SIGNIFICANT}g}") if isinstance(value, float) else value
+
+
+def _exactly(raw: object, needed: list[str] | tuple[str, ...], where: str) -> dict[str, object]:
+    found = _mapping(raw, where)
+    odd = sorted(set(found) ^ set(needed))
+    if odd:
+        raise InputError(f"missing or unknown: {', '.join(odd)}", where=where, allowed=", ".join(needed))
+    return found
+
+
+def _mapping(raw: object, where: str) -> dict[str, object]:
+    if not isinstance(raw, dict) or not all(isinstance(key, str) for key in raw):
+        raise InputError("is not a mapping of names to values", where=where)
+    return raw
+
+
+def _numbers(raw: object, kind: type | None, where: str) -> dict[str, float]:
+    found = _mapping(raw, where) if kind is None else _exactly(raw, [f.name for f in fields(kind)], where)
+    return {key: _positive(value, f"{where}.{key}", zero=True) for key, value in found.items()}
+
+
+def _positive(raw: object, where: str, zero: bool = False) -> float:
+    good = isinstance(raw, (int, float)) and not isinstance(raw, bool) and (0 if zero else 1e-12) <= raw < float("inf")
+    if not good:
+        raise InputError(f"value {raw!r}", where=where, allowed="a number from 0 up" if zero else "a number above 0")
+    return float(raw)  # type: ignore[arg-type]

@@ -1,0 +1,43 @@
+"""What an entry point can be told about hardware: choices of conf/hardware and conf/cluster, number by number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gnnperf.hardware.catalog import load_device
+from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
+from gnnperf.hardware.yaml_spec import cluster_from, device_from
+
+
+@dataclass
+class HardwareConfig:
+    """The two keys that entry points share (not frozen: Hydra composes into it).
+
+    Attributes:
+        hardware: a device, a choice of conf/hardware (or a YAML file of one's own) and its numbers; empty: not said.
+        cluster: links and hosts, a choice of conf/cluster (or a YAML file of one's own) and its numbers; empty: the
+            device's default.
+    """
+
+    hardware: dict[str, Any] = field(default_factory=dict)
+    cluster: dict[str, Any] = field(default_factory=dict)
+
+    def device_spec(self) -> DeviceSpec | None:
+        """The device asked for; None: not said.
+
+        Raises:
+            InputError: a key or value that no device has.
+        """
+        return device_from(self.hardware, "hardware") if self.hardware else None
+
+    def cluster_spec(self) -> ClusterSpec | None:
+        """The links and hosts asked for, with the device asked for in them; None: the device's default.
+
+        Raises:
+            InputError: a key, value or name that no cluster has.
+        """
+        if not self.cluster:
+            return None
+        device = self.device_spec() or load_device(str(self.cluster.get("device")))
+        return cluster_from(self.cluster, device, "cluster")

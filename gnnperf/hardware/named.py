@@ -1,0 +1,62 @@
+"""Names of the catalog and the files behind them; a name that is not there is one message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from gnnperf.errors import InputError
+from gnnperf.hardware.conf_dir import conf_dir
+
+DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP = "hardware", "cluster", "link", "host"
+GROUPS = (DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP)
+SUFFIXES = (".yaml", ".yml")
+MOST_NAMED, LEAST_LIKE = 4, 0.6  # names in a message; difflib's own cutoff
+
+
+def names_in(group: str) -> tuple[str, ...]:
+    """Names of one group's shipped files, sorted."""
+    return tuple(sorted(p.stem for p in conf_dir(group).glob("*.yaml")))
+
+
+def is_path(name: str | Path) -> bool:
+    """Whether a name is a user's own file: anything that ends in .yaml or .yml."""
+    return Path(name).suffix in SUFFIXES
+
+
+def path_of(name: str | Path, group: str) -> Path:
+    """The file behind a name of the catalog, or a path as it is.
+
+    Raises:
+        InputError: a name that the group does not have.
+    """
+    if is_path(name):
+        return Path(name)
+    names = names_in(group)
+    if str(name) not in names:
+        raise unknown_name(str(name), group, names)
+    return conf_dir(group) / f"{name}.yaml"
+
+
+def unknown_name(name: str, group: str, names: Sequence[str]) -> InputError:
+    """The message for a name that a group does not have: the closest ones, all of them, and how to add one."""
+    close = closest(name, names)
+    return InputError(
+        f"no {group} named {name!r}" + (f"; did you mean {' or '.join(close)}?" if close else ""),
+        where=str(conf_dir(group)),
+        allowed=", ".join(names),
+        remedy=f"add {name}.yaml there in the form of the others, or give the path of a .yaml file of your own",
+    )
+
+
+def closest(name: str, names: Iterable[str]) -> list[str]:
+    """Names spelled like `name`, as a whole or in as many first letters; best first, at most MOST_NAMED."""
+    asked = name.lower().replace("-", "_").replace(" ", "_")
+    likeness = {known: max(_alike(asked, known), _alike(asked, known[: len(asked)])) for known in names}
+    near = [known for known, share in likeness.items() if share >= LEAST_LIKE]
+    return sorted(near, key=lambda known: -likeness[known])[:MOST_NAMED]
+
+
+def _alike(a: str, b: str) -> float:
+    return SequenceMatcher(None, a, b).ratio()

@@ -1,0 +1,19 @@
+"""Measurements of others in one form: one row per measured op, sizes as numbers, units, and how it was measured."""
+
+from gnnperf.tables.aiconfigurator import read_aiconfigurator
+from gnnperf.tables.columns import COLUMNS, OpTable, joined
+from gnnperf.tables.estimate_train_time import read_estimate_train_time
+from gnnperf.tables.neusight import read_neusight
+from gnnperf.tables.read import read_op_tables
+from gnnperf.tables.vidur import read_vidur
+
+__all__ = [
+    "COLUMNS",
+    "OpTable",
+    "joined",
+    "read_aiconfigurator",
+    "read_estimate_train_time",
+    "read_neusight",
+    "read_op_tables",
+    "read_vidur",
+]

@@ -1,0 +1,73 @@
+"""Streams: hand-computed times, and what must hold whatever the numbers are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from round_device import CONSTANTS, DEVICE
+
+from gnnperf.analytic.bandwidth_bound import (
+    chain_bytes,
+    chain_us,
+    elementwise_us,
+    miss_share,
+    reduction_us,
+    stream_us,
+    sustained_bytes_per_s,
+)
+from gnnperf.hardware.spec import Measured
+
+MANY_BYTES = st.floats(0, 1e12)
+
+
+def test_a_stream_is_its_floor_plus_bytes_over_sustained_bandwidth() -> None:
+    assert stream_us(np.array([0.0, 1e6, 1e9]), DEVICE, CONSTANTS) == pytest.approx([2.0, 4.0, 2002.0])
+
+
+def test_a_calibrated_device_keeps_its_own_share() -> None:
+    measured = replace(DEVICE, measured={"memory_bandwidth_bytes_per_s": Measured(1e12, 1e12, 1e12)})
+    assert sustained_bytes_per_s(measured, CONSTANTS) == 1e12  # DEVICE says a share of 1, the constants say a half
+    assert sustained_bytes_per_s(DEVICE, CONSTANTS) == 0.5e12
+
+
+def test_half_of_a_sweep_as_large_as_the_cache_misses() -> None:
+    assert miss_share(np.array([0.0, 1e6, np.inf]), 1e6) == pytest.approx([0.0, 0.5, 1.0])
+    small = stream_us(np.array([1e3]), DEVICE, CONSTANTS, np.array([1e3]))  # all from the cache: twice as fast
+    assert small == pytest.approx([2.0 + 0.001])
+
+
+def test_a_heavy_op_is_bound_by_its_instructions() -> None:
+    elements, moved = np.array([1e6]), np.array([8e6])
+    assert elementwise_us("add", elements, moved, DEVICE, CONSTANTS) == pytest.approx([2.0 + 16.0])
+    assert elementwise_us("pow", elements, moved, DEVICE, CONSTANTS) == pytest.approx([2.0 + 100.0])  # 1e8 / 1e12 s
+
+
+def test_fusing_saves_the_intermediates_and_the_floors() -> None:
+    elements = np.array([1e6])
+    assert chain_bytes(elements, 2, 1, 3, 4, fused=True) == pytest.approx([12e6])
+    assert chain_bytes(elements, 2, 1, 3, 4, fused=False) == pytest.approx([28e6])
+    assert chain_us(elements, 2, 1, 3, 4, True, DEVICE, CONSTANTS) == pytest.approx([2.0 + 24.0])
+    assert chain_us(elements, 2, 1, 3, 4, False, DEVICE, CONSTANTS) == pytest.approx([6.0 + 56.0])
+
+
+def test_few_results_need_a_second_pass() -> None:
+    assert reduction_us(np.array([1e6]), np.array([1.0]), 4, DEVICE, CONSTANTS) == pytest.approx([12.0], rel=1e-5)
+    assert reduction_us(np.array([1e6]), np.array([1e3]), 4, DEVICE, CONSTANTS) == pytest.approx([10.008])
+
+
+@given(MANY_BYTES, MANY_BYTES)
+def test_more_bytes_are_never_faster(one: float, other: float) -> None:
+    moved = np.sort(np.array([one, other]))
+    for working_set in (np.inf, moved):
+        first, second = stream_us(moved, DEVICE, CONSTANTS, working_set)
+        assert first <= second * (1 + 1e-12)
+
+
+@given(MANY_BYTES, st.floats(1.0, 100.0))
+def test_more_bandwidth_is_never_slower(moved: float, factor: float) -> None:
+    faster = replace(DEVICE, memory_bandwidth_bytes_per_s=DEVICE.memory_bandwidth_bytes_per_s * factor)
+    assert stream_us(np.array([moved]), faster, CONSTANTS) <= stream_us(np.array([moved]), DEVICE, CONSTANTS)

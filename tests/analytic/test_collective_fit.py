@@ -1,0 +1,115 @@
+"""The fit finds the law that made a table; constants survive their file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from gnnperf.analytic.collective_calls import calls_of
+from gnnperf.analytic.collective_constants import CollectiveConstants
+from gnnperf.analytic.collective_files import load_collectives, save_collectives
+from gnnperf.analytic.collective_fit import fit_collectives
+from gnnperf.analytic.collective_law import CollectiveLaw, ProtocolSwitch
+from gnnperf.errors import InputError
+from gnnperf.tables.collective_sources import read_aiconfigurator
+
+TRUE = CollectiveLaw(6.0, 0.8, 6e11, 3e11, 0.0, (ProtocolSwitch(1.0, 0.3, 5e4, 0.5, 2.0),
+                                               ProtocolSwitch(8.0, 1.0, 2e6, 0.3, 1.5)))  # fmt: skip
+
+
+def table(groups: tuple[int, ...], nodes: int = 1, link: str = "nvlink") -> pd.DataFrame:
+    sizes = 2.0 ** np.arange(9, 30)
+    rows = [("all_reduce", size, ranks, nodes, link, "here") for ranks in groups for size in sizes]
+    found = pd.DataFrame(rows, columns=["kind", "message_bytes", "group_size", "nodes", "link", "platform"])
+    kinds, ranks = found["kind"].to_numpy(object), found["group_size"].to_numpy()
+    calls = calls_of(kinds, found["message_bytes"].to_numpy(), ranks, found["nodes"].to_numpy(), {})
+    return found.assign(latency_us=TRUE.latency_us(calls))
+
+
+def error(constants: CollectiveConstants, rows: pd.DataFrame) -> np.ndarray:
+    kinds, ranks = rows["kind"].to_numpy(object), rows["group_size"].to_numpy()
+    found = constants.latency_us(kinds, rows["message_bytes"].to_numpy(), ranks, rows["nodes"].to_numpy())
+    return np.abs(found / rows["latency_us"].to_numpy() - 1)
+
+
+def test_a_law_is_found_again_and_answers_another_group_size() -> None:
+    fitted = fit_collectives(table((2, 4)))
+    assert error(fitted, table((2, 4))).max() < 0.02
+    assert error(fitted, table((8,))).mean() < 0.05
+    assert set(fitted.groups) == {("all_reduce", 2, 1), ("all_reduce", 4, 1)}
+
+
+def test_a_wild_row_does_not_move_the_fit() -> None:
+    rows = table((2, 4, 8))
+    rows.loc[[5, 30], "latency_us"] *= 4
+    assert np.median(error(fit_collectives(rows), table((2, 4, 8)))) < 0.02
+
+
+def test_each_group_takes_the_law_of_its_slowest_link() -> None:
+    inside, outside = table((2,)), table((4,), 2, "network").assign(latency_us=lambda t: t["latency_us"] * 10)
+    fitted = fit_collectives(pd.concat([inside, outside], ignore_index=True))
+    assert (fitted.link(2, 1), fitted.link(16, 1), fitted.link(8, 2)) == ("nvlink", "nvlink", "network")
+    one, ten = (fitted.latency_us(np.array(["all_reduce"]), np.array([1e6]), np.array([n]), np.array([m]))[0]
+                for n, m in ((4, 1), (4, 2)))  # fmt: skip
+    assert ten > 5 * one
+    assert np.isnan(fitted.latency_us(np.array(["broadcast"]), np.array([1e6]), np.array([4]), np.array([1])))[0]
+
+
+def test_pairs_and_larger_groups_may_have_different_links() -> None:
+    rows = pd.concat([table((2,)), table((4,), 1, "pcie")], ignore_index=True)
+    fitted = fit_collectives(rows)
+    assert fitted.inside == ((2, "nvlink"), (4, "pcie"))
+    assert [fitted.link(ranks, 1) for ranks in (2, 3, 4, 8)] == ["nvlink", "pcie", "pcie", "pcie"]
+
+
+def test_what_cannot_be_fitted_is_refused() -> None:
+    with pytest.raises(InputError, match="link"):
+        fit_collectives(table((2,)).drop(columns="link"))
+    with pytest.raises(InputError, match="no row"):
+        fit_collectives(table((2,)).iloc[:0])
+    two = pd.concat([table((2,)), table((4,)).assign(platform="there")])
+    with pytest.raises(InputError, match="several platforms"):
+        fit_collectives(two)
+
+
+def test_constants_survive_their_file(tmp_path: Path) -> None:
+    constants = CollectiveConstants(
+        laws={("all_reduce", "nvlink_mesh"): TRUE}, groups={("all_reduce", 8, 1): replace(TRUE, start_us=7.0)},
+        inside=((8, "nvlink_mesh"),), between="network", rings={2: 1, 8: 6}, provenance="a test",
+    )  # fmt: skip
+    save_collectives(constants, tmp_path / "laws.yaml")
+    assert load_collectives(tmp_path / "laws.yaml") == constants
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"laws": {"all_reduce": {}}}, "KIND | LINK"),
+        ({"laws": {"all_reduce | nvlink": {"start_us": 1.0}}}, "hop_us"),
+        ({"groups": 3}, "groups"),
+        ({"speed": 1}, "speed"),
+        ({"inside": [["many", "nvlink"]]}, "many"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_by_name(tmp_path: Path, change: dict[str, object], named: str) -> None:
+    path = tmp_path / "laws.yaml"
+    save_collectives(CollectiveConstants(laws={("all_reduce", "nvlink"): TRUE}), path)
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **change}))
+    with pytest.raises(InputError) as refused:
+        load_collectives(path)
+    assert named in str(refused.value)
+
+
+@pytest.mark.mirror
+def test_unseen_sizes_and_an_unseen_group_of_a_public_table(mirror: Path) -> None:
+    rows = read_aiconfigurator(mirror).rows
+    own = rows[rows["platform"] == "h100_sxm nccl 2.29.2"]
+    octave = np.floor(np.log2(own["message_bytes"])).astype(int)
+    sizes = error(fit_collectives(own[octave % 2 == 0]), own[octave % 2 == 1])
+    group = error(fit_collectives(own[own["group_size"] < 8]), own[own["group_size"] == 8])
+    assert sizes.mean() < 0.10 and group.mean() < 0.20

@@ -1,0 +1,115 @@
+"""Collectives by specification: NCCL's protocols by hand, trees, in-network reduction, and what must always hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnperf.analytic.collective_constants import CollectiveConstants
+from gnnperf.analytic.collective_law import CollectiveLaw
+from gnnperf.analytic.collectives import collective_us, fitted_collective_us
+from gnnperf.analytic.constants import AnalyticConstants
+from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
+
+# Round numbers: 100 GB/s inside a machine of 4, 10 GB/s for each rank's adapter; LL128 starts after 14 us.
+DEVICE = DeviceSpec(
+    name="round", kind="gpu", flops_per_s={"float32": 1e12}, memory_bandwidth_bytes_per_s=1e12, l2_bytes=1e6, num_sms=1,
+    clock_hz=1e9, memory_bytes=1e10,
+)  # fmt: skip
+CLUSTER = ClusterSpec(
+    name="round", device=DEVICE, ranks_per_node=4, intra=LinkSpec("inner", 100e9, 1.9, 1.0),
+    inter=LinkSpec("outer", 10e9, 4.0, 1.0), host_link=LinkSpec("pcie", 10e9, 0.5, 1.0),
+)  # fmt: skip
+CONSTANTS = AnalyticConstants(collective_floor_us={"gpu": 14.0, "cpu": 50.0})
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send")
+ANY_KIND, BYTES, RANKS = st.sampled_from(KINDS), st.floats(0, 1e12), st.integers(1, 64)
+
+
+def latency(kind: str, message: float, ranks: int, cluster: ClusterSpec = CLUSTER) -> float:
+    found = collective_us(np.array([kind], object), np.array([message]), np.array([ranks]), cluster, CONSTANTS)
+    return float(found[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "ranks", "expected"),
+    [
+        # LL: 6.6 us, hops of 0.6 us, a quarter of the bandwidth for what reduces, a third for the others
+        ("all_reduce", 0.0, 4, 6.6 + 6 * 0.6),
+        ("all_gather", 1e3, 4, 6.6 + 3 * 0.6 + 3 * 0.01 * 3),
+        # Simple: 8.4 us, hops of 3.4 us, all of the bandwidth
+        ("all_gather", 1e9, 4, 8.4 + 3 * 3.4 + 3 * 1e4),
+        ("all_to_all", 4e9, 4, 8.4 + 3 * 3.4 + 3e4),
+        ("send", 1e9, 2, 8.4 + 3.4 + 1e4),
+        # two machines: 4 of 14 hops between them, the ring runs at 4 adapters x 10 GB/s
+        ("all_reduce", 1e10, 8, 8.4 + 10 * 3.4 + 4 * 14 + 1.75 * 1e10 / 40e3),
+    ],
+)
+def test_the_best_protocol_by_hand(kind: str, message: float, ranks: int, expected: float) -> None:
+    assert latency(kind, message, ranks) == pytest.approx(expected, rel=0.05)  # the soft minimum is a little below
+    assert latency(kind, message, ranks) <= expected * (1 + 1e-12)
+
+
+def test_middle_sizes_go_by_ll128_and_the_best_rules() -> None:
+    ll, ll128, simple = 6.6 + 6 * 0.6 + 1.5 * 4 * 10, 14 + 6 * 1.9 + 1.5 / 0.92 * 10, 8.4 + 6 * 3.4 + 1.5 * 10
+    expected = (ll**-24 + ll128**-24 + simple**-24) ** (-1 / 24)
+    assert latency("all_reduce", 1e6, 4) == pytest.approx(expected)
+
+
+def test_many_machines_reduce_small_messages_by_a_tree() -> None:
+    ring = 6.6 + (126 - 32) * 0.6 + 32 * 2.7  # 64 ranks, 16 machines
+    tree = 6.6 + 6 * 0.6 + 8 * 2.7  # 3 hops up and down in a machine, 4 levels of machines
+    assert tree * 0.9 <= latency("all_reduce", 0.0, 64) <= tree < ring
+
+
+def test_a_switch_that_reduces_shortens_large_all_reduces_only() -> None:
+    switch = replace(CLUSTER, metadata={"in_network_reduction": "nvls"})
+    expected = 23 + 5 / 4 * 1e5 * 6 / 5  # (n+1)/n of the message, at 5/6 of the bandwidth: a tie with the ring of 4
+    assert latency("all_reduce", 1e10, 4, switch) == pytest.approx(expected, rel=0.07)
+    eight = replace(switch, ranks_per_node=8)
+    assert latency("all_reduce", 1e10, 8, eight) == pytest.approx(23 + 9 / 8 * 1e5 * 6 / 5, rel=0.01)
+    assert latency("all_reduce", 1e10, 8, switch) == latency("all_reduce", 1e10, 8)  # several machines
+    assert latency("all_gather", 1e9, 4, switch) == latency("all_gather", 1e9, 4)
+
+
+def test_without_a_switch_small_groups_have_fewer_rings() -> None:
+    mesh = replace(CLUSTER, metadata={"topology": "hybrid_cube_mesh"}, ranks_per_node=8)
+    assert latency("all_reduce", 1e10, 2, mesh) == pytest.approx(1e10 / (100e3 / 6), rel=0.01)  # 1 of 6 rings
+    assert latency("all_reduce", 1e10, 8, mesh) == pytest.approx(1.75e5, rel=0.01)
+
+
+def test_a_platforms_own_laws_come_first_and_specification_answers_the_rest() -> None:
+    law = CollectiveLaw(1.0, 2.0, 1e12, 1e11, 0.0, ())
+    fitted = CollectiveConstants(laws={("all_reduce", "nvlink"): law}, inside=((4, "nvlink"),))
+    kinds = np.array(["all_reduce", "all_gather", "all_reduce", "all_reduce", "gossip"], object)
+    size, ranks = np.array([1e6, 1e6, 1e6, np.nan, 1e6]), np.array([4, 4, 1, 4, 4])
+    found = fitted_collective_us(kinds, size, ranks, CLUSTER, CONSTANTS, fitted)
+    assert found[0] == pytest.approx(1 + 6 * 2 + 1 + 15)  # start, hops, passage, 1.5 MB at 100 GB/s
+    assert found[1:3].tolist() == [latency("all_gather", 1e6, 4), latency("all_reduce", 1e6, 1)]
+    assert np.isnan(found[3:]).all()
+
+
+@given(ANY_KIND, BYTES, st.floats(1, 100), RANKS)
+def test_more_bytes_are_never_faster(kind: str, message: float, factor: float, ranks: int) -> None:
+    assert latency(kind, message * factor, ranks) >= latency(kind, message, ranks) * (1 - 1e-12)
+
+
+@given(ANY_KIND, BYTES, st.floats(1, 100), RANKS, st.sampled_from(["intra", "inter"]))
+def test_more_bandwidth_is_never_slower(kind: str, message: float, factor: float, ranks: int, name: str) -> None:
+    link = getattr(CLUSTER, name)
+    wider = replace(CLUSTER, **{name: replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * factor)})
+    assert latency(kind, message, ranks, wider) <= latency(kind, message, ranks) * (1 + 1e-12)
+
+
+@given(ANY_KIND, RANKS)
+def test_zero_bytes_cost_the_floor(kind: str, ranks: int) -> None:
+    least = min(latency(kind, message, ranks) for message in (0.0, 1.0, 1e3))
+    assert least == latency(kind, 0.0, ranks) >= 6.6 * 0.9
+
+
+@given(st.sampled_from(KINDS[:-1]), BYTES, st.integers(1, 32))
+def test_doubling_peers_never_shortens_a_ring(kind: str, message: float, ranks: int) -> None:
+    assert latency(kind, message, 2 * ranks) >= latency(kind, message, ranks) * (1 - 1e-12)

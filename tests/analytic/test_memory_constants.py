@@ -1,0 +1,74 @@
+"""Constants of memory-bound kernels: the shipped file, the way to YAML and back, refusals, the fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from round_device import CONSTANTS, DEVICE
+
+from gnnperf.analytic.memory_constants import (
+    EventGap,
+    default_memory_constants,
+    load_memory_constants,
+    save_memory_constants,
+)
+from gnnperf.analytic.memory_fit import START, call_times_us, fit_memory_constants, predicted_us
+from gnnperf.errors import InputError
+
+
+def test_shipped_constants_are_plausible_and_say_where_they_come_from() -> None:
+    constants = default_memory_constants()
+    assert 0.5 < constants.stream_share < 1.0 and constants.cache_speedup > 1.0
+    assert constants.provenance
+
+
+def test_there_and_back(tmp_path: Path) -> None:
+    save_memory_constants(CONSTANTS, tmp_path / "c.yaml")
+    assert load_memory_constants(tmp_path / "c.yaml") == CONSTANTS
+    assert [p.name for p in tmp_path.iterdir()] == ["c.yaml"]  # nothing half-written beside it
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("colour", 1, "missing or unknown: colour"),
+        ("stream_share", 0, "stream_share"),
+        ("cache_share", "all", "cache_share"),
+        ("rows", {"layer_norm": {}}, "missing or unknown"),
+        ("gaps", {"add": {"call_us": -1.0, "issue_share": 0.5}}, "gaps.add.call_us"),
+    ],
+)
+def test_bad_constants_are_named(key: str, value: object, message: str, tmp_path: Path) -> None:
+    save_memory_constants(CONSTANTS, tmp_path / "c.yaml")
+    raw = yaml.safe_load((tmp_path / "c.yaml").read_text())
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump({**raw, key: value}))
+    with pytest.raises(InputError, match=message):
+        load_memory_constants(tmp_path / "c.yaml")
+
+
+def made_rows(stream_share: float) -> pd.DataFrame:
+    """An elementwise, a softmax and a layer norm table as the model says they are, with a known bandwidth."""
+    truth = {**START.__dict__, "stream_share": stream_share}
+    constants = type(START)(**{**truth, "gaps": dict.fromkeys(("add", "softmax", "ln"), EventGap(20.0, 0.5))})
+    rng = np.random.default_rng(0)
+    parts = []
+    for table, tensors in (("add", 3), ("softmax", 2), ("ln", 2)):
+        rows, columns = np.exp(rng.uniform(0, 11, 400)).round(), np.exp(rng.uniform(3, 8, 400)).round()
+        part = pd.DataFrame({"table": table, "device": "round", "rows": rows, "columns": columns,
+                             "moved_bytes": tensors * 4.0 * rows * columns})  # fmt: skip
+        parts.append(part.assign(latency_us=predicted_us(part, DEVICE, constants)))
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_the_fit_finds_the_bandwidth_it_was_given() -> None:
+    rows = made_rows(stream_share=0.6)
+    fitted = fit_memory_constants(rows, {"round": DEVICE}, "made up")
+    assert fitted.stream_share == pytest.approx(0.6, rel=0.02)
+    assert fitted.gaps["add"].call_us == pytest.approx(call_times_us(rows)["round", "add"])
+    errors = np.abs(predicted_us(rows, DEVICE, fitted) / rows["latency_us"].to_numpy() - 1)
+    assert errors.mean() < 0.02
+    assert fitted.provenance == "made up"

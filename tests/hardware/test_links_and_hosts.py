@@ -1,0 +1,121 @@
+"""Links, hosts and nodes: by name, changed in part, and what they do to a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gnnperf.errors import InputError
+from gnnperf.hardware import (
+    cluster_names,
+    host_names,
+    link_names,
+    load_cluster,
+    load_host,
+    load_link,
+    spread,
+)
+from gnnperf.hardware.spec import MEDIA
+from gnnperf.hardware.yaml_spec import cluster_from, link_from
+
+LINK = {"name": "wire", "bandwidth_bytes_per_s": 1e9, "latency_us": 1.0}
+
+
+@pytest.mark.parametrize("name", link_names())
+def test_link_is_named_after_its_file_and_cites_a_source(name: str) -> None:
+    link = load_link(name)
+    assert link.name == name and link.source and link.medium in MEDIA
+    assert link.pair_bandwidth_bytes_per_s is None or link.pair_bandwidth_bytes_per_s < link.bandwidth_bytes_per_s
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "each_bytes_per_s"),
+    [
+        ("nvlink1", 4, 20e9), ("nvlink2", 6, 25e9), ("nvlink3", 12, 25e9), ("nvlink4_nvswitch", 18, 25e9),
+        ("nvlink5_nvswitch", 18, 50e9), ("infinity_fabric_mesh", 7, 64e9),
+        ("pcie_gen3_x16", 16, 8e9 / 8 * 128 / 130), ("pcie_gen4_x16", 16, 16e9 / 8 * 128 / 130),
+        ("pcie_gen5_x16_host", 16, 32e9 / 8 * 128 / 130), ("nvme_gen4_x4", 4, 16e9 / 8 * 128 / 130),
+        ("infiniband_hdr", 4, 50e9 / 8), ("infiniband_ndr", 4, 100e9 / 8),
+    ],
+)  # fmt: skip
+def test_bandwidth_is_lanes_times_rate(name: str, count: int, each_bytes_per_s: float) -> None:
+    assert load_link(name).bandwidth_bytes_per_s == pytest.approx(count * each_bytes_per_s, rel=1e-3)
+
+
+def test_switches_that_add_up() -> None:
+    adding = {name for name in link_names() if load_link(name).in_network_reduction}
+    assert {"nvlink4_nvswitch", "nvlink5_nvswitch", "infiniband_hdr", "infiniband_ndr"} <= adding
+    assert not {"nvlink2", "nvlink3_nvswitch", "pcie_gen5_x16", "ethernet_400g", "loopback"} & adding
+
+
+def test_a_shipped_link_changed_in_part() -> None:
+    half = link_from({"link": "infiniband_ndr", "name": "half", "bandwidth_bytes_per_s": 25e9}, "here")
+    ndr = load_link("infiniband_ndr")
+    assert (half.name, half.bandwidth_bytes_per_s, half.latency_us) == ("half", 25e9, ndr.latency_us)
+    assert half.in_network_reduction
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ("infiniband_nrd", "no link named 'infiniband_nrd'; did you mean infiniband_ndr"),
+        ({"link": "nvlink9"}, "no link named 'nvlink9'"),
+        ({**LINK, "medium": "rope"}, "'rope' is not known.*nvlink"),
+        ({**LINK, "in_network_reduction": "yes, please"}, "is not known.*True, False"),
+        ({**LINK, "pair_bandwidth_bytes_per_s": 0}, "out of range"),
+        ({"link": "nvlink3", "speed": 1}, "unknown key 'speed'"),
+        (7, "7 is not a link"),
+    ],
+)
+def test_bad_links_are_named(raw: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        link_from(raw, "here")
+
+
+@pytest.mark.parametrize("name", host_names())
+def test_host_is_named_after_its_file_and_its_speed_is_clock_times_work(name: str) -> None:
+    host = load_host(name)
+    assert host.name == name and host.source and host.aliases
+    assert host.single_thread_speed == pytest.approx(host.clock_hz / 3e9 * host.work_per_clock)
+    assert 0.5 < host.single_thread_speed < 3.0
+
+
+def test_later_hosts_are_faster() -> None:
+    speeds = [load_host(n).single_thread_speed for n in ("xeon_e5_2698_v4", "epyc_7742", "epyc_7763", "epyc_9654")]
+    assert speeds == sorted(speeds)
+
+
+@pytest.mark.parametrize("name", cluster_names())
+def test_a_shipped_clusters_own_host_changes_nothing(name: str) -> None:
+    """The overheads that ship are pooled over hosts such as these."""
+    assert load_cluster(name).host_speed == 1.0
+
+
+def test_another_host_moves_the_overheads(tmp_path: Path) -> None:
+    link = {**LINK}
+    raw: dict[str, object] = {"name": "mine", "device": "t4", "intra": link, "inter": link, "host_link": link}
+    device = load_cluster("single", "t4").device
+    epyc, xeon = load_host("epyc_9654"), load_host("xeon_e5_2698_v4")
+    moved = cluster_from({**raw, "host": "epyc_9654", "reference_host": "xeon_e5_2698_v4"}, device, "here")
+    assert moved.host == epyc
+    assert moved.host_speed == pytest.approx(epyc.single_thread_speed / xeon.single_thread_speed)
+    assert cluster_from({**raw, "host": "grace", "host_speed": 2.0}, device, "here").host_speed == 2.0
+    own = tmp_path / "own.yaml"
+    own.write_text(yaml.safe_dump({"name": "own", "clock_hz": 3e9, "work_per_clock": 2.0, "num_cores": 4}))
+    assert cluster_from({**raw, "host": str(own)}, device, "here").host_speed == pytest.approx(2.0)
+    with pytest.raises(InputError, match="no host named 'epyc_774'; did you mean epyc_7742"):
+        cluster_from({**raw, "host": "epyc_774"}, device, "here")
+
+
+def test_ranks_are_divided_over_the_nodes_of_a_cluster() -> None:
+    hgx = load_cluster("hgx8", "h200")
+    assert (hgx.device.name, hgx.ranks_per_node, hgx.nodes) == ("h200", 8, None)
+    assert spread(hgx, 64) is hgx
+    four = cluster_from({**yaml.safe_load("{name: four, device: h200, nodes: 4, ranks_per_node: 8}"),
+                         "intra": "nvlink4_nvswitch", "inter": "infiniband_ndr", "host_link": "pcie_gen5_x16_host"},
+                        hgx.device, "here")  # fmt: skip
+    assert [spread(four, ranks).ranks_per_node for ranks in (32, 16, 6, 1)] == [8, 4, 2, 1]
+    with pytest.raises(InputError, match="33 ranks do not fit on 4 nodes of 8"):
+        spread(four, 33)

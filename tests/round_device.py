@@ -1,0 +1,19 @@
+"""A device and constants of round numbers (0.5e12 bytes/s, 1e12 lane cycles/s): times are sums done in the head."""
+
+from __future__ import annotations
+
+from gnnperf.analytic.memory_constants import EventGap, MemoryConstants, RowKernel
+from gnnperf.hardware.spec import DeviceSpec
+
+DEVICE = DeviceSpec(
+    name="round", kind="gpu", flops_per_s={"float32": 1e12, "float16": 2e12, "float16_matrix": 8e12},
+    memory_bandwidth_bytes_per_s=1e12, l2_bytes=1e6, num_sms=10, clock_hz=1e9, memory_bytes=1e10, lanes_per_sm=100,
+    launch_floor_us=2.0, sustained_flops_share=1.0, sustained_bandwidth_share=1.0,
+)  # fmt: skip
+KERNEL = RowKernel(rereads=1.0, cycles_per_row=100.0, cycles_per_element=1.0, rows_in_flight_per_sm=10.0,
+                   bandwidth_share=1.0, overlap_power=1.0)  # fmt: skip
+CONSTANTS = MemoryConstants(
+    stream_share=0.5, cache_share=1.0, cache_speedup=2.0, lane_cycles={"other": 1.0, "pow": 100.0},
+    rows={"layer_norm": KERNEL, "softmax_warp": KERNEL, "softmax_block": KERNEL},
+    gaps={"add": EventGap(call_us=20.0, issue_share=0.5)}, provenance="round numbers",
+)  # fmt: skip
