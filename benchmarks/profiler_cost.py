@@ -25,6 +25,7 @@ from gnnperf.graph.profiler_cost import ProfilerCost, cost_of_card, without_prof
 from gnnperf.record.profiler_cost import measure
 
 DATASET = Path("datasets/cpu-gloo")
+EXAMPLES = "examples"
 UNCORRECTED, RATIO = "uncorrected", "one ratio for all runs"
 MEASURED, SCALED, FITTED = "measured", "measured x factor", "fitted"
 METHODS = (UNCORRECTED, RATIO, MEASURED, SCALED, FITTED)
@@ -41,11 +42,11 @@ class Run:
 
 
 def runs(dataset: Path, cache: Path) -> list[Run]:
-    """All complete recordings of a data set."""
+    """All complete recordings of a data set; its examples are among them."""
     found = []
     for path in sorted(dataset.rglob("run.json")):
         card = json.loads(path.read_text())
-        if card.get("status") == "complete":
+        if card.get("status") == "complete" and EXAMPLES not in path.relative_to(dataset).parts:
             folder = path.parent
             name = folder.parent.name if folder.name.isdecimal() else folder.name
             without_us = float(card["step_time"]["without_profiler"]["median_us"])
