@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -59,8 +60,7 @@ def run_rounds(job: Job, minutes: float, progress: Progress) -> list[list[Readin
         progress: told before each round.
 
     Raises:
-        InputError: an op does not run.
-        RuntimeError: a round's process failed.
+        InputError: an op does not run, or a round's process failed.
     """
     total = num_rounds(minutes)
     end = time.monotonic() + minutes * 60
@@ -90,8 +90,17 @@ def _in_a_process(job: Job) -> list[Reading]:
         if done.returncode == InputError.exit_code:
             raise InputError(done.stderr.strip().splitlines()[-1].removesuffix("."))
         if done.returncode != 0:
-            raise RuntimeError(f"a round ended with exit code {done.returncode}:\n{done.stderr[-4000:]}")
+            raise InputError(f"a round {_how_it_ended(done)}", where="gnnperf calibrate",
+                             remedy="nothing was written; calibrate again, with nothing else running")  # fmt: skip
         return [reading_from_json(line) for line in Path(job.out).read_text(encoding="utf-8").splitlines()]
+
+
+def _how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
+    """Killed, as for memory, or its last word."""
+    if done.returncode < 0:
+        return f"was killed by {signal.Signals(-done.returncode).name}"
+    said = done.stderr.strip().splitlines()
+    return f"ended with exit code {done.returncode} ({said[-1] if said else 'it said nothing'})"
 
 
 def results(rounds: Sequence[Sequence[Reading]]) -> list[Result]:
