@@ -63,4 +63,12 @@ def test_a_bad_resume_is_one_message(
         call(monkeypatch, f"out={tmp_path / 'out'}", "resume=nowhere.ckpt")
     assert exit_info.value.code == 2
     assert "resume=nowhere.ckpt: no such file" in capsys.readouterr().err
-    assert not (tmp_path / "out" / "checkpoint.pt").exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_refusal_takes_nothing_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    with pytest.raises(SystemExit):
+        call(monkeypatch, f"out={tmp_path / 'out'}", "resume=nowhere.ckpt")
+    assert (tmp_path / "out" / "notes.txt").read_text() == "mine"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -51,7 +52,7 @@ def entry_point(name: str, node: type[ConfigT]) -> Callable[[Callable[[ConfigT],
     def decorate(task: Callable[[ConfigT], None]) -> Callable[[], None]:
         @functools.wraps(task)
         def job(raw: DictConfig) -> None:
-            with one_message(node):
+            with one_message(node), nothing_left_if_refused():
                 task(to_typed(raw, node))
 
         composed = hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name=name)(job)
@@ -100,6 +101,19 @@ def one_message(node: type) -> Iterator[None]:
         if error.filename is None:
             raise
         _exit(InputError(str(error.strerror), where=str(error.filename), remedy="check the path and its permissions"))
+
+
+@contextmanager
+def nothing_left_if_refused() -> Iterator[None]:
+    """Take back the folder that hydra made for a job before it began, if the job refuses and nothing else is there."""
+    try:
+        yield
+    except (InputError, OmegaConfBaseException):
+        own = HydraConfig.get()
+        out = Path(own.runtime.output_dir)
+        if own.output_subdir and [path.name for path in out.iterdir()] == [own.output_subdir]:
+            shutil.rmtree(out)
+        raise
 
 
 @contextmanager

@@ -153,3 +153,9 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr(sys, "argv", ["train.py", f"out={tmp_path}"])
     with pytest.raises(ValueError, match="a bug"):
         entry_point("train", TrainConfig)(task)()
+
+
+def test_a_refused_value_leaves_no_folder(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        run("optim.learning_rate=-1")
+    assert not (tmp_path / "out").exists()
