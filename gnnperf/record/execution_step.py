@@ -11,6 +11,8 @@ from pathlib import Path
 
 from torch.profiler import ExecutionTraceObserver
 
+from gnnperf.record.idle_threads import await_idle_threads
+
 KEPT_KEYS = ("schema", "nodes")  # left out: process number and date
 
 
@@ -25,6 +27,7 @@ class ExecutionTraceStep:
 
     def begin(self) -> None:
         """Observe from here."""
+        await_idle_threads()
         self._observer = ExecutionTraceObserver().register_callback(str(self._path))
         self._observer.start()
 
@@ -32,6 +35,7 @@ class ExecutionTraceStep:
         """Observe no more; the file is whole."""
         if self._observer is not None:
             observer, self._observer = self._observer, None
+            await_idle_threads()
             observer.stop()
             observer.unregister_callback()
 

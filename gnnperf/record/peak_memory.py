@@ -16,6 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from gnnperf.record import garbage
 from gnnperf.record.device import cuda_device
+from gnnperf.record.idle_threads import SafeProfile
 
 KNOWING_STEPS, COUNTED_STEPS = 1, 1
 ALLOCATION = "[memory]"  # what Kineto calls an allocation, or with negative bytes a release
@@ -98,7 +99,7 @@ class HostMemory:
     def begin(self) -> None:
         """Start before the first step; note when the counted one starts."""
         if self._begun == 0:
-            self._profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+            self._profiler = SafeProfile(activities=[ProfilerActivity.CPU], profile_memory=True)
             self._profiler.start()
         if self._begun == KNOWING_STEPS:
             self._counted_from_ns = time.time_ns()

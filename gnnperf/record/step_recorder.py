@@ -12,6 +12,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from gnnperf.errors import require
 from gnnperf.record.execution_step import ExecutionTraceStep
+from gnnperf.record.idle_threads import SafeProfile
 from gnnperf.record.peak_memory import PeakMemory, peak_memory_of_this_rank
 from gnnperf.record.step_clock import StepClock, clock_of_this_rank, summary
 
@@ -178,7 +179,7 @@ def step_profiler(profiled_steps: int) -> profile:
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
-    return profile(
+    return SafeProfile(
         activities=activities,
         schedule=schedule(wait=0, warmup=PROFILER_WARMUP_STEPS, active=profiled_steps, repeat=1),
         record_shapes=True,

@@ -1,0 +1,89 @@
+"""Threads that rest, run, or never rest; and torch's observer, which dies without the wait."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from torch.profiler import ProfilerActivity
+
+from gnnperf.record import idle_threads
+from gnnperf.record.idle_threads import SafeProfile, await_idle_threads
+
+OBSERVED_COLLECTIVES = """
+import os, socket, sys
+import torch
+import torch.distributed as dist
+from gnnperf.record.execution_step import ExecutionTraceStep
+from pathlib import Path
+
+store = dist.HashStore()
+dist.init_process_group("gloo", rank=0, world_size=1, store=store)
+tensor = torch.ones(64)
+for _ in range(150):
+    watcher = ExecutionTraceStep(Path(sys.argv[1]))
+    watcher.begin()
+    for future in [dist.all_reduce(tensor, async_op=True).get_future() for _ in range(4)]:
+        future.wait()
+    watcher.end()
+print("alive")
+os._exit(0)
+"""
+
+
+def test_threads_that_wait_are_idle() -> None:
+    release = threading.Event()
+    waiting = threading.Thread(target=release.wait)
+    waiting.start()
+    try:
+        assert await_idle_threads(patience_s=5.0)
+    finally:
+        release.set()
+        waiting.join()
+
+
+def test_waits_for_a_thread_that_runs() -> None:
+    ended_ns = []
+
+    def run() -> None:
+        end_ns = time.monotonic_ns() + 50_000_000
+        while time.monotonic_ns() < end_ns:
+            pass
+        ended_ns.append(time.monotonic_ns())
+
+    running = threading.Thread(target=run)
+    running.start()
+    assert await_idle_threads(patience_s=10.0)
+    assert ended_ns  # it had ended when the wait did
+    running.join()
+
+
+def test_a_thread_that_never_rests_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle_threads, "_busy_threads", lambda: [7])
+    assert not await_idle_threads(patience_s=0.02)
+
+
+def test_a_system_without_proc_says_no(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setattr(idle_threads, "TASKS", tmp_path_factory.mktemp("none") / "task")
+    assert not await_idle_threads()
+
+
+def test_a_profile_waits_before_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = []
+    monkeypatch.setattr(idle_threads, "await_idle_threads", lambda: waits.append("wait"))
+    with SafeProfile(activities=[ProfilerActivity.CPU]):
+        assert waits == []
+    assert waits == ["wait"]
+
+
+def test_collectives_that_just_ended_do_not_kill_the_observer(tmp_path: object) -> None:
+    """Without the wait this dies within some ten rounds on a busy machine."""
+    words = [sys.executable, "-c", OBSERVED_COLLECTIVES, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout == "alive\n"
