@@ -1,7 +1,7 @@
 """Embedding bags on tables and skews that no price was fitted on.
 
-    gnnperf calibrate --out calibrated/mine                  measures, among others, embedding bags
-    python -m benchmarks.embedding calibrated/mine/ops.parquet
+    python -m benchmarks embedding                           the table that ships (datasets/cpu-lookups says how it was made)
+    python -m benchmarks.embedding calibrated/mine/ops.parquet       your own, from `gnnperf calibrate`
 
 Every row is predicted by prices that saw neither its table (rows, dim, number of tables) nor its skew. Beside it the
 trivial answers: bytes over bandwidth with a floor, both fitted on the same rows, and the measured time of the row whose
@@ -26,6 +26,7 @@ from gnnperf.evaluate.metrics import summarize
 
 TABLE_KEY = ["rows", "dim", "tables"]
 TABLE_FOLDS = 4
+SHIPPED = Path("datasets/cpu-lookups/ops.parquet")
 MODEL, BYTES, NEAREST = "model", "floor + bytes / bandwidth", "nearest row"
 SIZES = ["rows", "dim", "lookups", "bags", "skew", "tables"]
 
@@ -80,10 +81,7 @@ def nearest_us(seen: pd.DataFrame, asked: pd.DataFrame) -> np.ndarray:
 
 def main() -> int:
     """Print one line per direction, state of the cache and answer."""
-    if len(sys.argv) != 2:
-        print("python -m benchmarks.embedding TABLE: an ops.parquet that `gnnperf calibrate` wrote", file=sys.stderr)
-        return 2
-    table = pd.read_parquet(Path(sys.argv[1]))
+    table = pd.read_parquet(Path(sys.argv[1]) if len(sys.argv) > 1 else SHIPPED)
     line_bytes = LINE_BYTES["gpu" if table["cuda_version"].notna().any() else "cpu"]
     rows = lookup_rows(table)
     rows = rows[rows["launch_included"] == rows["launch_included"].min()].reset_index(drop=True)
