@@ -1,7 +1,7 @@
 """Embedding bags on tables and skews that no price was fitted on.
 
-    python -m benchmarks embedding                           the table that ships (datasets/cpu-lookups says how it was made)
-    python -m benchmarks.embedding calibrated/mine/ops.parquet       your own, from `gnnperf calibrate`
+    python -m benchmarks embedding                                 the table that ships, datasets/cpu-lookups
+    python -m benchmarks.embedding calibrated/mine/ops.parquet     your own, from `gnnperf calibrate`
 
 Every row is predicted by prices that saw neither its table (rows, dim, number of tables) nor its skew. Beside it the
 trivial answers: bytes over bandwidth with a floor, both fitted on the same rows, and the measured time of the row whose

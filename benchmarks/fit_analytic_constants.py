@@ -1,4 +1,4 @@
-"""Fit the analytical model's host overheads and lags on public traces, and write conf/analytic/default.yaml.
+"""Fit the analytical model's host overheads and lags on public traces, and write conf/analytic/gpu.yaml.
 
     GNNPERF_DATA_MIRROR=FOLDER python -m benchmarks.fit_analytic_constants [OUT.yaml]
 
@@ -52,8 +52,8 @@ def graphs(mirror: Path) -> Iterator[ExecutionGraph]:
 
 
 def main() -> None:
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "default.yaml"
-    base = load_constants(conf_dir("analytic") / "default.yaml")
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "gpu.yaml"
+    base = load_constants(conf_dir("analytic") / "gpu.yaml")
     found = list(graphs(mirror()))
     fitted = fit_host_overheads(found, base, min_samples=MIN_SAMPLES)
     fitted = fit_lags(found, "gpu", fitted)

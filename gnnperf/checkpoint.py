@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gnnperf import __version__
 from gnnperf.analytic import AnalyticConstants
+from gnnperf.analytic.op_price_files import prices_from_plain, prices_to_plain
 from gnnperf.data.floors import TypedFloors
 from gnnperf.data.normalizer import Normalizer
 from gnnperf.data.numbers import DEVICE_FEATURES, LINK_FEATURES, WORK_FEATURES
@@ -129,7 +130,7 @@ def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
         "features": _feature_names(),
         "model": dataclasses.asdict(checkpoint.model),
         "vocabulary": {t: {f: list(words) for f, words in fs.items()} for t, fs in checkpoint.vocabulary.words.items()},
-        "constants": dataclasses.asdict(checkpoint.constants),
+        "constants": _plain_constants(checkpoint.constants),
         "floors": {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(floors).items()},
         "normalizer": {"mean": dict(normalizer.mean), "scale": dict(normalizer.scale)},
         "weights": dict(checkpoint.weights),
@@ -142,12 +143,25 @@ def _from_plain(plain: dict[str, Any], sha256: str) -> Checkpoint:
     return Checkpoint(
         ModelConfig(**plain["model"]),
         Vocabulary(words),
-        AnalyticConstants(**plain["constants"]),
+        _constants(plain["constants"]),
         TypedFloors(**plain["floors"]),
         Normalizer(**plain["normalizer"]),
         plain["weights"],
         plain["provenance"],
         sha256,
+    )
+
+
+def _plain_constants(constants: AnalyticConstants) -> dict[str, Any]:
+    prices = constants.op_prices
+    rest = dataclasses.asdict(dataclasses.replace(constants, op_prices=None))
+    return {**rest, "op_prices": None if prices is None else prices_to_plain(prices)}
+
+
+def _constants(plain: dict[str, Any]) -> AnalyticConstants:
+    prices = plain["op_prices"]
+    return AnalyticConstants(
+        **{**plain, "op_prices": None if prices is None else prices_from_plain(prices, "checkpoint")}
     )
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import yaml
 
+from gnnperf.analytic.op_price_files import prices_from_plain, prices_to_plain
+from gnnperf.analytic.op_prices import OpPrices
 from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.yaml_spec import read_yaml
@@ -32,6 +34,7 @@ class AnalyticConstants:
         copy_floor_us: device kind -> start-up of one copy or memset, beside the link's latency.
         pageable_share: bandwidth of a copy from or to pageable host memory, relative to pinned.
         roofline_power: p of the soft maximum (compute^p + memory^p)^(1/p); large p is the hard roofline.
+        op_prices: what ops cost on a CPU; None: the roofline there, too.
         provenance: where the numbers come from.
     """
 
@@ -42,13 +45,14 @@ class AnalyticConstants:
     copy_floor_us: dict[str, float] = field(default_factory=dict)
     pageable_share: float = 0.5
     roofline_power: float = 4.0
+    op_prices: OpPrices | None = None
     provenance: str = ""
 
 
 @cache
-def default_constants() -> AnalyticConstants:
-    """The constants that ship, conf/analytic/default.yaml."""
-    return load_constants(conf_dir("analytic") / "default.yaml")
+def default_constants(device_kind: str = "gpu") -> AnalyticConstants:
+    """The constants that ship for devices of a kind (DEVICE_KINDS): conf/analytic/gpu.yaml, cpu.yaml."""
+    return load_constants(conf_dir("analytic") / f"{device_kind}.yaml")
 
 
 def load_constants(path: Path) -> AnalyticConstants:
@@ -74,6 +78,7 @@ def load_constants(path: Path) -> AnalyticConstants:
         copy_floor_us=_numbers(raw["copy_floor_us"], path, "copy_floor_us", DEVICE_KINDS),
         pageable_share=_number(raw["pageable_share"], path, "pageable_share", above=0.0),
         roofline_power=_number(raw["roofline_power"], path, "roofline_power", above=1.0),
+        op_prices=None if raw["op_prices"] is None else prices_from_plain(raw["op_prices"], f"{path}, op_prices"),
         provenance=str(raw["provenance"]),
     )
 
@@ -90,6 +95,7 @@ def save_constants(constants: AnalyticConstants, path: Path) -> None:
         "lag_us": {kind: _rounded(lags) for kind, lags in constants.lag_us.items()},
         "segment_us": _rounded(constants.segment_us),
         "host_overhead_us": overheads,
+        "op_prices": None if constants.op_prices is None else prices_to_plain(constants.op_prices),
     }
     beside = path.with_name(path.name + ".part")
     beside.write_text(yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Fit host overheads and lags on measured graphs."""
+"""Fit host overheads, lags and prices of CPU ops on measured graphs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ import pandas as pd
 
 from gnnperf.analytic.constants import LAG_CLASSES, SEGMENTS, AnalyticConstants, default_constants
 from gnnperf.analytic.host_overheads import overhead_keys
+from gnnperf.analytic.measured_calls import recorded_calls
+from gnnperf.analytic.op_price_fit import fit_op_prices
+from gnnperf.analytic.op_prices import core_numbers
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.schema import NodeType, Segment
 
 MIN_SAMPLES = 5  # fewer back off to the segment
@@ -23,6 +27,28 @@ def robust_mean(values: np.ndarray) -> float:
     low, high = np.quantile(values, [0.25, 0.75])
     fence = max(high + FENCE * (high - low), ALWAYS_KEPT * high)
     return float(values[values <= fence].mean())
+
+
+def fit_constants(
+    graphs: Iterable[ExecutionGraph], device: DeviceSpec, calibrated: pd.DataFrame | None = None,
+    base: AnalyticConstants | None = None,
+) -> AnalyticConstants:  # fmt: skip
+    """All that graphs of one kind of device tell.
+
+    Args:
+        graphs: with labels.
+        device: what they ran on.
+        calibrated: calls of the device's own op table (measured_calls.calibrated_calls); CPU only.
+        base: keeps what is not fitted; None: the constants that ship for such a device.
+    """
+    found = list(graphs)
+    start = fit_host_overheads(found, base or default_constants(device.kind))
+    start = fit_lags(found, device.kind, start)
+    calls = recorded_calls(found) if device.kind == "cpu" else pd.DataFrame()
+    if calls.empty:
+        return start
+    both = calls if calibrated is None else pd.concat([calls, calibrated], ignore_index=True)
+    return replace(start, op_prices=fit_op_prices(both, core_numbers(device)))
 
 
 def fit_host_overheads(

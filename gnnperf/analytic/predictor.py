@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -28,11 +28,11 @@ class AnalyticPredictor:
     """Roofline, latency-bandwidth collectives, mean host overheads.
 
     Attributes:
-        constants: what the model takes as given.
+        constants: what the model takes as given; None: what ships for the device's kind.
         collectives: laws fitted on the platform's own table of collectives; None: by specification.
     """
 
-    constants: AnalyticConstants = field(default_factory=default_constants)
+    constants: AnalyticConstants | None = None
     collectives: CollectiveConstants | None = None
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
@@ -46,13 +46,16 @@ class AnalyticPredictor:
         return Prediction(
             graph=graph,
             latency_us=latency,
-            lag_us=lag_us(graph.edges["lag_class"], cluster.device.kind, self.constants),
+            lag_us=lag_us(graph.edges["lag_class"], cluster.device.kind, self._constants(cluster)),
             source=np.where(np.isnan(latency), Source.UNCOVERED, Source.ANALYTIC).astype(object),
             analytic_latency_us=latency.copy(),
             latency_low_us=unknown,
             latency_high_us=unknown.copy(),
             uncovered_ops=uncovered_ops(graph, latency),
         )
+
+    def _constants(self, cluster: ClusterSpec) -> AnalyticConstants:
+        return default_constants(cluster.device.kind) if self.constants is None else self.constants
 
     def latency_us(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
         """[num_nodes] us for a table of nodes (schema.NODE_COLUMNS); NaN where unknown, 0 for hardware nodes."""
@@ -72,9 +75,13 @@ class AnalyticPredictor:
         return latency
 
     def _host(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
-        return host_us(nodes, self.constants, cluster.host_speed)
+        return host_us(nodes, self._constants(cluster), cluster.host_speed)
 
     def _compute(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
+        prices = self._constants(cluster).op_prices
+        if cluster.device.kind == "cpu" and prices is not None:
+            return prices.latency_us(nodes, cluster.device)
+
         def rate(family: object, dtype: object) -> float:
             return flops_per_s(cluster.device, str(family), None if dtype is None or dtype != dtype else str(dtype))
 
@@ -83,25 +90,26 @@ class AnalyticPredictor:
             nodes["bytes"].to_numpy(),
             _per_pair(nodes["family"], nodes["dtype"], rate),
             cluster.device,
-            self.constants.roofline_power,
+            self._constants(cluster).roofline_power,
         )
 
     def _memory(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
         code, names = pd.factorize(nodes["event_name"].astype(object), use_na_sentinel=True)
         paths = np.array([None, *(path_of(str(n)) for n in names)], dtype=object)[code + 1]  # [n]
-        return copy_us(paths, nodes["bytes"].to_numpy(), cluster, self.constants)
+        return copy_us(paths, nodes["bytes"].to_numpy(), cluster, self._constants(cluster))
 
     def _comm(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
         """Arriving takes no time of its own; leaving takes what ranks took on average after the first one left."""
         arrives = (nodes["segment"] == Segment.ARRIVE).to_numpy()
-        return np.where(arrives, 0.0, overhead_us(nodes, self.constants))
+        return np.where(arrives, 0.0, overhead_us(nodes, self._constants(cluster)))
 
     def _collective(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
         kinds = nodes["collective"].astype(object).to_numpy()
         sizes, groups = nodes["message_bytes"].to_numpy(), nodes["group_size"].to_numpy()
+        constants = self._constants(cluster)
         if self.collectives is None:
-            return collective_us(kinds, sizes, groups, cluster, self.constants)
-        return fitted_collective_us(kinds, sizes, groups, cluster, self.constants, self.collectives)
+            return collective_us(kinds, sizes, groups, cluster, constants)
+        return fitted_collective_us(kinds, sizes, groups, cluster, constants, self.collectives)
 
 
 def _per_pair(first: pd.Series, second: pd.Series, answer: Callable[[object, object], float]) -> np.ndarray:

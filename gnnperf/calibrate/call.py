@@ -16,6 +16,7 @@ Call = Callable[[], object]
 TENSORS = ("Tensor", "Optional[Tensor]")
 LISTS = ("List[Tensor]", "List[Optional[Tensor]]")
 NAME = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?")
+SPARSE = "sparse_"
 UNSCALED_DTYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
 
 
@@ -121,14 +122,15 @@ def _plain(value: object) -> object:
 
 
 def dtype_of(name: str) -> torch.dtype:
-    """The dtype of a name such as "float32".
+    """The dtype of a name such as "float32", or "sparse_float32" of a gradient that holds some rows only.
 
     Raises:
         InputError: no such dtype.
     """
-    found = getattr(torch, name, None)
+    found = getattr(torch, name.removeprefix(SPARSE), None)
     if not isinstance(found, torch.dtype):
-        raise InputError(f"no dtype named {name!r}", where="dtypes", allowed="float32, bfloat16, int64, bool, ...")
+        raise InputError(f"no dtype named {name!r}", where="dtypes",
+                         allowed="float32, bfloat16, int64, bool, ..., sparse_float32")  # fmt: skip
     return found
 
 
@@ -139,6 +141,8 @@ def _tensors(point: OpPoint, device: torch.device, generator: torch.Generator) -
             yield None
         elif _is_offsets(point, place):
             yield _offsets(shape, point, device, dtype_of(name))
+        elif name.startswith(SPARSE):
+            yield _sparse(shape, point, device, generator, dtype_of(name))
         else:
             whole = (*shape[:-2], shape[-1], shape[-2]) if place in point.transposed else shape
             made = random_tensor(whole, dtype_of(name), device, generator, rows, point.skew)
@@ -154,6 +158,20 @@ def _offsets(shape: Shape, point: OpPoint, device: torch.device, dtype: torch.dt
     lookups = point.shapes[1]
     assert lookups is not None
     return (torch.arange(shape[0]) * lookups[0] // max(shape[0], 1)).to(device=device, dtype=dtype)
+
+
+def _sparse(
+    shape: Shape, point: OpPoint, device: torch.device, generator: torch.Generator, dtype: torch.dtype
+) -> torch.Tensor:
+    """Rows of a gradient as look-ups leave them, not added up.
+
+    Its values have `shape`; as a whole it is as large as the first tensor.
+    """
+    whole = point.shapes[0]
+    assert whole is not None
+    rows = random_tensor((1, shape[0]), torch.int64, device, generator, whole[0], point.skew)
+    values = random_tensor(shape, dtype, device, generator, whole[0], point.skew)
+    return torch.sparse_coo_tensor(rows, values, (whole[0], *shape[1:]), check_invariants=False)
 
 
 def random_tensor(

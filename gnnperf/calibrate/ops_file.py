@@ -3,6 +3,9 @@
 {"op": "aten::addmm", "shapes": [[64], [32, 128], [128, 64]], "dtype": "float32"}
 {"op": "aten::embedding_bag", "shapes": [[1000, 16], [256], [64]], "dtypes": ["float32", "int64", "int64"],
  "arguments": {"mode": 0}, "direction": "backward", "skew": 4.0}
+{"op": "aten::add_", "shapes": [[1000, 16], [256, 16]], "dtypes": ["float32", "sparse_float32"]}
+
+The last one adds a sparse gradient of 256 rows to a table of 1000.
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ def _point(entry: object, where: str) -> OpPoint:
     point = OpPoint(entry["op"], shapes, _dtypes(entry, len(shapes), where), _arguments(entry, where),
                     _direction(entry, where), _positive(entry, "tables", int, where),
                     _positive(entry, "skew", float, where), bool(entry.get("tf32", False)),
-                    tuple(entry.get("transposed", ())))  # fmt: skip
+                    _places(entry, len(shapes), where))  # fmt: skip
     try:
         overload_of(point)
     except InputError as error:
@@ -92,6 +95,13 @@ def _dtypes(entry: Mapping[str, Any], num_tensors: int, where: str) -> tuple[str
     for dtype in dtypes:
         dtype_of(dtype)
     return tuple(dtypes)
+
+
+def _places(entry: Mapping[str, Any], num_tensors: int, where: str) -> tuple[int, ...]:
+    places = entry.get("transposed", [])
+    if not isinstance(places, list) or not all(type(place) is int and 0 <= place < num_tensors for place in places):
+        raise InputError(f"transposed is {places!r}", where=where, allowed="places of tensors, from 0, e.g. [1]")
+    return tuple(places)
 
 
 def _arguments(entry: Mapping[str, Any], where: str) -> tuple[tuple[str, Any], ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gnnperf.errors import require
 
@@ -18,6 +18,8 @@ class DataConfig:
         batch_size: steps (graphs) per batch.
         max_steps_per_run: whole steps used of each run, from the last backwards.
         max_runs: training runs used, in the split's order; None: all.
+        op_tables: what `gnnperf calibrate` wrote (ops.parquet) on the CPU that the runs ran on: the analytical base
+            learns from them how ops cost that training runs do not have.
     """
 
     path: str = "datasets/cpu-gloo"
@@ -26,6 +28,7 @@ class DataConfig:
     batch_size: int = 4
     max_steps_per_run: int = 3
     max_runs: int | None = None
+    op_tables: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""

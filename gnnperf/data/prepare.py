@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
 from torch_geometric.data import HeteroData
 
-from gnnperf.analytic import AnalyticConstants, AnalyticPredictor, fit_host_overheads
+from gnnperf.analytic import AnalyticConstants, AnalyticPredictor, fit_constants, read_calibrated_calls
 from gnnperf.data.cache import cached_graphs, fingerprint
 from gnnperf.data.clusters import cluster_for
 from gnnperf.data.config import DataConfig
@@ -115,7 +115,7 @@ def prepare(config: DataConfig, split: Split, read: Callable[[str], RunGraph]) -
     train = [graph for run in runs["train"] for graph in run.graphs]
     tables = [graph.nodes for graph in train]
     vocabulary, floors = fit_vocabulary(tables), fit_floors(tables)
-    fitted = fit_host_overheads(train)
+    fitted = _fit_constants(config, runs["train"])
     encoder = _Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser())
     raw = {part: [encoder.encode(run) for run in runs[part]] for part in PARTS}
     normalizer = fit_normalizer([data for graphs in raw["train"] for data in graphs])
@@ -123,6 +123,14 @@ def prepare(config: DataConfig, split: Split, read: Callable[[str], RunGraph]) -
     inputs = [(part, run.run, [g.fingerprint for g in run.graphs]) for part in PARTS for run in runs[part]]
     digest = fingerprint(inputs, vocabulary, floors, fitted)
     return PreparedData(split, steps, vocabulary, fitted, floors, normalizer, digest)
+
+
+def _fit_constants(config: DataConfig, train: Sequence[RunSteps]) -> AnalyticConstants:
+    """The analytical base, from training runs only; on CPUs with the calibrated ops of the data set's machine."""
+    device = train[0].cluster.device
+    graphs = [graph for run in train if run.cluster.device.kind == device.kind for graph in run.graphs]
+    tables = [Path(path).expanduser() for path in config.op_tables if device.kind == "cpu"]
+    return fit_constants(graphs, device, read_calibrated_calls(tables))
 
 
 def single_steps(run: RunGraph, limit: int) -> RunSteps:

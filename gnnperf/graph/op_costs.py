@@ -14,6 +14,7 @@ import numpy as np
 
 from gnnperf.graph.cost import op_cost
 from gnnperf.graph.rank_events import RankEvents
+from gnnperf.graph.sparse_sums import sparse_sum_cost, sparse_sums
 from gnnperf.schema import EventKind, OpFamily
 
 _MAX_CLIMB = 8
@@ -59,6 +60,7 @@ def whole_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
     inside = np.flatnonzero((events.kind == EventKind.CPU_OP) & np.isin(events.op, op[op >= 0]))
     own = _unknown(len(inside))
     _fill(events, own, np.arange(len(inside)), inside)
+    _correct_sparse_sums(events, own, inside)
     works = ~np.isin(own.family, [str(OpFamily.VIEW), str(OpFamily.UNKNOWN)]) & (own.event >= 0)
     row_of = np.full(len(events.kind), -1, dtype=np.int64)
     row_of[inside] = np.arange(len(inside))
@@ -73,6 +75,14 @@ def whole_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
     result.flops[asked[known]], result.bytes[asked[known]] = flops[rows[known]], moved[rows[known]]
     result.event[asked[known]] = inside[main[rows[known]]]
     return result
+
+
+def _correct_sparse_sums(events: RankEvents, own: OpCosts, inside: np.ndarray) -> None:
+    """Sums with a sparse operand touch its rows only; `inside` [n] ascending event ids of the rows of `own`."""
+    for event, elements in sparse_sums(events, inside).items():
+        row = int(np.searchsorted(inside, event))
+        own.flops[row], own.bytes[row] = sparse_sum_cost(elements, own.dtype[row])
+        own.family[row] = str(OpFamily.EMBEDDING)
 
 
 def _unknown(n: int) -> OpCosts:

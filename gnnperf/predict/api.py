@@ -22,7 +22,7 @@ from gnnperf.prediction import Predictor
 from gnnperf.schedule.replay import replay_step
 
 NO_CHECKPOINT = "No checkpoint was given (checkpoint=FILE), so mode=hybrid answers with the analytical model alone."
-USES_CHECKPOINT, USES_HARDWARE = (Mode.gnn, Mode.hybrid), (Mode.gnn, Mode.hybrid, Mode.analytic)
+USES_CHECKPOINT = USES_HARDWARE = (Mode.gnn, Mode.hybrid, Mode.analytic)
 
 
 @dataclass(frozen=True)
@@ -123,11 +123,13 @@ def replayed(graph: ExecutionGraph, request: Request) -> StepPrediction:
 
 def predictor_for(mode: Mode, checkpoint: Path | None) -> Predictor:
     """Who answers in this mode; the network, and torch with it, is loaded only where it is used."""
-    if mode is Mode.analytic or checkpoint is None:
+    if checkpoint is None:
         return AnalyticPredictor()
     from gnnperf.checkpoint import load_checkpoint
     from gnnperf.predict.gnn import GnnPredictor
 
+    if mode is Mode.analytic:  # with what its training runs told about hosts and ops
+        return AnalyticPredictor(load_checkpoint(checkpoint).constants)
     network = GnnPredictor(load_checkpoint(checkpoint))
     return network if mode is Mode.gnn else HybridPredictor((network, network.analytic))
 

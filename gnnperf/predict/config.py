@@ -24,7 +24,7 @@ class PredictConfig(HardwareConfig):
     Attributes:
         trace: trace file, directory of rank files, or archive.
         mode: who answers.
-        checkpoint: trained model; None: none.
+        checkpoint: trained model, of which mode=analytic takes the constants of the base only; None: none.
         out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
         step: ordinal of the step in the window; None: the one with the median measured step time.
         cache_dir: where graphs are kept, by fingerprint of code and input; None: nowhere.

@@ -23,12 +23,13 @@ def host_graph(rows: list[tuple[str, str, float]]) -> ExecutionGraph:
     )
 
 
-def test_shipped_constants_have_every_class_and_say_where_they_come_from() -> None:
-    constants = default_constants()
+@pytest.mark.parametrize("kind", ["gpu", "cpu"])
+def test_shipped_constants_have_every_class_and_say_where_they_come_from(kind: str) -> None:
+    constants = default_constants(kind)
     assert {"T1", "T2", "T3", "T4", "T5"} <= set(constants.segment_us)
     assert all(set(constants.lag_us[kind]) == set(LAG_CLASSES) for kind in ("gpu", "cpu"))
-    assert not any(constants.lag_us["cpu"].values())
-    assert constants.provenance
+    assert "Do not judge" in constants.provenance
+    assert (constants.op_prices is not None) == (kind == "cpu")
 
 
 def test_there_and_back(tmp_path: Path) -> None:

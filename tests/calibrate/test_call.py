@@ -47,6 +47,12 @@ def test_lookups_run_forward_backward_dense_and_sparse():
     assert sparse[0][0].is_sparse
 
 
+def test_a_sparse_gradient_is_added_to_its_rows_only():
+    (found,) = run(OpPoint("aten::add_", ((100, 4), (3, 4)), ("float32", "sparse_float32")))
+    assert isinstance(found, torch.Tensor) and not found.is_sparse
+    assert found.shape == (100, 4)
+
+
 def test_triad_writes_into_its_third_tensor():
     (found,) = run(op_point("aten::add.out", [(8,)] * 3, "float32", arguments=(("alpha", 3.0),)))
     assert isinstance(found, torch.Tensor)

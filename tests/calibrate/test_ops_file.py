@@ -62,3 +62,13 @@ def test_an_empty_or_missing_file_is_refused(tmp_path: Path):
         read_ops(written(tmp_path))
     with pytest.raises(InputError, match="cannot be read"):
         read_ops(tmp_path / "absent.jsonl")
+
+
+@pytest.mark.parametrize("places", [[True], [2], [-1], "0"])
+def test_places_that_are_none_are_refused(tmp_path: Path, places: object) -> None:
+    file = tmp_path / "ops.jsonl"
+    file.write_text(
+        json.dumps({"op": "aten::mm", "shapes": [[2, 3], [3, 4]], "dtype": "float32", "transposed": places})
+    )
+    with pytest.raises(InputError, match="transposed is"):
+        read_ops(file)

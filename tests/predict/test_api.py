@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from gnnperf.analytic import AnalyticPredictor
 from gnnperf.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, take
 from gnnperf.graph.tables import concat_tables
@@ -120,7 +121,7 @@ def _two_steps() -> ExecutionGraph:
         ({"mode": Mode.gnn}, "mode=gnn needs a checkpoint"),
         ({"mode": Mode.replay, "hardware": load_device("t4")}, "hardware: has no use in mode=replay"),
         ({"mode": Mode.replay, "cluster": load_cluster("single")}, "cluster: has no use in mode=replay"),
-        ({"mode": Mode.analytic, "checkpoint": Path("a.ckpt")}, "checkpoint: has no use in mode=analytic"),
+        ({"mode": Mode.replay, "checkpoint": Path("a.ckpt")}, "checkpoint: has no use in mode=replay"),
         ({"checkpoint": Path("/no/such.ckpt")}, "/no/such.ckpt: no such file"),
         ({"trace": Path("/no/such/trace")}, "/no/such/trace: no such file"),
         ({"step": 9}, "step=9 is not in the trace"),
@@ -160,6 +161,16 @@ def test_trained_checkpoint_answers_and_the_analytical_model_fills_in(
     assert answer.prediction.source[GEMM_1] == (Source.UNCOVERED if num_uncovered else Source.ANALYTIC)
     assert answer.is_lower_bound == bool(num_uncovered)
     assert len(answer.provenance["checkpoint_sha256"]) == 64
+
+
+def test_the_analytical_model_answers_with_what_a_checkpoints_training_runs_told(tmp_path: Path) -> None:
+    from gnnperf.checkpoint import load_checkpoint
+
+    path = _checkpoint(tmp_path)
+    found = api.predictor_for(Mode.analytic, path)
+    assert isinstance(found, AnalyticPredictor)
+    assert found.constants == load_checkpoint(path).constants
+    assert api.predictor_for(Mode.analytic, None) == AnalyticPredictor()
 
 
 def _checkpoint(folder: Path) -> Path:

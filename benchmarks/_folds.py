@@ -1,0 +1,84 @@
+"""Constants of the analytical model that have not seen a workload, and the graphs they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from benchmarks._recorded_graphs import OP_TABLES
+from gnnperf.analytic import (
+    AnalyticConstants,
+    AnalyticPredictor,
+    fit_constants,
+    fit_host_overheads,
+    fit_lags,
+    read_calibrated_calls,
+)
+from gnnperf.analytic.constants import default_constants
+from gnnperf.data.clusters import cluster_for
+from gnnperf.evaluate.recordings import Recording
+from gnnperf.graph.execution_graph import ExecutionGraph
+
+Graphs = Mapping[str, ExecutionGraph]  # name of the recording -> graph
+Recordings = Mapping[str, Recording]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One workload left out.
+
+    Attributes:
+        workload: which.
+        test: its recordings.
+        shared: constants from all other workloads, host overheads included.
+    """
+
+    workload: str
+    test: Recordings
+    shared: AnalyticConstants
+
+
+def folds(recordings: Recordings, graphs: Graphs) -> Iterable[Fold]:
+    """Every workload left out once; a run's first recording trains."""
+    calibrated = read_calibrated_calls(OP_TABLES)
+    base = replace(default_constants("gpu"), host_overhead_us={})
+    for workload in sorted({r.workload for r in recordings.values()}):
+        train = [graphs[name] for name, r in recordings.items() if r.workload != workload and is_first(r, recordings)]
+        device = cluster_for(train[0], None, None).device
+        test = {name: r for name, r in recordings.items() if r.workload == workload}
+        yield Fold(workload, test, fit_constants(train, device, calibrated, base))
+
+
+def is_first(recording: Recording, recordings: Recordings) -> bool:
+    """Whether no earlier repeat of the run was recorded."""
+    return not any(f"{recording.run}/{k}" in recordings for k in range(1, recording.repeat))
+
+
+def own_overheads(fold: Fold, graphs: Graphs) -> dict[str, AnalyticConstants]:
+    """Name of a test recording -> the fold's constants with host overheads and lags of OTHER runs of its workload.
+
+    Runs are dealt out in turn to two halves; each half's overheads serve the other.
+    """
+    runs = sorted({r.run for r in fold.test.values()})
+    half = {run: place % 2 for place, run in enumerate(runs)}
+    fitted = []
+    for which in (0, 1):
+        own = [graphs[name] for name, r in fold.test.items() if half[r.run] != which]
+        fitted.append(fit_lags(own, "cpu", fit_host_overheads(own, fold.shared)))
+    return {name: fitted[half[r.run]] for name, r in fold.test.items()}
+
+
+def answered(graph: ExecutionGraph, constants: AnalyticConstants) -> ExecutionGraph:
+    """The graph with the analytical model's latencies and lags in place of the recorded ones."""
+    found = AnalyticPredictor(constants).predict(graph, cluster_for(graph, None, None))
+    return replace(graph, nodes=graph.nodes.assign(latency_us=found.latency_us),
+                   edges=graph.edges.assign(lag_us=found.lag_us))  # fmt: skip
+
+
+def active_us(graph: ExecutionGraph) -> float:
+    """Time in ops per step and rank: what Lin et al. 2022 call the active time of a device."""
+    nodes = graph.nodes
+    works = (nodes["node_type"].isin(["compute", "memory"]) & nodes["step"].ge(0)).to_numpy()
+    return float(np.nansum(nodes["latency_us"].to_numpy()[works])) / len(graph.steps) / len(graph.ranks)

@@ -1,0 +1,25 @@
+"""Graphs of the embedded data set without the profiler's cost, and the op tables of its machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gnnperf.evaluate.loading import as_recorded, machine_costs, without_profiler_cost
+from gnnperf.evaluate.recordings import Recording, read_recordings
+from gnnperf.graph.execution_graph import ExecutionGraph
+
+DATASET = Path("datasets/cpu-gloo")
+OP_TABLES = (Path("datasets/cpu-ops/ops.parquet"), Path("datasets/cpu-lookups/ops.parquet"))
+CACHE = Path("~/.cache/gnnperf").expanduser()
+
+
+def recordings() -> dict[str, Recording]:
+    """Name -> recording, of all that are complete."""
+    return {r.name: r for repeats in read_recordings(DATASET).values() for r in repeats.values()}
+
+
+def recorded_graphs() -> dict[str, ExecutionGraph]:
+    """Name of the recording -> its graph as predictors get it."""
+    found = recordings()
+    load = without_profiler_cost(as_recorded(CACHE), machine_costs(found.values()))
+    return {name: load(recording).for_predictors() for name, recording in found.items()}

@@ -1,0 +1,103 @@
+"""Calls of graphs and of calibrations, as the fit takes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from toys import make_graph
+
+from gnnperf.analytic.measured_calls import calibrated_calls, read_calibrated_calls, recorded_calls
+from gnnperf.errors import InputError
+from gnnperf.schema import NodeType
+
+
+def node(latency_us: float, **columns: object) -> dict[str, object]:
+    return {"node_type": NodeType.COMPUTE, "thread": 0, "op_name": "aten::relu", "input_dims": "[[8]]",
+            "dtype": "float32", "family": "elementwise", "flops": 8.0, "bytes": 64.0, "latency_us": latency_us,
+            **columns}  # fmt: skip
+
+
+def test_equal_calls_are_one_row_with_their_median() -> None:
+    graph = make_graph([node(1.0), node(2.0), node(9.0), node(5.0, input_dims="[[9]]")], [])
+    found = recorded_calls([graph]).set_index("input_dims")
+    assert found.loc["[[8]]", ["latency_us", "times", "source"]].tolist() == [2.0, 3, "recorded"]
+    assert found.loc["[[9]]", "times"] == 1
+
+
+def test_kernels_of_a_gpu_unlabeled_calls_and_work_outside_steps_do_not_count() -> None:
+    rows = [node(1.0, stream=0), node(float("nan")), node(1.0, step=-1)]
+    assert recorded_calls([make_graph(rows, [])]).empty
+
+
+def row(op: str, shapes: list[Any], **columns: object) -> dict[str, object]:
+    return {"op": f"aten::{op}", "kind": "op", "direction": "forward", "shapes": json.dumps(shapes),
+            "dtypes": json.dumps(["float32"] * len(shapes)), "arguments": "{}", "tables": 1, "cache": "warm",
+            "latency_us": 3.0, **columns}  # fmt: skip
+
+
+def one(**columns: Any) -> dict[str, Any]:
+    """The only call of a table of one row."""
+    (found,) = calibrated_calls(pd.DataFrame([row(columns.pop("op"), columns.pop("shapes"), **columns)])).to_dict(
+        "records"
+    )
+    return {str(name): value for name, value in found.items()}
+
+
+def test_a_product_is_recorded_as_it_is() -> None:
+    found = one(op="mm", shapes=[[2, 3], [3, 4]])
+    assert (found["op_name"], found["input_dims"], found["flops"]) == ("aten::mm", "[[2,3],[3,4]]", 48.0)
+    assert (found["latency_us"], found["source"], found["family"]) == (3.0, "calibrated", "gemm")
+
+
+def test_a_gradient_has_the_name_and_shapes_of_its_op() -> None:
+    found = one(op="tanh", shapes=[[16]], direction="backward")
+    assert (found["op_name"], found["input_dims"]) == ("aten::tanh_backward", "[[16],[16]]")
+
+
+def test_both_products_of_a_convolutions_gradient_count() -> None:
+    geometry = {"stride": [2, 2], "padding": [1, 1], "groups": 1}
+    shapes = [[2, 16, 8, 8], [32, 16, 3, 3]]
+    forward = one(op="conv2d", shapes=shapes, arguments=json.dumps(geometry))
+    backward = one(op="conv2d", shapes=shapes, arguments=json.dumps(geometry), direction="backward")
+    assert forward["flops"] == 2 * 2 * 16 * 32 * 16 * 9  # images, 4 x 4 places, channels out and in, window
+    assert backward["op_name"] == "aten::convolution_backward"
+    assert backward["input_dims"].startswith("[[2,32,4,4],[2,16,8,8],[32,16,3,3],")
+    assert backward["flops"] == 2 * forward["flops"]
+
+
+def test_a_pool_and_its_gradient() -> None:
+    kernel = json.dumps({"kernel_size": [2, 2]})
+    assert one(op="max_pool2d", shapes=[[1, 2, 8, 6]], arguments=kernel)["family"] == "pooling"
+    found = one(op="max_pool2d", shapes=[[1, 2, 8, 6]], arguments=kernel, direction="backward")
+    assert found["input_dims"] == "[[1,2,4,3],[1,2,8,6]]"
+
+
+def test_a_sparse_sum_has_the_tables_shape_twice() -> None:
+    found = one(op="add_", shapes=[[100, 4], [6, 4]], dtypes='["float32", "sparse_float32"]')
+    assert (found["family"], found["input_dims"], found["flops"]) == ("embedding", "[[100,4],[100,4],[]]", 48.0)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"cache": "flushed"}, {"tables": 4}, {"kind": "collective"}, {"op": "aten::my_own"},
+     {"op": "aten::erf", "direction": "backward"}],
+)  # fmt: skip
+def test_what_is_left_out(columns: dict[str, object]) -> None:
+    assert calibrated_calls(pd.DataFrame([{**row("relu", [[8]]), **columns}])).empty
+
+
+def test_no_files_no_calls() -> None:
+    assert read_calibrated_calls([]) is None
+
+
+def test_files_that_are_no_op_tables_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "text.parquet").write_text("no table")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_calibrated_calls([tmp_path / "text.parquet"])
+    pd.DataFrame({"op": ["aten::mm"]}).to_parquet(tmp_path / "other.parquet")
+    with pytest.raises(InputError, match="column 'kind' is missing"):
+        read_calibrated_calls([tmp_path / "other.parquet"])

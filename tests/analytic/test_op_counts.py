@@ -1,0 +1,114 @@
+"""Counts of CPU ops by hand, and that more work never counts less."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnperf.analytic.op_counts import COUNTS, KEYS, op_counts
+from gnnperf.graph.cost import op_cost
+
+
+def call(name: str, dims: list[object], values: list[str] | None = None) -> dict[str, object]:
+    """A call as a graph holds it."""
+    text, types = json.dumps(dims, separators=(",", ":")), json.dumps(["float" if d else "" for d in dims])
+    cost = op_cost(name, text, types, None if values is None else json.dumps(values))
+    return {"op_name": name, "input_dims": text, "dtype": "float32", "family": str(cost.family), "flops": cost.flops,
+            "bytes": cost.bytes}  # fmt: skip
+
+
+def counts(*calls: dict[str, object]) -> list[dict[str, float]]:
+    """Counts that are not 0."""
+    found = op_counts(pd.DataFrame(list(calls), columns=KEYS))
+    return [{name: float(value) for name, value in zip(COUNTS, row, strict=True) if value} for row in found]
+
+
+def small(found: dict[str, float]) -> dict[str, float]:
+    """Without the share beyond the cache, which is next to nothing for small ops."""
+    assert found.get("far_byte", 0.0) < 1e-6
+    return {name: value for name, value in found.items() if name != "far_byte"}
+
+
+def test_a_product() -> None:
+    (found,) = counts(call("aten::mm", [[4, 8], [8, 2]]))
+    assert small(found) == {"call": 1, "row": 4, "flop": 2 * 4 * 8 * 2, "left": 32, "right": 16, "result": 8}
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "product", "rows"),
+    [
+        ("aten::bmm", [[3, 4, 8], [3, 8, 2]], 2, 12),
+        ("aten::linear", [[5, 4, 8], [2, 8], [2]], 0, 20),
+        ("aten::addmm", [[2], [4, 8], [8, 2]], 0, 4),
+    ],
+)
+def test_kinds_of_products(name: str, dims: list[object], product: float, rows: float) -> None:
+    (found,) = counts(call(name, dims))
+    assert (found.get("product", 0.0), found["row"]) == (product, rows)
+
+
+def test_convolutions_work_on_blocks_of_sixteen_channels() -> None:
+    values = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "1"]
+    (whole,), (part,) = (
+        counts(call("aten::conv2d", [[2, c, 6, 6], [16, c, 3, 3], [], [], [], [], []], values)) for c in (16, 12)
+    )
+    assert whole["flop"] == 2 * 2 * 36 * 16 * 16 * 9
+    assert part["flop"] == pytest.approx(whole["flop"])  # 12 channels take as long as 16
+
+
+def test_a_depthwise_convolution_is_no_product() -> None:
+    values = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "16"]
+    (found,) = counts(call("aten::conv2d", [[2, 16, 6, 6], [16, 1, 3, 3], [], [], [], [], []], values))
+    assert found["lane_flop"] == 2 * 2 * 36 * 16 * 9 and "flop" not in found
+
+
+def test_lookups_miss_by_the_size_of_the_table() -> None:
+    small_table, large_table = counts(*(call("aten::embedding", [[rows, 16], [64]]) for rows in (100, 10_000_000)))
+    assert small_table["row"] == large_table["row"] == 64
+    assert small_table["element"] == 64 * 16
+    assert small_table["missed_row"] < 0.01 and large_table["missed_row"] > 63
+
+
+def test_a_sparse_sum_counts_its_rows() -> None:
+    sparse = {"op_name": "aten::add_", "input_dims": "[[1000,4],[1000,4],[]]", "dtype": "float32",
+              "family": "embedding", "flops": 48.0, "bytes": 294.0}  # fmt: skip
+    (found,) = counts(sparse)
+    assert (found["row"], found["element"], found["byte"]) == (6.0, 72.0, 6.0)
+
+
+def test_an_optimizer_counts_its_tensors() -> None:
+    (found,) = counts(call("aten::_fused_sgd_", [[[4], [2, 2]], [[4], [2, 2]], [], [], [], [], [], [], [], [], []]))
+    assert found["tensor"] == 2
+
+
+def test_what_is_not_known_has_no_counts() -> None:
+    unknown = {"op_name": "my::op", "input_dims": None, "dtype": None, "family": "unknown", "flops": np.nan,
+               "bytes": np.nan}  # fmt: skip
+    assert np.isnan(op_counts(pd.DataFrame([unknown], columns=KEYS))).all()
+
+
+sizes = st.integers(1, 300)
+
+
+@given(st.tuples(sizes, sizes, sizes), st.integers(0, 2), st.integers(1, 50))
+def test_a_larger_product_counts_no_less(shape: tuple[int, int, int], axis: int, more: int) -> None:
+    larger = tuple(size + more * (place == axis) for place, size in enumerate(shape))
+    rows = [call("aten::mm", [[m, k], [k, n]]) for m, n, k in (shape, larger)]
+    before, after = op_counts(pd.DataFrame(rows, columns=KEYS))
+    assert (after >= before).all() and after.sum() > before.sum()
+
+
+@given(st.tuples(st.integers(1, 8), st.integers(5, 70), st.integers(1, 70), st.integers(3, 20)), st.integers(0, 3),
+       st.integers(1, 20))  # fmt: skip
+def test_a_larger_convolution_counts_no_less(shape: tuple[int, int, int, int], axis: int, more: int) -> None:
+    values = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "1"]
+    larger = tuple(size + more * (place == axis) for place, size in enumerate(shape))
+    rows = [call("aten::conv2d", [[i, c, s, s], [o, c, 3, 3], [], [], [], [], []], values)
+            for i, c, o, s in (shape, larger)]  # fmt: skip
+    before, after = op_counts(pd.DataFrame(rows, columns=KEYS))
+    assert (after >= before * (1 - 1e-12)).all()
