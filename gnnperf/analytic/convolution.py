@@ -49,8 +49,9 @@ class Convolutions:
         in_width: W.
         window_height: R.
         window_width: S.
+        out_height: P.
+        out_width: Q.
         stride: of both edges.
-        padding: of both edges.
         groups: G.
     """
 
@@ -61,19 +62,15 @@ class Convolutions:
     in_width: np.ndarray
     window_height: np.ndarray
     window_width: np.ndarray
+    out_height: np.ndarray
+    out_width: np.ndarray
     stride: np.ndarray
-    padding: np.ndarray
     groups: np.ndarray
 
-    @property
-    def out_height(self) -> np.ndarray:
-        """P [calls] = floor((H + 2 padding - R) / stride) + 1."""
-        return np.floor((self.in_height + 2 * self.padding - self.window_height) / self.stride) + 1
 
-    @property
-    def out_width(self) -> np.ndarray:
-        """Q [calls]."""
-        return np.floor((self.in_width + 2 * self.padding - self.window_width) / self.stride) + 1
+def result_edge(edge: np.ndarray, window: np.ndarray, stride: np.ndarray, padding: np.ndarray) -> np.ndarray:
+    """P or Q [calls] = floor((H + 2 padding - R) / stride) + 1 (torch.nn.Conv2d)."""
+    return np.floor((edge + 2 * padding - window) / stride) + 1
 
 
 def as_products(calls: Convolutions, which: ConvolutionPass, item_bytes: int) -> Products:

@@ -15,6 +15,7 @@ from gnnperf.analytic.convolution import (
     convolution_us,
     lanes_convolution_us,
     moved_bytes,
+    result_edge,
     winograd_products,
 )
 from gnnperf.analytic.gemm import Products
@@ -24,7 +25,8 @@ FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
 
 def convolution(images: float = 2, channels: float = 4, out: float = 8, size: float = 10, window: float = 3,
                 stride: float = 1, padding: float = 1, groups: float = 1) -> Convolutions:  # fmt: skip
-    sizes = (images, channels, out, size, size, window, window, stride, padding, groups)
+    edge = float(result_edge(*(np.array([float(v)]) for v in (size, window, stride, padding)))[0])
+    sizes = (images, channels, out, size, size, window, window, edge, edge, stride, groups)
     return Convolutions(*(np.array([float(v)]) for v in sizes))
 
 
