@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gnnperf.analytic.attention import Attentions, FusedRates, flops, fused_us
+from gnnperf.analytic.attention import BLOCK_QUERIES, Attentions, FusedRates, flops, fused_us
 from gnnperf.analytic.gemm import ITEM_BYTES, rate_key
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.analytic.kernels.products import as_specified
@@ -48,11 +48,17 @@ def attentions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
             continue
         same = np.array([k == (dtype, backward) for k in kinds])
         rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))
-        asked = Attentions(*sizes[rows, :5].T, causal=sizes[rows, 5] > 0)
+        batch, heads, queries, keys, head_dim = sizes[rows, :5].T
+        asked = Attentions(batch, heads, _whole(queries), _whole(keys), head_dim, causal=sizes[rows, 5] > 0)
         device = as_specified(setting, dtype)
         found[rows] = fused_us(asked, ITEM_BYTES[dtype], device.flops_per_s[key], setting.device, setting.memory,
                                fused_rates(setting, dtype, bool(backward)), bool(backward))  # fmt: skip
     return found
+
+
+def _whole(positions: Array) -> Array:
+    """[n] positions of whole blocks: a block works on all its positions, those beyond the end are masked."""
+    return np.ceil(positions / BLOCK_QUERIES) * BLOCK_QUERIES
 
 
 def fused_rates(setting: Setting, dtype: str, backward: bool) -> FusedRates:

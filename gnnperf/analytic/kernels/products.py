@@ -80,10 +80,9 @@ def products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
 
 
 def _size(call: KernelCall) -> tuple[float, ...]:
-    sizes = SIZES.get(call.plain_name) or (_first_two if call.op_name.startswith("triton_tem_") else None)
-    if sizes is None:
-        raise UnknownCost
-    return sizes(call.parsed())
+    if call.plain_name not in SIZES:
+        raise UnknownCost  # inductor's templates among them: their tiles are tuned for the shapes at hand
+    return SIZES[call.plain_name](call.parsed())
 
 
 def plain_dtype(dtype: str) -> str:
