@@ -97,8 +97,8 @@ def softmax_us(
 ) -> np.ndarray:
     """[n] us: short rows stay in a warp's registers, long ones are read again for maximum, sum and result.
 
-    Rows shorter than a warp share one (torch's PersistentSoftmax.cuh: as many threads as the next power of two), so that
-    their instructions are shared as well: they cost what fewer rows of a whole warp do.
+    Rows shorter than a warp share one (torch's PersistentSoftmax.cuh: as many threads as the next power of two), and
+    so its instructions: they cost what fewer rows of a whole warp do.
     """
     tensors = SOFTMAX_BACKWARD if backward else (1, 1)
     short = (columns <= WARP_COLUMNS) & (columns * item_bytes <= WARP_ROW_BYTES)  # [n]
@@ -123,7 +123,7 @@ def uneven_rows(columns: np.ndarray, item_bytes: int) -> np.ndarray:
 
 
 def _issue_us(rows: np.ndarray, columns: np.ndarray, device: DeviceSpec, kernel: RowKernel) -> np.ndarray:
-    """An instruction of a warp occupies its lanes for a clock: with twice the lanes, an SM is done in half the clocks."""
+    """A warp's instruction occupies its lanes for a clock: with twice the lanes, an SM is done in half the clocks."""
     at_a_time = device.num_sms * kernel.rows_in_flight_per_sm
     lanes = (device.lanes_per_sm or DEFAULT_LANES_PER_SM) / DEFAULT_LANES_PER_SM
     cycles = (kernel.cycles_per_row + kernel.cycles_per_element * columns) / lanes  # [n]

@@ -13,6 +13,7 @@ from gnnperf.analytic.collectives import collective_us, fitted_collective_us
 from gnnperf.analytic.constants import AnalyticConstants, default_constants
 from gnnperf.analytic.copies import copy_us, path_of
 from gnnperf.analytic.host_overheads import host_us, overhead_us
+from gnnperf.analytic.kernels import compute_nodes_us
 from gnnperf.analytic.lags import lag_us
 from gnnperf.analytic.roofline import compute_us, flops_per_s
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -25,7 +26,7 @@ WITHOUT_TIME = (NodeType.DEVICE, NodeType.LINK)
 
 @dataclass(frozen=True)
 class AnalyticPredictor:
-    """Roofline, latency-bandwidth collectives, mean host overheads.
+    """Closed forms of kernels on GPUs, roofline on CPUs, latency-bandwidth collectives, mean host overheads.
 
     Attributes:
         constants: what the model takes as given.
@@ -75,6 +76,11 @@ class AnalyticPredictor:
         return host_us(nodes, self.constants, cluster.host_speed)
 
     def _compute(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
+        if cluster.device.kind == "gpu":
+            return compute_nodes_us(nodes, cluster.device, self.constants.roofline_power)
+        return self._roofline(nodes, cluster)
+
+    def _roofline(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
         def rate(family: object, dtype: object) -> float:
             return flops_per_s(cluster.device, str(family), None if dtype is None or dtype != dtype else str(dtype))
 

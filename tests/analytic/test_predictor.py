@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from toys import make_graph, two_rank_graph
 
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
+from gnnperf.analytic.gemm import gemm_us, products
 from gnnperf.errors import InputError
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
 from gnnperf.prediction import Prediction
@@ -245,7 +246,8 @@ def test_whole_toy_graph() -> None:
     assert prediction.uncovered_ops == {} and not np.isnan(prediction.latency_us).any()
     assert not prediction.latency_us[types.isin(["device", "link"])].any()
     assert prediction.latency_us[types == "comm"].tolist() == [0.0, 6.0, 0.0, 6.0]  # arrive, exit on each rank
-    assert prediction.latency_us[types == "compute"] == pytest.approx([2 + 2 * 512**3 / 1e6] * 2)
+    product_us = gemm_us(DEVICE, "float32", products(512, 512, 512))[0]  # [[512, 512], [512, 512]] in float32
+    assert prediction.latency_us[types == "compute"] == pytest.approx([product_us] * 2)
     assert np.array_equal(prediction.analytic_latency_us, prediction.latency_us)
     assert np.isnan(prediction.latency_low_us).all() and np.isnan(prediction.latency_high_us).all()
     assert not prediction.lag_us.any() and len(prediction.lag_us) == len(graph.edges)

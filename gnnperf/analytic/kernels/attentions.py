@@ -2,8 +2,8 @@
 
 What a fused kernel reaches (`fused_rates`) is not fitted:
 
-- its products run at the share of the peak that large products reach (`GemmConstants.compute_share`); on Hopper, kernels
-  that issue matrix instructions by warp (FlashAttention 2, which torch ships) see less of the units
+- its products run at the share of the peak that large products reach (`GemmConstants.compute_share`); on Hopper,
+  kernels that issue matrix instructions by warp (FlashAttention 2, which torch ships) see less of the units
   (WARP_SHARE: Luo et al. 2024, "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", mma against wgmma);
 - a pair of query and key costs an exponential, of which an SM finishes EXPONENTIALS_PER_CLOCK (CUDA C++ programming
   guide, throughput of native arithmetic); that is as long as so many columns of a head take (Shah et al. 2024,
@@ -49,7 +49,7 @@ def attentions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
         same = np.array([k == (dtype, backward) for k in kinds])
         rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))
         batch, heads, queries, keys, head_dim = sizes[rows, :5].T
-        asked = Attentions(batch, heads, _whole(queries), _whole(keys), head_dim, causal=sizes[rows, 5] > 0)
+        asked = Attentions(batch, heads, _whole(queries), _whole(keys), head_dim, sizes[rows, 5] > 0)
         device = as_specified(setting, dtype)
         found[rows] = fused_us(asked, ITEM_BYTES[dtype], device.flops_per_s[key], setting.device, setting.memory,
                                fused_rates(setting, dtype, bool(backward)), bool(backward))  # fmt: skip
@@ -81,5 +81,5 @@ def _sizes(call: KernelCall) -> tuple[float, ...]:
         raise UnknownCost
     length, heads = (-2, -3) if heads_first else (-3, -2)
     whole = tuple(map(float, (q[0], q[heads], q[length], k[length], q[-1])))
-    full = flops(Attentions(*(np.array([v]) for v in whole), causal=np.zeros(1, bool)), backward)[0]
+    full = flops(Attentions(*(np.array([v]) for v in (*whole, False))), backward)[0]
     return (*whole, float(call.flops < full * (1.0 - 1e-9)))

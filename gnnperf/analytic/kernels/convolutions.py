@@ -4,8 +4,8 @@ A node keeps no stride and no padding. What they decide is the size of the resul
 
     FLOPs = 2 N K P Q C/G R S        (forward and each gradient; graph.cost.convolution)
 
-So P Q is FLOPs over the rest, and the stride is the edge's ratio, rounded. Gradients: what was written, image or weight,
-is the bytes that the recorded operands leave over. Three axes are treated as two, of the same number of pixels.
+So P Q is FLOPs over the rest, and the stride is the edge's ratio, rounded. The image that a gradient writes is what
+the recorded operands leave of the bytes. Three axes are treated as two, of the same number of pixels.
 """
 
 from __future__ import annotations

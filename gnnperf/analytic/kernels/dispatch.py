@@ -73,7 +73,7 @@ def forms_us(calls: Sequence[KernelCall], device: DeviceSpec) -> Array:
     for family, form in FORMS.items():
         rows = np.flatnonzero(families == str(family))
         if len(rows):
-            found[rows] = form([calls[r] for r in rows], setting)
+            found[rows] = form([calls[r] for r in rows.tolist()], setting)
     return found
 
 
@@ -89,8 +89,9 @@ def bounds(calls: Sequence[KernelCall], device: DeviceSpec, latency_us: Array) -
     memory = np.nan_to_num(of_bytes(calls) / bandwidth * 1e6)  # [n] us
     launch = np.array([c.num_kernels for c in calls], float) * device.launch_floor_us  # [n] us
     largest = np.argmax(np.stack([launch, memory, compute]), axis=0)  # [n] the first of equals
-    names = np.array([Bound.LAUNCH, Bound.MEMORY, Bound.COMPUTE], dtype=object)[largest]
-    return np.where(np.isnan(latency_us), None, names)
+    found = np.array([Bound.LAUNCH, Bound.MEMORY, Bound.COMPUTE], dtype=object)[largest]  # [n]
+    found[np.isnan(latency_us)] = None
+    return found
 
 
 def _flops(calls: Sequence[KernelCall]) -> Array:

@@ -10,16 +10,24 @@ from math import prod
 
 import numpy as np
 
-from gnnperf.analytic.bandwidth_bound import elementwise_us, reduction_us, stream_us
+from gnnperf.analytic.bandwidth_bound import US, elementwise_us, reduction_us, stream_us
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, of_bytes, of_item_bytes, sized
 from gnnperf.analytic.optimizers import CHUNK_ELEMENTS, CHUNKS_PER_LAUNCH, TENSORS_PER_LAUNCH
+from gnnperf.analytic.roofline import flops_per_s
 from gnnperf.graph.cost.op_call import UnknownCost
 from gnnperf.graph.cost.work import broadcast
 
 
 def streams_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of copies, gathers, fills, losses, pooling: bytes at the sustained bandwidth; NaN: bytes unknown."""
-    return stream_us(of_bytes(calls), setting.device, setting.memory)
+    return _no_faster_than_arithmetic(stream_us(of_bytes(calls), setting.device, setting.memory), calls, setting)
+
+
+def _no_faster_than_arithmetic(us: Array, calls: Sequence[KernelCall], setting: Setting) -> Array:
+    """[n] us, or FLOPs at the sustained rate where that is longer: float64 on devices with few such lanes."""
+    rate = np.array([flops_per_s(setting.device, call.family, call.dtype) for call in calls], float)
+    flops = np.nan_to_num(np.array([call.flops for call in calls], float))  # unknown: bytes alone
+    return np.maximum(us, setting.device.launch_floor_us + flops / rate * US)
 
 
 def elementwise_calls_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
@@ -30,7 +38,7 @@ def elementwise_calls_us(calls: Sequence[KernelCall], setting: Setting) -> Array
     for name in map(str, np.unique(names)):
         rows = np.flatnonzero(names == name)
         found[rows] = elementwise_us(name, elements[rows], moved[rows], setting.device, setting.memory)
-    return found
+    return _no_faster_than_arithmetic(found, calls, setting)
 
 
 def reductions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
@@ -41,7 +49,7 @@ def reductions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     for item in np.unique(items):
         rows = np.flatnonzero((items == item) & ~np.isnan(elements + results))
         found[rows] = reduction_us(elements[rows], results[rows], int(item), setting.device, setting.memory)
-    return found
+    return _no_faster_than_arithmetic(found, calls, setting)
 
 
 def lists_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
