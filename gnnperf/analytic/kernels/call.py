@@ -38,6 +38,7 @@ class KernelCall:
         flops: of the whole call; NaN unknown.
         moved_bytes: read and written by the whole call; NaN unknown.
         num_kernels: that the call launched; 1 where that is not known.
+        tf32: float32 products may use TF32; torch's default is not. Convolutions may in any case, as torch has it.
     """
 
     op_name: str
@@ -47,6 +48,7 @@ class KernelCall:
     flops: float
     moved_bytes: float
     num_kernels: int = 1
+    tf32: bool = False
 
     @property
     def plain_name(self) -> str:

@@ -71,12 +71,13 @@ def products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of calls of matrix products; NaN: another op, shapes not recorded, or a dtype without a rate."""
     sizes = sized(calls, _size, 4)
     found = np.full(len(calls), np.nan)
-    dtypes = np.array([plain_dtype(call.known_dtype) for call in calls])
-    for dtype in map(str, np.unique(dtypes)):
-        rows = np.intersect1d(known_rows(sizes), np.flatnonzero(dtypes == dtype))
-        if len(rows) and has_rate(setting.device, dtype):
+    kinds = [(plain_dtype(call.known_dtype), call.tf32) for call in calls]
+    for dtype, tf32 in sorted(set(kinds)):
+        same = np.array([kind == (dtype, tf32) for kind in kinds])
+        rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))
+        if len(rows) and has_rate(setting.device, dtype, tf32):
             batch, m, n, k = sizes[rows].T
-            found[rows] = product_us(setting, dtype)(products(m, n, k, batch, ITEM_BYTES[dtype]))
+            found[rows] = product_us(setting, dtype, tf32)(products(m, n, k, batch, ITEM_BYTES[dtype]))
     return found
 
 
