@@ -83,3 +83,10 @@ def test_more_images_are_never_faster(one: int, other: int, which: ConvolutionPa
         convolution_us(convolution(images=n), which, 4, DEVICE, CONSTANTS, flops_us)[0] for n in sorted((one, other))
     )
     assert few <= many
+
+
+def test_the_weight_gradient_has_a_minimal_form_as_well() -> None:
+    # 2 images of 10 x 10 results are 2 x 5 x 5 tiles of 2 x 2; 16 places, 8 channels out, 4 in
+    assert sizes(winograd_products(convolution(), GRAD_WEIGHT, 4)) == (1, 16 * 8, 4, 2 * 25)
+    direct, filtered = (flops_us(form(convolution(), GRAD_WEIGHT, 4))[0] for form in (as_products, winograd_products))
+    assert filtered / direct == pytest.approx(16 / 36)

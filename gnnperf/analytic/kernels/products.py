@@ -8,12 +8,13 @@ from math import prod
 
 import numpy as np
 
-from gnnperf.analytic.gemm import ITEM_BYTES, Products, family_of, gemm_us, products, rate_key
+from gnnperf.analytic.gemm import ITEM_BYTES, US_PER_S, Products, family_of, gemm_us, products, rate_key
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
 from gnnperf.graph.cost.work import broadcast
 from gnnperf.hardware.spec import DeviceSpec
 
+CALIBRATED_EDGE = 4096
 SHORT_EDGE = 64  # of the tiles that batched float32 products were fitted with
 Size = tuple[float, float, float, float]  # batch, m, n, k
 
@@ -109,8 +110,11 @@ def product_us(setting: Setting, dtype: str, tf32: bool = False) -> Callable[[Pr
     def answer(found: Products) -> Array:
         us = gemm_us(device, dtype, found, tf32=tf32, constants=setting.gemm)
         other = gemm_us(device, dtype, found, tf32=tf32, constants=either)
+        one = replace(found, batch=np.minimum(found.batch, 1.0))
+        single = gemm_us(device, dtype, one, tf32=tf32, constants=either)  # a batch takes no less than one of it
         short = np.minimum(found.m, found.n) < SHORT_EDGE
-        return np.maximum(np.where(short, np.minimum(us, other), us), setting.device.launch_floor_us)
+        us = np.maximum(np.where(short, np.minimum(us, other), us), single)
+        return np.maximum(us, setting.device.launch_floor_us)
 
     return answer
 
@@ -118,16 +122,17 @@ def product_us(setting: Setting, dtype: str, tf32: bool = False) -> Callable[[Pr
 def as_specified(setting: Setting, dtype: str, tf32: bool = False) -> DeviceSpec:
     """The device in vendor numbers, of which the constants are shares.
 
-    A calibrated device's rates are sustained already, power limit included: the vendor's are what would sustain them.
+    A calibrated device's rates are sustained already, power limit included: the rate of its fastest product. The peak
+    is what makes the model sustain that rate on a product of CALIBRATED_EDGE.
     """
     device = setting.device
     key = rate_key(device, dtype, tf32)
     if not device.measured:
         return device
-    constants = setting.gemm[family_of(key, batched=False)]
-    return replace(
-        device,
-        flops_per_s={**device.flops_per_s, key: device.flops_per_s[key] / constants.compute_share},
-        memory_bandwidth_bytes_per_s=device.memory_bandwidth_bytes_per_s / constants.memory_share,
-        power_limit_w=None,
-    )
+    constants, rate = setting.gemm[family_of(key, batched=False)], device.flops_per_s[key]
+    bandwidth = device.memory_bandwidth_bytes_per_s / constants.memory_share
+    free = replace(device, memory_bandwidth_bytes_per_s=bandwidth, power_limit_w=None)
+    square = products(CALIBRATED_EDGE, CALIBRATED_EDGE, CALIBRATED_EDGE, 1, ITEM_BYTES[dtype])
+    us = gemm_us(free, dtype, square, tf32=tf32, constants=setting.gemm)[0]
+    reached = 2.0 * CALIBRATED_EDGE**3 / us * US_PER_S
+    return replace(free, flops_per_s={**device.flops_per_s, key: rate * rate / reached})

@@ -109,6 +109,7 @@ GRADIENTS: Mapping[str, Gradient] = {
     **dict.fromkeys(("aten::_log_softmax", "aten::log_softmax"), _same_shape("aten::_log_softmax_backward_data")),
     **{f"aten::{name}": _same_shape(f"aten::{name}_backward")
        for name in ("gelu", "silu", "tanh", "sigmoid", "leaky_relu", "elu", "hardtanh", "hardswish", "mish")},
+    "aten::native_batch_norm": _same_shape("aten::native_batch_norm_backward"),
     "aten::relu": _same_shape("aten::threshold_backward"),
     **dict.fromkeys((_FLASH, "aten::scaled_dot_product_attention"), _attention(f"{_FLASH}_backward")),
     _EFFICIENT: _attention(f"{_EFFICIENT}_backward"),

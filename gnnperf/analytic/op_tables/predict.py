@@ -14,7 +14,7 @@ from gnnperf.analytic.kernels import KernelCall, KernelTimes, kernel_times
 from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.read import OP, OpRow
 from gnnperf.analytic.op_tables.signatures import recorded_call
-from gnnperf.graph.cost.op_call import UnknownCost
+from gnnperf.graph.cost.op_call import DTYPE_BYTES, UnknownCost
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.schema import OpFamily
 
@@ -26,6 +26,7 @@ class Reason(StrEnum):
     NO_FORMULA = "no cost formula for this op"
     VIEW = "a view or a wrapper: it touches no memory, or ops that it calls do the work"
     SHAPES = "its shapes and arguments do not tell its cost"
+    DTYPE = "a dtype whose elements have no known size"
     GRADIENT = "no formula for its gradient, or shapes that do not tell it"
 
 
@@ -63,6 +64,8 @@ def _calls(row: OpRow) -> list[KernelCall] | Reason:
     """The op calls of a row, each with a cost; or why there are none."""
     if row.kind != OP:
         return Reason.NOT_AN_OP
+    if not set(row.dtypes) <= DTYPE_BYTES.keys():
+        return Reason.DTYPE
     forward = recorded_call(row)
     if row.direction == "backward":
         try:
