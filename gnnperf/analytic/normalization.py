@@ -34,7 +34,7 @@ def row_kernel_us(
 ) -> np.ndarray:
     """Device time [n] us of a kernel over rows: floor + (issue^p + memory^p)^(1/p).
 
-    issue  = waves x rows in flight per SM x (cycles per row + cycles per element x columns) / clock
+    issue  = rows of one SM, in whole waves and a last one, x (cycles per row + cycles per element x columns) / clock
     memory = (read + written + read x rereads x share that left the cache) / bandwidth
 
     Args:
@@ -127,4 +127,7 @@ def _issue_us(rows: np.ndarray, columns: np.ndarray, device: DeviceSpec, kernel:
     at_a_time = device.num_sms * kernel.rows_in_flight_per_sm
     lanes = (device.lanes_per_sm or DEFAULT_LANES_PER_SM) / DEFAULT_LANES_PER_SM
     cycles = (kernel.cycles_per_row + kernel.cycles_per_element * columns) / lanes  # [n]
-    return np.ceil(rows / at_a_time) * kernel.rows_in_flight_per_sm * cycles / device.clock_hz * US
+    whole = np.floor(rows / at_a_time)  # [n] waves that fill every SM
+    last = np.ceil((rows - whole * at_a_time) / device.num_sms)  # [n] rows of one SM in the wave that does not
+    on_sm = (whole + np.minimum(last / kernel.rows_in_flight_per_sm, 1.0)) * kernel.rows_in_flight_per_sm  # [n]
+    return on_sm * cycles / device.clock_hz * US
