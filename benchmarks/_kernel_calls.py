@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -18,8 +19,10 @@ from gnnperf.public.catalog import load_catalog
 from gnnperf.schema import NodeType
 from gnnperf.trace.table import RunTrace
 
-FORM, ROOFLINE, OTHER_RUNS, OTHER_PROJECTS = "form", "roofline", "op, other runs", "op, other projects"
-ANSWERS = (FORM, ROOFLINE, OTHER_RUNS, OTHER_PROJECTS)
+FORM, TF32, ROOFLINE, OTHER_RUNS, OTHER_PROJECTS = (
+    "form", "form, if TF32", "roofline", "op, other runs", "op, other projects"
+)  # fmt: skip
+ANSWERS = (FORM, TF32, ROOFLINE, OTHER_RUNS, OTHER_PROJECTS)
 MOST_NODES = 20_000  # of one run
 MOST_RECORDINGS = 6  # of one project on one GPU: one project published 35 of one program
 CALL = ["gpu", "project", "run", "rank", "owner"]
@@ -55,6 +58,8 @@ def _calls(recording: Recording, run: RunTrace, graph: ExecutionGraph) -> pd.Dat
     calls, code = distinct_calls(nodes)
     power = default_constants().roofline_power
     times = kernel_times(calls, device, power)
+    allowed = kernel_times([replace(call, tf32=True) for call in calls], device, power).latency_us
+    allowed = np.where(allowed == times.latency_us, np.nan, allowed)  # an answer of its own for float32 products only
     kernels = np.array([call.num_kernels for call in calls], float)
     plain = roofline_us(calls, device, power) + (kernels - 1) * device.launch_floor_us
     rows = pd.DataFrame({
@@ -62,9 +67,9 @@ def _calls(recording: Recording, run: RunTrace, graph: ExecutionGraph) -> pd.Dat
         "rank": nodes["rank"].to_numpy(), "owner": _owners(run, graph, nodes),
         "op_name": nodes["op_name"].astype(object).to_numpy(), "family": nodes["family"].astype(object).to_numpy(),
         "by_form": times.by_form[code], "measured_us": nodes["latency_us"].to_numpy(float),
-        FORM: (times.latency_us / kernels)[code], ROOFLINE: (plain / kernels)[code],
+        FORM: (times.latency_us / kernels)[code], TF32: (allowed / kernels)[code], ROOFLINE: (plain / kernels)[code],
     })  # fmt: skip
-    summed = {name: (name, lambda v: v.sum(skipna=False)) for name in ("measured_us", FORM, ROOFLINE)}
+    summed = {name: (name, lambda v: v.sum(skipna=False)) for name in ("measured_us", FORM, TF32, ROOFLINE)}
     whole = rows.groupby(CALL, sort=False).agg(
         op_name=("op_name", "first"), family=("family", "first"), by_form=("by_form", "first"), **summed
     )

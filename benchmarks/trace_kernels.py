@@ -2,7 +2,8 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m benchmarks trace_kernels
 
-Every op call with device time, all its kernels together. Nothing was fitted on these traces. "op, other runs" is the
+Every op call with device time, all its kernels together. Nothing was fitted on these traces. "form, if TF32" answers
+the float32 products once more, as if the program had allowed TF32, which a trace does not say. "op, other runs" is the
 trivial answer: the median time of calls of that name in all other recordings; "other projects" leaves out recordings
 of the same program as well. Errors are over calls; "total" is what a GPU's device time would be off by.
 """
@@ -16,11 +17,10 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks._kernel_calls import ANSWERS, FORM, ROOFLINE, measured_calls
+from benchmarks._kernel_calls import ANSWERS, ROOFLINE, TF32, measured_calls
 from gnnperf.evaluate.metrics import summarize
 
 LEAST_SHARE = 0.003  # of a GPU's device time: families below are in the sums only
-SUMMARY = (FORM, ROOFLINE)
 
 
 def shares(calls: pd.DataFrame) -> pd.Series:
@@ -61,7 +61,7 @@ def print_gpus(calls: pd.DataFrame) -> None:
         known = part[part[ROOFLINE].notna()]
         head = (str(gpu), str(part["run"].nunique()), f"{part.loc[part['by_form'], 'share'].sum():.0%}",
                 f"{part.loc[part[ROOFLINE].isna(), 'share'].sum():.0%}")  # fmt: skip
-        for place, line in enumerate(lines(known)):
+        for place, line in enumerate(lines(known.assign(**{TF32: np.nan}))):
             printed.add_row(*(head if place == 0 else ("", "", "", "")), *line)
     Console(width=150).print(printed)
 
@@ -71,7 +71,7 @@ def print_summary(calls: pd.DataFrame) -> None:
     formed = calls[calls["by_form"]]
     for family, part in formed.groupby("family"):
         means = {a: [summarize(p[a].to_numpy(float), p["measured_us"].to_numpy(float)) for _, p in part.groupby("gpu")]
-                 for a in ANSWERS}  # fmt: skip
+                 for a in ANSWERS if a != TF32}  # fmt: skip
         text = ", ".join(f"{a} {100 * np.nanmean([e.mean_ape for e in errors]):.0f} / "
                          f"{100 * np.nanmean([e.median_ape for e in errors]):.0f} %" for a, errors in means.items()
                          if not all(np.isnan(e.mean_ape) for e in errors))  # fmt: skip
