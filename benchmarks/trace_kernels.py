@@ -69,6 +69,9 @@ def print_gpus(calls: pd.DataFrame) -> None:
 def print_summary(calls: pd.DataFrame) -> None:
     """Per family, the mean over GPUs of the mean errors, where forms answer."""
     formed = calls[calls["by_form"]]
+    known = int(calls[ROOFLINE].notna().sum())
+    print(f"{len(calls):,} op calls of {calls['run'].nunique()} recordings on {calls['gpu'].nunique()} GPUs: "
+          f"{known:,} answered, {len(formed):,} of them by a closed form")  # fmt: skip
     for family, part in formed.groupby("family"):
         means = {a: [summarize(p[a].to_numpy(float), p["measured_us"].to_numpy(float)) for _, p in part.groupby("gpu")]
                  for a in ANSWERS if a != TF32}  # fmt: skip
