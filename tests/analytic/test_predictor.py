@@ -103,6 +103,16 @@ def test_compute_by_hand(row: dict[str, Any], expected: float) -> None:
     assert latency(row) == pytest.approx(expected)
 
 
+def test_shapes_are_for_gpus_only() -> None:
+    row = {**compute(30e6, 10e6), "input_dims": "[[250,300],[300,200]]"}
+    on_cpu = replace(CLUSTER, device=replace(DEVICE, kind="cpu"))
+    assert latency(row, on_cpu) == pytest.approx(2 + 30)
+    assert latency(row) == pytest.approx(gemm_us(DEVICE, "float32", products(250, 200, 300))[0])
+    assert latency({**row, "num_siblings": 2}) == pytest.approx(
+        (gemm_us(DEVICE, "float32", products(250, 200, 300))[0] + DEVICE.launch_floor_us) / 2
+    )  # two kernels of one call
+
+
 def test_soft_roofline_lies_between_the_maximum_and_the_sum() -> None:
     soft = AnalyticPredictor(replace(CONSTANTS, roofline_power=4.0))
     assert latency(compute(10e6, 10e6), predictor=soft) == pytest.approx(2 + 10 * 2**0.25)

@@ -28,6 +28,8 @@ FLOPS_PER_COLUMN = {False: 4.0, True: 10.0}  # of a pair, forward and backward (
 DTYPES = ("float16", "bfloat16")  # fused kernels in float32 use neither the full rate of TF32 nor that of the lanes
 _SDPA = "aten::_scaled_dot_product_"
 FUSED = {
+    "aten::scaled_dot_product_attention": False,  # of an op table; in a trace, the op that it calls has the kernel
+} | {
     f"{prefix}{suffix}": suffix.endswith("backward")
     for prefix, suffixes in (
         (_SDPA, [f"{kind}_attention{end}" for kind in ("flash", "efficient", "cudnn") for end in ("", "_backward")]),
@@ -75,7 +77,7 @@ def _sizes(call: KernelCall) -> tuple[float, ...]:
     if call.op_name not in FUSED or not call.flops > 0:
         raise UnknownCost
     parsed, backward = call.parsed(), FUSED[call.op_name]
-    heads_first = call.op_name.startswith(_SDPA)
+    heads_first = "scaled_dot_product" in call.op_name
     q, k = (parsed.tensor(int(backward) + place).shape for place in (0, 1))
     if len(q) != 4 or len(k) != 4:
         raise UnknownCost

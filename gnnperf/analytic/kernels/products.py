@@ -105,15 +105,18 @@ def product_us(setting: Setting, dtype: str, tf32: bool = False) -> Callable[[Pr
     as well (a kernel named volta_sgemm_128x32 multiplies 64 x 64 by 64 x 3): the better of both families answers.
     """
     device = as_specified(setting, dtype, tf32)
-    either = {**setting.gemm, family_of(dtype, batched=True): setting.gemm[family_of(dtype, batched=False)]}
+    key = rate_key(device, dtype, tf32)
+    single = {**setting.gemm, family_of(key, batched=True): setting.gemm[family_of(key, batched=False)]}
 
     def answer(found: Products) -> Array:
         us = gemm_us(device, dtype, found, tf32=tf32, constants=setting.gemm)
-        other = gemm_us(device, dtype, found, tf32=tf32, constants=either)
-        one = replace(found, batch=np.minimum(found.batch, 1.0))
-        single = gemm_us(device, dtype, one, tf32=tf32, constants=either)  # a batch takes no less than one of it
-        short = np.minimum(found.m, found.n) < SHORT_EDGE
-        us = np.maximum(np.where(short, np.minimum(us, other), us), single)
+        rows = np.flatnonzero(found.batch > 1)
+        if len(rows) and family_of(key, batched=True) != family_of(key, batched=False):
+            asked, one = found.part(rows), replace(found.part(rows), batch=np.ones(len(rows)))
+            other, least = (gemm_us(device, dtype, p, tf32=tf32, constants=single) for p in (asked, one))
+            short = np.minimum(asked.m, asked.n) < SHORT_EDGE
+            better = np.where(short, np.minimum(us[rows], other), us[rows])
+            us[rows] = np.maximum(better, least)  # a batch takes no less than one product of it
         return np.maximum(us, setting.device.launch_floor_us)
 
     return answer

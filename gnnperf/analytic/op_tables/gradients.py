@@ -102,7 +102,7 @@ def _shape(row: OpRow, place: int) -> Shape:
 _FLASH = "aten::_scaled_dot_product_flash_attention"
 _EFFICIENT = "aten::_scaled_dot_product_efficient_attention"
 GRADIENTS: Mapping[str, Gradient] = {
-    **dict.fromkeys(SIZES, _products),
+    **dict.fromkeys([op for op in SIZES if op != "aten::_scaled_mm"], _products),  # 8-bit products have no gradient
     **dict.fromkeys(("aten::convolution", "aten::conv1d", "aten::conv2d", "aten::conv3d"), _convolution),
     **dict.fromkeys(("aten::native_layer_norm", "aten::layer_norm"), _layer_norm),
     **dict.fromkeys(("aten::_softmax", "aten::softmax"), _same_shape("aten::_softmax_backward_data")),

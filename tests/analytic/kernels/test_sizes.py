@@ -120,6 +120,15 @@ def test_exponentials_are_columns() -> None:
     assert fused_rates(hopper, "float16", True).flops_share == pytest.approx(share * WARP_SHARE["hopper"])
 
 
+def test_the_attention_of_an_op_table_is_the_fused_one() -> None:
+    heads_first, length_first = [2, 4, 256, 64], [2, 256, 4, 64]
+    names = ("aten::scaled_dot_product_attention", "aten::_scaled_dot_product_flash_attention")
+    calls = [call(name, [heads_first] * 3, "float16") for name in names]
+    calls.append(call("aten::_flash_attention_forward", [length_first] * 3, "float16"))
+    first, *others = attentions_us(calls, ROUND)
+    assert others == [first, first]
+
+
 def test_attention_without_matrix_units_or_in_float32_has_no_form() -> None:
     calls = [call("aten::_flash_attention_forward", [[8, 64, 4, 64]] * 3, dtype) for dtype in ("float32", "bfloat16")]
     assert np.isnan(attentions_us(calls, ROUND)).all()

@@ -141,6 +141,7 @@ def test_a_backward_is_the_sum_of_its_calls() -> None:
         (row("aten::add", [[3]], "sparse_float32"), Reason.DTYPE),
         (row("aten::sort", [[3]], direction="backward"), Reason.GRADIENT),
         (row("aten::mm", [[3]], direction="backward"), Reason.GRADIENT),
+        (row("aten::_scaled_mm", [[4, 4], [4, 4], [], []], "float8_e4m3fn", direction="backward"), Reason.GRADIENT),
     ],
 )
 @pytest.mark.parametrize("hardware", ["h100_sxm", "cpu_generic"])
