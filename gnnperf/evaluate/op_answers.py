@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.op_tables import Answer, OpRow
+from gnnperf.analytic.op_tables.read import MEASURED
 from gnnperf.errors import InputError
 from gnnperf.evaluate.metrics import ErrorSummary, summarize
 from gnnperf.hardware.spec import DeviceSpec
@@ -60,7 +61,7 @@ def answer_table(found: Answered) -> pd.DataFrame:
     """The table with latency_us, bound and reason; what it had measured is measured_latency_us."""
     answers = pd.DataFrame([asdict(answer) for answer in found.answers], index=found.table.index)
     answers = answers.astype({"latency_us": "float64", "bound": object, "reason": object})
-    table = found.table.rename(columns={"latency_us": "measured_latency_us"})
+    table = found.table if MEASURED in found.table.columns else found.table.rename(columns={"latency_us": MEASURED})
     kept = table.drop(columns=[name for name in answers.columns if name in table.columns])
     return pd.concat([kept, answers], axis=1)
 
@@ -75,13 +76,21 @@ def write_answers(found: Answered, path: Path) -> None:
     table = answer_table(found)
     try:
         if path.suffix == ".parquet":
-            table.to_parquet(path, index=False)
+            _flat(table).to_parquet(path, index=False)
         elif path.suffix == ".csv":
-            table.to_csv(path, index=False)
+            _flat(table).to_csv(path, index=False)
         else:
             path.write_text(table.to_json(orient="records", lines=True), encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot be written ({error})", where=str(path)) from None
+
+
+def _flat(table: pd.DataFrame) -> pd.DataFrame:
+    """Lists and mappings as JSON text, as `gnnperf calibrate` writes them: their cells have no one type."""
+    nested = [name for name in table.columns if table[name].map(lambda v: isinstance(v, list | dict)).any()]
+    return table.assign(**{
+        name: [json.dumps(v) if isinstance(v, list | dict) else v for v in table[name]] for name in nested
+    })  # fmt: skip
 
 
 def check_out(path: Path) -> None:

@@ -60,6 +60,23 @@ def test_the_table_is_written_with_its_answers(suffix: str, table: Path, tmp_pat
     assert found["measured_latency_us"].tolist()[0] == 8.0
 
 
+def test_written_tables_can_be_asked_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, out = tmp_path / "ops.jsonl", tmp_path / "answers.parquet"
+    asked = {"op": "aten::sum", "shapes": [[64, 32]], "dtype": "float32", "latency_us": 9.0}
+    rows = [{**asked, "arguments": {"dim": dim}} for dim in (0, [0])]
+    table.write_text("\n".join(map(json.dumps, [*rows, VIEW])))
+    assert predict(table, "--out", str(out)) == predict(out, "--json") == 0
+    found = json.loads(out_of(capsys))
+    assert found["num_answered"] == 2 and found["errors"]["mean_ape"] > 0.1  # against 9 us, not the earlier answer
+    assert [r["measured_latency_us"] for r in found["rows"]] == [9.0, 9.0, None]
+
+
+def out_of(capsys: pytest.CaptureFixture[str]) -> str:
+    """What was printed as JSON, after a table."""
+    shown = capsys.readouterr().out
+    return shown[shown.index("{") :]
+
+
 def test_times_with_the_launch_are_not_compared_on_a_gpu(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table.write_text(json.dumps({**MM, "latency_us": 8.0, "launch_included": True}))
     assert predict(table) == 0

@@ -18,6 +18,7 @@ SUFFIXES = (".parquet", ".csv", ".jsonl", ".json")
 NEEDED = ("op", "shapes")
 KNOWN = "op, shapes, dtype or dtypes, arguments, direction, and what gnnperf calibrate writes beside them"
 OP = "op"
+MEASURED = "measured_latency_us"  # what an answered table calls it, whose latency_us is the answer
 Shape = tuple[int, ...]
 
 
@@ -103,7 +104,7 @@ def _row(entry: Mapping[Any, Any], where: str) -> OpRow:
     op, kind = entry.get("op"), entry.get("kind") or OP
     if not isinstance(op, str) or not op:
         raise InputError(f"op is {op!r}", where=where, allowed="a name as in traces, e.g. aten::mm")
-    measured = _measured(entry.get("latency_us"), where)
+    measured = _measured(entry.get(MEASURED if MEASURED in entry else "latency_us"), where)
     launched = bool(entry.get("launch_included") or False)
     if kind != OP:
         return OpRow(op, kind=str(kind), measured_us=measured, launch_included=launched)
