@@ -17,7 +17,13 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks._neusight import convolution_rows
-from gnnperf.analytic.convolution import ConvolutionPass, Convolutions, convolution_us, lanes_convolution_us
+from gnnperf.analytic.convolution import (
+    ConvolutionPass,
+    Convolutions,
+    convolution_us,
+    lanes_convolution_us,
+    result_edge,
+)
 from gnnperf.analytic.gemm import gemm_us
 from gnnperf.analytic.memory_constants import EventGap, default_memory_constants
 from gnnperf.analytic.observation import between_events_us
@@ -33,7 +39,8 @@ def calls_of(rows: pd.DataFrame) -> Convolutions:
     """Square images and windows, one group."""
     names = ("batch", "in_channels", "out_channels", "in_size", "kernel", "stride", "padding")
     n, c, k, size, window, stride, padding = (rows[name].to_numpy(float) for name in names)
-    return Convolutions(n, c, k, size, size, window, window, stride, padding, np.ones(len(rows)))
+    out = result_edge(size, window, stride, padding)
+    return Convolutions(n, c, k, size, size, window, window, out, out, stride, np.ones(len(rows)))
 
 
 def answers(rows: pd.DataFrame, device: DeviceSpec) -> dict[str, np.ndarray]:

@@ -32,7 +32,9 @@ RUNS = (
 )  # fmt: skip
 PLAIN_LICENSES = ("MIT", "BSD", "Apache")
 MIN_SAMPLES = 30
-COST = ProfilerCost(op_us=0.88, range_us=0.48, call_us=0.0, step_us=0.0, provenance="datasets/cpu-gloo, median of cards")
+COST = ProfilerCost(
+    op_us=0.88, range_us=0.48, call_us=0.0, step_us=0.0, provenance="datasets/cpu-gloo, median of cards"
+)
 PROVENANCE = (
     "host_overhead_us, segment_us and lag_us.gpu: fitted by benchmarks/fit_analytic_constants.py on public Kineto "
     "traces (param MIT, HolisticTraceAnalysis MIT, TraceLens MIT; V100, A100, H100 hosts), robust means "

@@ -10,7 +10,8 @@
 The patches are never written: bytes are image, weight and result once each.
 
 3 x 3 windows at stride 1 on plain lanes also come as Winograd's minimal filtering F(2 x 2, 3 x 3): 16 multiplications
-for 4 results instead of 36 (Lavin, Gray 2016, section 4.1), as products of [16 tiles, C] x [C, K].
+for 4 results instead of 36 (Lavin, Gray 2016, section 4.1), as products of [16 tiles, C] x [C, K]; the weight's
+gradient as F(3 x 3, 2 x 2), 16 multiplications for 9 sums over 4 results (section 3), as [16 K, tiles] x [tiles, C].
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ class Convolutions:
         in_width: W.
         window_height: R.
         window_width: S.
+        out_height: P.
+        out_width: Q.
         stride: of both edges.
-        padding: of both edges.
         groups: G.
     """
 
@@ -61,19 +63,15 @@ class Convolutions:
     in_width: np.ndarray
     window_height: np.ndarray
     window_width: np.ndarray
+    out_height: np.ndarray
+    out_width: np.ndarray
     stride: np.ndarray
-    padding: np.ndarray
     groups: np.ndarray
 
-    @property
-    def out_height(self) -> np.ndarray:
-        """P [calls] = floor((H + 2 padding - R) / stride) + 1."""
-        return np.floor((self.in_height + 2 * self.padding - self.window_height) / self.stride) + 1
 
-    @property
-    def out_width(self) -> np.ndarray:
-        """Q [calls]."""
-        return np.floor((self.in_width + 2 * self.padding - self.window_width) / self.stride) + 1
+def result_edge(edge: np.ndarray, window: np.ndarray, stride: np.ndarray, padding: np.ndarray) -> np.ndarray:
+    """P or Q [calls] = floor((H + 2 padding - R) / stride) + 1 (torch.nn.Conv2d)."""
+    return np.floor((edge + 2 * padding - window) / stride) + 1
 
 
 def as_products(calls: Convolutions, which: ConvolutionPass, item_bytes: int) -> Products:
@@ -89,19 +87,22 @@ def as_products(calls: Convolutions, which: ConvolutionPass, item_bytes: int) ->
     return products(out, into * taps, results, calls.groups, item_bytes)
 
 
-def winograd_applies(calls: Convolutions, which: ConvolutionPass) -> np.ndarray:
-    """[calls] bool: 3 x 3 windows at stride 1 in one group, forward or gradient of input."""
+def winograd_applies(calls: Convolutions) -> np.ndarray:
+    """[calls] bool: 3 x 3 windows at stride 1 in one group."""
     square = (calls.window_height == WINOGRAD_WINDOW) & (calls.window_width == WINOGRAD_WINDOW)
-    return square & (calls.stride == 1) & (calls.groups == 1) & (which is not ConvolutionPass.GRAD_WEIGHT)
+    return square & (calls.stride == 1) & (calls.groups == 1)
 
 
 def winograd_products(calls: Convolutions, which: ConvolutionPass, item_bytes: int) -> Products:
-    """The products [calls] of F(2 x 2, 3 x 3), transforms fused into them: one for every place of a 4 x 4 tile."""
+    """The products [calls] of minimal filtering, transforms fused into them: one for every place of a 4 x 4 tile."""
     forward = which is ConvolutionPass.FORWARD
-    height, width = (calls.out_height, calls.out_width) if forward else (calls.in_height, calls.in_width)
+    of_input = which is ConvolutionPass.GRAD_INPUT
+    height, width = (calls.in_height, calls.in_width) if of_input else (calls.out_height, calls.out_width)
     tiles = calls.images * np.ceil(height / WINOGRAD_RESULTS) * np.ceil(width / WINOGRAD_RESULTS)  # [calls]
     places = (WINOGRAD_RESULTS + WINOGRAD_WINDOW - 1) ** 2
     into, out = calls.in_channels, calls.out_channels
+    if which is ConvolutionPass.GRAD_WEIGHT:
+        return products(out * places, into, tiles, 1, item_bytes)
     return products(tiles * places, out if forward else into, into if forward else out, 1, item_bytes)
 
 
@@ -148,4 +149,4 @@ def lanes_convolution_us(
     direct = convolution_us(calls, which, item_bytes, device, constants, product_us)  # [calls]
     moved_us = stream_us(moved_bytes(calls, item_bytes), device, constants)  # [calls]
     filtered = np.maximum(product_us(winograd_products(calls, which, item_bytes)), moved_us)  # [calls]
-    return np.where(winograd_applies(calls, which), np.minimum(direct, filtered), direct)
+    return np.where(winograd_applies(calls), np.minimum(direct, filtered), direct)

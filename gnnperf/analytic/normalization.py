@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.analytic.bandwidth_bound import US, stream_us, traffic_us
+from gnnperf.analytic.bandwidth_bound import DEFAULT_LANES_PER_SM, US, stream_us, traffic_us
 from gnnperf.analytic.memory_constants import MemoryConstants, RowKernel
 from gnnperf.hardware.spec import DeviceSpec
 
 REUSE_SHARPNESS = 3.0  # rows in flight spread over their passes: the step from hits to misses is softer than a sweep's
 WARP_COLUMNS, WARP_ROW_BYTES = 1024, 4096  # torch's SoftMax.cu keeps such rows in registers, read once
+WARP_THREADS = 32.0
 VECTOR_BYTES, MOST_THREADS = 16, 1024  # of one load, of one block
 NORM_BACKWARD = (2, 1)  # reads the gradient and the input, writes the input's gradient
 SOFTMAX_BACKWARD = (2, 1)  # reads the gradient and the output
@@ -33,7 +34,7 @@ def row_kernel_us(
 ) -> np.ndarray:
     """Device time [n] us of a kernel over rows: floor + (issue^p + memory^p)^(1/p).
 
-    issue  = waves x rows in flight per SM x (cycles per row + cycles per element x columns) / clock
+    issue  = rows of one SM, in whole waves and a last one, x (cycles per row + cycles per element x columns) / clock
     memory = (read + written + read x rereads x share that left the cache) / bandwidth
 
     Args:
@@ -94,13 +95,19 @@ def softmax_us(
     backward: bool = False,
     resident: bool = False,
 ) -> np.ndarray:
-    """[n] us: short rows stay in a warp's registers, long ones are read again for maximum, sum and result."""
+    """[n] us: short rows stay in a warp's registers, long ones are read again for maximum, sum and result.
+
+    Rows shorter than a warp share one (torch's PersistentSoftmax.cuh: as many threads as the next power of two), and
+    so its instructions: they cost what fewer rows of a whole warp do.
+    """
     tensors = SOFTMAX_BACKWARD if backward else (1, 1)
     short = (columns <= WARP_COLUMNS) & (columns * item_bytes <= WARP_ROW_BYTES)  # [n]
-    warp, block = (
-        row_kernel_us(rows, columns, item_bytes, device, constants, constants.rows[name], tensors, resident)
-        for name in ("softmax_warp", "softmax_block")
-    )
+    threads = np.minimum(2.0 ** np.ceil(np.log2(np.maximum(columns, 1.0))), WARP_THREADS)  # [n] of a row
+    sharing = WARP_THREADS / threads  # [n] rows in a warp
+    warp = row_kernel_us(rows / sharing, columns * sharing, item_bytes, device, constants,
+                         constants.rows["softmax_warp"], tensors, resident)  # fmt: skip
+    block = row_kernel_us(rows, columns, item_bytes, device, constants, constants.rows["softmax_block"], tensors,
+                          resident)  # fmt: skip
     return np.where(short, warp, block)
 
 
@@ -116,6 +123,11 @@ def uneven_rows(columns: np.ndarray, item_bytes: int) -> np.ndarray:
 
 
 def _issue_us(rows: np.ndarray, columns: np.ndarray, device: DeviceSpec, kernel: RowKernel) -> np.ndarray:
+    """A warp's instruction occupies its lanes for a clock: with twice the lanes, an SM is done in half the clocks."""
     at_a_time = device.num_sms * kernel.rows_in_flight_per_sm
-    cycles = kernel.cycles_per_row + kernel.cycles_per_element * columns  # [n]
-    return np.ceil(rows / at_a_time) * kernel.rows_in_flight_per_sm * cycles / device.clock_hz * US
+    lanes = (device.lanes_per_sm or DEFAULT_LANES_PER_SM) / DEFAULT_LANES_PER_SM
+    cycles = (kernel.cycles_per_row + kernel.cycles_per_element * columns) / lanes  # [n]
+    whole = np.floor(rows / at_a_time)  # [n] waves that fill every SM
+    last = np.ceil((rows - whole * at_a_time) / device.num_sms)  # [n] rows of one SM in the wave that does not
+    on_sm = (whole + np.minimum(last / kernel.rows_in_flight_per_sm, 1.0)) * kernel.rows_in_flight_per_sm  # [n]
+    return on_sm * cycles / device.clock_hz * US

@@ -64,11 +64,16 @@ class OpPrices:
 
     def latency_us(self, calls: pd.DataFrame, device: DeviceSpec) -> np.ndarray:
         """[n] us of calls (op_counts.KEYS) on a CPU; NaN where neither FLOPs nor bytes are known."""
+        found: np.ndarray = self.terms_us(calls, device).sum(axis=1)
+        return found
+
+    def terms_us(self, calls: pd.DataFrame, device: DeviceSpec) -> np.ndarray:
+        """[n, len(COUNTS)] us that each count takes; they add up to `latency_us`."""
         counts = op_counts(calls)  # [n, num_counts]
         names = calls[["family", "op_name", "dtype"]].astype(object)
         code, distinct = pd.factorize(pd.MultiIndex.from_frame(names.where(names.notna(), "")))
         prices = np.array([self._prices(*map(str, key)) for key in distinct]).reshape(-1, len(COUNTS))
-        return (counts * prices[code] * self.moved_to(device)).sum(axis=1)
+        return counts * prices[code] * self.moved_to(device)
 
     def moved_to(self, device: DeviceSpec) -> np.ndarray:
         """[len(COUNTS)] factors of prices: arithmetic by FLOP rate, traffic by bandwidth, calls by clock, per core."""

@@ -13,6 +13,7 @@ from gnnperf.analytic.collectives import collective_us, fitted_collective_us
 from gnnperf.analytic.constants import AnalyticConstants, default_constants
 from gnnperf.analytic.copies import copy_us, path_of
 from gnnperf.analytic.host_overheads import host_us, overhead_us
+from gnnperf.analytic.kernels import compute_nodes_us
 from gnnperf.analytic.lags import lag_us
 from gnnperf.analytic.roofline import compute_us, flops_per_s
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -25,7 +26,7 @@ WITHOUT_TIME = (NodeType.DEVICE, NodeType.LINK)
 
 @dataclass(frozen=True)
 class AnalyticPredictor:
-    """Roofline, latency-bandwidth collectives, mean host overheads.
+    """Closed forms of kernels on GPUs, prices of ops on CPUs, latency-bandwidth collectives, mean host overheads.
 
     Attributes:
         constants: what the model takes as given; None: what ships for the device's kind.
@@ -78,10 +79,14 @@ class AnalyticPredictor:
         return host_us(nodes, self._constants(cluster), cluster.host_speed)
 
     def _compute(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
-        prices = self._constants(cluster).op_prices
-        if cluster.device.kind == "cpu" and prices is not None:
-            return prices.latency_us(nodes, cluster.device)
+        constants = self._constants(cluster)
+        if cluster.device.kind == "gpu":
+            return compute_nodes_us(nodes, cluster.device, constants.roofline_power)
+        if constants.op_prices is not None:
+            return constants.op_prices.latency_us(nodes, cluster.device)
+        return self._roofline(nodes, cluster)
 
+    def _roofline(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
         def rate(family: object, dtype: object) -> float:
             return flops_per_s(cluster.device, str(family), None if dtype is None or dtype != dtype else str(dtype))
 

@@ -15,6 +15,7 @@ from gnnperf.analytic.convolution import (
     convolution_us,
     lanes_convolution_us,
     moved_bytes,
+    result_edge,
     winograd_products,
 )
 from gnnperf.analytic.gemm import Products
@@ -24,7 +25,8 @@ FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
 
 def convolution(images: float = 2, channels: float = 4, out: float = 8, size: float = 10, window: float = 3,
                 stride: float = 1, padding: float = 1, groups: float = 1) -> Convolutions:  # fmt: skip
-    sizes = (images, channels, out, size, size, window, window, stride, padding, groups)
+    edge = float(result_edge(*(np.array([float(v)]) for v in (size, window, stride, padding)))[0])
+    sizes = (images, channels, out, size, size, window, window, edge, edge, stride, groups)
     return Convolutions(*(np.array([float(v)]) for v in sizes))
 
 
@@ -81,3 +83,10 @@ def test_more_images_are_never_faster(one: int, other: int, which: ConvolutionPa
         convolution_us(convolution(images=n), which, 4, DEVICE, CONSTANTS, flops_us)[0] for n in sorted((one, other))
     )
     assert few <= many
+
+
+def test_the_weight_gradient_has_a_minimal_form_as_well() -> None:
+    # 2 images of 10 x 10 results are 2 x 5 x 5 tiles of 2 x 2; 16 places, 8 channels out, 4 in
+    assert sizes(winograd_products(convolution(), GRAD_WEIGHT, 4)) == (1, 16 * 8, 4, 2 * 25)
+    direct, filtered = (flops_us(form(convolution(), GRAD_WEIGHT, 4))[0] for form in (as_products, winograd_products))
+    assert filtered / direct == pytest.approx(16 / 36)

@@ -26,9 +26,11 @@ def row_us(rows: float, columns: float, **changed: float) -> float:
 
 
 def test_short_rows_are_bound_by_their_instructions() -> None:
-    # 100 rows fill 10 SMs x 10 rows: one wave of 10 x (100 + 10) cycles at 1 GHz = 1.1 us; 8,000 bytes take 0.016 us
-    assert row_us(100, 10) == pytest.approx(2.0 + 1.1 + 0.016, rel=1e-3)
-    assert row_us(101, 10) == pytest.approx(2.0 + 2.2 + 0.016, rel=1e-3)  # one row more, one wave more
+    # 100 rows fill 10 SMs x 10 rows: one wave of 10 x (100 + 10) cycles at 1 GHz = 1.1 us on 64 lanes, 0.704 us on 100;
+    # 8,000 bytes take 0.016 us
+    assert row_us(100, 10) == pytest.approx(2.0 + 0.704 + 0.016, rel=1e-3)
+    # one row more waits for them, then has its SM to itself: 11 rows of one SM
+    assert row_us(101, 10) == pytest.approx(2.0 + 11 * 110 * 0.64e-3 + 0.016, rel=1e-3)
 
 
 def test_rows_that_leave_the_cache_are_read_again() -> None:
@@ -89,3 +91,18 @@ def test_more_bandwidth_is_never_slower(rows: int, columns: int, factor: float) 
 def test_blocks_of_vectors_fill_only_some_lengths() -> None:
     # float16: vectors of 8; 1,536 columns are 192 vectors, a block of 128 threads takes 1,024 columns at a time
     assert uneven_rows(np.array([1024.0, 1536.0, 2048.0, 3072.0, 4096.0, 5120.0]), 2).tolist() == [0, 1, 0, 1, 0, 1]
+
+
+def test_twice_the_lanes_issue_in_half_the_time() -> None:
+    bound = replace(KERNEL, cycles_per_row=1e6)
+    one, two = (
+        row_kernel_us(np.array([1e4]), np.array([10.0]), 4, replace(DEVICE, lanes_per_sm=n), CONSTANTS, bound)[0] - 2.0
+        for n in (64, 128)
+    )
+    assert one / two == pytest.approx(2.0, rel=1e-3)
+
+
+def test_rows_shorter_than_a_warp_share_it() -> None:
+    # 8 columns take 8 of 32 threads: four rows cost the instructions of one row of 32
+    short = softmax_us(np.array([40_000.0]), np.array([8.0]), 4, DEVICE, CONSTANTS)
+    assert short == pytest.approx(softmax_us(np.array([10_000.0]), np.array([32.0]), 4, DEVICE, CONSTANTS))

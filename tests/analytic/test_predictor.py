@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from toys import make_graph, two_rank_graph
 
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
+from gnnperf.analytic.gemm import gemm_us, products
 from gnnperf.errors import InputError
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
 from gnnperf.prediction import Prediction
@@ -100,6 +101,16 @@ def host(segment: str, op: str | None, call: str | None = None) -> dict[str, Any
 )
 def test_compute_by_hand(row: dict[str, Any], expected: float) -> None:
     assert latency(row) == pytest.approx(expected)
+
+
+def test_shapes_are_for_gpus_only() -> None:
+    row = {**compute(30e6, 10e6), "input_dims": "[[250,300],[300,200]]"}
+    on_cpu = replace(CLUSTER, device=replace(DEVICE, kind="cpu"))
+    assert latency(row, on_cpu) == pytest.approx(2 + 30)
+    assert latency(row) == pytest.approx(gemm_us(DEVICE, "float32", products(250, 200, 300))[0])
+    assert latency({**row, "num_siblings": 2}) == pytest.approx(
+        (gemm_us(DEVICE, "float32", products(250, 200, 300))[0] + DEVICE.launch_floor_us) / 2
+    )  # two kernels of one call
 
 
 def test_soft_roofline_lies_between_the_maximum_and_the_sum() -> None:
@@ -245,7 +256,8 @@ def test_whole_toy_graph() -> None:
     assert prediction.uncovered_ops == {} and not np.isnan(prediction.latency_us).any()
     assert not prediction.latency_us[types.isin(["device", "link"])].any()
     assert prediction.latency_us[types == "comm"].tolist() == [0.0, 6.0, 0.0, 6.0]  # arrive, exit on each rank
-    assert prediction.latency_us[types == "compute"] == pytest.approx([2 + 2 * 512**3 / 1e6] * 2)
+    product_us = gemm_us(DEVICE, "float32", products(512, 512, 512))[0]  # [[512, 512], [512, 512]] in float32
+    assert prediction.latency_us[types == "compute"] == pytest.approx([product_us] * 2)
     assert np.array_equal(prediction.analytic_latency_us, prediction.latency_us)
     assert np.isnan(prediction.latency_low_us).all() and np.isnan(prediction.latency_high_us).all()
     assert not prediction.lag_us.any() and len(prediction.lag_us) == len(graph.edges)

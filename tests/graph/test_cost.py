@@ -197,6 +197,8 @@ def test_packed_attention_is_unknown_because_lengths_are_data() -> None:
 BYTES: dict[str, tuple[str, list, list[str] | None, list[str] | None, float]] = {  # call -> bytes
     "mm reads both, writes the result": (
         "aten::mm", [[3, 4], [4, 5]], ["c10::Half", "c10::Half"], ["", ""], 2 * (12 + 20 + 15)),
+    "scaled mm writes 16 bits": ("aten::_scaled_mm", [[3, 4], [4, 5], [], []],
+                                 ["c10::Float8_e4m3fn"] * 2 + ["float"] * 2, None, 12 + 20 + 2 * 15),
     "addmm reads its bias": ("aten::addmm", [[5], [3, 4], [4, 5]], ["float"] * 3, None, 4 * (5 + 12 + 20 + 15)),
     "add": ("aten::add", [[3, 4], [3, 4], []], ["float", "float", "Scalar"], None, 4 * 36),
     "add_ in place": ("aten::add_", [[3, 4], [3, 4], []], ["float", "float", "Scalar"], None, 4 * 36),

@@ -9,6 +9,7 @@ from gnnperf.graph.cost.work import Formula, Work, broadcast, total_bytes
 from gnnperf.schema import OpFamily
 
 FAMILY = OpFamily.GEMM
+SCALED_RESULT_BYTES = 2
 
 
 def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Work:
@@ -48,6 +49,14 @@ def linear(call: OpCall) -> Work:
     return product(rows, Tensor(weight.shape[::-1], weight.dtype), call.optional(2))
 
 
+def scaled_mm(call: OpCall) -> Work:
+    """_scaled_mm(a [m, k], b [k, n], scale_a, scale_b, bias, ...): 8-bit operands, a result of 16 bits as a rule."""
+    a, b = call.tensor(0), call.tensor(1)
+    work = product(a, b)
+    written = a.shape[-2] * b.shape[-1] * SCALED_RESULT_BYTES
+    return Work(work.flops, total_bytes(a, b) + written, ("result of 16 bits",))
+
+
 def dot(call: OpCall) -> Work:
     """dot(a [k], b [k])."""
     a, b = call.tensor(0), call.tensor(1)
@@ -68,6 +77,7 @@ def grouped_template(call: OpCall) -> Work:
 FORMULAS: dict[str, Formula] = {
     "aten::mm": mm,
     "aten::bmm": mm,
+    "aten::_scaled_mm": scaled_mm,
     "aten::addmm": addmm,
     "aten::_addmm_activation": addmm,
     "aten::baddbmm": addmm,

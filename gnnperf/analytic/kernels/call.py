@@ -1,0 +1,127 @@
+"""KernelCall: one distinct op call as the graph knows it, and what is answered about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from gnnperf.analytic.kernel_constants import GemmConstants
+from gnnperf.analytic.memory_constants import MemoryConstants
+from gnnperf.graph.cost.op_call import DTYPE_BYTES, OpCall, UnknownCost, parse_call
+from gnnperf.hardware.spec import DeviceSpec
+
+Array = npt.NDArray[np.float64]
+UNRECORDED_DTYPE = "float32"  # torch's default, as gnnperf.graph.cost assumes where a trace has shapes without dtypes
+
+
+class Bound(StrEnum):
+    """What a call's latency is made of most."""
+
+    COMPUTE = "compute"  # arithmetic at the sustained rate
+    MEMORY = "memory"  # bytes at the sustained bandwidth
+    LAUNCH = "launch"  # what every kernel costs, however small
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One op call, all its kernels together.
+
+    Attributes:
+        op_name: as in the trace, e.g. "aten::mm".
+        input_dims: JSON list of input shapes, one per argument; None not recorded.
+        dtype: of the largest input; None not recorded.
+        family: OpFamily.
+        flops: of the whole call; NaN unknown.
+        moved_bytes: read and written by the whole call; NaN unknown.
+        num_kernels: that the call launched; 1 where that is not known.
+        tf32: float32 products may use TF32; torch's default is not. Convolutions may in any case, as torch has it.
+    """
+
+    op_name: str
+    input_dims: str | None
+    dtype: str | None
+    family: str
+    flops: float
+    moved_bytes: float
+    num_kernels: int = 1
+    tf32: bool = False
+
+    @property
+    def plain_name(self) -> str:
+        """The op without what marks it as in place: "aten::add" for "aten::add_"."""
+        return self.op_name.removesuffix("_")
+
+    @property
+    def known_dtype(self) -> str:
+        """The dtype, or torch's default."""
+        return self.dtype or UNRECORDED_DTYPE
+
+    @property
+    def item_bytes(self) -> int:
+        """Of one element of the largest input."""
+        return DTYPE_BYTES.get(self.known_dtype, DTYPE_BYTES[UNRECORDED_DTYPE])
+
+    def parsed(self) -> OpCall:
+        """Its shapes; every tensor's dtype is left at the default, see `item_bytes`.
+
+        Raises:
+            UnknownCost: none were recorded.
+        """
+        return parse_call(self.op_name, self.input_dims, None, None)
+
+
+@dataclass(frozen=True)
+class KernelTimes:
+    """Answers for [n] calls.
+
+    Attributes:
+        latency_us: of the whole call; NaN where neither FLOPs nor bytes are known.
+        bound: Bound as str objects; None where the latency is NaN.
+        by_form: bool: a closed form of the family answered, not the plain roofline.
+    """
+
+    latency_us: Array
+    bound: npt.NDArray[np.object_]
+    by_form: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What every form needs: the device, and constants of kernels."""
+
+    device: DeviceSpec
+    memory: MemoryConstants
+    gemm: Mapping[str, GemmConstants]
+
+
+Form = Callable[[Sequence[KernelCall], Setting], Array]  # calls of one family -> [n] us, NaN: the form does not apply
+
+
+def sized(calls: Sequence[KernelCall], sizes: Callable[[KernelCall], tuple[float, ...]], width: int) -> Array:
+    """[n, width] sizes of each call; a row of NaN where its shapes do not tell them."""
+    found = np.full((len(calls), width), np.nan)
+    for row, call in enumerate(calls):
+        try:
+            found[row] = sizes(call)
+        except (UnknownCost, IndexError):  # fewer arguments or dimensions recorded than the op has
+            continue
+    return found
+
+
+def known_rows(sizes: Array) -> npt.NDArray[np.intp]:
+    """Rows of `sized` that are whole."""
+    return np.flatnonzero(~np.isnan(sizes).any(axis=1))
+
+
+def of_item_bytes(calls: Sequence[KernelCall]) -> Array:
+    """[n] bytes of an element."""
+    return np.array([call.item_bytes for call in calls], float)
+
+
+def of_bytes(calls: Sequence[KernelCall]) -> Array:
+    """[n] bytes moved; NaN unknown."""
+    return np.array([call.moved_bytes for call in calls], float)

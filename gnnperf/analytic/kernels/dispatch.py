@@ -1,0 +1,102 @@
+"""From op calls to latencies: the closed form of a call's family, or the plain roofline where none applies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gnnperf.analytic.kernel_constants import default_gemm_constants
+from gnnperf.analytic.kernels.attentions import attentions_us
+from gnnperf.analytic.kernels.call import Array, Bound, Form, KernelCall, KernelTimes, Setting, of_bytes
+from gnnperf.analytic.kernels.convolutions import convolutions_us
+from gnnperf.analytic.kernels.lookups import lookups_us
+from gnnperf.analytic.kernels.products import products_us
+from gnnperf.analytic.kernels.rows import rows_us
+from gnnperf.analytic.kernels.streams import elementwise_calls_us, lists_us, reductions_us, streams_us
+from gnnperf.analytic.memory_constants import default_memory_constants
+from gnnperf.analytic.roofline import compute_us, flops_per_s
+from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.schema import OpFamily
+
+FORMS: Mapping[str, Form] = {
+    OpFamily.GEMM: products_us,
+    OpFamily.CONV: convolutions_us,
+    OpFamily.ATTENTION: attentions_us,
+    OpFamily.NORM: rows_us,
+    OpFamily.SOFTMAX: rows_us,
+    OpFamily.REDUCTION: reductions_us,
+    OpFamily.ELEMENTWISE: elementwise_calls_us,
+    OpFamily.EMBEDDING: lookups_us,
+    OpFamily.OPTIMIZER: lists_us,
+    OpFamily.COPY: streams_us,
+    OpFamily.INDEXING: streams_us,
+    OpFamily.RANDOM: streams_us,
+    OpFamily.LOSS: streams_us,
+    OpFamily.POOLING: streams_us,
+}
+OTHER_VENDOR = ("cdna", "AMD")  # architectures, names of devices: the constants were fitted on NVIDIA's GPUs
+
+
+def kernel_times(calls: Sequence[KernelCall], device: DeviceSpec, roofline_power: float) -> KernelTimes:
+    """Latencies of distinct op calls on one device.
+
+    Where a closed form applies, it answers: with a floor for each kernel after the first. Elsewhere (an unknown family,
+    shapes that were not recorded, a dtype without a rate, a CPU, an AMD GPU) it is the roofline of the whole call.
+    A call without work costs its floors.
+
+    Args:
+        calls: [n].
+        device: asked about.
+        roofline_power: of the soft maximum, see `gnnperf.analytic.roofline`.
+    """
+    roofline = roofline_us(calls, device, roofline_power)  # [n]
+    works = np.array([c.flops > 0 or c.moved_bytes > 0 for c in calls], bool)  # [n]
+    formed = forms_us(calls, device) if has_forms(device) else np.full(len(calls), np.nan)  # [n]
+    by_form = works & ~np.isnan(formed) & ~np.isnan(roofline)
+    more_floors = np.array([c.num_kernels - 1 for c in calls], float) * device.launch_floor_us  # [n]
+    latency = np.where(by_form, formed, roofline) + more_floors
+    return KernelTimes(latency, bounds(calls, device, latency), by_form)
+
+
+def has_forms(device: DeviceSpec) -> bool:
+    """Whether the forms' constants hold for the device."""
+    names = (device.architecture, device.name, *device.aliases)
+    return device.kind == "gpu" and not any(name.startswith(OTHER_VENDOR) for name in names)
+
+
+def forms_us(calls: Sequence[KernelCall], device: DeviceSpec) -> Array:
+    """[n] us of the whole call with one floor; NaN where no closed form applies."""
+    setting = Setting(device, default_memory_constants(), default_gemm_constants())
+    found = np.full(len(calls), np.nan)
+    families = np.array([str(call.family) for call in calls], dtype=object)
+    for family, form in FORMS.items():
+        rows = np.flatnonzero(families == str(family))
+        if len(rows):
+            found[rows] = form([calls[r] for r in rows.tolist()], setting)
+    return found
+
+
+def roofline_us(calls: Sequence[KernelCall], device: DeviceSpec, power: float) -> Array:
+    """[n] us of the whole call with one floor; NaN where neither FLOPs nor bytes are known."""
+    return compute_us(_flops(calls), of_bytes(calls), _rates(calls, device), device, power)
+
+
+def bounds(calls: Sequence[KernelCall], device: DeviceSpec, latency_us: Array) -> np.ndarray:
+    """[n] Bound: the largest of FLOPs at the sustained rate, bytes at the sustained bandwidth, and the floor."""
+    bandwidth = device.memory_bandwidth_bytes_per_s * device.sustained_bandwidth_share
+    compute = np.nan_to_num(_flops(calls) / _rates(calls, device) * 1e6)  # [n] us
+    memory = np.nan_to_num(of_bytes(calls) / bandwidth * 1e6)  # [n] us
+    launch = np.array([c.num_kernels for c in calls], float) * device.launch_floor_us  # [n] us
+    largest = np.argmax(np.stack([launch, memory, compute]), axis=0)  # [n] the first of equals
+    found = np.array([Bound.LAUNCH, Bound.MEMORY, Bound.COMPUTE], dtype=object)[largest]  # [n]
+    found[np.isnan(latency_us)] = None
+    return found
+
+
+def _flops(calls: Sequence[KernelCall]) -> Array:
+    return np.array([call.flops for call in calls], float)
+
+
+def _rates(calls: Sequence[KernelCall], device: DeviceSpec) -> Array:
+    return np.array([flops_per_s(device, call.family, call.dtype) for call in calls], float)

@@ -1,0 +1,93 @@
+"""Rows of an op table -> latency, bound, or the reason why there is no answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from gnnperf.analytic.constants import default_constants
+from gnnperf.analytic.kernels import KernelCall, KernelTimes, kernel_times
+from gnnperf.analytic.op_tables.cpu import op_times
+from gnnperf.analytic.op_tables.gradients import gradient_calls
+from gnnperf.analytic.op_tables.read import OP, OpRow
+from gnnperf.analytic.op_tables.signatures import recorded_call
+from gnnperf.graph.cost.op_call import DTYPE_BYTES, UnknownCost
+from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.schema import OpFamily
+
+
+class Reason(StrEnum):
+    """Why a row has no answer."""
+
+    NOT_AN_OP = "a collective or a cost of the host, not an op"
+    NO_FORMULA = "no cost formula for this op"
+    VIEW = "a view or a wrapper: it touches no memory, or ops that it calls do the work"
+    SHAPES = "its shapes and arguments do not tell its cost"
+    DTYPE = "a dtype whose elements have no known size"
+    GRADIENT = "no formula for its gradient, or shapes that do not tell it"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is answered about one row: latency_us and bound, or else the reason.
+
+    Attributes:
+        latency_us: of the device, without the launch; backward: all gradients together.
+        bound: compute, memory or launch; of several calls, that of the longest.
+        reason: why there is no answer.
+    """
+
+    latency_us: float | None = None
+    bound: str | None = None
+    reason: str | None = None
+
+
+def answer_rows(rows: Sequence[OpRow], device: DeviceSpec) -> tuple[Answer, ...]:
+    """One answer per row."""
+    asked = [_calls(row) for row in rows]
+    calls = [call for found in asked if not isinstance(found, Reason) for call in found]
+    times = op_times(calls, device) if device.kind == "cpu" else _kernel_times(calls, device)
+    answers, place = [], 0
+    for found in asked:
+        if isinstance(found, Reason):
+            answers.append(Answer(reason=str(found)))
+            continue
+        answers.append(_joined(times, slice(place, place + len(found))))
+        place += len(found)
+    return tuple(answers)
+
+
+def _kernel_times(calls: Sequence[KernelCall], device: DeviceSpec) -> KernelTimes:
+    return kernel_times(calls, device, default_constants().roofline_power)
+
+
+def _calls(row: OpRow) -> list[KernelCall] | Reason:
+    """The op calls of a row, each with a cost; or why there are none."""
+    if row.kind != OP:
+        return Reason.NOT_AN_OP
+    if not set(row.dtypes) <= DTYPE_BYTES.keys():
+        return Reason.DTYPE
+    forward = recorded_call(row)
+    if row.direction == "backward":
+        try:
+            calls = gradient_calls(row)
+        except (UnknownCost, IndexError):  # fewer shapes or dimensions than the op has
+            return Reason.GRADIENT
+    elif forward.family == OpFamily.VIEW:
+        return Reason.VIEW
+    elif forward.family in (OpFamily.UNKNOWN, OpFamily.COLLECTIVE):
+        return Reason.NO_FORMULA
+    else:
+        calls = [forward]
+    if any(math.isnan(call.flops) and math.isnan(call.moved_bytes) for call in calls):
+        return Reason.SHAPES
+    return calls
+
+
+def _joined(times: KernelTimes, part: slice) -> Answer:
+    us = times.latency_us[part]
+    return Answer(float(us.sum()), str(times.bound[part][int(np.argmax(us))]))

@@ -1,0 +1,151 @@
+"""Op tables as rows: the Parquet of `gnnperf calibrate`, CSV, or JSON lines as `gnnperf calibrate --ops` reads them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gnnperf.errors import InputError
+
+DIRECTIONS = ("forward", "backward")
+SUFFIXES = (".parquet", ".csv", ".jsonl", ".json")
+NEEDED = ("op", "shapes")
+KNOWN = "op, shapes, dtype or dtypes, arguments, direction, and what gnnperf calibrate writes beside them"
+OP = "op"
+MEASURED = "measured_latency_us"  # what an answered table calls it, whose latency_us is the answer
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """One row.
+
+    Attributes:
+        op: as in traces, e.g. "aten::mm"; an overload ("aten::add.out") is left out.
+        shapes: one per tensor argument, in the order of the op's schema; None for one left out.
+        dtypes: of these tensors, torch's names.
+        arguments: the other arguments, by name of the schema.
+        direction: "forward", or "backward": the gradients of its inputs.
+        kind: "op", "collective" or "host".
+        tf32: products in float32 may use TF32.
+        measured_us: None not measured.
+        launch_included: the measured time is the host's, from the call to the end of its work.
+    """
+
+    op: str
+    shapes: tuple[Shape | None, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    direction: str = DIRECTIONS[0]
+    kind: str = OP
+    tf32: bool = False
+    measured_us: float | None = None
+    launch_included: bool = False
+
+
+def read_op_rows(path: Path) -> tuple[pd.DataFrame, tuple[OpRow, ...]]:
+    """The table as it is, and its rows.
+
+    Raises:
+        InputError: it cannot be read, lacks a column, is empty, or a row is no op (names the row).
+    """
+    table = _read(path)
+    missing = [name for name in NEEDED if name not in table.columns]
+    if missing:
+        raise InputError(f"column {missing[0]!r} is missing", where=str(path), allowed=KNOWN)
+    if table.empty:
+        raise InputError("holds no rows", where=str(path))
+    records = table.astype(object).where(table.notna(), None).to_dict("records")
+    return table, tuple(_row(record, f"{path}, row {place + 1}") for place, record in enumerate(records))
+
+
+def _read(path: Path) -> pd.DataFrame:
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"suffix {path.suffix!r}", where=str(path), allowed=", ".join(SUFFIXES))
+    try:
+        if path.suffix == ".parquet":
+            return pd.read_parquet(path)
+        if path.suffix == ".csv":
+            return pd.read_csv(path)
+        return pd.DataFrame(_lines(path.read_text(encoding="utf-8"), path))
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:  # pyarrow's and pandas' errors are ValueErrors or OSErrors
+        raise InputError(f"cannot be read ({str(error).splitlines()[0]})", where=str(path)) from None
+
+
+def _lines(text: str, path: Path) -> list[dict[str, object]]:
+    found = []
+    for place, line in enumerate(text.splitlines()):
+        if line.strip():
+            entry = _json(line, f"{path}, line {place + 1}")
+            if not isinstance(entry, dict):
+                raise InputError(
+                    "is no object", where=f"{path}, line {place + 1}", allowed='{"op": ..., "shapes": ...}'
+                )
+            found.append(entry)
+    return found
+
+
+def _json(text: str, where: str) -> object:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"is not JSON ({error})", where=where) from None
+
+
+def _row(entry: Mapping[Any, Any], where: str) -> OpRow:
+    op, kind = entry.get("op"), entry.get("kind") or OP
+    if not isinstance(op, str) or not op:
+        raise InputError(f"op is {op!r}", where=where, allowed="a name as in traces, e.g. aten::mm")
+    measured = _measured(entry.get(MEASURED if MEASURED in entry else "latency_us"), where)
+    launched = bool(entry.get("launch_included") or False)
+    if kind != OP:
+        return OpRow(op, kind=str(kind), measured_us=measured, launch_included=launched)
+    shapes = _shapes(_decoded(entry.get("shapes"), f"{where}, shapes"), where)
+    direction = entry.get("direction") or DIRECTIONS[0]
+    if direction not in DIRECTIONS:
+        raise InputError(f"direction is {direction!r}", where=where, allowed=", ".join(DIRECTIONS))
+    arguments = _decoded(entry.get("arguments"), f"{where}, arguments") or {}
+    if not isinstance(arguments, Mapping):
+        raise InputError(f"arguments is {arguments!r}", where=where, allowed="a mapping of names to values")
+    dtypes = _dtypes(entry, len(shapes), where)
+    return OpRow(op.split(".")[0], shapes, dtypes, arguments, str(direction), OP, bool(entry.get("tf32") or False),
+                 measured, launched)  # fmt: skip
+
+
+def _decoded(value: object, where: str) -> object:
+    """JSON text (Parquet, CSV), or a value as it is (JSON lines)."""
+    return _json(value, where) if isinstance(value, str) else value
+
+
+def _shapes(found: object, where: str) -> tuple[Shape | None, ...]:
+    whole = isinstance(found, list) and all(
+        shape is None or (isinstance(shape, list) and all(type(edge) is int and edge >= 0 for edge in shape))
+        for shape in found
+    )
+    if not whole or not found:
+        raise InputError(f"shapes is {found!r}", where=where, allowed="a list of shapes, e.g. [[32, 64], [64, 8]]")
+    return tuple(None if shape is None else tuple(shape) for shape in found)  # type: ignore[attr-defined]
+
+
+def _dtypes(entry: Mapping[Any, Any], num_tensors: int, where: str) -> tuple[str, ...]:
+    several = _decoded(entry.get("dtypes"), f"{where}, dtypes")
+    dtypes = several if several is not None else [entry.get("dtype")] * num_tensors
+    if not isinstance(dtypes, list) or len(dtypes) != num_tensors or not all(isinstance(d, str) for d in dtypes):
+        raise InputError(f"dtypes are {dtypes!r}", where=where, allowed="dtype: one name, or dtypes: one per shape")
+    return tuple(dtypes)
+
+
+def _measured(found: object, where: str) -> float | None:
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 < found < math.inf:
+        raise InputError(f"latency_us is {found!r}", where=where, allowed="a number above 0, or nothing")
+    return float(found)

@@ -1,0 +1,142 @@
+"""Which form answers which call, and what must hold on every GPU of the catalog."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from round_device import DEVICE
+
+from gnnperf.analytic.gemm import gemm_us, products
+from gnnperf.analytic.kernels import Bound, KernelCall, kernel_times
+from gnnperf.analytic.kernels.dispatch import has_forms, roofline_us
+from gnnperf.hardware.catalog import device_names, load_device
+from gnnperf.hardware.spec import DeviceSpec, Measured
+from tests.analytic.kernels.calls import call, of_every_family, without_work
+
+GPUS = tuple(device for device in map(load_device, device_names()) if device.kind == "gpu")
+POWER = 4.0
+SLACK = 1 + 1e-9
+SIZES = {"rows": st.integers(1, 3000), "columns": st.integers(1, 2000)}
+GPU, DTYPE = st.sampled_from(GPUS), st.sampled_from(["float32", "bfloat16"])
+
+
+def times_us(calls: list[KernelCall], device: DeviceSpec) -> np.ndarray:
+    return kernel_times(calls, device, POWER).latency_us
+
+
+def worse(before: np.ndarray, after: np.ndarray, calls: list[KernelCall]) -> list[str]:
+    """Ops whose time went up, beyond rounding."""
+    return [c.op_name for c, b, a in zip(calls, before, after, strict=True) if a > b * SLACK]
+
+
+@settings(deadline=None)
+@given(more=st.integers(1, 500), device=GPU, dtype=DTYPE, **SIZES)
+def test_more_work_is_never_faster(rows: int, columns: int, more: int, device: DeviceSpec, dtype: str) -> None:
+    few, many = (of_every_family(r, columns, dtype) for r in (rows, rows + more))
+    # fewer results than SMs are added up in two passes, a matter of the result's size: sums keep their own test
+    asked = [i for i, c in enumerate(few) if c.op_name != "aten::sum"]
+    few_us, many_us = times_us(few, device)[asked], times_us(many, device)[asked]
+    assert worse(many_us, few_us, [few[i] for i in asked]) == []
+
+
+@settings(deadline=None)
+@given(more=st.integers(1, 500), device=GPU, dtype=DTYPE, **SIZES)
+def test_sums_of_more_elements_are_never_faster(
+    rows: int, columns: int, more: int, device: DeviceSpec, dtype: str
+) -> None:
+    calls = [call("aten::sum", [[n, columns], []], dtype, ["", "[0]"]) for n in (rows, rows + more)]
+    few, many = times_us(calls, device)
+    assert many * SLACK >= few
+
+
+@settings(deadline=None)
+@given(factor=st.floats(1.0, 100.0), device=GPU, dtype=DTYPE, **SIZES)
+def test_more_bandwidth_is_never_slower(rows: int, columns: int, factor: float, device: DeviceSpec, dtype: str) -> None:
+    calls = of_every_family(rows, columns, dtype)
+    better = replace(device, memory_bandwidth_bytes_per_s=device.memory_bandwidth_bytes_per_s * factor)
+    assert worse(times_us(calls, device), times_us(calls, better), calls) == []
+
+
+@pytest.mark.parametrize("device", GPUS, ids=lambda d: d.name)
+def test_no_work_costs_the_floor_and_some_work_no_less(device: DeviceSpec) -> None:
+    calls = of_every_family(5, 40, "float32")
+    assert times_us(list(map(without_work, calls)), device) == pytest.approx(device.launch_floor_us)
+    assert (times_us(calls, device) >= device.launch_floor_us).all()
+    assert not np.isnan(times_us(calls, device)).any()
+
+
+def test_every_family_has_a_form_on_an_nvidia_gpu() -> None:
+    calls = of_every_family(64, 256, "bfloat16")
+    formed = kernel_times(calls, load_device("a100_sxm_80gb"), POWER).by_form
+    assert {c.op_name for c, by in zip(calls, formed, strict=True) if not by} == {"aten::native_batch_norm"}
+
+
+@pytest.mark.parametrize("name", ["mi300x", "mi210", "cpu_generic"])
+def test_other_vendors_and_cpus_keep_the_roofline(name: str) -> None:
+    device, calls = load_device(name), of_every_family(64, 256, "float32")
+    found = kernel_times(calls, device, POWER)
+    assert not found.by_form.any()
+    assert found.latency_us.tolist() == roofline_us(calls, device, POWER).tolist()
+
+
+def test_a_calibrated_device_of_another_vendor_is_known_by_its_name() -> None:
+    assert not has_forms(replace(DEVICE, name="mine", aliases=("AMD Instinct MI300X",)))
+    assert has_forms(replace(DEVICE, name="mine", aliases=("NVIDIA H200",)))
+
+
+def test_what_is_not_known_falls_back_to_the_roofline() -> None:
+    known = call("aten::mm", [[64, 32], [32, 16]])
+    for asked in (
+        replace(known, input_dims=None),
+        replace(known, input_dims="[[64,32]]"),
+        replace(known, dtype="complex64"),
+        replace(known, op_name="my::mm"),
+        replace(known, family="unknown"),
+    ):
+        found = kernel_times([asked], load_device("t4"), POWER)
+        assert not found.by_form[0]
+        assert found.latency_us.tolist() == roofline_us([asked], load_device("t4"), POWER).tolist()
+
+
+def test_nothing_known_is_nan_without_a_bound() -> None:
+    found = kernel_times([replace(call("aten::mm", [[4, 4], [4, 4]]), flops=np.nan, moved_bytes=np.nan)], DEVICE, POWER)
+    assert np.isnan(found.latency_us[0]) and found.bound[0] is None and not found.by_form[0]
+
+
+def test_each_kernel_after_the_first_adds_a_floor() -> None:
+    one = call("aten::mul", [[1000, 1000], [1000, 1000]])
+    alone, four = times_us([one, replace(one, num_kernels=4)], DEVICE)
+    assert four - alone == pytest.approx(3 * DEVICE.launch_floor_us)
+
+
+def test_bounds_by_hand() -> None:
+    # 1e12 FLOP/s and 1e12 bytes/s sustained, a floor of 2 us: 1e6 of either is 1 us
+    def of(flops: float, moved: float) -> KernelCall:
+        return KernelCall("aten::mm", None, "float32", "gemm", flops, moved)
+
+    found = kernel_times([of(3e6, 2.5e6), of(1e6, 3e6), of(1e6, 1.9e6), of(np.nan, 9e6)], DEVICE, POWER)
+    assert found.bound.tolist() == [Bound.COMPUTE, Bound.MEMORY, Bound.LAUNCH, Bound.MEMORY]
+
+
+def test_a_calibrated_device_sustains_what_was_measured() -> None:
+    """Its rates are sustained ones, of which a form must not take a share again."""
+    device = load_device("a100_sxm_80gb")
+    large = call("aten::mm", [[4096, 4096], [4096, 4096]], "bfloat16")
+    measured = replace(
+        device, flops_per_s={**device.flops_per_s, "bfloat16_matrix": 250e12}, sustained_flops_share=1.0,
+        sustained_bandwidth_share=1.0, memory_bandwidth_bytes_per_s=1.7e12, measured={"x": Measured(1.0, 1.0, 1.0)},
+    )  # fmt: skip
+    at_that_rate = large.flops / 250e12 * 1e6
+    assert times_us([large], measured)[0] == pytest.approx(at_that_rate, rel=0.02)
+    assert times_us([large], replace(measured, measured={}))[0] > 1.1 * at_that_rate
+
+
+def test_tf32_speeds_up_float32_products_that_may_use_it() -> None:
+    device, asked = load_device("a100_sxm_80gb"), call("aten::mm", [[4096, 4096], [4096, 4096]])
+    plain, tf32 = times_us([asked, replace(asked, tf32=True)], device)
+    assert plain > 4 * tf32
+    assert tf32 == pytest.approx(gemm_us(device, "float32", products(4096, 4096, 4096), tf32=True)[0])

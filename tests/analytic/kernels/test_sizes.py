@@ -1,0 +1,186 @@
+"""Sizes that forms read off a call: what the recorded shapes, FLOPs and bytes say about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from round_device import CONSTANTS, DEVICE
+
+from gnnperf.analytic.attention import Attentions, fused_us
+from gnnperf.analytic.bandwidth_bound import stream_us
+from gnnperf.analytic.convolution import ConvolutionPass
+from gnnperf.analytic.kernel_constants import default_gemm_constants
+from gnnperf.analytic.kernels import KernelCall, compute_nodes_us, kernel_times
+from gnnperf.analytic.kernels.attentions import WARP_SHARE, attentions_us, fused_rates
+from gnnperf.analytic.kernels.call import Setting
+from gnnperf.analytic.kernels.convolutions import BOTH, PASS_OF, _both, passes
+from gnnperf.analytic.kernels.lookups import DENSE_SIZES, SIZES
+from gnnperf.analytic.kernels.nodes import distinct_calls
+from gnnperf.analytic.kernels.rows import _rows_and_columns
+from gnnperf.analytic.kernels.streams import lists_us, reductions_us
+from gnnperf.graph.cost import op_cost
+from gnnperf.hardware.catalog import load_device
+from tests.analytic.kernels.calls import call
+
+FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
+ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants())
+
+
+def typed(op: str, shapes: Sequence[object], types: Sequence[str], values: Sequence[str]) -> KernelCall:
+    texts = tuple(json.dumps(list(v)) for v in (shapes, types, values))
+    cost = op_cost(op, *texts)
+    return KernelCall(op, texts[0], cost.dtype, str(cost.family), cost.flops, cost.bytes)
+
+
+# --- convolutions: images, channels in and out, H, W, R, S, P, Q, stride, groups
+
+
+@pytest.mark.parametrize(
+    ("image", "weight", "stride", "padding", "groups", "expected"),
+    [
+        ([2, 4, 10, 10], [8, 4, 3, 3], 1, 1, 1, (2, 4, 8, 10, 10, 3, 3, 10, 10, 1, 1)),
+        ([2, 4, 10, 10], [8, 4, 3, 3], 1, 0, 1, (2, 4, 8, 10, 10, 3, 3, 8, 8, 1, 1)),
+        ([2, 3, 224, 224], [64, 3, 7, 7], 2, 3, 1, (2, 3, 64, 224, 224, 7, 7, 112, 112, 2, 1)),
+        ([2, 8, 10, 10], [8, 2, 1, 1], 1, 0, 4, (2, 8, 8, 10, 10, 1, 1, 10, 10, 1, 4)),
+    ],
+)
+def test_the_result_of_a_convolution_follows_from_its_flops(
+    image: list[int], weight: list[int], stride: int, padding: int, groups: int, expected: tuple[float, ...]
+) -> None:
+    values = ["", "", "", f"[{stride}, {stride}]", f"[{padding}, {padding}]", "[1, 1]", "False", "[0, 0]", str(groups)]
+    asked = call("aten::convolution", [image, weight, *[[]] * 7], values=values)
+    which, sizes = PASS_OF[asked.op_name]
+    assert which is FORWARD and sizes(asked) == pytest.approx(expected)
+
+
+def test_the_image_that_a_gradient_writes_follows_from_the_bytes() -> None:
+    """cudnn_convolution_backward_input(input_size, grad_output, weight, ...) of a 14 x 14 image at stride 2."""
+    types, values = ["", "float", "float"], ["[32, 16, 14, 14]", "", ""]
+    asked = typed("aten::cudnn_convolution_backward_input", [[], [32, 8, 7, 7], [8, 16, 3, 3]], types, values)
+    which, sizes = PASS_OF[asked.op_name]
+    assert which is GRAD_INPUT
+    assert sizes(asked) == pytest.approx((32, 16, 8, 14, 14, 3, 3, 7, 7, 2, 1))
+
+
+def test_the_window_of_a_weight_follows_from_the_flops() -> None:
+    types, values = ["", "float", "float"], ["[8, 16, 5, 5]", "", ""]
+    asked = typed("aten::cudnn_convolution_backward_weight", [[], [32, 8, 14, 14], [32, 16, 14, 14]], types, values)
+    which, sizes = PASS_OF[asked.op_name]
+    assert which is GRAD_WEIGHT
+    assert sizes(asked) == pytest.approx((32, 16, 8, 14, 14, 5, 5, 14, 14, 1, 1))
+
+
+def test_flops_tell_whether_a_backward_gives_both_gradients() -> None:
+    both = call(BOTH, [[2, 8, 5, 5], [2, 4, 10, 10], [8, 4, 3, 3]])
+    assert passes(both) == (GRAD_INPUT, GRAD_WEIGHT)
+    assert passes(replace(both, flops=both.flops / 2)) == (GRAD_WEIGHT,)  # a first layer
+    assert _both(both) == pytest.approx((2, 4, 8, 10, 10, 3, 3, 5, 5, 2, 1))
+
+
+def test_depthwise_convolutions_are_no_products() -> None:
+    values = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "8"]
+    depthwise = call("aten::convolution", [[2, 8, 10, 10], [8, 1, 3, 3], *[[]] * 7], values=values)
+    assert not kernel_times([depthwise], load_device("t4"), 4.0).by_form[0]
+
+
+# --- attention
+
+
+def test_fewer_flops_than_all_pairs_take_are_a_causal_mask() -> None:
+    head, flash = [2, 4, 256, 64], "aten::_scaled_dot_product_flash_attention"
+    full, causal = (call(flash, [head, head, head, [], []], "float16", ["", "", "", "0.0", flag])
+                    for flag in ("False", "True"))  # fmt: skip
+    rates = fused_rates(ROUND, "float16", backward=False)
+    expected = [
+        fused_us(Attentions(*(np.array([v]) for v in (2.0, 4.0, 256.0, 256.0, 64.0, masked))), 2, 8e12, DEVICE,
+                 CONSTANTS, rates)[0] for masked in (False, True)
+    ]  # fmt: skip
+    assert attentions_us([full, causal], ROUND) == pytest.approx(expected)
+    assert expected[1] < 0.6 * expected[0]
+
+
+def test_positions_beyond_the_last_block_cost_as_if_they_were_there() -> None:
+    lengths = (129, 256, 257)
+    calls = [call("aten::_flash_attention_forward", [[8, n, 4, 64]] * 3, "float16") for n in lengths]
+    first, same, more = attentions_us(calls, ROUND)
+    assert first == same < more
+
+
+def test_exponentials_are_columns() -> None:
+    # 8e12 FLOP/s x share on 10 SMs at 1 GHz are 800 FLOPs x share a clock; 16 exponentials a clock, 4 FLOPs a column
+    share = default_gemm_constants()["matrix"].compute_share
+    rates = fused_rates(ROUND, "float16", backward=False)
+    assert (rates.flops_share, rates.pair_columns) == pytest.approx((share, 800 * share / 16 / 4))
+    hopper = replace(ROUND, device=replace(DEVICE, architecture="hopper"))
+    assert fused_rates(hopper, "float16", True).flops_share == pytest.approx(share * WARP_SHARE["hopper"])
+
+
+def test_the_attention_of_an_op_table_is_the_fused_one() -> None:
+    heads_first, length_first = [2, 4, 256, 64], [2, 256, 4, 64]
+    names = ("aten::scaled_dot_product_attention", "aten::_scaled_dot_product_flash_attention")
+    calls = [call(name, [heads_first] * 3, "float16") for name in names]
+    calls.append(call("aten::_flash_attention_forward", [length_first] * 3, "float16"))
+    first, *others = attentions_us(calls, ROUND)
+    assert others == [first, first]
+
+
+def test_attention_without_matrix_units_or_in_float32_has_no_form() -> None:
+    calls = [call("aten::_flash_attention_forward", [[8, 64, 4, 64]] * 3, dtype) for dtype in ("float32", "bfloat16")]
+    assert np.isnan(attentions_us(calls, ROUND)).all()
+
+
+# --- rows, lookups, lists, reductions
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "expected"),
+    [
+        ("aten::native_layer_norm", [[6, 4, 8], [], [4, 8], [4, 8]], (6, 32)),
+        ("aten::native_layer_norm", [[6, 4, 8], [], [], []], (24, 8)),
+        ("aten::_softmax", [[6, 4, 8], [], []], (24, 8)),
+        ("aten::native_layer_norm_backward", [[6, 8], [6, 8], [], [6, 1], [6, 1], [8], [8]], (6, 8)),
+    ],
+)
+def test_rows_and_columns(op: str, shapes: list[list[int]], expected: tuple[int, int]) -> None:
+    assert _rows_and_columns(call(op, shapes)) == expected
+
+
+def test_lookups_by_hand() -> None:
+    bag = call("aten::_embedding_bag", [[1000, 16], [256], [64]])
+    assert SIZES[bag.op_name](bag.parsed()) == (1000, 16, 256, 64)
+    types = ["float", "long int", "Scalar"]
+    dense = typed("aten::embedding_dense_backward", [[8, 32, 16], [8, 32], []], types, ["", "", "1000"])
+    assert DENSE_SIZES[dense.op_name](dense) == (1000, 16, 256, 256)
+
+
+def test_launches_of_a_list_are_counted_unless_the_graph_knows_them() -> None:
+    many = call("aten::_foreach_add_", [[[4]] * 1000, []])  # 1,000 tensors of one list: 110 a launch, 10 launches
+    one_us = stream_us(np.array([many.moved_bytes]), DEVICE, CONSTANTS)[0]
+    assert lists_us([many, replace(many, num_kernels=10)], ROUND) == pytest.approx([one_us + 9 * 2.0, one_us])
+
+
+def test_what_the_input_leaves_of_the_bytes_is_the_result() -> None:
+    columns = call("aten::sum", [[500, 100], []], values=["", "[0]"])  # 100 results on 10 SMs: one pass
+    whole = call("aten::sum", [[500, 100]])  # one result: blocks meet in a second pass
+    one_us, other_us = stream_us(np.array([columns.moved_bytes, whole.moved_bytes]), DEVICE, CONSTANTS)
+    assert reductions_us([columns, whole], ROUND) == pytest.approx([one_us, other_us + 2.0])
+
+
+# --- nodes
+
+
+def test_kernels_share_the_call_and_equal_calls_are_asked_once() -> None:
+    asked = call("aten::mul", [[1000, 1000], [1000, 1000]])
+    row = {"op_name": asked.op_name, "input_dims": asked.input_dims, "dtype": "float32", "family": asked.family,
+           "num_siblings": 1, "flops": asked.flops, "bytes": asked.moved_bytes}  # fmt: skip
+    half = {**row, "num_siblings": 2, "flops": asked.flops / 2, "bytes": asked.moved_bytes / 2}
+    nodes = pd.DataFrame([row, half, half, row, {**row, "dtype": None, "input_dims": None, "op_name": None}])
+    calls, code = distinct_calls(nodes)
+    assert len(calls) == 3 and code[0] == code[3] and code[1] == code[2]
+    alone = kernel_times([asked], DEVICE, 4.0).latency_us[0]
+    assert compute_nodes_us(nodes, DEVICE, 4.0)[:4] == pytest.approx([alone, *[(alone + 2.0) / 2] * 2, alone])

@@ -1,0 +1,156 @@
+"""Op tables: reading, what each row becomes, and what has no answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from gnnperf.analytic.gemm import gemm_us, products
+from gnnperf.analytic.kernels import kernel_times
+from gnnperf.analytic.op_tables import OpRow, answer_rows, read_op_rows
+from gnnperf.analytic.op_tables.gradients import gradient_calls
+from gnnperf.analytic.op_tables.predict import Reason
+from gnnperf.analytic.op_tables.signatures import recorded_call
+from gnnperf.errors import InputError
+from gnnperf.hardware.catalog import load_device
+
+H100 = load_device("h100_sxm")
+MM = {"op": "aten::mm", "shapes": [[512, 256], [256, 1024]], "dtype": "bfloat16"}
+
+
+def row(op: str, shapes: list[Any], dtype: str = "float32", **more: Any) -> OpRow:
+    """A row whose tensors have one dtype."""
+    return OpRow(op, tuple(None if s is None else tuple(s) for s in shapes), (dtype,) * len(shapes), **more)
+
+
+def lines(path: Path, *entries: object) -> Path:
+    path.write_text("\n".join(e if isinstance(e, str) else json.dumps(e) for e in entries))
+    return path
+
+
+# --- reading
+
+
+def test_every_format_gives_the_same_rows(tmp_path: Path) -> None:
+    _, expected = read_op_rows(lines(tmp_path / "ops.jsonl", MM, {**MM, "direction": "backward", "latency_us": 5.0}))
+    frame = pd.DataFrame({"op": "aten::mm", "shapes": json.dumps(MM["shapes"]), "dtypes": '["bfloat16", "bfloat16"]',
+                          "direction": ["forward", "backward"], "latency_us": [None, 5.0]})  # fmt: skip
+    frame.to_parquet(tmp_path / "ops.parquet")
+    frame.to_csv(tmp_path / "ops.csv", index=False)
+    assert read_op_rows(tmp_path / "ops.parquet")[1] == expected
+    assert read_op_rows(tmp_path / "ops.csv")[1] == expected
+    assert [r.measured_us for r in expected] == [None, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("{broken", "line 1: is not JSON"),
+        ("[1]", "line 1: is no object"),
+        ({"op": "aten::mm"}, "column 'shapes' is missing"),
+        ({**MM, "shapes": "[[1, 2"}, "row 1, shapes: is not JSON"),
+        ({**MM, "shapes": [[-1, 2]]}, r"row 1: shapes is \[\[-1, 2\]\]"),
+        ({**MM, "shapes": []}, "row 1: shapes is"),
+        ({**MM, "op": 3}, "row 1: op is 3"),
+        ({**MM, "direction": "up"}, "direction is 'up'. Allowed: forward, backward"),
+        ({**MM, "dtype": None}, "row 1: dtypes are"),
+        ({**MM, "dtypes": ["float32"]}, r"row 1: dtypes are \['float32'\]"),
+        ({**MM, "arguments": 3}, "arguments is 3"),
+        ({**MM, "latency_us": -1.0}, "latency_us is -1.0"),
+    ],
+)
+def test_bad_rows_are_refused_by_name(entry: object, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        read_op_rows(lines(tmp_path / "ops.jsonl", entry))
+
+
+@pytest.mark.parametrize(("name", "content"), [("ops.parquet", "no parquet"), ("ops.jsonl", ""), ("ops.txt", "")])
+def test_bad_files_are_refused(name: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=name):
+        read_op_rows(tmp_path / name)
+
+
+# --- rows become calls
+
+
+def test_scalars_of_the_schema_take_their_places() -> None:
+    norm = recorded_call(row("aten::native_layer_norm", [[8, 32], [32], [32]]))
+    assert norm.input_dims == "[[8, 32], [], [32], [32], []]"
+    assert norm.moved_bytes == 4 * (2 * 8 * 32 + 2 * 32)
+    strided = recorded_call(row("aten::conv2d", [[2, 4, 10, 10], [8, 4, 3, 3], None], arguments={"stride": [2, 2]}))
+    assert strided.flops == 2 * 2 * 8 * 4 * 4 * 4 * 9  # results of 4 x 4
+    listed = recorded_call(row("aten::cat", [[4, 4], [8, 4]], "float16"))
+    assert (listed.input_dims, listed.dtype) == ("[[[4, 4], [8, 4]], []]", "float16")
+
+
+def test_products_have_two_gradients() -> None:
+    calls = gradient_calls(row("aten::addmm", [[64], [32, 128], [128, 64]]))
+    assert [c.input_dims for c in calls] == ["[[1, 32, 64], [1, 64, 128]]", "[[1, 128, 32], [1, 32, 64]]"]
+    assert sum(c.flops for c in calls) == 2 * 2 * 32 * 64 * 128
+
+
+@pytest.mark.parametrize(
+    ("asked", "op", "flops"),
+    [
+        (row("aten::conv2d", [[2, 4, 10, 10], [8, 4, 3, 3], None]), "aten::convolution_backward",
+         2 * 2 * 2 * 8 * 64 * 4 * 9),
+        (row("aten::softmax", [[8, 32]]), "aten::_softmax_backward_data", 4 * 8 * 32),
+        (row("aten::layer_norm", [[8, 32], [32], [32]]), "aten::native_layer_norm_backward", 14 * 8 * 32),
+        (row("aten::relu", [[8, 32]]), "aten::threshold_backward", 8 * 32),
+        (row("aten::scaled_dot_product_attention", [[2, 4, 16, 8]] * 3),
+         "aten::_scaled_dot_product_flash_attention_backward", 2 * 5 * 2 * 4 * 16 * 16 * 8),
+        (row("aten::embedding", [[1000, 16], [32]]), "aten::embedding_dense_backward", 32 * 16),
+        (row("aten::embedding_bag", [[1000, 16], [32], [4]]), "aten::_embedding_bag_dense_backward", 32 * 16),
+    ],
+)  # fmt: skip
+def test_gradients_by_hand(asked: OpRow, op: str, flops: float) -> None:
+    (found,) = gradient_calls(asked)
+    assert (found.op_name, found.flops) == (op, flops)
+    assert found.moved_bytes > 0
+
+
+# --- answers
+
+
+def test_rows_are_answered_in_their_order() -> None:
+    small, both = row("aten::mm", [[4, 4], [4, 4]], "bfloat16"), row("aten::mm", [[4096, 4096]] * 2, "bfloat16")
+    answers = answer_rows([small, row("my::op", [[3]]), both], H100)
+    us = gemm_us(H100, "bfloat16", products([4, 4096], [4, 4096], [4, 4096], item_bytes=2))
+    assert [a.latency_us for a in answers] == [pytest.approx(us[0]), None, pytest.approx(us[1])]
+    assert [a.bound for a in answers] == ["launch", None, "compute"]
+
+
+def test_a_backward_is_the_sum_of_its_calls() -> None:
+    asked = row("aten::linear", [[32, 128], [64, 128], [64]], direction="backward")
+    (answer,) = answer_rows([asked], H100)
+    assert answer.latency_us == pytest.approx(kernel_times(gradient_calls(asked), H100, 4.0).latency_us.sum())
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (OpRow("all_reduce", kind="collective"), Reason.NOT_AN_OP),
+        (row("my::op", [[3]]), Reason.NO_FORMULA),
+        (row("aten::view", [[3]]), Reason.VIEW),
+        (row("aten::mm", [[3, 4], [5, 6]]), Reason.SHAPES),
+        (row("aten::add", [[3]], "sparse_float32"), Reason.DTYPE),
+        (row("aten::sort", [[3]], direction="backward"), Reason.GRADIENT),
+        (row("aten::mm", [[3]], direction="backward"), Reason.GRADIENT),
+        (row("aten::_scaled_mm", [[4, 4], [4, 4], [], []], "float8_e4m3fn", direction="backward"), Reason.GRADIENT),
+    ],
+)
+@pytest.mark.parametrize("hardware", ["h100_sxm", "cpu_generic"])
+def test_no_ground_is_a_reason(asked: OpRow, reason: Reason, hardware: str) -> None:
+    (answer,) = answer_rows([asked], load_device(hardware))
+    assert (answer.latency_us, answer.bound, answer.reason) == (None, None, reason)
+
+
+def test_tf32_is_asked_for() -> None:
+    shapes = [[4096, 4096], [4096, 4096]]
+    plain, tf32 = answer_rows([row("aten::mm", shapes), row("aten::mm", shapes, tf32=True)], H100)
+    assert plain.latency_us is not None and tf32.latency_us is not None and plain.latency_us > 2 * tf32.latency_us

@@ -1,0 +1,124 @@
+"""`gnnperf ops predict`: one answer per row, reasons counted, errors where measured, one message for bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from gnnperf import cli
+from gnnperf.hardware.conf_dir import conf_dir
+
+MM = {"op": "aten::mm", "shapes": [[512, 256], [256, 1024]], "dtype": "bfloat16"}
+VIEW = {"op": "aten::view", "shapes": [[4]], "dtype": "float32"}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "ops.jsonl"
+    path.write_text("\n".join(json.dumps(e) for e in ({**MM, "latency_us": 8.0}, VIEW, {**VIEW, "op": "my::op"})))
+    return path
+
+
+def predict(table: Path, *more: str, hardware: str = "h100_sxm") -> int:
+    return cli.main(["ops", "predict", str(table), "--hardware", hardware, *more])
+
+
+def test_every_row_is_answered_or_says_why(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert predict(table) == 0
+    shown = capsys.readouterr().out
+    assert "1 of 3 rows answered for h100_sxm" in shown
+    assert "no answer for 1: no cost formula for this op" in shown
+    assert "error against 1 measured rows: mean " in shown
+
+
+def test_json_has_nulls_and_counts(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert predict(table, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["num_rows"], found["num_answered"], sum(found["unanswered"].values())) == (3, 1, 2)
+    assert [r["latency_us"] is None for r in found["rows"]] == [False, True, True]
+    assert [r["bound"] for r in found["rows"]][1:] == [None, None]
+    first = found["rows"][0]
+    assert first["measured_latency_us"] == 8.0 and first["bound"] in ("compute", "memory", "launch")
+    assert found["errors"]["mean_ape"] == pytest.approx(abs(first["latency_us"] / 8.0 - 1))
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_the_table_is_written_with_its_answers(suffix: str, table: Path, tmp_path: Path) -> None:
+    out = tmp_path / f"answers.{suffix}"
+    assert predict(table, "--out", str(out)) == 0
+    read = {"parquet": pd.read_parquet, "csv": pd.read_csv, "jsonl": lambda p: pd.read_json(p, lines=True)}[suffix]
+    found = read(out)
+    assert found["op"].tolist() == ["aten::mm", "aten::view", "my::op"]
+    assert found["latency_us"].notna().tolist() == [True, False, False]
+    assert found["reason"].notna().tolist() == [False, True, True]
+    assert found["measured_latency_us"].tolist()[0] == 8.0
+
+
+def test_written_tables_can_be_asked_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, out = tmp_path / "ops.jsonl", tmp_path / "answers.parquet"
+    asked = {"op": "aten::sum", "shapes": [[64, 32]], "dtype": "float32", "latency_us": 9.0}
+    rows = [{**asked, "arguments": {"dim": dim}} for dim in (0, [0])]
+    table.write_text("\n".join(map(json.dumps, [*rows, VIEW])))
+    assert predict(table, "--out", str(out)) == predict(out, "--json") == 0
+    found = json.loads(out_of(capsys))
+    assert found["num_answered"] == 2 and found["errors"]["mean_ape"] > 0.1  # against 9 us, not the earlier answer
+    assert [r["measured_latency_us"] for r in found["rows"]] == [9.0, 9.0, None]
+
+
+def out_of(capsys: pytest.CaptureFixture[str]) -> str:
+    """What was printed as JSON, after a table."""
+    shown = capsys.readouterr().out
+    return shown[shown.index("{") :]
+
+
+def test_times_with_the_launch_are_not_compared_on_a_gpu(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table.write_text(json.dumps({**MM, "latency_us": 8.0, "launch_included": True}))
+    assert predict(table) == 0
+    shown = capsys.readouterr().out
+    assert "1 measured rows are not compared" in shown and "error against" not in shown
+    assert predict(table, hardware="cpu_generic") == 0
+    assert "error against 1 measured rows" in capsys.readouterr().out
+
+
+def test_a_device_file_is_hardware(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = {**yaml.safe_load((conf_dir("hardware") / "t4.yaml").read_text()), "name": "mine"}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(mine))
+    assert predict(table, hardware=str(tmp_path / "mine.yaml")) == 0
+    assert "answered for mine" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--hardware", "h1000"], "no hardware named 'h1000'; did you mean"),
+        (["--hardware", "t4", "--out", "answers.txt"], "suffix '.txt'"),
+        (["--hardware", "t4", "--out", "no/such/folder/a.csv"], "no such folder"),
+    ],
+)
+def test_bad_options_are_one_message(
+    arguments: list[str], message: str, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["ops", "predict", str(table), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_a_missing_table_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert predict(tmp_path / "none.csv") == 2
+    assert "none.csv: cannot be read" in capsys.readouterr().err
+
+
+def test_it_answers_without_torch(table: Path) -> None:
+    code = (
+        "import sys; from gnnperf.cli import main; status = main(sys.argv[1:]);"
+        "assert 'torch' not in sys.modules; sys.exit(status)"
+    )
+    command = [sys.executable, "-c", code, "ops", "predict", str(table), "--hardware", "t4"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
