@@ -64,7 +64,7 @@ class Products:
 
 @dataclass(frozen=True)
 class DeviceNumbers:
-    """Vendor numbers of [rows] devices, or of one: peak rate of unit and dtype, bandwidth, cache, SMs, clock, power."""
+    """Vendor numbers of [rows] devices, or of one: peak rate of unit and dtype, bandwidth, cache, SMs, clocks, power."""
 
     flops_per_s: Array
     bandwidth_bytes_per_s: Array
@@ -72,6 +72,7 @@ class DeviceNumbers:
     num_sms: Array
     clock_hz: Array
     power_limit_w: Array  # inf: unknown
+    boost_over_base: Array  # clock over the one that the vendor guarantees under the power limit; inf: not published
 
     def part(self, rows: slice) -> DeviceNumbers:
         """Of some rows."""
@@ -117,7 +118,8 @@ def numbers_of(device: DeviceSpec, dtype: str, tf32: bool = False) -> DeviceNumb
             f"no tiled products in {dtype} on {device.name}", where="gemm", allowed=", ".join(device.flops_per_s)
         )
     power = device.power_limit_w if device.power_limit_w else np.inf
-    found = (rate, device.memory_bandwidth_bytes_per_s, device.l2_bytes, device.num_sms, device.clock_hz, power)
+    boost = device.clock_hz / device.base_clock_hz if device.base_clock_hz else np.inf
+    found = (rate, device.memory_bandwidth_bytes_per_s, device.l2_bytes, device.num_sms, device.clock_hz, power, boost)
     return DeviceNumbers(*(np.array([v], float) for v in found))
 
 
@@ -257,11 +259,12 @@ def _far(found: Products, device: DeviceNumbers, counts: Candidates, c: GemmCons
 def _throttled_us(us: Array, device: DeviceNumbers, c: GemmConstants) -> Array:
     """Long calls run at the clock that the power limit leaves, slower by max(1, peak / (power flops_per_joule)).
 
-    The whole kernel is slowed, as its clock is. So a higher peak under the same limit may lengthen a kernel that does
+    But not below the base clock, which the vendor guarantees under that limit (`DeviceSpec.base_clock_hz`). The whole kernel is slowed, as its clock is. So a higher peak under the same limit may lengthen a kernel that does
     little arithmetic, by what the lower clock costs it.
     """
     demand = device.flops_per_s / device.power_limit_w / c.flops_per_joule
-    slower = ((1.0 + demand**LIMIT_POWER) ** (1.0 / LIMIT_POWER))[:, None] - 1.0
+    limited = (1.0 + demand**LIMIT_POWER) ** (1.0 / LIMIT_POWER)  # [rows]
+    slower = np.minimum(limited, device.boost_over_base)[:, None] - 1.0
     return us * (1.0 + slower * us / (us + c.throttle_us))
 
 

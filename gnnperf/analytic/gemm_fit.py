@@ -29,7 +29,7 @@ from gnnperf.hardware import match_device
 Array = npt.NDArray[np.float64]
 
 LOSS_SCALE = 0.15  # of log latency: beyond it, errors count linearly
-CONFIDENCE = 0.02  # weight of the expectations below against one measurement
+CONFIDENCE = 0.06  # weight of the expectations below against one measurement; `benchmarks.gemm_choice` chose it
 OFFSET_SPREAD = 0.3  # of one device's log latency against what its numbers say: boards, clocks and campaigns differ
 STEPS = 25
 # Constant -> where the search starts, and by which factor (e^spread) it may be off before that counts. These are orders

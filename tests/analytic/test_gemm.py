@@ -31,7 +31,7 @@ IDEAL = GemmConstants(
     far_slowdown=1e-12, floor_clocks=2000.0, launch_us=30.0, launch_power=1.0, tiles="128x128",
 )  # fmt: skip
 # 10 SMs of 100 GFLOP/s, 1 GHz, 100 GB/s, 1 MB of cache.
-SMALL = DeviceNumbers(*(np.array([v]) for v in (1e12, 1e11, 1e6, 10.0, 1e9, np.inf)))
+SMALL = DeviceNumbers(*(np.array([v]) for v in (1e12, 1e11, 1e6, 10.0, 1e9, np.inf, np.inf)))
 SIZES = st.integers(1, 5000)
 DEVICES = ("p4", "v100_pcie_32gb", "a100_sxm_80gb", "l40s", "h100_sxm", "gb200")
 
@@ -73,6 +73,19 @@ def test_a_power_limit_slows_long_calls_only() -> None:
     for k, factor in ((1, 1.0), (10**8, 5.0)):
         free, slow = (tiled_us(products(1, 1, k), d, limited, False)[0] - 2.0 for d in (SMALL, device))
         assert slow / free == pytest.approx(factor, rel=1e-2)
+
+
+def test_a_power_limit_leaves_the_base_clock() -> None:
+    limited = replace(IDEAL, flops_per_joule=1e10, throttle_us=1e3)
+    device = replace(SMALL, power_limit_w=np.array([20.0]), boost_over_base=np.array([1.5]))
+    free, slow = (tiled_us(products(1, 1, 10**8), d, limited, False)[0] - 2.0 for d in (SMALL, device))
+    assert slow / free == pytest.approx(1.5, rel=1e-2)  # not five times, as by power alone
+
+
+def test_the_clocks_of_the_data_sheet_bound_throttling() -> None:
+    t4, gb200 = (numbers_of(load_device(name), "float32").boost_over_base[0] for name in ("t4", "gb200"))
+    assert t4 == pytest.approx(1590 / 585)
+    assert np.isinf(gb200)  # no base clock was published
 
 
 def test_a_launch_comes_before_the_kernel() -> None:
