@@ -1,0 +1,73 @@
+"""What the way of fitting matrix products was chosen by: one generation left out, and another one inside of the rest.
+
+    GNNPERF_DATA_MIRROR=FOLDER python -m benchmarks.gemm_choice
+
+For every generation that `python -m benchmarks gemm` leaves out, each of the others is left out once more and judged by
+fits on what is left; the first plays no part. Mean errors over what was judged, for fits of all generations together
+and of each apart, by weight of the expectations; and where the answers may throttle below the base clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from benchmarks._products import TABLES, product_rows, sample
+from benchmarks._public_runs import mirror
+from gnnperf.analytic.gemm_fit import Measured, fit_apart, fit_together, measured, predicted_us
+from gnnperf.analytic.kernel_constants import Members
+
+TRAINING_ROWS, JUDGED_ROWS = 200, 500  # of each GPU
+CONFIDENCES = (0.02, 0.04, 0.06, 0.09)
+Fit = Callable[[pd.DataFrame], Members]
+
+
+def main() -> None:
+    """Print one line per way of fitting."""
+    rows = product_rows(mirror())
+    ways: list[tuple[str, Fit, bool]] = [("together, 0.06, answers below base clock", partial(_together, 0.06), False)]
+    for confidence in CONFIDENCES:
+        ways.append((f"together, {confidence}", partial(_together, confidence), True))
+        ways.append((f"apart, {confidence}", partial(_apart, confidence), True))
+    print(f"\n| fit, weight of expectations | {' | '.join(TABLES)} |\n|{'---|' * (1 + len(TABLES))}")
+    for label, fit, clocks in ways:
+        means = [_inner(rows[rows["table"] == table], fit, clocks) for table in TABLES]
+        print(f"| {label} | {' | '.join(f'{mean:.1%}' for mean in means)} |", flush=True)
+
+
+def _together(confidence: float, rows: pd.DataFrame) -> Members:
+    return fit_together(measured(rows), confidence=confidence)
+
+
+def _apart(confidence: float, rows: pd.DataFrame) -> Members:
+    return fit_apart([measured(part) for _, part in rows.groupby("generation")], confidence=confidence)
+
+
+def _inner(rows: pd.DataFrame, fit: Fit, clocks: bool) -> float:
+    """Mean error over what two generations fewer say about each of the two; every generation counts the same."""
+    generations = sorted(rows["generation"].unique())
+    errors = []
+    for left_out in combinations(generations, 2):
+        members = fit(sample(rows[~rows["generation"].isin(left_out)], TRAINING_ROWS))
+        if not clocks:
+            members = tuple(replace(member, base_clock_share=1e-3) for member in members)
+        errors += [_error(rows[rows["generation"] == generation], members) for generation in left_out]
+    return float(np.mean(errors))
+
+
+def _error(rows: pd.DataFrame, members: Members) -> float:
+    parts = [part for _, part in sample(rows, JUDGED_ROWS).groupby("device")]
+    return float(np.mean([_mean_error(measured(part), members) for part in parts]))
+
+
+def _mean_error(data: Measured, members: Members) -> float:
+    return float(np.abs(predicted_us(data, members) / data.latency_us - 1).mean())
+
+
+if __name__ == "__main__":
+    main()
