@@ -5,6 +5,8 @@
 For every generation that `python -m benchmarks gemm` leaves out, each of the others is left out once more and judged by
 fits on what is left; the first plays no part. Mean errors over what was judged, for fits of all generations together
 and of each apart, by weight of the expectations; and where the answers may throttle below the base clock.
+
+Below, how far the FLOP/s of neighboring shapes (every size within a tenth) lie apart: what no smooth formula tells.
 """
 
 from __future__ import annotations
@@ -17,13 +19,14 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from benchmarks._products import TABLES, product_rows, sample
+from benchmarks._products import SEED, SHAPE, TABLES, product_rows, sample
 from benchmarks._public_runs import mirror
 from gnnperf.analytic.gemm_fit import Measured, fit_apart, fit_together, measured, predicted_us
 from gnnperf.analytic.kernel_constants import Members
 
 TRAINING_ROWS, JUDGED_ROWS = 200, 500  # of each GPU
 CONFIDENCES = (0.02, 0.04, 0.06, 0.09)
+LONG_FLOPS, NEAR, NEIGHBORS = 2e9, 0.1, 1500
 Fit = Callable[[pd.DataFrame], Members]
 
 
@@ -38,6 +41,22 @@ def main() -> None:
     for label, fit, clocks in ways:
         means = [_inner(rows[rows["table"] == table], fit, clocks) for table in TABLES]
         print(f"| {label} | {' | '.join(f'{mean:.1%}' for mean in means)} |", flush=True)
+    print("\n| table, GPU | pairs | mean distance | p90 |\n|---|---|---|---|")
+    for (table, name), part in rows[rows["flops"] > LONG_FLOPS].groupby(["table", "device"]):
+        away = _neighbor_distances(part)
+        print(f"| {table}, {name} | {len(away)} | {away.mean():.1%} | {np.quantile(away, 0.9):.1%} |", flush=True)
+
+
+def _neighbor_distances(rows: pd.DataFrame) -> np.ndarray:
+    """[pairs] relative distance of the FLOP/s of sampled products from those of the most similar shape."""
+    sizes, rate = np.log(rows[SHAPE].to_numpy()), (rows["flops"] / rows["latency_us"]).to_numpy()
+    found = []
+    for at in np.random.default_rng(SEED).choice(len(rows), min(NEIGHBORS, len(rows)), replace=False):
+        away = np.abs(sizes - sizes[at]).max(axis=1)  # [rows]
+        away[at] = np.inf
+        if away.min() < NEAR:
+            found.append(abs(rate[away.argmin()] / rate[at] - 1))
+    return np.array(found)
 
 
 def _together(confidence: float, rows: pd.DataFrame) -> Members:
