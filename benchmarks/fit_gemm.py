@@ -11,7 +11,7 @@ from __future__ import annotations
 from benchmarks._products import TABLES, product_rows, sample
 from benchmarks._public_runs import mirror
 from benchmarks.gemm import TRAINING_ROWS
-from gnnperf.analytic.gemm_fit import fit_gemm, measured
+from gnnperf.analytic.gemm_fit import fit_for_others
 from gnnperf.analytic.kernel_constants import save_gemm_constants
 from gnnperf.hardware.conf_dir import conf_dir
 
@@ -22,7 +22,7 @@ def main() -> None:
     """Fit and write."""
     rows = product_rows(mirror())
     samples = {table: sample(rows[rows["table"] == table], TRAINING_ROWS) for table in TABLES}
-    constants = {FAMILY[table]: fit_gemm(measured(part)) for table, part in samples.items()}
+    constants = {FAMILY[table]: fit_for_others(part) for table, part in samples.items()}
     sources = "; ".join(
         f"{FAMILY[table]}: {part['source'].iloc[0]}, {table}, {len(part)} rows of {', '.join(part['device'].unique())}"
         for table, part in samples.items()

@@ -33,8 +33,8 @@ from benchmarks._products import (
     spec,
 )
 from benchmarks._public_runs import mirror
-from gnnperf.analytic.gemm_fit import Measured, fit_gemm, measured, predicted_us, starts
-from gnnperf.analytic.kernel_constants import GemmConstants, default_gemm_constants
+from gnnperf.analytic.gemm_fit import Measured, fit_for_others, fit_gemm, measured, predicted_us, starts
+from gnnperf.analytic.kernel_constants import Members, default_gemm_constants
 from gnnperf.evaluate.metrics import summarize
 
 TRAINING_ROWS = 300  # of each GPU, to judge another generation
@@ -71,9 +71,9 @@ def other_starts(rows: pd.DataFrame) -> None:
 
 
 def _shifted(here: pd.DataFrame, generation: str, shift: Mapping[str, float]) -> list[float]:
-    train = measured(sample(here[here["generation"] != generation], TRAINING_ROWS))
-    begin = {name: value * shift.get(name, 1.0) for name, value in starts(train.family).items()}
-    constants = fit_gemm(train, start=begin)
+    train = sample(here[here["generation"] != generation], TRAINING_ROWS)
+    begin = {name: value * shift.get(name, 1.0) for name, value in starts(measured(train).family).items()}
+    constants = fit_for_others(train, begin)
     parts = [part for _, part in sample(here[here["generation"] == generation], CHUNK).groupby("device")]
     return [summarize(_predicted_us(p, constants), p["latency_us"].to_numpy()).mean_ape for p in parts]
 
@@ -87,7 +87,7 @@ def unseen(rows: pd.DataFrame) -> None:
         means = []
         for generation in sorted(here["generation"].unique()):
             others = here[here["generation"] != generation]
-            constants = fit_gemm(measured(sample(others, TRAINING_ROWS)))
+            constants = fit_for_others(sample(others, TRAINING_ROWS))
             for name, part in here[here["generation"] == generation].groupby("device"):
                 judged, nearest = _with_nearest(part, str(name), others)
                 answers = _unseen_answers(judged, nearest, str(name), constants)
@@ -137,13 +137,14 @@ def _with_nearest(part: pd.DataFrame, name: str, others: pd.DataFrame) -> tuple[
     return judged[known], nearest[known]
 
 
-def _unseen_answers(judged: pd.DataFrame, nearest: np.ndarray, name: str, constants: GemmConstants) -> Answers:
-    launch = replace(constants, launch_us=float(judged["latency_us"].quantile(FASTEST)))
+def _unseen_answers(judged: pd.DataFrame, nearest: np.ndarray, name: str, constants: Members) -> Answers:
+    fastest_us = float(judged["latency_us"].quantile(FASTEST))
+    launch = tuple(replace(member, launch_us=fastest_us) for member in constants)
     return {"model": _predicted_us(judged, constants), "own launch": _predicted_us(judged, launch),
             "nearest": nearest, "roofline": roofline_us(judged, spec(name))}  # fmt: skip
 
 
-def _predicted_us(rows: pd.DataFrame, constants: GemmConstants) -> np.ndarray:
+def _predicted_us(rows: pd.DataFrame, constants: Members) -> np.ndarray:
     """[rows] us, some thousand rows at a time: a row has one number per tile and split."""
     parts: list[Measured] = [measured(rows.iloc[at : at + CHUNK]) for at in range(0, len(rows), CHUNK)]
     return np.concatenate([predicted_us(part, constants) for part in parts])

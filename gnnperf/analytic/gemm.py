@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gnnperf.analytic.kernel_constants import TILE_SETS, GemmConstants, default_gemm_constants
+from gnnperf.analytic.kernel_constants import TILE_SETS, GemmConstants, Members, default_gemm_constants
 from gnnperf.errors import InputError
 from gnnperf.hardware.spec import DeviceSpec
 
@@ -64,7 +64,7 @@ class Products:
 
 @dataclass(frozen=True)
 class DeviceNumbers:
-    """Vendor numbers of [rows] devices, or of one: peak rate of unit and dtype, bandwidth, cache, SMs, clock, power."""
+    """Vendor numbers of [rows] devices, or of one: peak of unit and dtype, bandwidth, cache, SMs, clocks, power."""
 
     flops_per_s: Array
     bandwidth_bytes_per_s: Array
@@ -72,6 +72,7 @@ class DeviceNumbers:
     num_sms: Array
     clock_hz: Array
     power_limit_w: Array  # inf: unknown
+    boost_over_base: Array  # clock over the one that the vendor guarantees under the power limit; inf: not published
 
     def part(self, rows: slice) -> DeviceNumbers:
         """Of some rows."""
@@ -117,7 +118,8 @@ def numbers_of(device: DeviceSpec, dtype: str, tf32: bool = False) -> DeviceNumb
             f"no tiled products in {dtype} on {device.name}", where="gemm", allowed=", ".join(device.flops_per_s)
         )
     power = device.power_limit_w if device.power_limit_w else np.inf
-    found = (rate, device.memory_bandwidth_bytes_per_s, device.l2_bytes, device.num_sms, device.clock_hz, power)
+    boost = device.clock_hz / device.base_clock_hz if device.base_clock_hz else np.inf
+    found = (rate, device.memory_bandwidth_bytes_per_s, device.l2_bytes, device.num_sms, device.clock_hz, power, boost)
     return DeviceNumbers(*(np.array([v], float) for v in found))
 
 
@@ -141,7 +143,7 @@ def gemm_us(
     *,
     tf32: bool = False,
     launch_included: bool = False,
-    constants: Mapping[str, GemmConstants] | None = None,
+    constants: Mapping[str, Members] | None = None,
 ) -> Array:
     """[rows] us of products on one device.
 
@@ -151,7 +153,7 @@ def gemm_us(
         found: what is multiplied; `products` makes them.
         tf32: float32 products may use TF32.
         launch_included: latency from the call (host), not of the kernel alone.
-        constants: family -> constants; None: those that ship.
+        constants: family -> members; None: those that ship.
 
     Raises:
         InputError: see `numbers_of`.
@@ -165,18 +167,23 @@ def gemm_us(
     return us
 
 
-def tiled_us(found: Products, device: DeviceNumbers, constants: GemmConstants, launch_included: bool) -> Array:
-    """[rows] us under one family of constants, a chunk of rows at a time.
+def tiled_us(found: Products, device: DeviceNumbers, members: Members, launch_included: bool) -> Array:
+    """[rows] us of one family: the geometric mean over its members, which grows with work as each of them does.
 
     Args:
         found: products.
         device: numbers of one device, or of one per row.
-        constants: of the family.
+        members: constants of the family.
         launch_included: see `gemm_us`.
     """
     rows = len(found.m)
     numbers = DeviceNumbers(*(np.broadcast_to(getattr(device, f), rows) for f in device.__dataclass_fields__))
-    parts = [slice(at, at + CHUNK_ROWS) for at in range(0, rows, CHUNK_ROWS)]
+    return np.exp(np.mean([np.log(_one_us(found, numbers, c, launch_included)) for c in members], axis=0))
+
+
+def _one_us(found: Products, numbers: DeviceNumbers, constants: GemmConstants, launch_included: bool) -> Array:
+    """[rows] us of one member, a chunk of rows at a time."""
+    parts = [slice(at, at + CHUNK_ROWS) for at in range(0, len(found.m), CHUNK_ROWS)]
     kernels = [
         kernel_us(
             found.part(p), numbers.part(p), candidates(found.part(p), numbers.part(p), constants.tiles), constants
@@ -257,11 +264,13 @@ def _far(found: Products, device: DeviceNumbers, counts: Candidates, c: GemmCons
 def _throttled_us(us: Array, device: DeviceNumbers, c: GemmConstants) -> Array:
     """Long calls run at the clock that the power limit leaves, slower by max(1, peak / (power flops_per_joule)).
 
-    The whole kernel is slowed, as its clock is. So a higher peak under the same limit may lengthen a kernel that does
-    little arithmetic, by what the lower clock costs it.
+    But not far below the base clock, which vendors guarantee under that limit (`base_clock_share`). The whole kernel
+    is slowed, as its clock is. So a higher peak under the same limit may lengthen a kernel that does little
+    arithmetic, by what the lower clock costs it.
     """
     demand = device.flops_per_s / device.power_limit_w / c.flops_per_joule
-    slower = ((1.0 + demand**LIMIT_POWER) ** (1.0 / LIMIT_POWER))[:, None] - 1.0
+    limited = (1.0 + demand**LIMIT_POWER) ** (1.0 / LIMIT_POWER)  # [rows]
+    slower = np.minimum(limited, device.boost_over_base / c.base_clock_share)[:, None] - 1.0
     return us * (1.0 + slower * us / (us + c.throttle_us))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,22 +21,28 @@ from gnnperf.analytic.gemm import (
     observed_us,
     products,
     rate_key,
+    tiled_us,
 )
-from gnnperf.analytic.kernel_constants import GemmConstants
+from gnnperf.analytic.kernel_constants import GemmConstants, Members
 from gnnperf.errors import InputError
 from gnnperf.hardware import match_device
 
 Array = npt.NDArray[np.float64]
 
 LOSS_SCALE = 0.15  # of log latency: beyond it, errors count linearly
-CONFIDENCE = 0.02  # weight of the expectations below against one measurement
+# Weight of the expectations below against one measurement: of a fit that answers for the GPUs it saw, and of one that
+# answers for others, which has less to go by. `benchmarks.gemm_choice` printed what the second was chosen by.
+OWN_CONFIDENCE, OTHERS_CONFIDENCE = 0.02, 0.06
+OWN_BASE_CLOCK, OTHERS_BASE_CLOCK = 1e-3, 1.0  # GemmConstants.base_clock_share: NeuSight's P4 did not keep its own
 OFFSET_SPREAD = 0.3  # of one device's log latency against what its numbers say: boards, clocks and campaigns differ
 STEPS = 25
 # Constant -> where the search starts, and by which factor (e^spread) it may be off before that counts. These are orders
 # of magnitude, set by hand while looking at fits to single GPUs of all generations; a wide spread leaves the data to
-# decide, and `benchmarks.gemm starts` prints what other starts would have given.
+# decide, and `benchmarks.gemm starts` prints what other starts would have given. flops_per_joule lies between what a
+# board does at its base clock, which it keeps, and at its boost clock: the mean over the catalog's data sheets of
+# float32 rate / power limit * sqrt(base / boost clock).
 EXPECTED: Mapping[str, tuple[float, float]] = {
-    "compute_share": (0.92, 0.1), "flops_per_joule": (1e11, 0.7), "throttle_us": (1e3, 1.0),
+    "compute_share": (0.92, 0.1), "flops_per_joule": (6.5e10, 0.7), "throttle_us": (1e3, 1.0),
     "load_bytes_per_flop": (0.4, 0.7), "quantization": (0.5, 0.7), "wave_clocks": (1000.0, 0.7),
     "least_elements": (256.0, 0.7), "lone_tile_share": (0.5, 0.5), "l2_bytes_per_clock": (32.0, 0.7),
     "split_clocks": (2000.0, 1.0), "l2_share": (1.0, 0.5), "l2_sharpness": (4.0, 0.5), "memory_share": (0.8, 0.15),
@@ -49,6 +55,7 @@ AT_MOST_ONE = ("quantization",)
 AT_LEAST_ONE = ("overlap_power", "launch_power")
 LAUNCH_ONLY = ("launch_us", "launch_power")
 TILES = {"vector": ("any", "narrow"), "vector_batched": ("128x128", "64x128", "narrow"), "matrix": ("any",)}
+BY_GENERATION = ("vector",)  # families whose generations differ too much for one fit (`benchmarks.gemm_choice`)
 
 
 @dataclass(frozen=True)
@@ -96,22 +103,55 @@ def measured(rows: pd.DataFrame) -> Measured:
     )  # fmt: skip
 
 
-def predicted_us(data: Measured, constants: GemmConstants) -> Array:
+def predicted_us(data: Measured, members: Members) -> Array:
     """[rows] us as the data were measured."""
-    counts = candidates(data.found, data.numbers, constants.tiles)
-    return observed_us(kernel_us(data.found, data.numbers, counts, constants), constants, data.launch_included)
+    return tiled_us(data.found, data.numbers, members, data.launch_included)
 
 
-def fit_gemm(data: Measured, steps: int = STEPS, start: Mapping[str, float] | None = None) -> GemmConstants:
-    """Constants of the tile set that fits best; every device weighs the same.
+def fit_gemm(data: Measured, steps: int = STEPS) -> Members:
+    """For the devices of the rows: constants of the tile set that fits best; every device weighs the same.
 
     Args:
         data: training rows.
         steps: of the search, per tile set.
-        start: constant -> where to start instead of `starts`.
     """
-    fits = [_fit(data, tiles, steps, {**starts(data.family), **(start or {})}) for tiles in TILES[data.family]]
-    return min(fits, key=lambda fit: fit[1])[0]
+    begin = {**starts(data.family), "base_clock_share": OWN_BASE_CLOCK}
+    fits = [_fit(data, tiles, steps, begin, OWN_CONFIDENCE) for tiles in TILES[data.family]]
+    return (min(fits, key=lambda fit: fit[1])[0],)
+
+
+def fit_together(
+    data: Measured, start: Mapping[str, float] | None = None, confidence: float = OTHERS_CONFIDENCE
+) -> Members:
+    """For devices of other generations: one member per tile set, since which tiles they use is not known.
+
+    Args:
+        data: training rows.
+        start: constant -> where to start, and what to expect, instead of `starts`.
+        confidence: weight of the expectations.
+    """
+    begin = {**starts(data.family), **(start or {}), "base_clock_share": OTHERS_BASE_CLOCK}
+    return tuple(_fit(data, tiles, STEPS, begin, confidence)[0] for tiles in TILES[data.family])
+
+
+def fit_apart(
+    parts: Iterable[Measured], start: Mapping[str, float] | None = None, confidence: float = OTHERS_CONFIDENCE
+) -> Members:
+    """The same of every generation by itself: what only one of them shows weighs as one voice among them."""
+    return tuple(member for part in parts for member in fit_together(part, start, confidence))
+
+
+def fit_for_others(rows: pd.DataFrame, start: Mapping[str, float] | None = None) -> Members:
+    """Members for generations that are not among the rows: `fit_apart` or `fit_together`, as the family needs.
+
+    Args:
+        rows: see `measured`, with their "generation".
+        start: see `fit_together`.
+    """
+    data = measured(rows)
+    if data.family not in BY_GENERATION:
+        return fit_together(data, start)
+    return fit_apart([measured(part) for _, part in rows.groupby("generation")], start)
 
 
 def starts(family: str) -> dict[str, float]:
@@ -119,7 +159,9 @@ def starts(family: str) -> dict[str, float]:
     return {name: value for name, (value, _) in EXPECTED.items()} | (MATRIX if family == "matrix" else {})
 
 
-def _fit(data: Measured, tiles: str, steps: int, begin_at: Mapping[str, float]) -> tuple[GemmConstants, float]:
+def _fit(
+    data: Measured, tiles: str, steps: int, begin_at: Mapping[str, float], confidence: float
+) -> tuple[GemmConstants, float]:
     start = GemmConstants(**begin_at, tiles=tiles)
     names = [n for n in EXPECTED if data.launch_included or n not in LAUNCH_ONLY]
     expected = _coordinates(start, names)
@@ -135,7 +177,7 @@ def _fit(data: Measured, tiles: str, steps: int, begin_at: Mapping[str, float]) 
         kernel = kernel_us(data.found, data.numbers, counts, constants)
         kernel = kernel * np.exp(at[len(names) :])[place] if offsets else kernel
         found = observed_us(kernel, constants, data.launch_included)
-        doubt = CONFIDENCE * np.sqrt(len(log_us)) * (at - begin) / spread
+        doubt = confidence * np.sqrt(len(log_us)) * (at - begin) / spread
         return np.concatenate([weight * (np.log(found) - log_us), doubt])
 
     at, cost = robust_least_squares(residual, begin, LOSS_SCALE, steps)

@@ -14,7 +14,7 @@ from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.yaml_spec import read_yaml
 
-VERSION = 1
+VERSION = 2
 FAMILIES = ("vector", "vector_batched", "matrix")
 
 # Tiles [rows of the result, columns of the result] that a library chooses from. The first holds what CUTLASS 3 and
@@ -36,6 +36,8 @@ class GemmConstants:
     Attributes:
         compute_share: sustained share of the peak FLOP rate, without a power limit.
         flops_per_joule: the power limit holds the rate down where peak / power limit is larger than this.
+        base_clock_share: of the base clock, which the vendor guarantees under that limit, what is left at least; not
+            fitted: 1 for a GPU that nobody measured, as good as 0 where its own measurements decide.
         throttle_us: calls that are long against this feel the power limit; short ones are over before it acts.
         load_bytes_per_flop: operands that an SM takes in, in the time that it does one FLOP.
         quantization: 0: the last wave of tiles costs its share; 1: as much as a full one.
@@ -61,6 +63,7 @@ class GemmConstants:
 
     compute_share: float
     flops_per_joule: float
+    base_clock_share: float
     throttle_us: float
     load_bytes_per_flop: float
     quantization: float
@@ -82,17 +85,18 @@ class GemmConstants:
     tiles: str
 
 
+Members = tuple[GemmConstants, ...]  # of one family: fits that differ in tiles or in what they saw
 NUMBERS = tuple(f.name for f in fields(GemmConstants) if f.name != "tiles")
 
 
 @cache
-def default_gemm_constants() -> Mapping[str, GemmConstants]:
-    """Family -> the constants that ship, conf/analytic/gemm.yaml."""
+def default_gemm_constants() -> Mapping[str, Members]:
+    """Family -> the members that ship, conf/analytic/gemm.yaml."""
     return load_gemm_constants(conf_dir("analytic") / "gemm.yaml")
 
 
-def load_gemm_constants(path: Path) -> Mapping[str, GemmConstants]:
-    """Family -> constants.
+def load_gemm_constants(path: Path) -> Mapping[str, Members]:
+    """Family -> members.
 
     Raises:
         InputError: not readable, another version, an unknown or missing key, a number out of range.
@@ -108,7 +112,13 @@ def load_gemm_constants(path: Path) -> Mapping[str, GemmConstants]:
     return {family: _family(raw.get(family), f"{path}, key {family!r}") for family in FAMILIES}
 
 
-def _family(raw: object, where: str) -> GemmConstants:
+def _family(raw: object, where: str) -> Members:
+    if not isinstance(raw, list) or not raw:
+        raise InputError(f"value {raw!r}", where=where, allowed="a list of at least one set of constants")
+    return tuple(_member(one, f"{where}, number {place}") for place, one in enumerate(raw))
+
+
+def _member(raw: object, where: str) -> GemmConstants:
     wanted = {*NUMBERS, "tiles"}
     if not isinstance(raw, dict) or set(raw) != wanted:
         odd = sorted(wanted ^ set(raw)) if isinstance(raw, dict) else sorted(wanted)
@@ -124,12 +134,14 @@ def _positive(raw: object, where: str) -> float:
     return float(raw)
 
 
-def save_gemm_constants(constants: Mapping[str, GemmConstants], provenance: str, path: Path) -> None:
+def save_gemm_constants(constants: Mapping[str, Members], provenance: str, path: Path) -> None:
     """Write constants as YAML: beside `path`, then renamed."""
     raw: dict[str, object] = {"version": VERSION, "provenance": provenance}
     for family in FAMILIES:
-        found = constants[family]
-        raw[family] = {**{key: float(f"{getattr(found, key):.5g}") for key in NUMBERS}, "tiles": found.tiles}
+        raw[family] = [
+            {**{key: float(f"{getattr(found, key):.5g}") for key in NUMBERS}, "tiles": found.tiles}
+            for found in constants[family]
+        ]
     beside = path.with_name(path.name + ".part")
     beside.write_text(yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True), encoding="utf-8")
     os.replace(beside, path)

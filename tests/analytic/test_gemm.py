@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.analytic.gemm import DeviceNumbers, gemm_us, numbers_of, products, rate_key, tiled_us
-from gnnperf.analytic.gemm_fit import fit_gemm, measured, predicted_us
+from gnnperf.analytic.gemm_fit import TILES, fit_for_others, fit_gemm, measured, predicted_us
 from gnnperf.analytic.kernel_constants import (
     FAMILIES,
     GemmConstants,
@@ -25,19 +25,19 @@ from gnnperf.hardware import load_device
 
 # Nothing but arithmetic costs anything: the other terms are as good as free.
 IDEAL = GemmConstants(
-    compute_share=0.5, flops_per_joule=1e30, throttle_us=1.0, load_bytes_per_flop=1e12, quantization=1.0,
-    wave_clocks=1e-9, least_elements=1e-9, lone_tile_share=1e-9, l2_bytes_per_clock=1e12, split_clocks=1e12,
-    l2_share=1.0, l2_sharpness=4.0, memory_share=0.8, overlap_power=50.0, reread_share=1e-12, far_share=1e9,
-    far_slowdown=1e-12, floor_clocks=2000.0, launch_us=30.0, launch_power=1.0, tiles="128x128",
+    compute_share=0.5, flops_per_joule=1e30, base_clock_share=1.0, throttle_us=1.0, load_bytes_per_flop=1e12,
+    quantization=1.0, wave_clocks=1e-9, least_elements=1e-9, lone_tile_share=1e-9, l2_bytes_per_clock=1e12,
+    split_clocks=1e12, l2_share=1.0, l2_sharpness=4.0, memory_share=0.8, overlap_power=50.0, reread_share=1e-12,
+    far_share=1e9, far_slowdown=1e-12, floor_clocks=2000.0, launch_us=30.0, launch_power=1.0, tiles="128x128",
 )  # fmt: skip
 # 10 SMs of 100 GFLOP/s, 1 GHz, 100 GB/s, 1 MB of cache.
-SMALL = DeviceNumbers(*(np.array([v]) for v in (1e12, 1e11, 1e6, 10.0, 1e9, np.inf)))
+SMALL = DeviceNumbers(*(np.array([v]) for v in (1e12, 1e11, 1e6, 10.0, 1e9, np.inf, np.inf)))
 SIZES = st.integers(1, 5000)
 DEVICES = ("p4", "v100_pcie_32gb", "a100_sxm_80gb", "l40s", "h100_sxm", "gb200")
 
 
 def _us(m: int, n: int, k: int, batch: int = 1, constants: GemmConstants = IDEAL, launch: bool = False) -> float:
-    return float(tiled_us(products(m, n, k, batch), SMALL, constants, launch)[0])
+    return float(tiled_us(products(m, n, k, batch), SMALL, (constants,), launch)[0])
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_product_that_outgrows_the_cache_takes_its_bytes() -> None:
 
 def test_calls_in_turn_push_each_other_out_of_the_cache() -> None:
     fast = replace(IDEAL, compute_share=1e9)
-    one, six = (tiled_us(products(256, 256, 256, turns=turns), SMALL, fast, False)[0] for turns in (1, 6))
+    one, six = (tiled_us(products(256, 256, 256, turns=turns), SMALL, (fast,), False)[0] for turns in (1, 6))
     for us, megabytes in ((one, 3 * 0.262144), (six, 6 * 3 * 0.262144)):
         assert us == pytest.approx(2.0 + 786432 / 0.8e5 * megabytes**4 / (1 + megabytes**4), rel=1e-3)
 
@@ -71,8 +71,21 @@ def test_a_power_limit_slows_long_calls_only() -> None:
     limited = replace(IDEAL, flops_per_joule=1e10, throttle_us=1e3)  # 1e12 FLOP/s at 20 W are five times too many
     device = replace(SMALL, power_limit_w=np.array([20.0]))
     for k, factor in ((1, 1.0), (10**8, 5.0)):
-        free, slow = (tiled_us(products(1, 1, k), d, limited, False)[0] - 2.0 for d in (SMALL, device))
+        free, slow = (tiled_us(products(1, 1, k), d, (limited,), False)[0] - 2.0 for d in (SMALL, device))
         assert slow / free == pytest.approx(factor, rel=1e-2)
+
+
+def test_a_power_limit_leaves_the_base_clock() -> None:
+    limited = replace(IDEAL, flops_per_joule=1e10, throttle_us=1e3)
+    device = replace(SMALL, power_limit_w=np.array([20.0]), boost_over_base=np.array([1.5]))
+    free, slow = (tiled_us(products(1, 1, 10**8), d, (limited,), False)[0] - 2.0 for d in (SMALL, device))
+    assert slow / free == pytest.approx(1.5, rel=1e-2)  # not five times, as by power alone
+
+
+def test_the_clocks_of_the_data_sheet_bound_throttling() -> None:
+    t4, gb200 = (numbers_of(load_device(name), "float32").boost_over_base[0] for name in ("t4", "gb200"))
+    assert t4 == pytest.approx(1590 / 585)
+    assert np.isinf(gb200)  # no base clock was published
 
 
 def test_a_launch_comes_before_the_kernel() -> None:
@@ -85,7 +98,7 @@ def test_a_launch_comes_before_the_kernel() -> None:
 def test_an_empty_product_costs_the_floor(sizes: tuple[int, int, int, int]) -> None:
     assert _us(*sizes) == pytest.approx(2.0)
     us = gemm_us(load_device("h100_sxm"), "bfloat16", products(*sizes))
-    assert us[0] == pytest.approx(default_gemm_constants()["matrix"].floor_clocks / 1980)
+    assert us[0] == pytest.approx(default_gemm_constants()["matrix"][0].floor_clocks / 1980)
 
 
 @pytest.mark.parametrize("axis", range(4))
@@ -148,18 +161,40 @@ def test_shipped_constants_predict_a_known_rate() -> None:
 
 
 def test_constants_survive_their_file(tmp_path: Path) -> None:
-    path = tmp_path / "gemm.yaml"
-    save_gemm_constants(dict.fromkeys(FAMILIES, IDEAL), "by hand", path)
-    assert load_gemm_constants(path) == dict.fromkeys(FAMILIES, IDEAL)
-    path.write_text(path.read_text().replace("version: 1", "version: 0"))
+    path, two = tmp_path / "gemm.yaml", (IDEAL, replace(IDEAL, tiles="narrow"))
+    save_gemm_constants(dict.fromkeys(FAMILIES, two), "by hand", path)
+    assert load_gemm_constants(path) == dict.fromkeys(FAMILIES, two)
+    path.write_text(path.read_text().replace("version: 2", "version: 0"))
     with pytest.raises(InputError, match="version 0"):
         load_gemm_constants(path)
+
+
+def test_a_family_without_members_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "gemm.yaml"
+    save_gemm_constants({**dict.fromkeys(FAMILIES, (IDEAL,)), "matrix": ()}, "by hand", path)
+    with pytest.raises(InputError, match="matrix"):
+        load_gemm_constants(path)
+
+
+def test_members_answer_with_their_geometric_mean() -> None:
+    slow = replace(IDEAL, floor_clocks=8000.0)  # 8 us against 2 us
+    assert tiled_us(products(0, 1, 1), SMALL, (IDEAL, slow), False)[0] == pytest.approx(4.0)
+
+
+def test_every_generation_has_a_voice_of_its_own() -> None:
+    rows = pd.DataFrame(
+        {"m": [64.0, 512.0] * 2, "n": 512.0, "k": 512.0, "batch": 1.0, "turns": 1.0, "op": "aten::linear",
+         "dtype": "float32", "device": ["Tesla T4"] * 2 + ["Tesla P4"] * 2, "launch_included": True,
+         "latency_us": [100.0, 200.0, 150.0, 400.0], "generation": ["turing"] * 2 + ["pascal"] * 2}
+    )  # fmt: skip
+    assert len(fit_for_others(rows)) == 2 * len(TILES["vector"])
+    assert len(fit_for_others(rows.assign(op="aten::bmm"))) == len(TILES["vector_batched"])
 
 
 @pytest.mark.parametrize(("old", "new"), [("128x128", "7x7"), ("quantization", "quantisation"), ("0.5", "-1")])
 def test_a_bad_constant_is_refused(tmp_path: Path, old: str, new: str) -> None:
     path = tmp_path / "gemm.yaml"
-    save_gemm_constants(dict.fromkeys(FAMILIES, IDEAL), "by hand", path)
+    save_gemm_constants(dict.fromkeys(FAMILIES, (IDEAL,)), "by hand", path)
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(InputError):
         load_gemm_constants(path)
@@ -172,7 +207,7 @@ def test_a_fit_finds_what_made_the_measurements() -> None:
         batch=1.0, turns=1.0, op="aten::linear", dtype="bfloat16", device="NVIDIA H200", launch_included=False,
         latency_us=1.0,
     )  # fmt: skip
-    truth = replace(default_gemm_constants()["matrix"], compute_share=0.7, memory_share=0.6)
+    truth = (replace(default_gemm_constants()["matrix"][0], compute_share=0.7, memory_share=0.6),)
     rows["latency_us"] = predicted_us(measured(rows), truth)
     found = fit_gemm(measured(rows), steps=10)
     error = np.abs(predicted_us(measured(rows), found) / rows["latency_us"] - 1)
