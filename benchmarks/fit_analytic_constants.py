@@ -3,9 +3,9 @@
     GNNPERF_DATA_MIRROR=FOLDER python -m benchmarks.fit_analytic_constants [OUT.yaml]
 
 The folder holds the files of `gnnperf data fetch`. Only files under MIT, BSD or Apache licenses that were merged in
-their repositories are used, and none of 2021 (its overheads differ). What the profiler adds per op and annotation is taken
-out, as the recorder measured it on another host (these files say nothing of it); what it adds inside of runtime calls was
-never measured and stays in.
+their repositories are used, and none of 2021 (its overheads differ). What the profiler adds per op and annotation is
+taken out, as the recorder measured it on another host (these files say nothing of it); what it adds inside of runtime
+calls was never measured and stays in.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ COST = ProfilerCost(
 PROVENANCE = (
     "host_overhead_us, segment_us and lag_us.gpu: fitted by benchmarks/fit_analytic_constants.py on public Kineto "
     "traces (param MIT, HolisticTraceAnalysis MIT, TraceLens MIT; V100, A100, H100 hosts), robust means "
-    "and medians over all of them, without what the profiler adds per op and annotation (0.88 and 0.48 us, measured by the "
-    "recorder on an AMD EPYC host); what it adds inside of runtime calls (T4) is still there. Do not judge the analytical model on those "
-    "runs with these constants. lag_us.gpu sync and thread, lag_us.cpu, copy_floor_us, pageable_share: estimates. "
-    "collective_floor_us: NCCL 2.20 src/graph/tuning.cc, base latency of the ring with LL128 (gpu); an estimate for "
-    "gloo (cpu)."
+    "and medians over all of them, without what the profiler adds per op and annotation (0.88 and 0.48 us, measured by "
+    "the recorder on an AMD EPYC host); what it adds inside of runtime calls (T4) is still there. Do not judge the "
+    "analytical model on those runs with these constants. lag_us.gpu sync and thread, lag_us.cpu, copy_floor_us, "
+    "pageable_share: estimates. collective_floor_us: NCCL 2.20 src/graph/tuning.cc, base latency of the ring with "
+    "LL128 (gpu); an estimate for gloo (cpu)."
 )
 
 

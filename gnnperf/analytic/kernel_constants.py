@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import yaml
 
 from gnnperf.errors import InputError
@@ -86,6 +87,13 @@ class GemmConstants:
 
 
 Members = tuple[GemmConstants, ...]  # of one family: fits that differ in tiles or in what they saw
+
+
+def typical(members: Members, number: str) -> float:
+    """Geometric mean over members of one of their NUMBERS, as their answers are averaged."""
+    return float(np.exp(np.mean([np.log(getattr(member, number)) for member in members])))
+
+
 NUMBERS = tuple(f.name for f in fields(GemmConstants) if f.name != "tiles")
 
 

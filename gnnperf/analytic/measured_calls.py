@@ -50,8 +50,8 @@ def _labeled(graph: ExecutionGraph) -> pd.DataFrame:
 def read_calibrated_calls(paths: Iterable[Path]) -> pd.DataFrame | None:
     """Calls of several op tables (`gnnperf calibrate`), each as a trace would record it; None of no files.
 
-    Warm rows only: the columns are those of `recorded_calls`. Left out: gradients of tables and those that are no single
-    op, several tables in turn, and what has no cost.
+    Warm rows only: the columns are those of `recorded_calls`. Left out: gradients of tables and those that are no
+    single op, several tables in turn, and what has no cost.
 
     Raises:
         InputError: a file cannot be read, or is no such table.

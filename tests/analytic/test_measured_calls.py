@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pandas as pd
 import pytest
 from toys import make_graph
 
-from gnnperf.analytic.measured_calls import calibrated_calls, read_calibrated_calls, recorded_calls
+from gnnperf.analytic.measured_calls import read_calibrated_calls, recorded_calls
 from gnnperf.errors import InputError
 from gnnperf.schema import NodeType
 
@@ -39,55 +40,64 @@ def row(op: str, shapes: list[Any], **columns: object) -> dict[str, object]:
             "latency_us": 3.0, **columns}  # fmt: skip
 
 
-def one(**columns: Any) -> dict[str, Any]:
-    """The only call of a table of one row."""
-    (found,) = calibrated_calls(pd.DataFrame([row(columns.pop("op"), columns.pop("shapes"), **columns)])).to_dict(
-        "records"
-    )
-    return {str(name): value for name, value in found.items()}
+@pytest.fixture
+def calls(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
+    """Calls read from an op table of one row."""
+
+    def read(**columns: Any) -> list[dict[str, Any]]:
+        pd.DataFrame([row(columns.pop("op"), columns.pop("shapes"), **columns)]).to_parquet(tmp_path / "ops.parquet")
+        found = read_calibrated_calls([tmp_path / "ops.parquet"])
+        assert found is not None
+        return [{str(name): value for name, value in record.items()} for record in found.to_dict("records")]
+
+    return read
 
 
-def test_a_product_is_recorded_as_it_is() -> None:
-    found = one(op="mm", shapes=[[2, 3], [3, 4]])
+Calls = Callable[..., list[dict[str, Any]]]
+
+
+def test_a_product_is_recorded_as_it_is(calls: Calls) -> None:
+    (found,) = calls(op="mm", shapes=[[2, 3], [3, 4]])
     assert (found["op_name"], found["input_dims"], found["flops"]) == ("aten::mm", "[[2,3],[3,4]]", 48.0)
     assert (found["latency_us"], found["source"], found["family"]) == (3.0, "calibrated", "gemm")
 
 
-def test_a_gradient_has_the_name_and_shapes_of_its_op() -> None:
-    found = one(op="tanh", shapes=[[16]], direction="backward")
+def test_a_gradient_has_the_name_and_shapes_of_its_op(calls: Calls) -> None:
+    (found,) = calls(op="tanh", shapes=[[16]], direction="backward")
     assert (found["op_name"], found["input_dims"]) == ("aten::tanh_backward", "[[16],[16]]")
 
 
-def test_both_products_of_a_convolutions_gradient_count() -> None:
+def test_both_products_of_a_convolutions_gradient_count(calls: Calls) -> None:
     geometry = {"stride": [2, 2], "padding": [1, 1], "groups": 1}
     shapes = [[2, 16, 8, 8], [32, 16, 3, 3]]
-    forward = one(op="conv2d", shapes=shapes, arguments=json.dumps(geometry))
-    backward = one(op="conv2d", shapes=shapes, arguments=json.dumps(geometry), direction="backward")
+    (forward,) = calls(op="conv2d", shapes=shapes, arguments=json.dumps(geometry))
+    (backward,) = calls(op="conv2d", shapes=shapes, arguments=json.dumps(geometry), direction="backward")
     assert forward["flops"] == 2 * 2 * 16 * 32 * 16 * 9  # images, 4 x 4 places, channels out and in, window
     assert backward["op_name"] == "aten::convolution_backward"
-    assert backward["input_dims"].startswith("[[2,32,4,4],[2,16,8,8],[32,16,3,3],")
+    assert backward["input_dims"].startswith("[[2,32,16,1],[2,16,8,8],[32,16,3,3]")
     assert backward["flops"] == 2 * forward["flops"]
 
 
-def test_a_pool_and_its_gradient() -> None:
-    kernel = json.dumps({"kernel_size": [2, 2]})
-    assert one(op="max_pool2d", shapes=[[1, 2, 8, 6]], arguments=kernel)["family"] == "pooling"
-    found = one(op="max_pool2d", shapes=[[1, 2, 8, 6]], arguments=kernel, direction="backward")
+def test_a_pool_and_its_gradient(calls: Calls) -> None:
+    kernel = json.dumps({"kernel_size": [2, 2], "stride": [2, 2]})
+    assert calls(op="avg_pool2d", shapes=[[1, 2, 8, 6]], arguments=kernel)[0]["family"] == "pooling"
+    (found,) = calls(op="max_pool2d", shapes=[[1, 2, 8, 6]], arguments=kernel, direction="backward")
     assert found["input_dims"] == "[[1,2,4,3],[1,2,8,6]]"
 
 
-def test_a_sparse_sum_has_the_tables_shape_twice() -> None:
-    found = one(op="add_", shapes=[[100, 4], [6, 4]], dtypes='["float32", "sparse_float32"]')
+def test_a_sparse_sum_has_the_tables_shape_twice(calls: Calls) -> None:
+    (found,) = calls(op="add_", shapes=[[100, 4], [6, 4]], dtypes='["float32", "sparse_float32"]')
     assert (found["family"], found["input_dims"], found["flops"]) == ("embedding", "[[100,4],[100,4],[]]", 48.0)
 
 
 @pytest.mark.parametrize(
     "columns",
-    [{"cache": "flushed"}, {"tables": 4}, {"kind": "collective"}, {"op": "aten::my_own"},
-     {"op": "aten::erf", "direction": "backward"}],
+    [{"cache": "flushed"}, {"tables": 4}, {"kind": "collective"}, {"op": "my_own"},
+     {"op": "erf", "direction": "backward"}, {"op": "mm", "shapes": [[2, 3], [3, 4]], "direction": "backward"},
+     {"op": "embedding", "shapes": [[9, 4], [2]], "dtypes": '["float32", "int64"]', "direction": "backward"}],
 )  # fmt: skip
-def test_what_is_left_out(columns: dict[str, object]) -> None:
-    assert calibrated_calls(pd.DataFrame([{**row("relu", [[8]]), **columns}])).empty
+def test_what_is_left_out(columns: dict[str, Any], calls: Calls) -> None:
+    assert calls(**{"op": "relu", "shapes": [[8]], **columns}) == []
 
 
 def test_no_files_no_calls() -> None:
@@ -99,5 +109,8 @@ def test_files_that_are_no_op_tables_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         read_calibrated_calls([tmp_path / "text.parquet"])
     pd.DataFrame({"op": ["aten::mm"]}).to_parquet(tmp_path / "other.parquet")
-    with pytest.raises(InputError, match="column 'kind' is missing"):
+    with pytest.raises(InputError, match="column 'shapes' is missing"):
         read_calibrated_calls([tmp_path / "other.parquet"])
+    pd.DataFrame({"op": ["aten::neg"], "shapes": ["[[4]]"], "dtype": ["float32"]}).to_parquet(tmp_path / "bare.parquet")
+    with pytest.raises(InputError, match="column 'tables' is missing"):
+        read_calibrated_calls([tmp_path / "bare.parquet"])

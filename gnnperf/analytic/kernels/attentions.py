@@ -18,6 +18,7 @@ import numpy as np
 
 from gnnperf.analytic.attention import BLOCK_QUERIES, Attentions, FusedRates, flops, fused_us
 from gnnperf.analytic.gemm import ITEM_BYTES, rate_key
+from gnnperf.analytic.kernel_constants import typical
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.analytic.kernels.products import as_specified
 from gnnperf.graph.cost.op_call import UnknownCost
@@ -66,7 +67,7 @@ def _whole(positions: Array) -> Array:
 def fused_rates(setting: Setting, dtype: str, backward: bool) -> FusedRates:
     """What a fused kernel reaches on the setting's device; see the module."""
     device = as_specified(setting, dtype)
-    share = setting.gemm["matrix"].compute_share * WARP_SHARE.get(device.architecture, 1.0)
+    share = typical(setting.gemm["matrix"], "compute_share") * WARP_SHARE.get(device.architecture, 1.0)
     per_clock = device.flops_per_s[rate_key(device, dtype)] * share / (device.num_sms * device.clock_hz)  # of one SM
     columns = per_clock / EXPONENTIALS_PER_CLOCK / FLOPS_PER_COLUMN[backward]
     return FusedRates(share, columns, uneven_share=1.0, wide_share=1.0, blocks_per_sm=1.0, start_us=0.0)

@@ -9,7 +9,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from gnnperf.analytic.kernel_constants import GemmConstants
+from gnnperf.analytic.kernel_constants import Members
 from gnnperf.analytic.memory_constants import MemoryConstants
 from gnnperf.graph.cost.op_call import DTYPE_BYTES, OpCall, UnknownCost, parse_call
 from gnnperf.hardware.spec import DeviceSpec
@@ -95,7 +95,7 @@ class Setting:
 
     device: DeviceSpec
     memory: MemoryConstants
-    gemm: Mapping[str, GemmConstants]
+    gemm: Mapping[str, Members]
 
 
 Form = Callable[[Sequence[KernelCall], Setting], Array]  # calls of one family -> [n] us, NaN: the form does not apply

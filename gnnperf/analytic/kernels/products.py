@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from gnnperf.analytic.gemm import ITEM_BYTES, US_PER_S, Products, family_of, gemm_us, products, rate_key
+from gnnperf.analytic.kernel_constants import typical
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
 from gnnperf.graph.cost.work import broadcast
@@ -132,8 +133,8 @@ def as_specified(setting: Setting, dtype: str, tf32: bool = False) -> DeviceSpec
     key = rate_key(device, dtype, tf32)
     if not device.measured:
         return device
-    constants, rate = setting.gemm[family_of(key, batched=False)], device.flops_per_s[key]
-    bandwidth = device.memory_bandwidth_bytes_per_s / constants.memory_share
+    members, rate = setting.gemm[family_of(key, batched=False)], device.flops_per_s[key]
+    bandwidth = device.memory_bandwidth_bytes_per_s / typical(members, "memory_share")
     free = replace(device, memory_bandwidth_bytes_per_s=bandwidth, power_limit_w=None)
     square = products(CALIBRATED_EDGE, CALIBRATED_EDGE, CALIBRATED_EDGE, 1, ITEM_BYTES[dtype])
     us = gemm_us(free, dtype, square, tf32=tf32, constants=setting.gemm)[0]

@@ -14,7 +14,7 @@ from round_device import CONSTANTS, DEVICE
 from gnnperf.analytic.attention import Attentions, fused_us
 from gnnperf.analytic.bandwidth_bound import stream_us
 from gnnperf.analytic.convolution import ConvolutionPass
-from gnnperf.analytic.kernel_constants import default_gemm_constants
+from gnnperf.analytic.kernel_constants import default_gemm_constants, typical
 from gnnperf.analytic.kernels import KernelCall, compute_nodes_us, kernel_times
 from gnnperf.analytic.kernels.attentions import WARP_SHARE, attentions_us, fused_rates
 from gnnperf.analytic.kernels.call import Setting
@@ -113,7 +113,7 @@ def test_positions_beyond_the_last_block_cost_as_if_they_were_there() -> None:
 
 def test_exponentials_are_columns() -> None:
     # 8e12 FLOP/s x share on 10 SMs at 1 GHz are 800 FLOPs x share a clock; 16 exponentials a clock, 4 FLOPs a column
-    share = default_gemm_constants()["matrix"].compute_share
+    share = typical(default_gemm_constants()["matrix"], "compute_share")
     rates = fused_rates(ROUND, "float16", backward=False)
     assert (rates.flops_share, rates.pair_columns) == pytest.approx((share, 800 * share / 16 / 4))
     hopper = replace(ROUND, device=replace(DEVICE, architecture="hopper"))
