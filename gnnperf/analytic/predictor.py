@@ -11,13 +11,14 @@ import pandas as pd
 from gnnperf.analytic.collective_constants import CollectiveConstants
 from gnnperf.analytic.collectives import collective_us, fitted_collective_us
 from gnnperf.analytic.constants import AnalyticConstants, default_constants
+from gnnperf.analytic.contention_constants import ContentionConstants, default_contention
 from gnnperf.analytic.copies import copy_us, path_of
 from gnnperf.analytic.host_overheads import host_us, overhead_us
 from gnnperf.analytic.lags import lag_us
 from gnnperf.analytic.roofline import compute_us, flops_per_s
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.prediction import Prediction, uncovered_ops
+from gnnperf.prediction import Alone, Prediction, uncovered_ops
 from gnnperf.schema import NodeType, Segment, Source
 
 WITHOUT_TIME = (NodeType.DEVICE, NodeType.LINK)
@@ -30,10 +31,12 @@ class AnalyticPredictor:
     Attributes:
         constants: what the model takes as given.
         collectives: laws fitted on the platform's own table of collectives; None: by specification.
+        contention: what overlapping work takes from each other. Latencies are of each op alone.
     """
 
     constants: AnalyticConstants = field(default_factory=default_constants)
     collectives: CollectiveConstants | None = None
+    contention: ContentionConstants = field(default_factory=default_contention)
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Latency of every node and lag of every edge on `cluster`; NaN and `uncovered` where there is no ground.
@@ -52,6 +55,7 @@ class AnalyticPredictor:
             latency_low_us=unknown,
             latency_high_us=unknown.copy(),
             uncovered_ops=uncovered_ops(graph, latency),
+            alone=Alone(np.ones(graph.num_nodes, dtype=bool), self.contention.on(cluster)),
         )
 
     def latency_us(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:

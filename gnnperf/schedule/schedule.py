@@ -105,22 +105,51 @@ def schedule(
     Raises:
         InputError: a latency, lag or ready time is not finite or missing, or the graph has a cycle.
     """
-    require(num_unrolled >= 1, "num_unrolled", num_unrolled, "1 or more copies of the step")
-    latency_us = _finite(latency_us, "latency_us", graph, graph.num_nodes)
-    lag_us = _finite(lag_us, "lag_us", graph, len(graph.edges))
+    latency_us, lag_us, ready_us = checked(graph, latency_us, lag_us, ready_us, num_unrolled)
     edges = timed_edges(graph)
-    ready = np.zeros(graph.num_nodes) if ready_us is None else _finite(ready_us, "ready_us", graph, graph.num_nodes)
-    passes, lanes = _Passes(edges, latency_us, lag_us[edges.index]), lane_ends(graph.nodes)
-    start, binding = passes.forward(ready)
-    end, step_start, previous_end = start + latency_us, ready.min(initial=0.0), None
-    for _ in range(num_unrolled - 1):
+    return schedule_copies(graph, edges, np.broadcast_to(latency_us, (num_unrolled, graph.num_nodes)), lag_us, ready_us)
+
+
+def checked(
+    graph: ExecutionGraph, latency_us: np.ndarray, lag_us: np.ndarray, ready_us: np.ndarray | None, num_unrolled: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """([num_nodes] latencies, [num_edges] lags, [num_nodes] ready times), finite; see `schedule`.
+
+    Raises:
+        InputError: a value is not finite or missing, or there is no copy to schedule.
+    """
+    require(num_unrolled >= 1, "num_unrolled", num_unrolled, "1 or more copies of the step")
+    ready = np.zeros(graph.num_nodes) if ready_us is None else ready_us
+    return (
+        _finite(latency_us, "latency_us", graph, graph.num_nodes),
+        _finite(lag_us, "lag_us", graph, len(graph.edges)),
+        _finite(ready, "ready_us", graph, graph.num_nodes),
+    )
+
+
+def schedule_copies(
+    graph: ExecutionGraph, edges: TimedEdges, latency_us: np.ndarray, lag_us: np.ndarray, ready_us: np.ndarray
+) -> Schedule:
+    """The (max, +) pass over copies of one step, each with latencies of its own; checked values only.
+
+    Args:
+        graph: one step.
+        edges: its constraints.
+        latency_us: [num_copies, num_nodes].
+        lag_us: [num_edges].
+        ready_us: [num_nodes] earliest starts of the first copy.
+    """
+    passes, lanes = _Passes(edges, lag_us[edges.index]), lane_ends(graph.nodes)
+    start, binding = passes.forward(latency_us[0], ready_us)
+    end, step_start, previous_end = start + latency_us[0], ready_us.min(initial=0.0), None
+    for latency in latency_us[1:]:
         previous_end = _completion(graph, end)
         step_start = end[lanes.last_main].min(initial=np.inf) if len(lanes.last_main) else previous_end
         carried = lanes.carry(end, graph.num_nodes)  # [num_nodes]
-        start, binding = passes.forward(carried)
-        end = start + latency_us
+        start, binding = passes.forward(latency, carried)
+        end = start + latency
     completion = _completion(graph, end)
-    slack = passes.latest(completion) - start
+    slack = passes.latest(latency_us[-1], completion) - start
     return Schedule(
         start_us=start - step_start,
         end_us=end - step_start,
@@ -137,18 +166,15 @@ class _Passes:
     """Forward and backward pass over the same constraints."""
 
     edges: TimedEdges
-    latency_us: np.ndarray
     lag_us: np.ndarray  # [num_timed]
 
-    def forward(self, ready_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def forward(self, latency_us: np.ndarray, ready_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         e = self.edges
-        return forward_pass(e.order, e.in_first, e.by_dst, e.src, e.from_start, self.lag_us, self.latency_us, ready_us)
+        return forward_pass(e.order, e.in_first, e.by_dst, e.src, e.from_start, self.lag_us, latency_us, ready_us)
 
-    def latest(self, horizon_us: float) -> np.ndarray:
+    def latest(self, latency_us: np.ndarray, horizon_us: float) -> np.ndarray:
         e = self.edges
-        return backward_pass(
-            e.order, e.in_first, e.by_dst, e.src, e.from_start, self.lag_us, self.latency_us, horizon_us
-        )
+        return backward_pass(e.order, e.in_first, e.by_dst, e.src, e.from_start, self.lag_us, latency_us, horizon_us)
 
 
 def _finite(values: np.ndarray, what: str, graph: ExecutionGraph, count: int) -> np.ndarray:
