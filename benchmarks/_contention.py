@@ -102,8 +102,3 @@ def probe_us(recording: Recording) -> tuple[float, float]:
     (small, first), (large, last) = ((p["bytes"], p["median_us"]) for p in (points[0], points[-1]))
     slope = (last - first) / (large - small)
     return first - slope * small, slope
-
-
-def is_exit(graph: ExecutionGraph) -> np.ndarray:
-    """[num_nodes] bool."""
-    return (graph.nodes["segment"] == Segment.EXIT).to_numpy()
