@@ -14,7 +14,7 @@ from gnnperf.evaluate.loading import as_recorded, machine_costs, without_profile
 from gnnperf.evaluate.recordings import CARD, Recording, read_json, read_recordings
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.labels import measured_end_us
-from gnnperf.schema import NodeType, Relation, Segment
+from gnnperf.schema import NodeType, Relation
 
 DATASET = Path("datasets/cpu-gloo")
 PEERS = ("rank", "node_type", "segment", "op_name", "event_name", "input_dims", "phase", "ordinal", "num_siblings")

@@ -6,17 +6,20 @@ recorded. The window is scheduled in one pass, and with the second; truth is the
 other recordings (split `run`, part train; two ranks). The trivial answer is one factor for all work that the recording
 shows beside a transfer, and one for all transfers beside others, fitted on the same part.
 
-x4: four ranks on two cores. Nothing was fitted on them; what the cores' other ranks take is in their latencies alone.
+x4: four ranks on two cores; nothing was fitted on them. All work there shares its core with another rank's, so none is
+alone, and only transfers are stretched; what ranks take from each other is judged by itself, in the last table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from benchmarks._contention import MIN_CPU_US, Beside, beside, cpu_recordings, probe_us, split_of
+from benchmarks._core_sharing import extra_per_overlap
 from gnnperf.analytic.contention_constants import default_contention
 from gnnperf.evaluate.recordings import Recording
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -27,6 +30,7 @@ from gnnperf.schedule.response import measured_latencies
 from gnnperf.schema import WORK_TYPES, NodeType
 
 MIN_NODES = 4  # beside a transfer, of a recording that counts
+TYPICAL: tuple[Callable[..., Any], ...] = (np.median, np.median, np.mean)  # of work, transfers, steps
 ANSWERS = ("first pass", "one factor", "second pass")
 
 
@@ -64,7 +68,15 @@ def case(recording: Recording, graph: ExecutionGraph) -> Case:
     start_up, per_byte = probe_us(recording)
     probed = start_up + per_byte * np.nan_to_num(nodes["message_bytes"].to_numpy())
     alone = np.where(transfer, probed, np.where(found.known, found.alone_us, measured))
-    return Case(recording, found, transfer, measured, lag, alone, (found.overlap_us > 0) & ~found.known & ~transfer)
+    in_place = (found.overlap_us > 0) & ~found.known & ~transfer
+    if _ranks_share_cores(graph):
+        in_place |= (nodes["thread"] >= 0).to_numpy()
+    return Case(recording, found, transfer, measured, lag, alone, in_place)
+
+
+def _ranks_share_cores(graph: ExecutionGraph) -> bool:
+    core_sets = graph.placement.core_sets if graph.placement else ()
+    return len({core for cores in core_sets for core in cores}) < len(core_sets)
 
 
 def factors(cases: Sequence[Case]) -> tuple[float, float]:
@@ -123,10 +135,11 @@ def table(cases: Sequence[Case], factor: tuple[float, float]) -> None:
     print("|---" * len(head) + "|")
     found = [(c, errors(c, factor)) for c in cases]
     names = sorted({_group(c) for c in cases})
-    for name in (*names, "all, two ranks"):
+    two = ("all, two ranks",) if any(c.recording.world_size == 2 for c in cases) else ()
+    for name in (*names, *two):
         mine = [e for c, e in found if _group(c) == name or (name.startswith("all") and c.recording.world_size == 2)]
         all_of = {(a, k): np.concatenate([e[a][k] for e in mine]) for a in ANSWERS for k in range(3)}
-        cells = [_cell(all_of[a, k]) for k in range(3) for a in ANSWERS]
+        cells = [_cell(all_of[a, k], typical) for k, typical in enumerate(TYPICAL) for a in ANSWERS]
         counts = [len(mine), *(len(all_of["first pass", k]) for k in range(2))]
         print(f"| {name} | {' | '.join(map(str, counts))} | {' | '.join(cells)} |")
 
@@ -135,18 +148,22 @@ def _group(c: Case) -> str:
     return f"{c.recording.link}, x{c.recording.world_size}"
 
 
-def _cell(error: np.ndarray) -> str:
-    """Mean |error| / p90 / signed median."""
+def _cell(error: np.ndarray, typical: Callable[[np.ndarray], float]) -> str:
+    """Typical |error| / p90 / signed median."""
     if not len(error):
         return "-"
     size = np.abs(error)
-    return f"{size.mean():.1%} / {np.quantile(size, 0.9):.1%} / {np.median(error):+.1%}"
+    return f"{typical(size):.1%} / {np.quantile(size, 0.9):.1%} / {np.median(error):+.1%}"
 
 
 def main() -> None:
     """Print the constants, the trivial factors and the tables of parts val and test."""
-    part, by_part = split_of("run"), {"train": [], "val": [], "test": []}  # type: ignore[var-annotated]
+    part = split_of("run")
+    by_part: dict[str, list[Case]] = {"train": [], "val": [], "test": []}
+    shared: list[tuple[Recording, ExecutionGraph]] = []
     for recording, graph in cpu_recordings():
+        if _ranks_share_cores(graph):
+            shared.append((recording, graph))
         if recording.name in part:
             one = case(recording, graph)
             if one.found.known.sum() + one.transfer.sum() >= MIN_NODES:
@@ -155,12 +172,16 @@ def main() -> None:
     factor = factors(two)
     print(default_contention().cpu)
     print(f"trivial: work beside transfers x {factor[0]:.3f}, transfers beside others x {factor[1]:.3f}")
-    print("each cell: mean |error| / p90 / signed median")
+    print("each cell: median |error| (steps: mean) / p90 / signed median")
     for name in ("val", "test"):
         print(f"\n{name}")
         table(by_part[name], factor)
     print("\nfour ranks, part train (nothing was fitted on them)")
     table([c for c in by_part["train"] if c.recording.world_size == 4], factor)
+    print("\ntwo ranks on each core, beside no transfer: fair sharing gives 0.5 us of extra time per us together")
+    for recording, graph in shared:
+        count, extra, ratio = extra_per_overlap(graph)
+        print(f"  {recording.name}: {count} ops, {extra:.2f} us per us, median latency / alone {ratio:.2f}")
 
 
 if __name__ == "__main__":

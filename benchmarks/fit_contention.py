@@ -29,9 +29,9 @@ from gnnperf.hardware.conf_dir import conf_dir
 MIN_GROUPS = 10  # of at least two runs: fewer are no evidence
 RATES = np.geomspace(1e8, 1e10, 201)  # bytes/s; neighbors differ by 2.3 %
 PROVENANCE = (
-    "python -m benchmarks.fit_contention. gpu: public Kineto traces (HolisticTraceAnalysis MIT, TraceLens MIT, param MIT, "
-    "TorchRec BSD-3, Megatron-LM), same op, shape and kernel alone and beside a collective's kernel; 1.0 where the median "
-    "of other runs judged a run no better than 1.0, or less than two runs have such pairs. cpu: gloo of "
+    "python -m benchmarks.fit_contention. gpu: public Kineto traces (HolisticTraceAnalysis MIT, TraceLens MIT, param "
+    "MIT, TorchRec BSD-3, Megatron-LM), same op, shape and kernel alone and beside a collective's kernel; 1.0 where "
+    "the median of other runs judges a run no better than 1.0, or no two runs have such pairs. cpu: gloo of "
     "datasets/cpu-gloo, split run, part train, ranks with a core each."
 )
 

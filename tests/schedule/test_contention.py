@@ -185,7 +185,7 @@ def test_pools_of_cores() -> None:
 
 
 def test_overlap_reaches_into_the_next_copy_of_the_step() -> None:
-    """The all-reduce (40 us) begins when a step's kernel (100 us) ends, beside the next kernel: 40 / 2 = 20 us later."""
+    """The all-reduce (40 us) begins when a step's kernel (100 us) ends, beside the next one: 40 / 2 = 20 us more."""
     rows = [kernel(100.0), kernel(100.0, rank=1), arrive(0), arrive(1), transfer(40.0)]
     edges = [(0, 2, Relation.WAITS), (1, 3, Relation.WAITS), (2, 4, Relation.JOINS), (3, 4, Relation.JOINS)]
     graph = make_graph(rows, edges, ranks=(0, 1))
