@@ -24,11 +24,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import LaneEnds, lane_ends
+from gnnperf.graph.lanes import lane_ends
 from gnnperf.prediction import Alone
 from gnnperf.schedule.claims import MOVES, RUNS, Claims, claims
 from gnnperf.schedule.progress import Shared, State, Steps, simulate
-from gnnperf.schedule.schedule import Schedule, TimedEdges, checked, schedule_copies, timed_edges
+from gnnperf.schedule.schedule import Schedule, TimedEdges, carried_over, checked, schedule_copies, timed_edges
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def schedule_with_contention(
     claimed = claims(graph, latency_us, alone.contention)
     served = np.broadcast_to(latency_us, (num_unrolled, graph.num_nodes))
     if _may_share(claimed):
-        steps = _steps(edges, lag_us[edges.index], lane_ends(graph.nodes), graph.num_nodes)
+        steps = _steps(edges, lag_us[edges.index], carried_over(graph, lane_ends(graph.nodes)), graph.num_nodes)
         shared = _shared(claimed, alone.nodes)
         state = _idle(num_unrolled * graph.num_nodes, claimed)
         served = simulate(num_unrolled, latency_us, ready_us, steps, shared, state).reshape(served.shape)
@@ -84,18 +84,18 @@ def _may_share(claimed: Claims) -> bool:
     return bool((claimed.role == MOVES).any() or np.isfinite(claimed.cores[claimed.place[claimed.role == RUNS]]).any())
 
 
-def _steps(edges: TimedEdges, lag_us: np.ndarray, lanes: LaneEnds, num_nodes: int) -> Steps:
-    """Outgoing edges by node, and the lanes that carry over; `lag_us` is [num_timed]."""
-    order, carried = np.argsort(edges.src, kind="stable"), np.argsort(lanes.last, kind="stable")
+def _steps(edges: TimedEdges, lag_us: np.ndarray, over: np.ndarray, num_nodes: int) -> Steps:
+    """Outgoing edges by node, and what carries over; `lag_us` is [num_timed], `over` [2, num_carried]."""
+    order, carried = np.argsort(edges.src, kind="stable"), np.argsort(over[0], kind="stable")
     return Steps(
         first=_offsets(edges.src[order], num_nodes),
         dst=edges.dst[order],
         lag_us=lag_us[order],
         from_start=edges.from_start[order],
         num_before=np.bincount(edges.dst, minlength=num_nodes),
-        first_carry=_offsets(lanes.last[carried], num_nodes),
-        carry=lanes.first[carried],
-        num_carried=np.bincount(lanes.first, minlength=num_nodes),
+        first_carry=_offsets(over[0][carried], num_nodes),
+        carry=over[1][carried],
+        num_carried=np.bincount(over[1], minlength=num_nodes),
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from gnnperf.errors import InputError, require
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import lane_ends
+from gnnperf.graph.lanes import LaneEnds, lane_ends
 from gnnperf.schedule.engine import backward_pass, forward_pass, topological_order
 from gnnperf.schema import TIMED_RELATIONS, WORK_TYPES, Relation
 
@@ -93,7 +93,7 @@ def schedule(
     num_unrolled: int = 1,
     ready_us: np.ndarray | None = None,
 ) -> Schedule:
-    """Schedule one step `num_unrolled` times in a row; lanes (threads, streams) carry over between steps.
+    """Schedule one step `num_unrolled` times in a row; lanes (threads, streams) and `graph.carried` waits carry over.
 
     Args:
         graph: one step (`graph.step(k)`), or a whole window with num_unrolled=1.
@@ -140,13 +140,17 @@ def schedule_copies(
         ready_us: [num_nodes] earliest starts of the first copy.
     """
     passes, lanes = _Passes(edges, lag_us[edges.index]), lane_ends(graph.nodes)
+    awaited, waiting = carried_over(graph, lanes)
     start, binding = passes.forward(latency_us[0], ready_us)
     end, step_start, previous_end = start + latency_us[0], ready_us.min(initial=0.0), None
     for latency in latency_us[1:]:
         previous_end = _completion(graph, end)
         step_start = end[lanes.last_main].min(initial=np.inf) if len(lanes.last_main) else previous_end
-        carried = lanes.carry(end, graph.num_nodes)  # [num_nodes]
-        start, binding = passes.forward(latency, carried)
+        # Nodes without a predecessor may not start before their rank's main thread has begun the step, which their
+        # incoming edges say; 0 is therefore no constraint here.
+        ready = np.zeros(graph.num_nodes)
+        np.maximum.at(ready, waiting, end[awaited])
+        start, binding = passes.forward(latency, ready)
         end = start + latency
     completion = _completion(graph, end)
     slack = passes.latest(latency_us[-1], completion) - start
@@ -159,6 +163,15 @@ def schedule_copies(
         period_us=None if previous_end is None else float(completion - previous_end),
         rank_step_time_us=_rank_completion(graph, end) - step_start,
     )
+
+
+def carried_over(graph: ExecutionGraph, lanes: LaneEnds) -> np.ndarray:
+    """[2, num_carried] (node of one copy of the step, node of the next copy that waits for its end).
+
+    A lane's first node follows its last one; beside that, what waits for work of the step before.
+    """
+    along = np.stack([lanes.last, lanes.first])
+    return along if graph.carried is None else np.concatenate([along, graph.carried], axis=1)
 
 
 @dataclass(frozen=True)
