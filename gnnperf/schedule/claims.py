@@ -120,7 +120,10 @@ def _outer(parts: _Parts, num_nodes: int, contention: Contention) -> np.ndarray:
 def _core_share(
     graph: ExecutionGraph, latency_us: np.ndarray, moves: np.ndarray, parts: _Parts, contention: Contention
 ) -> np.ndarray:
-    """[num_nodes] time that one core takes for the message, of the transfer's time; at most all of it."""
+    """[num_nodes] time that one core takes for the message, of the transfer's time; at most all of it.
+
+    A transfer of unknown size claims none: there is nothing to divide by the rate.
+    """
     outer = _outer(parts, graph.num_nodes, contention)
     rate = np.where(outer, contention.outer_core_bytes_per_s, contention.inner_core_bytes_per_s)
     core_us = np.nan_to_num(graph.nodes["message_bytes"].to_numpy()) / rate * 1e6
