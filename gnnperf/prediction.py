@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.contention import Contention
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.schema import WORK_TYPES, Segment
+
+
+@dataclass(frozen=True)
+class Alone:
+    """Latencies that hold for an op alone, and what it shares with others in a run.
+
+    Attributes:
+        nodes: [num_nodes] bool, nodes whose latency is of the op alone; that of others was measured, or learned from
+            measurements, beside whatever ran with it.
+        contention: what overlapping work takes from each other on the cluster predicted for.
+    """
+
+    nodes: np.ndarray
+    contention: Contention
 
 
 @dataclass(frozen=True)
@@ -26,6 +41,7 @@ class Prediction:
         latency_low_us, latency_high_us: [num_nodes] interval; NaN until intervals ship.
         uncovered_ops: op name -> number of nodes without any latency. They never count as zero silently.
         warnings: sentences for the user.
+        alone: whose latencies the schedule has still to stretch where work overlaps; None: nobody's.
     """
 
     graph: ExecutionGraph
@@ -37,6 +53,7 @@ class Prediction:
     latency_high_us: np.ndarray
     uncovered_ops: dict[str, int]
     warnings: tuple[str, ...] = ()
+    alone: Alone | None = None
 
 
 class Predictor(Protocol):
@@ -45,6 +62,25 @@ class Predictor(Protocol):
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Predict every node of `graph` as if run on `cluster`."""
         ...
+
+
+def only(alone: Alone | None, nodes: np.ndarray) -> Alone | None:
+    """`alone`, of the `nodes` [num_nodes] bool."""
+    return None if alone is None else replace(alone, nodes=alone.nodes & nodes)
+
+
+def in_place(prediction: Prediction, latency_us: np.ndarray) -> Prediction:
+    """The prediction with latencies [num_nodes] as they were scheduled beside other work; NaN where it has none."""
+    known = ~np.isnan(prediction.latency_us)
+    takes = known & (prediction.latency_us > 0)
+    factor = np.divide(latency_us, prediction.latency_us, out=np.ones(len(known)), where=takes)
+    return replace(
+        prediction,
+        latency_us=np.where(known, latency_us, np.nan),
+        latency_low_us=prediction.latency_low_us * factor,
+        latency_high_us=prediction.latency_high_us * factor,
+        alone=None,
+    )
 
 
 def uncovered(graph: ExecutionGraph, latency_us: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ import pandas as pd
 from gnnperf.analytic.collective_constants import CollectiveConstants
 from gnnperf.analytic.collectives import collective_us, fitted_collective_us
 from gnnperf.analytic.constants import AnalyticConstants, default_constants
+from gnnperf.analytic.contention_constants import ContentionConstants, default_contention
 from gnnperf.analytic.copies import copy_us, path_of
 from gnnperf.analytic.host_overheads import host_us, overhead_us
 from gnnperf.analytic.kernels import compute_nodes_us
@@ -18,7 +19,7 @@ from gnnperf.analytic.lags import lag_us
 from gnnperf.analytic.roofline import compute_us, flops_per_s
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.prediction import Prediction, uncovered_ops
+from gnnperf.prediction import Alone, Prediction, uncovered_ops
 from gnnperf.schema import NodeType, Segment, Source
 
 WITHOUT_TIME = (NodeType.DEVICE, NodeType.LINK)
@@ -31,10 +32,12 @@ class AnalyticPredictor:
     Attributes:
         constants: what the model takes as given; None: what ships for the device's kind.
         collectives: laws fitted on the platform's own table of collectives; None: by specification.
+        contention: what overlapping work takes from each other. Latencies are of each op alone.
     """
 
     constants: AnalyticConstants | None = None
     collectives: CollectiveConstants | None = None
+    contention: ContentionConstants = field(default_factory=default_contention)
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Latency of every node and lag of every edge on `cluster`; NaN and `uncovered` where there is no ground.
@@ -53,6 +56,7 @@ class AnalyticPredictor:
             latency_low_us=unknown,
             latency_high_us=unknown.copy(),
             uncovered_ops=uncovered_ops(graph, latency),
+            alone=Alone(np.ones(graph.num_nodes, dtype=bool), self.contention.on(cluster)),
         )
 
     def _constants(self, cluster: ClusterSpec) -> AnalyticConstants:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from gnnperf import schema
 from gnnperf.errors import InputError
+from gnnperf.graph.carry import carried_waits
 from gnnperf.hardware.placement import Placement
 from gnnperf.schema import Evidence, NodeType
 
@@ -50,6 +51,8 @@ class ExecutionGraph:
         counts: what was left out or is not covered, by reason (e.g. "launched_before_window": 12).
         warnings: sentences for the user.
         fingerprint: hash of the code and inputs this graph was built from.
+        carried: of a single step, [2, num_carried] (node of the step before, node that waits for its end), beside
+            what follows on threads and streams; None: a window, which has these waits as edges.
     """
 
     name: str
@@ -63,6 +66,7 @@ class ExecutionGraph:
     counts: dict[str, int] | None = None
     warnings: tuple[str, ...] = ()
     fingerprint: str = ""
+    carried: np.ndarray | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -91,7 +95,12 @@ class ExecutionGraph:
         """The subgraph of one step with the hardware nodes, renumbered from 0."""
         keep = (self.nodes["step"] == step) | self.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK])
         nodes, edges = take(self.nodes, self.edges, keep.to_numpy())
-        return replace(self, nodes=nodes, edges=edges, steps=tuple(s for s in self.steps if s.step == step))
+        labels = tuple(s for s in self.steps if s.step == step)
+        if self.carried is not None:  # it was one step already
+            return replace(self, nodes=nodes, edges=edges, steps=labels)
+        new_id = np.cumsum(keep.to_numpy()) - 1  # [num_nodes]
+        carried = new_id[carried_waits(self.nodes, self.edges, step)]
+        return replace(self, nodes=nodes, edges=edges, steps=labels, carried=carried)
 
     def for_predictors(self) -> ExecutionGraph:
         """The same graph without edges inferred from time distances (no leakage)."""

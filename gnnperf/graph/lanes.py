@@ -24,16 +24,6 @@ class LaneEnds:
     last: np.ndarray
     last_main: np.ndarray
 
-    def carry(self, end_us: np.ndarray, num_nodes: int) -> np.ndarray:
-        """[num_nodes] ready times of the next step: a lane's first node follows the lane's last node.
-
-        Nodes without a predecessor may not start before their rank's main thread has begun the step, which
-        their incoming edges say; 0 is therefore no constraint here.
-        """
-        ready = np.zeros(num_nodes)
-        np.maximum.at(ready, self.first, end_us[self.last])
-        return ready
-
 
 def lane_keys(nodes: pd.DataFrame) -> np.ndarray:
     """[num_nodes] int64 lane number; -1 for nodes without a lane (collectives, hardware)."""

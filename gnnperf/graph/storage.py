@@ -87,7 +87,8 @@ def fingerprint(inputs: Sequence[Path]) -> str:
 @cache
 def _code_hash() -> str:
     root = Path(gnnperf.__file__).parent
-    sources = [root / "schema.py", *sorted((root / "trace").rglob("*.py")), *sorted((root / "graph").rglob("*.py"))]
+    named = [root / "schema.py", root / "hardware" / "placement.py"]
+    sources = [*named, *sorted((root / "trace").rglob("*.py")), *sorted((root / "graph").rglob("*.py"))]
     digest = hashlib.sha256(gnnperf.__version__.encode())
     for source in sources:
         digest.update(source.read_bytes())

@@ -169,13 +169,21 @@ def copy_waits(events: RankEvents, works: Works, copies: np.ndarray) -> np.ndarr
 
 
 def queue_waits(events: RankEvents, works: Works) -> np.ndarray:
-    """[2, num_edges] (work, call event): launch i waits until work i - LAUNCH_QUEUE_DEPTH has ended."""
-    order = LaunchOrder(events, works).work
-    earlier, later = order[:-LAUNCH_QUEUE_DEPTH], order[LAUNCH_QUEUE_DEPTH:]
-    in_window = works.call[later] >= 0
-    earlier, call = earlier[in_window], works.call[later[in_window]]
-    possible = works.end_ns[earlier] <= events.end_ns[call]
-    return np.stack([earlier[possible], call[possible]])
+    """[2, num_edges] (work, call event): launch i of a stream waits until its work i - LAUNCH_QUEUE_DEPTH has ended.
+
+    Every stream has a queue of its own. Recordings that fill one say 1022, to the launch; those of AMD devices hold
+    more, and refute every such edge.
+    """
+    launched = LaunchOrder(events, works)
+    found = [np.zeros((2, 0), dtype=np.int64)]
+    for stream in np.unique(launched.stream):
+        queue = launched.work[launched.stream == stream]
+        earlier, later = queue[:-LAUNCH_QUEUE_DEPTH], queue[LAUNCH_QUEUE_DEPTH:]
+        in_window = works.call[later] >= 0
+        earlier, call = earlier[in_window], works.call[later[in_window]]
+        possible = works.end_ns[earlier] <= events.end_ns[call]
+        found.append(np.stack([earlier[possible], call[possible]]))
+    return np.concatenate(found, axis=1)
 
 
 def timed_waits(events: RankEvents, works: Works, calls: np.ndarray, explained: np.ndarray) -> np.ndarray:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gnnperf.errors import InputError
 from gnnperf.hardware.spec import ClusterSpec
 
 BYTES_PER_GBIT = 1e9 / 8
+MAX_CORES = 1 << 16  # of one machine
 ETHERNET_PAYLOAD_SHARE = 0.95  # of the rate: 1448 of 1514 bytes of a TCP segment, and acknowledgements
 
 
@@ -20,10 +22,13 @@ class Placement:
     Attributes:
         hosts: the ranks are divided over so many hosts, in equal blocks.
         bandwidth_bytes_per_s: of each host's link, per direction; None not limited, or not said.
+        core_sets: per rank the processor cores it was bound to, numbered over the machines of the run (two hosts may
+            be namespaces of one machine); empty: not said.
     """
 
     hosts: int
     bandwidth_bytes_per_s: float | None = None
+    core_sets: tuple[tuple[int, ...], ...] = ()
 
 
 def placement_of(card: Mapping[str, object] | None) -> Placement | None:
@@ -33,12 +38,32 @@ def placement_of(card: Mapping[str, object] | None) -> Placement | None:
     if not isinstance(link, Mapping) or not isinstance(hosts, int) or hosts < 1:
         return None
     rate = link.get("rate_gbit_per_s")
-    return Placement(hosts, rate * BYTES_PER_GBIT if isinstance(rate, int | float) and rate > 0 else None)
+    bandwidth = rate * BYTES_PER_GBIT if isinstance(rate, int | float) and rate > 0 else None
+    return Placement(hosts, bandwidth, _core_sets(card or {}))
+
+
+def _core_sets(card: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
+    """Per rank its cores, numbered over machines; empty where a rank does not say, or ranks are missing."""
+    ranks, hosts = card.get("ranks"), card.get("hosts")
+    if not isinstance(ranks, list) or not isinstance(hosts, list):
+        return ()
+    machines = [str(host.get("fingerprint")) for host in hosts]
+    by_rank = {rank.get("rank"): rank for rank in ranks}
+    if sorted(by_rank, key=str) != sorted(range(len(ranks)), key=str):
+        return ()
+    ordered = [by_rank[number] for number in range(len(ranks))]
+    if not all(rank.get("cores") and rank.get("host") in range(len(machines)) for rank in ordered):
+        return ()
+    first = [machines.index(name) * MAX_CORES for name in machines]
+    return tuple(tuple(first[rank["host"]] + int(core) for core in rank["cores"]) for rank in ordered)
 
 
 def placed(cluster: ClusterSpec, placement: Placement | None, world_size: int) -> ClusterSpec:
-    """The cluster with the run's own ranks per node and rate between nodes."""
-    if placement is None or placement.hosts == 1:
+    """The cluster with the run's own ranks per node, rate between nodes and cores of each rank."""
+    if placement is None:
+        return cluster
+    cluster = replace(cluster, core_sets=placement.core_sets)
+    if placement.hosts == 1:
         return cluster
     inter = cluster.inter
     if placement.bandwidth_bytes_per_s is not None:

@@ -143,6 +143,7 @@ class ClusterSpec:
         host_speed: host single-thread speed relative to the host the overheads were measured on.
         nodes: how many nodes the ranks are divided over, in equal blocks; None: as many as they need.
         host: the processor of a node; None unknown.
+        core_sets: per rank the processor cores it is bound to, numbered over nodes; empty: a node's ranks share them.
     """
 
     name: str
@@ -155,3 +156,4 @@ class ClusterSpec:
     metadata: dict[str, str] = field(default_factory=dict)
     nodes: int | None = None
     host: HostSpec | None = None
+    core_sets: tuple[tuple[int, ...], ...] = ()

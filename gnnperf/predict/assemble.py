@@ -12,8 +12,8 @@ from gnnperf.predict.config import Mode
 from gnnperf.predict.critical_time import critical_time_us, delay_us, shares
 from gnnperf.predict.step_choice import measured_step_time_us, rank_start_skew_us, step_time_kind
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.prediction import Prediction, uncovered, uncovered_ops
-from gnnperf.schedule import Schedule, schedule
+from gnnperf.prediction import Prediction, in_place, uncovered, uncovered_ops
+from gnnperf.schedule import Schedule, schedule, schedule_with_contention
 from gnnperf.schema import WORK_TYPES, StepTimeKind
 
 NUM_UNROLLED = 4  # steps in a row until the increment is a period: the first ones fill the lanes
@@ -50,12 +50,19 @@ class Question:
 def assemble(prediction: Prediction, question: Question) -> StepPrediction:
     """Schedule the predicted latencies of one step and collect the answer.
 
-    A node without a latency adds nothing to the schedule; the step time is then a lower bound, and says so.
+    Latencies of ops alone are stretched where work overlaps; those of the answer are as scheduled. A node without a
+    latency adds nothing to the schedule; the step time is then a lower bound, and says so.
     """
     kind = step_time_kind(question.label)
     unrolled = NUM_UNROLLED if kind is StepTimeKind.PERIOD else 1
     known_us = np.nan_to_num(prediction.latency_us, nan=0.0)  # [num_nodes]; the missing ones are named below
-    scheduled = schedule(prediction.graph, known_us, prediction.lag_us, num_unrolled=unrolled)
+    if prediction.alone is None:
+        scheduled = schedule(prediction.graph, known_us, prediction.lag_us, num_unrolled=unrolled)
+    else:
+        found = schedule_with_contention(
+            prediction.graph, known_us, prediction.lag_us, prediction.alone, num_unrolled=unrolled
+        )
+        scheduled, prediction = found.schedule, in_place(prediction, found.latency_us)
     return collect(prediction, scheduled, step_time_us(scheduled, kind), question)
 
 

@@ -15,7 +15,7 @@ from gnnperf.data.vocabulary import FIELDS, UNKNOWN
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.models.gnn import WORK, TypedGNN
-from gnnperf.prediction import Prediction, Predictor, uncovered_ops
+from gnnperf.prediction import Prediction, Predictor, only, uncovered_ops
 from gnnperf.schema import Segment, Source
 
 
@@ -46,15 +46,17 @@ class GnnPredictor:
         latency_us = self._latency_us(graph, cluster, base)  # [num_nodes]
         covered = np.isfinite(latency_us)  # [num_nodes]
         unknown = np.full(graph.num_nodes, np.nan)
+        source = np.where(covered, self._sources(graph.nodes, base), Source.UNCOVERED).astype(object)
         return Prediction(
             graph=graph,
             latency_us=latency_us,
             lag_us=base.lag_us,
-            source=np.where(covered, self._sources(graph.nodes, base), Source.UNCOVERED).astype(object),
+            source=source,
             analytic_latency_us=base.latency_us,
             latency_low_us=unknown,
             latency_high_us=unknown.copy(),
             uncovered_ops=uncovered_ops(graph, latency_us),
+            alone=only(base.alone, source == Source.ANALYTIC),  # what it has learned was measured in place
         )
 
     def _sources(self, nodes: pd.DataFrame, base: Prediction) -> np.ndarray:

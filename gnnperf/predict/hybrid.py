@@ -9,7 +9,7 @@ import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.prediction import Prediction, Predictor, uncovered, uncovered_ops
+from gnnperf.prediction import Alone, Prediction, Predictor, only, uncovered, uncovered_ops
 from gnnperf.schema import Source
 
 
@@ -48,4 +48,12 @@ def _over(better: Prediction, worse: Prediction) -> Prediction:
         latency_high_us=np.where(answers, better.latency_high_us, worse.latency_high_us),
         source=source,
         warnings=tuple(dict.fromkeys((*better.warnings, *worse.warnings))),
+        alone=_either(only(better.alone, answers), only(worse.alone, ~answers)),
     )
+
+
+def _either(first: Alone | None, second: Alone | None) -> Alone | None:
+    """Nodes of both; the rungs of a ladder answer for one cluster."""
+    if first is None or second is None:
+        return first or second
+    return replace(first, nodes=first.nodes | second.nodes)

@@ -1,5 +1,6 @@
-"""From latencies to step time: the schedule, its critical path and slack, and strict replay."""
+"""From latencies to step time: the schedule, its critical path and slack, contention, and strict replay."""
 
+from gnnperf.schedule.contention import schedule_with_contention
 from gnnperf.schedule.schedule import Schedule, schedule
 
-__all__ = ["Schedule", "schedule"]
+__all__ = ["Schedule", "schedule", "schedule_with_contention"]

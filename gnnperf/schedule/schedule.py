@@ -14,7 +14,7 @@ import numpy as np
 
 from gnnperf.errors import InputError, require
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import lane_ends
+from gnnperf.graph.lanes import LaneEnds, lane_ends
 from gnnperf.schedule.engine import backward_pass, forward_pass, topological_order
 from gnnperf.schema import TIMED_RELATIONS, WORK_TYPES, Relation
 
@@ -93,7 +93,7 @@ def schedule(
     num_unrolled: int = 1,
     ready_us: np.ndarray | None = None,
 ) -> Schedule:
-    """Schedule one step `num_unrolled` times in a row; lanes (threads, streams) carry over between steps.
+    """Schedule one step `num_unrolled` times in a row; lanes (threads, streams) and `graph.carried` waits carry over.
 
     Args:
         graph: one step (`graph.step(k)`), or a whole window with num_unrolled=1.
@@ -105,22 +105,55 @@ def schedule(
     Raises:
         InputError: a latency, lag or ready time is not finite or missing, or the graph has a cycle.
     """
-    require(num_unrolled >= 1, "num_unrolled", num_unrolled, "1 or more copies of the step")
-    latency_us = _finite(latency_us, "latency_us", graph, graph.num_nodes)
-    lag_us = _finite(lag_us, "lag_us", graph, len(graph.edges))
+    latency_us, lag_us, ready_us = checked(graph, latency_us, lag_us, ready_us, num_unrolled)
     edges = timed_edges(graph)
-    ready = np.zeros(graph.num_nodes) if ready_us is None else _finite(ready_us, "ready_us", graph, graph.num_nodes)
-    passes, lanes = _Passes(edges, latency_us, lag_us[edges.index]), lane_ends(graph.nodes)
-    start, binding = passes.forward(ready)
-    end, step_start, previous_end = start + latency_us, ready.min(initial=0.0), None
-    for _ in range(num_unrolled - 1):
+    return schedule_copies(graph, edges, np.broadcast_to(latency_us, (num_unrolled, graph.num_nodes)), lag_us, ready_us)
+
+
+def checked(
+    graph: ExecutionGraph, latency_us: np.ndarray, lag_us: np.ndarray, ready_us: np.ndarray | None, num_unrolled: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """([num_nodes] latencies, [num_edges] lags, [num_nodes] ready times), finite; see `schedule`.
+
+    Raises:
+        InputError: a value is not finite or missing, or there is no copy to schedule.
+    """
+    require(num_unrolled >= 1, "num_unrolled", num_unrolled, "1 or more copies of the step")
+    ready = np.zeros(graph.num_nodes) if ready_us is None else ready_us
+    return (
+        _finite(latency_us, "latency_us", graph, graph.num_nodes),
+        _finite(lag_us, "lag_us", graph, len(graph.edges)),
+        _finite(ready, "ready_us", graph, graph.num_nodes),
+    )
+
+
+def schedule_copies(
+    graph: ExecutionGraph, edges: TimedEdges, latency_us: np.ndarray, lag_us: np.ndarray, ready_us: np.ndarray
+) -> Schedule:
+    """The (max, +) pass over copies of one step, each with latencies of its own; checked values only.
+
+    Args:
+        graph: one step.
+        edges: its constraints.
+        latency_us: [num_copies, num_nodes].
+        lag_us: [num_edges].
+        ready_us: [num_nodes] earliest starts of the first copy.
+    """
+    passes, lanes = _Passes(edges, lag_us[edges.index]), lane_ends(graph.nodes)
+    awaited, waiting = carried_over(graph, lanes)
+    start, binding = passes.forward(latency_us[0], ready_us)
+    end, step_start, previous_end = start + latency_us[0], ready_us.min(initial=0.0), None
+    for latency in latency_us[1:]:
         previous_end = _completion(graph, end)
         step_start = end[lanes.last_main].min(initial=np.inf) if len(lanes.last_main) else previous_end
-        carried = lanes.carry(end, graph.num_nodes)  # [num_nodes]
-        start, binding = passes.forward(carried)
-        end = start + latency_us
+        # Nodes without a predecessor may not start before their rank's main thread has begun the step, which their
+        # incoming edges say; 0 is therefore no constraint here.
+        ready = np.zeros(graph.num_nodes)
+        np.maximum.at(ready, waiting, end[awaited])
+        start, binding = passes.forward(latency, ready)
+        end = start + latency
     completion = _completion(graph, end)
-    slack = passes.latest(completion) - start
+    slack = passes.latest(latency_us[-1], completion) - start
     return Schedule(
         start_us=start - step_start,
         end_us=end - step_start,
@@ -132,23 +165,29 @@ def schedule(
     )
 
 
+def carried_over(graph: ExecutionGraph, lanes: LaneEnds) -> np.ndarray:
+    """[2, num_carried] (node of one copy of the step, node of the next copy that waits for its end).
+
+    A lane's first node follows its last one; beside that, what waits for work of the step before.
+    """
+    along = np.stack([lanes.last, lanes.first])
+    return along if graph.carried is None else np.concatenate([along, graph.carried], axis=1)
+
+
 @dataclass(frozen=True)
 class _Passes:
     """Forward and backward pass over the same constraints."""
 
     edges: TimedEdges
-    latency_us: np.ndarray
     lag_us: np.ndarray  # [num_timed]
 
-    def forward(self, ready_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def forward(self, latency_us: np.ndarray, ready_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         e = self.edges
-        return forward_pass(e.order, e.in_first, e.by_dst, e.src, e.from_start, self.lag_us, self.latency_us, ready_us)
+        return forward_pass(e.order, e.in_first, e.by_dst, e.src, e.from_start, self.lag_us, latency_us, ready_us)
 
-    def latest(self, horizon_us: float) -> np.ndarray:
+    def latest(self, latency_us: np.ndarray, horizon_us: float) -> np.ndarray:
         e = self.edges
-        return backward_pass(
-            e.order, e.in_first, e.by_dst, e.src, e.from_start, self.lag_us, self.latency_us, horizon_us
-        )
+        return backward_pass(e.order, e.in_first, e.by_dst, e.src, e.from_start, self.lag_us, latency_us, horizon_us)
 
 
 def _finite(values: np.ndarray, what: str, graph: ExecutionGraph, count: int) -> np.ndarray:

@@ -28,6 +28,31 @@ def test_ranks_are_placed_in_equal_blocks_over_the_declared_link() -> None:
     assert cluster.intra == default.intra
 
 
+CORES: dict[str, object] = {
+    "link": {"hosts": 2},
+    "hosts": [{"fingerprint": "a"}, {"fingerprint": "a"}, {"fingerprint": "b"}],
+    "ranks": [
+        {"rank": 1, "host": 2, "cores": [0]},
+        {"rank": 0, "host": 1, "cores": [0, 1]},
+        {"rank": 2, "host": 0, "cores": [1]},
+    ],
+}
+
+
+def test_cores_are_numbered_over_machines_and_two_hosts_may_be_one() -> None:
+    found = placement_of(CORES)
+    assert found is not None
+    assert found.core_sets == ((0, 1), (131072,), (1,))
+    assert placed(load_cluster("loopback_cpu"), found, 3).core_sets == found.core_sets
+
+
+@pytest.mark.parametrize("ranks", [[], [{"rank": 1, "host": 0, "cores": [0]}], [{"rank": 0, "host": 0}]])
+def test_cores_that_a_card_does_not_say(ranks: list[dict[str, object]]) -> None:
+    found = placement_of({**CORES, "ranks": ranks})
+    assert found is not None
+    assert found.core_sets == ()
+
+
 def test_one_host_or_none_known_is_the_default() -> None:
     default = load_cluster("loopback_cpu")
     assert placed(default, Placement(1), 4) == placed(default, None, 4) == default

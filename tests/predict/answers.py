@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.hardware.contention import Contention
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.assemble import Question, assemble
 from gnnperf.predict.config import Mode
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.prediction import Prediction, uncovered_ops
+from gnnperf.prediction import Alone, Prediction, uncovered_ops
 from gnnperf.schema import Source
 from tests.toys import two_rank_graph
 
@@ -20,11 +21,15 @@ GEMM_0, GEMM_1, COLLECTIVE = 3, 10, 14  # node ids in two_rank_graph
 
 @dataclass(frozen=True)
 class Fixed:
-    """Answers with the measured latencies, except where told otherwise (NaN: not covered)."""
+    """Answers with the measured latencies, except where told otherwise (NaN: not covered).
+
+    With `contention` they are those of ops alone.
+    """
 
     latency_us: dict[int, float] = field(default_factory=dict)
     source: Source = Source.ANALYTIC
     warnings: tuple[str, ...] = ()
+    contention: Contention | None = None
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         latency = graph.nodes["latency_us"].fillna(0.0).to_numpy(copy=True)
@@ -35,6 +40,7 @@ class Fixed:
         return Prediction(
             graph, latency, np.zeros(len(graph.edges)), source, latency, unknown, unknown,
             uncovered_ops(graph, latency), self.warnings,
+            None if self.contention is None else Alone(np.ones(graph.num_nodes, dtype=bool), self.contention),
         )  # fmt: skip
 
 

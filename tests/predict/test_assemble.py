@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gnnperf.hardware.contention import Contention
 from gnnperf.predict.assemble import assemble
 from gnnperf.predict.config import Mode
 from gnnperf.predict.step_choice import step_time_kind
@@ -56,6 +57,18 @@ def test_slower_kernel_of_the_fast_rank_moves_the_path() -> None:
     assert answer.step_time_us == pytest.approx(10 + 200 + 50 + 5)
     assert answer.critical_us[GEMM_0] == pytest.approx(200.0)
     assert answer.step_time_error == pytest.approx(265 / 185 - 1)
+
+
+def test_latencies_alone_are_stretched_and_told_as_scheduled() -> None:
+    """Both ranks on one core: T2 of both at half rate until 20, T4 until 30, ... gemm of rank 0 and T3 share too."""
+    contention = Contention(ranks_per_node=2, cores_per_node=1.0)
+    prediction = Fixed(contention=contention).predict(two_rank_graph(), None)  # type: ignore[arg-type]
+    answer = assemble(prediction, question(LABEL))
+    assert answer.prediction.latency_us[[0, 7]].tolist() == [20.0, 20.0]
+    # 10 + 5 + 10 + 100 + 10 + 5 + 10 + 120 us of work on one core, then the all-reduce 50, then T1 of both ranks 10.
+    assert answer.step_time_us == pytest.approx(270.0 + 50.0 + 10.0)
+    assert answer.prediction.alone is None
+    assert answer.prediction.analytic_latency_us[0] == 10.0
 
 
 def test_uncovered_node_makes_a_lower_bound_that_says_so() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gnnperf.hardware.contention import Contention
 from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.prediction import uncovered_ops
 from gnnperf.schema import Source
@@ -28,6 +29,17 @@ def test_node_without_any_answer_is_uncovered_and_named() -> None:
     assert np.isnan(merged.latency_us[GEMM_1])
     assert merged.source[GEMM_1] == Source.UNCOVERED
     assert merged.uncovered_ops == {"aten::mm": 1}
+
+
+def test_only_latencies_of_ops_alone_are_left_to_stretch() -> None:
+    """The network answers for a rank in place; the analytical model, which fills its gap, for the op alone."""
+    ladder = HybridPredictor((NETWORK, Fixed({GEMM_1: 90.0}, contention=Contention(memory_slowdown=2.0))))
+    merged = ladder.predict(two_rank_graph(), None)  # type: ignore[arg-type]
+    assert merged.alone is not None
+    assert np.flatnonzero(merged.alone.nodes).tolist() == [GEMM_1]
+    assert merged.alone.contention.memory_slowdown == 2.0
+    both_in_place = HybridPredictor((NETWORK, Fixed())).predict(two_rank_graph(), None)  # type: ignore[arg-type]
+    assert both_in_place.alone is None
 
 
 def test_single_rung_is_itself() -> None:

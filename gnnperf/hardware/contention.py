@@ -1,0 +1,57 @@
+"""Contention: what work that runs at one moment takes from other work, in the numbers of one cluster."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+UNLIMITED = math.inf
+
+
+@dataclass(frozen=True)
+class Contention:
+    """What overlapping work shares. With slowdowns of 1, unlimited cores and links of their own, nothing is shared.
+
+    Attributes:
+        compute_slowdown: of a compute-bound kernel while a transfer runs on its device; 1 or more.
+        memory_slowdown: of a memory-bound kernel, a copy or a memset, likewise.
+        transfer_slowdown: of a transfer while kernels run on one of its devices.
+        ranks_per_node: ranks that share a node; a group within one node crosses the inner link.
+        ranks_per_inner_link, ranks_per_outer_link: ranks that share one link of a kind; 0: transfers over it do not
+            share (loopback: the cores are the limit, not a line).
+        cores_per_node: processor cores that the threads of a node share; unlimited where work runs on a GPU.
+        core_sets: per rank the cores it is bound to, where they are known; else a node's ranks share all of its cores.
+        inner_core_bytes_per_s, outer_core_bytes_per_s: bytes of messages that one core moves per second over either
+            link; unlimited where no core takes part.
+    """
+
+    compute_slowdown: float = 1.0
+    memory_slowdown: float = 1.0
+    transfer_slowdown: float = 1.0
+    ranks_per_node: int = 1
+    ranks_per_inner_link: int = 0
+    ranks_per_outer_link: int = 0
+    cores_per_node: float = UNLIMITED
+    core_sets: tuple[tuple[int, ...], ...] = ()
+    inner_core_bytes_per_s: float = UNLIMITED
+    outer_core_bytes_per_s: float = UNLIMITED
+
+    def pools(self, ranks: Sequence[int]) -> tuple[list[int], list[float]]:
+        """(pool of each of `ranks`, cores of each pool): who shares processor cores with whom."""
+        if self.cores_per_node == UNLIMITED:
+            return list(range(len(ranks))), [UNLIMITED] * len(ranks)
+        if self.core_sets and max(ranks) < len(self.core_sets):
+            return _joined([frozenset(self.core_sets[rank]) for rank in ranks])
+        nodes = sorted({rank // self.ranks_per_node for rank in ranks})
+        return [nodes.index(rank // self.ranks_per_node) for rank in ranks], [self.cores_per_node] * len(nodes)
+
+
+def _joined(sets: Sequence[frozenset[int]]) -> tuple[list[int], list[float]]:
+    """Pools of ranks whose sets of cores overlap, directly or through others."""
+    pools: list[frozenset[int]] = []
+    for cores in sets:
+        apart = [pool for pool in pools if not pool & cores]
+        pools = [*apart, cores.union(*(pool for pool in pools if pool & cores))]
+    of_rank = [next(i for i, pool in enumerate(pools) if cores <= pool) for cores in sets]
+    return of_rank, [float(len(pool)) for pool in pools]

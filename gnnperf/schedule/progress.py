@@ -1,0 +1,256 @@
+"""Work that runs at one moment shares what it runs on: an event simulation with rates of progress.
+
+Between two events every running node advances at a constant rate, at most 1 (a second of its latency per second):
+
+    work, GPU      1 / slowdown while a transfer moves data at its device
+    work, CPU      (cores - what transfers need there) / threads, at most 1: transfers are served first
+    transfer       1 / n on a link that n transfers cross, the least over its links; cores / need where the transfers
+                   need more cores than there are; 1 / slowdown while work runs at one of its places
+
+This is processor sharing (Kleinrock 1967, "Time-shared systems") with the rates of the set that runs. An end moves
+whenever a rate changes; a node whose rate stays 1 ends at exactly start + latency.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+IDLE, RUNS, MOVES = 0, 1, 2  # as in claims.py
+ENDS, STARTS = 0, 1  # at one moment ends come first: what only touches does not overlap
+
+
+class Steps(NamedTuple):
+    """Constraints of one step, in the form the simulation walks them: outgoing edges of n, and what carries over."""
+
+    first: np.ndarray  # [num_nodes + 1] outgoing edges of node n: first[n] to first[n + 1]
+    dst: np.ndarray  # [num_timed]
+    lag_us: np.ndarray  # [num_timed]
+    from_start: np.ndarray  # [num_timed] bool
+    num_before: np.ndarray  # [num_nodes] incoming edges
+    first_carry: np.ndarray  # [num_nodes + 1] nodes of the next copy that wait for the end of n
+    carry: np.ndarray
+    num_carried: np.ndarray  # [num_nodes] of those waits that end at n
+
+
+class Shared(NamedTuple):
+    """Claims in arrays: see claims.Claims."""
+
+    role: np.ndarray
+    place: np.ndarray
+    slowdown: np.ndarray
+    core_share: np.ndarray
+    first_place: np.ndarray
+    places: np.ndarray
+    first_link: np.ndarray
+    links: np.ndarray
+    cores: np.ndarray
+    stretches: np.ndarray  # [num_nodes] bool, the rate may fall below 1
+
+
+class State(NamedTuple):
+    """What runs now. Nodes are those of all copies, [num_all]."""
+
+    left_us: np.ndarray  # work left at `since`
+    since_us: np.ndarray
+    rate: np.ndarray
+    version: np.ndarray  # of the end event that holds
+    changed: np.ndarray  # bool: its rate was not always 1
+    following: np.ndarray  # doubly linked lists of running work by place, in both directions; -1 none
+    preceding: np.ndarray
+    head: np.ndarray  # [num_places]
+    running: np.ndarray  # [num_places]
+    moving: np.ndarray  # [num_places] parts of transfers
+    need: np.ndarray  # [num_places] cores that transfers need
+    users: np.ndarray  # [num_links]
+    transfers: np.ndarray  # [num_all] those that move data, in the first num_transfers[0] slots
+    num_transfers: np.ndarray  # [1]
+
+
+@numba.njit(cache=True)
+def _re_rate(node, rate, now, state, heap):  # type: ignore[no-untyped-def] # pragma: no cover
+    if rate == state.rate[node]:
+        return
+    state.left_us[node] = max(state.left_us[node] - (now - state.since_us[node]) * state.rate[node], 0.0)
+    state.since_us[node] = now
+    state.rate[node] = rate
+    state.changed[node] = True
+    state.version[node] += 1
+    if rate > 0.0:
+        heapq.heappush(heap, (now + state.left_us[node] / rate, ENDS, node, state.version[node]))
+
+
+@numba.njit(cache=True)
+def _work_rate(n, shared, state):  # type: ignore[no-untyped-def] # pragma: no cover
+    if not shared.stretches[n]:
+        return 1.0
+    place = shared.place[n]
+    free = shared.cores[place] - state.need[place]
+    rate = 1.0 if state.running[place] <= free else max(free, 0.0) / state.running[place]
+    return rate / shared.slowdown[n] if state.moving[place] > 0 else rate
+
+
+@numba.njit(cache=True)
+def _link_rate(n, shared, state):  # type: ignore[no-untyped-def] # pragma: no cover
+    most = 1
+    for slot in range(shared.first_link[n], shared.first_link[n + 1]):
+        most = max(most, state.users[shared.links[slot]])
+    return 1.0 / most
+
+
+@numba.njit(cache=True)
+def _transfer_rate(n, shared, state):  # type: ignore[no-untyped-def] # pragma: no cover
+    if not shared.stretches[n]:
+        return 1.0
+    rate, slowdown = 1.0, 1.0
+    for slot in range(shared.first_place[n], shared.first_place[n + 1]):
+        place = shared.places[slot]
+        if shared.core_share[n] > 0.0 and state.need[place] > shared.cores[place]:
+            rate = min(rate, shared.cores[place] / state.need[place])
+        if state.running[place] > 0:
+            slowdown = shared.slowdown[n]
+    return rate * _link_rate(n, shared, state) / slowdown
+
+
+@numba.njit(cache=True)
+def _refresh_work(place, num_nodes, now, shared, state, heap):  # type: ignore[no-untyped-def] # pragma: no cover
+    node = state.head[place]
+    while node >= 0:
+        _re_rate(node, _work_rate(node % num_nodes, shared, state), now, state, heap)
+        node = state.following[node]
+
+
+@numba.njit(cache=True)
+def _refresh_transfers(num_nodes, now, shared, state, heap):  # type: ignore[no-untyped-def] # pragma: no cover
+    for slot in range(state.num_transfers[0]):
+        node = state.transfers[slot]
+        _re_rate(node, _transfer_rate(node % num_nodes, shared, state), now, state, heap)
+
+
+@numba.njit(cache=True)
+def _count_needs(num_nodes, shared, state):  # type: ignore[no-untyped-def] # pragma: no cover
+    """Cores that transfers need; one that waits for its link needs less of a core."""
+    state.need[:] = 0.0
+    for slot in range(state.num_transfers[0]):
+        n = state.transfers[slot] % num_nodes
+        if shared.core_share[n] > 0.0:
+            need = shared.core_share[n] * _link_rate(n, shared, state)
+            for at in range(shared.first_place[n], shared.first_place[n + 1]):
+                state.need[shared.places[at]] += need
+
+
+@numba.njit(cache=True)
+def _work_changes(node, by, num_nodes, now, shared, state, heap):  # type: ignore[no-untyped-def] # pragma: no cover
+    """Work begins (by = 1) or ends (by = -1) at its place."""
+    place = shared.place[node % num_nodes]
+    if by > 0:
+        state.following[node], state.preceding[node] = state.head[place], -1
+        if state.head[place] >= 0:
+            state.preceding[state.head[place]] = node
+        state.head[place] = node
+    else:
+        before, after = state.preceding[node], state.following[node]
+        if before >= 0:
+            state.following[before] = after
+        else:
+            state.head[place] = after
+        if after >= 0:
+            state.preceding[after] = before
+    state.running[place] += by
+    if shared.cores[place] < np.inf or by > 0:
+        _refresh_work(place, num_nodes, now, shared, state, heap)
+    if state.moving[place] > 0 and state.running[place] == max(by, 0):  # the first one, or none any more
+        _refresh_transfers(num_nodes, now, shared, state, heap)
+
+
+@numba.njit(cache=True)
+def _transfer_changes(node, by, num_nodes, now, shared, state, heap):  # type: ignore[no-untyped-def] # pragma: no cover
+    """A transfer begins (by = 1) or ends (by = -1)."""
+    n, count = node % num_nodes, state.num_transfers
+    if by > 0:
+        state.transfers[count[0]] = node
+        count[0] += 1
+    else:
+        slot = 0
+        while state.transfers[slot] != node:
+            slot += 1
+        count[0] -= 1
+        state.transfers[slot] = state.transfers[count[0]]
+    for at in range(shared.first_place[n], shared.first_place[n + 1]):
+        state.moving[shared.places[at]] += by
+    for at in range(shared.first_link[n], shared.first_link[n + 1]):
+        state.users[shared.links[at]] += by
+    _count_needs(num_nodes, shared, state)
+    _refresh_transfers(num_nodes, now, shared, state, heap)
+    for at in range(shared.first_place[n], shared.first_place[n + 1]):
+        _refresh_work(shared.places[at], num_nodes, now, shared, state, heap)
+    for slot in range(count[0]):  # a link that is shared no longer changes needs elsewhere
+        m = state.transfers[slot] % num_nodes
+        for at in range(shared.first_place[m], shared.first_place[m + 1]):
+            _refresh_work(shared.places[at], num_nodes, now, shared, state, heap)
+
+
+@numba.njit(cache=True)
+def _changes(node, by, num_nodes, now, shared, state, heap):  # type: ignore[no-untyped-def] # pragma: no cover
+    if shared.role[node % num_nodes] == RUNS:
+        _work_changes(node, by, num_nodes, now, shared, state, heap)
+    else:
+        _transfer_changes(node, by, num_nodes, now, shared, state, heap)
+
+
+@numba.njit(cache=True)
+def simulate(num_copies, latency_us, ready_us, steps, shared, state):  # type: ignore[no-untyped-def] # pragma: no cover
+    """Run `num_copies` of a step one after the other; returns [num_copies * num_nodes] latencies as they were served.
+
+    What never ends because constraints form a cycle keeps its latency; `timed_edges` refuses such graphs.
+    """
+    num_nodes = len(latency_us)
+    num_all = num_copies * num_nodes
+    waits, begin = np.empty(num_all, dtype=np.int64), np.zeros(num_all)
+    served = np.empty(num_all)
+    heap = [(0.0, STARTS, 0, 0)]  # (moment, what, node, version); never empty, so that its type is known
+    heap.pop()
+    for node in range(num_all):
+        n = node % num_nodes
+        waits[node], served[node] = steps.num_before[n], latency_us[n]
+        if node < num_nodes:
+            begin[node] = ready_us[n]
+        else:
+            waits[node] += steps.num_carried[n]
+        if waits[node] == 0:
+            heapq.heappush(heap, (begin[node], STARTS, node, 0))
+    while len(heap) > 0:
+        now, what, node, version = heapq.heappop(heap)
+        n, copy = node % num_nodes, node // num_nodes
+        shares = shared.role[n] != IDLE
+        if what == STARTS:
+            heapq.heappush(heap, (now + latency_us[n], ENDS, node, 0))
+            if shares:
+                state.left_us[node], state.since_us[node] = latency_us[n], now
+                _changes(node, 1, num_nodes, now, shared, state, heap)
+        elif version != state.version[node]:
+            continue
+        else:
+            state.version[node] += 1
+            if shares:
+                _changes(node, -1, num_nodes, now, shared, state, heap)
+            if state.changed[node]:
+                served[node] = max(now - begin[node], latency_us[n])
+        for e in range(steps.first[n], steps.first[n + 1]):
+            if steps.from_start[e] == (what == STARTS):
+                after = copy * num_nodes + steps.dst[e]
+                begin[after] = max(begin[after], now + steps.lag_us[e])
+                waits[after] -= 1
+                if waits[after] == 0:
+                    heapq.heappush(heap, (begin[after], STARTS, after, 0))
+        if what == ENDS and copy + 1 < num_copies:
+            for slot in range(steps.first_carry[n], steps.first_carry[n + 1]):
+                after = (copy + 1) * num_nodes + steps.carry[slot]
+                begin[after] = max(begin[after], now)
+                waits[after] -= 1
+                if waits[after] == 0:
+                    heapq.heappush(heap, (begin[after], STARTS, after, 0))
+    return served

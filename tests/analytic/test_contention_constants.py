@@ -1,0 +1,76 @@
+"""Constants of contention: their file, and what they mean on a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.analytic.contention_constants import (
+    ContentionConstants,
+    CpuContention,
+    GpuContention,
+    default_contention,
+    load_contention,
+    save_contention,
+)
+from gnnperf.errors import InputError
+from gnnperf.hardware import load_cluster, load_device
+from gnnperf.hardware.contention import UNLIMITED
+from tests.toys import two_rank_graph
+
+CONSTANTS = ContentionConstants(GpuContention(1.1, 1.2, 1.3), CpuContention(2e9, 5e8), "a test")
+
+
+def test_what_is_saved_is_read(tmp_path: Path) -> None:
+    save_contention(CONSTANTS, tmp_path / "own.yaml")
+    assert load_contention(tmp_path / "own.yaml") == CONSTANTS
+
+
+def test_a_gpu_shares_its_device_and_its_own_links() -> None:
+    found = CONSTANTS.on(load_cluster("hgx_h100"))
+    assert (found.compute_slowdown, found.memory_slowdown, found.transfer_slowdown) == (1.1, 1.2, 1.3)
+    assert (found.ranks_per_inner_link, found.ranks_per_outer_link, found.ranks_per_node) == (1, 1, 8)
+    assert found.cores_per_node == UNLIMITED
+
+
+def test_ranks_on_cpus_share_cores_and_the_line_of_their_node() -> None:
+    found = CONSTANTS.on(load_cluster("loopback_cpu", load_device("cpu_generic")))
+    assert (found.cores_per_node, found.ranks_per_inner_link, found.ranks_per_outer_link) == (2.0, 0, 8)
+    assert (found.inner_core_bytes_per_s, found.outer_core_bytes_per_s) == (2e9, 5e8)
+    assert found.compute_slowdown == 1.0
+
+
+def test_the_analytical_answer_is_of_ops_alone() -> None:
+    cluster = load_cluster("hgx_h100")
+    graph = two_rank_graph()
+    alone = AnalyticPredictor(contention=CONSTANTS).predict(graph, cluster).alone
+    assert alone is not None
+    assert (np.asarray(alone.nodes).all(), alone.contention) == (True, CONSTANTS.on(cluster))
+
+
+def test_shipped_constants_name_their_command() -> None:
+    assert "benchmarks.fit_contention" in default_contention().provenance
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("gpu: {compute_slowdown: 0.5, memory_slowdown: 1, transfer_slowdown: 1}", "0.5"),
+        ("gpu: {compute_slowdown: 1, memory_slowdown: 1}", "transfer_slowdown"),
+        ("gpu: {compute_slowdown: yes, memory_slowdown: 1, transfer_slowdown: 1}", "True"),
+        ("gpu: 3", "3"),
+        ("gpus: {}", "gpus"),
+    ],
+)
+def test_bad_files_are_refused_by_name(tmp_path: Path, change: str, named: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(
+        f"{change}\ncpu: {{loopback_core_bytes_per_s: 1.0e+9, network_core_bytes_per_s: 1.0e+9}}\nprovenance: x\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(InputError) as refused:
+        load_contention(path)
+    assert named in str(refused.value)

@@ -1,0 +1,338 @@
+"""The second pass: overlapping work shares devices, cores and links. By hand, and by property."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toys import make_graph, two_rank_graph
+
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.contention import Contention
+from gnnperf.prediction import Alone
+from gnnperf.schedule import schedule, schedule_with_contention
+from gnnperf.schedule.contention import Contended
+from gnnperf.schema import NodeType, OpFamily, Relation, Segment
+
+GPU = Contention(
+    compute_slowdown=1.5, memory_slowdown=2.0, transfer_slowdown=1.25, ranks_per_node=8, ranks_per_inner_link=1,
+    ranks_per_outer_link=1,
+)  # fmt: skip
+LINKS = replace(GPU, compute_slowdown=1.0, memory_slowdown=1.0, transfer_slowdown=1.0)
+ONE_CORE = Contention(
+    ranks_per_node=4, cores_per_node=1.0, inner_core_bytes_per_s=1e9, outer_core_bytes_per_s=1e8, ranks_per_outer_link=4
+)
+OWN_CORES = replace(ONE_CORE, core_sets=((0,), (1,)))
+
+
+def run(graph: ExecutionGraph, contention: Contention, **options: object) -> Contended:
+    latency = np.nan_to_num(graph.nodes["latency_us"].to_numpy())
+    alone = Alone(np.ones(graph.num_nodes, dtype=bool), contention)
+    return schedule_with_contention(graph, latency, np.zeros(len(graph.edges)), alone, **options)  # type: ignore[arg-type]
+
+
+def first_pass_us(graph: ExecutionGraph) -> np.ndarray:
+    return schedule(graph, np.nan_to_num(graph.nodes["latency_us"].to_numpy()), np.zeros(len(graph.edges))).start_us
+
+
+def kernel(latency_us: float, rank: int = 0, stream: int = 0, family: str = "elementwise") -> dict[str, object]:
+    return {"node_type": NodeType.COMPUTE, "rank": rank, "device": rank, "stream": stream, "latency_us": latency_us,
+            "family": family}  # fmt: skip
+
+
+def thread(latency_us: float, rank: int = 0, node_type: str = NodeType.COMPUTE) -> dict[str, object]:
+    return {"node_type": node_type, "rank": rank, "thread": 0, "latency_us": latency_us}
+
+
+def host(latency_us: float, rank: int = 0) -> dict[str, object]:
+    return {"node_type": NodeType.HOST, "segment": Segment.T5, "rank": rank, "thread": 1, "latency_us": latency_us}
+
+
+def arrive(rank: int, kind: str = "all_reduce") -> dict[str, object]:
+    return {"node_type": NodeType.COMM, "segment": Segment.ARRIVE, "rank": rank, "stream": 9, "device": rank,
+            "collective": kind, "latency_us": 0.0}  # fmt: skip
+
+
+def transfer(latency_us: float, message_bytes: float = np.nan) -> dict[str, object]:
+    return {"node_type": NodeType.COLLECTIVE, "rank": -1, "collective": "all_reduce", "latency_us": latency_us,
+            "message_bytes": message_bytes}  # fmt: skip
+
+
+# --- devices ---------------------------------------------------------------------------------------------------------
+
+
+def overlapped(family: str) -> ExecutionGraph:
+    """A kernel of 100 us on rank 0, beside an all-reduce of 40 us that both ranks reach at 10 us."""
+    rows = [kernel(100.0, family=family), host(10.0), arrive(0), arrive(1), transfer(40.0)]
+    edges = [(1, 2, Relation.WAITS), (1, 3, Relation.WAITS), (2, 4, Relation.JOINS), (3, 4, Relation.JOINS)]
+    return make_graph(rows, edges, ranks=(0, 1))
+
+
+def test_a_kernel_advances_more_slowly_while_a_transfer_runs_on_its_device() -> None:
+    """The transfer takes 40 x 1.25 = 50 us. The kernel: 10 alone, 25 within 50, 65 alone."""
+    found = run(overlapped("elementwise"), GPU)
+    assert found.latency_us.tolist() == [125.0, 10.0, 0.0, 0.0, 50.0]
+    assert found.schedule.makespan_us == 125.0
+
+
+def test_a_compute_bound_kernel_has_a_slowdown_of_its_own() -> None:
+    """10 alone, 50 / 1.5 = 33.33 within 50, 56.67 alone."""
+    np.testing.assert_allclose(run(overlapped(OpFamily.GEMM), GPU).latency_us[0], 10 + 50 + 100 - 10 - 50 / 1.5)
+
+
+def test_a_transfer_is_slowed_by_work_on_any_of_its_devices_and_only_there() -> None:
+    """A kernel of rank 1 ends at 20, the transfer has then done 10 / 1.25 = 8 of 40: it ends at 20 + 32."""
+    rows = [kernel(20.0, rank=1), host(10.0), arrive(0), arrive(1), transfer(40.0), kernel(60.0, rank=2)]
+    edges = [(1, 2, Relation.WAITS), (1, 3, Relation.WAITS), (2, 4, Relation.JOINS), (3, 4, Relation.JOINS)]
+    found = run(make_graph(rows, edges, ranks=(0, 1, 2)), replace(GPU, memory_slowdown=1.0))
+    assert found.schedule.end_us[4] == 52.0
+    assert found.latency_us[[0, 5]].tolist() == [20.0, 60.0]
+
+
+def test_latencies_measured_in_place_are_not_stretched_but_load_their_device() -> None:
+    graph = overlapped("elementwise")
+    latency = np.nan_to_num(graph.nodes["latency_us"].to_numpy())
+    alone = Alone(np.arange(graph.num_nodes) != 0, GPU)
+    found = schedule_with_contention(graph, latency, np.zeros(len(graph.edges)), alone)
+    assert found.latency_us.tolist() == [100.0, 10.0, 0.0, 0.0, 50.0]
+
+
+# --- links -----------------------------------------------------------------------------------------------------------
+
+
+def two_transfers(first_us: float, second_us: float, second_at_us: float, **ends: str) -> ExecutionGraph:
+    """Two transfers between ranks 0 and 1; the second is reached later."""
+    second = ends.get("second", "all_reduce"), ends.get("second_peer", "all_reduce")
+    rows = [arrive(0, ends.get("first", "all_reduce")), arrive(1, ends.get("first_peer", "all_reduce")),
+            transfer(first_us), host(second_at_us), arrive(0, second[0]), arrive(1, second[1]),
+            transfer(second_us)]  # fmt: skip
+    edges = [(0, 2, Relation.JOINS), (1, 2, Relation.JOINS), (3, 4, Relation.WAITS), (3, 5, Relation.WAITS),
+             (4, 6, Relation.JOINS), (5, 6, Relation.JOINS)]  # fmt: skip
+    return make_graph(rows, edges, ranks=(0, 1))
+
+
+def test_two_equal_transfers_on_one_link_take_twice_as_long() -> None:
+    assert run(two_transfers(50.0, 50.0, 0.0), LINKS).latency_us[[2, 6]].tolist() == [100.0, 100.0]
+
+
+def test_a_transfer_shares_its_link_only_while_another_one_is_there() -> None:
+    """The first: 20 alone, 20 at half rate until 60; the second: 20 until 60, then 20 alone until 80."""
+    found = run(two_transfers(40.0, 40.0, 20.0), LINKS)
+    assert found.schedule.end_us[[2, 6]].tolist() == [60.0, 80.0]
+
+
+def test_opposite_directions_do_not_share() -> None:
+    """Rank 0 sends to 1 while 1 sends to 0; two sends in one direction share."""
+    ends = {"first": "send", "first_peer": "recv", "second": "recv", "second_peer": "send"}
+    assert run(two_transfers(50.0, 50.0, 0.0, **ends), LINKS).latency_us[[2, 6]].tolist() == [50.0, 50.0]
+    ends = {"first": "send", "first_peer": "recv", "second": "send", "second_peer": "recv"}
+    assert run(two_transfers(50.0, 50.0, 0.0, **ends), LINKS).latency_us[[2, 6]].tolist() == [100.0, 100.0]
+
+
+def test_inner_and_outer_links_are_not_one() -> None:
+    """Ranks 0 and 1 in one node of two, 0 and 2 in different ones: the transfers of rank 0 cross different links."""
+    rows = [arrive(0), arrive(1), transfer(50.0), arrive(0), arrive(2), transfer(50.0)]
+    edges = [(0, 2, Relation.JOINS), (1, 2, Relation.JOINS), (3, 5, Relation.JOINS), (4, 5, Relation.JOINS)]
+    graph = make_graph(rows, edges, ranks=(0, 1, 2))
+    assert run(graph, replace(LINKS, ranks_per_node=2)).latency_us[[2, 5]].tolist() == [50.0, 50.0]
+    assert run(graph, LINKS).latency_us[[2, 5]].tolist() == [100.0, 100.0]
+
+
+# --- cores -----------------------------------------------------------------------------------------------------------
+
+
+def beside_transfer(share: float) -> ExecutionGraph:
+    """A thread of rank 0 works 20 + 80 us; from 20 us on a transfer of 40 us needs a share of the core."""
+    rows = [thread(20.0), thread(80.0), arrive(0), arrive(1), transfer(40.0, message_bytes=share * 40e-6 * 1e9)]
+    edges = [(0, 1, Relation.FOLLOWS), (0, 2, Relation.WAITS), (0, 3, Relation.WAITS), (2, 4, Relation.JOINS),
+             (3, 4, Relation.JOINS)]  # fmt: skip
+    return make_graph(rows, edges, ranks=(0, 1))
+
+
+def test_a_transfer_takes_its_share_of_the_core_first() -> None:
+    """Within 40 us the thread gets 40 x 0.5; the transfer is not slowed."""
+    np.testing.assert_allclose(run(beside_transfer(0.5), OWN_CORES).latency_us, [20.0, 100.0, 0.0, 0.0, 40.0])
+
+
+def test_work_stands_still_while_a_transfer_needs_the_whole_core() -> None:
+    np.testing.assert_allclose(run(beside_transfer(3.0), OWN_CORES).latency_us, [20.0, 120.0, 0.0, 0.0, 40.0])
+
+
+def test_transfers_that_need_more_than_the_core_share_it() -> None:
+    """Both ranks on one core: 0.75 of it on either side is 1.5 of it, so the transfer takes 40 x 1.5."""
+    np.testing.assert_allclose(run(beside_transfer(0.75), ONE_CORE).latency_us, [20.0, 140.0, 0.0, 0.0, 60.0])
+
+
+def test_more_threads_than_cores_share_them() -> None:
+    """30 and 50 us on one core: half rate until 60, then the second has 20 left. With a core each nothing changes."""
+    graph = make_graph([thread(30.0, 0), thread(50.0, 1, NodeType.HOST)], [], ranks=(0, 1))
+    assert run(graph, ONE_CORE).latency_us.tolist() == [60.0, 80.0]
+    for enough in (OWN_CORES, replace(ONE_CORE, cores_per_node=2.0)):
+        assert run(graph, enough).latency_us.tolist() == [30.0, 50.0]
+
+
+def test_pools_of_cores() -> None:
+    assert ONE_CORE.pools((0, 3, 4)) == ([0, 0, 1], [1.0, 1.0])
+    assert OWN_CORES.pools((0, 1)) == ([0, 1], [1.0, 1.0])
+    chained = replace(ONE_CORE, core_sets=((0,), (2,), (0, 1), (1, 3)))
+    assert chained.pools((0, 1, 2, 3)) == ([1, 0, 1, 1], [1.0, 3.0])
+    assert GPU.pools((4, 5)) == ([0, 1], [np.inf, np.inf])
+
+
+# --- whole steps -----------------------------------------------------------------------------------------------------
+
+
+def test_overlap_reaches_into_the_next_copy_of_the_step() -> None:
+    """The all-reduce (40 us) begins when a step's kernel (100 us) ends, beside the next one: 40 / 2 = 20 us more."""
+    rows = [kernel(100.0), kernel(100.0, rank=1), arrive(0), arrive(1), transfer(40.0)]
+    edges = [(0, 2, Relation.WAITS), (1, 3, Relation.WAITS), (2, 4, Relation.JOINS), (3, 4, Relation.JOINS)]
+    graph = make_graph(rows, edges, ranks=(0, 1))
+    contention = replace(GPU, transfer_slowdown=1.0)
+    assert run(graph, contention).schedule.makespan_us == 140.0
+    found = run(graph, contention, num_unrolled=3)
+    assert found.schedule.period_us == 120.0
+    assert found.latency_us[0] == 120.0
+
+
+def test_nothing_shared_is_the_first_pass_to_the_bit() -> None:
+    graph = two_rank_graph()
+    latency, lag = np.nan_to_num(graph.nodes["latency_us"].to_numpy()) / 3, np.full(len(graph.edges), 0.1)
+    for copies in (1, 3):
+        plain = schedule(graph, latency, lag, num_unrolled=copies)
+        found = schedule_with_contention(
+            graph, latency, lag, Alone(np.ones(graph.num_nodes, dtype=bool), GPU), num_unrolled=copies
+        )
+        assert found.latency_us.tolist() == latency.tolist()
+        for name, value in plain.__dict__.items():
+            np.testing.assert_array_equal(getattr(found.schedule, name), value)
+
+
+def test_a_faster_link_may_lengthen_a_step() -> None:
+    """Graham's anomaly: what the fast link ends earlier begins to share with the critical path.
+
+    A (4 us, then 1 us of host) -> B (10 us); C (1 us) is reached at 4 us, 100 us of host follow. At 1x C runs alone,
+    and ends at 5. At 1.25x A ends at 3.2 and B begins at 4.2, beside C.
+    """
+
+    def makespan_us(speed: float) -> float:
+        rows = [arrive(0), arrive(1), transfer(4.0 / speed), host(1.0), arrive(0), arrive(1), transfer(10.0 / speed),
+                host(4.0, rank=1), arrive(0), arrive(1), transfer(1.0 / speed), host(100.0, rank=1)]  # fmt: skip
+        edges = [(0, 2, Relation.JOINS), (1, 2, Relation.JOINS), (2, 3, Relation.WAITS), (3, 4, Relation.WAITS),
+                 (3, 5, Relation.WAITS), (4, 6, Relation.JOINS), (5, 6, Relation.JOINS), (7, 8, Relation.WAITS),
+                 (7, 9, Relation.WAITS), (8, 10, Relation.JOINS), (9, 10, Relation.JOINS),
+                 (10, 11, Relation.WAITS)]  # fmt: skip
+        return run(make_graph(rows, edges, ranks=(0, 1)), LINKS).schedule.makespan_us
+
+    assert makespan_us(1.0) == 105.0
+    np.testing.assert_allclose(makespan_us(1.25), 104.2 + 0.75 / 0.625)
+
+
+# --- properties ------------------------------------------------------------------------------------------------------
+
+LATENCIES = st.floats(0.0, 100.0)
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> ExecutionGraph:
+    """Two ranks of work on two lanes each, joined by transfers; kernels wait for earlier work at random."""
+    rows: list[dict[str, object]] = []
+    edges: list[tuple[int, int, str]] = []
+    last: dict[tuple[int, int], int] = {}
+
+    def add(row: dict[str, object], *after: int) -> int:
+        rows.append(row)
+        edges.extend((node, len(rows) - 1, Relation.WAITS) for node in after)
+        return len(rows) - 1
+
+    for _ in range(draw(st.integers(1, 12))):
+        if draw(st.booleans()):
+            rank, stream = draw(st.integers(0, 1)), draw(st.integers(0, 1))
+            before = [last[rank, stream]] if (rank, stream) in last else []
+            work = kernel(draw(LATENCIES), rank, stream, draw(st.sampled_from(["gemm", "elementwise"])))
+            last[rank, stream] = add(work, *before)
+        else:
+            stream = draw(st.integers(0, 1))
+            parts = [add(arrive(rank), *([last[rank, stream]] if (rank, stream) in last else [])) for rank in (0, 1)]
+            joint = add(transfer(draw(LATENCIES), message_bytes=draw(st.floats(0.0, 1e5))))
+            edges.extend((part, joint, Relation.JOINS) for part in parts)
+            if draw(st.booleans()):
+                last[0, stream] = last[1, stream] = joint
+    return make_graph(rows, edges, ranks=(0, 1))
+
+
+CONTENTIONS = st.builds(
+    replace,
+    st.sampled_from([GPU, ONE_CORE, OWN_CORES]),
+    compute_slowdown=st.floats(1.0, 3.0),
+    memory_slowdown=st.floats(1.0, 3.0),
+    transfer_slowdown=st.floats(1.0, 3.0),
+)
+
+
+@given(steps(), CONTENTIONS, st.integers(1, 3))
+@settings(max_examples=150, deadline=None)
+def test_never_faster_than_the_first_pass(graph: ExecutionGraph, contention: Contention, copies: int) -> None:
+    latency = np.nan_to_num(graph.nodes["latency_us"].to_numpy())
+    found = run(graph, contention, num_unrolled=copies)
+    assert (found.latency_us >= latency).all()
+    if copies == 1:
+        assert (found.schedule.start_us >= first_pass_us(graph)).all()
+
+
+@given(steps(), st.integers(1, 3))
+@settings(max_examples=100, deadline=None)
+def test_slowdowns_of_one_are_the_identity(graph: ExecutionGraph, copies: int) -> None:
+    free = Contention(ranks_per_node=8, ranks_per_inner_link=0)
+    found = run(graph, free, num_unrolled=copies)
+    assert found.latency_us.tolist() == np.nan_to_num(graph.nodes["latency_us"].to_numpy()).tolist()
+
+
+@given(steps(), CONTENTIONS)
+@settings(max_examples=100, deadline=None)
+def test_without_overlap_it_is_the_first_pass(graph: ExecutionGraph, contention: Contention) -> None:
+    """All nodes one after the other, whatever they share."""
+    chain = [(node, node + 1, str(Relation.WAITS)) for node in range(graph.num_nodes - 1)]
+    joins = graph.edges[(graph.edges["relation"] == Relation.JOINS).to_numpy()]
+    kept = [(int(s), int(d), str(Relation.JOINS)) for s, d in zip(joins["src"], joins["dst"], strict=True)]
+    rows = graph.nodes.drop(columns="node_id").to_dict("records")
+    one_after_another = make_graph([{str(k): v for k, v in row.items()} for row in rows], chain + kept, ranks=(0, 1))
+    bound_to_own = replace(contention, inner_core_bytes_per_s=np.inf)  # a transfer that runs alone needs one core
+    found = run(one_after_another, bound_to_own)
+    assert found.latency_us.tolist() == np.nan_to_num(one_after_another.nodes["latency_us"].to_numpy()).tolist()
+    assert found.schedule.start_us.tolist() == first_pass_us(one_after_another).tolist()
+
+
+@given(st.lists(st.floats(0.1, 100.0), min_size=1, max_size=6), st.floats(1.0, 5.0), st.floats(0.0, 5.0))
+@settings(max_examples=100, deadline=None)
+def test_more_cores_are_never_slower_for_work_that_is_there_from_the_start(
+    latencies: list[float], cores: float, more: float
+) -> None:
+    graph = make_graph([thread(us, rank) for rank, us in enumerate(latencies)], [], ranks=tuple(range(len(latencies))))
+    few, many = (replace(ONE_CORE, ranks_per_node=8, cores_per_node=count) for count in (cores, cores + more))
+    assert run(graph, many).schedule.makespan_us <= run(graph, few).schedule.makespan_us * (1 + 1e-12)
+
+
+@given(st.lists(st.floats(0.1, 100.0), min_size=1, max_size=6), st.floats(1.0, 8.0))
+@settings(max_examples=100, deadline=None)
+def test_bandwidth_is_never_slower_for_transfers_that_are_there_from_the_start(
+    latencies: list[float], faster: float
+) -> None:
+    def end_us(speed: float) -> np.ndarray:
+        rows, edges = [], []
+        for us in latencies:
+            rows += [arrive(0), arrive(1), transfer(us / speed)]
+            edges += [(len(rows) - 3, len(rows) - 1, "joins"), (len(rows) - 2, len(rows) - 1, "joins")]
+        return run(make_graph(rows, edges, ranks=(0, 1)), LINKS).schedule.end_us
+
+    slow_us = end_us(1.0)
+    np.testing.assert_allclose(slow_us.max(), sum(latencies))  # fair sharing keeps the link busy
+    assert (end_us(faster) <= slow_us * (1 + 1e-9)).all()
+
+
+@given(st.floats(0.1, 1e4))
+@settings(max_examples=50, deadline=None)
+def test_two_equal_transfers_that_start_together_take_twice_as_long(latency_us: float) -> None:
+    found = run(two_transfers(latency_us, latency_us, 0.0), LINKS).latency_us[[2, 6]]
+    np.testing.assert_allclose(found, 2 * latency_us)
