@@ -20,6 +20,10 @@ from gnnperf.analytic.constants import default_constants
 from gnnperf.data.clusters import cluster_for
 from gnnperf.evaluate.recordings import Recording
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.prediction import Prediction
+from gnnperf.schedule import schedule
+from gnnperf.schedule.contention import schedule_with_contention
+from gnnperf.schema import WORK_TYPES
 
 Graphs = Mapping[str, ExecutionGraph]  # name of the recording -> graph
 Recordings = Mapping[str, Recording]
@@ -70,15 +74,43 @@ def own_overheads(fold: Fold, graphs: Graphs) -> dict[str, AnalyticConstants]:
     return {name: fitted[half[r.run]] for name, r in fold.test.items()}
 
 
+def predicted(graph: ExecutionGraph, constants: AnalyticConstants) -> Prediction:
+    """What the analytical model says of a whole window."""
+    return AnalyticPredictor(constants).predict(graph, cluster_for(graph, None, None))
+
+
+def median_step_us(found: Prediction) -> float:
+    """Median period of the window's steps after the first, as scheduled with what overlaps."""
+    latency_us, alone = np.nan_to_num(found.latency_us), found.alone
+    assert alone is not None, "the analytical model answers for ops alone"
+    scheduled = schedule_with_contention(found.graph, latency_us, found.lag_us, alone)
+    return float(np.median(periods_us(found.graph, scheduled.schedule.end_us)))
+
+
+def first_pass_step_us(found: Prediction) -> float:
+    """The same without the second pass."""
+    scheduled = schedule(found.graph, np.nan_to_num(found.latency_us), found.lag_us)
+    return float(np.median(periods_us(found.graph, scheduled.end_us)))
+
+
+def periods_us(graph: ExecutionGraph, end_us: np.ndarray) -> np.ndarray:
+    """[num_steps - 1] between the last ends of steps; the first step itself where there is no other."""
+    work = graph.nodes["node_type"].isin([str(t) for t in WORK_TYPES]).to_numpy()
+    step = graph.nodes["step"].to_numpy()
+    done = np.array([end_us[work & (step == s.step)].max() for s in graph.steps])  # [num_steps]
+    between: np.ndarray = np.diff(np.maximum.accumulate(done), prepend=0.0)
+    return between[1:] if len(between) > 1 else between
+
+
 def answered(graph: ExecutionGraph, constants: AnalyticConstants) -> ExecutionGraph:
     """The graph with the analytical model's latencies and lags in place of the recorded ones."""
-    found = AnalyticPredictor(constants).predict(graph, cluster_for(graph, None, None))
+    found = predicted(graph, constants)
     return replace(graph, nodes=graph.nodes.assign(latency_us=found.latency_us),
                    edges=graph.edges.assign(lag_us=found.lag_us))  # fmt: skip
 
 
-def active_us(graph: ExecutionGraph) -> float:
+def active_us(graph: ExecutionGraph, latency_us: np.ndarray) -> float:
     """Time in ops per step and rank: what Lin et al. 2022 call the active time of a device."""
     nodes = graph.nodes
     works = (nodes["node_type"].isin(["compute", "memory"]) & nodes["step"].ge(0)).to_numpy()
-    return float(np.nansum(nodes["latency_us"].to_numpy()[works])) / len(graph.steps) / len(graph.ranks)
+    return float(np.nansum(latency_us[works])) / len(graph.steps) / len(graph.ranks)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benchmarks._public_runs import mirror
 from gnnperf.analytic import fit_host_overheads, fit_lags, load_constants, save_constants
+from gnnperf.analytic.graph_launches import fit_graph_launches
 from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.graph.profiler_cost import ProfilerCost, without_profiler
 from gnnperf.hardware.conf_dir import conf_dir
@@ -30,6 +31,13 @@ RUNS = (
     "tracelens/h100/facebook_timesformer-base-finetuned-k400__1016002.json.gz",
     "tracelens/h100/gaunernst_bert-small-uncased__1016001.json.gz",
 )  # fmt: skip
+# Programs that launch graphs, most of them inference servers: for the cost of that call only.
+GRAPH_LAUNCHES = (
+    "ao/amg_example_trace.json.gz",
+    "tracelens/inference/sglang_decode/sglang_Qwen3-8B_decode.json.gz",
+    "tracelens/inference/vllm_decode_full/graph_execution.json.gz",
+    "tracelens/inference/vllm_prefilldecode_piecewise/graph_execution.json.gz",
+)
 PLAIN_LICENSES = ("MIT", "BSD", "Apache")
 MIN_SAMPLES = 30
 COST = ProfilerCost(
@@ -42,14 +50,15 @@ PROVENANCE = (
     "the recorder on an AMD EPYC host); what it adds inside of runtime calls (T4) is still there. Do not judge the "
     "analytical model on those runs with these constants. lag_us.gpu sync and thread, lag_us.cpu, copy_floor_us, "
     "pageable_share: estimates. collective_floor_us: NCCL 2.20 src/graph/tuning.cc, base latency of the ring with "
-    "LL128 (gpu); an estimate for gloo (cpu)."
+    "LL128 (gpu); an estimate for gloo (cpu). graph_launch_us: the same script, with five programs that launch graphs "
+    "(param MIT, ao BSD, TraceLens MIT); the profiler traces every kernel under a launch, and its part is in it."
 )
 
 
-def graphs(mirror: Path) -> Iterator[ExecutionGraph]:
-    """The graphs of RUNS, from files that are plainly licensed and were merged in their repositories."""
+def graphs(mirror: Path, runs: tuple[str, ...] = RUNS) -> Iterator[ExecutionGraph]:
+    """The graphs of `runs`, from files that are plainly licensed and were merged in their repositories."""
     plain = [e for e in load_catalog() if e.license.startswith(PLAIN_LICENSES) and "unmerged" not in e.license]
-    for run in RUNS:
+    for run in runs:
         files = [mirror / e.name for e in plain if e.run == run and e.kind in ("kineto", "archive")]
         if not files:
             raise SystemExit(f"{run}: no plainly licensed, merged file in the catalog")
@@ -63,7 +72,7 @@ def main() -> None:
     base = load_constants(conf_dir("analytic") / "gpu.yaml")
     found = [without_profiler(graph, COST).graph for graph in graphs(mirror())]
     fitted = fit_host_overheads(found, base, min_samples=MIN_SAMPLES)
-    fitted = fit_lags(found, "gpu", fitted)
+    fitted = fit_graph_launches([*found, *graphs(mirror(), GRAPH_LAUNCHES)], fit_lags(found, "gpu", fitted))
     print({k: round(v, 2) for k, v in fitted.segment_us.items()}, fitted.lag_us["gpu"], len(fitted.host_overhead_us))
     save_constants(replace(fitted, provenance=PROVENANCE), out)
 

@@ -4,8 +4,10 @@
 
 active: time in ops, per step and rank. step: with the host overheads of other runs of the same workload. shared: with
 the overheads of the other workloads only. All other constants (prices of ops, lags) come from the other workloads and
-from the machine's op tables. A workload is a program: dlrm, transformer, moe, cnn, rl, random graphs. Labels: the step
-without the profiler, and the recorded time in ops without the profiler's cost; means over a run's recordings.
+from the machine's op tables. Both steps are scheduled with what overlaps; its two rates were fitted on the part train
+of the split `run`, which has all workloads. A workload is a program: dlrm, transformer, moe, cnn, rl, random graphs.
+Labels: the step without the profiler, and the recorded time in ops without the profiler's cost; means over a run's
+recordings.
 
 Beside it the trivial answers on the same runs: the median of the other workloads' runs, the nearest of them, a ridge,
 the last two on what a graph says before it runs (FLOPs, bytes, ops, messages, ranks, link); and the noise: what one
@@ -21,11 +23,19 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks._folds import Fold, Graphs, active_us, answered, folds, own_overheads
+from benchmarks._folds import (
+    Fold,
+    Graphs,
+    active_us,
+    first_pass_step_us,
+    folds,
+    median_step_us,
+    own_overheads,
+    predicted,
+)
 from benchmarks._recorded_graphs import recorded_graphs, recordings
 from gnnperf.evaluate.resample import interval_over_groups
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.plan import step_times_us
 
 RIDGE = 1.0
 FIGURES = {"active": "active_us", "step": "step_us", "step, shared overheads": "step_us"}  # -> label
@@ -41,23 +51,18 @@ def totals(graph: ExecutionGraph, link_bytes_per_s: float) -> list[float]:
     return [*np.log1p(np.array(sums) / parts), np.log(len(graph.ranks)), np.log(link_bytes_per_s)]
 
 
-def median_step_us(graph: ExecutionGraph) -> float:
-    """Of the steps after the first, which begins with the window."""
-    times = step_times_us(graph)
-    return float(np.median(times[1:] if len(times) > 1 else times))
-
-
 def rows_of(fold: Fold, graphs: Graphs) -> list[dict[str, object]]:
     """Labels, answers and totals of the fold's recordings."""
     own, found = own_overheads(fold, graphs), []
     for name, recording in fold.test.items():
         graph = graphs[name]
-        shared = answered(graph, fold.shared)
+        shared, mine = predicted(graph, fold.shared), predicted(graph, own[name])
         rate = graph.placement.bandwidth_bytes_per_s if graph.placement else None
         found.append({
             "workload": fold.workload, "run": recording.run, "ranks": recording.world_size,
-            "active_us": active_us(graph), "step_us": recording.unprofiled_us, "model_active_us": active_us(shared),
-            "model_step_us": median_step_us(answered(graph, own[name])), "model_shared_us": median_step_us(shared),
+            "active_us": active_us(graph, graph.nodes["latency_us"].to_numpy()), "step_us": recording.unprofiled_us,
+            "model_active_us": active_us(graph, shared.latency_us), "model_step_us": median_step_us(mine),
+            "model_shared_us": median_step_us(shared), "first_pass_us": first_pass_step_us(mine),
             "totals": totals(graph, rate or 1e10),
         })  # fmt: skip
     return found
@@ -111,6 +116,8 @@ def _figures(found: pd.DataFrame, runs: pd.DataFrame) -> Table:
     table = Table("figure", "answer", "runs", "mean %", "median", "p90", "max", "bias")
     for figure, label in FIGURES.items():
         answers = pd.concat([runs[MODEL[figure]].rename("analytical model"), trivial(runs, label)], axis=1)
+        if figure == "step":
+            answers.insert(1, "... without contention", runs["first_pass_us"])
         for name in answers:
             errors = (answers[name] / runs[label] - 1.0).to_numpy(float)
             table.add_row(figure, str(name), str(len(errors)), *cells(errors))

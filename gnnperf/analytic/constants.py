@@ -18,6 +18,7 @@ from gnnperf.hardware.yaml_spec import read_yaml
 SEGMENTS = ("T1", "T2", "T3", "T4", "T5", "arrive", "exit")
 LAG_CLASSES = ("launch", "stream", "event", "sync", "thread", "copy")
 DEVICE_KINDS = ("gpu", "cpu")
+GRAPH_LAUNCH = ("call", "kernel")
 PER_KIND = ("collective_floor_us", "copy_floor_us")
 SEPARATOR = " | "  # in YAML, "T4 | aten::mm": segment and op
 
@@ -30,6 +31,7 @@ class AnalyticConstants:
         host_overhead_us: (segment, op name) -> own host time of one such node.
         segment_us: segment -> host time of a node whose op is not in `host_overhead_us`.
         lag_us: device kind -> lag class -> delay along an edge of that class.
+        graph_launch_us: of a call that launches a graph, "call", and of each "kernel" under it.
         collective_floor_us: device kind -> start-up of one collective, beside its hops.
         copy_floor_us: device kind -> start-up of one copy or memset, beside the link's latency.
         pageable_share: bandwidth of a copy from or to pageable host memory, relative to pinned.
@@ -41,6 +43,7 @@ class AnalyticConstants:
     host_overhead_us: dict[tuple[str, str], float] = field(default_factory=dict)
     segment_us: dict[str, float] = field(default_factory=dict)
     lag_us: dict[str, dict[str, float]] = field(default_factory=dict)
+    graph_launch_us: dict[str, float] = field(default_factory=dict)
     collective_floor_us: dict[str, float] = field(default_factory=dict)
     copy_floor_us: dict[str, float] = field(default_factory=dict)
     pageable_share: float = 0.5
@@ -74,6 +77,7 @@ def load_constants(path: Path) -> AnalyticConstants:
         host_overhead_us=_overheads(raw["host_overhead_us"], path),
         segment_us=_numbers(raw["segment_us"], path, "segment_us", SEGMENTS),
         lag_us={kind: _numbers(lags[kind], path, f"lag_us.{kind}", LAG_CLASSES) for kind in DEVICE_KINDS},
+        graph_launch_us=_numbers(raw["graph_launch_us"], path, "graph_launch_us", GRAPH_LAUNCH),
         collective_floor_us=_numbers(raw["collective_floor_us"], path, "collective_floor_us", DEVICE_KINDS),
         copy_floor_us=_numbers(raw["copy_floor_us"], path, "copy_floor_us", DEVICE_KINDS),
         pageable_share=_number(raw["pageable_share"], path, "pageable_share", above=0.0),
@@ -90,6 +94,7 @@ def save_constants(constants: AnalyticConstants, path: Path) -> None:
         "provenance": constants.provenance,
         "roofline_power": constants.roofline_power,
         "pageable_share": constants.pageable_share,
+        "graph_launch_us": _rounded(constants.graph_launch_us),
         "collective_floor_us": constants.collective_floor_us,
         "copy_floor_us": constants.copy_floor_us,
         "lag_us": {kind: _rounded(lags) for kind, lags in constants.lag_us.items()},

@@ -33,7 +33,7 @@ def fit_constants(
     graphs: Iterable[ExecutionGraph], device: DeviceSpec, calibrated: pd.DataFrame | None = None,
     base: AnalyticConstants | None = None,
 ) -> AnalyticConstants:  # fmt: skip
-    """All that graphs of one kind of device tell.
+    """All that graphs of one kind of device tell; runs whose ranks share cores count only if there are no others.
 
     Args:
         graphs: with labels.
@@ -41,7 +41,8 @@ def fit_constants(
         calibrated: calls of the device's own op table (measured_calls.calibrated_calls); CPU only.
         base: keeps what is not fitted; None: the constants that ship for such a device.
     """
-    found = list(graphs)
+    every = list(graphs)
+    found = [g for g in every if g.placement is None or not g.placement.shares_cores] or every
     start = fit_host_overheads(found, base or default_constants(device.kind))
     start = fit_lags(found, device.kind, start)
     calls = recorded_calls(found) if device.kind == "cpu" else pd.DataFrame()

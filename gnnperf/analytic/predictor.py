@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from gnnperf.analytic.collectives import collective_us, fitted_collective_us
 from gnnperf.analytic.constants import AnalyticConstants, default_constants
 from gnnperf.analytic.contention_constants import ContentionConstants, default_contention
 from gnnperf.analytic.copies import copy_us, path_of
+from gnnperf.analytic.graph_launches import graph_launch_us, launched_kernels
 from gnnperf.analytic.host_overheads import host_us, overhead_us
 from gnnperf.analytic.kernels import compute_nodes_us
 from gnnperf.analytic.lags import lag_us
@@ -45,7 +46,7 @@ class AnalyticPredictor:
         Raises:
             InputError: an edge's lag class has no constant.
         """
-        latency = self.latency_us(graph.nodes, cluster)  # [num_nodes]
+        latency = self._with_graph_launches(graph, cluster, self.latency_us(graph.nodes, cluster))  # [num_nodes]
         unknown = np.full(graph.num_nodes, np.nan)
         return Prediction(
             graph=graph,
@@ -78,6 +79,14 @@ class AnalyticPredictor:
             if here.any():
                 latency[here] = answer(nodes[here], cluster)
         return latency
+
+    def _with_graph_launches(self, graph: ExecutionGraph, cluster: ClusterSpec, latency_us: np.ndarray) -> np.ndarray:
+        """[num_nodes] us: what a graph launch costs depends on what it launches, which its own row does not say."""
+        kernels = launched_kernels(graph)  # [num_nodes]
+        if not kernels.any():
+            return latency_us
+        launch_us = graph_launch_us(kernels, self._constants(cluster)) / cluster.host_speed
+        return np.where(kernels > 0, launch_us, latency_us)
 
     def _host(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
         return host_us(nodes, self._constants(cluster), cluster.host_speed)

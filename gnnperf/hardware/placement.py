@@ -30,6 +30,12 @@ class Placement:
     bandwidth_bytes_per_s: float | None = None
     core_sets: tuple[tuple[int, ...], ...] = ()
 
+    @property
+    def shares_cores(self) -> bool:
+        """Whether a core has several ranks, which then wait for each other; False if nothing is said."""
+        cores = [core for own in self.core_sets for core in own]
+        return len(cores) > len(set(cores))
+
 
 def placement_of(card: Mapping[str, object] | None) -> Placement | None:
     """From the link of a recorder's card; None where it does not say on how many hosts the ranks ran."""

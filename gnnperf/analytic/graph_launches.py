@@ -1,0 +1,70 @@
+"""Graph launches: one call that starts many kernels costs a call and, per kernel, much less than a launch of its own.
+
+latency of the call = call + kernels x per kernel        host |T4 cudaGraphLaunch|
+                                                         stream     |--- 497 kernels ---|
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from gnnperf.analytic.constants import AnalyticConstants, default_constants
+from gnnperf.analytic.log_fit import fit_logs, softened
+from gnnperf.graph.calls import CallClass, call_class
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.schema import NodeType, Relation, Segment
+
+CALL, KERNEL = "call", "kernel"  # keys of AnalyticConstants.graph_launch_us
+_FUSED = re.compile(r"\[(\d+) kernels\]$")  # how the graph names the work of a graph launch
+DISTURBED = 0.3  # log residuals beyond that count linearly
+LEAST_US = 0.5
+
+
+def launched_kernels(graph: ExecutionGraph) -> np.ndarray:
+    """[num_nodes] kernels that each graph launch starts; 0 for all other nodes."""
+    nodes, edges = graph.nodes, graph.edges
+    names = nodes["event_name"].astype(object).where(nodes["event_name"].notna(), "")
+    launches = (nodes["node_type"] == NodeType.HOST).to_numpy() & (nodes["segment"] == Segment.T4).to_numpy()
+    launches &= names.map(lambda name: call_class(name) is CallClass.GRAPH_LAUNCH).to_numpy(bool)
+    if not launches.any():
+        return np.zeros(len(nodes))
+    started = edges[(edges["relation"] == Relation.LAUNCHES).to_numpy()]
+    kernels = names.map(_kernels_of).to_numpy(float)  # [num_nodes]
+    src, dst = started["src"].to_numpy(), started["dst"].to_numpy()
+    return np.where(launches, np.bincount(src, weights=kernels[dst], minlength=len(nodes)), 0.0)
+
+
+def graph_launch_us(kernels: np.ndarray, constants: AnalyticConstants) -> np.ndarray:
+    """[n] us of calls that start so many kernels."""
+    return constants.graph_launch_us[CALL] + kernels * constants.graph_launch_us[KERNEL]
+
+
+def fit_graph_launches(graphs: Iterable[ExecutionGraph], base: AnalyticConstants | None = None) -> AnalyticConstants:
+    """Constants with the cost of graph launches on these graphs: one point per graph and number of kernels."""
+    start = base or default_constants()
+    points = np.array([point for graph in graphs for point in _points(graph)]).reshape(-1, 2)
+    if not len(points):
+        return start
+    kernels, log_us = points[:, 0], np.log(points[:, 1])
+
+    def residuals(found: np.ndarray) -> np.ndarray:
+        return softened(np.log(found[0] + found[1] * kernels) - log_us, DISTURBED)
+
+    call, kernel = fit_logs(residuals, np.array([start.graph_launch_us[CALL], start.graph_launch_us[KERNEL]]))
+    return replace(start, graph_launch_us={CALL: float(call), KERNEL: float(kernel)})
+
+
+def _points(graph: ExecutionGraph) -> list[tuple[float, float]]:
+    """(kernels, median us) of the graph launches of a graph."""
+    kernels, latency = launched_kernels(graph), graph.nodes["latency_us"].to_numpy()
+    known = (kernels > 0) & (latency > LEAST_US)
+    return [(float(n), float(np.median(latency[known & (kernels == n)]))) for n in np.unique(kernels[known])]
+
+
+def _kernels_of(name: str) -> int:
+    found = _FUSED.search(name)
+    return int(found[1]) if found else 1
