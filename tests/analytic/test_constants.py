@@ -36,7 +36,8 @@ def test_there_and_back(tmp_path: Path) -> None:
     before = AnalyticConstants(
         host_overhead_us={("T2", "aten::mm"): 9.25, ("T4", "cudaLaunchKernel"): 7.0},
         segment_us=default_constants().segment_us, lag_us=default_constants().lag_us,
-        graph_launch_us={"call": 9.0, "kernel": 0.5}, collective_floor_us={"gpu": 1.0, "cpu": 2.0}, copy_floor_us={"gpu": 1.0, "cpu": 2.0}, provenance="test",
+        graph_launch_us={"call": 9.0, "kernel": 0.5},
+        collective_floor_us={"gpu": 1.0, "cpu": 2.0}, copy_floor_us={"gpu": 1.0, "cpu": 2.0}, provenance="test",
     )  # fmt: skip
     save_constants(before, tmp_path / "c.yaml")
     assert load_constants(tmp_path / "c.yaml") == before
