@@ -15,7 +15,8 @@ import pandas as pd
 from gnnperf.analytic.access import power_access, unique_rows
 from gnnperf.analytic.attention import Attentions, FusedRates, fused_us
 from gnnperf.analytic.bandwidth_bound import US, sustained_bytes_per_s
-from gnnperf.analytic.gemm import gemm_us, products
+from gnnperf.analytic.gemm import gemm_us
+from gnnperf.analytic.gemm_sizes import products
 from gnnperf.analytic.log_fit import fit_logs
 from gnnperf.analytic.memory_constants import EventGap, MemoryConstants
 from gnnperf.analytic.normalization import uneven_rows

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.analytic.bandwidth_bound import stream_us
-from gnnperf.analytic.gemm import Products, products
+from gnnperf.analytic.gemm_sizes import Products, products
 from gnnperf.analytic.memory_constants import MemoryConstants
 from gnnperf.analytic.normalization import softmax_us
 from gnnperf.hardware.spec import DeviceSpec

@@ -23,7 +23,7 @@ from enum import StrEnum
 import numpy as np
 
 from gnnperf.analytic.bandwidth_bound import stream_us
-from gnnperf.analytic.gemm import Products, products
+from gnnperf.analytic.gemm_sizes import Products, products
 from gnnperf.analytic.memory_constants import MemoryConstants
 from gnnperf.hardware.spec import DeviceSpec
 

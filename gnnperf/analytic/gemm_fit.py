@@ -10,19 +10,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from gnnperf.analytic.collective_solver import robust_least_squares
-from gnnperf.analytic.gemm import (
-    ITEM_BYTES,
-    DeviceNumbers,
-    Products,
-    candidates,
-    family_of,
-    kernel_us,
-    numbers_of,
-    observed_us,
-    products,
-    rate_key,
-    tiled_us,
-)
+from gnnperf.analytic.gemm import candidates, family_of, kernel_us, observed_us, tiled_us
+from gnnperf.analytic.gemm_sizes import ITEM_BYTES, DeviceNumbers, Products, numbers_of, products, rate_key
 from gnnperf.analytic.kernel_constants import GemmConstants, Members
 from gnnperf.errors import InputError
 from gnnperf.hardware import match_device

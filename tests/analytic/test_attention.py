@@ -19,7 +19,7 @@ from gnnperf.analytic.attention import (
     score_bytes,
     unfused_us,
 )
-from gnnperf.analytic.gemm import Products
+from gnnperf.analytic.gemm_sizes import Products
 
 RATES = FusedRates(
     flops_share=0.5, pair_columns=0.0, uneven_share=0.5, wide_share=0.25, blocks_per_sm=1.0, start_us=1.0

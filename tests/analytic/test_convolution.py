@@ -18,7 +18,7 @@ from gnnperf.analytic.convolution import (
     result_edge,
     winograd_products,
 )
-from gnnperf.analytic.gemm import Products
+from gnnperf.analytic.gemm_sizes import Products
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
 

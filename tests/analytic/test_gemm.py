@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic.gemm import DeviceNumbers, gemm_us, numbers_of, products, rate_key, tiled_us
+from gnnperf.analytic.gemm import gemm_us, tiled_us
 from gnnperf.analytic.gemm_fit import TILES, fit_for_others, fit_gemm, measured, predicted_us
+from gnnperf.analytic.gemm_sizes import DeviceNumbers, numbers_of, products, rate_key
 from gnnperf.analytic.kernel_constants import (
     FAMILIES,
     GemmConstants,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from toys import make_graph, two_rank_graph
 
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
-from gnnperf.analytic.gemm import gemm_us, products
+from gnnperf.analytic.gemm import gemm_us
+from gnnperf.analytic.gemm_sizes import products
 from gnnperf.errors import InputError
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
 from gnnperf.prediction import Prediction

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gnnperf.analytic.attention import BLOCK_QUERIES, Attentions, FusedRates, flops, fused_us
-from gnnperf.analytic.gemm import ITEM_BYTES, rate_key
+from gnnperf.analytic.gemm_sizes import ITEM_BYTES, rate_key
 from gnnperf.analytic.kernel_constants import typical
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.analytic.kernels.products import as_specified

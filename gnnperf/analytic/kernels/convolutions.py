@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 
 from gnnperf.analytic.convolution import ConvolutionPass, Convolutions, convolution_us, lanes_convolution_us
-from gnnperf.analytic.gemm import ITEM_BYTES, rate_key
+from gnnperf.analytic.gemm_sizes import ITEM_BYTES, rate_key
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.analytic.kernels.products import has_rate, plain_dtype, product_us
 from gnnperf.graph.cost.op_call import UnknownCost

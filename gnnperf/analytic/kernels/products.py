@@ -8,7 +8,8 @@ from math import prod
 
 import numpy as np
 
-from gnnperf.analytic.gemm import ITEM_BYTES, US_PER_S, Products, family_of, gemm_us, products, rate_key
+from gnnperf.analytic.gemm import US_PER_S, family_of, gemm_us
+from gnnperf.analytic.gemm_sizes import ITEM_BYTES, Products, products, rate_key
 from gnnperf.analytic.kernel_constants import typical
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from round_device import DEVICE
 
-from gnnperf.analytic.gemm import gemm_us, products
+from gnnperf.analytic.gemm import gemm_us
+from gnnperf.analytic.gemm_sizes import products
 from gnnperf.analytic.kernels import Bound, KernelCall, kernel_times
 from gnnperf.analytic.kernels.dispatch import has_forms, roofline_us
 from gnnperf.hardware.catalog import device_names, load_device

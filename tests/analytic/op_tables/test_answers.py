@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from gnnperf.analytic.gemm import gemm_us, products
+from gnnperf.analytic.gemm import gemm_us
+from gnnperf.analytic.gemm_sizes import products
 from gnnperf.analytic.kernels import kernel_times
 from gnnperf.analytic.op_tables import OpRow, answer_rows, read_op_rows
 from gnnperf.analytic.op_tables.gradients import gradient_calls
