@@ -105,6 +105,8 @@ def test_no_files_no_calls() -> None:
 
 
 def test_files_that_are_no_op_tables_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        read_calibrated_calls([tmp_path / "missing.parquet"])
     (tmp_path / "text.parquet").write_text("no table")
     with pytest.raises(InputError, match="cannot be read"):
         read_calibrated_calls([tmp_path / "text.parquet"])

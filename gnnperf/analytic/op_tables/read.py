@@ -68,6 +68,8 @@ def read_op_rows(path: Path) -> tuple[pd.DataFrame, tuple[OpRow, ...]]:
 def _read(path: Path) -> pd.DataFrame:
     if path.suffix not in SUFFIXES:
         raise InputError(f"suffix {path.suffix!r}", where=str(path), allowed=", ".join(SUFFIXES))
+    if not path.is_file():
+        raise InputError("no such file", where=str(path), allowed=f"an op table: {', '.join(SUFFIXES)}")
     try:
         if path.suffix == ".parquet":
             return pd.read_parquet(path)
