@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective_calls import HYBRID_CUBE_MESH_RINGS, calls_of
-from gnnperf.analytic.collective_fit import fit_collectives
-from gnnperf.analytic.collective_solver import robust_least_squares
-from gnnperf.analytic.collectives import TOPOLOGY, collective_us
+from gnnperf.analytic.collective.calls import HYBRID_CUBE_MESH_RINGS, calls_of
+from gnnperf.analytic.collective.fit import fit_collectives
+from gnnperf.analytic.collective.formulas import TOPOLOGY, collective_us
+from gnnperf.analytic.collective.solver import robust_least_squares
 from gnnperf.analytic.constants import default_constants
 from gnnperf.hardware.catalog import load_cluster
 from gnnperf.hardware.spec import ClusterSpec

@@ -14,7 +14,7 @@ import pandas as pd
 
 from benchmarks._collective_answers import laws_us, nearest_us, specified_us, two_parameters_us
 from benchmarks._public_runs import mirror
-from gnnperf.analytic.collective_terms import ring_terms, touched_bytes
+from gnnperf.analytic.collective.terms import ring_terms, touched_bytes
 from gnnperf.evaluate.metrics import summarize
 from gnnperf.tables.collective import POINT
 from gnnperf.tables.collective_sources import read_collectives

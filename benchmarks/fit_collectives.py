@@ -12,8 +12,8 @@ from pathlib import Path
 
 from benchmarks._collective_answers import rings_of
 from benchmarks._public_runs import mirror
-from gnnperf.analytic.collective_files import save_collectives
-from gnnperf.analytic.collective_fit import fit_collectives
+from gnnperf.analytic.collective.files import save_collectives
+from gnnperf.analytic.collective.fit import fit_collectives
 from gnnperf.tables.collective_sources import read_collectives
 
 

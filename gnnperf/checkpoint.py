@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gnnperf import __version__
 from gnnperf.analytic import AnalyticConstants
-from gnnperf.analytic.op_price_files import prices_from_plain, prices_to_plain
+from gnnperf.analytic.cpu_ops.files import prices_from_plain, prices_to_plain
 from gnnperf.data.floors import TypedFloors
 from gnnperf.data.normalizer import Normalizer
 from gnnperf.data.numbers import DEVICE_FEATURES, LINK_FEATURES, WORK_FEATURES

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import yaml
 
-from gnnperf.analytic.op_price_files import prices_from_plain, prices_to_plain
-from gnnperf.analytic.op_prices import OpPrices
+from gnnperf.analytic.cpu_ops.files import prices_from_plain, prices_to_plain
+from gnnperf.analytic.cpu_ops.prices import OpPrices
 from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.yaml_spec import read_yaml

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.constants import LAG_CLASSES, SEGMENTS, AnalyticConstants, default_constants
+from gnnperf.analytic.cpu_ops.fit import fit_op_prices
+from gnnperf.analytic.cpu_ops.measured import recorded_calls
+from gnnperf.analytic.cpu_ops.prices import core_numbers
 from gnnperf.analytic.host_overheads import overhead_keys
-from gnnperf.analytic.measured_calls import recorded_calls
-from gnnperf.analytic.op_price_fit import fit_op_prices
-from gnnperf.analytic.op_prices import core_numbers
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.schema import NodeType, Segment
@@ -38,7 +38,7 @@ def fit_constants(
     Args:
         graphs: with labels.
         device: what they ran on.
-        calibrated: calls of the device's own op table (measured_calls.calibrated_calls); CPU only.
+        calibrated: calls of the device's own op table (cpu_ops.measured.read_calibrated_calls); CPU only.
         base: keeps what is not fitted; None: the constants that ship for such a device.
     """
     every = list(graphs)

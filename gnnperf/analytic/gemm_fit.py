@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gnnperf.analytic.collective_solver import robust_least_squares
+from gnnperf.analytic.collective.solver import robust_least_squares
 from gnnperf.analytic.gemm import candidates, family_of, kernel_us, observed_us, tiled_us
 from gnnperf.analytic.gemm_sizes import ITEM_BYTES, DeviceNumbers, Products, numbers_of, products, rate_key
 from gnnperf.analytic.kernel_constants import GemmConstants, Members

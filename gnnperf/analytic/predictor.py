@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective_constants import CollectiveConstants
-from gnnperf.analytic.collectives import collective_us, fitted_collective_us
+from gnnperf.analytic.collective.constants import CollectiveConstants
+from gnnperf.analytic.collective.formulas import collective_us, fitted_collective_us
 from gnnperf.analytic.constants import AnalyticConstants, default_constants
 from gnnperf.analytic.contention_constants import ContentionConstants, default_contention
 from gnnperf.analytic.copies import copy_us, path_of

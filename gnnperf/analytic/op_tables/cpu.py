@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.constants import default_constants
+from gnnperf.analytic.cpu_ops.counts import ARITHMETIC, CALLS, COUNTS, KEYS, TRAFFIC
 from gnnperf.analytic.kernels import Bound, KernelCall, KernelTimes
-from gnnperf.analytic.op_counts import ARITHMETIC, CALLS, COUNTS, KEYS, TRAFFIC
 from gnnperf.hardware.spec import DeviceSpec
 
 PAID_FOR: Mapping[Bound, tuple[str, ...]] = {Bound.LAUNCH: CALLS, Bound.MEMORY: TRAFFIC, Bound.COMPUTE: ARITHMETIC}

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from gnnperf.analytic.cpu_ops.counts import KEYS
+from gnnperf.analytic.cpu_ops.fit import CALIBRATED, RECORDED
 from gnnperf.analytic.kernels.call import KernelCall
-from gnnperf.analytic.op_counts import KEYS
-from gnnperf.analytic.op_price_fit import CALIBRATED, RECORDED
 from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.read import OP, OpRow, read_op_rows
 from gnnperf.analytic.op_tables.signatures import recorded_call

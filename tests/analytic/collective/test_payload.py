@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnnperf.analytic.collective_paths import Level, hierarchical_all_reduce_us, path_of
-from gnnperf.analytic.collective_payload import compressed_bytes, uneven_exchange_bytes, uneven_gather_bytes
+from gnnperf.analytic.collective.paths import Level, hierarchical_all_reduce_us, path_of
+from gnnperf.analytic.collective.payload import compressed_bytes, uneven_exchange_bytes, uneven_gather_bytes
 from gnnperf.errors import InputError
 from gnnperf.hardware.spec import LinkSpec
 

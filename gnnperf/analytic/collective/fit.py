@@ -15,10 +15,10 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective_calls import CollectiveCalls, calls_of
-from gnnperf.analytic.collective_constants import CollectiveConstants, Group, links_inside
-from gnnperf.analytic.collective_law import CollectiveLaw, ProtocolSwitch
-from gnnperf.analytic.collective_solver import robust_least_squares
+from gnnperf.analytic.collective.calls import CollectiveCalls, calls_of
+from gnnperf.analytic.collective.constants import CollectiveConstants, Group, links_inside
+from gnnperf.analytic.collective.law import CollectiveLaw, ProtocolSwitch
+from gnnperf.analytic.collective.solver import robust_least_squares
 from gnnperf.errors import InputError
 
 NEEDED = ("kind", "message_bytes", "group_size", "nodes", "link", "latency_us")

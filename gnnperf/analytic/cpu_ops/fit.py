@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.op_counts import CALLS, COUNTS, TRAFFIC, op_counts
-from gnnperf.analytic.op_prices import CoreNumbers, FamilyPrices, OpPrices
+from gnnperf.analytic.cpu_ops.counts import CALLS, COUNTS, TRAFFIC, op_counts
+from gnnperf.analytic.cpu_ops.prices import CoreNumbers, FamilyPrices, OpPrices
 from gnnperf.errors import InputError
 
 # Where the search starts, us of one count: a core of some 50 GFLOP/s and 10 GB/s. What no call tells stays there.
@@ -56,7 +56,7 @@ def fit_op_prices(calls: pd.DataFrame, core: CoreNumbers) -> OpPrices:
     """Prices of all families.
 
     Args:
-        calls: [n] rows with op_counts.KEYS, latency_us, times (how often it was called), source (RECORDED, CALIBRATED).
+        calls: [n] rows with counts.KEYS, latency_us, times (how often it was called), source (RECORDED, CALIBRATED).
         core: of the processor they were measured on.
 
     Raises:

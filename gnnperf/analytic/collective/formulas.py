@@ -2,18 +2,18 @@
 
 latency = start-up + hops x hop latency + share x message / bandwidth        n ranks, message S per rank
 
-Hops and shares by algorithm: gnnperf.analytic.collective_terms. A library has several protocols; a specification
-answers with the best (gnnperf.analytic.collective_protocols), a platform's table with fitted laws
-(gnnperf.analytic.collective_fit).
+Hops and shares by algorithm: gnnperf.analytic.collective.terms. A library has several protocols; a specification
+answers with the best (gnnperf.analytic.collective.protocols), a platform's table with fitted laws
+(gnnperf.analytic.collective.fit).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.analytic.collective_calls import HYBRID_CUBE_MESH_RINGS
-from gnnperf.analytic.collective_constants import CollectiveConstants
-from gnnperf.analytic.collective_protocols import (
+from gnnperf.analytic.collective.calls import HYBRID_CUBE_MESH_RINGS
+from gnnperf.analytic.collective.constants import CollectiveConstants
+from gnnperf.analytic.collective.protocols import (
     BY_DEVICE_KIND,
     IN_NETWORK_BANDWIDTH,
     IN_NETWORK_START,
@@ -21,7 +21,7 @@ from gnnperf.analytic.collective_protocols import (
     Protocol,
     soft_minimum,
 )
-from gnnperf.analytic.collective_terms import (
+from gnnperf.analytic.collective.terms import (
     BARRIER,
     KINDS,
     POINT_TO_POINT,

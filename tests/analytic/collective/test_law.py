@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic.collective_calls import HYBRID_CUBE_MESH_RINGS, calls_of
-from gnnperf.analytic.collective_law import CollectiveLaw, ProtocolSwitch
+from gnnperf.analytic.collective.calls import HYBRID_CUBE_MESH_RINGS, calls_of
+from gnnperf.analytic.collective.law import CollectiveLaw, ProtocolSwitch
 
 POSITIVE = st.floats(1e-3, 1e3)
 RATE = st.floats(1e6, 1e13)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.op_counts import ARITHMETIC, CALLS, COUNTS, TRAFFIC, op_counts
+from gnnperf.analytic.cpu_ops.counts import ARITHMETIC, CALLS, COUNTS, TRAFFIC, op_counts
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.schema import OpFamily
 
@@ -25,7 +25,7 @@ class FamilyPrices:
     """One family's.
 
     Attributes:
-        price_us: count (op_counts.COUNTS) -> us of one; a count that is not named costs nothing.
+        price_us: count (counts.COUNTS) -> us of one; a count that is not named costs nothing.
         op_factor: op -> count -> factor.
         dtype_factor: dtype -> factor of every count but calls.
     """
@@ -63,7 +63,7 @@ class OpPrices:
     core: CoreNumbers
 
     def latency_us(self, calls: pd.DataFrame, device: DeviceSpec) -> np.ndarray:
-        """[n] us of calls (op_counts.KEYS) on a CPU; NaN where neither FLOPs nor bytes are known."""
+        """[n] us of calls (counts.KEYS) on a CPU; NaN where neither FLOPs nor bytes are known."""
         found: np.ndarray = self.terms_us(calls, device).sum(axis=1)
         return found
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.analytic.constants import default_constants, load_constants, save_constants
-from gnnperf.analytic.op_counts import KEYS
-from gnnperf.analytic.op_price_fit import CALIBRATED, RECORDED, fit_op_prices
-from gnnperf.analytic.op_prices import CoreNumbers, FamilyPrices, OpPrices, core_numbers
+from gnnperf.analytic.cpu_ops.counts import KEYS
+from gnnperf.analytic.cpu_ops.fit import CALIBRATED, RECORDED, fit_op_prices
+from gnnperf.analytic.cpu_ops.prices import CoreNumbers, FamilyPrices, OpPrices, core_numbers
 from gnnperf.errors import InputError
 from gnnperf.hardware.catalog import load_device
 from gnnperf.hardware.spec import DeviceSpec

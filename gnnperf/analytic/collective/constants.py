@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective_calls import calls_of
-from gnnperf.analytic.collective_law import CollectiveLaw
-from gnnperf.analytic.collective_terms import POINT_TO_POINT
+from gnnperf.analytic.collective.calls import calls_of
+from gnnperf.analytic.collective.law import CollectiveLaw
+from gnnperf.analytic.collective.terms import POINT_TO_POINT
 
 SEND_RECV = "send_recv"  # the name of every point-to-point kind here
 Kind = tuple[str, str]  # kind of collective, link

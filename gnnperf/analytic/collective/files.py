@@ -10,8 +10,8 @@ from pathlib import Path
 
 import yaml
 
-from gnnperf.analytic.collective_constants import CollectiveConstants
-from gnnperf.analytic.collective_law import CollectiveLaw, ProtocolSwitch
+from gnnperf.analytic.collective.constants import CollectiveConstants
+from gnnperf.analytic.collective.law import CollectiveLaw, ProtocolSwitch
 from gnnperf.errors import InputError
 from gnnperf.hardware.yaml_spec import read_yaml
 

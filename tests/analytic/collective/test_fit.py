@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 import yaml
 
-from gnnperf.analytic.collective_calls import calls_of
-from gnnperf.analytic.collective_constants import CollectiveConstants
-from gnnperf.analytic.collective_files import load_collectives, save_collectives
-from gnnperf.analytic.collective_fit import fit_collectives
-from gnnperf.analytic.collective_law import CollectiveLaw, ProtocolSwitch
+from gnnperf.analytic.collective.calls import calls_of
+from gnnperf.analytic.collective.constants import CollectiveConstants
+from gnnperf.analytic.collective.files import load_collectives, save_collectives
+from gnnperf.analytic.collective.fit import fit_collectives
+from gnnperf.analytic.collective.law import CollectiveLaw, ProtocolSwitch
 from gnnperf.errors import InputError
 from gnnperf.tables.collective_sources import read_aiconfigurator
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from toys import make_graph
 
-from gnnperf.analytic.measured_calls import read_calibrated_calls, recorded_calls
+from gnnperf.analytic.cpu_ops.measured import read_calibrated_calls, recorded_calls
 from gnnperf.errors import InputError
 from gnnperf.schema import NodeType
 

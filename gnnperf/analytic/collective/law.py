@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.analytic.collective_calls import CollectiveCalls
+from gnnperf.analytic.collective.calls import CollectiveCalls
 
 REFERENCE_RANKS = 4.0  # `at_bytes` is for a group of this size
 LARGEST_EXPONENT = 60.0  # exp of it is still far from overflow, and r / (1 + r) is 1

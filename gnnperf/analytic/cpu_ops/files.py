@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 
-from gnnperf.analytic.op_counts import COUNTS
-from gnnperf.analytic.op_prices import BACK_OFF, CoreNumbers, FamilyPrices, OpPrices
+from gnnperf.analytic.cpu_ops.counts import COUNTS
+from gnnperf.analytic.cpu_ops.prices import BACK_OFF, CoreNumbers, FamilyPrices, OpPrices
 from gnnperf.errors import InputError
 
 DIGITS = 4  # significant

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.analytic.collective_terms import ring_terms
+from gnnperf.analytic.collective.terms import ring_terms
 from gnnperf.errors import require
 from gnnperf.hardware.spec import LinkSpec
 

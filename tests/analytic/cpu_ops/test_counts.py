@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic.op_counts import COUNTS, KEYS, op_counts
+from gnnperf.analytic.cpu_ops.counts import COUNTS, KEYS, op_counts
 from gnnperf.graph.cost import op_cost
 
 
