@@ -46,18 +46,19 @@ def scale_call(call: Call, batch: Batch, factor: float) -> Scaled:
     if is_product(name) and len(arguments) > 1 and _is_matrix(arguments[0]) and _is_matrix(arguments[1]):
         return _product(arguments, batch, factor)
     weights = WEIGHTS.get(op_of(name), ())
-    rank = max(map(len, _shapes(arguments)), default=0)
+    shapes = _shapes(arguments)
     found = tuple(
-        argument if place in weights or _is_added(argument, batch, rank) else _argument(argument, batch, factor)
+        argument if place in weights or _is_added(argument, batch, shapes) else _argument(argument, batch, factor)
         for place, argument in enumerate(arguments)
     )
     doubtful = op_of(name) not in WEIGHTS and any(map(batch.is_doubtful, _shapes(arguments)))
     return Scaled(found, doubtful)
 
 
-def _is_added(argument: Argument, batch: Batch, rank: int) -> bool:
-    """A parameter beside data of higher rank, to which it is broadcast."""
-    return argument in batch.parameters and len(argument) < rank
+def _is_added(argument: Argument, batch: Batch, beside: list[Shape]) -> bool:
+    """A parameter beside data of higher rank to which it is broadcast: their last dimensions are the same."""
+    size = len(argument)
+    return argument in batch.parameters and any(len(s) > size and s[-size:] == argument for s in beside)
 
 
 def _argument(argument: Argument, batch: Batch, factor: float) -> Argument:
