@@ -27,6 +27,7 @@ KEYS = ["op_name", "phase", "input_dims", "dtype", "family", "flops", "bytes", "
 OF_PARAMETERS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")  # where the message is flat
 NO_NEW_OPS = ("whether another batch makes the program run other ops (another kernel, more micro-batches, "
               "a last batch that is not full): the ops stay")  # fmt: skip
+NO_WORK = (OpFamily.VIEW, OpFamily.UNKNOWN, OpFamily.COLLECTIVE)
 NAMED_OPS = 6
 
 
@@ -91,8 +92,11 @@ def _rescaled(nodes: pd.DataFrame, batch: Batch, factor: float) -> _Rescaled:
     _, first = np.unique(group, return_index=True)  # a row of each distinct call, by its number
     found = _Rescaled(nodes, np.zeros(len(nodes), bool), np.zeros(len(nodes), bool))
     counts = np.bincount(group)
-    rows = keyed.iloc[first].where(keyed.iloc[first].notna(), None).to_dict("records")
-    dims, flops, moved = (nodes[c].astype(object).iloc[first].to_numpy().copy() for c in ("input_dims", "flops", "bytes"))
+    known = keyed.iloc[first].where(keyed.iloc[first].notna(), None)
+    rows = [dict(zip(KEYS, row, strict=True)) for row in known.itertuples(index=False, name=None)]
+    dims, flops, moved = (
+        nodes[c].astype(object).iloc[first].to_numpy().copy() for c in ("input_dims", "flops", "bytes")
+    )
     grows, changes = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
     for number, row in enumerate(rows):
         if row["input_dims"] is None:
@@ -113,15 +117,15 @@ def _call(
 ) -> tuple[str, float, float] | None:
     """New dims, FLOPs and bytes of a call; None where nothing changes."""
     name, phase, old = str(row["op_name"]), str(row["phase"]), parse(str(row["input_dims"]))
-    recorded = Cost(*(float("nan") if row[c] is None else float(str(row[c])) for c in ("flops", "bytes")))
+    recorded = Cost(_number(row["flops"]), _number(row["bytes"]))
     if _sparse_update(row, batch, recorded):
         return str(row["input_dims"]), recorded.flops * factor, recorded.bytes * factor
     scaled = scale_call((name, phase, old), batch, factor)
     if scaled.arguments == old:
         shapes = [shape for argument in old for shape in tensors(argument)]
-        if row["family"] not in (OpFamily.VIEW, OpFamily.UNKNOWN, OpFamily.COLLECTIVE) and phase != Phase.OPTIMIZER:
-            if any(len(shape) > 1 and shape not in batch.parameters for shape in shapes):
-                notes.without[name] += count
+        works = row["family"] not in NO_WORK and phase != Phase.OPTIMIZER
+        if works and any(len(shape) > 1 and shape not in batch.parameters for shape in shapes):
+            notes.without[name] += count
         return None
     dtype = None if row["dtype"] is None else str(row["dtype"])
     new = with_shapes(name, old, scaled.arguments, recorded, dtype, factor,
@@ -133,8 +137,12 @@ def _call(
     return text(scaled.arguments), new.flops, new.bytes
 
 
+def _number(value: object) -> float:
+    return float("nan") if value is None else float(str(value))
+
+
 def _sparse_update(row: dict[str, object], batch: Batch, recorded: Cost) -> bool:
-    """A sparse gradient added to its table: two FLOPs per element of the rows that were looked up (graph.sparse_sums)."""
+    """A sparse gradient added to its table: two FLOPs per element of the rows looked up (graph.sparse_sums)."""
     table = tensors(parse(str(row["input_dims"]))[0])
     if row["family"] != OpFamily.EMBEDDING or row["phase"] != Phase.OPTIMIZER or not table:
         return False
@@ -187,5 +195,3 @@ def _is_flat(dims: object) -> bool:
 def _listed(counts: Counter[str]) -> str:
     named = ", ".join(f"{name} ({count})" for name, count in counts.most_common(NAMED_OPS) if count)
     return named + (f" and {len(counts) - NAMED_OPS} more ops" if len(counts) > NAMED_OPS else "")
-
-

@@ -13,7 +13,6 @@ from gnnperf.plan.batch_sizes import WEIGHTS, Batch, Call, grown, is_product, op
 from gnnperf.plan.shapes import Argument, Shape, each, tensors
 from gnnperf.schema import Phase
 
-
 TRANSPOSE = "t"
 
 

@@ -175,5 +175,3 @@ def _with_bookkeeping(batch: Batch, calls: list[Call]) -> Batch:
 def is_product(name: str) -> bool:
     """Whether the arguments are two factors of a matrix product."""
     return op_of(name) in PRODUCTS
-
-

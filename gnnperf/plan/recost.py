@@ -1,7 +1,7 @@
 """FLOPs and bytes of a call whose shapes change, from what was recorded and the formulas of graph.cost.
 
-A graph keeps the shapes of a call and the dtype of its largest input, not its scalar values (strides, axes). So formulas
-answer for the change, and what was recorded stays what it is changed from:
+A graph keeps the shapes of a call and the dtype of its largest input, not its scalar values (strides, axes). So
+formulas answer for the change, and what was recorded stays what it is changed from:
 
     new = formula(new shapes) + factor x (recorded - formula(old shapes))
 
@@ -20,8 +20,10 @@ from gnnperf.graph.cost.op_call import DTYPE_BYTES, PROFILER_DTYPES
 from gnnperf.plan.batch_sizes import op_of
 from gnnperf.plan.shapes import Argument, is_list, tensors, text
 
-INTEGERS: dict[str, tuple[int, ...]] = {"embedding": (1,), "embedding_bag": (1, 2), "embedding_backward": (1,),
-                                        "cross_entropy_loss": (1,), "_embedding_bag_backward": (1, 2, 4, 5)}  # fmt: skip
+INTEGERS: dict[str, tuple[int, ...]] = {
+    "embedding": (1,), "embedding_bag": (1, 2), "embedding_backward": (1,), "cross_entropy_loss": (1,),
+    "_embedding_bag_backward": (1, 2, 4, 5),
+}  # fmt: skip
 PROFILER_NAME = {dtype: name for name, dtype in reversed(PROFILER_DTYPES.items())}
 SCALAR_BYTES = 8.0  # what an argument without dimensions can add to the bytes of a call
 
@@ -60,7 +62,9 @@ def with_shapes(
     """The cost of a node after a change of shapes that scales the batch by `factor`.
 
     Args:
-        name, old, new: the call and its shapes before and after.
+        name: of the op.
+        old: its shapes before.
+        new: its shapes after.
         recorded: before.
         dtype: of its largest input; None unknown.
         factor: new batch / old batch.
@@ -88,9 +92,7 @@ def _kept_bytes(old: tuple[Argument, ...], new: tuple[Argument, ...], dtype: str
     return float(kept * DTYPE_BYTES.get(dtype or "float32", 4))
 
 
-def _changed(
-    recorded: float, before: float, after: float, factor: float, constant: float, stays: float = 0.0
-) -> float:
+def _changed(recorded: float, before: float, after: float, factor: float, constant: float, stays: float = 0.0) -> float:
     """`constant`: a rest of at most this size does not grow; `stays`: without a formula, the part that does not."""
     if isnan(recorded) or isnan(before):
         return recorded if isnan(recorded) else stays + factor * (recorded - stays)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 Shape = tuple[int, ...]
 Argument = Shape | tuple[Shape, ...]
@@ -19,10 +20,8 @@ def parse(dims: str) -> tuple[Argument, ...]:
     return tuple(_argument(found) for found in json.loads(dims))
 
 
-def _argument(found: list[int] | list[list[int]]) -> Argument:
-    if found and isinstance(found[0], list):
-        return tuple(tuple(inner) for inner in found)  # type: ignore[arg-type]
-    return tuple(found)  # type: ignore[arg-type]
+def _argument(found: list[Any]) -> Argument:
+    return tuple(tuple(inner) for inner in found) if found and isinstance(found[0], list) else tuple(found)
 
 
 def text(arguments: tuple[Argument, ...]) -> str:
