@@ -19,6 +19,7 @@ from gnnperf.errors import InputError
 from gnnperf.plan import Edit
 from gnnperf.plan.batch import ScaleBatch
 from gnnperf.plan.declared import InputStall, OpLatency, Straggler
+from gnnperf.plan.dtype import ChangeDtype
 
 KEY = "whatif"
 EXAMPLE = "whatif=[{latency:{op:aten::mm,factor:0.5}},{straggler:{rank:1,factor:1.3}}]"
@@ -33,12 +34,14 @@ class WhatIf:
         straggler: one rank works slower.
         stall: the ranks wait for data before each step.
         batch: every rank's batch is larger or smaller.
+        dtype: ops of one dtype become ops of another.
     """
 
     latency: OpLatency | None = None
     straggler: Straggler | None = None
     stall: InputStall | None = None
     batch: ScaleBatch | None = None
+    dtype: ChangeDtype | None = None
 
 
 def read_edits(entries: Sequence[Any]) -> tuple[Edit, ...]:
