@@ -122,9 +122,8 @@ def main() -> None:
 
 
 def _pairs(found: list[Outcome]) -> Table:
-    table = Table(
-        "A", "B", "shapes %", "FLOPs/B", "measured", "predicted us", "error: difference %", "ratio", "trivial"
-    )
+    heads = ("A", "B", "shapes %", "FLOPs/B", "measured", "predicted us", "error: difference %", "ratio", "trivial")
+    table = Table(*heads)
     for one in found:
         table.add_row(one.pair.a, one.pair.b, f"{100 * one.equal:.1f}", f"{one.flops:.3f}", f"{one.measured_us:+.0f}",
                       f"{one.told_b_us - one.told_a_us:+.0f}", *(f"{100 * e:.0f}" for e in one.errors))  # fmt: skip

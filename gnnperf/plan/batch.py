@@ -17,7 +17,7 @@ import pandas as pd
 from gnnperf.errors import require
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.plan.batch_shapes import scale_call
-from gnnperf.plan.batch_sizes import Batch, find_batch
+from gnnperf.plan.batch_sizes import Batch, check_whole, find_batch
 from gnnperf.plan.edit import Edited, unedited
 from gnnperf.plan.recost import Cost, with_shapes
 from gnnperf.plan.shapes import parse, tensors, text
@@ -27,6 +27,7 @@ KEYS = ["op_name", "phase", "input_dims", "dtype", "family", "flops", "bytes", "
 OF_PARAMETERS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")  # where the message is flat
 NO_NEW_OPS = ("whether another batch makes the program run other ops (another kernel, more micro-batches, "
               "a last batch that is not full): the ops stay")  # fmt: skip
+BY_DATA = "sizes that data decide, no multiples of the batch ({}): they were taken to grow with it"
 NO_WORK = (OpFamily.VIEW, OpFamily.UNKNOWN, OpFamily.COLLECTIVE)
 NAMED_OPS = 6
 
@@ -53,7 +54,9 @@ class ScaleBatch:
         """
         if self.factor == 1:
             return unedited(graph)
-        found = _rescaled(graph.nodes, find_batch(graph), self.factor)
+        batch = find_batch(graph)
+        by_data = check_whole(batch, self.factor)
+        found = _rescaled(graph.nodes, batch, self.factor)
         copied = _copied(graph, found.grown)
         sent, doubtful = _messages(graph, found.grown)
         touched = found.changed | copied | sent
@@ -62,7 +65,7 @@ class ScaleBatch:
             message_bytes=found.nodes["message_bytes"].where(~sent, found.nodes["message_bytes"] * self.factor),
             latency_us=found.nodes["latency_us"].mask(touched & ~_host(graph)),
         )
-        unknown = (NO_NEW_OPS, *found.unknown(), *doubtful)
+        unknown = (NO_NEW_OPS, *([BY_DATA.format(_sizes(by_data))] if by_data else []), *found.unknown(), *doubtful)
         return Edited(replace(graph, nodes=nodes), touched, np.arange(graph.num_nodes), unknown)
 
 
@@ -190,6 +193,10 @@ def _is_flat(dims: object) -> bool:
     """Whether all tensors of a call have one dimension, as buckets of gradients and flattened parameters have."""
     shapes = [s for argument in parse(dims) for s in tensors(argument)] if isinstance(dims, str) else []
     return all(len(shape) == 1 for shape in shapes)
+
+
+def _sizes(found: tuple[int, ...]) -> str:
+    return ", ".join(map(str, found[:NAMED_OPS])) + (", ..." if len(found) > NAMED_OPS else "")
 
 
 def _listed(counts: Counter[str]) -> str:

@@ -30,11 +30,7 @@ class Scaled:
 
 
 def scale_call(call: Call, batch: Batch, factor: float) -> Scaled:
-    """The call with every batch dimension scaled.
-
-    Raises:
-        InputError: a size does not stay whole.
-    """
+    """The call with every batch dimension scaled."""
     name, phase, arguments = call
     if phase == Phase.OPTIMIZER:
         return Scaled(arguments)

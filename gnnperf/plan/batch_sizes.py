@@ -36,6 +36,7 @@ DATA: dict[str, tuple[int, ...]] = {
     "nll_loss": (0, 1), "mse_loss": (0, 1), "binary_cross_entropy_with_logits": (0, 1),
 }  # fmt: skip
 PRODUCTS = ("mm", "matmul", "bmm")  # forward: data x parameter, if the second is one
+WHOLE = 1e-6  # relative
 Call = tuple[str, str, tuple[Argument, ...]]  # op name, phase, arguments
 Pattern = tuple[str, str, tuple[bool, ...]]  # what is done to a tensor, whatever its sizes
 
@@ -74,17 +75,21 @@ class Batch:
 
 
 def grown(shape: Shape, at: int, factor: float) -> Shape:
-    """The shape with dimension `at` scaled.
+    """The shape with dimension `at` scaled, to the next whole number where data decide a size (`check_whole`)."""
+    return (*shape[:at], max(round(shape[at] * factor), 1), *shape[at + 1 :])
+
+
+def check_whole(batch: Batch, factor: float) -> tuple[int, ...]:
+    """Sizes that are no multiple of the batch: data decide them (how many rows of a table fall to a rank).
 
     Raises:
-        InputError: that gives no whole number.
+        InputError: the smallest size, of which the others are multiples, does not stay whole.
     """
-    size = shape[at] * factor
-    whole = round(size)
-    if whole < 1 or abs(size - whole) > 1e-6 * whole:
-        raise InputError(f"{shape[at]} x {factor:g} is no whole size", where="factor of the batch",
-                         allowed=f"a factor that keeps {shape[at]} whole")  # fmt: skip
-    return (*shape[:at], whole, *shape[at + 1 :])
+    least = min(batch.sizes)
+    if abs(least * factor - max(round(least * factor), 1)) > WHOLE * least * factor:
+        raise InputError(f"{least} x {factor:g} is no whole size", where="factor of the batch",
+                         allowed=f"a factor that keeps {least} whole")  # fmt: skip
+    return tuple(sorted(size for size in batch.sizes if size % least))
 
 
 def op_of(name: str) -> str:

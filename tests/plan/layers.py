@@ -20,7 +20,7 @@ EMBEDDING, LINEAR, LOSS, GRADIENT_IN, GRADIENT_W, UPDATE, SEND, ARRIVE, EXIT, TR
 def layer(batch: int, length: int, width: int, vocabulary: int, *, sends: bool = True) -> ExecutionGraph:
     """The graph. With `sends` the message is of activations, else the flat gradient."""
     tokens = batch * length
-    calls = [
+    calls: list[tuple[str, str, list[object]]] = [
         ("aten::embedding", "forward", [[vocabulary, width], [batch, length], [], [], []]),
         ("aten::linear", "forward", [[tokens, width], [vocabulary, width], [vocabulary]]),
         ("aten::_log_softmax", "forward", [[tokens, vocabulary], [], []]),
@@ -57,9 +57,9 @@ def _compute(name: str, phase: str, dims: list[object]) -> dict[str, object]:
         "long int" if name == "aten::embedding" and n == 1 else "float" if shape else "" for n, shape in enumerate(dims)
     ]
     cost = op_cost(name, text, json.dumps(kinds), None)
-    return {"node_type": NodeType.COMPUTE, "thread": 0, "device": 0, "op_name": name, "phase": phase, "input_dims": text,
-            "family": str(cost.family), "dtype": "float32", "flops": cost.flops, "bytes": cost.bytes,
-            "latency_us": 5.0}  # fmt: skip
+    return {"node_type": NodeType.COMPUTE, "thread": 0, "device": 0, "op_name": name, "phase": phase,
+            "input_dims": text, "family": str(cost.family), "dtype": "float32", "flops": cost.flops,
+            "bytes": cost.bytes, "latency_us": 5.0}  # fmt: skip
 
 
 def _text(dims: object) -> str:

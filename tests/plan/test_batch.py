@@ -98,6 +98,19 @@ def test_an_op_without_a_formula_is_named_and_grows() -> None:
     assert found.graph.nodes["flops"][2] == 2 * strange.nodes["flops"][2]
 
 
+def test_sizes_that_data_decide_are_rounded_and_named() -> None:
+    """13 rows of a table were looked up in a batch of 6 tokens; of 3 tokens it may be 6 or 7."""
+    graph = layer(2, 3, 5, 7)
+    dims = graph.nodes["input_dims"].astype(object)
+    dims[0], dims[2] = "[[7,5],[13],[6],[],[],[],[],[],[]]", "[[13,5],[],[]]"
+    names = graph.nodes["op_name"].astype(object)
+    names[0] = "aten::embedding_bag"
+    changed = graph.nodes.assign(input_dims=dims.astype("category"), op_name=names.astype("category"))
+    found = ScaleBatch(0.5)(replace(graph, nodes=changed))
+    assert found.graph.nodes["input_dims"][2] == "[[6,5],[],[]]"
+    assert any("sizes that data decide" in sentence and "(13)" in sentence for sentence in found.unknown)
+
+
 def test_refusals() -> None:
     with pytest.raises(InputError, match="no whole size"):
         ScaleBatch(0.3)(layer(2, 3, 5, 7))
