@@ -14,6 +14,7 @@ from gnnperf.plan.shapes import Argument, Shape, each, tensors
 from gnnperf.schema import Phase
 
 TRANSPOSE = "t"
+SHARDING = "fsdp::"  # gathers and scatters parameters, [ranks, elements]: never data
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Scaled:
 def scale_call(call: Call, batch: Batch, factor: float) -> Scaled:
     """The call with every batch dimension scaled."""
     name, phase, arguments = call
-    if phase == Phase.OPTIMIZER:
+    if phase == Phase.OPTIMIZER or name.startswith(SHARDING):
         return Scaled(arguments)
     if pattern(call) in batch.bookkeeping and _all_parameters(arguments, batch):
         return Scaled(arguments, doubtful=any(map(batch.is_doubtful, _shapes(arguments))))

@@ -13,6 +13,7 @@ from pandas.testing import assert_frame_equal
 from gnnperf.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.plan import ScaleBatch, apply
+from gnnperf.plan.batch_shapes import scale_call
 from gnnperf.plan.batch_sizes import find_batch
 from tests.plan.layers import ARRIVE, EXIT, GRADIENT_IN, GRADIENT_W, LINEAR, SEND, TRANSFER, UPDATE, layer
 from tests.plan.loops import loop
@@ -96,6 +97,11 @@ def test_an_op_without_a_formula_is_named_and_grows() -> None:
     found = ScaleBatch(2.0)(strange)
     assert any("mine::loss (1)" in sentence and "no formula" in sentence for sentence in found.unknown)
     assert found.graph.nodes["flops"][2] == 2 * strange.nodes["flops"][2]
+
+
+def test_gathered_parameters_stay_where_there_are_as_many_ranks_as_sequences() -> None:
+    call = ("fsdp::split_with_sizes_copy", "forward", ((2, 40), ((2, 35), (2, 5))))
+    assert scale_call(call, find_batch(layer(2, 3, 5, 7)), 2.0).arguments == call[2]
 
 
 def test_sizes_that_data_decide_are_rounded_and_named() -> None:
