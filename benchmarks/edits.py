@@ -25,7 +25,7 @@ from benchmarks.unseen_workload import median_step_us
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
 from gnnperf.data.clusters import cluster_for
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.plan import apply
+from gnnperf.plan import Straggler, apply
 from gnnperf.plan.edit import Edited, unedited
 from gnnperf.schedule.align import align_runs
 
@@ -79,6 +79,22 @@ def told_step_us(edited: Edited, constants: AnalyticConstants) -> float:
     return median_step_us(replace(graph, nodes=nodes, edges=graph.edges.assign(lag_us=found.lag_us)))
 
 
+def straggler(graph: ExecutionGraph, repeated: ExecutionGraph, constants: AnalyticConstants) -> Straggler:
+    """The same change said as a user would without naming ops: one rank has so much more work than before."""
+    work = [_work_us(each, constants) for each in (graph, repeated)]
+    growth = {rank: work[1][rank] / work[0][rank] for rank in graph.ranks}
+    rank = max(growth, key=lambda rank: growth[rank])
+    return Straggler(rank, growth[rank])
+
+
+def _work_us(graph: ExecutionGraph, constants: AnalyticConstants) -> dict[int, float]:
+    """Rank -> predicted time in its host and device work."""
+    told_us = AnalyticPredictor(constants).predict(graph, cluster_for(graph, None, None)).latency_us
+    works = graph.nodes["node_type"].isin(["host", "compute", "memory"]).to_numpy()
+    rank = graph.nodes["rank"].to_numpy()
+    return {one: float(np.nansum(told_us[works & (rank == one)])) for one in graph.ranks}
+
+
 def structure(edited: ExecutionGraph, other: ExecutionGraph) -> tuple[float, float, float]:
     """Share of equal shapes, ratio of all FLOPs, share of equal FLOPs, in the second step of both."""
     mine, theirs = (graph.step(graph.steps[min(1, len(graph.steps) - 1)].step) for graph in (edited, other))
@@ -105,11 +121,15 @@ def outcomes(graphs: Graphs) -> list[Outcome]:
     for pair in edit_pairs(set(steps), graphs):
         graph, own = graphs[f"{pair.a}/1"], constants[found[f"{pair.a}/1"].workload]
         edited = apply(graph, pair.edits)
-        result.append(Outcome(
-            pair, *structure(edited.graph, graphs[f"{pair.b}/1"]), float(np.mean(steps[pair.a])),
+        variants = [(pair, edited)]
+        if pair.kind == "slow rank":
+            slower = straggler(graph, edited.graph, own)
+            variants.append((replace(pair, kind="straggler", edits=(slower,)), slower(graph)))
+        result += [Outcome(
+            which, *structure(changed.graph, graphs[f"{pair.b}/1"]), float(np.mean(steps[pair.a])),
             float(np.mean(steps[pair.b])), float(np.ptp(steps[pair.a]) + np.ptp(steps[pair.b])),
-            told_step_us(unedited(graph), own), told_step_us(edited, own),
-        ))  # fmt: skip
+            told_step_us(unedited(graph), own), told_step_us(changed, own),
+        ) for which, changed in variants]  # fmt: skip
     return result
 
 
@@ -138,7 +158,8 @@ def _summary(found: list[Outcome]) -> Table:
         "batch, rules written with it": [o for o in found if o.pair.kind == "batch" and o.pair.seen],
         "batch, not looked at": [o for o in found if o.pair.kind == "batch" and not o.pair.seen],
         "dtype (mixed)": [o for o in found if o.pair.kind == "dtype"],
-        "slow rank": [o for o in found if o.pair.kind == "slow rank"],
+        "slow rank, op repeated": [o for o in found if o.pair.kind == "slow rank"],
+        "slow rank, as a straggler": [o for o in found if o.pair.kind == "straggler"],
     }
     for name, group in groups.items():
         equal, off = np.array([o.equal for o in group]), np.abs(np.array([o.flops for o in group]) - 1.0)

@@ -6,6 +6,7 @@ from gnnperf.plan.declared import InputStall, OpLatency, Straggler
 from gnnperf.plan.donor import LatenciesOf
 from gnnperf.plan.dtype import ChangeDtype
 from gnnperf.plan.edit import Edit, Edited, apply
+from gnnperf.plan.fusion import FuseElementwise
 from gnnperf.plan.pause import Pause
 from gnnperf.plan.places import Place
 from gnnperf.plan.repeat import RepeatOp, RunOnce
@@ -17,6 +18,7 @@ __all__ = [
     "ChangeDtype",
     "Edit",
     "Edited",
+    "FuseElementwise",
     "InputStall",
     "LatenciesOf",
     "OpLatency",

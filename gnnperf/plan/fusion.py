@@ -6,7 +6,6 @@ after    [T1|relu*]-[T1|linear]                       * all FLOPs; what one op h
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -48,8 +47,9 @@ class FuseElementwise:
         """
         before, after = _links(graph, self._fits(graph))
         if not len(before):
+            allowed = f"a program that has them{f' in {self.phase}' if self.phase else ''}"
             raise InputError("no two elementwise ops of one shape in a row", where=f"graph {graph.name!r}",
-                             allowed="a program that has them" + (f" in {self.phase}" if self.phase else ""))  # fmt: skip
+                             allowed=allowed)  # fmt: skip
         nodes = graph.nodes
         flops, moved = nodes["flops"].to_numpy(copy=True), nodes["bytes"].to_numpy(copy=True)
         fused = np.zeros(graph.num_nodes, dtype=bool)
@@ -63,8 +63,8 @@ class FuseElementwise:
         latency_us = nodes["latency_us"].mask(fused)
         told = replace(graph, nodes=nodes.assign(flops=flops, bytes=moved, latency_us=latency_us))
         edited, came_from = remove(told, gone | _host_side(graph, gone))
-        chains = Counter({"chains": int(fused.sum()), "ops": len(before) + int(fused.sum())})
-        unknown = (HANDED_OVER, f"{ONE_OP} ({chains['ops']} ops become {chains['chains']})")
+        chains = int(fused.sum())
+        unknown = (HANDED_OVER, f"{ONE_OP} ({len(before) + chains} ops become {chains})")
         return Edited(edited, fused[came_from], came_from, unknown)
 
     def _fits(self, graph: ExecutionGraph) -> np.ndarray:
@@ -77,7 +77,7 @@ class FuseElementwise:
 
 
 def _links(graph: ExecutionGraph, fits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Neighbors of a chain, first to last: nobody but the next op waits for the one before, and the step is the same."""
+    """Neighbors of a chain, first to last, of one step; nobody but the next op waits for the one before."""
     nodes, edges = graph.nodes, graph.edges
     gap = (nodes["segment"] == Segment.T1).to_numpy()
     before, after = consecutive(np.where(gap, -1, lane_keys(nodes)))
@@ -87,9 +87,8 @@ def _links(graph: ExecutionGraph, fits: np.ndarray) -> tuple[np.ndarray, np.ndar
         values = nodes[column].astype(object).to_numpy()
         fits_both = fits[before] & fits[after] & (values[before] == values[after])
         before, after = before[fits_both], after[fits_both]
-    same = ~waited[before] & np.array(
-        [_hands_over(nodes, *pair) for pair in zip(before, after, strict=True)], dtype=bool
-    )
+    handed = [_hands_over(nodes, *pair) for pair in zip(before, after, strict=True)]
+    same = ~waited[before] & np.array(handed, dtype=bool)
     order = np.argsort(after[same], kind="stable")
     return before[same][order], after[same][order]
 

@@ -20,6 +20,7 @@ from gnnperf.plan import Edit
 from gnnperf.plan.batch import ScaleBatch
 from gnnperf.plan.declared import InputStall, OpLatency, Straggler
 from gnnperf.plan.dtype import ChangeDtype
+from gnnperf.plan.fusion import FuseElementwise
 
 KEY = "whatif"
 EXAMPLE = "whatif=[{latency:{op:aten::mm,factor:0.5}},{straggler:{rank:1,factor:1.3}}]"
@@ -35,6 +36,7 @@ class WhatIf:
         stall: the ranks wait for data before each step.
         batch: every rank's batch is larger or smaller.
         dtype: ops of one dtype become ops of another.
+        fuse: runs of elementwise ops become one op each.
     """
 
     latency: OpLatency | None = None
@@ -42,6 +44,7 @@ class WhatIf:
     stall: InputStall | None = None
     batch: ScaleBatch | None = None
     dtype: ChangeDtype | None = None
+    fuse: FuseElementwise | None = None
 
 
 def read_edits(entries: Sequence[Any]) -> tuple[Edit, ...]:
