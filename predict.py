@@ -1,6 +1,7 @@
 """Predict one step of a trace.
 
 python predict.py trace=PATH [hardware=NAME] [mode=hybrid|gnn|analytic|replay] [checkpoint=FILE] [out=DIR] [step=N]
+                  [whatif=[{batch:{factor:2}}]]
 Every key: python predict.py --cfg job
 """
 
@@ -9,6 +10,7 @@ from pathlib import Path
 from gnnperf.config import entry_point
 from gnnperf.predict import PredictConfig, StepPrediction
 from gnnperf.predict.api import Request, check, predict
+from gnnperf.predict.whatif import read_edits
 from gnnperf.report import check_output, print_summary, write_report
 
 
@@ -34,6 +36,7 @@ def to_request(config: PredictConfig) -> Request:
         checkpoint=None if config.checkpoint is None else Path(config.checkpoint),
         step=config.step,
         cache_dir=None if config.cache_dir is None else Path(config.cache_dir).expanduser(),
+        whatif=read_edits(config.whatif),
     )
 
 

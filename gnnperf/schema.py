@@ -107,6 +107,7 @@ class Source(StrEnum):
     GNN = "gnn"
     GNN_CALIBRATED = "gnn_calibrated"
     ANALYTIC = "analytic"
+    DECLARED = "declared"  # set by an edit (whatif)
     UNCOVERED = "uncovered"
     CLASS_MEDIAN = "class_median"  # replay only: the median of the node's class on other steps or ranks
 

@@ -118,6 +118,17 @@ def test_what_if_on_the_traces_own_hardware(trace: Path, tmp_path: Path) -> None
     assert found["twice"]["step_time_us"] < found["own"]["step_time_us"]
 
 
+def test_edits_are_told_beside_the_unedited_step(trace: Path, tmp_path: Path) -> None:
+    edits = "whatif=[{latency:{op:aten::mm,factor:10}},{stall:{us:50}}]"
+    done = _run(tmp_path, f"trace={trace}", "out=edited", edits)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "edited" / "prediction.json").read_text())
+    assert found["whatif"]["difference_us"] > 50.0
+    assert found["whatif"]["step_time_us"] == pytest.approx(found["step_time_us"] + found["whatif"]["difference_us"])
+    assert "what if: " in done.stdout
+    assert "InputStall(us=50, rank=None)" in (tmp_path / "edited" / "report.html").read_text()
+
+
 def test_another_device_in_another_cluster(trace: Path, tmp_path: Path) -> None:
     done = _run(tmp_path, f"trace={trace}", "hardware=h100_sxm", "cluster=hgx8", "cluster.nodes=4", "out=moved")
     assert done.returncode == 0, done.stderr
@@ -140,6 +151,8 @@ def test_another_device_in_another_cluster(trace: Path, tmp_path: Path) -> None:
         (["trace={trace}", "hardware=t4", "hardware.num_sms=none"], "num_sms"),
         (["trace={trace}", "checkpoint={trace}"], "small.json"),
         (["trace={trace}", "out={trace}"], "is not a folder"),
+        (["trace={trace}", "whatif=[{{bach:{{factor:2}}}}]"], "unknown edit 'bach'"),
+        (["trace={trace}", "whatif=[{{latency:{{op:mm,factor:2}}}}]"], "e.g. aten::mm"),
     ],
 )
 def test_bad_input_is_one_message_exit_2_and_no_file(

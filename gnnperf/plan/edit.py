@@ -6,12 +6,13 @@ Edits are values. They never change their input, and `apply` composes them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.plan.latency_change import LatencyChange, no_change
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,19 @@ class Edited:
         touched: [num_nodes] bool, nodes that are new, or whose latency or waits the edit has set.
         came_from: [num_nodes] int64, the node of the graph before that it is, or is a copy of.
         unknown: sentences: what the edit cannot know.
+        change: what it declares about latencies without knowing them; None: nothing.
     """
 
     graph: ExecutionGraph
     touched: np.ndarray
     came_from: np.ndarray
     unknown: tuple[str, ...] = ()
+    change: LatencyChange | None = None
+
+    @property
+    def latency_change(self) -> LatencyChange:
+        """What is declared about latencies, or that nothing is."""
+        return no_change(self.graph.num_nodes) if self.change is None else self.change
 
 
 class Edit(Protocol):
@@ -62,5 +70,12 @@ def apply(graph: ExecutionGraph, edits: Iterable[Edit]) -> Edited:
             touched=found.touched | done.touched[found.came_from],
             came_from=done.came_from[found.came_from],
             unknown=(*done.unknown, *found.unknown),
+            change=found.latency_change.after(done.latency_change, found.came_from),
         )
     return done
+
+
+def on_recording(edited: Edited) -> ExecutionGraph:
+    """The edited graph with the declared changes of latencies made to the recorded ones."""
+    told_us = edited.graph.nodes["latency_us"].to_numpy()
+    return replace(edited.graph, nodes=edited.graph.nodes.assign(latency_us=edited.latency_change.of(told_us)))

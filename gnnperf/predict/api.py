@@ -10,8 +10,10 @@ from gnnperf.errors import InputError
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
+from gnnperf.plan import Edit
 from gnnperf.predict.assemble import Question, assemble, collect
 from gnnperf.predict.config import Mode
+from gnnperf.predict.edited import with_edits
 from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.provenance import provenance
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
@@ -37,6 +39,7 @@ class Request:
         checkpoint: trained model; None: none.
         step: ordinal in the window; None: the one with the median measured step time.
         cache_dir: where graphs are kept; None: nowhere.
+        whatif: edits of the step, made one after the other; both steps are predicted.
     """
 
     trace: Path
@@ -46,6 +49,7 @@ class Request:
     checkpoint: Path | None = None
     step: int | None = None
     cache_dir: Path | None = None
+    whatif: tuple[Edit, ...] = ()
 
 
 def predict(request: Request) -> StepPrediction:
@@ -75,6 +79,9 @@ def check(request: Request) -> None:
     _only_in(USES_CHECKPOINT, "checkpoint", request)
     _only_in(USES_HARDWARE, "hardware", request)
     _only_in(USES_HARDWARE, "cluster", request)
+    if request.whatif and request.mode is Mode.replay:
+        raise InputError("mode=replay knows measured latencies only, edits need a model", where="whatif",
+                         allowed="mode=hybrid, gnn, analytic")  # fmt: skip
     if request.checkpoint is not None and not request.checkpoint.is_file():
         raise InputError("no such file", where=str(request.checkpoint), remedy="check checkpoint=FILE")
 
@@ -97,7 +104,10 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
         provenance=provenance(request.trace, request.checkpoint, graph.fingerprint),
         warnings=(*((NO_CHECKPOINT,) if without else ()), *target.warnings),
     )
-    return assemble(prediction, question)
+    answer = assemble(prediction, question)
+    if not request.whatif:
+        return answer
+    return with_edits(answer, request.whatif, predictor, target.cluster, question)
 
 
 def replayed(graph: ExecutionGraph, request: Request) -> StepPrediction:

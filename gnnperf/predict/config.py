@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from gnnperf.hardware.config import HardwareConfig
 
@@ -28,6 +29,7 @@ class PredictConfig(HardwareConfig):
         out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
         step: ordinal of the step in the window; None: the one with the median measured step time.
         cache_dir: where graphs are kept, by fingerprint of code and input; None: nowhere.
+        whatif: edits of the step, one after the other; its grammar is in predict/whatif.py.
     """
 
     trace: str = "???"  # mandatory, in OmegaConf's spelling
@@ -36,3 +38,4 @@ class PredictConfig(HardwareConfig):
     out: str | None = None
     step: int | None = None
     cache_dir: str | None = "~/.cache/gnnperf"
+    whatif: list[Any] = field(default_factory=list)

@@ -15,6 +15,28 @@ from gnnperf.schema import StepTimeKind
 
 
 @dataclass(frozen=True)
+class WhatIfAnswer:
+    """The same step with edits.
+
+    Attributes:
+        edits: what was changed, in order.
+        answer: the edited step, predicted as the unedited one; nothing measured belongs to it.
+        num_touched: nodes that are new, or whose shapes, latency or waits an edit has set.
+        unknown: sentences: what the edits cannot know.
+    """
+
+    edits: tuple[str, ...]
+    answer: StepPrediction
+    num_touched: int
+    unknown: tuple[str, ...]
+
+    @property
+    def step_time_us(self) -> float:
+        """Of the edited step, of the same kind as the unedited one."""
+        return self.answer.step_time_us
+
+
+@dataclass(frozen=True)
 class StepPrediction:
     """Latencies, schedule and step time of one step.
 
@@ -41,6 +63,7 @@ class StepPrediction:
             to the step time, so `source_share` cannot show what is missing; this does.
         warnings: sentences for the user.
         provenance: versions and hashes; never paths, user names or a trace's free-form metadata.
+        whatif: what edits make of this step; None: no edit was asked for. Everything else is the unedited step.
     """
 
     prediction: Prediction
@@ -66,8 +89,14 @@ class StepPrediction:
     uncovered_measured_share: float | None
     warnings: tuple[str, ...]
     provenance: dict[str, Any]
+    whatif: WhatIfAnswer | None = None
 
     @property
     def step_time_error(self) -> float | None:
         """Signed relative error, predicted / measured - 1; None without a comparable measurement."""
         return None if self.measured_step_time_us is None else self.step_time_us / self.measured_step_time_us - 1.0
+
+    @property
+    def whatif_difference_us(self) -> float | None:
+        """Edited minus unedited step time; None without edits."""
+        return None if self.whatif is None else self.whatif.step_time_us - self.step_time_us

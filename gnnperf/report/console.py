@@ -12,7 +12,17 @@ from rich.text import Text
 
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.summary import top_ops
-from gnnperf.report.text import MEANING, comparison, coverage, headline, path_delays, share_text, target, time_rows
+from gnnperf.report.text import (
+    MEANING,
+    comparison,
+    coverage,
+    headline,
+    path_delays,
+    share_text,
+    target,
+    time_rows,
+    whatif_lines,
+)
 
 PIPE_WIDTH = 120  # characters, where there is no terminal to ask
 NUM_UNCOVERED = 10  # ops listed by name; prediction.json has all of them
@@ -32,6 +42,7 @@ def summary(answer: StepPrediction, written: Iterable[Path] = ()) -> RenderableT
         Text(headline(answer), style="bold"),
         Text(f"  {MEANING[answer.step_time_kind]}", style="dim"),
         Text(f"  {comparison(answer)}"),
+        *(Text(line, style="bold") for line in whatif_lines(answer)),
         Text(f"share of step time by source: {_shares(answer.source_share)}"),
         Text(coverage(answer)),
         Text(f"critical path by node type: {_shares(answer.critical_path_share)}"),

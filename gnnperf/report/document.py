@@ -48,8 +48,29 @@ def document(answer: StepPrediction) -> dict[str, Any]:
         "critical_path_delay_us": answer.critical_delay_us,
         "uncovered_ops": answer.uncovered_ops,
         "uncovered_measured_share": answer.uncovered_measured_share,
+        "whatif": _whatif(answer),
         "warnings": list(answer.warnings),
         "provenance": answer.provenance,
+    }
+
+
+def _whatif(answer: StepPrediction) -> dict[str, Any] | None:
+    """What the edits make of the step; null without edits. All other keys of the document are the unedited step."""
+    whatif, difference_us = answer.whatif, answer.whatif_difference_us
+    if whatif is None or difference_us is None:
+        return None
+    return {
+        "edits": list(whatif.edits),
+        "step_time_us": whatif.step_time_us,
+        "step_time_is_lower_bound": whatif.answer.is_lower_bound,
+        "difference_us": difference_us,
+        "difference_share": difference_us / answer.step_time_us if answer.step_time_us else None,
+        "num_touched_nodes": whatif.num_touched,
+        "rank_step_time_us": {str(rank): us for rank, us in whatif.answer.rank_step_time_us.items()},
+        "source_share": whatif.answer.source_share,
+        "critical_path_share": whatif.answer.critical_path_share,
+        "uncovered_ops": whatif.answer.uncovered_ops,
+        "unknown": list(whatif.unknown),
     }
 
 

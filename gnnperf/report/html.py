@@ -9,7 +9,17 @@ import pandas as pd
 
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.summary import by_node_type, by_rank, top_ops
-from gnnperf.report.text import MEANING, comparison, coverage, headline, path_delays, share_text, target, time_rows
+from gnnperf.report.text import (
+    MEANING,
+    comparison,
+    coverage,
+    headline,
+    path_delays,
+    share_text,
+    target,
+    time_rows,
+    whatif_lines,
+)
 
 NUM_OPS = 25
 COLOR_OF = {
@@ -37,6 +47,7 @@ def html_report(answer: StepPrediction) -> str:
         f"<h1>{escape(headline(answer))}</h1>",
         f'<p class="dim">{escape(MEANING[answer.step_time_kind])}</p>',
         f"<p>{escape(comparison(answer))}</p>",
+        *(f"<p><b>{escape(line)}</b></p>" for line in whatif_lines(answer)),
         *(f'<p class="warn">{escape(warning)}</p>' for warning in answer.warnings),
         _section("Share of step time by source", _stack(answer.source_share), _sources(answer)),
         _section(

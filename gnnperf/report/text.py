@@ -54,6 +54,19 @@ def comparison(answer: StepPrediction) -> str:
     return f"measured {answer.step_time_kind}: {traced}; error {100.0 * answer.step_time_error:+.1f} %{left_out}"
 
 
+def whatif_lines(answer: StepPrediction) -> list[str]:
+    """Both step times, their difference and the edits; nothing without edits."""
+    whatif, difference_us = answer.whatif, answer.whatif_difference_us
+    if whatif is None or difference_us is None:
+        return []
+    bound = "at least " if whatif.answer.is_lower_bound else ""
+    share = f" ({100.0 * difference_us / answer.step_time_us:+.1f} %)" if answer.step_time_us > 0 else ""
+    difference = f"{'+' if difference_us >= 0 else ''}{time_text(difference_us)}{share}"
+    times = f"{bound}{time_text(whatif.step_time_us)}, unedited {time_text(answer.step_time_us)}"
+    count = f"{whatif.num_touched:,} nodes changed"
+    return [f"what if: {times}, difference {difference}; {count}", *(f"  {edit}" for edit in whatif.edits)]
+
+
 def target(answer: StepPrediction) -> str:
     """What was predicted: run, step, hardware, ranks, mode."""
     graph = answer.prediction.graph

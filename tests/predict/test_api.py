@@ -14,6 +14,7 @@ from gnnperf.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, take
 from gnnperf.graph.tables import concat_tables
 from gnnperf.hardware import load_cluster, load_device
+from gnnperf.plan import ChangeDtype, Straggler
 from gnnperf.predict import api
 from gnnperf.predict.api import Request, predict
 from gnnperf.predict.config import Mode
@@ -186,3 +187,25 @@ def _checkpoint(folder: Path) -> Path:
             parameter.fill_(1e-3)  # trained, if little: no head is silent
     save_checkpoint(folder / "model.ckpt", make_checkpoint(network, config, data, {}))
     return folder / "model.ckpt"
+
+
+@pytest.mark.parametrize("mode", [Mode.gnn, Mode.hybrid])
+def test_edits_are_answered_by_the_network(trace: Path, tmp_path: Path, mode: Mode) -> None:
+    """Costs of edited nodes are features of the network; what is declared is made to its answer."""
+    edits = (ChangeDtype("float32", "float64", "all"), Straggler(1, 3.0))
+    asked = Request(trace, mode=mode, checkpoint=_checkpoint(tmp_path), whatif=edits)
+    graph = two_rank_graph()
+    types = graph.nodes["dtype"].astype(object)
+    costs = graph.nodes.assign(
+        dtype=types.where(graph.nodes["node_type"] != "compute", "float32").astype("category"),
+        bytes=graph.nodes["bytes"].fillna(1e6),
+    )
+    answer = api.predicted(replace(graph, nodes=costs), asked)
+    assert answer.whatif is not None
+    edited = answer.whatif.answer.prediction
+    assert edited.source[GEMM_1] == Source.GNN
+    only_slower = api.predicted(replace(graph, nodes=costs), replace(asked, whatif=edits[1:])).whatif
+    assert only_slower is not None
+    told = only_slower.answer.prediction.latency_us[GEMM_1]
+    assert told == pytest.approx(3.0 * answer.prediction.latency_us[GEMM_1])
+    assert edited.latency_us[GEMM_1] != pytest.approx(told)

@@ -1,0 +1,115 @@
+"""The grammar of `whatif=[...]`: a list of edits, made one after the other.
+
+    whatif=[{latency:{op:aten::mm,factor:0.5}},{straggler:{rank:1,factor:1.3}},{stall:{us:2000}},{batch:{factor:2}}]
+
+An entry names one edit and its settings. The names are the fields of `WhatIf`, the settings those of the edit's
+dataclass, which checks them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from gnnperf.errors import InputError
+from gnnperf.plan import Edit
+from gnnperf.plan.batch import ScaleBatch
+from gnnperf.plan.declared import InputStall, OpLatency, Straggler
+from gnnperf.plan.dtype import ChangeDtype
+from gnnperf.plan.fusion import FuseElementwise
+
+KEY = "whatif"
+EXAMPLE = "whatif=[{latency:{op:aten::mm,factor:0.5}},{straggler:{rank:1,factor:1.3}}]"
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """One entry of the list: exactly one of these is given.
+
+    Attributes:
+        latency: an op takes another time.
+        straggler: one rank works slower.
+        stall: the ranks wait for data before each step.
+        batch: every rank's batch is larger or smaller.
+        dtype: ops of one dtype become ops of another.
+        fuse: runs of elementwise ops become one op each.
+    """
+
+    latency: OpLatency | None = None
+    straggler: Straggler | None = None
+    stall: InputStall | None = None
+    batch: ScaleBatch | None = None
+    dtype: ChangeDtype | None = None
+    fuse: FuseElementwise | None = None
+
+
+def read_edits(entries: Sequence[Any]) -> tuple[Edit, ...]:
+    """The edits of a `whatif` list.
+
+    Raises:
+        InputError: an unknown edit or setting (with the closest ones), a missing or bad value; names the entry.
+    """
+    return tuple(_edit(entry, f"{KEY}[{place}]") for place, entry in enumerate(entries))
+
+
+def _edit(entry: Any, where: str) -> Edit:
+    classes = {name: _given(hint) for name, hint in typing.get_type_hints(WhatIf).items()}
+    if not isinstance(entry, Mapping) or len(entry) != 1:
+        raise InputError(f"cannot read {entry!r}", where=where, allowed=f"one edit with its settings, as in {EXAMPLE}")
+    ((name, settings),) = entry.items()
+    if name not in classes:
+        raise _unknown(str(name), classes, where, "edit")
+    if not isinstance(settings, Mapping):
+        raise InputError(f"bad value {settings!r}", where=f"{where}.{name}", allowed=_form(name, classes[name]))
+    return _made(classes[name], settings, f"{where}.{name}")
+
+
+def _made(kind: type, settings: Mapping[Any, Any], where: str) -> Edit:
+    hints = typing.get_type_hints(kind)
+    for key, value in settings.items():
+        if key not in hints:
+            raise _unknown(str(key), hints, where, "setting")
+        if not _fits(value, hints[key]):
+            raise InputError(f"bad value {value!r}", where=f"{where}.{key}", allowed=_words(hints[key]))
+    missing = [f.name for f in fields(kind) if f.default is dataclasses.MISSING and f.name not in settings]
+    if missing:
+        raise InputError(f"{missing[0]} is required", where=where, allowed=_form(where.rpartition(".")[2], kind))
+    try:
+        edit: Edit = kind(**settings)
+    except InputError as error:
+        raise InputError(f"{error.where}: {error.what}", where=where, allowed=error.allowed) from error
+    return edit
+
+
+def _given(hint: Any) -> type:
+    """`Straggler | None` -> Straggler."""
+    return next(arg for arg in typing.get_args(hint) if arg is not type(None))  # type: ignore[no-any-return]
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Whether a value is of the type; a whole number is a number, true is none."""
+    kinds = typing.get_args(hint) or (hint,)
+    if isinstance(value, bool):
+        return bool in kinds
+    return isinstance(value, kinds) or (float in kinds and isinstance(value, int))
+
+
+def _unknown(found: str, known: Iterable[str], where: str, what: str) -> InputError:
+    near = difflib.get_close_matches(found, list(known), n=1, cutoff=0.4)
+    remedy = f"did you mean {near[0]!r}?" if near else ""
+    return InputError(f"unknown {what} {found!r}", where=where, allowed=", ".join(known), remedy=remedy)
+
+
+def _form(name: str, kind: type) -> str:
+    settings = ",".join(f"{key}:{_words(hint)}" for key, hint in typing.get_type_hints(kind).items())
+    return f"{{{name}:{{{settings}}}}}"
+
+
+def _words(hint: Any) -> str:
+    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+    kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind is not type(None)]
+    return " or ".join(names[kind] for kind in kinds)

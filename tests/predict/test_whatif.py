@@ -1,0 +1,92 @@
+"""The grammar of whatif, and both steps from one predictor."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from gnnperf.errors import InputError
+from gnnperf.hardware import load_cluster
+from gnnperf.plan import ChangeDtype, FuseElementwise, InputStall, OpLatency, ScaleBatch, Straggler
+from gnnperf.predict.api import Request, check
+from gnnperf.predict.config import Mode
+from gnnperf.predict.edited import with_edits
+from gnnperf.predict.whatif import read_edits
+from gnnperf.report.console import print_summary
+from gnnperf.report.document import document
+from gnnperf.report.html import html_report
+from gnnperf.schema import Source
+from tests.predict.answers import GEMM_0, GEMM_1, Fixed, question, toy_answer
+
+
+def test_every_edit() -> None:
+    found = read_edits([
+        {"latency": {"op": "aten::mm", "factor": 0.5}}, {"straggler": {"rank": 1, "factor": 2}}, {"stall": {"us": 3.0}},
+        {"batch": {"factor": 2}}, {"dtype": {"of": "float32", "to": "bfloat16"}}, {"fuse": {"phase": "forward"}},
+    ])  # fmt: skip
+    assert found == (OpLatency("aten::mm", 0.5), Straggler(1, 2), InputStall(3.0), ScaleBatch(2),
+                     ChangeDtype("float32", "bfloat16"), FuseElementwise("forward"))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"stragler": {"rank": 1, "factor": 2}}, "whatif.0.: unknown edit 'stragler'.*did you mean 'straggler'"),
+        ({"latency": {"op": "x", "factr": 2}}, "unknown setting 'factr'.*did you mean 'factor'"),
+        ({"latency": {"factor": 2}}, "op is required"),
+        ({"straggler": {"rank": 1.5, "factor": 2}}, "whatif.0..straggler.rank: bad value 1.5. Allowed: a whole number"),
+        ({"straggler": {"rank": True, "factor": 2}}, "bad value True"),
+        ({"straggler": {"rank": 1, "factor": -2}}, "factor of a straggler.*above 0"),
+        ({"batch": 2}, "bad value 2. Allowed: {batch:{factor:a number}}"),
+        ({"batch": {"factor": 2}, "stall": {"us": 2}}, "one edit with its settings"),
+        ("batch", "one edit with its settings"),
+    ],
+)
+def test_one_clear_message(entry: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_edits([entry])
+
+
+def test_replay_refuses_edits(tmp_path: Path) -> None:
+    path = tmp_path / "toy.json"
+    path.write_text("{}")
+    with pytest.raises(InputError, match="whatif: mode=replay"):
+        check(Request(path, mode=Mode.replay, whatif=(ScaleBatch(2),)))
+
+
+def test_both_steps_by_hand() -> None:
+    """10 + 120 + 50 + 5 = 185; gemms twice as long: 10 + 240 + 50 + 5, rank 1's at 7 us: rank 0 is last, 10 + 100."""
+    op = str(toy_answer().prediction.graph.nodes["op_name"][GEMM_0])
+    unedited, edits = toy_answer(), (OpLatency(op, factor=2.0),)
+    args = Fixed(), load_cluster("hgx8"), question(unedited.label)
+    answer = with_edits(unedited, edits, *args)
+    assert (answer.step_time_us, answer.whatif.step_time_us) == (185.0, 305.0)  # type: ignore[union-attr]
+    assert answer.whatif_difference_us == 120.0
+    declared = with_edits(unedited, (OpLatency(op, us=7.0, rank=1),), *args)
+    assert declared.whatif_difference_us == -20.0
+    assert declared.whatif.answer.prediction.source[GEMM_1] == Source.DECLARED  # type: ignore[union-attr]
+    assert answer.whatif.answer.step_time_error is None  # type: ignore[union-attr]  # nothing measured belongs to it
+
+
+def test_what_cannot_be_known_is_a_warning_and_everything_is_reported() -> None:
+    unedited = toy_answer()
+    answer = with_edits(unedited, (Straggler(1, 2.0),), Fixed(), load_cluster("hgx8"), question(unedited.label))
+    assert any("transfers down" in warning for warning in answer.warnings)
+    found = document(answer)["whatif"]
+    assert found["difference_us"] == found["step_time_us"] - 185.0
+    assert found["edits"] == ["Straggler(rank=1, factor=2.0, work='all')"]
+    assert found["difference_share"] == pytest.approx(found["difference_us"] / 185.0)
+    assert "what if: 320 us, unedited 185 us, difference +135 us (+73.0 %)" in html_report(answer)
+    console = Console(width=120, record=True, file=io.StringIO())
+    print_summary(answer, console=console)
+    assert "what if: 320 us" in console.export_text()
+
+
+def test_a_work_that_nobody_tells_is_said() -> None:
+    unedited = toy_answer()
+    holes = Fixed({GEMM_1: float("nan")})
+    answer = with_edits(unedited, (Straggler(0, 2.0),), holes, load_cluster("hgx8"), question(unedited.label))
+    assert answer.warnings[0].startswith("What if: 1 nodes are not covered with the edits, 0 without")
