@@ -19,9 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks._edit_pairs import EditPair, edit_pairs
-from benchmarks._folds import Graphs, folds
+from benchmarks._folds import Graphs, folds, median_step_us
 from benchmarks._recorded_graphs import recorded_graphs, recordings
-from benchmarks.unseen_workload import median_step_us
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
 from gnnperf.data.clusters import cluster_for
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -75,8 +74,7 @@ def told_step_us(edited: Edited, constants: AnalyticConstants) -> float:
     """Step time that the analytical model and the edits' declarations give."""
     graph = edited.graph
     found = AnalyticPredictor(constants).predict(graph, cluster_for(graph, None, None))
-    nodes = graph.nodes.assign(latency_us=edited.latency_change.of(found.latency_us))
-    return median_step_us(replace(graph, nodes=nodes, edges=graph.edges.assign(lag_us=found.lag_us)))
+    return median_step_us(replace(found, latency_us=edited.latency_change.of(found.latency_us)))
 
 
 def straggler(graph: ExecutionGraph, repeated: ExecutionGraph, constants: AnalyticConstants) -> Straggler:
