@@ -16,7 +16,6 @@ from gnnperf.analytic import (
     fit_lags,
     read_calibrated_calls,
 )
-from gnnperf.analytic.constants import default_constants
 from gnnperf.data.clusters import cluster_for
 from gnnperf.evaluate.recordings import Recording
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -47,12 +46,11 @@ class Fold:
 def folds(recordings: Recordings, graphs: Graphs) -> Iterable[Fold]:
     """Every workload left out once; a run's first recording trains."""
     calibrated = read_calibrated_calls(OP_TABLES)
-    base = replace(default_constants("gpu"), host_overhead_us={})
     for workload in sorted({r.workload for r in recordings.values()}):
         train = [graphs[name] for name, r in recordings.items() if r.workload != workload and is_first(r, recordings)]
         device = cluster_for(train[0], None, None).device
         test = {name: r for name, r in recordings.items() if r.workload == workload}
-        yield Fold(workload, test, fit_constants(train, device, calibrated, base))
+        yield Fold(workload, test, fit_constants(train, device, calibrated))
 
 
 def is_first(recording: Recording, recordings: Recordings) -> bool:
@@ -70,6 +68,7 @@ def own_overheads(fold: Fold, graphs: Graphs) -> dict[str, AnalyticConstants]:
     fitted = []
     for which in (0, 1):
         own = [graphs[name] for name, r in fold.test.items() if half[r.run] != which]
+        own = [g for g in own if g.placement is None or not g.placement.shares_cores] or own
         fitted.append(fit_lags(own, "cpu", fit_host_overheads(own, fold.shared)))
     return {name: fitted[half[r.run]] for name, r in fold.test.items()}
 

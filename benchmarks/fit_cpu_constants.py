@@ -15,7 +15,6 @@ from pathlib import Path
 
 from benchmarks._recorded_graphs import OP_TABLES, recorded_graphs
 from gnnperf.analytic import fit_constants, read_calibrated_calls, save_constants
-from gnnperf.analytic.constants import default_constants
 from gnnperf.data.clusters import cluster_for
 from gnnperf.hardware.conf_dir import conf_dir
 
@@ -32,8 +31,7 @@ def main() -> None:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "cpu.yaml"
     graphs = list(recorded_graphs().values())
     device = cluster_for(graphs[0], None, None).device
-    base = replace(default_constants("gpu"), host_overhead_us={})
-    fitted = fit_constants(graphs, device, read_calibrated_calls(OP_TABLES), base)
+    fitted = fit_constants(graphs, device, read_calibrated_calls(OP_TABLES))
     print({k: round(v, 2) for k, v in fitted.segment_us.items()}, fitted.lag_us["cpu"], len(fitted.host_overhead_us))
     save_constants(replace(fitted, provenance=PROVENANCE), out)
 

@@ -63,7 +63,7 @@ def rows_of(fold: Fold, graphs: Graphs) -> list[dict[str, object]]:
             "active_us": active_us(graph, graph.nodes["latency_us"].to_numpy()), "step_us": recording.unprofiled_us,
             "model_active_us": active_us(graph, shared.latency_us), "model_step_us": median_step_us(mine),
             "model_shared_us": median_step_us(shared), "first_pass_us": first_pass_step_us(mine),
-            "totals": totals(graph, rate or 1e10),
+            "uncovered": float(np.isnan(shared.latency_us).mean()), "totals": totals(graph, rate or 1e10),
         })  # fmt: skip
     return found
 
@@ -84,17 +84,19 @@ def trivial(rows: pd.DataFrame, label: str) -> pd.DataFrame:
     return found
 
 
-def repeat_errors(rows: pd.DataFrame, label: str) -> np.ndarray:
-    """[n] relative error of each recording as the answer for another one of its run."""
+def repeat_errors(rows: pd.DataFrame, label: str) -> tuple[np.ndarray, np.ndarray]:
+    """([n] relative error of each recording as the answer for another one of its run, [n] number of the run)."""
     pairs = rows.groupby("run")[label].apply(list)
-    return np.array([a / b - 1.0 for values in pairs for i, a in enumerate(values)
-                     for j, b in enumerate(values) if i != j])  # fmt: skip
+    found = [(a / b - 1.0, run) for run, values in enumerate(pairs) for i, a in enumerate(values)
+             for j, b in enumerate(values) if i != j]  # fmt: skip
+    errors, runs = np.array(found).T
+    return errors, runs
 
 
-def cells(errors: np.ndarray) -> list[str]:
+def cells(errors: np.ndarray, groups: np.ndarray | None = None) -> list[str]:
     """Mean with its interval over runs, median, p90, maximum, bias, in %."""
     size = np.abs(errors)
-    low, high = interval_over_groups(size, np.arange(len(size)), np.mean)
+    low, high = interval_over_groups(size, np.arange(len(size)) if groups is None else groups, np.mean)
     shown = [f"{100 * size.mean():.1f} ({100 * low:.1f} to {100 * high:.1f})"]
     return [*shown, *(f"{100 * v:.1f}" for v in (np.median(size), np.quantile(size, 0.9), size.max(), errors.mean()))]
 
@@ -110,6 +112,10 @@ def main() -> None:
     console = Console(width=140)
     console.print(_figures(found, runs))
     console.print(_by_workload(runs))
+    print(f"nodes without an answer, which count as no time: {found['uncovered'].mean():.2%}")
+    for figure, label in FIGURES.items():
+        errors = (runs[MODEL[figure]] / runs[label] - 1.0).abs()
+        print(f"{figure}: mean over the programs' means {errors.groupby(runs['workload']).mean().mean():.1%}")
 
 
 def _figures(found: pd.DataFrame, runs: pd.DataFrame) -> Table:
@@ -121,8 +127,8 @@ def _figures(found: pd.DataFrame, runs: pd.DataFrame) -> Table:
         for name in answers:
             errors = (answers[name] / runs[label] - 1.0).to_numpy(float)
             table.add_row(figure, str(name), str(len(errors)), *cells(errors))
-        repeats = repeat_errors(found, label)
-        table.add_row(figure, "another recording", str(len(repeats)), *cells(repeats), end_section=True)
+        repeats, of_run = repeat_errors(found, label)
+        table.add_row(figure, "another recording", str(len(repeats)), *cells(repeats, of_run), end_section=True)
     return table
 
 

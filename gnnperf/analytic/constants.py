@@ -35,6 +35,7 @@ class AnalyticConstants:
         collective_floor_us: device kind -> start-up of one collective, beside its hops.
         copy_floor_us: device kind -> start-up of one copy or memset, beside the link's latency.
         pageable_share: bandwidth of a copy from or to pageable host memory, relative to pinned.
+        device_kind: kind of the devices whose runs these numbers hold for; "" any.
         roofline_power: p of the soft maximum (compute^p + memory^p)^(1/p); large p is the hard roofline.
         op_prices: what ops cost on a CPU; None: the roofline there, too.
         provenance: where the numbers come from.
@@ -49,6 +50,7 @@ class AnalyticConstants:
     pageable_share: float = 0.5
     roofline_power: float = 4.0
     op_prices: OpPrices | None = None
+    device_kind: str = ""
     provenance: str = ""
 
 
@@ -83,6 +85,7 @@ def load_constants(path: Path) -> AnalyticConstants:
         pageable_share=_number(raw["pageable_share"], path, "pageable_share", above=0.0),
         roofline_power=_number(raw["roofline_power"], path, "roofline_power", above=1.0),
         op_prices=None if raw["op_prices"] is None else prices_from_plain(raw["op_prices"], f"{path}, op_prices"),
+        device_kind=_kind(raw["device_kind"], path),
         provenance=str(raw["provenance"]),
     )
 
@@ -92,6 +95,7 @@ def save_constants(constants: AnalyticConstants, path: Path) -> None:
     overheads = {SEPARATOR.join(key): round(value, 3) for key, value in sorted(constants.host_overhead_us.items())}
     raw = {
         "provenance": constants.provenance,
+        "device_kind": constants.device_kind,
         "roofline_power": constants.roofline_power,
         "pageable_share": constants.pageable_share,
         "graph_launch_us": _rounded(constants.graph_launch_us),
@@ -105,6 +109,12 @@ def save_constants(constants: AnalyticConstants, path: Path) -> None:
     beside = path.with_name(path.name + ".part")
     beside.write_text(yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True), encoding="utf-8")
     os.replace(beside, path)
+
+
+def _kind(raw: object, path: Path) -> str:
+    if raw not in ("", *DEVICE_KINDS):
+        raise InputError(f"value {raw!r}", where=f"{path}, key 'device_kind'", allowed=", ".join(DEVICE_KINDS))
+    return str(raw)
 
 
 def _rounded(values: dict[str, float]) -> dict[str, float]:

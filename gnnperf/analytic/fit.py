@@ -39,17 +39,24 @@ def fit_constants(
         graphs: with labels.
         device: what they ran on.
         calibrated: calls of the device's own op table (cpu_ops.measured.read_calibrated_calls); CPU only.
-        base: keeps what is not fitted; None: the constants that ship for such a device.
+        base: keeps what is not fitted; None: constants that have seen no run of such a device.
     """
     every = list(graphs)
     found = [g for g in every if g.placement is None or not g.placement.shares_cores] or every
-    start = fit_host_overheads(found, base or default_constants(device.kind))
+    start = fit_host_overheads(found, base or unfitted(device.kind))
     start = fit_lags(found, device.kind, start)
     calls = recorded_calls(found) if device.kind == "cpu" else pd.DataFrame()
     if calls.empty:
         return start
     both = calls if calibrated is None else pd.concat([calls, calibrated], ignore_index=True)
     return replace(start, op_prices=fit_op_prices(both, core_numbers(device)))
+
+
+def unfitted(device_kind: str) -> AnalyticConstants:
+    """What to start a fit from: on CPUs nothing that was fitted on CPU runs, which may be those that are held out."""
+    if device_kind == "gpu":
+        return default_constants()
+    return replace(default_constants("gpu"), device_kind=device_kind, host_overhead_us={}, op_prices=None)
 
 
 def fit_host_overheads(

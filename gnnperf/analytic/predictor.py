@@ -31,7 +31,8 @@ class AnalyticPredictor:
     """Closed forms of kernels on GPUs, prices of ops on CPUs, latency-bandwidth collectives, mean host overheads.
 
     Attributes:
-        constants: what the model takes as given; None: what ships for the device's kind.
+        constants: what the model takes as given; None: what ships for the device's kind, which answers for devices of
+            another kind in any case.
         collectives: laws fitted on the platform's own table of collectives; None: by specification.
         contention: what overlapping work takes from each other. Latencies are of each op alone.
     """
@@ -61,7 +62,9 @@ class AnalyticPredictor:
         )
 
     def _constants(self, cluster: ClusterSpec) -> AnalyticConstants:
-        return default_constants(cluster.device.kind) if self.constants is None else self.constants
+        """What was given, or what ships where nothing was given or it holds for another kind of device."""
+        kind, given = cluster.device.kind, self.constants
+        return default_constants(kind) if given is None or given.device_kind not in ("", kind) else given
 
     def latency_us(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
         """[num_nodes] us for a table of nodes (schema.NODE_COLUMNS); NaN where unknown, 0 for hardware nodes."""

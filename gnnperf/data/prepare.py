@@ -19,6 +19,7 @@ from gnnperf.data.normalizer import Normalizer, fit_normalizer
 from gnnperf.data.splits import PARTS, Split, read_split
 from gnnperf.data.vocabulary import Vocabulary, fit_vocabulary
 from gnnperf.errors import InputError
+from gnnperf.evaluate.recordings import CARD, read_json
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
@@ -126,11 +127,31 @@ def prepare(config: DataConfig, split: Split, read: Callable[[str], RunGraph]) -
 
 
 def _fit_constants(config: DataConfig, train: Sequence[RunSteps]) -> AnalyticConstants:
-    """The analytical base, from training runs only; on CPUs with the calibrated ops of the data set's machine."""
+    """The analytical base, from training runs only; on CPUs with the calibrated ops of the data set's machine.
+
+    Raises:
+        InputError: runs on GPUs and on CPUs, or an op table of another processor than the runs'.
+    """
     device = train[0].cluster.device
-    graphs = [graph for run in train if run.cluster.device.kind == device.kind for graph in run.graphs]
+    kinds = sorted({run.cluster.device.kind for run in train})
+    if len(kinds) > 1:
+        raise InputError("training runs on GPUs and on CPUs", where=config.path, remedy="split them into two data sets")
     tables = [Path(path).expanduser() for path in config.op_tables if device.kind == "cpu"]
-    return fit_constants(graphs, device, read_calibrated_calls(tables))
+    calibrated = read_calibrated_calls(tables)
+    ours = _processor(Path(config.path).expanduser() / train[0].run / CARD)
+    if calibrated is not None and ours and set(calibrated["device"]) != {ours}:
+        theirs = ", ".join(sorted(set(calibrated["device"])))
+        raise InputError(f"op tables of {theirs}, runs on {ours}", where="data.op_tables",
+                         remedy="data.op_tables=[], or tables of the runs' machine")  # fmt: skip
+    return fit_constants([graph for run in train for graph in run.graphs], device, calibrated)
+
+
+def _processor(card: Path) -> str:
+    """What a recorder's card calls the device of rank 0; "" where there is no card, or it does not say."""
+    if not card.is_file():
+        return ""
+    ranks = read_json(card).get("ranks") or [{}]
+    return str((ranks[0].get("device") or {}).get("name") or "")
 
 
 def single_steps(run: RunGraph, limit: int) -> RunSteps:

@@ -21,7 +21,8 @@ from gnnperf.graph.rank_events import RankEvents
 from gnnperf.schema import EventKind
 
 COUNT_OP, VALUES_OP = "aten::_nnz", "aten::to"
-SUMS = ("aten::add_", "aten::add", "aten::add.out")
+IN_PLACE = "aten::add_"  # others write a whole new tensor
+SUMS = (IN_PLACE, "aten::add", "aten::add.out")
 INDEX_BYTES = 8
 
 
@@ -35,7 +36,7 @@ def sparse_sums(events: RankEvents, inside: np.ndarray) -> dict[int, int]:
     found: dict[int, int] = {}
     for count in inside[events.name[inside] == COUNT_OP].tolist():
         sums = _sums_around(events, count)
-        if sums and sums[0] not in found:
+        if sums and sums[0] not in found and events.name[sums[-1]] == IN_PLACE:
             elements = _value_elements(events, inside, sums[0])
             found.update(dict.fromkeys(sums, elements) if elements else {})
     return found

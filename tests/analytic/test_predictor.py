@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from toys import make_graph, two_rank_graph
 
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
+from gnnperf.analytic.constants import default_constants
 from gnnperf.analytic.gemm import gemm_us
 from gnnperf.analytic.gemm_sizes import products
 from gnnperf.errors import InputError
@@ -299,3 +300,11 @@ def test_a_million_nodes_take_seconds_at_most() -> None:
     answer = PREDICTOR.latency_us(many, CLUSTER)
     assert time.perf_counter() - started < 8  # 0.3 to 0.9 s on an idle core
     assert len(answer) == len(many) and not np.isnan(answer).any()
+
+
+def test_constants_of_another_kind_of_device_do_not_answer() -> None:
+    cpu, gpu = default_constants("cpu"), default_constants("gpu")
+    row = {"node_type": NodeType.HOST, "segment": "T4", "event_name": "cudaLaunchKernel", "op_name": "aten::mm"}
+    assert latency(row, predictor=AnalyticPredictor(cpu)) == latency(row, predictor=AnalyticPredictor(gpu))
+    unkind = replace(cpu, device_kind="", host_overhead_us={}, segment_us={"T4": 1.0})
+    assert latency(row, predictor=AnalyticPredictor(unkind)) == pytest.approx(1.0)

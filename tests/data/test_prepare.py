@@ -116,3 +116,23 @@ def test_the_hardware_of_a_run() -> None:
 def test_no_such_data_set(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no such file.*data\.path"):
         load_data(DataConfig(path=str(tmp_path / "nowhere")))
+
+
+def on_cpu(run: str) -> RunGraph:
+    found = read(run)
+    device = load_device("cpu_generic")
+    return replace(found, cluster=replace(found.cluster, device=device))
+
+
+def test_runs_on_gpus_and_cpus_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="training runs on GPUs and on CPUs"):
+        prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, lambda run: on_cpu(run) if run == "a" else read(run))
+
+
+def test_op_tables_of_another_processor_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/run.json").write_text('{"ranks": [{"device": {"name": "Another CPU"}}]}')
+    tables = ["datasets/cpu-lookups/ops.parquet"]
+    config = DataConfig(path=str(tmp_path), cache_dir=str(tmp_path / "cache"), op_tables=tables)
+    with pytest.raises(InputError, match=r"op tables of AMD EPYC, runs on Another CPU.*op_tables=\[\]"):
+        prepare(config, SPLIT, on_cpu)

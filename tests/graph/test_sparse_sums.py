@@ -47,5 +47,10 @@ def test_an_op_that_asks_for_rows_elsewhere_is_no_sum() -> None:
     assert sparse_sums(events, np.arange(3)) == {}
 
 
+def test_a_sum_that_writes_a_new_tensor_stays_dense() -> None:
+    events = rank_events(trace(*sparse_update()[1:]), 0)
+    assert sparse_sums(events, np.arange(3)) == {}
+
+
 def test_half_precision_moves_half() -> None:
     assert sparse_sum_cost(32, "bfloat16") == (64.0, 32 * 6.25)

@@ -93,7 +93,7 @@ def _product(call: Call) -> Counts:
         return _streamed(call)
     b, m, n, k = sizes
     far = _beyond(call.moved_bytes, CACHE_BYTES, FAR_SHARPNESS) * call.moved_bytes
-    return {"call": 1.0, "product": b - 1.0, "row": b * m, "flop": 2.0 * b * m * n * k, "left": b * m * k,
+    return {"call": 1.0, "product": max(b - 1.0, 0.0), "row": b * m, "flop": 2.0 * b * m * n * k, "left": b * m * k,
             "right": b * k * n, "result": b * m * n, "far_byte": far}  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def _convolution(call: Call) -> Counts:
     weight = (
         call.dims[2] if "backward" in call.op and len(call.dims) > 2 else call.dims[1] if len(call.dims) > 1 else []
     )
-    if len(weight) < 3:
+    if len(weight or []) < 3 or not prod(weight[:2]):
         return counts
     out, into = weight[0], weight[1]
     if into == 1:  # one channel per group: no product to speak of
@@ -132,9 +132,11 @@ def _blocked(channels: int) -> int:
 def _lookup(call: Call) -> Counts:
     """Rows of a table gathered, or a sparse gradient added to them (three passes over its elements)."""
     table = call.dims[0] if call.dims else []
+    if not table or not table[-1]:
+        return _streamed(call)
     if call.op == "add_":
         rows, passes = call.flops / 2.0 / table[-1], 3.0
-    elif call.op in ("embedding", "embedding_bag") and len(call.dims) > 1:
+    elif call.op in ("embedding", "embedding_bag") and len(call.dims) > 1 and call.dims[1] is not None:
         rows, passes = float(prod(call.dims[1])), 1.0
     else:
         return _streamed(call)

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.cpu_ops.counts import CALLS, COUNTS, TRAFFIC, op_counts
-from gnnperf.analytic.cpu_ops.prices import CoreNumbers, FamilyPrices, OpPrices
+from gnnperf.analytic.cpu_ops.prices import BACK_OFF, CoreNumbers, FamilyPrices, OpPrices
 from gnnperf.errors import InputError
 
 # Where the search starts, us of one count: a core of some 50 GFLOP/s and 10 GB/s. What no call tells stays there.
@@ -66,7 +66,7 @@ def fit_op_prices(calls: pd.DataFrame, core: CoreNumbers) -> OpPrices:
     if known.empty:
         raise InputError("no call with known FLOPs or bytes", where="op prices", remedy="record shapes")
     families = {str(family): _fit_family(rows) for family, rows in known.groupby("family")}
-    return OpPrices(families, core)
+    return OpPrices({BACK_OFF: FamilyPrices(START_US, {}, {}), **families}, core)
 
 
 def _fit_family(rows: pd.DataFrame) -> FamilyPrices:
@@ -88,7 +88,7 @@ def _prices(layout: _Layout, unknowns: np.ndarray) -> FamilyPrices:
     price = {count: START_US[count] * float(np.exp(x)) for count, x in zip(layout.counts, family, strict=True)}
     factors = np.exp(ops.reshape(len(layout.ops), -1))
     return FamilyPrices(
-        price,
+        {**START_US, **price},  # what no call has is not free: it costs what it was expected to
         {
             op: dict(zip(layout.counts, map(float, row), strict=True))
             for op, row in zip(layout.ops, factors, strict=True)

@@ -77,7 +77,8 @@ def _calibrated_calls(path: Path) -> pd.DataFrame:
         "bytes": np.array([call.moved_bytes for call, _ in found], float),
         "latency_us": np.array([us for _, us in found], float),
     }  # fmt: skip
-    return pd.DataFrame(columns)[[*KEYS, "latency_us"]].assign(times=1, source=CALIBRATED)
+    device = str(table["device"].iloc[0]) if "device" in table else ""
+    return pd.DataFrame(columns)[[*KEYS, "latency_us"]].assign(times=1, source=CALIBRATED, device=device)
 
 
 def _traced(row: OpRow) -> KernelCall | None:

@@ -92,6 +92,26 @@ def test_what_is_not_known_has_no_counts() -> None:
     assert np.isnan(op_counts(pd.DataFrame([unknown], columns=KEYS))).all()
 
 
+@pytest.mark.parametrize(
+    ("name", "dims", "family"),
+    [
+        ("aten::conv2d", "[[1,3,8,8],[8,0,3,3]]", "conv"),
+        ("aten::conv2d", "[[1,3,8,8],null]", "conv"),
+        ("aten::embedding", "[[],[3]]", "embedding"),
+        ("aten::add_", None, "embedding"),
+        ("aten::add_", "[[0,0],[0,0]]", "embedding"),
+        ("aten::bmm", "[[0,4,8],[0,8,2]]", "gemm"),
+        ("aten::mm", "[null,[8,2]]", "gemm"),
+    ],
+)
+def test_shapes_without_sizes_count_as_streams_and_never_below_nothing(
+    name: str, dims: str | None, family: str
+) -> None:
+    row = {"op_name": name, "input_dims": dims, "dtype": "float32", "family": family, "flops": 0.0, "bytes": 64.0}
+    found = op_counts(pd.DataFrame([row], columns=KEYS))
+    assert (found >= 0).all() and found[0, COUNTS.index("call")] == 1
+
+
 sizes = st.integers(1, 300)
 
 

@@ -105,6 +105,14 @@ def test_a_calibration_tells_how_an_op_relates_to_others_not_how_warm_its_caches
     assert price(found, "aten::relu", 1e6) == pytest.approx(404, rel=0.15)
 
 
+def test_what_no_call_has_is_not_free() -> None:
+    found = fit_op_prices(known_calls(RECORDED, 5.0, 2e-4).assign(family="copy"), CORE)
+    copies = calls(("aten::copy_", 0.0, "float32", "copy")).assign(flops=1e9)
+    assert found.latency_us(copies, CPU)[0] > 1000  # no call with FLOPs was seen
+    products = calls(("aten::mm", 1e6, "float32", "gemm"))  # nor any of that family, nor elementwise ones
+    assert found.latency_us(products, CPU)[0] > 10
+
+
 def test_a_fit_without_costs_is_refused() -> None:
     with pytest.raises(InputError, match="no call with known FLOPs or bytes"):
         fit_op_prices(calls(("my::op", np.nan, "float32", "unknown")), CORE)
