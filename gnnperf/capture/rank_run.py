@@ -1,0 +1,86 @@
+"""One rank of a program, run on tensors without data: the profile of some of its steps, and what it communicated."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from gnnperf.capture.communication import Communication
+from gnnperf.capture.refusal import refused
+from gnnperf.capture.without_data import without_data
+from gnnperf.capture.works import Issued
+from gnnperf.errors import InputError
+from gnnperf.record.step_recorder import PROFILER_WARMUP_STEPS, step_profiler
+
+Step = Callable[[], object]
+Build = Callable[[], Step]
+FIRST_STEPS = 2  # DDP orders its buckets in the first one, optimizers make their state
+
+
+@dataclass(frozen=True)
+class RankRun:
+    """What one rank did.
+
+    Attributes:
+        rank: which.
+        groups: ranks of its process groups, in order of creation.
+        events: of the profiled steps, as Kineto writes them.
+        issued: its collectives, of all steps, by number.
+    """
+
+    rank: int
+    groups: tuple[tuple[int, ...], ...]
+    events: tuple[dict[str, Any], ...]
+    issued: Sequence[Issued]
+
+
+def run_rank(build: Build, rank: int, world_size: int, steps: int) -> RankRun:
+    """Build the program as this rank and run it.
+
+    Raises:
+        InputError: what the program does next depends on numbers that nobody computed.
+    """
+    communication = Communication()
+    with _group_of_one(rank, world_size), without_data():
+        try:
+            with FakeTensorMode(allow_non_fake_inputs=True), communication:
+                events = _profiled(build(), steps)
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            raise refused(error, rank) from error
+        groups = tuple(tuple(ranks) for ranks in dist.distributed_c10d._world.pg_group_ranks.values())
+    return RankRun(rank, groups, events, communication.issued)
+
+
+def _profiled(step: Step, steps: int) -> tuple[dict[str, Any], ...]:
+    for _ in range(FIRST_STEPS):
+        step()
+    profiler = step_profiler(steps)
+    with profiler:
+        for _ in range(PROFILER_WARMUP_STEPS + steps):
+            step()
+            profiler.step()
+    with tempfile.TemporaryDirectory(prefix="gnnperf-capture-") as folder:
+        path = Path(folder) / "rank.json"
+        profiler.export_chrome_trace(str(path))
+        return tuple(json.loads(path.read_bytes())["traceEvents"])
+
+
+@contextmanager
+def _group_of_one(rank: int, world_size: int) -> Iterator[None]:
+    """A process group in which this rank is alone and all others seem to be there."""
+    if dist.is_initialized():
+        raise InputError("a process group is up already", where="capture", remedy="capture in a process of its own")
+    dist.init_process_group("fake", rank=rank, world_size=world_size, store=FakeStore())
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
