@@ -8,9 +8,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup
+from torch._C._profiler import _RecordFunctionFast
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gnnperf.capture.works import FakeWork, Issued
+from gnnperf.capture.works import FILL, FakeWork, Issued
 
 Op = Any  # torch._ops.OpOverload
 _PROCESS_GROUP = "c10d.ProcessGroup"
@@ -23,12 +24,17 @@ _TYPE_NAMES = {  # torch dtype -> how the profiler writes it
 }  # fmt: skip
 
 
+_FACTORIES = ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
+Filled = tuple[tuple[int, ...], str]  # shape and dtype of what a factory fills
+
+
 class Communication(TorchDispatchMode):
     """Answers ops of c10d, and those of functional collectives through c10d's, as the real ones do."""
 
     def __init__(self) -> None:
         super().__init__()
         self.issued: list[Issued] = []
+        self.filled: list[Filled] = []
         self._works: list[FakeWork] = []  # C++ holds them, but not their Python part
 
     def __torch_dispatch__(
@@ -37,11 +43,20 @@ class Communication(TorchDispatchMode):
         """Answer a collective; hand every other op on."""
         if func.namespace == "c10d":
             return self._issue(func, args)
+        if func.namespace == "profiler":  # opens or closes a range: not inside another one
+            return func(*args, **(kwargs or {}))
         through = _FUNCTIONAL.get(func)
         if through is not None:
             with self:  # what it calls is a collective of c10d, to be answered here
                 return through(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
+        found = func(*args, **(kwargs or {}))
+        if func.namespace == "aten" and func._schema.name.removeprefix("aten::") in _FACTORIES:
+            self._fill(found)
+        return found
+
+    def _fill(self, result: torch.Tensor) -> None:
+        with _RecordFunctionFast(f"{FILL}{len(self.filled)}"):
+            self.filled.append((tuple(result.shape), _TYPE_NAMES.get(result.dtype, str(result.dtype))))
 
     def _issue(self, func: Op, args: Sequence[Any]) -> Any:
         name = func.name().split(".")[0]

@@ -42,8 +42,7 @@ def _at_its_time(event: Event, timed: Timed) -> Event:
 def _flows(timed: Timed) -> list[Event]:
     """Arrows from forward to backward ops: both ends at the begins of their ops."""
     moved = {(e["tid"], e["ts"]): timed.clock.begin_us[id(e)] for e in timed.events}
-    arrows = [e for e in timed.run.events if e.get("cat") == "fwdbwd"]
-    ends = [{**e, "ts": moved[e["tid"], e["ts"]]} for e in arrows if (e["tid"], e["ts"]) in moved]
+    ends = [{**e, "ts": moved[e["tid"], e["ts"]]} for e in timed.run.arrows if (e["tid"], e["ts"]) in moved]
     both = {e["id"] for e in ends if e["ph"] == "s"} & {e["id"] for e in ends if e["ph"] == "f"}
     return [e for e in ends if e["id"] in both]
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from gnnperf.capture.nesting import Boundary, Event, boundaries, program_events
+from gnnperf.capture.nesting import Boundary, Event, boundaries
 from gnnperf.capture.rank_run import RankRun
 from gnnperf.capture.works import ISSUE, MARK, WAIT, Issued
 from gnnperf.errors import InputError
@@ -72,8 +72,7 @@ def in_logical_time(runs: Sequence[RankRun]) -> list[Timed]:
     Raises:
         InputError: ranks wait for each other in a circle.
     """
-    events = [program_events(run.events) for run in runs]
-    clocks = [Clock(run, boundaries(own)) for run, own in zip(runs, events, strict=True)]
+    clocks = [Clock(run, boundaries(run.events)) for run in runs]
     arrivals: dict[Meeting, dict[int, float]] = {}
     going = list(clocks)
     while going:
@@ -83,8 +82,7 @@ def in_logical_time(runs: Sequence[RankRun]) -> list[Timed]:
             raise InputError(f"ranks {[c.run.rank for c in going]} wait for each other", where="captured step",
                              remedy="issue collectives in the same order on every rank of a group")  # fmt: skip
         going = still
-    return [Timed(c.run, tuple(e for e in own if not e["name"].startswith(MARK)), c)
-            for c, own in zip(clocks, events, strict=True)]  # fmt: skip
+    return [Timed(c.run, tuple(e for e in c.run.events if not e["name"].startswith(MARK)), c) for c in clocks]
 
 
 def _advance(clock: Clock, arrivals: dict[Meeting, dict[int, float]], present: set[int]) -> bool:

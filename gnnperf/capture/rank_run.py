@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from gnnperf.capture.communication import Communication
+from gnnperf.capture.nesting import Event, program_events
 from gnnperf.capture.refusal import refused
 from gnnperf.capture.without_data import without_data
 from gnnperf.capture.works import Issued
@@ -33,13 +33,15 @@ class RankRun:
     Attributes:
         rank: which.
         groups: ranks of its process groups, in order of creation.
-        events: of the profiled steps, as Kineto writes them.
+        events: of the program in the profiled steps, as Kineto writes them, in order of start; and marks.
+        arrows: between forward and backward ops.
         issued: its collectives, of all steps, by number.
     """
 
     rank: int
     groups: tuple[tuple[int, ...], ...]
-    events: tuple[dict[str, Any], ...]
+    events: tuple[Event, ...]
+    arrows: tuple[Event, ...]
     issued: Sequence[Issued]
 
 
@@ -57,10 +59,14 @@ def run_rank(build: Build, rank: int, world_size: int, steps: int) -> RankRun:
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
             raise refused(error, rank) from error
         groups = tuple(tuple(ranks) for ranks in dist.distributed_c10d._world.pg_group_ranks.values())
-    return RankRun(rank, groups, events, communication.issued)
+    return RankRun(rank, groups, program_events(events, communication.filled), _arrows(events), communication.issued)
 
 
-def _profiled(step: Step, steps: int) -> tuple[dict[str, Any], ...]:
+def _arrows(events: Sequence[Event]) -> tuple[Event, ...]:
+    return tuple(e for e in events if e.get("cat") == "fwdbwd")
+
+
+def _profiled(step: Step, steps: int) -> list[Event]:
     for _ in range(FIRST_STEPS):
         step()
     profiler = step_profiler(steps)
@@ -71,7 +77,8 @@ def _profiled(step: Step, steps: int) -> tuple[dict[str, Any], ...]:
     with tempfile.TemporaryDirectory(prefix="gnnperf-capture-") as folder:
         path = Path(folder) / "rank.json"
         profiler.export_chrome_trace(str(path))
-        return tuple(json.loads(path.read_bytes())["traceEvents"])
+        found: list[Event] = json.loads(path.read_bytes())["traceEvents"]
+        return found
 
 
 @contextmanager

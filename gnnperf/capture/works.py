@@ -15,6 +15,7 @@ from torch._C._profiler import _RecordFunctionFast
 
 MARK = "gnnperf::"
 ISSUE, WAIT = MARK + "issue ", MARK + "wait "
+FILL = MARK + "fill "  # the result of a factory, which a real one fills
 
 
 @dataclass(frozen=True)
