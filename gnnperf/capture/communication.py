@@ -8,10 +8,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup
-from torch._C._profiler import _RecordFunctionFast
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gnnperf.capture.works import FILL, FakeWork, Issued
+from gnnperf.capture import sparse_rows
+from gnnperf.capture.works import SHARED, FakeWork, Issued, mark
 
 Op = Any  # torch._ops.OpOverload
 _PROCESS_GROUP = "c10d.ProcessGroup"
@@ -24,8 +24,19 @@ _TYPE_NAMES = {  # torch dtype -> how the profiler writes it
 }  # fmt: skip
 
 
-_FACTORIES = ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
-Filled = tuple[tuple[int, ...], str]  # shape and dtype of what a factory fills
+# Ops whose cost is that of the ops that they are made of.
+_COMPOSED = ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full",
+             "binary_cross_entropy_with_logits", "constant_pad_nd", "slice_backward", "select_backward")  # fmt: skip
+
+
+_SUMS = (torch.ops.aten.add.Tensor,)
+_OWN_REFERENCES, _STORAGE_REFERENCES = 4, 2  # of a tensor that only its caller in C++ holds, seen from inside the mode
+
+
+def _is_shared(tensor: torch.Tensor) -> bool:
+    """Whether someone else holds a tensor or its memory: autograd then adds to a copy, not in place."""
+    held = torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) if tensor.layout == torch.strided else 0
+    return tensor._use_count() > _OWN_REFERENCES or held > _STORAGE_REFERENCES
 
 
 class Communication(TorchDispatchMode):
@@ -34,7 +45,6 @@ class Communication(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.issued: list[Issued] = []
-        self.filled: list[Filled] = []
         self._works: list[FakeWork] = []  # C++ holds them, but not their Python part
 
     def __torch_dispatch__(
@@ -49,14 +59,16 @@ class Communication(TorchDispatchMode):
         if through is not None:
             with self:  # what it calls is a collective of c10d, to be answered here
                 return through(*args, **(kwargs or {}))
+        if func.namespace == "aten" and func._schema.name.removeprefix("aten::") in _COMPOSED:
+            with self:  # the parts that a real one runs, too
+                return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **(kwargs or {}))
+        if func in _SUMS and _is_shared(args[0]):
+            mark(SHARED)
+        with self:
+            sparse_rows.look_into(func, args)
         found = func(*args, **(kwargs or {}))
-        if func.namespace == "aten" and func._schema.name.removeprefix("aten::") in _FACTORIES:
-            self._fill(found)
+        sparse_rows.note(func, args, found)
         return found
-
-    def _fill(self, result: torch.Tensor) -> None:
-        with _RecordFunctionFast(f"{FILL}{len(self.filled)}"):
-            self.filled.append((tuple(result.shape), _TYPE_NAMES.get(result.dtype, str(result.dtype))))
 
     def _issue(self, func: Op, args: Sequence[Any]) -> Any:
         name = func.name().split(".")[0]

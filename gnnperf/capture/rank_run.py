@@ -59,7 +59,7 @@ def run_rank(build: Build, rank: int, world_size: int, steps: int) -> RankRun:
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
             raise refused(error, rank) from error
         groups = tuple(tuple(ranks) for ranks in dist.distributed_c10d._world.pg_group_ranks.values())
-    return RankRun(rank, groups, program_events(events, communication.filled), _arrows(events), communication.issued)
+    return RankRun(rank, groups, program_events(events), _arrows(events), communication.issued)
 
 
 def _arrows(events: Sequence[Event]) -> tuple[Event, ...]:

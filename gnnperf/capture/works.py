@@ -15,7 +15,13 @@ from torch._C._profiler import _RecordFunctionFast
 
 MARK = "gnnperf::"
 ISSUE, WAIT = MARK + "issue ", MARK + "wait "
-FILL = MARK + "fill "  # the result of a factory, which a real one fills
+SHARED = MARK + "shared"  # the first argument of the op around it is held by others too
+
+
+def mark(text: str) -> None:
+    """Leave a mark in the profile."""
+    with _RecordFunctionFast(text):
+        pass
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,7 @@ class Issued:
 
     def mark(self) -> None:
         """Say in the profile that it is issued now."""
-        with _RecordFunctionFast(f"{ISSUE}{self.number}"):
-            pass
+        mark(f"{ISSUE}{self.number}")
 
 
 class FakeWork(dist.Work):
@@ -57,8 +62,8 @@ class FakeWork(dist.Work):
 
     def wait(self, *_: Any) -> bool:
         """Say in the profile that a program waits here."""
-        with _RecordFunctionFast(f"{WAIT}{self._number}"):
-            return True
+        mark(f"{WAIT}{self._number}")
+        return True
 
     def is_completed(self) -> bool:
         """It is."""
