@@ -26,7 +26,8 @@ _TYPE_NAMES = {  # torch dtype -> how the profiler writes it
 
 # Ops whose cost is that of the ops that they are made of.
 _COMPOSED = ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full",
-             "binary_cross_entropy_with_logits", "constant_pad_nd", "slice_backward", "select_backward")  # fmt: skip
+             "binary_cross_entropy_with_logits", "constant_pad_nd", "slice_backward", "select_backward",
+             "split_with_sizes_copy", "_chunk_cat")  # fmt: skip
 
 
 _SUMS = (torch.ops.aten.add.Tensor,)
@@ -59,6 +60,9 @@ class Communication(TorchDispatchMode):
         if through is not None:
             with self:  # what it calls is a collective of c10d, to be answered here
                 return through(*args, **(kwargs or {}))
+        if func.namespace == "fsdp":  # written in ops: those are what a rank runs
+            with self:
+                return func._op_dk(torch._C.DispatchKey.CPU, *args, **(kwargs or {}))
         if func.namespace == "aten" and func._schema.name.removeprefix("aten::") in _COMPOSED:
             with self:  # the parts that a real one runs, too
                 return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **(kwargs or {}))
