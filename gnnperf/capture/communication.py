@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from gnnperf.capture.works import SHARED, FakeWork, Issued, mark
 Op = Any  # torch._ops.OpOverload
 _PROCESS_GROUP = "c10d.ProcessGroup"
 _OUTPUT_FIRST = ("_base_", "allgather_", "reduce_scatter_", "alltoall_", "gather_", "scatter_", "_coalesced_")
+_REDUCE_SCATTER = "c10d::_reduce_scatter_base_"
 _DIRECT = {"send": 2, "recv_": 2}  # -> position of the peer, after it the tag
 _TYPE_NAMES = {  # torch dtype -> how the profiler writes it
     torch.float32: "float", torch.float64: "double", torch.float16: "c10::Half", torch.bfloat16: "c10::BFloat16",
@@ -84,9 +86,18 @@ class Communication(TorchDispatchMode):
         self.issued.append(Issued(number, name, tuple(group), peer, tag, tuple(tuple(t.shape) for t in sent),
                                   tuple(_TYPE_NAMES.get(t.dtype, str(t.dtype)) for t in sent)))  # fmt: skip
         self.issued[-1].mark()
-        self._works.append(FakeWork(number, results))
+        finish = None
+        if name == _REDUCE_SCATTER:  # gloo reduces a copy of all of it, and whoever waits takes out its part
+            with self:
+                reduced = args[1].clone()
+            finish = partial(_take_part, args[0], reduced, len(group))
+        self._works.append(FakeWork(number, results, finish))
         boxed = self._works[-1].boxed()
         return boxed if len(func._schema.returns) == 1 else (args[0], boxed)
+
+
+def _take_part(result: torch.Tensor, reduced: torch.Tensor, parts: int) -> None:
+    result.copy_(reduced.chunk(parts)[0])
 
 
 def _group_of(args: Sequence[Any]) -> Any:

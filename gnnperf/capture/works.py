@@ -6,6 +6,7 @@ The marks are ranges of the profiler; `logical_time` puts the transfer between t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,17 +53,26 @@ class Issued:
 
 
 class FakeWork(dist.Work):
-    """What an asynchronous collective returns: complete at once."""
+    """What an asynchronous collective returns: complete at once.
 
-    def __init__(self, number: int, tensors: list[torch.Tensor]) -> None:
+    Args:
+        number: of the collective.
+        tensors: its results.
+        finish: what the thread that waits does with them first.
+    """
+
+    def __init__(self, number: int, tensors: list[torch.Tensor], finish: Callable[[], object] | None = None) -> None:
         super().__init__()
-        self._number = number
+        self._number, self._finish = number, finish
         self._future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
         self._future.set_result(tensors)
 
     def wait(self, *_: Any) -> bool:
         """Say in the profile that a program waits here."""
         mark(f"{WAIT}{self._number}")
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            finish()
         return True
 
     def is_completed(self) -> bool:
