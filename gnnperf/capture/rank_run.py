@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -52,7 +53,7 @@ def run_rank(build: Build, rank: int, world_size: int, steps: int) -> RankRun:
         InputError: what the program does next depends on numbers that nobody computed.
     """
     communication = Communication()
-    with _group_of_one(rank, world_size), without_data():
+    with _alone_in_a_group(rank, world_size), without_data():
         try:
             with FakeTensorMode(allow_non_fake_inputs=True), communication:
                 events = _profiled(build(), steps)
@@ -82,12 +83,14 @@ def _profiled(step: Step, steps: int) -> list[Event]:
 
 
 @contextmanager
-def _group_of_one(rank: int, world_size: int) -> Iterator[None]:
+def _alone_in_a_group(rank: int, world_size: int) -> Iterator[None]:
     """A process group in which this rank is alone and all others seem to be there."""
     if dist.is_initialized():
         raise InputError("a process group is up already", where="capture", remedy="capture in a process of its own")
+    hook = sys.excepthook  # the process group puts its own in, which says a rank before every line
     dist.init_process_group("fake", rank=rank, world_size=world_size, store=FakeStore())
     try:
         yield
     finally:
         dist.destroy_process_group()
+        sys.excepthook = hook
