@@ -113,7 +113,9 @@ def _contents(graph: ExecutionGraph, node_type: str, rank: int, columns: Sequenc
 def predicted_us(graph: ExecutionGraph, constants: AnalyticConstants) -> float:
     """The period of one step, with the answers of the analytical model."""
     step = answered(graph.step(STEP), constants)
-    latency_us, lag_us = (np.nan_to_num(t[c].to_numpy()) for t, c in ((step.nodes, "latency_us"), (step.edges, "lag_us")))
+    latency_us, lag_us = (
+        np.nan_to_num(t[c].to_numpy()) for t, c in ((step.nodes, "latency_us"), (step.edges, "lag_us"))
+    )
     found = schedule(step, latency_us, lag_us, num_unrolled=4).period_us
     assert found is not None
     return found
@@ -168,7 +170,9 @@ def _rows(
 
 
 def _matches(table: pd.DataFrame) -> Table:
-    shown = Table("program", "programs", "ops", "ops matched %, mean", "worst", "collectives matched %", "s to capture, median")
+    shown = Table(
+        "program", "programs", "ops", "ops matched %, mean", "worst", "collectives matched %", "s to capture, median"
+    )
     for kind, rows in [*table.groupby("kind"), ("all", table)]:
         shown.add_row(str(kind), str(len(rows)), str(rows["num_ops"].sum()), f"{100 * rows['ops'].mean():.2f}",
                       f"{100 * rows['ops'].min():.2f}", f"{100 * rows['collectives'].mean():.2f}",

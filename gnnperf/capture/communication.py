@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup
+from torch.distributed.distributed_c10d import GroupName
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gnnperf.capture import sparse_rows
@@ -39,7 +40,8 @@ _OWN_REFERENCES, _STORAGE_REFERENCES = 4, 2  # of a tensor that only its caller 
 def _is_shared(tensor: torch.Tensor) -> bool:
     """Whether someone else holds a tensor or its memory: autograd then adds to a copy, not in place."""
     held = torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) if tensor.layout == torch.strided else 0
-    return tensor._use_count() > _OWN_REFERENCES or held > _STORAGE_REFERENCES
+    held_by: int = tensor._use_count()  # type: ignore[attr-defined]
+    return held_by > _OWN_REFERENCES or held > _STORAGE_REFERENCES
 
 
 class Communication(TorchDispatchMode):
@@ -127,7 +129,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _resolved(name: str) -> ProcessGroup:
-    return torch._C._distributed_c10d._resolve_process_group(name)
+    return torch._C._distributed_c10d._resolve_process_group(GroupName(name))
 
 
 def _all_reduce(tensor: torch.Tensor, op: str, group: str) -> torch.Tensor:

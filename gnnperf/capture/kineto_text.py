@@ -13,7 +13,8 @@ from gnnperf.errors import InputError
 
 # What gloo calls its range. It has no reduce-scatter: all of it is reduced everywhere.
 _RANGES: Mapping[str, str] = {
-    "c10d::allreduce_": "all_reduce", "c10d::_reduce_scatter_base_": "all_reduce", "c10d::reduce_scatter_": "all_reduce",
+    "c10d::allreduce_": "all_reduce",
+    "c10d::_reduce_scatter_base_": "all_reduce", "c10d::reduce_scatter_": "all_reduce",
     "c10d::_allgather_base_": "all_gather", "c10d::allgather_": "all_gather",
     "c10d::alltoall_base_": "all_to_all", "c10d::alltoall_": "all_to_all", "c10d::broadcast_": "broadcast",
     "c10d::reduce_": "reduce", "c10d::gather_": "gather", "c10d::scatter_": "scatter", "c10d::barrier": "barrier",
@@ -55,8 +56,9 @@ def _ranges(timed: Timed) -> Iterable[Event]:
         issued = timed.run.issued[number]
         thread = main if issued.peer is not None else threads.setdefault(issued.group, _TRANSPORT_THREAD + len(threads))
         end_us = timed.clock.done_us.get(number, begin_us + TICK_US / 2)
+        begin_us += TICK_US / 4
         yield {"ph": "X", "cat": "user_annotation", "name": f"gloo:{_range_name(issued)}", "pid": 0, "tid": thread,
-               "ts": begin_us + TICK_US / 4, "dur": end_us - begin_us - TICK_US / 4, "args": _arguments(issued)}  # fmt: skip
+               "ts": begin_us, "dur": end_us - begin_us, "args": _arguments(issued)}  # fmt: skip
 
 
 def _range_name(issued: Issued) -> str:

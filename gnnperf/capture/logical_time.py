@@ -96,9 +96,9 @@ def _advance(clock: Clock, arrivals: dict[Meeting, dict[int, float]], present: s
         times[id(boundary.event)] = clock.now_us
         if name.startswith(ISSUE) and boundary.begins:
             _issue(clock, int(name.removeprefix(ISSUE)), arrivals)
-        if name.startswith(WAIT) and boundary.begins and int(name.removeprefix(WAIT)) in clock.issued_us:
-            if not _resume(clock, int(name.removeprefix(WAIT)), arrivals, present):
-                return True
+        awaited = int(name.removeprefix(WAIT)) if name.startswith(WAIT) and boundary.begins else -1
+        if awaited in clock.issued_us and not _resume(clock, awaited, arrivals, present):
+            return True
     return False
 
 

@@ -19,7 +19,13 @@ from gnnperf.capture.works import SHARED
 
 Event = dict[str, Any]  # as Kineto writes it
 # Ranges that the profiler itself adds, and those of dispatch modes: a program without them has none.
-_NOT_OF_THE_PROGRAM = ("PythonDispatchMode", "PyTorch Profiler", "PythonSubclass", "Iteration Start", "Record Window End")
+_NOT_OF_THE_PROGRAM = (
+    "PythonDispatchMode",
+    "PyTorch Profiler",
+    "PythonSubclass",
+    "Iteration Start",
+    "Record Window End",
+)
 _BUILT_IN_NODE = re.compile(r"\w*Backward\d+$")  # of autograd; a program's own functions have no number
 # (node of autograd, op) -> the op that it runs where tensors hold data, and how many more scalars that takes
 _IN_PLACE = {
@@ -44,7 +50,7 @@ def program_events(events: Sequence[Event]) -> tuple[Event, ...]:
     """Complete events of the program, in order of start, outer ones first."""
     own = [e for e in events if e.get("ph") == "X" and not str(e["name"]).startswith(_NOT_OF_THE_PROGRAM)]
     own.sort(key=lambda e: (e["ts"], -e["dur"], e.get("args", {}).get("External id", 0)))
-    left_out_until, found, around = float("-inf"), [], list[Event]()
+    left_out_until, found, around = float("-inf"), list[Event](), list[Event]()
     for event in own:
         begin, end = event["ts"], event["ts"] + event["dur"]
         around = [e for e in around if e["ts"] + e["dur"] > begin]

@@ -42,7 +42,9 @@ def data_parallel() -> Step:
 
 
 def nodes_of(graph: ExecutionGraph, node_type: str, rank: int = 0) -> list[tuple[str, str]]:
-    mine = graph.nodes[(graph.nodes["node_type"] == node_type) & (graph.nodes["rank"] == rank) & (graph.nodes["step"] == 1)]
+    mine = graph.nodes[
+        (graph.nodes["node_type"] == node_type) & (graph.nodes["rank"] == rank) & (graph.nodes["step"] == 1)
+    ]
     return list(zip(mine["op_name"].astype(str), mine["phase"].astype(str), strict=True))
 
 
