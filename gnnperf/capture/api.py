@@ -53,7 +53,7 @@ def capture(
     require(world_size >= 1, "world_size", world_size, "a whole number >= 1")
     require(steps >= 1, "steps", steps, "a whole number >= 1")
     asked = tuple(range(world_size)) if ranks is None else tuple(sorted(set(ranks)))
-    require(bool(asked) and 0 <= asked[0] and asked[-1] < world_size, "ranks", asked, f"some of 0 to {world_size - 1}")
+    require(bool(asked) and asked[0] >= 0 and asked[-1] < world_size, "ranks", asked, f"some of 0 to {world_size - 1}")
     runs = [run_rank(build, rank, world_size, steps) for rank in asked]
     with tempfile.TemporaryDirectory(prefix="gnnperf-capture-") as folder:
         for timed in in_logical_time(runs):
