@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch.distributed as dist
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from gnnperf.capture.communication import Communication
@@ -57,8 +57,11 @@ def run_rank(build: Build, rank: int, world_size: int, steps: int) -> RankRun:
         try:
             with FakeTensorMode(allow_non_fake_inputs=True), communication:
                 events = _profiled(build(), steps)
-        except (DataDependentOutputException, DynamicOutputShapeException) as error:
-            raise refused(error, rank) from error
+        except RuntimeError as error:  # what FakeTensorMode raises are such, too
+            message = refused(error, rank)
+            if message is None:
+                raise
+            raise message from error
         groups = tuple(tuple(ranks) for ranks in dist.distributed_c10d._world.pg_group_ranks.values())
     return RankRun(rank, groups, program_events(events), _arrows(events), communication.issued)
 

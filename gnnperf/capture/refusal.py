@@ -11,12 +11,33 @@ from gnnperf.errors import InputError
 _TORCH = ("/torch/", "gnnperf/capture/")
 
 
-def refused(error: DataDependentOutputException | DynamicOutputShapeException, rank: int) -> InputError:
-    """One message: which op, on which line of the program, and what to do."""
-    op = str(error.func).removesuffix(".default")
-    how = "the shape of its result" if isinstance(error, DynamicOutputShapeException) else "its result"
+# How torch says that it looked for numbers outside of its ops (.numpy(), a C++ extension).
+_LOOKED = (
+    "not supported for tensor subclasses",
+    "data is not allocated",
+    "Not available for 'meta' device",
+    "data pointer",
+)
+
+
+def refused(error: Exception, rank: int) -> InputError | None:
+    """One message: which op, on which line of the program, and what to do; None: the error is about something else."""
+    if isinstance(error, DataDependentOutputException):
+        return _needs_numbers(f"{_name(error.func)} needs numbers: its result", error, rank)
+    if isinstance(error, DynamicOutputShapeException):
+        return _needs_numbers(f"{_name(error.func)} needs numbers: the shape of its result", error, rank)
+    if any(words in str(error) for words in _LOOKED):
+        return _needs_numbers("a tensor's memory is read: what follows", error, rank)
+    return None
+
+
+def _name(op: object) -> str:
+    return str(op).removesuffix(".default")
+
+
+def _needs_numbers(what: str, error: Exception, rank: int) -> InputError:
     return InputError(
-        f"{op} needs numbers: {how} depends on values, and a captured step computes none",
+        f"{what} depends on values, and a captured step computes none",
         where=f"rank {rank}, {_line_of(error)}", allowed="steps whose ops and shapes follow from the program alone",
         remedy="give that step fixed sizes (pad what is routed, leave .item() and printing out), or record it with "
                "gnnperf record",

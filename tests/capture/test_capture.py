@@ -149,6 +149,24 @@ def test_what_depends_on_values_is_refused_by_op_and_line(look: Callable[[torch.
         capture(build)
 
 
+def test_reading_memory_is_refused() -> None:
+    def build() -> Step:
+        rows = torch.ones(4)
+        return lambda: rows.numpy()
+
+    with pytest.raises(InputError, match=r"test_capture.py:\d+: a tensor's memory is read"):
+        capture(build)
+
+
+def test_errors_of_the_program_stay_what_they_are() -> None:
+    def build() -> Step:
+        rows = torch.ones(4)
+        return lambda: rows.mm(rows)
+
+    with pytest.raises(RuntimeError, match=r"2D|matri[cx]"):
+        capture(build)
+
+
 def test_only_some_ranks() -> None:
     graph = capture(data_parallel, 1024, ranks=[3])
     assert (graph.ranks, graph.world_size) == ((3,), 1024)
