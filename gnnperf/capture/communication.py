@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -30,7 +31,7 @@ _TYPE_NAMES = {  # torch dtype -> how the profiler writes it
 # Ops whose cost is that of the ops that they are made of.
 _COMPOSED = ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full",
              "binary_cross_entropy_with_logits", "constant_pad_nd", "slice_backward", "select_backward",
-             "split_with_sizes_copy", "_chunk_cat")  # fmt: skip
+             "split_with_sizes_copy", "_chunk_cat", "rand", "randn")  # fmt: skip
 
 
 _SUMS = (torch.ops.aten.add.Tensor,)
@@ -42,6 +43,9 @@ def _is_shared(tensor: torch.Tensor) -> bool:
     held = torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) if tensor.layout == torch.strided else 0
     held_by: int = tensor._use_count()  # type: ignore[attr-defined]
     return held_by > _OWN_REFERENCES or held > _STORAGE_REFERENCES
+
+
+_ZEROED = re.compile(r"aten::upsample_\w+_backward")  # begin with zeros and add to them
 
 
 class Communication(TorchDispatchMode):
@@ -75,6 +79,9 @@ class Communication(TorchDispatchMode):
         with self:
             sparse_rows.look_into(func, args)
         found = func(*args, **(kwargs or {}))
+        if _ZEROED.fullmatch(func._schema.name):
+            with self:
+                found.zero_()
         sparse_rows.note(func, args, found)
         return found
 
