@@ -111,7 +111,7 @@ def test_bad_options_are_one_message(
 
 def test_a_missing_table_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert predict(tmp_path / "none.csv") == 2
-    assert "none.csv: cannot be read" in capsys.readouterr().err
+    assert "none.csv: no such file" in capsys.readouterr().err
 
 
 def test_it_answers_without_torch(table: Path) -> None:
