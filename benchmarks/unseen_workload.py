@@ -1,4 +1,4 @@
-"""The three figures of Lin et al. 2022 (section 5) on the embedded data set, on workloads that no constant has seen.
+"""The three figures of Lin et al. 2022 (section 5) on the embedded data set, on workloads left out of the fits.
 
     python -m benchmarks unseen_workload
 

@@ -19,7 +19,6 @@ SEGMENTS = ("T1", "T2", "T3", "T4", "T5", "arrive", "exit")
 LAG_CLASSES = ("launch", "stream", "event", "sync", "thread", "copy")
 DEVICE_KINDS = ("gpu", "cpu")
 GRAPH_LAUNCH = ("call", "kernel")
-PER_KIND = ("collective_floor_us", "copy_floor_us")
 SEPARATOR = " | "  # in YAML, "T4 | aten::mm": segment and op
 
 

@@ -158,20 +158,3 @@ def _waiting(graph: ExecutionGraph, leaves: np.ndarray, waits_at: np.ndarray, un
     touched = moved.copy()
     touched[waits_at] = True
     return Edited(replace(graph, edges=edges), touched, np.arange(graph.num_nodes), unknown)
-
-
-def beside_transfers(graph: ExecutionGraph) -> np.ndarray:
-    """[num_nodes] bool: work that ran while a collective of its rank was under way, as recorded.
-
-    On a CPU the transfer takes part of the rank's core: such work was slower than it is alone.
-    """
-    nodes = graph.nodes
-    start = nodes["start_us"].to_numpy()
-    end = start + nodes["latency_us"].to_numpy()
-    result = np.zeros(graph.num_nodes, dtype=bool)
-    leaves = np.flatnonzero((nodes["segment"] == Segment.EXIT).to_numpy())
-    rank, on_host = nodes["rank"].to_numpy(), nodes["thread"].to_numpy() >= 0
-    for leave in leaves.tolist():
-        begin, until = start[leave - 1], end[leave]
-        result |= on_host & (rank == rank[leave]) & (start < until) & (end > begin)
-    return result
