@@ -57,7 +57,7 @@ class StepMarker:
         Raises:
             InputError: fewer steps ran than were asked for.
         """
-        self._ended = True
+        self._ended, self._first = True, None
         recording, self._recording = self._recording, None
         if recording is not None:
             trace: TracebackType | None = None if error is None else error.__traceback__

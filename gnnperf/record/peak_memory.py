@@ -1,8 +1,14 @@
 """The most memory a step holds: CUDA counts it itself; on the CPU the profiler's allocations are added up.
 
-Counting allocations costs time per allocation, so on the CPU two steps after the traced ones are counted, in a profile
-of their own: in the first one the profiler gets to know the blocks that steps pass on to each other (gradients), in
-the second it sees them go and come.
+Counting allocations costs time per allocation, so on the CPU it has three steps after the traced ones: one without any
+profiler, then two in a profile of their own: in the first of these the profiler gets to know the blocks that steps
+pass on to each other (gradients), in the second it sees them go and come.
+
+The step without a profiler is there for a program whose steps end inside an annotation (`record_function`, or an
+optimizer's own): an annotation that began under one profile and ends under the next writes into what the first freed.
+
+    annotation      begin ------------------------------- end: is there a profiler? then it writes its end time
+    profiles        traced steps | freed |  none  | counted steps
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ from gnnperf.record import garbage
 from gnnperf.record.device import cuda_device
 from gnnperf.record.idle_threads import SafeProfile
 
-KNOWING_STEPS, COUNTED_STEPS = 1, 1
+LET_GO_STEPS, KNOWING_STEPS, COUNTED_STEPS = 1, 1, 1
 ALLOCATION = "[memory]"  # what Kineto calls an allocation, or with negative bytes a release
 
 
@@ -85,7 +91,7 @@ class CudaMemory:
 class HostMemory:
     """Allocations under a profiler, on top of the tensors that stay."""
 
-    steps = KNOWING_STEPS + COUNTED_STEPS
+    steps = LET_GO_STEPS + KNOWING_STEPS + COUNTED_STEPS
 
     def __init__(self) -> None:
         self._profiler: profile | None = None
@@ -97,11 +103,11 @@ class HostMemory:
         """Nothing yet: counting would slow timed steps."""
 
     def begin(self) -> None:
-        """Start before the first step; note when the counted one starts."""
-        if self._begun == 0:
+        """Let the last profile's annotations end; start; note when the counted step starts."""
+        if self._begun == LET_GO_STEPS:
             self._profiler = SafeProfile(activities=[ProfilerActivity.CPU], profile_memory=True)
             self._profiler.start()
-        if self._begun == KNOWING_STEPS:
+        if self._begun == LET_GO_STEPS + KNOWING_STEPS:
             self._counted_from_ns = time.time_ns()
         self._begun += 1
 

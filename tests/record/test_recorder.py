@@ -50,7 +50,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         environment.setenv("GNNPERF_TEST_TOKEN", "s3cr3t-t0ken")
         steps = train(folder, workload="toy", parameters={"width": 8}, parallelism={"dp": 1}, batch=4)
     # Two under a profiler that does not write yet, two whose memory is counted, one whose execution trace is written.
-    assert steps == 1 + 3 + 2 + 2 + 2 + 1
+    assert steps == 1 + 3 + 2 + 2 + 3 + 1
     return folder
 
 
@@ -105,8 +105,8 @@ def test_nothing_of_the_environment_is_kept(run: Path) -> None:
 
 
 def test_too_few_steps_leave_a_broken_run(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"10 of 11 steps ran.*step\(\) at the end of every training step"):
-        train(tmp_path / "run", steps=10)
+    with pytest.raises(InputError, match=r"11 of 12 steps ran.*step\(\) at the end of every training step"):
+        train(tmp_path / "run", steps=11)
     assert status(tmp_path / "run") == "broken"
     assert not (tmp_path / "run" / "rank_0.kineto.json.gz").exists()
 
@@ -161,5 +161,5 @@ def test_the_execution_trace_is_of_one_step(run: Path) -> None:
 
 
 def test_the_execution_trace_can_be_left_out(tmp_path: Path) -> None:
-    assert train(tmp_path, execution_trace=False) == 1 + 3 + 2 + 2 + 2
+    assert train(tmp_path, execution_trace=False) == 1 + 3 + 2 + 2 + 3
     assert not (tmp_path / "rank_0.et.json.gz").exists()
