@@ -1,4 +1,4 @@
-"""Graphs of the embedded data set without the profiler's cost, and the op tables of its machine."""
+"""Graphs of an embedded data set without the profiler's cost, and the op tables of its machine."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ OP_TABLES = (Path("datasets/cpu-ops/ops.parquet"), Path("datasets/cpu-lookups/op
 CACHE = Path("~/.cache/gnnperf").expanduser()
 
 
-def recordings() -> dict[str, Recording]:
+def recordings(dataset: Path = DATASET) -> dict[str, Recording]:
     """Name -> recording, of all that are complete."""
-    return {r.name: r for repeats in read_recordings(DATASET).values() for r in repeats.values()}
+    return {r.name: r for repeats in read_recordings(dataset).values() for r in repeats.values()}
 
 
-def recorded_graphs() -> dict[str, ExecutionGraph]:
+def recorded_graphs(dataset: Path = DATASET) -> dict[str, ExecutionGraph]:
     """Name of the recording -> its graph as predictors get it."""
-    found = recordings()
+    found = recordings(dataset)
     load = without_profiler_cost(as_recorded(CACHE), machine_costs(found.values()))
     return {name: load(recording).for_predictors() for name, recording in found.items()}

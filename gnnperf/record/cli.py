@@ -10,7 +10,7 @@ from typing import Any
 
 from gnnperf.errors import InputError
 
-RECIPES = ("demo", "cpu-gloo", "gpu")
+RECIPES = ("demo", "cpu-gloo", "cpu-unseen", "gpu")
 DESCRIPTION = """\
 Profile real training runs.
 
@@ -104,6 +104,10 @@ def _plan(recipe: str) -> Any:
         from gnnperf.record.gpu_recipe import gpu
 
         return gpu()
+    if recipe == "cpu-unseen":
+        from gnnperf.record.cpu_unseen import cpu_unseen
+
+        return cpu_unseen()
     from gnnperf.record.cpu_gloo import cpu_gloo
 
     return cpu_gloo()

@@ -344,3 +344,24 @@ def test_table_covers_what_it_says() -> None:
     names = supported_ops()
     assert len(names) == len(set(names)) > 300
     assert {"aten::mm", "aten::native_layer_norm_backward", "aten::_embedding_bag", "aten::_fused_adam_"} <= set(names)
+
+
+def test_a_recurrent_layer_is_its_gates_of_all_steps(tmp_path: Path) -> None:
+    """3 steps x 2 samples of 4 numbers, states of 2: four gates of weights [2, 4] and [2, 2] each."""
+    lstm, x = torch.nn.LSTM(4, 2), torch.zeros(3, 2, 4)
+    calls = recorded_calls(lambda: lstm(x)[0].sum().backward(), tmp_path)
+    found = {name: cost for name, cost in calls if cost.family == OpFamily.GEMM and "rnn" in name}
+    forward = found["aten::mkldnn_rnn_layer"]
+    assert forward.flops == 2 * 6 * (8 * 4 + 8 * 2) + 10 * 6 * 2
+    assert forward.bytes == 4 * (24 + 8 * 4 + 8 * 2 + 2 * 12)
+    backward = found["aten::mkldnn_rnn_layer_backward"]
+    assert (backward.flops, backward.bytes) == (2 * forward.flops, 2 * forward.bytes)
+
+
+def test_a_recurrent_stack_counts_matrices_of_all_layers() -> None:
+    """Two layers of one gate, states of 2; biases are no products."""
+    weights = [[2, 4], [2, 2], [2], [2], [2, 2], [2, 2], [2], [2]]
+    types = ["float", ["float"] * 8]
+    found = cost("aten::_cudnn_rnn", [[3, 2, 4], weights], types)
+    assert found.flops == 2 * 6 * (8 + 4 + 4 + 4) + 10 * 6 * (2 + 2)
+    assert math.isnan(cost("aten::_cudnn_rnn", [[3, 2, 4], []], types).flops)

@@ -8,6 +8,7 @@ traffic do not overlap, as on a core that runs one op at a time, with the terms 
     conv        1                       2 N P Q R S C' K'                         all; beyond the cache
     embedding   1                n      n D elements                              rows of a table that caches miss
     optimizer   1      tensors          elements                                  all; beyond the cache
+    recurrent   1      time steps       FLOPs                                     all; beyond the cache
     others      1                       FLOPs                                     all; beyond the cache
 
 Matrix products: lower-order terms are packing of both operands and the write of the result (Goto, van de Geijn 2008,
@@ -37,6 +38,7 @@ CHANNEL_BLOCK, FEW_CHANNELS = 16, 4  # oneDNN keeps up to four input channels as
 CACHE_BYTES = 2.0**23  # beyond it a tensor comes from memory: a virtual machine's share of the last level, about
 ITEM_BYTES = 4.0
 FAR_SHARPNESS, TABLE_SHARPNESS = 6.0, 2.0  # sweeps leave the cache at once, look-ups little by little
+RECURRENT_LAYER, RECURRENT_STACK = "mkldnn_rnn_layer", ("lstm", "gru", "rnn_tanh", "rnn_relu")
 KEYS = ["op_name", "input_dims", "dtype", "family", "flops", "bytes"]
 
 Shape = list[Any]  # numbers, or shapes where the argument is a list of tensors
@@ -88,6 +90,9 @@ def _beyond(num_bytes: float, cache_bytes: float, sharpness: float) -> float:
 
 
 def _product(call: Call) -> Counts:
+    steps = recurrent_steps(call)
+    if steps is not None:
+        return {**_streamed(call), "product": steps}
     sizes = product_sizes(call)
     if sizes is None:
         return _streamed(call)
@@ -97,10 +102,23 @@ def _product(call: Call) -> Counts:
             "right": b * k * n, "result": b * m * n, "far_byte": far}  # fmt: skip
 
 
+def recurrent_steps(call: Call) -> float | None:
+    """Time steps of all layers of a recurrent network; None of other calls, and where shapes do not tell."""
+    if call.op.startswith(RECURRENT_LAYER):  # (x [T, B, I], ...)
+        return float(call.dims[0][0]) if call.dims and call.dims[0] else None
+    if call.op not in RECURRENT_STACK or len(call.dims) < 2:
+        return None
+    x, states = call.dims[0], call.dims[1]  # [T, B, I] or [B, T, I]; [L, B, H], of an LSTM a list of two
+    first = states[0] if states and isinstance(states[0], list) else states
+    if not x or len(x) != 3 or not first or len(first) != 3 or not first[1]:
+        return None
+    return float(x[0] * x[1] / first[1] * first[0])
+
+
 def product_sizes(call: Call) -> tuple[float, float, float, float] | None:
     """(batch, m, n, k) of a product; None where the recorded shapes are none."""
     first = 1 if call.op in ("addmm", "baddbmm") else 0
-    if len(call.dims) < first + 2 or not all(call.dims[first : first + 2]):
+    if len(call.dims) < first + 2 or not all(_is_shape(d) for d in call.dims[first : first + 2]):
         return None
     left, right = call.dims[first], call.dims[first + 1]
     if call.op == "linear":
@@ -109,6 +127,11 @@ def product_sizes(call: Call) -> tuple[float, float, float, float] | None:
         return float(prod(right[:-2])), float(left[-2]), float(right[-1]), float(left[-1])
     columns = right[-1] if len(right) > 1 else 1
     return 1.0, float(prod(left[:-1])), float(columns), float(left[-1])
+
+
+def _is_shape(found: Shape | None) -> bool:
+    """Of one tensor with at least one dimension: not a list of tensors."""
+    return bool(found) and not isinstance(found[0], list)  # type: ignore[index]
 
 
 def _convolution(call: Call) -> Counts:

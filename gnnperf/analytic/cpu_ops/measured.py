@@ -22,6 +22,7 @@ from gnnperf.graph.sparse_sums import sparse_sum_cost
 from gnnperf.schema import NodeType, OpFamily
 
 SPARSE = "sparse_"
+LABELS = ("latency_us", "opened_ops")
 NEEDED = ("tables", "cache")
 # What traces of CPUs call the op that the call of an op table runs.
 ON_CPU: Mapping[str, str] = {
@@ -31,18 +32,22 @@ ON_CPU: Mapping[str, str] = {
 
 
 def recorded_calls(graphs: Iterable[ExecutionGraph]) -> pd.DataFrame:
-    """One row per distinct call on a CPU: KEYS, median latency_us over its calls in whole steps, times, source."""
+    """One row per distinct call on a CPU: KEYS, median latency_us over its calls in whole steps, times, source.
+
+    Left out: calls that open ops, of ops that elsewhere open none. A subclass of tensors passed them on in Python
+    (DTensor: 30 us where the op takes 2), or an argument was converted first.
+    """
     parts = [_labeled(graph) for graph in graphs]
-    calls = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*KEYS, "latency_us"])
+    found = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*KEYS, *LABELS])
+    calls = found[found["opened_ops"].eq(0) | found.groupby("op_name")["opened_ops"].transform("min").gt(0)]
     grouped = calls.groupby(KEYS, dropna=False, observed=True)["latency_us"]
-    found = grouped.agg(latency_us="median", times="count").reset_index()
-    return found.assign(source=RECORDED)
+    return grouped.agg(latency_us="median", times="count").reset_index().assign(source=RECORDED)
 
 
 def _labeled(graph: ExecutionGraph) -> pd.DataFrame:
     nodes = graph.nodes
     here = (nodes["node_type"] == NodeType.COMPUTE) & (nodes["stream"] < 0) & (nodes["step"] >= 0)
-    calls = nodes.loc[here & nodes["latency_us"].gt(0), [*KEYS, "latency_us"]]
+    calls = nodes.loc[here & nodes["latency_us"].gt(0), [*KEYS, *LABELS]]
     texts = ["op_name", "input_dims", "dtype", "family"]
     return calls.astype(dict.fromkeys(texts, object))
 

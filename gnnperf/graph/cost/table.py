@@ -16,6 +16,7 @@ from gnnperf.graph.cost import (
     movement,
     normalization,
     optimizer,
+    recurrent,
     reduction,
 )
 from gnnperf.graph.cost.op_call import UnknownCost, parse_call
@@ -44,6 +45,7 @@ class OpCost:
 
 _BY_FAMILY: tuple[tuple[OpFamily, dict[str, Formula]], ...] = (
     (matmul.FAMILY, matmul.FORMULAS),
+    (recurrent.FAMILY, recurrent.FORMULAS),
     (convolution.FAMILY, convolution.FORMULAS),
     (attention.FAMILY, attention.FORMULAS),
     (normalization.NORM_FAMILY, normalization.NORM_FORMULAS),

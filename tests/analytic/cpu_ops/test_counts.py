@@ -52,6 +52,25 @@ def test_kinds_of_products(name: str, dims: list[object], product: float, rows: 
     assert (found.get("product", 0.0), found["row"]) == (product, rows)
 
 
+def test_recurrent_layers_pay_for_their_steps() -> None:
+    """3 steps of 2 samples; a stack of 2 layers, whose shapes say so whichever comes first."""
+    rest = [[8], [8], [2, 2], [2, 2]]
+    (layer,) = counts(call("aten::mkldnn_rnn_layer", [[3, 2, 4], [8, 4], [8, 2], *rest]))
+    assert (layer["product"], layer["flop"]) == (3, 2 * 6 * 48 + 120)
+    states = [[2, 2, 2], [2, 2, 2]]
+    known = {"family": "gemm", "flops": 100.0, "bytes": 10.0}
+    for x in ([3, 2, 4], [2, 3, 4]):
+        (stack,) = counts(call("aten::lstm", [x, states, [[8, 4], [8, 2]]]) | known)
+        assert small(stack) == {"call": 1, "product": 6, "flop": 100, "byte": 10}
+    (one,) = counts(call("aten::gru", [[3, 2, 4], [1, 2, 2], [[6, 4], [6, 2]]]) | known)
+    assert one["product"] == 3
+
+
+def test_a_list_where_a_product_has_a_matrix_is_no_product() -> None:
+    (found,) = counts(call("my::op", [[4, 8], [[8, 2]]]) | {"family": "gemm", "flops": 5.0, "bytes": 3.0})
+    assert small(found) == {"call": 1, "flop": 5, "byte": 3}
+
+
 def test_convolutions_work_on_blocks_of_sixteen_channels() -> None:
     values = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "1"]
     (whole,), (part,) = (

@@ -19,7 +19,16 @@ from gnnperf.schema import NodeType
 def node(latency_us: float, **columns: object) -> dict[str, object]:
     return {"node_type": NodeType.COMPUTE, "thread": 0, "op_name": "aten::relu", "input_dims": "[[8]]",
             "dtype": "float32", "family": "elementwise", "flops": 8.0, "bytes": 64.0, "latency_us": latency_us,
-            **columns}  # fmt: skip
+            "opened_ops": 0, **columns}  # fmt: skip
+
+
+def test_a_call_passed_on_in_python_says_nothing_of_an_op_that_opens_none() -> None:
+    """ReLU opens nothing of its own; a loss always opens two ops, and sometimes a third."""
+    plain, passed_on = node(1.0), node(30.0, opened_ops=6)
+    losses = [node(5.0, op_name="aten::loss", opened_ops=opened) for opened in (2, 3)]
+    found = recorded_calls([make_graph([plain, passed_on, *losses], [])]).set_index("op_name")
+    assert found.loc["aten::relu", ["latency_us", "times"]].tolist() == [1.0, 1]
+    assert found.loc["aten::loss", "times"] == 2
 
 
 def test_equal_calls_are_one_row_with_their_median() -> None:

@@ -1,0 +1,57 @@
+"""Recurrent layers as one op: gates of all time steps.
+
+A step of a layer multiplies its input and its state with the gates' weights [G H, I] and [G H, H]; the elementwise rest
+is some ten FLOPs per element of a state (Hochreiter and Schmidhuber 1997; Cho et al. 2014) and counts like that.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
+from gnnperf.graph.cost.work import Formula, Work, total_bytes
+from gnnperf.schema import OpFamily
+
+FAMILY = OpFamily.GEMM
+GATE_FLOPS = 10.0  # per element of a state and step, beside the products
+BACKWARD_PASSES = 2.0  # gradients of inputs and of weights
+
+
+def layer(passes: float) -> Formula:
+    """mkldnn_rnn_layer(x [T, B, I], w_ih [G H, I], w_hh [G H, H], b_ih, b_hh, hx [B, H], cx [B, H], ...)."""
+
+    def formula(call: OpCall) -> Work:
+        weights = [call.tensor(1), call.tensor(2)]
+        return _work(call.tensor(0), weights, passes)
+
+    return formula
+
+
+def stack(passes: float) -> Formula:
+    """_cudnn_rnn(x [T, B, I], weights of all layers and directions, ...): matrices are the weights of gates."""
+
+    def formula(call: OpCall) -> Work:
+        return _work(call.tensor(0), [w for w in call.tensor_list(1) if len(w.shape) == 2], passes)
+
+    return formula
+
+
+def _work(x: Tensor, weights: list[Tensor], passes: float) -> Work:
+    """Weights are read once (a core keeps them over the steps), inputs and states go through once per pass."""
+    if len(x.shape) != 3 or not weights or any(len(w.shape) != 2 for w in weights):
+        raise UnknownCost
+    rows = prod(x.shape[:2])  # time steps x samples, in either order
+    states = rows * sum(w.shape[1] for w in weights[1::2])  # elements of all layers' states
+    flops = 2.0 * rows * sum(w.numel for w in weights) + GATE_FLOPS * states
+    moved = total_bytes(x, *weights) + 2.0 * states * x.item_bytes
+    return Work(passes * flops, passes * moved)
+
+
+FORMULAS: dict[str, Formula] = {
+    "aten::mkldnn_rnn_layer": layer(1.0),
+    "aten::mkldnn_rnn_layer_backward": layer(BACKWARD_PASSES),
+    "aten::_cudnn_rnn": stack(1.0),
+    "aten::_cudnn_rnn_backward": stack(BACKWARD_PASSES),
+    "aten::miopen_rnn": stack(1.0),
+    "aten::miopen_rnn_backward": stack(BACKWARD_PASSES),
+}

@@ -1,0 +1,85 @@
+"""Programs that nothing is fitted or chosen on: they judge the analytical model as it ships, and serve nothing else."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from gnnperf.record.cpu_gloo import STEPS
+from gnnperf.record.cpu_gloo_runs import FAST, MEDIUM
+from gnnperf.record.plan import Plan
+from gnnperf.record.spec import RunSpec
+from gnnperf.record.workloads.autoencoder import Autoencoder
+from gnnperf.record.workloads.graph_network import GraphNetwork
+from gnnperf.record.workloads.mixer import Mixer
+from gnnperf.record.workloads.recurrent import Recurrent
+from gnnperf.record.workloads.two_towers import TwoTowers
+from gnnperf.record.workloads.unet import Unet
+from gnnperf.record.workloads.workload import Workload
+
+UNET = (
+    Unet(levels=2, channels=8, image=16, batch=8),
+    Unet(levels=2, channels=16, image=16, batch=8),
+    Unet(levels=3, channels=8, image=24, batch=8),
+    Unet(levels=2, channels=32, image=16, batch=4),
+    Unet(levels=3, channels=16, image=16, batch=16),
+    Unet(levels=2, channels=24, image=24, batch=8),
+)
+GRAPH_NETWORK = (
+    GraphNetwork(layers=2, hidden=32, nodes=256, degree=4, batch=4),
+    GraphNetwork(layers=2, hidden=64, nodes=256, degree=8, batch=4),
+    GraphNetwork(layers=4, hidden=64, nodes=512, degree=4, batch=4),
+    GraphNetwork(layers=3, hidden=128, nodes=256, degree=8, batch=4),
+    GraphNetwork(layers=2, hidden=256, nodes=512, degree=4, batch=2),
+    GraphNetwork(layers=3, hidden=64, nodes=1024, degree=16, batch=2),
+)
+RECURRENT = (
+    Recurrent(layers=1, hidden=64, sequence=32, batch=16),
+    Recurrent(layers=2, hidden=64, sequence=32, batch=16),
+    Recurrent(layers=1, hidden=128, sequence=32, batch=32),
+    Recurrent(layers=2, hidden=128, sequence=16, batch=32),
+    Recurrent(layers=1, hidden=256, sequence=32, batch=16),
+    Recurrent(layers=2, hidden=192, sequence=24, batch=16),
+)
+AUTOENCODER = (
+    Autoencoder(channels=8, image=16, latent=16, batch=16),
+    Autoencoder(channels=16, image=16, latent=32, batch=16),
+    Autoencoder(channels=16, image=32, latent=32, batch=16),
+    Autoencoder(channels=32, image=16, latent=64, batch=32),
+    Autoencoder(channels=24, image=24, latent=32, batch=16),
+    Autoencoder(channels=32, image=32, latent=64, batch=8),
+)
+MIXER = (
+    Mixer(layers=2, hidden=32, patch=8, batch=8),
+    Mixer(layers=2, hidden=64, patch=4, batch=8),
+    Mixer(layers=4, hidden=64, patch=8, batch=16),
+    Mixer(layers=2, hidden=128, patch=4, batch=8),
+    Mixer(layers=2, hidden=256, patch=8, batch=16),
+    Mixer(layers=3, hidden=128, patch=4, batch=16),
+)
+TWO_TOWERS = (
+    TwoTowers(vocabulary=1000, hidden=32, layers=2, batch=128),
+    TwoTowers(vocabulary=2000, hidden=64, layers=2, batch=256),
+    TwoTowers(vocabulary=1000, hidden=128, layers=3, batch=256),
+    TwoTowers(vocabulary=4000, hidden=64, layers=4, batch=512),
+    TwoTowers(vocabulary=1000, hidden=256, layers=2, batch=512),
+    TwoTowers(vocabulary=2000, hidden=128, layers=4, batch=512),
+)
+PROGRAMS: tuple[tuple[Workload, ...], ...] = (UNET, GRAPH_NETWORK, RECURRENT, AUTOENCODER, MIXER, TWO_TOWERS)
+
+
+def cpu_unseen() -> Plan:
+    """The plan: every size on two ranks, one over each of two links, one rank alone."""
+    runs = tuple(chain.from_iterable(zip(*map(_runs, PROGRAMS), strict=True)))
+    return Plan(
+        name="cpu-unseen",
+        runs=runs,
+        steps=STEPS,
+        splits={"unseen": {"train": [], "val": [], "test": [run.name for run in runs]}},
+        axes={"unseen": "programs: all of them are held out, for good"},
+        min_gap_s=300.0,
+    )
+
+
+def _runs(sizes: tuple[Workload, ...]) -> list[RunSpec]:
+    return [*map(RunSpec, sizes), RunSpec(sizes[1], link=MEDIUM), RunSpec(sizes[3], link=FAST),
+            RunSpec(sizes[2], world_size=1)]  # fmt: skip

@@ -1,0 +1,27 @@
+"""The plan of programs that serve nothing but judging."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gnnperf.record.cpu_gloo import cpu_gloo
+from gnnperf.record.cpu_unseen import cpu_unseen
+
+
+def test_its_programs_are_in_no_other_plan() -> None:
+    plan, other = cpu_unseen(), cpu_gloo()
+    assert len({run.name for run in plan.runs}) == len(plan.runs) == 54
+    kinds = Counter(run.workload.kind for run in plan.runs)
+    assert kinds == dict.fromkeys(["unet", "graph_network", "recurrent", "autoencoder", "mixer", "two_towers"], 9)
+    assert not set(kinds) & {run.workload.kind for run in other.runs}
+
+
+def test_nothing_may_be_trained_on_it() -> None:
+    split = cpu_unseen().splits["unseen"]
+    assert not split["train"] and not split["val"]
+    assert set(split["test"]) == {run.name for run in cpu_unseen().runs}
+
+
+def test_links_and_ranks() -> None:
+    runs = Counter((run.world_size, run.link.name) for run in cpu_unseen().runs)
+    assert runs == {(2, "lo"): 36, (2, "1g"): 6, (2, "5g"): 6, (1, "lo"): 6}
