@@ -361,7 +361,7 @@ def test_a_recurrent_layer_is_its_gates_of_all_steps(tmp_path: Path) -> None:
 def test_a_recurrent_stack_counts_matrices_of_all_layers() -> None:
     """Two layers of one gate, states of 2; biases are no products."""
     weights = [[2, 4], [2, 2], [2], [2], [2, 2], [2, 2], [2], [2]]
-    types = ["float", ["float"] * 8]
+    types = ["float", "TensorList"]
     found = cost("aten::_cudnn_rnn", [[3, 2, 4], weights], types)
     assert found.flops == 2 * 6 * (8 + 4 + 4 + 4) + 10 * 6 * (2 + 2)
     assert math.isnan(cost("aten::_cudnn_rnn", [[3, 2, 4], []], types).flops)
