@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from gnnperf.analytic.constants import default_constants
 from gnnperf.analytic.kernels import KernelCall, KernelTimes, kernel_times
+from gnnperf.analytic.op_tables import unfused_attention
 from gnnperf.analytic.op_tables.cpu import op_times
 from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.read import OP, OpRow
@@ -71,18 +72,30 @@ def _calls(row: OpRow) -> list[KernelCall] | Reason:
         return Reason.NOT_AN_OP
     if not set(row.dtypes) <= DTYPE_BYTES.keys():
         return Reason.DTYPE
-    forward = recorded_call(row)
     if row.direction == "backward":
-        try:
-            calls = gradient_calls(row)
-        except (UnknownCost, IndexError):  # fewer shapes or dimensions than the op has
-            return Reason.GRADIENT
-    elif forward.family == OpFamily.VIEW:
+        return _known(row, gradient_calls, Reason.GRADIENT)
+    if row.op == unfused_attention.OP:
+        return _known(row, unfused_attention.forward_calls, Reason.SHAPES)
+    return _forward(row)
+
+
+def _known(row: OpRow, calls_of: Callable[[OpRow], list[KernelCall]], reason: Reason) -> list[KernelCall] | Reason:
+    try:
+        return _costed(calls_of(row))
+    except (UnknownCost, IndexError):  # fewer shapes or dimensions than the op has
+        return reason
+
+
+def _forward(row: OpRow) -> list[KernelCall] | Reason:
+    forward = recorded_call(row)
+    if forward.family == OpFamily.VIEW:
         return Reason.VIEW
     elif forward.family in (OpFamily.UNKNOWN, OpFamily.COLLECTIVE):
         return Reason.NO_FORMULA
-    else:
-        calls = [forward]
+    return _costed([forward])
+
+
+def _costed(calls: list[KernelCall]) -> list[KernelCall] | Reason:
     if any(math.isnan(call.flops) and math.isnan(call.moved_bytes) for call in calls):
         return Reason.SHAPES
     return calls

@@ -7,7 +7,7 @@ cost depends on it, its schema is here (native_functions.yaml of PyTorch 2): "*"
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnnperf.analytic.kernels.call import KernelCall
@@ -61,6 +61,16 @@ def costed_call(op: str, dims: str, types: str, values: str, row: OpRow) -> Kern
     cost = op_cost(op, dims, types, values)
     dtype = cost.dtype or next(iter(row.dtypes), None)
     return KernelCall(op, dims, dtype, str(cost.family), cost.flops, cost.bytes, tf32=row.tf32)
+
+
+def tensor_call(
+    op: str, shapes: Sequence[Sequence[int]], row: OpRow, dtypes: Sequence[str] = (), values: Sequence[str] = ()
+) -> KernelCall:
+    """A call whose arguments are tensors of the row's first dtype, or of `dtypes`; then scalars with texts `values`."""
+    kinds = [profiler_dtype(dtype) for dtype in (dtypes or [row.dtypes[0]] * len(shapes))]
+    dims = [*map(list, shapes), *[[] for _ in values]]
+    types, texts = [*kinds, *["Scalar"] * len(values)], [*[""] * len(shapes), *values]
+    return costed_call(op, json.dumps(dims), json.dumps(types), json.dumps(texts), row)
 
 
 def profiler_dtype(dtype: str) -> str:

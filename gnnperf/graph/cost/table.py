@@ -17,6 +17,7 @@ from gnnperf.graph.cost import (
     normalization,
     optimizer,
     reduction,
+    sparse_matmul,
 )
 from gnnperf.graph.cost.op_call import UnknownCost, parse_call
 from gnnperf.graph.cost.work import Formula
@@ -44,6 +45,7 @@ class OpCost:
 
 _BY_FAMILY: tuple[tuple[OpFamily, dict[str, Formula]], ...] = (
     (matmul.FAMILY, matmul.FORMULAS),
+    (sparse_matmul.FAMILY, sparse_matmul.FORMULAS),
     (convolution.FAMILY, convolution.FORMULAS),
     (attention.FAMILY, attention.FORMULAS),
     (normalization.NORM_FAMILY, normalization.NORM_FORMULAS),
