@@ -80,8 +80,7 @@ def _takes(events: RankEvents, product: int, dense: tuple[int, ...]) -> bool:
 def _shape(events: RankEvents, event: int) -> tuple[int, ...]:
     """Of the first argument; () not recorded."""
     first = next(iter(_dims(events, event)), None)
-    whole = isinstance(first, list) and all(type(edge) is int for edge in first)
-    return tuple(first) if whole and first else ()
+    return tuple(edge for edge in first if type(edge) is int) if isinstance(first, list) else ()
 
 
 def _dims(events: RankEvents, event: int) -> list[object]:

@@ -22,7 +22,6 @@ from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.schema import OpFamily
 
 
-
 def matmuls_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of matrix products, with a sparse operand or without; NaN: neither form applies."""
     sparse = sparse_products_us(calls, setting)
@@ -36,7 +35,7 @@ def _or_chains(form: Form) -> Form:
         fused = np.array([is_chain(call) for call in calls], bool)
         found = np.full(len(calls), np.nan)
         for which, of in ((~fused, form), (fused, chains_us)):
-            found[which] = of([calls[row] for row in np.flatnonzero(which)], setting)
+            found[which] = of([calls[row] for row in np.flatnonzero(which).tolist()], setting)
         return found
 
     return answer

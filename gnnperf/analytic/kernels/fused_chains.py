@@ -1,10 +1,11 @@
 """Fused chains of elementwise ops: Inductor's kernels, by their buffers and the ops in their names.
 
 triton_poi_fused_add_mul_relu_3 (pointwise), triton_per_fused_..., triton_red_fused_... (with a reduction, rows kept on
-chip or in a loop). A recording has the buffers as arguments: each is read or written once (Ansel et al. 2024, PyTorch 2,
-section 4.3), which are the chain's bytes. The name lists the ops, each once, however often it occurs (get_fused_kernel_
-name of torch/_inductor/utils.py): what is counted of instructions is the least that the chain takes. What a buffer is to
-the kernel is not recorded: one that is updated in place is read and written, and counts once.
+chip or in a loop). A recording has the buffers as arguments: each is read or written once (Ansel et al. 2024), which
+are the chain's bytes. The name lists the ops, each once, however often it occurs (torch/_inductor/utils.py,
+get_fused_kernel_name): what is counted of instructions is the least that the chain takes. What a buffer is to the
+kernel is not recorded: one that is updated in place is read and written, and counts once. A recording without shapes
+has no buffers, and no answer.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def chain_ops(name: str) -> tuple[str, ...]:
     while words:
         size = next((n for n in range(len(words), 0, -1) if PREFIX + "_".join(words[:n]) in _known()), 1)
         op = "_".join(words[:size])
-        found += [op] if op and lookup(PREFIX + op)[0] is not OpFamily.VIEW else []
+        computes = op and not op.isdigit() and lookup(PREFIX + op)[0] is not OpFamily.VIEW
+        found += [op] if computes else []
         words = words[size:]
     return tuple(found)
 

@@ -34,8 +34,10 @@ def _compressed(call: OpCall) -> Size:
 
 def _values_at(values: int, dense: int) -> Callable[[OpCall], Size]:
     def size(call: OpCall) -> Size:
-        return float(call.tensor(values).shape[0]), float(call.tensor(dense).shape[-1]), float(
-            call.tensor(dense).shape[-2]
+        return (
+            float(call.tensor(values).shape[0]),
+            float(call.tensor(dense).shape[-1]),
+            float(call.tensor(dense).shape[-2]),
         )
 
     return size

@@ -7,8 +7,8 @@ from math import prod
 
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.products import SIZES
-from gnnperf.analytic.op_tables.read import OpRow, Shape
 from gnnperf.analytic.op_tables import unfused_attention
+from gnnperf.analytic.op_tables.read import OpRow, Shape
 from gnnperf.analytic.op_tables.signatures import recorded_call, tensor_call
 from gnnperf.graph.cost.op_call import UnknownCost
 
@@ -22,7 +22,7 @@ def gradient_calls(row: OpRow) -> list[KernelCall]:
         UnknownCost: no formula for the gradient of this op, or shapes that do not tell it.
     """
     found = GRADIENTS.get(row.op)
-    if found is None:
+    if found is None or row.sparsity is not None:  # one gradient is dense, one is sampled at the stored values
         raise UnknownCost
     return found(row)
 
@@ -30,9 +30,8 @@ def gradient_calls(row: OpRow) -> list[KernelCall]:
 def _products(row: OpRow) -> list[KernelCall]:
     """Of [m, k] x [k, n]: [m, n] x [n, k] and [k, m] x [m, n]."""
     batch, m, n, k = (int(v) for v in SIZES[row.op](recorded_call(row).parsed()))
-    return [
-        tensor_call("aten::bmm", sizes, row) for sizes in (((batch, m, n), (batch, n, k)), ((batch, k, m), (batch, m, n)))
-    ]
+    sizes = ((batch, m, n), (batch, n, k)), ((batch, k, m), (batch, m, n))
+    return [tensor_call("aten::bmm", pair, row) for pair in sizes]
 
 
 def _convolution(row: OpRow) -> list[KernelCall]:
@@ -93,7 +92,7 @@ def _embedding(row: OpRow) -> list[KernelCall]:
     """embedding_dense_backward(grad_output, indices, num_weights)."""
     weight, indices = _shape(row, 0), _shape(row, 1)
     gradient = OpRow("aten::embedding_dense_backward", ((*indices, weight[-1]), indices), row.dtypes[:2],
-                     {"num_weights": weight[0]})  # fmt: skip
+                     {"num_weights": weight[0]}, access=row.access)  # fmt: skip
     return [recorded_call(gradient)]
 
 
@@ -104,7 +103,7 @@ def _embedding_bag(row: OpRow) -> list[KernelCall]:
     if row.arguments.get("sparse"):
         return [tensor_call("aten::_embedding_bag_sparse_backward", ((bags, weight[-1]), indices), row, row.dtypes[:2])]
     gradient = OpRow("aten::_embedding_bag_dense_backward", ((bags, weight[-1]), indices), row.dtypes[:2],
-                     {"num_weights": weight[0]})  # fmt: skip
+                     {"num_weights": weight[0]}, access=row.access)  # fmt: skip
     return [recorded_call(gradient)]
 
 
