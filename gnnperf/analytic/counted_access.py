@@ -50,16 +50,6 @@ class ReuseDistances:
         return (near * self.lookups).sum(axis=1) / self.lookups.sum()
 
 
-def most_lookups(reuse_histogram: np.ndarray) -> float:
-    """Lookups that a histogram holds at most: every row of a bin as often as the bin allows."""
-    return float((reuse_histogram * 2.0 ** np.arange(len(reuse_histogram))).sum())
-
-
-def least_lookups(reuse_histogram: np.ndarray) -> float:
-    """Lookups that a histogram holds at least."""
-    return float((reuse_histogram * (_edges(len(reuse_histogram))[:-1] + 1.0)).sum())
-
-
 def counted_access(num_rows: float, reuse_histogram: np.ndarray, lookups: float) -> Access:
     """One table's access.
 

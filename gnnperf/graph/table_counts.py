@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gnnperf.errors import InputError
@@ -29,6 +29,13 @@ class TableCounts:
     lookups: int
     batches: int
     reuse_histogram: tuple[int, ...]
+
+
+def lookups_held(reuse_histogram: Sequence[float]) -> tuple[float, float]:
+    """Lookups that a histogram holds at least and at most: each row as often as its bin allows."""
+    bins = [(2 ** (place - 1) + 1 if place else 1, 2**place) for place in range(len(reuse_histogram))]
+    least, most = (sum(rows * times[i] for rows, times in zip(reuse_histogram, bins, strict=True)) for i in (0, 1))
+    return float(least), float(most)
 
 
 def table_counts(card: Mapping[str, object] | None) -> tuple[TableCounts, ...]:
@@ -71,4 +78,9 @@ def _entry(entry: object, where: str) -> TableCounts:
                          remedy="record the run again, or leave the counts out of the card")  # fmt: skip
     rows, dim, batches, lookups = sizes
     assert isinstance(histogram, list)
+    least, most = lookups_held(histogram)
+    if not least <= batches * lookups <= most or sum(histogram) > batches * rows:
+        held = f"{sum(histogram)} rows and {least:.0f} to {most:.0f} lookups"
+        raise InputError(f"reuse_histogram holds {held}", where=where,
+                         allowed=f"of {batches} x {lookups} lookups in {rows} rows")  # fmt: skip
     return TableCounts(rows, dim, lookups, batches, tuple(histogram))

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.analytic.access import power_access
-from gnnperf.analytic.counted_access import ReuseDistances, counted_access, least_lookups, most_lookups
+from gnnperf.analytic.counted_access import ReuseDistances, counted_access
+from gnnperf.graph.table_counts import lookups_held
 
 
 def one(value: float) -> np.ndarray:
@@ -66,15 +67,10 @@ def test_rows_asked_for_once_by_chance_are_not_hot() -> None:
     assert access.unique(one(4 * 4096)) > 3.5 * 4088
 
 
-def test_lookups_that_a_histogram_can_hold() -> None:
-    counts = np.array([10.0, 2.0, 1.0, 1.0])  # once, twice, 3 to 4, 5 to 8
-    assert (least_lookups(counts), most_lookups(counts)) == (10 + 4 + 3 + 5, 10 + 4 + 4 + 8)
-
-
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=12).filter(any), st.integers(1, 10**5), st.integers(1, 10**5))
 def test_a_larger_cache_never_misses_more_than_there_are_lookups(counts: list[int], first: int, second: int) -> None:
     found = np.array(counts, float)
-    lookups = most_lookups(found)
+    lookups = lookups_held(counts)[1]
     access = counted_access(found.sum() + 1000.0, found, lookups)
     small, large = sorted((first, second))
     fewer, more = (access.missed(one(lookups), one(size))[0] for size in (large, small))

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from gnnperf.analytic.access import Reuse, zipf_access
-from gnnperf.analytic.counted_access import ReuseDistances, counted_access, least_lookups, most_lookups
+from gnnperf.analytic.counted_access import ReuseDistances, counted_access
 from gnnperf.analytic.kernels.call import LookupAccess
 from gnnperf.errors import InputError
+from gnnperf.graph.table_counts import lookups_held
 
 OPS = ("aten::embedding", "aten::embedding_bag", "aten::_embedding_bag", "aten::_embedding_bag_forward_only")
 COUNTED = ("zipf", "reuse_histogram", "reuse_distances")
@@ -73,7 +74,7 @@ def _histogram(found: object, rows: float, lookups: float, where: str) -> Reuse:
         raise InputError(f"reuse_histogram is {found!r}", where=where,
                          allowed="numbers of rows asked for once, twice, 3 to 4, ... times, not all 0")  # fmt: skip
     histogram = np.array(counts, float)
-    least, most = least_lookups(histogram), most_lookups(histogram)
+    least, most = lookups_held(histogram.tolist())
     if not least * (1 - ROUNDING) <= lookups <= most * (1 + ROUNDING) or histogram.sum() > rows * (1 + ROUNDING):
         raise InputError(
             f"reuse_histogram holds {histogram.sum():g} rows and {least:g} to {most:g} lookups", where=where,
