@@ -163,8 +163,8 @@ def bag(rows: int, dim: int, lookups: int = 16_000) -> KernelCall:
 def test_counted_tables_are_asked_for_as_counted() -> None:
     (asked,) = with_counts([bag(100_000, 16)], [COUNTS])
     access = counted_access(1e5, np.array(HISTOGRAM) / 4.0, 16_000.0)
-    sizes = (np.array([float(v)]) for v in (1e5, 16, 16_000, 100, 1, 1))
-    calls = Lookups(*sizes, warm=np.zeros(1, bool), counted=access)
+    rows, dim, lookups, bags, one = (np.array([float(v)]) for v in (1e5, 16, 16_000, 100, 1))
+    calls = Lookups(rows, dim, lookups, bags, one, one, np.zeros(1, bool), counted=access)
     found = lookups_us([asked, bag(100_000, 16)], ROUND)
     assert found[0] == pytest.approx(lookup_us(calls, *specified(DEVICE, CONSTANTS))[0])
     assert found[0] < 0.8 * found[1]  # 4,250 different rows, not 14,800
