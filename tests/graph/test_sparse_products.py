@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
 from traces import Event, call, kernel, mark, op, run_of, trace
 
 from gnnperf.graph import build_graph
@@ -13,6 +17,8 @@ from gnnperf.graph.cost import op_cost
 from gnnperf.graph.op_costs import whole_op_costs
 from gnnperf.graph.rank_events import rank_events
 from gnnperf.graph.sparse_products import StoredOperand, sparse_products
+from gnnperf.schema import NodeType
+from gnnperf.trace import read_run
 
 BLOCKS, VALUES = "[[16,16,16]]", "[[4096]]"
 TYPES = '["float","float","float","Scalar","Scalar"]'
@@ -60,6 +66,22 @@ def test_the_kernel_of_a_triton_op_inside_costs_it_too() -> None:
 def test_what_is_not_recorded_or_another_tensor_changes_nothing(stored: str | None, asked: str) -> None:
     costs = whole_op_costs(rank_events(trace(*product(stored, asked)), 0), np.array([0]))
     assert (costs.flops[0], costs.bytes[0]) == (DENSE_FLOPS, DENSE_BYTES)
+
+
+@pytest.mark.parametrize(("blocks", "index"), [((16, 16), 8 * (16 + 4 + 1)), (None, 8 * (4096 + 64 + 1))])
+def test_what_torch_records_of_a_sparse_weight(blocks: tuple[int, int] | None, index: int, tmp_path: Path) -> None:
+    filled = torch.ones(4, 16, 8, 16)
+    filled[::2] = 0  # every other row of blocks
+    weight = filled.reshape(64, 128)
+    with warnings.catch_warnings(), profile(activities=[ProfilerActivity.CPU], record_shapes=True) as found:
+        warnings.simplefilter("ignore")  # torch calls compressed sparse tensors a beta feature
+        sparse = weight.to_sparse_bsr(blocks) if blocks else weight.to_sparse_csr()
+        torch.nn.functional.linear(torch.ones(32, 128), sparse)
+    found.export_chrome_trace(str(tmp_path / "rank0.json"))
+    nodes = build_graph(read_run(tmp_path)).nodes
+    node = nodes[(nodes["op_name"] == "aten::linear") & (nodes["node_type"] == NodeType.COMPUTE)].iloc[0]
+    dense_bytes = 4 * (32 * 128 + 64 * 128 + 32 * 64)
+    assert (node["flops"], node["bytes"]) == (2 * 32 * 4096, dense_bytes - 4 * 4096 + index)
 
 
 # --- 2:4: values [m, k / 2] and places, or both in one tensor
