@@ -69,11 +69,15 @@ def _one_us(call: KernelCall, setting: Setting) -> float:
 
 
 def _two_four_us(call: KernelCall, setting: Setting) -> float:
-    """On matrix units in any case: float32 as TF32, which the pattern has no other units for."""
+    """On matrix units in any case: float32 as TF32, which the pattern has no other units for.
+
+    Integers have no model of dense products, so that nothing but their rate and bytes bounds them.
+    """
     m, n, k = TWO_FOUR[call.op_name](call.parsed())
     dtype = plain_dtype(call.known_dtype)
-    rate = _matrix_rate(setting, dtype)
-    dense_us = product_us(setting, dtype, tf32=True)(products(m, n, k, 1, ITEM_BYTES[dtype]))
+    rate, dense_us = _matrix_rate(setting, dtype), np.zeros(1)
+    if dtype in ITEM_BYTES:
+        dense_us = product_us(setting, dtype, tf32=True)(products(m, n, k, 1, ITEM_BYTES[dtype]))
     works = np.array([call.flops]), np.array([call.moved_bytes])
     return float(two_four_us(*works, dense_us, rate, setting.device, setting.memory)[0])
 
@@ -84,7 +88,7 @@ def _kept_us(call: KernelCall, setting: Setting) -> float:
         raise UnknownCost
     dtype = plain_dtype(call.known_dtype)
     whole = values_per_index(call, density) > SMALLEST_MATRIX_BLOCK**2 / 2  # pointers count as indices too
-    if whole and dtype in ITEM_BYTES and f"{dtype}_matrix" in setting.device.flops_per_s:
+    if whole and rate_key(setting.device, dtype, call.tf32).endswith("_matrix"):
         rate = _matrix_rate(setting, dtype)
     else:
         rate = flops_per_s(setting.device, "", call.dtype)
@@ -124,10 +128,10 @@ def _matrix_rate(setting: Setting, dtype: str) -> float:
     """FLOP/s that matrix units sustain on dense operands.
 
     Raises:
-        UnknownCost: the device has none for the dtype, or the constants of products do not hold for it.
+        UnknownCost: the device has none for the dtype.
     """
     key = rate_key(setting.device, dtype, tf32=True)
-    if dtype not in ITEM_BYTES or not key.endswith("_matrix"):
+    if not key.endswith("_matrix"):
         raise UnknownCost
-    device = as_specified(setting, dtype, tf32=True)
+    device = as_specified(setting, dtype, tf32=True) if dtype in ITEM_BYTES else setting.device
     return device.flops_per_s[key] * typical(setting.gemm["matrix"], "compute_share")

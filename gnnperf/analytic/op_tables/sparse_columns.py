@@ -61,8 +61,8 @@ def read_sparsity(
         raise InputError(f"{'density' if density is not None else 'block'} of {op}", where=where,
                          allowed=", ".join(SPARSE_AT), remedy="2:4 has ops of its own: aten::_cslt_sparse_mm, "
                          "aten::_sparse_semi_structured_linear, _mm and _addmm, without these columns")  # fmt: skip
-    if not _is_number(density) or not 0 < density <= 1:  # type: ignore[operator]  # a number, as just seen
-        raise InputError(f"density is {density!r}", where=where, allowed="above 0, up to 1: the share that is stored")
+    if not _is_number(density) or not 0 < density < 1:  # type: ignore[operator]  # a number, as just seen
+        raise InputError(f"density is {density!r}", where=where, allowed="above 0, below 1: the share that is stored")
     shape = shapes[SPARSE_AT[op]] if SPARSE_AT[op] < len(shapes) else None
     if shape is None or len(shape) != 2 or not prod(shape):
         raise InputError(f"a sparse operand of shape {shape!r}", where=where, allowed="[rows, columns]",

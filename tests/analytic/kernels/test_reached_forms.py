@@ -26,6 +26,7 @@ from gnnperf.analytic.kernels.products import product_us
 from gnnperf.analytic.kernels.sparse_products import density_of, sparse_products_us, values_per_index
 from gnnperf.analytic.sparse_matmul import sparse_us, two_four_us
 from gnnperf.graph import build_graph
+from gnnperf.graph.cost import op_cost
 from gnnperf.graph.cost.sparse_matmul import index_bytes, thinned
 from gnnperf.graph.table_counts import TableCounts
 from gnnperf.hardware.catalog import default_cluster, load_device
@@ -124,6 +125,25 @@ def test_two_of_four_by_name() -> None:
         assert sparse_products_us(calls, setting) == pytest.approx([expected] * 3)
     assert (sparse_products_us(calls, SPARSE_UNITS) < sparse_products_us(calls, ROUND)).all()
     assert kernel_times(calls, H100, 4.0).by_form.all()
+
+
+def test_integers_multiply_their_zeros_where_units_do_not_know_the_pattern() -> None:
+    shapes = [[4096, 4096 * 10 // 16], [4096, 4096]]
+    cost = op_cost("aten::_cslt_sparse_mm", json.dumps(shapes), '["signed char", "signed char"]', None)
+    asked = KernelCall("aten::_cslt_sparse_mm", json.dumps(shapes), "int8", "gemm", cost.flops, cost.bytes)
+    knows, does_not = (replace(DEVICE, flops_per_s={**DEVICE.flops_per_s, "int8_matrix": 1e13}, sparse_matrix_speedup=s)
+                       for s in (2.0, 1.0))  # fmt: skip
+    us = [sparse_products_us([asked], replace(ROUND, device=d))[0] for d in (knows, does_not)]
+    assert us == pytest.approx([2.0 + 4096**3 / (1e13 * SHARE) * 1e6, 2.0 + 2 * 4096**3 / (1e13 * SHARE) * 1e6])
+    assert np.isnan(sparse_products_us([asked], ROUND)[0])  # no units for 8 bits
+
+
+def test_blocks_in_float32_run_on_lanes_unless_tf32_is_allowed() -> None:
+    device = replace(DEVICE, flops_per_s={**DEVICE.flops_per_s, "float32_matrix": 4e12})
+    asked = stored(0.5, 32, dtype="float32")
+    lanes, units = sparse_products_us([asked, replace(asked, tf32=True)], replace(ROUND, device=device))
+    assert lanes == pytest.approx(2.0 + asked.flops / 1e12 * 1e6)
+    assert units == pytest.approx(2.0 + asked.flops / (4e12 * SHARE) * 1e6)
 
 
 def stored(density: float, block: int, edge: int = 1024, dtype: str = "float16") -> KernelCall:
