@@ -24,7 +24,8 @@ from gnnperf.errors import InputError
 from gnnperf.graph.table_counts import lookups_held
 
 OPS = ("aten::embedding", "aten::embedding_bag", "aten::_embedding_bag", "aten::_embedding_bag_forward_only")
-COUNTED = ("zipf", "reuse_histogram", "reuse_distances")
+LISTS = ("reuse_histogram", "reuse_distances")  # JSON text in Parquet and CSV
+COUNTED = ("zipf", *LISTS)
 COLUMNS = ("skew", *COUNTED, "tables", "cache")
 CACHES = ("warm", "flushed")
 ROUNDING = 1e-6  # of counts that were means

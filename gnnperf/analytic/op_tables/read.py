@@ -126,7 +126,7 @@ def _row(entry: Mapping[Any, Any], where: str) -> OpRow:
     if not isinstance(arguments, Mapping):
         raise InputError(f"arguments is {arguments!r}", where=where, allowed="a mapping of names to values")
     dtypes, plain = _dtypes(entry, len(shapes), where), op.split(".")[0]
-    decoded = {**entry, **{name: _decoded(entry.get(name), f"{where}, {name}") for name in lookup_columns.COUNTED}}
+    decoded = {**entry, **{name: _decoded(entry.get(name), f"{where}, {name}") for name in lookup_columns.LISTS}}
     sparsity = sparse_columns.read_sparsity(entry, plain, shapes, where)
     access = lookup_columns.read_access(decoded, plain, shapes, where)
     return OpRow(plain, shapes, dtypes, arguments, str(direction), OP, bool(entry.get("tf32") or False),

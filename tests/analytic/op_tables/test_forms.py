@@ -229,6 +229,7 @@ def test_columns_that_calibrate_writes_in_every_row_are_for_lookups(tmp_path: Pa
     ("change", "message"),
     [
         ({"zipf": -1}, "row 1: zipf is -1. Allowed: an exponent from 0"),
+        ({"zipf": "hot"}, "zipf is 'hot'"),
         ({"zipf": 1.0, "skew": 2.0}, "zipf and skew. Allowed: one column"),
         ({"zipf": 1.0, "reuse_histogram": HISTOGRAM}, "zipf and reuse_histogram"),
         ({"reuse_histogram": []}, r"reuse_histogram is \[\]"),
