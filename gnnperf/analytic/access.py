@@ -2,18 +2,31 @@
 
 Rows are described in bins of equally likely rows, so that a table of a billion rows is a few hundred numbers. Lookups
 are independent of each other (the independent reference model); real ones that come in bursts hit more often: give
-their reuse distances instead.
+their reuse distances instead (`gnnperf.analytic.counted_access`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 SINGLE_ROWS, NUM_BINS = 32, 160  # the hottest rows stand alone, the rest are in bins of equal ratio
 BISECTIONS = 40
 LOG_LARGEST = 60.0  # a characteristic time of e^60 lookups is for ever
+
+
+class Reuse(Protocol):
+    """What is known about which rows lookups ask for again."""
+
+    def unique(self, lookups: np.ndarray) -> np.ndarray:
+        """Different rows [k] among `lookups` [k]."""
+        ...
+
+    def missed(self, lookups: np.ndarray, cache_rows: np.ndarray) -> np.ndarray:
+        """Lookups [k] that miss a cache of `cache_rows` [k] that was empty before `lookups` [k] of them."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -27,6 +40,14 @@ class Access:
 
     rows: np.ndarray
     probability: np.ndarray
+
+    def unique(self, lookups: np.ndarray) -> np.ndarray:
+        """As `unique_rows`."""
+        return unique_rows(self, lookups)
+
+    def missed(self, lookups: np.ndarray, cache_rows: np.ndarray) -> np.ndarray:
+        """As `missed_rows`."""
+        return missed_rows(self, lookups, cache_rows)
 
 
 def power_access(num_rows: np.ndarray, skew: np.ndarray) -> Access:
@@ -48,14 +69,6 @@ def zipf_access(num_rows: np.ndarray, exponent: np.ndarray) -> Access:
     rows = np.diff(edges, axis=1)
     weight = rows * middle ** -exponent[:, None]
     return _binned(rows, weight / weight.sum(axis=1, keepdims=True))
-
-
-def counted_access(num_rows: float, lookups_per_row: np.ndarray, rows_with: np.ndarray) -> Access:
-    """One table's access from a histogram: `rows_with[i]` rows were looked up `lookups_per_row[i]` times."""
-    untouched = num_rows - rows_with.sum()
-    rows = np.append(rows_with, max(untouched, 0.0)).astype(float)
-    lookups = np.append(lookups_per_row * rows_with, 0.0).astype(float)
-    return _binned(rows[None, :], lookups[None, :] / lookups.sum())
 
 
 def unique_rows(access: Access, lookups: np.ndarray) -> np.ndarray:
@@ -95,17 +108,6 @@ def missed_rows(access: Access, lookups: np.ndarray, cache_rows: np.ndarray) -> 
     kept = characteristic_lookups(access, cache_rows)  # [k]
     filling = np.minimum(lookups, kept)
     return unique_rows(access, filling) + (lookups - filling) * (1.0 - hit_share(access, cache_rows))
-
-
-def reuse_hit_share(distances_bytes: np.ndarray, counts: np.ndarray, cache_bytes: float) -> float:
-    """Share of lookups that hit, from a histogram of reuse distances (Mattson et al. 1970: a stack algorithm).
-
-    Args:
-        distances_bytes: [n] different bytes touched since the row was used last; infinite: never before.
-        counts: [n] lookups at each distance.
-        cache_bytes: what fits.
-    """
-    return float(counts[distances_bytes <= cache_bytes].sum() / counts.sum())
 
 
 def _edges(num_rows: np.ndarray) -> np.ndarray:

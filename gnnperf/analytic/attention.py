@@ -1,22 +1,18 @@
-"""Attention, fused and not.
+"""Fused attention: the scores of pairs of positions stay on chip.
 
-Not fused, the scores of every pair of positions are written and read between two batched products (Vaswani et al.
-2017); fused, they stay on chip (Dao et al. 2022) and backward computes them again (five products instead of four).
-Causal kernels skip what is masked (Dao 2023). A block holds one head's 128 queries, so short sequences
-leave SMs idle (waves), and a head's columns are padded to the kernel's next width.
+Backward computes them again, five products instead of four (Dao et al. 2022). Causal kernels skip what is masked (Dao
+2023). A block holds one head's 128 queries, so short sequences leave SMs idle (waves), and a head's columns are padded
+to the kernel's next width. Attention that is not fused is the sum of its calls: `op_tables.unfused_attention`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from gnnperf.analytic.bandwidth_bound import stream_us
-from gnnperf.analytic.gemm_sizes import Products, products
 from gnnperf.analytic.memory_constants import MemoryConstants
-from gnnperf.analytic.normalization import softmax_us
 from gnnperf.hardware.spec import DeviceSpec
 
 FORWARD_PRODUCTS, FUSED_BACKWARD_PRODUCTS = 2, 5  # Dao 2023, section 4.1: 4 and 10 FLOPs per pair and column
@@ -86,11 +82,6 @@ def fused_bytes(calls: Attentions, item_bytes: int, backward: bool = False) -> n
     return tokens * calls.head_dim * float(2 * item_bytes * (2 if backward else 1))
 
 
-def score_bytes(calls: Attentions, item_bytes: int) -> np.ndarray:
-    """Bytes [calls] of one matrix of scores over all heads, masked ones included: what is not fused holds them all."""
-    return calls.batch * calls.heads * calls.queries * calls.keys * float(item_bytes)
-
-
 def fused_us(
     calls: Attentions,
     item_bytes: int,
@@ -121,33 +112,3 @@ def fused_us(
     slowed = np.where(width > calls.head_dim, rates.uneven_share, 1.0) * np.where(width > WIDE, rates.wide_share, 1.0)
     compute = work / (peak_flops_per_s * rates.flops_share * slowed) * 1e6 + device.launch_floor_us  # [calls]
     return rates.start_us + np.maximum(compute, stream_us(fused_bytes(calls, item_bytes, backward), device, constants))
-
-
-def unfused_us(
-    calls: Attentions,
-    item_bytes: int,
-    device: DeviceSpec,
-    constants: MemoryConstants,
-    product_us: Callable[[Products], np.ndarray],
-    backward: bool = False,
-    mask: bool = False,
-) -> np.ndarray:
-    """Device time [calls] us of the kernels one by one: scores, (mask,) softmax, values; backward twice the products.
-
-    Args:
-        calls: sizes; a causal mask saves nothing here.
-        item_bytes: of an element.
-        device: bandwidth and floor.
-        constants: of softmax and streams.
-        product_us: the model of matrix products.
-        backward: the gradients of both products, and softmax's.
-        mask: a masked fill reads and writes the scores once more.
-    """
-    heads, q, k, d = calls.batch * calls.heads, calls.queries, calls.keys, calls.head_dim
-    sizes = [(q, k, d), (q, d, k)]  # scores = Q K', result = P V
-    if backward:
-        sizes = [(k, d, q), (q, k, d), (q, d, k), (k, d, q)]  # dV = P' dO, dP = dO V', dQ = dS K, dK = dS' Q
-    each_us = [product_us(products(*size, heads, item_bytes)) for size in sizes]
-    total = np.sum(each_us, axis=0)  # [calls]
-    total = total + softmax_us(heads * q, k, item_bytes, device, constants, backward=backward)
-    return total + (stream_us(2.0 * score_bytes(calls, item_bytes), device, constants) if mask else 0.0)

@@ -9,6 +9,8 @@ that order, so the step is soft).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gnnperf.analytic.memory_constants import MemoryConstants
@@ -87,32 +89,27 @@ def elementwise_us(
     return device.launch_floor_us + np.maximum(memory, issue_us(elements, cycles, device))
 
 
-def chain_bytes(elements: np.ndarray, num_inputs: int, num_outputs: int, num_ops: int, item_bytes: int,
-                fused: bool) -> np.ndarray:  # fmt: skip
-    """Bytes [n] of a chain of `num_ops` elementwise ops with `num_inputs` tensors in and `num_outputs` out.
-
-    Fused, every input is read and every output written once (what a pointwise fusion such as TorchInductor's does:
-    Ansel et al. 2024). Not fused, each of the num_ops - 1 intermediates is written and read as well.
-    """
-    tensors = num_inputs + num_outputs + (0 if fused else 2 * (num_ops - 1))
-    return elements * float(tensors * item_bytes)
-
-
 def chain_us(
-    elements: np.ndarray,
-    num_inputs: int,
-    num_outputs: int,
-    num_ops: int,
-    item_bytes: int,
-    fused: bool,
-    device: DeviceSpec,
-    constants: MemoryConstants,
+    ops: Sequence[str], elements: np.ndarray, moved_bytes: np.ndarray, device: DeviceSpec, constants: MemoryConstants
 ) -> np.ndarray:
-    """Device time [n] us of a chain: one floor if fused, else one per op; the instructions are the same."""
-    moved = chain_bytes(elements, num_inputs, num_outputs, num_ops, item_bytes, fused)  # [n]
-    issue = num_ops * issue_us(elements, constants.lane_cycles[OTHER], device)  # [n]
-    memory = traffic_us(moved, np.asarray(np.inf), device, constants)  # [n]
-    return (1 if fused else num_ops) * device.launch_floor_us + np.maximum(memory, issue)
+    """Device time [n] us of a fused chain of elementwise ops: one floor, every buffer once, the instructions of all.
+
+    Not fused, each op is a call of its own, and each intermediate is written and read (Ansel et al. 2024, PyTorch 2).
+    What an op that is not heavy issues (`lane_cycles`) is mostly loading and storing, which a chain does once; each
+    further op of a chain is an instruction.
+
+    Args:
+        ops: of the chain; "pow", ... are looked up in the constants' lane cycles.
+        elements: [n] that the chain runs over.
+        moved_bytes: [n] of its buffers.
+        device: floor, bandwidth, lanes.
+        constants: lane cycles and sustained shares.
+    """
+    plain = constants.lane_cycles[OTHER]
+    heavy = sum(constants.lane_cycles[op] - plain for op in ops if op in constants.lane_cycles)
+    issue = issue_us(elements, plain + max(len(ops) - 1, 0) + heavy, device)  # [n]
+    memory = traffic_us(moved_bytes, np.asarray(np.inf), device, constants)  # [n]
+    return device.launch_floor_us + np.maximum(memory, issue)
 
 
 def reduction_us(

@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from gnnperf.analytic.access import missed_rows, power_access, unique_rows
+from gnnperf.analytic.access import Reuse, power_access, unique_rows
 from gnnperf.analytic.bandwidth_bound import US, miss_share, sustained_bytes_per_s
 from gnnperf.analytic.memory_constants import MemoryConstants
 from gnnperf.hardware.spec import DeviceSpec
@@ -43,6 +43,8 @@ class Lookups:
         tables: [k] tables looked up in turn, each as large.
         warm: [k] bool: the same call came before; else the caches hold something else.
         item_bytes: of an element.
+        counted: how often rows were asked for again, for tables where that is known; None: as `skew` says. What it
+            says about rows says nothing about pages, whose skew stays.
     """
 
     rows: np.ndarray
@@ -53,6 +55,12 @@ class Lookups:
     tables: np.ndarray
     warm: np.ndarray
     item_bytes: int = 4
+    counted: Reuse | None = None
+
+    @property
+    def reuse(self) -> Reuse:
+        """As counted, else by the skew."""
+        return self.counted or power_access(self.rows, self.skew)
 
     @property
     def row_bytes(self) -> np.ndarray:
@@ -177,7 +185,8 @@ def lookup_counts(calls: Lookups, caches: Caches, dense_backward: bool = False) 
 def _on_pages(calls: Lookups) -> Lookups:
     """The same lookups on rows as long as a page: hot rows lie together, so pages have the rows' skew."""
     pages = np.maximum(np.ceil(calls.rows * calls.row_bytes / PAGE_BYTES), 1.0)  # [k]
-    return replace(calls, rows=pages, dim=np.full(len(pages), PAGE_BYTES / calls.item_bytes), bags=0 * pages)
+    return replace(calls, rows=pages, dim=np.full(len(pages), PAGE_BYTES / calls.item_bytes), bags=0 * pages,
+                   counted=None)  # fmt: skip
 
 
 def lines_per_row(calls: Lookups, caches: Caches) -> np.ndarray:
@@ -192,9 +201,9 @@ def missing_rows(calls: Lookups, cache_bytes: float, line_bytes: int, dense_back
     between two calls on the same table fits: the different rows, results and indices of all tables, and the gradients
     where they are written.
     """
-    access = power_access(calls.rows, calls.skew)
+    reuse = calls.reuse
     held_row_bytes = np.maximum(calls.row_bytes, float(line_bytes))  # [k]
-    cold = missed_rows(access, calls.lookups, cache_bytes / held_row_bytes)  # [k]
-    touched = unique_rows(access, calls.lookups) * held_row_bytes + calls.bags * calls.row_bytes  # [k]
+    cold = reuse.missed(calls.lookups, cache_bytes / held_row_bytes)  # [k]
+    touched = reuse.unique(calls.lookups) * held_row_bytes + calls.bags * calls.row_bytes  # [k]
     touched = touched + calls.lookups * INDEX_BYTES + (calls.gradient_bytes if dense_backward else 0.0)
     return np.where(calls.warm, cold * miss_share(calls.tables * touched, cache_bytes), cold)

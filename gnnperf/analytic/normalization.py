@@ -1,4 +1,4 @@
-"""Layer norm, RMS norm, batch norm and softmax: memory bound, with rows that are read again.
+"""Layer norm, RMS norm and softmax: memory bound, with rows that are read again.
 
 A block (or warp) works on one row. Where the row stays in registers it is read once. Else it is read again, from the
 last-level cache if the rows in flight on all SMs fit there, from DRAM if not: that is the term that plain rooflines
@@ -75,15 +75,6 @@ def layer_norm_backward_us(
     kernel = constants.rows["layer_norm"]
     grad_input = row_kernel_us(rows, columns, item_bytes, device, constants, kernel, NORM_BACKWARD)
     return grad_input + stream_us(2.0 * rows * columns * item_bytes, device, constants)
-
-
-def batch_norm_us(
-    elements: np.ndarray, item_bytes: int, device: DeviceSpec, constants: MemoryConstants, backward: bool = False
-) -> np.ndarray:
-    """[n] us: statistics over the whole batch, so that every input is read twice from memory (Ioffe, Szegedy 2015)."""
-    num_read, num_written = NORM_BACKWARD if backward else (1, 1)
-    moved = elements * float(item_bytes * (2 * num_read + num_written))  # [n]
-    return stream_us(moved, device, constants) + device.launch_floor_us
 
 
 def softmax_us(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from gnnperf.analytic.kernels import compute_nodes_us
 from gnnperf.analytic.lags import lag_us
 from gnnperf.analytic.roofline import compute_us, flops_per_s
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.table_counts import TableCounts
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.prediction import Alone, Prediction, uncovered_ops
 from gnnperf.schema import NodeType, Segment, Source
@@ -47,7 +49,9 @@ class AnalyticPredictor:
         Raises:
             InputError: an edge's lag class has no constant.
         """
-        latency = self._with_graph_launches(graph, cluster, self.latency_us(graph.nodes, cluster))  # [num_nodes]
+        latency = self._with_graph_launches(
+            graph, cluster, self.latency_us(graph.nodes, cluster, graph.tables)
+        )  # [num_nodes]
         unknown = np.full(graph.num_nodes, np.nan)
         return Prediction(
             graph=graph,
@@ -66,14 +70,17 @@ class AnalyticPredictor:
         kind, given = cluster.device.kind, self.constants
         return default_constants(kind) if given is None or given.device_kind not in ("", kind) else given
 
-    def latency_us(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
-        """[num_nodes] us for a table of nodes (schema.NODE_COLUMNS); NaN where unknown, 0 for hardware nodes."""
+    def latency_us(self, nodes: pd.DataFrame, cluster: ClusterSpec, tables: Sequence[TableCounts] = ()) -> np.ndarray:
+        """[num_nodes] us for a table of nodes (schema.NODE_COLUMNS); NaN where unknown, 0 for hardware nodes.
+
+        `tables`: how embedding tables were accessed, where that was counted (`ExecutionGraph.tables`).
+        """
         types = nodes["node_type"].to_numpy().astype(str)  # [num_nodes]
         latency = np.full(len(nodes), np.nan)
         latency[np.isin(types, WITHOUT_TIME)] = 0.0
         for node_type, answer in (
             (NodeType.HOST, self._host),
-            (NodeType.COMPUTE, self._compute),
+            (NodeType.COMPUTE, partial(self._compute, tables=tables)),
             (NodeType.MEMORY, self._memory),
             (NodeType.COLLECTIVE, self._collective),
             (NodeType.COMM, self._comm),
@@ -94,10 +101,10 @@ class AnalyticPredictor:
     def _host(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
         return host_us(nodes, self._constants(cluster), cluster.host_speed)
 
-    def _compute(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
+    def _compute(self, nodes: pd.DataFrame, cluster: ClusterSpec, tables: Sequence[TableCounts]) -> np.ndarray:
         constants = self._constants(cluster)
         if cluster.device.kind == "gpu":
-            return compute_nodes_us(nodes, cluster.device, constants.roofline_power)
+            return compute_nodes_us(nodes, cluster.device, constants.roofline_power, tables)
         if constants.op_prices is not None:
             return constants.op_prices.latency_us(nodes, cluster.device)
         return self._roofline(nodes, cluster)

@@ -62,6 +62,8 @@ def answer_table(found: Answered) -> pd.DataFrame:
     answers = pd.DataFrame([asdict(answer) for answer in found.answers], index=found.table.index)
     answers = answers.astype({"latency_us": "float64", "bound": object, "reason": object})
     table = found.table if MEASURED in found.table.columns else found.table.rename(columns={"latency_us": MEASURED})
+    if MEASURED not in table.columns:  # or the answers would be what a later reading takes for measured
+        table = table.assign(**{MEASURED: np.nan})
     kept = table.drop(columns=[name for name in answers.columns if name in table.columns])
     return pd.concat([kept, answers], axis=1)
 

@@ -13,6 +13,10 @@ TABLE is an op table: the ops.parquet of `gnnperf calibrate`, CSV, or JSON lines
   {"op": "aten::addmm", "shapes": [[64], [32, 128], [128, 64]], "dtype": "float32"}
   {"op": "aten::gelu", "shapes": [[32, 4096]], "dtype": "bfloat16", "direction": "backward"}
 
+More columns reach more forms: density and block (a sparse weight); skew, zipf, reuse_histogram or reuse_distances,
+tables and cache (embedding lookups). 2:4 products, unfused attention and Inductor's fused kernels have op names of
+their own; the README lists them.
+
 Times are the device's own, without the launch. A row without an answer says why. Where the table has measured
 latency_us, the errors are printed as well.
 """

@@ -21,6 +21,7 @@ from gnnperf.graph.rank_draft import RankDraft, rank_draft
 from gnnperf.graph.rank_events import RankEvents, rank_events
 from gnnperf.graph.rank_graph import RankGraph, rank_graph
 from gnnperf.graph.steps import StepWindows, step_marks, step_windows
+from gnnperf.graph.table_counts import table_counts
 from gnnperf.graph.tables import concat_tables
 from gnnperf.hardware.placement import placement_of
 from gnnperf.trace.table import RunTrace
@@ -69,7 +70,7 @@ def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
     graph = ExecutionGraph(
         name=run.name, nodes=nodes, edges=edges, steps=step_labels(ranks, windows, nodes),
         ranks=tuple(e.rank for e in events), world_size=run.world_size, device_names=device_names,
-        placement=placement_of(run.card),
+        placement=placement_of(run.card), tables=table_counts(run.card),
         counts=_counts(ranks, joint.counts), warnings=(*run.warnings, *_warnings(windows, events)),
     )  # fmt: skip
     return add_hardware(graph).validate()

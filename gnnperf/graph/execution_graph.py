@@ -10,6 +10,7 @@ import pandas as pd
 from gnnperf import schema
 from gnnperf.errors import InputError
 from gnnperf.graph.carry import carried_waits
+from gnnperf.graph.table_counts import TableCounts
 from gnnperf.hardware.placement import Placement
 from gnnperf.schema import Evidence, NodeType
 
@@ -48,6 +49,7 @@ class ExecutionGraph:
         world_size: ranks of the run, traced or not.
         device_names: device name per traced rank as the trace gives it ("" unknown).
         placement: hosts and links of the ranks as the run's card says; None unknown.
+        tables: how embedding tables were accessed, as the run's card counts it; () not counted.
         counts: what was left out or is not covered, by reason (e.g. "launched_before_window": 12).
         warnings: sentences for the user.
         fingerprint: hash of the code and inputs this graph was built from.
@@ -67,6 +69,7 @@ class ExecutionGraph:
     warnings: tuple[str, ...] = ()
     fingerprint: str = ""
     carried: np.ndarray | None = None
+    tables: tuple[TableCounts, ...] = ()
 
     @property
     def num_nodes(self) -> int:

@@ -13,7 +13,10 @@ from math import isnan
 import numpy as np
 
 from gnnperf.graph.cost import op_cost
+from gnnperf.graph.cost.op_call import DTYPE_BYTES
+from gnnperf.graph.cost.sparse_matmul import thinned
 from gnnperf.graph.rank_events import RankEvents
+from gnnperf.graph.sparse_products import sparse_products
 from gnnperf.graph.sparse_sums import sparse_sum_cost, sparse_sums
 from gnnperf.schema import EventKind, OpFamily
 
@@ -49,6 +52,7 @@ def launching_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
         current = np.where(current >= 0, events.parent[current], -1)
         open_ &= (result.event < 0) & (current >= 0)
         open_[open_] = events.kind[current[open_]] == EventKind.CPU_OP
+    _correct_sparse_products(events, result)
     return result
 
 
@@ -61,6 +65,7 @@ def whole_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
     own = _unknown(len(inside))
     _fill(events, own, np.arange(len(inside)), inside)
     _correct_sparse_sums(events, own, inside)
+    _correct_sparse_products(events, own)
     works = ~np.isin(own.family, [str(OpFamily.VIEW), str(OpFamily.UNKNOWN)]) & (own.event >= 0)
     row_of = np.full(len(events.kind), -1, dtype=np.int64)
     row_of[inside] = np.arange(len(inside))
@@ -83,6 +88,16 @@ def _correct_sparse_sums(events: RankEvents, own: OpCosts, inside: np.ndarray) -
         row = int(np.searchsorted(inside, event))
         own.flops[row], own.bytes[row] = sparse_sum_cost(elements, own.dtype[row])
         own.family[row] = str(OpFamily.EMBEDDING)
+
+
+def _correct_sparse_products(events: RankEvents, costs: OpCosts) -> None:
+    """Products with an operand in blocks or single values cost what is stored of it."""
+    for event, operand in sparse_products(events).items():
+        for row in np.flatnonzero(costs.event == event).tolist():
+            costs.flops[row], costs.bytes[row] = thinned(
+                costs.flops[row], costs.bytes[row], operand.elements, operand.kept,
+                DTYPE_BYTES[costs.dtype[row] or "float32"], operand.index_bytes,
+            )  # fmt: skip
 
 
 def _unknown(n: int) -> OpCosts:

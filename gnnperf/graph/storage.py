@@ -20,6 +20,7 @@ import gnnperf
 from gnnperf.errors import InputError
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.graph.table_counts import TableCounts
 from gnnperf.hardware.placement import Placement
 from gnnperf.schema import EDGE_COLUMNS, NODE_COLUMNS, Column
 from gnnperf.trace import read_run
@@ -42,6 +43,7 @@ class _Meta:
     counts: dict[str, int] | None
     warnings: tuple[str, ...]
     fingerprint: str
+    tables: tuple[TableCounts, ...] = ()
 
 
 def load_graph(paths: Path | Sequence[Path], cache_dir: Path | None = None) -> ExecutionGraph:

@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.analytic.access import (
-    counted_access,
     hit_share,
     missed_rows,
     power_access,
-    reuse_hit_share,
     unique_rows,
     zipf_access,
 )
@@ -62,15 +60,6 @@ def test_a_cache_of_all_rows_hits_always_and_an_empty_one_never() -> None:
     assert hit_share(access, np.array([1000.0])) == pytest.approx([1.0])
     assert hit_share(access, one(100.0)) == pytest.approx([0.1], rel=0.06)  # uniform: the share that fits
     assert missed_rows(access, one(50.0), one(1000.0)) == pytest.approx(unique_rows(access, one(50.0)))
-
-
-def test_histograms() -> None:
-    # 2 rows were looked up 5 times, 10 rows once, 88 never: half of the lookups fall on 2 rows
-    access = counted_access(100.0, np.array([5.0, 1.0]), np.array([2.0, 10.0]))
-    assert access.rows.sum() == 100.0 and access.probability[0, 0] == pytest.approx(0.25)
-    assert hit_share(access, one(12.0)) == pytest.approx([1.0])
-    distances = np.array([64.0, 4096.0, np.inf])
-    assert reuse_hit_share(distances, np.array([6, 3, 1]), 1024.0) == pytest.approx(0.6)
 
 
 def test_zipf_is_uniform_without_an_exponent() -> None:

@@ -1,4 +1,4 @@
-"""Attention: FLOPs and bytes by hand, fused against not fused."""
+"""Fused attention: FLOPs, bytes and waves by hand."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from gnnperf.analytic.attention import (
     flops,
     fused_bytes,
     fused_us,
-    score_bytes,
-    unfused_us,
 )
-from gnnperf.analytic.gemm_sizes import Products
 
 RATES = FusedRates(
     flops_share=0.5, pair_columns=0.0, uneven_share=0.5, wide_share=0.25, blocks_per_sm=1.0, start_us=1.0
@@ -41,7 +38,6 @@ def test_flops_and_bytes_by_hand() -> None:
     assert flops(attention(), backward=True) == pytest.approx([10 * pairs * 64])
     assert attention(causal=True).pairs == pytest.approx([2 * 5 * 256 * 257 / 2])
     assert fused_bytes(attention(), 2) == pytest.approx([4 * 2 * 5 * 256 * 64 * 2])
-    assert score_bytes(attention(), 2) == pytest.approx([pairs * 2])
 
 
 def test_a_fused_kernel_takes_whole_waves_of_blocks() -> None:
@@ -57,16 +53,6 @@ def test_padded_and_wide_heads_are_slower() -> None:
     assert fused(attention(head_dim=192)) - 3.0 == pytest.approx(8 * even)  # twice the work at a quarter
     softmax = replace(RATES, pair_columns=96.0)
     assert fused(attention(head_dim=96), rates=softmax) - 3.0 == pytest.approx(2 * even)
-
-
-def test_what_is_not_fused_writes_its_scores() -> None:
-    def free(found: Products) -> np.ndarray:
-        return np.full(len(found.m), 10.0)
-
-    forward = unfused_us(attention(), 2, DEVICE, CONSTANTS, free)
-    masked = unfused_us(attention(), 2, DEVICE, CONSTANTS, free, mask=True)
-    assert masked - forward == pytest.approx([2.0 + 2 * 2 * 655360 / 0.5e6])
-    assert unfused_us(attention(), 2, DEVICE, CONSTANTS, free, backward=True) > forward + 19.0  # four products, not two
 
 
 @given(st.integers(1, 4096), st.integers(1, 4096), st.booleans(), st.booleans())

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE
 
 from gnnperf.analytic.bandwidth_bound import (
-    chain_bytes,
     chain_us,
     elementwise_us,
     miss_share,
@@ -46,12 +45,22 @@ def test_a_heavy_op_is_bound_by_its_instructions() -> None:
     assert elementwise_us("pow", elements, moved, DEVICE, CONSTANTS) == pytest.approx([2.0 + 100.0])  # 1e8 / 1e12 s
 
 
-def test_fusing_saves_the_intermediates_and_the_floors() -> None:
+def test_a_fused_chain_takes_one_floor_its_buffers_and_the_instructions_of_all() -> None:
+    elements, moved = np.array([1e6]), np.array([12e6])  # two buffers in, one out
+    assert chain_us(("add", "mul", "relu"), elements, moved, DEVICE, CONSTANTS) == pytest.approx([2.0 + 24.0])
+    # a million elements of "pow" at 100 lane cycles and of two plain ops beside it, at 1e12 lane cycles a second
+    assert chain_us(("add", "pow", "mul"), elements, moved, DEVICE, CONSTANTS) == pytest.approx([2.0 + 102.0])
+    alone = elementwise_us("add", elements, moved, DEVICE, CONSTANTS)
+    assert chain_us(("add",), elements, moved, DEVICE, CONSTANTS) == alone
+
+
+def test_a_chain_is_faster_than_its_ops_one_by_one() -> None:
     elements = np.array([1e6])
-    assert chain_bytes(elements, 2, 1, 3, 4, fused=True) == pytest.approx([12e6])
-    assert chain_bytes(elements, 2, 1, 3, 4, fused=False) == pytest.approx([28e6])
-    assert chain_us(elements, 2, 1, 3, 4, True, DEVICE, CONSTANTS) == pytest.approx([2.0 + 24.0])
-    assert chain_us(elements, 2, 1, 3, 4, False, DEVICE, CONSTANTS) == pytest.approx([6.0 + 56.0])
+    fused = chain_us(("add", "mul", "relu"), elements, np.array([12e6]), DEVICE, CONSTANTS)
+    each = [elementwise_us(op, elements, np.array([m]), DEVICE, CONSTANTS)
+            for op, m in (("add", 12e6), ("mul", 8e6), ("relu", 8e6))]  # fmt: skip
+    assert sum(each) == pytest.approx([6.0 + 56.0])
+    assert fused < sum(each)
 
 
 def test_few_results_need_a_second_pass() -> None:

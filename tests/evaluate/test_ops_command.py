@@ -71,6 +71,17 @@ def test_written_tables_can_be_asked_again(tmp_path: Path, capsys: pytest.Captur
     assert [r["measured_latency_us"] for r in found["rows"]] == [9.0, 9.0, None]
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_answers_are_never_taken_for_measurements(
+    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, out = tmp_path / "ops.jsonl", tmp_path / f"answers.{suffix}"
+    table.write_text(json.dumps(MM))
+    assert predict(table, "--out", str(out)) == predict(out, hardware="t4") == 0
+    shown = capsys.readouterr().out
+    assert "1 of 1 rows answered for t4" in shown and "error against" not in shown
+
+
 def out_of(capsys: pytest.CaptureFixture[str]) -> str:
     """What was printed as JSON, after a table."""
     shown = capsys.readouterr().out

@@ -9,6 +9,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
+from gnnperf.analytic.access import Reuse
 from gnnperf.analytic.kernel_constants import Members
 from gnnperf.analytic.memory_constants import MemoryConstants
 from gnnperf.graph.cost.op_call import DTYPE_BYTES, OpCall, UnknownCost, parse_call
@@ -27,6 +28,23 @@ class Bound(StrEnum):
 
 
 @dataclass(frozen=True)
+class LookupAccess:
+    """How a lookup falls on its table.
+
+    Attributes:
+        counted: how often rows are asked for again; None: as `skew` says.
+        skew: row = floor(rows u^skew) with u uniform; 1: uniform.
+        tables: looked up in turn, each as large; they share the caches.
+        warm: the same call came before; else the caches hold something else.
+    """
+
+    counted: Reuse | None = None
+    skew: float = 1.0
+    tables: float = 1.0
+    warm: bool = False
+
+
+@dataclass(frozen=True)
 class KernelCall:
     """One op call, all its kernels together.
 
@@ -39,6 +57,7 @@ class KernelCall:
         moved_bytes: read and written by the whole call; NaN unknown.
         num_kernels: that the call launched; 1 where that is not known.
         tf32: float32 products may use TF32; torch's default is not. Convolutions may in any case, as torch has it.
+        access: of an embedding lookup; shapes say nothing about it.
     """
 
     op_name: str
@@ -49,6 +68,7 @@ class KernelCall:
     moved_bytes: float
     num_kernels: int = 1
     tf32: bool = False
+    access: LookupAccess = LookupAccess()
 
     @property
     def plain_name(self) -> str:

@@ -10,23 +10,45 @@ from gnnperf.analytic.kernel_constants import default_gemm_constants
 from gnnperf.analytic.kernels.attentions import attentions_us
 from gnnperf.analytic.kernels.call import Array, Bound, Form, KernelCall, KernelTimes, Setting, of_bytes
 from gnnperf.analytic.kernels.convolutions import convolutions_us
+from gnnperf.analytic.kernels.fused_chains import chains_us, is_chain
 from gnnperf.analytic.kernels.lookups import lookups_us
 from gnnperf.analytic.kernels.products import products_us
 from gnnperf.analytic.kernels.rows import rows_us
+from gnnperf.analytic.kernels.sparse_products import sparse_products_us
 from gnnperf.analytic.kernels.streams import elementwise_calls_us, lists_us, reductions_us, streams_us
 from gnnperf.analytic.memory_constants import default_memory_constants
 from gnnperf.analytic.roofline import compute_us, flops_per_s
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.schema import OpFamily
 
+
+def matmuls_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
+    """[n] us of matrix products, with a sparse operand or without; NaN: neither form applies."""
+    sparse = sparse_products_us(calls, setting)
+    return np.where(np.isnan(sparse), products_us(calls, setting), sparse)
+
+
+def _or_chains(form: Form) -> Form:
+    """The form of a family, but for the kernels that Inductor fused."""
+
+    def answer(calls: Sequence[KernelCall], setting: Setting) -> Array:
+        fused = np.array([is_chain(call) for call in calls], bool)
+        found = np.full(len(calls), np.nan)
+        for which, of in ((~fused, form), (fused, chains_us)):
+            found[which] = of([calls[row] for row in np.flatnonzero(which).tolist()], setting)
+        return found
+
+    return answer
+
+
 FORMS: Mapping[str, Form] = {
-    OpFamily.GEMM: products_us,
+    OpFamily.GEMM: matmuls_us,
     OpFamily.CONV: convolutions_us,
     OpFamily.ATTENTION: attentions_us,
     OpFamily.NORM: rows_us,
     OpFamily.SOFTMAX: rows_us,
-    OpFamily.REDUCTION: reductions_us,
-    OpFamily.ELEMENTWISE: elementwise_calls_us,
+    OpFamily.REDUCTION: _or_chains(reductions_us),
+    OpFamily.ELEMENTWISE: _or_chains(elementwise_calls_us),
     OpFamily.EMBEDDING: lookups_us,
     OpFamily.OPTIMIZER: lists_us,
     OpFamily.COPY: streams_us,

@@ -1,6 +1,7 @@
 """Embedding lookups: table, lookups and bags from shapes, then `gnnperf.analytic.embedding` by specification.
 
-Indices are data: uniform access is assumed, and cold caches. What the table's rows are in a gradient is not on a node;
+Indices are data. Where nothing is known about them (`KernelCall.access`: the counts of a run's card, columns of an op
+table), uniform access is assumed, and cold caches. What the table's rows are in a gradient is not on a node;
 it follows from the bytes, of which the written table is what lookups leave over.
 """
 
@@ -73,14 +74,23 @@ def lookups_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of embeddings and embedding bags, forward and dense backward; NaN: another op, or sizes not known."""
     found = np.full(len(calls), np.nan)
     caches, prices = specified(setting.device, setting.memory)
-    for dense, sizes_of in ((False, _forward), (True, _dense)):
-        sizes = sized(calls, sizes_of, 4)
-        for row in known_rows(sizes):
-            rows, dim, lookups, bags = (np.array([v]) for v in sizes[row])
-            one, cold = np.ones(1), np.zeros(1, bool)
-            asked = Lookups(rows, dim, lookups, bags, one, one, cold, calls[row].item_bytes)
-            found[row] = lookup_us(asked, caches, prices, dense)[0]
+    sizes = sized(calls, sizes_of, 4)
+    for row in known_rows(sizes):
+        call, access = calls[row], calls[row].access
+        rows, dim, lookups, bags, skew, tables = (np.array([v]) for v in (*sizes[row], access.skew, access.tables))
+        asked = Lookups(rows, dim, lookups, bags, skew, tables, np.array([access.warm]), call.item_bytes,
+                        access.counted)  # fmt: skip
+        found[row] = lookup_us(asked, caches, prices, call.op_name in DENSE_SIZES)[0]
     return found
+
+
+def sizes_of(call: KernelCall) -> Size:
+    """Rows of the table, columns, lookups, bags.
+
+    Raises:
+        UnknownCost: another op, or shapes and bytes do not tell them.
+    """
+    return DENSE_SIZES[call.op_name](call) if call.op_name in DENSE_SIZES else _forward(call)
 
 
 def _forward(call: KernelCall) -> Size:
@@ -90,9 +100,3 @@ def _forward(call: KernelCall) -> Size:
     if not min(size) >= 1.0:
         raise UnknownCost
     return size
-
-
-def _dense(call: KernelCall) -> Size:
-    if call.op_name not in DENSE_SIZES:
-        raise UnknownCost
-    return DENSE_SIZES[call.op_name](call)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.kernels.call import Array, KernelCall
+from gnnperf.analytic.kernels.counted_tables import with_counts
 from gnnperf.analytic.kernels.dispatch import kernel_times
+from gnnperf.graph.table_counts import TableCounts
 from gnnperf.hardware.spec import DeviceSpec
 
 TEXTS = ("op_name", "input_dims", "dtype", "family")
 
 
-def compute_nodes_us(nodes: pd.DataFrame, device: DeviceSpec, roofline_power: float) -> Array:
+def compute_nodes_us(
+    nodes: pd.DataFrame, device: DeviceSpec, roofline_power: float, tables: Sequence[TableCounts] = ()
+) -> Array:
     """[n] us of compute nodes (schema.NODE_COLUMNS); NaN where neither FLOPs nor bytes are known.
 
     A node holds its share of the op call's FLOPs and bytes, so the call is the node times its siblings, and the node's
-    latency is its share of the call's.
+    latency is its share of the call's. `tables` are the counts of embedding tables that the run's card holds.
     """
     calls, code = distinct_calls(nodes)
-    latency = kernel_times(calls, device, roofline_power).latency_us  # [num_calls]
+    latency = kernel_times(with_counts(calls, tables), device, roofline_power).latency_us  # [num_calls]
     return latency[code] / _siblings(nodes)
 
 

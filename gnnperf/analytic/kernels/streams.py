@@ -1,4 +1,4 @@
-"""Kernels that stream memory: elementwise ops, reductions, copies, gathers, batch norms, optimizer lists.
+"""Kernels that stream memory: elementwise ops, reductions, copies, gathers, optimizer lists.
 
 Bytes are those of the graph's cost formulas; what they cost is `gnnperf.analytic.bandwidth_bound`.
 """

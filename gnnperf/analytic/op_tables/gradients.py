@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from math import prod
 
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.products import SIZES
+from gnnperf.analytic.op_tables import unfused_attention
 from gnnperf.analytic.op_tables.read import OpRow, Shape
-from gnnperf.analytic.op_tables.signatures import costed_call, profiler_dtype, recorded_call
+from gnnperf.analytic.op_tables.signatures import recorded_call, tensor_call
 from gnnperf.graph.cost.op_call import UnknownCost
 
 Gradient = Callable[[OpRow], list[KernelCall]]
@@ -22,24 +22,16 @@ def gradient_calls(row: OpRow) -> list[KernelCall]:
         UnknownCost: no formula for the gradient of this op, or shapes that do not tell it.
     """
     found = GRADIENTS.get(row.op)
-    if found is None:
+    if found is None or row.sparsity is not None:  # one gradient is dense, one is sampled at the stored values
         raise UnknownCost
     return found(row)
-
-
-def _call(op: str, shapes: Sequence[Sequence[int]], row: OpRow, dtypes: Sequence[str] = ()) -> KernelCall:
-    """A call whose arguments are tensors of the row's first dtype, or of `dtypes`."""
-    kinds = [profiler_dtype(dtype) for dtype in (dtypes or [row.dtypes[0]] * len(shapes))]
-    values = json.dumps([""] * len(shapes))
-    return costed_call(op, json.dumps([list(s) for s in shapes]), json.dumps(kinds), values, row)
 
 
 def _products(row: OpRow) -> list[KernelCall]:
     """Of [m, k] x [k, n]: [m, n] x [n, k] and [k, m] x [m, n]."""
     batch, m, n, k = (int(v) for v in SIZES[row.op](recorded_call(row).parsed()))
-    return [
-        _call("aten::bmm", sizes, row) for sizes in (((batch, m, n), (batch, n, k)), ((batch, k, m), (batch, m, n)))
-    ]
+    sizes = ((batch, m, n), (batch, n, k)), ((batch, k, m), (batch, m, n))
+    return [tensor_call("aten::bmm", pair, row) for pair in sizes]
 
 
 def _convolution(row: OpRow) -> list[KernelCall]:
@@ -50,19 +42,19 @@ def _convolution(row: OpRow) -> list[KernelCall]:
     if not pixels >= 1.0:
         raise UnknownCost
     flat = (round(pixels), *[1] * (len(image) - 3))
-    return [_call("aten::convolution_backward", ((image[0], weight[0], *flat), image, weight), row)]
+    return [tensor_call("aten::convolution_backward", ((image[0], weight[0], *flat), image, weight), row)]
 
 
 def _layer_norm(row: OpRow) -> list[KernelCall]:
     x = _shape(row, 0)
     scale = row.shapes[1] if len(row.shapes) > 1 and row.shapes[1] is not None else x[-1:]
     statistics = (prod(x) // max(prod(scale), 1), 1)
-    return [_call("aten::native_layer_norm_backward", (x, x, (), statistics, statistics, scale, scale), row)]
+    return [tensor_call("aten::native_layer_norm_backward", (x, x, (), statistics, statistics, scale, scale), row)]
 
 
 def _same_shape(op: str) -> Gradient:
     """op(grad_output, saved tensor of the same shape)."""
-    return lambda row: [_call(op, (_shape(row, 0), _shape(row, 0)), row)]
+    return lambda row: [tensor_call(op, (_shape(row, 0), _shape(row, 0)), row)]
 
 
 def _pool(op: str) -> Gradient:
@@ -73,7 +65,7 @@ def _pool(op: str) -> Gradient:
         kernel = _edges(row, "kernel_size", None)
         stride, padding = _edges(row, "stride", kernel), _edges(row, "padding", [0, 0])
         pixels = [(n + 2 * p - k) // s + 1 for n, k, s, p in zip(x[-2:], kernel, stride, padding, strict=True)]
-        return [_call(op, ((*x[:-2], *pixels), x), row)]
+        return [tensor_call(op, ((*x[:-2], *pixels), x), row)]
 
     return calls
 
@@ -91,7 +83,7 @@ def _attention(op: str) -> Gradient:
 
     def calls(row: OpRow) -> list[KernelCall]:
         q, k, v = (_shape(row, place) for place in range(3))
-        return [_call(op, ((*q[:-1], v[-1]), q, k, v), row)]
+        return [tensor_call(op, ((*q[:-1], v[-1]), q, k, v), row)]
 
     return calls
 
@@ -100,7 +92,7 @@ def _embedding(row: OpRow) -> list[KernelCall]:
     """embedding_dense_backward(grad_output, indices, num_weights)."""
     weight, indices = _shape(row, 0), _shape(row, 1)
     gradient = OpRow("aten::embedding_dense_backward", ((*indices, weight[-1]), indices), row.dtypes[:2],
-                     {"num_weights": weight[0]})  # fmt: skip
+                     {"num_weights": weight[0]}, access=row.access)  # fmt: skip
     return [recorded_call(gradient)]
 
 
@@ -109,9 +101,9 @@ def _embedding_bag(row: OpRow) -> list[KernelCall]:
     weight, indices = _shape(row, 0), _shape(row, 1)
     bags = indices[0] if len(indices) == 2 else _shape(row, 2)[0]
     if row.arguments.get("sparse"):
-        return [_call("aten::_embedding_bag_sparse_backward", ((bags, weight[-1]), indices), row, row.dtypes[:2])]
+        return [tensor_call("aten::_embedding_bag_sparse_backward", ((bags, weight[-1]), indices), row, row.dtypes[:2])]
     gradient = OpRow("aten::_embedding_bag_dense_backward", ((bags, weight[-1]), indices), row.dtypes[:2],
-                     {"num_weights": weight[0]})  # fmt: skip
+                     {"num_weights": weight[0]}, access=row.access)  # fmt: skip
     return [recorded_call(gradient)]
 
 
@@ -139,6 +131,7 @@ GRADIENTS: Mapping[str, Gradient] = {
     "aten::relu": _same_shape("aten::threshold_backward"),
     **dict.fromkeys((_FLASH, "aten::scaled_dot_product_attention"), _attention(f"{_FLASH}_backward")),
     _EFFICIENT: _attention(f"{_EFFICIENT}_backward"),
+    unfused_attention.OP: unfused_attention.backward_calls,
     "aten::embedding": _embedding,
     **dict.fromkeys(("aten::embedding_bag", "aten::_embedding_bag"), _embedding_bag),
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,10 +11,12 @@ import numpy as np
 
 from gnnperf.analytic.constants import default_constants
 from gnnperf.analytic.kernels import KernelCall, KernelTimes, kernel_times
+from gnnperf.analytic.op_tables import unfused_attention
 from gnnperf.analytic.op_tables.cpu import op_times
 from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.read import OP, OpRow
 from gnnperf.analytic.op_tables.signatures import recorded_call
+from gnnperf.graph.cost import sparse_matmul
 from gnnperf.graph.cost.op_call import DTYPE_BYTES, UnknownCost
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.schema import OpFamily
@@ -28,6 +30,7 @@ class Reason(StrEnum):
     VIEW = "a view or a wrapper: it touches no memory, or ops that it calls do the work"
     SHAPES = "its shapes and arguments do not tell its cost"
     DTYPE = "a dtype whose elements have no known size"
+    SPARSE_ON_CPU = "no prices of products with sparse operands on CPUs"
     GRADIENT = "no formula for its gradient, or shapes that do not tell it"
 
 
@@ -48,7 +51,7 @@ class Answer:
 
 def answer_rows(rows: Sequence[OpRow], device: DeviceSpec) -> tuple[Answer, ...]:
     """One answer per row."""
-    asked = [_calls(row) for row in rows]
+    asked = [_calls(row, device) for row in rows]
     calls = [call for found in asked if not isinstance(found, Reason) for call in found]
     times = op_times(calls, device) if device.kind == "cpu" else _kernel_times(calls, device)
     answers, place = [], 0
@@ -65,24 +68,38 @@ def _kernel_times(calls: Sequence[KernelCall], device: DeviceSpec) -> KernelTime
     return kernel_times(calls, device, default_constants().roofline_power)
 
 
-def _calls(row: OpRow) -> list[KernelCall] | Reason:
+def _calls(row: OpRow, device: DeviceSpec) -> list[KernelCall] | Reason:
     """The op calls of a row, each with a cost; or why there are none."""
     if row.kind != OP:
         return Reason.NOT_AN_OP
     if not set(row.dtypes) <= DTYPE_BYTES.keys():
         return Reason.DTYPE
-    forward = recorded_call(row)
+    if device.kind == "cpu" and (row.sparsity is not None or row.op in sparse_matmul.FORMULAS):
+        return Reason.SPARSE_ON_CPU
     if row.direction == "backward":
-        try:
-            calls = gradient_calls(row)
-        except (UnknownCost, IndexError):  # fewer shapes or dimensions than the op has
-            return Reason.GRADIENT
-    elif forward.family == OpFamily.VIEW:
+        return _known(row, gradient_calls, Reason.GRADIENT)
+    if row.op == unfused_attention.OP:
+        return _known(row, unfused_attention.forward_calls, Reason.SHAPES)
+    return _forward(row)
+
+
+def _known(row: OpRow, calls_of: Callable[[OpRow], list[KernelCall]], reason: Reason) -> list[KernelCall] | Reason:
+    try:
+        return _costed(calls_of(row))
+    except (UnknownCost, IndexError):  # fewer shapes or dimensions than the op has
+        return reason
+
+
+def _forward(row: OpRow) -> list[KernelCall] | Reason:
+    forward = recorded_call(row)
+    if forward.family == OpFamily.VIEW:
         return Reason.VIEW
     elif forward.family in (OpFamily.UNKNOWN, OpFamily.COLLECTIVE):
         return Reason.NO_FORMULA
-    else:
-        calls = [forward]
+    return _costed([forward])
+
+
+def _costed(calls: list[KernelCall]) -> list[KernelCall] | Reason:
     if any(math.isnan(call.flops) and math.isnan(call.moved_bytes) for call in calls):
         return Reason.SHAPES
     return calls

@@ -11,12 +11,16 @@ from typing import Any
 
 import pandas as pd
 
+from gnnperf.analytic.kernels.call import LookupAccess
+from gnnperf.analytic.op_tables import lookup_columns, sparse_columns
+from gnnperf.analytic.op_tables.sparse_columns import Sparsity
 from gnnperf.errors import InputError
 
 DIRECTIONS = ("forward", "backward")
 SUFFIXES = (".parquet", ".csv", ".jsonl", ".json")
 NEEDED = ("op", "shapes")
-KNOWN = "op, shapes, dtype or dtypes, arguments, direction, and what gnnperf calibrate writes beside them"
+FORM_COLUMNS = ", ".join((*sparse_columns.COLUMNS, *lookup_columns.COLUMNS))
+KNOWN = f"op, shapes, dtype or dtypes, arguments, direction, {FORM_COLUMNS}, and what gnnperf calibrate writes besides"
 OP = "op"
 MEASURED = "measured_latency_us"  # what an answered table calls it, whose latency_us is the answer
 Shape = tuple[int, ...]
@@ -36,6 +40,8 @@ class OpRow:
         tf32: products in float32 may use TF32.
         measured_us: None not measured.
         launch_included: the measured time is the host's, from the call to the end of its work.
+        sparsity: of a product's weight; None: dense.
+        access: of an embedding lookup.
     """
 
     op: str
@@ -47,6 +53,8 @@ class OpRow:
     tf32: bool = False
     measured_us: float | None = None
     launch_included: bool = False
+    sparsity: Sparsity | None = None
+    access: LookupAccess = field(default_factory=LookupAccess)
 
 
 def read_op_rows(path: Path) -> tuple[pd.DataFrame, tuple[OpRow, ...]]:
@@ -117,9 +125,12 @@ def _row(entry: Mapping[Any, Any], where: str) -> OpRow:
     arguments = _decoded(entry.get("arguments"), f"{where}, arguments") or {}
     if not isinstance(arguments, Mapping):
         raise InputError(f"arguments is {arguments!r}", where=where, allowed="a mapping of names to values")
-    dtypes = _dtypes(entry, len(shapes), where)
-    return OpRow(op.split(".")[0], shapes, dtypes, arguments, str(direction), OP, bool(entry.get("tf32") or False),
-                 measured, launched)  # fmt: skip
+    dtypes, plain = _dtypes(entry, len(shapes), where), op.split(".")[0]
+    decoded = {**entry, **{name: _decoded(entry.get(name), f"{where}, {name}") for name in lookup_columns.LISTS}}
+    sparsity = sparse_columns.read_sparsity(entry, plain, shapes, where)
+    access = lookup_columns.read_access(decoded, plain, shapes, where)
+    return OpRow(plain, shapes, dtypes, arguments, str(direction), OP, bool(entry.get("tf32") or False),
+                 measured, launched, sparsity, access)  # fmt: skip
 
 
 def _decoded(value: object, where: str) -> object:

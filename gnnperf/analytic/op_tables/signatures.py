@@ -7,7 +7,7 @@ cost depends on it, its schema is here (native_functions.yaml of PyTorch 2): "*"
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnnperf.analytic.kernels.call import KernelCall
@@ -42,6 +42,7 @@ SIGNATURES: Mapping[str, str] = {
     "aten::max_pool2d_with_indices": "* kernel_size stride padding",
     "aten::avg_pool2d": "* kernel_size stride padding",
     "aten::_adaptive_avg_pool2d": "* output_size",
+    "aten::_sparse_semi_structured_linear": "* * * * activation",
     "aten::embedding_dense_backward": "* * num_weights",
     "aten::_embedding_bag_dense_backward": "* * offset2bag bag_size maximum_indices num_weights",
 }
@@ -53,14 +54,25 @@ def recorded_call(row: OpRow) -> KernelCall:
     """The call of a row's forward, with the cost that a graph would give it."""
     dims, types, values = _recorded(row)
     texts = json.dumps(dims), json.dumps(types), json.dumps(values)
-    return costed_call(row.op, *texts, row)
+    dense = costed_call(row.op, *texts, row)
+    return dense if row.sparsity is None else row.sparsity.stored(dense)
 
 
 def costed_call(op: str, dims: str, types: str, values: str, row: OpRow) -> KernelCall:
     """A call of `op` with its cost; the dtype is the row's where the recorded inputs do not tell one (lists)."""
     cost = op_cost(op, dims, types, values)
     dtype = cost.dtype or next(iter(row.dtypes), None)
-    return KernelCall(op, dims, dtype, str(cost.family), cost.flops, cost.bytes, tf32=row.tf32)
+    return KernelCall(op, dims, dtype, str(cost.family), cost.flops, cost.bytes, tf32=row.tf32, access=row.access)
+
+
+def tensor_call(
+    op: str, shapes: Sequence[Sequence[int]], row: OpRow, dtypes: Sequence[str] = (), values: Sequence[str] = ()
+) -> KernelCall:
+    """A call whose arguments are tensors of the row's first dtype, or of `dtypes`; then scalars with texts `values`."""
+    kinds = [profiler_dtype(dtype) for dtype in (dtypes or [row.dtypes[0]] * len(shapes))]
+    dims = [*map(list, shapes), *[[] for _ in values]]
+    types, texts = [*kinds, *["Scalar"] * len(values)], [*[""] * len(shapes), *values]
+    return costed_call(op, json.dumps(dims), json.dumps(types), json.dumps(texts), row)
 
 
 def profiler_dtype(dtype: str) -> str:

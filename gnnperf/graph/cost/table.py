@@ -18,6 +18,7 @@ from gnnperf.graph.cost import (
     optimizer,
     recurrent,
     reduction,
+    sparse_matmul,
 )
 from gnnperf.graph.cost.op_call import UnknownCost, parse_call
 from gnnperf.graph.cost.work import Formula
@@ -46,6 +47,7 @@ class OpCost:
 _BY_FAMILY: tuple[tuple[OpFamily, dict[str, Formula]], ...] = (
     (matmul.FAMILY, matmul.FORMULAS),
     (recurrent.FAMILY, recurrent.FORMULAS),
+    (sparse_matmul.FAMILY, sparse_matmul.FORMULAS),
     (convolution.FAMILY, convolution.FORMULAS),
     (attention.FAMILY, attention.FORMULAS),
     (normalization.NORM_FAMILY, normalization.NORM_FORMULAS),

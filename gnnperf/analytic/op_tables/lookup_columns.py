@@ -1,0 +1,120 @@
+"""Columns of an op table for embedding lookups: which rows are asked for, and what the caches hold.
+
+{"op": "aten::embedding_bag", "shapes": [[1000000, 64], [65536], [2048]], "dtypes": ["float32", "int64", "int64"],
+ "reuse_histogram": [41000, 5200, 1900, 700, 220, 40], "cache": "warm", "tables": 8}
+
+One of four says which rows: `skew` (row = floor(rows u^skew)), `zipf` (the i-th hottest row in proportion to i^-zipf:
+Breslau et al. 1999), `reuse_histogram` (rows that this call asks for once, twice, 3 to 4, 5 to 8, ... times, as a
+recorder's card counts them) or `reuse_distances` (pairs: different rows asked for since, itself included, null for
+never; lookups). Without: uniform. `tables` as large are looked up in turn; `cache` is warm, or flushed as without.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gnnperf.analytic.access import Reuse, zipf_access
+from gnnperf.analytic.counted_access import ReuseDistances, counted_access
+from gnnperf.analytic.kernels.call import LookupAccess
+from gnnperf.errors import InputError
+from gnnperf.graph.table_counts import lookups_held
+
+OPS = ("aten::embedding", "aten::embedding_bag", "aten::_embedding_bag", "aten::_embedding_bag_forward_only")
+LISTS = ("reuse_histogram", "reuse_distances")  # JSON text in Parquet and CSV
+COUNTED = ("zipf", *LISTS)
+COLUMNS = ("skew", *COUNTED, "tables", "cache")
+CACHES = ("warm", "flushed")
+ROUNDING = 1e-6  # of counts that were means
+Shapes = tuple[tuple[int, ...] | None, ...]
+
+
+def read_access(entry: Mapping[Any, Any], op: str, shapes: Shapes, where: str) -> LookupAccess:
+    """Of one row.
+
+    Raises:
+        InputError: another op has counts, two columns say which rows, or a value is out of range. Of other ops, `skew`,
+            `tables` and `cache` are left alone: `gnnperf calibrate` writes them in every row.
+    """
+    given = [name for name in COUNTED if entry.get(name) is not None]
+    if op not in OPS:
+        if given:
+            raise InputError(f"{given[0]} of {op}", where=where, allowed=", ".join(OPS))
+        return LookupAccess()
+    if len(given) > 1 or (given and entry.get("skew") not in (None, 1.0)):
+        both = given if len(given) > 1 else [*given, "skew"]
+        raise InputError(f"{both[0]} and {both[1]}", where=where, allowed="one column that says which rows")
+    counted = _READ[given[0]](entry[given[0]], *_sizes(op, shapes, where), where) if given else None
+    skew, tables = (_above_zero(entry.get(name), name, where) for name in ("skew", "tables"))
+    return LookupAccess(counted, skew, tables, _warm(entry, where))
+
+
+def _sizes(op: str, shapes: Shapes, where: str) -> tuple[float, float]:
+    """Rows of the table and lookups."""
+    table, indices = (shapes[place] if place < len(shapes) else None for place in range(2))
+    if not table or not indices or not math.prod(table) or not math.prod(indices):
+        raise InputError(
+            f"shapes of {op} name no table and indices", where=where, allowed="[[rows, columns], [n], ...]"
+        )
+    return float(table[0]), float(math.prod(indices))
+
+
+def _zipf(found: object, rows: float, lookups: float, where: str) -> Reuse:
+    exponent = _number(found)
+    if exponent is None or exponent < 0:
+        raise InputError(f"zipf is {found!r}", where=where, allowed="an exponent from 0 (uniform) up")
+    return zipf_access(np.array([rows]), np.array([exponent]))
+
+
+def _histogram(found: object, rows: float, lookups: float, where: str) -> Reuse:
+    counts = [_number(n) for n in found] if isinstance(found, list) else []
+    if not counts or any(n is None or n < 0 for n in counts) or not any(counts):
+        raise InputError(f"reuse_histogram is {found!r}", where=where,
+                         allowed="numbers of rows asked for once, twice, 3 to 4, ... times, not all 0")  # fmt: skip
+    histogram = np.array(counts, float)
+    least, most = lookups_held(histogram.tolist())
+    if not least * (1 - ROUNDING) <= lookups <= most * (1 + ROUNDING) or histogram.sum() > rows * (1 + ROUNDING):
+        raise InputError(
+            f"reuse_histogram holds {histogram.sum():g} rows and {least:g} to {most:g} lookups", where=where,
+            allowed=f"of {lookups:g} indices into {rows:g} rows", remedy="count the indices of one call, or give means",
+        )  # fmt: skip
+    return counted_access(rows, histogram, lookups)
+
+
+def _distances(found: object, rows: float, lookups: float, where: str) -> Reuse:
+    pairs = [p if isinstance(p, list) and len(p) == 2 else [-1, -1] for p in found] if isinstance(found, list) else []
+    distances = [math.inf if distance is None else _number(distance) for distance, _ in pairs]
+    counts = [_number(n) for _, n in pairs]
+    if not pairs or any(d is None or d < 1 for d in distances) or any(n is None or n < 0 for n in counts):
+        raise InputError(f"reuse_distances is {found!r}", where=where,
+                         allowed="pairs [different rows from 1 up, or null for never before; lookups]")  # fmt: skip
+    if not any(counts):
+        raise InputError("reuse_distances holds no lookups", where=where, allowed="at least one pair above 0")
+    return ReuseDistances(np.array(distances, float), np.array(counts, float))
+
+
+_READ: Mapping[str, Callable[[object, float, float, str], Reuse]] = {
+    "zipf": _zipf, "reuse_histogram": _histogram, "reuse_distances": _distances,
+}  # fmt: skip
+
+
+def _above_zero(found: object, name: str, where: str) -> float:
+    value = 1.0 if found is None else _number(found)
+    if value is None or value <= 0:
+        raise InputError(f"{name} is {found!r}", where=where, allowed="a number above 0; 1 without")
+    return value
+
+
+def _warm(entry: Mapping[Any, Any], where: str) -> bool:
+    found = entry.get("cache")
+    if found is not None and found not in CACHES:
+        raise InputError(f"cache is {found!r}", where=where, allowed=", ".join(CACHES))
+    return found == CACHES[0]
+
+
+def _number(found: object) -> float | None:
+    good = isinstance(found, (int, float)) and not isinstance(found, bool) and math.isfinite(found)
+    return float(found) if good else None  # type: ignore[arg-type]  # a number, as just seen

@@ -1,0 +1,245 @@
+"""Forms that traces reach by an op's name, its parts, its kernel's name, its cost or its run's card."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from round_device import CONSTANTS, DEVICE
+from traces import Event, call, kernel, mark, op, run_of, trace
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.analytic.bandwidth_bound import chain_us
+from gnnperf.analytic.counted_access import counted_access
+from gnnperf.analytic.embedding import Lookups, lookup_us, specified
+from gnnperf.analytic.gemm_sizes import products
+from gnnperf.analytic.kernel_constants import default_gemm_constants, typical
+from gnnperf.analytic.kernels import KernelCall, compute_nodes_us, kernel_times
+from gnnperf.analytic.kernels.call import LookupAccess, Setting
+from gnnperf.analytic.kernels.counted_tables import with_counts
+from gnnperf.analytic.kernels.fused_chains import chain_ops, chains_us
+from gnnperf.analytic.kernels.lookups import lookups_us
+from gnnperf.analytic.kernels.products import product_us
+from gnnperf.analytic.kernels.sparse_products import density_of, sparse_products_us, values_per_index
+from gnnperf.analytic.sparse_matmul import sparse_us, two_four_us
+from gnnperf.graph import build_graph
+from gnnperf.graph.cost import op_cost
+from gnnperf.graph.cost.sparse_matmul import index_bytes, thinned
+from gnnperf.graph.table_counts import TableCounts
+from gnnperf.hardware.catalog import default_cluster, load_device
+from gnnperf.schema import NodeType
+from tests.analytic.kernels.calls import call as op_call
+
+ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants())
+SPARSE_UNITS = replace(ROUND, device=replace(DEVICE, sparse_matrix_speedup=2.0))
+H100 = load_device("h100_sxm")
+SHARE = typical(default_gemm_constants()["matrix"], "compute_share")
+
+
+# --- attention that is not fused
+
+
+def part(name: str, at: float, corr: int, shapes: list[list[int]]) -> list[Event]:
+    """An op inside of attention, with its kernel."""
+    types = json.dumps(["float"] * len(shapes))
+    around = op(name, at, at + 8, input_dims=json.dumps(shapes), input_types=types)
+    return [around, call("cudaLaunchKernel", at + 2, at + 4, corr=corr), kernel("k", at + 5, at + 7, corr=corr)]
+
+
+def test_unfused_attention_in_a_trace_is_priced_by_its_parts() -> None:
+    heads, scores = [8, 256, 64], [8, 256, 256]
+    parts = [("aten::bmm", [heads, [8, 64, 256]]), ("aten::_softmax", [scores]), ("aten::bmm", [scores, heads])]
+    events = [e for i, (name, shapes) in enumerate(parts) for e in part(name, 10.0 + 20 * i, i + 1, shapes)]
+    whole = op("aten::_scaled_dot_product_attention_math", 5, 80, input_dims=json.dumps([[2, 4, 256, 64]] * 3),
+               input_types='["float","float","float"]')  # fmt: skip
+    nodes = build_graph(run_of(trace(mark(0, 0, 100), whole, *events))).nodes
+    kernels = nodes[nodes["node_type"] == NodeType.COMPUTE]
+    assert kernels["op_name"].tolist() == ["aten::bmm", "aten::_softmax", "aten::bmm"]
+    alone = kernel_times([op_call(name, shapes) for name, shapes in parts], H100, 4.0)
+    assert alone.by_form.all()
+    assert compute_nodes_us(kernels, H100, 4.0) == pytest.approx(alone.latency_us)
+
+
+# --- chains that Inductor fused
+
+
+@pytest.mark.parametrize(
+    ("name", "ops"),
+    [
+        ("triton_poi_fused_add_mul_relu_3", ("add", "mul", "relu")),
+        ("triton_poi_fused__to_copy_pow_silu_backward_12", ("_to_copy", "pow", "silu_backward")),
+        ("triton_red_fused_native_layer_norm_view_1", ("native_layer_norm",)),  # a view computes nothing
+        ("triton_per_fused__softmax_masked_fill", ("_softmax", "masked_fill")),
+        ("triton_poi_fused_0", ()),
+        ("triton_poi_fused_frobnicate_add_0", ("frobnicate", "add")),  # unknown words count as ops
+    ],
+)
+def test_ops_of_a_kernels_name(name: str, ops: tuple[str, ...]) -> None:
+    assert chain_ops(name) == ops
+
+
+def test_a_fused_kernel_costs_its_buffers_once_and_all_its_instructions() -> None:
+    buffers = [[1000, 1000]] * 3
+    plain, heavy = (op_call(f"triton_poi_fused_{ops}_0", buffers) for ops in ("add_relu", "add_pow"))
+    elements, moved = np.array([1e6]), np.array([12e6])
+    expected = [chain_us(ops, elements, moved, DEVICE, CONSTANTS)[0] for ops in (("add", "relu"), ("add", "pow"))]
+    assert expected == pytest.approx([26.0, 103.0])
+    assert chains_us([plain, heavy], ROUND) == pytest.approx(expected)
+    assert kernel_times([plain], H100, 4.0).by_form.all()
+
+
+def test_a_fused_reduction_has_no_second_pass_inside() -> None:
+    few = op_call("triton_per_fused_sum_0", [[1000, 1000], [1]])
+    assert (
+        kernel_times([few], DEVICE, 4.0).latency_us[0]
+        < kernel_times([op_call("aten::sum", [[1000, 1000]])], DEVICE, 4.0).latency_us[0]
+    )
+
+
+def test_a_fused_kernel_without_recorded_buffers_has_no_answer() -> None:
+    nothing = KernelCall("triton_poi_fused_add_0", None, None, "elementwise", np.nan, np.nan)
+    assert np.isnan(kernel_times([nothing], H100, 4.0).latency_us[0])
+
+
+# --- sparse products
+
+
+def two_four(name: str, shapes: list[list[int]], dtype: str = "float16") -> KernelCall:
+    return op_call(name, shapes, dtype)
+
+
+def test_two_of_four_by_name() -> None:
+    m, k, n = 512, 1024, 256
+    calls = [
+        two_four("aten::_cslt_sparse_mm", [[m * k * 9 // 16], [k, n], []]),
+        two_four("aten::_sparse_semi_structured_mm", [[m, k // 2], [m, k // 16], [k, n]]),
+        two_four("aten::_sparse_semi_structured_linear", [[2, n // 2, k], [m, k // 2], [m, k // 16]]),
+    ]
+    dense_us = product_us(ROUND, "float16", tf32=True)(products(m, n, k, 1, 2))
+    kept, moved = np.array([float(m * n * k)]), np.array([calls[0].moved_bytes])
+    for setting in (ROUND, SPARSE_UNITS):
+        expected = two_four_us(kept, moved, dense_us, 8e12 * SHARE, setting.device, CONSTANTS)[0]
+        assert sparse_products_us(calls, setting) == pytest.approx([expected] * 3)
+    assert (sparse_products_us(calls, SPARSE_UNITS) < sparse_products_us(calls, ROUND)).all()
+    assert kernel_times(calls, H100, 4.0).by_form.all()
+
+
+def test_integers_multiply_their_zeros_where_units_do_not_know_the_pattern() -> None:
+    shapes = [[4096, 4096 * 10 // 16], [4096, 4096]]
+    cost = op_cost("aten::_cslt_sparse_mm", json.dumps(shapes), '["signed char", "signed char"]', None)
+    asked = KernelCall("aten::_cslt_sparse_mm", json.dumps(shapes), "int8", "gemm", cost.flops, cost.bytes)
+    knows, does_not = (replace(DEVICE, flops_per_s={**DEVICE.flops_per_s, "int8_matrix": 1e13}, sparse_matrix_speedup=s)
+                       for s in (2.0, 1.0))  # fmt: skip
+    us = [sparse_products_us([asked], replace(ROUND, device=d))[0] for d in (knows, does_not)]
+    assert us == pytest.approx([2.0 + 4096**3 / (1e13 * SHARE) * 1e6, 2.0 + 2 * 4096**3 / (1e13 * SHARE) * 1e6])
+    assert np.isnan(sparse_products_us([asked], ROUND)[0])  # no units for 8 bits
+
+
+def test_blocks_in_float32_run_on_lanes_unless_tf32_is_allowed() -> None:
+    device = replace(DEVICE, flops_per_s={**DEVICE.flops_per_s, "float32_matrix": 4e12})
+    asked = stored(0.5, 32, dtype="float32")
+    lanes, units = sparse_products_us([asked, replace(asked, tf32=True)], replace(ROUND, device=device))
+    assert lanes == pytest.approx(2.0 + asked.flops / 1e12 * 1e6)
+    assert units == pytest.approx(2.0 + asked.flops / (4e12 * SHARE) * 1e6)
+
+
+def stored(density: float, block: int, edge: int = 1024, dtype: str = "float16") -> KernelCall:
+    """A square product whose first operand is stored in blocks (1: value by value)."""
+    dense = op_call("aten::mm", [[edge, edge], [edge, edge]], dtype)
+    kept = density * edge * edge
+    flops, moved = thinned(dense.flops, dense.moved_bytes, edge * edge, kept, dense.item_bytes,
+                           index_bytes(kept / block**2, edge / block))  # fmt: skip
+    return replace(dense, flops=flops, moved_bytes=moved)
+
+
+@pytest.mark.parametrize(("block", "rate"), [(32, 8e12 * SHARE), (16, 8e12 * SHARE), (8, 2e12), (1, 2e12)])
+def test_blocks_run_on_matrix_units_and_values_on_lanes(block: int, rate: float) -> None:
+    asked = stored(0.5, block)
+    assert density_of(asked) == pytest.approx(0.5)
+    assert values_per_index(asked, 0.5) == pytest.approx(block**2, rel=0.2)
+    expected = sparse_us(np.array([asked.flops]), np.array([asked.moved_bytes]), rate, DEVICE, CONSTANTS)
+    assert sparse_products_us([asked], ROUND) == pytest.approx(expected)
+    assert kernel_times([asked], DEVICE, 4.0).latency_us == pytest.approx(expected)
+
+
+def test_a_dense_product_is_no_sparse_one() -> None:
+    dense = op_call("aten::mm", [[64, 64], [64, 64]], "float16")
+    assert np.isnan(sparse_products_us([dense, replace(dense, input_dims=None)], ROUND)).all()
+
+
+# --- lookups that were counted
+
+HISTOGRAM = (8_000, 3_000, 2_000, 2_000, 2_000)
+COUNTS = TableCounts(rows=100_000, dim=16, lookups=16_000, batches=4, reuse_histogram=HISTOGRAM)
+
+
+def bag(rows: int, dim: int, lookups: int = 16_000) -> KernelCall:
+    return op_call("aten::_embedding_bag", [[rows, dim], [lookups], [100]])
+
+
+def test_counted_tables_are_asked_for_as_counted() -> None:
+    (asked,) = with_counts([bag(100_000, 16)], [COUNTS])
+    access = counted_access(1e5, np.array(HISTOGRAM) / 4.0, 16_000.0)
+    rows, dim, lookups, bags, one = (np.array([float(v)]) for v in (1e5, 16, 16_000, 100, 1))
+    calls = Lookups(rows, dim, lookups, bags, one, one, np.zeros(1, bool), counted=access)
+    found = lookups_us([asked, bag(100_000, 16)], ROUND)
+    assert found[0] == pytest.approx(lookup_us(calls, *specified(DEVICE, CONSTANTS))[0])
+    assert found[0] < 0.8 * found[1]  # 4,250 different rows, not 14,800
+
+
+@pytest.mark.parametrize(
+    ("rows", "dim", "held"),
+    [(100_000, 16, True), (50_000, 16, True), (33_334, 16, True), (100_000, 8, True), (33_333, 16, False),
+     (100_000, 12, False), (200_000, 16, False)],
+)  # fmt: skip
+def test_a_rank_may_hold_a_part_of_a_table(rows: int, dim: int, held: bool) -> None:
+    (asked,) = with_counts([bag(rows, dim)], [COUNTS])
+    assert (asked.access.counted is not None) == held
+    if held:
+        assert asked.access.counted is not None
+        few = asked.access.counted.unique(np.array([16_000.0 * rows / 100_000]))  # the rank's part of the lookups
+        assert few == pytest.approx([4_250 * rows / 100_000], rel=0.1)
+
+
+def test_counts_say_nothing_about_other_ops_or_unknown_shapes() -> None:
+    unknown = replace(bag(100_000, 16), input_dims=None)
+    calls = [op_call("aten::mm", [[100_000, 16], [16, 4]]), unknown]
+    assert with_counts(calls, [COUNTS]) == calls
+    assert with_counts([bag(100_000, 16)], []) == [bag(100_000, 16)]
+
+
+def test_the_predictor_takes_the_counts_of_the_runs_card() -> None:
+    shapes, types = json.dumps([[100_000, 16], [16_000], [100]]), '["float","long int","long int"]'
+    lookup = op("aten::_embedding_bag", 5, 30, input_dims=shapes, input_types=types)
+    run = run_of(
+        trace(mark(0, 0, 100), lookup, call("cudaLaunchKernel", 10, 12, corr=1), kernel("bag", 15, 40, corr=1))
+    )
+    entry = {"rows": 100_000, "dim": 16, "batches": 4, "lookups_per_batch": 16_000,
+             "reuse_histogram": list(HISTOGRAM)}  # fmt: skip
+    card: dict[str, object] = {"ranks": [{"rank": 0, "index_statistics": [entry]}]}
+    cluster = default_cluster(replace(H100, l2_bytes=2**20))
+    graphs = [build_graph(replace(run, card=found)) for found in (None, card)]
+    assumed, counted = (AnalyticPredictor().predict(g, cluster).latency_us[(g.nodes["event_name"] == "bag").to_numpy()]
+                        for g in graphs)  # fmt: skip
+    assert counted < assumed
+
+
+def test_more_skew_and_warm_caches_help_and_more_tables_do_not() -> None:
+    def us(**about: float) -> float:
+        access = LookupAccess(**about)  # type: ignore[arg-type]  # warm is a bool
+        return float(lookups_us([replace(bag(100_000, 16), access=access)], ROUND)[0])
+
+    assert us(skew=4.0) < us()
+    assert us(skew=8.0, warm=True) <= us(skew=8.0)
+    assert us(skew=8.0, warm=True, tables=1.0) <= us(skew=8.0, warm=True, tables=100.0)
+
+
+def test_nodes_share_what_their_call_costs() -> None:
+    asked = bag(100_000, 16)
+    row = {"op_name": asked.op_name, "input_dims": asked.input_dims, "dtype": "float32", "family": asked.family,
+           "num_siblings": 1, "flops": asked.flops, "bytes": asked.moved_bytes}  # fmt: skip
+    nodes = pd.DataFrame([row])
+    assert compute_nodes_us(nodes, DEVICE, 4.0, [COUNTS]) < compute_nodes_us(nodes, DEVICE, 4.0)
