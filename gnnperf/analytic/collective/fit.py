@@ -15,11 +15,12 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective.calls import CollectiveCalls, calls_of
-from gnnperf.analytic.collective.constants import CollectiveConstants, Group, links_inside
+from gnnperf.analytic.collective.calls import CollectiveCalls, calls_of, rings_of
+from gnnperf.analytic.collective.constants import CollectiveConstants, Group, MeasuredLink, links_inside
 from gnnperf.analytic.collective.law import CollectiveLaw, ProtocolSwitch
 from gnnperf.analytic.collective.solver import robust_least_squares
 from gnnperf.errors import InputError
+from gnnperf.hardware.spec import ClusterSpec
 
 NEEDED = ("kind", "message_bytes", "group_size", "nodes", "link", "latency_us")
 BINS_PER_OCTAVE = 6  # tables in steps of 1 MiB have half of their rows in the last octave: every bin counts once
@@ -46,14 +47,12 @@ class _Points:
     log_us: np.ndarray  # [m]
 
 
-def fit_collectives(
-    table: pd.DataFrame, rings: Mapping[int, int] | None = None, provenance: str = ""
-) -> CollectiveConstants:
+def fit_collectives(table: pd.DataFrame, cluster: ClusterSpec, provenance: str = "") -> CollectiveConstants:
     """The laws of one platform.
 
     Args:
         table: rows of one platform (columns of tables.collective.COLUMNS; NEEDED is used).
-        rings: ranks -> rings inside a machine without a switch; None: a switch.
+        cluster: where they were measured: its links, and its rings where there is no switch.
         provenance: kept with the result.
 
     Raises:
@@ -64,7 +63,7 @@ def fit_collectives(
         raise InputError(f"column {missing[0]!r} is missing" if missing else "no row", where="collective table")
     if "platform" in table and len(table["platform"].unique()) > 1:
         raise InputError("rows of several platforms", where="collective table", remedy="fit each platform by itself")
-    lanes, thin = dict(rings or {}), thinned(table)
+    lanes, thin = dict(rings_of(cluster) or {}), thinned(table)
     laws, groups = {}, {}
     for (kind, link), rows in thin.groupby(["kind", "link"]):
         common = _common_law(_points(rows, lanes), str(link))
@@ -72,8 +71,9 @@ def fit_collectives(
         groups.update(_own_laws(common, rows, lanes))
     between = table.loc[table["nodes"] > 1, "link"]
     return CollectiveConstants(
-        laws=laws, groups=groups, inside=links_inside(table), between=str(between.iloc[0]) if len(between) else "",
-        rings=lanes, provenance=provenance,
+        measured_inside=MeasuredLink.of(cluster.intra), measured_between=MeasuredLink.of(cluster.inter), laws=laws,
+        groups=groups, inside=links_inside(table), between=str(between.iloc[0]) if len(between) else "", rings=lanes,
+        provenance=provenance,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ All terms grow with bytes, so more bytes are never faster.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -72,6 +72,22 @@ class CollectiveLaw:
         for switch in self.switches:
             found = found + (switch.extra_us + switch.extra_hop_us * calls.hops) * _changed(switch, calls)
         return found
+
+    def moved(self, latency_ratio: float, bandwidth_ratio: float) -> CollectiveLaw:
+        """The law on another link of the same medium: hops take its latency, the wire its bandwidth.
+
+        Start-up, a rank's own memory and the sizes at which the library changes its protocol stay.
+
+        Args:
+            latency_ratio: latency of a hop, new / old.
+            bandwidth_ratio: sustained bandwidth, new / old.
+        """
+        return replace(
+            self,
+            hop_us=self.hop_us * latency_ratio,
+            wire_bytes_per_s=self.wire_bytes_per_s * bandwidth_ratio,
+            switches=tuple(replace(s, extra_hop_us=s.extra_hop_us * latency_ratio) for s in self.switches),
+        )
 
 
 def _changed(switch: ProtocolSwitch, calls: CollectiveCalls) -> np.ndarray:
