@@ -98,8 +98,8 @@ def in_odd_octave(rows: pd.DataFrame) -> np.ndarray:
 
 
 def fitted_us(train: pd.DataFrame, test: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
-    """[n] us of `test` by laws fitted on `train`."""
-    return fit_collectives(train, cluster).latency_us(*arrays(test))
+    """[n] us of `test` by laws fitted on `train`, as a prediction takes them."""
+    return fit_collectives(train, cluster).latency_us(*arrays(test), specified_us(test, cluster))
 
 
 def specified_us(rows: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:

@@ -43,7 +43,7 @@ def test_a_table_becomes_laws_that_a_cluster_uses(file: Path, capsys: pytest.Cap
     assert "unseen sizes: " in shown and "unseen group of 8 inside: " in shown
     laws = laws_of(replace(HGX, collectives={"any": str(out)}))
     assert laws is not None and "60 rows" in laws.provenance and "mine.csv" in laws.provenance
-    asked = np.array(["all_reduce"], object), np.array([2.0**22]), np.array([8]), np.array([1])
+    asked = np.array(["all_reduce"], object), np.array([2.0**22]), np.array([8]), np.array([1]), np.array([np.nan])
     assert laws.latency_us(*asked)[0] == pytest.approx(20 + 1.75 * 2**22 / 2e5, rel=0.03)
 
 

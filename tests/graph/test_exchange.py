@@ -42,6 +42,8 @@ def test_three_ranks_where_one_receives_most() -> None:
     received = [list(column) for column in zip(first, second, third, strict=True)]
     ranks = [exchange(s, r) for s, r in zip((first, second, third), received, strict=True)]
     assert message_bytes(*ranks) == 10 * 12 * 3 / 2
+    back = [exchange(r, s) for s, r in zip((first, second, third), received, strict=True)]
+    assert message_bytes(*back) == message_bytes(*ranks)  # gradients go back the same way
 
 
 def test_even_parts_that_are_stated_are_the_even_message() -> None:

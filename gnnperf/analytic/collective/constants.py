@@ -14,6 +14,7 @@ from gnnperf.analytic.collective.terms import POINT_TO_POINT
 from gnnperf.hardware.spec import ClusterSpec, LinkSpec
 
 SEND_RECV = "send_recv"  # the name of every point-to-point kind here
+REACH = 4.0  # a law answers sizes down to a quarter of the smallest measured one
 Kind = tuple[str, str]  # kind of collective, link
 Group = tuple[str, int, int]  # kind of collective, ranks, machines
 
@@ -86,15 +87,24 @@ class CollectiveConstants:
         return replace(self, laws=laws, groups=groups)
 
     def latency_us(
-        self, kinds: np.ndarray, message_bytes: np.ndarray, ranks: np.ndarray, nodes: np.ndarray
+        self,
+        kinds: np.ndarray,
+        message_bytes: np.ndarray,
+        ranks: np.ndarray,
+        nodes: np.ndarray,
+        specified_us: np.ndarray,
     ) -> np.ndarray:
         """Latency of collectives.
+
+        Far below the smallest measured size the shorter of law and specification answers: the law's start-up is a
+        guess there, and of two answers that grow with bytes the shorter one does too, up to the law's own.
 
         Args:
             kinds: [n] kind of collective.
             message_bytes: [n] bytes of one rank's input; NaN unknown.
             ranks: [n] of the group.
             nodes: [n] machines the group spans.
+            specified_us: [n] us by specification; NaN unknown.
 
         Returns:
             [n] us; NaN where the table had no such kind on that link.
@@ -107,8 +117,9 @@ class CollectiveConstants:
             law = self.law(str(first["kind"]), int(first["ranks"]), int(first["nodes"]))
             if law is not None:
                 calls = calls_of(names[rows], message_bytes[rows], ranks[rows], nodes[rows], self.rings)
-                found[rows] = law.latency_us(calls)
-        return found
+                below = calls.touched_bytes * REACH < law.from_bytes
+                found[rows] = np.fmin(law.latency_us(calls), np.where(below, specified_us[rows], np.inf))
+        return np.where(np.isinf(found), np.nan, found)
 
     def law(self, kind: str, ranks: int, nodes: int) -> CollectiveLaw | None:
         """The group's own law, else that of the kind on the group's link; None if there is neither."""

@@ -128,7 +128,7 @@ def _law(raw: object, where: str) -> CollectiveLaw:
     switches = found["switches"]
     if not isinstance(switches, list):
         raise InputError("is not a list", where=f"{where}, switches")
-    scalars = {name: _number(found[name], f"{where}, {name}") for name in names[:-1]}
+    scalars = {name: _number(found[name], f"{where}, {name}") for name in names if name != "switches"}
     return CollectiveLaw(**scalars, switches=tuple(_switch(each, f"{where}, switches") for each in switches))
 
 

@@ -8,7 +8,7 @@ that no smooth law follows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
@@ -67,7 +67,7 @@ def fit_collectives(table: pd.DataFrame, cluster: ClusterSpec, provenance: str =
     laws, groups = {}, {}
     for (kind, link), rows in thin.groupby(["kind", "link"]):
         common = _common_law(_points(rows, lanes), str(link))
-        laws[str(kind), str(link)] = law_of(common)
+        laws[str(kind), str(link)] = _measured_from(law_of(common), _points(rows, lanes))
         groups.update(_own_laws(common, rows, lanes))
     between = table.loc[table["nodes"] > 1, "link"]
     return CollectiveConstants(
@@ -98,6 +98,10 @@ def _points(rows: pd.DataFrame, rings: Mapping[int, int]) -> _Points:
     kinds, size = rows["kind"].to_numpy(object), rows["message_bytes"].to_numpy(float)
     calls = calls_of(kinds, size, rows["group_size"].to_numpy(), rows["nodes"].to_numpy(), rings)
     return _Points(calls, np.log(rows["latency_us"].to_numpy()))
+
+
+def _measured_from(law: CollectiveLaw, points: _Points) -> CollectiveLaw:
+    return replace(law, from_bytes=float(points.calls.touched_bytes.min()))
 
 
 def _misses(points: _Points, center: np.ndarray, weight: np.ndarray, parameters: np.ndarray) -> np.ndarray:
@@ -131,7 +135,8 @@ def _own_laws(common: np.ndarray, rows: pd.DataFrame, rings: Mapping[int, int]) 
     weight, found = np.full(len(common), GROUP_PRIOR), {}
     for group, own in rows.groupby(["kind", "group_size", "nodes"]):
         kind, ranks, nodes = (str(each) for each in group)
-        misses = partial(_misses, _points(own, rings), common, weight)
+        points = _points(own, rings)
+        misses = partial(_misses, points, common, weight)
         best, _ = robust_least_squares(misses, common, ROBUST_SCALE, GROUP_STEPS)
-        found[kind, int(ranks), int(nodes)] = law_of(best)
+        found[kind, int(ranks), int(nodes)] = _measured_from(law_of(best), points)
     return found

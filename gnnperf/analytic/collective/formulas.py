@@ -69,7 +69,8 @@ def fitted_collective_us(
     nodes = np.ceil(np.maximum(group_size, 1) / cluster.ranks_per_node).astype(int)  # [n]
     if cluster.all_reduce == HIERARCHICAL:  # not what the table measured
         several &= (kinds != "all_reduce") | (nodes == 1)
-    own = fitted.latency_us(kinds[several], message_bytes[several], group_size[several], nodes[several])
+    asked = (each[several] for each in (kinds, message_bytes, group_size, nodes, specified))
+    own = fitted.latency_us(*asked)
     specified[several] = np.where(np.isnan(own), specified[several], own)
     return specified
 

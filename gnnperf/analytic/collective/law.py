@@ -55,6 +55,7 @@ class CollectiveLaw:
         wire_bytes_per_s: of one lane.
         sharing_power: 0: lanes are a rank's own; 1: all ranks share one.
         switches: changes of protocol.
+        from_bytes: the smallest measured size (larger of a rank's input and output); far below it, start-up is a guess.
     """
 
     start_us: float
@@ -63,6 +64,7 @@ class CollectiveLaw:
     wire_bytes_per_s: float
     sharing_power: float
     switches: tuple[ProtocolSwitch, ...]
+    from_bytes: float = 0.0
 
     def latency_us(self, calls: CollectiveCalls) -> np.ndarray:
         """[n] us of `calls`."""

@@ -35,7 +35,8 @@ def table(groups: tuple[int, ...], nodes: int = 1, link: str = "nvlink") -> pd.D
 
 def error(constants: CollectiveConstants, rows: pd.DataFrame) -> np.ndarray:
     kinds, ranks = rows["kind"].to_numpy(object), rows["group_size"].to_numpy()
-    found = constants.latency_us(kinds, rows["message_bytes"].to_numpy(), ranks, rows["nodes"].to_numpy())
+    unknown = np.full(len(rows), np.nan)
+    found = constants.latency_us(kinds, rows["message_bytes"].to_numpy(), ranks, rows["nodes"].to_numpy(), unknown)
     return np.abs(found / rows["latency_us"].to_numpy() - 1)
 
 
@@ -56,10 +57,13 @@ def test_each_group_takes_the_law_of_its_slowest_link() -> None:
     inside, outside = table((2,)), table((4,), 2, "network").assign(latency_us=lambda t: t["latency_us"] * 10)
     fitted = fit_collectives(pd.concat([inside, outside], ignore_index=True), CLUSTER)
     assert (fitted.link(2, 1), fitted.link(16, 1), fitted.link(8, 2)) == ("nvlink", "nvlink", "network")
-    one, ten = (fitted.latency_us(np.array(["all_reduce"]), np.array([1e6]), np.array([n]), np.array([m]))[0]
-                for n, m in ((4, 1), (4, 2)))  # fmt: skip
-    assert ten > 5 * one
-    assert np.isnan(fitted.latency_us(np.array(["broadcast"]), np.array([1e6]), np.array([4]), np.array([1])))[0]
+
+    def latency(kind: str, ranks: int, nodes: int) -> float:
+        asked = np.array([kind], object), np.array([1e6]), np.array([ranks]), np.array([nodes]), np.array([np.nan])
+        return float(fitted.latency_us(*asked)[0])
+
+    assert latency("all_reduce", 4, 2) > 5 * latency("all_reduce", 4, 1)
+    assert np.isnan(latency("broadcast", 4, 1))
 
 
 def test_pairs_and_larger_groups_may_have_different_links() -> None:
@@ -67,6 +71,16 @@ def test_pairs_and_larger_groups_may_have_different_links() -> None:
     fitted = fit_collectives(rows, CLUSTER)
     assert fitted.inside == ((2, "nvlink"), (4, "pcie"))
     assert [fitted.link(ranks, 1) for ranks in (2, 3, 4, 8)] == ["nvlink", "pcie", "pcie", "pcie"]
+
+
+def test_far_below_what_was_measured_the_shorter_answer_rules() -> None:
+    """The table begins at 512 bytes; a specification of 3 us is shorter than the law's start-up, one of 300 is not."""
+    fitted = fit_collectives(table((4,)), CLUSTER)
+    sizes, one = np.array([127.0, 127.0, 128.0]), np.ones(3, int)
+    asked = np.array(["all_reduce"] * 3, object), sizes, 4 * one, one
+    short, long, measured = fitted.latency_us(*asked, np.array([3.0, 300.0, 3.0]))
+    assert short == 3.0
+    assert 3.0 < long <= measured < 300.0
 
 
 def test_what_cannot_be_fitted_is_refused() -> None:

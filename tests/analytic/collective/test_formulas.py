@@ -94,6 +94,18 @@ def test_a_platforms_own_laws_come_first_and_specification_answers_the_rest() ->
     assert np.isnan(found[3:]).all()
 
 
+@given(st.floats(0, 1e9), st.floats(1, 100), st.sampled_from([2, 4]), st.floats(1, 1e3), st.floats(1, 1e9))
+def test_more_bytes_are_never_faster_across_the_smallest_measured_size(
+    message: float, factor: float, ranks: int, start_us: float, from_bytes: float
+) -> None:
+    law = CollectiveLaw(start_us, 2.0, 1e12, 1e11, 0.0, (), from_bytes)
+    links = MeasuredLink.of(CLUSTER.intra), MeasuredLink.of(CLUSTER.inter)
+    fitted = CollectiveConstants(*links, laws={("all_reduce", "nvlink"): law}, inside=((4, "nvlink"),))
+    asked = np.array(["all_reduce"] * 2, object), np.array([message, message * factor]), np.array([ranks] * 2)
+    one, more = fitted_collective_us(*asked, CLUSTER, CONSTANTS, fitted)
+    assert more >= one * (1 - 1e-12)
+
+
 @given(ANY_KIND, BYTES, st.floats(1, 100), RANKS)
 def test_more_bytes_are_never_faster(kind: str, message: float, factor: float, ranks: int) -> None:
     assert latency(kind, message * factor, ranks) >= latency(kind, message, ranks) * (1 - 1e-12)
