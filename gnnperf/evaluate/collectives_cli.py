@@ -9,7 +9,8 @@ DESCRIPTION = """\
 Fit the laws of a platform's collectives to a table of its own, and say what they are worth on held-out rows.
 
   gnnperf calibrate --out calibrated/mine --minutes 10
-  gnnperf collectives fit calibrated/mine/ops.parquet --cluster calibrated/mine/cluster.yaml --out mine.yaml
+  gnnperf collectives fit calibrated/mine/ops.parquet --cluster calibrated/mine/cluster.yaml \\
+          --hardware calibrated/mine/device.yaml --out mine.yaml
   python predict.py trace=PATH collectives=mine.yaml            or, in a cluster's YAML: `collectives: mine.yaml`
 
 TABLE is the ops.parquet of `gnnperf calibrate`, or a .csv or .parquet file with the columns
@@ -35,6 +36,8 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument("table", type=Path, metavar="TABLE", help="measured collectives: .parquet or .csv")
     parser.add_argument("--cluster", required=True, metavar="NAME",
                         help="where they were measured: a cluster of the catalog, or a .yaml file")  # fmt: skip
+    parser.add_argument("--hardware", metavar="NAME",
+                        help="its device: of the catalog, or a .yaml file; default: the cluster's own")  # fmt: skip
     parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="the laws to write, a .yaml file")
     parser.add_argument("--platform", metavar="TEXT", help="which, if the table holds several (its column `platform`)")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier file")
@@ -44,11 +47,12 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 def _fit(arguments: argparse.Namespace) -> int:
     from gnnperf.analytic.collective.files import save_collectives
     from gnnperf.evaluate.collective_laws import fit_and_judge
-    from gnnperf.hardware.catalog import load_cluster
+    from gnnperf.hardware.catalog import load_cluster, load_device
     from gnnperf.tables.collective_read import of_platform, read_collective_table
 
     _check_out(arguments.out, arguments.overwrite)
-    cluster = load_cluster(arguments.cluster)
+    device = None if arguments.hardware is None else load_device(arguments.hardware)
+    cluster = load_cluster(arguments.cluster, device)
     table = read_collective_table(arguments.table)
     rows = of_platform(table.rows, arguments.platform, str(arguments.table))
     found = fit_and_judge(rows, cluster, f"gnnperf collectives fit {arguments.table.name}, cluster {cluster.name}")
@@ -57,6 +61,9 @@ def _fit(arguments: argparse.Namespace) -> int:
         print(f"left out: {count} rows ({reason})")
     for each in found.held_out or ("nothing could be held out: too few sizes and groups",):
         print(each)
+    for each in found.held_out:
+        if each.laws.mean_ape > each.specified.mean_ape:
+            print(f"warning: on {each.name} the specification is better: measure more sizes, longer, or keep to it")
     print(f"{arguments.out}: {len(found.constants.groups)} groups and {len(found.constants.laws)} kinds on a link, "
           f"from {found.num_rows} rows")  # fmt: skip
     return 0

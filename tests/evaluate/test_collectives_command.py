@@ -15,6 +15,7 @@ from gnnperf.analytic.collective.files import laws_of, load_collectives
 from gnnperf.calibrate.op_table import COLUMNS, parquet_bytes
 from gnnperf.evaluate.collective_laws import fit_and_judge, specified_us, splits
 from gnnperf.hardware import load_cluster
+from gnnperf.hardware.conf_dir import conf_dir
 
 HGX = load_cluster("hgx_h100")
 
@@ -67,7 +68,11 @@ def test_a_calibration_is_fitted_by_the_same_command(tmp_path: Path) -> None:
              "ranks": str(list(range(int(str(row.group_size))))), "device": "a cpu", "latency_us": row.latency_us}
             for row in table((2, 4)).itertuples()]  # fmt: skip
     (tmp_path / "ops.parquet").write_bytes(parquet_bytes([*rows, {**empty, "op": "aten::mm", "kind": "op"}]))
-    assert fit(tmp_path / "ops.parquet", tmp_path / "laws.yaml", cluster="loopback_cpu") == 0
+    mine = yaml.safe_load((conf_dir("cluster") / "loopback_cpu.yaml").read_text()) | {"device": "calibrated_mine"}
+    (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(mine))  # names a device that the catalog lacks
+    device = str(conf_dir("hardware") / "cpu_generic.yaml")
+    asked = tmp_path / "ops.parquet", tmp_path / "laws.yaml"
+    assert fit(*asked, "--hardware", device, cluster=str(tmp_path / "cluster.yaml")) == 0
     laws = load_collectives(tmp_path / "laws.yaml")
     assert (laws.inside, laws.measured_inside.medium) == (((4, "loopback"),), "loopback")
 
@@ -94,6 +99,15 @@ def test_one_platform_of_several(tmp_path: Path) -> None:
     table().assign(platform=["a"] * 40 + ["b"] * 20).to_parquet(tmp_path / "two.parquet")
     assert fit(tmp_path / "two.parquet", tmp_path / "laws.yaml", "--platform", "b") == 0
     assert load_collectives(tmp_path / "laws.yaml").inside == ((8, "nvlink"),)
+
+
+def test_laws_that_are_worse_than_the_specification_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = table()
+    odd = np.log2(rows["message_bytes"]).astype(int) % 2 == 1
+    noisy = rows.assign(latency_us=rows["latency_us"].where(odd, rows["latency_us"] * 20))
+    noisy.to_csv(tmp_path / "noisy.csv", index=False)
+    assert fit(tmp_path / "noisy.csv", tmp_path / "laws.yaml") == 0
+    assert "warning: on unseen sizes the specification is better" in capsys.readouterr().out
 
 
 def test_files_that_cannot_be(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
