@@ -1,7 +1,7 @@
 """Predict one step of a trace.
 
 python predict.py trace=PATH [hardware=NAME] [mode=hybrid|gnn|analytic|replay] [checkpoint=FILE] [out=DIR] [step=N]
-                  [whatif=[{batch:{factor:2}}]]
+                  [collectives=NAME] [whatif=[{batch:{factor:2}}]]
 Every key: python predict.py --cfg job
 """
 
@@ -33,6 +33,7 @@ def to_request(config: PredictConfig) -> Request:
         mode=config.mode,
         hardware=config.device_spec(),
         cluster=config.cluster_spec(),
+        collectives=config.collectives,
         checkpoint=None if config.checkpoint is None else Path(config.checkpoint),
         step=config.step,
         cache_dir=None if config.cache_dir is None else Path(config.cache_dir).expanduser(),

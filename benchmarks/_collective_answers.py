@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective.calls import HYBRID_CUBE_MESH_RINGS, calls_of
-from gnnperf.analytic.collective.fit import fit_collectives
-from gnnperf.analytic.collective.formulas import TOPOLOGY, collective_us
+from gnnperf.analytic.collective.calls import calls_of, rings_of
 from gnnperf.analytic.collective.solver import robust_least_squares
-from gnnperf.analytic.constants import default_constants
+from gnnperf.evaluate.collective_laws import arrays, fitted_us, specified_us
 from gnnperf.hardware.catalog import load_cluster
 from gnnperf.hardware.spec import ClusterSpec
 
@@ -26,18 +21,20 @@ CLUSTERS = {
     ("perlmutter", "nvlink"): "perlmutter_a100", ("perlmutter", "network"): "perlmutter_a100",
     ("v100", "nvlink_mesh"): "dgx1_v100",
 }  # fmt: skip
+LIKE_THE_REST = "pcie_gen4_8"  # A40 pairs
 GROUP = ["kind", "link", "group_size", "nodes"]
 
 
-def rings_of(rows: pd.DataFrame) -> Mapping[int, int]:
-    """Rings inside a machine of the rows' platform; empty: a switch."""
-    return HYBRID_CUBE_MESH_RINGS if (rows["link"] == "nvlink_mesh").any() else {}
+def cluster_of(rows: pd.DataFrame) -> ClusterSpec:
+    """The catalog's cluster of the rows' platform; of one that the catalog lacks, a server with the same bus."""
+    names = (CLUSTERS.get((str(platform).partition(" ")[0], str(link)))
+             for platform, link in rows[["platform", "link"]].drop_duplicates().itertuples(index=False))  # fmt: skip
+    return load_cluster(next((name for name in names if name is not None), LIKE_THE_REST))
 
 
 def laws_us(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
     """[n] us by laws fitted on `train`."""
-    kinds, size, ranks, nodes = _arrays(test)
-    return fit_collectives(train, rings_of(train)).latency_us(kinds, size, ranks, nodes)
+    return fitted_us(train, test, cluster_of(train))
 
 
 def nearest_us(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
@@ -70,30 +67,21 @@ def two_parameters_us(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
     return found
 
 
-def specified_us(test: pd.DataFrame) -> np.ndarray:
+def catalog_us(test: pd.DataFrame) -> np.ndarray:
     """[n] us by specification; NaN where the catalog has no such cluster."""
     found = np.full(len(test), np.nan)
     where = test.reset_index(drop=True)
-    for (platform, link, _, _), rows in where.groupby(["platform", "link", "group_size", "nodes"]):
+    for (platform, link), rows in where.groupby(["platform", "link"]):
         name = CLUSTERS.get((str(platform).partition(" ")[0], str(link)))
         if name is not None:
-            kinds, size, ranks, nodes = _arrays(rows)
-            cluster = _cluster(name, str(link), int(ranks[0]), int(nodes[0]))
-            found[rows.index] = collective_us(kinds, size, ranks, cluster, default_constants())
+            found[rows.index] = specified_us(rows, load_cluster(name))
     return found
 
 
-def _cluster(name: str, link: str, ranks: int, nodes: int) -> ClusterSpec:
-    topology = {TOPOLOGY: "hybrid_cube_mesh"} if link == "nvlink_mesh" else {}
-    cluster = load_cluster(name)
-    per_node = ranks // nodes if nodes > 1 else max(ranks, cluster.ranks_per_node)
-    return replace(cluster, ranks_per_node=per_node, metadata={**cluster.metadata, **topology})
-
-
 def _line(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
-    kinds, size, ranks, nodes = _arrays(train)
+    kinds, size, ranks, nodes = arrays(train)
     log_us = np.log(train["latency_us"].to_numpy())
-    wire = calls_of(kinds, size, ranks, nodes, rings_of(train))
+    wire = calls_of(kinds, size, ranks, nodes, rings_of(cluster_of(train)) or {})
     load = wire.wire_bytes / wire.lanes
 
     def misses(parameters: np.ndarray) -> np.ndarray:
@@ -101,10 +89,5 @@ def _line(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
 
     start = np.array([log_us.min(), log_us.max() - np.log(load.max())])
     best, _ = robust_least_squares(misses, start, 0.1, 60)
-    asked = calls_of(*_arrays(test), rings_of(test))
+    asked = calls_of(*arrays(test), rings_of(cluster_of(test)) or {})
     return np.exp(best[0]) + np.exp(best[1]) * asked.wire_bytes / asked.lanes
-
-
-def _arrays(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    return (rows["kind"].to_numpy(object), rows["message_bytes"].to_numpy(float), rows["group_size"].to_numpy(),
-            rows["nodes"].to_numpy())  # fmt: skip

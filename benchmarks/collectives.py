@@ -3,6 +3,7 @@
 Unseen sizes: what nccl-tests call size (the larger of a rank's input and output) lies in an odd octave; the fit sees
 even octaves only, so every other power of two, and blocks of a factor of two where a table is dense.
 Unseen groups: the fit sees groups of 2 and 4 (of up to 8), and answers 8 (16), inside and between machines apart.
+Unseen machines: the fit sees one platform, and answers another one with the same links (owner, library or device).
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
-from benchmarks._collective_answers import laws_us, nearest_us, specified_us, two_parameters_us
+from benchmarks._collective_answers import catalog_us, cluster_of, laws_us, nearest_us, two_parameters_us
 from benchmarks._public_runs import mirror
+from benchmarks.fit_collectives import SHIPPED
 from gnnperf.analytic.collective.terms import ring_terms, touched_bytes
 from gnnperf.evaluate.metrics import summarize
 from gnnperf.tables.collective import POINT
@@ -40,6 +42,7 @@ def main() -> None:
     _print_classes(sizes)
     _print_noise(rows)
     _print_worst(_judged("unseen groups", _group_splits(rows)))
+    _judged("unseen machines", _machine_splits(rows))
     _print_wires(rows[rows["nodes"] > 1])
 
 
@@ -58,6 +61,19 @@ def _group_splits(rows: pd.DataFrame) -> Iterator[Split]:
                     yield f"{name}, {place}, {', '.join(map(str, seen))} -> {asked}", train, test
 
 
+def _machine_splits(rows: pd.DataFrame) -> Iterator[Split]:
+    """Platforms whose laws ship, each with the others on the same links, in the kinds and places that both have."""
+    shipped = {f"{source.partition('/')[2]}: {platform}" for source, platform in SHIPPED.values()}
+    platforms = {str(name): own for name, own in rows.groupby("name")}
+    for one, train in platforms.items():
+        for other, test in platforms.items():
+            if one in shipped and one != other and cluster_of(train).name == cluster_of(test).name:
+                known = set(zip(train["kind"], train["link"], strict=True))
+                both = [pair in known for pair in zip(test["kind"], test["link"], strict=True)]
+                if any(both):
+                    yield f"{one} -> {other}", train, test[both]
+
+
 def _judged(title: str, splits: Iterable[Split]) -> pd.DataFrame:
     """Print a line per split; all test rows with the laws' answer and its error."""
     print(f"\n## {title}\n\n| source: platform | {HEAD} |\n|{'---|' * 10}")
@@ -65,7 +81,7 @@ def _judged(title: str, splits: Iterable[Split]) -> pd.DataFrame:
     for name, train, test in splits:
         measured, ours = test["latency_us"].to_numpy(), laws_us(train, test)
         found = summarize(ours, measured)
-        others = (nearest_us(train, test), two_parameters_us(train, test), specified_us(test))
+        others = (nearest_us(train, test), two_parameters_us(train, test), catalog_us(test))
         beside = " | ".join(_share(summarize(other, measured).mean_ape) for other in others)
         shares = (found.mean_ape, found.median_ape, found.p90_ape, found.max_ape)
         print(

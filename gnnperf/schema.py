@@ -206,7 +206,12 @@ NODE_COLUMNS = (
     Column("num_siblings", "int32", "", "number of kernels of that op call"),
     Column("flops", "float64", "flop", "FLOPs of the node (its share of the op call); NaN unknown"),
     Column("bytes", "float64", "bytes", "bytes read and written (its share); copies: bytes moved; NaN unknown"),
-    Column("message_bytes", "float64", "bytes", "collective: bytes each rank sends; NaN unknown"),
+    Column(
+        "message_bytes",
+        "float64",
+        "bytes",
+        "collective: bytes each rank sends, of an even one as long; NaN unknown",
+    ),
     Column("group_size", "int32", "", "collective: number of ranks; -1 unknown"),
     Column("collective", "category", "", "kind of collective; null otherwise"),
     Column("opened_ops", "int32", "", "op events the profiler opened during this host time; no feature: its own cost"),

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective.constants import CollectiveConstants
+from gnnperf.analytic.collective.files import laws_of
 from gnnperf.analytic.collective.formulas import collective_us, fitted_collective_us
 from gnnperf.analytic.constants import AnalyticConstants, default_constants
 from gnnperf.analytic.contention_constants import ContentionConstants, default_contention
@@ -32,15 +32,15 @@ WITHOUT_TIME = (NodeType.DEVICE, NodeType.LINK)
 class AnalyticPredictor:
     """Closed forms of kernels on GPUs, prices of ops on CPUs, latency-bandwidth collectives, mean host overheads.
 
+    Collectives go by the laws that the cluster names (`ClusterSpec.collectives`), else by specification.
+
     Attributes:
         constants: what the model takes as given; None: what ships for the device's kind, which answers for devices of
             another kind in any case.
-        collectives: laws fitted on the platform's own table of collectives; None: by specification.
         contention: what overlapping work takes from each other. Latencies are of each op alone.
     """
 
     constants: AnalyticConstants | None = None
-    collectives: CollectiveConstants | None = None
     contention: ContentionConstants = field(default_factory=default_contention)
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
@@ -134,10 +134,10 @@ class AnalyticPredictor:
     def _collective(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
         kinds = nodes["collective"].astype(object).to_numpy()
         sizes, groups = nodes["message_bytes"].to_numpy(), nodes["group_size"].to_numpy()
-        constants = self._constants(cluster)
-        if self.collectives is None:
+        constants, laws = self._constants(cluster), laws_of(cluster)
+        if laws is None:
             return collective_us(kinds, sizes, groups, cluster, constants)
-        return fitted_collective_us(kinds, sizes, groups, cluster, constants, self.collectives)
+        return fitted_collective_us(kinds, sizes, groups, cluster, constants, laws)
 
 
 def _per_pair(first: pd.Series, second: pd.Series, answer: Callable[[object, object], float]) -> np.ndarray:

@@ -10,6 +10,7 @@ import pandas as pd
 from torch_geometric.data import HeteroData
 
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor, fit_constants, read_calibrated_calls
+from gnnperf.analytic.collective.files import laws_of
 from gnnperf.data.cache import cached_graphs, fingerprint
 from gnnperf.data.clusters import cluster_for
 from gnnperf.data.config import DataConfig
@@ -181,7 +182,8 @@ class _Encoder:
     def encode(self, run: RunSteps) -> list[HeteroData]:
         """Raw (not normalized) graphs of the run's steps."""
         labels = [(g.fingerprint, g.name, g.steps) for g in run.graphs]
-        key = fingerprint(labels, run.cluster, self.analytic, self.vocabulary, self.floors)
+        base = (self.analytic, laws_of(run.cluster))  # a file of laws may change under its name
+        key = fingerprint(labels, run.cluster, base, self.vocabulary, self.floors)
         return cached_graphs(self.cache_dir, key, lambda: [self._features(g, run.cluster) for g in run.graphs])
 
     def _features(self, graph: ExecutionGraph, cluster: ClusterSpec) -> HeteroData:

@@ -61,7 +61,7 @@ def collective_nodes(
         n, node_type=str(NodeType.COLLECTIVE), family=str(OpFamily.COLLECTIVE),
         **{k: (v if k != "step" else np.asarray(v)) for k, v in copied.items()},
         collective=_kinds(groups, nodes["collective"].iloc[first]),
-        message_bytes=np.array([np.nanmax([p.bytes for p in g]) if _sized(g) else np.nan for g in groups]),
+        message_bytes=np.array([_message_bytes(g) for g in groups]),
         group_size=np.array([_group_size(g, world_size) for g in groups]),
         start_us=np.where(complete, begin, np.nan),
         latency_us=np.where(complete & ~_hidden(groups), transfer, np.nan),
@@ -77,8 +77,14 @@ def collective_nodes(
     return CollectiveNodes(concat_tables([table, waits]) if len(waits) else table, edges, exit_node, exit_us, counts)
 
 
-def _sized(group: tuple[CommPart, ...]) -> bool:
-    return any(not np.isnan(p.bytes) for p in group)
+def _message_bytes(group: tuple[CommPart, ...]) -> float:
+    """What the busiest rank sends; of an uneven exchange, the even one that keeps that rank as busy.
+
+    Of an uneven all-gather the largest part rules too: in each of a ring's n-1 steps some link carries it, and the
+    others wait for it.
+    """
+    known = [p.bytes if np.isnan(p.even_bytes) else p.even_bytes for p in group]
+    return float(np.nanmax(known)) if not np.isnan(known).all() else float("nan")
 
 
 def _kinds(groups: list[tuple[CommPart, ...]], of_first: pd.Series) -> np.ndarray:

@@ -17,8 +17,9 @@ from typing import Protocol
 import numpy as np
 
 from gnnperf.graph.device import Works
+from gnnperf.graph.exchange import even_bytes, stated_around
 from gnnperf.graph.host_works import POINT_TO_POINT
-from gnnperf.graph.node_tables import message_bytes
+from gnnperf.graph.node_tables import item_bytes, message_bytes
 from gnnperf.graph.rank_events import RankEvents
 from gnnperf.trace.point_to_point import is_channel
 
@@ -42,6 +43,8 @@ class CommPart:
         sends: it is the sending end of a send/receive.
         buffered: a send of a host thread: it ends when the system has taken the message, not when that has come.
         hidden: it was mostly over when it was waited for: nobody saw it end.
+        even_bytes: message of the even exchange that keeps this rank as busy as its uneven one; NaN: it is even, or the
+            trace does not state its parts.
     """
 
     rank_index: int
@@ -56,6 +59,7 @@ class CommPart:
     sends: bool = False
     buffered: bool = False
     hidden: bool = False
+    even_bytes: float = float("nan")
 
 
 class HasWorks(Protocol):
@@ -88,19 +92,22 @@ def comm_parts(
     parts = []
     for rank_index, (rank, step) in enumerate(zip(ranks, steps, strict=True)):
         works, events = rank.works, rank.events
+        uneven = even_bytes(events, item_bytes(events))  # [num_events]
         kind, size, group_size = events.column("collective"), message_bytes(events), events.column("group_size")
         for work in np.flatnonzero(works.is_comm & (step >= 0)).tolist():
             event, issuer = int(works.event[work]), int(np.maximum(works.call[work], works.op[work]))
             launched = int(events.start_ns[issuer]) if issuer >= 0 else int(works.begin_ns[work])
             begin, end = int(works.begin_ns[work]), int(works.end_ns[work])
             group = _group(events, event, int(works.op[work]))
+            places = (event, int(works.op[work]), int(works.call[work])) if kind[event] == "all_to_all" else ()
             direct = kind[event] in POINT_TO_POINT and is_channel(group)
             parts.append(
                 CommPart(rank_index, work, int(step[work]), launched, begin, end,
                          (SEND_RECV if direct else str(kind[event]), str(group)),
                          float(size[event]), 2 if direct else int(group_size[event]),
                          sends=kind[event] == "send", buffered=kind[event] == "send" and not events.is_device[event],
-                         hidden=hidden is not None and bool(hidden[rank_index][work]))
+                         hidden=hidden is not None and bool(hidden[rank_index][work]),
+                         even_bytes=stated_around(events, uneven, places))
             )  # fmt: skip
     return parts
 

@@ -103,10 +103,15 @@ def message_bytes(events: RankEvents) -> np.ndarray:
 
     What a rank receives stands in where only that is known, unless the kind makes the two differ.
     """
-    size = by_category(events.table.events["comm_dtype"], _dtype_bytes, np.float64)
     uneven = by_category(events.table.events["collective"], lambda kind: kind in ("all_gather", "reduce_scatter"), bool)
     sent, received = events.column("in_elements"), events.column("out_elements")
-    return np.where(np.isnan(sent) & ~uneven, received, sent) * size
+    return np.where(np.isnan(sent) & ~uneven, received, sent) * item_bytes(events)
+
+
+def item_bytes(events: RankEvents) -> np.ndarray:
+    """[num_events] bytes per element of a message; NaN unknown."""
+    size: np.ndarray = by_category(events.table.events["comm_dtype"], _dtype_bytes, np.float64)
+    return size
 
 
 def _dtype_bytes(dtype: str) -> float:

@@ -10,6 +10,7 @@ from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
 
 DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP = "hardware", "cluster", "link", "host"
+LAWS_GROUP = "analytic/collective_laws"  # not a folder of its own: Hydra would take collectives=NAME for its choice
 GROUPS = (DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP)
 SUFFIXES = (".yaml", ".yml")
 MOST_NAMED, LEAST_LIKE = 4, 0.6  # names in a message; difflib's own cutoff
@@ -42,8 +43,9 @@ def path_of(name: str | Path, group: str) -> Path:
 def unknown_name(name: str, group: str, names: Sequence[str]) -> InputError:
     """The message for a name that a group does not have: the closest ones, all of them, and how to add one."""
     close = closest(name, names)
+    kind = group.rpartition("/")[2]
     return InputError(
-        f"no {group} named {name!r}" + (f"; did you mean {' or '.join(close)}?" if close else ""),
+        f"no {kind} named {name!r}" + (f"; did you mean {' or '.join(close)}?" if close else ""),
         where=str(conf_dir(group)),
         allowed=", ".join(names),
         remedy=f"add {name}.yaml there in the form of the others, or give the path of a .yaml file of your own",

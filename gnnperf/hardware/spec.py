@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 MEDIA = ("nvlink", "infinity_fabric", "pcie", "network", "loopback", "memory", "storage")
 REFERENCE_CLOCK_HZ = 3.0e9
+ANY_DEVICE = "any"
+FASTEST, HIERARCHICAL = "fastest", "hierarchical"
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,11 @@ class LinkSpec:
     pair_bandwidth_bytes_per_s: float | None = None
     in_network_reduction: bool = False
 
+    @property
+    def sustained_bytes_per_s(self) -> float:
+        """What the link carries, per device and direction."""
+        return self.bandwidth_bytes_per_s * self.sustained_bandwidth_share
+
 
 @dataclass(frozen=True)
 class HostSpec:
@@ -144,6 +151,9 @@ class ClusterSpec:
         nodes: how many nodes the ranks are divided over, in equal blocks; None: as many as they need.
         host: the processor of a node; None unknown.
         core_sets: per rank the processor cores it is bound to, numbered over nodes; empty: a node's ranks share them.
+        collectives: device name -> laws of its collectives in this cluster (conf/analytic/collective_laws, or a .yaml
+            file); ANY_DEVICE: whatever the device. Where nothing is named, links and NCCL's own estimates answer.
+        all_reduce: over several nodes: the "fastest" that the library has, or "hierarchical", machine by machine.
     """
 
     name: str
@@ -157,3 +167,10 @@ class ClusterSpec:
     nodes: int | None = None
     host: HostSpec | None = None
     core_sets: tuple[tuple[int, ...], ...] = ()
+    collectives: dict[str, str] = field(default_factory=dict)
+    all_reduce: str = FASTEST
+
+    @property
+    def collective_laws(self) -> str | None:
+        """Name or path of the laws for the cluster's device; None: by specification."""
+        return self.collectives.get(self.device.name, self.collectives.get(ANY_DEVICE))

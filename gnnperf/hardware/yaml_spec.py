@@ -10,8 +10,19 @@ from pathlib import Path
 import yaml
 
 from gnnperf.errors import InputError
-from gnnperf.hardware.named import HOST_GROUP, LINK_GROUP, path_of
-from gnnperf.hardware.spec import MEDIA, ClusterSpec, DeviceSpec, HostSpec, LinkSpec, Measured
+from gnnperf.hardware.link_path import in_a_row
+from gnnperf.hardware.named import HOST_GROUP, LAWS_GROUP, LINK_GROUP, path_of
+from gnnperf.hardware.spec import (
+    ANY_DEVICE,
+    FASTEST,
+    HIERARCHICAL,
+    MEDIA,
+    ClusterSpec,
+    DeviceSpec,
+    HostSpec,
+    LinkSpec,
+    Measured,
+)
 
 MAX_FILE_BYTES = 1 << 20
 KINDS = ("gpu", "cpu")
@@ -44,9 +55,13 @@ CLUSTER_KEYS = {
     "name": ("text", True), "device": ("text", True), "intra": ("link", True), "inter": ("link", True),
     "host_link": ("link", True), "ranks_per_node": ("count", False), "host_speed": ("positive", False),
     "nodes": ("count or null", False), "host": ("host", False), "reference_host": ("host", False),
-    "default_for": ("texts", False), "metadata": ("text mapping", False),
+    "default_for": ("texts", False), "metadata": ("text mapping", False), "collectives": ("collectives", False),
+    "all_reduce": ("all_reduce", False),
 }  # fmt: skip
-CHOICES: dict[str, tuple[object, ...]] = {"medium": (*MEDIA, ""), "flag": (True, False)}
+CHOICES: dict[str, tuple[object, ...]] = {
+    "medium": (*MEDIA, ""), "flag": (True, False), "all_reduce": (FASTEST, HIERARCHICAL),
+}  # fmt: skip
+PATH = "path"  # key of a link's mapping: links in a row
 FROM_CATALOG = "link"  # key of a link's mapping: the shipped link that the other keys change
 
 
@@ -85,6 +100,8 @@ def device_from(raw: dict[str, object], where: str) -> DeviceSpec:
 def link_from(raw: object, where: str) -> LinkSpec:
     """A LinkSpec: from its mapping, from the name of a shipped link (or a path), or from {link: NAME, changed keys}.
 
+    {path: [link, link, ...]}: one after the other, as through adapter, switch and wide-area line.
+
     Raises:
         InputError: unknown name, unknown or missing key, wrong type, value out of range.
     """
@@ -93,11 +110,20 @@ def link_from(raw: object, where: str) -> LinkSpec:
         return link_from(read_yaml(path), str(path))
     if not isinstance(raw, dict):
         raise InputError(f"{raw!r} is not a link", where=where, allowed=f"a name, or {', '.join(LINK_KEYS)}")
+    if PATH in raw:
+        return _path_from(raw, where)
     if FROM_CATALOG not in raw:
         return LinkSpec(**_checked(raw, LINK_KEYS, where))  # type: ignore[arg-type]
     shipped = link_from(str(raw[FROM_CATALOG]), where)
     changes = {key: value for key, value in raw.items() if key != FROM_CATALOG}
     return LinkSpec(**_checked({**asdict(shipped), **changes}, LINK_KEYS, where))  # type: ignore[arg-type]
+
+
+def _path_from(raw: dict[str, object], where: str) -> LinkSpec:
+    links = raw[PATH]
+    if set(raw) != {PATH} or not isinstance(links, list):
+        raise InputError(f"{raw!r} is not a path of links", where=where, allowed=f"{{{PATH}: [link, link, ...]}}")
+    return in_a_row([link_from(each, f"{where}, {PATH}[{place}]") for place, each in enumerate(links)], where)
 
 
 def host_from(raw: object, where: str) -> HostSpec:
@@ -149,6 +175,7 @@ def _value(value: object, kind: str, where: str) -> object:
         "host": host_from,
         "measured": _measured,
         "rates": _rates,
+        "collectives": _collectives,
     }
     if kind in structured:
         return structured[kind](value, where)
@@ -158,6 +185,18 @@ def _value(value: object, kind: str, where: str) -> object:
         return _choice(value, CHOICES[kind], where)
     kind, _, nullable = kind.partition(" or ")
     return None if nullable and value is None else _number(value, kind, where)
+
+
+def _collectives(value: object, where: str) -> dict[str, str]:
+    """Laws by device; one name is for every device, null for none."""
+    named = {} if value is None else value if isinstance(value, dict) else {ANY_DEVICE: value}
+    if not all(isinstance(text, str) for pair in named.items() for text in pair):
+        allowed = "a name or a .yaml file, or a mapping of devices to them"
+        raise InputError(f"{value!r} names no laws of collectives", where=where, allowed=allowed)
+    texts = {str(device): str(name) for device, name in named.items()}
+    for name in texts.values():
+        path_of(name, LAWS_GROUP)
+    return texts
 
 
 def _choice(value: object, allowed: tuple[object, ...], where: str) -> object:

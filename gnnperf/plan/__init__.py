@@ -2,6 +2,7 @@
 
 from gnnperf.plan.batch import ScaleBatch
 from gnnperf.plan.blocking import Block, WaitAs
+from gnnperf.plan.compress import CompressMessages
 from gnnperf.plan.declared import InputStall, OpLatency, Straggler
 from gnnperf.plan.donor import LatenciesOf
 from gnnperf.plan.dtype import ChangeDtype
@@ -16,6 +17,7 @@ from gnnperf.plan.units import OpSelector
 __all__ = [
     "Block",
     "ChangeDtype",
+    "CompressMessages",
     "Edit",
     "Edited",
     "FuseElementwise",

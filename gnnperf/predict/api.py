@@ -15,6 +15,7 @@ from gnnperf.predict.assemble import Question, assemble, collect
 from gnnperf.predict.config import Mode
 from gnnperf.predict.edited import with_edits
 from gnnperf.predict.hybrid import HybridPredictor
+from gnnperf.predict.laws import check_laws, laws_text
 from gnnperf.predict.provenance import provenance
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
 from gnnperf.predict.step_choice import choose_step, other_step, step_time_kind
@@ -36,6 +37,7 @@ class Request:
         mode: who answers.
         hardware: device to predict for; None: the trace's own.
         cluster: links and hosts to predict for; None: the default of the device.
+        collectives: laws of collectives by name or path; SPECIFICATION: none; None: as the cluster says.
         checkpoint: trained model; None: none.
         step: ordinal in the window; None: the one with the median measured step time.
         cache_dir: where graphs are kept; None: nowhere.
@@ -46,6 +48,7 @@ class Request:
     mode: Mode = Mode.hybrid
     hardware: DeviceSpec | None = None
     cluster: ClusterSpec | None = None
+    collectives: str | None = None
     checkpoint: Path | None = None
     step: int | None = None
     cache_dir: Path | None = None
@@ -79,6 +82,8 @@ def check(request: Request) -> None:
     _only_in(USES_CHECKPOINT, "checkpoint", request)
     _only_in(USES_HARDWARE, "hardware", request)
     _only_in(USES_HARDWARE, "cluster", request)
+    _only_in(USES_HARDWARE, "collectives", request)
+    check_laws(request.collectives)
     if request.whatif and request.mode is Mode.replay:
         raise InputError("mode=replay knows measured latencies only, edits need a model", where="whatif",
                          allowed="mode=hybrid, gnn, analytic")  # fmt: skip
@@ -89,7 +94,7 @@ def check(request: Request) -> None:
 def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     """The answer of a model for one step of `graph`."""
     label = choose_step(graph, request.step)
-    target = choose_target(graph, request.hardware, request.cluster)
+    target = choose_target(graph, request.hardware, request.cluster).with_laws(request.collectives)
     predictor = predictor_for(request.mode, request.checkpoint)
     prediction = predictor.predict(graph.step(label.step).for_predictors(), target.cluster)
     without = request.mode is Mode.hybrid and request.checkpoint is None
@@ -101,7 +106,7 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
         cluster=target.cluster.name,
         traced_hardware=traced_name(graph),
         same_hardware=target.same_hardware,
-        provenance=provenance(request.trace, request.checkpoint, graph.fingerprint),
+        provenance=provenance(request.trace, request.checkpoint, graph.fingerprint, laws_text(target.cluster)),
         warnings=(*((NO_CHECKPOINT,) if without else ()), *target.warnings),
     )
     answer = assemble(prediction, question)

@@ -27,6 +27,8 @@ class PredictConfig(HardwareConfig):
         mode: who answers.
         checkpoint: trained model, of which mode=analytic takes the constants of the base only; None: none.
         out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
+        collectives: laws of collectives, a name of conf/analytic/collective_laws or a .yaml file; "specification": none
+            (links answer); None: as the cluster says.
         step: ordinal of the step in the window; None: the one with the median measured step time.
         cache_dir: where graphs are kept, by fingerprint of code and input; None: nowhere.
         whatif: edits of the step, one after the other; its grammar is in predict/whatif.py.
@@ -35,6 +37,7 @@ class PredictConfig(HardwareConfig):
     trace: str = "???"  # mandatory, in OmegaConf's spelling
     mode: Mode = Mode.hybrid
     checkpoint: str | None = None
+    collectives: str | None = None
     out: str | None = None
     step: int | None = None
     cache_dir: str | None = "~/.cache/gnnperf"

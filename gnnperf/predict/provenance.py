@@ -13,13 +13,16 @@ from gnnperf import __version__
 LIBRARIES = ("numpy", "pandas", "pyarrow", "numba", "torch", "torch-geometric")
 
 
-def provenance(inputs: Path, checkpoint: Path | None, fingerprint: str) -> dict[str, Any]:
+def provenance(
+    inputs: Path, checkpoint: Path | None, fingerprint: str, collectives: str | None = None
+) -> dict[str, Any]:
     """Versions of the code and its libraries, hashes of inputs and checkpoint.
 
     Args:
         inputs: the trace as the user named it, a file or a directory.
         checkpoint: the trained model, if one was used.
         fingerprint: of the graph (code and inputs).
+        collectives: what answers collectives; None: measured, as in a replay.
     """
     return {
         "gnnperf": __version__,
@@ -27,6 +30,7 @@ def provenance(inputs: Path, checkpoint: Path | None, fingerprint: str) -> dict[
         "libraries": {name: _version(name) for name in LIBRARIES},
         "checkpoint_sha256": None if checkpoint is None else sha256(checkpoint),
         "graph_fingerprint": fingerprint,
+        "collectives": collectives,
         "input_sha256": input_sha256(inputs),
     }
 

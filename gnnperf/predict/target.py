@@ -8,6 +8,7 @@ from gnnperf.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, device_names, load_device, match_device, placed, spread
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
+from gnnperf.predict.laws import with_laws
 
 GENERIC_CPU = "cpu_generic"
 ADD_DEVICE = (
@@ -33,6 +34,10 @@ class Target:
     def same_hardware(self) -> bool:
         """Whether the trace ran on the devices that are predicted for."""
         return self.traced == self.cluster.device
+
+    def with_laws(self, collectives: str | None) -> Target:
+        """The target with other laws of collectives; None: as the cluster says."""
+        return self if collectives is None else replace(self, cluster=with_laws(self.cluster, collectives))
 
 
 def choose_target(graph: ExecutionGraph, hardware: DeviceSpec | None, cluster: ClusterSpec | None) -> Target:

@@ -18,6 +18,7 @@ from typing import Any
 from gnnperf.errors import InputError
 from gnnperf.plan import Edit
 from gnnperf.plan.batch import ScaleBatch
+from gnnperf.plan.compress import CompressMessages
 from gnnperf.plan.declared import InputStall, OpLatency, Straggler
 from gnnperf.plan.dtype import ChangeDtype
 from gnnperf.plan.fusion import FuseElementwise
@@ -37,6 +38,7 @@ class WhatIf:
         batch: every rank's batch is larger or smaller.
         dtype: ops of one dtype become ops of another.
         fuse: runs of elementwise ops become one op each.
+        compress: messages of collectives go compressed.
     """
 
     latency: OpLatency | None = None
@@ -45,6 +47,7 @@ class WhatIf:
     batch: ScaleBatch | None = None
     dtype: ChangeDtype | None = None
     fuse: FuseElementwise | None = None
+    compress: CompressMessages | None = None
 
 
 def read_edits(entries: Sequence[Any]) -> tuple[Edit, ...]:

@@ -14,6 +14,7 @@ from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.summary import top_ops
 from gnnperf.report.text import (
     MEANING,
+    collectives_lines,
     comparison,
     coverage,
     headline,
@@ -39,6 +40,7 @@ def summary(answer: StepPrediction, written: Iterable[Path] = ()) -> RenderableT
     """Everything that print_summary shows. Names come from traces, so nothing is read as markup."""
     return Group(
         Text(target(answer), style="dim"),
+        *(Text(line, style="dim") for line in collectives_lines(answer)),
         Text(headline(answer), style="bold"),
         Text(f"  {MEANING[answer.step_time_kind]}", style="dim"),
         Text(f"  {comparison(answer)}"),

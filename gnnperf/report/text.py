@@ -75,6 +75,12 @@ def target(answer: StepPrediction) -> str:
     return f"{graph.name}, step {answer.label.step} ({answer.label.name}), on {on}, {ranks}, mode {answer.mode}"
 
 
+def collectives_lines(answer: StepPrediction) -> tuple[str, ...]:
+    """What answers collectives, in a run that has any."""
+    by = answer.provenance.get("collectives")
+    return (f"collectives {by}",) if by and answer.prediction.graph.world_size > 1 else ()
+
+
 def coverage(answer: StepPrediction) -> str:
     """How many nodes each source answers, and how much of the measured node time the uncovered ones hold."""
     counts = ", ".join(f"{count:,} {name}" for name, count in num_nodes_by_source(answer).items())

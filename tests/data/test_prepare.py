@@ -7,6 +7,7 @@ import pytest
 import torch
 from synthetic import SPLIT, cluster, prepared, read, toy_run
 
+from gnnperf.analytic.collective.files import save_collectives, shipped_collectives
 from gnnperf.data import cache
 from gnnperf.data.clusters import cluster_for
 from gnnperf.data.config import DataConfig
@@ -47,6 +48,19 @@ def test_max_runs_limits_training_only(tmp_path: Path) -> None:
     data = prepare(DataConfig(cache_dir=str(tmp_path), max_runs=2), SPLIT, read)
     assert data.split.train == ("a", "b")
     assert data.split.test == ("f",)
+
+
+def test_the_cache_knows_laws_of_collectives_by_their_content(tmp_path: Path) -> None:
+    laws = tmp_path / "laws.yaml"
+
+    def with_laws(run: str) -> RunGraph:
+        found = read(run)
+        return replace(found, cluster=replace(found.cluster, collectives={"any": str(laws)}))
+
+    for count, name in ((6, "a100_vtrain"), (6, "a100_vtrain"), (12, "perlmutter")):
+        save_collectives(shipped_collectives(name), laws)
+        prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, with_laws)
+        assert len(list(tmp_path.rglob("*.pt"))) == count
 
 
 def test_the_cache_answers_the_second_time_and_knows_its_inputs(

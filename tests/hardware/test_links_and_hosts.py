@@ -13,6 +13,7 @@ from gnnperf.hardware import (
     host_names,
     link_names,
     load_cluster,
+    load_device,
     load_host,
     load_link,
     spread,
@@ -21,6 +22,51 @@ from gnnperf.hardware.spec import MEDIA
 from gnnperf.hardware.yaml_spec import cluster_from, link_from
 
 LINK = {"name": "wire", "bandwidth_bytes_per_s": 1e9, "latency_us": 1.0}
+
+
+def test_a_path_is_as_slow_as_its_slowest_link_and_as_late_as_all() -> None:
+    far = {"name": "far", "bandwidth_bytes_per_s": 4e9, "latency_us": 5000.0, "sustained_bandwidth_share": 0.5}
+    path = link_from({"path": ["pcie_gen4_x16", far, {**LINK, "bandwidth_bytes_per_s": 3e9}]}, "test")
+    assert (path.name, path.sustained_bytes_per_s) == ("pcie_gen4_x16+far+wire", 2e9)
+    assert path.latency_us == load_link("pcie_gen4_x16").latency_us + 5001.0
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"path": []}, "at least one link"), ({"path": "nvlink1"}, "not a path of links"),
+        ({"path": [LINK], "latency_us": 1}, "not a path of links"), ({"path": ["nvlinc1"]}, "did you mean nvlink1"),
+    ],
+)  # fmt: skip
+def test_what_is_no_path_is_refused(raw: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        link_from(raw, "test")
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"collectives": None}, None), ({"collectives": "perlmutter"}, "perlmutter"),
+        ({"collectives": {"h200": "perlmutter"}}, None), ({"collectives": {"h100_sxm": "mine.yaml"}}, "mine.yaml"),
+    ],
+)  # fmt: skip
+def test_laws_of_collectives_by_device(change: dict[str, object], found: str | None) -> None:
+    raw = {"name": "c", "device": "h100_sxm", "intra": LINK, "inter": LINK, "host_link": LINK, **change}
+    assert cluster_from(raw, load_device("h100_sxm"), "test").collective_laws == found
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"collectives": "perlmuter"}, "no collective_laws named 'perlmuter'; did you mean perlmutter"),
+        ({"collectives": 3}, "names no laws"), ({"collectives": {"h200": 3}}, "names no laws"),
+        ({"all_reduce": "hierarchcal"}, "'hierarchcal' is not known.*fastest, hierarchical"),
+    ],
+)  # fmt: skip
+def test_bad_laws_and_algorithms_are_named(change: dict[str, object], message: str) -> None:
+    raw = {"name": "c", "device": "h100_sxm", "intra": LINK, "inter": LINK, "host_link": LINK, **change}
+    with pytest.raises(InputError, match=message):
+        cluster_from(raw, load_device("h100_sxm"), "test")
 
 
 @pytest.mark.parametrize("name", link_names())

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from gnnperf.errors import InputError
 from gnnperf.hardware import load_cluster
-from gnnperf.plan import ChangeDtype, FuseElementwise, InputStall, OpLatency, ScaleBatch, Straggler
+from gnnperf.plan import ChangeDtype, CompressMessages, FuseElementwise, InputStall, OpLatency, ScaleBatch, Straggler
 from gnnperf.predict.api import Request, check
 from gnnperf.predict.config import Mode
 from gnnperf.predict.edited import with_edits
@@ -26,9 +26,11 @@ def test_every_edit() -> None:
     found = read_edits([
         {"latency": {"op": "aten::mm", "factor": 0.5}}, {"straggler": {"rank": 1, "factor": 2}}, {"stall": {"us": 3.0}},
         {"batch": {"factor": 2}}, {"dtype": {"of": "float32", "to": "bfloat16"}}, {"fuse": {"phase": "forward"}},
+        {"compress": {"kind": "all_reduce", "to": "float16"}},
     ])  # fmt: skip
     assert found == (OpLatency("aten::mm", 0.5), Straggler(1, 2), InputStall(3.0), ScaleBatch(2),
-                     ChangeDtype("float32", "bfloat16"), FuseElementwise("forward"))  # fmt: skip
+                     ChangeDtype("float32", "bfloat16"), FuseElementwise("forward"),
+                     CompressMessages("all_reduce", to="float16"))  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.analytic.collective.terms import ring_hops_between_nodes, ring_terms, touched_bytes
+from gnnperf.hardware.spec import ClusterSpec
 
 SMALLEST_GROUP = 2.0
 # Edge-disjoint directed rings through the first n GPUs of a hybrid cube mesh: GPUs 0 to 3 and 4 to 7 are two squares
@@ -15,6 +16,14 @@ SMALLEST_GROUP = 2.0
 # DGX-1 white paper WP-08437-002, figure 4; `nvidia-smi topo -m`). Each undirected ring counts in both directions. Five
 # GPUs have none, as the fifth has one neighbor only: a library must relay, and two is an assumption.
 HYBRID_CUBE_MESH_RINGS: Mapping[int, int] = {2: 1, 3: 2, 4: 4, 5: 2, 6: 2, 7: 4, 8: 6}
+
+TOPOLOGY = "topology"  # key of a cluster's metadata: there is no switch, how many rings there are depends on the group
+RINGS: Mapping[str, Mapping[int, int]] = {"hybrid_cube_mesh": HYBRID_CUBE_MESH_RINGS}
+
+
+def rings_of(cluster: ClusterSpec) -> Mapping[int, int] | None:
+    """Ranks -> rings inside a machine; None: a switch."""
+    return RINGS.get(cluster.metadata.get(TOPOLOGY, ""))
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -11,10 +11,40 @@ import pandas as pd
 from gnnperf.analytic.collective.calls import calls_of
 from gnnperf.analytic.collective.law import CollectiveLaw
 from gnnperf.analytic.collective.terms import POINT_TO_POINT
+from gnnperf.hardware.spec import ClusterSpec, LinkSpec
 
 SEND_RECV = "send_recv"  # the name of every point-to-point kind here
+REACH = 4.0  # a law answers sizes down to a quarter of the smallest measured one
 Kind = tuple[str, str]  # kind of collective, link
 Group = tuple[str, int, int]  # kind of collective, ranks, machines
+
+
+@dataclass(frozen=True)
+class MeasuredLink:
+    """The link that a platform's laws were fitted on, as its cluster describes it.
+
+    Attributes:
+        medium: "" unknown.
+        bandwidth_bytes_per_s: sustained, per device and direction.
+        latency_us: of a hop.
+    """
+
+    medium: str
+    bandwidth_bytes_per_s: float
+    latency_us: float
+
+    @classmethod
+    def of(cls, link: LinkSpec) -> MeasuredLink:
+        """What counts of a link."""
+        return cls(link.medium, link.sustained_bytes_per_s, link.latency_us)
+
+    def mover(self, link: LinkSpec) -> Callable[[CollectiveLaw], CollectiveLaw] | None:
+        """Moves a law to `link`; None: another medium, where start-ups and protocols are others as well."""
+        if link.medium != self.medium:
+            return None
+        latency_ratio = link.latency_us / self.latency_us if self.latency_us > 0 else 1.0
+        bandwidth_ratio = link.sustained_bytes_per_s / self.bandwidth_bytes_per_s
+        return lambda law: law.moved(latency_ratio, bandwidth_ratio)
 
 
 @dataclass(frozen=True)
@@ -22,6 +52,8 @@ class CollectiveConstants:
     """What a platform's table told.
 
     Attributes:
+        measured_inside: what linked a machine's ranks where this was measured.
+        measured_between: ... and machines.
         laws: (kind, link) -> law over all groups on that link.
         groups: (kind, ranks, machines) -> the law of a group that was measured.
         inside: (largest group, its slowest link) inside a machine, by size; a larger group takes the last.
@@ -30,6 +62,8 @@ class CollectiveConstants:
         provenance: where the numbers come from.
     """
 
+    measured_inside: MeasuredLink
+    measured_between: MeasuredLink
     laws: Mapping[Kind, CollectiveLaw]
     groups: Mapping[Group, CollectiveLaw] = field(default_factory=dict)
     inside: tuple[tuple[int, str], ...] = ()
@@ -37,16 +71,40 @@ class CollectiveConstants:
     rings: Mapping[int, int] = field(default_factory=dict)
     provenance: str = ""
 
+    def on(self, cluster: ClusterSpec) -> CollectiveConstants:
+        """The laws on a cluster's links: moved to other rates and latencies, without those of another medium."""
+        inside = self.measured_inside.mover(cluster.intra)
+        between = self.measured_between.mover(cluster.inter)
+        laws, groups = {}, {}
+        for (kind, link), law in self.laws.items():
+            move = between if link == self.between else inside
+            if move is not None:
+                laws[kind, link] = move(law)
+        for (kind, ranks, nodes), law in self.groups.items():
+            move = between if nodes > 1 else inside
+            if move is not None:
+                groups[kind, ranks, nodes] = move(law)
+        return replace(self, laws=laws, groups=groups)
+
     def latency_us(
-        self, kinds: np.ndarray, message_bytes: np.ndarray, ranks: np.ndarray, nodes: np.ndarray
+        self,
+        kinds: np.ndarray,
+        message_bytes: np.ndarray,
+        ranks: np.ndarray,
+        nodes: np.ndarray,
+        specified_us: np.ndarray,
     ) -> np.ndarray:
         """Latency of collectives.
+
+        Far below the smallest measured size the shorter of law and specification answers: the law's start-up is a
+        guess there, and of two answers that grow with bytes the shorter one does too, up to the law's own.
 
         Args:
             kinds: [n] kind of collective.
             message_bytes: [n] bytes of one rank's input; NaN unknown.
             ranks: [n] of the group.
             nodes: [n] machines the group spans.
+            specified_us: [n] us by specification; NaN unknown.
 
         Returns:
             [n] us; NaN where the table had no such kind on that link.
@@ -59,8 +117,9 @@ class CollectiveConstants:
             law = self.law(str(first["kind"]), int(first["ranks"]), int(first["nodes"]))
             if law is not None:
                 calls = calls_of(names[rows], message_bytes[rows], ranks[rows], nodes[rows], self.rings)
-                found[rows] = law.latency_us(calls)
-        return found
+                below = calls.touched_bytes * REACH < law.from_bytes
+                found[rows] = np.fmin(law.latency_us(calls), np.where(below, specified_us[rows], np.inf))
+        return np.where(np.isinf(found), np.nan, found)
 
     def law(self, kind: str, ranks: int, nodes: int) -> CollectiveLaw | None:
         """The group's own law, else that of the kind on the group's link; None if there is neither."""

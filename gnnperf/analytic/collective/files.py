@@ -6,17 +6,20 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from functools import cache
 from pathlib import Path
 
 import yaml
 
-from gnnperf.analytic.collective.constants import CollectiveConstants
+from gnnperf.analytic.collective.constants import CollectiveConstants, MeasuredLink
 from gnnperf.analytic.collective.law import CollectiveLaw, ProtocolSwitch
 from gnnperf.errors import InputError
+from gnnperf.hardware.named import LAWS_GROUP, is_path, path_of
+from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.hardware.yaml_spec import read_yaml
 
 SEPARATOR = " | "  # "all_reduce | nvlink", "all_reduce | 8 | 1": kind and link; kind, ranks, machines
-KEYS = ("provenance", "between", "inside", "rings", "laws", "groups")
+KEYS = ("provenance", "measured_inside", "measured_between", "between", "inside", "rings", "laws", "groups")
 DIGITS = 6  # significant
 
 
@@ -24,6 +27,8 @@ def save_collectives(constants: CollectiveConstants, path: Path) -> None:
     """Write the laws of a platform: beside `path`, then renamed."""
     raw = {
         "provenance": constants.provenance,
+        "measured_inside": asdict(constants.measured_inside),
+        "measured_between": asdict(constants.measured_between),
         "between": constants.between,
         "inside": [[largest, link] for largest, link in constants.inside],
         "rings": dict(constants.rings),
@@ -31,7 +36,7 @@ def save_collectives(constants: CollectiveConstants, path: Path) -> None:
         "groups": {SEPARATOR.join(map(str, key)): _rounded(asdict(law)) for key, law in constants.groups.items()},
     }
     beside = path.with_name(path.name + ".part")
-    beside.write_text(yaml.safe_dump(raw, sort_keys=False, width=120), encoding="utf-8")
+    beside.write_text(yaml.safe_dump(raw, sort_keys=False, width=120, default_flow_style=None), encoding="utf-8")
     os.replace(beside, path)
 
 
@@ -47,6 +52,8 @@ def load_collectives(path: Path) -> CollectiveConstants:
     groups = {_key(name, 3, path): _law(value, f"{path}, groups.{name}") for name, value in _items(raw, "groups", path)}
     try:
         return CollectiveConstants(
+            measured_inside=_link(raw["measured_inside"], f"{path}, measured_inside"),
+            measured_between=_link(raw["measured_between"], f"{path}, measured_between"),
             laws={(kind, link): law for (kind, link), law in laws.items()},
             groups={(kind, int(ranks), int(nodes)): law for (kind, ranks, nodes), law in groups.items()},
             inside=tuple((int(largest), str(link)) for largest, link in raw["inside"]),  # type: ignore[attr-defined]
@@ -56,6 +63,47 @@ def load_collectives(path: Path) -> CollectiveConstants:
         )
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(f"inside, rings or groups cannot be read ({error})", where=str(path)) from None
+
+
+@cache
+def shipped_collectives(name: str) -> CollectiveConstants:
+    """Laws by name, from conf/analytic/collective_laws; these files do not change while a process runs.
+
+    Raises:
+        InputError: unknown name (with the closest ones).
+    """
+    return load_collectives(path_of(name, LAWS_GROUP))
+
+
+def laws_of(cluster: ClusterSpec) -> CollectiveConstants | None:
+    """The laws that the cluster names, on its own links; None: it names none.
+
+    Raises:
+        InputError: unknown name, or a file that cannot be read.
+    """
+    name = cluster.collective_laws
+    if name is None:
+        return None
+    return laws_named(name).on(cluster)
+
+
+def laws_named(name: str) -> CollectiveConstants:
+    """Laws by name, or of a .yaml file.
+
+    Raises:
+        InputError: unknown name (with the closest ones), or a file that cannot be read.
+    """
+    return load_collectives(Path(name)) if is_path(name) else shipped_collectives(name)
+
+
+def _link(raw: object, where: str) -> MeasuredLink:
+    names = tuple(field.name for field in fields(MeasuredLink))
+    found = _exactly(raw, names, where)
+    medium, *numbers = (found[name] for name in names)
+    bandwidth, latency_us = (_number(value, f"{where}, {name}") for name, value in zip(names[1:], numbers, strict=True))
+    if not isinstance(medium, str) or bandwidth == 0:
+        raise InputError(f"value {raw!r}", where=where, allowed="medium, a text, and a bandwidth above 0")
+    return MeasuredLink(medium, bandwidth, latency_us)
 
 
 def _rounded(law: dict[str, object]) -> dict[str, object]:
@@ -80,7 +128,7 @@ def _law(raw: object, where: str) -> CollectiveLaw:
     switches = found["switches"]
     if not isinstance(switches, list):
         raise InputError("is not a list", where=f"{where}, switches")
-    scalars = {name: _number(found[name], f"{where}, {name}") for name in names[:-1]}
+    scalars = {name: _number(found[name], f"{where}, {name}") for name in names if name != "switches"}
     return CollectiveLaw(**scalars, switches=tuple(_switch(each, f"{where}, switches") for each in switches))
 
 

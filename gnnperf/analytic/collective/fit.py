@@ -8,18 +8,19 @@ that no smooth law follows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective.calls import CollectiveCalls, calls_of
-from gnnperf.analytic.collective.constants import CollectiveConstants, Group, links_inside
+from gnnperf.analytic.collective.calls import CollectiveCalls, calls_of, rings_of
+from gnnperf.analytic.collective.constants import CollectiveConstants, Group, MeasuredLink, links_inside
 from gnnperf.analytic.collective.law import CollectiveLaw, ProtocolSwitch
 from gnnperf.analytic.collective.solver import robust_least_squares
 from gnnperf.errors import InputError
+from gnnperf.hardware.spec import ClusterSpec
 
 NEEDED = ("kind", "message_bytes", "group_size", "nodes", "link", "latency_us")
 BINS_PER_OCTAVE = 6  # tables in steps of 1 MiB have half of their rows in the last octave: every bin counts once
@@ -46,14 +47,12 @@ class _Points:
     log_us: np.ndarray  # [m]
 
 
-def fit_collectives(
-    table: pd.DataFrame, rings: Mapping[int, int] | None = None, provenance: str = ""
-) -> CollectiveConstants:
+def fit_collectives(table: pd.DataFrame, cluster: ClusterSpec, provenance: str = "") -> CollectiveConstants:
     """The laws of one platform.
 
     Args:
         table: rows of one platform (columns of tables.collective.COLUMNS; NEEDED is used).
-        rings: ranks -> rings inside a machine without a switch; None: a switch.
+        cluster: where they were measured: its links, and its rings where there is no switch.
         provenance: kept with the result.
 
     Raises:
@@ -64,16 +63,17 @@ def fit_collectives(
         raise InputError(f"column {missing[0]!r} is missing" if missing else "no row", where="collective table")
     if "platform" in table and len(table["platform"].unique()) > 1:
         raise InputError("rows of several platforms", where="collective table", remedy="fit each platform by itself")
-    lanes, thin = dict(rings or {}), thinned(table)
+    lanes, thin = dict(rings_of(cluster) or {}), thinned(table)
     laws, groups = {}, {}
     for (kind, link), rows in thin.groupby(["kind", "link"]):
         common = _common_law(_points(rows, lanes), str(link))
-        laws[str(kind), str(link)] = law_of(common)
+        laws[str(kind), str(link)] = _measured_from(law_of(common), _points(rows, lanes))
         groups.update(_own_laws(common, rows, lanes))
     between = table.loc[table["nodes"] > 1, "link"]
     return CollectiveConstants(
-        laws=laws, groups=groups, inside=links_inside(table), between=str(between.iloc[0]) if len(between) else "",
-        rings=lanes, provenance=provenance,
+        measured_inside=MeasuredLink.of(cluster.intra), measured_between=MeasuredLink.of(cluster.inter), laws=laws,
+        groups=groups, inside=links_inside(table), between=str(between.iloc[0]) if len(between) else "", rings=lanes,
+        provenance=provenance,
     )  # fmt: skip
 
 
@@ -98,6 +98,10 @@ def _points(rows: pd.DataFrame, rings: Mapping[int, int]) -> _Points:
     kinds, size = rows["kind"].to_numpy(object), rows["message_bytes"].to_numpy(float)
     calls = calls_of(kinds, size, rows["group_size"].to_numpy(), rows["nodes"].to_numpy(), rings)
     return _Points(calls, np.log(rows["latency_us"].to_numpy()))
+
+
+def _measured_from(law: CollectiveLaw, points: _Points) -> CollectiveLaw:
+    return replace(law, from_bytes=float(points.calls.touched_bytes.min()))
 
 
 def _misses(points: _Points, center: np.ndarray, weight: np.ndarray, parameters: np.ndarray) -> np.ndarray:
@@ -131,7 +135,8 @@ def _own_laws(common: np.ndarray, rows: pd.DataFrame, rings: Mapping[int, int]) 
     weight, found = np.full(len(common), GROUP_PRIOR), {}
     for group, own in rows.groupby(["kind", "group_size", "nodes"]):
         kind, ranks, nodes = (str(each) for each in group)
-        misses = partial(_misses, _points(own, rings), common, weight)
+        points = _points(own, rings)
+        misses = partial(_misses, points, common, weight)
         best, _ = robust_least_squares(misses, common, ROBUST_SCALE, GROUP_STEPS)
-        found[kind, int(ranks), int(nodes)] = law_of(best)
+        found[kind, int(ranks), int(nodes)] = _measured_from(law_of(best), points)
     return found

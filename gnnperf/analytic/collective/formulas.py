@@ -5,14 +5,19 @@ latency = start-up + hops x hop latency + share x message / bandwidth        n r
 Hops and shares by algorithm: gnnperf.analytic.collective.terms. A library has several protocols; a specification
 answers with the best (gnnperf.analytic.collective.protocols), a platform's table with fitted laws
 (gnnperf.analytic.collective.fit).
+
+An all-reduce over several machines is the fastest of what NCCL chooses from (src/graph/tuning.cc): the ring, the tree
+(chains inside machines, a double binary tree between them) and, where the switches inside machines reduce, NVLS with a
+tree between them (since 2.18). Where the cluster says `all_reduce: hierarchical`, its library reduces machine by
+machine (Horovod's HOROVOD_HIERARCHICAL_ALLREDUCE, BlueConnect), and that alone answers.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.analytic.collective.calls import HYBRID_CUBE_MESH_RINGS
 from gnnperf.analytic.collective.constants import CollectiveConstants
+from gnnperf.analytic.collective.hierarchical import machine_by_machine_us, switches_and_tree_us
 from gnnperf.analytic.collective.protocols import (
     BY_DEVICE_KIND,
     IN_NETWORK_BANDWIDTH,
@@ -24,20 +29,18 @@ from gnnperf.analytic.collective.protocols import (
 from gnnperf.analytic.collective.terms import (
     BARRIER,
     KINDS,
-    POINT_TO_POINT,
     in_network_terms,
     ring_hops_between_nodes,
     ring_terms,
     tree_terms,
 )
+from gnnperf.analytic.collective.wires import across_bytes_per_s, hops_us, inside_bytes_per_s
 from gnnperf.analytic.constants import AnalyticConstants
-from gnnperf.hardware.spec import ClusterSpec, LinkSpec
+from gnnperf.hardware.spec import HIERARCHICAL, ClusterSpec
 
 __all__ = ["KINDS", "collective_us", "fitted_collective_us"]
 
-# Keys of a cluster's metadata: "nvls" where switches reduce inside machines; "hybrid_cube_mesh": there is no switch.
-IN_NETWORK, TOPOLOGY = "in_network_reduction", "topology"
-RINGS = {"hybrid_cube_mesh": HYBRID_CUBE_MESH_RINGS}
+IN_NETWORK = "in_network_reduction"  # key of a cluster's metadata: "nvls" where switches reduce inside machines
 
 
 def fitted_collective_us(
@@ -64,7 +67,10 @@ def fitted_collective_us(
     specified = collective_us(kinds, message_bytes, group_size, cluster, constants)
     several = group_size > 1  # one rank alone moves nothing
     nodes = np.ceil(np.maximum(group_size, 1) / cluster.ranks_per_node).astype(int)  # [n]
-    own = fitted.latency_us(kinds[several], message_bytes[several], group_size[several], nodes[several])
+    if cluster.all_reduce == HIERARCHICAL:  # not what the table measured
+        several &= (kinds != "all_reduce") | (nodes == 1)
+    asked = (each[several] for each in (kinds, message_bytes, group_size, nodes, specified))
+    own = fitted.latency_us(*asked)
     specified[several] = np.where(np.isnan(own), specified[several], own)
     return specified
 
@@ -99,7 +105,12 @@ def collective_us(
         candidates += [_tree_us(kinds, size, ranks, cluster, start_us, protocol) for protocol in protocols]
     if IN_NETWORK in cluster.metadata:
         candidates.append(_in_network_us(kinds, size, ranks, cluster, start_us))
-    return soft_minimum(np.stack(candidates))
+        candidates.append(switches_and_tree_us(kinds, size, ranks, cluster, start_us))
+    fastest = soft_minimum(np.stack(candidates))
+    if cluster.all_reduce != HIERARCHICAL:
+        return fastest
+    staged = soft_minimum(np.stack([machine_by_machine_us(size, ranks, cluster, start_us, p) for p in protocols]))
+    return np.where((kinds == "all_reduce") & (ranks > cluster.ranks_per_node), staged, fastest)
 
 
 def _ring_us(
@@ -108,9 +119,10 @@ def _ring_us(
     """[n] us of a ring, of an exchange between pairs and of one message."""
     hops, share = ring_terms(kinds, ranks)  # [n], [n]
     nodes = np.ceil(ranks / cluster.ranks_per_node)  # [n] machines the group spans
-    bandwidth = np.where(nodes > 1, _across(kinds, ranks, cluster), _inside(ranks, cluster))  # [n] bytes/s
+    across, inside = across_bytes_per_s(kinds, ranks, cluster), inside_bytes_per_s(ranks, cluster)  # [n], [n]
+    bandwidth = np.where(nodes > 1, across, inside)
     between = ring_hops_between_nodes(hops, ranks, nodes)
-    latency = _hops_us(hops - between, between, cluster, protocol)
+    latency = hops_us(hops - between, between, cluster, protocol)
     return protocol.start * start_us + latency + share * size / bandwidth / protocol.bandwidth_share(kinds) * 1e6
 
 
@@ -120,8 +132,8 @@ def _tree_us(
     """[n] us of an all-reduce over several machines by trees; infinite for all others."""
     nodes = np.ceil(ranks / cluster.ranks_per_node)  # [n]
     inside, between, share = tree_terms(ranks, np.fmax(nodes, 1.0))
-    bandwidth = _across(kinds, ranks, cluster) * TREE_BANDWIDTH * protocol.reducing  # [n] bytes/s
-    found = protocol.start * start_us + _hops_us(inside, between, cluster, protocol) + share * size / bandwidth * 1e6
+    bandwidth = across_bytes_per_s(kinds, ranks, cluster) * TREE_BANDWIDTH * protocol.reducing  # [n] bytes/s
+    found = protocol.start * start_us + hops_us(inside, between, cluster, protocol) + share * size / bandwidth * 1e6
     return np.where((kinds == "all_reduce") & (nodes > 1), found, np.inf)
 
 
@@ -130,38 +142,6 @@ def _in_network_us(
 ) -> np.ndarray:
     """[n] us of an all-reduce that the switch inside a machine computes; infinite for all others."""
     _, share = in_network_terms(ranks)  # the way to the switch and back is in the start-up
-    found = IN_NETWORK_START * start_us + share * size / (_sustained(cluster.intra) * IN_NETWORK_BANDWIDTH) * 1e6
+    bandwidth = cluster.intra.sustained_bytes_per_s * IN_NETWORK_BANDWIDTH
+    found = IN_NETWORK_START * start_us + share * size / bandwidth * 1e6
     return np.where((kinds == "all_reduce") & (ranks > 1) & (ranks <= cluster.ranks_per_node), found, np.inf)
-
-
-def _hops_us(inside: np.ndarray, between: np.ndarray, cluster: ClusterSpec, protocol: Protocol) -> np.ndarray:
-    inner, outer = protocol.hop_inside * cluster.intra.latency_us, protocol.hop_between * cluster.inter.latency_us
-    return inside * inner + between * outer
-
-
-def _inside(ranks: np.ndarray, cluster: ClusterSpec) -> np.ndarray:
-    """Bandwidth [n] bytes/s of a group inside a machine: all links of a device, or the share of its rings."""
-    rings = RINGS.get(cluster.metadata.get(TOPOLOGY, ""))
-    whole = _sustained(cluster.intra)
-    if rings is None:
-        return np.full(len(ranks), whole)
-    most = max(rings.values())
-    return np.array([whole * rings.get(int(r), most) / most for r in np.nan_to_num(ranks, nan=1.0)])
-
-
-def _across(kinds: np.ndarray, ranks: np.ndarray, cluster: ClusterSpec) -> np.ndarray:
-    """Bandwidth [n] bytes/s of a group over several nodes.
-
-    Rings use all adapters of a node at once; an all-to-all uses a rank's own for the share of its bytes that leaves the
-    node; neither is faster than the links inside.
-    """
-    inner, own = _sustained(cluster.intra), _sustained(cluster.inter)
-    outside = np.maximum(ranks - cluster.ranks_per_node, 0.0) / np.maximum(ranks - 1, 1.0)  # [n]
-    direct = np.isin(kinds, POINT_TO_POINT)
-    exchange = np.where(direct, own, own / np.maximum(outside, 1e-9))
-    ring = own * cluster.ranks_per_node
-    return np.minimum(inner, np.where((kinds == "all_to_all") | direct, exchange, ring))
-
-
-def _sustained(link: LinkSpec) -> float:
-    return link.bandwidth_bytes_per_s * link.sustained_bandwidth_share

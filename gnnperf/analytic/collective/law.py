@@ -15,7 +15,7 @@ All terms grow with bytes, so more bytes are never faster.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -55,6 +55,7 @@ class CollectiveLaw:
         wire_bytes_per_s: of one lane.
         sharing_power: 0: lanes are a rank's own; 1: all ranks share one.
         switches: changes of protocol.
+        from_bytes: the smallest measured size (larger of a rank's input and output); far below it, start-up is a guess.
     """
 
     start_us: float
@@ -63,6 +64,7 @@ class CollectiveLaw:
     wire_bytes_per_s: float
     sharing_power: float
     switches: tuple[ProtocolSwitch, ...]
+    from_bytes: float = 0.0
 
     def latency_us(self, calls: CollectiveCalls) -> np.ndarray:
         """[n] us of `calls`."""
@@ -72,6 +74,22 @@ class CollectiveLaw:
         for switch in self.switches:
             found = found + (switch.extra_us + switch.extra_hop_us * calls.hops) * _changed(switch, calls)
         return found
+
+    def moved(self, latency_ratio: float, bandwidth_ratio: float) -> CollectiveLaw:
+        """The law on another link of the same medium: hops take its latency, the wire its bandwidth.
+
+        Start-up, a rank's own memory and the sizes at which the library changes its protocol stay.
+
+        Args:
+            latency_ratio: latency of a hop, new / old.
+            bandwidth_ratio: sustained bandwidth, new / old.
+        """
+        return replace(
+            self,
+            hop_us=self.hop_us * latency_ratio,
+            wire_bytes_per_s=self.wire_bytes_per_s * bandwidth_ratio,
+            switches=tuple(replace(s, extra_hop_us=s.extra_hop_us * latency_ratio) for s in self.switches),
+        )
 
 
 def _changed(switch: ProtocolSwitch, calls: CollectiveCalls) -> np.ndarray:

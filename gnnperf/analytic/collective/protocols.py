@@ -43,10 +43,11 @@ class Protocol:
 
 
 PLAIN = (Protocol("plain", 1.0, 1.0, 1.0, 1.0, 1.0),)  # gloo, and whatever else has one protocol
+SIMPLE = Protocol("Simple", 8.4 / 14.0, 3.4 / 1.9, 14.0 / 4.0, 1.0, 1.0)
 NCCL = (
     Protocol("LL", 6.6 / 14.0, 0.6 / 1.9, 2.7 / 4.0, 1 / 4, 1 / 3),
     Protocol("LL128", 1.0, 1.0, 1.0, 0.92, 0.92),
-    Protocol("Simple", 8.4 / 14.0, 3.4 / 1.9, 14.0 / 4.0, 1.0, 1.0),
+    SIMPLE,
 )
 BY_DEVICE_KIND = {"gpu": NCCL, "cpu": PLAIN}
 

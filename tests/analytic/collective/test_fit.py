@@ -11,13 +11,15 @@ import pytest
 import yaml
 
 from gnnperf.analytic.collective.calls import calls_of
-from gnnperf.analytic.collective.constants import CollectiveConstants
+from gnnperf.analytic.collective.constants import CollectiveConstants, MeasuredLink
 from gnnperf.analytic.collective.files import load_collectives, save_collectives
 from gnnperf.analytic.collective.fit import fit_collectives
 from gnnperf.analytic.collective.law import CollectiveLaw, ProtocolSwitch
 from gnnperf.errors import InputError
+from gnnperf.hardware import load_cluster
 from gnnperf.tables.collective_sources import read_aiconfigurator
 
+CLUSTER = load_cluster("hgx_h100")
 TRUE = CollectiveLaw(6.0, 0.8, 6e11, 3e11, 0.0, (ProtocolSwitch(1.0, 0.3, 5e4, 0.5, 2.0),
                                                ProtocolSwitch(8.0, 1.0, 2e6, 0.3, 1.5)))  # fmt: skip
 
@@ -33,12 +35,13 @@ def table(groups: tuple[int, ...], nodes: int = 1, link: str = "nvlink") -> pd.D
 
 def error(constants: CollectiveConstants, rows: pd.DataFrame) -> np.ndarray:
     kinds, ranks = rows["kind"].to_numpy(object), rows["group_size"].to_numpy()
-    found = constants.latency_us(kinds, rows["message_bytes"].to_numpy(), ranks, rows["nodes"].to_numpy())
+    unknown = np.full(len(rows), np.nan)
+    found = constants.latency_us(kinds, rows["message_bytes"].to_numpy(), ranks, rows["nodes"].to_numpy(), unknown)
     return np.abs(found / rows["latency_us"].to_numpy() - 1)
 
 
 def test_a_law_is_found_again_and_answers_another_group_size() -> None:
-    fitted = fit_collectives(table((2, 4)))
+    fitted = fit_collectives(table((2, 4)), CLUSTER)
     assert error(fitted, table((2, 4))).max() < 0.02
     assert error(fitted, table((8,))).mean() < 0.05
     assert set(fitted.groups) == {("all_reduce", 2, 1), ("all_reduce", 4, 1)}
@@ -47,40 +50,54 @@ def test_a_law_is_found_again_and_answers_another_group_size() -> None:
 def test_a_wild_row_does_not_move_the_fit() -> None:
     rows = table((2, 4, 8))
     rows.loc[[5, 30], "latency_us"] *= 4
-    assert np.median(error(fit_collectives(rows), table((2, 4, 8)))) < 0.02
+    assert np.median(error(fit_collectives(rows, CLUSTER), table((2, 4, 8)))) < 0.02
 
 
 def test_each_group_takes_the_law_of_its_slowest_link() -> None:
     inside, outside = table((2,)), table((4,), 2, "network").assign(latency_us=lambda t: t["latency_us"] * 10)
-    fitted = fit_collectives(pd.concat([inside, outside], ignore_index=True))
+    fitted = fit_collectives(pd.concat([inside, outside], ignore_index=True), CLUSTER)
     assert (fitted.link(2, 1), fitted.link(16, 1), fitted.link(8, 2)) == ("nvlink", "nvlink", "network")
-    one, ten = (fitted.latency_us(np.array(["all_reduce"]), np.array([1e6]), np.array([n]), np.array([m]))[0]
-                for n, m in ((4, 1), (4, 2)))  # fmt: skip
-    assert ten > 5 * one
-    assert np.isnan(fitted.latency_us(np.array(["broadcast"]), np.array([1e6]), np.array([4]), np.array([1])))[0]
+
+    def latency(kind: str, ranks: int, nodes: int) -> float:
+        asked = np.array([kind], object), np.array([1e6]), np.array([ranks]), np.array([nodes]), np.array([np.nan])
+        return float(fitted.latency_us(*asked)[0])
+
+    assert latency("all_reduce", 4, 2) > 5 * latency("all_reduce", 4, 1)
+    assert np.isnan(latency("broadcast", 4, 1))
 
 
 def test_pairs_and_larger_groups_may_have_different_links() -> None:
     rows = pd.concat([table((2,)), table((4,), 1, "pcie")], ignore_index=True)
-    fitted = fit_collectives(rows)
+    fitted = fit_collectives(rows, CLUSTER)
     assert fitted.inside == ((2, "nvlink"), (4, "pcie"))
     assert [fitted.link(ranks, 1) for ranks in (2, 3, 4, 8)] == ["nvlink", "pcie", "pcie", "pcie"]
 
 
+def test_far_below_what_was_measured_the_shorter_answer_rules() -> None:
+    """The table begins at 512 bytes; a specification of 3 us is shorter than the law's start-up, one of 300 is not."""
+    fitted = fit_collectives(table((4,)), CLUSTER)
+    sizes, one = np.array([127.0, 127.0, 128.0]), np.ones(3, int)
+    asked = np.array(["all_reduce"] * 3, object), sizes, 4 * one, one
+    short, long, measured = fitted.latency_us(*asked, np.array([3.0, 300.0, 3.0]))
+    assert short == 3.0
+    assert 3.0 < long <= measured < 300.0
+
+
 def test_what_cannot_be_fitted_is_refused() -> None:
     with pytest.raises(InputError, match="link"):
-        fit_collectives(table((2,)).drop(columns="link"))
+        fit_collectives(table((2,)).drop(columns="link"), CLUSTER)
     with pytest.raises(InputError, match="no row"):
-        fit_collectives(table((2,)).iloc[:0])
+        fit_collectives(table((2,)).iloc[:0], CLUSTER)
     two = pd.concat([table((2,)), table((4,)).assign(platform="there")])
     with pytest.raises(InputError, match="several platforms"):
-        fit_collectives(two)
+        fit_collectives(two, CLUSTER)
 
 
 def test_constants_survive_their_file(tmp_path: Path) -> None:
     constants = CollectiveConstants(
-        laws={("all_reduce", "nvlink_mesh"): TRUE}, groups={("all_reduce", 8, 1): replace(TRUE, start_us=7.0)},
-        inside=((8, "nvlink_mesh"),), between="network", rings={2: 1, 8: 6}, provenance="a test",
+        MeasuredLink("nvlink", 3e11, 1.9), MeasuredLink("", 1e10, 0.0), laws={("all_reduce", "nvlink_mesh"): TRUE},
+        groups={("all_reduce", 8, 1): replace(TRUE, start_us=7.0)}, inside=((8, "nvlink_mesh"),), between="network",
+        rings={2: 1, 8: 6}, provenance="a test",
     )  # fmt: skip
     save_collectives(constants, tmp_path / "laws.yaml")
     assert load_collectives(tmp_path / "laws.yaml") == constants
@@ -94,11 +111,15 @@ def test_constants_survive_their_file(tmp_path: Path) -> None:
         ({"groups": 3}, "groups"),
         ({"speed": 1}, "speed"),
         ({"inside": [["many", "nvlink"]]}, "many"),
+        ({"measured_inside": {"medium": "nvlink", "latency_us": 1.0}}, "bandwidth_bytes_per_s"),
+        ({"measured_inside": {"medium": "nvlink", "bandwidth_bytes_per_s": 0, "latency_us": 1.0}}, "above 0"),
+        ({"measured_between": {"medium": 3, "bandwidth_bytes_per_s": 1, "latency_us": 1.0}}, "a text"),
     ],
 )
 def test_a_file_that_is_none_is_refused_by_name(tmp_path: Path, change: dict[str, object], named: str) -> None:
     path = tmp_path / "laws.yaml"
-    save_collectives(CollectiveConstants(laws={("all_reduce", "nvlink"): TRUE}), path)
+    link = MeasuredLink("nvlink", 3e11, 1.9)
+    save_collectives(CollectiveConstants(link, link, {("all_reduce", "nvlink"): TRUE}), path)
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **change}))
     with pytest.raises(InputError) as refused:
         load_collectives(path)
@@ -110,6 +131,6 @@ def test_unseen_sizes_and_an_unseen_group_of_a_public_table(mirror: Path) -> Non
     rows = read_aiconfigurator(mirror).rows
     own = rows[rows["platform"] == "h100_sxm nccl 2.29.2"]
     octave = np.floor(np.log2(own["message_bytes"])).astype(int)
-    sizes = error(fit_collectives(own[octave % 2 == 0]), own[octave % 2 == 1])
-    group = error(fit_collectives(own[own["group_size"] < 8]), own[own["group_size"] == 8])
+    sizes = error(fit_collectives(own[octave % 2 == 0], CLUSTER), own[octave % 2 == 1])
+    group = error(fit_collectives(own[own["group_size"] < 8], CLUSTER), own[own["group_size"] == 8])
     assert sizes.mean() < 0.10 and group.mean() < 0.20
