@@ -1,0 +1,27 @@
+"""Transformers that nobody ran: from a configuration to the graph of a step."""
+
+from gnnperf.plan.transformer.build import build_plan
+from gnnperf.plan.transformer.plan import (
+    Parallelism,
+    Pipeline,
+    Recompute,
+    Reduction,
+    Schedule,
+    Transformer,
+    TransformerPlan,
+)
+from gnnperf.plan.transformer.roles import RoleMap, every_rank, one_per_stage
+
+__all__ = [
+    "Parallelism",
+    "Pipeline",
+    "Recompute",
+    "Reduction",
+    "RoleMap",
+    "Schedule",
+    "Transformer",
+    "TransformerPlan",
+    "build_plan",
+    "every_rank",
+    "one_per_stage",
+]
