@@ -53,7 +53,7 @@ def others_constant_us(group: np.ndarray, measured_us: np.ndarray) -> np.ndarray
 
 def others_nearest_us(plans: list[TransformerPlan], group: np.ndarray, measured_us: np.ndarray) -> np.ndarray:
     """[n] the nearest configuration of another model, as it was measured (the mean of equally near ones)."""
-    columns = _columns(plans)
+    columns = log_columns(plans)
     found = np.empty(len(group))
     for i in range(len(group)):
         other = np.flatnonzero(group != group[i])
@@ -65,7 +65,7 @@ def others_nearest_us(plans: list[TransformerPlan], group: np.ndarray, measured_
 
 def others_ridge_us(plans: list[TransformerPlan], group: np.ndarray, measured_us: np.ndarray) -> np.ndarray:
     """[n] ridge regression of log time on the logs of the configuration's columns, fitted on the other models."""
-    columns, logs, found = _columns(plans), np.log(measured_us), np.empty(len(group))
+    columns, logs, found = log_columns(plans), np.log(measured_us), np.empty(len(group))
     for one in np.unique(group):
         seen = group != one
         found[~seen] = np.exp(ridge(columns[seen], logs[seen], columns[~seen]))
@@ -80,7 +80,7 @@ def ridge(seen: np.ndarray, target: np.ndarray, asked: np.ndarray) -> np.ndarray
     return mean + (asked - center) / scale @ weights
 
 
-def _columns(plans: list[TransformerPlan]) -> np.ndarray:
+def log_columns(plans: list[TransformerPlan]) -> np.ndarray:
     """[n, k] logs of the columns that differ."""
     table = np.log(columns_of(plans)[list(CONFIG_COLUMNS)].to_numpy(float))
     return table[:, table.std(axis=0) > 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from gnnperf.plan.transformer.rows import group_size
 from gnnperf.schema import NodeType, OpFamily, Relation
 
 STEP_NAME = "planned"
+EQUAL_ROLES = "ranks_with_equal_roles"  # key of the graph's counts: ranks that those in the graph stand for
 MESSAGE = "send_recv"
 _CONTENT = ("node_type", "thread", "stream", "op_name", "segment", "event_name", "collective")
 Meeting = tuple[object, ...]  # what the parts of one transfer have in common
@@ -46,7 +48,8 @@ def build_plan(plan: TransformerPlan, roles: RoleMap | None = None) -> Execution
     chosen = roles or one_per_stage(plan.parallelism)
     by_stage = {stage: rank_nodes(stage_program(plan, stage), plan.parallelism)
                 for stage in sorted({role.stage for role in chosen.ranks.values()})}  # fmt: skip
-    tables, edges, met, offset = [], EdgeList(), defaultdict(list), 0
+    tables, edges, offset = [], EdgeList(), 0
+    met: dict[Meeting, list[_Met]] = defaultdict(list)
     for rank, role in chosen.ranks.items():
         own = by_stage[role.stage]
         tables.append(own.table.assign(rank=np.full(len(own.table), rank, dtype=np.int32)))
@@ -106,13 +109,28 @@ def _transfers(met: dict[Meeting, list[_Met]], plan: TransformerPlan, offset: in
     )  # fmt: skip
 
 
+def _stands_for(roles: RoleMap) -> tuple[str, ...]:
+    """What is said where ranks stand for others."""
+    counts = sorted(set(roles.multiplicity.values()))
+    if counts == [1]:
+        return ()
+    each = " or ".join(str(count) for count in counts)
+    return (f"Each of the {len(roles.ranks)} ranks in the graph stands for {each} ranks with the same role.",)
+
+
+def _fingerprint(plan: TransformerPlan) -> str:
+    return hashlib.sha256(repr(plan).encode()).hexdigest()
+
+
 def _graph(plan: TransformerPlan, roles: RoleMap, nodes: pd.DataFrame, edges: EdgeList) -> ExecutionGraph:
     ranks = tuple(roles.ranks)
     unknown = tuple(float("nan") for _ in ranks)
     label = StepLabel(0, STEP_NAME, None, float("nan"), unknown, unknown)
     graph = ExecutionGraph(
         name=plan.name, nodes=nodes, edges=edges.table(), steps=(label,), ranks=ranks,
-        world_size=plan.parallelism.world_size, device_names=("",) * len(ranks), counts={}, fingerprint="",
+        world_size=plan.parallelism.world_size, device_names=("",) * len(ranks),
+        counts={EQUAL_ROLES: plan.parallelism.world_size - len(ranks)}, warnings=_stands_for(roles),
+        fingerprint=_fingerprint(plan),
         carried=np.zeros((2, 0), dtype=np.int64),
     )  # fmt: skip
     return add_hardware(graph).validate()

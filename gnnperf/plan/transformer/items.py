@@ -1,4 +1,4 @@
-"""What a rank's program is made of: ops, transfers, and waits of the host for them."""
+"""What a rank's program is made of: ops with a kernel or without, transfers, and waits of the host for them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,20 @@ class HostWait:
     phase: Phase
 
 
-Item = Op | Transfer | HostWait
+@dataclass(frozen=True)
+class Views:
+    """Ops one after the other that launch nothing: views and allocations. The host has work with them all the same.
+
+    Attributes:
+        names: as torch writes them.
+        phase: part of the step.
+    """
+
+    names: tuple[str, ...]
+    phase: Phase
+
+
+Item = Op | Transfer | HostWait | Views
 
 
 @dataclass(frozen=True)
@@ -107,6 +120,11 @@ def op(name: str, phase: Phase, *arguments: Argument, values: Sequence[str] | No
 def fused(name: str, phase: Phase, *buffers: Tensor) -> Op:
     """One elementwise kernel over buffers, each read or written once."""
     return op(f"triton_poi_fused_{name}", phase, *buffers)
+
+
+def views(phase: Phase, *names: str) -> Views:
+    """Ops of torch that launch nothing, without their prefix."""
+    return Views(tuple(f"aten::{name}" for name in names), phase)
 
 
 def all_reduce(group: Group, tensor: Tensor, phase: Phase, *, awaited: bool = True) -> Transfer:

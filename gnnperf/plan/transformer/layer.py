@@ -5,7 +5,9 @@
       -- up -- GELU -- down -- sum over ranks -- +
 
 Unfused attention; kernels fused by that code: scale, mask and softmax; bias and GELU; bias, dropout and addition.
-A product's backward pass is two products; every weight's gradient is added to those of earlier micro-batches.
+A product's backward pass is two products; every weight's gradient is added to those of earlier micro-batches. Ops that
+launch nothing stand where torch's profiler shows them for this code; frames around ops (autograd's nodes, aten::linear)
+do not.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gnnperf.graph.cost.op_call import Tensor
-from gnnperf.plan.transformer.items import Group, Item, all_reduce, fused, op
+from gnnperf.plan.transformer.items import Group, Item, all_reduce, fused, op, views
 from gnnperf.plan.transformer.plan import Recompute, TransformerPlan
 from gnnperf.schema import Phase
 
@@ -63,28 +65,42 @@ def layer_forward(plan: TransformerPlan, phase: Phase = F) -> tuple[Item, ...]:
     x, wide = s.half(s.tokens, s.hidden), s.half(s.tokens, MLP_FACTOR * s.shard)
     return (
         layer_norm(s, phase),
+        views(phase, "view", "t"),
         op("aten::addmm", phase, s.half(3 * s.shard), x, s.half(s.hidden, 3 * s.shard)),
+        views(phase, "view", "view", "narrow", "narrow", "narrow", "reshape", "reshape", "empty"),
         *attention_forward(s, phase),
+        views(phase, "view", "permute", "empty_like"),
         op("aten::copy_", phase, s.half(s.tokens, s.shard), s.half(s.tokens, s.shard)),  # heads side by side again
-        op("aten::mm", phase, s.half(s.tokens, s.shard), s.half(s.shard, s.hidden)),
+        views(phase, "view"),
+        *_product(s, phase, s.shard, s.hidden),
         *_sum_over_shards(plan, x, phase),
+        views(phase, "expand"),
         _bias_dropout_add(s, phase),
         layer_norm(s, phase),
-        op("aten::mm", phase, x, s.half(s.hidden, MLP_FACTOR * s.shard)),
+        *_product(s, phase, s.hidden, MLP_FACTOR * s.shard),
         fused("bias_gelu", phase, wide, s.half(MLP_FACTOR * s.shard), wide),
-        op("aten::mm", phase, wide, s.half(MLP_FACTOR * s.shard, s.hidden)),
+        *_product(s, phase, MLP_FACTOR * s.shard, s.hidden),
         *_sum_over_shards(plan, x, phase),
+        views(phase, "expand"),
         _bias_dropout_add(s, phase),
     )
+
+
+def _product(s: Sizes, phase: Phase, depth: int, columns: int) -> tuple[Item, ...]:
+    """A linear layer without its bias."""
+    return (views(phase, "t", "reshape"), op("aten::mm", phase, s.half(s.tokens, depth), s.half(depth, columns)))
 
 
 def attention_forward(s: Sizes, phase: Phase) -> tuple[Item, ...]:
     """Scores, their softmax and dropout, context: what selective recomputation repeats."""
     mask = Tensor(s.scores.shape, "bool")
     return (
+        views(phase, "transpose", "transpose", "transpose"),
         op("aten::baddbmm", phase, s.scores, s.by_head(), s.by_head(transposed=True)),
+        views(phase, "view"),
         op("aten::_softmax", phase, s.scores),
         fused("native_dropout", phase, s.scores, s.scores, mask),
+        views(phase, "reshape", "view", "transpose"),
         op("aten::bmm", phase, s.scores, s.by_head()),
     )
 
@@ -122,14 +138,18 @@ def attention_backward(s: Sizes) -> tuple[Item, ...]:
     across = s.half(*s.scores.shape)  # its transpose has the same shape: sequence by sequence
     part = s.half(s.tokens, s.shard)
     return (
+        views(B, "reshape", "permute", "reshape", "transpose", "transpose"),
         op("aten::bmm", B, s.by_head(), s.by_head(transposed=True)),  # of the probabilities
         op("aten::bmm", B, across, s.by_head()),  # of the values
+        views(B, "transpose", "reshape", "reshape"),
         fused("native_dropout_backward", B, s.scores, Tensor(s.scores.shape, "bool"), s.scores),
         op("aten::_softmax_backward_data", B, s.scores, s.scores),
+        views(B, "reshape", "transpose", "transpose"),
         op("aten::bmm", B, s.scores, s.by_head()),  # of the queries
         op("aten::bmm", B, across, s.by_head()),  # of the keys
         op("aten::mul", B, part, None),  # both by the scale of the scores
         op("aten::mul", B, part, None),
+        views(B, "transpose", "transpose", "transpose", "reshape", "reshape", "narrow", "narrow", "narrow"),
         op("aten::copy_", B, s.half(s.tokens, 3 * s.shard), s.half(s.tokens, 3 * s.shard)),  # side by side
     )
 
@@ -151,8 +171,11 @@ def product_backward(s: Sizes, rows: int, depth: int, columns: int) -> tuple[Ite
     """Of [rows, depth] x [depth, columns]: gradients of input and weight."""
     grad, weight = s.half(rows, columns), s.half(columns, depth)
     return (
+        views(B, "reshape", "t"),
         op("aten::mm", B, grad, weight),
+        views(B, "t", "t"),
         op("aten::mm", B, s.half(columns, rows), s.half(rows, depth)),
+        views(B, "reshape", "t"),
         accumulate(s, columns * depth),
     )
 

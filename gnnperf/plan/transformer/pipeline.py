@@ -1,8 +1,8 @@
 """In which order a stage runs the passes of its micro-batches.
 
-    1F1B, 2 stages, 3 micro-batches          GPipe
-    stage 0   F0 F1 B0 F2 B1    B2           F0 F1 F2          B2 B1 B0
-    stage 1      F0 B0 F1 B1 F2 B2              F0 F1 F2 B2 B1 B0
+1F1B, 2 stages, 3 micro-batches          GPipe
+stage 0   F0 F1 B0 F2 B1    B2           F0 F1 F2          B2 B1 B0
+stage 1      F0 B0 F1 B1 F2 B2              F0 F1 F2 B2 B1 B0
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def passes(plan: TransformerPlan, stage: int) -> tuple[Pass, ...]:
         chunks = plan.schedule.chunks
         warm = min(2 * (stages - stage - 1) + (chunks - 1) * stages, micro_batches * chunks)
         return _alternating(_chunked(plan, backward=False), _chunked(plan, backward=True), warm)
-    both = (tuple(Pass(backward, i) for i in range(micro_batches)) for backward in (False, True))
-    return _alternating(*both, min(stages - stage - 1, micro_batches))
+    ahead, back = (tuple(Pass(backward, i) for i in range(micro_batches)) for backward in (False, True))
+    return _alternating(ahead, back, min(stages - stage - 1, micro_batches))
 
 
 def _alternating(forward: tuple[Pass, ...], backward: tuple[Pass, ...], warm: int) -> tuple[Pass, ...]:

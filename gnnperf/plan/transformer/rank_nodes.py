@@ -22,7 +22,7 @@ from gnnperf.plan.transformer.plan import Parallelism
 from gnnperf.plan.transformer.rows import FIRST_WORK, LAUNCH_AT, item_rows
 from gnnperf.schema import Relation
 
-NOTHING_BEFORE = -1
+NONE = -1
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def rank_nodes(program: Sequence[Placed], ways: Parallelism) -> RankNodes:
     return RankNodes(table, _edges(table, begin, kind), parts)
 
 
-KERNEL, AWAITED, UNAWAITED, WAIT = range(4)
+KERNEL, AWAITED, UNAWAITED, WAIT, VIEWS = range(5)
 
 
 def _kind(item: object) -> int:
@@ -74,8 +74,7 @@ def _kind(item: object) -> int:
         return KERNEL
     if isinstance(item, Transfer):
         return AWAITED if item.awaited else UNAWAITED
-    assert isinstance(item, HostWait)
-    return WAIT
+    return WAIT if isinstance(item, HostWait) else VIEWS
 
 
 def _edges(table: pd.DataFrame, begin: np.ndarray, kind: np.ndarray) -> EdgeList:
@@ -86,31 +85,35 @@ def _edges(table: pd.DataFrame, begin: np.ndarray, kind: np.ndarray) -> EdgeList
     src, dst = consecutive(stream)
     between = (table["segment"] != "exit").to_numpy()[dst]  # an exit is released by its transfer
     edges.add(src[between], dst[between], Relation.FOLLOWS, "stream")
-    launching = kind != WAIT
+    launching = np.isin(kind, (KERNEL, AWAITED, UNAWAITED))
     edges.add(begin[launching] + LAUNCH_AT, begin[launching] + FIRST_WORK, Relation.LAUNCHES, "launch")
     work = begin + FIRST_WORK  # [num_items] kernel, or arrival
-    kernel_before = _latest(np.where(kind == KERNEL, work, NOTHING_BEFORE))  # [num_items]
-    awaited_before = _latest(np.where(kind == AWAITED, work + 1, NOTHING_BEFORE))
-    comes = np.isin(kind, (AWAITED, UNAWAITED))
-    _wait(edges, kernel_before[comes], work[comes], "event")
-    goes_on = (kind == KERNEL) & (awaited_before > kernel_before_this(kernel_before))
-    _wait(edges, awaited_before[goes_on], work[goes_on], "event")
-    stops = kind == WAIT
-    for awaited in (kernel_before, awaited_before):
-        _wait(edges, awaited[stops], begin[stops], "sync")
+    kernel, transfer, awaited, waits = (
+        kind == KERNEL,
+        np.isin(kind, (AWAITED, UNAWAITED)),
+        kind == AWAITED,
+        kind == WAIT,
+    )
+    _before(edges, np.where(kernel, work, NONE), np.where(transfer, work, NONE), "event")
+    _before(edges, np.where(kernel, work, NONE), np.where(waits, begin, NONE), "sync")
+    exits = np.where(awaited, work + 1, NONE)  # what holds the compute stream holds all that is issued after it
+    _after(edges, exits, np.where(kernel, work, NONE), "event")
+    _after(edges, exits, np.where(transfer, work, NONE), "event")
+    _after(edges, exits, np.where(waits, begin, NONE), "sync")
     return edges
 
 
-def kernel_before_this(kernel_before: np.ndarray) -> np.ndarray:
-    """[num_items] the kernel before each item, not counting itself."""
-    return np.r_[NOTHING_BEFORE, kernel_before[:-1]]
+def _before(edges: EdgeList, src: np.ndarray, dst: np.ndarray, lag_class: str) -> None:
+    """Every `dst` waits for the last `src` before it; both are [num_items] nodes, NONE where an item is none."""
+    latest = np.r_[NONE, np.maximum.accumulate(src)[:-1]]
+    known = (dst != NONE) & (latest != NONE)
+    edges.add(latest[known], dst[known], Relation.WAITS, lag_class)
 
 
-def _latest(nodes: np.ndarray) -> np.ndarray:
-    """[num_items] the last node so far."""
-    return np.maximum.accumulate(nodes)
-
-
-def _wait(edges: EdgeList, src: np.ndarray, dst: np.ndarray, lag_class: str) -> None:
-    known = src != NOTHING_BEFORE
-    edges.add(src[known], dst[known], Relation.WAITS, lag_class)
+def _after(edges: EdgeList, src: np.ndarray, dst: np.ndarray, lag_class: str) -> None:
+    """The first `dst` after each `src` waits for it."""
+    never = np.iinfo(np.int64).max
+    found = np.where(dst == NONE, never, dst)
+    following = np.r_[np.minimum.accumulate(found[::-1])[::-1][1:], never]
+    known = (src != NONE) & (following != never)
+    edges.add(src[known], following[known], Relation.WAITS, lag_class)

@@ -1,8 +1,9 @@
 """Nodes of each distinct item, once: a program then takes its rows from these.
 
-    op         T1 T2 T4 T3   kernel             the call that launches it (T4) is the third of four host segments
-    transfer   T1 T2 T4 T3   arrive exit
-    host wait  T4
+op         T1 T2 T4 T3   kernel             the call that launches it (T4) is the third of four host segments
+transfer   T1 T2 T4 T3   arrive exit
+host wait  T4
+views      T1 T5 each
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.graph.tables import node_table
-from gnnperf.plan.transformer.items import Group, HostWait, Item, Op
+from gnnperf.plan.transformer.items import Group, HostWait, Item, Op, Views
 from gnnperf.plan.transformer.plan import Parallelism
 from gnnperf.schema import NodeType, OpFamily, Phase, Segment
 
@@ -69,6 +70,8 @@ def _column(values: list[object]) -> np.ndarray:
 def _rows(item: Item, ways: Parallelism) -> list[dict[str, object]]:
     if isinstance(item, HostWait):
         return [_host(WAIT, Segment.T4, item.phase, None)]
+    if isinstance(item, Views):
+        return [_host(name, segment, item.phase, None) for name in item.names for segment in (Segment.T1, Segment.T5)]
     if isinstance(item, Op):
         return [*_launching(item.name, item.phase, item.dims), _kernel(item)]
     name = TRANSFER_OPS[item.kind]
