@@ -10,7 +10,8 @@ from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
 
 DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP = "hardware", "cluster", "link", "host"
-GROUPS = (DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP)
+PLAN_GROUP = "plan"
+GROUPS = (DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP, PLAN_GROUP)
 SUFFIXES = (".yaml", ".yml")
 MOST_NAMED, LEAST_LIKE = 4, 0.6  # names in a message; difflib's own cutoff
 

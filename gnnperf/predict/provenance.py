@@ -13,11 +13,11 @@ from gnnperf import __version__
 LIBRARIES = ("numpy", "pandas", "pyarrow", "numba", "torch", "torch-geometric")
 
 
-def provenance(inputs: Path, checkpoint: Path | None, fingerprint: str) -> dict[str, Any]:
+def provenance(inputs: Path | None, checkpoint: Path | None, fingerprint: str) -> dict[str, Any]:
     """Versions of the code and its libraries, hashes of inputs and checkpoint.
 
     Args:
-        inputs: the trace as the user named it, a file or a directory.
+        inputs: the trace as the user named it, a file or a directory; None: a plan, whose fingerprint is the graph's.
         checkpoint: the trained model, if one was used.
         fingerprint: of the graph (code and inputs).
     """
@@ -27,7 +27,7 @@ def provenance(inputs: Path, checkpoint: Path | None, fingerprint: str) -> dict[
         "libraries": {name: _version(name) for name in LIBRARIES},
         "checkpoint_sha256": None if checkpoint is None else sha256(checkpoint),
         "graph_fingerprint": fingerprint,
-        "input_sha256": input_sha256(inputs),
+        "input_sha256": {} if inputs is None else input_sha256(inputs),
     }
 
 

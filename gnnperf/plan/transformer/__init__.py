@@ -10,7 +10,9 @@ from gnnperf.plan.transformer.plan import (
     Transformer,
     TransformerPlan,
 )
+from gnnperf.plan.transformer.read import plan_from
 from gnnperf.plan.transformer.roles import RoleMap, every_rank, one_per_stage
+from gnnperf.plan.transformer.span import misplaced_groups
 
 __all__ = [
     "Parallelism",
@@ -23,5 +25,7 @@ __all__ = [
     "TransformerPlan",
     "build_plan",
     "every_rank",
+    "misplaced_groups",
     "one_per_stage",
+    "plan_from",
 ]

@@ -115,7 +115,7 @@ def _stands_for(roles: RoleMap) -> tuple[str, ...]:
     if counts == [1]:
         return ()
     each = " or ".join(str(count) for count in counts)
-    return (f"Each of the {len(roles.ranks)} ranks in the graph stands for {each} ranks with the same role.",)
+    return (f"Ranks with the same role are in the graph once: {len(roles.ranks)} ranks, each for {each}.",)
 
 
 def _fingerprint(plan: TransformerPlan) -> str:
