@@ -1,7 +1,8 @@
-"""Predict one step of a trace.
+"""Predict one step of a trace, or of a plan that nobody ran.
 
 python predict.py trace=PATH [hardware=NAME] [mode=hybrid|gnn|analytic|replay] [checkpoint=FILE] [out=DIR] [step=N]
                   [collectives=NAME] [whatif=[{batch:{factor:2}}]]
+python predict.py plan=megatron_18b hardware=a100_sxm_80gb [plan.parallelism.tensor=4] [cluster=NAME]
 Every key: python predict.py --cfg job
 """
 
@@ -29,7 +30,8 @@ def main(config: PredictConfig) -> None:
 def to_request(config: PredictConfig) -> Request:
     """The same wishes with paths as paths."""
     return Request(
-        trace=Path(config.trace),
+        trace=None if config.trace is None else Path(config.trace),
+        plan=config.transformer_plan(),
         mode=config.mode,
         hardware=config.device_spec(),
         cluster=config.cluster_spec(),

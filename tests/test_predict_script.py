@@ -137,9 +137,26 @@ def test_another_device_in_another_cluster(trace: Path, tmp_path: Path) -> None:
     assert found["step_time_us"] < 200.0
 
 
+def test_a_plan_that_nobody_ran(tmp_path: Path) -> None:
+    small = ["plan.model.layers=2", "plan.parallelism.data=2", "plan.schedule.global_batch=32"]
+    done = _run(tmp_path, "plan=gpt2_345m", "hardware=a100_sxm_80gb", "mode=analytic", "out=planned", *small)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "planned" / "prediction.json").read_text())
+    assert (found["run"], found["world_size"], found["traced_ranks"]) == ("gpt2_345m", 2, [0])
+    assert found["step_time_us"] > 0
+    assert (found["traced_step_time_us"], found["step_time_error"], found["uncovered_ops"]) == (None, None, {})
+    assert "planned: nobody ran it" in done.stdout
+    assert not any("traced" in warning for warning in found["warnings"])
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
+        (["plan=gpt2_345m"], "hardware: a plan does not say which device it runs on"),
+        (["plan=gpt2_345m", "trace={trace}", "hardware=t4"], "a trace is asked about as well"),
+        (["plan=gpt2_345m", "hardware=t4", "mode=replay"], "a plan has none"),
+        (["plan=gpt3_345m", "hardware=t4"], "no plan named 'gpt3_345m'; did you mean gpt2_345m"),
+        (["plan=gpt2_345m", "hardware=t4", "plan.parallelism.tensor=5"], "5 does not divide model.heads, 16"),
         (["trace=/no/such/trace.json"], "/no/such/trace.json"),
         ([], "trace: a value is required"),
         (["trace={trace}", "mode=gnn"], "mode=gnn needs a checkpoint"),

@@ -1,15 +1,15 @@
-"""hardware=PATH.yaml and cluster=PATH.yaml: a file of the user's where Hydra takes names only."""
+"""hardware=PATH.yaml, cluster=PATH.yaml and plan=PATH.yaml: a file of the user's where Hydra takes names only."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gnnperf.hardware.named import CLUSTER_GROUP, DEVICE_GROUP, is_path
+from gnnperf.hardware.named import CLUSTER_GROUP, DEVICE_GROUP, PLAN_GROUP, is_path
 from gnnperf.hardware.yaml_spec import read_yaml
 
 OWN = "own_"  # no shipped file is called so
-GROUPS = (DEVICE_GROUP, CLUSTER_GROUP)
+GROUPS = (DEVICE_GROUP, CLUSTER_GROUP, PLAN_GROUP)
 
 
 def with_names(overrides: Sequence[str], register: Callable[[str, dict[str, object], str], None]) -> list[str]:

@@ -11,7 +11,8 @@ from gnnperf.hardware.conf_dir import conf_dir
 
 DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP = "hardware", "cluster", "link", "host"
 LAWS_GROUP = "analytic/collective_laws"  # not a folder of its own: Hydra would take collectives=NAME for its choice
-GROUPS = (DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP)
+PLAN_GROUP = "plan"
+GROUPS = (DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP, PLAN_GROUP)
 SUFFIXES = (".yaml", ".yml")
 MOST_NAMED, LEAST_LIKE = 4, 0.6  # names in a message; difflib's own cutoff
 

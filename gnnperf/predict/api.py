@@ -1,4 +1,4 @@
-"""predict(): from a trace to the answer about one of its steps."""
+"""predict(): from a trace or a plan to the answer about one of its steps."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
 from gnnperf.plan import Edit
+from gnnperf.plan.transformer import TransformerPlan, build_plan, misplaced_groups
 from gnnperf.predict.assemble import Question, assemble, collect
 from gnnperf.predict.config import Mode
 from gnnperf.predict.edited import with_edits
@@ -20,7 +21,7 @@ from gnnperf.predict.provenance import provenance
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
 from gnnperf.predict.step_choice import choose_step, other_step, step_time_kind
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.predict.target import choose_target, traced_name
+from gnnperf.predict.target import Target, choose_target, traced_name
 from gnnperf.prediction import Predictor
 from gnnperf.schedule.replay import replay_step
 
@@ -33,7 +34,7 @@ class Request:
     """What is asked.
 
     Attributes:
-        trace: trace file, directory of rank files, or archive.
+        trace: trace file, directory of rank files, or archive; None: a plan is asked about.
         mode: who answers.
         hardware: device to predict for; None: the trace's own.
         cluster: links and hosts to predict for; None: the default of the device.
@@ -42,9 +43,10 @@ class Request:
         step: ordinal in the window; None: the one with the median measured step time.
         cache_dir: where graphs are kept; None: nowhere.
         whatif: edits of the step, made one after the other; both steps are predicted.
+        plan: a step that nobody ran; None: a trace is asked about.
     """
 
-    trace: Path
+    trace: Path | None = None
     mode: Mode = Mode.hybrid
     hardware: DeviceSpec | None = None
     cluster: ClusterSpec | None = None
@@ -53,6 +55,7 @@ class Request:
     step: int | None = None
     cache_dir: Path | None = None
     whatif: tuple[Edit, ...] = ()
+    plan: TransformerPlan | None = None
 
 
 def predict(request: Request) -> StepPrediction:
@@ -62,8 +65,16 @@ def predict(request: Request) -> StepPrediction:
         InputError: the request contradicts itself, or trace, hardware or checkpoint cannot be used.
     """
     check(request)
-    graph = load_graph(request.trace, request.cache_dir)
+    graph = asked_graph(request)
     return replayed(graph, request) if request.mode is Mode.replay else predicted(graph, request)
+
+
+def asked_graph(request: Request) -> ExecutionGraph:
+    """The graph of the trace, or of the plan."""
+    if request.trace is not None:
+        return load_graph(request.trace, request.cache_dir)
+    assert request.plan is not None, "checked"
+    return build_plan(request.plan)
 
 
 def check(request: Request) -> None:
@@ -72,7 +83,11 @@ def check(request: Request) -> None:
     Raises:
         InputError: naming the key.
     """
-    if not request.trace.exists():
+    if request.plan is not None:
+        _check_plan(request)
+    elif request.trace is None:
+        raise InputError("a value is required", where="trace", remedy="pass trace=PATH, or plan=NAME and hardware=NAME")
+    elif not request.trace.exists():
         raise InputError("no such file or directory", where=str(request.trace), remedy="check trace=PATH")
     if request.mode is Mode.gnn and request.checkpoint is None:
         raise InputError(
@@ -91,6 +106,16 @@ def check(request: Request) -> None:
         raise InputError("no such file", where=str(request.checkpoint), remedy="check checkpoint=FILE")
 
 
+def _check_plan(request: Request) -> None:
+    if request.trace is not None:
+        raise InputError("a trace is asked about as well", where="plan", allowed="one of trace and plan")
+    if request.mode is Mode.replay:
+        raise InputError("mode=replay knows measured latencies only, a plan has none", where="plan",
+                         allowed="mode=hybrid, gnn, analytic")  # fmt: skip
+    if request.hardware is None:
+        raise InputError("a plan does not say which device it runs on", where="hardware", remedy="pass hardware=NAME")
+
+
 def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     """The answer of a model for one step of `graph`."""
     label = choose_step(graph, request.step)
@@ -107,12 +132,16 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
         traced_hardware=traced_name(graph),
         same_hardware=target.same_hardware,
         provenance=provenance(request.trace, request.checkpoint, graph.fingerprint, laws_text(target.cluster)),
-        warnings=(*((NO_CHECKPOINT,) if without else ()), *target.warnings),
+        warnings=(*((NO_CHECKPOINT,) if without else ()), *target.warnings, *_misplaced(request, target)),
     )
     answer = assemble(prediction, question)
     if not request.whatif:
         return answer
     return with_edits(answer, request.whatif, predictor, target.cluster, question)
+
+
+def _misplaced(request: Request, target: Target) -> tuple[str, ...]:
+    return () if request.plan is None else misplaced_groups(request.plan, target.cluster.ranks_per_node)
 
 
 def replayed(graph: ExecutionGraph, request: Request) -> StepPrediction:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.plan.transformer.build import EQUAL_ROLES
 from gnnperf.predict.config import Mode
 from gnnperf.predict.critical_time import critical_time_us, delay_us, shares
 from gnnperf.predict.step_choice import measured_step_time_us, rank_start_skew_us, step_time_kind
@@ -144,7 +146,9 @@ def _uncovered(prediction: Prediction, missing: dict[str, int]) -> str:
 
 def _comparison(question: Question, kind: StepTimeKind) -> list[str]:
     """What to know before comparing with the measurement."""
-    said = []
+    said: list[str] = []
+    if math.isnan(question.label.makespan_us):  # nobody ran it
+        return said
     if not question.same_hardware:
         on = question.traced_hardware or "unknown hardware"
         said.append(f"The trace was measured on {on}, the prediction is for {question.hardware}: no error is given.")
@@ -159,6 +163,6 @@ def _comparison(question: Question, kind: StepTimeKind) -> list[str]:
 
 
 def _ranks(graph: ExecutionGraph) -> list[str]:
-    missing = graph.world_size - len(graph.ranks)
+    missing = graph.world_size - len(graph.ranks) - (graph.counts or {}).get(EQUAL_ROLES, 0)
     said = f"{missing} of {graph.world_size} ranks were not traced; what they do is not part of the prediction."
     return [said] if missing > 0 else []

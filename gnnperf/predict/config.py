@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from gnnperf.hardware.config import HardwareConfig
+from gnnperf.plan.transformer import TransformerPlan, plan_from
 
 
 class Mode(StrEnum):
@@ -22,8 +23,11 @@ class Mode(StrEnum):
 class PredictConfig(HardwareConfig):
     """Options of predict.py (not frozen: Hydra composes into it). Without `hardware` it is the trace's own device.
 
+    A trace or a plan is asked about.
+
     Attributes:
-        trace: trace file, directory of rank files, or archive.
+        trace: trace file, directory of rank files, or archive; None: a plan is asked about.
+        plan: a choice of conf/plan (or a YAML file of one's own) and its settings; empty: a trace is asked about.
         mode: who answers.
         checkpoint: trained model, of which mode=analytic takes the constants of the base only; None: none.
         out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
@@ -34,7 +38,8 @@ class PredictConfig(HardwareConfig):
         whatif: edits of the step, one after the other; its grammar is in predict/whatif.py.
     """
 
-    trace: str = "???"  # mandatory, in OmegaConf's spelling
+    trace: str | None = None
+    plan: dict[str, Any] = field(default_factory=dict)
     mode: Mode = Mode.hybrid
     checkpoint: str | None = None
     collectives: str | None = None
@@ -42,3 +47,11 @@ class PredictConfig(HardwareConfig):
     step: int | None = None
     cache_dir: str | None = "~/.cache/gnnperf"
     whatif: list[Any] = field(default_factory=list)
+
+    def transformer_plan(self) -> TransformerPlan | None:
+        """The plan asked about; None: a trace.
+
+        Raises:
+            InputError: a key or value that no plan has.
+        """
+        return plan_from(self.plan, "plan") if self.plan else None

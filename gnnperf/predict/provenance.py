@@ -14,12 +14,12 @@ LIBRARIES = ("numpy", "pandas", "pyarrow", "numba", "torch", "torch-geometric")
 
 
 def provenance(
-    inputs: Path, checkpoint: Path | None, fingerprint: str, collectives: str | None = None
+    inputs: Path | None, checkpoint: Path | None, fingerprint: str, collectives: str | None = None
 ) -> dict[str, Any]:
     """Versions of the code and its libraries, hashes of inputs and checkpoint.
 
     Args:
-        inputs: the trace as the user named it, a file or a directory.
+        inputs: the trace as the user named it, a file or a directory; None: a plan, whose fingerprint is the graph's.
         checkpoint: the trained model, if one was used.
         fingerprint: of the graph (code and inputs).
         collectives: what answers collectives; None: measured, as in a replay.
@@ -31,7 +31,7 @@ def provenance(
         "checkpoint_sha256": None if checkpoint is None else sha256(checkpoint),
         "graph_fingerprint": fingerprint,
         "collectives": collectives,
-        "input_sha256": input_sha256(inputs),
+        "input_sha256": {} if inputs is None else input_sha256(inputs),
     }
 
 

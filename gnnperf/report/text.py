@@ -47,6 +47,8 @@ def headline(answer: StepPrediction) -> str:
 
 def comparison(answer: StepPrediction) -> str:
     """The measured value and the signed error, or why there is none."""
+    if math.isnan(answer.traced_step_time_us):
+        return "planned: nobody ran it"
     traced = time_text(answer.traced_step_time_us)
     if answer.step_time_error is None:
         return f"traced on {answer.traced_hardware or 'unknown hardware'}: {traced}; other hardware, so no error"
@@ -71,7 +73,8 @@ def target(answer: StepPrediction) -> str:
     """What was predicted: run, step, hardware, ranks, mode."""
     graph = answer.prediction.graph
     on = answer.hardware or "its own hardware"
-    ranks = f"{len(graph.ranks)} of {graph.world_size} ranks traced"
+    origin = "in the graph" if math.isnan(answer.traced_step_time_us) else "traced"
+    ranks = f"{len(graph.ranks)} of {graph.world_size} ranks {origin}"
     return f"{graph.name}, step {answer.label.step} ({answer.label.name}), on {on}, {ranks}, mode {answer.mode}"
 
 

@@ -1,0 +1,136 @@
+"""TransformerPlan -> ExecutionGraph: the graph of a step that nobody ran, in the form that recorded ones have."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.graph.hardware_nodes import add_hardware
+from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
+from gnnperf.plan.transformer.items import Group, Transfer
+from gnnperf.plan.transformer.plan import TransformerPlan
+from gnnperf.plan.transformer.program import stage_program
+from gnnperf.plan.transformer.rank_nodes import RankNodes, rank_nodes
+from gnnperf.plan.transformer.roles import Role, RoleMap, one_per_stage
+from gnnperf.plan.transformer.rows import group_size
+from gnnperf.schema import NodeType, OpFamily, Relation
+
+STEP_NAME = "planned"
+EQUAL_ROLES = "ranks_with_equal_roles"  # key of the graph's counts: ranks that those in the graph stand for
+MESSAGE = "send_recv"
+_CONTENT = ("node_type", "thread", "stream", "op_name", "segment", "event_name", "collective")
+Meeting = tuple[object, ...]  # what the parts of one transfer have in common
+
+
+@dataclass(frozen=True)
+class _Met:
+    """A part of a transfer in the numbers of the whole graph."""
+
+    transfer: Transfer
+    arrive: int
+
+
+def build_plan(plan: TransformerPlan, roles: RoleMap | None = None) -> ExecutionGraph:
+    """The graph of one step.
+
+    Args:
+        plan: the configuration.
+        roles: which ranks are in the graph; None: one of each stage, which stands for all of it.
+
+    Returns:
+        Every latency, start and lag is NaN. Collectives know the size of their group, whatever part of it is there.
+    """
+    chosen = roles or one_per_stage(plan.parallelism)
+    by_stage = {stage: rank_nodes(stage_program(plan, stage), plan.parallelism)
+                for stage in sorted({role.stage for role in chosen.ranks.values()})}  # fmt: skip
+    tables, edges, offset = [], EdgeList(), 0
+    met: dict[Meeting, list[_Met]] = defaultdict(list)
+    for rank, role in chosen.ranks.items():
+        own = by_stage[role.stage]
+        tables.append(own.table.assign(rank=np.full(len(own.table), rank, dtype=np.int32)))
+        edges.parts += own.edges.shifted(offset).parts
+        _meet(met, own, role, plan, offset)
+        offset += len(own.table)
+    tables.append(_transfers(met, plan, offset, edges))
+    nodes = concat_tables([t for t in tables if len(t)])
+    nodes = nodes.assign(node_id=np.arange(len(nodes)), step=np.zeros(len(nodes), np.int32))
+    nodes = nodes.assign(blocked_us=np.full(len(nodes), np.nan), content_key=content_keys(nodes, _CONTENT))
+    return _graph(plan, chosen, nodes, edges)
+
+
+def _meet(
+    met: dict[Meeting, list[_Met]], own: RankNodes, role: Role, plan: TransformerPlan, offset: int
+) -> None:  # fmt: skip
+    """Put a rank's parts with those of its peers: messages by tag, all else by order within the group."""
+    count: dict[Group, int] = defaultdict(int)
+    for part in own.parts:
+        group = part.transfer.group
+        which: object = part.tag
+        if not part.tag:
+            which, count[group] = count[group], count[group] + 1
+        met[*_members(group, role), which].append(_Met(part.transfer, part.arrive + offset))
+
+
+def _members(group: Group, role: Role) -> Meeting:
+    """What the ranks of a group have in common."""
+    if group is Group.TENSOR:
+        return (group, role.stage, role.replica)
+    if group is Group.DATA:
+        return (group, role.stage, role.shard)
+    between = Group.EMBEDDING if group is Group.EMBEDDING else Group.NEXT
+    return (between, role.replica, role.shard)
+
+
+def _transfers(met: dict[Meeting, list[_Met]], plan: TransformerPlan, offset: int, edges: EdgeList) -> pd.DataFrame:
+    """[num_transfers] nodes, and their edges to the parts."""
+    if not met:
+        return node_table(0)
+    groups = list(met.values())
+    first = [parts[0].transfer for parts in groups]
+    direct = [t.kind != "all_reduce" for t in first]
+    assert all(len(parts) == 2 for parts, d in zip(groups, direct, strict=True) if d), "a message without its other end"
+    node = np.repeat(offset + np.arange(len(groups)), [len(parts) for parts in groups])
+    arrive = np.array([part.arrive for parts in groups for part in parts])
+    edges.add(arrive, node, Relation.JOINS)
+    edges.add(node, arrive + 1, Relation.RELEASES)
+    return node_table(
+        len(groups), node_type=str(NodeType.COLLECTIVE), family=str(OpFamily.COLLECTIVE),
+        op_name=np.array(["c10d::send" if d else "c10d::allreduce_" for d in direct], dtype=object),
+        phase=np.array([str(t.phase) for t in first], dtype=object),
+        dtype=np.array([t.dtype for t in first], dtype=object),
+        collective=np.array([MESSAGE if d else t.kind for t, d in zip(first, direct, strict=True)], dtype=object),
+        message_bytes=np.array([t.message_bytes for t in first]),
+        group_size=np.array([group_size(t.group, plan.parallelism) for t in first]),
+    )  # fmt: skip
+
+
+def _stands_for(roles: RoleMap) -> tuple[str, ...]:
+    """What is said where ranks stand for others."""
+    counts = sorted(set(roles.multiplicity.values()))
+    if counts == [1]:
+        return ()
+    each = " or ".join(str(count) for count in counts)
+    return (f"Ranks with the same role are in the graph once: {len(roles.ranks)} ranks, each for {each}.",)
+
+
+def _fingerprint(plan: TransformerPlan) -> str:
+    return hashlib.sha256(repr(plan).encode()).hexdigest()
+
+
+def _graph(plan: TransformerPlan, roles: RoleMap, nodes: pd.DataFrame, edges: EdgeList) -> ExecutionGraph:
+    ranks = tuple(roles.ranks)
+    unknown = tuple(float("nan") for _ in ranks)
+    label = StepLabel(0, STEP_NAME, None, float("nan"), unknown, unknown)
+    graph = ExecutionGraph(
+        name=plan.name, nodes=nodes, edges=edges.table(), steps=(label,), ranks=ranks,
+        world_size=plan.parallelism.world_size, device_names=("",) * len(ranks),
+        counts={EQUAL_ROLES: plan.parallelism.world_size - len(ranks)}, warnings=_stands_for(roles),
+        fingerprint=_fingerprint(plan),
+        carried=np.zeros((2, 0), dtype=np.int64),
+    )  # fmt: skip
+    return add_hardware(graph).validate()

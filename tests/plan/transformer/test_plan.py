@@ -1,0 +1,107 @@
+"""What a plan refuses, and what follows from its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gnnperf.errors import InputError
+from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.plan.transformer import (
+    Parallelism,
+    Pipeline,
+    Schedule,
+    Transformer,
+    TransformerPlan,
+    misplaced_groups,
+    plan_from,
+)
+from tests.plan.transformer.plans import MODEL, small
+
+RAW = {"name": "a", "model": {"layers": 2, "hidden": 64, "heads": 2, "sequence": 8},
+       "schedule": {"global_batch": 4, "micro_batch": 2}}  # fmt: skip
+
+
+def test_micro_batches_tokens_and_padded_vocabulary() -> None:
+    plan = TransformerPlan("a", MODEL, Parallelism(2, 2, 3), Schedule(24, 2))
+    assert (plan.num_micro_batches, plan.tokens, plan.layers_per_chunk) == (4, 256, 2)
+    assert plan.vocabulary_per_rank == 512  # 1000 -> 1024, a multiple of 2 x 128; half of it
+
+
+@pytest.mark.parametrize(
+    ("ways", "schedule", "key"),
+    [
+        (Parallelism(tensor=3), Schedule(4, 1), "parallelism.tensor"),
+        (Parallelism(pipeline=3), Schedule(4, 1), "parallelism.pipeline x schedule.chunks"),
+        (Parallelism(data=3), Schedule(4, 1), "parallelism.data x schedule.micro_batch"),
+        (Parallelism(), Schedule(4, 1, Pipeline.INTERLEAVED, chunks=2), "parallelism.pipeline"),
+        (Parallelism(pipeline=2), Schedule(3, 1, Pipeline.INTERLEAVED, chunks=2), "parallelism.pipeline"),
+    ],
+)
+def test_what_does_not_divide_is_named(ways: Parallelism, schedule: Schedule, key: str) -> None:
+    with pytest.raises(InputError) as error:
+        TransformerPlan("a", MODEL, ways, schedule)
+    assert error.value.where == key
+
+
+@pytest.mark.parametrize(
+    ("make", "key"),
+    [
+        (lambda: Schedule(4, 1, Pipeline.INTERLEAVED), "schedule.chunks"),
+        (lambda: Schedule(4, 1, chunks=2), "schedule.chunks"),
+        (lambda: Schedule(0, 1), "schedule.global_batch"),
+        (lambda: Transformer(1, 64, 3, 8), "model.heads"),
+        (lambda: Transformer(1, 64, 2, 8, dtype="float32"), "model.dtype"),
+        (lambda: Parallelism(tensor=0), "parallelism.tensor"),
+    ],
+)
+def test_bad_values_are_named(make: Any, key: str) -> None:
+    with pytest.raises(InputError) as error:
+        make()
+    assert error.value.where == key
+
+
+def test_a_mapping_becomes_a_plan() -> None:
+    plan = plan_from({**RAW, "schedule": {"global_batch": 4, "micro_batch": 2, "pipeline": "gpipe"}}, "plan")
+    assert plan.schedule.pipeline is Pipeline.GPIPE
+    assert plan.parallelism == Parallelism()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"modle": {}}, "unknown key 'modle'"),
+        ({"model": {"layers": 2}}, "hidden is required"),
+        ({"schedule": {"global_batch": "four", "micro_batch": 1}}, "bad value 'four'"),
+        ({"schedule": {"global_batch": 4, "micro_batch": 1, "recompute": "some"}}, "none, selective, full"),
+        ({"parallelism": {"tensr": 2}}, "unknown key 'tensr'"),
+        ({"model": None}, "bad value None"),
+    ],
+)
+def test_a_bad_mapping_is_one_message(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        plan_from({**RAW, **changes}, "plan")
+
+
+def test_every_shipped_plan_is_one() -> None:
+    names = sorted(conf_dir("plan").glob("*.yaml"))
+    assert names
+    for path in names:
+        assert plan_from(read_yaml(path), str(path)).name == path.stem
+
+
+def test_groups_that_leave_their_machine_are_named() -> None:
+    plan = TransformerPlan("a", MODEL, Parallelism(4, 2, 2), Schedule(4, 1))
+    assert misplaced_groups(plan, 16) == ()
+    (sentence,) = misplaced_groups(plan, 8)  # neighbors in the pipeline are 8 ranks apart
+    assert "next" in sentence
+    assert len(misplaced_groups(plan, 4)) == 2  # replicas are 4 apart
+
+
+def test_a_schedule_with_more_replicas_has_fewer_micro_batches() -> None:
+    plan = small(data=2)
+    with_one = replace(plan, parallelism=Parallelism())
+    assert (plan.num_micro_batches, with_one.num_micro_batches) == (4, 8)
