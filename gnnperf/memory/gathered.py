@@ -8,13 +8,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
-from gnnperf.memory.slots import tensors_of
+from gnnperf.memory.slots import TensorSlot, tensors_of
 from gnnperf.memory.step_calls import Call
 
 _OUT, _COPY = "FSDP::all_gather_copy_out", "fsdp::split_with_sizes_copy"
-_FORWARD, _BACKWARD, _REDUCE = "FSDP::post_forward", "FSDP::post_backward_reshard", "FSDP::post_backward_reduce"
-_SCATTERED = "c10d::_reduce_scatter_base_"
+_FORWARD, _BACKWARD = "FSDP::post_forward", "FSDP::post_backward_reshard"
 Span = tuple[int, int, int, str]  # bytes, from_ns, to_ns, op
 
 
@@ -34,8 +34,9 @@ def whole_parameters(calls: Sequence[Call], end_ns: int) -> Iterator[Span]:
         yield sum(t.num_bytes for found in lists for t in found), around.start_ns, to_ns, _COPY
 
 
-def scattered_gradients(calls: Sequence[Call]) -> Iterator[tuple[int, int]]:
-    """(bytes, from_ns) of the gradients of this rank's shards; they stay."""
-    for call in calls:
-        if call.name == _SCATTERED:
-            yield tensors_of(call.slots)[0].num_bytes, call.start_ns
+def whole_names(calls: Sequence[Call]) -> Iterator[TensorSlot]:
+    """How ops name the memory of whole parameters, besides the parameters' own shapes: as they are copied, and flat."""
+    for copy in (c for c in calls if c.name == _COPY):
+        for tensor in tensors_of(copy.slots)[1:]:
+            yield tensor
+            yield TensorSlot((prod(tensor.shape),), tensor.dtype)

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from gnnperf.memory.slots import TensorSlot
 from gnnperf.memory.step_calls import Call
 
-_FUSED = ("aten::_fused_", "aten::_foreach_")
+_FUSED = "aten::_fused_"
+_SGD, _MOMENTUM_AT = "aten::_fused_sgd_", 4  # place of the momentum among its arguments
+_STATES = {"aten::_fused_adam_": 2, "aten::_fused_adamw_": 2, "aten::_fused_adagrad_": 1}  # tensors per parameter
 _KEPT = ("aten::mul_", "aten::lerp_")
 _ADDED = ("aten::add_", "aten::addcdiv_")
-_OF_FUSED = 3  # lists: parameters, gradients, then state
 
 
 @dataclass(frozen=True)
@@ -29,51 +30,53 @@ class Held:
     Attributes:
         parameters: those that optimizers change.
         state: of the optimizers.
-        sparse: parameters whose gradients are sparse.
-        unknown: optimizers that changed nothing that was recorded.
+        unknown: sentences: what could not be told.
     """
 
     parameters: tuple[TensorSlot, ...]
     state: tuple[TensorSlot, ...]
-    sparse: tuple[TensorSlot, ...]
     unknown: tuple[str, ...]
 
 
-def held(calls: Sequence[Call], gradients: Iterable[TensorSlot]) -> Held:
+def held(calls: Sequence[Call], with_gradient: Sequence[TensorSlot]) -> Held:
     """Parameters and state from the calls of the optimizers.
 
     Args:
-        calls: ranges of optimizers, each before the calls inside of it.
-        gradients: parameters whose gradient the backward made; they are all that is known where no optimizer ran.
+        calls: ranges of optimizers and the ops inside of them.
+        with_gradient: parameters whose gradient the backward made; all that is known where no optimizer ran. Profilers
+            leave out the shapes of long lists: a fused optimizer's parameters are then those with a gradient.
     """
     if not calls:
-        return Held(tuple(gradients), (), (), ("no optimizer ran in the step: its state",))
-    fused = [c for c in calls if c.name.startswith("aten::_fused_")]
-    lists = [_lists(c) for c in fused]
-    parameters = [t for found in lists for t in found[0]]
-    state = [t for found in lists for tensors in found[2:] for t in tensors if t.shape]
-    alone, kept = _one_by_one(calls)
-    return Held((*parameters, *alone), (*state, *kept), tuple(_sparse(calls)), ())
+        return Held(tuple(with_gradient), (), ("optimizer state: no optimizer ran in the step",))
+    parameters, state = _one_by_one(calls)
+    unknown: list[str] = []
+    for call in (c for c in calls if c.name.startswith(_FUSED)):
+        lists = [slot for slot in call.slots if isinstance(slot, tuple)]
+        changed = lists[0] if lists else tuple(with_gradient)
+        parameters += changed
+        if lists:
+            state += [t for tensors in lists[2:] for t in tensors if t.shape]  # steps are scalars
+        else:
+            states = _states(call)
+            state += changed * (states or 0)
+            unknown += [] if states is not None else [f"state of {call.name}"]
+    return Held(tuple(parameters), tuple(state), tuple(unknown))
 
 
-def _lists(call: Call) -> list[tuple[TensorSlot, ...]]:
-    return [slot for slot in call.slots if isinstance(slot, tuple)]
+def _states(call: Call) -> int | None:
+    """Tensors that a fused optimizer keeps per parameter, by its name; None unknown."""
+    if call.name != _SGD:
+        return _STATES.get(call.name)
+    momentum = call.slots[_MOMENTUM_AT] if len(call.slots) > _MOMENTUM_AT else ""
+    return int(float(momentum) != 0) if isinstance(momentum, str) and momentum else None
 
 
 def _one_by_one(calls: Sequence[Call]) -> tuple[list[TensorSlot], list[TensorSlot]]:
-    kept, added = (Counter(_target(c) for c in calls if c.name in names) for names in (_KEPT, _ADDED))
-    state = [t for t in kept.elements() if t is not None]
+    """Of optimizers that go parameter by parameter."""
+    kept, added = (Counter(_targets(calls, names)) for names in (_KEPT, _ADDED))
     rest = Counter({t: max(n - kept[t], 0) for t, n in added.items()})
-    return [t for t in rest.elements() if t is not None], state
+    return list(rest.elements()), list(kept.elements())
 
 
-def _target(call: Call) -> TensorSlot | None:
-    return call.slots[0] if call.slots and isinstance(call.slots[0], TensorSlot) else None
-
-
-def _sparse(calls: Sequence[Call]) -> Iterable[TensorSlot]:
-    """Parameters to which a sparse tensor is added."""
-    for call in calls:
-        target = _target(call)
-        if call.name in _ADDED and target is not None and any(name == "aten::_nnz" for name, _ in call.inside):
-            yield target
+def _targets(calls: Sequence[Call], names: tuple[str, ...]) -> Iterable[TensorSlot]:
+    return (c.slots[0] for c in calls if c.name in names and c.slots and isinstance(c.slots[0], TensorSlot))

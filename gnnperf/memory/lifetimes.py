@@ -17,11 +17,14 @@ from dataclasses import dataclass, field, replace
 
 from gnnperf.memory.effects import CannotTell, Effect, effect_of
 from gnnperf.memory.inside import asked_bytes
+from gnnperf.memory.onednn import workspace_bytes
+from gnnperf.memory.recomputed import first_runs
 from gnnperf.memory.slots import TensorSlot, tensors_of, with_tensors
 from gnnperf.memory.step_calls import Call
 from gnnperf.memory.storages import Role, Storage, Storages
 
 _ROWS_OF_A_GRADIENT = "aten::embedding_sparse_backward"
+_SCATTERED = "c10d::_reduce_scatter_base_"
 _SUMS = ("AddBackward", "SubBackward")  # what comes in goes to both operands
 _COPIES = ("aten::clone", "aten::new_empty_strided", "aten::empty_strided", "aten::empty_like")
 
@@ -41,6 +44,7 @@ class Lifetimes:
     unknown: Counter[str] = field(default_factory=Counter)
     _saved: dict[int, list[Storage]] = field(default_factory=dict)  # by autograd's number
     _near: dict[int, set[int]] = field(default_factory=dict)  # by node: what it takes and makes
+    _sparse: int = 0  # gradients made of rows, not yet of a parameter
     _untold: list[tuple[Call, bool]] = field(default_factory=list)
 
     def walk(self, calls: Sequence[Call], parameters: Sequence[TensorSlot], *, sharded: bool) -> None:
@@ -54,16 +58,20 @@ class Lifetimes:
         for slot in parameters:
             known = self.storages.make(0, Role.PARAMETER, (0, 0), "", requires_grad=True)
             self.storages.name(known, slot.shape, slot.dtype or "float32")
-        last = {call.sequence: call.event for call in calls if call.name.startswith("aten::")}
+        last = {call.sequence: call.event for call in calls if call.is_op}
         nodes = {call.event: call for call in calls if call.is_node}
         run = {call.sequence for call in nodes.values()} - {-1}
-        busy = {call.node for call in calls if call.name.startswith("aten::")}
+        busy = {call.node for call in calls if call.is_op}
+        first = first_runs(calls)
+        recomputed = {call.event for call in first.values()}
         for call in calls:
             node = nodes.get(call.node)
             if call.is_gradient:
                 self._gradient(call, sharded=sharded)
-            elif call.name.startswith("aten::"):
-                self._op(call, node, keeps=call.sequence in run and last[call.sequence] == call.event)
+            elif call.is_op:
+                number = first[call.event].sequence if call.event in first else call.sequence
+                keeps = number in run and (call.event in first or last[number] == call.event)
+                self._op(call, node, number if keeps else -1, saves=call.event not in recomputed)
             elif call.slots:
                 self._taken(call, node, passes_on=call.node not in busy)
         for node in nodes.values():
@@ -72,12 +80,15 @@ class Lifetimes:
 
     def _taken(self, call: Call, node: Call | None, *, passes_on: bool) -> None:
         """A node, or a collective, takes tensors; a node without an op of its own hands them on."""
+        scattered = False
         for slot in tensors_of(call.slots):
             found = self.storages.take(slot.shape, slot.dtype, call=call.event) or self._of_others(slot, call)
             if found is None:
                 continue
             storage, dtype = found
             storage.to_ns = max(storage.to_ns, (node or call).end_ns)
+            if call.name == _SCATTERED and storage.role is Role.ACTIVATION and not scattered:
+                scattered, storage.role = True, Role.GRADIENT  # of this rank's shard: the first argument
             if node is None:
                 continue
             self._near.setdefault(node.event, set()).add(storage.number)
@@ -96,22 +107,27 @@ class Lifetimes:
         """Of a parameter: it is added to the one that is there, copied, or kept as it comes."""
         names = {name for name, _ in call.inside}
         for slot in tensors_of(call.slots)[:1]:
-            found = self.storages.take(slot.shape, slot.dtype, call=call.event)
-            adds, copies = "aten::add_" in names, not names.isdisjoint(_COPIES)
+            found = self.storages.take(slot.shape, slot.dtype, call=call.event, role=Role.ACTIVATION)
+            adds, copies = call.adds, not names.isdisjoint(_COPIES)
             if found is not None:
                 found[0].to_ns = max(found[0].to_ns, call.end_ns)
-            if copies and not adds:
+            if found is None and self._sparse:
+                self._sparse -= 1
+            elif not adds and (copies or found is None):
                 role = Role.ACTIVATION if sharded else Role.GRADIENT
                 made = self._make(slot.num_bytes, role, call, requires_grad=False)
                 self.storages.name(made, slot.shape, slot.dtype)
-            elif found is not None and not adds and not sharded and found[0].role is Role.ACTIVATION:
+            elif found is not None and not adds and not sharded:
                 found[0].role = Role.GRADIENT
             elif found is not None and sharded:
                 self.storages.name(found[0], slot.shape, slot.dtype)
 
-    def _op(self, call: Call, node: Call | None, *, keeps: bool) -> None:
+    def _op(self, call: Call, node: Call | None, number: int, *, saves: bool) -> None:
+        """An op; `number` is that of the node that its backward is, -1 none, and `saves` whether that keeps tensors."""
+        keeps = number >= 0
         storages, tensors = self._arguments(call, node)
         if call.name == _ROWS_OF_A_GRADIENT:
+            self._sparse += 1
             for storage in storages:
                 storage.role = Role.SPARSE if storage.role is Role.ACTIVATION else storage.role
             return
@@ -125,25 +141,25 @@ class Lifetimes:
         made = self._results(call, effect, storages, keeps=keeps)
         if node is not None:
             self._near.setdefault(node.event, set()).update(s.number for s in made)
-        if keeps:
+        if keeps and saves:
             kept = [storages[i] for i in effect.saved_inputs] + [made[i] for i in effect.saved_results]
             if effect.saved_bytes:
                 kept.append(self._make(effect.saved_bytes, Role.ACTIVATION, call, requires_grad=False))
-            self._saved.setdefault(call.sequence, []).extend(kept)
+            self._saved.setdefault(number, []).extend(kept)
         new = {s.number: s.num_bytes for s, r in zip(made, effect.results, strict=True) if r.of_input is None}
-        more = asked_bytes(call.inside) - sum(new.values())
+        more = max(asked_bytes(call.inside) - sum(new.values()), workspace_bytes(call))
         if more > 0:
             self.temporary.append((more, call.start_ns, call.end_ns, call.name))
 
     def _arguments(self, call: Call, node: Call | None) -> tuple[list[Storage], list[TensorSlot]]:
         """The memory of each tensor that a call takes, and what is known of the tensor then."""
         likely: set[int] = set()
-        if node is not None:
+        if node is not None and not call.is_engine:
             likely = self._near.get(node.event, set()) | {s.number for s in self._saved.get(node.sequence, ())}
         storages: list[Storage] = []
         tensors: list[TensorSlot] = []
         for slot in tensors_of(call.slots):
-            found = self.storages.take(slot.shape, slot.dtype, likely, call.event)
+            found = self.storages.take(slot.shape, slot.dtype, likely, call=call.event, op=call.name)
             storage, dtype = found or self._never_made(slot, call)
             storage.to_ns = max(storage.to_ns, call.end_ns)
             storages.append(storage)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gnnperf.graph.rank_events import rank_events
-from gnnperf.memory.gathered import is_sharded, scattered_gradients, whole_parameters
+from gnnperf.memory.gathered import is_sharded, whole_names, whole_parameters
 from gnnperf.memory.held import Held, held
 from gnnperf.memory.lifetimes import Lifetimes
 from gnnperf.memory.peak import Part, PeakMemory
@@ -42,8 +42,9 @@ def rank_peak(table: TraceTable, batches_held: int = 1) -> PeakMemory:
     """Peak memory of one rank."""
     step = last_step(rank_events(table, table.meta.base_time_ns))
     sharded = is_sharded(step.calls)
-    taken = [tensors_of(c.slots)[0] for c in step.calls if c.is_gradient and c.slots]
-    kept = held(step.optimizer, taken)
+    made = [c for c in step.calls if c.is_gradient and c.slots]
+    kept = held(step.optimizer, [tensors_of(c.slots)[0] for c in made if not c.adds])
+    taken = [*(tensors_of(c.slots)[0] for c in made), *whole_names(step.calls)]
     followed = Lifetimes()
     followed.walk(step.calls, taken, sharded=sharded)
     blocks = cuda_block_bytes if table.meta.devices else cpu_block_bytes
@@ -80,8 +81,6 @@ def _of_step(followed: Lifetimes, step: StepCalls, *, sharded: bool) -> Iterable
     if sharded:
         for num_bytes, from_ns, to_ns, name in whole_parameters(step.calls, step.end_ns):
             yield Stay(num_bytes, from_ns, to_ns, Part.GATHERED, name)
-        for num_bytes, from_ns in scattered_gradients(step.calls):
-            yield Stay(num_bytes, from_ns, step.end_ns, Part.GRADIENTS, "")
 
 
 def _buckets(step: StepCalls) -> int:

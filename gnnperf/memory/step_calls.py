@@ -39,6 +39,7 @@ class Call:
         start_ns, end_ns: of the event.
         sequence: autograd's number; -1 none.
         node: event of the backward node around it; -1 none.
+        is_engine: whether the engine calls it, between the node's function and the next node: it sums gradients.
         inside: names and arguments of the ops inside of it, in order.
     """
 
@@ -50,6 +51,12 @@ class Call:
     sequence: int
     node: int
     inside: tuple[tuple[str, tuple[Slot, ...]], ...] = ()
+    is_engine: bool = False
+
+    @property
+    def is_op(self) -> bool:
+        """Whether it is an op that makes or takes tensors."""
+        return self.name.startswith("aten::")
 
     @property
     def is_node(self) -> bool:
@@ -67,9 +74,9 @@ class Call:
         return self.name == _GRADIENT
 
     @property
-    def is_range(self) -> bool:
-        """Whether it is a range that someone named."""
-        return not self.slots and "::" in self.name and not self.name.startswith("aten::")
+    def adds(self) -> bool:
+        """Whether a gradient is added to the one that is there."""
+        return any(name == "aten::add_" for name, _ in self.inside)
 
 
 @dataclass(frozen=True)
@@ -155,7 +162,7 @@ class _Reader:
         self, row: int, name: str, number: int, node: int, inside: tuple[tuple[str, tuple[Slot, ...]], ...] = ()
     ) -> Call:
         return Call(row, name, self._slots(row), int(self._events.start_ns[row]), int(self._events.end_ns[row]),
-                    number, node, inside)  # fmt: skip
+                    number, node, inside, int(self._events.parent[row]) == node >= 0)  # fmt: skip
 
     def _slots(self, row: int) -> tuple[Slot, ...]:
         return slots_of(str(self._events.name[row]), *(texts[row] for texts in self._texts))

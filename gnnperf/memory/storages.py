@@ -12,6 +12,7 @@ from enum import StrEnum
 
 Shape = tuple[int, ...]
 _LOOK_BACK = 400  # names of one shape that are looked at
+_PIECES = ("aten::as_strided", "aten::select", "aten::slice")
 
 
 class Role(StrEnum):
@@ -61,6 +62,7 @@ class Storages:
 
     all: list[Storage] = field(default_factory=list)
     _names: dict[Shape, list[_Name]] = field(default_factory=dict)
+    _last: tuple[str, Shape, tuple[Storage, str] | None] = ("", (), None)
 
     def make(self, num_bytes: int, role: Role, at_ns: tuple[int, int], made_by: str, *, requires_grad: bool) -> Storage:
         """New memory, without a name."""
@@ -72,15 +74,29 @@ class Storages:
         """Somebody, or so many, may take it under this shape."""
         self._names.setdefault(shape, []).extend(_Name(storage, dtype) for _ in range(times))
 
-    def take(self, shape: Shape, dtype: str, likely: Collection[int] = (), call: int = -1) -> tuple[Storage, str] | None:
+    def take(
+        self, shape: Shape, dtype: str, likely: Collection[int] = (), *, call: int = -1, role: Role | None = None, op: str = ""
+    ) -> tuple[Storage, str] | None:
         """The storage that this shape means, and its dtype; None: none has this name.
 
         Args:
             shape, dtype: as recorded; dtype "" unknown.
             likely: numbers of storages that are likelier than any other.
+            op: that takes it: pieces are taken of one tensor, one after the other.
             call: event that takes it: its arguments are different tensors, if there are as many.
+            role: of the storage; None any.
         """
+        if op in _PIECES and self._last[:2] == (op, shape):
+            return self._last[2]
+        found = self._likeliest(shape, dtype, likely, call, role)
+        self._last = (op, shape, found)
+        return found
+
+    def _likeliest(
+        self, shape: Shape, dtype: str, likely: Collection[int], call: int, role: Role | None
+    ) -> tuple[Storage, str] | None:
         known = [n for n in reversed(self._names.get(shape, [])[-_LOOK_BACK:]) if dtype in ("", n.dtype)]
+        known = [n for n in known if role in (None, n.storage.role)]
         others = [n for n in known if n.taken_by != call] or known
         best = next((n for n in others if n.storage.number in likely), None)
         best = best or next((n for n in others if n.taken_by < 0), None) or next(iter(others), None)
