@@ -24,6 +24,8 @@ from gnnperf.memory.step_calls import Call
 from gnnperf.memory.storages import Role, Storage, Storages
 
 _ROWS_OF_A_GRADIENT = "aten::embedding_sparse_backward"
+_LIBRARIES = ("c10d::", "fsdp::")  # their ops are no nodes
+_JUST_MADE = 4  # storages: they make what they fill right before
 _SCATTERED = "c10d::_reduce_scatter_base_"
 _SUMS = ("AddBackward", "SubBackward")  # what comes in goes to both operands
 _COPIES = ("aten::clone", "aten::new_empty_strided", "aten::empty_strided", "aten::empty_like")
@@ -80,13 +82,15 @@ class Lifetimes:
 
     def _taken(self, call: Call, node: Call | None, *, passes_on: bool) -> None:
         """A node, or a collective, takes tensors; a node without an op of its own hands them on."""
-        scattered = False
+        scattered, newest = False, len(self.storages.all)
+        likely = range(newest - _JUST_MADE, newest) if call.name.startswith(_LIBRARIES) else ()
         for slot in tensors_of(call.slots):
-            found = self.storages.take(slot.shape, slot.dtype, call=call.event) or self._of_others(slot, call)
+            found = self.storages.take(slot.shape, slot.dtype, likely, call=call.event) or self._of_others(slot, call)
             if found is None:
                 continue
             storage, dtype = found
-            storage.to_ns = max(storage.to_ns, (node or call).end_ns)
+            until = call if node is None or call.name.startswith(_LIBRARIES) else node
+            storage.to_ns = max(storage.to_ns, until.end_ns)
             if call.name == _SCATTERED and storage.role is Role.ACTIVATION and not scattered:
                 scattered, storage.role = True, Role.GRADIENT  # of this rank's shard: the first argument
             if node is None:
@@ -147,7 +151,8 @@ class Lifetimes:
                 kept.append(self._make(effect.saved_bytes, Role.ACTIVATION, call, requires_grad=False))
             self._saved.setdefault(number, []).extend(kept)
         new = {s.number: s.num_bytes for s, r in zip(made, effect.results, strict=True) if r.of_input is None}
-        more = max(asked_bytes(call.inside) - sum(new.values()), workspace_bytes(call))
+        more = max(asked_bytes(call.inside) - sum(new.values()), 0)
+        more = max(more, workspace_bytes(call, more))
         if more > 0:
             self.temporary.append((more, call.start_ns, call.end_ns, call.name))
 

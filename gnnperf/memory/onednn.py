@@ -5,7 +5,8 @@ much as 16. Inputs of few channels are read as they are. The rules are read off 
 convolutions run alone, in this order:
 
     forward    copy of input, result in blocks | result in blocks, result
-    backward   copy of gradient, input's gradient in blocks | input's gradient | copy of gradient, copy of input
+    backward   copy of gradient, input's gradient in oneDNN's layout | that, the input's gradient, what is asked for |
+               the input's gradient, copy of gradient, copy of input
 """
 
 from __future__ import annotations
@@ -19,14 +20,19 @@ _FORWARD, _BACKWARD = "aten::convolution", "aten::convolution_backward"
 _USES_ONEDNN = "aten::mkldnn_convolution"
 
 
-def workspace_bytes(call: Call) -> int:
-    """Bytes on top of the results; 0 for other ops, and for convolutions that something else computes."""
+def workspace_bytes(call: Call, asked_bytes: int) -> int:
+    """Bytes on top of the results; 0 for other ops, and for convolutions that something else computes.
+
+    Args:
+        call: of a convolution or of its backward.
+        asked_bytes: what the trace shows that is asked for inside, beyond the results.
+    """
     slots = [slot for slot in call.slots[:3] if isinstance(slot, TensorSlot) and len(slot.shape) == 4]
     if call.name == _FORWARD and len(slots) == 2 and any(name == _USES_ONEDNN for name, _ in call.inside):
         return blocked_bytes(slots[0])
     if call.name == _BACKWARD and len(slots) == 3:
         gradient, data, _ = slots
-        return max(blocked_bytes(gradient) + blocked_bytes(data), data.num_bytes)
+        return max(blocked_bytes(gradient) + blocked_bytes(data), data.num_bytes + asked_bytes)
     return 0
 
 

@@ -29,8 +29,9 @@ class PeakMemory:
         parts_bytes: Part -> bytes at the peak.
         at: op at the peak.
         held_between_steps_bytes: tensors that stay: parameters, their gradients, optimizer state, inputs.
-        sparse_gradients_bytes: rows of sparse gradients at the end of the step, a part of `gradients` later.
-        buckets_bytes: DDP's buckets: copies of gradients on top of the peak, all the time.
+        hidden_bytes: what stays, too, and Python does not know: rows of sparse gradients, and DDP's buckets unless a hook
+            of the program's gets them.
+        buckets_bytes: DDP's buckets: copies of gradients, all the time.
         unknown: sentences: what cannot be told.
     """
 
@@ -39,7 +40,7 @@ class PeakMemory:
     parts_bytes: dict[Part, int]
     at: str
     held_between_steps_bytes: int
-    sparse_gradients_bytes: int = 0
+    hidden_bytes: int = 0
     buckets_bytes: int = 0
     unknown: tuple[str, ...] = ()
 
@@ -52,8 +53,7 @@ class PeakMemory:
     def as_recorded_bytes(self) -> int:
         """What a recorder on a CPU counts ("profiler allocations", record/peak_memory.py): what is asked for.
 
-        It adds what a step holds above its end to the tensors that Python knows. DDP's buckets and the rows of sparse
-        gradients are there at the end, and Python does not know them: they drop out.
+        It adds what a step holds above its end to the tensors that Python knows. What is there at the end and unknown
+        to Python drops out: `hidden_bytes`.
         """
-        rounding = self.parts_bytes.get(Part.ROUNDING, 0)
-        return self.peak_bytes - rounding - self.buckets_bytes - self.sparse_gradients_bytes
+        return self.peak_bytes - self.parts_bytes.get(Part.ROUNDING, 0) - self.hidden_bytes

@@ -52,9 +52,11 @@ def rank_peak(table: TraceTable, batches_held: int = 1) -> PeakMemory:
     parts, at = peak_of(stays, blocks)
     end = [stay for stay in stays if stay.to_ns >= step.end_ns]
     sparse = sum(s.num_bytes for s in followed.storages.all if s.role is Role.SPARSE)
+    buckets = _buckets(step)
+    hidden = buckets if step.copies_into_buckets else 0
     return PeakMemory(
-        table.meta.rank, step.step, parts, at, sum(s.num_bytes for s in end) - sparse, sparse,
-        _buckets(step), (*kept.unknown, *_untold(followed)),
+        table.meta.rank, step.step, parts, at, sum(s.num_bytes for s in end) - sparse + buckets - hidden,
+        sparse + hidden, buckets, (*kept.unknown, *_untold(followed)),
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ _OPTIMIZER = "Optimizer.step"
 _SUBCLASS = "PythonSubclass"  # around it shapes are those of whole DTensors, in it those of this rank
 _PARTS = ("aten::_embedding_bag_backward", "aten::_embedding_bag_sparse_backward")  # give sparse tensors
 _WHOLE = ("aten::embedding_sparse_backward", _GRADIENT)
+_COPIES_IN = "torch::distributed::reducer::mul_out"  # what DDP does without a hook of the program's
 _LEFT_OUT = ("torch::distributed::reducer", "gloo:")  # DDP fills its buckets; ranges of transfers
 
 
@@ -89,6 +90,8 @@ class StepCalls:
         optimizer: calls of the optimizers, with those inside.
         optimizer_from_ns: begin of the first optimizer; the step's end where there is none.
         end_ns: of the step.
+        copies_into_buckets: whether DDP itself divides gradients and puts them into its buckets; a program's hook
+            does it otherwise, and gets buckets as Python's tensors.
     """
 
     step: str
@@ -96,6 +99,7 @@ class StepCalls:
     optimizer: tuple[Call, ...] = field(default=())
     optimizer_from_ns: int = 0
     end_ns: int = 0
+    copies_into_buckets: bool = False
 
 
 def last_step(events: RankEvents) -> StepCalls:
@@ -107,7 +111,7 @@ def last_step(events: RankEvents) -> StepCalls:
     from_ns = min((c.start_ns for c in found if c.name.startswith(_OPTIMIZER)), default=end_ns)
     return StepCalls(
         name, tuple(c for c in found if c.start_ns < from_ns), tuple(c for c in found if c.start_ns >= from_ns),
-        from_ns, end_ns,
+        from_ns, end_ns, reader.copies_into_buckets,
     )  # fmt: skip
 
 
@@ -130,6 +134,7 @@ class _Reader:
         self._events = events
         self._texts = [events.column(name) for name in ("input_dims", "input_types", "input_values")]
         self._sequence = events.column("sequence")
+        self.copies_into_buckets = False
         self._children: dict[int, list[int]] = {}
         for row, parent in enumerate(events.parent.tolist()):
             self._children.setdefault(parent, []).append(row)
@@ -142,6 +147,7 @@ class _Reader:
             name, parent = str(self._events.name[row]), int(self._events.parent[row])
             if parent in hidden or name.startswith(_LEFT_OUT):
                 hidden.add(row)
+                self.copies_into_buckets |= name.startswith(_COPIES_IN)
                 continue
             node_of[row] = row if name.startswith(_NODE) else node_of.get(parent, -1)
             inherits = self._sequence[row] < 0 and self._events.name[parent] == _SUBCLASS
