@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -63,9 +63,9 @@ class Effect:
     saved_bytes: int = 0
 
 
-@lru_cache(maxsize=None)
+@cache
 def is_composite(name: str) -> bool:
-    """Whether an op is nothing but the ops that it calls, for autograd too: every form of it that returns a tensor is."""
+    """Whether an op is nothing but the ops that it calls, for autograd too: all its forms but `out` are."""
     packet = _packet(name)
     names = [_full_name(overload) for overload in _overloads(packet)] if packet is not None else []
     real = [n for n in names if not n.endswith("out") and torch._C._dispatch_has_kernel(n)]  # some are for scripts only
@@ -79,7 +79,7 @@ def _full_name(overload: Any) -> str:
     return schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
 
 
-@lru_cache(maxsize=None)
+@cache
 def is_known(name: str) -> bool:
     """Whether torch has an op of this name in aten."""
     return _packet(name) is not None
@@ -108,14 +108,15 @@ def effect_of(name: str, slots: tuple[Slot, ...]) -> Effect:
             continue
         try:
             return _run(overload, slots)
-        except (CannotTell, RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
+        except (CannotTell, RuntimeError, NotImplementedError, TypeError, ValueError, LookupError):
             continue  # another overload, or none: the caller is told
     raise CannotTell(name)
 
 
 def _run(overload: Any, slots: tuple[Slot, ...]) -> Effect:
     tensors: list[torch.Tensor] = []
-    positional, named = [], {}
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
     for argument, slot in zip(overload._schema.arguments, slots, strict=True):
         if argument.name in _LEFT_OUT:
             continue
@@ -149,7 +150,7 @@ def _value(argument: Any, slot: Slot, tensors: list[torch.Tensor]) -> tuple[bool
         tensors += made
         return True, made
     if "Tensor" in kind:
-        if slot or "Optional[Tensor]" != kind:
+        if slot or kind != "Optional[Tensor]":
             raise CannotTell
         return True, None
     if slot == "":

@@ -1,8 +1,8 @@
 """FSDP's parameters while they are whole.
 
-    FSDP::all_gather_copy_out (1)  |==== whole ====|  FSDP::post_forward (1)
-    again in the backward          |==== whole ====|  FSDP::post_backward_reshard (1)
-    the root group has no number and stays whole from forward to backward
+FSDP::all_gather_copy_out (1)  |==== whole ====|  FSDP::post_forward (1)
+again in the backward          |==== whole ====|  FSDP::post_backward_reshard (1)
+the root group has no number and stays whole from forward to backward
 """
 
 from __future__ import annotations

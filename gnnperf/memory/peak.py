@@ -29,8 +29,8 @@ class PeakMemory:
         parts_bytes: Part -> bytes at the peak.
         at: op at the peak.
         held_between_steps_bytes: tensors that stay: parameters, their gradients, optimizer state, inputs.
-        hidden_bytes: what stays, too, and Python does not know: rows of sparse gradients, and DDP's buckets unless a hook
-            of the program's gets them.
+        hidden_bytes: what stays, too, and Python does not know: rows of sparse gradients, and DDP's buckets unless a
+            hook of the program's gets them.
         buckets_bytes: DDP's buckets: copies of gradients, all the time.
         unknown: sentences: what cannot be told.
     """

@@ -1,8 +1,8 @@
 """Activation checkpointing: ops of the forward that the backward runs once more, to make again what was not kept.
 
-    forward    addmm [7] gelu [8] mm [9]           nothing kept but what goes in
-    backward   node [9]: addmm gelu | mm's backward      the first node that needs something runs them again
-               node [8] ...                        what the second run keeps goes with the nodes of the first
+forward    addmm [7] gelu [8] mm [9]           nothing kept but what goes in
+backward   node [9]: addmm gelu | mm's backward      the first node that needs something runs them again
+           node [8] ...                        what the second run keeps goes with the nodes of the first
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gnnperf.errors import require
 from gnnperf.graph.rank_events import rank_events
 from gnnperf.memory.gathered import is_sharded, whole_names, whole_parameters
 from gnnperf.memory.held import Held, held
@@ -17,7 +18,7 @@ from gnnperf.memory.lifetimes import Lifetimes
 from gnnperf.memory.peak import Part, PeakMemory
 from gnnperf.memory.rounding import cpu_block_bytes, cuda_block_bytes
 from gnnperf.memory.slots import tensors_of
-from gnnperf.memory.step_calls import StepCalls, last_step
+from gnnperf.memory.step_calls import StepCalls, step_calls
 from gnnperf.memory.storages import Role
 from gnnperf.memory.timeline import Stay, peak_of
 from gnnperf.trace.table import RunTrace, TraceTable
@@ -27,20 +28,21 @@ _DDP, _REDUCED = "DistributedDataParallel.forward", "c10d::allreduce_"
 _NAMED_OPS = 5
 
 
-def peak_memory(run: RunTrace, *, batches_held: int = 1) -> tuple[PeakMemory, ...]:
-    """Peak memory of every traced rank in its last whole step.
+def peak_memory(run: RunTrace, *, batches_held: int = 1, step: str | None = None) -> tuple[PeakMemory, ...]:
+    """Peak memory of every traced rank in one step.
 
     Args:
         run: traces with the shapes of arguments.
         batches_held: how many batches like the step's own the program keeps between steps. A trace shows only the one
             that the step reads.
+        step: name of a step's mark; None, or a name that a rank does not have: its last whole step.
     """
-    return tuple(rank_peak(table, batches_held) for table in run.tables)
+    require(batches_held >= 1, "batches_held", batches_held, "a whole number >= 1")
+    return tuple(_rank_peak(table, batches_held, step) for table in run.tables)
 
 
-def rank_peak(table: TraceTable, batches_held: int = 1) -> PeakMemory:
-    """Peak memory of one rank."""
-    step = last_step(rank_events(table, table.meta.base_time_ns))
+def _rank_peak(table: TraceTable, batches_held: int, name: str | None) -> PeakMemory:
+    step = step_calls(rank_events(table, table.meta.base_time_ns), name)
     sharded = is_sharded(step.calls)
     made = [c for c in step.calls if c.is_gradient and c.slots]
     kept = held(step.optimizer, [tensors_of(c.slots)[0] for c in made if not c.adds])

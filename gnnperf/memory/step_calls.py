@@ -1,13 +1,12 @@
 """One step of one rank as a sequence of calls: ops that make tensors, nodes of the backward, gradients, optimizers.
 
-    autograd::engine::evaluate_function: AddmmBackward0 [seq 7]     Node: frees what the forward op of seq 7 saved
-        AddmmBackward0 [[8,64]]                                     ... and takes this gradient
-            aten::mm                                                Call: the outermost op that autograd sees as one
-                aten::resolve_conj                                  inside of it
+autograd::engine::evaluate_function: AddmmBackward0 [seq 7]     Node: frees what the forward op of seq 7 saved
+    AddmmBackward0 [[8,64]]                                     ... and takes this gradient
+        aten::mm                                                Call: the outermost op that autograd sees as one
+            aten::resolve_conj                                  inside of it
 """
 
 from __future__ import annotations
-
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -102,9 +101,9 @@ class StepCalls:
     copies_into_buckets: bool = False
 
 
-def last_step(events: RankEvents) -> StepCalls:
-    """The last whole step of a rank; a trace without marks is one step."""
-    start_ns, end_ns, name = _window(events)
+def step_calls(events: RankEvents, wanted: str | None = None) -> StepCalls:
+    """The step of a rank whose mark has this name, else its last one; a trace without marks is one step."""
+    start_ns, end_ns, name = _window(events, wanted)
     rows = np.flatnonzero((events.start_ns >= start_ns) & (events.end_ns <= end_ns) & (events.thread >= 0))
     reader = _Reader(events)
     found = list(reader.calls(rows.tolist()))
@@ -115,11 +114,11 @@ def last_step(events: RankEvents) -> StepCalls:
     )  # fmt: skip
 
 
-def _window(events: RankEvents) -> tuple[int, int, str]:
+def _window(events: RankEvents, wanted: str | None) -> tuple[int, int, str]:
     marks = [i for i, name in enumerate(events.name) if STEP_MARK.match(str(name))]
     if not marks:
         return int(events.start_ns.min()), int(events.end_ns.max()), "window"
-    last = marks[-1]
+    last = next((i for i in marks if events.name[i] == wanted), marks[-1])
     return int(events.start_ns[last]), int(events.end_ns[last]), str(events.name[last])
 
 

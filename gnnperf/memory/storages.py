@@ -75,18 +75,26 @@ class Storages:
         self._names.setdefault(shape, []).extend(_Name(storage, dtype) for _ in range(times))
 
     def take(
-        self, shape: Shape, dtype: str, likely: Collection[int] = (), *, call: int = -1, role: Role | None = None, op: str = ""
+        self,
+        shape: Shape,
+        dtype: str,
+        likely: Collection[int] = (),
+        *,
+        call: int = -1,
+        role: Role | None = None,
+        op: str = "",
     ) -> tuple[Storage, str] | None:
         """The storage that this shape means, and its dtype; None: none has this name.
 
         Args:
-            shape, dtype: as recorded; dtype "" unknown.
+            shape: as recorded.
+            dtype: as recorded; "" unknown.
             likely: numbers of storages that are likelier than any other.
             op: that takes it: pieces are taken of one tensor, one after the other.
             call: event that takes it: its arguments are different tensors, if there are as many.
             role: of the storage; None any.
         """
-        if op in _PIECES and self._last[:2] == (op, shape):
+        if op in _PIECES and self._last[:2] == (op, shape) and self._last[2] is not None:
             return self._last[2]
         found = self._likeliest(shape, dtype, likely, call, role)
         self._last = (op, shape, found)

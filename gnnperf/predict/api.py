@@ -16,6 +16,7 @@ from gnnperf.predict.config import Mode
 from gnnperf.predict.edited import with_edits
 from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.provenance import provenance
+from gnnperf.predict.rank_memory import MemoryQuestion, with_memory
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
 from gnnperf.predict.step_choice import choose_step, other_step, step_time_kind
 from gnnperf.predict.step_prediction import StepPrediction
@@ -40,6 +41,7 @@ class Request:
         step: ordinal in the window; None: the one with the median measured step time.
         cache_dir: where graphs are kept; None: nowhere.
         whatif: edits of the step, made one after the other; both steps are predicted.
+        memory: what is asked of peak memory; None: nothing.
     """
 
     trace: Path
@@ -50,6 +52,7 @@ class Request:
     step: int | None = None
     cache_dir: Path | None = None
     whatif: tuple[Edit, ...] = ()
+    memory: MemoryQuestion | None = None
 
 
 def predict(request: Request) -> StepPrediction:
@@ -60,7 +63,8 @@ def predict(request: Request) -> StepPrediction:
     """
     check(request)
     graph = load_graph(request.trace, request.cache_dir)
-    return replayed(graph, request) if request.mode is Mode.replay else predicted(graph, request)
+    answer = replayed(graph, request) if request.mode is Mode.replay else predicted(graph, request)
+    return answer if request.memory is None else with_memory(answer, request, request.memory)
 
 
 def check(request: Request) -> None:
