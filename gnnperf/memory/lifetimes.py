@@ -20,9 +20,11 @@ from gnnperf.memory.inside import asked_bytes
 from gnnperf.memory.onednn import workspace_bytes
 from gnnperf.memory.recomputed import first_runs
 from gnnperf.memory.slots import TensorSlot, tensors_of, with_tensors
-from gnnperf.memory.step_calls import Call
+from gnnperf.memory.step_calls import SPARSE_PARTS, Call
 from gnnperf.memory.storages import Role, Storage, Storages
 
+_SPARSE_AT = 9  # place of the flag among the arguments of _embedding_bag_backward
+_PICKS_ROWS = "aten::index_select"
 _ROWS_OF_A_GRADIENT = "aten::embedding_sparse_backward"
 _LIBRARIES = ("c10d::", "fsdp::")  # their ops are no nodes
 _JUST_MADE = 4  # storages: they make what they fill right before
@@ -46,7 +48,7 @@ class Lifetimes:
     unknown: Counter[str] = field(default_factory=Counter)
     _saved: dict[int, list[Storage]] = field(default_factory=dict)  # by autograd's number
     _near: dict[int, set[int]] = field(default_factory=dict)  # by node: what it takes and makes
-    _sparse: int = 0  # gradients made of rows, not yet of a parameter
+    _sparse: set[int] = field(default_factory=set)  # nodes whose gradient is made of rows, and not yet of a parameter
     _untold: list[tuple[Call, bool]] = field(default_factory=list)
 
     def walk(self, calls: Sequence[Call], parameters: Sequence[TensorSlot], *, sharded: bool) -> None:
@@ -68,7 +70,10 @@ class Lifetimes:
         recomputed = {call.event for call in first.values()}
         for call in calls:
             node = nodes.get(call.node)
-            if call.is_gradient:
+            self.storages.in_backward = node is not None
+            if call.name in SPARSE_PARTS:
+                self._rows(call)
+            elif call.is_gradient:
                 self._gradient(call, sharded=sharded)
             elif call.is_op:
                 number = first[call.event].sequence if call.event in first else call.sequence
@@ -116,7 +121,7 @@ class Lifetimes:
             if found is not None:
                 found[0].to_ns = max(found[0].to_ns, call.end_ns)
             if found is None and self._sparse:
-                self._sparse -= 1
+                self._keep_rows(self._sparse.pop())
             elif not adds and (copies or found is None):
                 role = Role.ACTIVATION if sharded else Role.GRADIENT
                 made = self._make(slot.num_bytes, role, call, requires_grad=False)
@@ -126,12 +131,24 @@ class Lifetimes:
             elif found is not None and sharded:
                 self.storages.name(found[0], slot.shape, slot.dtype)
 
+    def _rows(self, call: Call) -> None:
+        """The gradient of a table, of the rows that were looked up if the op was told so."""
+        if len(call.slots) > _SPARSE_AT and call.slots[_SPARSE_AT] == "True":
+            self._sparse.add(call.node)
+
+    def _keep_rows(self, node: int) -> None:
+        """The rows that a node picked stay as a part of its sparse gradient."""
+        for number in self._near.get(node, ()):
+            storage = self.storages.all[number]
+            if storage.made_by == _PICKS_ROWS and storage.role is Role.ACTIVATION:
+                storage.role = Role.SPARSE
+
     def _op(self, call: Call, node: Call | None, number: int, *, saves: bool) -> None:
         """An op; `number` is that of the node that its backward is, -1 none, and `saves` whether that keeps tensors."""
         keeps = number >= 0
         storages, tensors = self._arguments(call, node)
         if call.name == _ROWS_OF_A_GRADIENT:
-            self._sparse += 1
+            self._sparse.add(call.node)
             for storage in storages:
                 storage.role = Role.SPARSE if storage.role is Role.ACTIVATION else storage.role
             return

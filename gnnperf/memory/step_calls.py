@@ -22,7 +22,7 @@ _NODE = "autograd::engine::evaluate_function: "
 _GRADIENT = "torch::autograd::AccumulateGrad"
 _OPTIMIZER = "Optimizer.step"
 _SUBCLASS = "PythonSubclass"  # around it shapes are those of whole DTensors, in it those of this rank
-_PARTS = ("aten::_embedding_bag_backward", "aten::_embedding_bag_sparse_backward")  # give sparse tensors
+SPARSE_PARTS = ("aten::_embedding_bag_backward", "aten::_embedding_bag_sparse_backward")  # give sparse tensors
 _WHOLE = ("aten::embedding_sparse_backward", _GRADIENT)
 _COPIES_IN = "torch::distributed::reducer::mul_out"  # what DDP does without a hook of the program's
 _LEFT_OUT = ("torch::distributed::reducer", "gloo:")  # DDP fills its buckets; ranges of transfers
@@ -154,11 +154,11 @@ class _Reader:
             if name in _WHOLE or self._is_one(row, name):
                 hidden.add(row)
                 yield self._call(row, name, number_of[row], node_of[row], tuple(self._inside(row)))
-            elif not name.startswith("aten::") and name != _SUBCLASS:
+            elif name in SPARSE_PARTS or (not name.startswith("aten::") and name != _SUBCLASS):
                 yield self._call(row, name, number_of[row], node_of[row])
 
     def _is_one(self, row: int, name: str) -> bool:
-        is_op = self._events.kind[row] == EventKind.CPU_OP and name not in _PARTS
+        is_op = self._events.kind[row] == EventKind.CPU_OP and name not in SPARSE_PARTS
         if not is_op or not is_known(name) or is_composite(name):
             return False
         return not any(self._events.name[c] == _SUBCLASS for c in self._children.get(row, ()))

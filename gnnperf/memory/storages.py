@@ -53,13 +53,20 @@ class Storage:
 class _Name:
     storage: Storage
     dtype: str
+    in_backward: bool
     taken_by: int = -1  # event of the last call; -1 none yet
 
 
 @dataclass
 class Storages:
-    """All storages of a step and their names."""
+    """All storages of a step and their names.
 
+    Attributes:
+        all: in the order in which they were made.
+        in_backward: whether a node of the backward runs now.
+    """
+
+    in_backward: bool = False
     all: list[Storage] = field(default_factory=list)
     _names: dict[Shape, list[_Name]] = field(default_factory=dict)
     _last: tuple[str, Shape, tuple[Storage, str] | None] = ("", (), None)
@@ -72,7 +79,7 @@ class Storages:
 
     def name(self, storage: Storage, shape: Shape, dtype: str, times: int = 1) -> None:
         """Somebody, or so many, may take it under this shape."""
-        self._names.setdefault(shape, []).extend(_Name(storage, dtype) for _ in range(times))
+        self._names.setdefault(shape, []).extend(_Name(storage, dtype, self.in_backward) for _ in range(times))
 
     def take(
         self,
@@ -107,8 +114,12 @@ class Storages:
         known = [n for n in known if role in (None, n.storage.role)]
         others = [n for n in known if n.taken_by != call] or known
         best = next((n for n in others if n.storage.number in likely), None)
-        best = best or next((n for n in others if n.taken_by < 0), None) or next(iter(others), None)
+        best = best or next((n for n in others if self._waits(n)), None) or next(iter(others), None)
         if best is None:
             return None
         best.taken_by = call
         return best.storage, best.dtype
+
+    def _waits(self, name: _Name) -> bool:
+        """Whether nobody took it yet, and it is the same half of the step: what is left over there is for nobody."""
+        return name.taken_by < 0 and name.in_backward == self.in_backward
