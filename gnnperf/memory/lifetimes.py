@@ -27,6 +27,8 @@ _SPARSE_AT = 9  # place of the flag among the arguments of _embedding_bag_backwa
 _PICKS_ROWS = "aten::index_select"
 _ROWS_OF_A_GRADIENT = "aten::embedding_sparse_backward"
 _LIBRARIES = ("c10d::", "fsdp::")  # their ops are no nodes
+_FROM_SHARDS = "fsdp::all_gather_copy_in"  # its list is shards, which stay; its tensor is the buffer
+_FROM_BUFFER, _BUFFER = "fsdp::split_with_sizes_copy", "aten::empty"
 _JUST_MADE = 4  # storages: they make what they fill right before
 _SCATTERED = "c10d::_reduce_scatter_base_"
 _SUMS = ("AddBackward", "SubBackward")  # what comes in goes to both operands
@@ -87,9 +89,12 @@ class Lifetimes:
 
     def _taken(self, call: Call, node: Call | None, *, passes_on: bool) -> None:
         """A node, or a collective, takes tensors; a node without an op of its own hands them on."""
+        if call.name == _FROM_BUFFER:
+            self._end_buffers(call)
         scattered, newest = False, len(self.storages.all)
         likely = range(newest - _JUST_MADE, newest) if call.name.startswith(_LIBRARIES) else ()
-        for slot in tensors_of(call.slots):
+        slots = [s for s in call.slots if isinstance(s, TensorSlot)] if call.name == _FROM_SHARDS else call.slots
+        for slot in tensors_of(tuple(slots)):
             found = self.storages.take(slot.shape, slot.dtype, likely, call=call.event) or self._of_others(slot, call)
             if found is None:
                 continue
@@ -103,6 +108,13 @@ class Lifetimes:
             self._near.setdefault(node.event, set()).add(storage.number)
             if passes_on:
                 self.storages.name(storage, slot.shape, dtype, 2 if node.node_name.startswith(_SUMS) else 1)
+
+    def _end_buffers(self, call: Call) -> None:
+        """What was gathered is where it belongs: the buffer and what the library gathered into have served."""
+        num_bytes = sum(t.num_bytes for t in tensors_of(tuple(s for s in call.slots if isinstance(s, tuple))))
+        for storage in self.storages.all:
+            if storage.num_bytes == num_bytes and storage.role is Role.ACTIVATION and storage.made_by == _BUFFER:
+                storage.is_over = True
 
     def _of_others(self, slot: TensorSlot, call: Call) -> tuple[Storage, str] | None:
         """What a collective takes and nobody made is a bucket of DDP's, which is counted apart."""

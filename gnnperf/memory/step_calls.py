@@ -25,6 +25,8 @@ _SUBCLASS = "PythonSubclass"  # around it shapes are those of whole DTensors, in
 SPARSE_PARTS = ("aten::_embedding_bag_backward", "aten::_embedding_bag_sparse_backward")  # give sparse tensors
 _WHOLE = ("aten::embedding_sparse_backward", _GRADIENT)
 _COPIES_IN = "torch::distributed::reducer::mul_out"  # what DDP does without a hook of the program's
+_COPIES = "fsdp::"  # between shards, buffers and whole parameters
+_VIEW = "aten::detach"
 _LEFT_OUT = ("torch::distributed::reducer", "gloo:")  # DDP fills its buckets; ranges of transfers
 
 
@@ -151,7 +153,7 @@ class _Reader:
             node_of[row] = row if name.startswith(_NODE) else node_of.get(parent, -1)
             inherits = self._sequence[row] < 0 and self._events.name[parent] == _SUBCLASS
             number_of[row] = number_of.get(parent, -1) if inherits or name == _SUBCLASS else int(self._sequence[row])
-            if name in _WHOLE or self._is_one(row, name):
+            if name in _WHOLE or name.startswith(_COPIES) or self._is_one(row, name):
                 hidden.add(row)
                 yield self._call(row, name, number_of[row], node_of[row], tuple(self._inside(row)))
             elif name in SPARSE_PARTS or (not name.startswith("aten::") and name != _SUBCLASS):
@@ -175,4 +177,5 @@ class _Reader:
     def _inside(self, row: int) -> Iterator[tuple[str, tuple[Slot, ...]]]:
         for child in self._children.get(row, ()):
             yield str(self._events.name[child]), self._slots(child)
-            yield from self._inside(child)
+            if self._events.name[child] != _VIEW:  # where tensors hold no data, it asks for one to point elsewhere
+                yield from self._inside(child)

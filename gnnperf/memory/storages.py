@@ -38,6 +38,7 @@ class Storage:
         from_ns: when it was made.
         to_ns: end of the last use that is known.
         made_by: op.
+        is_over: whether nobody can take it any more.
     """
 
     number: int
@@ -47,6 +48,7 @@ class Storage:
     from_ns: int
     to_ns: int
     made_by: str
+    is_over: bool = False
 
 
 @dataclass
@@ -111,7 +113,7 @@ class Storages:
         self, shape: Shape, dtype: str, likely: Collection[int], call: int, role: Role | None
     ) -> tuple[Storage, str] | None:
         known = [n for n in reversed(self._names.get(shape, [])[-_LOOK_BACK:]) if dtype in ("", n.dtype)]
-        known = [n for n in known if role in (None, n.storage.role)]
+        known = [n for n in known if role in (None, n.storage.role) and not n.storage.is_over]
         others = [n for n in known if n.taken_by != call] or known
         best = next((n for n in others if n.storage.number in likely), None)
         best = best or next((n for n in others if self._waits(n)), None) or next(iter(others), None)

@@ -32,7 +32,9 @@ stay = st.builds(
 
 
 @given(st.lists(stay, min_size=1), stay)
-def test_one_tensor_more_is_never_a_lower_peak_and_never_more_than_its_size_higher(stays: list[Stay], one: Stay) -> None:
+def test_one_tensor_more_is_never_a_lower_peak_and_never_more_than_its_size_higher(
+    stays: list[Stay], one: Stay
+) -> None:
     before = peak_of(stays, lambda n: n)[0][Part.ACTIVATIONS]
     after = peak_of([*stays, one], lambda n: n)[0][Part.ACTIVATIONS]
     assert before <= after <= before + one.num_bytes
