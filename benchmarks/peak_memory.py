@@ -14,8 +14,9 @@ Then the same of programs that never ran (`captured_peak_memory`), one per progr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -68,11 +69,11 @@ def with_trivial_answers(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(constant=train["measured"].median(), nearest=nearest)
 
 
-def _nearest(row: dict[str, object], train: pd.DataFrame) -> float:
+def _nearest(row: Mapping[Hashable, Any], train: pd.DataFrame) -> float:
     known = train[(train["program"] == row["program"]) & (train["run"] != row["run"])]
     away = pd.DataFrame(
         {name: np.abs(np.log((known[name] + 1) / (row[name] + 1))) for name in ("parameters", "inputs")}
-    )  # type: ignore[operator]
+    )
     return float(known.loc[away.sort_values(["parameters", "inputs"], kind="stable").index[0], "measured"])
 
 
