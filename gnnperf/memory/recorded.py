@@ -44,7 +44,7 @@ def peak_memory(run: RunTrace, *, batches_held: int = 1, step: str | None = None
 def _rank_peak(table: TraceTable, batches_held: int, name: str | None) -> PeakMemory:
     step = step_calls(rank_events(table, table.meta.base_time_ns), name)
     sharded = is_sharded(step.calls)
-    made = [c for c in step.calls if c.is_gradient and c.slots]
+    made = [c for c in step.calls if c.is_gradient and tensors_of(c.slots)]
     kept = held(step.optimizer, [tensors_of(c.slots)[0] for c in made if not c.adds])
     taken = [*(tensors_of(c.slots)[0] for c in made), *whole_names(step.calls)]
     followed = Lifetimes()

@@ -104,3 +104,14 @@ def test_cuda_counts_buckets_and_rounding_and_a_cpu_recorder_neither() -> None:
     counted = peak.peak_bytes - peak.buckets_bytes - peak.parts_bytes[Part.ROUNDING]
     assert Measured("profiler allocations", 1).counted_bytes(peak) == counted
     assert peak.buckets_bytes == peak.parts_bytes[Part.PARAMETERS]  # one copy of all gradients
+
+
+def test_a_gradient_without_a_recorded_shape_is_passed_over() -> None:
+    run = read_run(DATASET / "gpt_l2_w64_s64_b4_x2_lo" / "1")
+    table = run.tables[0]
+    events = table.events
+    unknown = (events["name"] == "torch::autograd::AccumulateGrad").to_numpy()
+    written = events["input_types"].astype(object).mask(unknown, '["Undefined"]')  # a tensor the profiler does not know
+    types = written.astype("category")
+    (peak,) = peak_memory(replace(run, tables=(replace(table, events=events.assign(input_types=types)),)))
+    assert peak.parts_bytes[Part.PARAMETERS] == 927_744  # the optimizer's list still tells them
