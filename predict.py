@@ -11,6 +11,7 @@ from pathlib import Path
 from gnnperf.config import entry_point
 from gnnperf.predict import PredictConfig, StepPrediction
 from gnnperf.predict.api import Request, check, predict
+from gnnperf.predict.rank_memory import MemoryQuestion
 from gnnperf.predict.whatif import read_edits
 from gnnperf.report import check_output, print_summary, write_report
 
@@ -40,6 +41,7 @@ def to_request(config: PredictConfig) -> Request:
         step=config.step,
         cache_dir=None if config.cache_dir is None else Path(config.cache_dir).expanduser(),
         whatif=read_edits(config.whatif),
+        memory=MemoryQuestion(config.batches_held) if config.memory else None,
     )
 
 

@@ -10,6 +10,7 @@ all-reduces. Not known: any iteration time. Beside it what a guess gives, and wh
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 from rich.console import Console
@@ -28,16 +29,15 @@ from benchmarks._vtrain_trivial import (
     roofline_us,
 )
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.analytic.collective.fit import fit_collectives
 from gnnperf.evaluate.metrics import summarize
 from gnnperf.hardware import default_cluster, load_device
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.hardware.spec import ANY_DEVICE, ClusterSpec
 from gnnperf.plan.transformer import TransformerPlan, build_plan
 from gnnperf.schedule import schedule_with_contention
-from gnnperf.tables.collective_sources import read_vtrain
 
 DEVICE = "a100_sxm_80gb"  # upstream says A100 and eight per node; memory is an assumption
 OTHER_DEVICE = "a100_sxm_40gb"
+LAWS = "a100_vtrain"  # of its own table of collectives, which has no step time
 PARTS = ("tensor", "data", "pipeline", "hidden", "micro_batch", "layers")
 MODEL, SPECIFIED, SMALLER = "model", "links by specification", "A100 of 40 GB"
 
@@ -65,13 +65,11 @@ def main(argv: list[str]) -> int:
     """Print errors of every answer, then the model's by part of the configurations; a number takes every n-th plan."""
     folder = mirror()
     plans = configurations(folder)[:: int(argv[0]) if argv else 1]
-    table = read_vtrain(folder).rows
-    laws = fit_collectives(table[table["platform"] == "a100"], provenance="vTrain, nccl-tests")
-    cluster = default_cluster(load_device(DEVICE))
+    cluster, smaller = (default_cluster(load_device(name)) for name in (DEVICE, OTHER_DEVICE))
     asked = {
-        MODEL: (AnalyticPredictor(collectives=laws), cluster),
-        SPECIFIED: (AnalyticPredictor(), cluster),
-        SMALLER: (AnalyticPredictor(collectives=laws), default_cluster(load_device(OTHER_DEVICE))),
+        MODEL: (AnalyticPredictor(), replace(cluster, collectives={ANY_DEVICE: LAWS})),
+        SPECIFIED: (AnalyticPredictor(), replace(cluster, collectives={})),
+        SMALLER: (AnalyticPredictor(), replace(smaller, collectives={ANY_DEVICE: LAWS})),
     }
     answers = predicted_us(plans, asked)  # before any label is read
     measured = iteration_us(folder, plans)

@@ -181,3 +181,20 @@ def test_bad_input_is_one_message_exit_2_and_no_file(
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_peak_memory_is_told_beside_the_measured_one(tmp_path: Path) -> None:
+    recording = SCRIPT.parent / "datasets/cpu-gloo/gpt_l2_w64_s64_b4_x2_lo/1"
+    run = _run(tmp_path, f"trace={recording}", "mode=analytic", "out=out", "cache_dir=null", "batches_held=4")
+    assert run.returncode == 0, run.stderr
+    found = json.loads((tmp_path / "out/prediction.json").read_text())
+    assert [rank["rank"] for rank in found["peak_memory"]] == [0, 1]
+    assert all(abs(rank["error"]) < 0.01 for rank in found["peak_memory"])
+    assert all(rank["step_name"] == found["step_name"] for rank in found["peak_memory"])
+    assert "peak memory of rank 1" in run.stdout
+
+
+def test_memory_is_left_out_where_it_is_not_asked_for(trace: Path, tmp_path: Path) -> None:
+    run = _run(tmp_path, f"trace={trace}", "mode=analytic", "out=out", "cache_dir=null", "memory=false")
+    assert run.returncode == 0, run.stderr
+    assert json.loads((tmp_path / "out/prediction.json").read_text())["peak_memory"] is None

@@ -20,7 +20,10 @@ from gnnperf.capture.unlabeled import unlabeled
 from gnnperf.errors import require
 from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.hardware.placement import Placement
+from gnnperf.memory.peak import PeakMemory
+from gnnperf.memory.recorded import peak_memory
 from gnnperf.trace import read_run
+from gnnperf.trace.table import RunTrace
 
 
 def capture(
@@ -50,6 +53,13 @@ def capture(
     Raises:
         InputError: a setting cannot be, or a step depends on values of tensors.
     """
+    return replace(unlabeled(build_graph(captured_run(build, world_size, name, ranks, steps))), placement=placement)
+
+
+def captured_run(
+    build: Build, world_size: int, name: str = "captured", ranks: Iterable[int] | None = None, steps: int = 2
+) -> RunTrace:
+    """The trace behind a captured graph, in logical times; arguments and errors as of `capture`."""
     require(world_size >= 1, "world_size", world_size, "a whole number >= 1")
     require(steps >= 1, "steps", steps, "a whole number >= 1")
     asked = tuple(range(world_size)) if ranks is None else tuple(sorted(set(ranks)))
@@ -58,5 +68,24 @@ def capture(
     with tempfile.TemporaryDirectory(prefix="gnnperf-capture-") as folder:
         for timed in in_logical_time(runs):
             (Path(folder) / f"rank_{timed.run.rank}.json").write_bytes(kineto_text(timed, world_size))
-        graph = build_graph(read_run(Path(folder), name=name))
-    return replace(unlabeled(graph), placement=placement)
+        return read_run(Path(folder), name=name)
+
+
+def captured_peak_memory(
+    build: Build, world_size: int = 1, *, ranks: Iterable[int] | None = None, batches_held: int = 1
+) -> tuple[PeakMemory, ...]:
+    """Peak memory of every captured rank, of a program that never ran.
+
+    Args:
+        build: as of `capture`.
+        world_size: number of ranks.
+        ranks: which ranks are captured; None all.
+        batches_held: batches like the step's own that the program keeps between steps.
+
+    Returns:
+        As of a recording on CPU ranks (`gnnperf.memory`).
+
+    Raises:
+        InputError: a setting cannot be, or a step depends on values of tensors.
+    """
+    return peak_memory(captured_run(build, world_size, ranks=ranks), batches_held=batches_held)

@@ -18,6 +18,7 @@ from gnnperf.predict.edited import with_edits
 from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.laws import check_laws, laws_text
 from gnnperf.predict.provenance import provenance
+from gnnperf.predict.rank_memory import MemoryQuestion, with_memory
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
 from gnnperf.predict.step_choice import choose_step, other_step, step_time_kind
 from gnnperf.predict.step_prediction import StepPrediction
@@ -44,6 +45,7 @@ class Request:
         cache_dir: where graphs are kept; None: nowhere.
         whatif: edits of the step, made one after the other; both steps are predicted.
         plan: a step that nobody ran; None: a trace is asked about.
+        memory: what is asked of peak memory; None: nothing.
     """
 
     trace: Path | None = None
@@ -56,6 +58,7 @@ class Request:
     cache_dir: Path | None = None
     whatif: tuple[Edit, ...] = ()
     plan: TransformerPlan | None = None
+    memory: MemoryQuestion | None = None
 
 
 def predict(request: Request) -> StepPrediction:
@@ -66,7 +69,8 @@ def predict(request: Request) -> StepPrediction:
     """
     check(request)
     graph = asked_graph(request)
-    return replayed(graph, request) if request.mode is Mode.replay else predicted(graph, request)
+    answer = replayed(graph, request) if request.mode is Mode.replay else predicted(graph, request)
+    return answer if request.memory is None else with_memory(answer, request, request.memory)
 
 
 def asked_graph(request: Request) -> ExecutionGraph:

@@ -35,6 +35,9 @@ class PredictConfig(HardwareConfig):
             (links answer); None: as the cluster says.
         step: ordinal of the step in the window; None: the one with the median measured step time.
         cache_dir: where graphs are kept, by fingerprint of code and input; None: nowhere.
+        memory: whether peak memory per rank is told, too.
+        batches_held: batches like the step's own that the program keeps between steps, in a loader's queue for example;
+            a trace shows only the one that the step reads.
         whatif: edits of the step, one after the other; its grammar is in predict/whatif.py.
     """
 
@@ -46,6 +49,8 @@ class PredictConfig(HardwareConfig):
     out: str | None = None
     step: int | None = None
     cache_dir: str | None = "~/.cache/gnnperf"
+    memory: bool = True
+    batches_held: int = 1
     whatif: list[Any] = field(default_factory=list)
 
     def transformer_plan(self) -> TransformerPlan | None:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from gnnperf.graph.execution_graph import StepLabel
+from gnnperf.memory.measured import Measured
+from gnnperf.memory.peak import PeakMemory
 from gnnperf.predict.config import Mode
 from gnnperf.prediction import Prediction
 from gnnperf.schedule import Schedule
@@ -34,6 +36,24 @@ class WhatIfAnswer:
     def step_time_us(self) -> float:
         """Of the edited step, of the same kind as the unedited one."""
         return self.answer.step_time_us
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """Peak memory of one rank.
+
+    Attributes:
+        peak: predicted, with its parts.
+        measured: what the recorder counted; None unknown.
+    """
+
+    peak: PeakMemory
+    measured: Measured | None
+
+    @property
+    def error(self) -> float | None:
+        """Signed relative error of what the recorder counts; None without a measurement."""
+        return None if self.measured is None else self.measured.error(self.peak)
 
 
 @dataclass(frozen=True)
@@ -64,6 +84,7 @@ class StepPrediction:
         warnings: sentences for the user.
         provenance: versions and hashes; never paths, user names or a trace's free-form metadata.
         whatif: what edits make of this step; None: no edit was asked for. Everything else is the unedited step.
+        peak_memory: per traced rank, of this step on the traced device; () not asked for or unknown.
     """
 
     prediction: Prediction
@@ -90,6 +111,7 @@ class StepPrediction:
     warnings: tuple[str, ...]
     provenance: dict[str, Any]
     whatif: WhatIfAnswer | None = None
+    peak_memory: tuple[RankMemory, ...] = ()
 
     @property
     def step_time_error(self) -> float | None:

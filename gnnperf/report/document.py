@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.report.summary import num_nodes_by_source
 
 FORMAT = "gnnperf.prediction"
@@ -48,9 +48,29 @@ def document(answer: StepPrediction) -> dict[str, Any]:
         "critical_path_delay_us": answer.critical_delay_us,
         "uncovered_ops": answer.uncovered_ops,
         "uncovered_measured_share": answer.uncovered_measured_share,
+        "peak_memory": [_memory(rank) for rank in answer.peak_memory] or None,
         "whatif": _whatif(answer),
         "warnings": list(answer.warnings),
         "provenance": answer.provenance,
+    }
+
+
+def _memory(rank: RankMemory) -> dict[str, Any]:
+    """One rank's peak; `peak_bytes` is the sum of the parts and of DDP's buckets."""
+    peak, measured = rank.peak, rank.measured
+    return {
+        "rank": peak.rank,
+        "step_name": peak.step,
+        "peak_bytes": peak.peak_bytes,
+        "parts_bytes": {str(part): num_bytes for part, num_bytes in peak.parts_bytes.items()},
+        "ddp_buckets_bytes": peak.buckets_bytes,
+        "held_between_steps_bytes": peak.held_between_steps_bytes,
+        "at": peak.at or None,
+        "unknown": list(peak.unknown),
+        "measured_method": None if measured is None else measured.method,
+        "measured_peak_bytes": None if measured is None else measured.peak_bytes,
+        "counted_by_that_method_bytes": None if measured is None else measured.counted_bytes(peak),
+        "error": rank.error,
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.report.summary import num_nodes_by_source
 from gnnperf.schema import StepTimeKind
 
@@ -67,6 +67,29 @@ def whatif_lines(answer: StepPrediction) -> list[str]:
     times = f"{bound}{time_text(whatif.step_time_us)}, unedited {time_text(answer.step_time_us)}"
     count = f"{whatif.num_touched:,} nodes changed"
     return [f"what if: {times}, difference {difference}; {count}", *(f"  {edit}" for edit in whatif.edits)]
+
+
+def bytes_text(num_bytes: int) -> str:
+    """A size with four digits and its unit."""
+    limit_of_unit = ((2**20, 2**10, "KiB"), (2**30, 2**20, "MiB"), (math.inf, 2**30, "GiB"))
+    scale, unit = next((scale, unit) for limit, scale, unit in limit_of_unit if num_bytes < limit)
+    return f"{num_bytes / scale:.4g} {unit}"
+
+
+def memory_lines(answer: StepPrediction) -> list[str]:
+    """Peak memory rank by rank: of what, at which op, and beside the measured one."""
+    return [_memory_line(rank) for rank in answer.peak_memory]
+
+
+def _memory_line(rank: RankMemory) -> str:
+    peak, measured = rank.peak, rank.measured
+    parts = {**{str(part): n for part, n in peak.parts_bytes.items()}, "DDP's buckets": peak.buckets_bytes}
+    made_of = ", ".join(f"{name.replace('_', ' ')} {bytes_text(n)}" for name, n in parts.items() if n)
+    beside = ""
+    if measured is not None and rank.error is not None:
+        counted, found = bytes_text(measured.counted_bytes(peak)), bytes_text(measured.peak_bytes)
+        beside = f"; counted as recorded {counted}, measured {found}, error {100.0 * rank.error:+.1f} %"
+    return f"peak memory of rank {peak.rank}: {bytes_text(peak.peak_bytes)} at {peak.at or UNKNOWN} ({made_of}){beside}"
 
 
 def target(answer: StepPrediction) -> str:

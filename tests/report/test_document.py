@@ -66,6 +66,7 @@ GOLDEN = """\
   "critical_path_delay_us": 0.0,
   "uncovered_ops": {},
   "uncovered_measured_share": 0.0,
+  "peak_memory": null,
   "whatif": null,
   "warnings": [
     "No intervals yet: step_time_interval_us is null and latency_low_us, latency_high_us are empty."

@@ -1,0 +1,127 @@
+"""Which memory a recorded shape means: traces name no tensors, so the likeliest one of that shape is taken.
+
+A tensor that an op returns, or a view of it, is a *name* for a storage: shape and dtype. Who takes such a shape gets,
+first of all, the newest name that nobody has taken yet: what is made is made for somebody. Only then older ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Shape = tuple[int, ...]
+_LOOK_BACK = 400  # names of one shape that are looked at
+_PIECES = ("aten::as_strided", "aten::select", "aten::slice")
+
+
+class Role(StrEnum):
+    """What a storage is to the program."""
+
+    PARAMETER = "parameter"
+    OUTSIDE = "outside"  # there before the step: data, buffers
+    ACTIVATION = "activation"
+    GRADIENT = "gradient"  # of a parameter, until the next step sets it to none
+    SPARSE = "sparse"  # rows of a gradient: a part of a sparse tensor
+    GATHERED = "gathered"  # sharded parameters, whole for a while
+
+
+@dataclass
+class Storage:
+    """Memory, and from when to when it is held.
+
+    Attributes:
+        number: of all, in order.
+        num_bytes: asked for.
+        role: what for.
+        requires_grad: whether autograd follows what is in it.
+        from_ns: when it was made.
+        to_ns: end of the last use that is known.
+        made_by: op.
+        is_over: whether nobody can take it any more.
+    """
+
+    number: int
+    num_bytes: int
+    role: Role
+    requires_grad: bool
+    from_ns: int
+    to_ns: int
+    made_by: str
+    is_over: bool = False
+
+
+@dataclass
+class _Name:
+    storage: Storage
+    dtype: str
+    in_backward: bool
+    taken_by: int = -1  # event of the last call; -1 none yet
+
+
+@dataclass
+class Storages:
+    """All storages of a step and their names.
+
+    Attributes:
+        all: in the order in which they were made.
+        in_backward: whether a node of the backward runs now.
+    """
+
+    in_backward: bool = False
+    all: list[Storage] = field(default_factory=list)
+    _names: dict[Shape, list[_Name]] = field(default_factory=dict)
+    _last: tuple[str, Shape, tuple[Storage, str] | None] = ("", (), None)
+
+    def make(self, num_bytes: int, role: Role, at_ns: tuple[int, int], made_by: str, *, requires_grad: bool) -> Storage:
+        """New memory, without a name."""
+        made = Storage(len(self.all), num_bytes, role, requires_grad, *at_ns, made_by)
+        self.all.append(made)
+        return made
+
+    def name(self, storage: Storage, shape: Shape, dtype: str, times: int = 1) -> None:
+        """Somebody, or so many, may take it under this shape."""
+        self._names.setdefault(shape, []).extend(_Name(storage, dtype, self.in_backward) for _ in range(times))
+
+    def take(
+        self,
+        shape: Shape,
+        dtype: str,
+        likely: Collection[int] = (),
+        *,
+        call: int = -1,
+        role: Role | None = None,
+        op: str = "",
+    ) -> tuple[Storage, str] | None:
+        """The storage that this shape means, and its dtype; None: none has this name.
+
+        Args:
+            shape: as recorded.
+            dtype: as recorded; "" unknown.
+            likely: numbers of storages that are likelier than any other.
+            op: that takes it: pieces are taken of one tensor, one after the other.
+            call: event that takes it: its arguments are different tensors, if there are as many.
+            role: of the storage; None any.
+        """
+        if op in _PIECES and self._last[:2] == (op, shape) and self._last[2] is not None:
+            return self._last[2]
+        found = self._likeliest(shape, dtype, likely, call, role)
+        self._last = (op, shape, found)
+        return found
+
+    def _likeliest(
+        self, shape: Shape, dtype: str, likely: Collection[int], call: int, role: Role | None
+    ) -> tuple[Storage, str] | None:
+        known = [n for n in reversed(self._names.get(shape, [])[-_LOOK_BACK:]) if dtype in ("", n.dtype)]
+        known = [n for n in known if role in (None, n.storage.role) and not n.storage.is_over]
+        others = [n for n in known if n.taken_by != call] or known
+        best = next((n for n in others if n.storage.number in likely), None)
+        best = best or next((n for n in others if self._waits(n)), None) or next(iter(others), None)
+        if best is None:
+            return None
+        best.taken_by = call
+        return best.storage, best.dtype
+
+    def _waits(self, name: _Name) -> bool:
+        """Whether nobody took it yet, and it is the same half of the step: what is left over there is for nobody."""
+        return name.taken_by < 0 and name.in_backward == self.in_backward

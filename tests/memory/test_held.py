@@ -1,0 +1,50 @@
+"""Parameters and state from calls of optimizers."""
+
+from gnnperf.memory.held import held
+from gnnperf.memory.slots import Slot, TensorSlot
+from gnnperf.memory.step_calls import Call
+
+A, B = TensorSlot((4, 8), "float32"), TensorSlot((8,), "float32")
+LISTED = (TensorSlot((4, 8), ""), TensorSlot((8,), ""))
+
+
+def call(name: str, *slots: Slot) -> Call:
+    return Call(0, name, slots, 0, 1, -1, -1)
+
+
+def test_a_fused_optimizer_lists_parameters_gradients_and_momentum() -> None:
+    found = held([call("aten::_fused_sgd_", LISTED, LISTED, LISTED, "0.", "0.9")], [])
+    assert (found.parameters, found.state, found.unknown) == (LISTED, LISTED, ())
+
+
+def test_scalar_steps_are_no_state_worth_its_bytes() -> None:
+    steps = (TensorSlot((), ""), TensorSlot((), ""))
+    found = held([call("aten::_fused_adam_", LISTED, LISTED, LISTED, LISTED, (), steps, "0.1")], [])
+    assert found.state == LISTED + LISTED
+
+
+def test_where_long_lists_were_left_out_gradients_and_the_optimizer_tell() -> None:
+    with_momentum = held([call("aten::_fused_sgd_", "", "", "", "0.", "0.9", "0.1")], [A, B])
+    assert (with_momentum.parameters, with_momentum.state) == ((A, B), (A, B))
+    without = held([call("aten::_fused_sgd_", "", "", "", "0.", "0.", "0.1")], [A, B])
+    assert without.state == ()
+    assert len(held([call("aten::_fused_adamw_", "", "", "", "", "", "")], [A, B]).state) == 4
+
+
+def test_state_of_an_unknown_fused_optimizer_is_named() -> None:
+    found = held([call("aten::_fused_lion_", "", "", "")], [A])
+    assert found.unknown == ("state of aten::_fused_lion_",)
+
+
+def test_one_by_one_what_is_multiplied_is_state() -> None:
+    momentum = [call("aten::mul_", A, ""), call("aten::add_", A, A, "1"), call("aten::add_", A, A, "-0.1")]
+    found = held(momentum, [])
+    assert (found.parameters, found.state) == ((A,), (A,))
+    plain = held([call("aten::add_", A, A, "-0.1"), call("aten::add_", B, B, "-0.1")], [])
+    assert (plain.parameters, plain.state) == ((A, B), ())
+
+
+def test_without_an_optimizer_its_state_is_unknown() -> None:
+    found = held([], [A])
+    assert found.parameters == (A,)
+    assert found.unknown

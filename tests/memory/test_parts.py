@@ -1,0 +1,66 @@
+"""oneDNN's workspace, allocations inside ops, names of storages."""
+
+from gnnperf.memory.inside import asked_bytes
+from gnnperf.memory.onednn import blocked_bytes, workspace_bytes
+from gnnperf.memory.slots import TensorSlot
+from gnnperf.memory.step_calls import Call
+from gnnperf.memory.storages import Role, Storages
+
+FLOAT = "float32"
+
+
+def test_channels_come_in_blocks_of_sixteen() -> None:
+    assert blocked_bytes(TensorSlot((2, 16, 5, 5), FLOAT)) == 2 * 16 * 25 * 4
+    assert blocked_bytes(TensorSlot((2, 8, 5, 5), FLOAT)) == 2 * 16 * 25 * 4
+    assert blocked_bytes(TensorSlot((2, 17, 5, 5), FLOAT)) == 2 * 32 * 25 * 4
+    assert blocked_bytes(TensorSlot((2, 3, 5, 5), FLOAT)) == 0  # read as it is
+
+
+def test_the_backward_of_a_convolution_copies_gradient_and_input() -> None:
+    gradient, data = TensorSlot((16, 16, 16, 16), FLOAT), TensorSlot((16, 8, 32, 32), FLOAT)
+    slots = (gradient, data, TensorSlot((16, 8, 3, 3), FLOAT))
+    call = Call(0, "aten::convolution_backward", slots, 0, 1, -1, -1)
+    assert workspace_bytes(call, 0) == 262_144 + 1_048_576  # as measured alone
+    assert workspace_bytes(call, 2_000_000) == 524_288 + 2_000_000
+    assert workspace_bytes(Call(0, "aten::mm", slots, 0, 1, -1, -1), 0) == 0
+
+
+def test_what_is_asked_for_inside() -> None:
+    inside = [
+        ("aten::empty", ("[8, 4]", "6", "0", "", "", "")),  # 128
+        ("aten::empty_strided", ("[3]", "[1]", "4", "0", "", "")),  # 24
+        ("aten::resize_", (TensorSlot((0,), FLOAT), "[10]", "")),  # 40
+        ("aten::resize_", (TensorSlot((10,), FLOAT), "[5]", "")),  # smaller: nothing
+        ("aten::mm", (TensorSlot((3, 3), FLOAT), TensorSlot((3, 3), FLOAT))),
+    ]
+    assert asked_bytes(inside) == 128 + 24 + 40
+
+
+def test_what_nobody_took_yet_comes_first_and_then_the_newest() -> None:
+    storages = Storages()
+    first, second = (storages.make(4, Role.ACTIVATION, (0, 0), "", requires_grad=False) for _ in range(2))
+    storages.name(first, (1,), FLOAT)
+    storages.name(second, (1,), FLOAT)
+    taken = [storages.take((1,), FLOAT, call=call) for call in range(3)]
+    assert [found[0] for found in taken if found] == [second, first, second]
+    assert storages.take((1,), "int64") is None
+    assert storages.take((2,), FLOAT) is None
+
+
+def test_arguments_of_one_call_are_different_tensors_and_the_likely_ones() -> None:
+    storages = Storages()
+    made = [storages.make(4, Role.ACTIVATION, (0, 0), "", requires_grad=False) for _ in range(3)]
+    for one in made:
+        storages.name(one, (1,), FLOAT)
+    found = [storages.take((1,), FLOAT, [0], call=7) for _ in range(2)]
+    assert [one[0] for one in found if one] == [made[0], made[2]]
+
+
+def test_what_the_forward_left_over_is_for_nobody_in_the_backward() -> None:
+    storages = Storages()
+    gradient, left_over = (storages.make(4, Role.ACTIVATION, (0, 0), "", requires_grad=False) for _ in range(2))
+    storages.name(left_over, (1,), FLOAT)
+    storages.in_backward = True
+    storages.name(gradient, (1,), FLOAT)
+    found = [storages.take((1,), FLOAT, call=call) for call in range(2)]
+    assert [one[0] for one in found if one] == [gradient, gradient]

@@ -1,0 +1,117 @@
+"""Whole steps: a perceptron by hand, and recordings whose recorder counted."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from gnnperf.capture import captured_peak_memory
+from gnnperf.errors import InputError
+from gnnperf.memory import Part
+from gnnperf.memory.measured import Measured, measured_peaks
+from gnnperf.memory.recorded import peak_memory
+from gnnperf.trace import read_run
+
+DATASET = Path("datasets/cpu-gloo")
+ROWS, WIDTH, HIDDEN = 16, 64, 256
+FLOAT = 4
+
+
+def perceptron() -> Callable[[], object]:
+    """x [16, 64] -> 256 -> ReLU -> 64, summed; SGD with momentum, fused."""
+    up, down = nn.Linear(WIDTH, HIDDEN, bias=False), nn.Linear(HIDDEN, WIDTH, bias=False)
+    optimizer = torch.optim.SGD([*up.parameters(), *down.parameters()], lr=0.1, momentum=0.9, fused=True)
+    data = torch.randn(ROWS, WIDTH)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        down(torch.relu(up(data))).sum().backward()
+        optimizer.step()
+
+    return step
+
+
+def test_a_perceptron_by_hand() -> None:
+    (peak,) = captured_peak_memory(perceptron)
+    weights, hidden, data = 2 * WIDTH * HIDDEN * FLOAT, ROWS * HIDDEN * FLOAT, ROWS * WIDTH * FLOAT
+    assert peak.parts_bytes[Part.PARAMETERS] == weights
+    assert peak.parts_bytes[Part.OPTIMIZER_STATE] == weights
+    assert peak.parts_bytes[Part.INPUTS] == data
+    assert peak.held_between_steps_bytes == 3 * weights + data  # gradients stay until the next step
+    # In the last product of the backward: both weights' gradients, and that of the hidden vectors, which the
+    # ReLU's backward made. There: 64 + 64 + 16 KiB; in the ReLU's backward itself it was 64 + 3 x 16 KiB.
+    assert peak.parts_bytes[Part.GRADIENTS] == weights
+    assert peak.parts_bytes[Part.ACTIVATIONS] == hidden
+    assert peak.at == "aten::mm"
+    assert peak.peak_bytes == 3 * weights + data + hidden + peak.parts_bytes[Part.ROUNDING]
+    assert peak.unknown == ()
+
+
+def test_more_batches_held_add_their_bytes() -> None:
+    (one,), (three,) = (captured_peak_memory(perceptron, batches_held=n) for n in (1, 3))
+    assert three.peak_bytes - one.peak_bytes == 2 * ROWS * WIDTH * FLOAT
+    with pytest.raises(InputError, match="batches_held"):
+        captured_peak_memory(perceptron, batches_held=0)
+
+
+# Train runs of split `run`, which the rules were written on; one per program and kind of parallelism.
+@pytest.mark.parametrize(
+    ("name", "within"),
+    [
+        ("gpt_l2_w64_s64_b4_x2_lo", 0.005), ("gpt_l2_w128_s64_b4_fsdp_x2_lo", 0.005),
+        ("dlrm_t4_r100k_d32_b1024_x2_lo", 0.005), ("resnet_n1_c16_i24_b16_x2_lo", 0.005),
+        ("moe_l1_w64_e4_s32_b8_x2_lo", 0.015), ("rl_h64_n512_t4_x2_lo", 0.005),
+    ],
+)  # fmt: skip
+def test_recordings_whose_recorder_counted(name: str, within: float) -> None:
+    run = read_run(DATASET / name / "1")
+    measured = measured_peaks(run.card)
+    for peak in peak_memory(run, batches_held=4):
+        assert abs(measured[peak.rank].error(peak)) <= within
+
+
+def test_the_step_asked_for_is_taken_and_told() -> None:
+    run = read_run(DATASET / "gpt_l2_w64_s64_b4_x2_lo" / "1")
+    assert {peak.step for peak in peak_memory(run)} == {"ProfilerStep#5"}
+    assert {peak.step for peak in peak_memory(run, step="ProfilerStep#3")} == {"ProfilerStep#3"}
+
+
+def test_on_a_gpu_blocks_are_larger() -> None:
+    from gnnperf.trace.table import DeviceInfo
+
+    run = read_run(DATASET / "gpt_l2_w64_s64_b4_x2_lo" / "1")
+    on_gpu = replace(
+        run, tables=tuple(replace(t, meta=replace(t.meta, devices=(DeviceInfo("any GPU"),))) for t in run.tables)
+    )
+    for cpu, gpu in zip(peak_memory(run), peak_memory(on_gpu), strict=True):
+        assert gpu.parts_bytes[Part.ROUNDING] > cpu.parts_bytes[Part.ROUNDING]
+        assert gpu.as_recorded_bytes == cpu.as_recorded_bytes
+
+
+def test_a_card_says_what_was_counted_and_a_bad_one_nothing() -> None:
+    entry = {"rank": 1, "peak_memory": {"method": "max_memory_allocated", "peak_bytes": 1_000}}
+    assert measured_peaks({"ranks": [entry]}) == {1: Measured("max_memory_allocated", 1_000)}
+    assert measured_peaks({"ranks": [{"rank": 0}, {"rank": 1, "peak_memory": {"peak_bytes": 0}}]}) == {}
+    assert measured_peaks(None) == {}
+
+
+def test_cuda_counts_buckets_and_rounding_and_a_cpu_recorder_neither() -> None:
+    (peak, _) = peak_memory(read_run(DATASET / "gpt_l2_w64_s64_b4_x2_lo" / "1"))
+    assert Measured("max_memory_allocated", 1).counted_bytes(peak) == peak.peak_bytes
+    counted = peak.peak_bytes - peak.buckets_bytes - peak.parts_bytes[Part.ROUNDING]
+    assert Measured("profiler allocations", 1).counted_bytes(peak) == counted
+    assert peak.buckets_bytes == peak.parts_bytes[Part.PARAMETERS]  # one copy of all gradients
+
+
+def test_a_gradient_without_a_recorded_shape_is_passed_over() -> None:
+    run = read_run(DATASET / "gpt_l2_w64_s64_b4_x2_lo" / "1")
+    table = run.tables[0]
+    events = table.events
+    unknown = (events["name"] == "torch::autograd::AccumulateGrad").to_numpy()
+    written = events["input_types"].astype(object).mask(unknown, '["Undefined"]')  # a tensor the profiler does not know
+    types = written.astype("category")
+    (peak,) = peak_memory(replace(run, tables=(replace(table, events=events.assign(input_types=types)),)))
+    assert peak.parts_bytes[Part.PARAMETERS] == 927_744  # the optimizer's list still tells them

@@ -1,0 +1,43 @@
+"""Allocators: numbers by hand from c10/core/alignment.h and c10/cuda/CUDACachingAllocator.cpp."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnperf.memory.rounding import cpu_block_bytes, cuda_block_bytes, cuda_segment_bytes
+
+MIB = 2**20
+sizes = st.integers(0, 2**40)
+
+
+@pytest.mark.parametrize(("asked", "block"), [(0, 0), (1, 64), (64, 64), (65, 128), (4_000, 4_032)])
+def test_blocks_on_a_cpu_are_multiples_of_64_bytes(asked: int, block: int) -> None:
+    assert cpu_block_bytes(asked) == block
+
+
+@pytest.mark.parametrize(("asked", "block"), [(0, 0), (1, 512), (512, 512), (513, 1_024), (4_000, 4_096)])
+def test_blocks_on_cuda_are_multiples_of_512_bytes(asked: int, block: int) -> None:
+    assert cuda_block_bytes(asked) == block
+
+
+@pytest.mark.parametrize(
+    ("block", "segment"),
+    [(0, 0), (512, 2 * MIB), (MIB, 2 * MIB), (MIB + 512, 20 * MIB), (10 * MIB - 512, 20 * MIB), (10 * MIB, 10 * MIB),
+     (11 * MIB, 12 * MIB), (21 * MIB, 22 * MIB)],
+)  # fmt: skip
+def test_segments_are_shared_by_small_blocks_and_made_for_large_ones(block: int, segment: int) -> None:
+    assert cuda_segment_bytes(block) == segment
+
+
+@given(sizes, sizes)
+def test_more_asked_is_never_less_handed_out(one: int, other: int) -> None:
+    small, large = sorted((one, other))
+    assert cpu_block_bytes(small) <= cpu_block_bytes(large)
+    assert cuda_block_bytes(small) <= cuda_block_bytes(large)
+
+
+@given(sizes)
+def test_a_block_holds_what_was_asked_for_and_a_segment_its_block(asked: int) -> None:
+    block = cuda_block_bytes(asked)
+    assert asked <= block < asked + 512
+    assert cuda_segment_bytes(block) >= block

@@ -1,0 +1,49 @@
+"""Peak memory in prediction.json and on the terminal."""
+
+from dataclasses import replace
+
+from gnnperf.memory import Part, PeakMemory
+from gnnperf.memory.measured import Measured
+from gnnperf.predict.step_prediction import RankMemory, StepPrediction
+from gnnperf.report.document import document
+from gnnperf.report.text import bytes_text, memory_lines
+from tests.predict.answers import toy_answer
+
+MIB = 2**20
+PEAK = PeakMemory(
+    rank=1, step="ProfilerStep#3", parts_bytes={Part.PARAMETERS: 3 * MIB, Part.ACTIVATIONS: 5 * MIB, Part.ROUNDING: 0},
+    at="aten::mm", held_between_steps_bytes=4 * MIB, hidden_bytes=MIB, buckets_bytes=MIB, unknown=("something",),
+)  # fmt: skip
+
+
+def with_memory(measured: Measured | None) -> StepPrediction:
+    return replace(toy_answer(), peak_memory=(RankMemory(PEAK, measured),))
+
+
+def test_parts_and_buckets_add_up_to_the_peak_and_the_rest_is_told() -> None:
+    (found,) = document(with_memory(None))["peak_memory"]
+    assert found["peak_bytes"] == 9 * MIB == sum(found["parts_bytes"].values()) + found["ddp_buckets_bytes"]
+    assert found["parts_bytes"] == {"parameters": 3 * MIB, "activations": 5 * MIB, "rounding": 0}
+    assert (found["rank"], found["at"], found["unknown"]) == (1, "aten::mm", ["something"])
+    assert found["measured_peak_bytes"] is None
+    assert found["error"] is None
+
+
+def test_the_error_is_of_what_the_recorder_counts() -> None:
+    (found,) = document(with_memory(Measured("profiler allocations", 10 * MIB)))["peak_memory"]
+    assert found["counted_by_that_method_bytes"] == 8 * MIB  # without the buckets, which Python does not know
+    assert found["error"] == 8 / 10 - 1
+
+
+def test_one_line_per_rank() -> None:
+    (line,) = memory_lines(with_memory(Measured("max_memory_allocated", 10 * MIB)))
+    assert line == (
+        "peak memory of rank 1: 9 MiB at aten::mm (parameters 3 MiB, activations 5 MiB, DDP's buckets 1 MiB); "
+        "counted as recorded 9 MiB, measured 10 MiB, error -10.0 %"
+    )
+    assert "measured" not in memory_lines(with_memory(None))[0]
+    assert memory_lines(toy_answer()) == []
+
+
+def test_sizes_carry_their_unit() -> None:
+    assert [bytes_text(n) for n in (512, 2_048, 3 * MIB, 5 * 2**30)] == ["0.5 KiB", "2 KiB", "3 MiB", "5 GiB"]
