@@ -82,7 +82,7 @@ def repeat_errors(rows: pd.DataFrame, label: str) -> tuple[np.ndarray, np.ndarra
     pairs = rows.groupby("run")[label].apply(list)
     found = [(a / b - 1.0, run) for run, values in enumerate(pairs) for i, a in enumerate(values)
              for j, b in enumerate(values) if i != j]  # fmt: skip
-    errors, runs = np.array(found).T
+    errors, runs = np.array(found).reshape(-1, 2).T
     return errors, runs
 
 
@@ -111,7 +111,8 @@ def figures(found: pd.DataFrame, runs: pd.DataFrame, others: Callable[[pd.DataFr
             errors = (answers[name] / runs[label] - 1.0).to_numpy(float)
             table.add_row(figure, str(name), str(len(errors)), *cells(errors))
         repeats, of_run = repeat_errors(found, label)
-        table.add_row(figure, "another recording", str(len(repeats)), *cells(repeats, of_run), end_section=True)
+        noise = cells(repeats, of_run) if len(repeats) else ["not recorded twice"]
+        table.add_row(figure, "another recording", str(len(repeats)), *noise, end_section=True)
     return table
 
 
