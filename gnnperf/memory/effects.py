@@ -104,13 +104,26 @@ def effect_of(name: str, slots: tuple[Slot, ...]) -> Effect:
     """
     packet = _packet(name)
     for overload in () if packet is None else _overloads(packet):
-        if len(overload._schema.arguments) != len(slots):
+        if len(overload._schema.arguments) != len(slots) or not _is_harmless(overload, slots):
             continue
         try:
             return _run(overload, slots)
         except (CannotTell, RuntimeError, NotImplementedError, TypeError, ValueError, LookupError):
             continue  # another overload, or none: the caller is told
     raise CannotTell(name)
+
+
+def _is_harmless(overload: Any, slots: tuple[Slot, ...]) -> bool:
+    """Whether a stranger's trace may have it called: on tensors, or to make one from numbers on a device.
+
+    Torch has ops that are neither: aten::save writes a file, aten::from_file maps one, aten::print prints.
+    """
+    arguments = overload._schema.arguments
+    if any(argument.name == "filename" for argument in arguments):
+        return False
+    if any(isinstance(slot, TensorSlot) or (isinstance(slot, tuple) and slot) for slot in slots):
+        return True
+    return any(a.name == "device" for a in arguments) and not any("str" in str(a.type) for a in arguments)
 
 
 def _run(overload: Any, slots: tuple[Slot, ...]) -> Effect:

@@ -1,5 +1,7 @@
 """What torch says of single ops; sizes by hand, float32."""
 
+from pathlib import Path
+
 import pytest
 
 from gnnperf.memory.effects import CannotTell, effect_of, is_composite
@@ -71,3 +73,20 @@ def test_composite_ops_are_told_from_those_that_autograd_sees() -> None:
     assert not is_composite("aten::addmm")
     assert not is_composite("aten::t")
     assert not is_composite("mine::op")
+
+
+def test_a_trace_cannot_have_files_written_or_read(tmp_path: Path) -> None:
+    path = tmp_path / "written"
+    for name, slots in (
+        ("aten::save", ("5", repr(str(path)))),
+        ("aten::from_file", (repr(str(path)), "True", "16", "", "", "", "")),
+        ("aten::from_file", (repr(str(path)), "True", "16", tensor(16))),
+    ):
+        with pytest.raises(CannotTell):
+            effect_of(name, slots)
+    assert not path.exists()
+
+
+def test_an_op_that_makes_a_tensor_from_numbers_is_asked() -> None:
+    (result,) = effect_of("aten::zeros", ("[3, 2]", "", "", "", "")).results
+    assert (result.shape, result.num_bytes) == ((3, 2), 24)
