@@ -49,7 +49,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("GNNPERF_TEST_TOKEN", "s3cr3t-t0ken")
         steps = train(folder, workload="toy", parameters={"width": 8}, parallelism={"dp": 1}, batch=4)
-    # Two under a profiler that does not write yet, two whose memory is counted, one whose execution trace is written.
+    # Two under a profiler that does not write yet, three for the memory,
+    # of which the first has no profiler, one whose execution trace is written.
     assert steps == 1 + 3 + 2 + 2 + 3 + 1
     return folder
 

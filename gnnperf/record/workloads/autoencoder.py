@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import cycle, pairwise
+from itertools import pairwise
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
+from gnnperf.record.workloads.batches import own_batches
 from gnnperf.record.workloads.device import device
 from gnnperf.record.workloads.names import name_of
 from gnnperf.record.workloads.replicate import replicate
 from gnnperf.record.workloads.workload import SEED, LossTrainer, Trainer
 
-NUM_BATCHES = 4  # made before the first step and used in turn
 STAGES = 2  # each halves the image and doubles the channels
 
 
@@ -63,7 +62,7 @@ class Autoencoder:
         """The replicated model and batches."""
         torch.manual_seed(SEED)
         model = replicate(Vae(self).to(device()), self.bucket_mb)
-        batches = _batches(self)
+        batches = own_batches(lambda: _discs(self).to(device()))
 
         def forward() -> torch.Tensor:
             images = next(batches)
@@ -74,13 +73,8 @@ class Autoencoder:
         return LossTrainer((model,), forward, (torch.optim.Adam(model.parameters(), lr=1e-3),))
 
 
-def _batches(size: Autoencoder) -> Iterator[torch.Tensor]:
-    """Discs of random places and sizes, [B, 1, I, I]."""
-    torch.manual_seed(SEED + 1 + dist.get_rank())
-    return cycle([_discs(size).to(device()) for _ in range(NUM_BATCHES)])
-
-
 def _discs(size: Autoencoder) -> torch.Tensor:
+    """Of random places, [B, 1, I, I]."""
     center = size.image * torch.rand(size.batch, 2, 1, 1)
     at = torch.arange(size.image)
     distance = (at[:, None] - center[:, :1]) ** 2 + (at[None, :] - center[:, 1:]) ** 2  # [B, 1, I, I]

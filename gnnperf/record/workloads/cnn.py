@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import cycle
 
 import torch
 import torch.distributed as dist
@@ -14,6 +13,7 @@ from torch.nn import functional as F
 
 from gnnperf.errors import require
 from gnnperf.record.workloads.accelerate import captured, compiled
+from gnnperf.record.workloads.batches import own_batches
 from gnnperf.record.workloads.device import device
 from gnnperf.record.workloads.names import name_of
 from gnnperf.record.workloads.precision import arithmetic
@@ -22,7 +22,6 @@ from gnnperf.record.workloads.replicate import replicate, shared_by_ranks
 from gnnperf.record.workloads.transformer import own_samples
 from gnnperf.record.workloads.workload import SEED, LossTrainer, Trainer
 
-NUM_BATCHES = 4  # made before the first step and used in turn
 CLASSES = 10
 STAGES = 3  # each halves the image and doubles the channels
 WIDENED = 4  # a bottleneck gives so many times its inner channels
@@ -129,10 +128,8 @@ def _forward(size: Cnn, model: nn.Module) -> Callable[[Batch], torch.Tensor]:
 
 
 def _batches(size: Cnn) -> Iterator[Batch]:
-    """Micro-batches without end."""
-    torch.manual_seed(SEED + 1 + dist.get_rank())
     samples = own_samples(size.batch, size.uneven)
-    return cycle([_batch(size, samples) for _ in range(NUM_BATCHES)])
+    return own_batches(lambda: _batch(size, samples))
 
 
 def _batch(size: Cnn, samples: int) -> Batch:

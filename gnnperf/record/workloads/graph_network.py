@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import cycle
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
+from gnnperf.record.workloads.batches import own_batches
 from gnnperf.record.workloads.device import device
 from gnnperf.record.workloads.names import name_of
 from gnnperf.record.workloads.replicate import replicate
 from gnnperf.record.workloads.workload import SEED, LossTrainer, Trainer
 
-NUM_BATCHES = 4  # made before the first step and used in turn
 FEATURES, CLASSES = 32, 8
 Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # x [N, FEATURES], edge_index [2, E] int64, labels [N] int64
 
@@ -66,18 +64,13 @@ class GraphNetwork:
         """The replicated model and batches."""
         torch.manual_seed(SEED)
         model = replicate(Network(self).to(device()), self.bucket_mb)
-        batches = _batches(self)
+        batches = own_batches(lambda: _batch(self))
 
         def forward() -> torch.Tensor:
             x, edge_index, labels = next(batches)
             return F.cross_entropy(model(x, edge_index), labels)
 
         return LossTrainer((model,), forward, (torch.optim.Adam(model.parameters(), lr=1e-3, fused=True),))
-
-
-def _batches(size: GraphNetwork) -> Iterator[Batch]:
-    torch.manual_seed(SEED + 1 + dist.get_rank())
-    return cycle([_batch(size) for _ in range(NUM_BATCHES)])
 
 
 def _batch(size: GraphNetwork) -> Batch:

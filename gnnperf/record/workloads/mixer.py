@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import cycle
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
+from gnnperf.record.workloads.batches import own_batches
 from gnnperf.record.workloads.device import device
 from gnnperf.record.workloads.names import name_of
 from gnnperf.record.workloads.replicate import replicate
 from gnnperf.record.workloads.workload import SEED, LossTrainer, Trainer
 
-NUM_BATCHES = 4  # made before the first step and used in turn
 CLASSES, SIDE = 10, 32  # of images
 DROPOUT = 0.1
 Batch = tuple[torch.Tensor, torch.Tensor]  # images [B, 3, SIDE, SIDE], labels [B] int64
@@ -65,18 +63,13 @@ class Mixer:
         """The replicated model and batches."""
         torch.manual_seed(SEED)
         model = replicate(Classifier(self).to(device()), self.bucket_mb)
-        batches = _batches(self)
+        batches = own_batches(lambda: _batch(self))
 
         def forward() -> torch.Tensor:
             images, labels = next(batches)
             return F.cross_entropy(model(images), labels, label_smoothing=0.1)
 
         return LossTrainer((model,), forward, (torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True),))
-
-
-def _batches(size: Mixer) -> Iterator[Batch]:
-    torch.manual_seed(SEED + 1 + dist.get_rank())
-    return cycle([_batch(size) for _ in range(NUM_BATCHES)])
 
 
 def _batch(size: Mixer) -> Batch:

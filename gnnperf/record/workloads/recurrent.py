@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import cycle
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
+from gnnperf.record.workloads.batches import own_batches
 from gnnperf.record.workloads.device import device
 from gnnperf.record.workloads.names import name_of
 from gnnperf.record.workloads.replicate import replicate
 from gnnperf.record.workloads.workload import SEED, At, LossTrainer, Place, Trainer, nothing
 
-NUM_BATCHES = 4  # made before the first step and used in turn
 VOCABULARY = 256
 LARGEST_NORM = 1.0  # of all gradients together
 
@@ -63,7 +61,7 @@ class Recurrent:
         """The replicated model and batches."""
         torch.manual_seed(SEED)
         model = replicate(LanguageModel(self).to(device()), self.bucket_mb)
-        batches = _batches(self)
+        batches = own_batches(lambda: _batch(self))
 
         def forward() -> torch.Tensor:
             tokens = next(batches)  # [B, S + 1]
@@ -73,12 +71,10 @@ class Recurrent:
         return ClippedTrainer(LossTrainer((model,), forward, (optimizer,)))
 
 
-def _batches(size: Recurrent) -> Iterator[torch.Tensor]:
+def _batch(size: Recurrent) -> torch.Tensor:
     """Tokens that count up from a random one, [B, S + 1] int64."""
-    torch.manual_seed(SEED + 1 + dist.get_rank())
-    counts = torch.arange(size.sequence + 1)
-    first = [torch.randint(0, VOCABULARY, (size.batch, 1)) for _ in range(NUM_BATCHES)]
-    return cycle([((start + counts) % VOCABULARY).to(device()) for start in first])
+    first = torch.randint(0, VOCABULARY, (size.batch, 1))
+    return ((first + torch.arange(size.sequence + 1)) % VOCABULARY).to(device())
 
 
 class LanguageModel(nn.Module):

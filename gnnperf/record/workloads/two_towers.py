@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import cycle
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
+from gnnperf.record.workloads.batches import own_batches
 from gnnperf.record.workloads.device import device
 from gnnperf.record.workloads.names import name_of
 from gnnperf.record.workloads.replicate import replicate
 from gnnperf.record.workloads.workload import SEED, LossTrainer, Trainer
 
-NUM_BATCHES = 4  # made before the first step and used in turn
 WORDS = 8  # of a query or an item
 TEMPERATURE = 0.1
 Batch = tuple[torch.Tensor, torch.Tensor]  # words of queries and of items, both [B, WORDS] int64
@@ -65,7 +63,7 @@ class TwoTowers:
         """The replicated model and batches."""
         torch.manual_seed(SEED)
         model = replicate(Retriever(self).to(device()), self.bucket_mb)
-        batches = _batches(self)
+        batches = own_batches(lambda: _batch(self))
 
         def forward() -> torch.Tensor:
             queries, items = next(batches)
@@ -73,11 +71,6 @@ class TwoTowers:
             return F.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
 
         return LossTrainer((model,), forward, (torch.optim.Adagrad(model.parameters(), lr=0.05),))
-
-
-def _batches(size: TwoTowers) -> Iterator[Batch]:
-    torch.manual_seed(SEED + 1 + dist.get_rank())
-    return cycle([_batch(size) for _ in range(NUM_BATCHES)])
 
 
 def _batch(size: TwoTowers) -> Batch:

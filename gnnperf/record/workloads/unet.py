@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import cycle
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
+from gnnperf.record.workloads.batches import own_batches
 from gnnperf.record.workloads.device import device
 from gnnperf.record.workloads.names import name_of
 from gnnperf.record.workloads.replicate import replicate
 from gnnperf.record.workloads.workload import SEED, LossTrainer, Trainer
 
-NUM_BATCHES = 4  # made before the first step and used in turn
 GROUPS = 4  # of a group norm
 Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # noisy images, noise, both [B, 3, I, I], and times [B, 1]
 
@@ -63,18 +61,13 @@ class Unet:
         """The replicated model and batches."""
         torch.manual_seed(SEED)
         model = replicate(Denoiser(self).to(device()), self.bucket_mb)
-        batches = _batches(self)
+        batches = own_batches(lambda: _batch(self))
 
         def forward() -> torch.Tensor:
             noisy, noise, times = next(batches)
             return F.mse_loss(model(noisy, times), noise)
 
         return LossTrainer((model,), forward, (torch.optim.AdamW(model.parameters(), lr=1e-3),))
-
-
-def _batches(size: Unet) -> Iterator[Batch]:
-    torch.manual_seed(SEED + 1 + dist.get_rank())
-    return cycle([_batch(size) for _ in range(NUM_BATCHES)])
 
 
 def _batch(size: Unet) -> Batch:
