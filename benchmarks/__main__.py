@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-# fit_*.py writes constants that ship: run them by hand
-NOT_BENCHMARKS = ("_", "fit_")
+# fit_*.py writes constants that ship, record_*.py measurements: run them by hand
+NOT_BENCHMARKS = ("_", "fit_", "record_")
 
 
 def names() -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gnnperf.errors import InputError
 
-RECIPES = ("demo", "cpu-gloo", "cpu-unseen", "gpu")
+RECIPES = ("demo", "cpu-gloo", "cpu-unseen", "cpu-sharding", "gpu")
 DESCRIPTION = """\
 Profile real training runs.
 
@@ -108,6 +108,10 @@ def _plan(recipe: str) -> Any:
         from gnnperf.record.cpu_unseen import cpu_unseen
 
         return cpu_unseen()
+    if recipe == "cpu-sharding":
+        from gnnperf.record.cpu_sharding import cpu_sharding
+
+        return cpu_sharding()
     from gnnperf.record.cpu_gloo import cpu_gloo
 
     return cpu_gloo()

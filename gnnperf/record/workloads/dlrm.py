@@ -131,8 +131,8 @@ class Network:
 
     def __init__(self, size: Dlrm) -> None:
         pairs = size.tables * (size.tables + 1) // 2
-        self.bottom = _perceptron((DENSE_FEATURES, *size.bottom, size.dim), last_relu=True)
-        self.top = _perceptron((size.dim + pairs, *size.top, 1), last_relu=False)
+        self.bottom = perceptron((DENSE_FEATURES, *size.bottom, size.dim), last_relu=True)
+        self.top = perceptron((size.dim + pairs, *size.top, 1), last_relu=False)
         self.arithmetic = arithmetic(size.precision)
         self.repeats = repeats_here(size.repeats, size.repeating_rank)
 
@@ -154,7 +154,8 @@ def interact(vectors: torch.Tensor, times: int = 1) -> torch.Tensor:
     return products[:, lower[0], lower[1]]
 
 
-def _perceptron(widths: tuple[int, ...], *, last_relu: bool) -> nn.Module:
+def perceptron(widths: tuple[int, ...], *, last_relu: bool) -> nn.Module:
+    """Linear layers of these widths with ReLU between them, replicated over the ranks."""
     layers: list[nn.Module] = []
     for i, (inputs, outputs) in enumerate(pairwise(widths)):
         layers.append(nn.Linear(inputs, outputs))
