@@ -22,6 +22,7 @@ from gnnperf.plan.compress import CompressMessages
 from gnnperf.plan.declared import InputStall, OpLatency, Straggler
 from gnnperf.plan.dtype import ChangeDtype
 from gnnperf.plan.fusion import FuseElementwise
+from gnnperf.plan.reshard.one_table import PlaceTable
 
 KEY = "whatif"
 EXAMPLE = "whatif=[{latency:{op:aten::mm,factor:0.5}},{straggler:{rank:1,factor:1.3}}]"
@@ -39,6 +40,7 @@ class WhatIf:
         dtype: ops of one dtype become ops of another.
         fuse: runs of elementwise ops become one op each.
         compress: messages of collectives go compressed.
+        place: an embedding table is on another rank, or divided otherwise.
     """
 
     latency: OpLatency | None = None
@@ -48,6 +50,7 @@ class WhatIf:
     dtype: ChangeDtype | None = None
     fuse: FuseElementwise | None = None
     compress: CompressMessages | None = None
+    place: PlaceTable | None = None
 
 
 def read_edits(entries: Sequence[Any]) -> tuple[Edit, ...]:

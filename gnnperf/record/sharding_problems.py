@@ -52,13 +52,13 @@ def problems(ranks: int = 2) -> tuple[Problem, ...]:
 def _problem(number: int, ranks: int, draw: random.Random) -> Problem:
     tables = tuple(_table(draw) for _ in range(draw.randint(4, 8)))
     recorded = MixedDlrm(f"p{number:02d}", as_recorded(tables, ranks), draw.choice(BATCHES))
-    seen = {_canonical(recorded.tables)}
+    seen = {canonical(recorded.tables)}
     candidates: list[Tables] = []
-    rules: list[Callable[[], Tables]] = [lambda: greedy(tables, ranks, _size), lambda: greedy(tables, ranks, _lookups)]
+    rules: list[Callable[[], Tables]] = [lambda: by_size(tables, ranks), lambda: by_lookups(tables, ranks)]
     while len(candidates) < NUM_CANDIDATES:
         found = rules.pop(0)() if rules else _drawn(tables, ranks, draw)
-        if _canonical(found) not in seen and all(any(t.is_on(rank) for t in found) for rank in range(ranks)):
-            seen.add(_canonical(found))
+        if canonical(found) not in seen and all(any(t.is_on(rank) for t in found) for rank in range(ranks)):
+            seen.add(canonical(found))
             candidates.append(found)
     return Problem(recorded, tuple(candidates))
 
@@ -86,12 +86,14 @@ def greedy(tables: Sequence[PlacedTable], ranks: int, weight: Callable[[PlacedTa
     return tuple(replace(table, sharding=Sharding.TABLE, rank=place[t]) for t, table in enumerate(tables))
 
 
-def _size(table: PlacedTable) -> float:
-    return float(table.rows * table.dim)
+def by_size(tables: Sequence[PlacedTable], ranks: int) -> Tables:
+    """Greedy by bytes held."""
+    return greedy(tables, ranks, lambda table: float(table.rows * table.dim))
 
 
-def _lookups(table: PlacedTable) -> float:
-    return float(table.pooling * table.dim)
+def by_lookups(tables: Sequence[PlacedTable], ranks: int) -> Tables:
+    """Greedy by bytes looked up."""
+    return greedy(tables, ranks, lambda table: float(table.pooling * table.dim))
 
 
 def _drawn(tables: Sequence[PlacedTable], ranks: int, draw: random.Random) -> Tables:
@@ -105,7 +107,7 @@ def _placed(table: PlacedTable, ranks: int, share: float, draw: random.Random) -
     return replace(table, sharding=draw.choice((Sharding.ROW, Sharding.COLUMN)))
 
 
-def _canonical(tables: Sequence[PlacedTable]) -> tuple[object, ...]:
+def canonical(tables: Sequence[PlacedTable]) -> tuple[object, ...]:
     """The same for placements that differ by the numbers of the ranks only."""
     order: dict[int, int] = {}
     return tuple(

@@ -1,0 +1,35 @@
+"""A ladder of answers on four nodes, by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from toys import make_graph
+
+from gnnperf.plan.anchored import anchored
+from gnnperf.plan.edit import Edited
+from gnnperf.schema import NodeType
+
+
+def _node(name: str, dims: str, moved: float, latency_us: float) -> dict[str, object]:
+    return {"node_type": NodeType.COMPUTE, "thread": 0, "op_name": name, "input_dims": dims, "bytes": moved,
+            "latency_us": latency_us}  # fmt: skip
+
+
+def test_measured_then_calibrated_then_predicted() -> None:
+    calls = [("a", "[[4]]", 8.0, 10.0), ("a", "[[4]]", 8.0, 14.0), ("a", "[[8]]", 16.0, 30.0),
+             ("b", "[[4]]", 8.0, 5.0), ("c", "[[4]]", 8.0, 7.0)]  # fmt: skip
+    recorded = make_graph([_node(*call) for call in calls], [])
+    nodes = recorded.nodes.assign(
+        op_name=["a", "a", "a", "d", "c"], input_dims=["[[4]]", "[[16]]", "[[8]]", "[[4]]", "[[4]]"],
+        bytes=[8.0, 32.0, 16.0, 8.0, 8.0], latency_us=[np.nan, np.nan, 30.0, np.nan, 7.0],
+    )  # fmt: skip
+    touched = np.array([True, True, True, True, False])
+    edited = Edited(replace(recorded, nodes=nodes), touched, np.arange(5))
+    before_us = np.array([5.0, 5.0, 10.0, 5.0, 5.0])
+    after_us = np.array([5.0, 20.0, 10.0, 4.0, 5.0])
+    found = anchored(edited, recorded, before_us, after_us).nodes["latency_us"]
+    # a [4]: median(10, 14); a [16]: 20 x median(2, 2.8, 3); recorded stays; d: nobody knows more; untouched
+    assert found.tolist() == pytest.approx([12.0, 56.0, 30.0, 4.0, 7.0])
