@@ -1,8 +1,12 @@
 """Latencies of an edited recording: what was measured where it holds, elsewhere a predictor held to the measurements.
 
 measured     the recording has calls with these shapes and bytes     their median
-calibrated   it has calls of this op with others                     predicted x the op's median(measured / predicted)
+calibrated   it has calls of this op with others                     predicted x measured / predicted of those near in size
 predicted    it has none                                             predicted
+
+Near are calls that move about as much, from memory of about the same size: what a cache holds, it answers faster, and
+what a predictor is off for a large table it is off for half of it. Each recorded call weighs exp(-d^2 / 2), d the distance
+in factors of two (a Nadaraya-Watson mean of log ratios).
 """
 
 from __future__ import annotations
@@ -12,10 +16,12 @@ import pandas as pd
 
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.plan.edit import Edited
+from gnnperf.plan.shapes import parse, tensors
 from gnnperf.schema import NodeType
 
 OP = ["node_type", "op_name", "collective", "phase"]
 CALL = [*OP, "input_dims", "bytes", "message_bytes"]
+FAR = 1e-6  # weight of calls of whatever size: where none is near, all count alike
 
 
 def anchored(
@@ -32,24 +38,39 @@ def anchored(
     nodes, known = edited.graph.nodes, recorded.nodes
     works = (known["node_type"] != NodeType.HOST) & known["latency_us"].gt(0) & (told_before_us > 0)
     measured = known.loc[works, [*CALL, "latency_us"]].astype(dict.fromkeys(CALL, object))
-    measured = measured.assign(ratio=measured["latency_us"] / told_before_us[works.to_numpy()])
+    measured = measured.assign(log_ratio=np.log(measured["latency_us"] / told_before_us[works.to_numpy()]))
+    calls = measured.groupby(CALL, dropna=False)[["latency_us", "log_ratio"]].median().reset_index()
     open_ = nodes["latency_us"].isna().to_numpy() & edited.touched
     asked = nodes.loc[open_, CALL].astype(dict.fromkeys(CALL, object))
-    same_us = _matched(asked, measured, CALL, "latency_us")
-    ratio = _matched(asked, measured, OP, "ratio")
-    told_us = told_after_us[open_]
-    answer_us = np.where(np.isnan(same_us), told_us * np.where(np.isnan(ratio), 1.0, ratio), same_us)
+    same_us = asked.merge(calls, on=CALL, how="left")["latency_us"].to_numpy(np.float64)
+    told_us = told_after_us[open_] * np.exp(_nearby(asked, calls))
     latency_us = nodes["latency_us"].to_numpy(copy=True)
-    latency_us[open_] = answer_us
-    return _with(edited.graph, latency_us)
+    latency_us[open_] = np.where(np.isnan(same_us), told_us, same_us)
+    return ExecutionGraph(**{**edited.graph.__dict__, "nodes": nodes.assign(latency_us=latency_us)})
 
 
-def _matched(asked: pd.DataFrame, measured: pd.DataFrame, keys: list[str], value: str) -> np.ndarray:
-    """[num_asked] median of the measured values with the same keys; NaN none."""
-    medians = measured.groupby(keys, dropna=False)[value].median().rename("median").reset_index()
-    joined = asked[keys].merge(medians, on=keys, how="left")
-    return joined["median"].to_numpy(np.float64)
+def _nearby(asked: pd.DataFrame, calls: pd.DataFrame) -> np.ndarray:
+    """[num_asked] log(measured / predicted) of the op's calls that are near in size; 0 where it has none."""
+    result = np.zeros(len(asked))
+    sizes, known = _sizes(asked), _sizes(calls)
+    places = calls.groupby(OP, dropna=False).indices
+    for op, at in asked.groupby(OP, dropna=False).indices.items():
+        others = next((rows for key, rows in places.items() if _same(key, op)), None)
+        if others is None:
+            continue
+        apart = sizes[at][:, None, :] - known[others][None, :, :]  # [asked, calls, sizes]
+        weight = np.exp(-0.5 * (apart**2).sum(axis=2)) + FAR
+        result[at] = weight @ calls["log_ratio"].to_numpy(np.float64)[others] / weight.sum(axis=1)
+    return result
 
 
-def _with(graph: ExecutionGraph, latency_us: np.ndarray) -> ExecutionGraph:
-    return ExecutionGraph(**{**graph.__dict__, "nodes": graph.nodes.assign(latency_us=latency_us)})
+def _same(one: object, other: object) -> bool:
+    return [None if pd.isna(v) else v for v in one] == [None if pd.isna(v) else v for v in other]  # type: ignore[attr-defined]
+
+
+def _sizes(calls: pd.DataFrame) -> np.ndarray:
+    """[num_calls, 2] log2 of the bytes moved and of the elements of the first tensor."""
+    moved = calls["bytes"].astype(float).fillna(0.0) + calls["message_bytes"].astype(float).fillna(0.0)
+    first = [np.prod((tensors(parse(d)[0]) or ((1,),))[0]) if isinstance(d, str) else 1.0 for d in calls["input_dims"]]
+    sizes: np.ndarray = np.log2(np.maximum(np.column_stack([moved.to_numpy(), np.array(first, dtype=float)]), 1.0))
+    return sizes
