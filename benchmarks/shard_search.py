@@ -17,7 +17,7 @@ import numpy as np
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.hardware.named import PLAN_GROUP, path_of
 from gnnperf.hardware.yaml_spec import read_yaml
-from gnnperf.plan.recommendation import RecommendationPlan, Recommender
+from gnnperf.plan.recommendation import Interaction, RecommendationPlan, Recommender
 from gnnperf.plan.recommendation.placing import largest_first
 from gnnperf.plan.tables import Placed, Placement, Split, Table
 from gnnperf.shard.answer import NUM_RANDOM, answer
@@ -28,8 +28,8 @@ from gnnperf.shard.search import BY_COST, BY_LOOKUPS, BY_SIZE, FOUND, Effort, ca
 from gnnperf.shard.surrogate import Surrogate, surrogate
 
 HARDWARE, DIM, REPEATS = "a100_sxm_80gb", 64, 3
-SMALL = (("whole tables", 7, 3, 32768), ("all ways", 4, 2, 131072))  # what, tables, ranks, batch
-PROBLEMS = 4  # of each kind
+SMALL = (("whole tables", 6, 4, 65536), ("all ways", 4, 2, 131072))  # what, tables, ranks, batch
+PROBLEMS = 3  # of each kind
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def tables(count: int, seed: int) -> tuple[Table, ...]:
 
 def problem(own: tuple[Table, ...], ranks: int, batch: int) -> Problem:
     """With half-precision perceptrons, small beside the tables."""
-    model = Recommender(own, (256, DIM), (256, 1), dtype="float16")
+    model = Recommender(own, (256, DIM), (256, 1), interaction=Interaction.CAT, dtype="float16")
     plan = RecommendationPlan("synthetic", model, batch, ranks, largest_first(own, ranks))
     return Problem(plan, default_cluster(load_device(HARDWARE)))
 

@@ -53,6 +53,8 @@ def explore(state: State, costs: Surrogate, budget: Budget, rng: np.random.Gener
     """Placements that no change makes better, each reached from the best one before by a shove; the best first."""
     best = descend(state, costs, budget)
     found = [best]
+    if all(len(ways(costs.problem, table)) == 1 for table in costs.problem.tables):
+        return (best,)  # one device: nothing to shove
     while not budget.spent():
         other = descend(_shoved(best, costs, rng), costs, budget)
         found.append(other)

@@ -33,7 +33,7 @@ class Effort:
         seed: of everything random.
     """
 
-    asked: int = 12_000
+    asked: int = 24_000
     judged: int = 8
     seed: int = 0
 
