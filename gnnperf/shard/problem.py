@@ -58,7 +58,7 @@ class Problem:
 
 
 def ways(problem: Problem, table: Table) -> tuple[tuple[Split, int], ...]:
-    """How a table may be held, (split, number of ranks): whole; rows over all or a machine's ranks; columns; copies."""
+    """How a table may be held, (split, ranks): whole; rows over all, or as many as a machine has; columns; copies."""
     ranks = problem.ranks
     if ranks == 1:
         return ((Split.TABLE, 1),)

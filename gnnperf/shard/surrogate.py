@@ -4,7 +4,8 @@
          + max(exchange of gradients, backward of the bottom perceptron) + max over ranks of updates + replicated tables
 
 Every collective waits for the last rank, so maxima over ranks add up. Hosts, launches and gaps are left out: they
-hardly depend on the placement. What is found this way is judged by the schedule (`gnnperf.shard.judge`).
+hardly depend on the placement; so is the addition of partial sums. What is found this way is judged by the schedule
+(`gnnperf.shard.judge`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@
 Khudia et al. 2021 (FBGEMM), Mudigere et al. 2022 ("Software-hardware co-design for fast and scalable training of deep
 learning recommendation models", exact optimizers fused with the backward pass). Tables follow each other in the launch
 grid, so each one is looked up from a cache that holds nothing of it; rows that a table is asked for again come from the
-cache as far as it holds them (`gnnperf.analytic.embedding`).
+cache as far as it holds them (`gnnperf.analytic.embedding`). A block of threads takes 128 columns at a time; shorter
+rows leave a part of it idle and count as BUSY_COLUMNS.
 
 A planned lookup states its tables instead of tensors: `input_dims` is one list of BatchedTable, whole numbers each.
 """
@@ -26,6 +27,10 @@ from gnnperf.graph.cost.op_call import UnknownCost
 
 LOOK_UP, UPDATE = "planned::batched_lookup", "planned::batched_lookup_update"
 SKEW_UNIT = 1e-3  # dims are whole numbers
+# Columns of a row -> columns that keep as many threads busy: 1.75 x 32, 1.15 x 64 and 128, the penalties and the least
+# row of torchrec's planner (torchrec/distributed/planner/constants.py: QUARTER_BLOCK_PENALTY, HALF_BLOCK_PENALTY,
+# FULL_BLOCK_EMB_DIM, "empirical studies"), straight lines between them.
+BUSY_COLUMNS = {32.0: 56.0, 64.0: 73.6, 128.0: 128.0}
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,13 @@ def _tables(call: KernelCall) -> list[np.ndarray]:
 def _lookups(tables: np.ndarray) -> Lookups:
     rows, dim, lookups, bags, skew = tables[:, :-1].T
     ones = np.ones(len(tables))
-    return Lookups(rows, dim, lookups, bags, skew * SKEW_UNIT, ones, ones < 1.0)
+    return Lookups(rows, busy_columns(dim), lookups, bags, skew * SKEW_UNIT, ones, ones < 1.0)
+
+
+def busy_columns(dim: np.ndarray) -> np.ndarray:
+    """Columns [k] that take as long as `dim` [k] do, with all threads of a block at work."""
+    full = max(BUSY_COLUMNS)
+    return np.where(dim >= full, dim, np.interp(dim, list(BUSY_COLUMNS), list(BUSY_COLUMNS.values())))
 
 
 def _look_up_us(tables: np.ndarray, caches: Caches, prices: LookupPrices) -> np.ndarray:

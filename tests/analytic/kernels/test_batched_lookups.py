@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnperf.analytic.bandwidth_bound import sustained_bytes_per_s
-from gnnperf.analytic.kernels.batched_lookups import LOOK_UP, UPDATE, BatchedTable, batched_work, stated
+from gnnperf.analytic.kernels.batched_lookups import LOOK_UP, UPDATE, BatchedTable, batched_work, busy_columns, stated
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.memory_constants import default_memory_constants
@@ -20,7 +20,7 @@ from gnnperf.hardware import load_device
 from gnnperf.schema import OpFamily
 
 A100 = load_device("a100_sxm_80gb")
-TABLE = BatchedTable(rows=1_000_000, dim=64, lookups=8192, bags=2048)
+TABLE = BatchedTable(rows=1_000_000, dim=128, lookups=8192, bags=2048)
 
 
 def _us(name: str, *tables: BatchedTable) -> float:
@@ -54,12 +54,12 @@ def test_one_uniform_table_is_an_embedding_bag() -> None:
 
 def test_an_update_by_hand() -> None:
     """Two lookups in a table so large that they are of different rows, no state: sectors of 32 bytes and more."""
-    table = BatchedTable(rows=10**9, dim=16, lookups=2, bags=1)
+    table = BatchedTable(rows=10**9, dim=128, lookups=2, bags=1)
     constants = default_memory_constants()
     dram_us = 1e6 / sustained_bytes_per_s(A100, constants)
-    far_bytes = 1 * 64 + 2 * 2 * 64 + 2 * 8  # gradient of the bag, two rows both ways, two indices
-    near_us = 2 * 64 * dram_us / constants.cache_speedup
-    arithmetic_us = 2 * 16 * 1e6 / A100.flops_per_s["float32"]
+    far_bytes = 1 * 512 + 2 * 2 * 512 + 2 * 8  # gradient of the bag, two rows both ways, two indices
+    near_us = 2 * 512 * dram_us / constants.cache_speedup
+    arithmetic_us = 2 * 128 * 1e6 / A100.flops_per_s["float32"]
     by_hand = A100.launch_floor_us + far_bytes * dram_us + near_us + arithmetic_us
     assert _us(UPDATE, table) == pytest.approx(by_hand, rel=1e-9)
 
@@ -69,6 +69,16 @@ def test_state_is_read_and_written_by_sectors() -> None:
     with_state = BatchedTable(10**9, 16, 1000, 1000, 1000, 4)
     dram_us = 1e6 / sustained_bytes_per_s(A100, default_memory_constants())
     assert _us(UPDATE, with_state) - _us(UPDATE, table) == pytest.approx(2 * 1000 * 32 * dram_us, rel=1e-3)
+
+
+def test_short_rows_leave_threads_idle() -> None:
+    """Half a block's columns take 1.15 / 2 of the time of all of them, a quarter 1.75 / 4, fewer no less than that."""
+    columns = busy_columns(np.array([4.0, 32.0, 48.0, 64.0, 128.0, 256.0]))
+    assert columns == pytest.approx([56.0, 56.0, (56.0 + 73.6) / 2, 73.6, 128.0, 256.0])
+    launch = A100.launch_floor_us
+    quarter, half, full = (_us(LOOK_UP, BatchedTable(10**9, dim, 10**6, 10**6)) - launch for dim in (32, 64, 128))
+    assert half / full == pytest.approx(1.15 / 2, rel=0.01)
+    assert quarter / full == pytest.approx(1.75 / 4, rel=0.02)
 
 
 def test_hot_rows_are_faster_to_look_up_and_to_update() -> None:
