@@ -28,8 +28,8 @@ from gnnperf.shard.search import BY_COST, BY_LOOKUPS, BY_SIZE, FOUND, Effort, ca
 from gnnperf.shard.surrogate import Surrogate, surrogate
 
 HARDWARE, DIM, REPEATS = "a100_sxm_80gb", 64, 3
-SMALL = (("whole tables", 6, 4, 65536), ("all ways", 4, 2, 131072))  # what, tables, ranks, batch
-PROBLEMS = 3  # of each kind
+WHOLE = "whole tables"
+SMALL = ((WHOLE, 8, 2, 65536, 5), ("all ways", 4, 2, 131072, 3))  # what, tables, ranks, batch, problems
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def judge(costs: Surrogate) -> Callable[[Placement], float]:
 def regrets(what: str, count: int, ranks: int, batch: int, seed: int) -> Mapping[str, float]:
     """Step over the best of all placements, minus 1, by who chose."""
     asked = problem(tables(count, seed), ranks, batch)
-    costs, splits = surrogate(asked), (Split.TABLE,) if what == "whole tables" else tuple(Split)
+    costs, splits = surrogate(asked), (Split.TABLE,) if what == WHOLE else tuple(Split)
     price = judge(costs)
     steps = np.array([price(placement) for placement in every_placement(asked, splits)])
     greedy = seeds(costs.loads)
@@ -99,9 +99,9 @@ def regrets(what: str, count: int, ranks: int, batch: int, seed: int) -> Mapping
 def print_small() -> None:
     """Regret on problems that are searched in full."""
     print("regret against the best of all placements, judged by the schedule")
-    for what, count, ranks, batch in SMALL:
-        rows = [regrets(what, count, ranks, batch, seed) for seed in range(PROBLEMS)]
-        print(f"{what}: {count} tables on {ranks} devices, {rows[0]['placements']:.0f} placements, {PROBLEMS} problems")
+    for what, count, ranks, batch, problems in SMALL:
+        rows = [regrets(what, count, ranks, batch, seed) for seed in range(problems)]
+        print(f"{what}: {count} tables on {ranks} devices, {rows[0]['placements']:.0f} placements, {problems} problems")
         for name in (FOUND, BY_COST, BY_LOOKUPS, BY_SIZE, "median of all", "worst of all"):
             values = np.array([row[name] for row in rows])
             right = (values < 1e-3).sum()
