@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gnnperf.analytic.kernels.batched_lookups import LOOK_UP, UPDATE
+from gnnperf.analytic.kernels.batched_lookups import LAUNCHES, LOOK_UP, UPDATE
 from gnnperf.analytic.predictor import AnalyticPredictor
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.plan.recommendation.items import BatchedOp, Item, Moves
@@ -68,9 +68,11 @@ def all_loads(problem: Problem) -> Loads:
 
 def _priced(problem: Problem, keys: Sequence[Key]) -> dict[Key, Load]:
     parts = [_part(problem, key) for key in keys]
-    floor_us = problem.cluster.device.launch_floor_us
+    launches = np.array([1, LAUNCHES[LOOK_UP], 1, LAUNCHES[UPDATE]])
     items = [item for part in parts for item in _kernels(problem, part)]
-    us = (kernels_us(problem.cluster, items) - floor_us).reshape(-1, 4)  # [parts, 4]
+    us = (
+        kernels_us(problem.cluster, items).reshape(-1, 4) - launches * problem.cluster.device.launch_floor_us
+    )  # [parts, 4]
     copied = [i for i, part in enumerate(parts) if _is_copied(problem, part)]
     dense_us = np.zeros(len(parts))
     if copied:

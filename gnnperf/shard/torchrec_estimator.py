@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.analytic.kernels.batched_lookups import LOOK_UP, UPDATE, BatchedTable
+from gnnperf.analytic.kernels.batched_lookups import LAUNCHES, LOOK_UP, UPDATE, BatchedTable
 from gnnperf.errors import InputError
 from gnnperf.hardware import default_cluster, load_cluster, load_device, spread
 from gnnperf.hardware.spec import ClusterSpec
@@ -136,8 +136,9 @@ class AnalyticShardEstimator:
             Moves("sort", radix_sort_bytes(each.table.rows, each.table.lookups), Phase.BACKWARD),
             BatchedOp(UPDATE, (each.table,), Phase.BACKWARD),
         )]  # fmt: skip
-        us = kernels_us(self._cluster, items) - self._cluster.device.launch_floor_us
-        look_up, sort, update = us.reshape(-1, 3).T  # [n] each
+        launches = np.array([LAUNCHES[LOOK_UP], 1, LAUNCHES[UPDATE]])
+        us = kernels_us(self._cluster, items).reshape(-1, 3) - launches * self._cluster.device.launch_floor_us
+        look_up, sort, update = us.T  # [n] each
         crossing = [e.host_share * e.table.lookups * e.table.dim * FLOAT_BYTES for e in asked]
         host_us = np.array(crossing) / self._cluster.host_link.sustained_bytes_per_s * US
         return look_up + host_us, sort + update + 2.0 * host_us  # a row is read and written by its update

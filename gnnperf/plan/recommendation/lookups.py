@@ -73,6 +73,8 @@ def update_rows(shared: Shared, rank: int, travel: Travel) -> Iterator[Item]:
     held = here(shared.parts, rank, travel)
     if not held or (travel is Travel.STAYS and shared.plan.ranks > 1):
         return
+    indices = sum(part.lookups(shared.plan.batch, shared.plan.ranks) for part in held)
+    yield Moves("fbgemm::linearize_index", 2.0 * indices * INDEX_BYTES, B)
     yield Moves("fbgemm::transpose_embedding_input", sum(sort_bytes(part, shared.plan) for part in held), B)
     yield BatchedOp(UPDATE, _tables(shared, rank, travel, update=True), B)
 

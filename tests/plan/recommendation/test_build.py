@@ -141,7 +141,7 @@ def test_kernels_wait_for_what_they_await_only() -> None:
     awaiting = [names[d] for s, d in pairs if rank[s] == "0" and (kind[s], kind[d]) == ("comm", "compute")]
     assert awaiting == [
         "fbgemm::permute_2D_sparse_data", "fbgemm::permute_2D_sparse_data", "aten::cat",
-        "fbgemm::transpose_embedding_input", "aten::_fused_sgd_", "aten::_fused_sgd_",
+        "fbgemm::linearize_index", "aten::_fused_sgd_", "aten::_fused_sgd_",
     ]  # fmt: skip
 
 
