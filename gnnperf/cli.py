@@ -23,6 +23,7 @@ ROOM_OF_COMMAND = {
     "noise-floor": "gnnperf.evaluate.cli",
     "ops": "gnnperf.evaluate.ops_cli",
     "collectives": "gnnperf.evaluate.collectives_cli",
+    "shard": "gnnperf.shard.cli",
 }
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
 BROKEN_PIPE = 141  # ... and by SIGPIPE

@@ -11,6 +11,7 @@ from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
 from gnnperf.plan import Edit
+from gnnperf.plan.recommendation import RecommendationPlan, build_recommendation
 from gnnperf.plan.transformer import TransformerPlan, build_plan, misplaced_groups
 from gnnperf.predict.assemble import Question, assemble, collect
 from gnnperf.predict.config import Mode
@@ -57,7 +58,7 @@ class Request:
     step: int | None = None
     cache_dir: Path | None = None
     whatif: tuple[Edit, ...] = ()
-    plan: TransformerPlan | None = None
+    plan: TransformerPlan | RecommendationPlan | None = None
     memory: MemoryQuestion | None = None
 
 
@@ -78,6 +79,8 @@ def asked_graph(request: Request) -> ExecutionGraph:
     if request.trace is not None:
         return load_graph(request.trace, request.cache_dir)
     assert request.plan is not None, "checked"
+    if isinstance(request.plan, RecommendationPlan):
+        return build_recommendation(request.plan)
     return build_plan(request.plan)
 
 
@@ -145,7 +148,9 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
 
 
 def _misplaced(request: Request, target: Target) -> tuple[str, ...]:
-    return () if request.plan is None else misplaced_groups(request.plan, target.cluster.ranks_per_node)
+    if not isinstance(request.plan, TransformerPlan):  # no plan, or one whose only group is that of all ranks
+        return ()
+    return misplaced_groups(request.plan, target.cluster.ranks_per_node)
 
 
 def replayed(graph: ExecutionGraph, request: Request) -> StepPrediction:

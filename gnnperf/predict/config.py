@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from gnnperf.hardware.config import HardwareConfig
+from gnnperf.plan.recommendation import RecommendationPlan, is_recommendation, recommendation_from
 from gnnperf.plan.transformer import TransformerPlan, plan_from
 
 
@@ -53,10 +54,12 @@ class PredictConfig(HardwareConfig):
     batches_held: int = 1
     whatif: list[Any] = field(default_factory=list)
 
-    def transformer_plan(self) -> TransformerPlan | None:
+    def asked_plan(self) -> TransformerPlan | RecommendationPlan | None:
         """The plan asked about; None: a trace.
 
         Raises:
             InputError: a key or value that no plan has.
         """
+        if is_recommendation(self.plan):
+            return recommendation_from(self.plan, "plan")
         return plan_from(self.plan, "plan") if self.plan else None

@@ -8,6 +8,7 @@ import numpy as np
 
 from gnnperf.analytic.kernel_constants import default_gemm_constants
 from gnnperf.analytic.kernels.attentions import attentions_us
+from gnnperf.analytic.kernels.batched_lookups import batched_us
 from gnnperf.analytic.kernels.call import Array, Bound, Form, KernelCall, KernelTimes, Setting, of_bytes
 from gnnperf.analytic.kernels.convolutions import convolutions_us
 from gnnperf.analytic.kernels.fused_chains import chains_us, is_chain
@@ -26,6 +27,12 @@ def matmuls_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of matrix products, with a sparse operand or without; NaN: neither form applies."""
     sparse = sparse_products_us(calls, setting)
     return np.where(np.isnan(sparse), products_us(calls, setting), sparse)
+
+
+def embeddings_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
+    """[n] us of lookups in one table each, and of batched ones; NaN: neither form applies."""
+    batched = batched_us(calls, setting)
+    return np.where(np.isnan(batched), lookups_us(calls, setting), batched)
 
 
 def _or_chains(form: Form) -> Form:
@@ -49,7 +56,7 @@ FORMS: Mapping[str, Form] = {
     OpFamily.SOFTMAX: rows_us,
     OpFamily.REDUCTION: _or_chains(reductions_us),
     OpFamily.ELEMENTWISE: _or_chains(elementwise_calls_us),
-    OpFamily.EMBEDDING: lookups_us,
+    OpFamily.EMBEDDING: embeddings_us,
     OpFamily.OPTIMIZER: lists_us,
     OpFamily.COPY: streams_us,
     OpFamily.INDEXING: streams_us,

@@ -1,0 +1,1 @@
+"""Where to put embedding tables: placements ranked by the predicted step."""

@@ -1,0 +1,70 @@
+"""From what `gnnperf shard` was told to a problem, and from the best placement to a plan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gnnperf.errors import InputError, require
+from gnnperf.hardware import default_cluster, load_cluster, load_device, spread
+from gnnperf.hardware.named import SUFFIXES
+from gnnperf.plan.recommendation import is_recommendation, placement_as_written, recommendation_from
+from gnnperf.plan.recommendation.plan import MOST_RANKS
+from gnnperf.plan.tables import Placement
+from gnnperf.shard.problem import Problem
+
+PLACEMENT, RANKS, SOURCE = "placement", "ranks", "source"
+
+
+def problem_from(
+    raw: Mapping[str, Any], where: str, devices: int, hardware: str, cluster: str | None, reserve_share: float
+) -> Problem:  # fmt: skip
+    """The problem of a file's mapping.
+
+    Raises:
+        InputError: no recommendation model, an unknown name, a value that cannot be.
+    """
+    require(1 <= devices <= MOST_RANKS, "--devices", devices, f"a whole number from 1 to {MOST_RANKS}")
+    if not is_recommendation(raw):
+        raise InputError("has no model.tables", where=where, allowed="a recommendation model, as plan dlrm_criteo",
+                         remedy="see gnnperf shard --help for the form")  # fmt: skip
+    device = load_device(hardware)
+    links = default_cluster(device) if cluster is None else load_cluster(cluster, device)
+    asked = {key: value for key, value in raw.items() if key != PLACEMENT} | {RANKS: devices}
+    return Problem(recommendation_from(asked, where), spread(links, devices), reserve_share)
+
+
+def given_placement(raw: Mapping[str, Any], where: str, devices: int) -> Placement | None:
+    """The file's own placement, if it has one for as many ranks."""
+    if PLACEMENT not in raw or raw.get(RANKS) != devices:
+        return None
+    return recommendation_from(raw, where).placement
+
+
+def check_out(out: Path | None) -> None:
+    """Refuse a file that cannot be written, before work is done for it.
+
+    Raises:
+        InputError: another suffix, or no such folder.
+    """
+    if out is None:
+        return
+    if out.suffix not in SUFFIXES:
+        raise InputError(f"has the suffix {out.suffix!r}", where=f"--out {out}", allowed=", ".join(SUFFIXES))
+    if not out.parent.is_dir():
+        raise InputError("no such folder", where=f"--out {out.parent}", remedy="make it, or name another file")
+
+
+def write_plan(raw: Mapping[str, Any], placement: Placement, problem: Problem, out: Path) -> None:
+    """The file's plan with the best placement: beside `out`, then renamed."""
+    kept = {key: value for key, value in raw.items() if key not in (PLACEMENT, RANKS, SOURCE)}
+    written = placement_as_written(problem.tables, placement, problem.ranks)
+    source = {SOURCE: raw[SOURCE]} if SOURCE in raw else {}
+    beside = out.with_name(out.name + ".part")
+    plan = {**kept, RANKS: problem.ranks, PLACEMENT: written, **source}
+    beside.write_text(yaml.safe_dump(plan, sort_keys=False, width=120), encoding="utf-8")
+    os.replace(beside, out)

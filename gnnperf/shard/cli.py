@@ -1,0 +1,71 @@
+"""`gnnperf shard TABLES --devices N --hardware NAME`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+DESCRIPTION = """\
+Where to put the embedding tables of a recommendation model: placements ranked by the predicted step.
+
+  gnnperf shard dlrm_criteo --devices 8 --hardware a100_sxm_80gb
+  gnnperf shard mine.yaml --devices 64 --hardware h100_sxm --cluster hgx8 --out best.yaml
+  python predict.py plan=best.yaml hardware=h100_sxm                 the whole step of the best one
+
+TABLES is a recommendation model of conf/plan, or a .yaml file in the same form:
+
+  model:
+    tables:                     float32; pooling: indices per sample, summed
+      - {name: users, rows: 40000000, dim: 64, pooling: 1}
+      - {name: clicks, rows: 500000, dim: 64, pooling: 20, skew: 3}       index = rows u^skew: 1 is uniform
+      - {name: small, count: 30, rows: 2000, dim: 64}                     thirty tables
+    bottom: [512, 64]           widths of the perceptrons; the last of `bottom` is the tables' dim
+    top: [512, 256, 1]
+    optimizer: rowwise_adagrad  of tables, fused with their backward pass
+  batch: 65536                  of a step, over all devices
+
+A `placement` in it, for as many ranks, is compared with. Tables may be held whole, by rows, by columns, or replicated;
+memory holds parameters, optimizer state, and gradients of what is replicated.
+"""
+
+
+def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `shard`."""
+    parser = subparsers.add_parser("shard", help="where to put embedding tables", description=DESCRIPTION,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("tables", metavar="TABLES", help="a recommendation model of conf/plan, or a .yaml file")
+    parser.add_argument("--devices", required=True, type=int, metavar="N", help="ranks, one device each")
+    parser.add_argument("--hardware", required=True, metavar="NAME", help="a device of the catalog, or a .yaml file")
+    parser.add_argument("--cluster", metavar="NAME", help="its links and hosts; default: the device's own")
+    parser.add_argument("--top", type=int, default=3, metavar="K", help="placements to print (default 3)")
+    parser.add_argument("--reserve", type=float, default=0.15, metavar="SHARE",
+                        help="of a device's memory that tables do not get (default 0.15)")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="of the search and of random placements (default 0)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the plan with the best placement: a .yaml file")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.set_defaults(run=_shard)
+
+
+def _shard(arguments: argparse.Namespace) -> int:
+    import json
+
+    from gnnperf.errors import require
+    from gnnperf.hardware.named import PLAN_GROUP, path_of
+    from gnnperf.hardware.yaml_spec import read_yaml
+    from gnnperf.shard.answer import answer, document
+    from gnnperf.shard.ask import check_out, given_placement, problem_from, write_plan
+    from gnnperf.shard.search import Effort
+    from gnnperf.shard.text import text
+
+    require(arguments.top >= 1, "--top", arguments.top, "a whole number from 1 up")
+    check_out(arguments.out)
+    path = path_of(arguments.tables, PLAN_GROUP)
+    raw: dict[str, Any] = read_yaml(path)
+    problem = problem_from(raw, str(path), arguments.devices, arguments.hardware, arguments.cluster, arguments.reserve)
+    given = given_placement(raw, str(path), arguments.devices)
+    found = answer(problem, Effort(seed=arguments.seed), given, arguments.top)
+    if arguments.out is not None:
+        write_plan(raw, found.ranked[0].placement, problem, arguments.out)
+    print(json.dumps(document(found), indent=1) if arguments.json else text(found))
+    return 0

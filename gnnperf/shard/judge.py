@@ -1,0 +1,78 @@
+"""The judge of a placement: the graph of the step, every node's latency, the schedule.
+
+Ranks differ in their tables only, so ranks that nobody ever waits for need not be in the graph: those that look up,
+update, or do both with what comes before, longest among equally many kernels are enough. `tests/shard` holds it to the
+graph of all ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnnperf.analytic.predictor import AnalyticPredictor
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.plan.recommendation.build import build_recommendation
+from gnnperf.schedule import schedule_with_contention
+from gnnperf.schema import NodeType, OpFamily
+from gnnperf.shard.loads import ARRANGE, INDICES, LOOKED_UP, UPDATED
+from gnnperf.shard.problem import Problem
+from gnnperf.shard.surrogate import State
+
+LOOKUPS, EXCHANGE, REDUCE, DENSE, HOST = "lookups", "exchange", "all-reduce", "perceptrons", "host"
+PARTS = (LOOKUPS, EXCHANGE, REDUCE, DENSE, HOST)
+EXCHANGES = ("all_to_all", "reduce_scatter", "all_gather")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The answer for one placement.
+
+    Attributes:
+        step_us: makespan of the step.
+        critical_us: what lies on one critical path: lookups, exchange, all-reduce, perceptrons, host.
+    """
+
+    step_us: float
+    critical_us: Mapping[str, float]
+
+
+def judged(problem: Problem, state: State) -> Judged:
+    """The predicted step with a placement."""
+    graph = build_recommendation(problem.placed(state.placement), awaited_ranks(state))
+    told = AnalyticPredictor().predict(graph, problem.cluster)
+    assert told.alone is not None and not told.uncovered_ops, "plans consist of ops that have forms"
+    found = schedule_with_contention(graph, told.latency_us, told.lag_us, told.alone)
+    on_path = np.where(found.schedule.on_critical_path, found.latency_us, 0.0)  # [num_nodes]
+    what = _what(graph)
+    return Judged(found.schedule.makespan_us, {name: float(on_path[what == name].sum()) for name in PARTS})
+
+
+def awaited_ranks(state: State) -> tuple[int, ...]:
+    """Ranks that others may wait for; among ranks with equally many kernels those where these take longest."""
+    arrange, look_up, update = state.per_rank[[ARRANGE, LOOKED_UP, UPDATED]]
+    holds = state.per_rank[INDICES] > 0  # ranks without a table have fewer kernels
+    found = set()
+    for kind in (holds, ~holds):
+        ranks = np.flatnonzero(kind)
+        if len(ranks):
+            found |= {int(ranks[np.argmax(us[ranks])]) for us in (look_up, arrange + look_up, update)}
+    return tuple(sorted(found))
+
+
+def _what(graph: ExecutionGraph) -> np.ndarray:
+    """[num_nodes] what a node's time is for; "" for hardware."""
+    nodes = graph.nodes
+    kind, family = (nodes[name].to_numpy().astype(str) for name in ("node_type", "family"))
+    exchanged = nodes["collective"].isin(EXCHANGES).to_numpy()
+    of_tables = nodes["op_name"].astype(str).str.startswith("fbgemm::").to_numpy() | (family == OpFamily.EMBEDDING)
+    found = np.full(len(nodes), "", dtype=object)
+    found[kind == NodeType.HOST] = HOST
+    found[kind == NodeType.COMPUTE] = DENSE
+    found[(kind == NodeType.COMPUTE) & of_tables] = LOOKUPS
+    moved = np.isin(kind, (NodeType.COLLECTIVE, NodeType.COMM))
+    found[moved] = REDUCE
+    found[moved & exchanged] = EXCHANGE
+    return found

@@ -1,0 +1,168 @@
+"""A step's time from sums over tables, cheap enough to ask for each of thousands of placements.
+
+    step = exchange of indices + max over ranks of lookups + max(exchange of vectors, bottom perceptron) + rest
+         + max(exchange of gradients, backward of the bottom perceptron) + max over ranks of updates + replicated tables
+
+Every collective waits for the last rank, so maxima over ranks add up. Hosts, launches and gaps are left out: they
+hardly depend on the placement; so is the addition of partial sums. What is found this way is judged by the schedule
+(`gnnperf.shard.judge`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnnperf.analytic.predictor import AnalyticPredictor
+from gnnperf.graph.tables import node_table
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.plan.recommendation.items import Transfer
+from gnnperf.plan.recommendation.messages import INDEX_BYTES, even_bytes
+from gnnperf.plan.recommendation.network import update_bytes_per_parameter
+from gnnperf.plan.recommendation.plan import FLOAT_BYTES
+from gnnperf.plan.recommendation.shared import shared_by_all
+from gnnperf.plan.tables import Placed, Placement
+from gnnperf.schema import NodeType
+from gnnperf.shard.loads import (
+    ARRANGE,
+    DENSE,
+    ELEMENTS,
+    INDICES,
+    LOOKED_UP,
+    MEMORY,
+    REPLICATED,
+    SUMMED,
+    UPDATED,
+    Load,
+    Loads,
+    all_loads,
+    kernels_us,
+)
+from gnnperf.shard.problem import Problem
+
+KINDS = ("all_to_all", "reduce_scatter", "all_gather", "all_reduce")
+SMALLEST_BYTES, LARGEST_BYTES, SIZES = 1.0, 1e13, 400  # messages that are priced; others lie between them
+US = 1e6
+Value = tuple[float, float]  # step in us (infinite: does not fit), then how unevenly ranks are loaded
+
+
+@dataclass(frozen=True)
+class State:
+    """A placement and its sums.
+
+    Attributes:
+        placement: of all tables.
+        per_rank: [6, ranks] see gnnperf.shard.loads.
+        shared: [3].
+    """
+
+    placement: Placement
+    per_rank: np.ndarray
+    shared: np.ndarray
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """What placements of one problem cost.
+
+    Attributes:
+        problem: asked about.
+        loads: of its tables.
+        sizes_bytes: [sizes] messages.
+        times_us: kind of collective -> [sizes] us.
+        bottom_us, bottom_backward_us, rest_us: of replicated kernels.
+    """
+
+    problem: Problem
+    loads: Loads
+    sizes_bytes: np.ndarray
+    times_us: Mapping[str, np.ndarray]
+    bottom_us: float
+    bottom_backward_us: float
+    rest_us: float
+
+    def start(self, placement: Placement) -> State:
+        """The sums of a placement."""
+        state = State(placement, np.zeros((6, self.problem.ranks)), np.zeros(3))
+        for table, placed in enumerate(placement):
+            _add(state, self.loads.of(table, placed), placed, 1.0)
+        return state
+
+    def changed(self, state: State, changes: Mapping[int, Placed]) -> State:
+        """The state with other places for some tables."""
+        placement = tuple(changes.get(i, placed) for i, placed in enumerate(state.placement))
+        return self._moved(state, changes, placement)
+
+    def value_after(self, state: State, changes: Mapping[int, Placed]) -> Value:
+        """Of the changed state, without its placement."""
+        return self.value(self._moved(state, changes, state.placement))
+
+    def _moved(self, state: State, changes: Mapping[int, Placed], placement: Placement) -> State:
+        found = State(placement, state.per_rank.copy(), state.shared.copy())
+        for table, placed in changes.items():
+            before = state.placement[table]
+            _add(found, self.loads.of(table, before), before, -1.0)
+            _add(found, self.loads.of(table, placed), placed, 1.0)
+        return found
+
+    def value(self, state: State) -> Value:
+        """Smaller is better."""
+        if state.per_rank[MEMORY].max() > self.problem.capacity_bytes:
+            return np.inf, np.inf
+        work = state.per_rank[LOOKED_UP] + state.per_rank[ARRANGE] + state.per_rank[UPDATED]  # [ranks]
+        elements = state.per_rank[ELEMENTS]
+        uneven = (
+            np.square(work / max(work.mean(), 1e-9)).mean() + np.square(elements / max(elements.mean(), 1e-9)).mean()
+        )
+        return self.step_us(state), float(uneven)
+
+    def step_us(self, state: State) -> float:
+        """Of a placement that fits."""
+        plan, per_rank, shared = self.problem.plan, state.per_rank, state.shared
+        asked, elements = per_rank[INDICES], per_rank[ELEMENTS]
+        index = self.collective_us("all_to_all", even_bytes(asked, plan.samples, INDEX_BYTES).max())
+        vectors = self.collective_us("all_to_all", even_bytes(elements, plan.samples, FLOAT_BYTES).max())
+        summed = float(shared[SUMMED]) * FLOAT_BYTES
+        ahead = vectors + self.collective_us("reduce_scatter", plan.batch * summed)
+        back = vectors + self.collective_us("all_gather", plan.samples * summed)
+        found = index + (per_rank[ARRANGE] + per_rank[LOOKED_UP]).max() + max(ahead, self.bottom_us) + self.rest_us
+        found += max(back, self.bottom_backward_us) + per_rank[UPDATED].max()
+        return float(found) + self._replicated_us(shared)
+
+    def _replicated_us(self, shared: np.ndarray) -> float:
+        """Dense gradients of replicated tables, their sum over ranks, and the optimizer's pass over them."""
+        device, parameters = self.problem.cluster.device, shared[REPLICATED] / FLOAT_BYTES
+        bandwidth = device.memory_bandwidth_bytes_per_s * device.sustained_bandwidth_share
+        optimizer = parameters * update_bytes_per_parameter(self.problem.plan.model.optimizer) / bandwidth * US
+        return float(shared[DENSE] + optimizer) + self.collective_us("all_reduce", float(shared[REPLICATED]))
+
+    def collective_us(self, kind: str, message_bytes: float) -> float:
+        """Of all ranks; none without bytes."""
+        if message_bytes <= 0.0 or self.problem.ranks == 1:
+            return 0.0
+        return float(np.interp(message_bytes, self.sizes_bytes, self.times_us[kind]))
+
+
+def _add(state: State, load: Load, placed: Placed, sign: float) -> None:
+    state.per_rank[:, list(placed.ranks)] += sign * load.per_rank[:, None]
+    state.shared[:] += sign * load.shared
+
+
+def surrogate(problem: Problem) -> Surrogate:
+    """Everything priced once, by the analytical model."""
+    shared = shared_by_all(problem.plan)
+    rest = [item for item in (*shared.rest, *shared.update) if not isinstance(item, Transfer)]
+    below = [item for item in shared.bottom_backward if not isinstance(item, Transfer)]
+    sizes = np.geomspace(SMALLEST_BYTES, LARGEST_BYTES, SIZES)
+    us = [float(kernels_us(problem.cluster, items).sum()) for items in (shared.bottom, below, rest)]
+    times = {kind: collectives_us(problem.cluster, problem.ranks, kind, sizes) for kind in KINDS}
+    return Surrogate(problem, all_loads(problem), sizes, times, *us)
+
+
+def collectives_us(cluster: ClusterSpec, ranks: int, kind: str, sizes: np.ndarray) -> np.ndarray:
+    """[n] us of a kind over all ranks, by message [n] bytes."""
+    nodes = node_table(len(sizes), node_type=str(NodeType.COLLECTIVE), collective=kind, message_bytes=sizes,
+                       group_size=ranks)  # fmt: skip
+    return AnalyticPredictor().latency_us(nodes, cluster)

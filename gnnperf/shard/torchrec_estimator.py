@@ -1,0 +1,180 @@
+"""A ShardEstimator for torchrec's planner: what a shard costs by the analytical model (extra: gnnperf[torchrec]).
+
+    estimator = AnalyticShardEstimator(topology, hardware="h100_sxm")
+    EmbeddingShardingPlanner(topology=topology, enumerator=EmbeddingEnumerator(topology, batch_size, estimator=[
+        estimator, EmbeddingStorageEstimator(topology=topology)]))
+
+It fills `shard.perf` in milliseconds, as torchrec's own estimator does (its bandwidths are bytes/ms): lookups forward
+and backward without the launches that tables share, and vectors' way at the rate of long messages.
+Only torchrec's types are needed, and only when something is estimated: this module imports without torchrec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gnnperf.analytic.kernels.batched_lookups import LAUNCHES, LOOK_UP, UPDATE, BatchedTable
+from gnnperf.errors import InputError
+from gnnperf.hardware import default_cluster, load_cluster, load_device, spread
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.plan.recommendation.items import BatchedOp, Moves
+from gnnperf.plan.recommendation.lookups import radix_sort_bytes
+from gnnperf.plan.recommendation.plan import FLOAT_BYTES, STATES, Optimizer
+from gnnperf.schema import Phase
+from gnnperf.shard.loads import kernels_us
+from gnnperf.shard.surrogate import US, collectives_us
+
+SUMMED, COPIED = ("row_wise",), ("data_parallel",)
+DIVIDED = (*SUMMED, "table_row_wise", "grid_shard")  # a shard has a part of the rows, and of the lookups
+SHARDINGS = (*DIVIDED, *COPIED, "table_wise", "column_wise", "table_column_wise")
+ON_HOST = {"dense": 0.0, "fused": 0.0, "fused_uvm": 1.0}  # compute kernel -> share of lookups that cross the host link
+LONG_BYTES = (2.0**29, 2.0**30)  # messages between which the rate is taken
+CACHED, CACHED_SHARE = "fused_uvm_caching", 0.2  # torchrec: UVM_CACHING_RATIO
+MS = 1e-3  # ms per us
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One shard: what is looked up in it in a step.
+
+    Attributes:
+        table: for forward and update.
+        sharding: torchrec's name.
+        host_share: of the lookups.
+        copied_bytes: of a replicated table's gradient.
+    """
+
+    table: BatchedTable
+    sharding: str
+    host_share: float
+    copied_bytes: float
+
+
+class AnalyticShardEstimator:
+    """What torchrec's planner asks about shards; a virtual subclass of torchrec's ShardEstimator.
+
+    Args:
+        topology: of torchrec: its world size; devices and links are those of `hardware` and `cluster`.
+        constraints: of torchrec, by table: `num_poolings` and `batch_sizes`.
+        hardware: a device of gnnperf's catalog, or a .yaml file.
+        cluster: links and hosts; None: the device's own.
+        optimizer: fused with the tables' backward pass.
+        skew: table -> exponent of the access (gnnperf.plan.tables); others are uniform.
+
+    Raises:
+        InputError: an unknown name.
+    """
+
+    def __init__(
+        self, topology: Any, constraints: Mapping[str, Any] | None = None, *, hardware: str,
+        cluster: str | None = None, optimizer: Optimizer = Optimizer.ROWWISE_ADAGRAD,
+        skew: Mapping[str, float] | None = None,
+    ) -> None:  # fmt: skip
+        device = load_device(hardware)
+        links = default_cluster(device) if cluster is None else load_cluster(cluster, device)
+        self._ranks = int(topology.world_size)
+        self._cluster: ClusterSpec = spread(links, self._ranks)
+        self._constraints, self._optimizer, self._skew = constraints or {}, optimizer, skew or {}
+        _types().ShardEstimator.register(type(self))
+
+    def estimate(self, sharding_options: Sequence[Any], sharder_map: Any = None, sharder_data_map: Any = None) -> None:
+        """Fill `perf` of every shard of every option.
+
+        Args:
+            sharding_options: of torchrec.
+            sharder_map: of torchrec before 1.8, not needed.
+            sharder_data_map: of torchrec since 1.8, not needed.
+
+        Raises:
+            InputError: a way of sharding or a compute kernel that is not known here.
+        """
+        shards = [(option, shard) for option in sharding_options for shard in option.shards]
+        if not shards:
+            return
+        asked = [self._asked(option, shard) for option, shard in shards]
+        forward, backward = self._kernels_us(asked)
+        ahead, back = self._collectives_us(asked)
+        perf = _types().Perf
+        for (_, shard), *us in zip(shards, forward, ahead, backward, back, strict=True):
+            compute, comms, backward_compute, backward_comms = (float(each) * MS for each in us)
+            shard.perf = perf(fwd_compute=compute, fwd_comms=comms, bwd_compute=backward_compute,
+                              bwd_comms=backward_comms)  # fmt: skip
+
+    def _asked(self, option: Any, shard: Any) -> _Asked:
+        sharding, where = str(option.sharding_type), f"table {option.name!r}"
+        if sharding not in SHARDINGS:
+            raise InputError(f"sharding type {sharding!r}", where=where, allowed=", ".join(SHARDINGS))
+        rows, dim = (int(size) for size in shard.size)
+        samples, indices = self._samples(option)
+        copies = 1 if sharding in COPIED else self._ranks
+        share = rows / int(option.tensor.shape[0]) if sharding in DIVIDED else 1.0
+        columns = max(round(dim * int(option.tensor.element_size()) / FLOAT_BYTES), 1)  # as many bytes in float32
+        state = FLOAT_BYTES * STATES[self._optimizer] * (1 if self._optimizer is Optimizer.ROWWISE_ADAGRAD else dim)
+        counts = [max(round(copies * count), 1) for count in (indices * share, samples)]
+        skew = max(round(1000 * self._skew.get(option.name, 1.0)), 1)
+        table = BatchedTable(max(rows, 1), columns, counts[0], counts[1], skew, state)
+        copied = float(rows * columns * FLOAT_BYTES) if sharding in COPIED else 0.0
+        return _Asked(table, sharding, _host_share(option, where), copied)
+
+    def _samples(self, option: Any) -> tuple[float, float]:
+        """Vectors and indices of one rank's batch, over the features that share the table."""
+        known = self._constraints.get(option.name)
+        lengths = [float(length) for length in option.input_lengths]
+        poolings = getattr(option, "num_poolings", None) or getattr(known, "num_poolings", None) or [1.0] * len(lengths)
+        batches = getattr(known, "batch_sizes", None) or [option.batch_size] * len(lengths)
+        vectors = [pooling * batch for pooling, batch in zip(poolings, batches, strict=True)]
+        return sum(vectors), sum(length * count for length, count in zip(lengths, vectors, strict=True))
+
+    def _kernels_us(self, asked: Sequence[_Asked]) -> tuple[np.ndarray, np.ndarray]:
+        """[n] us forward and backward, without launches; rows that lie with the host cross its link."""
+        items = [item for each in asked for item in (
+            BatchedOp(LOOK_UP, (each.table,), Phase.FORWARD),
+            Moves("sort", radix_sort_bytes(each.table.rows, each.table.lookups), Phase.BACKWARD),
+            BatchedOp(UPDATE, (each.table,), Phase.BACKWARD),
+        )]  # fmt: skip
+        launches = np.array([LAUNCHES[LOOK_UP], 1, LAUNCHES[UPDATE]])
+        us = kernels_us(self._cluster, items).reshape(-1, 3) - launches * self._cluster.device.launch_floor_us
+        look_up, sort, update = us.T  # [n] each
+        crossing = [e.host_share * e.table.lookups * e.table.dim * FLOAT_BYTES for e in asked]
+        host_us = np.array(crossing) / self._cluster.host_link.sustained_bytes_per_s * US
+        return look_up + host_us, sort + update + 2.0 * host_us  # a row is read and written by its update
+
+    def _collectives_us(self, asked: Sequence[_Asked]) -> tuple[np.ndarray, np.ndarray]:
+        """[n] us that the vectors add forward, and their gradients backward."""
+        vectors = np.array([float(e.table.bags * e.table.dim * FLOAT_BYTES) for e in asked])
+        copied = np.array([e.copied_bytes for e in asked])
+        summed, stays = (np.array([e.sharding in kinds for e in asked]) for kinds in (SUMMED, COPIED))
+        exchange = self._added_us("all_to_all", vectors)
+        ahead = np.where(summed, self._added_us("reduce_scatter", vectors), exchange)
+        back = np.where(summed, self._added_us("all_gather", vectors / self._ranks), exchange)
+        return np.where(stays, 0.0, ahead), np.where(stays, self._added_us("all_reduce", copied), back)
+
+    def _added_us(self, kind: str, message_bytes: np.ndarray) -> np.ndarray:
+        """[n] us at the rate of long messages: vectors of all tables travel in one."""
+        if self._ranks == 1:
+            return np.zeros(len(message_bytes))
+        short_us, long_us = collectives_us(self._cluster, self._ranks, kind, np.array(LONG_BYTES))
+        return message_bytes * (long_us - short_us) / (LONG_BYTES[1] - LONG_BYTES[0])
+
+
+def _host_share(option: Any, where: str) -> float:
+    kernel = str(option.compute_kernel)
+    if kernel == CACHED:
+        held = getattr(option, "cache_load_factor", None)
+        return 1.0 - float(CACHED_SHARE if held is None else held)
+    if kernel not in ON_HOST:
+        raise InputError(f"compute kernel {kernel!r}", where=where, allowed=", ".join((*ON_HOST, CACHED)))
+    return ON_HOST[kernel]
+
+
+def _types() -> Any:
+    try:
+        from torchrec.distributed.planner import types
+    except ImportError as error:
+        raise InputError(f"torchrec cannot be imported ({error})", where="AnalyticShardEstimator",
+                         remedy="pip install 'gnnperf[torchrec]'") from None  # fmt: skip
+    return types

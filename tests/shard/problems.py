@@ -1,0 +1,31 @@
+"""Small problems that the tests share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from gnnperf.hardware import default_cluster, load_device
+from gnnperf.plan.recommendation import RecommendationPlan, Recommender
+from gnnperf.plan.recommendation.placing import largest_first
+from gnnperf.plan.tables import Table
+from gnnperf.shard.problem import Problem
+
+
+def tables(count: int, seed: int = 0, dim: int = 64) -> tuple[Table, ...]:
+    """Of 10^3 to 10^6 rows, 1 to 30 indices, some hot."""
+    rng = np.random.default_rng(seed)
+    return tuple(Table(f"t{i}", int(10 ** rng.uniform(3, 6)), dim, float(rng.integers(1, 31)), float(rng.uniform(1, 6)))
+                 for i in range(count))  # fmt: skip
+
+
+def problem(own: tuple[Table, ...], ranks: int, *, batch: int = 16384, memory_bytes: float | None = None) -> Problem:
+    """On A100s, or such with another memory."""
+    device = load_device("a100_sxm_80gb")
+    chosen = device if memory_bytes is None else replace(device, memory_bytes=memory_bytes)
+    model = Recommender(own, (128, own[0].dim), (128, 1))
+    plan = RecommendationPlan("small", model, batch, ranks, largest_first(own, ranks))
+    return Problem(
+        plan, default_cluster(device) if chosen is device else replace(default_cluster(device), device=chosen)
+    )

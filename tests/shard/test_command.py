@@ -1,0 +1,135 @@
+"""`gnnperf shard`: a ranking, JSON, a plan to go on with, one message for bad input, no torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gnnperf import cli
+from gnnperf.plan.recommendation import recommendation_from
+
+RAW: dict[str, Any] = {
+    "name": "mine",
+    "model": {
+        "tables": [
+            {"name": "users", "rows": 400_000, "dim": 32, "pooling": 2},
+            {"name": "clicks", "rows": 50_000, "dim": 32, "pooling": 20, "skew": 3},
+            {"name": "small", "count": 4, "rows": 900, "dim": 32},
+        ],
+        "bottom": [64, 32],
+        "top": [64, 1],
+        "optimizer": "rowwise_adagrad",
+    },
+    "batch": 8192,
+    "ranks": 4,
+    "placement": {"users": 0, "clicks": 0, "small_0": 1, "small_1": 1, "small_2": 2, "small_3": 3},
+    "source": "a test",
+}
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(RAW))
+    return path
+
+
+def shard(tables: Path | str, *more: str, devices: int = 4, hardware: str = "a100_sxm_80gb") -> int:
+    return cli.main(["shard", str(tables), "--devices", str(devices), "--hardware", hardware, *more])
+
+
+def test_a_ranking_for_a_reader(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shard(tables, "--top", "2") == 0
+    shown = capsys.readouterr().out
+    assert "mine: 6 tables, batch 8,192, on 4 x a100_sxm_80gb (cluster dgx_a100)" in shown
+    for name in ("greedy by size", "greedy by lookups", "greedy by predicted time", "median of 11 random",
+                 "as the file has it"):  # fmt: skip
+        assert name in shown
+    assert "along its critical path" in shown and "\n  users: " in shown
+    assert [line[:2] for line in shown.splitlines()].count(" 3") == 0
+
+
+def test_json_has_everything_and_is_the_same_twice(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shard(tables, "--json", "--seed", "3") == 0
+    first = capsys.readouterr().out
+    assert shard(tables, "--json", "--seed", "3") == 0
+    assert capsys.readouterr().out == first
+    found = json.loads(first)
+    steps = [each["step_us"] for each in found["placements"]]
+    assert steps == sorted(steps) and len(steps) == 3
+    assert steps[0] <= min(found["compared_step_us"].values())
+    best = found["placements"][0]
+    assert len(best["ranks"]) == 4 and set(best["placement"]) == {"users", "clicks", *(f"small_{i}" for i in range(4))}
+    assert sum(best["tables_by_split"].values()) == 6
+
+
+def test_the_best_placement_is_a_plan(tables: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "best.yaml"
+    assert shard(tables, "--out", str(out), "--json") == 0
+    written = yaml.safe_load(out.read_text())
+    best = json.loads(capsys.readouterr().out)["placements"][0]
+    assert written["placement"] == best["placement"] and written["ranks"] == 4 and written["source"] == "a test"
+    assert recommendation_from(written, "best").name == "mine"
+    assert shard(out, "--json") == 0  # and may be asked about again
+    again = json.loads(capsys.readouterr().out)
+    assert again["compared_step_us"]["as the file has it"] == best["step_us"]
+
+
+def test_a_placement_for_other_ranks_is_not_compared_with(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shard(tables, devices=2) == 0
+    assert "as the file has it" not in capsys.readouterr().out
+
+
+def test_one_device(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shard(tables, devices=1) == 0
+    assert "on 1 x a100_sxm_80gb" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--devices", "3"], "3 ranks do not divide the batch, 8192"),
+        (["--devices", "0"], "--devices: bad value 0"),
+        (["--hardware", "a100"], "no hardware named 'a100'; did you mean"),
+        (["--hardware", "cpu_generic"], "a GPU: batched lookups"),
+        (["--cluster", "dgx"], "no cluster named 'dgx'"),
+        (["--top", "0"], "--top: bad value 0"),
+        (["--reserve", "1.5"], "reserve: bad value 1.5"),
+        (["--reserve", "0.9999"], "take 0.0 GiB per device"),
+        (["--out", "best.json"], "suffix '.json'"),
+        (["--out", "no/such/best.yaml"], "no such folder"),
+    ],
+)
+def test_bad_options_are_one_message(
+    arguments: list[str], message: str, tables: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["shard", str(tables), "--devices", "4", "--hardware", "a100_sxm_80gb", *arguments]
+    assert cli.main(command) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_bad_files_are_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shard(tmp_path / "none.yaml") == 2
+    assert "cannot be read" in capsys.readouterr().err
+    assert shard("gpt2_345m") == 2
+    assert "has no model.tables" in capsys.readouterr().err
+    (tmp_path / "odd.yaml").write_text(yaml.safe_dump({**RAW, "batches": 3}))
+    assert shard(tmp_path / "odd.yaml") == 2
+    assert "unknown key 'batches'; did you mean batch" in capsys.readouterr().err
+
+
+def test_it_answers_without_torch(tables: Path) -> None:
+    code = (
+        "import sys; from gnnperf.cli import main; status = main(sys.argv[1:]);"
+        "assert 'torch' not in sys.modules; sys.exit(status)"
+    )
+    command = [sys.executable, "-c", code, "shard", str(tables), "--devices", "2", "--hardware", "a100_sxm_80gb"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr
