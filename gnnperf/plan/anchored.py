@@ -1,11 +1,11 @@
 """Latencies of an edited recording: what was measured where it holds, elsewhere a predictor held to the measurements.
 
 measured     the recording has calls with these shapes and bytes     their median
-calibrated   it has calls of this op with others                     predicted x measured / predicted of those near in size
+calibrated   it has calls of this op with others                     predicted x measured / predicted of near ones
 predicted    it has none                                             predicted
 
 Near are calls that move about as much, from memory of about the same size: what a cache holds, it answers faster, and
-what a predictor is off for a large table it is off for half of it. Each recorded call weighs exp(-d^2 / 2), d the distance
+what a predictor is off for a large table it is off for half of it. Recorded calls weigh exp(-d^2 / 2), d the distance
 in factors of two (a Nadaraya-Watson mean of log ratios).
 """
 
@@ -64,8 +64,9 @@ def _nearby(asked: pd.DataFrame, calls: pd.DataFrame) -> np.ndarray:
     return result
 
 
-def _same(one: object, other: object) -> bool:
-    return [None if pd.isna(v) else v for v in one] == [None if pd.isna(v) else v for v in other]  # type: ignore[attr-defined]
+def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """Whether two keys of a group are equal; unknown is equal to unknown."""
+    return all(a == b or (a != a and b != b) for a, b in zip(one, other, strict=True))
 
 
 def _sizes(calls: pd.DataFrame) -> np.ndarray:
