@@ -141,7 +141,11 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     answer = assemble(prediction, question)
     if not request.whatif:
         return answer
-    return with_edits(answer, request.whatif, predictor, target.cluster, question)
+
+    def cluster_of(edited: ExecutionGraph) -> ClusterSpec:
+        return choose_target(edited, request.hardware, request.cluster).with_laws(request.collectives).cluster
+
+    return with_edits(answer, request.whatif, predictor, target.cluster, question, cluster_of)
 
 
 def _misplaced(request: Request, target: Target) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.plan.transformer.build import EQUAL_ROLES
 from gnnperf.predict.config import Mode
 from gnnperf.predict.critical_time import critical_time_us, delay_us, shares
 from gnnperf.predict.step_choice import measured_step_time_us, rank_start_skew_us, step_time_kind
@@ -163,6 +162,6 @@ def _comparison(question: Question, kind: StepTimeKind) -> list[str]:
 
 
 def _ranks(graph: ExecutionGraph) -> list[str]:
-    missing = graph.world_size - len(graph.ranks) - (graph.counts or {}).get(EQUAL_ROLES, 0)
+    missing = graph.world_size - sum(graph.multiplicity.values())
     said = f"{missing} of {graph.world_size} ranks were not traced; what they do is not part of the prediction."
     return [said] if missing > 0 else []

@@ -21,6 +21,7 @@ from gnnperf.plan.batch import ScaleBatch
 from gnnperf.plan.compress import CompressMessages
 from gnnperf.plan.declared import InputStall, OpLatency, Straggler
 from gnnperf.plan.dtype import ChangeDtype
+from gnnperf.plan.fold.world_size import WorldSize
 from gnnperf.plan.fusion import FuseElementwise
 
 KEY = "whatif"
@@ -39,6 +40,7 @@ class WhatIf:
         dtype: ops of one dtype become ops of another.
         fuse: runs of elementwise ops become one op each.
         compress: messages of collectives go compressed.
+        world_size: more or fewer data-parallel ranks.
     """
 
     latency: OpLatency | None = None
@@ -48,6 +50,7 @@ class WhatIf:
     dtype: ChangeDtype | None = None
     fuse: FuseElementwise | None = None
     compress: CompressMessages | None = None
+    world_size: WorldSize | None = None
 
 
 def read_edits(entries: Sequence[Any]) -> tuple[Edit, ...]:
