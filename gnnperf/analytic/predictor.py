@@ -134,8 +134,8 @@ class AnalyticPredictor:
 
     def _collective(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
         """[n] us. A group that has fewer ranks on a machine than there are sees machines of so many ranks only."""
-        places = (nodes[c].to_numpy() for c in ("group_size", "group_first", "group_stride"))
-        together = ranks_per_machine(*places, cluster.ranks_per_node)  # [n]
+        size, first, stride = (nodes[c].to_numpy() for c in ("group_size", "group_first", "group_stride"))
+        together = ranks_per_machine(size, first, stride, cluster.ranks_per_node)  # [n]
         found = np.full(len(nodes), np.nan)
         for count in np.unique(together):
             here = together == count

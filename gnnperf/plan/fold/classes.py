@@ -69,7 +69,9 @@ def _shared(s: Structure, color: np.ndarray) -> np.ndarray:
     found = np.where(s.owner == SHARED, s.content, np.uint64(0))
     for here, there, way in ((s.dst, s.src, 1), (s.src, s.dst, 2)):
         joins = s.meets[here] & (s.owner[there] >= 0)
-        parts = mixed(np.full(int(joins.sum()), way), s.label[joins], s.place[there[joins]], color[s.owner[there[joins]]])
+        parts = mixed(
+            np.full(int(joins.sum()), way), s.label[joins], s.place[there[joins]], color[s.owner[there[joins]]]
+        )
         found = found + summed(parts, here[joins], len(found))
     return found
 

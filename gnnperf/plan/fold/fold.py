@@ -1,7 +1,7 @@
 """fold(graph): ranks with equal roles once, with their number.
 
 before   rank 0 .. rank 7, each [T1|gemm|...|arrive]>[all_reduce of 8]>[exit|...]      8 x nodes
-after    rank 0 (stands for 8)  [T1|gemm|...|arrive]>[all_reduce of 8]>[exit|...]      1 x nodes, groups as large as before
+after    rank 0 (stands for 8)  [T1|gemm|...|arrive]>[all_reduce of 8]>[exit|...]      1 x nodes, groups of 8
 """
 
 from __future__ import annotations
@@ -90,9 +90,15 @@ def _ranks_per_host(graph: ExecutionGraph) -> int | None:
 
 
 def _machines(graph: ExecutionGraph, per_machine: int | None) -> np.ndarray:
-    """[num_ranks] machine of each rank; one for all where nothing is known."""
+    """[num_ranks] who stays together: ranks of one machine, or bound to one core; all where nothing is known."""
     ranks = np.array(graph.ranks, dtype=np.int64)
-    return ranks // per_machine if per_machine else np.zeros(len(ranks), dtype=np.int64)
+    found = ranks // per_machine if per_machine else np.zeros(len(ranks), dtype=np.int64)
+    cores = () if graph.placement is None else graph.placement.core_sets
+    holders: dict[int, int] = {}  # core -> machine; hosts may be namespaces of one machine
+    for position, rank in enumerate(ranks.tolist()):
+        for core in cores[rank] if rank < len(cores) else ():
+            found = np.where(found == found[position], holders.setdefault(core, int(found[position])), found)
+    return found
 
 
 def _classes(

@@ -50,7 +50,7 @@ def shard_work(graph: ExecutionGraph, grows: np.ndarray) -> np.ndarray:
 
 
 def smaller(nodes: pd.DataFrame, chosen: np.ndarray, factor: float) -> pd.DataFrame:
-    """Nodes `chosen` [num_nodes] bool with `factor` of their sizes, FLOPs and bytes; shapes by their first dimension."""
+    """Nodes `chosen` [num_nodes] bool with `factor` of their FLOPs and bytes; shapes by their first dimension."""
     found = {name: np.where(chosen, nodes[name] * factor, nodes[name]) for name in SIZES}
     dims = nodes["input_dims"].astype(object)
     shard = chosen & nodes["input_dims"].notna().to_numpy() & (nodes["node_type"] != NodeType.COMM).to_numpy()

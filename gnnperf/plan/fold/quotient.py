@@ -32,7 +32,7 @@ def stand_ins(structure: Structure, colors: Colors) -> np.ndarray:
 
 
 def _met_by(s: Structure, ranks: np.ndarray) -> np.ndarray:
-    """[num_nodes] bool: shared nodes that some of `ranks` [num_ranks] bool has an edge to or from; or that nobody has."""
+    """[num_nodes] bool: shared nodes that some of `ranks` [num_ranks] bool, or that nobody, has an edge to or from."""
     met, anybody = np.zeros(len(s.owner), dtype=bool), np.zeros(len(s.owner), dtype=bool)
     for here, there in ((s.src, s.dst), (s.dst, s.src)):
         joins = (s.owner[here] == SHARED) & (s.owner[there] >= 0)

@@ -16,7 +16,8 @@ def why_apart(graph: ExecutionGraph, alone: np.ndarray, machine: np.ndarray, pos
         graph: both are in it.
         alone: [num_ranks] class by own nodes and edges.
         machine: [num_ranks] machine whose ranks stay together.
-        position, other: among `graph.ranks`.
+        position: of the one among `graph.ranks`.
+        other: of the other.
     """
     rank, base = graph.ranks[position], graph.ranks[other]
     if alone[position] != alone[other]:

@@ -20,7 +20,7 @@ from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schema import NodeType, Phase
 
 SUMS = ("all_reduce", "reduce_scatter")
-OF_LAYERS = (*SUMS, "all_to_all", "send_recv", "send", "recv")  # in the forward pass: of a replica's own ranks
+OF_LAYERS = ("all_reduce", "send_recv", "send", "recv")
 SETTING = "data_parallel"
 
 
@@ -56,8 +56,8 @@ class Replicas:
 def find_replicas(graph: ExecutionGraph, count: int | None) -> Replicas:
     """The data-parallel groups.
 
-    Of one kind of group only: that. Else the kind that sums gradients: most bytes of sums after the forward pass, and
-    none of what belongs to layers within it.
+    The kind that sums gradients: most bytes of sums after the forward pass. What sums or sends as much within it
+    belongs to layers (tensor, pipeline).
 
     Args:
         graph: with collectives.
@@ -67,16 +67,17 @@ def find_replicas(graph: ExecutionGraph, count: int | None) -> Replicas:
         InputError: no group, or nothing tells which.
     """
     transfers = _transfers(graph)
-    kinds = list(transfers.groupby(["group_size", "group_stride"]).groups)
+    pairs = transfers[["group_size", "group_stride"]].drop_duplicates().to_numpy().tolist()
+    kinds = [(int(size), int(stride)) for size, stride in pairs]
     if not kinds:
         raise InputError("has no collectives, so nothing grows with its ranks", where=f"graph {graph.name!r}")
     if count is not None:
         kinds = [kind for kind in kinds if kind[0] == count]
         if not kinds:
             raise _unclear(graph, transfers, f"no group of {count} ranks")
-    if len(kinds) > 1:
+    if count is None or len(kinds) > 1:
         kinds = [_heaviest(graph, transfers, kinds)]
-    size, stride = (int(number) for number in kinds[0])
+    size, stride = kinds[0]
     if stride < 1 and size < graph.world_size:
         raise InputError(f"where the ranks of its groups of {size} are is not known", where=f"graph {graph.name!r}",
                          remedy="record all ranks")  # fmt: skip
@@ -86,25 +87,32 @@ def find_replicas(graph: ExecutionGraph, count: int | None) -> Replicas:
 def _transfers(graph: ExecutionGraph) -> pd.DataFrame:
     nodes = graph.nodes
     chosen = (nodes["node_type"] == NodeType.COLLECTIVE) & (nodes["group_size"] > 1)
-    found = nodes.loc[chosen, ["collective", "phase", "group_size", "group_stride", "message_bytes"]]
-    return found.assign(collective=found["collective"].astype(str), phase=found["phase"].astype(str))
+    found = nodes.loc[chosen, ["collective", "op_name", "phase", "group_size", "group_stride", "message_bytes"]]
+    return found.assign(**{name: found[name].astype(str) for name in ("collective", "op_name", "phase")})
 
 
 def _heaviest(graph: ExecutionGraph, transfers: pd.DataFrame, kinds: list[tuple[int, int]]) -> tuple[int, int]:
-    forward = transfers["phase"] == Phase.FORWARD
     weight = {}
     for size, stride in kinds:
-        own = (transfers["group_size"] == size) & (transfers["group_stride"] == stride)
-        sums = transfers[own & ~forward & transfers["collective"].isin(SUMS)]
-        layers = (own & forward & transfers["collective"].isin(OF_LAYERS)).any()
-        weight[size, stride] = 0.0 if layers else float(sums["message_bytes"].sum())
-    best = max(weight, key=lambda kind: weight[kind])
-    if weight[best] == 0.0:
+        own = transfers[(transfers["group_size"] == size) & (transfers["group_stride"] == stride)]
+        forward = own["phase"] == Phase.FORWARD
+        scatters = own["op_name"].str.contains("reduce_scatter", regex=False)  # gloo sums and drops
+        later = own[~forward & own["collective"].isin(SUMS)]
+        layers = own[forward & own["collective"].isin(OF_LAYERS) & ~scatters]
+        if len(later) and 2 * _amount(layers) <= _amount(later):
+            weight[size, stride] = _amount(later)
+    if not weight:
         raise _unclear(graph, transfers, "which groups are data-parallel is not clear")
-    return best
+    return max(weight, key=lambda kind: weight[kind])
+
+
+def _amount(transfers: pd.DataFrame) -> float:
+    """Bytes, where they are known, and a little for each message."""
+    return float(transfers["message_bytes"].fillna(0.0).sum()) + len(transfers)
 
 
 def _unclear(graph: ExecutionGraph, transfers: pd.DataFrame, what: str) -> InputError:
-    sizes = ", ".join(str(size) for size in sorted(transfers["group_size"].unique()))
-    return InputError(what, where=f"graph {graph.name!r}", allowed=f"{SETTING}: one of {sizes}",
-                      remedy=f"say how many ranks a data-parallel group has now, as in {SETTING}: {sizes[0]}")  # fmt: skip
+    sizes = [str(size) for size in sorted(transfers["group_size"].unique())]
+    return InputError(what, where=f"graph {graph.name!r}", allowed=f"{SETTING}: one of {', '.join(sizes)}",
+                      remedy=f"say how many ranks a data-parallel group has now, as in {SETTING}: {sizes[0]}; groups "
+                      "of layers (tensor, pipeline) cannot grow, as nothing tells what they would hold")  # fmt: skip

@@ -86,8 +86,8 @@ def _content(nodes: pd.DataFrame, ranks_per_node: int | None) -> np.ndarray:
     found = content_keys(seen(nodes), CONTENT).view(np.uint64)
     if ranks_per_node is None:
         return found
-    places = (nodes[column].to_numpy() for column in ("group_size", "group_first", "group_stride"))
-    return mixed(found, machines_of(*places, ranks_per_node).astype(np.uint64))
+    size, first, stride = (nodes[column].to_numpy() for column in ("group_size", "group_first", "group_stride"))
+    return mixed(found, machines_of(size, first, stride, ranks_per_node))
 
 
 def _owner(graph: ExecutionGraph) -> np.ndarray:

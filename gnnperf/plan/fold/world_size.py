@@ -151,7 +151,8 @@ def _moved(graph: ExecutionGraph, replicas: Replicas, factor: Fraction) -> Execu
 
 def _uneven(graph: ExecutionGraph, grows: np.ndarray) -> tuple[str, ...]:
     nodes = graph.nodes
-    left = (nodes["node_type"] == NodeType.COLLECTIVE) & (nodes["group_stride"] < 1) & (nodes["group_size"] > 1) & ~grows
+    left = (
+        (nodes["node_type"] == NodeType.COLLECTIVE) & (nodes["group_stride"] < 1) & (nodes["group_size"] > 1) & ~grows
+    )
     counts = nodes.loc[left, "group_size"].value_counts()
     return tuple(OTHER_GROUPS.format(count, size) for size, count in counts.items())
-
