@@ -1,7 +1,7 @@
 """Predict one step of a trace, or of a plan that nobody ran.
 
 python predict.py trace=PATH [hardware=NAME] [mode=hybrid|gnn|analytic|replay] [checkpoint=FILE] [out=DIR] [step=N]
-                  [collectives=NAME] [whatif=[{batch:{factor:2}}]]
+                  [collectives=NAME] [whatif=[{batch:{factor:2}}]] [jitter=trace]
 python predict.py plan=megatron_18b hardware=a100_sxm_80gb [plan.parallelism.tensor=4] [cluster=NAME]
 Every key: python predict.py --cfg job
 """
@@ -41,6 +41,7 @@ def to_request(config: PredictConfig) -> Request:
         step=config.step,
         cache_dir=None if config.cache_dir is None else Path(config.cache_dir).expanduser(),
         whatif=read_edits(config.whatif),
+        jitter=config.jitter,
         memory=MemoryQuestion(config.batches_held) if config.memory else None,
     )
 

@@ -213,6 +213,8 @@ NODE_COLUMNS = (
         "collective: bytes each rank sends, of an even one as long; NaN unknown",
     ),
     Column("group_size", "int32", "", "collective: number of ranks; -1 unknown"),
+    Column("group_first", "int32", "", "collective: lowest rank of the group; -1 unknown"),
+    Column("group_stride", "int32", "", "collective: from one rank of the group to the next; -1 unknown or uneven"),
     Column("collective", "category", "", "kind of collective; null otherwise"),
     Column("opened_ops", "int32", "", "op events the profiler opened during this host time; no feature: its own cost"),
     Column("opened_ranges", "int32", "", "annotations the profiler opened during this host time; no feature"),

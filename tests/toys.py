@@ -20,6 +20,7 @@ DEFAULTS: dict[str, object] = {
     "rank": 0, "step": 0, "thread": -1, "device": -1, "stream": -1, "op_name": None, "event_name": None,
     "segment": None, "phase": "forward", "family": "unknown", "dtype": None, "input_dims": None, "ordinal": 0,
     "num_siblings": 1, "flops": np.nan, "bytes": np.nan, "message_bytes": np.nan, "group_size": -1,
+    "group_first": -1, "group_stride": -1,
     "collective": None, "event_id": -1, "content_key": 0, "start_us": np.nan, "latency_us": np.nan,
     "blocked_us": 0.0, "opened_ops": 0, "opened_ranges": 0,
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -21,6 +21,7 @@ from gnnperf.analytic.lags import lag_us
 from gnnperf.analytic.roofline import compute_us, flops_per_s
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.table_counts import TableCounts
+from gnnperf.hardware.groups import ranks_per_machine
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.prediction import Alone, Prediction, uncovered_ops
 from gnnperf.schema import NodeType, Segment, Source
@@ -132,6 +133,16 @@ class AnalyticPredictor:
         return np.where(arrives, 0.0, overhead_us(nodes, self._constants(cluster)))
 
     def _collective(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
+        """[n] us. A group that has fewer ranks on a machine than there are sees machines of so many ranks only."""
+        size, first, stride = (nodes[c].to_numpy() for c in ("group_size", "group_first", "group_stride"))
+        together = ranks_per_machine(size, first, stride, cluster.ranks_per_node)  # [n]
+        found = np.full(len(nodes), np.nan)
+        for count in np.unique(together):
+            here = together == count
+            found[here] = self._collective_on(nodes[here], replace(cluster, ranks_per_node=int(count)))
+        return found
+
+    def _collective_on(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
         kinds = nodes["collective"].astype(object).to_numpy()
         sizes, groups = nodes["message_bytes"].to_numpy(), nodes["group_size"].to_numpy()
         constants, laws = self._constants(cluster), laws_of(cluster)

@@ -22,6 +22,7 @@ import pandas as pd
 from gnnperf.graph.matching import SEND_RECV, CommPart, Release, is_complete, is_consistent, releases
 from gnnperf.graph.rank_graph import RankGraph
 from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
+from gnnperf.hardware.groups import UNKNOWN, progression
 from gnnperf.schema import NodeType, OpFamily, Relation, Segment
 
 _CONTENT = ("node_type", "collective", "op_name", "message_bytes", "group_size")
@@ -56,6 +57,7 @@ def collective_nodes(
     n = len(groups)
     first = np.array([a[0] for a in arrive], dtype=np.int64)
     ids = len(nodes) + np.arange(n)  # [num_groups] collective node ids
+    places = [_place(g, ranks) if whole else (UNKNOWN, UNKNOWN) for g, whole in zip(groups, complete, strict=True)]
     copied = {c: nodes[c].iloc[first].array for c in ("op_name", "phase", "dtype", "step")}
     table = node_table(
         n, node_type=str(NodeType.COLLECTIVE), family=str(OpFamily.COLLECTIVE),
@@ -63,6 +65,8 @@ def collective_nodes(
         collective=_kinds(groups, nodes["collective"].iloc[first]),
         message_bytes=np.array([_message_bytes(g) for g in groups]),
         group_size=np.array([_group_size(g, world_size) for g in groups]),
+        group_first=np.array([lowest for lowest, _ in places]),
+        group_stride=np.array([stride for _, stride in places]),
         start_us=np.where(complete, begin, np.nan),
         latency_us=np.where(complete & ~_hidden(groups), transfer, np.nan),
     )  # fmt: skip
@@ -101,6 +105,11 @@ def _hidden(groups: list[tuple[CommPart, ...]]) -> np.ndarray:
 def _group_size(group: tuple[CommPart, ...], world_size: int) -> int:
     stated = max(p.group_size for p in group)
     return stated if stated > 0 else world_size
+
+
+def _place(group: tuple[CommPart, ...], ranks: list[RankGraph]) -> tuple[int, int]:
+    """Where the ranks of a whole group are: the lowest, and the distance of neighbors."""
+    return progression([ranks[p.rank_index].events.rank for p in group])
 
 
 def _moments(groups: list[tuple[CommPart, ...]], release: list[list[Release]]) -> tuple[np.ndarray, np.ndarray]:

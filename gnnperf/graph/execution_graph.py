@@ -55,6 +55,8 @@ class ExecutionGraph:
         fingerprint: hash of the code and inputs this graph was built from.
         carried: of a single step, [2, num_carried] (node of the step before, node that waits for its end), beside
             what follows on threads and streams; None: a window, which has these waits as edges.
+        stands_for: per rank of `ranks` the number of ranks with its role that it stands for, itself included; (): each
+            for itself.
     """
 
     name: str
@@ -70,6 +72,12 @@ class ExecutionGraph:
     fingerprint: str = ""
     carried: np.ndarray | None = None
     tables: tuple[TableCounts, ...] = ()
+    stands_for: tuple[int, ...] = ()
+
+    @property
+    def multiplicity(self) -> dict[int, int]:
+        """Rank in the graph -> ranks that it stands for, itself included."""
+        return dict(zip(self.ranks, self.stands_for or (1,) * len(self.ranks), strict=True))
 
     @property
     def num_nodes(self) -> int:

@@ -44,6 +44,7 @@ class _Meta:
     warnings: tuple[str, ...]
     fingerprint: str
     tables: tuple[TableCounts, ...] = ()
+    stands_for: tuple[int, ...] = ()
 
 
 def load_graph(paths: Path | Sequence[Path], cache_dir: Path | None = None) -> ExecutionGraph:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.errors import InputError
@@ -17,6 +18,7 @@ from gnnperf.predict.assemble import Question, assemble, collect
 from gnnperf.predict.config import Mode
 from gnnperf.predict.edited import with_edits
 from gnnperf.predict.hybrid import HybridPredictor
+from gnnperf.predict.jitter import check_jitter, jitter_asked
 from gnnperf.predict.laws import check_laws, laws_text
 from gnnperf.predict.provenance import provenance
 from gnnperf.predict.rank_memory import MemoryQuestion, with_memory
@@ -47,6 +49,7 @@ class Request:
         whatif: edits of the step, made one after the other; both steps are predicted.
         plan: a step that nobody ran; None: a trace is asked about.
         memory: what is asked of peak memory; None: nothing.
+        jitter: how much equal ranks differ, as predict.jitter reads it; None: not at all.
     """
 
     trace: Path | None = None
@@ -60,6 +63,7 @@ class Request:
     whatif: tuple[Edit, ...] = ()
     plan: TransformerPlan | RecommendationPlan | None = None
     memory: MemoryQuestion | None = None
+    jitter: Any = None
 
 
 def predict(request: Request) -> StepPrediction:
@@ -105,7 +109,9 @@ def check(request: Request) -> None:
     _only_in(USES_HARDWARE, "hardware", request)
     _only_in(USES_HARDWARE, "cluster", request)
     _only_in(USES_HARDWARE, "collectives", request)
+    _only_in(USES_HARDWARE, "jitter", request)
     check_laws(request.collectives)
+    check_jitter(request.jitter)
     if request.whatif and request.mode is Mode.replay:
         raise InputError("mode=replay knows measured latencies only, edits need a model", where="whatif",
                          allowed="mode=hybrid, gnn, analytic")  # fmt: skip
@@ -140,11 +146,16 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
         same_hardware=target.same_hardware,
         provenance=provenance(request.trace, request.checkpoint, graph.fingerprint, laws_text(target.cluster)),
         warnings=(*((NO_CHECKPOINT,) if without else ()), *target.warnings, *_misplaced(request, target)),
+        jitter=jitter_asked(request.jitter, graph),
     )
     answer = assemble(prediction, question)
     if not request.whatif:
         return answer
-    return with_edits(answer, request.whatif, predictor, target.cluster, question)
+
+    def cluster_of(edited: ExecutionGraph) -> ClusterSpec:
+        return choose_target(edited, request.hardware, request.cluster).with_laws(request.collectives).cluster
+
+    return with_edits(answer, request.whatif, predictor, target.cluster, question, cluster_of)
 
 
 def _misplaced(request: Request, target: Target) -> tuple[str, ...]:

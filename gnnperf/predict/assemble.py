@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.plan.transformer.build import EQUAL_ROLES
 from gnnperf.predict.config import Mode
 from gnnperf.predict.critical_time import critical_time_us, delay_us, shares
+from gnnperf.predict.jitter import with_waits
 from gnnperf.predict.step_choice import measured_step_time_us, rank_start_skew_us, step_time_kind
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.prediction import Prediction, in_place, uncovered, uncovered_ops
 from gnnperf.schedule import Schedule, schedule, schedule_with_contention
+from gnnperf.schedule.jitter import Jitter
 from gnnperf.schema import WORK_TYPES, StepTimeKind
 
 NUM_UNROLLED = 4  # steps in a row until the increment is a period: the first ones fill the lanes
@@ -36,6 +37,7 @@ class Question:
         same_hardware: whether the measured step ran on `hardware`.
         provenance: versions and hashes.
         warnings: from reading, before any prediction.
+        jitter: how much equal ranks differ; None: not at all.
     """
 
     label: StepLabel
@@ -47,6 +49,7 @@ class Question:
     same_hardware: bool
     provenance: dict[str, Any]
     warnings: tuple[str, ...] = ()
+    jitter: Jitter | None = None
 
 
 def assemble(prediction: Prediction, question: Question) -> StepPrediction:
@@ -57,6 +60,8 @@ def assemble(prediction: Prediction, question: Question) -> StepPrediction:
     """
     kind = step_time_kind(question.label)
     unrolled = NUM_UNROLLED if kind is StepTimeKind.PERIOD else 1
+    if question.jitter is not None:
+        prediction = with_waits(prediction, question.jitter, repeats=unrolled > 1)
     known_us = np.nan_to_num(prediction.latency_us, nan=0.0)  # [num_nodes]; the missing ones are named below
     if prediction.alone is None:
         scheduled = schedule(prediction.graph, known_us, prediction.lag_us, num_unrolled=unrolled)
@@ -163,6 +168,6 @@ def _comparison(question: Question, kind: StepTimeKind) -> list[str]:
 
 
 def _ranks(graph: ExecutionGraph) -> list[str]:
-    missing = graph.world_size - len(graph.ranks) - (graph.counts or {}).get(EQUAL_ROLES, 0)
+    missing = graph.world_size - sum(graph.multiplicity.values())
     said = f"{missing} of {graph.world_size} ranks were not traced; what they do is not part of the prediction."
     return [said] if missing > 0 else []

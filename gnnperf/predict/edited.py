@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.plan import Edit, Edited, apply
 from gnnperf.predict.assemble import Question, assemble
@@ -16,15 +17,26 @@ from gnnperf.schema import Source
 
 
 def with_edits(
-    unedited: StepPrediction, edits: Sequence[Edit], predictor: Predictor, cluster: ClusterSpec, question: Question
-) -> StepPrediction:
+    unedited: StepPrediction, edits: Sequence[Edit], predictor: Predictor, cluster: ClusterSpec, question: Question,
+    cluster_of: Callable[[ExecutionGraph], ClusterSpec] | None = None,
+) -> StepPrediction:  # fmt: skip
     """The answer with what the edits make of the same step; their blind spots are among its warnings.
+
+    Args:
+        unedited: the answer without edits.
+        edits: made one after the other.
+        predictor: who answers.
+        cluster: what `unedited` is predicted for.
+        question: what was asked.
+        cluster_of: the cluster as a graph on another number of ranks is placed on it; None: the same.
 
     Raises:
         InputError: the step has no place for one of the edits.
     """
     edited = apply(unedited.prediction.graph, edits)
-    prediction = predict_edited(edited, predictor, cluster)
+    grown = edited.graph.world_size != unedited.prediction.graph.world_size
+    chosen = cluster_of(edited.graph) if grown and cluster_of is not None else cluster
+    prediction = predict_edited(edited, predictor, chosen)
     answer = assemble(prediction, replace(question, same_hardware=False))  # no such step was measured
     whatif = WhatIfAnswer(tuple(map(str, edits)), answer, int(edited.touched.sum()), edited.unknown)
     own = [warning for warning in prediction.warnings if warning not in unedited.warnings]

@@ -21,6 +21,7 @@ from gnnperf.plan.batch import ScaleBatch
 from gnnperf.plan.compress import CompressMessages
 from gnnperf.plan.declared import InputStall, OpLatency, Straggler
 from gnnperf.plan.dtype import ChangeDtype
+from gnnperf.plan.fold.world_size import WorldSize
 from gnnperf.plan.fusion import FuseElementwise
 from gnnperf.plan.reshard.one_table import PlaceTable
 
@@ -41,6 +42,7 @@ class WhatIf:
         fuse: runs of elementwise ops become one op each.
         compress: messages of collectives go compressed.
         place: an embedding table is on another rank, or divided otherwise.
+        world_size: more or fewer data-parallel ranks.
     """
 
     latency: OpLatency | None = None
@@ -51,6 +53,7 @@ class WhatIf:
     fuse: FuseElementwise | None = None
     compress: CompressMessages | None = None
     place: PlaceTable | None = None
+    world_size: WorldSize | None = None
 
 
 def read_edits(entries: Sequence[Any]) -> tuple[Edit, ...]:

@@ -48,19 +48,24 @@ def _slices(graph: ExecutionGraph, start_us: np.ndarray, end_us: np.ndarray) -> 
     return drawn[known].sort_values(["rank", "lane", "start_us", "end_us"], kind="stable").reset_index(drop=True)
 
 
+def _known(start_us: np.ndarray, end_us: np.ndarray) -> np.ndarray:
+    return ~(np.isnan(start_us) | np.isnan(end_us))
+
+
 def _own(graph: ExecutionGraph, start_us: np.ndarray, end_us: np.ndarray) -> pd.DataFrame:
     """Host segments, kernels and copies; of comm nodes only exits that take time (arrivals are drawn as waits)."""
     nodes = graph.nodes
     kind = nodes["node_type"].astype(str).to_numpy()
     work = np.isin(kind, [NodeType.HOST, NodeType.COMPUTE, NodeType.MEMORY])
     exits = (kind == NodeType.COMM) & (nodes["segment"] == Segment.EXIT).to_numpy() & (end_us > start_us)
-    drawn = np.flatnonzero(work | exits)
+    drawn = np.flatnonzero((work | exits) & _known(start_us, end_us))
     return _rows(graph, drawn, start_us[drawn], end_us[drawn])
 
 
 def _joined(graph: ExecutionGraph, start_us: np.ndarray, end_us: np.ndarray) -> pd.DataFrame:
     """Per rank of a collective: the wait from its arrival on, then the transfer."""
     joins = graph.edges[(graph.edges["relation"] == Relation.JOINS).to_numpy()]
+    joins = joins[_known(start_us, end_us)[joins["dst"].to_numpy()]]
     arrive, collective = joins["src"].to_numpy(), joins["dst"].to_numpy()
     transfer = _rows(graph, arrive, start_us[collective], end_us[collective])
     wait = _rows(graph, arrive, start_us[arrive], start_us[collective])
@@ -70,13 +75,13 @@ def _joined(graph: ExecutionGraph, start_us: np.ndarray, end_us: np.ndarray) -> 
 
 def _rows(graph: ExecutionGraph, node_id: np.ndarray, start_us: np.ndarray, end_us: np.ndarray) -> pd.DataFrame:
     """Slices on the lanes of these nodes; all arguments are [num_slices]."""
-    nodes = graph.nodes
+    nodes = graph.nodes.iloc[node_id]  # a plan has no measured slices: nothing is written out for them
     return pd.DataFrame(
         {
             "node_id": node_id,
-            "rank": nodes["rank"].to_numpy()[node_id],
-            "lane": _lanes(nodes)[node_id],
-            "name": _names(nodes)[node_id],
+            "rank": nodes["rank"].to_numpy(),
+            "lane": _lanes(nodes),
+            "name": _names(nodes),
             "start_us": start_us,
             "end_us": end_us,
         }

@@ -12,6 +12,7 @@ import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.contention import UNLIMITED, Contention
+from gnnperf.hardware.groups import machines_of
 from gnnperf.schema import NodeType, OpFamily, Relation
 
 IDLE, RUNS, MOVES = 0, 1, 2  # roles: claims nothing; runs on a place; moves data between places
@@ -108,13 +109,18 @@ def _slowdown(graph: ExecutionGraph, runs: np.ndarray, moves: np.ndarray, conten
     return np.select([runs, moves], [of_kernel, contention.transfer_slowdown], 1.0)
 
 
-def _outer(parts: _Parts, num_nodes: int, contention: Contention) -> np.ndarray:
-    """[num_nodes] bool: the ranks of the transfer are on several nodes of the cluster."""
-    least, most = np.full(num_nodes, np.iinfo(np.int64).max), np.full(num_nodes, -1)
+def _outer(graph: ExecutionGraph, parts: _Parts, contention: Contention) -> np.ndarray:
+    """[num_nodes] bool: the ranks of the transfer are on several nodes of the cluster.
+
+    The ranks in the graph tell, and where some stand for others or are missing, what is known of the whole group.
+    """
+    least, most = np.full(graph.num_nodes, np.iinfo(np.int64).max), np.full(graph.num_nodes, -1)
     machine = parts.rank.astype(np.int64) // contention.ranks_per_node
     np.minimum.at(least, parts.node, machine)
     np.maximum.at(most, parts.node, machine)
-    return most > least
+    size, first, stride = (graph.nodes[c].to_numpy() for c in ("group_size", "group_first", "group_stride"))
+    known = (first >= 0) & (stride > 0)
+    return (most > least) | (known & (machines_of(size, first, stride, contention.ranks_per_node) > 1))
 
 
 def _core_share(
@@ -124,7 +130,7 @@ def _core_share(
 
     A transfer of unknown size claims none: there is nothing to divide by the rate.
     """
-    outer = _outer(parts, graph.num_nodes, contention)
+    outer = _outer(graph, parts, contention)
     rate = np.where(outer, contention.outer_core_bytes_per_s, contention.inner_core_bytes_per_s)
     core_us = np.nan_to_num(graph.nodes["message_bytes"].to_numpy()) / rate * 1e6
     return np.where(moves, np.minimum(core_us, latency_us) / np.where(moves, latency_us, 1.0), 0.0)
@@ -132,7 +138,7 @@ def _core_share(
 
 def _links(graph: ExecutionGraph, parts: _Parts, contention: Contention) -> tuple[np.ndarray, np.ndarray]:
     """[num_uses] (transfer, directed link) by transfer. Both directions, but one of either end of a send."""
-    outer = _outer(parts, graph.num_nodes, contention)[parts.node]  # [num_parts]
+    outer = _outer(graph, parts, contention)[parts.node]  # [num_parts]
     per_link = np.where(outer, contention.ranks_per_outer_link, contention.ranks_per_inner_link)
     line = parts.rank.astype(np.int64) // np.maximum(per_link, 1) * 2 + outer
     found = []

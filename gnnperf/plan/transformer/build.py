@@ -12,16 +12,17 @@ import pandas as pd
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.graph.hardware_nodes import add_hardware
 from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
+from gnnperf.hardware.groups import progression
+from gnnperf.plan.fold.words import stands_for_text
 from gnnperf.plan.transformer.items import Group, Transfer
 from gnnperf.plan.transformer.plan import TransformerPlan
 from gnnperf.plan.transformer.program import stage_program
 from gnnperf.plan.transformer.rank_nodes import RankNodes, rank_nodes
-from gnnperf.plan.transformer.roles import Role, RoleMap, one_per_stage
+from gnnperf.plan.transformer.roles import Role, RoleMap, all_roles, one_per_stage, rank_of
 from gnnperf.plan.transformer.rows import group_size
 from gnnperf.schema import NodeType, OpFamily, Relation
 
 STEP_NAME = "planned"
-EQUAL_ROLES = "ranks_with_equal_roles"  # key of the graph's counts: ranks that those in the graph stand for
 MESSAGE = "send_recv"
 _CONTENT = ("node_type", "thread", "stream", "op_name", "segment", "event_name", "collective")
 Meeting = tuple[object, ...]  # what the parts of one transfer have in common
@@ -33,6 +34,7 @@ class _Met:
 
     transfer: Transfer
     arrive: int
+    rank: int
 
 
 def build_plan(plan: TransformerPlan, roles: RoleMap | None = None) -> ExecutionGraph:
@@ -73,7 +75,8 @@ def _meet(
         which: object = part.tag
         if not part.tag:
             which, count[group] = count[group], count[group] + 1
-        met[*_members(group, role), which].append(_Met(part.transfer, part.arrive + offset))
+        rank = rank_of(role, plan.parallelism)
+        met[*_members(group, role), which].append(_Met(part.transfer, part.arrive + offset, rank))
 
 
 def _members(group: Group, role: Role) -> Meeting:
@@ -94,6 +97,7 @@ def _transfers(met: dict[Meeting, list[_Met]], plan: TransformerPlan, offset: in
     first = [parts[0].transfer for parts in groups]
     direct = [t.kind != "all_reduce" for t in first]
     assert all(len(parts) == 2 for parts, d in zip(groups, direct, strict=True) if d), "a message without its other end"
+    places = _places(met, plan)
     node = np.repeat(offset + np.arange(len(groups)), [len(parts) for parts in groups])
     arrive = np.array([part.arrive for parts in groups for part in parts])
     edges.add(arrive, node, Relation.JOINS)
@@ -106,16 +110,32 @@ def _transfers(met: dict[Meeting, list[_Met]], plan: TransformerPlan, offset: in
         collective=np.array([MESSAGE if d else t.kind for t, d in zip(first, direct, strict=True)], dtype=object),
         message_bytes=np.array([t.message_bytes for t in first]),
         group_size=np.array([group_size(t.group, plan.parallelism) for t in first]),
+        group_first=np.array([lowest for lowest, _ in places]),
+        group_stride=np.array([stride for _, stride in places]),
     )  # fmt: skip
 
 
-def _stands_for(roles: RoleMap) -> tuple[str, ...]:
-    """What is said where ranks stand for others."""
-    counts = sorted(set(roles.multiplicity.values()))
-    if counts == [1]:
-        return ()
-    each = " or ".join(str(count) for count in counts)
-    return (f"Ranks with the same role are in the graph once: {len(roles.ranks)} ranks, each for {each}.",)
+def _places(met: dict[Meeting, list[_Met]], plan: TransformerPlan) -> list[tuple[int, int]]:
+    """Per transfer the lowest rank of its group and the distance of neighbors, whatever part of it is in the graph."""
+    whole: dict[Group, dict[Meeting, tuple[int, int]]] = {}
+    found = []
+    for key, parts in met.items():
+        group = parts[0].transfer.group
+        if len(parts) == group_size(group, plan.parallelism):
+            found.append(progression([part.rank for part in parts]))
+            continue
+        if group not in whole:
+            whole[group] = _whole_groups(group, plan)
+        found.append(whole[group][key[:-1]])
+    return found
+
+
+def _whole_groups(group: Group, plan: TransformerPlan) -> dict[Meeting, tuple[int, int]]:
+    """Place of every group of a kind, by what its ranks have in common."""
+    ranks: dict[Meeting, list[int]] = defaultdict(list)
+    for role in all_roles(plan.parallelism):
+        ranks[_members(group, role)].append(rank_of(role, plan.parallelism))
+    return {members: progression(own) for members, own in ranks.items()}
 
 
 def _fingerprint(plan: TransformerPlan) -> str:
@@ -126,11 +146,11 @@ def _graph(plan: TransformerPlan, roles: RoleMap, nodes: pd.DataFrame, edges: Ed
     ranks = tuple(roles.ranks)
     unknown = tuple(float("nan") for _ in ranks)
     label = StepLabel(0, STEP_NAME, None, float("nan"), unknown, unknown)
+    stands_for = tuple(roles.multiplicity[rank] for rank in ranks)
     graph = ExecutionGraph(
         name=plan.name, nodes=nodes, edges=edges.table(), steps=(label,), ranks=ranks,
         world_size=plan.parallelism.world_size, device_names=("",) * len(ranks),
-        counts={EQUAL_ROLES: plan.parallelism.world_size - len(ranks)}, warnings=_stands_for(roles),
-        fingerprint=_fingerprint(plan),
-        carried=np.zeros((2, 0), dtype=np.int64),
+        counts={}, warnings=stands_for_text(stands_for), fingerprint=_fingerprint(plan),
+        carried=np.zeros((2, 0), dtype=np.int64), stands_for=stands_for,
     )  # fmt: skip
     return add_hardware(graph).validate()

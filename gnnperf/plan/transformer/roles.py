@@ -1,7 +1,8 @@
 """Which ranks of a plan stand in its graph, and for how many ranks each stands.
 
 Ranks of one stage do the same work at the same time: tensor ranks and replicas differ in their numbers only. So one
-rank per stage is enough where nothing tells equal ranks apart; its collectives know their group's whole size.
+rank per stage is enough where nothing tells equal ranks apart; its collectives know their group's whole size. This is
+what `plan.fold` finds in a graph of all ranks, known beforehand, so that a large plan is never built in full.
 
     pipeline 2 x data 2 x tensor 2      rank = tensor + 2 (data + 2 pipeline)
     stage 0   0 1 | 2 3     -> 0, stands for 4
@@ -10,7 +11,9 @@ rank per stage is enough where nothing tells equal ranks apart; its collectives 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from gnnperf.plan.transformer.plan import Parallelism
 
@@ -43,11 +46,15 @@ def one_per_stage(ways: Parallelism) -> RoleMap:
     return RoleMap(ranks, dict.fromkeys(ranks, ways.tensor * ways.data))
 
 
+def all_roles(ways: Parallelism) -> Iterator[Role]:
+    """One per rank, in order of ranks."""
+    for stage, replica, shard in product(range(ways.pipeline), range(ways.data), range(ways.tensor)):
+        yield Role(stage, replica, shard)
+
+
 def every_rank(ways: Parallelism) -> RoleMap:
     """All ranks, each for itself."""
-    roles = (Role(stage, replica, shard) for stage in range(ways.pipeline) for replica in range(ways.data)
-             for shard in range(ways.tensor))  # fmt: skip
-    ranks = {rank_of(role, ways): role for role in roles}
+    ranks = {rank_of(role, ways): role for role in all_roles(ways)}
     return RoleMap(ranks, dict.fromkeys(ranks, 1))
 
 

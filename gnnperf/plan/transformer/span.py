@@ -1,4 +1,4 @@
-"""Groups that leave their machine though they would fit into one: collectives are priced by group size alone."""
+"""Groups of a plan that do not lie on machines evenly: equal ranks then have unequal links."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from gnnperf.plan.transformer.plan import TransformerPlan
 
 
 def misplaced_groups(plan: TransformerPlan, ranks_per_node: int) -> tuple[str, ...]:
-    """Sentences about groups whose transfers are answered as if they stayed inside one machine.
+    """Sentences about groups of which some span more machines than others.
 
     Args:
         plan: its ranks fill machines in order (gnnperf.plan.transformer.roles).
         ranks_per_node: of a machine.
     """
     ways = plan.parallelism
-    stage = ways.tensor * ways.data  # distance between neighbors of a pipeline
-    extents = {  # group -> ranks in it, distance of its first and last rank
-        Group.TENSOR: (ways.tensor, ways.tensor - 1),
-        Group.DATA: (ways.data, ways.tensor * (ways.data - 1)),
-        Group.NEXT: (min(ways.pipeline, 2), stage if ways.pipeline > 1 else 0),
+    extents = {  # group -> ranks in it, ranks from one such block of groups to the next
+        Group.TENSOR: (ways.tensor, ways.tensor),
+        Group.DATA: (ways.data, ways.tensor * ways.data),
     }
     return tuple(
-        f"Groups of kind {group!s} ({size} ranks) reach over machines, but are answered as if inside one."
-        for group, (size, extent) in extents.items()
-        if 1 < size <= ranks_per_node and extent >= ranks_per_node
+        f"Groups of kind {group!s} lie on machines of {ranks_per_node} ranks in unequal ways; all are answered as the "
+        "first one."
+        for group, (size, block) in extents.items()
+        if size > 1 and ways.world_size > block and ranks_per_node % block and block % ranks_per_node
     )

@@ -15,7 +15,6 @@ from gnnperf.plan.transformer import (
     every_rank,
     one_per_stage,
 )
-from gnnperf.plan.transformer.build import EQUAL_ROLES
 from gnnperf.plan.transformer.items import Group, HostWait, Placed, Transfer, op
 from gnnperf.plan.transformer.rank_nodes import rank_nodes
 from gnnperf.plan.transformer.update import layer_parameters
@@ -70,7 +69,7 @@ def test_roles_say_for_how_many_ranks_they_stand() -> None:
     plan = small(2, 2, 2)
     assert one_per_stage(plan.parallelism).multiplicity == {0: 4, 4: 4}
     graph = build_plan(plan)
-    assert (graph.ranks, graph.world_size, graph.counts) == ((0, 4), 8, {EQUAL_ROLES: 6})
+    assert (graph.ranks, graph.world_size, graph.stands_for) == ((0, 4), 8, (4, 4))
     assert any("each for 4" in sentence for sentence in graph.warnings)
 
 

@@ -95,12 +95,11 @@ def test_every_shipped_plan_is_one() -> None:
             assert plan_from(read_yaml(path), str(path)).name == path.stem
 
 
-def test_groups_that_leave_their_machine_are_named() -> None:
+def test_groups_on_unequal_machines_are_named() -> None:
     plan = TransformerPlan("a", MODEL, Parallelism(4, 2, 2), Schedule(4, 1))
-    assert misplaced_groups(plan, 16) == ()
-    (sentence,) = misplaced_groups(plan, 8)  # neighbors in the pipeline are 8 ranks apart
-    assert "next" in sentence
-    assert len(misplaced_groups(plan, 4)) == 2  # replicas are 4 apart
+    assert [misplaced_groups(plan, ranks_per_node) for ranks_per_node in (1, 2, 4, 8, 16)] == [()] * 5
+    tensor, data = misplaced_groups(plan, 6)  # of 0-3 and 4-7 the second leaves the first machine, 8-15 sits otherwise
+    assert "tensor" in tensor and "data" in data
 
 
 def test_a_schedule_with_more_replicas_has_fewer_micro_batches() -> None:

@@ -1,0 +1,77 @@
+"""`jitter=`: how much equal ranks differ, as the user says it or as the trace tells."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gnnperf.errors import InputError
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.prediction import Prediction
+from gnnperf.schedule.jitter import Jitter, Spread, arrival_lags_us
+from gnnperf.schedule.jitter_fit import jitter_of
+
+TRACE = "trace"
+PARTS = tuple(field.name for field in dataclasses.fields(Jitter))
+NUMBERS = tuple(field.name for field in dataclasses.fields(Spread))
+FORM = f"{TRACE}, or {{host:{{rank_share:0.02,moment_us:5}},device:{{rank_share:0.01}}}}"
+WAITS = "Jitter: a group waits for the last of its ranks, who differ ({}); an extrapolation in their number."
+
+
+def check_jitter(raw: Any) -> None:
+    """Refuse what `jitter_asked` would, before any file is read.
+
+    Raises:
+        InputError: an unknown or missing word, or a bad number.
+    """
+    if raw is not None and raw != TRACE:
+        _said(raw)
+
+
+def jitter_asked(raw: Any, graph: ExecutionGraph) -> Jitter | None:
+    """The jitter to predict with; None: none is asked for.
+
+    Args:
+        raw: None, TRACE, or numbers by part (FORM).
+        graph: the whole trace.
+
+    Raises:
+        InputError: a bad word or number, or a trace that does not tell.
+    """
+    if raw is None:
+        return None
+    return jitter_of(graph) if raw == TRACE else _said(raw)
+
+
+def with_waits(prediction: Prediction, jitter: Jitter, *, repeats: bool) -> Prediction:
+    """The prediction with waits for the last rank as lags of the edges into transfers; says how much ranks differ."""
+    known_us = np.nan_to_num(prediction.latency_us, nan=0.0)
+    waits_us = arrival_lags_us(prediction.graph, known_us, prediction.lag_us, jitter, repeats=repeats)
+    said = "; ".join(f"{part} {100 * spread.rank_share:.2g} % of a step, variance of {spread.moment_us:.2g} us per us"
+                     for part, spread in ((part, getattr(jitter, part)) for part in PARTS))  # fmt: skip
+    return replace(prediction, lag_us=prediction.lag_us + waits_us, warnings=(*prediction.warnings, WAITS.format(said)))
+
+
+def _said(raw: Any) -> Jitter:
+    if not isinstance(raw, Mapping) or not raw:
+        raise InputError(f"bad value {raw!r}", where="jitter", allowed=FORM)
+    return Jitter(**{_known(key, PARTS, "jitter"): _spread(value, f"jitter.{key}") for key, value in raw.items()})
+
+
+def _spread(raw: Any, where: str) -> Spread:
+    if not isinstance(raw, Mapping):
+        raise InputError(f"bad value {raw!r}", where=where, allowed=FORM)
+    for key, value in raw.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(f"bad value {value!r}", where=f"{where}.{key}", allowed="a number")
+    return Spread(**{_known(key, NUMBERS, where): float(value) for key, value in raw.items()})
+
+
+def _known(key: Any, known: tuple[str, ...], where: str) -> str:
+    if key not in known:
+        raise InputError(f"unknown key {key!r}", where=where, allowed=", ".join(known))
+    return str(key)

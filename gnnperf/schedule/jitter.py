@@ -1,0 +1,144 @@
+"""Ranks of one role do not take the same time. The last one to arrive begins a collective: an order statistic.
+
+rank 0   |== work ==|·······|               what the schedule has: the median, for every rank alike
+rank 1   |== work ====|·····|               what a group waits for: the slowest of its M ranks
+rank 2   |== work ========|·|= transfer =|  = median + deviation x e(M)
+
+A rank's own time t since it last met the ranks of a group deviates by sqrt((rank_share t)^2 + moment_us t):
+`rank_share` is what a rank keeps for a step (a warmer chip, a busier host): it adds up; `moment_us` is what differs
+from moment to moment (caches): variances add up. What the ranks of a group have in common, the times before they
+last met, does not count between them, but does in a larger group: so every node carries both deviations since the last
+meeting of each kind of group. When M ranks meet, what they differed by becomes the (smaller) deviation of a maximum.
+
+The delay is a lag of the edges into the transfer, the same for all its ranks. It is computed without contention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnnperf.errors import require
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.lanes import lane_ends
+from gnnperf.schedule.jitter_pass import walk
+from gnnperf.schedule.schedule import TimedEdges, carried_over, timed_edges
+from gnnperf.schema import NodeType, Relation
+
+ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY)
+ALONE = -1
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How much ranks of one role differ in the time of one kind of work.
+
+    Attributes:
+        rank_share: standard deviation over time, of what a rank keeps for a whole step.
+        moment_us: variance over time, of what differs from moment to moment.
+    """
+
+    rank_share: float = 0.0
+    moment_us: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no deviation."""
+        require(0 <= self.rank_share < 1, "rank_share of jitter", self.rank_share, "0 or more, below 1")
+        require(self.moment_us >= 0, "moment_us of jitter", self.moment_us, "0 or more")
+
+
+@dataclass(frozen=True)
+class Jitter:
+    """How much ranks of one role differ.
+
+    Attributes:
+        host: in host time.
+        device: in kernels and copies; on a CPU in the ops themselves.
+    """
+
+    host: Spread = Spread()
+    device: Spread = Spread()
+
+
+def arrival_lags_us(
+    graph: ExecutionGraph, latency_us: np.ndarray, lag_us: np.ndarray, jitter: Jitter, *, repeats: bool = False
+) -> np.ndarray:
+    """[num_edges] what to add to lags so that transfers begin when the last of all ranks is expected.
+
+    Ranks that a rank stands for (`ExecutionGraph.stands_for`) count: a folded graph waits as long as the whole one.
+
+    Args:
+        graph: one step.
+        latency_us: [num_nodes] finite.
+        lag_us: [num_edges] finite.
+        jitter: of every rank.
+        repeats: whether the step follows on itself: ranks then begin it as far apart as they end it.
+    """
+    edges = timed_edges(graph)
+    kinds, of_node = _kinds(graph)
+    count = _part_counts(graph, edges)
+    contains = _contains(kinds)
+    state = np.zeros((2, graph.num_nodes, len(kinds)))
+    constraints = (edges.order, edges.in_first, edges.by_dst, edges.src, edges.from_start, lag_us[edges.index])
+    told = (constraints, latency_us, _own(graph, latency_us, jitter), (of_node, count, contains))
+    end_us, ended, delay_us = walk(*told, state)
+    if repeats:
+        _, _, delay_us = walk(*told, _begun(graph, state, end_us, ended))
+    joins = (graph.edges["relation"] == Relation.JOINS).to_numpy()
+    return np.where(joins, delay_us[graph.edges["dst"].to_numpy()], 0.0)
+
+
+def _own(graph: ExecutionGraph, latency_us: np.ndarray, jitter: Jitter) -> tuple[np.ndarray, np.ndarray]:
+    """[num_nodes] deviation (us) and variance (us^2) that the own work of a rank adds; 0 for all other nodes."""
+    kind = graph.nodes["node_type"]
+    host, device = (kind == NodeType.HOST).to_numpy(), kind.isin([str(t) for t in ON_DEVICE]).to_numpy()
+    steady = np.select([host, device], [jitter.host.rank_share, jitter.device.rank_share], 0.0)
+    moment = np.select([host, device], [jitter.host.moment_us, jitter.device.moment_us], 0.0)
+    return steady * latency_us, moment * latency_us
+
+
+def _begun(graph: ExecutionGraph, state: np.ndarray, end_us: np.ndarray, ended: np.ndarray) -> np.ndarray:
+    """[2, num_nodes, num_kinds] deviations with which nodes begin that wait for the step before."""
+    awaited, waiting = carried_over(graph, lane_ends(graph.nodes))
+    order = np.argsort(end_us[awaited], kind="stable")
+    found = state.copy()
+    for node, after in zip(awaited[order].tolist(), waiting[order].tolist(), strict=True):
+        found[:, after] = ended[:, node]
+    return found
+
+
+def _kinds(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
+    """[num_kinds, 2] (size, stride) of groups, [num_nodes] kind of each transfer; ALONE for all other nodes."""
+    nodes = graph.nodes
+    meets = (nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
+    pairs = nodes.loc[meets, ["group_size", "group_stride"]].to_numpy()
+    kinds, of = np.unique(pairs, axis=0, return_inverse=True) if len(pairs) else (np.zeros((0, 2)), np.zeros(0))
+    found = np.full(len(nodes), ALONE, dtype=np.int64)
+    found[meets] = of.reshape(-1)
+    return kinds.astype(np.int64), found
+
+
+def _contains(kinds: np.ndarray) -> np.ndarray:
+    """[num_kinds, num_kinds] bool: a group of the first kind holds whole groups of the second; itself."""
+    size, stride = kinds[:, 0], np.maximum(kinds[:, 1], 1)
+    fine = (stride[:, None] <= stride[None]) & (stride[None] % stride[:, None] == 0)
+    reach = (size * stride)[:, None] >= (size * stride)[None]
+    known = (kinds[:, 1] > 0)[:, None] & (kinds[:, 1] > 0)[None]
+    return (fine & reach & known) | np.eye(len(kinds), dtype=bool)
+
+
+def _part_counts(graph: ExecutionGraph, edges: TimedEdges) -> np.ndarray:
+    """[num_timed] ranks of the group that arrive over an edge into a transfer; 1 elsewhere.
+
+    Of a group the ranks of one class are as many as the class has ranks, of all ranks of the classes that meet.
+    """
+    joins = (graph.edges["relation"] == Relation.JOINS).to_numpy()[edges.index]
+    rank = graph.nodes["rank"].to_numpy()
+    own = np.array([graph.multiplicity.get(int(r), 1) for r in rank[edges.src].tolist()], dtype=float)
+    together = np.bincount(edges.dst[joins], weights=own[joins], minlength=graph.num_nodes)
+    size = graph.nodes["group_size"].to_numpy()[edges.dst]
+    parts = np.bincount(edges.dst[joins], minlength=graph.num_nodes)[edges.dst]
+    whole = np.where(size > 0, np.maximum(size, parts), parts)
+    share = np.divide(own, together[edges.dst], out=np.ones(len(own)), where=joins & (together[edges.dst] > 0))
+    return np.where(joins, np.maximum(share * whole, 1.0), 1.0)
