@@ -12,12 +12,13 @@ import pandas as pd
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.graph.hardware_nodes import add_hardware
 from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
+from gnnperf.plan.transformer.combinations import said
 from gnnperf.plan.transformer.items import Group, Transfer
-from gnnperf.plan.transformer.plan import TransformerPlan
+from gnnperf.plan.transformer.plan import Parallelism, TransformerPlan
 from gnnperf.plan.transformer.program import stage_program
 from gnnperf.plan.transformer.rank_nodes import RankNodes, rank_nodes
 from gnnperf.plan.transformer.roles import Role, RoleMap, one_per_stage
-from gnnperf.plan.transformer.rows import group_size
+from gnnperf.plan.transformer.rows import TRANSFER_OPS, group_size
 from gnnperf.schema import NodeType, OpFamily, Relation
 
 STEP_NAME = "planned"
@@ -73,11 +74,16 @@ def _meet(
         which: object = part.tag
         if not part.tag:
             which, count[group] = count[group], count[group] + 1
-        met[*_members(group, role), which].append(_Met(part.transfer, part.arrive + offset))
+        met[*_members(group, role, plan.parallelism), which].append(_Met(part.transfer, part.arrive + offset))
 
 
-def _members(group: Group, role: Role) -> Meeting:
+def _members(group: Group, role: Role, ways: Parallelism) -> Meeting:
     """What the ranks of a group have in common."""
+    block, place = divmod(role.replica, ways.expert)  # replicas side by side hold a layer's experts together
+    if group is Group.EXPERT:
+        return (group, role.stage, role.shard, block)
+    if group is Group.EXPERT_DATA:
+        return (group, role.stage, role.shard, place)
     if group is Group.TENSOR:
         return (group, role.stage, role.replica)
     if group is Group.DATA:
@@ -92,7 +98,7 @@ def _transfers(met: dict[Meeting, list[_Met]], plan: TransformerPlan, offset: in
         return node_table(0)
     groups = list(met.values())
     first = [parts[0].transfer for parts in groups]
-    direct = [t.kind != "all_reduce" for t in first]
+    direct = [t.kind in ("send", "recv") for t in first]
     assert all(len(parts) == 2 for parts, d in zip(groups, direct, strict=True) if d), "a message without its other end"
     node = np.repeat(offset + np.arange(len(groups)), [len(parts) for parts in groups])
     arrive = np.array([part.arrive for parts in groups for part in parts])
@@ -100,7 +106,7 @@ def _transfers(met: dict[Meeting, list[_Met]], plan: TransformerPlan, offset: in
     edges.add(node, arrive + 1, Relation.RELEASES)
     return node_table(
         len(groups), node_type=str(NodeType.COLLECTIVE), family=str(OpFamily.COLLECTIVE),
-        op_name=np.array(["c10d::send" if d else "c10d::allreduce_" for d in direct], dtype=object),
+        op_name=np.array([TRANSFER_OPS["send" if d else t.kind] for t, d in zip(first, direct, strict=True)], dtype=object),
         phase=np.array([str(t.phase) for t in first], dtype=object),
         dtype=np.array([t.dtype for t in first], dtype=object),
         collective=np.array([MESSAGE if d else t.kind for t, d in zip(first, direct, strict=True)], dtype=object),
@@ -129,7 +135,7 @@ def _graph(plan: TransformerPlan, roles: RoleMap, nodes: pd.DataFrame, edges: Ed
     graph = ExecutionGraph(
         name=plan.name, nodes=nodes, edges=edges.table(), steps=(label,), ranks=ranks,
         world_size=plan.parallelism.world_size, device_names=("",) * len(ranks),
-        counts={EQUAL_ROLES: plan.parallelism.world_size - len(ranks)}, warnings=_stands_for(roles),
+        counts={EQUAL_ROLES: plan.parallelism.world_size - len(ranks)}, warnings=(*said(plan), *_stands_for(roles)),
         fingerprint=_fingerprint(plan),
         carried=np.zeros((2, 0), dtype=np.int64),
     )  # fmt: skip
