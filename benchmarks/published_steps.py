@@ -2,8 +2,8 @@
 
     python -m benchmarks published_steps
 
-A few rows, each with what its source says and what it leaves open. Nothing is fitted on them. Beside the model: the guess
-that every step reaches half of the peak.
+A few rows, each with what its source says and what it leaves open. Nothing is fitted on them. Beside the model: the
+guess that every step reaches half of the peak.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ ROWS = (
     Published(TORCHTITAN, "llama3_70b_fsdp", 331, {}),
     Published(FMS, "llama2_70b_fsdp", 380, {"parallelism": {"data": 128},
               "schedule": {"micro_batch": 6, "global_batch": 6 * 128, **BFLOAT_SUMS}}),
-    Published(FMS, "llama2_70b_fsdp", 772, {"parallelism": {"data": 128}, "model": {"layers": 48}, "block": {"width": 22016},
+    Published(FMS, "llama2_70b_fsdp", 772, {"parallelism": {"data": 128}, "model": {"layers": 48},
+              "block": {"width": 22016},
               "schedule": {"micro_batch": 8, "global_batch": 8 * 128, **BFLOAT_SUMS}}),
 )  # fmt: skip
 
@@ -104,7 +105,9 @@ def guessed_tokens_per_s(plan: TransformerPlan, cluster: ClusterSpec) -> float:
 
 def main(argv: Sequence[str]) -> int:
     """Print every row."""
-    printed = Table("source", "model", "samples", "GPUs", "published tokens/s", "model", "error %", "half of peak", "error %")
+    printed = Table(
+        "source", "model", "samples", "GPUs", "published tokens/s", "model", "error %", "half of peak", "error %"
+    )
     for row in ROWS:
         plan, cluster = planned(row), cluster_of(row)
         found, guess = predicted_tokens_per_s(plan, cluster), guessed_tokens_per_s(plan, cluster)

@@ -22,7 +22,8 @@ class CopyPath(StrEnum):
 
 
 # (what the profiler writes, lower case) -> path, first match wins: "Memcpy HtoD (Pageable -> Device)", ROCm's
-# "CopyHostToDevice", "Memset (Device)"; "Storage read" is what plans write. Direction is part of what a copy is, unlike a kernel's name.
+# "CopyHostToDevice", "Memset (Device)"; "Storage read (...)" is what plans write. Direction is part of what a copy is,
+# unlike a kernel's name.
 _NAMES = (
     ("storage", CopyPath.STORAGE),
     ("pageable", CopyPath.HOST_PAGEABLE),

@@ -2,8 +2,8 @@
 
 latency = bytes / (sockets x bandwidth of a socket x HOST_SHARE / ranks of the node)
 
-An update like Adam's has a quarter of an operation per byte, vectorized and on all cores (DeepSpeed, csrc/adam): memory is
-what it waits for. All ranks of a node update at the same time and share its sockets evenly.
+An update like Adam's has half an operation per byte, vectorized and on all cores (DeepSpeed, csrc/adam): memory is what
+it waits for. All ranks of a node update at the same time and share its sockets evenly.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 
 from gnnperf.hardware.spec import ClusterSpec
 
-# Of the channels' peak that mixed reads and writes sustain: STREAM's triad on server processors reaches 0.75 to 0.85 of
-# it (McCalpin 1995 and the results listed there); the middle is taken.
+# Of the channels' peak that mixed reads and writes sustain: an estimate, as of the shipped links; no table of host
+# updates is at hand that it could be fitted to.
 HOST_SHARE = 0.80
 
 

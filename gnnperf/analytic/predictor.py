@@ -102,7 +102,9 @@ class AnalyticPredictor:
     def _host(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
         overheads = host_us(nodes, self._constants(cluster), cluster.host_speed)
         works = nodes["bytes"].to_numpy() > 0  # [n] arithmetic on the host, of plans; overheads have no bytes
-        return np.where(works, host_work_us(nodes["bytes"].to_numpy(), cluster), overheads) if works.any() else overheads
+        return (
+            np.where(works, host_work_us(nodes["bytes"].to_numpy(), cluster), overheads) if works.any() else overheads
+        )
 
     def _compute(self, nodes: pd.DataFrame, cluster: ClusterSpec, tables: Sequence[TableCounts]) -> np.ndarray:
         constants = self._constants(cluster)

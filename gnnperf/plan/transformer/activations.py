@@ -1,8 +1,8 @@
 """What a layer keeps for its backward pass, by the tensors that its gradients need.
 
-GPT's layer of s positions, batch b, h hidden columns, a heads, t tensor ranks: s b h (10 + 24 / t) + 5 a s^2 b / t bytes
-in 16 bits, the 10 over t as well with sequence parallelism (Korthikanti et al. 2022, equations 2 and 4); s b h 2 where
-all of it is computed again.
+GPT's layer of s positions, batch b, h hidden columns, a heads, t tensor ranks: s b h (10 + 24 / t) + 5 a s^2 b / t
+bytes in 16 bits, the 10 over t as well with sequence parallelism (Korthikanti et al. 2022, equations 2 and 4); 2 s b h
+where all of it is computed again.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Around:
 
 
 def unit_parameters(plan: TransformerPlan, unit: Unit) -> Count:
-    """That come and go with a unit. A tied embedding on the same stage takes the last norm along (fully_shard's root)."""
+    """That come and go with a unit; a tied embedding on the same stage takes the last norm along, as a root does."""
     if unit.kind is UnitKind.LAYER:
         return parameters_of(plan, unit.layer)
     tied = plan.block.tied_embedding and plan.parallelism.pipeline == 1

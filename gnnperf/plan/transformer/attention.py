@@ -27,7 +27,11 @@ def attention(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
         *split(plan, phase),
         *_turned(plan, phase),
         *core(plan, phase),
-        *(_side_by_side(s, phase) if plan.block.attention is Attention.UNFUSED else (views(phase, "transpose", "reshape"),)),
+        *(
+            _side_by_side(s, phase)
+            if plan.block.attention is Attention.UNFUSED
+            else (views(phase, "transpose", "reshape"),)
+        ),
     )
 
 
@@ -48,7 +52,9 @@ def attention_backward(plan: TransformerPlan) -> tuple[Item, ...]:
 def split(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
     """Views of the projection's columns as heads."""
     if plan.block.attention is Attention.FLASH:
-        return (views(phase, "view", "split_with_sizes", "view", "view", "view", "transpose", "transpose", "transpose"),)
+        return (
+            views(phase, "view", "split_with_sizes", "view", "view", "view", "transpose", "transpose", "transpose"),
+        )
     return (views(phase, "view", "view", "narrow", "narrow", "narrow", "reshape", "reshape", "empty"),)
 
 

@@ -106,7 +106,7 @@ def _transfers(met: dict[Meeting, list[_Met]], plan: TransformerPlan, offset: in
     edges.add(node, arrive + 1, Relation.RELEASES)
     return node_table(
         len(groups), node_type=str(NodeType.COLLECTIVE), family=str(OpFamily.COLLECTIVE),
-        op_name=np.array([TRANSFER_OPS["send" if d else t.kind] for t, d in zip(first, direct, strict=True)], dtype=object),
+        op_name=np.array([TRANSFER_OPS["send" if d else t.kind] for t, d in zip(first, direct, strict=True)], object),
         phase=np.array([str(t.phase) for t in first], dtype=object),
         dtype=np.array([t.dtype for t in first], dtype=object),
         collective=np.array([MESSAGE if d else t.kind for t, d in zip(first, direct, strict=True)], dtype=object),

@@ -29,7 +29,11 @@ def embedding_forward(plan: TransformerPlan) -> tuple[Item, ...]:
         op("aten::embedding", F, s.half(plan.vocabulary_per_rank, s.hidden), _ids(s)),
         *out_of_products(plan, F),
         *_positions(plan, s),
-        *((fused("native_dropout", F, s.stream, s.stream, Tensor(s.stream.shape, "bool")),) if plan.block.dropout else ()),
+        *(
+            (fused("native_dropout", F, s.stream, s.stream, Tensor(s.stream.shape, "bool")),)
+            if plan.block.dropout
+            else ()
+        ),
         op("aten::copy_", F, s.stream, s.stream),  # batch and sequence change places
     )
 

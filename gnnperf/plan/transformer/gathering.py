@@ -90,5 +90,3 @@ class Gathering(Around):
 def _reuse() -> tuple[Item, ...]:
     """Gathers to come wait for the latest copies out of a buffer."""
     return (Await(Lane.GATHER_INPUT, COPIED_OUT), Await(Lane.GATHER, COPIED_OUT))
-
-

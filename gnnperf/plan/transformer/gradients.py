@@ -1,8 +1,8 @@
 """Gradients on their way over replicas: at the end, in buckets, or unit by unit in every backward pass.
 
-              one rank sends   collective
-    replicas  whole sum        all-reduce (2 P (n - 1) / n on the wire)
-    sharded   its part         reduce-scatter (P (n - 1) / n); the parameters' all-gather after the update sends as much
+          one rank sends   collective
+replicas  whole sum        all-reduce (2 P (n - 1) / n on the wire)
+sharded   its part         reduce-scatter (P (n - 1) / n); the parameters' all-gather after the update sends as much
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Layers whose MLP is one of several experts, chosen token by token (Shazeer et al. 2017; Lepikhin et al. 2021, GShard)."""
+"""Layers whose MLP is one of several experts, chosen by token (Shazeer et al. 2017; Lepikhin et al. 2021, GShard)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Experts:
         top_k: experts of a token.
         every: the last of so many layers has experts; 1: all have.
         width: inner columns of an expert; None: those of the block's MLP.
-        capacity_factor: each expert takes ceil(factor x tokens x top_k / count) tokens of a rank, padded with zeros, the
-            others are dropped (GShard, Switch); None: none are dropped, and messages are as long as they are
+        capacity_factor: each expert takes ceil(factor x tokens x top_k / count) tokens of a rank, padded with zeros,
+            the others are dropped (GShard, Switch); None: none are dropped, and messages are as long as they are
             (MegaBlocks; Megatron-LM without moe_expert_capacity_factor).
         imbalance: tokens of the busiest rank over the mean of its group. Without a capacity the others wait for it, so
             all are priced as it is. None: 1 is taken, and said in a warning.
@@ -39,7 +39,7 @@ class Experts:
         require(factor is None or factor > 0, "experts.capacity_factor", factor, "more than 0")
         require(load is None or load >= 1, "experts.imbalance", load, "1 (even) or more")
         require(factor is None or load is None, "experts.imbalance", load,
-                "nothing with experts.capacity_factor: every expert then computes its capacity, full or not")  # fmt: skip
+                "nothing with experts.capacity_factor: an expert then computes its capacity, full or not")  # fmt: skip
 
     @property
     def load(self) -> float:

@@ -44,8 +44,10 @@ def residual(plan: TransformerPlan, phase: Phase) -> Item:
     if plan.block.dropout:
         return fused("bias_dropout_add" if biased else "dropout_add", phase, s.stream, *biased, s.stream, s.stream,
                      Tensor(s.stream.shape, "bool"))  # fmt: skip
-    return fused("bias_add", phase, s.stream, *biased, s.stream, s.stream) if biased else op(
-        "aten::add", phase, s.stream, s.stream
+    return (
+        fused("bias_add", phase, s.stream, *biased, s.stream, s.stream)
+        if biased
+        else op("aten::add", phase, s.stream, s.stream)
     )
 
 

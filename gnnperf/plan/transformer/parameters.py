@@ -95,7 +95,7 @@ def first_parameters(plan: TransformerPlan) -> int:
 
 
 def head_parameters(plan: TransformerPlan) -> int:
-    """After the last layer: a norm, and weights of the logits: a copy of the embedding where that is on another stage."""
+    """After the last layer: a norm, and the logits' weights: a copy of the embedding where that is on another stage."""
     own = not plan.block.tied_embedding or plan.parallelism.pipeline > 1
     return norm_parameters(plan) + (embedding_parameters(plan) if own else 0)
 

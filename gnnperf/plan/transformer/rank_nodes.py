@@ -35,7 +35,6 @@ from gnnperf.plan.transformer.rows import FIRST_WORK, LAUNCH_AT, item_rows
 from gnnperf.schema import Relation
 
 
-
 @dataclass(frozen=True)
 class Part:
     """One rank's part in a transfer: what it is, and the node where it arrives; it leaves at the next node."""

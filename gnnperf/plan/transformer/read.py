@@ -27,7 +27,7 @@ def plan_from(raw: Mapping[str, Any], where: str) -> TransformerPlan:
     """The plan of a mapping of sections; `source` says where its numbers come from and is not used.
 
     Raises:
-        InputError: an unknown or missing key, a wrong type, a value that cannot be, or settings that do not go together.
+        InputError: an unknown or missing key, a wrong type, a value that cannot be, settings that do not go together.
     """
     _refuse_unknown(raw, SECTIONS, where)
     experts = raw.get("experts")

@@ -48,7 +48,9 @@ def experts_forward(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
         *_scattered(plan, phase),
         *_sorted(plan, phase),
         *_exchange(plan, phase),
-        fused("mul", phase, s.half(r.sent, s.hidden), s.half(r.sent), s.half(r.sent, s.hidden)),  # by the router's weight
+        fused(
+            "mul", phase, s.half(r.sent, s.hidden), s.half(r.sent), s.half(r.sent, s.hidden)
+        ),  # by the router's weight
         op("aten::index_add", phase, s.stream, None, Tensor((r.sent,), "int64"), s.half(r.sent, s.hidden)),
     )
 

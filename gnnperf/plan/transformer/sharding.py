@@ -1,4 +1,4 @@
-"""Which of a replica's state lies in parts over the replicas (Rajbhandari et al. 2020, ZeRO; Zhao et al. 2023, FSDP)."""
+"""What of a replica's state lies in parts over the replicas (Rajbhandari et al. 2020, ZeRO; Zhao et al. 2023, FSDP)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Sharding:
 
     @property
     def reduces_every_pass(self) -> bool:
-        """Whether gradients leave the rank in every backward pass, so that there are none of micro-batches to add to."""
+        """Whether gradients leave the rank in every backward pass, so that none of a whole rank are added up."""
         return self.state in (Sharded.GRADIENTS, Sharded.PARAMETERS)
 
     @property

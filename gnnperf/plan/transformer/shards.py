@@ -41,7 +41,9 @@ def out_of_products_backward(plan: TransformerPlan) -> tuple[Item, ...]:
     return (all_gather(Group.TENSOR, sizes(plan).stream, B),) if plan.splits_sequence else ()
 
 
-def first_product_backward(plan: TransformerPlan, depth: int, columns: int, after: tuple[Item, ...]) -> tuple[Item, ...]:
+def first_product_backward(
+    plan: TransformerPlan, depth: int, columns: int, after: tuple[Item, ...]
+) -> tuple[Item, ...]:
     """Gradients of the product behind f, and f backward; `after`: more of that product's gradients."""
     s = sizes(plan)
     if not plan.splits_sequence:

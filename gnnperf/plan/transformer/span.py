@@ -19,7 +19,10 @@ def misplaced_groups(plan: TransformerPlan, ranks_per_node: int) -> tuple[str, .
         Group.TENSOR: (ways.tensor, ways.tensor - 1),
         Group.DATA: (ways.data, ways.tensor * (ways.data - 1)),
         Group.EXPERT: (ways.expert, ways.tensor * (ways.expert - 1)),
-        Group.EXPERT_DATA: (ways.expert_data if ways.expert > 1 else 1, ways.tensor * ways.expert * (ways.expert_data - 1)),
+        Group.EXPERT_DATA: (
+            ways.expert_data if ways.expert > 1 else 1,
+            ways.tensor * ways.expert * (ways.expert_data - 1),
+        ),
         Group.NEXT: (min(ways.pipeline, 2), stage if ways.pipeline > 1 else 0),
     }
     return tuple(

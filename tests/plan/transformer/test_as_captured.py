@@ -43,8 +43,8 @@ class Layer(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         head = HIDDEN // HEADS
         q, k, v = self.qkv(self.norms[0](x)).split([HIDDEN, KEY_HEADS * head, KEY_HEADS * head], dim=-1)
-        heads = (t.view(1, SEQUENCE, -1, head).transpose(1, 2) for t in (q, k, v))
-        context = F.scaled_dot_product_attention(*heads, is_causal=True, enable_gqa=True)
+        q, k, v = (t.view(1, SEQUENCE, -1, head).transpose(1, 2) for t in (q, k, v))
+        context = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         x = x + self.out(context.transpose(1, 2).reshape(1, SEQUENCE, HIDDEN))
         gate, up = self.up(self.norms[1](x)).chunk(2, dim=-1)
         return x + self.down(F.silu(gate) * up)
@@ -91,12 +91,15 @@ def plan(micro_batches: int, reshard: bool) -> TransformerPlan:
 
 
 def collectives(graph: ExecutionGraph, step: int) -> list[tuple[str, float, int]]:
-    """(kind, bytes, ranks) of rank 0's collectives in the order in which it issues them, without the plan's update."""
+    """(op, bytes, ranks) of rank 0's collectives in the order in which it issues them, without the plan's update.
+
+    Ops, not kinds: gloo, whose ranks are captured, reduces all of a reduce-scatter on all of them.
+    """
     nodes = graph.nodes
     arrives = (nodes["node_type"] == NodeType.COMM).to_numpy() & (nodes["segment"] == "arrive").to_numpy()
     found = nodes[arrives & (nodes["rank"] == 0).to_numpy() & (nodes["step"] == step).to_numpy()]
     found = found[(found["phase"] != "optimizer").to_numpy()]
-    return list(zip(found["collective"].astype(str), found["message_bytes"], found["group_size"], strict=True))
+    return list(zip(found["op_name"].astype(str), found["message_bytes"], found["group_size"], strict=True))
 
 
 @pytest.mark.parametrize(("micro_batches", "reshard"), [(1, True), (2, True), (1, False)])

@@ -77,8 +77,10 @@ def test_flash_attention_counts_what_a_causal_mask_leaves() -> None:
 
 
 def test_sequence_parallelism_gathers_and_scatters_what_was_summed() -> None:
-    """Per layer forward 2 gathers and 2 scatters; backward 4 gathers (2 of inputs again) and 2 scatters; at the ends one
-    scatter forward and a gather backward of the embedding, a gather forward, one more and a scatter of the logits."""
+    """Per layer 2 gathers and 2 scatters forward, 4 gathers (2 of inputs again) and 2 scatters backward.
+
+    The embedding scatters forward and gathers backward; the logits gather, gather again and scatter.
+    """
     found = transfers(build_plan(llama(Parallelism(tensor=2, sequence=True))))
     x = MODEL.sequence * MODEL.hidden * 2.0
     norms = (2 * 4 + 1) * MODEL.hidden * 2.0
@@ -91,8 +93,10 @@ def test_sequence_parallelism_gathers_and_scatters_what_was_summed() -> None:
 
 
 def test_sequence_parallelism_alone_sends_as_much_as_sums_do() -> None:
-    """An all-reduce is a reduce-scatter and an all-gather (Korthikanti et al. 2022, section 4.2.2), but for inputs that
-    are gathered a second time for the weights' gradients."""
+    """An all-reduce is a reduce-scatter and an all-gather (Korthikanti et al. 2022, section 4.2.2).
+
+    But for inputs that are gathered a second time for the weights' gradients.
+    """
     x, n = MODEL.sequence * MODEL.hidden * 2.0, 2
     split = transfers(build_plan(llama(Parallelism(tensor=n, sequence=True))))
     whole = transfers(build_plan(llama(Parallelism(tensor=n))))

@@ -62,7 +62,9 @@ def test_what_a_ratio_does_not_say_is_said() -> None:
     assert build_plan(packed({})).warnings == build_plan(packed({}, recompute="full")).warnings
 
 
-@pytest.mark.parametrize("compression", [{"ratio": 0.5, "to": "float16"}, {"ratio": 2.0}, {"extra_bytes": -1.0}, {"to": "int3"}])
+@pytest.mark.parametrize(
+    "compression", [{"ratio": 0.5, "to": "float16"}, {"ratio": 2.0}, {"extra_bytes": -1.0}, {"to": "int3"}]
+)
 def test_bad_settings_are_refused(compression: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         Compression(**compression)

@@ -49,19 +49,19 @@ def test_a_kernel_waits_for_the_exit_of_a_gather() -> None:
 
 def test_what_follows_the_compute_stream_waits_as_it_does() -> None:
     """A transfer between the wait and the next kernel, and the host, wait for the gather's exit, node 5."""
-    items = [FREE, Record(Lane.GATHER, "e"), Await(Lane.COMPUTE, "e"), HELD, HostWait(F), KERNEL]
+    items: list[Item] = [FREE, Record(Lane.GATHER, "e"), Await(Lane.COMPUTE, "e"), HELD, HostWait(F), KERNEL]
     assert waits(items) == {(5, 10, "event"), (5, 12, "sync"), (11, 12, "sync"), (5, 17, "event"), (11, 17, "event")}
 
 
 def test_an_event_without_work_stands_for_what_its_lane_waits_for() -> None:
     """The compute stream was told to wait for a gather; who waits for it then, before it has any work, waits too."""
-    items = [FREE, Record(Lane.GATHER, "a"), Await(Lane.COMPUTE, "a"), Record(Lane.COMPUTE, "b"), Await(Lane.OUT, "b"),
+    items: list[Item] = [FREE, Record(Lane.GATHER, "a"), Await(Lane.COMPUTE, "a"), Record(Lane.COMPUTE, "b"), Await(Lane.OUT, "b"),
              COPY]  # fmt: skip
     assert waits(items) == {(5, 10, "event")}
 
 
 def test_an_event_of_the_compute_stream_is_after_transfers_that_it_waits_for() -> None:
-    items = [KERNEL, HELD, Record(Lane.COMPUTE, "e"), Await(Lane.OUT, "e"), COPY]
+    items: list[Item] = [KERNEL, HELD, Record(Lane.COMPUTE, "e"), Await(Lane.OUT, "e"), COPY]
     assert {(4, 9, "event"), (4, 15, "event"), (10, 15, "event")} == waits(items)
 
 
@@ -70,7 +70,7 @@ def test_an_event_that_was_never_recorded_is_no_wait() -> None:
 
 
 def test_a_later_record_takes_the_name_over() -> None:
-    items = [KERNEL, Record(Lane.COMPUTE, "e"), KERNEL, Record(Lane.COMPUTE, "e"), Await(Lane.OUT, "e"), COPY]
+    items: list[Item] = [KERNEL, Record(Lane.COMPUTE, "e"), KERNEL, Record(Lane.COMPUTE, "e"), Await(Lane.OUT, "e"), COPY]
     assert waits(items) == {(9, 14, "event")}
 
 

@@ -131,7 +131,11 @@ def test_an_even_load_that_nobody_stated_is_said() -> None:
     def sentences(plan: TransformerPlan) -> int:
         return sum("experts.imbalance" in sentence for sentence in build_plan(plan).warnings)
 
-    assert [sentences(mixture()), sentences(mixture(imbalance=1.0)), sentences(mixture(capacity_factor=1.0))] == [1, 0, 0]
+    assert [sentences(mixture()), sentences(mixture(imbalance=1.0)), sentences(mixture(capacity_factor=1.0))] == [
+        1,
+        0,
+        0,
+    ]
 
 
 @pytest.mark.parametrize("ways", [Parallelism(data=4, expert=2), Parallelism(tensor=2, data=2, expert=2, sequence=True),

@@ -70,7 +70,7 @@ def test_inputs_of_layers_go_out_and_come_back() -> None:
     found = copies(build_plan(offloaded(Offload(Store.HOST))))
     assert found == {TO_HOST: (4, 4 * X), TO_DEVICE: (4, 4 * X)}
     with_drive = copies(build_plan(offloaded(Offload(Store.NVME))))
-    assert with_drive == {name: (4, 4 * X) for name in (TO_HOST, TO_DEVICE, TO_STORAGE, FROM_STORAGE)}
+    assert with_drive == dict.fromkeys((TO_HOST, TO_DEVICE, TO_STORAGE, FROM_STORAGE), (4, 4 * X))
 
 
 def test_one_input_of_two_layers_is_kept_where_they_are_computed_again_together() -> None:
@@ -86,9 +86,11 @@ def test_short_copies_hide_behind_layers() -> None:
 
 
 def test_long_copies_hold_the_layer_after_the_next_back() -> None:
-    """25 us out: the first begins at 10, then one after the other until 110; the fourth layer begins at 60, when what
-    the second one kept is away, and is done before. Back 25 us each from 110 on; each fetch begins when the layer after it
-    begins: 135, 160, 185, 210, and the last layer's ten."""
+    """25 us out: the first begins at 10, then one after the other until 110.
+
+    The fourth layer begins at 60, when what the second one kept is away. Back, 25 us each from 110 on: each fetch
+    begins when the layer after it does, 135, 160, 185, 210, then the last layer's ten.
+    """
     graph = build_plan(offloaded(Offload(Store.HOST), recompute=Recompute.NONE))
     rate = 25.0 / kept_bytes(small(recompute=Recompute.NONE), 0)
     assert with_times(graph, LAYER, {}, {TO_HOST: rate, TO_DEVICE: rate}) == pytest.approx(210 + 10)

@@ -121,8 +121,11 @@ def test_gathers_that_are_shorter_than_layers_hide_behind_them() -> None:
 
 
 def test_gathers_that_are_longer_than_layers_hold_them_back() -> None:
-    """12 us each: forward one ends every 12 us from the embedding's on; the last layer's second gather begins when the
-    fourth one has ended (48) and is done at 60; each one after that begins with a layer's backward pass: 72, 84, 96."""
+    """12 us each: forward one ends every 12 us from the embedding's on.
+
+    The last layer's second gather begins when the fourth one has ended (48) and is done at 60; each one after that
+    begins with a layer's backward pass: 72, 84, 96.
+    """
     plan = sharded(Sharded.PARAMETERS, recompute=Recompute.NONE)
     assert times(plan, 12.0) == pytest.approx(root_us(plan, 12.0) + 96.0 + 10.0)
 
@@ -152,6 +155,7 @@ def test_one_rank_takes_as_long_as_all(state: Sharded) -> None:
 
 def test_the_later_stages_add_nothing_up_in_full() -> None:
     """Gradients of one micro-batch are added to none; of the next ones in parts, on the stream of the sums."""
+
     def added(plan: TransformerPlan) -> list[str]:
         nodes = build_plan(plan).nodes
         which = (nodes["op_name"] == "aten::add_").to_numpy() & (nodes["node_type"] == NodeType.COMPUTE).to_numpy()
