@@ -55,7 +55,8 @@ def test_what_follows_the_compute_stream_waits_as_it_does() -> None:
 
 def test_an_event_without_work_stands_for_what_its_lane_waits_for() -> None:
     """The compute stream was told to wait for a gather; who waits for it then, before it has any work, waits too."""
-    items: list[Item] = [FREE, Record(Lane.GATHER, "a"), Await(Lane.COMPUTE, "a"), Record(Lane.COMPUTE, "b"), Await(Lane.OUT, "b"),
+    items: list[Item] = [FREE, Record(Lane.GATHER, "a"), Await(Lane.COMPUTE, "a"), Record(Lane.COMPUTE, "b"),
+                         Await(Lane.OUT, "b"),
              COPY]  # fmt: skip
     assert waits(items) == {(5, 10, "event")}
 
@@ -70,7 +71,8 @@ def test_an_event_that_was_never_recorded_is_no_wait() -> None:
 
 
 def test_a_later_record_takes_the_name_over() -> None:
-    items: list[Item] = [KERNEL, Record(Lane.COMPUTE, "e"), KERNEL, Record(Lane.COMPUTE, "e"), Await(Lane.OUT, "e"), COPY]
+    record: list[Item] = [KERNEL, Record(Lane.COMPUTE, "e")]
+    items = [*record, *record, Await(Lane.OUT, "e"), COPY]
     assert waits(items) == {(9, 14, "event")}
 
 
