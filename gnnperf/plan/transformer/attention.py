@@ -8,7 +8,7 @@ scaled_dot_product_attention with its flash kernel, causal, dropout inside; fewe
 from __future__ import annotations
 
 from gnnperf.graph.cost.op_call import Tensor
-from gnnperf.plan.transformer.block import Attention, Positions
+from gnnperf.plan.transformer.block import Attention, Kernels, Positions
 from gnnperf.plan.transformer.items import Item, fused, op, views
 from gnnperf.plan.transformer.plan import TransformerPlan
 from gnnperf.plan.transformer.products import B
@@ -45,7 +45,8 @@ def attention_backward(plan: TransformerPlan) -> tuple[Item, ...]:
     """From the context's gradient to that of queries, keys and values side by side."""
     s = sizes(plan)
     if plan.block.attention is Attention.FLASH:
-        return (*_flash_backward(s, plan), *_turned(plan, B), *_joined(s))
+        joined = _joined(s) if plan.block.kernels is Kernels.FUSED else ()
+        return (*_flash_backward(s, plan), *_turned(plan, B), *joined)
     return (*_unfused_backward(s, plan), *_turned(plan, B), *_joined(s))
 
 
@@ -58,13 +59,32 @@ def split(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
     return (views(phase, "view", "view", "narrow", "narrow", "narrow", "reshape", "reshape", "empty"),)
 
 
+def projections(plan: TransformerPlan) -> tuple[int, ...]:
+    """Columns of the products that make queries, keys and values: all in one, or one after the other."""
+    s = sizes(plan)
+    keys = s.key_heads * s.head
+    return (s.shard, keys, keys) if plan.block.kernels is Kernels.EAGER else (s.projected,)
+
+
 def _turned(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
     """Queries and keys with their positions."""
     if plan.block.positions is Positions.LEARNED:
         return ()
     s = sizes(plan)
-    columns = (s.shard, s.key_heads * s.head)
-    return tuple(fused("rotary", phase, s.half(s.tokens, c), s.half(s.tokens, c)) for c in columns)
+    shapes = [(s.tokens, columns) for columns in (s.shard, s.key_heads * s.head)]
+    if plan.block.kernels is Kernels.FUSED:
+        return tuple(fused("rotary", phase, s.half(*shape), s.half(*shape)) for shape in shapes)
+    return tuple(item for shape in shapes for item in _turned_by_parts(s, phase, shape))
+
+
+def _turned_by_parts(s: Sizes, phase: Phase, shape: tuple[int, int]) -> tuple[Item, ...]:
+    """To float32, times unit complex numbers, and back (Llama's apply_rotary_emb, as torchtitan has it)."""
+    wide = Tensor(shape, "float32")
+    return (
+        op("aten::copy_", phase, wide, s.half(*shape)),
+        op("aten::mul", phase, wide, None),
+        op("aten::copy_", phase, s.half(*shape), wide),
+    )
 
 
 def _unfused(s: Sizes, plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:

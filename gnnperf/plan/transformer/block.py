@@ -36,12 +36,19 @@ class Positions(StrEnum):
     ROTARY = "rotary"  # queries and keys are turned, one fused kernel each (Su et al. 2021; TransformerEngine)
 
 
+class Kernels(StrEnum):
+    """How much a layer does at a time."""
+
+    FUSED = "fused"  # Megatron-LM with TransformerEngine, or torch.compile
+    EAGER = "eager"  # torch as it is: a product for each weight, a kernel for each elementwise op, rotary in float32
+
+
 @dataclass(frozen=True)
 class Block:
     """The parts of a layer; as they are here, it is that of GPT-2 and of Megatron-LM of 2021.
 
     Attributes:
-        attention, norm, activation, positions: see there.
+        attention, norm, activation, positions, kernels: see there.
         key_value_heads: heads of keys and values, shared by groups of query heads (Ainslie et al. 2023, GQA); None: as
             many as of queries.
         width: inner columns of the MLP; None: four times the hidden ones.
@@ -59,6 +66,7 @@ class Block:
     bias: bool = True
     dropout: bool = True
     tied_embedding: bool = True
+    kernels: Kernels = Kernels.FUSED
 
     def __post_init__(self) -> None:
         for name in ("key_value_heads", "width"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gnnperf.errors import InputError, require
 from gnnperf.plan.compress import SUM, WORK
-from gnnperf.plan.transformer.block import Attention
+from gnnperf.plan.transformer.block import Attention, Kernels
 from gnnperf.plan.transformer.offload import Store
 from gnnperf.plan.transformer.sharding import Sharded
 
@@ -65,6 +65,9 @@ def _check_block(plan: TransformerPlan) -> None:
     shared = plan.key_value_heads < plan.model.heads
     require(not shared or block.attention is Attention.FLASH, "block.attention", str(block.attention),
             "flash where block.key_value_heads are fewer than model.heads")  # fmt: skip
+    eager = block.kernels is Kernels.EAGER and (block.bias or block.dropout or block.attention is not Attention.FLASH)
+    require(not eager, "block.kernels", str(block.kernels), "fused, unless block.bias and block.dropout are false and "
+            "block.attention is flash")  # fmt: skip
 
 
 def _check_experts(plan: TransformerPlan) -> None:

@@ -95,7 +95,7 @@ def head_backward(plan: TransformerPlan) -> tuple[Item, ...]:
     return (
         op("aten::mul_", B, logits, Tensor((s.tokens, 1), "float32")),
         op("aten::copy_", B, s.half(s.tokens, rows), logits),
-        *first_product_backward(plan, s.hidden, rows, ()),
+        *first_product_backward(plan, s.hidden, (rows,), ()),
         *norm_backward(plan),
         op("aten::copy_", B, s.stream, s.stream),
     )

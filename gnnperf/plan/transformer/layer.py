@@ -12,9 +12,9 @@ in every pass. Ops that launch nothing stand where torch's profiler shows them f
 
 from __future__ import annotations
 
-from gnnperf.plan.transformer.attention import attention, attention_backward, core
+from gnnperf.plan.transformer.attention import attention, attention_backward, core, projections
 from gnnperf.plan.transformer.items import Item, op, views
-from gnnperf.plan.transformer.mlp import activated, activated_backward, residual, residual_backward, up_columns
+from gnnperf.plan.transformer.mlp import activated, activated_backward, first_products, residual, residual_backward
 from gnnperf.plan.transformer.norms import norm, norm_backward
 from gnnperf.plan.transformer.plan import Recompute, TransformerPlan
 from gnnperf.plan.transformer.products import B, bias_backward, product, product_backward
@@ -54,13 +54,10 @@ def layer_backward(plan: TransformerPlan, layer: int) -> tuple[Item, ...]:
 
 def _attention_forward(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
     s = sizes(plan)
-    weight = s.half(s.hidden, s.projected)
-    biased = op("aten::addmm", phase, s.half(s.projected), s.x, weight)
     return (
         norm(plan, phase),
         *into_products(plan, phase),
-        views(phase, "view", "t"),
-        biased if plan.block.bias else op("aten::mm", phase, s.x, weight),
+        *(item for columns in projections(plan) for item in _projection(plan, phase, columns)),
         *attention(plan, phase),
         *product(s, phase, s.shard, s.hidden),
         *out_of_products(plan, phase),
@@ -69,12 +66,20 @@ def _attention_forward(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
     )
 
 
+def _projection(plan: TransformerPlan, phase: Phase, columns: int) -> tuple[Item, ...]:
+    """Queries, keys and values, or one of them."""
+    s = sizes(plan)
+    weight = s.half(s.hidden, columns)
+    biased = op("aten::addmm", phase, s.half(columns), s.x, weight)
+    return (views(phase, "view", "t"), biased if plan.block.bias else op("aten::mm", phase, s.x, weight))
+
+
 def _mlp_forward(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
     s = sizes(plan)
     return (
         *into_products(plan, phase),
-        *product(s, phase, s.hidden, up_columns(plan, s.width)),
-        activated(plan, phase, s.tokens, s.width, bias=plan.block.bias),
+        *(item for columns in first_products(plan, s.width) for item in product(s, phase, s.hidden, columns)),
+        *activated(plan, phase, s.tokens, s.width, bias=plan.block.bias),
         *product(s, phase, s.width, s.hidden),
         *out_of_products(plan, phase),
         views(phase, "expand"),
@@ -87,7 +92,7 @@ def _mlp_backward(plan: TransformerPlan) -> tuple[Item, ...]:
         *out_of_products_backward(plan),
         *product_backward(s, s.tokens, s.width, s.hidden),
         *activated_backward(plan, s.tokens, s.width, bias=plan.block.bias),
-        *first_product_backward(plan, s.hidden, up_columns(plan, s.width), ()),
+        *first_product_backward(plan, s.hidden, first_products(plan, s.width), ()),
     )
 
 
@@ -101,5 +106,5 @@ def _attention_backward(plan: TransformerPlan) -> tuple[Item, ...]:
         *product_backward(s, s.tokens, s.shard, s.hidden),
         *again,
         *attention_backward(plan),
-        *first_product_backward(plan, s.hidden, s.projected, biased),
+        *first_product_backward(plan, s.hidden, projections(plan), biased),
     )

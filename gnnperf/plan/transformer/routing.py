@@ -151,7 +151,7 @@ def _products(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:
     up = up_columns(plan, r.width)
     return (
         op("aten::bmm", phase, s.half(r.local, r.computed, s.hidden), s.half(r.local, s.hidden, up)),
-        activated(plan, phase, r.local * r.computed, r.width, bias=False),
+        *activated(plan, phase, r.local * r.computed, r.width, bias=False),
         op("aten::bmm", phase, s.half(r.local, r.computed, r.width), s.half(r.local, r.width, s.hidden)),
     )
 

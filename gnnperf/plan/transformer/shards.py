@@ -14,6 +14,8 @@ The overlap of f backward is that of Megatron-LM's LinearWithGradAccumulationAnd
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gnnperf.plan.transformer.items import Await, Group, Item, Lane, Record, all_gather, all_reduce, op, reduce_scatter
 from gnnperf.plan.transformer.plan import TransformerPlan
 from gnnperf.plan.transformer.products import B, input_gradient, product_backward, weight_gradient
@@ -42,21 +44,31 @@ def out_of_products_backward(plan: TransformerPlan) -> tuple[Item, ...]:
 
 
 def first_product_backward(
-    plan: TransformerPlan, depth: int, columns: int, after: tuple[Item, ...]
+    plan: TransformerPlan, depth: int, columns: Sequence[int], after: tuple[Item, ...]
 ) -> tuple[Item, ...]:
-    """Gradients of the product behind f, and f backward; `after`: more of that product's gradients."""
+    """Gradients of the products behind f, and f backward.
+
+    Args:
+        plan: the configuration.
+        depth: columns of their input.
+        columns: of the result of each.
+        after: more of their gradients.
+    """
     s = sizes(plan)
+    added = op("aten::add", B, s.x, s.x)  # their input's gradients
     if not plan.splits_sequence:
         summed = (all_reduce(Group.TENSOR, s.x, B),) if plan.parallelism.tensor > 1 else ()
-        return (*product_backward(s, s.tokens, depth, columns), *after, *summed)
+        both = [(*product_backward(s, s.tokens, depth, c), *((added,) if i else ())) for i, c in enumerate(columns)]
+        return (*(item for each in both for item in each), *after, *summed)
+    inputs = [(*input_gradient(s, s.tokens, depth, c), *((added,) if i else ())) for i, c in enumerate(columns)]
     return (
         all_gather(Group.TENSOR, s.stream, B, awaited=False),
         Record(Lane.TENSOR, GATHERED_AGAIN),
-        *input_gradient(s, s.tokens, depth, columns),
+        *(item for each in inputs for item in each),
         reduce_scatter(Group.TENSOR, s.x, B, awaited=False),
         Record(Lane.TENSOR, SCATTERED),
         Await(Lane.COMPUTE, GATHERED_AGAIN),
-        *weight_gradient(s, s.tokens, depth, columns),
+        *(item for c in columns for item in weight_gradient(s, s.tokens, depth, c)),
         *after,
         Await(Lane.COMPUTE, SCATTERED),
     )

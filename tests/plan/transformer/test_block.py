@@ -18,10 +18,10 @@ from gnnperf.plan.transformer import (
     build_plan,
     plan_from,
 )
-from gnnperf.plan.transformer.block import Activation, Attention, Block, Norm, Positions
+from gnnperf.plan.transformer.block import Activation, Attention, Block, Kernels, Norm, Positions
 from gnnperf.plan.transformer.parameters import stage_count
 from gnnperf.plan.transformer.plan import Recompute
-from gnnperf.schema import OpFamily
+from gnnperf.schema import NodeType, OpFamily
 from tests.plan.transformer.graphs import product_flops, transfers
 from tests.plan.transformer.plans import step_us
 
@@ -130,6 +130,37 @@ def test_every_cost_is_known_and_every_latency_finite() -> None:
 def test_what_a_block_leaves_out_it_does_not_pay(change: dict[str, object], faster: bool) -> None:
     changed = step_us(build_plan(llama(block=replace(LLAMA, **change))))  # type: ignore[arg-type]
     assert (changed < step_us(build_plan(llama()))) == faster
+
+
+EAGER = replace(LLAMA, kernels=Kernels.EAGER)
+
+
+def test_eager_kernels_of_a_layer_by_hand() -> None:
+    """Forward: q, k, v, projection, gate, up, down are a product each, queries and keys are turned by three ops each.
+
+    Backward: two products for each, and sums of the input's gradients (two of q, k, v, one of gate and up).
+    """
+    nodes = build_plan(llama(block=EAGER, batch=1)).nodes
+    ops = nodes["op_name"][(nodes["node_type"] == NodeType.COMPUTE).to_numpy()].value_counts()
+    assert ops["aten::mm"] == 4 * 7 * 3 + 3  # and the logits
+    assert ops["aten::silu"] == ops["aten::silu_backward"] == 4
+    assert ops["aten::mul"] == 4 * (2 + 1 + 2 + 2)  # rotary forward; gate forward, backward; rotary backward
+    assert ops["aten::add"] == 4 * (2 + 2 + 3)
+    assert not any("triton" in name for name in ops.index[ops > 0])
+
+
+@pytest.mark.parametrize("ways", [Parallelism(), Parallelism(tensor=2), Parallelism(tensor=2, sequence=True)])
+def test_eager_kernels_compute_and_send_the_same_and_take_longer(ways: Parallelism) -> None:
+    fused, eager = (build_plan(llama(ways, block)) for block in (LLAMA, EAGER))
+    assert product_flops(eager) == product_flops(fused)
+    assert transfers(eager) == transfers(fused)
+    assert step_us(eager) > step_us(fused)
+    assert eager.ops_without_cost() == {}
+
+
+def test_eager_kernels_are_those_of_plain_models() -> None:
+    with pytest.raises(InputError, match="block.dropout"):
+        llama(block=replace(EAGER, dropout=True))
 
 
 @pytest.mark.parametrize(
