@@ -1,6 +1,6 @@
 """Transformers that nobody ran: from a configuration to the graph of a step."""
 
-from gnnperf.plan.transformer.block import Activation, Attention, Block, Norm, Positions
+from gnnperf.plan.transformer.block import Activation, Attention, Block, Kernels, Norm, Positions
 from gnnperf.plan.transformer.build import build_plan
 from gnnperf.plan.transformer.compression import Compression
 from gnnperf.plan.transformer.mixture import Experts
@@ -25,6 +25,7 @@ __all__ = [
     "Block",
     "Compression",
     "Experts",
+    "Kernels",
     "Norm",
     "Offload",
     "Parallelism",

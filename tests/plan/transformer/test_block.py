@@ -159,7 +159,7 @@ def test_eager_kernels_compute_and_send_the_same_and_take_longer(ways: Paralleli
 
 
 def test_eager_kernels_are_those_of_plain_models() -> None:
-    with pytest.raises(InputError, match="block.dropout"):
+    with pytest.raises(InputError, match=r"block\.dropout"):
         llama(block=replace(EAGER, dropout=True))
 
 
