@@ -16,13 +16,16 @@ class CopyPath(StrEnum):
     HOST = "host"
     HOST_PAGEABLE = "host_pageable"
     PEER = "peer"
+    STORAGE = "storage"  # between host memory and a drive
     DEVICE = "device"  # within one memory: read and written
     FILL = "fill"  # written only
 
 
 # (what the profiler writes, lower case) -> path, first match wins: "Memcpy HtoD (Pageable -> Device)", ROCm's
-# "CopyHostToDevice", "Memset (Device)". Direction is part of what a copy is, unlike a kernel's name.
+# "CopyHostToDevice", "Memset (Device)"; "Storage read (...)" is what plans write. Direction is part of what a copy is,
+# unlike a kernel's name.
 _NAMES = (
+    ("storage", CopyPath.STORAGE),
     ("pageable", CopyPath.HOST_PAGEABLE),
     ("htod", CopyPath.HOST), ("dtoh", CopyPath.HOST), ("hosttodevice", CopyPath.HOST), ("devicetohost", CopyPath.HOST),
     ("ptop", CopyPath.PEER), ("peertopeer", CopyPath.PEER),
@@ -49,7 +52,7 @@ def copy_us(
         constants: start-up and pageable share.
 
     Returns:
-        [n] us; NaN where bytes or path are unknown.
+        [n] us; NaN where bytes or path are unknown, or the cluster does not say which drives it has.
     """
     device = cluster.device
     memory = device.memory_bandwidth_bytes_per_s * device.sustained_bandwidth_share
@@ -61,6 +64,8 @@ def copy_us(
         CopyPath.DEVICE: (0.0, 2e6 / memory),
         CopyPath.FILL: (0.0, 1e6 / memory),
     }
+    if cluster.storage is not None:
+        cost[CopyPath.STORAGE] = (cluster.storage.latency_us, 1e6 / _sustained(cluster.storage))
     fixed, slope = np.full(len(paths), np.nan), np.full(len(paths), np.nan)  # [n]
     for path, (latency, per_byte) in cost.items():
         here = paths == path  # [n]

@@ -16,6 +16,7 @@ from gnnperf.analytic.contention_constants import ContentionConstants, default_c
 from gnnperf.analytic.copies import copy_us, path_of
 from gnnperf.analytic.graph_launches import graph_launch_us, launched_kernels
 from gnnperf.analytic.host_overheads import host_us, overhead_us
+from gnnperf.analytic.host_work import host_work_us
 from gnnperf.analytic.kernels import compute_nodes_us
 from gnnperf.analytic.lags import lag_us
 from gnnperf.analytic.roofline import compute_us, flops_per_s
@@ -100,7 +101,11 @@ class AnalyticPredictor:
         return np.where(kernels > 0, launch_us, latency_us)
 
     def _host(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
-        return host_us(nodes, self._constants(cluster), cluster.host_speed)
+        overheads = host_us(nodes, self._constants(cluster), cluster.host_speed)
+        works = nodes["bytes"].to_numpy() > 0  # [n] arithmetic on the host, of plans; overheads have no bytes
+        return (
+            np.where(works, host_work_us(nodes["bytes"].to_numpy(), cluster), overheads) if works.any() else overheads
+        )
 
     def _compute(self, nodes: pd.DataFrame, cluster: ClusterSpec, tables: Sequence[TableCounts]) -> np.ndarray:
         constants = self._constants(cluster)

@@ -122,6 +122,7 @@ class HostSpec:
         num_cores: per socket.
         aliases: names a trace or /proc/cpuinfo may use.
         source: where the numbers come from, and what is an assumption.
+        memory_bandwidth_bytes_per_s: per socket: channels x transfers per second x 8 bytes; None not said.
     """
 
     name: str
@@ -130,6 +131,7 @@ class HostSpec:
     num_cores: int
     aliases: tuple[str, ...] = ()
     source: str = ""
+    memory_bandwidth_bytes_per_s: float | None = None
 
     @property
     def single_thread_speed(self) -> float:
@@ -154,6 +156,8 @@ class ClusterSpec:
         collectives: device name -> laws of its collectives in this cluster (conf/analytic/collective_laws, or a .yaml
             file); ANY_DEVICE: whatever the device. Where nothing is named, links and NCCL's own estimates answer.
         all_reduce: over several nodes: the "fastest" that the library has, or "hierarchical", machine by machine.
+        host_sockets: processors of a node; None not said.
+        storage: drives of a node, as much of them as one device has to itself; None: not said.
     """
 
     name: str
@@ -169,6 +173,16 @@ class ClusterSpec:
     core_sets: tuple[tuple[int, ...], ...] = ()
     collectives: dict[str, str] = field(default_factory=dict)
     all_reduce: str = FASTEST
+    host_sockets: int | None = None
+    storage: LinkSpec | None = None
+
+    @property
+    def host_memory_bytes_per_s(self) -> float | None:
+        """Of a rank, while all ranks of its node read and write host memory; None: host or sockets are not said."""
+        per_socket = None if self.host is None else self.host.memory_bandwidth_bytes_per_s
+        if per_socket is None or self.host_sockets is None:
+            return None
+        return per_socket * self.host_sockets / self.ranks_per_node
 
     @property
     def collective_laws(self) -> str | None:

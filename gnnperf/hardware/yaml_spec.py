@@ -50,13 +50,14 @@ LINK_KEYS = {
 HOST_KEYS = {
     "name": ("text", True), "clock_hz": ("positive", True), "work_per_clock": ("positive", True),
     "num_cores": ("count", True), "aliases": ("texts", False), "source": ("text", False),
+    "memory_bandwidth_bytes_per_s": ("positive or null", False),
 }  # fmt: skip
 CLUSTER_KEYS = {
     "name": ("text", True), "device": ("text", True), "intra": ("link", True), "inter": ("link", True),
     "host_link": ("link", True), "ranks_per_node": ("count", False), "host_speed": ("positive", False),
     "nodes": ("count or null", False), "host": ("host", False), "reference_host": ("host", False),
     "default_for": ("texts", False), "metadata": ("text mapping", False), "collectives": ("collectives", False),
-    "all_reduce": ("all_reduce", False),
+    "all_reduce": ("all_reduce", False), "host_sockets": ("count or null", False), "storage": ("link or null", False),
 }  # fmt: skip
 CHOICES: dict[str, tuple[object, ...]] = {
     "medium": (*MEDIA, ""), "flag": (True, False), "all_reduce": (FASTEST, HIERARCHICAL),
@@ -170,8 +171,11 @@ def _checked(raw: dict[str, object], keys: dict[str, tuple[str, bool]], where: s
 
 
 def _value(value: object, kind: str, where: str) -> object:
+    if kind == "link or null" and value is None:
+        return None
     structured: dict[str, Callable[[object, str], object]] = {
         "link": link_from,
+        "link or null": link_from,
         "host": host_from,
         "measured": _measured,
         "rates": _rates,

@@ -14,12 +14,13 @@ from gnnperf.graph.hardware_nodes import add_hardware
 from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
 from gnnperf.hardware.groups import progression
 from gnnperf.plan.fold.words import stands_for_text
+from gnnperf.plan.transformer.combinations import said
 from gnnperf.plan.transformer.items import Group, Transfer
-from gnnperf.plan.transformer.plan import TransformerPlan
+from gnnperf.plan.transformer.plan import Parallelism, TransformerPlan
 from gnnperf.plan.transformer.program import stage_program
 from gnnperf.plan.transformer.rank_nodes import RankNodes, rank_nodes
 from gnnperf.plan.transformer.roles import Role, RoleMap, all_roles, one_per_stage, rank_of
-from gnnperf.plan.transformer.rows import group_size
+from gnnperf.plan.transformer.rows import TRANSFER_OPS, group_size
 from gnnperf.schema import NodeType, OpFamily, Relation
 
 STEP_NAME = "planned"
@@ -76,11 +77,16 @@ def _meet(
         if not part.tag:
             which, count[group] = count[group], count[group] + 1
         rank = rank_of(role, plan.parallelism)
-        met[*_members(group, role), which].append(_Met(part.transfer, part.arrive + offset, rank))
+        met[*_members(group, role, plan.parallelism), which].append(_Met(part.transfer, part.arrive + offset, rank))
 
 
-def _members(group: Group, role: Role) -> Meeting:
+def _members(group: Group, role: Role, ways: Parallelism) -> Meeting:
     """What the ranks of a group have in common."""
+    block, place = divmod(role.replica, ways.expert)  # replicas side by side hold a layer's experts together
+    if group is Group.EXPERT:
+        return (group, role.stage, role.shard, block)
+    if group is Group.EXPERT_DATA:
+        return (group, role.stage, role.shard, place)
     if group is Group.TENSOR:
         return (group, role.stage, role.replica)
     if group is Group.DATA:
@@ -95,7 +101,7 @@ def _transfers(met: dict[Meeting, list[_Met]], plan: TransformerPlan, offset: in
         return node_table(0)
     groups = list(met.values())
     first = [parts[0].transfer for parts in groups]
-    direct = [t.kind != "all_reduce" for t in first]
+    direct = [t.kind in ("send", "recv") for t in first]
     assert all(len(parts) == 2 for parts, d in zip(groups, direct, strict=True) if d), "a message without its other end"
     places = _places(met, plan)
     node = np.repeat(offset + np.arange(len(groups)), [len(parts) for parts in groups])
@@ -104,7 +110,7 @@ def _transfers(met: dict[Meeting, list[_Met]], plan: TransformerPlan, offset: in
     edges.add(node, arrive + 1, Relation.RELEASES)
     return node_table(
         len(groups), node_type=str(NodeType.COLLECTIVE), family=str(OpFamily.COLLECTIVE),
-        op_name=np.array(["c10d::send" if d else "c10d::allreduce_" for d in direct], dtype=object),
+        op_name=np.array([TRANSFER_OPS["send" if d else t.kind] for t, d in zip(first, direct, strict=True)], object),
         phase=np.array([str(t.phase) for t in first], dtype=object),
         dtype=np.array([t.dtype for t in first], dtype=object),
         collective=np.array([MESSAGE if d else t.kind for t, d in zip(first, direct, strict=True)], dtype=object),
@@ -134,7 +140,7 @@ def _whole_groups(group: Group, plan: TransformerPlan) -> dict[Meeting, tuple[in
     """Place of every group of a kind, by what its ranks have in common."""
     ranks: dict[Meeting, list[int]] = defaultdict(list)
     for role in all_roles(plan.parallelism):
-        ranks[_members(group, role)].append(rank_of(role, plan.parallelism))
+        ranks[_members(group, role, plan.parallelism)].append(rank_of(role, plan.parallelism))
     return {members: progression(own) for members, own in ranks.items()}
 
 
@@ -150,7 +156,7 @@ def _graph(plan: TransformerPlan, roles: RoleMap, nodes: pd.DataFrame, edges: Ed
     graph = ExecutionGraph(
         name=plan.name, nodes=nodes, edges=edges.table(), steps=(label,), ranks=ranks,
         world_size=plan.parallelism.world_size, device_names=("",) * len(ranks),
-        counts={}, warnings=stands_for_text(stands_for), fingerprint=_fingerprint(plan),
+        counts={}, warnings=(*said(plan), *stands_for_text(stands_for)), fingerprint=_fingerprint(plan),
         carried=np.zeros((2, 0), dtype=np.int64), stands_for=stands_for,
     )  # fmt: skip
     return add_hardware(graph).validate()

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gnnperf.errors import InputError, require
+from gnnperf.errors import require
+from gnnperf.plan.transformer.block import Block
+from gnnperf.plan.transformer.combinations import check
+from gnnperf.plan.transformer.compression import Compression
+from gnnperf.plan.transformer.mixture import Experts
+from gnnperf.plan.transformer.offload import Offload
+from gnnperf.plan.transformer.sharding import Sharding
 
 VOCABULARY_MULTIPLE = 128  # Megatron-LM pads the vocabulary to a multiple of it, per tensor-parallel rank
 HALF_DTYPES = ("float16", "bfloat16")
 MEBIBYTE = 1 << 20
+MLP_FACTOR = 4  # width of the MLP over that of the model, where the block does not say it
 
 
 class Pipeline(StrEnum):
@@ -38,7 +45,7 @@ class Reduction(StrEnum):
 
 @dataclass(frozen=True)
 class Transformer:
-    """A decoder with learned positions, layer norms, GELU and tied embeddings (GPT-2; Megatron-LM).
+    """How large a decoder is; what its layers are made of is the plan's block.
 
     Attributes:
         layers, hidden, heads: of the model.
@@ -63,20 +70,33 @@ class Transformer:
 
 @dataclass(frozen=True)
 class Parallelism:
-    """How ranks divide the work: tensor ranks are neighbors, then replicas, then stages (Megatron-LM)."""
+    """How ranks divide the work: tensor ranks are neighbors, then replicas, then stages (Megatron-LM).
+
+    Attributes:
+        tensor, pipeline, data: ranks of a shard group, stages, replicas.
+        expert: replicas, side by side, that hold the experts of a layer together; each sends tokens to the others.
+        sequence: tensor ranks divide norms, dropout and residuals too, along the sequence (Korthikanti et al. 2022).
+    """
 
     tensor: int = 1
     pipeline: int = 1
     data: int = 1
+    expert: int = 1
+    sequence: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("tensor", "pipeline", "data"):
+        for name in ("tensor", "pipeline", "data", "expert"):
             require(getattr(self, name) >= 1, f"parallelism.{name}", getattr(self, name), "a whole number from 1 up")
 
     @property
     def world_size(self) -> int:
         """Number of ranks."""
         return self.tensor * self.pipeline * self.data
+
+    @property
+    def expert_data(self) -> int:
+        """Replicas that hold the same experts."""
+        return self.data // self.expert
 
 
 @dataclass(frozen=True)
@@ -92,6 +112,10 @@ class Schedule:
         reduction: when gradients are summed over replicas.
         bucket_bytes: of gradients; they go when so many are ready.
         gradient_dtype: in which gradients of micro-batches are added up, and summed over replicas.
+        checkpoint_every: with full recomputation: of so many layers in a row only the first one's input is kept, all of
+            them are computed again together (Megatron-LM, recompute-method uniform).
+        recomputed_layers: with full recomputation: the first so many layers of a chunk are, the others keep all (its
+            recompute-method block); None: all.
     """
 
     global_batch: int
@@ -102,9 +126,11 @@ class Schedule:
     reduction: Reduction = Reduction.AT_END
     bucket_bytes: float = 25.0 * MEBIBYTE
     gradient_dtype: str = "float16"
+    checkpoint_every: int = 1
+    recomputed_layers: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("global_batch", "micro_batch", "chunks"):
+        for name in ("global_batch", "micro_batch", "chunks", "checkpoint_every"):
             require(getattr(self, name) >= 1, f"schedule.{name}", getattr(self, name), "a whole number from 1 up")
         require(self.bucket_bytes > 0, "schedule.bucket_bytes", self.bucket_bytes, "more than 0")
         require(self.gradient_dtype in (*HALF_DTYPES, "float32"), "schedule.gradient_dtype", self.gradient_dtype,
@@ -112,6 +138,14 @@ class Schedule:
         interleaved = self.pipeline is Pipeline.INTERLEAVED
         require(interleaved == (self.chunks > 1), "schedule.chunks", self.chunks,
                 "more than 1 with schedule.pipeline interleaved, else 1")  # fmt: skip
+        self._check_checkpoints()
+
+    def _check_checkpoints(self) -> None:
+        layers, every, full = self.recomputed_layers, self.checkpoint_every, self.recompute is Recompute.FULL
+        require(layers is None or layers >= 0, "schedule.recomputed_layers", layers, "a whole number from 0 up")
+        require(full or layers is None, "schedule.recomputed_layers", layers, "nothing without full recomputation")
+        require(full or every == 1, "schedule.checkpoint_every", every, "1 without full recomputation")
+        require(layers is None or every == 1, "schedule.checkpoint_every", every, "1 with schedule.recomputed_layers")
 
 
 @dataclass(frozen=True)
@@ -120,24 +154,23 @@ class TransformerPlan:
 
     Attributes:
         name: of the graph.
-        model, parallelism, schedule: see there; they are checked against each other.
+        model, parallelism, schedule, block, sharding, offload, compression: see there; they are checked against each
+            other (`combinations`).
+        experts: of its expert layers; None: there are none.
     """
 
     name: str
     model: Transformer
     parallelism: Parallelism
     schedule: Schedule
+    block: Block = field(default_factory=Block)
+    experts: Experts | None = None
+    sharding: Sharding = field(default_factory=Sharding)
+    offload: Offload = field(default_factory=Offload)
+    compression: Compression = field(default_factory=Compression)
 
     def __post_init__(self) -> None:
-        model, ways, schedule = self.model, self.parallelism, self.schedule
-        _divides(ways.tensor, model.heads, "parallelism.tensor", "model.heads")
-        _divides(ways.pipeline * schedule.chunks, model.layers, "parallelism.pipeline x schedule.chunks",
-                 "model.layers")  # fmt: skip
-        _divides(ways.data * schedule.micro_batch, schedule.global_batch, "parallelism.data x schedule.micro_batch",
-                 "schedule.global_batch")  # fmt: skip
-        if schedule.pipeline is Pipeline.INTERLEAVED:
-            require(ways.pipeline > 1, "parallelism.pipeline", ways.pipeline, "more than 1 to interleave chunks")
-            _divides(ways.pipeline, self.num_micro_batches, "parallelism.pipeline", "the number of micro-batches")
+        check(self)
 
     @property
     def num_micro_batches(self) -> int:
@@ -150,6 +183,16 @@ class TransformerPlan:
         return self.schedule.micro_batch * self.model.sequence
 
     @property
+    def resident_tokens(self) -> int:
+        """Of a micro-batch, that a rank holds outside of products."""
+        return self.tokens // self.parallelism.tensor if self.splits_sequence else self.tokens
+
+    @property
+    def splits_sequence(self) -> bool:
+        """Whether tensor ranks hold parts of the sequence."""
+        return self.parallelism.sequence and self.parallelism.tensor > 1
+
+    @property
     def layers_per_chunk(self) -> int:
         """Of each part of the model that a stage holds."""
         return self.model.layers // self.parallelism.pipeline // self.schedule.chunks
@@ -160,7 +203,16 @@ class TransformerPlan:
         multiple = VOCABULARY_MULTIPLE * self.parallelism.tensor
         return math.ceil(self.model.vocabulary / multiple) * multiple // self.parallelism.tensor
 
+    @property
+    def key_value_heads(self) -> int:
+        """Of the model."""
+        return self.block.key_value_heads or self.model.heads
 
-def _divides(divisor: int, number: int, what: str, of: str) -> None:
-    if number % divisor:
-        raise InputError(f"{divisor} does not divide {of}, {number}", where=what, allowed=f"a divisor of {number}")
+    @property
+    def mlp_width(self) -> int:
+        """Inner columns of the MLP."""
+        return self.block.width or MLP_FACTOR * self.model.hidden
+
+    def has_experts(self, layer: int) -> bool:
+        """Whether a layer of the model (from 0) has experts."""
+        return self.experts is not None and self.experts.has(layer)

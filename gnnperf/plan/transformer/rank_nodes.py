@@ -17,12 +17,22 @@ import pandas as pd
 
 from gnnperf.graph.lanes import consecutive
 from gnnperf.graph.tables import EdgeList
-from gnnperf.plan.transformer.items import HostWait, Op, Placed, Transfer
+from gnnperf.plan.transformer.events import (
+    ASIDE,
+    AWAITED,
+    EVENT,
+    HOST,
+    KERNEL,
+    LAUNCHED,
+    NONE,
+    UNAWAITED,
+    WAIT,
+    event_waits,
+)
+from gnnperf.plan.transformer.items import Await, Copy, HostAwait, HostWait, Lane, Op, Placed, Record, Transfer
 from gnnperf.plan.transformer.plan import Parallelism
 from gnnperf.plan.transformer.rows import FIRST_WORK, LAUNCH_AT, item_rows
 from gnnperf.schema import Relation
-
-NONE = -1
 
 
 @dataclass(frozen=True)
@@ -63,18 +73,21 @@ def rank_nodes(program: Sequence[Placed], ways: Parallelism) -> RankNodes:
     kind = np.array([_kind(item) for item in distinct])[index]  # [num_items]
     parts = tuple(Part(p.item, p.tag, int(b) + FIRST_WORK) for p, b in zip(program, begin, strict=True)
                   if isinstance(p.item, Transfer))  # fmt: skip
-    return RankNodes(table, _edges(table, begin, kind), parts)
-
-
-KERNEL, AWAITED, UNAWAITED, WAIT, VIEWS = range(5)
+    edges = _edges(table, begin, kind)
+    event_waits(edges, program, begin, kind)
+    return RankNodes(table, edges, parts)
 
 
 def _kind(item: object) -> int:
     if isinstance(item, Op):
-        return KERNEL
+        return KERNEL if item.lane is Lane.COMPUTE else ASIDE
     if isinstance(item, Transfer):
-        return AWAITED if item.awaited else UNAWAITED
-    return WAIT if isinstance(item, HostWait) else VIEWS
+        return (AWAITED if item.awaited else UNAWAITED) if item.follows_compute else ASIDE
+    if isinstance(item, Copy):
+        return ASIDE
+    if isinstance(item, Record | Await | HostAwait):
+        return EVENT
+    return WAIT if isinstance(item, HostWait) else HOST
 
 
 def _edges(table: pd.DataFrame, begin: np.ndarray, kind: np.ndarray) -> EdgeList:
@@ -85,7 +98,7 @@ def _edges(table: pd.DataFrame, begin: np.ndarray, kind: np.ndarray) -> EdgeList
     src, dst = consecutive(stream)
     between = (table["segment"] != "exit").to_numpy()[dst]  # an exit is released by its transfer
     edges.add(src[between], dst[between], Relation.FOLLOWS, "stream")
-    launching = np.isin(kind, (KERNEL, AWAITED, UNAWAITED))
+    launching = np.isin(kind, LAUNCHED)
     edges.add(begin[launching] + LAUNCH_AT, begin[launching] + FIRST_WORK, Relation.LAUNCHES, "launch")
     work = begin + FIRST_WORK  # [num_items] kernel, or arrival
     kernel, transfer, awaited, waits = (

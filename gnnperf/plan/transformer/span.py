@@ -17,6 +17,8 @@ def misplaced_groups(plan: TransformerPlan, ranks_per_node: int) -> tuple[str, .
     extents = {  # group -> ranks in it, ranks from one such block of groups to the next
         Group.TENSOR: (ways.tensor, ways.tensor),
         Group.DATA: (ways.data, ways.tensor * ways.data),
+        Group.EXPERT: (ways.expert, ways.tensor * ways.expert),
+        Group.EXPERT_DATA: (ways.expert_data if ways.expert > 1 else 1, ways.tensor * ways.data),
     }
     return tuple(
         f"Groups of kind {group!s} lie on machines of {ranks_per_node} ranks in unequal ways; all are answered as the "

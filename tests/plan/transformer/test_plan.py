@@ -106,3 +106,32 @@ def test_a_schedule_with_more_replicas_has_fewer_micro_batches() -> None:
     plan = small(data=2)
     with_one = replace(plan, parallelism=Parallelism())
     assert (plan.num_micro_batches, with_one.num_micro_batches) == (4, 8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"expert": {"count": 8}}, "did you mean 'experts'"),
+        ({"block": {"atention": "flash"}}, "did you mean 'attention'"),
+        ({"block": {"bias": 1}}, "true or false"),
+        ({"block": {"key_value_heads": "four"}}, "a whole number or null"),
+        ({"sharding": {"state": "zero3"}}, "nothing, optimizer, gradients, parameters"),
+        ({"offload": {"optimizer": "disk"}}, "device, host, nvme"),
+        ({"experts": {"top_k": 2}}, "count is required"),
+        ({"schedule": {"global_batch": True, "micro_batch": 1}}, "bad value True"),
+    ],
+)
+def test_a_bad_setting_of_a_section_is_one_message(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        plan_from({**RAW, **changes}, "plan")
+
+
+def test_sections_become_settings() -> None:
+    plan = plan_from(
+        {**RAW, "block": {"attention": "flash", "width": None}, "experts": {"count": 4, "imbalance": 1.5},
+         "sharding": {"state": "optimizer"}, "offload": {"activations": "host"}, "compression": {"ratio": 0.5},
+         "parallelism": {"data": 2, "expert": 2}},
+        "plan",
+    )  # fmt: skip
+    assert (plan.block.attention, plan.block.width, plan.experts and plan.experts.load) == ("flash", None, 1.5)
+    assert (plan.sharding.state, plan.offload.activations, plan.compression.ratio) == ("optimizer", "host", 0.5)
