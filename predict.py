@@ -32,7 +32,7 @@ def to_request(config: PredictConfig) -> Request:
     """The same wishes with paths as paths."""
     return Request(
         trace=None if config.trace is None else Path(config.trace),
-        plan=config.transformer_plan(),
+        plan=config.asked_plan(),
         mode=config.mode,
         hardware=config.device_spec(),
         cluster=config.cluster_spec(),

@@ -19,9 +19,10 @@ from gnnperf.memory.effects import CannotTell, Effect, effect_of
 from gnnperf.memory.inside import asked_bytes
 from gnnperf.memory.onednn import workspace_bytes
 from gnnperf.memory.recomputed import first_runs
-from gnnperf.memory.slots import TensorSlot, tensors_of, with_tensors
+from gnnperf.memory.slots import Slot, TensorSlot, tensors_of, with_tensors
 from gnnperf.memory.step_calls import SPARSE_PARTS, Call
-from gnnperf.memory.storages import Role, Storage, Storages
+from gnnperf.memory.storages import Name, Role, Storage, Storages
+from gnnperf.memory.variant import Variant
 
 _SPARSE_AT = 9  # place of the flag among the arguments of _embedding_bag_backward
 _PICKS_ROWS = "aten::index_select"
@@ -40,11 +41,15 @@ class Lifetimes:
     """A walk over the calls of one step.
 
     Attributes:
+        variant: the program that is asked about.
+        on_gpu: whether it runs on GPUs; oneDNN's copies are of CPUs.
         storages: all memory of the step.
         temporary: (bytes, from_ns, to_ns, op) of what ops hold while they run.
         unknown: op -> calls whose results nobody could tell.
     """
 
+    variant: Variant
+    on_gpu: bool = False
     storages: Storages = field(default_factory=Storages)
     temporary: list[tuple[int, int, int, str]] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)
@@ -98,7 +103,7 @@ class Lifetimes:
             found = self.storages.take(slot.shape, slot.dtype, likely, call=call.event) or self._of_others(slot, call)
             if found is None:
                 continue
-            storage, dtype = found
+            storage = found.storage
             until = call if node is None or call.name.startswith(_LIBRARIES) else node
             storage.to_ns = max(storage.to_ns, until.end_ns)
             if call.name == _SCATTERED and storage.role is Role.ACTIVATION and not scattered:
@@ -107,7 +112,8 @@ class Lifetimes:
                 continue
             self._near.setdefault(node.event, set()).add(storage.number)
             if passes_on:
-                self.storages.name(storage, slot.shape, dtype, 2 if node.node_name.startswith(_SUMS) else 1)
+                times = 2 if node.node_name.startswith(_SUMS) else 1
+                self.storages.name(storage, slot.shape, found.dtype, times, actual=found.actual)
 
     def _end_buffers(self, call: Call) -> None:
         """What was gathered is where it belongs: the buffer and what the library gathered into have served."""
@@ -116,13 +122,13 @@ class Lifetimes:
             if storage.num_bytes == num_bytes and storage.role is Role.ACTIVATION and storage.made_by == _BUFFER:
                 storage.is_over = True
 
-    def _of_others(self, slot: TensorSlot, call: Call) -> tuple[Storage, str] | None:
+    def _of_others(self, slot: TensorSlot, call: Call) -> Name | None:
         """What a collective takes and nobody made is a bucket of DDP's, which is counted apart."""
         if not call.name.startswith("c10d::"):
             return None
         bucket = self.storages.make(0, Role.PARAMETER, (0, 0), "", requires_grad=False)
         self.storages.name(bucket, slot.shape, slot.dtype or "float32")
-        return bucket, slot.dtype
+        return self.storages.take(slot.shape, "", call=call.event)
 
     def _gradient(self, call: Call, *, sharded: bool) -> None:
         """Of a parameter: it is added to the one that is there, copied, or kept as it comes."""
@@ -131,7 +137,9 @@ class Lifetimes:
             found = self.storages.take(slot.shape, slot.dtype, call=call.event, role=Role.ACTIVATION)
             adds, copies = call.adds, not names.isdisjoint(_COPIES)
             if found is not None:
-                found[0].to_ns = max(found[0].to_ns, call.end_ns)
+                found.storage.to_ns = max(found.storage.to_ns, call.end_ns)
+                if found.actual.shape != slot.shape:  # a variant's mistake: a gradient is as large as its parameter
+                    found.storage.num_bytes = slot.num_bytes
             if found is None and self._sparse:
                 self._keep_rows(self._sparse.pop())
             elif not adds and (copies or found is None):
@@ -139,9 +147,9 @@ class Lifetimes:
                 made = self._make(slot.num_bytes, role, call, requires_grad=False)
                 self.storages.name(made, slot.shape, slot.dtype)
             elif found is not None and not adds and not sharded:
-                found[0].role = Role.GRADIENT
+                found.storage.role = Role.GRADIENT
             elif found is not None and sharded:
-                self.storages.name(found[0], slot.shape, slot.dtype)
+                self.storages.name(found.storage, slot.shape, slot.dtype, actual=found.actual)
 
     def _rows(self, call: Call) -> None:
         """The gradient of a table, of the rows that were looked up if the op was told so."""
@@ -158,7 +166,7 @@ class Lifetimes:
     def _op(self, call: Call, node: Call | None, number: int, *, saves: bool) -> None:
         """An op; `number` is that of the node that its backward is, -1 none, and `saves` whether that keeps tensors."""
         keeps = number >= 0
-        storages, tensors = self._arguments(call, node)
+        storages, tensors, actual = self._arguments(call, node)
         if call.name == _ROWS_OF_A_GRADIENT:
             self._sparse.add(call.node)
             for storage in storages:
@@ -166,54 +174,89 @@ class Lifetimes:
             return
         if not keeps:
             tensors = [replace(t, requires_grad=False) for t in tensors]
-        effect = _effect(call, tensors)
-        if effect is None:
+            actual = [replace(t, requires_grad=False) for t in actual]
+        effect = _effect(call.name, call.slots, tensors)
+        followed = [s.role is Role.ACTIVATION for s in storages]
+        told = self._actual(call, effect, tensors, actual, followed)
+        if effect is None or told is None:
             self.unknown[call.name] += 1
             self._untold.append((call, keeps))
             return
-        made = self._results(call, effect, storages, keeps=keeps)
+        made = self._results(call, effect, told, storages, keeps=keeps)
         if node is not None:
             self._near.setdefault(node.event, set()).update(s.number for s in made)
         if keeps and saves:
-            kept = [storages[i] for i in effect.saved_inputs] + [made[i] for i in effect.saved_results]
-            if effect.saved_bytes:
-                kept.append(self._make(effect.saved_bytes, Role.ACTIVATION, call, requires_grad=False))
+            kept = [storages[i] for i in told.saved_inputs] + [made[i] for i in told.saved_results]
+            if told.saved_bytes:
+                kept.append(self._make(told.saved_bytes, Role.ACTIVATION, call, requires_grad=False))
             self._saved.setdefault(number, []).extend(kept)
-        new = {s.number: s.num_bytes for s, r in zip(made, effect.results, strict=True) if r.of_input is None}
-        more = max(asked_bytes(call.inside) - sum(new.values()), 0)
-        more = max(more, workspace_bytes(call, more))
+        self._while_it_runs(call, effect, tensors, actual)
+
+    def _actual(
+        self, call: Call, effect: Effect | None, recorded: list[TensorSlot], actual: list[TensorSlot],
+        followed: list[bool],
+    ) -> Effect | None:  # fmt: skip
+        """The effect for the tensors as they are: what the step made is known, of all else the place may say more.
+
+        A tensor that is taken for a parameter, or for data of that shape, may be the other one.
+        """
+        if effect is None:
+            return None
+        guess = list(self.variant.guess(call, recorded))
+        mixed = [a if known else g for a, g, known in zip(actual, guess, followed, strict=True)]
+        for tensors in (mixed, actual, guess):
+            if tensors == recorded:
+                return effect
+            told = _effect(call.name, self.variant.arguments(call, recorded, tensors), tensors)
+            if told is not None and len(told.results) == len(effect.results):
+                return told
+        return None
+
+    def _while_it_runs(self, call: Call, effect: Effect, recorded: list[TensorSlot], actual: list[TensorSlot]) -> None:
+        """What an op asks for inside and does not return; it grows as the tensors that the op takes do."""
+        new = {(r.of_result or place): r.num_bytes for place, r in enumerate(effect.results) if r.of_input is None}
+        asked = max(asked_bytes(call.inside) - sum(new.values()), 0)
+        before, now = (sum(t.num_bytes for t in tensors) for tensors in (recorded, actual))
+        more = asked if before == now else asked * now // max(before, 1)
+        if not self.on_gpu:
+            more = max(more, workspace_bytes(replace(call, slots=with_tensors(call.slots, actual)), more))
         if more > 0:
             self.temporary.append((more, call.start_ns, call.end_ns, call.name))
 
-    def _arguments(self, call: Call, node: Call | None) -> tuple[list[Storage], list[TensorSlot]]:
-        """The memory of each tensor that a call takes, and what is known of the tensor then."""
+    def _arguments(self, call: Call, node: Call | None) -> tuple[list[Storage], list[TensorSlot], list[TensorSlot]]:
+        """The memory of each tensor that a call takes, and what is known of the tensor, as recorded and as it is."""
         likely: set[int] = set()
         if node is not None and not call.is_engine:
             likely = self._near.get(node.event, set()) | {s.number for s in self._saved.get(node.sequence, ())}
         storages: list[Storage] = []
         tensors: list[TensorSlot] = []
+        actual: list[TensorSlot] = []
         for slot in tensors_of(call.slots):
             found = self.storages.take(slot.shape, slot.dtype, likely, call=call.event, op=call.name)
-            storage, dtype = found or self._never_made(slot, call)
+            name = found or self._never_made(slot, call)
+            storage = name.storage
             storage.to_ns = max(storage.to_ns, call.end_ns)
             storages.append(storage)
-            tensors.append(TensorSlot(slot.shape, dtype, storage.requires_grad))
-        return storages, tensors
+            tensors.append(TensorSlot(slot.shape, name.dtype, storage.requires_grad))
+            actual.append(replace(name.actual, requires_grad=storage.requires_grad))
+        return storages, tensors, actual
 
-    def _never_made(self, slot: TensorSlot, call: Call) -> tuple[Storage, str]:
+    def _never_made(self, slot: TensorSlot, call: Call) -> Name:
         """The result that could not be told, else something that was there before the step."""
-        dtype = slot.dtype or "float32"
+        actual = self.variant.source(TensorSlot(slot.shape, slot.dtype or "float32"))
         if self._untold and call.node == self._untold[-1][0].node:
             source, requires_grad = self._untold.pop()
-            made = self._make(slot.num_bytes, Role.ACTIVATION, source, requires_grad=requires_grad)
+            made = self._make(actual.num_bytes, Role.ACTIVATION, source, requires_grad=requires_grad)
         else:
-            made = self._make(slot.num_bytes, Role.OUTSIDE, call, requires_grad=False)
-        self.storages.name(made, slot.shape, dtype)
-        return made, dtype
+            made = self._make(actual.num_bytes, Role.OUTSIDE, call, requires_grad=False)
+        return self.storages.name(made, slot.shape, slot.dtype or "float32", actual=actual)
 
-    def _results(self, call: Call, effect: Effect, storages: list[Storage], *, keeps: bool) -> list[Storage]:
+    def _results(
+        self, call: Call, effect: Effect, told: Effect, storages: list[Storage], *, keeps: bool
+    ) -> list[Storage]:
+        """What an op returns: named by the shapes recorded, as large as it is."""
         made: list[Storage] = []
-        for result in effect.results:
+        for recorded, result in zip(effect.results, told.results, strict=True):
             if result.of_input is not None:
                 storage = storages[result.of_input]
                 storage.requires_grad |= keeps and storage.role is Role.ACTIVATION
@@ -222,19 +265,20 @@ class Lifetimes:
             else:
                 storage = self._make(result.num_bytes, Role.ACTIVATION, call, requires_grad=keeps)
             made.append(storage)
-            self.storages.name(storage, result.shape, result.dtype)
+            actual = TensorSlot(result.shape, result.dtype)
+            self.storages.name(storage, recorded.shape, recorded.dtype, actual=actual)
         return made
 
     def _make(self, num_bytes: int, role: Role, call: Call, *, requires_grad: bool) -> Storage:
         return self.storages.make(num_bytes, role, (call.start_ns, call.end_ns), call.name, requires_grad=requires_grad)
 
 
-def _effect(call: Call, tensors: list[TensorSlot]) -> Effect | None:
+def _effect(name: str, slots: tuple[Slot, ...], tensors: list[TensorSlot]) -> Effect | None:
     """None: cannot be told. Where autograd cannot follow all tensors, the trace meant others: it follows the first."""
     alone = [replace(t, requires_grad=t.requires_grad and i == 0) for i, t in enumerate(tensors)]
     for tried in (tensors, alone):
         try:
-            return effect_of(call.name, with_tensors(call.slots, tried))
+            return effect_of(name, with_tensors(slots, tried))
         except CannotTell:
             continue
     return None

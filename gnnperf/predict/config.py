@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from gnnperf.hardware.config import HardwareConfig
-from gnnperf.plan.transformer import TransformerPlan, plan_from
+from gnnperf.plan.families import Plan, read_plan
 
 
 class Mode(StrEnum):
@@ -53,10 +53,10 @@ class PredictConfig(HardwareConfig):
     batches_held: int = 1
     whatif: list[Any] = field(default_factory=list)
 
-    def transformer_plan(self) -> TransformerPlan | None:
+    def asked_plan(self) -> Plan | None:
         """The plan asked about; None: a trace.
 
         Raises:
             InputError: a key or value that no plan has.
         """
-        return plan_from(self.plan, "plan") if self.plan else None
+        return read_plan(self.plan, "plan") if self.plan else None
