@@ -17,6 +17,7 @@ from gnnperf.plan.transformer import Parallelism
 from gnnperf.plan.transformer.build import EQUAL_ROLES, STEP_NAME
 from gnnperf.plan.transformer.items import Placed
 from gnnperf.plan.transformer.rank_nodes import RankNodes, rank_nodes
+from gnnperf.plan.transformer.rows import TRANSFER_OPS
 from gnnperf.schema import NodeType, OpFamily, Relation
 
 _CONTENT = ("node_type", "thread", "stream", "op_name", "segment", "event_name", "collective")
@@ -39,7 +40,7 @@ def build_network(plan: ConvolutionalPlan) -> ExecutionGraph:
 
 
 def _sums(plan: ConvolutionalPlan, own: RankNodes, edges: EdgeList) -> pd.DataFrame:
-    """[num_buckets] transfers, and their edges to the rank's parts."""
+    """[num_transfers] transfers, and their edges to the rank's parts."""
     parts = own.parts
     if not parts:
         return node_table(0)
@@ -49,7 +50,7 @@ def _sums(plan: ConvolutionalPlan, own: RankNodes, edges: EdgeList) -> pd.DataFr
     edges.add(node, arrive + 1, Relation.RELEASES)
     return node_table(
         len(parts), node_type=str(NodeType.COLLECTIVE), family=str(OpFamily.COLLECTIVE),
-        op_name=np.array(["c10d::allreduce_"] * len(parts), dtype=object),
+        op_name=np.array([TRANSFER_OPS[part.transfer.kind] for part in parts], dtype=object),
         phase=np.array([str(part.transfer.phase) for part in parts], dtype=object),
         dtype=np.array([part.transfer.dtype for part in parts], dtype=object),
         collective=np.array([part.transfer.kind for part in parts], dtype=object),

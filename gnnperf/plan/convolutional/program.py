@@ -1,4 +1,4 @@
-"""A rank's step: passes, DDP's buckets on their way while the backward pass goes on, SGD."""
+"""A rank's step: DDP's buffers, passes, buckets of gradients on their way while the backward pass goes on, SGD."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from gnnperf.graph.cost.op_call import DTYPE_BYTES, Tensor
 from gnnperf.plan.convolutional.network import Passes
 from gnnperf.plan.convolutional.plan import MEBIBYTE, ConvolutionalPlan, Gradients, Optimizer
-from gnnperf.plan.convolutional.steps import FLOAT, B, Named, Step, step
-from gnnperf.plan.transformer.items import Group, Item, all_reduce, op
+from gnnperf.plan.convolutional.steps import FLOAT, B, F, Named, Step, step
+from gnnperf.plan.transformer.items import Group, Item, Transfer, all_reduce, op
 from gnnperf.plan.uses import Use
 from gnnperf.schema import Phase
 
@@ -18,8 +18,10 @@ FIRST_BUCKET_BYTES = MEBIBYTE  # torch/nn/parallel/distributed.py: kDefaultFirst
 
 def step_program(plan: ConvolutionalPlan, passes: Passes) -> tuple[Step, ...]:
     """All steps of a rank."""
-    backward = passes.backward if plan.replicas.data == 1 else tuple(_reducing(plan, passes))
-    return (*_zeroed(plan, passes), *passes.forward, *backward, *optimizer(plan, passes))
+    if plan.replicas.data == 1:
+        return (*_zeroed(plan, passes), *passes.forward, *passes.backward, *optimizer(plan, passes))
+    backward = _reducing(plan, passes)
+    return (*_zeroed(plan, passes), *_buffers(passes), *passes.forward, *backward, *optimizer(plan, passes))
 
 
 def buckets(plan: ConvolutionalPlan, passes: Passes) -> tuple[tuple[int, ...], ...]:
@@ -35,6 +37,20 @@ def buckets(plan: ConvolutionalPlan, passes: Passes) -> tuple[tuple[int, ...], .
             found.append([])
         found[-1].append(elements)
     return tuple(tuple(bucket) for bucket in found)
+
+
+def _buffers(passes: Passes) -> Iterator[Step]:
+    """Statistics of norms, then their counters, as rank 0 has them: before every forward pass of DDP.
+
+    torch/nn/parallel/distributed.py, _sync_buffers: one flat message per dtype, copied back buffer by buffer.
+    """
+    counters = [(1,)] * len(passes.norm_channels)
+    statistics = [(channels,) for channels in passes.norm_channels for _ in range(2)]
+    for shapes, dtype in ((statistics, FLOAT), (counters, "int64")):
+        flat = Tensor((sum(n for (n,) in shapes),), dtype)
+        yield step(op("aten::cat", F, shapes, None))
+        yield Step(Transfer("broadcast", Group.DATA, float(flat.num_bytes), dtype, F, awaited=True))
+        yield from (step(op("aten::copy_", F, Tensor(shape, dtype), Tensor(shape, dtype))) for shape in shapes)
 
 
 def _reducing(plan: ConvolutionalPlan, passes: Passes) -> Iterator[Step]:

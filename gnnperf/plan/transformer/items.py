@@ -54,7 +54,7 @@ class Transfer:
     """This rank's part in a collective, or one end of a message.
 
     Attributes:
-        kind: all_reduce, send or recv.
+        kind: all_reduce, broadcast, send or recv.
         group: who takes part.
         message_bytes: that each rank sends.
         dtype: of the message.

@@ -23,12 +23,17 @@ LAUNCH_SEGMENTS = (Segment.T1, Segment.T2, Segment.T4, Segment.T3)
 LAUNCH_AT = LAUNCH_SEGMENTS.index(Segment.T4)
 FIRST_WORK = len(LAUNCH_SEGMENTS)  # where an item's device nodes begin
 LAUNCH, WAIT = "cudaLaunchKernel", "cudaDeviceSynchronize"
-TRANSFER_OPS = {"all_reduce": "c10d::allreduce_", "send": "c10d::send", "recv": "c10d::recv_"}
+TRANSFER_OPS = {
+    "all_reduce": "c10d::allreduce_",
+    "broadcast": "c10d::broadcast_",
+    "send": "c10d::send",
+    "recv": "c10d::recv_",
+}
 COMPUTE_STREAM = 0
 # Transfers in flight together have streams of their own, so that none of them waits for another's peer.
 STREAMS = {("all_reduce", Group.TENSOR): 1, ("all_reduce", Group.DATA): 2, ("all_reduce", Group.EMBEDDING): 3,
            ("send", Group.NEXT): 4, ("recv", Group.NEXT): 5, ("send", Group.PREVIOUS): 6,
-           ("recv", Group.PREVIOUS): 7}  # fmt: skip
+           ("recv", Group.PREVIOUS): 7, ("broadcast", Group.DATA): 2}  # fmt: skip
 
 
 @dataclass(frozen=True)
