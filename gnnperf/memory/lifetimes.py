@@ -57,6 +57,7 @@ class Lifetimes:
     _near: dict[int, set[int]] = field(default_factory=dict)  # by node: what it takes and makes
     _sparse: set[int] = field(default_factory=set)  # nodes whose gradient is made of rows, and not yet of a parameter
     _untold: list[tuple[Call, bool]] = field(default_factory=list)
+    _copies: dict[int, Name] = field(default_factory=dict)  # by parameter: autocast makes one for all its uses
 
     def walk(self, calls: Sequence[Call], parameters: Sequence[TensorSlot], *, sharded: bool) -> None:
         """Follow a step.
@@ -68,7 +69,8 @@ class Lifetimes:
         """
         for slot in parameters:
             known = self.storages.make(0, Role.PARAMETER, (0, 0), "", requires_grad=True)
-            self.storages.name(known, slot.shape, slot.dtype or "float32")
+            actual = self.variant.parameter(replace(slot, dtype=slot.dtype or "float32"))
+            self.storages.name(known, slot.shape, slot.dtype or "float32", actual=actual)
         last = {call.sequence: call.event for call in calls if call.is_op}
         nodes = {call.event: call for call in calls if call.is_node}
         run = {call.sequence for call in nodes.values()} - {-1}
@@ -78,6 +80,8 @@ class Lifetimes:
         for call in calls:
             node = nodes.get(call.node)
             self.storages.in_backward = node is not None
+            if node is not None:
+                self._copies.clear()  # autocast's, at the end of the forward pass
             if call.name in SPARSE_PARTS:
                 self._rows(call)
             elif call.is_gradient:
@@ -136,15 +140,17 @@ class Lifetimes:
         for slot in tensors_of(call.slots)[:1]:
             found = self.storages.take(slot.shape, slot.dtype, call=call.event, role=Role.ACTIVATION)
             adds, copies = call.adds, not names.isdisjoint(_COPIES)
+            own = self.variant.parameter(slot)
+            copies = copies or (found is not None and found.actual.dtype != (own.dtype or found.actual.dtype))
             if found is not None:
                 found.storage.to_ns = max(found.storage.to_ns, call.end_ns)
                 if found.actual.shape != slot.shape:  # a variant's mistake: a gradient is as large as its parameter
-                    found.storage.num_bytes = slot.num_bytes
+                    found.storage.num_bytes = own.num_bytes
             if found is None and self._sparse:
                 self._keep_rows(self._sparse.pop())
             elif not adds and (copies or found is None):
                 role = Role.ACTIVATION if sharded else Role.GRADIENT
-                made = self._make(slot.num_bytes, role, call, requires_grad=False)
+                made = self._make(own.num_bytes, role, call, requires_grad=False)
                 self.storages.name(made, slot.shape, slot.dtype)
             elif found is not None and not adds and not sharded:
                 found.storage.role = Role.GRADIENT
@@ -176,6 +182,7 @@ class Lifetimes:
             tensors = [replace(t, requires_grad=False) for t in tensors]
             actual = [replace(t, requires_grad=False) for t in actual]
         effect = _effect(call.name, call.slots, tensors)
+        storages, actual = self._cast(call, storages, tensors, actual)
         followed = [s.role is Role.ACTIVATION for s in storages]
         told = self._actual(call, effect, tensors, actual, followed)
         if effect is None or told is None:
@@ -191,6 +198,25 @@ class Lifetimes:
                 kept.append(self._make(told.saved_bytes, Role.ACTIVATION, call, requires_grad=False))
             self._saved.setdefault(number, []).extend(kept)
         self._while_it_runs(call, effect, tensors, actual)
+
+    def _cast(
+        self, call: Call, storages: list[Storage], recorded: list[TensorSlot], actual: list[TensorSlot]
+    ) -> tuple[list[Storage], list[TensorSlot]]:
+        """Copies in another dtype, where the variant makes them: of a parameter one, of data each time one."""
+        given: list[Name] = []
+        for storage, before, tensor, to in zip(
+            storages, recorded, actual, self.variant.casts(call, actual), strict=True
+        ):
+            found = self._copies.get(storage.number) if to else Name(storage, before.dtype, tensor, in_backward=False)
+            if found is None or found.actual.shape != tensor.shape:
+                copy = replace(tensor, dtype=to)
+                made = self._make(copy.num_bytes, Role.ACTIVATION, call, requires_grad=storage.requires_grad)
+                found = self.storages.name(made, before.shape, before.dtype, actual=copy)
+                if storage.role is Role.PARAMETER:
+                    self._copies[storage.number] = found
+            found.storage.to_ns = max(found.storage.to_ns, call.end_ns)
+            given.append(found)
+        return [name.storage for name in given], [name.actual for name in given]
 
     def _actual(
         self, call: Call, effect: Effect | None, recorded: list[TensorSlot], actual: list[TensorSlot],

@@ -9,6 +9,7 @@ others     |== activations grow =====|===== and shrink =====|         lifetimes.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from gnnperf.errors import require
 from gnnperf.graph.rank_events import rank_events
@@ -60,11 +61,13 @@ def _rank_peak(table: TraceTable, batches_held: int, name: str | None, variant: 
     followed = Lifetimes(variant, on_gpu)
     followed.walk(step.calls, taken, sharded=sharded)
     blocks = cuda_block_bytes if on_gpu else cpu_block_bytes
+    kept = replace(kept, parameters=tuple(map(variant.parameter, kept.parameters)),
+                   state=tuple(map(variant.parameter, kept.state)))  # fmt: skip
     stays = [*_always(kept, followed, step, batches_held), *_of_step(followed, step, sharded=sharded)]
     parts, at = peak_of(stays, blocks)
     end = [stay for stay in stays if stay.to_ns >= step.end_ns]
     sparse = sum(s.num_bytes for s in followed.storages.all if s.role is Role.SPARSE)
-    buckets = _buckets(step)
+    buckets = _buckets(step, variant)
     hidden = buckets if step.copies_into_buckets else 0
     return PeakMemory(
         table.meta.rank, step.step, parts, at, sum(s.num_bytes for s in end) - sparse + buckets - hidden,
@@ -97,11 +100,12 @@ def _of_step(followed: Lifetimes, step: StepCalls, *, sharded: bool) -> Iterable
             yield Stay(num_bytes, from_ns, to_ns, Part.GATHERED, name)
 
 
-def _buckets(step: StepCalls) -> int:
+def _buckets(step: StepCalls, variant: Variant) -> int:
     """Bytes of DDP's buckets: what it reduces in the backward."""
     if not any(c.name == _DDP for c in step.calls):
         return 0
-    return sum(t.num_bytes for c in step.calls if c.name == _REDUCED and c.node >= 0 for t in tensors_of(c.slots))
+    reduced = (t for c in step.calls if c.name == _REDUCED and c.node >= 0 for t in tensors_of(c.slots))
+    return sum(variant.parameter(t).num_bytes for t in reduced)
 
 
 def _untold(followed: Lifetimes) -> tuple[str, ...]:

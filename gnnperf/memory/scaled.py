@@ -49,6 +49,14 @@ class ScaledBatch:
         """Data: its first dimension that has a size of the batch."""
         return replace(recorded, shape=self.batch.scaled(recorded.shape, self.factor))
 
+    def parameter(self, recorded: TensorSlot) -> TensorSlot:
+        """Parameters stay."""
+        return recorded
+
+    def casts(self, call: Call, actual: Sequence[TensorSlot]) -> tuple[str, ...]:
+        """None."""
+        return ("",) * len(actual)
+
     def arguments(self, call: Call, recorded: Sequence[TensorSlot], actual: Sequence[TensorSlot]) -> tuple[Slot, ...]:
         """Tensors as they are, and the sizes, strides and ends that go with them."""
         op, slots = op_of(call.name), list(with_tensors(call.slots, list(actual)))

@@ -20,6 +20,14 @@ class Variant(Protocol):
         """What a tensor is that was there before the step, and is no parameter."""
         ...
 
+    def parameter(self, recorded: TensorSlot) -> TensorSlot:
+        """What a parameter is, its gradient and its state."""
+        ...
+
+    def casts(self, call: Call, actual: Sequence[TensorSlot]) -> tuple[str, ...]:
+        """The dtype of the copy that the call is given of each tensor; "" the tensor itself."""
+        ...
+
     def arguments(self, call: Call, recorded: Sequence[TensorSlot], actual: Sequence[TensorSlot]) -> tuple[Slot, ...]:
         """The call's arguments, given its tensors as recorded and as they are."""
         ...
@@ -35,6 +43,14 @@ class AsRecorded:
     def source(self, recorded: TensorSlot) -> TensorSlot:
         """As it was."""
         return recorded
+
+    def parameter(self, recorded: TensorSlot) -> TensorSlot:
+        """As it was."""
+        return recorded
+
+    def casts(self, call: Call, actual: Sequence[TensorSlot]) -> tuple[str, ...]:
+        """None."""
+        return ("",) * len(actual)
 
     def arguments(self, call: Call, recorded: Sequence[TensorSlot], actual: Sequence[TensorSlot]) -> tuple[Slot, ...]:
         """As they were."""

@@ -100,7 +100,8 @@ def _edited(
 
     assert request.trace is not None, "asked about a trace"
     assert answer.whatif is not None, "asked about edits"
-    edits = memory_edits(answer.prediction.graph, request.whatif)
+    runs_on_gpu = answer.prediction.graph.runs_on_gpu if on_gpu is None else on_gpu
+    edits = memory_edits(answer.prediction.graph, request.whatif, on_gpu=runs_on_gpu)
     peaks = peak_memory(read_run(request.trace), batches_held=question.batches_held, step=answer.label.name,
                         variant=edits.variant, on_gpu=on_gpu)  # fmt: skip
     found = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
