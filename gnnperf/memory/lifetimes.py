@@ -15,13 +15,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gnnperf.memory.effects import CannotTell, Effect, effect_of
-from gnnperf.memory.inside import asked_bytes
-from gnnperf.memory.onednn import workspace_bytes
+from gnnperf.memory.effects import Effect
 from gnnperf.memory.recomputed import first_runs
-from gnnperf.memory.slots import Slot, TensorSlot, tensors_of, with_tensors
+from gnnperf.memory.slots import TensorSlot, tensors_of
 from gnnperf.memory.step_calls import SPARSE_PARTS, Call
 from gnnperf.memory.storages import Name, Role, Storage, Storages
+from gnnperf.memory.told import inside_bytes, told, told_in
 from gnnperf.memory.variant import Variant
 
 _SPARSE_AT = 9  # place of the flag among the arguments of _embedding_bag_backward
@@ -57,6 +56,7 @@ class Lifetimes:
     _near: dict[int, set[int]] = field(default_factory=dict)  # by node: what it takes and makes
     _sparse: set[int] = field(default_factory=set)  # nodes whose gradient is made of rows, and not yet of a parameter
     _untold: list[tuple[Call, bool]] = field(default_factory=list)
+    _sharded: bool = False
     _copies: dict[int, Name] = field(default_factory=dict)  # by parameter: autocast makes one for all its uses
 
     def walk(self, calls: Sequence[Call], parameters: Sequence[TensorSlot], *, sharded: bool) -> None:
@@ -67,6 +67,7 @@ class Lifetimes:
             parameters: as ops take them.
             sharded: whether gradients of whole parameters only live until they are reduced.
         """
+        self._sharded = sharded
         for slot in parameters:
             known = self.storages.make(0, Role.PARAMETER, (0, 0), "", requires_grad=True)
             actual = self.variant.parameter(replace(slot, dtype=slot.dtype or "float32"))
@@ -181,23 +182,26 @@ class Lifetimes:
         if not keeps:
             tensors = [replace(t, requires_grad=False) for t in tensors]
             actual = [replace(t, requires_grad=False) for t in actual]
-        effect = _effect(call.name, call.slots, tensors)
+        effect = now = told(call.name, call.slots, tensors)
         storages, actual = self._cast(call, storages, tensors, actual)
-        followed = [s.role is Role.ACTIVATION for s in storages]
-        told = self._actual(call, effect, tensors, actual, followed)
-        if effect is None or told is None:
+        if effect is not None and (tensors or not self._sharded):  # FSDP's buffers, [ranks, elements], are never data
+            followed = [s.role is Role.ACTIVATION for s in storages]
+            now = told_in(self.variant, call, effect, tensors, actual, followed)
+        if effect is None or now is None:
             self.unknown[call.name] += 1
             self._untold.append((call, keeps))
             return
-        made = self._results(call, effect, told, storages, keeps=keeps)
+        made = self._results(call, effect, now, storages, keeps=keeps)
         if node is not None:
             self._near.setdefault(node.event, set()).update(s.number for s in made)
         if keeps and saves:
-            kept = [storages[i] for i in told.saved_inputs] + [made[i] for i in told.saved_results]
-            if told.saved_bytes:
-                kept.append(self._make(told.saved_bytes, Role.ACTIVATION, call, requires_grad=False))
+            kept = [storages[i] for i in now.saved_inputs] + [made[i] for i in now.saved_results]
+            if now.saved_bytes:
+                kept.append(self._make(now.saved_bytes, Role.ACTIVATION, call, requires_grad=False))
             self._saved.setdefault(number, []).extend(kept)
-        self._while_it_runs(call, effect, tensors, actual)
+        more = inside_bytes(call, effect, tensors, actual, on_gpu=self.on_gpu)
+        if more > 0:
+            self.temporary.append((more, call.start_ns, call.end_ns, call.name))
 
     def _cast(
         self, call: Call, storages: list[Storage], recorded: list[TensorSlot], actual: list[TensorSlot]
@@ -217,37 +221,6 @@ class Lifetimes:
             found.storage.to_ns = max(found.storage.to_ns, call.end_ns)
             given.append(found)
         return [name.storage for name in given], [name.actual for name in given]
-
-    def _actual(
-        self, call: Call, effect: Effect | None, recorded: list[TensorSlot], actual: list[TensorSlot],
-        followed: list[bool],
-    ) -> Effect | None:  # fmt: skip
-        """The effect for the tensors as they are: what the step made is known, of all else the place may say more.
-
-        A tensor that is taken for a parameter, or for data of that shape, may be the other one.
-        """
-        if effect is None:
-            return None
-        guess = list(self.variant.guess(call, recorded))
-        mixed = [a if known else g for a, g, known in zip(actual, guess, followed, strict=True)]
-        for tensors in (mixed, actual, guess):
-            if tensors == recorded:
-                return effect
-            told = _effect(call.name, self.variant.arguments(call, recorded, tensors), tensors)
-            if told is not None and len(told.results) == len(effect.results):
-                return told
-        return None
-
-    def _while_it_runs(self, call: Call, effect: Effect, recorded: list[TensorSlot], actual: list[TensorSlot]) -> None:
-        """What an op asks for inside and does not return; it grows as the tensors that the op takes do."""
-        new = {(r.of_result or place): r.num_bytes for place, r in enumerate(effect.results) if r.of_input is None}
-        asked = max(asked_bytes(call.inside) - sum(new.values()), 0)
-        before, now = (sum(t.num_bytes for t in tensors) for tensors in (recorded, actual))
-        more = asked if before == now else asked * now // max(before, 1)
-        if not self.on_gpu:
-            more = max(more, workspace_bytes(replace(call, slots=with_tensors(call.slots, actual)), more))
-        if more > 0:
-            self.temporary.append((more, call.start_ns, call.end_ns, call.name))
 
     def _arguments(self, call: Call, node: Call | None) -> tuple[list[Storage], list[TensorSlot], list[TensorSlot]]:
         """The memory of each tensor that a call takes, and what is known of the tensor, as recorded and as it is."""
@@ -278,11 +251,11 @@ class Lifetimes:
         return self.storages.name(made, slot.shape, slot.dtype or "float32", actual=actual)
 
     def _results(
-        self, call: Call, effect: Effect, told: Effect, storages: list[Storage], *, keeps: bool
+        self, call: Call, effect: Effect, now: Effect, storages: list[Storage], *, keeps: bool
     ) -> list[Storage]:
         """What an op returns: named by the shapes recorded, as large as it is."""
         made: list[Storage] = []
-        for recorded, result in zip(effect.results, told.results, strict=True):
+        for recorded, result in zip(effect.results, now.results, strict=True):
             if result.of_input is not None:
                 storage = storages[result.of_input]
                 storage.requires_grad |= keeps and storage.role is Role.ACTIVATION
@@ -297,14 +270,3 @@ class Lifetimes:
 
     def _make(self, num_bytes: int, role: Role, call: Call, *, requires_grad: bool) -> Storage:
         return self.storages.make(num_bytes, role, (call.start_ns, call.end_ns), call.name, requires_grad=requires_grad)
-
-
-def _effect(name: str, slots: tuple[Slot, ...], tensors: list[TensorSlot]) -> Effect | None:
-    """None: cannot be told. Where autograd cannot follow all tensors, the trace meant others: it follows the first."""
-    alone = [replace(t, requires_grad=t.requires_grad and i == 0) for i, t in enumerate(tensors)]
-    for tried in (tensors, alone):
-        try:
-            return effect_of(name, with_tensors(slots, tried))
-        except CannotTell:
-            continue
-    return None
