@@ -41,8 +41,18 @@ class EditPair:
 
 def edit_pairs(runs: set[str], graphs: Graphs) -> list[EditPair]:
     """Every pair, batch in both directions; `graphs` by name of recording."""
-    listed = json.loads((DATASET / PAIRS).read_text())["pairs"]
-    return [*_batch(runs, {(p["a"], p["b"]) for p in listed}), *_dtype(runs), *_slow_rank(listed, graphs)]
+    listed = _listed()
+    return [*shape_pairs(runs), *_slow_rank(listed, graphs)]
+
+
+def shape_pairs(runs: set[str]) -> list[EditPair]:
+    """Those of batch and dtype."""
+    return [*_batch(runs, {(str(p["a"]), str(p["b"])) for p in _listed()}), *_dtype(runs)]
+
+
+def _listed() -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads((DATASET / PAIRS).read_text())["pairs"]
+    return found
 
 
 def _batch(runs: set[str], seen: set[tuple[str, str]]) -> Iterator[EditPair]:

@@ -108,7 +108,7 @@ def effect_of(name: str, slots: tuple[Slot, ...]) -> Effect:
             continue
         try:
             return _run(overload, slots)
-        except (CannotTell, RuntimeError, NotImplementedError, TypeError, ValueError, LookupError):
+        except (CannotTell, RuntimeError, NotImplementedError, TypeError, ValueError, LookupError, AssertionError):
             continue  # another overload, or none: the caller is told
     raise CannotTell(name)
 

@@ -15,13 +15,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gnnperf.memory.effects import CannotTell, Effect, effect_of
-from gnnperf.memory.inside import asked_bytes
-from gnnperf.memory.onednn import workspace_bytes
+from gnnperf.memory.effects import Effect
 from gnnperf.memory.recomputed import first_runs
-from gnnperf.memory.slots import TensorSlot, tensors_of, with_tensors
+from gnnperf.memory.slots import TensorSlot, tensors_of
 from gnnperf.memory.step_calls import SPARSE_PARTS, Call
-from gnnperf.memory.storages import Role, Storage, Storages
+from gnnperf.memory.storages import Name, Role, Storage, Storages
+from gnnperf.memory.told import inside_bytes, told, told_in
+from gnnperf.memory.variant import Variant
 
 _SPARSE_AT = 9  # place of the flag among the arguments of _embedding_bag_backward
 _PICKS_ROWS = "aten::index_select"
@@ -40,11 +40,15 @@ class Lifetimes:
     """A walk over the calls of one step.
 
     Attributes:
+        variant: the program that is asked about.
+        on_gpu: whether it runs on GPUs; oneDNN's copies are of CPUs.
         storages: all memory of the step.
         temporary: (bytes, from_ns, to_ns, op) of what ops hold while they run.
         unknown: op -> calls whose results nobody could tell.
     """
 
+    variant: Variant
+    on_gpu: bool = False
     storages: Storages = field(default_factory=Storages)
     temporary: list[tuple[int, int, int, str]] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)
@@ -52,6 +56,8 @@ class Lifetimes:
     _near: dict[int, set[int]] = field(default_factory=dict)  # by node: what it takes and makes
     _sparse: set[int] = field(default_factory=set)  # nodes whose gradient is made of rows, and not yet of a parameter
     _untold: list[tuple[Call, bool]] = field(default_factory=list)
+    _sharded: bool = False
+    _copies: dict[int, Name] = field(default_factory=dict)  # by parameter: autocast makes one for all its uses
 
     def walk(self, calls: Sequence[Call], parameters: Sequence[TensorSlot], *, sharded: bool) -> None:
         """Follow a step.
@@ -61,9 +67,11 @@ class Lifetimes:
             parameters: as ops take them.
             sharded: whether gradients of whole parameters only live until they are reduced.
         """
+        self._sharded = sharded
         for slot in parameters:
             known = self.storages.make(0, Role.PARAMETER, (0, 0), "", requires_grad=True)
-            self.storages.name(known, slot.shape, slot.dtype or "float32")
+            actual = self.variant.parameter(replace(slot, dtype=slot.dtype or "float32"))
+            self.storages.name(known, slot.shape, slot.dtype or "float32", actual=actual)
         last = {call.sequence: call.event for call in calls if call.is_op}
         nodes = {call.event: call for call in calls if call.is_node}
         run = {call.sequence for call in nodes.values()} - {-1}
@@ -73,6 +81,8 @@ class Lifetimes:
         for call in calls:
             node = nodes.get(call.node)
             self.storages.in_backward = node is not None
+            if node is not None:
+                self._copies.clear()  # autocast's, at the end of the forward pass
             if call.name in SPARSE_PARTS:
                 self._rows(call)
             elif call.is_gradient:
@@ -98,7 +108,7 @@ class Lifetimes:
             found = self.storages.take(slot.shape, slot.dtype, likely, call=call.event) or self._of_others(slot, call)
             if found is None:
                 continue
-            storage, dtype = found
+            storage = found.storage
             until = call if node is None or call.name.startswith(_LIBRARIES) else node
             storage.to_ns = max(storage.to_ns, until.end_ns)
             if call.name == _SCATTERED and storage.role is Role.ACTIVATION and not scattered:
@@ -107,7 +117,8 @@ class Lifetimes:
                 continue
             self._near.setdefault(node.event, set()).add(storage.number)
             if passes_on:
-                self.storages.name(storage, slot.shape, dtype, 2 if node.node_name.startswith(_SUMS) else 1)
+                times = 2 if node.node_name.startswith(_SUMS) else 1
+                self.storages.name(storage, slot.shape, found.dtype, times, actual=found.actual)
 
     def _end_buffers(self, call: Call) -> None:
         """What was gathered is where it belongs: the buffer and what the library gathered into have served."""
@@ -116,13 +127,13 @@ class Lifetimes:
             if storage.num_bytes == num_bytes and storage.role is Role.ACTIVATION and storage.made_by == _BUFFER:
                 storage.is_over = True
 
-    def _of_others(self, slot: TensorSlot, call: Call) -> tuple[Storage, str] | None:
+    def _of_others(self, slot: TensorSlot, call: Call) -> Name | None:
         """What a collective takes and nobody made is a bucket of DDP's, which is counted apart."""
         if not call.name.startswith("c10d::"):
             return None
         bucket = self.storages.make(0, Role.PARAMETER, (0, 0), "", requires_grad=False)
         self.storages.name(bucket, slot.shape, slot.dtype or "float32")
-        return bucket, slot.dtype
+        return self.storages.take(slot.shape, "", call=call.event)
 
     def _gradient(self, call: Call, *, sharded: bool) -> None:
         """Of a parameter: it is added to the one that is there, copied, or kept as it comes."""
@@ -130,18 +141,22 @@ class Lifetimes:
         for slot in tensors_of(call.slots)[:1]:
             found = self.storages.take(slot.shape, slot.dtype, call=call.event, role=Role.ACTIVATION)
             adds, copies = call.adds, not names.isdisjoint(_COPIES)
+            own = self.variant.parameter(slot)
+            copies = copies or (found is not None and found.actual.dtype != (own.dtype or found.actual.dtype))
             if found is not None:
-                found[0].to_ns = max(found[0].to_ns, call.end_ns)
+                found.storage.to_ns = max(found.storage.to_ns, call.end_ns)
+                if found.actual.shape != slot.shape:  # a variant's mistake: a gradient is as large as its parameter
+                    found.storage.num_bytes = own.num_bytes
             if found is None and self._sparse:
                 self._keep_rows(self._sparse.pop())
             elif not adds and (copies or found is None):
                 role = Role.ACTIVATION if sharded else Role.GRADIENT
-                made = self._make(slot.num_bytes, role, call, requires_grad=False)
+                made = self._make(own.num_bytes, role, call, requires_grad=False)
                 self.storages.name(made, slot.shape, slot.dtype)
             elif found is not None and not adds and not sharded:
-                found[0].role = Role.GRADIENT
+                found.storage.role = Role.GRADIENT
             elif found is not None and sharded:
-                self.storages.name(found[0], slot.shape, slot.dtype)
+                self.storages.name(found.storage, slot.shape, slot.dtype, actual=found.actual)
 
     def _rows(self, call: Call) -> None:
         """The gradient of a table, of the rows that were looked up if the op was told so."""
@@ -158,7 +173,7 @@ class Lifetimes:
     def _op(self, call: Call, node: Call | None, number: int, *, saves: bool) -> None:
         """An op; `number` is that of the node that its backward is, -1 none, and `saves` whether that keeps tensors."""
         keeps = number >= 0
-        storages, tensors = self._arguments(call, node)
+        storages, tensors, actual = self._arguments(call, node)
         if call.name == _ROWS_OF_A_GRADIENT:
             self._sparse.add(call.node)
             for storage in storages:
@@ -166,54 +181,81 @@ class Lifetimes:
             return
         if not keeps:
             tensors = [replace(t, requires_grad=False) for t in tensors]
-        effect = _effect(call, tensors)
-        if effect is None:
+            actual = [replace(t, requires_grad=False) for t in actual]
+        effect = now = told(call.name, call.slots, tensors)
+        storages, actual = self._cast(call, storages, tensors, actual)
+        if effect is not None and (tensors or not self._sharded):  # FSDP's buffers, [ranks, elements], are never data
+            followed = [s.role is Role.ACTIVATION for s in storages]
+            now = told_in(self.variant, call, effect, tensors, actual, followed)
+        if effect is None or now is None:
             self.unknown[call.name] += 1
             self._untold.append((call, keeps))
             return
-        made = self._results(call, effect, storages, keeps=keeps)
+        made = self._results(call, effect, now, storages, keeps=keeps)
         if node is not None:
             self._near.setdefault(node.event, set()).update(s.number for s in made)
         if keeps and saves:
-            kept = [storages[i] for i in effect.saved_inputs] + [made[i] for i in effect.saved_results]
-            if effect.saved_bytes:
-                kept.append(self._make(effect.saved_bytes, Role.ACTIVATION, call, requires_grad=False))
+            kept = [storages[i] for i in now.saved_inputs] + [made[i] for i in now.saved_results]
+            if now.saved_bytes:
+                kept.append(self._make(now.saved_bytes, Role.ACTIVATION, call, requires_grad=False))
             self._saved.setdefault(number, []).extend(kept)
-        new = {s.number: s.num_bytes for s, r in zip(made, effect.results, strict=True) if r.of_input is None}
-        more = max(asked_bytes(call.inside) - sum(new.values()), 0)
-        more = max(more, workspace_bytes(call, more))
+        more = inside_bytes(call, effect, tensors, actual, on_gpu=self.on_gpu)
         if more > 0:
             self.temporary.append((more, call.start_ns, call.end_ns, call.name))
 
-    def _arguments(self, call: Call, node: Call | None) -> tuple[list[Storage], list[TensorSlot]]:
-        """The memory of each tensor that a call takes, and what is known of the tensor then."""
+    def _cast(
+        self, call: Call, storages: list[Storage], recorded: list[TensorSlot], actual: list[TensorSlot]
+    ) -> tuple[list[Storage], list[TensorSlot]]:
+        """Copies in another dtype, where the variant makes them: of a parameter one, of data each time one."""
+        given: list[Name] = []
+        for storage, before, tensor, to in zip(
+            storages, recorded, actual, self.variant.casts(call, actual), strict=True
+        ):
+            found = self._copies.get(storage.number) if to else Name(storage, before.dtype, tensor, in_backward=False)
+            if found is None or found.actual.shape != tensor.shape:
+                copy = replace(tensor, dtype=to)
+                made = self._make(copy.num_bytes, Role.ACTIVATION, call, requires_grad=storage.requires_grad)
+                found = self.storages.name(made, before.shape, before.dtype, actual=copy)
+                if storage.role is Role.PARAMETER:
+                    self._copies[storage.number] = found
+            found.storage.to_ns = max(found.storage.to_ns, call.end_ns)
+            given.append(found)
+        return [name.storage for name in given], [name.actual for name in given]
+
+    def _arguments(self, call: Call, node: Call | None) -> tuple[list[Storage], list[TensorSlot], list[TensorSlot]]:
+        """The memory of each tensor that a call takes, and what is known of the tensor, as recorded and as it is."""
         likely: set[int] = set()
         if node is not None and not call.is_engine:
             likely = self._near.get(node.event, set()) | {s.number for s in self._saved.get(node.sequence, ())}
         storages: list[Storage] = []
         tensors: list[TensorSlot] = []
+        actual: list[TensorSlot] = []
         for slot in tensors_of(call.slots):
             found = self.storages.take(slot.shape, slot.dtype, likely, call=call.event, op=call.name)
-            storage, dtype = found or self._never_made(slot, call)
+            name = found or self._never_made(slot, call)
+            storage = name.storage
             storage.to_ns = max(storage.to_ns, call.end_ns)
             storages.append(storage)
-            tensors.append(TensorSlot(slot.shape, dtype, storage.requires_grad))
-        return storages, tensors
+            tensors.append(TensorSlot(slot.shape, name.dtype, storage.requires_grad))
+            actual.append(replace(name.actual, requires_grad=storage.requires_grad))
+        return storages, tensors, actual
 
-    def _never_made(self, slot: TensorSlot, call: Call) -> tuple[Storage, str]:
+    def _never_made(self, slot: TensorSlot, call: Call) -> Name:
         """The result that could not be told, else something that was there before the step."""
-        dtype = slot.dtype or "float32"
+        actual = self.variant.source(TensorSlot(slot.shape, slot.dtype or "float32"))
         if self._untold and call.node == self._untold[-1][0].node:
             source, requires_grad = self._untold.pop()
-            made = self._make(slot.num_bytes, Role.ACTIVATION, source, requires_grad=requires_grad)
+            made = self._make(actual.num_bytes, Role.ACTIVATION, source, requires_grad=requires_grad)
         else:
-            made = self._make(slot.num_bytes, Role.OUTSIDE, call, requires_grad=False)
-        self.storages.name(made, slot.shape, dtype)
-        return made, dtype
+            made = self._make(actual.num_bytes, Role.OUTSIDE, call, requires_grad=False)
+        return self.storages.name(made, slot.shape, slot.dtype or "float32", actual=actual)
 
-    def _results(self, call: Call, effect: Effect, storages: list[Storage], *, keeps: bool) -> list[Storage]:
+    def _results(
+        self, call: Call, effect: Effect, now: Effect, storages: list[Storage], *, keeps: bool
+    ) -> list[Storage]:
+        """What an op returns: named by the shapes recorded, as large as it is."""
         made: list[Storage] = []
-        for result in effect.results:
+        for recorded, result in zip(effect.results, now.results, strict=True):
             if result.of_input is not None:
                 storage = storages[result.of_input]
                 storage.requires_grad |= keeps and storage.role is Role.ACTIVATION
@@ -222,19 +264,9 @@ class Lifetimes:
             else:
                 storage = self._make(result.num_bytes, Role.ACTIVATION, call, requires_grad=keeps)
             made.append(storage)
-            self.storages.name(storage, result.shape, result.dtype)
+            actual = TensorSlot(result.shape, result.dtype)
+            self.storages.name(storage, recorded.shape, recorded.dtype, actual=actual)
         return made
 
     def _make(self, num_bytes: int, role: Role, call: Call, *, requires_grad: bool) -> Storage:
         return self.storages.make(num_bytes, role, (call.start_ns, call.end_ns), call.name, requires_grad=requires_grad)
-
-
-def _effect(call: Call, tensors: list[TensorSlot]) -> Effect | None:
-    """None: cannot be told. Where autograd cannot follow all tensors, the trace meant others: it follows the first."""
-    alone = [replace(t, requires_grad=t.requires_grad and i == 0) for i, t in enumerate(tensors)]
-    for tried in (tensors, alone):
-        try:
-            return effect_of(call.name, with_tensors(call.slots, tried))
-        except CannotTell:
-            continue
-    return None

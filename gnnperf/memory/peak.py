@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+OUTSIDE = "CUDA's context, buffers of NCCL, workspaces of libraries and fragmentation are not in it"
+
 
 class Part(StrEnum):
     """What memory is held for."""

@@ -9,6 +9,7 @@ others     |== activations grow =====|===== and shrink =====|         lifetimes.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from gnnperf.errors import require
 from gnnperf.graph.rank_events import rank_events
@@ -21,14 +22,19 @@ from gnnperf.memory.slots import tensors_of
 from gnnperf.memory.step_calls import StepCalls, step_calls
 from gnnperf.memory.storages import Role
 from gnnperf.memory.timeline import Stay, peak_of
+from gnnperf.memory.variant import AsRecorded, Variant
 from gnnperf.trace.table import RunTrace, TraceTable
 
 _PART = {Role.ACTIVATION: Part.ACTIVATIONS, Role.GRADIENT: Part.GRADIENTS, Role.SPARSE: Part.GRADIENTS}
 _DDP, _REDUCED = "DistributedDataParallel.forward", "c10d::allreduce_"
 _NAMED_OPS = 5
+AS_RECORDED = AsRecorded()
 
 
-def peak_memory(run: RunTrace, *, batches_held: int = 1, step: str | None = None) -> tuple[PeakMemory, ...]:
+def peak_memory(
+    run: RunTrace, *, batches_held: int = 1, step: str | None = None, variant: Variant = AS_RECORDED,
+    on_gpu: bool | None = None,
+) -> tuple[PeakMemory, ...]:  # fmt: skip
     """Peak memory of every traced rank in one step.
 
     Args:
@@ -36,25 +42,32 @@ def peak_memory(run: RunTrace, *, batches_held: int = 1, step: str | None = None
         batches_held: how many batches like the step's own the program keeps between steps. A trace shows only the one
             that the step reads.
         step: name of a step's mark; None, or a name that a rank does not have: its last whole step.
+        variant: the program that is asked about.
+        on_gpu: whether the ranks are asked about on GPUs; None: where they were traced.
     """
     require(batches_held >= 1, "batches_held", batches_held, "a whole number >= 1")
-    return tuple(_rank_peak(table, batches_held, step) for table in run.tables)
+    return tuple(
+        _rank_peak(table, batches_held, step, variant, bool(table.meta.devices) if on_gpu is None else on_gpu)
+        for table in run.tables
+    )
 
 
-def _rank_peak(table: TraceTable, batches_held: int, name: str | None) -> PeakMemory:
+def _rank_peak(table: TraceTable, batches_held: int, name: str | None, variant: Variant, on_gpu: bool) -> PeakMemory:
     step = step_calls(rank_events(table, table.meta.base_time_ns), name)
     sharded = is_sharded(step.calls)
     made = [c for c in step.calls if c.is_gradient and tensors_of(c.slots)]
     kept = held(step.optimizer, [tensors_of(c.slots)[0] for c in made if not c.adds])
     taken = [*(tensors_of(c.slots)[0] for c in made), *whole_names(step.calls)]
-    followed = Lifetimes()
+    followed = Lifetimes(variant, on_gpu)
     followed.walk(step.calls, taken, sharded=sharded)
-    blocks = cuda_block_bytes if table.meta.devices else cpu_block_bytes
+    blocks = cuda_block_bytes if on_gpu else cpu_block_bytes
+    kept = replace(kept, parameters=tuple(map(variant.parameter, kept.parameters)),
+                   state=tuple(map(variant.parameter, kept.state)))  # fmt: skip
     stays = [*_always(kept, followed, step, batches_held), *_of_step(followed, step, sharded=sharded)]
     parts, at = peak_of(stays, blocks)
     end = [stay for stay in stays if stay.to_ns >= step.end_ns]
     sparse = sum(s.num_bytes for s in followed.storages.all if s.role is Role.SPARSE)
-    buckets = _buckets(step)
+    buckets = _buckets(step, variant)
     hidden = buckets if step.copies_into_buckets else 0
     return PeakMemory(
         table.meta.rank, step.step, parts, at, sum(s.num_bytes for s in end) - sparse + buckets - hidden,
@@ -87,11 +100,12 @@ def _of_step(followed: Lifetimes, step: StepCalls, *, sharded: bool) -> Iterable
             yield Stay(num_bytes, from_ns, to_ns, Part.GATHERED, name)
 
 
-def _buckets(step: StepCalls) -> int:
+def _buckets(step: StepCalls, variant: Variant) -> int:
     """Bytes of DDP's buckets: what it reduces in the backward."""
     if not any(c.name == _DDP for c in step.calls):
         return 0
-    return sum(t.num_bytes for c in step.calls if c.name == _REDUCED and c.node >= 0 for t in tensors_of(c.slots))
+    reduced = (t for c in step.calls if c.name == _REDUCED and c.node >= 0 for t in tensors_of(c.slots))
+    return sum(variant.parameter(t).num_bytes for t in reduced)
 
 
 def _untold(followed: Lifetimes) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from gnnperf.memory.slots import TensorSlot
+
 Shape = tuple[int, ...]
 _LOOK_BACK = 400  # names of one shape that are looked at
 _PIECES = ("aten::as_strided", "aten::select", "aten::slice")
@@ -52,11 +54,22 @@ class Storage:
 
 
 @dataclass
-class _Name:
+class Name:
+    """A shape under which a storage may be taken.
+
+    Attributes:
+        storage: which.
+        dtype: as recorded.
+        actual: the tensor behind it: another one than recorded where the step is a variant of the recorded one.
+        in_backward: it was given there.
+        taken_by: event of the last call; -1 none yet.
+    """
+
     storage: Storage
     dtype: str
+    actual: TensorSlot
     in_backward: bool
-    taken_by: int = -1  # event of the last call; -1 none yet
+    taken_by: int = -1
 
 
 @dataclass
@@ -70,8 +83,8 @@ class Storages:
 
     in_backward: bool = False
     all: list[Storage] = field(default_factory=list)
-    _names: dict[Shape, list[_Name]] = field(default_factory=dict)
-    _last: tuple[str, Shape, tuple[Storage, str] | None] = ("", (), None)
+    _names: dict[Shape, list[Name]] = field(default_factory=dict)
+    _last: tuple[str, Shape, Name | None] = ("", (), None)
 
     def make(self, num_bytes: int, role: Role, at_ns: tuple[int, int], made_by: str, *, requires_grad: bool) -> Storage:
         """New memory, without a name."""
@@ -79,9 +92,14 @@ class Storages:
         self.all.append(made)
         return made
 
-    def name(self, storage: Storage, shape: Shape, dtype: str, times: int = 1) -> None:
-        """Somebody, or so many, may take it under this shape."""
-        self._names.setdefault(shape, []).extend(_Name(storage, dtype, self.in_backward) for _ in range(times))
+    def name(
+        self, storage: Storage, shape: Shape, dtype: str, times: int = 1, *, actual: TensorSlot | None = None
+    ) -> Name:
+        """Somebody, or so many, may take it under this shape; `actual` None: it is the shape itself."""
+        found = TensorSlot(shape, dtype) if actual is None else actual
+        made = [Name(storage, dtype, found, self.in_backward) for _ in range(times)]
+        self._names.setdefault(shape, []).extend(made)
+        return made[-1]
 
     def take(
         self,
@@ -92,8 +110,8 @@ class Storages:
         call: int = -1,
         role: Role | None = None,
         op: str = "",
-    ) -> tuple[Storage, str] | None:
-        """The storage that this shape means, and its dtype; None: none has this name.
+    ) -> Name | None:
+        """The storage that this shape means, by name; None: none has this name.
 
         Args:
             shape: as recorded.
@@ -111,7 +129,7 @@ class Storages:
 
     def _likeliest(
         self, shape: Shape, dtype: str, likely: Collection[int], call: int, role: Role | None
-    ) -> tuple[Storage, str] | None:
+    ) -> Name | None:
         known = [n for n in reversed(self._names.get(shape, [])[-_LOOK_BACK:]) if dtype in ("", n.dtype)]
         known = [n for n in known if role in (None, n.storage.role) and not n.storage.is_over]
         others = [n for n in known if n.taken_by != call] or known
@@ -120,8 +138,8 @@ class Storages:
         if best is None:
             return None
         best.taken_by = call
-        return best.storage, best.dtype
+        return best
 
-    def _waits(self, name: _Name) -> bool:
+    def _waits(self, name: Name) -> bool:
         """Whether nobody took it yet, and it is the same half of the step: what is left over there is for nobody."""
         return name.taken_by < 0 and name.in_backward == self.in_backward

@@ -12,8 +12,7 @@ from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
 from gnnperf.plan import Edit
-from gnnperf.plan.recommendation import RecommendationPlan, build_recommendation
-from gnnperf.plan.transformer import TransformerPlan, build_plan, misplaced_groups
+from gnnperf.plan.families import Plan, build_graph_of, misplaced
 from gnnperf.predict.assemble import Question, assemble, collect
 from gnnperf.predict.config import Mode
 from gnnperf.predict.edited import with_edits
@@ -61,7 +60,7 @@ class Request:
     step: int | None = None
     cache_dir: Path | None = None
     whatif: tuple[Edit, ...] = ()
-    plan: TransformerPlan | RecommendationPlan | None = None
+    plan: Plan | None = None
     memory: MemoryQuestion | None = None
     jitter: Any = None
 
@@ -83,9 +82,7 @@ def asked_graph(request: Request) -> ExecutionGraph:
     if request.trace is not None:
         return load_graph(request.trace, request.cache_dir)
     assert request.plan is not None, "checked"
-    if isinstance(request.plan, RecommendationPlan):
-        return build_recommendation(request.plan)
-    return build_plan(request.plan)
+    return build_graph_of(request.plan)
 
 
 def check(request: Request) -> None:
@@ -159,9 +156,7 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
 
 
 def _misplaced(request: Request, target: Target) -> tuple[str, ...]:
-    if not isinstance(request.plan, TransformerPlan):  # no plan, or one whose only group is that of all ranks
-        return ()
-    return misplaced_groups(request.plan, target.cluster.ranks_per_node)
+    return () if request.plan is None else misplaced(request.plan, target.cluster.ranks_per_node)
 
 
 def replayed(graph: ExecutionGraph, request: Request) -> StepPrediction:

@@ -7,8 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from gnnperf.hardware.config import HardwareConfig
-from gnnperf.plan.recommendation import RecommendationPlan, is_recommendation, recommendation_from
-from gnnperf.plan.transformer import TransformerPlan, plan_from
+from gnnperf.plan.families import Plan, read_plan
 
 
 class Mode(StrEnum):
@@ -56,12 +55,10 @@ class PredictConfig(HardwareConfig):
     jitter: Any = None
     whatif: list[Any] = field(default_factory=list)
 
-    def asked_plan(self) -> TransformerPlan | RecommendationPlan | None:
+    def asked_plan(self) -> Plan | None:
         """The plan asked about; None: a trace.
 
         Raises:
             InputError: a key or value that no plan has.
         """
-        if is_recommendation(self.plan):
-            return recommendation_from(self.plan, "plan")
-        return plan_from(self.plan, "plan") if self.plan else None
+        return read_plan(self.plan, "plan") if self.plan else None

@@ -1,18 +1,29 @@
-"""Peak memory of the ranks whose step is predicted, beside what their recorder counted."""
+"""Peak memory of the ranks whose step is predicted, beside what their recorder counted and what the device holds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.memory.planned import planned_peak
+from gnnperf.plan.families import rank_tensors
+from gnnperf.plan.uses import NotAccounted
+from gnnperf.predict.config import Mode
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
+from gnnperf.predict.target import choose_target
 from gnnperf.trace import read_run
 
 if TYPE_CHECKING:
     from gnnperf.predict.api import Request
 
 NO_SHAPES = "Peak memory is unknown: the trace has no shapes of arguments (record_shapes=True)."
-NO_TRACE = "Peak memory of a plan is unknown: its graph says which ops run, not which tensors live."
+NOT_ACCOUNTED = "Peak memory of this plan is unknown: what {} makes and keeps is not accounted for."
+NO_EDITS_OF_PLANS = "What if: not known is peak memory with edits of a plan; set its own keys instead, as plan.{}"
+EXAMPLE_KEY = "schedule.micro_batch=2."
+OTHER_DEVICE = (
+    "Peak memory is that of the traced ops with the allocator of {}; another device may run other ops and libraries."
+)
 
 
 @dataclass(frozen=True)
@@ -27,15 +38,73 @@ class MemoryQuestion:
 
 
 def with_memory(answer: StepPrediction, request: Request, question: MemoryQuestion) -> StepPrediction:
-    """The answer with the peak memory of each traced rank; torch, which tells what ops return, is loaded here."""
-    if request.trace is None:
-        return replace(answer, warnings=(*answer.warnings, NO_TRACE))
+    """The answer with the peak memory of each rank in the graph, and with that of the edited step."""
+    device = None if request.mode is Mode.replay else _device(answer, request)
+    if request.plan is not None:
+        return _planned(answer, request, device)
+    return _traced(answer, request, question, device)
+
+
+def _device(answer: StepPrediction, request: Request) -> DeviceSpec:
+    return choose_target(answer.prediction.graph, request.hardware, request.cluster).cluster.device
+
+
+def _capacity(device: DeviceSpec | None) -> float | None:
+    """Bytes that tensors can have; None: not a GPU, whose memory is a rank's own."""
+    return device.memory_bytes if device is not None and device.kind == "gpu" else None
+
+
+def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None) -> StepPrediction:
+    assert request.plan is not None, "asked about a plan"
+    try:
+        peaks = [planned_peak(tensors) for tensors in rank_tensors(request.plan)]
+    except NotAccounted as op:
+        return replace(answer, warnings=(*answer.warnings, NOT_ACCOUNTED.format(op)))
+    found = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
+    said = (NO_EDITS_OF_PLANS.format(EXAMPLE_KEY),) if request.whatif else ()
+    return replace(answer, peak_memory=found, warnings=(*said, *answer.warnings))
+
+
+def _traced(
+    answer: StepPrediction, request: Request, question: MemoryQuestion, device: DeviceSpec | None
+) -> StepPrediction:
+    """Torch, which tells what ops return, is loaded here."""
     from gnnperf.memory.measured import measured_peaks
     from gnnperf.memory.recorded import peak_memory
 
+    assert request.trace is not None, "asked about a trace"
     run = read_run(request.trace)
     if not all(table.meta.has_shapes for table in run.tables):
         return replace(answer, warnings=(*answer.warnings, NO_SHAPES))
-    measured = measured_peaks(run.card)
-    peaks = peak_memory(run, batches_held=question.batches_held, step=answer.label.name)
-    return replace(answer, peak_memory=tuple(RankMemory(peak, measured.get(peak.rank)) for peak in peaks))
+    same = device is None or request.hardware is None or device.name == answer.traced_hardware or _is_traced(answer)
+    on_gpu = None if same or device is None else device.kind == "gpu"
+    measured = measured_peaks(run.card) if same else {}
+    peaks = peak_memory(run, batches_held=question.batches_held, step=answer.label.name, on_gpu=on_gpu)
+    found = tuple(RankMemory(peak, measured.get(peak.rank), _capacity(device)) for peak in peaks)
+    said = () if same or device is None else (OTHER_DEVICE.format(device.name),)
+    told = replace(answer, peak_memory=found, warnings=(*answer.warnings, *said))
+    return told if told.whatif is None else _edited(told, request, question, device, on_gpu)
+
+
+def _is_traced(answer: StepPrediction) -> bool:
+    """Whether the prediction is for the device that was traced."""
+    return answer.measured_step_time_us is not None
+
+
+def _edited(
+    answer: StepPrediction, request: Request, question: MemoryQuestion, device: DeviceSpec | None, on_gpu: bool | None
+) -> StepPrediction:
+    """The same of the step with edits."""
+    from gnnperf.memory.edits import memory_edits
+    from gnnperf.memory.recorded import peak_memory
+
+    assert request.trace is not None, "asked about a trace"
+    assert answer.whatif is not None, "asked about edits"
+    runs_on_gpu = answer.prediction.graph.runs_on_gpu if on_gpu is None else on_gpu
+    edits = memory_edits(answer.prediction.graph, request.whatif, on_gpu=runs_on_gpu)
+    peaks = peak_memory(read_run(request.trace), batches_held=question.batches_held, step=answer.label.name,
+                        variant=edits.variant, on_gpu=on_gpu)  # fmt: skip
+    found = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
+    said = tuple(f"What if: not known is {sentence}." for sentence in edits.unknown)
+    whatif = replace(answer.whatif, answer=replace(answer.whatif.answer, peak_memory=found))
+    return replace(answer, whatif=whatif, warnings=(*said, *answer.warnings))

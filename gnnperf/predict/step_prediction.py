@@ -45,15 +45,22 @@ class RankMemory:
     Attributes:
         peak: predicted, with its parts.
         measured: what the recorder counted; None unknown.
+        device_bytes: that the device predicted for has; None: a CPU, whose memory is not a rank's own, or unknown.
     """
 
     peak: PeakMemory
     measured: Measured | None
+    device_bytes: float | None = None
 
     @property
     def error(self) -> float | None:
         """Signed relative error of what the recorder counts; None without a measurement."""
         return None if self.measured is None else self.measured.error(self.peak)
+
+    @property
+    def left_bytes(self) -> float | None:
+        """Of the device's memory; negative: it does not fit; None unknown."""
+        return None if self.device_bytes is None else self.device_bytes - self.peak.peak_bytes
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,7 @@ class StepPrediction:
         warnings: sentences for the user.
         provenance: versions and hashes; never paths, user names or a trace's free-form metadata.
         whatif: what edits make of this step; None: no edit was asked for. Everything else is the unedited step.
-        peak_memory: per traced rank, of this step on the traced device; () not asked for or unknown.
+        peak_memory: per rank in the graph, of this step; () not asked for or unknown.
     """
 
     prediction: Prediction

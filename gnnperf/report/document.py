@@ -71,6 +71,8 @@ def _memory(rank: RankMemory) -> dict[str, Any]:
         "measured_peak_bytes": None if measured is None else measured.peak_bytes,
         "counted_by_that_method_bytes": None if measured is None else measured.counted_bytes(peak),
         "error": rank.error,
+        "device_bytes": rank.device_bytes,
+        "fits": None if rank.left_bytes is None else rank.left_bytes >= 0,
     }
 
 
@@ -90,6 +92,7 @@ def _whatif(answer: StepPrediction) -> dict[str, Any] | None:
         "source_share": whatif.answer.source_share,
         "critical_path_share": whatif.answer.critical_path_share,
         "uncovered_ops": whatif.answer.uncovered_ops,
+        "peak_memory": [_memory(rank) for rank in whatif.answer.peak_memory] or None,
         "unknown": list(whatif.unknown),
     }
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from gnnperf.memory.peak import OUTSIDE
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.report.summary import num_nodes_by_source
 from gnnperf.schema import StepTimeKind
@@ -77,8 +78,38 @@ def bytes_text(num_bytes: int) -> str:
 
 
 def memory_lines(answer: StepPrediction) -> list[str]:
-    """Peak memory rank by rank: of what, at which op, and beside the measured one."""
-    return [_memory_line(rank) for rank in answer.peak_memory]
+    """Peak memory rank by rank: of what, at which op, beside the measured one; with edits; whether it fits."""
+    found = [*(_memory_line(rank) for rank in answer.peak_memory), *fit_lines(answer.peak_memory, answer.hardware)]
+    if answer.whatif is None:
+        return found
+    edited = answer.whatif.answer.peak_memory
+    unedited = {rank.peak.rank: rank.peak.peak_bytes for rank in answer.peak_memory}
+    found += [_edited_line(rank, unedited[rank.peak.rank]) for rank in edited]
+    return [*found, *(f"what if: {line}" for line in fit_lines(edited, answer.hardware))]
+
+
+def _edited_line(rank: RankMemory, unedited_bytes: int) -> str:
+    now = rank.peak.peak_bytes
+    return (f"what if: peak memory of rank {rank.peak.rank}: {bytes_text(now)}, unedited {bytes_text(unedited_bytes)} "
+            f"({100.0 * (now / max(unedited_bytes, 1) - 1.0):+.1f} %)")  # fmt: skip
+
+
+def fit_lines(ranks: Sequence[RankMemory], hardware: str) -> list[str]:
+    """Whether the fullest rank fits into its device; nothing where that is unknown."""
+    known = [rank for rank in ranks if rank.left_bytes is not None]
+    if not known:
+        return []
+    fullest = max(known, key=lambda rank: rank.peak.peak_bytes)
+    left, device = fullest.left_bytes, fullest.device_bytes
+    assert left is not None, "chosen so"
+    assert device is not None, "chosen so"
+    size = f"{bytes_text(fullest.peak.peak_bytes)} of {bytes_text(int(device))} of {hardware}"
+    outside = f"; {OUTSIDE}"
+    if left < 0:
+        return [
+            f"memory does not fit: rank {fullest.peak.rank} needs {size}, {bytes_text(int(-left))} too much{outside}"
+        ]
+    return [f"memory fits: rank {fullest.peak.rank}, the fullest, takes {size}, {bytes_text(int(left))} left{outside}"]
 
 
 def _memory_line(rank: RankMemory) -> str:

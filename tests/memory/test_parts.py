@@ -42,7 +42,7 @@ def test_what_nobody_took_yet_comes_first_and_then_the_newest() -> None:
     storages.name(first, (1,), FLOAT)
     storages.name(second, (1,), FLOAT)
     taken = [storages.take((1,), FLOAT, call=call) for call in range(3)]
-    assert [found[0] for found in taken if found] == [second, first, second]
+    assert [found.storage for found in taken if found] == [second, first, second]
     assert storages.take((1,), "int64") is None
     assert storages.take((2,), FLOAT) is None
 
@@ -53,7 +53,7 @@ def test_arguments_of_one_call_are_different_tensors_and_the_likely_ones() -> No
     for one in made:
         storages.name(one, (1,), FLOAT)
     found = [storages.take((1,), FLOAT, [0], call=7) for _ in range(2)]
-    assert [one[0] for one in found if one] == [made[0], made[2]]
+    assert [one.storage for one in found if one] == [made[0], made[2]]
 
 
 def test_what_the_forward_left_over_is_for_nobody_in_the_backward() -> None:
@@ -63,4 +63,4 @@ def test_what_the_forward_left_over_is_for_nobody_in_the_backward() -> None:
     storages.in_backward = True
     storages.name(gradient, (1,), FLOAT)
     found = [storages.take((1,), FLOAT, call=call) for call in range(2)]
-    assert [one[0] for one in found if one] == [gradient, gradient]
+    assert [one.storage for one in found if one] == [gradient, gradient]

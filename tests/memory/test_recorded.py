@@ -10,9 +10,14 @@ from torch import nn
 
 from gnnperf.capture import captured_peak_memory
 from gnnperf.errors import InputError
+from gnnperf.graph import build_graph
 from gnnperf.memory import Part
+from gnnperf.memory.edits import memory_edits
 from gnnperf.memory.measured import Measured, measured_peaks
+from gnnperf.memory.recast import Autocast
 from gnnperf.memory.recorded import peak_memory
+from gnnperf.memory.variant import AsRecorded
+from gnnperf.plan import ChangeDtype, Edit, ScaleBatch
 from gnnperf.trace import read_run
 
 DATASET = Path("datasets/cpu-gloo")
@@ -115,3 +120,38 @@ def test_a_gradient_without_a_recorded_shape_is_passed_over() -> None:
     types = written.astype("category")
     (peak,) = peak_memory(replace(run, tables=(replace(table, events=events.assign(input_types=types)),)))
     assert peak.parts_bytes[Part.PARAMETERS] == 927_744  # the optimizer's list still tells them
+
+
+# Train runs of split `run` that differ in their batch, and in their precision.
+@pytest.mark.parametrize(
+    ("before", "after", "edit"),
+    [
+        ("resnet_n1_c48_i24_b16_x2_lo", "resnet_n1_c48_i24_b8_x2_lo", ScaleBatch(0.5)),
+        ("gpt_l2_w128_s64_b4_fsdp_x2_lo", "gpt_l2_w128_s64_b16_fsdp_x2_lo", ScaleBatch(4.0)),
+        ("gpt_l2_w256_s64_b2_tp_x2_lo", "gpt_l2_w256_s64_b4_tp_x2_lo", ScaleBatch(2.0)),
+        ("gpt_l1_w128_s64_b8_x2_lo", "gpt_l1_w128_s64_b8_bfloat16_x2_lo", ChangeDtype("float32", "bfloat16")),
+        ("resnet_n1_c16_i24_b16_x2_lo", "resnet_n1_c16_i24_b16_bfloat16_x2_lo", ChangeDtype("float32", "bfloat16")),
+    ],
+)
+def test_an_edited_step_holds_what_the_other_program_held(before: str, after: str, edit: Edit) -> None:
+    run, other = (read_run(DATASET / name / "1") for name in (before, after))
+    variant = memory_edits(build_graph(run), (edit,), on_gpu=False).variant
+    measured = measured_peaks(other.card)
+    unchanged = measured_peaks(run.card)
+    for peak in peak_memory(run, batches_held=4, variant=variant):
+        assert abs(measured[peak.rank].error(peak)) < 0.03
+        assert abs(unchanged[peak.rank].peak_bytes / measured[peak.rank].peak_bytes - 1.0) > 0.08
+
+
+def test_a_variant_that_changes_nothing_is_the_recording() -> None:
+    run = read_run(DATASET / "gpt_l2_w128_s64_b4_fsdp_x2_lo" / "1")
+    same = Autocast("float64", "bfloat16", AsRecorded(), on_gpu=False)
+    assert peak_memory(run, variant=same) == peak_memory(run)
+
+
+def test_on_gpus_blocks_are_larger_and_onednn_copies_nothing() -> None:
+    run = read_run(DATASET / "resnet_n1_c16_i24_b16_x1_lo" / "1")
+    (here,), (there,) = peak_memory(run), peak_memory(run, on_gpu=True)
+    assert there.parts_bytes.get(Part.TEMPORARY, 0) < here.parts_bytes[Part.TEMPORARY]
+    assert there.parts_bytes[Part.ROUNDING] > here.parts_bytes[Part.ROUNDING]
+    assert there.peak_bytes % 512 == there.buckets_bytes % 512

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gnnperf.memory import Part, PeakMemory
 from gnnperf.memory.measured import Measured
-from gnnperf.predict.step_prediction import RankMemory, StepPrediction
+from gnnperf.predict.step_prediction import RankMemory, StepPrediction, WhatIfAnswer
 from gnnperf.report.document import document
 from gnnperf.report.text import bytes_text, memory_lines
 from tests.predict.answers import toy_answer
@@ -47,3 +47,24 @@ def test_one_line_per_rank() -> None:
 
 def test_sizes_carry_their_unit() -> None:
     assert [bytes_text(n) for n in (512, 2_048, 3 * MIB, 5 * 2**30)] == ["0.5 KiB", "2 KiB", "3 MiB", "5 GiB"]
+
+
+def _on_device(size: float | None) -> StepPrediction:
+    return replace(toy_answer(), hardware="big_gpu", peak_memory=(RankMemory(PEAK, None, size),))
+
+
+def test_whether_it_fits_is_one_sentence() -> None:
+    fits, too_large = (memory_lines(_on_device(size * MIB))[-1] for size in (12.0, 8.0))
+    assert fits.startswith("memory fits: rank 1, the fullest, takes 9 MiB of 12 MiB of big_gpu, 3 MiB left; CUDA's")
+    assert too_large.startswith("memory does not fit: rank 1 needs 9 MiB of 8 MiB of big_gpu, 1 MiB too much; CUDA's")
+    assert [document(_on_device(n))["peak_memory"][0]["fits"] for n in (12.0 * MIB, 8.0 * MIB, None)] == [
+        True, False, None,
+    ]  # fmt: skip
+
+
+def test_memory_with_edits_is_told_beside_the_one_without() -> None:
+    larger = replace(PEAK, parts_bytes={**PEAK.parts_bytes, Part.ACTIVATIONS: 14 * MIB})
+    edited = replace(toy_answer(), peak_memory=(RankMemory(larger, None),))
+    answer = replace(with_memory(None), whatif=WhatIfAnswer(("batch",), edited, 1, ()))
+    assert memory_lines(answer)[-1] == "what if: peak memory of rank 1: 18 MiB, unedited 9 MiB (+100.0 %)"
+    assert document(answer)["whatif"]["peak_memory"][0]["peak_bytes"] == 18 * MIB

@@ -16,8 +16,8 @@ import pandas as pd
 
 from gnnperf.graph.tables import node_table
 from gnnperf.plan.recommendation.items import Await, Item, Kernel, Transfer
-from gnnperf.plan.transformer.items import HostWait, Views
-from gnnperf.plan.transformer.rows import COMPUTE_STREAM, LAUNCH, LAUNCH_SEGMENTS, WAIT
+from gnnperf.plan.transformer.items import HostWait, Lane, Views
+from gnnperf.plan.transformer.rows import LAUNCH, LAUNCH_SEGMENTS, WAIT
 from gnnperf.schema import NodeType, OpFamily, Phase, Segment
 
 TRANSFER_STREAM = 1
@@ -77,5 +77,5 @@ def _ends(item: Transfer, group_size: int) -> list[Row]:
 def _kernel(item: Kernel) -> Row:
     cost = item.cost
     return {"node_type": NodeType.COMPUTE, "op_name": item.name, "phase": item.phase, "family": cost.family,
-            "dtype": cost.dtype, "input_dims": item.dims, "device": 0, "stream": COMPUTE_STREAM,
+            "dtype": cost.dtype, "input_dims": item.dims, "device": 0, "stream": int(Lane.COMPUTE),
             "flops": cost.flops, "bytes": cost.bytes}  # fmt: skip

@@ -82,7 +82,7 @@ class Transfer:
     """This rank's part in a collective, or one end of a message.
 
     Attributes:
-        kind: all_reduce, reduce_scatter, all_gather, all_to_all, send or recv.
+        kind: all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, send or recv.
         group: who takes part.
         message_bytes: that each rank sends: all of its input (of an all-gather that is one part of the result).
         dtype: of the message.

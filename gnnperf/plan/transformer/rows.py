@@ -41,8 +41,8 @@ FIRST_WORK = len(LAUNCH_SEGMENTS)  # where an item's device nodes begin
 COPY_OP = "aten::copy_"
 LAUNCH, WAIT, COPY = "cudaLaunchKernel", "cudaDeviceSynchronize", "cudaMemcpyAsync"
 TRANSFER_OPS = {"all_reduce": "c10d::allreduce_", "reduce_scatter": "c10d::_reduce_scatter_base_",
-                "all_gather": "c10d::_allgather_base_", "all_to_all": "c10d::alltoall_base_", "send": "c10d::send",
-                "recv": "c10d::recv_"}  # fmt: skip
+                "all_gather": "c10d::_allgather_base_", "all_to_all": "c10d::alltoall_base_",
+                "broadcast": "c10d::broadcast_", "send": "c10d::send", "recv": "c10d::recv_"}  # fmt: skip
 STREAMS = {("send", Group.NEXT): Lane.SEND_NEXT, ("recv", Group.NEXT): Lane.RECV_NEXT,
            ("send", Group.PREVIOUS): Lane.SEND_PREVIOUS, ("recv", Group.PREVIOUS): Lane.RECV_PREVIOUS,
            ("all_gather", Group.DATA): Lane.GATHER, ("all_gather", Group.EXPERT_DATA): Lane.GATHER}  # fmt: skip

@@ -1,0 +1,105 @@
+"""What the ops of a planned program do to memory: which tensors each one takes, and which it makes.
+
+    use("aten::mm", "gelu", down=x)        takes gelu, makes down of x bytes
+
+A tensor lives from the op that makes it to the last op that takes it; whether that is in the forward or in the backward
+pass follows from who takes it, so what autograd keeps needs no rule of its own. A name that is made again is another
+tensor: recomputation makes it twice, and the first one goes with its last use before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+# What the neighbor after takes: activations forward, their gradient backward. There they are called x and dy.
+LEAVES = ("y", "dx")
+
+
+class NotAccounted(Exception):
+    """An op of a plan of which nobody said what it makes. Never leaves gnnperf."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """What one op takes and makes.
+
+    Attributes:
+        op: as the program's item names it, or a word for what is no op (recv, data).
+        takes: names of tensors.
+        makes: name -> bytes.
+        gradients_bytes: gradients of parameters that it makes and that stay until the step's end.
+    """
+
+    op: str
+    takes: tuple[str, ...] = ()
+    makes: tuple[tuple[str, int], ...] = ()
+    gradients_bytes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A stretch of a program, forward and backward; tensors pass to the next stretch as LEAVES says.
+
+    Attributes:
+        forward, backward: in order.
+        enters: x and dy, those that come from a neighbor -> bytes.
+    """
+
+    forward: tuple[Use, ...]
+    backward: tuple[Use, ...]
+    enters: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """One run of a pair, in one direction."""
+
+    pair: Pair
+    backward: bool
+
+
+@dataclass(frozen=True)
+class RankTensors:
+    """All memory of one rank of a plan.
+
+    Attributes:
+        rank: of those that hold the same, the first.
+        parameters_bytes, gradients_bytes, state_bytes: held all the time, one number per tensor.
+        inputs_bytes: the same of data and buffers of the model.
+        buckets_bytes: the same of DDP's copies of gradients.
+        stretches: of the step, in order.
+        assumed: sentences: what the account takes for granted.
+    """
+
+    rank: int
+    parameters_bytes: tuple[int, ...]
+    gradients_bytes: tuple[int, ...]
+    state_bytes: tuple[int, ...]
+    stretches: tuple[Stretch, ...]
+    inputs_bytes: tuple[int, ...] = ()
+    buckets_bytes: tuple[int, ...] = ()
+    assumed: tuple[str, ...] = ()
+
+
+def use(op: str, takes: str = "", **makes: int) -> Use:
+    """An op from the names of what it takes, apart by blanks, and of what it makes."""
+    return Use(op, tuple(takes.split()), tuple(makes.items()))
+
+
+def check_accounted(ops: Sequence[str], uses: Sequence[Use]) -> None:
+    """Every op of a program has its use, in the same order.
+
+    Args:
+        ops: names of the items that launch a kernel.
+        uses: of the same stretch; words for what is no op are left out of the comparison.
+
+    Raises:
+        NotAccounted: naming the first op without one.
+    """
+    known = [each.op for each in uses if "::" in each.op or each.op.startswith("triton_")]
+    for place, op in enumerate(ops):
+        if place >= len(known) or known[place] != op:
+            raise NotAccounted(op)
+    if len(known) > len(ops):
+        raise NotAccounted(known[len(ops)])
