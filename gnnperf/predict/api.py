@@ -141,7 +141,7 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     answer = assemble(prediction, question)
     if not request.whatif:
         return answer
-    return with_edits(answer, request.whatif, predictor, target.cluster, question)
+    return with_edits(answer, request.whatif, predictor, target.cluster, question, request.collectives)
 
 
 def _misplaced(request: Request, target: Target) -> tuple[str, ...]:
