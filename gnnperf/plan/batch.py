@@ -214,9 +214,11 @@ def _is_flat(dims: object) -> bool:
 
 
 def sizes_text(found: tuple[int, ...]) -> str:
+    """The first sizes."""
     return ", ".join(map(str, found[:NAMED_OPS])) + (", ..." if len(found) > NAMED_OPS else "")
 
 
 def listed(counts: Counter[str]) -> str:
+    """The most frequent ops, with their numbers."""
     named = ", ".join(f"{name} ({count})" for name, count in counts.most_common(NAMED_OPS) if count)
     return named + (f" and {len(counts) - NAMED_OPS} more ops" if len(counts) > NAMED_OPS else "")

@@ -12,7 +12,7 @@ import pandas as pd
 
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.plan.shapes import Shape, parse, tensors
-from gnnperf.schema import Relation
+from gnnperf.schema import Phase, Relation
 
 ALLOCATES = ("empty_like", "zeros_like", "ones_like", "new_empty", "new_zeros", "empty_strided", "rand_like")
 Takers = dict[Shape, np.ndarray]
@@ -39,13 +39,13 @@ def first_after(found: Takers, shape: Shape, node: int) -> int:
 
 
 def fed_by(graph: ExecutionGraph) -> dict[int, np.ndarray]:
-    """Node -> [n] nodes that its tensors feed within their phase, ascending.
+    """Node -> [n] nodes that its tensors feed, ascending.
 
-    Edges from forward to backward alone, which every trace has, do not say who takes a result next.
+    Edges from forward to backward are left out: every trace has them, and they do not say who takes a result next.
     """
     phase = graph.nodes["phase"].astype(str).to_numpy()
     feeds = graph.edges[(graph.edges["relation"] == Relation.FEEDS).to_numpy()]
     src, dst = feeds["src"].to_numpy(), feeds["dst"].to_numpy()
-    within = phase[src] == phase[dst]
-    found = pd.Series(dst[within]).groupby(src[within]).apply(lambda ends: np.unique(ends.to_numpy()))
-    return {int(node): ends for node, ends in found.items()} if within.any() else {}
+    told = (phase[src] != Phase.FORWARD) | (phase[dst] != Phase.BACKWARD)
+    src, dst = src[told], dst[told]
+    return {node: np.unique(dst[src == node]) for node in np.unique(src).tolist()}

@@ -32,5 +32,5 @@ def tables(graph: ExecutionGraph, rows: int | None) -> frozenset[Shape]:
     if not chosen:
         known = ", ".join(sorted(str(shape[0]) for shape in found))
         raise InputError("no embedding table" + (f" of {rows} rows" if rows else ""), where=f"graph {graph.name!r}",
-                         allowed=known or "a program that looks up rows of tables, with the shapes of inputs")  # fmt: skip
+                         allowed=known or "a program that looks up rows of tables, with shapes of inputs")  # fmt: skip
     return chosen

@@ -91,4 +91,3 @@ def _host_speed(old: ClusterSpec, new: ClusterSpec) -> float:
 def _moved(old: ClusterSpec, before: HostSpec | None, after: HostSpec) -> float:
     """The speed of the old hosts times the ratio of the two processors'; unknown before: as it was."""
     return old.host_speed * (1.0 if before is None else after.single_thread_speed / before.single_thread_speed)
-

@@ -18,7 +18,7 @@ from gnnperf.schema import NodeType
 ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY)
 AROUND = "which links and hosts come with {}: those of the cluster stay, the edits cluster and link change them"
 KERNELS = "which kernels libraries choose on {}: ops, their number and their order stay"
-FITS = "whether what a rank holds fits into the {:.0f} GB of {}"
+FITS = "whether what a rank holds fits into the {:.0f} GiB of {}"
 OTHER_KIND = "what a {} does otherwise than a {}: which work is launched and what waits for it stays"
 
 
@@ -47,7 +47,7 @@ class ChangeDevice:
         device = load_device(self.to)
         nodes = graph.nodes
         works = nodes["node_type"].isin([str(t) for t in ON_DEVICE]).to_numpy() & work_of(graph, self.ranks)
-        unknown = [AROUND.format(self.to), KERNELS.format(self.to), FITS.format(device.memory_bytes / 1e9, self.to)]
+        unknown = [AROUND.format(self.to), KERNELS.format(self.to), FITS.format(device.memory_bytes / 2**30, self.to)]
         if self.ranks is not None and set(self.ranks) != set(graph.ranks):
             unknown.append(MIXED)
         if (device.kind == "gpu") != graph.runs_on_gpu:
@@ -64,4 +64,3 @@ class _Device:
 
     def __call__(self, cluster: ClusterSpec) -> ClusterSpec:
         return replace(cluster, device=self.device)
-

@@ -1,4 +1,4 @@
-"""Other links, or the same ones faster or slower: for all messages, one kind of link, one kind of collective, some ranks.
+"""Other links, or the same ones faster or slower: all, one kind of link, of one kind of collective, of some ranks.
 
 before   [all_reduce] 1 Gbit/s, 30 us a hop
 after    [all_reduce] 5 Gbit/s, 30 us a hop        rate_gbit_per_s=5, or bandwidth_factor=5, or another link (to)
@@ -64,8 +64,9 @@ class ChangeLink:
         crossing = self._crossing(graph)
         if not crossing.any():
             what = self.collective or ("copy between host and device" if self.link == "host" else "collective")
-            raise InputError(f"no {what}" + ("" if self.ranks is None else f" of ranks {list(self.ranks)}"),
-                             where=f"graph {graph.name!r}", allowed=", ".join(_kinds(graph)) or "a run that has one")  # fmt: skip
+            of_ranks = "" if self.ranks is None else f" of ranks {list(self.ranks)}"
+            kinds = ", ".join(_kinds(graph)) or "a run that has one"
+            raise InputError(f"no {what}{of_ranks}", where=f"graph {graph.name!r}", allowed=kinds)
         link = None if self.to is None else load_link(self.to)
         change = HardwareChange(_Links(self, link), self.ranks, self.collective)
         unknown = ((LAWS,) if link else ()) + ((MIXED,) if self.ranks else ())
@@ -100,8 +101,10 @@ class _Links:
     link: LinkSpec | None
 
     def __call__(self, cluster: ClusterSpec) -> ClusterSpec:
-        fields = LINKS[self.edit.link]
-        return replace(cluster, **{f: self.edit.changed(self.link or getattr(cluster, f)) for f in fields})
+        for field in LINKS[self.edit.link]:
+            new = self.edit.changed(self.link or getattr(cluster, field))
+            cluster = replace(cluster, **{field: new})  # type: ignore[arg-type]
+        return cluster
 
 
 def _kinds(graph: ExecutionGraph) -> list[str]:

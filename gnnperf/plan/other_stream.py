@@ -25,7 +25,9 @@ from gnnperf.schema import NodeType, Relation
 SHARED = "how much slower both streams run while they share the device: only transfers beside kernels are told to"
 EVENTS = ("what recording and waiting for events costs the host, and which calls of the host now wait for one stream "
           "only: no call is added or changed")  # fmt: skip
-NO_FEEDS = "what {} of {} kernels depend on: no tensor of theirs is followed (no feeds edges); they stay on their stream"
+NO_FEEDS = (
+    "what {} of {} kernels depend on: no tensor of theirs is followed (no feeds edges); they stay on their stream"
+)
 REUSED = "whether memory is used again before a kernel on another stream has read it"
 
 

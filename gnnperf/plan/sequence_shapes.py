@@ -74,7 +74,8 @@ def _with_length(shape: Shape, call: Call, sequence: Sequence, new_length: int) 
 def _reading(shape: Shape, call: Call, sequence: Sequence) -> tuple[tuple[int, ...], bool] | None:
     """(dimensions that are the length, whether in doubt); None: the shape holds tokens or no sequence at all."""
     name, length = call[0], sequence.length
-    at = [place for place, size in enumerate(shape) if size == length]
+    first = int(is_product(name) and len(shape) == 3)  # of a batched product: how many there are
+    at = [place for place, size in enumerate(shape) if size == length and place >= first]
     if shape in sequence.positions:
         beside = _is_beside_data(shape, call)
         return ((at[0],), False) if beside or not sequence.is_shared(shape) else ((), True)
@@ -92,13 +93,11 @@ def _reading(shape: Shape, call: Call, sequence: Sequence) -> tuple[tuple[int, .
         unclear = length in sequence.heads or _is_square_product(call, length)
         layout = op_of(name) in LAYOUT
         return ((len(shape) - 2,), True) if unclear and layout else ((len(shape) - 2, len(shape) - 1), unclear)
-    first = 1 if len(shape) > 1 and shape[1] == length and shape[0] in sequence.samples else at[0]
-    return (first,), False
+    inner = shape[1] == length and shape[0] in sequence.samples
+    return (1 if inner else at[0],), False
 
 
-def _flat(
-    shape: Shape, call: Call, sequence: Sequence, at: list[int]
-) -> tuple[tuple[int, ...], bool] | None:
+def _flat(shape: Shape, call: Call, sequence: Sequence, at: list[int]) -> tuple[tuple[int, ...], bool] | None:
     """Of one or two dimensions: indices [samples, length], masks [length, length], places [1, length]."""
     length = sequence.length
     if is_product(call[0]) or (len(shape) == 1 and op_of(call[0]) != "embedding"):
@@ -132,18 +131,18 @@ def _position(argument: Argument, sequence: Sequence, new_length: int) -> Argume
 
 def _parameters(arguments: tuple[Argument, ...], sequence: Sequence, new_length: int) -> Stretched:
     """What an optimizer updates: of a table's shape that weights have too, the first of each list."""
-    found, doubtful = [], False
+    found: list[Argument] = []
+    doubtful = False
     for argument in arguments:
-        left = {shape: 1 for shape in sequence.positions if sequence.is_shared(shape)}
+        seen: set[Shape] = set()
         shapes = []
-        for shape in argument if is_list(argument) else (argument,):
-            taken = shape in sequence.positions and left.get(shape, 1) > 0  # type: ignore[call-overload]
-            doubtful |= taken and shape in left
-            if taken and shape in left:
-                left[shape] -= 1  # type: ignore[index]
-            shapes.append(_grown(shape, sequence, new_length) if taken else shape)  # type: ignore[arg-type]
-        found.append(tuple(shapes) if is_list(argument) else shapes[0])
-    return Stretched(tuple(found), doubtful)  # type: ignore[arg-type]
+        for shape in tensors(argument):
+            taken = shape in sequence.positions and not (sequence.is_shared(shape) and shape in seen)
+            doubtful |= taken and sequence.is_shared(shape)
+            seen.add(shape)
+            shapes.append(_grown(shape, sequence, new_length) if taken else shape)
+        found.append(tuple(shapes) if is_list(argument) else shapes[0] if shapes else argument)
+    return Stretched(tuple(found), doubtful)
 
 
 def _grown(shape: Shape, sequence: Sequence, new_length: int) -> Shape:

@@ -25,8 +25,8 @@ from gnnperf.plan.recost import DENSE_GRADIENTS, Cost, added_rows, with_shapes
 from gnnperf.plan.shapes import Argument, Shape, each, is_list, tensors
 from gnnperf.schema import NodeType, OpFamily, Phase
 
-REUSE = ("how often a row is looked up again in a table of another size: as was counted", "how often a row is looked up "
-         "again in a table of another size: nothing was counted, and a cache may hold more or less of it")  # fmt: skip
+COUNTED = "how often a row is looked up again in a table of another size: as was counted"
+UNCOUNTED = "how often a row is looked up again in a table of another size, and what a cache holds of it"
 MESSAGES = "whether gradients of whole tables are sent: messages stay"
 FOUND = "tables {} become {}; {:.4g} MB of float32 become {:.4g} MB"
 
@@ -53,13 +53,14 @@ class ResizeTables:
         Raises:
             InputError: no such table, or its rows do not stay whole.
         """
-        sizes = {shape: (self._rows(shape[0]), shape[1]) for shape in tables(graph, self.of)}
+        found = tables(graph, self.of)
+        sizes: dict[Shape, Shape] = {shape: (self._rows(shape[0]), shape[1]) for shape in found}
         changed = change_calls(graph.nodes, partial(_answer, sizes))
         works = changed.grown & (graph.nodes["node_type"] != NodeType.HOST).to_numpy()
         nodes = changed.nodes.assign(latency_us=changed.nodes["latency_us"].mask(works))
         counted = tuple(self._counted(one, sizes) for one in graph.tables)
         edited = replace(graph, nodes=nodes, tables=counted)
-        unknown = (REUSE[0 if graph.tables else 1], MESSAGES)
+        unknown = (COUNTED if graph.tables else UNCOUNTED, MESSAGES)
         return Edited(edited, changed.grown, np.arange(graph.num_nodes), unknown, found=(_found(sizes),))
 
     def _rows(self, rows: int) -> int:

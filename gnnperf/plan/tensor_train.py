@@ -9,11 +9,10 @@ of the cores where they lie; nothing is gathered first.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from math import prod
-
-import numpy as np
-import pandas as pd
+from typing import Any
 
 from gnnperf.errors import InputError, require
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -26,8 +25,8 @@ from gnnperf.plan.shapes import Argument, Shape, is_list, parse, tensors
 from gnnperf.plan.train_shapes import Train, backward_calls, forward_calls, train_of
 from gnnperf.schema import Phase
 
-GRADIENTS = ("_embedding_bag_backward", "embedding_backward", "embedding_dense_backward", "_embedding_bag_dense_backward",
-             "_embedding_bag_sparse_backward", "embedding_sparse_backward")  # fmt: skip
+GRADIENTS = ("_embedding_bag_backward", "_embedding_bag_dense_backward", "_embedding_bag_sparse_backward",
+             "embedding_backward", "embedding_dense_backward", "embedding_sparse_backward")  # fmt: skip
 ACCURACY = "whether the model learns as well with tables of rank {}"
 CACHED = "how much of the cores a cache holds: each look-up is taken to read its rows of them"
 HELPERS = "which small ops around sparse gradients go: they stay, as messages of gradients of whole tables do"
@@ -60,7 +59,8 @@ class CompressTables:
         """
         trains = {shape: self._train(graph, shape) for shape in sorted(tables(graph, self.of))}
         table, unit = call_table(graph)
-        found = {int(row.unit): _becomes(row, trains) for row in table.itertuples() if row.input_dims}
+        rows = table[table["input_dims"] != ""].to_dict("records")
+        found = {int(row["unit"]): _becomes(row, trains) for row in rows}
         edited = replace_calls(graph, unit, {number: new for number, new in found.items() if new})
         columns = [shape[1] for shape in trains]
         doubtful = tuple(WHICH.format(one) for one in sorted(set(columns)) if columns.count(one) > 1)
@@ -75,17 +75,17 @@ class CompressTables:
         return train
 
 
-def _becomes(row: pd.Series, trains: dict[Shape, Train]) -> list[NewCall]:
+def _becomes(row: dict[Hashable, Any], trains: dict[Shape, Train]) -> list[NewCall]:
     """What a call becomes; nothing where it stays."""
-    op, arguments = op_of(str(row.op_name)), parse(str(row.input_dims))
+    op, arguments = op_of(str(row["op_name"])), parse(str(row["input_dims"]))
     if op in LOOKUPS:
         train = trains.get(tensors(arguments[0])[0]) if tensors(arguments[0]) else None
         return [] if train is None else _forward(op, arguments, train)
-    if op in GRADIENTS and row.num_works:
+    if op in GRADIENTS and row["num_works"]:
         columns = next((shape[-1] for argument in arguments for shape in tensors(argument)), 0)
         train = next((train for shape, train in trains.items() if shape[1] == columns), None)
         return [] if train is None else _calls(backward_calls(train, prod(tensors(arguments[1])[0])))
-    return _update(str(row.op_name), arguments, trains) if row.phase == Phase.OPTIMIZER else []
+    return _update(str(row["op_name"]), arguments, trains) if row["phase"] == Phase.OPTIMIZER else []
 
 
 def _forward(op: str, arguments: tuple[Argument, ...], train: Train) -> list[NewCall]:

@@ -57,17 +57,19 @@ class WaitLater:
         """
         leaves = exits(graph, self.collective, self.phase)
         issued_by = issuers(graph, leaves)
-        waits_at, how = self._needed(graph, issued_by)
+        waits_at, how = self._needed(graph, issued_by, leaves)
         known = (waits_at >= 0) & ~_waited_for_later(graph, leaves, waits_at)
         if not known.any():
-            raise InputError(f"nobody takes a result of {self.collective or 'a collective'}",
-                             where=f"graph {graph.name!r}", remedy="say where it is needed (until=optimizer)")  # fmt: skip
+            what = f"nobody takes a result of {self.collective or 'a collective'}"
+            raise InputError(what, where=f"graph {graph.name!r}", remedy="say where it is needed (until=optimizer)")
         unknown: tuple[str, ...] = (CONTENTION, STORED, *how)
         if not known.all():
             unknown += (NOBODY.format(int((~known).sum()), len(known)),)
         return waiting(graph, leaves[known], waits_at[known], unknown)
 
-    def _needed(self, graph: ExecutionGraph, issued_by: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    def _needed(
+        self, graph: ExecutionGraph, issued_by: np.ndarray, leaves: np.ndarray
+    ) -> tuple[np.ndarray, tuple[str, ...]]:
         """[n] the gap before the call that needs each result (-1 nobody); and how it was told."""
         if self.until is not None:
             return _at_place(graph, issued_by, Place(self.until)), (BY_USER.format(self.until),)
@@ -75,11 +77,12 @@ class WaitLater:
         lane = lane_keys(graph.nodes)
         calls = {key: takers(graph.nodes, _calls(graph, lane == key)) for key in np.unique(lane[issued_by]).tolist()}
         result, by_shape = np.full(len(issued_by), -1, dtype=np.int64), 0
-        for place, issuer in enumerate(issued_by.tolist()):
+        for place, (issuer, leaf) in enumerate(zip(issued_by.tolist(), leaves.tolist(), strict=True)):
             if issuer < 0:
                 continue
-            taker = int(fed[issuer].min()) if issuer in fed else _by_shape(graph, calls[lane[issuer]], issuer)
-            by_shape += issuer not in fed and taker >= 0
+            ends = [int(fed[node].min()) for node in (issuer, leaf - 1, leaf) if node in fed]
+            taker = min(ends) if ends else _by_shape(graph, calls[lane[issuer]], issuer)
+            by_shape += not ends and taker >= 0
             result[place] = gaps[taker] if taker >= 0 else -1
         return result, (BY_SHAPE.format(by_shape),) if by_shape else ()
 

@@ -64,11 +64,12 @@ def _alone(answers: Sequence[Prediction], chosen: np.ndarray, asked: Asked) -> t
     """Latencies of ops alone; sharing is told by one cluster, that of most nodes."""
     told = [each.alone for each in answers]
     most = int(np.bincount(chosen, minlength=len(answers)).argmax())
-    if told[most] is None:
+    ruling = told[most]
+    if ruling is None:
         return None, ()
     silent = np.zeros(len(chosen), dtype=bool)
     nodes = _picked([silent if each is None else each.nodes for each in told], chosen)
-    alike = all(each is not None and each.contention == told[most].contention for each in told)  # type: ignore[union-attr]
+    alike = all(each is not None and each.contention == ruling.contention for each in told)
     cluster = asked.clusters[most]
     said = () if alike else (SHARED.format(cluster.name, cluster.device.name),)
-    return replace(told[most], nodes=nodes), said  # type: ignore[arg-type]
+    return replace(ruling, nodes=nodes), said

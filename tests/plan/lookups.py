@@ -21,7 +21,7 @@ def lookups(rows: int, columns: int = 8, *, dense: bool = False) -> ExecutionGra
         ("aten::embedding_bag", "forward", [table, [40], [10], [], [], [], [], [], []]),
         ("aten::stack", "forward", [[[10, columns]], []]),
         ("aten::embedding_backward", "backward", [[40, columns], [40], [], [], [], []]) if dense else
-        ("aten::_embedding_bag_backward", "backward", [[10, columns], [40], [10], [0], [10], [10], [], [], [], [], [], []]),
+        ("aten::_embedding_bag_backward", "backward", [[10, columns], [40], [10], [0], [10], [10], *[[]] * 6]),
         ("aten::add_", "optimizer", [table, table, []]),
         ("aten::_fused_sgd_", "optimizer", [[table, [7]], [table, [7]], []]),
     ]  # fmt: skip

@@ -45,7 +45,7 @@ def test_what_a_device_touches_and_does_not_know() -> None:
     assert np.flatnonzero(edited.touched).tolist() == [GEMM_1, TRANSFER]
     assert np.isnan(edited.graph.nodes["latency_us"][GEMM_1])
     assert edited.graph.nodes["latency_us"][GEMM_0] == 100.0
-    assert any("fits into the 80 GB" in sentence for sentence in edited.unknown)
+    assert any("fits into the 80 GiB" in sentence for sentence in edited.unknown)
     assert any("unlike ranks" in sentence for sentence in edited.unknown)
     assert not any("unlike" in sentence for sentence in ChangeDevice("h100_sxm")(two_rank_graph()).unknown)
     assert any("what a cpu does otherwise" in s for s in ChangeDevice("cpu_generic")(two_rank_graph()).unknown)
@@ -59,7 +59,7 @@ def test_links_in_numbers() -> None:
     assert half.intra.latency_us == 3.0 * before.intra.latency_us
     assert half.inter == before.inter
     rate = after(ChangeLink(rate_gbit_per_s=8.0))[TRANSFER][0]
-    assert rate.intra.bandwidth_bytes_per_s == rate.inter.bandwidth_bytes_per_s == pytest.approx(1e9)
+    assert [rate.intra.bandwidth_bytes_per_s, rate.inter.bandwidth_bytes_per_s] == pytest.approx([1e9, 1e9])
     other = after(ChangeLink("infiniband_ndr", link="inter"))[TRANSFER][0]
     assert other.inter == load_link("infiniband_ndr")
 
@@ -69,7 +69,7 @@ def test_a_link_for_one_kind_of_collective_and_one_rank() -> None:
     rates = sorted(c.intra.bandwidth_bytes_per_s for c in found[TRANSFER])
     assert rates[0] == 0.5 * rates[1]
     assert found[GEMM_1] == found[GEMM_0]
-    with pytest.raises(InputError, match="no all_to_all.*all_reduce"):
+    with pytest.raises(InputError, match=r"no all_to_all.*all_reduce"):
         ChangeLink(bandwidth_factor=0.5, collective="all_to_all")(two_rank_graph())
 
 

@@ -54,9 +54,9 @@ def test_a_chain_gains_nothing() -> None:
 
 
 def test_without_tensors_nothing_moves() -> None:
-    with pytest.raises(InputError, match="no tensor of theirs is followed.*execution trace"):
+    with pytest.raises(InputError, match=r"no tensor of theirs is followed.*execution trace"):
         MoveToStream("aten::copy_")(graph(()))
-    with pytest.raises(InputError, match="no work of 'aten::conv2d' on a stream.*aten::a"):
+    with pytest.raises(InputError, match=r"no work of 'aten::conv2d' on a stream.*aten::a"):
         MoveToStream("aten::conv2d")(graph(ALL_FEEDS))
-    with pytest.raises(InputError, match="in backward|no work"):
+    with pytest.raises(InputError, match=r"in backward|no work"):
         MoveToStream("aten::copy_", phase="backward")(graph(ALL_FEEDS))

@@ -82,7 +82,9 @@ def test_there_and_back(size: Size) -> None:
 def test_batch_and_sequence_compose(size: Size) -> None:
     graph = attention_layer(size)
     edited = apply(graph, [ScaleBatch(2.0), ScaleSequence(factor=2.0)]).graph
-    assert edited.nodes["input_dims"][QKV] == f"[[{4 * size.b * size.s},{size.width}],[{size.v},{size.width}],[{size.v}]]"
+    assert (
+        edited.nodes["input_dims"][QKV] == f"[[{4 * size.b * size.s},{size.width}],[{size.v},{size.width}],[{size.v}]]"
+    )
     assert edited.nodes["input_dims"][SOFTMAX] == f"[[{2 * size.b},{size.h},{2 * size.s},{2 * size.s}],[],[]]"
 
 
@@ -117,12 +119,12 @@ def several() -> ExecutionGraph:
 
 
 def test_refusals() -> None:
-    with pytest.raises(InputError, match="lengths? 4, 6.*name it"):
+    with pytest.raises(InputError, match=r"lengths? 4, 6.*name it"):
         ScaleSequence(factor=2.0)(several())
     assert ScaleSequence(factor=2.0, of=6)(several()).graph.nodes["input_dims"][QKV].startswith("[[24,15]")
     with pytest.raises(InputError, match="no attention whose shapes tell"):
         ScaleSequence(factor=2.0)(layer(2, 3, 5, 7))
-    with pytest.raises(InputError, match="6 x 0.4 is no whole length"):
+    with pytest.raises(InputError, match=r"6 x 0.4 is no whole length"):
         ScaleSequence(factor=0.4)(attention_layer(SIZE))
     with pytest.raises(InputError, match="one of the two"):
         ScaleSequence()

@@ -44,7 +44,13 @@ def test_a_look_up_by_hand() -> None:
     found = CompressTables(rank=3)(lookups(1000))
     nodes = found.graph.nodes
     forward = nodes[(nodes["phase"] == "forward") & nodes["op_name"].notna()]
-    assert forward["op_name"].tolist() == ["aten::remainder", "aten::bmm", "aten::bmm", "aten::index_add", "aten::stack"]
+    assert forward["op_name"].tolist() == [
+        "aten::remainder",
+        "aten::bmm",
+        "aten::bmm",
+        "aten::index_add",
+        "aten::stack",
+    ]
     assert forward["input_dims"].tolist()[1:4] == [
         "[[40,2,3],[40,3,6]]", "[[40,4,3],[40,3,2]]", "[[10,8],[],[40],[40,8]]",
     ]  # fmt: skip
@@ -78,7 +84,7 @@ def test_every_new_call_pays_the_host() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(InputError, match="a train of rank 40 has .* values, table .1000, 8. 8000.*smaller rank"):
+    with pytest.raises(InputError, match=r"a train of rank 40 has .* values, table .1000, 8. 8000.*smaller rank"):
         CompressTables(rank=40)(lookups(1000))
     with pytest.raises(InputError, match="1 or more"):
         CompressTables(rank=0)

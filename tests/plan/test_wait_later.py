@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -39,10 +40,11 @@ def test_by_shape_undoes_waiting_at_the_issue() -> None:
 def test_by_feeds() -> None:
     """Nothing has the message's shape; the edge says who takes it."""
     blocked = Block()(shaped(loop(), {ISSUE: "[[[16]]]"})).graph
-    with pytest.raises(InputError, match="nobody takes a result.*until=optimizer"):
+    with pytest.raises(InputError, match=r"nobody takes a result.*until=optimizer"):
         WaitLater("all_reduce")(blocked)
     feeds = EdgeList()
-    feeds.add([b + ISSUE for b in (0, 11, 23, 34)], [b + OPT for b in (0, 11, 23, 34)], Relation.FEEDS,
+    base = np.array([0, 11, 23, 34])
+    feeds.add(base + ISSUE, base + OPT, Relation.FEEDS,
               evidence=Evidence.ID)  # fmt: skip
     followed = replace(blocked, edges=concat_tables([blocked.edges, feeds.table()]))
     found = WaitLater("all_reduce")(followed)

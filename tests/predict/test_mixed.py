@@ -57,6 +57,7 @@ def test_the_mixed_step_waits_for_the_slow_rank() -> None:
         assert answer.whatif is not None
         assert answer.whatif.step_time_us == expected_us
         assert answer.hardware == "v100_sxm2_32gb"
+    assert answer.whatif is not None
     assert answer.whatif.answer.hardware == "h100_sxm"
 
 
@@ -78,8 +79,9 @@ def test_declared_latencies_hold_on_any_device() -> None:
 def by_key(hardware: str | None, cluster: str | None) -> np.ndarray:
     """[num_nodes] us: as hardware= and cluster= answer."""
     graph = two_rank_graph()
-    device, spec = (None if hardware is None else load_device(hardware)), (
-        None if cluster is None else load_cluster(cluster)
+    device, spec = (
+        (None if hardware is None else load_device(hardware)),
+        (None if cluster is None else load_cluster(cluster)),
     )
     return AnalyticPredictor().predict(graph, choose_target(graph, device, spec).cluster).latency_us
 
