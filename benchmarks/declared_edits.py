@@ -7,7 +7,8 @@ overlapping), and all pairs of runs whose names differ in the link, the rows of 
 (with the batch) alone. Batches and dtypes are in `benchmarks edits`. A's graph is edited without a look at B; the
 analytical model, whose constants have not seen the workload, answers A and the edited A; measured is the change of the
 step without the profiler, means over recordings. A change counts where it is larger than the spread of the recordings
-of A and B together. Trivial answers: the sleep itself, all bytes over the wire, the ratio of tokens; nothing changes: 100 %.
+of A and B together. Trivial answers: the sleep itself, all bytes over the wire, the ratio of tokens; "nothing changes"
+errs by 100 %.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from gnnperf.plan.edit import Edited
 from gnnperf.plan.latency_change import delayed
 from gnnperf.plan.places import Place, gap_at
 
+HIDDEN = "what other threads of the rank do in a pause: they go on as they were"
+
 
 @dataclass(frozen=True)
 class DeclarePause:
@@ -44,4 +46,4 @@ class DeclarePause:
         """
         chosen = np.zeros(graph.num_nodes, dtype=bool)
         chosen[gap_at(graph, self.rank, Place(self.place))] = True
-        return Edited(graph, chosen, np.arange(graph.num_nodes), (), delayed(chosen, self.us))
+        return Edited(graph, chosen, np.arange(graph.num_nodes), (HIDDEN,), delayed(chosen, self.us))

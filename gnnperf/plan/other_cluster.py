@@ -17,6 +17,7 @@ from gnnperf.plan.hardware_change import HardwareChange, transfers_of
 from gnnperf.schema import NodeType, Segment
 
 SOFTWARE = "which software another cluster runs: the library's choices are those of its links or fitted laws"
+BLOCKS = "which ranks share a node: equal blocks of neighbors do"
 HOSTS = ("how each host overhead follows the host: all move by the ratio of single-thread speeds, where both clusters "
          "name their host")  # fmt: skip
 
@@ -57,7 +58,7 @@ class ChangeCluster:
         touched |= (nodes["node_type"] == NodeType.MEMORY).to_numpy()
         if moves:
             touched |= (nodes["node_type"] == NodeType.HOST).to_numpy()
-        unknown = ((SOFTWARE,) if self.to is not None else ()) + ((HOSTS,) if moves else ())
+        unknown = (BLOCKS, *((SOFTWARE,) if self.to is not None else ()), *((HOSTS,) if moves else ()))
         change = HardwareChange(_Cluster(self, graph.world_size))
         return declared_on(graph, touched & nodes["step"].ge(0).to_numpy(), change, unknown)
 

@@ -19,6 +19,7 @@ from gnnperf.plan.hardware_change import MIXED, HardwareChange, transfers_of, wo
 from gnnperf.schema import NodeType
 
 LINKS = {"all": ("intra", "inter"), "intra": ("intra",), "inter": ("inter",), "host": ("host_link",)}
+SHARE = "what share of its rate the changed link sustains, and who else uses it: the share is that of the link's entry"
 LAWS = "what laws of collectives fitted on the old link say of a link of another medium: its specification answers"
 
 
@@ -69,7 +70,7 @@ class ChangeLink:
             raise InputError(f"no {what}{of_ranks}", where=f"graph {graph.name!r}", allowed=kinds)
         link = None if self.to is None else load_link(self.to)
         change = HardwareChange(_Links(self, link), self.ranks, self.collective)
-        unknown = ((LAWS,) if link else ()) + ((MIXED,) if self.ranks else ())
+        unknown = (SHARE, *((LAWS,) if link else ()), *((MIXED,) if self.ranks else ()))
         return declared_on(graph, crossing, change, unknown)
 
     def _crossing(self, graph: ExecutionGraph) -> np.ndarray:

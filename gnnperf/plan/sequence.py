@@ -116,7 +116,8 @@ def _answer(
     if new.doubtful:
         notes.doubtful[call.name] += call.count
     if new.arguments == call.arguments:
-        notes.without[call.name] += call.count * _is_work_on_data(call, sequence)
+        if _is_work_on_data(call, sequence):
+            notes.without[call.name] += call.count
         return None
     growth = _elements(new.arguments) / max(_elements(call.arguments), 1.0)
     if is_attention(call.name):
