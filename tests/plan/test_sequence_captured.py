@@ -16,7 +16,7 @@ PROGRAMS = (
     Transformer(layers=1, width=128, sequence=64, batch=4),  # a head is as long as the sequence
     Transformer(layers=1, width=192, sequence=48, batch=2, causal=False),
     Transformer(layers=2, width=128, sequence=32, batch=2, parallel=Parallel.PP, accumulation=2),
-    Transformer(layers=1, width=128, sequence=32, batch=2, parallel=Parallel.TP, checkpointing=True),
+    Transformer(layers=1, width=128, sequence=48, batch=2, parallel=Parallel.TP, checkpointing=True),
 )
 
 
