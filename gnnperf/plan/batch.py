@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from math import prod
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.errors import require
+from gnnperf.graph.cost.op_call import DTYPE_BYTES
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.plan.batch_shapes import scale_call
 from gnnperf.plan.batch_sizes import Batch, check_whole, find_batch
@@ -57,15 +59,15 @@ class ScaleBatch:
         batch = find_batch(graph)
         by_data = check_whole(batch, self.factor)
         found = _rescaled(graph.nodes, batch, self.factor)
-        copied = _copied(graph, found.grown)
-        sent, doubtful = _messages(graph, found.grown)
-        touched = found.changed | copied | sent
+        copies = copied(graph, found.grown)
+        sent, doubtful = messages(graph, found.grown)
+        touched = found.changed | copies | sent
         nodes = found.nodes.assign(
-            bytes=found.nodes["bytes"].where(~copied, found.nodes["bytes"] * self.factor),
+            bytes=found.nodes["bytes"].where(~copies, found.nodes["bytes"] * self.factor),
             message_bytes=found.nodes["message_bytes"].where(~sent, found.nodes["message_bytes"] * self.factor),
             latency_us=found.nodes["latency_us"].mask(touched & ~_host(graph)),
         )
-        unknown = (NO_NEW_OPS, *([BY_DATA.format(_sizes(by_data))] if by_data else []), *found.unknown(), *doubtful)
+        unknown = (NO_NEW_OPS, *([BY_DATA.format(sizes_text(by_data))] if by_data else []), *found.unknown(), *doubtful)
         return Edited(replace(graph, nodes=nodes), touched, np.arange(graph.num_nodes), unknown)
 
 
@@ -86,7 +88,7 @@ class _Rescaled:
             (self.estimated, "FLOPs and bytes of {}: no formula, they were taken to grow with the batch"),
             (self.without, "the batch in {}: no dimension has one of its sizes, they stay as they are"),
         )
-        return tuple(sentence.format(_listed(counts)) for counts, sentence in said if counts)
+        return tuple(sentence.format(listed(counts)) for counts, sentence in said if counts)
 
 
 def _rescaled(nodes: pd.DataFrame, batch: Batch, factor: float) -> _Rescaled:
@@ -161,7 +163,7 @@ def _launched(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
     return graph.edges["src"].to_numpy()[launches], graph.edges["dst"].to_numpy()[launches]
 
 
-def _copied(graph: ExecutionGraph, grown: np.ndarray) -> np.ndarray:
+def copied(graph: ExecutionGraph, grown: np.ndarray) -> np.ndarray:
     """[num_nodes] bool: copies and memsets launched by calls whose shapes grow."""
     src, dst = _launched(graph)
     result = np.zeros(graph.num_nodes, bool)
@@ -169,7 +171,7 @@ def _copied(graph: ExecutionGraph, grown: np.ndarray) -> np.ndarray:
     return result & (graph.nodes["node_type"] == NodeType.MEMORY).to_numpy()
 
 
-def _messages(graph: ExecutionGraph, grown: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+def messages(graph: ExecutionGraph, grown: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     """[num_nodes] bool: parts and transfers of messages that grow; and the kinds of which nobody can tell."""
     nodes, (src, dst) = graph.nodes, _launched(graph)
     part = (nodes["node_type"] == NodeType.COMM).to_numpy()
@@ -177,16 +179,32 @@ def _messages(graph: ExecutionGraph, grown: np.ndarray) -> tuple[np.ndarray, tup
     flat = np.array([_is_flat(dims) for dims in nodes["input_dims"].iloc[src].astype(object)], dtype=bool)
     kinds = nodes["collective"].astype(str).to_numpy()
     of_parameters = flat & np.isin(kinds[dst], OF_PARAMETERS)
-    arrives = dst[grown[src] & ~of_parameters]
-    unclear = Counter(kinds[dst[~grown[src] & ~np.isin(kinds[dst], OF_PARAMETERS)]].tolist())
+    unshaped = nodes["input_dims"].isna().to_numpy()[src]  # as in plans: then the size of the message tells
+    by_size = unshaped & np.isin(_elements(nodes, dst), list(_grown_elements(nodes, grown)))
+    arrives = dst[(grown[src] & ~of_parameters) | by_size]
+    unclear = Counter(kinds[dst[~grown[src] & ~by_size & ~np.isin(kinds[dst], OF_PARAMETERS)]].tolist())
     result = np.zeros(len(nodes), bool)
     result[arrives] = True
     result[arrives + 1] = True  # a part's exit comes right after it
     joins = (graph.edges["relation"] == Relation.JOINS).to_numpy()
     begins, transfer = graph.edges["src"].to_numpy()[joins], graph.edges["dst"].to_numpy()[joins]
     result[transfer[result[begins]]] = True
-    sentence = f"whether messages of {_listed(unclear)} grow: the shapes do not tell, they stay"
+    sentence = f"whether messages of {listed(unclear)} grow: the shapes do not tell, they stay"
     return result & nodes["message_bytes"].notna().to_numpy(), (sentence,) if unclear else ()
+
+
+def _elements(nodes: pd.DataFrame, part: np.ndarray) -> np.ndarray:
+    """[n] values in the messages of these parts; NaN unknown."""
+    sizes = nodes["dtype"].astype(object).map(DTYPE_BYTES).to_numpy(float)[part]
+    found: np.ndarray = nodes["message_bytes"].to_numpy()[part] / sizes
+    return found
+
+
+def _grown_elements(nodes: pd.DataFrame, grown: np.ndarray) -> set[int]:
+    """Values in the tensors of two dimensions and more that grow; what a collective sends of data is one of them."""
+    texts = nodes["input_dims"][grown].dropna().astype(str).unique()
+    shapes = {shape for dims in texts for argument in parse(dims) for shape in tensors(argument)}
+    return {prod(shape) for shape in shapes if len(shape) > 1}
 
 
 def _is_flat(dims: object) -> bool:
@@ -195,10 +213,12 @@ def _is_flat(dims: object) -> bool:
     return all(len(shape) == 1 for shape in shapes)
 
 
-def _sizes(found: tuple[int, ...]) -> str:
+def sizes_text(found: tuple[int, ...]) -> str:
+    """The first sizes."""
     return ", ".join(map(str, found[:NAMED_OPS])) + (", ..." if len(found) > NAMED_OPS else "")
 
 
-def _listed(counts: Counter[str]) -> str:
+def listed(counts: Counter[str]) -> str:
+    """The most frequent ops, with their numbers."""
     named = ", ".join(f"{name} ({count})" for name, count in counts.most_common(NAMED_OPS) if count)
     return named + (f" and {len(counts) - NAMED_OPS} more ops" if len(counts) > NAMED_OPS else "")

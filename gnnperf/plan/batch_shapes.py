@@ -37,7 +37,7 @@ def scale_call(call: Call, batch: Batch, factor: float) -> Scaled:
         return Scaled(arguments)
     if pattern(call) in batch.bookkeeping and _all_parameters(arguments, batch):
         return Scaled(arguments, doubtful=any(map(batch.is_doubtful, _shapes(arguments))))
-    if op_of(name) == TRANSPOSE and _is_parameter(_first(arguments), batch):  # a layer transposes its weight
+    if op_of(name) == TRANSPOSE and is_parameter(_first(arguments), batch):  # a layer transposes its weight
         return Scaled(arguments, doubtful=batch.looks_like(_first(arguments)))
     if is_product(name) and len(arguments) > 1 and _is_matrix(arguments[0]) and _is_matrix(arguments[1]):
         return _product(arguments, batch, factor)
@@ -92,8 +92,8 @@ def _product(arguments: tuple[Argument, ...], batch: Batch, factor: float) -> Sc
     a, b = tensors(left)[0], tensors(right)[0]
     if len(a) != len(b) or len(a) > 3:
         return Scaled((batch.scaled(a, factor), _weight(b, batch, factor), *rest))
-    summed = a[-1] in batch.sizes and _is_parameter((*a[:-1], b[-1]), batch)
-    rows = a[-2] in batch.sizes and _is_parameter(b, batch)
+    summed = a[-1] in batch.sizes and is_parameter((*a[:-1], b[-1]), batch)
+    rows = a[-2] in batch.sizes and is_parameter(b, batch)
     if summed and not rows:
         return Scaled((grown(a, len(a) - 1, factor), grown(b, len(b) - 2, factor), *rest))
     if rows:
@@ -102,9 +102,9 @@ def _product(arguments: tuple[Argument, ...], batch: Batch, factor: float) -> Sc
 
 
 def _weight(shape: Shape, batch: Batch, factor: float) -> Shape:
-    return shape if _is_parameter(shape, batch) else batch.scaled(shape, factor)
+    return shape if is_parameter(shape, batch) else batch.scaled(shape, factor)
 
 
-def _is_parameter(shape: Shape, batch: Batch) -> bool:
+def is_parameter(shape: Shape, batch: Batch) -> bool:
     """A parameter, or its transpose."""
     return shape in batch.parameters or (*shape[:-2], shape[-1], shape[-2]) in batch.parameters

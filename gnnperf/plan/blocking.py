@@ -19,7 +19,7 @@ from gnnperf.plan.edit import Edited
 from gnnperf.schedule.align import align_runs
 from gnnperf.schema import NodeType, Relation, Segment
 
-_CONTENTION = "how much faster work runs that no transfer runs beside any more, and how much slower work that one does"
+CONTENTION = "how much faster work runs that no transfer runs beside any more, and how much slower work that one does"
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class Block:
             InputError: the graph has no such collective, or nobody knows who issued it.
         """
         leaves = exits(graph, self.collective, self.phase)
-        issued_by = _issuers(graph, leaves)
+        issued_by = issuers(graph, leaves)
         waits_at = _gap_after(graph, issued_by)
         known = waits_at >= 0
-        unknown: tuple[str, ...] = (_CONTENTION,)
+        unknown: tuple[str, ...] = (CONTENTION,)
         if not known.all():
             unknown += (f"who issued {int((~known).sum())} of {len(known)} parts: they stay as they are",)
-        return _waiting(graph, leaves[known], waits_at[known], unknown)
+        return waiting(graph, leaves[known], waits_at[known], unknown)
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ class WaitAs:
         leaves = exits(graph, self.collective, self.phase)
         waits_at = self._counterparts(graph)[leaves]
         known = waits_at >= 0
-        unknown: tuple[str, ...] = (_CONTENTION,)
+        unknown: tuple[str, ...] = (CONTENTION,)
         if not known.all():
             unknown += (f"where the other program waits for {int((~known).sum())} of {len(known)} parts: "
                         "they stay as they are",)  # fmt: skip
-        return _waiting(graph, leaves[known], waits_at[known], unknown)
+        return waiting(graph, leaves[known], waits_at[known], unknown)
 
     def _counterparts(self, graph: ExecutionGraph) -> np.ndarray:
         """[num_nodes] for each exit the host node that waits for it in the other recording's place; -1 none."""
@@ -90,7 +90,7 @@ class WaitAs:
             back = np.full(other.num_nodes, -1, dtype=np.int64)
             back[matched[matched >= 0]] = np.flatnonzero(matched >= 0)
             waiter = np.full(other.num_nodes + 1, -1, dtype=np.int64)  # the last row answers for "unmatched"
-            edge = _host_waits(other)
+            edge = host_waits(other)
             waiter[other.edges["src"].to_numpy()[edge]] = back[other.edges["dst"].to_numpy()[edge]]
             at = waiter[matched]
             result[here[at >= 0]] = here[at[at >= 0]]
@@ -117,7 +117,7 @@ def exits(graph: ExecutionGraph, collective: str | None, phase: str | None) -> n
     return np.flatnonzero(chosen.to_numpy())
 
 
-def _issuers(graph: ExecutionGraph, leaves: np.ndarray) -> np.ndarray:
+def issuers(graph: ExecutionGraph, leaves: np.ndarray) -> np.ndarray:
     """[n] host node that issued each part; -1 unknown. A part's arrive node is right before its exit."""
     launches = (graph.edges["relation"] == Relation.LAUNCHES).to_numpy()
     issuer = np.full(graph.num_nodes, -1, dtype=np.int64)
@@ -137,7 +137,7 @@ def _gap_after(graph: ExecutionGraph, node: np.ndarray) -> np.ndarray:
     return result
 
 
-def _host_waits(graph: ExecutionGraph) -> np.ndarray:
+def host_waits(graph: ExecutionGraph) -> np.ndarray:
     """[n] edges on which a host thread waits for an exit."""
     src, dst = graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy()
     waits = (graph.edges["relation"] == Relation.WAITS).to_numpy()
@@ -145,11 +145,11 @@ def _host_waits(graph: ExecutionGraph) -> np.ndarray:
     return np.flatnonzero(waits & exit_[src] & (graph.nodes["thread"].to_numpy()[dst] >= 0))
 
 
-def _waiting(graph: ExecutionGraph, leaves: np.ndarray, waits_at: np.ndarray, unknown: tuple[str, ...]) -> Edited:
+def waiting(graph: ExecutionGraph, leaves: np.ndarray, waits_at: np.ndarray, unknown: tuple[str, ...]) -> Edited:
     """The graph in which these parts are waited for there, and nowhere else."""
     moved = np.zeros(graph.num_nodes, dtype=bool)
     moved[leaves] = True
-    edge = _host_waits(graph)
+    edge = host_waits(graph)
     gone = edge[moved[graph.edges["src"].to_numpy()[edge]]]
     added = EdgeList()
     added.add(leaves, waits_at, Relation.WAITS)

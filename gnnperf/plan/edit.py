@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.plan.hardware_change import HardwareChange
 from gnnperf.plan.latency_change import LatencyChange, no_change
 
 
@@ -25,6 +26,8 @@ class Edited:
         came_from: [num_nodes] int64, the node of the graph before that it is, or is a copy of.
         unknown: sentences: what the edit cannot know.
         change: what it declares about latencies without knowing them; None: nothing.
+        hardware: what it declares about hardware, in order; (): nothing.
+        found: sentences: what the edit found and did, for the user to check.
     """
 
     graph: ExecutionGraph
@@ -32,6 +35,8 @@ class Edited:
     came_from: np.ndarray
     unknown: tuple[str, ...] = ()
     change: LatencyChange | None = None
+    hardware: tuple[HardwareChange, ...] = ()
+    found: tuple[str, ...] = ()
 
     @property
     def latency_change(self) -> LatencyChange:
@@ -71,8 +76,16 @@ def apply(graph: ExecutionGraph, edits: Iterable[Edit]) -> Edited:
             came_from=done.came_from[found.came_from],
             unknown=(*done.unknown, *found.unknown),
             change=found.latency_change.after(done.latency_change, found.came_from),
+            hardware=(*done.hardware, *found.hardware),
+            found=(*done.found, *found.found),
         )
     return done
+
+
+def declared_on(graph: ExecutionGraph, touched: np.ndarray, change: HardwareChange, unknown: tuple[str, ...]) -> Edited:
+    """The graph with a change of hardware; recorded latencies of the nodes `touched` [num_nodes] become unknown."""
+    edited = replace(graph, nodes=graph.nodes.assign(latency_us=graph.nodes["latency_us"].mask(touched)))
+    return Edited(edited, touched, np.arange(graph.num_nodes), unknown, hardware=(change,))
 
 
 def on_recording(edited: Edited) -> ExecutionGraph:

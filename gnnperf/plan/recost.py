@@ -25,6 +25,7 @@ INTEGERS: dict[str, tuple[int, ...]] = {
     "_embedding_bag_backward": (1, 2, 4, 5),
 }  # fmt: skip
 PROFILER_NAME = {dtype: name for name, dtype in reversed(PROFILER_DTYPES.items())}
+DENSE_GRADIENTS = ("embedding_backward", "embedding_dense_backward")  # of tables: what is zeroed is no shape of theirs
 SCALAR_BYTES = 8.0  # what an argument without dimensions can add to the bytes of a call
 
 
@@ -79,9 +80,17 @@ def with_shapes(
     rest = (recorded.bytes * num_siblings - before.bytes) / DTYPE_BYTES.get(dtype or "float32", 4)
     if op_of(name) == "sum" and rest in results:
         room = recorded.bytes
+    if op_of(name) in DENSE_GRADIENTS:
+        return Cost(flops, recorded.bytes + (added_rows(new, dtype) - added_rows(old, dtype)) / num_siblings)
     moved = _changed(recorded.bytes, before.bytes / num_siblings, after.bytes / num_siblings, factor, room,
                      min(kept, recorded.bytes))  # fmt: skip
     return Cost(flops, moved, estimated=isnan(before.flops) and not isnan(recorded.flops))
+
+
+def added_rows(arguments: tuple[Argument, ...], dtype: str | None) -> float:
+    """Bytes of a dense gradient of a table beside the table: rows read, and added to rows; their indices."""
+    gradient, indices = (float(sum(map(prod, tensors(argument)))) for argument in arguments[:2])
+    return 3.0 * gradient * DTYPE_BYTES.get(dtype or "float32", 4) + indices * DTYPE_BYTES["int64"]
 
 
 def _kept_bytes(old: tuple[Argument, ...], new: tuple[Argument, ...], dtype: str | None) -> float:

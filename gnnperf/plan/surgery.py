@@ -97,7 +97,7 @@ def remove(graph: ExecutionGraph, gone: np.ndarray) -> tuple[ExecutionGraph, np.
     Returns:
         the graph, [num_nodes] the node that each one was.
     """
-    heir = _next_kept(lane_keys(graph.nodes), gone)  # [num_nodes]
+    heir = next_kept(lane_keys(graph.nodes), gone)  # [num_nodes]
     edges = graph.edges
     src, dst = edges["src"].to_numpy(), edges["dst"].to_numpy()
     timed = edges["relation"].isin([str(r) for r in TIMED_RELATIONS]).to_numpy()
@@ -107,7 +107,7 @@ def remove(graph: ExecutionGraph, gone: np.ndarray) -> tuple[ExecutionGraph, np.
     return replace(graph, nodes=nodes, edges=left), np.flatnonzero(~gone)
 
 
-def _next_kept(lane: np.ndarray, gone: np.ndarray) -> np.ndarray:
+def next_kept(lane: np.ndarray, gone: np.ndarray) -> np.ndarray:
     """[num_nodes] itself if kept, else the next kept node of its lane; -1 none."""
     heir = np.where(gone, -1, np.arange(len(lane)))
     before, after = consecutive(lane)

@@ -67,7 +67,7 @@ def units(graph: ExecutionGraph, selector: OpSelector) -> np.ndarray:
         raise InputError(f"no call of {selector}", where=f"graph {graph.name!r}",
                          allowed=f"an op of the graph, e.g. {', '.join(known[:12])}")  # fmt: skip
     result = np.where(np.isin(host, np.unique(host[selected])), host, -1)
-    result = _with_launched(graph, result)
+    result = with_launched(graph, result)
     kinds = graph.nodes["node_type"].to_numpy()[result >= 0]
     if (kinds == NodeType.COMM).any():
         raise InputError(f"{selector} is a collective", where="an op to repeat", allowed="an op of one rank")
@@ -103,7 +103,7 @@ def host_units(graph: ExecutionGraph) -> np.ndarray:
     return result
 
 
-def _with_launched(graph: ExecutionGraph, unit: np.ndarray) -> np.ndarray:
+def with_launched(graph: ExecutionGraph, unit: np.ndarray) -> np.ndarray:
     """The same units with the device work that their host nodes launch."""
     launches = (graph.edges["relation"] == Relation.LAUNCHES).to_numpy()
     src, dst = graph.edges["src"].to_numpy()[launches], graph.edges["dst"].to_numpy()[launches]

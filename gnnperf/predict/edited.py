@@ -4,49 +4,66 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.plan import Edit, Edited, apply
+from gnnperf.plan.hardware_change import Asked, HardwareChange, asked
 from gnnperf.predict.assemble import Question, assemble
+from gnnperf.predict.laws import with_laws
+from gnnperf.predict.mixed import predict_on
 from gnnperf.predict.step_prediction import StepPrediction, WhatIfAnswer
 from gnnperf.prediction import Prediction, Predictor, uncovered_ops
 from gnnperf.schema import Source
 
 
 def with_edits(
-    unedited: StepPrediction, edits: Sequence[Edit], predictor: Predictor, cluster: ClusterSpec, question: Question,
+    unedited: StepPrediction,
+    edits: Sequence[Edit],
+    predictor: Predictor,
+    cluster: ClusterSpec,
+    question: Question,
+    collectives: str | None = None,
     cluster_of: Callable[[ExecutionGraph], ClusterSpec] | None = None,
-) -> StepPrediction:  # fmt: skip
+) -> StepPrediction:
     """The answer with what the edits make of the same step; their blind spots are among its warnings.
 
     Args:
-        unedited: the answer without edits.
+        unedited: the answer without them.
         edits: made one after the other.
-        predictor: who answers.
-        cluster: what `unedited` is predicted for.
-        question: what was asked.
+        predictor: who answered.
+        cluster: that the unedited step was predicted for.
+        question: what was asked of the unedited step.
+        collectives: laws asked for, whatever cluster an edit names; None: as the cluster says.
         cluster_of: the cluster as a graph on another number of ranks is placed on it; None: the same.
 
     Raises:
         InputError: the step has no place for one of the edits.
     """
-    edited = apply(unedited.prediction.graph, edits)
+    edited = _with_laws(apply(unedited.prediction.graph, edits), collectives)
     grown = edited.graph.world_size != unedited.prediction.graph.world_size
     chosen = cluster_of(edited.graph) if grown and cluster_of is not None else cluster
+    on = asked(edited.graph, chosen, edited.hardware)
     prediction = predict_edited(edited, predictor, chosen)
-    answer = assemble(prediction, replace(question, same_hardware=False))  # no such step was measured
-    whatif = WhatIfAnswer(tuple(map(str, edits)), answer, int(edited.touched.sum()), edited.unknown)
+    answer = assemble(prediction, _asked_on(question, on))
+    whatif = WhatIfAnswer(tuple(map(str, edits)), answer, int(edited.touched.sum()), edited.unknown, edited.found)
     own = [warning for warning in prediction.warnings if warning not in unedited.warnings]
     said = tuple(f"What if: not known is {sentence}." for sentence in dict.fromkeys(edited.unknown))
     return replace(unedited, whatif=whatif, warnings=(*_uncovered(unedited, answer), *said, *own, *unedited.warnings))
 
 
 def predict_edited(edited: Edited, predictor: Predictor, cluster: ClusterSpec) -> Prediction:
-    """The predictor's answer for the edited graph, with the latencies that edits declare."""
-    told = predictor.predict(edited.graph, cluster)
+    """The predictor's answer for the edited graph, on the hardware and with the latencies that edits declare.
+
+    Args:
+        edited: the graph, and what its edits declare.
+        predictor: who answers.
+        cluster: that the unedited graph is predicted for.
+    """
+    told = predict_on(edited.graph, predictor, asked(edited.graph, cluster, edited.hardware))
     change = edited.latency_change
     latency_us = change.of(told.latency_us)
     return replace(
@@ -57,6 +74,21 @@ def predict_edited(edited: Edited, predictor: Predictor, cluster: ClusterSpec) -
         source=np.where(np.isnan(change.declared_us), told.source, Source.DECLARED).astype(object),
         uncovered_ops=uncovered_ops(edited.graph, latency_us),
     )
+
+
+def _with_laws(edited: Edited, collectives: str | None) -> Edited:
+    """Laws that were asked for hold in every cluster that edits name."""
+    if collectives is None or not edited.hardware:
+        return edited
+    last = HardwareChange(partial(with_laws, collectives=collectives))
+    return replace(edited, hardware=(*edited.hardware, last))
+
+
+def _asked_on(question: Question, on: Asked) -> Question:
+    """The question about the edited step: its devices and clusters by name; no such step was measured."""
+    devices = dict.fromkeys(cluster.device.name for cluster in on.clusters)
+    clusters = dict.fromkeys(cluster.name for cluster in on.clusters)
+    return replace(question, same_hardware=False, hardware=", ".join(devices), cluster=", ".join(clusters))
 
 
 def _uncovered(unedited: StepPrediction, edited: StepPrediction) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -18,12 +19,24 @@ from typing import Any
 from gnnperf.errors import InputError
 from gnnperf.plan import Edit
 from gnnperf.plan.batch import ScaleBatch
+from gnnperf.plan.blocking import Block
 from gnnperf.plan.compress import CompressMessages
 from gnnperf.plan.declared import InputStall, OpLatency, Straggler
+from gnnperf.plan.declared_pause import DeclarePause
 from gnnperf.plan.dtype import ChangeDtype
 from gnnperf.plan.fold.world_size import WorldSize
 from gnnperf.plan.fusion import FuseElementwise
 from gnnperf.plan.reshard.one_table import PlaceTable
+from gnnperf.plan.horizontal import FuseHorizontally
+from gnnperf.plan.other_cluster import ChangeCluster
+from gnnperf.plan.other_device import ChangeDevice
+from gnnperf.plan.other_link import ChangeLink
+from gnnperf.plan.other_stream import MoveToStream
+from gnnperf.plan.repeated_op import RepeatCalls
+from gnnperf.plan.sequence import ScaleSequence
+from gnnperf.plan.table_size import ResizeTables
+from gnnperf.plan.tensor_train import CompressTables
+from gnnperf.plan.wait_later import WaitLater
 
 KEY = "whatif"
 EXAMPLE = "whatif=[{latency:{op:aten::mm,factor:0.5}},{straggler:{rank:1,factor:1.3}}]"
@@ -37,23 +50,47 @@ class WhatIf:
         latency: an op takes another time.
         straggler: one rank works slower.
         stall: the ranks wait for data before each step.
+        pause: one rank waits at a place of each step.
         batch: every rank's batch is larger or smaller.
+        sequence: sequences are longer or shorter.
         dtype: ops of one dtype become ops of another.
         fuse: runs of elementwise ops become one op each.
+        horizontal: equal ops that do not depend on each other become one batched op.
+        repeat: calls of an op run several times.
         compress: messages of collectives go compressed.
         place: an embedding table is on another rank, or divided otherwise.
         world_size: more or fewer data-parallel ranks.
+        block: collectives are waited for where they are issued.
+        overlap: collectives are waited for where they are needed.
+        stream: calls of an op run on a stream of their own.
+        device: ranks run on another device.
+        link: messages go over other links.
+        cluster: the ranks are in another cluster.
+        table_size: embedding tables have more or fewer rows or columns.
+        tensor_train: embedding tables are stored as tensor trains.
     """
 
     latency: OpLatency | None = None
     straggler: Straggler | None = None
     stall: InputStall | None = None
+    pause: DeclarePause | None = None
     batch: ScaleBatch | None = None
+    sequence: ScaleSequence | None = None
     dtype: ChangeDtype | None = None
     fuse: FuseElementwise | None = None
+    horizontal: FuseHorizontally | None = None
+    repeat: RepeatCalls | None = None
     compress: CompressMessages | None = None
     place: PlaceTable | None = None
     world_size: WorldSize | None = None
+    block: Block | None = None
+    overlap: WaitLater | None = None
+    stream: MoveToStream | None = None
+    device: ChangeDevice | None = None
+    link: ChangeLink | None = None
+    cluster: ChangeCluster | None = None
+    table_size: ResizeTables | None = None
+    tensor_train: CompressTables | None = None
 
 
 def read_edits(entries: Sequence[Any]) -> tuple[Edit, ...]:
@@ -88,7 +125,7 @@ def _made(kind: type, settings: Mapping[Any, Any], where: str) -> Edit:
     if missing:
         raise InputError(f"{missing[0]} is required", where=where, allowed=_form(where.rpartition(".")[2], kind))
     try:
-        edit: Edit = kind(**settings)
+        edit: Edit = kind(**{key: tuple(v) if isinstance(v, list) else v for key, v in settings.items()})
     except InputError as error:
         raise InputError(f"{error.where}: {error.what}", where=where, allowed=error.allowed) from error
     return edit
@@ -99,12 +136,21 @@ def _given(hint: Any) -> type:
     return next(arg for arg in typing.get_args(hint) if arg is not type(None))  # type: ignore[no-any-return]
 
 
+def _kinds(hint: Any) -> tuple[Any, ...]:
+    """`int | None` -> int, None; `tuple[int, ...]` stays whole."""
+    return typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+
+
 def _fits(value: object, hint: Any) -> bool:
-    """Whether a value is of the type; a whole number is a number, true is none."""
-    kinds = typing.get_args(hint) or (hint,)
+    """Whether a value is of the type; a whole number is a number, true is none, a list holds one kind."""
+    kinds = _kinds(hint)
+    if isinstance(value, list):
+        inner = [typing.get_args(kind)[0] for kind in kinds if typing.get_origin(kind) is tuple]
+        return any(all(_fits(one, kind) for one in value) for kind in inner)
+    plain = tuple(kind for kind in kinds if typing.get_origin(kind) is None)
     if isinstance(value, bool):
-        return bool in kinds
-    return isinstance(value, kinds) or (float in kinds and isinstance(value, int))
+        return bool in plain
+    return isinstance(value, plain) or (float in plain and isinstance(value, int))
 
 
 def _unknown(found: str, known: Iterable[str], where: str, what: str) -> InputError:
@@ -120,5 +166,6 @@ def _form(name: str, kind: type) -> str:
 
 def _words(hint: Any) -> str:
     names = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
-    kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind is not type(None)]
-    return " or ".join(names[kind] for kind in kinds)
+    lists = {int: "a list of whole numbers", float: "a list of numbers", str: "a list of texts"}
+    kinds = [kind for kind in _kinds(hint) if kind is not type(None)]
+    return " or ".join(names[k] if typing.get_origin(k) is None else lists[typing.get_args(k)[0]] for k in kinds)

@@ -91,8 +91,11 @@ def _whatif(answer: StepPrediction) -> dict[str, Any] | None:
         "rank_step_time_us": {str(rank): us for rank, us in whatif.answer.rank_step_time_us.items()},
         "source_share": whatif.answer.source_share,
         "critical_path_share": whatif.answer.critical_path_share,
+        "hardware": whatif.answer.hardware,
+        "cluster": whatif.answer.cluster,
         "uncovered_ops": whatif.answer.uncovered_ops,
         "peak_memory": [_memory(rank) for rank in whatif.answer.peak_memory] or None,
+        "found": list(whatif.found),
         "unknown": list(whatif.unknown),
     }
 

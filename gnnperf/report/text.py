@@ -67,7 +67,8 @@ def whatif_lines(answer: StepPrediction) -> list[str]:
     difference = f"{'+' if difference_us >= 0 else ''}{time_text(difference_us)}{share}"
     times = f"{bound}{time_text(whatif.step_time_us)}, unedited {time_text(answer.step_time_us)}"
     count = f"{whatif.num_touched:,} nodes changed"
-    return [f"what if: {times}, difference {difference}; {count}", *(f"  {edit}" for edit in whatif.edits)]
+    first = f"what if: {times}, difference {difference}; {count}"
+    return [first, *(f"  {edit}" for edit in whatif.edits), *(f"  found: {sentence}" for sentence in whatif.found)]
 
 
 def bytes_text(num_bytes: int) -> str:

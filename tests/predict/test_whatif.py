@@ -10,7 +10,27 @@ from rich.console import Console
 
 from gnnperf.errors import InputError
 from gnnperf.hardware import load_cluster
-from gnnperf.plan import ChangeDtype, CompressMessages, FuseElementwise, InputStall, OpLatency, ScaleBatch, Straggler
+from gnnperf.plan import (
+    Block,
+    ChangeCluster,
+    ChangeDevice,
+    ChangeDtype,
+    ChangeLink,
+    CompressMessages,
+    CompressTables,
+    DeclarePause,
+    FuseElementwise,
+    FuseHorizontally,
+    InputStall,
+    MoveToStream,
+    OpLatency,
+    RepeatCalls,
+    ResizeTables,
+    ScaleBatch,
+    ScaleSequence,
+    Straggler,
+    WaitLater,
+)
 from gnnperf.predict.api import Request, check
 from gnnperf.predict.config import Mode
 from gnnperf.predict.edited import with_edits
@@ -33,6 +53,22 @@ def test_every_edit() -> None:
                      CompressMessages("all_reduce", to="float16"))  # fmt: skip
 
 
+def test_edits_of_hardware_waits_and_structure() -> None:
+    found = read_edits([
+        {"device": {"to": "h100_sxm", "ranks": [0, 1]}}, {"link": {"rate_gbit_per_s": 1, "link": "inter"}},
+        {"cluster": {"to": "hgx_h100", "nodes": 2}}, {"sequence": {"to": 128}}, {"horizontal": {"models": 4}},
+        {"repeat": {"op": "aten::mm", "times": 3, "calls": [0]}}, {"pause": {"us": 5, "rank": 1}},
+        {"block": {"collective": "all_reduce"}}, {"overlap": {"until": "optimizer"}}, {"stream": {"op": "copy"}},
+        {"table_size": {"factor": 4}}, {"tensor_train": {"rank": 16}},
+    ])  # fmt: skip
+    assert found == (
+        ChangeDevice("h100_sxm", (0, 1)), ChangeLink(rate_gbit_per_s=1, link="inter"), ChangeCluster("hgx_h100", 2),
+        ScaleSequence(to=128), FuseHorizontally(models=4), RepeatCalls("aten::mm", 3, calls=(0,)),
+        DeclarePause(5, 1), Block("all_reduce"), WaitLater(until="optimizer"), MoveToStream("copy"), ResizeTables(4),
+        CompressTables(16),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
@@ -45,6 +81,9 @@ def test_every_edit() -> None:
         ({"batch": 2}, "bad value 2. Allowed: {batch:{factor:a number}}"),
         ({"batch": {"factor": 2}, "stall": {"us": 2}}, "one edit with its settings"),
         ("batch", "one edit with its settings"),
+        ({"device": {"to": "h100_sxm", "ranks": [0, "1"]}}, "bad value .* Allowed: a list of whole numbers"),
+        ({"device": {"to": "h100_sxm", "ranks": 1}}, "bad value 1. Allowed: a list of whole numbers"),
+        ({"device": {"to": "h100_smx"}}, "whatif.0..device: .*no hardware named 'h100_smx'; did you mean h100_sxm"),
     ],
 )
 def test_one_clear_message(entry: object, message: str) -> None:

@@ -14,7 +14,7 @@ from gnnperf.plan.convolutional.network import network_passes
 from gnnperf.plan.convolutional.plan import ConvolutionalPlan
 from gnnperf.plan.convolutional.program import items, step_program
 from gnnperf.plan.transformer import Parallelism
-from gnnperf.plan.transformer.build import EQUAL_ROLES, STEP_NAME
+from gnnperf.plan.transformer.build import STEP_NAME
 from gnnperf.plan.transformer.items import Placed
 from gnnperf.plan.transformer.rank_nodes import RankNodes, rank_nodes
 from gnnperf.plan.transformer.rows import TRANSFER_OPS
@@ -55,7 +55,7 @@ def _sums(plan: ConvolutionalPlan, own: RankNodes, edges: EdgeList) -> pd.DataFr
         dtype=np.array([part.transfer.dtype for part in parts], dtype=object),
         collective=np.array([part.transfer.kind for part in parts], dtype=object),
         message_bytes=np.array([part.transfer.message_bytes for part in parts]),
-        group_size=np.full(len(parts), plan.replicas.data),
+        group_size=np.full(len(parts), plan.replicas.data), group_first=0, group_stride=1,
     )  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def _graph(plan: ConvolutionalPlan, nodes: pd.DataFrame, edges: EdgeList) -> Exe
     graph = ExecutionGraph(
         name=plan.name, nodes=nodes, edges=edges.table(),
         steps=(StepLabel(0, STEP_NAME, None, float("nan"), unknown, unknown),), ranks=(0,), world_size=ranks,
-        device_names=("",), counts={EQUAL_ROLES: ranks - 1}, warnings=(*said, INPUTS),
+        device_names=("",), counts={}, warnings=(*said, INPUTS), stands_for=(ranks,),
         fingerprint=hashlib.sha256(repr(plan).encode()).hexdigest(), carried=np.zeros((2, 0), dtype=np.int64),
     )  # fmt: skip
     return add_hardware(graph).validate()

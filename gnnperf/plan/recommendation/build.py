@@ -121,7 +121,7 @@ def _transfers(
         dtype=np.array([t.dtype for t in first], dtype=object),
         collective=np.array([t.kind for t in first], dtype=object),
         message_bytes=np.array([t.busiest_bytes for t in first]),
-        group_size=np.full(len(groups), group_size),
+        group_size=np.full(len(groups), group_size), group_first=0, group_stride=1,
     )  # fmt: skip
 
 
