@@ -34,6 +34,9 @@ class Composition:
         mean_error, max_error: relative, of steps that are put together from these numbers.
         slope_spread: largest relative difference between the times of one layer and micro-batch at other pipeline and
             data sizes, which would differ if they had been measured.
+        doubled: pairs of times of one layer, one of twice the other's micro-batch.
+        shorter: of these, where more work takes less time.
+        most_shorter: the largest share by which it does.
         replicas: distinct cases of what two or four replicas add to a step.
         looked_up: of these, how many are within SAME_US of the table's entry.
         beyond: of these, messages larger than the table; their time is the size over the last entry's bus bandwidth,
@@ -44,6 +47,9 @@ class Composition:
     mean_error: float
     max_error: float
     slope_spread: float
+    doubled: int
+    shorter: int
+    most_shorter: float
     replicas: int
     looked_up: int
     beyond: int
@@ -61,11 +67,20 @@ def composition(mirror: Path, plans: list[TransformerPlan], measured_us: np.ndar
     by_layer = pd.DataFrame(slopes, columns=["tensor", "hidden", "micro_batch", "us"])
     spread = by_layer.groupby(["tensor", "hidden", "micro_batch"])["us"].agg(lambda us: us.max() / us.min() - 1)
     missed = np.abs(np.concatenate(errors))
-    added = _replicas(table.assign(plan=plans))
-    looked = [abs(us - _table_us(mirror, plan)) < SAME_US for plan, us in added]
-    beyond = [_message_mib(plan) > LARGEST_MIB for plan, _ in added]
-    return Composition(4 * len(errors), float(missed.mean()), float(missed.max()), float(spread.max()), len(added),
+    growth = _growth(by_layer)
+    added = _replicas(table.assign(place=np.arange(len(plans))))
+    replicated = [(plans[place], us) for place, us in added]
+    looked = [abs(us - _table_us(mirror, plan)) < SAME_US for plan, us in replicated]
+    beyond = [_message_mib(plan) > LARGEST_MIB for plan, _ in replicated]
+    return Composition(4 * len(errors), float(missed.mean()), float(missed.max()), float(spread.max()), len(growth),
+                       int((growth < 1).sum()), float(1 - growth.min()), len(added),
                        sum(looked), sum(b and hit for b, hit in zip(beyond, looked, strict=True)))  # fmt: skip
+
+
+def _growth(by_layer: pd.DataFrame) -> np.ndarray:
+    """[num_pairs] time of a layer over that of the same layer with half the micro-batch."""
+    table = by_layer.pivot_table(index=["tensor", "hidden"], columns="micro_batch", values="us", aggfunc="median")
+    return np.concatenate([(table[2 * size] / table[size]).to_numpy() for size in table if 2 * size in table])
 
 
 def _fitted(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
@@ -78,15 +93,15 @@ def _fitted(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     return found, terms @ found - 1
 
 
-def _replicas(table: pd.DataFrame) -> list[tuple[TransformerPlan, float]]:
-    """A plan with two or four replicas, and us that it takes longer than one replica with as many micro-batches."""
+def _replicas(table: pd.DataFrame) -> list[tuple[int, float]]:
+    """The place of a plan with two or four replicas, and us that it takes longer than one of as many micro-batches."""
     same = ["tensor", "pipeline", "hidden", "layers", "micro_batch", "count"]
     alone = table[table["data"] == 1].set_index(same)["us"]
     several = table[table["data"].isin([2, 4])].set_index(same)
     joined = several.join(alone.rename("alone"), how="inner").reset_index()
     added = joined.assign(added=joined["us"] - joined["alone"])
     kinds = added.groupby(["tensor", "pipeline", "hidden", "layers", "data"])
-    return [(rows["plan"].iloc[0], float(rows["added"].median())) for _, rows in kinds]
+    return [(int(rows["place"].iloc[0]), float(rows["added"].median())) for _, rows in kinds]
 
 
 def _message_mib(plan: TransformerPlan) -> int:
@@ -102,5 +117,5 @@ def _table_us(mirror: Path, plan: TransformerPlan) -> float:
     table = pd.read_csv(mirror / FOLDER / TABLE.format(plan.parallelism.data))
     size = _message_mib(plan)
     if size > LARGEST_MIB:
-        return size / (float(table.iloc[-1, BUS_BANDWIDTH]) * 1024) * 1e6
-    return float(table.iloc[size - 1, IN_PLACE]) / 1e3
+        return float(size / (table.iloc[:, BUS_BANDWIDTH].to_numpy(float)[-1] * 1024) * 1e6)
+    return float(table.iloc[:, IN_PLACE].to_numpy(float)[size - 1] / 1e3)

@@ -32,12 +32,12 @@ class FewLabels:
     Attributes:
         errors: answer -> errors.
         tensor: tensor-parallel size of each choice.
-        chosen: what the adaptations took.
+        chosen: weights of the prior that the adaptations took.
     """
 
     errors: dict[str, np.ndarray]
     tensor: np.ndarray
-    chosen: Counter[str]
+    chosen: Counter[float]
 
 
 def few_labels(
@@ -59,7 +59,7 @@ def few_labels(
         }
         found.append({k: absolute_percentage_error(us, measured_us[asked]).mean() for k, us in answers.items()})
         tensor.append(columns_of([plans[int(np.flatnonzero(seen)[0])]])["tensor"].iloc[0])
-        chosen.append(adapted.hypothesis)
+        chosen.append(adapted.weight)
     errors = {name: np.array([each[name] for each in found]) for name in found[0]}
     return FewLabels(errors, np.array(tensor), Counter(chosen))
 

@@ -1,9 +1,8 @@
-"""vTrain's iteration times: what they are made of, and what few of them bring for the others.
+"""What few of vTrain's iteration times bring for the others.
 
     GNNPERF_DATA_MIRROR=FOLDER python -m benchmarks vtrain_labels
 
 Labels of one model size and one parallelism (ten), all 144 choices of them; asked is what differs from them in both.
-They may choose between graphs as configured, which recompute activations, and graphs without recomputation.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import numpy as np
 
 from benchmarks._public_runs import mirror
 from benchmarks._vtrain import configurations, iteration_us
-from benchmarks._vtrain_composition import Composition, composition
 from benchmarks._vtrain_labels import FewLabels, all_labels, few_labels, learning_curve
 from benchmarks.vtrain import DEVICE, LAWS
 from gnnperf.analytic import AnalyticPredictor
@@ -25,24 +23,21 @@ from gnnperf.analytic.adapt import PARTS, ScaledPredictor, StepPlanes, planes_of
 from gnnperf.errors import InputError
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.hardware.spec import ANY_DEVICE, ClusterSpec
-from gnnperf.plan.transformer import Recompute, TransformerPlan, build_plan
+from gnnperf.plan.transformer import TransformerPlan, build_plan
 from gnnperf.schedule import schedule_with_contention
 
 CORES = 2
-CONFIGURED, NOT_AGAIN = "as configured", "no recomputation"
+CONFIGURED = "as configured"
 CHECKED = 60  # every so many a plan is scheduled in full, with factors that no plane was made at
 CHECK_FACTORS = (1.2, 0.6, 0.9, 1.1, 2.0)
 
 
 def main(argv: list[str]) -> int:
-    """Print both; a number takes every n-th configuration."""
+    """Print errors; a number takes every n-th configuration."""
     folder = mirror()
     plans = configurations(folder)[:: int(argv[0]) if argv else 1]
     cluster = replace(default_cluster(load_device(DEVICE)), collectives={ANY_DEVICE: LAWS})
-    hypotheses = {
-        CONFIGURED: planes(plans, cluster),
-        NOT_AGAIN: planes([_not_again(plan) for plan in plans], cluster),
-    }
+    hypotheses = {CONFIGURED: planes(plans, cluster)}
     _print_check(plans, hypotheses[CONFIGURED], cluster)
     measured = iteration_us(folder, plans)  # no label has been read before
     _print_few_labels(few_labels(plans, hypotheses, measured))
@@ -53,8 +48,6 @@ def main(argv: list[str]) -> int:
         told = ", ".join(f"{part.name} {factor:.2f}" for part, factor in zip(PARTS, factors, strict=True))
         unlabeled = np.abs(found.step_us(np.ones(len(PARTS))) / measured - 1).mean()
         print(f"{name}: without labels {unlabeled:.1%}; with all labels, on the same {error:.1%}: {told}")
-    if not argv:
-        _print_composition(composition(folder, plans, measured))
     return 0
 
 
@@ -69,10 +62,6 @@ def _planes(plan: TransformerPlan, cluster: ClusterSpec) -> np.ndarray:
     if told.uncovered_ops:
         raise InputError("ops without a latency", where=plan.name, allowed=str(told.uncovered_ops))
     return planes_of(told)
-
-
-def _not_again(plan: TransformerPlan) -> TransformerPlan:
-    return replace(plan, schedule=replace(plan.schedule, recompute=Recompute.NONE))
 
 
 def _print_check(plans: list[TransformerPlan], found: StepPlanes, cluster: ClusterSpec) -> None:
@@ -96,15 +85,7 @@ def _print_few_labels(found: FewLabels) -> None:
         by_tensor = ", ".join(f"{ways}: {errors[found.tensor == ways].mean():.1%}" for ways in np.unique(found.tensor))
         print(f"  {name:38s}{errors.mean():7.1%}  (worst {errors.max():.1%}; median {np.median(errors):.1%}; "
               f"by tensor-parallel size of the labels {by_tensor})")  # fmt: skip
-    print(f"  choices: {dict(found.chosen)}")
-
-
-def _print_composition(found: Composition) -> None:
-    print(f"{found.numbers} numbers put together give all labels: mean error {found.mean_error:.3%}, max "
-          f"{found.max_error:.2%}; a layer and micro-batch takes the same time at every pipeline and data size: "
-          f"{found.slope_spread:.2%} apart at most")  # fmt: skip
-    print(f"what replicas add: {found.looked_up} of {found.replicas} cases are the entry of the table of all-reduces "
-          f"({found.beyond} of them beyond its end, without the factor 2 (n - 1) / n)")  # fmt: skip
+    print(f"  weights of the prior: {dict(found.chosen)}")
 
 
 if __name__ == "__main__":
