@@ -15,14 +15,14 @@ import pandas as pd
 
 from benchmarks._vtrain import FOLDER, columns_of
 from gnnperf.plan.transformer import TransformerPlan
-from gnnperf.plan.transformer.update import embedding_parameters, layer_parameters
+from gnnperf.plan.transformer.update import layer_parameters
 
 TABLE = "trace/a100/AR_GPU{}_1M_1024M_LUT"
 IN_PLACE = -2  # the column that holds ns of the second kind of run
 BUS_BANDWIDTH = -1  # GB/s of the same
 LARGEST_MIB = 1024
 MIB = 1 << 20
-SAME_US = 1.0  # of sizes rounded to a MiB
+SAME_US = 1.0  # labels have digits down to 0.001 us
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,13 @@ def _replicas(table: pd.DataFrame) -> list[tuple[int, float]]:
 
 
 def _message_mib(plan: TransformerPlan) -> int:
-    """Gradients of the first stage, which holds the embedding and, if it is the last one too, the logits' copy."""
-    copies = 2 if plan.parallelism.pipeline == 1 else 1
-    parameters = (plan.layers_per_chunk * layer_parameters(plan) + copies * embedding_parameters(plan)
-                  + plan.model.sequence * plan.model.hidden)  # fmt: skip
+    """Gradients of the first stage: its layers, positions, the embedding and, if it is the last one too, its copy.
+
+    The vocabulary is not padded (upstream's src/predictor.py).
+    """
+    model, ways = plan.model, plan.parallelism
+    rows = model.vocabulary // ways.tensor * (2 if ways.pipeline == 1 else 1) + model.sequence
+    parameters = plan.layers_per_chunk * layer_parameters(plan) + rows * model.hidden
     return round(2 * parameters / MIB)
 
 
