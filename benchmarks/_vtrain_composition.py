@@ -80,7 +80,8 @@ def composition(mirror: Path, plans: list[TransformerPlan], measured_us: np.ndar
 def _growth(by_layer: pd.DataFrame) -> np.ndarray:
     """[num_pairs] time of a layer over that of the same layer with half the micro-batch."""
     table = by_layer.pivot_table(index=["tensor", "hidden"], columns="micro_batch", values="us", aggfunc="median")
-    return np.concatenate([(table[2 * size] / table[size]).to_numpy() for size in table if 2 * size in table])
+    sizes = [size for size in by_layer["micro_batch"].unique() if 2 * size in table]
+    return np.concatenate([(table[2 * size] / table[size]).to_numpy() for size in sizes])
 
 
 def _fitted(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
