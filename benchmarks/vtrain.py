@@ -4,7 +4,8 @@
 
 A configuration becomes a graph (gnnperf.plan.transformer); the analytical model and the schedule answer. Known to them:
 numbers of the device and its links, constants fitted on public tables of ops and traces, vTrain's own table of
-all-reduces. Not known: any iteration time. Beside it what a guess gives, and what labels of the other models give.
+all-reduces. Not known: any iteration time. Beside it what a guess gives, and what labels of the other models give. What
+the times are made of, and what few of them bring: `vtrain_labels`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from rich.table import Table
 
 from benchmarks._public_runs import mirror
 from benchmarks._vtrain import columns_of, configurations, iteration_us
-from benchmarks._vtrain_labels import FewLabels, few_labels
 from benchmarks._vtrain_trivial import (
     FIXED_MFU,
     fixed_mfu_us,
@@ -81,24 +81,12 @@ def main(argv: list[str]) -> int:
         "ridge on columns, other models' labels": others_ridge_us(plans, group, measured),
     }
     _print_errors({name: (found, measured) for name, found in answers.items()}, "answer")
-    _print_few_labels(few_labels(plans, answers[MODEL], measured))
     columns = columns_of(plans)
     parts = {
         f"{name} {value}": columns[name].to_numpy() == value for name in PARTS for value in np.unique(columns[name])
     }
     _print_errors({name: (answers[MODEL][rows], measured[rows]) for name, rows in parts.items()}, "model, by part")
     return 0
-
-
-def _print_few_labels(found: FewLabels) -> None:
-    print("labels of one model size and one parallelism, mean error on configurations that differ in both, over "
-          f"{len(found.without)} choices (worst choice):")  # fmt: skip
-    for name, errors in (
-        ("model without labels", found.without),
-        ("model with its errors on the labels", found.corrected),
-        ("ridge on columns", found.columns),
-    ):
-        print(f"  {name:36s}{100 * errors.mean():6.1f} % ({100 * errors.max():.1f} %)")
 
 
 def _print_errors(answers: dict[str, tuple[np.ndarray, np.ndarray]], title: str) -> None:
