@@ -9,7 +9,7 @@ from gnnperf.evaluate.recordings import Recording, read_recordings
 from gnnperf.graph.execution_graph import ExecutionGraph
 
 DATASET = Path("datasets/cpu-gloo")
-OP_TABLES = (Path("datasets/cpu-ops/ops.parquet"), Path("datasets/cpu-lookups/ops.parquet"))
+OP_TABLES = tuple(Path(f"datasets/{name}/ops.parquet") for name in ("cpu-ops", "cpu-lookups", "cpu-updates"))
 CACHE = Path("~/.cache/gnnperf").expanduser()
 
 

@@ -3,8 +3,8 @@
     python -m benchmarks.fit_cpu_constants [OUT.yaml]
 
 Host overheads, lags and prices of ops: from all recordings of datasets/cpu-gloo, the profiler's own cost taken out, and
-the op tables datasets/cpu-ops and datasets/cpu-lookups. So the model is not to be judged on these recordings with these
-constants: `benchmarks/unseen_workload.py` fits anew for each workload, and training fits on its own runs.
+the op tables datasets/cpu-ops, cpu-lookups and cpu-updates. So the model is not to be judged on these recordings with
+these constants: `benchmarks/unseen_workload.py` fits anew for each workload, and training fits on its own runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gnnperf.hardware.conf_dir import conf_dir
 PROVENANCE = (
     "host_overhead_us, segment_us, lag_us.cpu and op_prices: fitted by benchmarks/fit_cpu_constants.py on "
     "datasets/cpu-gloo (gloo runs on an AMD EPYC, two cores, torch 2.13; without the profiler's cost), "
-    "datasets/cpu-ops and datasets/cpu-lookups. Do not judge the analytical model on those recordings with these "
+    "datasets/cpu-ops, cpu-lookups and cpu-updates. Do not judge the analytical model on those recordings with these "
     "constants. lag_us.gpu, collective_floor_us, copy_floor_us, pageable_share: as in gpu.yaml."
 )
 

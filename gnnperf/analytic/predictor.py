@@ -14,6 +14,7 @@ from gnnperf.analytic.collective.formulas import collective_us, fitted_collectiv
 from gnnperf.analytic.constants import AnalyticConstants, default_constants
 from gnnperf.analytic.contention_constants import ContentionConstants, default_contention
 from gnnperf.analytic.copies import copy_us, path_of
+from gnnperf.analytic.cpu_ops.warmth import between_bytes
 from gnnperf.analytic.graph_launches import graph_launch_us, launched_kernels
 from gnnperf.analytic.host_overheads import host_us, overhead_us
 from gnnperf.analytic.host_work import host_work_us
@@ -112,7 +113,8 @@ class AnalyticPredictor:
         if cluster.device.kind == "gpu":
             return compute_nodes_us(nodes, cluster.device, constants.roofline_power, tables)
         if constants.op_prices is not None:
-            return constants.op_prices.latency_us(nodes, cluster.device)
+            ops = nodes.assign(between_bytes=between_bytes(nodes))
+            return constants.op_prices.latency_us(ops, cluster.device)
         return self._roofline(nodes, cluster)
 
     def _roofline(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:

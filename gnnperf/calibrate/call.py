@@ -18,6 +18,7 @@ LISTS = ("List[Tensor]", "List[Optional[Tensor]]")
 NAME = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?")
 SPARSE = "sparse_"
 UNSCALED_DTYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
+POSITIVE = ("sqrt", "rsqrt", "log", "log2", "log10")  # of negative numbers they are slow, and no number
 
 
 def overload_of(point: OpPoint) -> Any:
@@ -146,7 +147,13 @@ def _tensors(point: OpPoint, device: torch.device, generator: torch.Generator) -
         else:
             whole = (*shape[:-2], shape[-1], shape[-2]) if place in point.transposed else shape
             made = random_tensor(whole, dtype_of(name), device, generator, rows, point.skew)
+            made = made.abs() if _needs_positive(point) else made
             yield made.transpose(-1, -2) if place in point.transposed else made
+
+
+def _needs_positive(point: OpPoint) -> bool:
+    """Whether the op is one of POSITIVE; in place it would work on its own results."""
+    return point.op.rpartition("::")[2].split(".")[0] in POSITIVE
 
 
 def _is_offsets(point: OpPoint, place: int) -> bool:

@@ -94,15 +94,18 @@ def _with_repeats(parts: Split, found: Mapping[str, Sequence[int]]) -> dict[str,
 
 
 def _axes(plan: Plan, cards: Mapping[str, Any]) -> dict[str, Split]:
-    """The plan's axes, and the recording day where there are several: the last day's new runs are held out."""
+    """The plan's axes, and the recording day where there are several: the last day's new runs are held out.
+
+    The days divide what the axis `run` divides; a plan that holds everything out has none.
+    """
     day_of: dict[str, str] = {}
     for name, about in cards.items():
         run, day = name.rpartition("/")[0], str(about["recorded_at"])[:10]
         day_of[run] = min(day, day_of.get(run, day))
-    if len(set(day_of.values())) < 2:
+    by_run = plan.splits.get("run")
+    if len(set(day_of.values())) < 2 or by_run is None:
         return dict(plan.splits)
     last = max(day_of.values())
-    by_run = plan.splits["run"]
     held_out = [name for names in by_run.values() for name in names if day_of[name] == last]
     left = {part: [name for name in names if day_of[name] != last] for part, names in by_run.items()}
     by_day = {"train": [*left["train"], *left["test"]], "val": left["val"], "test": held_out}

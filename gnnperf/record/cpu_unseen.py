@@ -11,7 +11,9 @@ from gnnperf.record.spec import RunSpec
 from gnnperf.record.workloads.autoencoder import Autoencoder
 from gnnperf.record.workloads.graph_network import GraphNetwork
 from gnnperf.record.workloads.mixer import Mixer
+from gnnperf.record.workloads.point_cloud import PointCloud
 from gnnperf.record.workloads.recurrent import Recurrent
+from gnnperf.record.workloads.temporal import Temporal
 from gnnperf.record.workloads.two_towers import TwoTowers
 from gnnperf.record.workloads.unet import Unet
 from gnnperf.record.workloads.workload import Workload
@@ -64,7 +66,25 @@ TWO_TOWERS = (
     TwoTowers(vocabulary=1000, hidden=256, layers=2, batch=512),
     TwoTowers(vocabulary=2000, hidden=128, layers=4, batch=512),
 )
-PROGRAMS: tuple[tuple[Workload, ...], ...] = (UNET, GRAPH_NETWORK, RECURRENT, AUTOENCODER, MIXER, TWO_TOWERS)
+TEMPORAL = (
+    Temporal(blocks=2, channels=16, length=64, batch=16),
+    Temporal(blocks=4, channels=32, length=64, batch=16),
+    Temporal(blocks=3, channels=48, length=128, batch=8),
+    Temporal(blocks=4, channels=64, length=128, batch=16),
+    Temporal(blocks=5, channels=24, length=256, batch=16),
+    Temporal(blocks=3, channels=96, length=96, batch=32),
+)
+POINT_CLOUD = (
+    PointCloud(points=128, hidden=16, layers=3, batch=8),
+    PointCloud(points=256, hidden=32, layers=4, batch=8),
+    PointCloud(points=512, hidden=32, layers=3, batch=16),
+    PointCloud(points=256, hidden=64, layers=4, batch=8),
+    PointCloud(points=1024, hidden=64, layers=3, batch=8),
+    PointCloud(points=128, hidden=128, layers=3, batch=16),
+)
+PROGRAMS: tuple[tuple[Workload, ...], ...] = (
+    UNET, GRAPH_NETWORK, RECURRENT, AUTOENCODER, MIXER, TWO_TOWERS, TEMPORAL, POINT_CLOUD,
+)  # fmt: skip
 
 
 def cpu_unseen() -> Plan:

@@ -90,3 +90,10 @@ def test_every_op_of_the_suites_has_an_overload():
         overload_of(point)
     for point in points(TINY):
         run(point)
+
+
+@pytest.mark.parametrize("op", ["aten::sqrt", "aten::log.out"])
+def test_roots_and_logarithms_are_of_positive_numbers(op: str) -> None:
+    shapes = [(64,)] * (2 if op.endswith("out") else 1)
+    (found,) = run(op_point(op, shapes, "float32"))
+    assert isinstance(found, torch.Tensor) and not found.isnan().any()

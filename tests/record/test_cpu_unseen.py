@@ -7,12 +7,14 @@ from collections import Counter
 from gnnperf.record.cpu_gloo import cpu_gloo
 from gnnperf.record.cpu_unseen import cpu_unseen
 
+KINDS = ("unet", "graph_network", "recurrent", "autoencoder", "mixer", "two_towers", "temporal", "point_cloud")
+
 
 def test_its_programs_are_in_no_other_plan() -> None:
     plan, other = cpu_unseen(), cpu_gloo()
-    assert len({run.name for run in plan.runs}) == len(plan.runs) == 54
+    assert len({run.name for run in plan.runs}) == len(plan.runs) == 72
     kinds = Counter(run.workload.kind for run in plan.runs)
-    assert kinds == dict.fromkeys(["unet", "graph_network", "recurrent", "autoencoder", "mixer", "two_towers"], 9)
+    assert kinds == dict.fromkeys(KINDS, 9)
     assert not set(kinds) & {run.workload.kind for run in other.runs}
 
 
@@ -24,4 +26,4 @@ def test_nothing_may_be_trained_on_it() -> None:
 
 def test_links_and_ranks() -> None:
     runs = Counter((run.world_size, run.link.name) for run in cpu_unseen().runs)
-    assert runs == {(2, "lo"): 36, (2, "1g"): 6, (2, "5g"): 6, (1, "lo"): 6}
+    assert runs == {(2, "lo"): 48, (2, "1g"): 8, (2, "5g"): 8, (1, "lo"): 8}

@@ -10,7 +10,7 @@ import pytest
 
 from gnnperf.errors import InputError
 from gnnperf.record import card, dataset, files
-from gnnperf.record.build import build
+from gnnperf.record.build import DAY_AXIS, _axes, build
 from gnnperf.record.dataset import Outcome, record_all
 from gnnperf.record.plan import Change, Pair, Plan
 from gnnperf.record.run import Steps
@@ -172,3 +172,15 @@ def write_complete_card(run_dir: Path, spec: RunSpec, steps: Steps, *, repeat: i
     run_dir.mkdir(parents=True)
     times = {kind: {"median_us": 1000.0} for kind in ("without_profiler", "with_profiler")}
     files.write_json(run_dir / "run.json", {"status": "complete", "recorded_at": card.now(), "step_time": times})
+
+
+def test_a_second_day_divides_what_the_axis_of_runs_divides_and_nothing_where_there_is_none() -> None:
+    cards = {
+        f"{DLRM.name}/1": {"recorded_at": "2026-11-21T23:59:00Z"},
+        "later/1": {"recorded_at": "2026-11-22T00:01:00Z"},
+    }
+    by_run = {"train": [DLRM.name, "later"], "val": [], "test": []}
+    days = _axes(replace(DONE, splits={"run": by_run}), cards)[DAY_AXIS]
+    assert days == {"train": [DLRM.name], "val": [], "test": ["later"]}
+    held_out = {"unseen": {"train": [], "val": [], "test": [DLRM.name, "later"]}}
+    assert _axes(replace(DONE, splits=held_out), cards) == held_out

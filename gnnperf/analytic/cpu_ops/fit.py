@@ -16,14 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.cpu_ops.counts import CALLS, COUNTS, TRAFFIC, op_counts
+from gnnperf.analytic.cpu_ops.counts import CALLS, COUNTS, TRAFFIC, op_counts, paid_families
 from gnnperf.analytic.cpu_ops.prices import BACK_OFF, CoreNumbers, FamilyPrices, OpPrices
 from gnnperf.errors import InputError
 
 # Where the search starts, us of one count: a core of some 50 GFLOP/s and 10 GB/s. What no call tells stays there.
 START_US = {
-    "call": 3.0, "product": 0.3, "tensor": 1.0, "byte": 1e-4, "far_byte": 1e-4, "left": 1e-4, "right": 1e-4,
-    "result": 1e-4, "row": 1e-2, "missed_row": 5e-2, "flop": 2e-5, "lane_flop": 2e-4, "element": 1e-4,
+    "call": 3.0, "cold_call": 3.0, "product": 0.3, "tensor": 1.0, "byte": 1e-4, "far_byte": 1e-4, "left": 1e-4,
+    "right": 1e-4, "result": 1e-4, "row": 1e-2, "missed_row": 5e-2, "flop": 2e-5, "lane_flop": 2e-4, "element": 1e-4,
 }  # fmt: skip
 FAMILY_STRENGTH, OP_STRENGTH, SHARED_STRENGTH = 0.03, 1.0, 0.1  # of the draw to the start, the family, and to 1
 ROBUST_SCALE = 0.3  # of a log latency: larger misses count linearly
@@ -65,7 +65,7 @@ def fit_op_prices(calls: pd.DataFrame, core: CoreNumbers) -> OpPrices:
     known = calls[calls["flops"].notna() | calls["bytes"].notna()]
     if known.empty:
         raise InputError("no call with known FLOPs or bytes", where="op prices", remedy="record shapes")
-    families = {str(family): _fit_family(rows) for family, rows in known.groupby("family")}
+    families = {str(family): _fit_family(rows) for family, rows in known.groupby(paid_families(known))}
     return OpPrices({BACK_OFF: FamilyPrices(START_US, {}, {}), **families}, core)
 
 

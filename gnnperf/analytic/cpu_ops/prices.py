@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.cpu_ops.counts import ARITHMETIC, CALLS, COUNTS, TRAFFIC, op_counts
+from gnnperf.analytic.cpu_ops.counts import ARITHMETIC, CALLS, COUNTS, TRAFFIC, op_counts, paid_families
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.schema import OpFamily
 
@@ -70,7 +70,7 @@ class OpPrices:
     def terms_us(self, calls: pd.DataFrame, device: DeviceSpec) -> np.ndarray:
         """[n, len(COUNTS)] us that each count takes; they add up to `latency_us`."""
         counts = op_counts(calls)  # [n, num_counts]
-        names = calls[["family", "op_name", "dtype"]].astype(object)
+        names = calls[["family", "op_name", "dtype"]].assign(family=paid_families(calls)).astype(object)
         code, distinct = pd.factorize(pd.MultiIndex.from_frame(names.where(names.notna(), "")))
         prices = np.array([self._prices(*map(str, key)) for key in distinct]).reshape(-1, len(COUNTS))
         return counts * prices[code] * self.moved_to(device)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from gnnperf.analytic.constants import default_constants
 from gnnperf.analytic.cpu_ops.counts import ARITHMETIC, CALLS, COUNTS, KEYS, TRAFFIC
+from gnnperf.analytic.cpu_ops.warmth import AT_ONCE
 from gnnperf.analytic.kernels import Bound, KernelCall, KernelTimes
 from gnnperf.hardware.spec import DeviceSpec
 
@@ -24,7 +25,7 @@ def op_times(calls: Sequence[KernelCall], device: DeviceSpec) -> KernelTimes:
     """
     prices = default_constants("cpu").op_prices
     assert prices is not None, "conf/analytic/cpu.yaml holds prices"
-    rows = [(c.op_name, c.input_dims, c.dtype, str(c.family), c.flops, c.moved_bytes) for c in calls]
+    rows = [(c.op_name, c.input_dims, c.dtype, str(c.family), c.flops, c.moved_bytes, AT_ONCE) for c in calls]
     terms = prices.terms_us(pd.DataFrame(rows, columns=KEYS), device)  # [n, num_counts]
     latency = terms.sum(axis=1)  # [n] us
     sums = [terms[:, [COUNTS.index(name) for name in names]].sum(axis=1) for names in PAID_FOR.values()]

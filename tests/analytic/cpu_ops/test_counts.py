@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic.cpu_ops.counts import COUNTS, KEYS, op_counts
+from gnnperf.analytic.cpu_ops.counts import COUNTS, KEYS, op_counts, paid_families
 from gnnperf.graph.cost import op_cost
 
 
@@ -19,7 +19,7 @@ def call(name: str, dims: list[object], values: list[str] | None = None) -> dict
     text, types = json.dumps(dims, separators=(",", ":")), json.dumps(["float" if d else "" for d in dims])
     cost = op_cost(name, text, types, None if values is None else json.dumps(values))
     return {"op_name": name, "input_dims": text, "dtype": "float32", "family": str(cost.family), "flops": cost.flops,
-            "bytes": cost.bytes}  # fmt: skip
+            "bytes": cost.bytes, "between_bytes": 0.0}  # fmt: skip
 
 
 def counts(*calls: dict[str, object]) -> list[dict[str, float]]:
@@ -29,9 +29,9 @@ def counts(*calls: dict[str, object]) -> list[dict[str, float]]:
 
 
 def small(found: dict[str, float]) -> dict[str, float]:
-    """Without the share beyond the cache, which is next to nothing for small ops."""
-    assert found.get("far_byte", 0.0) < 1e-6
-    return {name: value for name, value in found.items() if name != "far_byte"}
+    """Without the shares beyond the caches, which are next to nothing for small ops that run again at once."""
+    assert found.get("far_byte", 0.0) < 1e-6 and found["cold_call"] < 1e-5
+    return {name: value for name, value in found.items() if name not in ("far_byte", "cold_call")}
 
 
 def test_a_product() -> None:
@@ -52,18 +52,66 @@ def test_kinds_of_products(name: str, dims: list[object], product: float, rows: 
     assert (found.get("product", 0.0), found["row"]) == (product, rows)
 
 
-def test_recurrent_layers_pay_for_their_steps() -> None:
-    """3 steps of 2 samples; a stack of 2 layers, whose shapes say so whichever comes first."""
-    rest = [[8], [8], [2, 2], [2, 2]]
-    (layer,) = counts(call("aten::mkldnn_rnn_layer", [[3, 2, 4], [8, 4], [8, 2], *rest]))
-    assert (layer["product"], layer["flop"]) == (3, 2 * 6 * 48 + 120)
-    states = [[2, 2, 2], [2, 2, 2]]
+def test_a_recurrent_layer_is_one_product_of_inputs_and_one_of_the_state_per_step() -> None:
+    """3 steps of 2 samples, 4 inputs, 2 states, 8 gates."""
+    dims: list[object] = [[3, 2, 4], [8, 4], [8, 2], [8], [8], [2, 2], [2, 2]]
+    (layer,) = counts(call("aten::mkldnn_rnn_layer", dims))
+    assert small(layer) == {"call": 1, "product": 3, "row": 12, "flop": 2 * 6 * 48 + 120, "left": 6 * (4 + 2),
+                            "right": 4 * 8 + 3 * 2 * 8, "result": 2 * 6 * 8}  # fmt: skip
+    (gradient,) = counts(call("aten::mkldnn_rnn_layer_backward", dims))
+    assert [gradient[name] / layer[name] for name in ("product", "row", "left", "right", "result")] == [2] * 5
+
+
+def test_a_stack_is_its_layers_whichever_dimension_comes_first() -> None:
     known = {"family": "gemm", "flops": 100.0, "bytes": 10.0}
+    states, weights = [[2, 2, 2], [2, 2, 2]], [[8, 4], [8, 2], [8], [8], [8, 2], [8, 2], [8], [8]]
     for x in ([3, 2, 4], [2, 3, 4]):
-        (stack,) = counts(call("aten::lstm", [x, states, [[8, 4], [8, 2]]]) | known)
-        assert small(stack) == {"call": 1, "product": 6, "flop": 100, "byte": 10}
+        (stack,) = counts(call("aten::lstm", [x, states, weights]) | known)
+        assert (stack["product"], stack["row"], stack["flop"]) == (6, 24, 100)
+        assert stack["right"] == (4 * 8 + 3 * 2 * 8) + (2 * 8 + 3 * 2 * 8)
     (one,) = counts(call("aten::gru", [[3, 2, 4], [1, 2, 2], [[6, 4], [6, 2]]]) | known)
     assert one["product"] == 3
+    (unknown,) = counts(call("aten::gru", [[3, 2, 4], [1, 2, 2], []]) | known)
+    assert small(unknown) == {"call": 1, "flop": 100, "byte": 10}
+
+
+def test_softmax_and_layer_norm_finish_rows() -> None:
+    softmax, layer, group = counts(
+        call("aten::_softmax", [[5, 4, 8], [], []]), call("aten::layer_norm", [[5, 4, 8], [], [8], [8], []]),
+        call("aten::group_norm", [[5, 4, 8], [], [4], [4], []]),
+    )  # fmt: skip
+    assert (softmax["row"], layer["row"], group.get("row", 0)) == (20, 20, 0)
+
+
+@pytest.mark.parametrize(
+    ("dims", "rows"),
+    [("[1, 2]", 6), ("[0]", 0), ("[2]", 30), ("[]", 1)],  # of [6, 5, 8]: 6 rows of 40, 40 sums over 6, 30 rows of 8
+)
+def test_inner_reductions_finish_rows(dims: str, rows: float) -> None:
+    (found,) = counts(call("aten::sum", [[6, 5, 8], [], []], ["", dims, "False"]))
+    assert (found.get("row", 0.0), found["flop"]) == (rows, 240)
+
+
+def test_sorting_is_no_pass_over_rows() -> None:
+    (found,) = counts(call("aten::topk", [[6, 8], [], []]))
+    assert small(found) == {"call": 1, "element": 4 * 48}
+
+
+def test_an_op_that_ran_just_now_is_warm_and_one_after_half_a_megabyte_is_half_cold() -> None:
+    relu = call("aten::relu", [[8]])
+    found = counts(*(relu | {"between_bytes": between} for between in (0.0, 2.0**19, 1e12)))
+    assert [row["cold_call"] for row in found] == pytest.approx([0.0, 0.5, 1.0], abs=1e-5)
+
+
+def test_dropout_pays_for_the_numbers_it_draws() -> None:
+    dropout = call("aten::relu", [[8]]) | {"op_name": "aten::dropout"}
+    families = paid_families(pd.DataFrame([dropout, call("aten::relu", [[8]])]))
+    assert families.tolist() == ["random", "elementwise"]
+
+
+def test_random_numbers_cost_by_the_number() -> None:
+    (found,) = counts(call("aten::bernoulli", [[100]]))
+    assert small(found) == {"call": 1, "element": 100}
 
 
 def test_a_list_where_a_product_has_a_matrix_is_no_product() -> None:
@@ -95,7 +143,7 @@ def test_lookups_miss_by_the_size_of_the_table() -> None:
 
 def test_a_sparse_sum_counts_its_rows() -> None:
     sparse = {"op_name": "aten::add_", "input_dims": "[[1000,4],[1000,4],[]]", "dtype": "float32",
-              "family": "embedding", "flops": 48.0, "bytes": 294.0}  # fmt: skip
+              "family": "embedding", "flops": 48.0, "bytes": 294.0, "between_bytes": 0.0}  # fmt: skip
     (found,) = counts(sparse)
     assert (found["row"], found["element"], found["byte"]) == (6.0, 72.0, 6.0)
 
@@ -107,7 +155,7 @@ def test_an_optimizer_counts_its_tensors() -> None:
 
 def test_what_is_not_known_has_no_counts() -> None:
     unknown = {"op_name": "my::op", "input_dims": None, "dtype": None, "family": "unknown", "flops": np.nan,
-               "bytes": np.nan}  # fmt: skip
+               "bytes": np.nan, "between_bytes": 0.0}  # fmt: skip
     assert np.isnan(op_counts(pd.DataFrame([unknown], columns=KEYS))).all()
 
 
@@ -126,7 +174,15 @@ def test_what_is_not_known_has_no_counts() -> None:
 def test_shapes_without_sizes_count_as_streams_and_never_below_nothing(
     name: str, dims: str | None, family: str
 ) -> None:
-    row = {"op_name": name, "input_dims": dims, "dtype": "float32", "family": family, "flops": 0.0, "bytes": 64.0}
+    row = {
+        "op_name": name,
+        "input_dims": dims,
+        "dtype": "float32",
+        "family": family,
+        "flops": 0.0,
+        "bytes": 64.0,
+        "between_bytes": 0.0,
+    }
     found = op_counts(pd.DataFrame([row], columns=KEYS))
     assert (found >= 0).all() and found[0, COUNTS.index("call")] == 1
 

@@ -40,7 +40,7 @@ def test_family_op_and_dtype() -> None:
             ("aten::relu", 1000.0, "float32", "elementwise"),  # 2 + 1
             ("aten::tanh", 1000.0, "float32", "elementwise"),  # 4 + 10
             ("aten::relu", 1000.0, "bfloat16", "elementwise"),  # 2 + 3
-            ("my::op", 1000.0, "float32", "random"),  # a family without prices: 2 + 1
+            ("my::op", 1000.0, "float32", "pooling"),  # a family without prices: 2 + 1
             ("my::op", np.nan, "float32", "elementwise"),
         ),
         CPU,

@@ -13,12 +13,15 @@ from gnnperf.record.launch import launch
 from gnnperf.record.workloads.autoencoder import Autoencoder, Vae
 from gnnperf.record.workloads.graph_network import GraphNetwork, Messages, _batch
 from gnnperf.record.workloads.mixer import Classifier, Mixer
+from gnnperf.record.workloads.point_cloud import CLASSES, PointCloud
+from gnnperf.record.workloads.point_cloud import Classifier as PointClassifier
 from gnnperf.record.workloads.recurrent import LARGEST_NORM, Recurrent
+from gnnperf.record.workloads.temporal import SENSORS, Forecaster, Temporal
 from gnnperf.record.workloads.two_towers import TEMPERATURE, Retriever, TwoTowers
 from gnnperf.record.workloads.unet import Denoiser, Unet
 from tests.record.workloads.unseen_checks import train
 
-KINDS = ("unet", "graph_network", "recurrent", "autoencoder", "mixer", "two_towers")
+KINDS = ("unet", "graph_network", "recurrent", "autoencoder", "mixer", "two_towers", "temporal", "point_cloud")
 Ranks = list[dict[str, Any]]
 
 
@@ -93,10 +96,30 @@ def test_scores_are_cosines_over_the_temperature() -> None:
     assert scores.diag().tolist() == pytest.approx([1 / TEMPERATURE] * 2, rel=1e-5)
 
 
+def test_a_forecast_sees_no_future() -> None:
+    """A value moves the forecasts from its own time step on."""
+    torch.manual_seed(0)
+    model = Forecaster(Temporal(blocks=2, channels=8, length=16, batch=1)).eval()
+    series = torch.zeros(2, SENSORS, 16)
+    series[1, :, 10] = 1.0
+    changed = (model(series)[1] != model(series)[0]).any(dim=0)  # [S]
+    assert changed.tolist() == [False] * 10 + [True] * 6  # 2 x (2 + 4) steps back: to the end of the series
+
+
+def test_the_order_of_points_says_nothing() -> None:
+    torch.manual_seed(0)
+    model = PointClassifier(PointCloud(points=8, hidden=4, layers=2, batch=2)).eval()
+    points = torch.randn(2, 8, 3)
+    assert model(points).shape == (2, CLASSES)
+    assert torch.allclose(model(points), model(points.flip(1)))
+
+
 def test_names_say_the_sizes() -> None:
     assert Unet().name == "unet_l2_c16_i16_b8"
     assert GraphNetwork().name == "graph_network_l2_h64_n256_d8_b4"
     assert Autoencoder().name == "autoencoder_c16_i16_z32_b16"
     assert Mixer().name == "mixer_l2_h64_p4_b8"
     assert TwoTowers().name == "two_towers_v2k_h64_l2_b64"
+    assert Temporal().name == "temporal_n4_c32_s128_b16"
+    assert PointCloud().name == "point_cloud_p256_h32_l4_b8"
     assert Recurrent(bucket_mb=0.5).name == "recurrent_l1_h64_s32_b16_mb0.5"

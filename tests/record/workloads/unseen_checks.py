@@ -10,7 +10,9 @@ import torch.distributed as dist
 from gnnperf.record.workloads.autoencoder import Autoencoder
 from gnnperf.record.workloads.graph_network import GraphNetwork
 from gnnperf.record.workloads.mixer import Mixer
+from gnnperf.record.workloads.point_cloud import PointCloud
 from gnnperf.record.workloads.recurrent import Recurrent
+from gnnperf.record.workloads.temporal import Temporal
 from gnnperf.record.workloads.two_towers import TwoTowers
 from gnnperf.record.workloads.unet import Unet
 from gnnperf.record.workloads.workload import Place, Workload
@@ -22,6 +24,8 @@ PROGRAMS: tuple[Workload, ...] = (
     Autoencoder(channels=4, image=8, latent=4, batch=4),
     Mixer(layers=1, hidden=8, patch=16, batch=2),
     TwoTowers(vocabulary=20, hidden=8, layers=1, batch=4),
+    Temporal(blocks=2, channels=4, length=8, batch=4),
+    PointCloud(points=16, hidden=8, layers=2, batch=8),
 )
 
 
