@@ -152,9 +152,7 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     def cluster_of(edited: ExecutionGraph) -> ClusterSpec:
         return choose_target(edited, request.hardware, request.cluster).with_laws(request.collectives).cluster
 
-    return with_edits(
-        answer, request.whatif, predictor, target.cluster, question, request.collectives, cluster_of
-    )
+    return with_edits(answer, request.whatif, predictor, target.cluster, question, request.collectives, cluster_of)
 
 
 def _misplaced(request: Request, target: Target) -> tuple[str, ...]:

@@ -26,13 +26,13 @@ from gnnperf.plan.declared_pause import DeclarePause
 from gnnperf.plan.dtype import ChangeDtype
 from gnnperf.plan.fold.world_size import WorldSize
 from gnnperf.plan.fusion import FuseElementwise
-from gnnperf.plan.reshard.one_table import PlaceTable
 from gnnperf.plan.horizontal import FuseHorizontally
 from gnnperf.plan.other_cluster import ChangeCluster
 from gnnperf.plan.other_device import ChangeDevice
 from gnnperf.plan.other_link import ChangeLink
 from gnnperf.plan.other_stream import MoveToStream
 from gnnperf.plan.repeated_op import RepeatCalls
+from gnnperf.plan.reshard.one_table import PlaceTable
 from gnnperf.plan.sequence import ScaleSequence
 from gnnperf.plan.table_size import ResizeTables
 from gnnperf.plan.tensor_train import CompressTables

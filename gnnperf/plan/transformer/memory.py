@@ -20,8 +20,8 @@ from gnnperf.plan.transformer.compression import Compression
 from gnnperf.plan.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
 from gnnperf.plan.transformer.items import Item, Op
 from gnnperf.plan.transformer.layer import layer_backward, layer_forward
-from gnnperf.plan.transformer.parameters import stage_parameters
 from gnnperf.plan.transformer.offload import Offload
+from gnnperf.plan.transformer.parameters import stage_parameters
 from gnnperf.plan.transformer.pipeline import Pass, passes
 from gnnperf.plan.transformer.plan import TransformerPlan
 from gnnperf.plan.transformer.roles import Role, rank_of
