@@ -91,8 +91,8 @@ class ScaledBatch:
         """The size with one dimension scaled, of as many elements as the input: the likeliest such dimension."""
         if _REST in size:
             fixed = [place for place, n in enumerate(size) if n in self.batch.sizes and n != _REST]
-            fits = [grown(size, place, self.factor) for place in fixed]
-            known = next((f for f in fits if _divides(f, actual.shape)), size)
+            options = [grown(size, place, self.factor) for place in fixed]
+            known = next((f for f in options if _divides(f, actual.shape)), size)
             return known if _divides(known, actual.shape) else size
         fits = (each for each in (size, *self._scaled(size)) if prod(each) == prod(actual.shape))
         return next(fits, size)

@@ -53,20 +53,20 @@ def _nearby(asked: pd.DataFrame, calls: pd.DataFrame) -> np.ndarray:
     """[num_asked] log(measured / predicted) of the op's calls that are near in size; 0 where it has none."""
     result = np.zeros(len(asked))
     sizes, known = _sizes(asked), _sizes(calls)
-    places = calls.groupby(OP, dropna=False).indices
-    for op, at in asked.groupby(OP, dropna=False).indices.items():
-        others = next((rows for key, rows in places.items() if _same(key, op)), None)
-        if others is None:
-            continue
+    kind_of_call, kind_asked = _kinds(calls, asked)
+    for kind in np.intersect1d(kind_of_call, kind_asked):
+        others, at = np.flatnonzero(kind_of_call == kind), np.flatnonzero(kind_asked == kind)
         apart = sizes[at][:, None, :] - known[others][None, :, :]  # [asked, calls, sizes]
         weight = np.exp(-0.5 * (apart**2).sum(axis=2)) + FAR
         result[at] = weight @ calls["log_ratio"].to_numpy(np.float64)[others] / weight.sum(axis=1)
     return result
 
 
-def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    """Whether two keys of a group are equal; unknown is equal to unknown."""
-    return all(a == b or (a != a and b != b) for a, b in zip(one, other, strict=True))
+def _kinds(calls: pd.DataFrame, asked: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """[num_calls], [num_asked] a number per op, kind of node, collective and phase."""
+    both = pd.concat([calls[OP], asked[OP]], ignore_index=True)
+    kinds = both.groupby(OP, dropna=False).ngroup().to_numpy()
+    return kinds[: len(calls)], kinds[len(calls) :]
 
 
 def _sizes(calls: pd.DataFrame) -> np.ndarray:
