@@ -94,8 +94,8 @@ class ScaledBatch:
             fits = [grown(size, place, self.factor) for place in fixed]
             known = next((f for f in fits if _divides(f, actual.shape)), size)
             return known if _divides(known, actual.shape) else size
-        fits = (each for each in (size, *self._scaled(size)) if prod(each) == prod(actual.shape))
-        return next(fits, size)
+        whole = (each for each in (size, *self._scaled(size)) if prod(each) == prod(actual.shape))
+        return next(whole, size)
 
     def _scaled(self, size: Shape) -> Iterator[Shape]:
         """First by dimensions that have a size of the batch."""
