@@ -29,7 +29,7 @@ from gnnperf.memory.measured import measured_peaks
 from gnnperf.memory.recorded import peak_memory
 from gnnperf.trace import read_run
 
-GROUPS = ("batch, rules written with it", "batch, not looked at", "dtype (autocast)")
+GROUPS = ("batch, rules written with it", "batch, other pairs", "dtype (autocast)")
 ANSWERS = ("edit", "recorded", "nothing changes", "scales")
 
 

@@ -156,6 +156,9 @@ def test_a_plan_that_nobody_ran(tmp_path: Path) -> None:
         (["plan=gpt2_345m", "trace={trace}", "hardware=t4"], "a trace is asked about as well"),
         (["plan=gpt2_345m", "hardware=t4", "mode=replay"], "a plan has none"),
         (["plan=gpt3_345m", "hardware=t4"], "no plan named 'gpt3_345m'; did you mean gpt2_345m"),
+        (["plan=resnet18", "hardware=t4", "plan.network.block=wide"], "plan.network.block: bad value 'wide'"),
+        (["plan=resnet18", "hardware=t4", "plan.network.blocks=[2,2]"], "network.widths: bad value"),
+        (["plan=resnet18", "hardware=t4", "+plan.parallelism.tensor=2"], "unknown key 'parallelism'"),
         (["plan=gpt2_345m", "hardware=t4", "plan.parallelism.tensor=5"], "5 does not divide model.heads, 16"),
         (["trace=/no/such/trace.json"], "/no/such/trace.json"),
         ([], "trace: a value is required"),
@@ -192,6 +195,27 @@ def test_peak_memory_is_told_beside_the_measured_one(tmp_path: Path) -> None:
     assert all(abs(rank["error"]) < 0.01 for rank in found["peak_memory"])
     assert all(rank["step_name"] == found["step_name"] for rank in found["peak_memory"])
     assert "peak memory of rank 1" in run.stdout
+
+
+def test_a_network_that_nobody_ran_and_whether_it_fits(tmp_path: Path) -> None:
+    for batch, fits in ((64, True), (4096, False)):
+        run = _run(tmp_path, "plan=resnet18", "hardware=t4", f"plan.training.batch={batch}", "out=out")
+        assert run.returncode == 0, run.stderr
+        (rank,) = json.loads((tmp_path / "out/prediction.json").read_text())["peak_memory"]
+        assert (rank["rank"], rank["fits"]) == (0, fits)
+        assert ("memory fits" in run.stdout, "memory does not fit" in run.stdout) == (fits, not fits)
+
+
+def test_a_larger_batch_takes_more_memory(tmp_path: Path) -> None:
+    recording = SCRIPT.parent / "datasets/cpu-gloo/gpt_l2_w64_s64_b4_x2_lo/1"
+    edits = "whatif=[{batch:{factor:2}},{stall:{us:100}}]"
+    run = _run(tmp_path, f"trace={recording}", "mode=analytic", "out=out", "cache_dir=null", edits)
+    assert run.returncode == 0, run.stderr
+    found = json.loads((tmp_path / "out/prediction.json").read_text())
+    for before, after in zip(found["peak_memory"], found["whatif"]["peak_memory"], strict=True):
+        assert after["parts_bytes"]["activations"] == 2 * before["parts_bytes"]["activations"]
+        assert after["parts_bytes"]["parameters"] == before["parts_bytes"]["parameters"]
+    assert "what if: peak memory of rank 1" in run.stdout
 
 
 def test_memory_is_left_out_where_it_is_not_asked_for(trace: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import cast
 
 from gnnperf.memory.slots import Slot, TensorSlot, with_tensors
 from gnnperf.memory.step_calls import Call
@@ -85,7 +86,7 @@ class ScaledBatch:
             for slot, argument in zip(call.slots, found, strict=True)
             for shape in (argument if isinstance(slot, tuple) else (argument,) if isinstance(slot, TensorSlot) else ())
         ]
-        return [replace(tensor, shape=shape) for tensor, shape in zip(recorded, flat, strict=True)]
+        return [replace(tensor, shape=cast("Shape", shape)) for tensor, shape in zip(recorded, flat, strict=True)]
 
     def _viewed(self, size: Shape, actual: TensorSlot) -> Shape:
         """The size with one dimension scaled, of as many elements as the input: the likeliest such dimension."""
@@ -94,8 +95,8 @@ class ScaledBatch:
             options = [grown(size, place, self.factor) for place in fixed]
             known = next((f for f in options if _divides(f, actual.shape)), size)
             return known if _divides(known, actual.shape) else size
-        fits = (each for each in (size, *self._scaled(size)) if prod(each) == prod(actual.shape))
-        return next(fits, size)
+        whole = (each for each in (size, *self._scaled(size)) if prod(each) == prod(actual.shape))
+        return next(whole, size)
 
     def _scaled(self, size: Shape) -> Iterator[Shape]:
         """First by dimensions that have a size of the batch."""

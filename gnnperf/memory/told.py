@@ -56,12 +56,10 @@ def inside_bytes(
     call: Call, effect: Effect, recorded: Sequence[TensorSlot], actual: Sequence[TensorSlot], *, on_gpu: bool
 ) -> int:
     """What an op asks for inside and does not return; it grows as the tensors that the op takes do."""
-    new = {(r.of_result or place): r.num_bytes for place, r in enumerate(effect.results) if r.of_input is None}
-    asked = max(asked_bytes(call.inside) - sum(new.values()), 0)
+    new = sum(r.num_bytes for r in effect.results if r.of_input is None and r.of_result is None)
+    asked = max(asked_bytes(call.inside) - new, 0)
     before, now = (sum(t.num_bytes for t in tensors) for tensors in (recorded, actual))
     more = asked if before == now else asked * now // max(before, 1)
-    return (
-        more
-        if on_gpu
-        else max(more, workspace_bytes(replace(call, slots=with_tensors(call.slots, list(actual))), more))
-    )
+    if on_gpu:
+        return more
+    return max(more, workspace_bytes(replace(call, slots=with_tensors(call.slots, list(actual))), more))

@@ -14,8 +14,8 @@ beyond the last use; a stage's output goes when it is sent (ibid., appendix B).
 from __future__ import annotations
 
 from gnnperf.graph.cost.op_call import DTYPE_BYTES
-from gnnperf.plan.transformer.layer import MLP_FACTOR, Sizes, sizes
 from gnnperf.plan.transformer.plan import Recompute, TransformerPlan
+from gnnperf.plan.transformer.sizes import Sizes, sizes
 from gnnperf.plan.uses import Pair, Use, use
 
 FLOAT_BYTES, INDEX_BYTES = DTYPE_BYTES["float32"], DTYPE_BYTES["int64"]
@@ -40,7 +40,7 @@ def _x(s: Sizes) -> int:
 
 
 def _forward(s: Sizes) -> tuple[Use, ...]:
-    x, part, wide = _x(s), s.half(s.tokens, s.shard).num_bytes, s.half(s.tokens, MLP_FACTOR * s.shard).num_bytes
+    x, part, wide = _x(s), s.half(s.tokens, s.shard).num_bytes, s.half(s.tokens, s.width).num_bytes
     row, mask = s.tokens * FLOAT_BYTES, s.tokens * s.hidden
     return (
         use(_NORM, "x", norm1=x, mean1=row, rstd1=row),
@@ -69,14 +69,14 @@ def _core(s: Sizes) -> tuple[Use, ...]:
 
 
 def _mlp_backward(s: Sizes) -> tuple[Use, ...]:
-    x, wide = _x(s), s.half(s.tokens, MLP_FACTOR * s.shard).num_bytes
-    weight = MLP_FACTOR * s.shard * s.hidden
+    x, wide = _x(s), s.half(s.tokens, s.width).num_bytes
+    weight = s.width * s.hidden
     return (
         use(_ADD_BACKWARD, "dy mask2", d_down=x),
         *_sum(s, "d_down", s.hidden),
         *_product(s, "d_down", "gelu", weight, d_gelu=wide),
         use(_GELU_BACKWARD, "d_gelu up", d_up=wide),
-        *_sum(s, "d_up", MLP_FACTOR * s.shard),
+        *_sum(s, "d_up", s.width),
         *_product(s, "d_up", "norm2", weight, d_norm2=x),
         *_norm_backward(s, "d_norm2 x1 mean2 rstd2", d_x1=x),
         use("aten::add", "d_x1 dy", d_sum=x),

@@ -8,7 +8,11 @@ import pandas as pd
 import pytest
 
 from gnnperf.capture import capture
-from gnnperf.plan.convolutional import Block, build_network
+from gnnperf.capture.api import captured_run
+from gnnperf.memory import Part
+from gnnperf.memory.planned import planned_peak
+from gnnperf.memory.recorded import peak_memory
+from gnnperf.plan.convolutional import Block, build_network, replica_tensors
 from gnnperf.plan.shapes import parse, tensors
 from gnnperf.record.workloads.cnn import Cnn, Layout
 from gnnperf.schema import NodeType, OpFamily
@@ -53,3 +57,17 @@ def test_ops_shapes_and_messages_are_those_of_the_captured_program(layout: Layou
                 (captured, planned)]  # fmt: skip
     sent = [list(zip(a["collective"].astype(str), a["message_bytes"], strict=True)) for a in arrivals]
     assert sent[0] == sent[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("layout", "block"), [(Layout.BASIC, Block.BASIC), (Layout.BOTTLENECK, Block.BOTTLENECK)])
+def test_peak_memory_is_that_of_the_captured_program(layout: Layout, block: Block) -> None:
+    """One account asks torch what each op returns and keeps, the other one knows it from the layers."""
+    size = Cnn(blocks=2, channels=16, image=32, batch=8, layout=layout)
+    run = captured_run(lambda: size.build().step, 2, ranks=(0,), steps=1)
+    (captured,), (tensors,) = peak_memory(run, on_gpu=True), replica_tensors(recorded_layout(block, 2))
+    planned = planned_peak(tensors)
+    assert planned.peak_bytes == pytest.approx(captured.peak_bytes, rel=0.005)
+    for part in (Part.PARAMETERS, Part.OPTIMIZER_STATE):
+        assert planned.parts_bytes[part] == captured.parts_bytes[part]
+    assert abs(planned.buckets_bytes - captured.buckets_bytes) < 512  # in blocks or not
