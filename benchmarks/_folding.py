@@ -97,7 +97,8 @@ def fits_both() -> Iterator[Both]:
         starts = np.abs(part.start_us[folded.node] - all_of_it.start_us)
         yield Both(
             name, len(whole.ranks), len(folded.graph.ranks), whole.num_nodes, folded.graph.num_nodes,
-            all_of_it.makespan_us, abs(part.makespan_us - all_of_it.makespan_us), float(starts.max()), whole_s, folded_s,
+            all_of_it.makespan_us, abs(part.makespan_us - all_of_it.makespan_us), float(starts.max()), whole_s,
+            folded_s,
         )  # fmt: skip
 
 
