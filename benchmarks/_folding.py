@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from gnnperf.schedule import Schedule as Scheduled
 from gnnperf.schedule import schedule_with_contention
 
 MODEL = Transformer(layers=8, hidden=512, heads=8, sequence=256, vocabulary=8000)
-FITTING = (
+FITTING: tuple[tuple[str, Parallelism, dict[str, Any]], ...] = (
     ("tensor 2, pipeline 2, data 2", Parallelism(2, 2, 2), {}),
     ("tensor 4, pipeline 2, data 8", Parallelism(4, 2, 8), {}),
     ("the same, interleaved", Parallelism(4, 2, 8), {"pipeline": Pipeline.INTERLEAVED, "chunks": 2}),
@@ -89,7 +90,7 @@ def scheduled(graph: ExecutionGraph, hardware: str) -> Scheduled:
 def fits_both() -> Iterator[Both]:
     """Plans small enough for all of their ranks."""
     for name, ways, settings in FITTING:
-        plan = TransformerPlan(name, MODEL, ways, Schedule(4 * ways.data, 1, **settings))  # type: ignore[arg-type]
+        plan = TransformerPlan(name, MODEL, ways, Schedule(4 * ways.data, 1, **settings))
         whole = build_plan(plan, every_rank(ways))
         all_of_it, whole_s = _timed(whole)
         folded = fold(whole)
@@ -97,7 +98,8 @@ def fits_both() -> Iterator[Both]:
         starts = np.abs(part.start_us[folded.node] - all_of_it.start_us)
         yield Both(
             name, len(whole.ranks), len(folded.graph.ranks), whole.num_nodes, folded.graph.num_nodes,
-            all_of_it.makespan_us, abs(part.makespan_us - all_of_it.makespan_us), float(starts.max()), whole_s, folded_s,
+            all_of_it.makespan_us, abs(part.makespan_us - all_of_it.makespan_us), float(starts.max()), whole_s,
+            folded_s,
         )  # fmt: skip
 
 

@@ -16,12 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks._folding import Program, fits_both, grown_us, planned_us, read_plan
+from benchmarks._folding import fits_both, grown_us, planned_us, read_plan
 
 PLAN, HARDWARE = "gpt_405b", "h100_sxm"
 PUBLISHED_FLOPS_PER_S = 400e12  # per GPU, of Llama 3 405B on these 16,384 (arXiv 2407.21783, table 4)
 PUBLISHED_PARAMETERS = 405e9
 CORES = 2
+OVERRIDES = ("cluster=hgx_h100", "cluster.ranks_per_node=4", "plan.schedule.recompute=selective",
+             "plan.schedule.chunks=4", "whatif=[{world_size:{ranks:8192}}]")  # fmt: skip
 PREDICT_ONLY = """
 import sys
 from benchmarks._folding import planned_us, read_plan
@@ -57,20 +59,18 @@ def ran(command: list[str]) -> Ran:
 def _print_large() -> None:
     plan = read_plan(PLAN)
     ways = plan.parallelism
-    print(
-        f"{PLAN}: {ways.world_size:,} ranks, tensor {ways.tensor} x pipeline {ways.pipeline} x data {ways.data}, {HARDWARE}"
-    )
+    divided = f"tensor {ways.tensor} x pipeline {ways.pipeline} x data {ways.data}"
+    print(f"{PLAN}: {ways.world_size:,} ranks, {divided}, {HARDWARE}; load of the machine {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-W", "ignore", "predict.py", f"plan={PLAN}", f"hardware={HARDWARE}"]
         for name, own in (
             ("prediction (plan, graph, latencies, schedule)", [sys.executable, "-c", PREDICT_ONLY, PLAN, HARDWARE]),
             ("predict.py, all four files", [*command, f"out={folder}/a"]),
-            ("predict.py, overrides and world_size", [*command, f"out={folder}/b", "cluster=hgx_h100", "cluster.ranks_per_node=4",
-             "plan.schedule.recompute=selective", "plan.schedule.chunks=4", "whatif=[{world_size:{ranks:8192}}]"]),
+            ("predict.py, overrides and world_size", [*command, f"out={folder}/b", *OVERRIDES]),
         ):  # fmt: skip
             found = ran(own)
-            print(f"  {name:48s}{found.wall_s:7.1f} s wall {found.processor_s:7.1f} s processor {found.peak_bytes / 1e9:6.2f} GB peak",
-                  flush=True)  # fmt: skip
+            times = f"{found.wall_s:7.1f} s wall {found.processor_s:7.1f} s processor"
+            print(f"  {name:48s}{times} {found.peak_bytes / 1e9:6.2f} GB peak", flush=True)
     step_s = planned_us(plan, HARDWARE) / 1e6
     tokens = plan.schedule.global_batch * plan.model.sequence
     published_s = 6 * PUBLISHED_PARAMETERS * tokens / ways.world_size / PUBLISHED_FLOPS_PER_S
@@ -79,28 +79,26 @@ def _print_large() -> None:
 
 def _print_folded() -> None:
     print("folded against whole, analytical latencies, schedule with contention:")
-    print(
-        "  | program | ranks whole -> folded | nodes | step time apart | starts apart, worst node | seconds | whole |"
-    )
+    print("  | program | ranks | nodes | step, apart us | starts apart, us | seconds whole -> folded |")
     for each in fits_both():
-        print(f"  | {each.name} | {each.ranks} -> {each.folded_ranks} | {each.nodes:,} -> {each.folded_nodes:,} "
-              f"| {each.apart_us:.2g} us of {each.step_us:,.0f} | {each.start_apart_us:.2g} us | {each.folded_s:.2f} | {each.whole_s:.2f} |",
-              flush=True)  # fmt: skip
+        print(
+            f"  | {each.name} | {each.ranks} -> {each.folded_ranks} | {each.nodes:,} -> {each.folded_nodes:,} "
+            f"| {each.step_us / 1e3:.1f} ms, {each.apart_us:.2g} | {each.start_apart_us:.2g} "
+            f"| {each.whole_s:.1f} -> {each.folded_s:.1f} |", flush=True,
+        )  # fmt: skip
 
 
 def _print_world_sizes() -> None:
     plan = read_plan("gpt2_345m")
-    print(
-        "world_size from 8 recorded-like ranks (gpt2_345m, data parallel 8) on h100_sxm, against the plan of so many replicas:"
-    )
+    print(f"world_size, {plan.name}, from 8 replicas, {HARDWARE}; beside the plan of so many replicas:")
     for ranks in (8, 64, 1024, 16_384):
+        batch = plan.schedule.global_batch // 8 * ranks
         wanted = replace(plan, parallelism=replace(plan.parallelism, data=ranks),
-                         schedule=replace(plan.schedule, global_batch=plan.schedule.global_batch // 8 * ranks))  # fmt: skip
-        found: Program = grown_us(plan, ranks, HARDWARE)
+                         schedule=replace(plan.schedule, global_batch=batch))  # fmt: skip
+        found = grown_us(plan, ranks, HARDWARE)
         apart = abs(found.step_us - planned_us(wanted, HARDWARE))
-        print(
-            f"  {ranks:6,} ranks: {found.nodes:,} nodes, step {found.step_us / 1e3:.2f} ms, {apart:.2g} us from the plan's"
-        )
+        step = f"step {found.step_us / 1e3:.2f} ms, {apart:.2g} us from the plan's"
+        print(f"  {ranks:6,} ranks: {found.nodes:,} nodes, {step}", flush=True)
 
 
 def main() -> int:

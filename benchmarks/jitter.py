@@ -2,10 +2,10 @@
 
     python -m benchmarks jitter
 
-Jitter is fitted on first recordings of every other run (the machine's) or of the run itself; waits are measured in second
-recordings of the other runs, on two ranks. What a rank is late by in every step is its role, and taken out. More ranks
-than two: draws (what is left of a rank's work in a step) of
-all recordings together, in units of their deviation, against draws that are normal.
+Jitter is fitted on first recordings of every other run (the machine's) or of the run itself; waits are measured in
+second recordings of the other runs, on two ranks. What a rank is late by in every step is its role, and taken out. More
+ranks than two: draws (what is left of a rank's work in a step) of all recordings together, against normal draws. Each
+recording is in units of its own deviation, of eight values: draws far out cannot be seen.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ def left_over(graph: ExecutionGraph) -> np.ndarray:
 
 
 def pooled(told: Sequence[Jitter]) -> Jitter:
-    """One machine's jitter: the means over its recordings, whose own are told by a handful of steps."""
+    """One machine's jitter: medians over recordings, of which some were disturbed, and each has a handful of steps."""
 
     def spread(part: str) -> Spread:
         own = [getattr(each, part) for each in told]
-        return Spread(*(float(np.mean([getattr(s, name) for s in own])) for name in ("rank_share", "moment_us")))
+        return Spread(*(float(np.median([getattr(s, name) for s in own])) for name in ("rank_share", "moment_us")))
 
     return Jitter(spread("host"), spread("device"))
 
@@ -127,9 +127,7 @@ def _print_waits(which: str, found: list[Waited]) -> None:
 
 def _print_maxima(draws: np.ndarray) -> None:
     rng = np.random.default_rng(0)
-    print(
-        f"expected maximum of M draws, in deviations, over {len(draws)} (draws kurtosis {pd.Series(draws).kurt():.1f}, 0 is normal):"
-    )
+    print(f"expected maximum of M draws, in deviations, of {len(draws)}; the largest is {draws.max():.2f}:")
     for count in GROUPS:
         seen = rng.choice(draws, size=(DRAWS, count)).max(axis=1).mean()
         print(f"  M = {count:2d}: {seen:.2f}, normal {expected_excess(count):.2f}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from gnnperf.errors import InputError
-from gnnperf.hardware import load_cluster
+from gnnperf.hardware import load_cluster, load_device
 from gnnperf.plan import (
     Block,
     ChangeCluster,
@@ -31,7 +32,8 @@ from gnnperf.plan import (
     Straggler,
     WaitLater,
 )
-from gnnperf.predict.api import Request, check
+from gnnperf.plan.fold import WorldSize
+from gnnperf.predict.api import Request, check, predict
 from gnnperf.predict.config import Mode
 from gnnperf.predict.edited import with_edits
 from gnnperf.predict.whatif import read_edits
@@ -39,6 +41,7 @@ from gnnperf.report.console import print_summary
 from gnnperf.report.document import document
 from gnnperf.report.html import html_report
 from gnnperf.schema import Source
+from tests.plan.transformer.plans import small
 from tests.predict.answers import GEMM_0, GEMM_1, Fixed, question, toy_answer
 
 
@@ -46,11 +49,11 @@ def test_every_edit() -> None:
     found = read_edits([
         {"latency": {"op": "aten::mm", "factor": 0.5}}, {"straggler": {"rank": 1, "factor": 2}}, {"stall": {"us": 3.0}},
         {"batch": {"factor": 2}}, {"dtype": {"of": "float32", "to": "bfloat16"}}, {"fuse": {"phase": "forward"}},
-        {"compress": {"kind": "all_reduce", "to": "float16"}},
+        {"compress": {"kind": "all_reduce", "to": "float16"}}, {"world_size": {"ranks": 16}},
     ])  # fmt: skip
     assert found == (OpLatency("aten::mm", 0.5), Straggler(1, 2), InputStall(3.0), ScaleBatch(2),
                      ChangeDtype("float32", "bfloat16"), FuseElementwise("forward"),
-                     CompressMessages("all_reduce", to="float16"))  # fmt: skip
+                     CompressMessages("all_reduce", to="float16"), WorldSize(16))  # fmt: skip
 
 
 def test_edits_of_hardware_waits_and_structure() -> None:
@@ -131,3 +134,15 @@ def test_a_work_that_nobody_tells_is_said() -> None:
     holes = Fixed({GEMM_1: float("nan")})
     answer = with_edits(unedited, (Straggler(0, 2.0),), holes, load_cluster("hgx8"), question(unedited.label))
     assert answer.warnings[0].startswith("What if: 1 nodes are not covered with the edits, 0 without")
+
+
+def test_a_grown_job_is_placed_on_the_cluster_anew() -> None:
+    """Eight nodes: one of 8 ranks each before, eight of 64 each then, as for the plan of 64 replicas itself."""
+    device, cluster = load_device("a100_sxm_80gb"), replace(load_cluster("dgx_a100"), nodes=8)
+    grown = predict(Request(plan=small(1, 1, 8), hardware=device, cluster=cluster, whatif=(WorldSize(64),)))
+    wanted = predict(Request(plan=small(1, 1, 64), hardware=device, cluster=cluster))
+    assert grown.whatif is not None
+    assert grown.whatif.step_time_us == pytest.approx(wanted.step_time_us, rel=1e-12)
+    with pytest.raises(InputError, match="64 ranks do not fit on 1 nodes"):
+        one = replace(cluster, nodes=1)
+        predict(Request(plan=small(1, 1, 8), hardware=device, cluster=one, whatif=(WorldSize(64),)))

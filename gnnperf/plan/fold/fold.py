@@ -15,7 +15,7 @@ from gnnperf.plan.fold.classes import Colors, refine
 from gnnperf.plan.fold.quotient import of_ranks, reduced, stand_ins
 from gnnperf.plan.fold.reasons import why_apart
 from gnnperf.plan.fold.structure import structure_of
-from gnnperf.plan.fold.words import stands_for_text
+from gnnperf.plan.fold.words import said_anew
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,7 @@ def fold(graph: ExecutionGraph, ranks_per_node: int | None = None) -> Folded:
     chosen = np.sort(first)  # positions of the kept ranks
     stands_for = tuple(int(before[colors.rank == colors.rank[i]].sum()) for i in chosen)
     small = of_ranks(small, chosen)
-    said = stands_for_text(stands_for) if len(chosen) < len(graph.ranks) else ()
-    small = replace(small, stands_for=stands_for, warnings=(*graph.warnings, *said))
+    small = replace(small, stands_for=stands_for, warnings=said_anew(graph.warnings, stands_for))
     came_from = np.flatnonzero(stands_in == np.arange(len(stands_in)))
     return Folded(small.validate(), _classes(graph, colors, chosen, machine), node, came_from)
 

@@ -21,6 +21,7 @@ from gnnperf.plan.edit import Edited, unedited
 from gnnperf.plan.fold.fold import Folded, fold
 from gnnperf.plan.fold.messages import doubts, shard_messages, shard_work, smaller
 from gnnperf.plan.fold.replicas import Replicas, find_replicas
+from gnnperf.plan.fold.words import said_anew
 from gnnperf.schema import NodeType, Relation
 
 SAME_BATCH = "whether the program keeps the batch of a rank: it stays, so that the global batch grows with the ranks"
@@ -64,7 +65,8 @@ class WorldSize:
         resized, touched = _resized(folded.graph, grows, replicas, factor)
         moved = _moved(resized, replicas, factor)
         stands_for = tuple(int(n * factor) for n in folded.graph.multiplicity.values())
-        placed = replace(moved, world_size=self.ranks, placement=_placement(graph, self.ranks), stands_for=stands_for)
+        placed = replace(moved, world_size=self.ranks, placement=_placement(graph, self.ranks), stands_for=stands_for,
+                         warnings=said_anew(moved.warnings, stands_for))  # fmt: skip
         unknown = (SAME_BATCH, *doubts(folded.graph, grows), *_uneven(folded.graph, grows), ALGORITHM)
         return Edited(placed.validate(), touched, folded.came_from, unknown)
 

@@ -54,6 +54,9 @@ def test_sixteen_thousand_ranks_need_no_more_nodes_than_one() -> None:
     found = WorldSize(16_384, data_parallel=8)(graph).graph
     assert (found.num_nodes, found.stands_for, found.world_size) == (6, (16_384,), 16_384)
     assert _transfers(found)["group_size"].tolist() == [16_384]
+    assert [w for w in found.warnings if "same role" in w] == [
+        "Ranks with the same role are in the graph once: 1 ranks, each for 16384."
+    ]
 
 
 def test_edits_compose_with_it_and_know_where_nodes_came_from() -> None:
