@@ -101,13 +101,6 @@ def test_groups_that_leave_their_machine_are_named() -> None:
     assert len(misplaced_groups(plan, 4)) == 2  # replicas are 4 apart
 
 
-def test_large_groups_with_others_between_them_are_named() -> None:
-    """Of 16 replicas of two tensor ranks four lie on a machine of eight; without tensor ranks they fill it."""
-    (sentence,) = misplaced_groups(TransformerPlan("a", MODEL, Parallelism(2, 1, 16), Schedule(16, 1)), 8)
-    assert "data (16 ranks, 4 on a machine)" in sentence
-    assert misplaced_groups(TransformerPlan("a", MODEL, Parallelism(1, 1, 16), Schedule(16, 1)), 8) == ()
-
-
 def test_a_schedule_with_more_replicas_has_fewer_micro_batches() -> None:
     plan = small(data=2)
     with_one = replace(plan, parallelism=Parallelism())
