@@ -18,6 +18,7 @@ from gnnperf.hardware import (
     load_link,
     spread,
 )
+from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.spec import MEDIA
 from gnnperf.hardware.yaml_spec import cluster_from, link_from
 
@@ -165,3 +166,22 @@ def test_ranks_are_divided_over_the_nodes_of_a_cluster() -> None:
     assert [spread(four, ranks).ranks_per_node for ranks in (32, 16, 6, 1)] == [8, 4, 2, 1]
     with pytest.raises(InputError, match="33 ranks do not fit on 4 nodes of 8"):
         spread(four, 33)
+
+
+def test_drives_and_sockets_are_said_or_not() -> None:
+    raw = {**yaml.safe_load((conf_dir("cluster") / "dgx_a100.yaml").read_text(encoding="utf-8")), "storage": None}
+    device = load_device("a100_sxm_80gb")
+    assert cluster_from(raw, device, "test").storage is None
+    with_drive = cluster_from({**raw, "storage": "nvme_gen5_x4", "host_sockets": 1}, device, "test")
+    assert with_drive.storage == load_link("nvme_gen5_x4")
+    assert with_drive.host_memory_bytes_per_s == 204.8e9 / 8
+    assert cluster_from({**raw, "host_sockets": None}, device, "test").host_memory_bytes_per_s is None
+
+
+def test_memory_of_hosts_is_channels_times_eight_bytes() -> None:
+    """DDR4 and DDR5 transfer 8 bytes a channel at a time, 2,400 to 5,600 million times a second."""
+    transfers = {"xeon_e5_2698_v4": (4, 2.4e9), "xeon_platinum_8168": (6, 2.667e9), "epyc_7742": (8, 3.2e9),
+                 "xeon_platinum_8480": (8, 4.8e9), "xeon_platinum_8570": (8, 5.6e9),
+                 "epyc_9654": (12, 4.8e9)}  # fmt: skip
+    for name, (channels, rate) in transfers.items():
+        assert load_host(name).memory_bandwidth_bytes_per_s == pytest.approx(channels * rate * 8, rel=1e-3), name

@@ -144,6 +144,14 @@ def test_the_host_is_priced_by_its_memory() -> None:
     assert told[work].sum() == pytest.approx(seconds * 1e6, rel=1e-4)
 
 
+def test_drives_are_priced_by_the_clusters() -> None:
+    """1 us to start, 80 us of a drive, bytes over 7.88 GB/s x 0.8."""
+    graph = build_plan(offloaded(Offload(Store.NVME)))
+    told = AnalyticPredictor().predict(graph, default_cluster(load_device("a100_sxm_80gb"))).latency_us
+    named = graph.nodes["event_name"].astype(object).isin([TO_STORAGE, FROM_STORAGE])
+    assert told[named.to_numpy()] == pytest.approx([81.0 + X / (7.88e9 * 0.8) * 1e6] * 8)
+
+
 def test_what_a_cluster_does_not_say_is_not_told() -> None:
     """No drives, no sockets: unknown and named, not free."""
     graph = build_plan(offloaded(Offload(optimizer=Store.NVME)))
