@@ -160,6 +160,7 @@ def test_a_plan_that_nobody_ran(tmp_path: Path) -> None:
         (["plan=resnet18", "hardware=t4", "plan.network.blocks=[2,2]"], "network.widths: bad value"),
         (["plan=resnet18", "hardware=t4", "+plan.parallelism.tensor=2"], "unknown key 'parallelism'"),
         (["plan=gpt2_345m", "hardware=t4", "plan.parallelism.tensor=5"], "5 does not divide model.heads, 16"),
+        (["plan=dlrm_criteo", "hardware=t4", "plan.ranks=3"], "3 ranks do not divide the batch, 65536"),
         (["trace=/no/such/trace.json"], "/no/such/trace.json"),
         ([], "trace: a value is required"),
         (["trace={trace}", "mode=gnn"], "mode=gnn needs a checkpoint"),

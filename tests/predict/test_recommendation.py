@@ -1,0 +1,35 @@
+"""predict() of a recommendation model that nobody ran."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gnnperf.errors import InputError
+from gnnperf.hardware import load_device
+from gnnperf.plan.recommendation import RecommendationPlan
+from gnnperf.predict.api import Request, predict
+from gnnperf.predict.config import Mode, PredictConfig
+
+RAW: dict[str, Any] = {
+    "name": "mine",
+    "model": {"tables": [{"name": "t", "count": 4, "rows": 1000, "dim": 8}], "bottom": [8], "top": [4, 1]},
+    "batch": 64,
+    "ranks": 2,
+}
+
+
+def test_a_mapping_with_tables_is_a_recommender() -> None:
+    plan = PredictConfig(plan=RAW).asked_plan()
+    assert isinstance(plan, RecommendationPlan) and len(plan.model.tables) == 4
+    with pytest.raises(InputError, match=r"plan.model: unknown key 'table'"):
+        PredictConfig(plan={**RAW, "model": {**RAW["model"], "table": []}}).asked_plan()
+
+
+def test_its_step_is_answered_by_the_analytical_model() -> None:
+    plan = PredictConfig(plan=RAW).asked_plan()
+    answer = predict(Request(plan=plan, mode=Mode.analytic, hardware=load_device("a100_sxm_80gb")))
+    assert answer.step_time_us > 0
+    assert answer.prediction.uncovered_ops == {}
+    assert answer.prediction.graph.ranks == (0, 1)
