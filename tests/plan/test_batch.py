@@ -16,6 +16,7 @@ from gnnperf.plan import ScaleBatch, apply
 from gnnperf.plan.batch_shapes import scale_call
 from gnnperf.plan.batch_sizes import find_batch
 from tests.plan.layers import ARRIVE, EXIT, GRADIENT_IN, GRADIENT_W, LINEAR, SEND, TRANSFER, UPDATE, layer
+from tests.plan.lookups import GRADIENT, lookups
 from tests.plan.loops import loop
 
 sizes = st.tuples(st.sampled_from([2, 3, 4, 6]), st.sampled_from([17, 19]), st.sampled_from([7, 11]),
@@ -124,3 +125,24 @@ def test_refusals() -> None:
         ScaleBatch(2.0)(loop(1, dims="[]"))
     with pytest.raises(InputError, match="above 0"):
         ScaleBatch(0.0)
+
+
+@pytest.mark.parametrize(("values", "grows"), [(6 * 5, True), (7 * 5 + 8, False)])
+def test_messages_of_unknown_shapes_are_told_by_their_size(values: int, grows: bool) -> None:
+    """As in plans: 30 values are the activations [6,5], 43 are no tensor that grows."""
+    nodes = layer(2, 3, 5, 7).nodes
+    sent = nodes["message_bytes"].notna().to_numpy()
+    dims = nodes["input_dims"].astype(object).where(nodes.index != SEND, None)
+    dtype = nodes["dtype"].astype(object).where(~sent, "float32")
+    changed = nodes.assign(
+        input_dims=dims.astype("category"), dtype=dtype.astype("category"),
+        message_bytes=nodes["message_bytes"].where(~sent, 4.0 * values),
+    )  # fmt: skip
+    found = ScaleBatch(2.0)(replace(layer(2, 3, 5, 7), nodes=changed)).graph.nodes
+    assert found["message_bytes"][TRANSFER] == 4.0 * values * (2 if grows else 1)
+
+
+def test_a_dense_gradient_of_a_table_is_zeroed_once() -> None:
+    """3 x 80 rows of 8 and their indices move, and the 100 rows of the table."""
+    found = ScaleBatch(2.0)(lookups(100, dense=True)).graph.nodes
+    assert found["bytes"][GRADIENT] == 4.0 * (3 * 80 * 8 + 100 * 8) + 8 * 80
