@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import cast
 
 from gnnperf.memory.slots import Slot, TensorSlot, with_tensors
 from gnnperf.memory.step_calls import Call
@@ -85,7 +86,7 @@ class ScaledBatch:
             for slot, argument in zip(call.slots, found, strict=True)
             for shape in (argument if isinstance(slot, tuple) else (argument,) if isinstance(slot, TensorSlot) else ())
         ]
-        return [replace(tensor, shape=shape) for tensor, shape in zip(recorded, flat, strict=True)]
+        return [replace(tensor, shape=cast(Shape, shape)) for tensor, shape in zip(recorded, flat, strict=True)]
 
     def _viewed(self, size: Shape, actual: TensorSlot) -> Shape:
         """The size with one dimension scaled, of as many elements as the input: the likeliest such dimension."""
