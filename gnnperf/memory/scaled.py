@@ -86,14 +86,14 @@ class ScaledBatch:
             for slot, argument in zip(call.slots, found, strict=True)
             for shape in (argument if isinstance(slot, tuple) else (argument,) if isinstance(slot, TensorSlot) else ())
         ]
-        return [replace(tensor, shape=cast("Shape", shape)) for tensor, shape in zip(recorded, flat, strict=True)]
+        return [replace(tensor, shape=cast(Shape, shape)) for tensor, shape in zip(recorded, flat, strict=True)]
 
     def _viewed(self, size: Shape, actual: TensorSlot) -> Shape:
         """The size with one dimension scaled, of as many elements as the input: the likeliest such dimension."""
         if _REST in size:
             fixed = [place for place, n in enumerate(size) if n in self.batch.sizes and n != _REST]
-            options = [grown(size, place, self.factor) for place in fixed]
-            known = next((f for f in options if _divides(f, actual.shape)), size)
+            fits = [grown(size, place, self.factor) for place in fixed]
+            known = next((f for f in fits if _divides(f, actual.shape)), size)
             return known if _divides(known, actual.shape) else size
         whole = (each for each in (size, *self._scaled(size)) if prod(each) == prod(actual.shape))
         return next(whole, size)

@@ -50,7 +50,7 @@ def test_ops_shapes_and_messages_are_those_of_the_captured_program(layout: Layou
     captured, planned = graph.nodes, build_network(recorded_layout(block, 2)).nodes
     works = [n[(n["node_type"] == NodeType.COMPUTE).to_numpy()] for n in (captured, planned)]
     assert _calls(works[1]) == _calls(works[0])
-    assert sum(_calls(works[1]).values()) > 100
+    assert sum(_calls(works[1]).values()) > 90  # nothing that is compared is left out by its name
     products = [n["flops"][(n["family"] == OpFamily.CONV).to_numpy()].sum() for n in works]
     assert products[0] == products[1]
     arrivals = [n[((n["node_type"] == NodeType.COMM) & (n["segment"] == "arrive")).to_numpy()] for n in
