@@ -10,6 +10,7 @@ import pytest
 from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.plan.families import read_plan
 from gnnperf.plan.transformer import (
     Parallelism,
     Pipeline,
@@ -90,7 +91,7 @@ def test_every_shipped_plan_is_one() -> None:
     names = sorted(conf_dir("plan").glob("*.yaml"))
     assert names
     for path in names:
-        assert plan_from(read_yaml(path), str(path)).name == path.stem
+        assert read_plan(read_yaml(path), str(path)).name == path.stem
 
 
 def test_groups_that_leave_their_machine_are_named() -> None:
