@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import exp, log
 
 import numpy as np
 import pytest
@@ -31,5 +32,8 @@ def test_measured_then_calibrated_then_predicted() -> None:
     before_us = np.array([5.0, 5.0, 10.0, 5.0, 5.0])
     after_us = np.array([5.0, 20.0, 10.0, 4.0, 5.0])
     found = anchored(edited, recorded, before_us, after_us).nodes["latency_us"]
-    # a [4]: median(10, 14); a [16]: 20 x median(2, 2.8, 3); recorded stays; d: nobody knows more; untouched
-    assert found.tolist() == pytest.approx([12.0, 56.0, 30.0, 4.0, 7.0])
+    # a [4]: median(10, 14). a [16]: [8] is a factor of two away in both sizes, [4] of four; ratios 3, and 2 and 2.8.
+    near, far = exp(-1.0), exp(-4.0)
+    ratio = exp((near * log(3.0) + far * (log(2.0) + log(2.8)) / 2) / (near + far))
+    # What is recorded stays; of d nobody knows more than the predictor; c is not touched.
+    assert found.tolist() == pytest.approx([12.0, 20.0 * ratio, 30.0, 4.0, 7.0], rel=1e-4)

@@ -23,12 +23,13 @@ from gnnperf.plan.transformer.layer import layer_backward, layer_forward
 from gnnperf.plan.transformer.offload import Offload
 from gnnperf.plan.transformer.parameters import stage_parameters
 from gnnperf.plan.transformer.pipeline import Pass, passes
-from gnnperf.plan.transformer.plan import TransformerPlan
+from gnnperf.plan.transformer.plan import Recompute, TransformerPlan
 from gnnperf.plan.transformer.roles import Role, rank_of
 from gnnperf.plan.transformer.sharding import Sharding
 from gnnperf.plan.transformer.tensors import FLOAT_BYTES, embedding_uses, head_uses, layer_uses
 from gnnperf.plan.transformer.update import update, zero_gradients
 from gnnperf.plan.uses import NotAccounted, Pair, RankTensors, Stretch, Use, check_accounted, use
+from gnnperf.schema import Phase
 
 _ADAM, _GRADIENTS_AT = "aten::_fused_adam_", 1  # of its lists: parameters, gradients, two moments
 _UPDATE = ("aten::copy_", "aten::mul_", "aten::norm", "aten::mul_", _ADAM, "aten::copy_")
@@ -103,8 +104,9 @@ def _optimizer(plan: TransformerPlan, gradients_bytes: int) -> Pair:
 
 def _pairs(plan: TransformerPlan) -> _Pairs:
     layer, first, last = layer_uses(plan), embedding_uses(plan), head_uses(plan)
+    again = layer_forward(plan, 0, Phase.BACKWARD) if plan.schedule.recompute is Recompute.FULL else ()
     for pair, forward, backward in (
-        (layer, layer_forward(plan, 0), layer_backward(plan, 0)),
+        (layer, layer_forward(plan, 0), (*again, *layer_backward(plan, 0))),
         (first, embedding_forward(plan), embedding_backward(plan)),
         (last, head_forward(plan), head_backward(plan)),
     ):
