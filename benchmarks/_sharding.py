@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -42,9 +43,10 @@ class Measured:
 
     @property
     def noise(self) -> float:
-        """Median relative difference of a candidate between passes, beyond what all candidates share."""
-        apart = np.diff(np.log(self.passes_us), axis=0).ravel()
-        return float(np.median(np.abs(apart - np.median(apart))))
+        """Median relative difference of a candidate between two passes, beyond what all candidates share."""
+        told = np.log(self.passes_us)
+        apart = np.array([a - b for a, b in combinations(told, 2)])  # [num_pairs, num_candidates]
+        return float(np.median(np.abs(apart - np.median(apart, axis=1, keepdims=True))))
 
     @property
     def spread(self) -> float:
