@@ -2,11 +2,11 @@
 
     python -m benchmarks sharding
 
-Per problem one placement was recorded (datasets/cpu-sharding); 24 others were timed (placements.json, three passes on the
-same ranks). Each is predicted from that one recording: an edit moves the tables, the schedule gives the step. A pick is
-right if its measured step is within the noise floor of the fastest; `regret` is what it costs beyond the fastest.
-Greedy: whole tables, the largest (by bytes, by looked up bytes) first, to the emptier rank. All measured: every candidate
-was run in one pass, and the other passes judge. Chance: a random candidate.
+Per problem one placement was recorded (datasets/cpu-sharding); 24 others were timed (placements.json, three passes on
+the same ranks). Each is predicted from that one recording: an edit moves the tables, the schedule gives the step. A
+pick is right if its measured step is within the noise floor of the fastest; `regret` is what it costs beyond the
+fastest. Greedy: whole tables, the largest (by bytes, by looked up bytes) first, to the emptier rank. All measured:
+every candidate was run in one pass, and the other passes judge. Chance: a random candidate.
 """
 
 from __future__ import annotations
