@@ -20,7 +20,7 @@ from gnnperf.analytic import AnalyticConstants
 from gnnperf.analytic.cpu_ops.files import prices_from_plain, prices_to_plain
 from gnnperf.data.floors import TypedFloors
 from gnnperf.data.normalizer import Normalizer
-from gnnperf.data.numbers import DEVICE_FEATURES, LINK_FEATURES, WORK_FEATURES
+from gnnperf.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
 from gnnperf.data.plain import load_plain
 from gnnperf.data.prepare import PreparedData
 from gnnperf.data.vocabulary import FIELDS, Vocabulary
@@ -28,7 +28,7 @@ from gnnperf.errors import InputError
 from gnnperf.models.config import ModelConfig
 from gnnperf.models.gnn import TypedGNN
 
-FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 2
+FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 3
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
 RETRAIN = "train again with this version of gnnperf"
@@ -166,7 +166,7 @@ def _constants(plain: dict[str, Any]) -> AnalyticConstants:
 
 
 def _feature_names() -> dict[str, list[str]]:
-    named = {"work": WORK_FEATURES, "device": DEVICE_FEATURES, "link": LINK_FEATURES, "fields": FIELDS}
+    named = {"work": WORK_NAMES, "device": DEVICE_NAMES, "link": LINK_NAMES, "fields": FIELDS}
     return {kind: list(names) for kind, names in named.items()}
 
 

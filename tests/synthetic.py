@@ -9,7 +9,8 @@ import numpy as np
 from toys import two_rank_graph
 
 from gnnperf.data.config import DataConfig
-from gnnperf.data.prepare import PreparedData, RunGraph, prepare
+from gnnperf.data.prepare import PreparedData, prepare
+from gnnperf.data.runs import RunGraph
 from gnnperf.data.splits import Split
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec

@@ -15,9 +15,8 @@ class DataConfig:
         path: folder with one folder per run, splits.json and README.md.
         axis: which split of splits.json.
         cache_dir: where graphs and features are cached, by fingerprint.
-        batch_size: steps (graphs) per batch.
-        max_steps_per_run: whole steps used of each run, from the last backwards.
-        max_runs: training runs used, in the split's order; None: all.
+        batch_size: steps (graphs) per batch, one step per run.
+        max_runs: training recordings used, in the split's order; None: all.
         op_tables: what `gnnperf calibrate` wrote (ops.parquet) on the CPU that the runs ran on: the analytical base
             learns from them how ops cost that training runs do not have.
     """
@@ -26,7 +25,6 @@ class DataConfig:
     axis: str = "run"
     cache_dir: str = "~/.cache/gnnperf"
     batch_size: int = 4
-    max_steps_per_run: int = 3
     max_runs: int | None = None
     op_tables: list[str] = field(default_factory=list)
 
@@ -34,6 +32,5 @@ class DataConfig:
         """Refuse values that cannot work."""
         require(bool(self.axis), "data.axis", self.axis, "an axis of splits.json")
         require(self.batch_size >= 1, "data.batch_size", self.batch_size, "a whole number >= 1")
-        require(self.max_steps_per_run >= 1, "data.max_steps_per_run", self.max_steps_per_run, "a whole number >= 1")
         if self.max_runs is not None:
             require(self.max_runs >= 1, "data.max_runs", self.max_runs, "a whole number >= 1, or null for all")

@@ -1,7 +1,7 @@
 """ExecutionGraph of one step -> HeteroData: features known before the run, labels apart from them.
 
 Attributes per work type, n nodes of it (names avoid `batch` and `index`, which PyG increments in collation):
-    x [n, len(WORK_FEATURES)] float32      codes [n, len(FIELDS)] int64      node_id [n] int64, row in the graph
+    x [n, len(WORK_NAMES)] float32      codes [n, len(FIELDS)] int64      node_id [n] int64, row in the graph
     base_us [n] float64      analytic_us, latency_us [n] float64, NaN unknown
     target [n] float32, log(latency / base), NaN where it is not defined
     time_share [n] float32, share of the step's measured busy time, scaled to mean 1 over labeled nodes
@@ -16,13 +16,14 @@ import torch
 from torch_geometric.data import HeteroData
 
 from gnnperf.data.floors import TypedFloors, base_us
-from gnnperf.data.numbers import DEVICE_FEATURES, LINK_FEATURES, LINKS, device_numbers, link_numbers, work_numbers
+from gnnperf.data.numbers import DEVICE_NAMES, LINK_NAMES, device_numbers, link_spec_numbers, work_numbers
+from gnnperf.data.places import link_of
 from gnnperf.data.relations import FORWARD_EDGE_TYPES, reverse
 from gnnperf.data.vocabulary import Vocabulary
 from gnnperf.errors import InputError
 from gnnperf.evaluate.metrics import is_measured
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.spec import ClusterSpec, LinkSpec
+from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.prediction import Prediction
 from gnnperf.schema import WORK_TYPES, NodeType
 
@@ -44,7 +45,7 @@ def features(
     """
     nodes = graph.nodes
     base, _ = base_us(nodes, analytic.latency_us, floors)  # [num_nodes]
-    numbers = work_numbers(nodes, analytic.latency_us, base, cluster, graph.world_size)  # [num_nodes, num_features]
+    numbers = work_numbers(graph, analytic.latency_us, base, cluster)  # [num_nodes, num_features]
     types = nodes["node_type"].astype(str).to_numpy()  # [num_nodes]
     labels = _labels(nodes["latency_us"].to_numpy(np.float64), base, types != NodeType.COMM)
     labels["analytic_us"] = analytic.latency_us
@@ -86,16 +87,9 @@ def _add_hardware(data: HeteroData, nodes: pd.DataFrame, types: np.ndarray, clus
     device = device_numbers(cluster.device)  # [num_device_features]
     data["device"].x = torch.from_numpy(np.tile(device, (num_devices, 1)))
     names = nodes["op_name"].astype(object).to_numpy()[types == NodeType.LINK]
-    links = [link_numbers(str(n), _link(str(n), cluster)) for n in names]
-    data["link"].x = torch.from_numpy(np.asarray(links, dtype=np.float32).reshape(-1, len(LINK_FEATURES)))
-    assert data["device"].x.shape[1] == len(DEVICE_FEATURES)
-
-
-def _link(name: str, cluster: ClusterSpec) -> LinkSpec:
-    links = dict(zip(LINKS, (cluster.intra, cluster.inter, cluster.host_link), strict=True))
-    if name not in links:
-        raise InputError(f"unknown link class {name!r}", where="link node", allowed=", ".join(links))
-    return links[name]
+    links = [link_spec_numbers(str(n), link_of(str(n), cluster)) for n in names]
+    data["link"].x = torch.from_numpy(np.asarray(links, dtype=np.float32).reshape(-1, len(LINK_NAMES)))
+    assert data["device"].x.shape[1] == len(DEVICE_NAMES)
 
 
 def _add_edges(data: HeteroData, graph: ExecutionGraph, types: np.ndarray) -> None:

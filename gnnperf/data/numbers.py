@@ -1,62 +1,66 @@
-"""Numeric features known before the run: logs of sizes, each with a flag where it is unknown."""
+"""Numeric features known before the run (schema.WORK_FEATURES): logs of sizes, each with a flag where it is unknown."""
 
 from __future__ import annotations
-
-import json
 
 import numpy as np
 import pandas as pd
 
+from gnnperf.analytic.cpu_ops.warmth import between_bytes
+from gnnperf.data.places import (
+    LINKS,
+    group_numbers,
+    link_numbers,
+    placement_numbers,
+    rank_numbers,
+    sustained_flops_per_s,
+)
+from gnnperf.data.shapes import ShapeNumbers, alignment, shape_numbers
+from gnnperf.data.text import text_numbers
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.lanes import lane_keys
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
+from gnnperf.schedule.schedule import timed_edges
+from gnnperf.schema import DEVICE_FEATURES, LINK_FEATURES, NUM_TEXT_FEATURES, WORK_FEATURES, names
 
 SIZE_COLUMNS = ("flops", "bytes", "message_bytes")
-DIM_FEATURES = (
-    "log_num_inputs", "max_rank", "log_elements", "log_largest", "log_second", "log_first_dim", "log_last_dim",
-)  # fmt: skip
-WORK_FEATURES = (
-    *(f"log_{c}" for c in SIZE_COLUMNS), *(f"{c}_unknown" for c in SIZE_COLUMNS),
-    *DIM_FEATURES, "dims_unknown",
-    "log_ordinal", "log_num_siblings", "log_group_size", "group_size_unknown", "log_world_size",
-    "log_analytic_us", "analytic_unknown", "log_base_us", "log_host_speed", "log_ranks_per_node",
-)  # fmt: skip
-DEVICE_FEATURES = (
-    "log_float32", "log_float32_matrix", "log_float16_matrix", "log_bandwidth", "log_l2", "log_num_sms", "log_clock",
-    "log_memory", "log_launch_floor_us", "flops_share", "bandwidth_share", "is_gpu",
-)  # fmt: skip
-LINK_FEATURES = ("log_bandwidth", "log_latency_us", "bandwidth_share", "is_intra", "is_inter", "is_host_link")
-LINKS = ("intra", "inter", "host_link")
+WORK_NAMES = (*names(WORK_FEATURES), *(f"text_{i}" for i in range(NUM_TEXT_FEATURES)))
+DEVICE_NAMES, LINK_NAMES = names(DEVICE_FEATURES), names(LINK_FEATURES)
+TILE, BLOCK = 128.0, 1024.0  # edge of a product's tile, elements of a block of threads
+US = 1e6
 
 
 def work_numbers(
-    nodes: pd.DataFrame, analytic_us: np.ndarray, base_us: np.ndarray, cluster: ClusterSpec, world_size: int
+    graph: ExecutionGraph, analytic_us: np.ndarray, base_us: np.ndarray, cluster: ClusterSpec
 ) -> np.ndarray:
-    """WORK_FEATURES of nodes: [num_nodes, num_features] float32, raw (not normalized), never NaN.
+    """WORK_NAMES of all nodes: [num_nodes, num_features] float32, raw (not normalized), never NaN.
 
     Args:
-        nodes: rows of an ExecutionGraph's node table.
+        graph: one step.
         analytic_us: [num_nodes] the analytical model's answer, NaN where it has none.
         base_us: [num_nodes] what the residual multiplies, never NaN.
         cluster: the hardware asked about.
-        world_size: ranks of the run.
+
+    Raises:
+        InputError: an unknown link class.
     """
-    sizes = [nodes[c].to_numpy(np.float64) for c in SIZE_COLUMNS]  # 3 x [num_nodes]
-    group = nodes["group_size"].to_numpy(np.float64)  # [num_nodes], -1 unknown
-    one = np.ones(len(nodes))
-    columns = [
-        *(_log1p(s) for s in sizes), *(np.isnan(s) for s in sizes),
-        *_dims(nodes["input_dims"]).T,
-        np.log1p(nodes["ordinal"].clip(lower=0)), np.log1p(nodes["num_siblings"].clip(lower=0)),
-        _log1p(np.where(group < 0, np.nan, group)), group < 0, np.log1p(world_size) * one,
-        _log1p(analytic_us), np.isnan(analytic_us), _log1p(base_us),
-        np.log(cluster.host_speed) * one, np.log1p(cluster.ranks_per_node) * one,
+    nodes, one = graph.nodes, np.ones((graph.num_nodes, 1))
+    shapes = shape_numbers(nodes)
+    parts = [
+        _sizes(nodes), shapes.dims, _products(shapes), _time_numbers(nodes, shapes, cluster), _order(graph),
+        np.stack([_log1p(analytic_us), np.isnan(analytic_us), _log1p(base_us)], axis=1),
+        np.log1p(graph.world_size) * one, group_numbers(graph, cluster),
+        rank_numbers(nodes["rank"].to_numpy(), graph.world_size),
+        placement_numbers(nodes["collective"].astype(object).to_numpy()),
+        np.log1p(cluster.ranks_per_node) * one, np.log(cluster.host_speed) * one, link_numbers(graph, cluster),
+        _per_sm(nodes, cluster), text_numbers(nodes["op_name"]),
     ]  # fmt: skip
-    stacked = np.stack([np.asarray(c, dtype=np.float32) for c in columns], axis=1)  # [num_nodes, num_features]
-    assert stacked.shape[1] == len(WORK_FEATURES)
+    stacked = np.concatenate(parts, axis=1).astype(np.float32)  # [num_nodes, num_features]
+    assert stacked.shape[1] == len(WORK_NAMES)
     return stacked
 
 
 def device_numbers(device: DeviceSpec) -> np.ndarray:
-    """DEVICE_FEATURES: [num_features] float32. A rate that is not in the catalog falls back to float32's."""
+    """DEVICE_NAMES: [num_features] float32. A rate that is not in the catalog falls back to float32's."""
     flops = device.flops_per_s
     plain = flops["float32"]
     matrix = flops.get("float32_matrix", plain)
@@ -68,46 +72,68 @@ def device_numbers(device: DeviceSpec) -> np.ndarray:
     return np.asarray([*np.log1p(values), *shares], dtype=np.float32)
 
 
-def link_numbers(name: str, link: LinkSpec) -> np.ndarray:
-    """LINK_FEATURES of link class `name` (one of LINKS): [num_features] float32."""
+def link_spec_numbers(name: str, link: LinkSpec) -> np.ndarray:
+    """LINK_NAMES of link class `name` (one of LINKS): [num_features] float32."""
     logs = np.log1p([link.bandwidth_bytes_per_s, link.latency_us])
     return np.asarray([*logs, link.sustained_bandwidth_share, *(float(name == n) for n in LINKS)], dtype=np.float32)
 
 
+def _sizes(nodes: pd.DataFrame) -> np.ndarray:
+    """[num_nodes, 7] log sizes, which are unknown, log intensity."""
+    sizes = [nodes[c].to_numpy(np.float64) for c in SIZE_COLUMNS]  # 3 x [num_nodes]
+    intensity = _log1p(sizes[0]) - _log1p(sizes[1])
+    known = ~np.isnan(sizes[0]) & ~np.isnan(sizes[1])
+    return np.stack([*map(_log1p, sizes), *map(np.isnan, sizes), np.where(known, intensity, 0.0)], axis=1)
+
+
+def _products(shapes: ShapeNumbers) -> np.ndarray:
+    """[num_nodes, 9] is_product, log batch, m, n, k, alignment of m, n, k and of the last dimension."""
+    product = shapes.product
+    aligned = [*alignment(product[:, 1:4]).T, alignment(shapes.last_dim)]
+    return np.stack([product[:, 4], *np.log1p(product[:, :4]).T, *aligned], axis=1)
+
+
+def _time_numbers(nodes: pd.DataFrame, shapes: ShapeNumbers, cluster: ClusterSpec) -> np.ndarray:
+    """[num_nodes, 6] waves, how full the last one is, us to compute, us to move, which is longer, bytes / cache."""
+    device = cluster.device
+    flops, moved = (np.nan_to_num(nodes[c].to_numpy(np.float64)) for c in ("flops", "bytes"))
+    batch, m, n, _, is_product = shapes.product.T
+    tiles = np.where(is_product > 0, batch * np.ceil(m / TILE) * np.ceil(n / TILE),
+                     np.ceil(np.expm1(shapes.dims[:, 3]) / BLOCK))  # fmt: skip
+    waves = tiles / device.num_sms
+    compute_us = flops / sustained_flops_per_s(nodes["dtype"].astype(object).to_numpy(), cluster) * US
+    memory_us = moved / (device.memory_bandwidth_bytes_per_s * device.sustained_bandwidth_share) * US
+    filled = np.divide(waves, np.ceil(waves), out=np.zeros_like(waves), where=waves > 0)
+    columns = [np.log1p(waves), filled, np.log1p(compute_us), np.log1p(memory_us), memory_us > compute_us,
+               np.log1p(moved / device.l2_bytes)]  # fmt: skip
+    return np.stack(columns, axis=1)
+
+
+def _order(graph: ExecutionGraph) -> np.ndarray:
+    """[num_nodes, 5] bytes moved since the op last ran; place among siblings, how many; lane's nodes before and after.
+
+    Order is that of the edges, not of the rows. Without a lane the last two are 0.
+    """
+    order = timed_edges(graph).order  # [num_nodes]
+    nodes = graph.nodes.iloc[order]
+    lane = lane_keys(nodes)
+    groups, on_lane = pd.Series(lane).groupby(lane), lane >= 0
+    before = np.where(on_lane, groups.cumcount().to_numpy(), 0)
+    after = np.where(on_lane, groups.cumcount(ascending=False).to_numpy(), 0)
+    siblings = [nodes[c].clip(lower=0).to_numpy() for c in ("ordinal", "num_siblings")]
+    found = np.empty((graph.num_nodes, 5))
+    found[order] = np.log1p(np.stack([between_bytes(nodes), *siblings, before, after], axis=1).astype(np.float64))
+    return found
+
+
+def _per_sm(nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
+    """[num_nodes, 4] rate of the dtype, bandwidth and cache per SM, SMs."""
+    device, one = cluster.device, np.ones(len(nodes))
+    rate = sustained_flops_per_s(nodes["dtype"].astype(object).to_numpy(), cluster) / device.num_sms
+    bandwidth = device.memory_bandwidth_bytes_per_s * device.sustained_bandwidth_share / device.num_sms
+    cache = np.log(device.l2_bytes / device.num_sms)
+    return np.stack([np.log(rate), np.log(bandwidth) * one, cache * one, np.log(device.num_sms) * one], axis=1)
+
+
 def _log1p(values: np.ndarray) -> np.ndarray:
     return np.log1p(np.nan_to_num(np.clip(values, 0.0, None), nan=0.0))
-
-
-def _dims(texts: pd.Series) -> np.ndarray:
-    """[num_nodes, len(DIM_FEATURES) + 1] from JSON shapes; each distinct text is read once."""
-    codes, distinct = pd.factorize(texts, use_na_sentinel=True)
-    table = np.asarray([_dim_row(t) for t in distinct] + [_dim_row(None)], dtype=np.float64)  # [num_distinct + 1, 8]
-    return table[codes]  # the last row for null
-
-
-def _dim_row(text: str | None) -> list[float]:
-    shapes = _shapes(text)
-    if shapes is None:
-        return [0.0] * len(DIM_FEATURES) + [1.0]
-    elements = [float(np.prod(s, dtype=np.float64)) for s in shapes] or [0.0]
-    largest = shapes[int(np.argmax(elements))] if shapes else []
-    ordered = sorted(elements, reverse=True)
-    second = ordered[1] if len(ordered) > 1 else 0.0
-    first, last = (largest[0], largest[-1]) if largest else (0, 0)
-    logs = np.log1p([float(len(shapes)), sum(elements), ordered[0], second, float(first), float(last)])
-    return [logs[0], float(max(map(len, shapes), default=0)), *logs[1:], 0.0]
-
-
-def _shapes(text: str | None) -> list[list[int]] | None:
-    """Tensor shapes in a JSON list of arguments; tensor lists are opened, scalars ([]) dropped; None unreadable."""
-    try:
-        arguments = json.loads(text) if text else None
-    except ValueError:
-        return None
-    return _flatten(arguments) if isinstance(arguments, list) else None
-
-
-def _flatten(arguments: list[object]) -> list[list[int]]:
-    if arguments and all(isinstance(a, int) for a in arguments):
-        return [[max(int(a), 0) for a in arguments if isinstance(a, int)]]
-    return [shape for a in arguments if isinstance(a, list) for shape in _flatten(a)]

@@ -2,62 +2,56 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from torch_geometric.data import HeteroData
 
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor, fit_constants, read_calibrated_calls
 from gnnperf.analytic.collective.files import laws_of
 from gnnperf.data.cache import cached_graphs, fingerprint
-from gnnperf.data.clusters import cluster_for
 from gnnperf.data.config import DataConfig
 from gnnperf.data.features import features
 from gnnperf.data.floors import TypedFloors, fit_floors
 from gnnperf.data.normalizer import Normalizer, fit_normalizer
+from gnnperf.data.runs import RunGraph, RunStep, merged, read_runs, typical
 from gnnperf.data.splits import PARTS, Split, read_split
 from gnnperf.data.vocabulary import Vocabulary, fit_vocabulary
 from gnnperf.errors import InputError
 from gnnperf.evaluate.recordings import CARD, read_json
-from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
-from gnnperf.prediction import Predictor
-
-
-@dataclass(frozen=True)
-class RunGraph:
-    """One run of a data set, and the hardware it ran on."""
-
-    run: str
-    graph: ExecutionGraph
-    cluster: ClusterSpec
-
-
-@dataclass(frozen=True)
-class RunSteps:
-    """Steps of one run as graphs of their own."""
-
-    run: str
-    graphs: tuple[ExecutionGraph, ...]
-    cluster: ClusterSpec
+from gnnperf.prediction import Prediction, Predictor
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of one run.
+    """The typical step of one run.
 
     Attributes:
-        run: the run's name in the split.
-        nodes: node table of the step; `data[...].node_id` are its row numbers.
-        data: the normalized graph.
+        run: the run's name; in the test part the recording's.
+        graph: the step, without edges inferred from time; its node labels are what `data` holds.
+        data: the normalized graph; `data[...].node_id` are rows of the node table.
+        cluster: the hardware it ran on.
+        base: the analytical answer, with the lags of edges.
+        step_us: measured step time (runs.RunStep).
     """
 
     run: str
-    nodes: pd.DataFrame
+    graph: ExecutionGraph
     data: HeteroData
+    cluster: ClusterSpec
+    base: Prediction
+    step_us: float
+
+    @property
+    def nodes(self) -> pd.DataFrame:
+        """Node table of the step."""
+        return self.graph.nodes
 
 
 @dataclass(frozen=True)
@@ -66,7 +60,7 @@ class PreparedData:
 
     Attributes:
         split: run names by part.
-        steps: part -> its steps.
+        steps: part -> its steps: one per run to train and to validate on, one per recording to test on.
         vocabulary: words of the training runs.
         constants: of the analytical base, host overheads fitted on the training runs.
         floors: bases where the analytical model has no answer.
@@ -98,12 +92,7 @@ def load_data(
     """
     root, cache_dir = Path(config.path).expanduser(), Path(config.cache_dir).expanduser()
     split = read_split(root, config.axis)
-
-    def read(run: str) -> RunGraph:
-        graph = load_graph(root / run, cache_dir)
-        return RunGraph(run, graph, cluster_for(graph, hardware, cluster))
-
-    return prepare(config, split, read)
+    return prepare(config, split, read_runs(root, cache_dir, hardware, cluster))
 
 
 def prepare(config: DataConfig, split: Split, read: Callable[[str], RunGraph]) -> PreparedData:
@@ -113,21 +102,21 @@ def prepare(config: DataConfig, split: Split, read: Callable[[str], RunGraph]) -
         InputError: no measured latency in train, or a run without whole steps.
     """
     split = replace(split, train=split.train[: config.max_runs])
-    runs = {part: tuple(single_steps(read(r), config.max_steps_per_run) for r in split.part(part)) for part in PARTS}
-    train = [graph for run in runs["train"] for graph in run.graphs]
-    tables = [graph.nodes for graph in train]
+    found = {part: [typical(read(name)) for name in split.part(part)] for part in PARTS}
+    runs = {"train": merged(found["train"]), "val": merged(found["val"]), "test": tuple(found["test"])}
+    tables = [run.graph.nodes for run in runs["train"]]
     vocabulary, floors = fit_vocabulary(tables), fit_floors(tables)
     fitted = _fit_constants(config, runs["train"])
     encoder = _Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser())
-    raw = {part: [encoder.encode(run) for run in runs[part]] for part in PARTS}
-    normalizer = fit_normalizer([data for graphs in raw["train"] for data in graphs])
-    steps = {part: _steps(runs[part], raw[part], normalizer) for part in PARTS}
-    inputs = [(part, run.run, [g.fingerprint for g in run.graphs]) for part in PARTS for run in runs[part]]
+    encoded = {part: [encoder.encode(run) for run in runs[part]] for part in PARTS}
+    normalizer = fit_normalizer([one.data for one in encoded["train"]])
+    steps = {part: _steps(runs[part], encoded[part], normalizer) for part in PARTS}
+    inputs = [(part, run.run, run.graph.fingerprint) for part in PARTS for run in runs[part]]
     digest = fingerprint(inputs, vocabulary, floors, fitted)
     return PreparedData(split, steps, vocabulary, fitted, floors, normalizer, digest)
 
 
-def _fit_constants(config: DataConfig, train: Sequence[RunSteps]) -> AnalyticConstants:
+def _fit_constants(config: DataConfig, train: Sequence[RunStep]) -> AnalyticConstants:
     """The analytical base, from training runs only; on CPUs with the calibrated ops of the data set's machine.
 
     Raises:
@@ -144,7 +133,7 @@ def _fit_constants(config: DataConfig, train: Sequence[RunSteps]) -> AnalyticCon
         theirs = ", ".join(sorted(set(calibrated["device"])))
         raise InputError(f"op tables of {theirs}, runs on {ours}", where="data.op_tables",
                          remedy="data.op_tables=[], or tables of the runs' machine")  # fmt: skip
-    return fit_constants([graph for run in train for graph in run.graphs], device, calibrated)
+    return fit_constants([run.graph for run in train], device, calibrated)
 
 
 def _processor(card: Path) -> str:
@@ -155,19 +144,12 @@ def _processor(card: Path) -> str:
     return str((ranks[0].get("device") or {}).get("name") or "")
 
 
-def single_steps(run: RunGraph, limit: int) -> RunSteps:
-    """The last `limit` steps of a run, one graph each, without edges inferred from time.
+@dataclass(frozen=True)
+class _Encoded:
+    """A raw (not normalized) graph and the analytical answer it starts from."""
 
-    Raises:
-        InputError: the run has no whole step.
-    """
-    numbers = [s.step for s in run.graph.steps][-limit:]
-    if not numbers:
-        raise InputError(
-            "no whole step in the trace", where=f"run {run.run!r}", remedy="leave the run out of the split"
-        )
-    whole = run.graph.for_predictors()
-    return RunSteps(run.run, tuple(whole.step(k) for k in numbers), run.cluster)
+    data: HeteroData
+    base: Prediction
 
 
 @dataclass(frozen=True)
@@ -179,20 +161,26 @@ class _Encoder:
     floors: TypedFloors
     cache_dir: Path
 
-    def encode(self, run: RunSteps) -> list[HeteroData]:
-        """Raw (not normalized) graphs of the run's steps."""
-        labels = [(g.fingerprint, g.name, g.steps) for g in run.graphs]
-        base = (self.analytic, laws_of(run.cluster))  # a file of laws may change under its name
-        key = fingerprint(labels, run.cluster, base, self.vocabulary, self.floors)
-        return cached_graphs(self.cache_dir, key, lambda: [self._features(g, run.cluster) for g in run.graphs])
+    def encode(self, run: RunStep) -> _Encoded:
+        """The run's step; the analytical answer is quick, features are not."""
+        base = self.analytic.predict(run.graph, run.cluster)
+        labels = (run.graph.fingerprint, run.graph.name, run.graph.steps, _digest(run.graph))
+        fitted = (self.analytic, laws_of(run.cluster))  # a file of laws may change under its name
+        key = fingerprint(labels, run.cluster, fitted, self.vocabulary, self.floors)
+        made = cached_graphs(self.cache_dir, key, lambda: [self._features(run, base)])
+        return _Encoded(made[0], base)
 
-    def _features(self, graph: ExecutionGraph, cluster: ClusterSpec) -> HeteroData:
-        return features(graph, cluster, self.analytic.predict(graph, cluster), self.vocabulary, self.floors)
+    def _features(self, run: RunStep, base: Prediction) -> HeteroData:
+        return features(run.graph, run.cluster, base, self.vocabulary, self.floors)
 
 
-def _steps(runs: Iterable[RunSteps], raw: Iterable[list[HeteroData]], normalizer: Normalizer) -> tuple[Step, ...]:
+def _digest(graph: ExecutionGraph) -> str:
+    """Of the labels: means over steps are not in the graph's fingerprint."""
+    return hashlib.sha256(graph.nodes["latency_us"].to_numpy(np.float64).tobytes()).hexdigest()
+
+
+def _steps(runs: Iterable[RunStep], encoded: Iterable[_Encoded], normalizer: Normalizer) -> tuple[Step, ...]:
     return tuple(
-        Step(run.run, graph.nodes, normalizer.apply(data))
-        for run, graphs in zip(runs, raw, strict=True)
-        for graph, data in zip(run.graphs, graphs, strict=True)
+        Step(run.run, run.graph, normalizer.apply(one.data), run.cluster, one.base, run.step_us)
+        for run, one in zip(runs, encoded, strict=True)
     )

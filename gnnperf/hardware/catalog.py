@@ -78,11 +78,8 @@ def load_host(name: str | Path) -> HostSpec:
 
 def default_cluster(device: DeviceSpec) -> ClusterSpec:
     """The shipped cluster that lists `device` under `default_for`, else "single" or "loopback_cpu", with `device`."""
-    for name in cluster_names():
-        listed = read_yaml(path_of(name, CLUSTER_GROUP)).get("default_for") or []
-        if isinstance(listed, list) and device.name in listed:
-            return load_cluster(name, device)
-    return load_cluster("loopback_cpu" if device.kind == "cpu" else "single", device)
+    other = "loopback_cpu" if device.kind == "cpu" else "single"
+    return load_cluster(_default_names().get(device.name, other), device)
 
 
 def match_device(trace_name: str) -> DeviceSpec | None:
@@ -93,6 +90,17 @@ def match_device(trace_name: str) -> DeviceSpec | None:
 
 def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "", name.lower())
+
+
+@cache
+def _default_names() -> dict[str, str]:
+    """Device -> the first cluster that lists it. The shipped files do not change while a process runs."""
+    found: dict[str, str] = {}
+    for name in cluster_names():
+        listed = read_yaml(path_of(name, CLUSTER_GROUP)).get("default_for") or []
+        for device in listed if isinstance(listed, list) else []:
+            found.setdefault(device, name)
+    return found
 
 
 @cache

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 
-from gnnperf.data.numbers import DEVICE_FEATURES, LINK_FEATURES, WORK_FEATURES
+from gnnperf.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
 from gnnperf.data.vocabulary import FIELDS, Vocabulary
 from gnnperf.models.config import ModelConfig
 from gnnperf.models.encoder import HardwareEncoder, WorkEncoder
@@ -60,10 +60,10 @@ class TypedGNN(nn.Module):
         super().__init__()
         width = config.hidden_channels
         self.encoders = nn.ModuleDict(
-            {t: WorkEncoder(len(WORK_FEATURES), _num_codes(vocabulary, t), width, config.op_dropout) for t in WORK}
+            {t: WorkEncoder(len(WORK_NAMES), _num_codes(vocabulary, t), width, config.op_dropout) for t in WORK}
         )
-        self.encoders[str(NodeType.DEVICE)] = HardwareEncoder(len(DEVICE_FEATURES), width)
-        self.encoders[str(NodeType.LINK)] = HardwareEncoder(len(LINK_FEATURES), width)
+        self.encoders[str(NodeType.DEVICE)] = HardwareEncoder(len(DEVICE_NAMES), width)
+        self.encoders[str(NodeType.LINK)] = HardwareEncoder(len(LINK_NAMES), width)
         self.layers = nn.ModuleList(MessagePassing(width, config.dropout) for _ in range(config.num_layers))
         self.heads = nn.ModuleDict({t: Head(width, config.max_residual) for t in WORK})
 

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from gnnperf.data.module import in_order
 from gnnperf.data.prepare import PreparedData, Step
+from gnnperf.data.runs import run_of
 from gnnperf.evaluate.baselines import NearestRun, fit_nearest_run
 from gnnperf.evaluate.comparison import compare
 from gnnperf.models.gnn import WORK, TypedGNN
@@ -58,12 +59,6 @@ def _answers(network: TypedGNN, step: Step, nearest: NearestRun) -> pd.DataFrame
             "run": np.full(count, run_of(step.run), dtype=object),
         }
     )
-
-
-def run_of(recording: str) -> str:
-    """<run>/<repeat> -> run: intervals are over runs, of which repeats tell the same."""
-    run, _, repeat = recording.rpartition("/")
-    return run if run and repeat.isdecimal() else recording
 
 
 @torch.no_grad()

@@ -46,7 +46,7 @@ def test_overrides_groups_and_experiment(run: Run) -> None:
         LossKind.laplace,
         7,
     )  # the command line wins
-    assert config.data.max_steps_per_run == 2  # what the experiment sets, the command line keeps
+    assert config.data.axis == "demo"  # what the experiment sets, the command line keeps
 
 
 def test_a_multirun_gives_each_job_a_folder(run: Run, tmp_path: Path) -> None:

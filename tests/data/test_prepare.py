@@ -12,7 +12,8 @@ from gnnperf.data import cache
 from gnnperf.data.clusters import cluster_for
 from gnnperf.data.config import DataConfig
 from gnnperf.data.module import EpochShuffle, StepDataModule
-from gnnperf.data.prepare import RunGraph, load_data, prepare, single_steps
+from gnnperf.data.prepare import load_data, prepare
+from gnnperf.data.runs import RunGraph
 from gnnperf.errors import InputError
 from gnnperf.hardware import load_device
 
@@ -84,13 +85,6 @@ def test_a_damaged_cache_file_is_made_anew(tmp_path: Path) -> None:
         file.write_bytes(b"damaged")
     assert prepared(tmp_path).fingerprint == first.fingerprint
     assert not list(tmp_path.rglob("*.tmp"))
-
-
-def test_the_last_steps_of_a_run() -> None:
-    run = read("a")
-    assert len(single_steps(run, 3).graphs) == 1
-    with pytest.raises(InputError, match="no whole step"):
-        single_steps(replace(run, graph=replace(run.graph, steps=())), 3)
 
 
 def test_the_order_of_an_epoch_depends_on_seed_and_epoch_only() -> None:
