@@ -17,9 +17,9 @@ from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.prediction import Prediction, in_place, uncovered, uncovered_ops
 from gnnperf.schedule import Schedule, schedule, schedule_with_contention
 from gnnperf.schedule.jitter import Jitter
+from gnnperf.schedule.step_visits import NUM_UNROLLED
 from gnnperf.schema import WORK_TYPES, StepTimeKind
 
-NUM_UNROLLED = 4  # steps in a row until the increment is a period: the first ones fill the lanes
 NO_INTERVAL = "No intervals yet: step_time_interval_us is null and latency_low_us, latency_high_us are empty."
 NOTED_SKEW = 0.05  # share of a measured makespan from which the ranks' different starts are worth a sentence
 
