@@ -28,7 +28,7 @@ from gnnperf.errors import InputError
 from gnnperf.models.config import ModelConfig
 from gnnperf.models.gnn import TypedGNN
 
-FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 3
+FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 4
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
 RETRAIN = "train again with this version of gnnperf"

@@ -16,21 +16,31 @@ class DataConfig:
         axis: which split of splits.json.
         cache_dir: where graphs and features are cached, by fingerprint.
         batch_size: steps (graphs) per batch, one step per run.
+        max_nodes_per_batch: nodes that one batch may hold; a graph above its share of it (1 / batch_size) is cut into
+            segments of time, which train as graphs of their own. Memory grows with it: some 15 to 30 KB per node.
         max_runs: training recordings used, in the split's order; None: all.
         op_tables: what `gnnperf calibrate` wrote (ops.parquet) on the CPU that the runs ran on: the analytical base
             learns from them how ops cost that training runs do not have.
+        residual_target: the network corrects the analytical answer where there is one; False: it corrects a constant
+            per type and segment, and the analytical answer is a feature only (then model.max_residual must be larger:
+            a node may take ten thousand times its type's median).
     """
 
     path: str = "datasets/cpu-gloo"
     axis: str = "run"
     cache_dir: str = "~/.cache/gnnperf"
     batch_size: int = 4
+    max_nodes_per_batch: int = 50_000
     max_runs: int | None = None
     op_tables: list[str] = field(default_factory=list)
+    residual_target: bool = True
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
         require(bool(self.axis), "data.axis", self.axis, "an axis of splits.json")
         require(self.batch_size >= 1, "data.batch_size", self.batch_size, "a whole number >= 1")
+        least = 64 * self.batch_size
+        require(self.max_nodes_per_batch >= least, "data.max_nodes_per_batch", self.max_nodes_per_batch,
+                f"{least} or more, 64 per graph of a batch")  # fmt: skip
         if self.max_runs is not None:
             require(self.max_runs >= 1, "data.max_runs", self.max_runs, "a whole number >= 1, or null for all")

@@ -29,11 +29,14 @@ class TypedFloors:
         by_segment_us: "node_type/segment" -> median latency.
         by_type_us: node type -> median latency.
         overall_us: median latency of all work.
+        residual: whether the analytical answer is the base where there is one, and the network learns what it leaves
+            over; False: floors everywhere (the ablation "no residual target").
     """
 
     by_segment_us: Mapping[str, float]
     by_type_us: Mapping[str, float]
     overall_us: float
+    residual: bool = True
 
     def floor_us(self, nodes: pd.DataFrame) -> np.ndarray:
         """[num_nodes] the narrowest median there is."""
@@ -66,7 +69,7 @@ def fit_floors(tables: Iterable[pd.DataFrame]) -> TypedFloors:
 
 def base_us(nodes: pd.DataFrame, analytic_us: np.ndarray, floors: TypedFloors) -> tuple[np.ndarray, np.ndarray]:
     """The base, [num_nodes] float64, never NaN, and its kind, [num_nodes]. A base of 0 can only be answered by 0."""
-    costed = np.isfinite(analytic_us) & (np.nan_to_num(analytic_us) > 0)  # [num_nodes]
+    costed = floors.residual & np.isfinite(analytic_us) & (np.nan_to_num(analytic_us) > 0)  # [num_nodes]
     kinds = np.where(costed, BaseKind.COSTED, BaseKind.FLOOR).astype(object)
     return np.where(costed, analytic_us, floors.floor_us(nodes)), kinds
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import lightning
+import numpy as np
 import torch
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler
 from torch_geometric.data import Batch, HeteroData
 
+from gnnperf.data.config import DataConfig
 from gnnperf.data.prepare import PreparedData
 from gnnperf.data.relations import EdgeType
+from gnnperf.data.segments import SegmentedGraph
 
 
 class EpochShuffle(Sampler[int]):
@@ -34,28 +39,83 @@ class EpochShuffle(Sampler[int]):
         return iter(torch.randperm(self.size, generator=generator).tolist())
 
 
+@dataclass(frozen=True)
+class Example:
+    """What one place in a batch holds.
+
+    Attributes:
+        data: a graph, or a segment of one.
+        step: number of its step among those to train on, followed by those to validate on; -1: a segment, of which
+            no step time is known.
+    """
+
+    data: HeteroData
+    step: int
+
+
+class Examples(Dataset[Example]):
+    """Graphs that fit, and segments of those that do not, cut when they are asked for.
+
+    Args:
+        graphs: whole graphs.
+        first_step: number of the first one's step.
+        max_nodes: nodes that one example may hold.
+        num_hops: layers of message passing (segments.SegmentedGraph).
+    """
+
+    def __init__(self, graphs: Sequence[HeteroData], first_step: int, max_nodes: int, num_hops: int) -> None:
+        self._made: list[Callable[[], Example]] = []
+        for step, graph in enumerate(graphs, start=first_step):
+            if (graph.num_nodes or 0) <= max_nodes:
+                self._made.append(partial(Example, graph, step))
+                continue
+            whole = SegmentedGraph(graph, num_hops)
+            self._made += [partial(_segment, whole, window) for window in whole.windows(max_nodes)]
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __getitem__(self, index: int) -> Example:
+        return self._made[index]()
+
+
+def _segment(whole: SegmentedGraph, window: np.ndarray) -> Example:
+    return Example(whole.cut(window).data, -1)
+
+
 class StepDataModule(lightning.LightningDataModule):
-    """Training and validation steps of a PreparedData.
+    """Training and validation steps of a PreparedData; batches carry `step` [num_graphs], see Example.
 
     Args:
         data: the prepared steps.
-        batch_size: steps per batch.
+        config: how many graphs and nodes make a batch.
+        num_hops: layers of message passing of the network that trains.
         seed: of the order.
     """
 
-    def __init__(self, data: PreparedData, batch_size: int, seed: int) -> None:
+    def __init__(self, data: PreparedData, config: DataConfig, num_hops: int, seed: int) -> None:
         super().__init__()
-        self.data, self.batch_size, self.seed = data, batch_size, seed
+        self.batch_size, self.seed = config.batch_size, seed
+        max_nodes = config.max_nodes_per_batch // config.batch_size
+        graphs = {part: [step.data for step in data.steps[part]] for part in ("train", "val")}
+        self.train = Examples(graphs["train"], 0, max_nodes, num_hops)
+        self.val = Examples(graphs["val"], len(graphs["train"]), max_nodes, num_hops)
 
     def train_dataloader(self) -> DataLoader:
         """Shuffled training steps."""
-        graphs = [step.data for step in self.data.steps["train"]]
-        sampler = EpochShuffle(len(graphs), self.seed)
-        return DataLoader(graphs, batch_size=self.batch_size, sampler=sampler, collate_fn=batch_of)  # type: ignore[arg-type]
+        sampler = EpochShuffle(len(self.train), self.seed)
+        return DataLoader(self.train, batch_size=self.batch_size, sampler=sampler, collate_fn=batch_of_examples)
 
     def val_dataloader(self) -> DataLoader:
         """Validation steps in order."""
-        return in_order([step.data for step in self.data.steps["val"]], self.batch_size)
+        return DataLoader(self.val, batch_size=self.batch_size, shuffle=False, collate_fn=batch_of_examples)
+
+
+def batch_of_examples(examples: Sequence[Example]) -> Batch:
+    """One disconnected graph that knows the numbers of its steps."""
+    batch = batch_of([e.data for e in examples])
+    batch.step = torch.tensor([e.step for e in examples])  # [num_graphs]
+    return batch
 
 
 def in_order(graphs: Sequence[HeteroData], batch_size: int) -> DataLoader:

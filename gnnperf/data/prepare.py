@@ -39,6 +39,7 @@ class Step:
         cluster: the hardware it ran on.
         base: the analytical answer, with the lags of edges.
         step_us: measured step time (runs.RunStep).
+        workload: which program it is, as the run's card says; "" unknown.
     """
 
     run: str
@@ -47,6 +48,7 @@ class Step:
     cluster: ClusterSpec
     base: Prediction
     step_us: float
+    workload: str = ""
 
     @property
     def nodes(self) -> pd.DataFrame:
@@ -105,8 +107,8 @@ def prepare(config: DataConfig, split: Split, read: Callable[[str], RunGraph]) -
     found = {part: [typical(read(name)) for name in split.part(part)] for part in PARTS}
     runs = {"train": merged(found["train"]), "val": merged(found["val"]), "test": tuple(found["test"])}
     tables = [run.graph.nodes for run in runs["train"]]
-    vocabulary, floors = fit_vocabulary(tables), fit_floors(tables)
-    fitted = _fit_constants(config, runs["train"])
+    vocabulary, floors = fit_vocabulary(tables), replace(fit_floors(tables), residual=config.residual_target)
+    fitted = _fit_constants(config, runs["train"], split.train[0])
     encoder = _Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser())
     encoded = {part: [encoder.encode(run) for run in runs[part]] for part in PARTS}
     normalizer = fit_normalizer([one.data for one in encoded["train"]])
@@ -116,8 +118,13 @@ def prepare(config: DataConfig, split: Split, read: Callable[[str], RunGraph]) -
     return PreparedData(split, steps, vocabulary, fitted, floors, normalizer, digest)
 
 
-def _fit_constants(config: DataConfig, train: Sequence[RunStep]) -> AnalyticConstants:
+def _fit_constants(config: DataConfig, train: Sequence[RunStep], recording: str) -> AnalyticConstants:
     """The analytical base, from training runs only; on CPUs with the calibrated ops of the data set's machine.
+
+    Args:
+        config: names the op tables.
+        train: the training runs.
+        recording: one of theirs, whose card names the machine.
 
     Raises:
         InputError: runs on GPUs and on CPUs, or an op table of another processor than the runs'.
@@ -128,7 +135,7 @@ def _fit_constants(config: DataConfig, train: Sequence[RunStep]) -> AnalyticCons
         raise InputError("training runs on GPUs and on CPUs", where=config.path, remedy="split them into two data sets")
     tables = [Path(path).expanduser() for path in config.op_tables if device.kind == "cpu"]
     calibrated = read_calibrated_calls(tables)
-    ours = _processor(Path(config.path).expanduser() / train[0].run / CARD)
+    ours = _processor(Path(config.path).expanduser() / recording / CARD)
     if calibrated is not None and ours and set(calibrated["device"]) != {ours}:
         theirs = ", ".join(sorted(set(calibrated["device"])))
         raise InputError(f"op tables of {theirs}, runs on {ours}", where="data.op_tables",
@@ -181,6 +188,6 @@ def _digest(graph: ExecutionGraph) -> str:
 
 def _steps(runs: Iterable[RunStep], encoded: Iterable[_Encoded], normalizer: Normalizer) -> tuple[Step, ...]:
     return tuple(
-        Step(run.run, run.graph, normalizer.apply(one.data), run.cluster, one.base, run.step_us)
+        Step(run.run, run.graph, normalizer.apply(one.data), run.cluster, one.base, run.step_us, run.workload)
         for run, one in zip(runs, encoded, strict=True)
     )

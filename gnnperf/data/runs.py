@@ -15,6 +15,7 @@ import numpy as np
 from gnnperf.data.clusters import cluster_for
 from gnnperf.errors import InputError
 from gnnperf.evaluate.noise_floor import typical_step
+from gnnperf.evaluate.recordings import CARD, read_json
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
@@ -29,11 +30,13 @@ class RunGraph:
         run: its name in the split, <run> or <run>/<repeat>.
         graph: all its steps.
         cluster: the hardware it ran on.
+        workload: which program it is, as its card says; "" unknown.
     """
 
     run: str
     graph: ExecutionGraph
     cluster: ClusterSpec
+    workload: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,14 @@ class RunStep:
         graph: one step without edges inferred from time; `latency_us` of its nodes are means over the run's steps.
         cluster: the hardware it ran on.
         step_us: measured: the median period of the run's steps; of a trace without periods the median makespan.
+        workload: which program it is; "" unknown.
     """
 
     run: str
     graph: ExecutionGraph
     cluster: ClusterSpec
     step_us: float
+    workload: str = ""
 
 
 def run_of(recording: str) -> str:
@@ -75,9 +80,15 @@ def read_runs(
 
     def read(name: str) -> RunGraph:
         graph = load_graph(root / name, cache_dir)
-        return RunGraph(name, graph, cluster_for(graph, hardware, cluster))
+        return RunGraph(name, graph, cluster_for(graph, hardware, cluster), workload_of(root / name))
 
     return read
+
+
+def workload_of(folder: Path) -> str:
+    """The program that a recorder's card names; "" where there is no card, or it does not say. A name says nothing."""
+    card = folder / CARD
+    return str(read_json(card).get("workload") or "") if card.is_file() else ""
 
 
 def typical(run: RunGraph) -> RunStep:
@@ -92,7 +103,8 @@ def typical(run: RunGraph) -> RunStep:
         )
     found = typical_step(run.graph.for_predictors())
     nodes = found.graph.nodes.assign(latency_us=found.latency_us)
-    return RunStep(run.run, replace(found.graph, nodes=nodes), run.cluster, _median_step_us(run.graph))
+    graph = replace(found.graph, nodes=nodes)
+    return RunStep(run.run, graph, run.cluster, _median_step_us(run.graph), run.workload)
 
 
 def merged(steps: Sequence[RunStep]) -> tuple[RunStep, ...]:
@@ -116,7 +128,7 @@ def _merge(run: str, repeats: Sequence[RunStep]) -> RunStep:
         nodes=first.graph.nodes.assign(latency_us=mean),
         fingerprint=" ".join(r.graph.fingerprint for r in repeats),
     )
-    return RunStep(run, graph, first.cluster, float(np.mean([r.step_us for r in repeats])))
+    return replace(first, run=run, graph=graph, step_us=float(np.mean([r.step_us for r in repeats])))
 
 
 def _aligned_us(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:

@@ -17,6 +17,8 @@ class ModelConfig:
         dropout: share of the state dropped in training.
         op_dropout: share of words replaced by the unknown word in training, so that its embedding means something.
         max_residual: largest |log(latency / base)| the network may answer.
+        reverse: messages also run against the relations, with weights of their own, so that a node knows what follows.
+        hardware_nodes: device and link nodes send what they are to the work on them.
     """
 
     hidden_channels: int = 64
@@ -24,6 +26,8 @@ class ModelConfig:
     dropout: float = 0.0
     op_dropout: float = 0.02
     max_residual: float = 5.0
+    reverse: bool = True
+    hardware_nodes: bool = True
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
@@ -32,3 +36,8 @@ class ModelConfig:
         require(0 <= self.dropout < 1, "model.dropout", self.dropout, "0 <= dropout < 1")
         require(0 <= self.op_dropout < 1, "model.op_dropout", self.op_dropout, "0 <= op_dropout < 1")
         require(self.max_residual > 0, "model.max_residual", self.max_residual, "a number > 0")
+
+    @property
+    def num_hops(self) -> int:
+        """How many relations away the farthest node is that an answer depends on."""
+        return self.num_layers

@@ -13,7 +13,7 @@ from gnnperf.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
 from gnnperf.data.vocabulary import FIELDS, Vocabulary
 from gnnperf.models.config import ModelConfig
 from gnnperf.models.encoder import HardwareEncoder, WorkEncoder
-from gnnperf.models.message_passing import MESSAGE_RELATIONS, MessagePassing, Messages, arrange
+from gnnperf.models.message_passing import MessagePassing, Messages, arrange, message_relations
 from gnnperf.schema import WORK_TYPES, NodeType
 
 TYPES = tuple(map(str, NodeType))
@@ -54,7 +54,13 @@ class Head(nn.Module):
 
 
 class TypedGNN(nn.Module):
-    """The network. With num_layers = 0 it is a multi-layer perceptron per node."""
+    """The network: `answers(states(data))`. With num_layers = 0 it is a multi-layer perceptron per node.
+
+    Beside the heads that answer, one per work type tells from a node's state which op it is (`op_logits`). Where ops
+    are hidden in training (training.op_class) it has to be told from sizes and neighbors, so the state holds what a
+    node does beyond its name, and how sure the head is tells how alike a node is to what was trained on (energy of its
+    logits; Liu et al. 2020, "Energy-based out-of-distribution detection").
+    """
 
     def __init__(self, config: ModelConfig, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -64,19 +70,35 @@ class TypedGNN(nn.Module):
         )
         self.encoders[str(NodeType.DEVICE)] = HardwareEncoder(len(DEVICE_NAMES), width)
         self.encoders[str(NodeType.LINK)] = HardwareEncoder(len(LINK_NAMES), width)
-        self.layers = nn.ModuleList(MessagePassing(width, config.dropout) for _ in range(config.num_layers))
+        self.relations, self.num_hops = message_relations(config), config.num_hops
+        self.layers = nn.ModuleList(
+            MessagePassing(width, config.dropout, self.relations) for _ in range(config.num_layers)
+        )
         self.heads = nn.ModuleDict({t: Head(width, config.max_residual) for t in WORK})
+        self.op_heads = nn.ModuleDict({t: nn.Linear(width, vocabulary.num_codes(t, "op_name")) for t in WORK})
 
     def forward(self, data: HeteroData) -> dict[str, NodeAnswer]:
         """One graph or a batch of graphs, normalized -> an answer per work type."""
+        return self.answers(self.states(data))
+
+    def answers(self, states: Mapping[str, Tensor]) -> dict[str, NodeAnswer]:
+        """Work type -> its nodes' final states, [n, hidden_channels] -> an answer per work type."""
+        return {t: self.heads[t](states[t]) for t in WORK}
+
+    def op_logits(self, states: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Work type -> final states, [n, hidden_channels] -> logits of op_name codes, [n, num_codes]."""
+        return {t: self.op_heads[t](states[t]) for t in WORK}
+
+    def states(self, data: HeteroData) -> dict[str, Tensor]:
+        """One graph or a batch of graphs, normalized -> final states per work type, [n, hidden_channels]."""
         states = [self._encode(data, t) for t in TYPES]  # per type [n, hidden_channels]
         sizes = [len(s) for s in states]
         state = torch.cat(states)  # [num_nodes, hidden_channels]
-        messages = joint_messages(data, dict(zip(TYPES, sizes, strict=True)))
+        messages = joint_messages(data, dict(zip(TYPES, sizes, strict=True)), self.relations)
         for layer in self.layers:
             state = layer(state, messages)
         parts = dict(zip(TYPES, state.split(sizes), strict=True))
-        return {t: self.heads[t](parts[t]) for t in WORK}
+        return {t: parts[t] for t in WORK}
 
     def silence(self, node_type: str) -> None:
         """From here on nodes of this type get their base."""
@@ -101,12 +123,12 @@ class TypedGNN(nn.Module):
         return encoded
 
 
-def joint_messages(data: HeteroData, sizes: Mapping[str, int]) -> dict[str, Messages]:
+def joint_messages(data: HeteroData, sizes: Mapping[str, int], relations: tuple[str, ...]) -> dict[str, Messages]:
     """Relation -> its edges over rows of the joint node matrix (types in TYPES order); empty ones left out."""
     first: dict[str, int] = {}
     for node_type in TYPES:
         first[node_type] = sum(sizes[t] for t in first)
-    found: dict[str, list[Tensor]] = {r: [] for r in MESSAGE_RELATIONS}
+    found: dict[str, list[Tensor]] = {r: [] for r in relations}
     for src, relation, dst in data.edge_types:
         ends = data[src, relation, dst].edge_index  # [2, num_edges]
         if relation in found and ends.shape[1]:

@@ -9,19 +9,25 @@ import torch
 from torch import Tensor, nn
 
 from gnnperf.data.relations import REVERSE_PREFIX
-from gnnperf.schema import NodeType, Relation
+from gnnperf.models.config import ModelConfig
+from gnnperf.schema import Relation
 
 # Device and link nodes only send: as receivers they would be hubs that mix every node with every other.
 _WORK_RELATIONS = (
     Relation.FOLLOWS, Relation.LAUNCHES, Relation.WAITS, Relation.FEEDS, Relation.JOINS, Relation.RELEASES,
 )  # fmt: skip
-MESSAGE_RELATIONS: tuple[str, ...] = (
-    *map(str, _WORK_RELATIONS),
-    *(f"{REVERSE_PREFIX}{r}" for r in _WORK_RELATIONS),
+FORWARD_RELATIONS: tuple[str, ...] = tuple(map(str, _WORK_RELATIONS))
+REVERSE_RELATIONS: tuple[str, ...] = tuple(f"{REVERSE_PREFIX}{r}" for r in _WORK_RELATIONS)
+HARDWARE_RELATIONS: tuple[str, ...] = (
     f"{REVERSE_PREFIX}{Relation.RUNS_ON}",  # device -> work
     f"{REVERSE_PREFIX}{Relation.CROSSES}",  # link -> work
 )
-SENDERS_ONLY = (NodeType.DEVICE, NodeType.LINK)
+
+
+def message_relations(config: ModelConfig) -> tuple[str, ...]:
+    """The relations along which a network of this configuration sends."""
+    reverse = REVERSE_RELATIONS if config.reverse else ()
+    return (*FORWARD_RELATIONS, *reverse, *(HARDWARE_RELATIONS if config.hardware_nodes else ()))
 
 
 @dataclass(frozen=True)
@@ -59,15 +65,18 @@ class MessagePassing(nn.Module):
     States of all types share one width, so nodes of every type are rows of one matrix and a relation is one
     edge list, whichever types it joins. A relation without edges costs nothing, and a node that receives
     nothing keeps a state (its own part).
+
+    Args:
+        hidden_channels: width of the state.
+        dropout: share of the update dropped in training.
+        relations: those that carry messages.
     """
 
-    def __init__(self, hidden_channels: int, dropout: float) -> None:
+    def __init__(self, hidden_channels: int, dropout: float, relations: tuple[str, ...]) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(hidden_channels)
         self.own = nn.Linear(hidden_channels, hidden_channels)
-        self.relations = nn.ModuleDict(
-            {r: nn.Linear(hidden_channels, hidden_channels, bias=False) for r in MESSAGE_RELATIONS}
-        )
+        self.relations = nn.ModuleDict({r: nn.Linear(hidden_channels, hidden_channels, bias=False) for r in relations})
         self.out = nn.Linear(hidden_channels, hidden_channels)
         self.dropout = nn.Dropout(dropout)
 

@@ -15,6 +15,7 @@ from gnnperf.data.vocabulary import FIELDS, UNKNOWN
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.models.gnn import WORK, TypedGNN
+from gnnperf.models.segmented import answers_of
 from gnnperf.prediction import Prediction, Predictor, only, uncovered_ops
 from gnnperf.schema import Segment, Source
 
@@ -46,7 +47,7 @@ class GnnPredictor:
         latency_us = self._latency_us(graph, cluster, base)  # [num_nodes]
         covered = np.isfinite(latency_us)  # [num_nodes]
         unknown = np.full(graph.num_nodes, np.nan)
-        source = np.where(covered, self._sources(graph.nodes, base), Source.UNCOVERED).astype(object)
+        source = np.where(covered, self._sources(graph.nodes, base, latency_us), Source.UNCOVERED).astype(object)
         return Prediction(
             graph=graph,
             latency_us=latency_us,
@@ -59,10 +60,10 @@ class GnnPredictor:
             alone=only(base.alone, source == Source.ANALYTIC),  # what it has learned was measured in place
         )
 
-    def _sources(self, nodes: pd.DataFrame, base: Prediction) -> np.ndarray:
-        """[num_nodes]: where a head is silent, the analytical answer stands and is called so."""
+    def _sources(self, nodes: pd.DataFrame, base: Prediction, latency_us: np.ndarray) -> np.ndarray:
+        """[num_nodes]: where a head is silent and its base is the analytical answer, that stands and is called so."""
         silent = [t for t in WORK if self.network.is_silent(t)]
-        analytic = nodes["node_type"].isin(silent).to_numpy() & np.isfinite(base.latency_us)
+        analytic = nodes["node_type"].isin(silent).to_numpy() & (latency_us == base.latency_us)
         return np.where(analytic, Source.ANALYTIC, Source.GNN)
 
     @torch.no_grad()
@@ -70,7 +71,7 @@ class GnnPredictor:
         """[num_nodes]: 0 for device and link nodes, NaN where the op is unknown or the wait's peers were not traced."""
         known, op = self.checkpoint, FIELDS.index("op_name")
         data = features(graph.for_predictors(), cluster, base, known.vocabulary, known.floors)
-        answers = self.network(known.normalizer.apply(data))
+        answers = answers_of(self.network, known.normalizer.apply(data))
         latency_us = np.zeros(graph.num_nodes)
         for node_type in WORK:
             store = data[node_type]

@@ -1,13 +1,14 @@
 """How often the critical path visits each node: the gradient of the step time of a schedule.
 
-The step time is a difference of completions, period = C(K) - C(K - 1) over K copies of the step, and a completion is the
-longest of many paths, each a sum of latencies and lags. Along the longest path, at the latencies it was found for,
+The step time is a difference of completions, period = C(K) - C(K - 1) over K copies of the step, and a completion is
+the longest of many paths, each a sum of latencies and lags. Along the longest path, at the latencies it was found for,
 
     step = sum over nodes of visits x latency + rest        d step / d latency = visits
 
-which is a subgradient of the longest path (a maximum of sums; Boyd, Vandenberghe 2004, section 3.1.3) and the gradient
-wherever the path is the only longest one. The visits of a period are those of the path to C(K) less those of the path to
-C(K - 1): what one more step adds. They are not a path of their own, and may be negative where the two paths part.
+which is a subgradient of the longest path (a maximum of sums; Boyd, Vandenberghe 2004, section 3.1.3) and the
+gradient wherever the path is the only longest one. The visits of a period are those of the path to C(K) less those of
+the path to C(K - 1): what one more step adds. They may be negative where the two paths part. One path through K copies
+divided by K would be a convex function, but not the step time that predictions give: it keeps the time to fill lanes.
 """
 
 from __future__ import annotations

@@ -40,6 +40,11 @@ class OptimConfig:
         loss: kind of loss.
         huber_delta: |log error| from which huber is linear; small, because latencies have heavy tails on both sides.
         share_weight: 0: every node counts the same; 1: by the root of its share of the step's busy time.
+        step_weight: of |log(step time / measured)| through the critical path, beside the loss of nodes; 0: none.
+        ranking_weight: of the order of steps of one workload; 0: none.
+        ranking_noise: |log ratio| of measured step times up to which two steps are not told apart.
+        op_class_weight: of telling which op a node is where its name is hidden; 0: no name is hidden.
+        op_class_share: share of the op names of each graph that are hidden while training.
     """
 
     learning_rate: float = 3e-3
@@ -49,6 +54,11 @@ class OptimConfig:
     loss: LossKind = LossKind.huber
     huber_delta: float = 0.05
     share_weight: float = 0.5
+    step_weight: float = 0.02
+    ranking_weight: float = 0.0
+    ranking_noise: float = 0.05
+    op_class_weight: float = 0.0
+    op_class_share: float = 0.05
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
@@ -58,6 +68,11 @@ class OptimConfig:
         require(self.gradient_clip > 0, "optim.gradient_clip", self.gradient_clip, "a number > 0")
         require(self.huber_delta > 0, "optim.huber_delta", self.huber_delta, "a number > 0")
         require(0 <= self.share_weight <= 1, "optim.share_weight", self.share_weight, "0 to 1")
+        require(self.step_weight >= 0, "optim.step_weight", self.step_weight, "a number >= 0")
+        require(self.ranking_weight >= 0, "optim.ranking_weight", self.ranking_weight, "a number >= 0")
+        require(self.ranking_noise > 0, "optim.ranking_noise", self.ranking_noise, "a number > 0")
+        require(self.op_class_weight >= 0, "optim.op_class_weight", self.op_class_weight, "a number >= 0")
+        require(0 < self.op_class_share < 1, "optim.op_class_share", self.op_class_share, "0 < op_class_share < 1")
 
 
 @dataclass

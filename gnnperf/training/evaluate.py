@@ -12,12 +12,12 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.data.module import in_order
 from gnnperf.data.prepare import PreparedData, Step
 from gnnperf.data.runs import run_of
 from gnnperf.evaluate.baselines import NearestRun, fit_nearest_run
 from gnnperf.evaluate.comparison import compare
 from gnnperf.models.gnn import WORK, TypedGNN
+from gnnperf.models.segmented import answers_of
 
 
 def evaluate(network: TypedGNN, data: PreparedData) -> dict[str, pd.DataFrame]:
@@ -64,9 +64,8 @@ def _answers(network: TypedGNN, step: Step, nearest: NearestRun) -> pd.DataFrame
 @torch.no_grad()
 def predicted(network: TypedGNN, step: Step) -> dict[str, np.ndarray]:
     """Work type -> predicted latency in us, [n]."""
-    batch = next(iter(in_order([step.data], 1)))
-    answers = network.eval()(batch)
-    return {t: (batch[t].base_us * answers[t].residual.double().exp()).numpy() for t in WORK}
+    answers = answers_of(network.eval(), step.data)
+    return {t: (step.data[t].base_us * answers[t].residual.double().exp()).numpy() for t in WORK}
 
 
 def wide_console() -> Console:

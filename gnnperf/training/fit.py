@@ -19,8 +19,7 @@ from gnnperf.data.prepare import PreparedData
 from gnnperf.errors import InputError
 from gnnperf.models.gnn import TypedGNN
 from gnnperf.training.config import LoggerConfig, LoggerKind, TrainConfig
-from gnnperf.training.loss import build_loss
-from gnnperf.training.module import LatencyModule
+from gnnperf.training.module import LatencyModule, build_module
 
 LAST, BEST = "last", "best"  # names of Lightning checkpoints
 OURS = "a last.ckpt that train.py wrote"
@@ -40,7 +39,7 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN) -> TypedGNN:
         InputError: `resume` names no file, or one of another network.
     """
     out = Path(config.out)
-    module = LatencyModule(model, build_loss(config.optim), config.optim, config.seed)
+    module = build_module(model, config.optim, data, config.seed)
     resume = resume_path(config.resume, out)
     if resume is not None:
         check_fits(resume, module)
@@ -53,7 +52,7 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN) -> TypedGNN:
     )
     with quiet():
         trainer = _trainer(config, best, build_logger(config.logger, out))
-        module_data = StepDataModule(data, config.data.batch_size, config.seed)
+        module_data = StepDataModule(data, config.data, config.model.num_hops, config.seed)
         trainer.fit(module, module_data, ckpt_path=resume, weights_only=True)
     module.load_state_dict(load_plain(Path(best.best_model_path), OURS)["state_dict"])
     return model.cpu().eval()

@@ -1,8 +1,10 @@
-"""The Lightning module: loss over labeled nodes, optimizer, schedule."""
+"""The Lightning module: losses of nodes and steps, optimizer, schedule."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import lightning
 import torch
@@ -11,24 +13,31 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from torch_geometric.data import HeteroData
 
-from gnnperf.models.gnn import WORK, TypedGNN
+from gnnperf.data.prepare import PreparedData
+from gnnperf.models.gnn import TypedGNN
 from gnnperf.training.config import OptimConfig
-from gnnperf.training.loss import NodeLoss, weighted_mean
+from gnnperf.training.objective import Answers, Term, build_terms, labeled
+from gnnperf.training.op_class import OpHider, op_class_error
+from gnnperf.training.step_target import StepTarget, step_targets
+from gnnperf.training.step_time import step_error, step_times
 
 
 class LatencyModule(lightning.LightningModule):
-    """Trains a TypedGNN on node latencies.
+    """Trains a TypedGNN on node latencies and step times.
 
     Args:
         model: the network.
-        loss: error per node.
+        terms: of the loss (objective.build_terms).
+        targets: of the steps that batches number.
         config: optimizer settings.
         seed: of what is random inside a step (dropout).
     """
 
-    def __init__(self, model: TypedGNN, loss: NodeLoss, config: OptimConfig, seed: int) -> None:
+    def __init__(
+        self, model: TypedGNN, terms: Sequence[Term], targets: Sequence[StepTarget], config: OptimConfig, seed: int
+    ) -> None:
         super().__init__()
-        self.model, self.loss, self.config, self.seed = model, loss, config, seed
+        self.model, self.terms, self.targets, self.config, self.seed = model, terms, targets, config, seed
 
     def on_train_batch_start(self, batch: HeteroData, batch_idx: int) -> None:
         """Dropout depends on seed and step only, so that a resumed run repeats an uninterrupted one."""
@@ -36,16 +45,19 @@ class LatencyModule(lightning.LightningModule):
 
     def training_step(self, batch: HeteroData, step: int) -> Tensor:
         """Weighted loss of one batch."""
-        value = self._loss(batch)
+        value = self._training_loss(batch)
         self.log("train_loss", value, batch_size=batch.num_graphs, on_epoch=True, on_step=False, prog_bar=True)
         return value
 
     def validation_step(self, batch: HeteroData, step: int) -> None:
-        """Log the loss and the mean |log error| of one batch."""
-        residual, _, target, _ = labeled(self.model, batch)
+        """Log the loss and the mean |log error| of the nodes and of the steps of one batch."""
+        answers = self.model(batch)
+        nodes, times = labeled(batch, answers), step_times(batch, answers, self.targets)
         size = {"batch_size": batch.num_graphs}
-        self.log("val_loss", self._loss(batch), prog_bar=True, **size)
-        self.log("val_log_error", (residual - target).abs().sum() / max(len(target), 1), **size)
+        self.log("val_loss", self._loss(batch, answers), prog_bar=True, **size)
+        self.log("val_log_error", (nodes.residual - nodes.target).abs().sum() / max(len(nodes.target), 1), **size)
+        if times.workloads:  # segments alone have no step time
+            self.log("val_step_log_error", step_error(times), batch_size=len(times.workloads))
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """AdamW with linear warm-up and cosine decay over all steps."""
@@ -57,21 +69,40 @@ class LatencyModule(lightning.LightningModule):
         schedule = LambdaLR(optimizer, lambda step: learning_rate_share(step, total, config.warmup_share))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
-    def _loss(self, batch: HeteroData) -> Tensor:
-        residual, log_spread, target, time_share = labeled(self.model, batch)
-        errors = self.loss(residual, log_spread, target)  # [n]
-        assert errors.shape == target.shape
-        return weighted_mean(errors, time_share, self.config.share_weight)
+    def _training_loss(self, batch: HeteroData) -> Tensor:
+        return self._loss(batch, self.model(batch))
+
+    def _loss(self, batch: HeteroData, answers: Answers) -> Tensor:
+        return torch.stack([term(batch, answers) for term in self.terms]).sum()
 
 
-def labeled(model: TypedGNN, batch: HeteroData) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Residual, log spread, target and time share of the labeled nodes of all work types: four of shape [n]."""
-    answers = model(batch)
-    target = torch.cat([batch[t].target for t in WORK])  # [num work nodes]
-    use = torch.isfinite(target)  # [num work nodes]
-    residual = torch.cat([answers[t].residual for t in WORK])[use]  # [n]
-    log_spread = torch.cat([answers[t].log_spread for t in WORK])[use]  # [n]
-    return residual, log_spread, target[use], torch.cat([batch[t].time_share for t in WORK])[use]
+class OpClassModule(LatencyModule):
+    """Learns also which op a node is where its name is hidden.
+
+    Args:
+        hider: draws the names to hide.
+        others: as of LatencyModule.
+    """
+
+    def __init__(self, hider: OpHider, *others: Any) -> None:
+        super().__init__(*others)
+        self.hider = hider
+
+    def _training_loss(self, batch: HeteroData) -> Tensor:
+        ops = self.hider(batch)
+        states = self.model.states(ops.batch)
+        classes = op_class_error(self.model.op_logits(states), ops)
+        self.log("train_op_class_error", classes, batch_size=batch.num_graphs, on_epoch=True, on_step=False)
+        return self._loss(batch, self.model.answers(states)) + self.config.op_class_weight * classes
+
+
+def build_module(model: TypedGNN, config: OptimConfig, data: PreparedData, seed: int) -> LatencyModule:
+    """The module that the configuration asks for; batches number the steps to train on, then those to validate on."""
+    targets = step_targets([*data.steps["train"], *data.steps["val"]])
+    arguments = (model, build_terms(config, targets), targets, config, seed)
+    if config.op_class_weight > 0:
+        return OpClassModule(OpHider(data.vocabulary, config.op_class_share), *arguments)
+    return LatencyModule(*arguments)
 
 
 def learning_rate_share(step: int, total: int, warmup_share: float) -> float:

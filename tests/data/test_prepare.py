@@ -99,7 +99,7 @@ def test_the_order_of_an_epoch_depends_on_seed_and_epoch_only() -> None:
 
 
 def test_batches_leave_unused_edge_types_out(tmp_path: Path) -> None:
-    module = StepDataModule(prepared(tmp_path), batch_size=2, seed=0)
+    module = StepDataModule(prepared(tmp_path), DataConfig(batch_size=2), num_hops=1, seed=0)
     batch = next(iter(module.train_dataloader()))
     assert batch.num_graphs == 2
     assert batch["compute"].num_nodes == 4

@@ -18,7 +18,11 @@ from gnnperf.data.vocabulary import fit_vocabulary
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.models.config import ModelConfig
 from gnnperf.models.gnn import TYPES, WORK, Head, TypedGNN, joint_messages
-from gnnperf.models.message_passing import MESSAGE_RELATIONS, MessagePassing, arrange
+from gnnperf.models.message_passing import (
+    MessagePassing,
+    arrange,
+    message_relations,
+)
 
 GRAPHS = [toy_run(1), toy_run(2)]
 VOCABULARY, FLOORS = fit_vocabulary([g.nodes for g in GRAPHS]), fit_floors([g.nodes for g in GRAPHS])
@@ -28,6 +32,7 @@ def data_of(graph: ExecutionGraph) -> HeteroData:
     return features(graph, cluster(), AnalyticPredictor().predict(graph, cluster()), VOCABULARY, FLOORS)
 
 
+ALL_RELATIONS = message_relations(ModelConfig())
 NORMALIZER = fit_normalizer([data_of(g) for g in GRAPHS])
 
 
@@ -108,8 +113,8 @@ def test_device_and_link_nodes_only_send() -> None:
     data = data_of(GRAPHS[0])
     sizes = {t: int(data[t].num_nodes) for t in TYPES}
     first_hardware = sum(sizes[t] for t in WORK)
-    messages = joint_messages(data, sizes)
-    assert set(messages) <= set(MESSAGE_RELATIONS)
+    messages = joint_messages(data, sizes, ALL_RELATIONS)
+    assert set(messages) <= set(ALL_RELATIONS)
     assert all(int(m.receivers.max()) < first_hardware for m in messages.values())
     assert int(messages["rev_runs_on"].senders.min()) == first_hardware
 
@@ -123,7 +128,7 @@ def test_a_mean_of_senders_by_hand() -> None:
 
 def test_a_layer_without_any_edge_keeps_every_node() -> None:
     state = torch.randn(3, 8)
-    out = MessagePassing(8, 0.0)(MessagePassing(8, 0.0)(state, {}), {})
+    out = MessagePassing(8, 0.0, ALL_RELATIONS)(MessagePassing(8, 0.0, ())(state, {}), {})
     assert out.shape == (3, 8)
     assert torch.isfinite(out).all()
 

@@ -1,0 +1,34 @@
+"""Answers for graphs of any size: whole where they fit, else by segments, whose inner nodes are answered alike."""
+
+from __future__ import annotations
+
+import torch
+from torch_geometric.data import HeteroData
+
+from gnnperf.data.segments import SegmentedGraph
+from gnnperf.models.gnn import WORK, NodeAnswer, TypedGNN
+
+MAX_NODES = 100_000  # answered at once; without gradients some 3 KB per node
+
+
+@torch.no_grad()
+def answers_of(network: TypedGNN, data: HeteroData, max_nodes: int = MAX_NODES) -> dict[str, NodeAnswer]:
+    """Work type -> answers of all its nodes, in the graph's order.
+
+    Args:
+        network: in evaluation mode.
+        data: one normalized graph.
+        max_nodes: what is answered at once.
+    """
+    if (data.num_nodes or 0) <= max_nodes:
+        found: dict[str, NodeAnswer] = network(data)
+        return found
+    whole = SegmentedGraph(data, network.num_hops)
+    result = {t: torch.full((2, len(data[t].x)), torch.nan) for t in WORK}  # residual, log spread
+    for window in whole.windows(max_nodes):
+        part = whole.cut(window)
+        for node_type, answer in network(part.data).items():
+            inner = part.inner[node_type]
+            rows = torch.from_numpy(whole.of_type(window, node_type)) - whole.first[node_type]
+            result[node_type][:, rows.sort().values] = torch.stack([answer.residual, answer.log_spread])[:, inner]
+    return {t: NodeAnswer(both[0], both[1]) for t, both in result.items()}

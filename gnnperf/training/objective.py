@@ -1,0 +1,101 @@
+"""What training minimizes: a sum of terms, each made once from the configuration. A weight of 0 leaves its term out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from gnnperf.models.gnn import WORK, NodeAnswer
+from gnnperf.training.config import OptimConfig
+from gnnperf.training.loss import NodeLoss, build_loss, weighted_mean
+from gnnperf.training.step_target import StepTarget
+from gnnperf.training.step_time import ranking_error, step_error, step_times
+
+Answers = Mapping[str, NodeAnswer]
+
+
+class Term(Protocol):
+    """A part of the loss of one batch."""
+
+    def __call__(self, batch: HeteroData, answers: Answers) -> Tensor:
+        """Batch and the network's answers for it -> scalar."""
+        ...
+
+
+@dataclass(frozen=True)
+class LabeledNodes:
+    """The labeled nodes of all work types, [n] each.
+
+    Attributes:
+        residual, log_spread: answered.
+        target: log(latency / base).
+        time_share: share of the step's busy time, scaled to mean 1.
+    """
+
+    residual: Tensor
+    log_spread: Tensor
+    target: Tensor
+    time_share: Tensor
+
+
+def labeled(batch: HeteroData, answers: Answers) -> LabeledNodes:
+    """Answers and labels of the nodes that have a label."""
+    target = torch.cat([batch[t].target for t in WORK])  # [num work nodes]
+    use = torch.isfinite(target)  # [num work nodes]
+    residual = torch.cat([answers[t].residual for t in WORK])[use]  # [n]
+    log_spread = torch.cat([answers[t].log_spread for t in WORK])[use]  # [n]
+    return LabeledNodes(residual, log_spread, target[use], torch.cat([batch[t].time_share for t in WORK])[use])
+
+
+@dataclass(frozen=True)
+class NodeTerm:
+    """Mean error of labeled nodes.
+
+    Attributes:
+        loss: error per node.
+        share_weight: how much a node's time counts (loss.weighted_mean).
+    """
+
+    loss: NodeLoss
+    share_weight: float
+
+    def __call__(self, batch: HeteroData, answers: Answers) -> Tensor:
+        """Scalar."""
+        nodes = labeled(batch, answers)
+        errors = self.loss(nodes.residual, nodes.log_spread, nodes.target)  # [n]
+        assert errors.shape == nodes.target.shape
+        return weighted_mean(errors, nodes.time_share, self.share_weight)
+
+
+@dataclass(frozen=True)
+class StepTerm:
+    """Error of step times through the critical path, and of their order within a workload.
+
+    Attributes:
+        targets: of all steps.
+        step_weight, ranking_weight: of the two.
+        noise: |log ratio| up to which two measured steps are not told apart.
+    """
+
+    targets: Sequence[StepTarget]
+    step_weight: float
+    ranking_weight: float
+    noise: float
+
+    def __call__(self, batch: HeteroData, answers: Answers) -> Tensor:
+        """Scalar."""
+        times = step_times(batch, answers, self.targets)
+        return self.step_weight * step_error(times) + self.ranking_weight * ranking_error(times, self.noise)
+
+
+def build_terms(config: OptimConfig, targets: Sequence[StepTarget]) -> tuple[Term, ...]:
+    """The terms that the configuration asks for."""
+    nodes = NodeTerm(build_loss(config), config.share_weight)
+    if config.step_weight == config.ranking_weight == 0:
+        return (nodes,)
+    return nodes, StepTerm(targets, config.step_weight, config.ranking_weight, config.ranking_noise)
