@@ -39,8 +39,8 @@ class DataConfig:
         """Refuse values that cannot work."""
         require(bool(self.axis), "data.axis", self.axis, "an axis of splits.json")
         require(self.batch_size >= 1, "data.batch_size", self.batch_size, "a whole number >= 1")
-        least = 64 * self.batch_size
+        least = 16 * self.batch_size
         require(self.max_nodes_per_batch >= least, "data.max_nodes_per_batch", self.max_nodes_per_batch,
-                f"{least} or more, 64 per graph of a batch")  # fmt: skip
+                f"{least} or more, 16 per graph of a batch")  # fmt: skip
         if self.max_runs is not None:
             require(self.max_runs >= 1, "data.max_runs", self.max_runs, "a whole number >= 1, or null for all")
