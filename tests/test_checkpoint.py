@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,15 @@ def test_round_trip(tmp_path: Path, made: Checkpoint) -> None:
         assert all(torch.equal(one[t], two[t]) for t in two)
     assert all(torch.equal(loaded.weights[k], made.weights[k]) for k in made.weights)
     assert not loaded.network().training
+
+
+def test_ablations_travel_with_it(tmp_path: Path) -> None:
+    data, config = prepared(tmp_path), ModelConfig(hidden_channels=8, reverse=False, hardware_nodes=False)
+    data = replace(data, floors=replace(data.floors, residual=False))
+    save_checkpoint(tmp_path / "checkpoint.pt", make_checkpoint(TypedGNN(config, data.vocabulary), config, data, {}))
+    loaded = load_checkpoint(tmp_path / "checkpoint.pt")
+    assert loaded.model == config
+    assert not loaded.floors.residual
 
 
 def test_it_says_what_it_was_made_from(made: Checkpoint) -> None:

@@ -142,9 +142,7 @@ class SegmentedGraph:
         """The values of these nodes, [n] places within their type."""
         chosen, whole = torch.from_numpy(local), self.data[node_type]
         for name, values in whole.items():
-            if isinstance(values, torch.Tensor):
-                data[node_type][name] = values[chosen]
-        data[node_type].num_nodes = len(local)
+            data[node_type][name] = values[chosen] if isinstance(values, torch.Tensor) else len(local)  # num_nodes
 
     def _add_edges(self, data: HeteroData, place: np.ndarray, edges: np.ndarray) -> None:
         """Edges by type over the segment's own places; types without any are there with none."""

@@ -24,7 +24,8 @@ def answers_of(network: TypedGNN, data: HeteroData, max_nodes: int = MAX_NODES) 
         found: dict[str, NodeAnswer] = network(data)
         return found
     whole = SegmentedGraph(data, network.num_hops)
-    result = {t: torch.full((2, len(data[t].x)), torch.nan) for t in WORK}  # residual, log spread
+    dtype = next(network.parameters()).dtype
+    result = {t: torch.full((2, len(data[t].x)), torch.nan, dtype=dtype) for t in WORK}  # residual, log spread
     for window in whole.windows(max_nodes):
         part = whole.cut(window)
         for node_type, answer in network(part.data).items():

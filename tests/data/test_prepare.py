@@ -106,6 +106,26 @@ def test_batches_leave_unused_edge_types_out(tmp_path: Path) -> None:
     assert all(batch[t].edge_index.shape[1] for t in batch.edge_types)
 
 
+def test_without_a_residual_target_labels_start_from_floors(tmp_path: Path) -> None:
+    data = prepare(DataConfig(cache_dir=str(tmp_path), residual_target=False), SPLIT, read)
+    assert not data.floors.residual
+    store = data.steps["val"][0].data["compute"]
+    assert store.base_us.tolist() == [data.floors.by_segment_us["compute/"]] * 2
+    assert store.target.double().exp().tolist() == pytest.approx((store.latency_us / store.base_us).tolist())
+    assert torch.isfinite(store.analytic_us).all()
+
+
+def test_batches_number_their_steps(tmp_path: Path) -> None:
+    module = StepDataModule(prepared(tmp_path), DataConfig(batch_size=2), num_hops=1, seed=0)
+    numbers = [n for batch in module.train_dataloader() for n in batch.step.tolist()]
+    assert sorted(numbers) == [0, 1, 2, 3]
+    assert [b.step.tolist() for b in module.val_dataloader()] == [[4]]  # those to validate on follow
+    cut = StepDataModule(prepared(tmp_path), DataConfig(batch_size=1, max_nodes_per_batch=16), num_hops=1, seed=0)
+    batches = list(cut.train_dataloader())
+    assert len(batches) > 4
+    assert {n for batch in batches for n in batch.step.tolist()} == {-1}
+
+
 def test_the_hardware_of_a_run() -> None:
     graph = toy_run(1)
     assert cluster_for(graph, None, None).device.name == "v100_sxm2_32gb"
@@ -137,10 +157,11 @@ def test_runs_on_gpus_and_cpus_are_refused(tmp_path: Path) -> None:
         prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, lambda run: on_cpu(run) if run == "a" else read(run))
 
 
-def test_op_tables_of_another_processor_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a/run.json").write_text('{"ranks": [{"device": {"name": "Another CPU"}}]}')
+@pytest.mark.parametrize("recording", ["a", "a/1"])
+def test_op_tables_of_another_processor_are_refused(tmp_path: Path, recording: str) -> None:
+    (tmp_path / recording).mkdir(parents=True)
+    (tmp_path / recording / "run.json").write_text('{"ranks": [{"device": {"name": "Another CPU"}}]}')
     tables = ["datasets/cpu-lookups/ops.parquet"]
     config = DataConfig(path=str(tmp_path), cache_dir=str(tmp_path / "cache"), op_tables=tables)
     with pytest.raises(InputError, match=r"op tables of AMD EPYC, runs on Another CPU.*op_tables=\[\]"):
-        prepare(config, SPLIT, on_cpu)
+        prepare(config, replace(SPLIT, train=(recording,)), lambda run: replace(on_cpu(run[0]), run=run))

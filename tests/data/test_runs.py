@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from synthetic import read
 
-from gnnperf.data.runs import RunStep, merged, run_of, typical
+from gnnperf.data.runs import RunStep, merged, run_of, typical, workload_of
 from gnnperf.errors import InputError
 from gnnperf.schema import WORK_TYPES
 
@@ -45,6 +46,21 @@ def test_recordings_of_a_run_become_one_example_with_mean_labels() -> None:
 def test_a_label_of_one_recording_is_kept() -> None:
     first, second = recording("x/1", 2.0), recording("x/2", np.nan)
     assert labels(merged([first, second])[0]) == {2.0}
+
+
+def test_the_workload_is_what_the_card_says(tmp_path: Path) -> None:
+    assert workload_of(tmp_path) == ""  # no card; a run's name says nothing
+    for card, workload in (("{}", ""), ('{"workload": null}', ""), ('{"workload": "dlrm"}', "dlrm")):
+        (tmp_path / "run.json").write_text(card)
+        assert workload_of(tmp_path) == workload
+    (tmp_path / "run.json").write_text("[")
+    with pytest.raises(InputError, match="not JSON"):
+        workload_of(tmp_path)
+
+
+def test_a_step_keeps_the_workload() -> None:
+    steps = [typical(replace(read("a"), run=name, workload="dlrm")) for name in ("x/1", "x/2")]
+    assert [s.workload for s in (*steps, *merged(steps))] == ["dlrm"] * 3
 
 
 def test_the_typical_step_of_a_run() -> None:

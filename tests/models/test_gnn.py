@@ -19,6 +19,8 @@ from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.models.config import ModelConfig
 from gnnperf.models.gnn import TYPES, WORK, Head, TypedGNN, joint_messages
 from gnnperf.models.message_passing import (
+    HARDWARE_RELATIONS,
+    REVERSE_RELATIONS,
     MessagePassing,
     arrange,
     message_relations,
@@ -36,7 +38,7 @@ ALL_RELATIONS = message_relations(ModelConfig())
 NORMALIZER = fit_normalizer([data_of(g) for g in GRAPHS])
 
 
-def network(**settings: float) -> TypedGNN:
+def network(**settings: float | bool) -> TypedGNN:
     """A network whose heads do not answer zero."""
     torch.manual_seed(0)
     made = TypedGNN(ModelConfig(**{"hidden_channels": 8, "num_layers": 2, **settings}), VOCABULARY).eval()  # type: ignore[arg-type]
@@ -117,6 +119,40 @@ def test_device_and_link_nodes_only_send() -> None:
     assert set(messages) <= set(ALL_RELATIONS)
     assert all(int(m.receivers.max()) < first_hardware for m in messages.values())
     assert int(messages["rev_runs_on"].senders.min()) == first_hardware
+
+
+def test_without_reverse_relations_nothing_flows_back() -> None:
+    plain, changed = data_of(GRAPHS[0]), data_of(GRAPHS[0])
+    changed["compute"].x[0] += 1.0  # the gemm of rank 0
+    model = network(num_layers=1, reverse=False)
+    before, after = answer(model, plain), answer(model, changed)
+    assert torch.equal(before["host"], after["host"])  # its launch is told nothing
+    assert (before["comm"] != after["comm"]).tolist() == [True, False, False, False]  # the arrival behind it is
+    assert not [name for name, _ in model.named_parameters() if REVERSE_RELATIONS[0] in name]
+
+
+def test_without_hardware_nodes_no_work_hears_of_them() -> None:
+    plain, changed = data_of(GRAPHS[0]), data_of(GRAPHS[0])
+    for node_type in ("device", "link"):
+        changed[node_type].x += 1.0
+    scale = {**NORMALIZER.scale, **{t: torch.ones_like(NORMALIZER.scale[t]) for t in ("device", "link")}}
+    normalizer = replace(NORMALIZER, scale=scale)
+    for with_them in (True, False):
+        model = network(num_layers=2, hardware_nodes=with_them)
+        with torch.no_grad():
+            one, two = (model(normalizer.apply(d)) for d in (plain, changed))
+        assert any(not torch.equal(one[t].residual, two[t].residual) for t in WORK) is with_them
+    assert not set(HARDWARE_RELATIONS) & set(network(hardware_nodes=False).relations)
+
+
+def test_ops_are_told_from_final_states() -> None:
+    model, data = network(), NORMALIZER.apply(data_of(GRAPHS[0]))
+    states = model.states(data)
+    logits = model.op_logits(states)
+    assert {t: tuple(one.shape) for t, one in logits.items()} == {
+        t: (len(data[t].x), VOCABULARY.num_codes(t, "op_name")) for t in WORK
+    }
+    assert torch.equal(model.answers(states)["host"].residual, model(data)["host"].residual)
 
 
 def test_a_mean_of_senders_by_hand() -> None:

@@ -20,7 +20,12 @@ from gnnperf.training.fit import build_model, fit, resume_path
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
-    return prepared(tmp_path_factory.mktemp("cache"))
+    """Steps of one workload that are told apart: b and d take longer than a and c."""
+    made = prepared(tmp_path_factory.mktemp("cache"))
+    train = tuple(
+        replace(s, workload="toy", step_us=s.step_us * (1 + i % 2)) for i, s in enumerate(made.steps["train"])
+    )
+    return replace(made, steps={**made.steps, "train": train})
 
 
 def config(out: Path, epochs: int = 3, **changes: object) -> TrainConfig:
@@ -30,6 +35,9 @@ def config(out: Path, epochs: int = 3, **changes: object) -> TrainConfig:
     )  # fmt: skip
     made.data.batch_size = 2
     return replace(made, **changes)  # type: ignore[arg-type]
+
+
+EVERY_LOSS = OptimConfig(step_weight=0.1, ranking_weight=0.1, op_class_weight=0.1, op_class_share=0.5)
 
 
 def trained(made: TrainConfig, data: PreparedData) -> TypedGNN:
@@ -57,17 +65,53 @@ def test_training_beats_the_base_it_starts_from(tmp_path: Path, data: PreparedDa
     assert value(table, "all", "gnn", "coverage") == 1.0
 
 
-def test_the_same_seed_gives_the_same_bits(tmp_path: Path, data: PreparedData) -> None:
-    one, two = (trained(config(tmp_path / name), data).state_dict() for name in ("one", "two"))
+@pytest.mark.parametrize("optim", [OptimConfig(), EVERY_LOSS])
+def test_the_same_seed_gives_the_same_bits(tmp_path: Path, data: PreparedData, optim: OptimConfig) -> None:
+    one, two = (trained(config(tmp_path / name, optim=optim), data).state_dict() for name in ("one", "two"))
     assert same(one, two)
-    other = trained(config(tmp_path / "three", seed=1), data).state_dict()
+    other = trained(config(tmp_path / "three", optim=optim, seed=1), data).state_dict()
     assert not same(one, other)
 
 
-def test_a_resumed_run_equals_an_uninterrupted_one(
-    tmp_path: Path, data: PreparedData, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("weight", ["step_weight", "ranking_weight", "op_class_weight"])
+def test_every_loss_changes_the_weights_and_none_of_weight_zero(
+    tmp_path: Path, data: PreparedData, weight: str
 ) -> None:
-    whole = config(tmp_path / "whole", epochs=4)
+    off = OptimConfig(step_weight=0.0)
+    without = trained(config(tmp_path / "off", optim=off), data).state_dict()
+    again = trained(config(tmp_path / "again", optim=replace(off, ranking_noise=0.2, op_class_share=0.4)), data)
+    on = trained(config(tmp_path / "on", optim=replace(off, **{weight: 0.5})), data).state_dict()  # type: ignore[arg-type]
+    assert same(without, again.state_dict())
+    assert not same(without, on)
+
+
+def test_the_step_loss_brings_steps_nearer(tmp_path: Path, data: PreparedData) -> None:
+    """Measured steps that are half of what their nodes give: only the step loss can learn that."""
+    halved = {part: tuple(replace(s, step_us=s.step_us / 2) for s in steps) for part, steps in data.steps.items()}
+    shorter = replace(data, steps=halved)
+    errors = {}
+    for weight in (0.0, 1.0):
+        optim = OptimConfig(step_weight=weight)
+        trained(config(tmp_path / str(weight), epochs=20, optim=optim), shorter)
+        curves = pd.read_csv(tmp_path / str(weight) / "curves" / "version_0" / "metrics.csv")
+        errors[weight] = curves["val_step_log_error"].dropna().iloc[-1]
+    assert errors[1.0] < 0.7 * errors[0.0]
+
+
+def test_graphs_that_do_not_fit_train_in_segments(tmp_path: Path, data: PreparedData) -> None:
+    made = config(tmp_path, epochs=20)
+    made.data.batch_size, made.data.max_nodes_per_batch = 1, 16  # the toy has 18 nodes
+    table = evaluate(trained(made, data), data)["test"]
+    assert value(table, "compute", "gnn", "gmae") < 0.7 * value(table, "compute", "base", "gmae")
+    curves = pd.read_csv(tmp_path / "curves" / "version_0" / "metrics.csv")
+    assert "val_step_log_error" not in curves  # no segment has one
+
+
+@pytest.mark.parametrize("optim", [OptimConfig(), EVERY_LOSS])
+def test_a_resumed_run_equals_an_uninterrupted_one(
+    tmp_path: Path, data: PreparedData, monkeypatch: pytest.MonkeyPatch, optim: OptimConfig
+) -> None:
+    whole = config(tmp_path / "whole", epochs=4, optim=optim)
     best = trained(whole, data).state_dict()
 
     from gnnperf.training.module import LatencyModule
@@ -76,7 +120,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         if self.current_epoch == 2:
             raise KeyboardInterrupt
 
-    parts = config(tmp_path / "parts", epochs=4)
+    parts = config(tmp_path / "parts", epochs=4, optim=optim)
     with monkeypatch.context() as patch:
         patch.setattr(LatencyModule, "on_train_epoch_start", killed)
         with pytest.raises((SystemExit, KeyboardInterrupt)):
