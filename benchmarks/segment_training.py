@@ -81,8 +81,7 @@ def main() -> None:
         print(f"{step.graph.num_nodes:,} nodes, {len(step.graph.edges):,} edges, {len(step.graph.ranks)} ranks")
         begin = told("plan, analytical answer, features", begin)
         module = StepDataModule(data, config.data, config.model.num_hops, config.seed)
-        sizes = [len(e.data["host"].x) + sum(len(e.data[t].x) for t in e.data.node_types if t != "host")
-                 for e in module.train]  # fmt: skip
+        sizes = [module.train[i].data.num_nodes or 0 for i in range(len(module.train))]
         print(f"{len(sizes)} segments of {min(sizes):,} to {max(sizes):,} nodes, {sum(sizes):,} with their halos")
         begin = told("cutting all segments once", begin)
         network = fit(config, data, build_model(config, data))

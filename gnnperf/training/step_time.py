@@ -47,9 +47,10 @@ def step_times(batch: HeteroData, answers: Mapping[str, NodeAnswer], targets: Se
     chosen = [(graph, targets[number]) for graph, number in enumerate(batch.step.tolist()) if number >= 0]
     latency_us = {t: batch[t].base_us * answers[t].residual.double().exp() for t in WORK}  # [n] each
     steps_us = [_step_us(_of_graph(batch, latency_us, graph, target), target) for graph, target in chosen]
-    measured = torch.tensor([target.step_us for _, target in chosen], dtype=torch.float64)  # [k]
+    measured_us = [target.step_us for _, target in chosen]
+    measured = torch.tensor(measured_us, dtype=torch.float64, device=batch.step.device)  # [k]
     predicted = torch.stack(steps_us) if steps_us else measured
-    return StepTimes(predicted.log(), measured.log().to(predicted.device), tuple(t.workload for _, t in chosen))
+    return StepTimes(predicted.log(), measured.log(), tuple(target.workload for _, target in chosen))
 
 
 def _of_graph(batch: HeteroData, latency_us: Mapping[str, Tensor], graph: int, target: StepTarget) -> Tensor:

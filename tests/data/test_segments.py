@@ -32,8 +32,8 @@ LAUNCHES = 12
 
 def long_run(seed: int) -> ExecutionGraph:
     """Two ranks of 12 launches each; rank 1 waits for a kernel of rank 0 after every fourth of its own."""
-    draw, rows, edges = np.random.default_rng(seed), [], []
-    kernels: list[list[int]] = []
+    draw, kernels = np.random.default_rng(seed), list[list[int]]()
+    rows, edges = list[dict[str, object]](), list[tuple[int, int, str]]()
     for rank in (0, 1):
         host = [_add(rows, _host(rank, draw)) for _ in range(LAUNCHES)]
         kernels.append([_add(rows, _kernel(rank, draw)) for _ in range(LAUNCHES)])

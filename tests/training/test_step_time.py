@@ -12,6 +12,7 @@ import pytest
 import torch
 from synthetic import SPLIT, prepared, read
 from torch import Tensor
+from torch_geometric.data import HeteroData
 
 from gnnperf.data.config import DataConfig
 from gnnperf.data.module import Example, batch_of_examples
@@ -39,19 +40,19 @@ def targets(data: PreparedData) -> tuple[StepTarget, ...]:
     return step_targets(data.steps["train"])
 
 
-def batch_of_steps(steps: tuple[Step, ...], numbers: list[int]) -> torch.nn.Module:
-    return batch_of_examples([Example(s.data, n) for s, n in zip(steps, numbers, strict=True)])  # type: ignore[return-value]
+def batch_of_steps(steps: tuple[Step, ...], numbers: list[int]) -> HeteroData:
+    return batch_of_examples([Example(s.data, n) for s, n in zip(steps, numbers, strict=True)])
 
 
-def answering(batch: object, residuals: Mapping[str, Tensor]) -> Answers:
+def answering(batch: HeteroData, residuals: Mapping[str, Tensor]) -> Answers:
     """Residuals by work type; 0 where none is given."""
-    found = {t: residuals.get(t, torch.zeros(len(batch[t].x))) for t in WORK}  # type: ignore[index]
+    found = {t: residuals.get(t, torch.zeros(len(batch[t].x))) for t in WORK}
     return {t: NodeAnswer(r, torch.zeros_like(r)) for t, r in found.items()}
 
 
-def right(batch: object) -> dict[str, Tensor]:
+def right(batch: HeteroData) -> dict[str, Tensor]:
     """The residuals that answer what was measured."""
-    return {t: torch.nan_to_num(batch[t].target).double() for t in WORK}  # type: ignore[index]
+    return {t: torch.nan_to_num(batch[t].target).double() for t in WORK}
 
 
 def test_right_latencies_give_the_schedule_of_the_measured_ones(
