@@ -38,9 +38,10 @@ class OptimConfig:
         warmup_share: share of all optimizer steps spent warming up.
         gradient_clip: largest gradient norm.
         loss: kind of loss.
-        huber_delta: |log error| from which huber is linear; small, because latencies have heavy tails on both sides.
+        huber_delta: |log error| from which huber is linear, of nodes and of steps; small, because latencies have heavy
+            tails on both sides.
         share_weight: 0: every node counts the same; 1: by the root of its share of the step's busy time.
-        step_weight: of |log(step time / measured)| through the critical path, beside the loss of nodes; 0: none.
+        step_weight: of the distance of log(step time) through the critical path, beside that of nodes; 0: none.
         ranking_weight: of the order of steps of one workload; 0: none.
         ranking_noise: |log ratio| of measured step times up to which two steps are not told apart.
         op_class_weight: of telling which op a node is where its name is hidden; 0: no name is hidden.
@@ -54,7 +55,7 @@ class OptimConfig:
     loss: LossKind = LossKind.huber
     huber_delta: float = 0.05
     share_weight: float = 0.5
-    step_weight: float = 0.02
+    step_weight: float = 0.1
     ranking_weight: float = 0.0
     ranking_noise: float = 0.05
     op_class_weight: float = 0.0

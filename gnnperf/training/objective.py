@@ -14,7 +14,7 @@ from gnnperf.models.gnn import WORK, NodeAnswer
 from gnnperf.training.config import OptimConfig
 from gnnperf.training.loss import NodeLoss, build_loss, weighted_mean
 from gnnperf.training.step_target import StepTarget
-from gnnperf.training.step_time import ranking_error, step_error, step_times
+from gnnperf.training.step_time import ranking_error, robust_step_error, step_times
 
 Answers = Mapping[str, NodeAnswer]
 
@@ -79,18 +79,21 @@ class StepTerm:
     Attributes:
         targets: of all steps.
         step_weight, ranking_weight: of the two.
+        delta: |log error| of a step from which its loss is linear.
         noise: |log ratio| up to which two measured steps are not told apart.
     """
 
     targets: Sequence[StepTarget]
     step_weight: float
     ranking_weight: float
+    delta: float
     noise: float
 
     def __call__(self, batch: HeteroData, answers: Answers) -> Tensor:
         """Scalar."""
         times = step_times(batch, answers, self.targets)
-        return self.step_weight * step_error(times) + self.ranking_weight * ranking_error(times, self.noise)
+        distance, order = robust_step_error(times, self.delta), ranking_error(times, self.noise)
+        return self.step_weight * distance + self.ranking_weight * order
 
 
 def build_terms(config: OptimConfig, targets: Sequence[StepTarget]) -> tuple[Term, ...]:
@@ -98,4 +101,5 @@ def build_terms(config: OptimConfig, targets: Sequence[StepTarget]) -> tuple[Ter
     nodes = NodeTerm(build_loss(config), config.share_weight)
     if config.step_weight == config.ranking_weight == 0:
         return (nodes,)
-    return nodes, StepTerm(targets, config.step_weight, config.ranking_weight, config.ranking_noise)
+    steps = StepTerm(targets, config.step_weight, config.ranking_weight, config.huber_delta, config.ranking_noise)
+    return nodes, steps

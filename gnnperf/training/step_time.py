@@ -78,12 +78,27 @@ def step_error(times: StepTimes) -> Tensor:
     return (times.predicted_log - times.measured_log).abs().sum() / max(len(times.workloads), 1)
 
 
+def robust_step_error(times: StepTimes, delta: float) -> Tensor:
+    """The step's part of the loss: mean over the steps of Huber's distance of the logs; 0 without any.
+
+    As for nodes, and for one reason more: all nodes of a path are moved by one sign, and an absolute error would go on
+    pushing them with full strength where the step is already right to within its noise.
+
+    Args:
+        times: of a batch.
+        delta: |log error| from which the distance is linear, with slope delta.
+    """
+    distance = torch.nn.functional.huber_loss(times.predicted_log, times.measured_log, reduction="sum", delta=delta)
+    return distance / max(len(times.workloads), 1)
+
+
 def ranking_error(times: StepTimes, noise: float) -> Tensor:
     """Mean logistic loss over pairs of one workload of which one is known to be slower; 0 without any.
 
-    softplus(-difference / noise), the difference of the predicted logs in the measured order: RankNet (Burges et al.
-    2005), as the learned TPU model ranks (Kaufman et al. 2021, section 4). A pair in the right order by several times
-    the noise costs nothing; how far apart two steps are is the step error's business.
+    noise x softplus(-difference / noise), the difference of the predicted logs in the measured order: RankNet (Burges
+    et al. 2005), as the learned TPU model ranks (Kaufman et al. 2021, section 4), scaled so that a wrong order costs
+    about what it is wrong by. A pair in the right order by several times the noise costs nothing; how far apart two
+    steps are is the step error's business.
 
     Args:
         times: of a batch.
@@ -91,7 +106,7 @@ def ranking_error(times: StepTimes, noise: float) -> Tensor:
     """
     slower, faster = _pairs(times, noise)
     difference = times.predicted_log[slower] - times.predicted_log[faster]  # [num_pairs]
-    return torch.nn.functional.softplus(-difference / noise).sum() / max(len(difference), 1)
+    return noise * torch.nn.functional.softplus(-difference / noise).sum() / max(len(difference), 1)
 
 
 def _pairs(times: StepTimes, noise: float) -> tuple[list[int], list[int]]:

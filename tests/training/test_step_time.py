@@ -21,7 +21,7 @@ from gnnperf.data.runs import RunGraph
 from gnnperf.models.gnn import WORK, NodeAnswer
 from gnnperf.schedule import schedule
 from gnnperf.training.step_target import StepTarget, step_targets
-from gnnperf.training.step_time import StepTimes, ranking_error, step_error, step_times
+from gnnperf.training.step_time import StepTimes, ranking_error, robust_step_error, step_error, step_times
 
 Answers = dict[str, NodeAnswer]
 
@@ -113,7 +113,7 @@ def test_segments_have_no_step_time(data: PreparedData, targets: tuple[StepTarge
     none = batch_of_steps(steps[:1], [-1])
     empty = step_times(none, answering(none, {}), targets)
     assert empty.workloads == ()
-    assert step_error(empty).item() == ranking_error(empty, 0.1).item() == 0.0
+    assert {step_error(empty).item(), robust_step_error(empty, 0.1).item(), ranking_error(empty, 0.1).item()} == {0.0}
 
 
 def test_waits_for_untraced_peers_take_nothing(data: PreparedData) -> None:
@@ -136,12 +136,15 @@ def times_of(predicted_us: list[float], measured_us: list[float], workloads: tup
 def test_errors_by_hand() -> None:
     times = times_of([100.0, 220.0], [110.0, 200.0], ("", ""))
     assert step_error(times).item() == pytest.approx(math.log(1.1))
+    beyond, within = 0.05 * (math.log(1.1) - 0.025), 0.5 * math.log(1.1) ** 2
+    assert robust_step_error(times, 0.05).item() == pytest.approx(beyond)
+    assert robust_step_error(times, 0.5).item() == pytest.approx(within)
 
 
 def test_ranking_by_hand() -> None:
     """One pair of "a" beyond the noise, in the wrong order by log 2; neither other programs nor unknown ones pair."""
     times = times_of([200.0, 100.0, 50.0, 7.0, 9.0], [100.0, 150.0, 900.0, 1.0, 5.0], ("a", "a", "b", "", ""))
-    assert ranking_error(times, 0.1).item() == pytest.approx(math.log1p(math.exp(math.log(2) / 0.1)))
+    assert ranking_error(times, 0.1).item() == pytest.approx(0.1 * math.log1p(math.exp(math.log(2) / 0.1)))
     assert ranking_error(times, 0.5).item() == 0.0  # log 1.5 is within the noise
 
 
