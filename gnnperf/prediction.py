@@ -41,6 +41,8 @@ class Prediction:
         latency_low_us, latency_high_us: [num_nodes] interval; NaN until intervals ship.
         uncovered_ops: op name -> number of nodes without any latency. They never count as zero silently.
         warnings: sentences for the user.
+        mean_latency_us: [num_nodes] what a node takes on average, stalls included: what a schedule adds up; NaN where
+            uncovered; None: nobody tells it apart from `latency_us`.
         alone: whose latencies the schedule has still to stretch where work overlaps; None: nobody's.
     """
 
@@ -54,6 +56,12 @@ class Prediction:
     uncovered_ops: dict[str, int]
     warnings: tuple[str, ...] = ()
     alone: Alone | None = None
+    mean_latency_us: np.ndarray | None = None
+
+    @property
+    def scheduled_us(self) -> np.ndarray:
+        """[num_nodes] what a schedule adds up: means where they are told."""
+        return self.latency_us if self.mean_latency_us is None else self.mean_latency_us
 
 
 class Predictor(Protocol):
@@ -71,12 +79,14 @@ def only(alone: Alone | None, nodes: np.ndarray) -> Alone | None:
 
 def in_place(prediction: Prediction, latency_us: np.ndarray) -> Prediction:
     """The prediction with latencies [num_nodes] as they were scheduled beside other work; NaN where it has none."""
-    known = ~np.isnan(prediction.latency_us)
-    takes = known & (prediction.latency_us > 0)
-    factor = np.divide(latency_us, prediction.latency_us, out=np.ones(len(known)), where=takes)
+    known, told_us = ~np.isnan(prediction.latency_us), prediction.scheduled_us
+    takes = known & (told_us > 0)
+    factor = np.divide(latency_us, told_us, out=np.ones(len(known)), where=takes)
+    means_us = prediction.mean_latency_us
     return replace(
         prediction,
-        latency_us=np.where(known, latency_us, np.nan),
+        latency_us=np.where(known, latency_us, np.nan) if means_us is None else prediction.latency_us * factor,
+        mean_latency_us=None if means_us is None else np.where(known, latency_us, np.nan),
         latency_low_us=prediction.latency_low_us * factor,
         latency_high_us=prediction.latency_high_us * factor,
         alone=None,

@@ -28,29 +28,36 @@ class NodeAnswer:
     Attributes:
         residual: [n] log(latency / base); 0 is the analytical answer.
         log_spread: [n] log of the scale of the error in log space.
+        mean_residual: [n] log(mean latency / base): latencies are skewed, so that what a node usually takes is less
+            than what it takes on average, and a step is a sum.
     """
 
     residual: Tensor
     log_spread: Tensor
+    mean_residual: Tensor
 
 
 class Head(nn.Module):
-    """State -> residual and spread. The last layer starts at zero: an untrained network answers the base."""
+    """State -> residual, spread and mean. The last layer starts at zero: an untrained network answers the base."""
 
     def __init__(self, hidden_channels: int, max_residual: float) -> None:
         super().__init__()
         self.max_residual = max_residual
         self.norm = nn.LayerNorm(hidden_channels)
         self.hidden = nn.Linear(hidden_channels, hidden_channels)
-        self.last = nn.Linear(hidden_channels, 2)
+        self.last = nn.Linear(hidden_channels, 3)
         nn.init.zeros_(self.last.weight)
         nn.init.zeros_(self.last.bias)
 
     def forward(self, state: Tensor) -> NodeAnswer:
-        """[n, hidden_channels] -> residual [n] and log spread [n]."""
-        answer = self.last(torch.relu(self.hidden(self.norm(state))))  # [n, 2]
-        residual = self.max_residual * torch.tanh(answer[:, 0] / self.max_residual)  # [n], smooth limit
-        return NodeAnswer(residual, answer[:, 1].clamp(-MAX_LOG_SPREAD, MAX_LOG_SPREAD))
+        """[n, hidden_channels] -> three of [n]; what the mean is beyond the usual never moves the usual."""
+        usual, spread, excess = self.last(torch.relu(self.hidden(self.norm(state)))).unbind(1)  # [n] each
+        spread = spread.clamp(-MAX_LOG_SPREAD, MAX_LOG_SPREAD)
+        return NodeAnswer(self._limited(usual), spread, self._limited(usual.detach() + excess))
+
+    def _limited(self, residual: Tensor) -> Tensor:
+        """[n] -> [n], a smooth limit."""
+        return self.max_residual * torch.tanh(residual / self.max_residual)
 
 
 class TypedGNN(nn.Module):
@@ -107,9 +114,9 @@ class TypedGNN(nn.Module):
         nn.init.zeros_(head.last.bias)
 
     def is_silent(self, node_type: str) -> bool:
-        """Whether nodes of this type get their base: the head was silenced, or never trained."""
+        """Whether nodes of this type get their base: the head was silenced, or had no target to learn."""
         head = self._head(node_type)
-        return not bool(head.last.weight.any()) and not bool(head.last.bias.any())
+        return not bool(head.last.weight[0].any()) and not bool(head.last.bias[0].any())
 
     def _head(self, node_type: str) -> Head:
         head = self.heads[node_type]

@@ -25,11 +25,11 @@ def answers_of(network: TypedGNN, data: HeteroData, max_nodes: int = MAX_NODES) 
         return found
     whole = SegmentedGraph(data, network.num_hops)
     dtype = next(network.parameters()).dtype
-    result = {t: torch.full((2, len(data[t].x)), torch.nan, dtype=dtype) for t in WORK}  # residual, log spread
+    result = {t: torch.full((3, len(data[t].x)), torch.nan, dtype=dtype) for t in WORK}  # fields of NodeAnswer
     for window in whole.windows(max_nodes):
         part = whole.cut(window)
         for node_type, answer in network(part.data).items():
-            inner = part.inner[node_type]
+            fields = torch.stack([answer.residual, answer.log_spread, answer.mean_residual])  # [3, n]
             rows = torch.from_numpy(whole.of_type(window, node_type)) - whole.first[node_type]
-            result[node_type][:, rows.sort().values] = torch.stack([answer.residual, answer.log_spread])[:, inner]
-    return {t: NodeAnswer(both[0], both[1]) for t, both in result.items()}
+            result[node_type][:, rows.sort().values] = fields[:, part.inner[node_type]]
+    return {t: NodeAnswer(*whole_type) for t, whole_type in result.items()}

@@ -62,7 +62,7 @@ def assemble(prediction: Prediction, question: Question) -> StepPrediction:
     unrolled = NUM_UNROLLED if kind is StepTimeKind.PERIOD else 1
     if question.jitter is not None:
         prediction = with_waits(prediction, question.jitter, repeats=unrolled > 1)
-    known_us = np.nan_to_num(prediction.latency_us, nan=0.0)  # [num_nodes]; the missing ones are named below
+    known_us = np.nan_to_num(prediction.scheduled_us, nan=0.0)  # [num_nodes]; the missing ones are named below
     if prediction.alone is None:
         scheduled = schedule(prediction.graph, known_us, prediction.lag_us, num_unrolled=unrolled)
     else:

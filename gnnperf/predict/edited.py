@@ -69,6 +69,7 @@ def predict_edited(edited: Edited, predictor: Predictor, cluster: ClusterSpec) -
     return replace(
         told,
         latency_us=latency_us,
+        mean_latency_us=None if told.mean_latency_us is None else change.of(told.mean_latency_us),
         latency_low_us=change.of(told.latency_low_us),
         latency_high_us=change.of(told.latency_high_us),
         source=np.where(np.isnan(change.declared_us), told.source, Source.DECLARED).astype(object),

@@ -44,13 +44,14 @@ class GnnPredictor:
             InputError: an edge or link class that the network does not know.
         """
         base = self.analytic.predict(graph, cluster)
-        latency_us = self._latency_us(graph, cluster, base)  # [num_nodes]
+        latency_us, mean_us = self._latencies_us(graph, cluster, base)  # [num_nodes] each
         covered = np.isfinite(latency_us)  # [num_nodes]
         unknown = np.full(graph.num_nodes, np.nan)
         source = np.where(covered, self._sources(graph.nodes, base, latency_us), Source.UNCOVERED).astype(object)
         return Prediction(
             graph=graph,
             latency_us=latency_us,
+            mean_latency_us=mean_us,
             lag_us=base.lag_us,
             source=source,
             analytic_latency_us=base.latency_us,
@@ -67,16 +68,19 @@ class GnnPredictor:
         return np.where(analytic, Source.ANALYTIC, Source.GNN)
 
     @torch.no_grad()
-    def _latency_us(self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction) -> np.ndarray:
-        """[num_nodes]: 0 for device and link nodes, NaN where the op is unknown or the wait's peers were not traced."""
+    def _latencies_us(self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction) -> np.ndarray:
+        """[2, num_nodes] usual and mean latency.
+
+        0 for device and link nodes, NaN where the op is unknown or the wait's peers were not traced.
+        """
         known, op = self.checkpoint, FIELDS.index("op_name")
         data = features(graph.for_predictors(), cluster, base, known.vocabulary, known.floors)
         answers = answers_of(self.network, known.normalizer.apply(data))
-        latency_us = np.zeros(graph.num_nodes)
+        found = np.zeros((2, graph.num_nodes))
         for node_type in WORK:
-            store = data[node_type]
-            answer = store.base_us * answers[node_type].residual.double().exp()  # [n]
-            answer[store.codes[:, op] == UNKNOWN] = torch.nan
-            latency_us[store.node_id.numpy()] = answer.numpy()
-        latency_us[(graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan
-        return latency_us
+            store, answer = data[node_type], answers[node_type]
+            both = torch.stack([answer.residual, answer.mean_residual]).double().exp() * store.base_us  # [2, n]
+            both[:, store.codes[:, op] == UNKNOWN] = torch.nan
+            found[:, store.node_id.numpy()] = both.numpy()
+        found[:, (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan
+        return found

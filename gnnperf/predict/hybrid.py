@@ -44,12 +44,20 @@ def _over(better: Prediction, worse: Prediction) -> Prediction:
     return replace(
         worse,
         latency_us=np.where(answers, better.latency_us, worse.latency_us),
+        mean_latency_us=_means(better, worse, answers),
         latency_low_us=np.where(answers, better.latency_low_us, worse.latency_low_us),
         latency_high_us=np.where(answers, better.latency_high_us, worse.latency_high_us),
         source=source,
         warnings=tuple(dict.fromkeys((*better.warnings, *worse.warnings))),
         alone=_either(only(better.alone, answers), only(worse.alone, ~answers)),
     )
+
+
+def _means(better: Prediction, worse: Prediction, answers: np.ndarray) -> np.ndarray | None:
+    """Of both where one of them tells means apart from what is usual."""
+    if better.mean_latency_us is None and worse.mean_latency_us is None:
+        return None
+    return np.where(answers, better.scheduled_us, worse.scheduled_us)
 
 
 def _either(first: Alone | None, second: Alone | None) -> Alone | None:

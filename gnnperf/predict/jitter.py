@@ -49,7 +49,7 @@ def jitter_asked(raw: Any, graph: ExecutionGraph) -> Jitter | None:
 
 def with_waits(prediction: Prediction, jitter: Jitter, *, repeats: bool) -> Prediction:
     """The prediction with waits for the last rank as lags of the edges into transfers; says how much ranks differ."""
-    known_us = np.nan_to_num(prediction.latency_us, nan=0.0)
+    known_us = np.nan_to_num(prediction.scheduled_us, nan=0.0)
     waits_us = arrival_lags_us(prediction.graph, known_us, prediction.lag_us, jitter, repeats=repeats)
     said = "; ".join(f"{part} {100 * spread.rank_share:.2g} % of a step, variance of {spread.moment_us:.2g} us per us"
                      for part, spread in ((part, getattr(jitter, part)) for part in PARTS))  # fmt: skip

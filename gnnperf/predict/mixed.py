@@ -34,6 +34,7 @@ def predict_on(graph: ExecutionGraph, predictor: Predictor, asked: Asked) -> Pre
     return replace(
         answers[0],
         latency_us=latency_us,
+        mean_latency_us=_picked([each.scheduled_us for each in answers], chosen),
         lag_us=_picked([each.lag_us for each in answers], chosen[graph.edges["dst"].to_numpy()]),
         source=_picked([each.source for each in answers], chosen),
         analytic_latency_us=_picked([each.analytic_latency_us for each in answers], chosen),

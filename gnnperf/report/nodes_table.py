@@ -24,6 +24,7 @@ def nodes_table(answer: StepPrediction) -> pd.DataFrame:
         "stream": nodes["stream"],
         "start_us": answer.schedule.start_us,
         "latency_us": prediction.latency_us,
+        "mean_latency_us": prediction.scheduled_us,
         "latency_low_us": prediction.latency_low_us,
         "latency_high_us": prediction.latency_high_us,
         "measured_latency_us": nodes["latency_us"],

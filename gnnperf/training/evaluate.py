@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -61,7 +60,12 @@ def _answers(network: TypedGNN, step: Step, nearest: NearestRun) -> pd.DataFrame
     )
 
 
-@torch.no_grad()
+def predicted_means(network: TypedGNN, step: Step) -> dict[str, np.ndarray]:
+    """Work type -> predicted mean latency in us, [n]: what the step time adds up."""
+    answers = answers_of(network.eval(), step.data)
+    return {t: (step.data[t].base_us * answers[t].mean_residual.double().exp()).numpy() for t in WORK}
+
+
 def predicted(network: TypedGNN, step: Step) -> dict[str, np.ndarray]:
     """Work type -> predicted latency in us, [n]."""
     answers = answers_of(network.eval(), step.data)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
+from gnnperf.evaluate.metrics import RESOLUTION_US
 from gnnperf.models.gnn import WORK, NodeAnswer
 from gnnperf.training.config import OptimConfig
 from gnnperf.training.loss import NodeLoss, build_loss, weighted_mean
@@ -17,6 +18,7 @@ from gnnperf.training.step_target import StepTarget
 from gnnperf.training.step_time import ranking_error, robust_step_error, step_times
 
 Answers = Mapping[str, NodeAnswer]
+MAX_BEYOND = 3.0  # log(measured / mean): a stall of more than 20 times the mean counts as 20 times
 
 
 class Term(Protocol):
@@ -73,6 +75,32 @@ class NodeTerm:
 
 
 @dataclass(frozen=True)
+class MeanTerm:
+    """How far off means are: the deviance of a gamma distribution, which is least at the mean (McCullagh, Nelder 1989).
+
+    It counts nodes of all types that were measured, those of `comm` too: who leaves a collective first is chance, but
+    what leaving takes on average is not.
+
+    Attributes:
+        weight: of the term.
+        share_weight: how much a node's time counts (loss.weighted_mean).
+    """
+
+    weight: float
+    share_weight: float
+
+    def __call__(self, batch: HeteroData, answers: Answers) -> Tensor:
+        """Scalar."""
+        latency_us, base_us = (torch.cat([batch[t][name] for t in WORK]) for name in ("latency_us", "base_us"))
+        use = (latency_us >= RESOLUTION_US) & (base_us > 0)  # [num work nodes]
+        told = torch.cat([answers[t].mean_residual for t in WORK])[use]  # [n]
+        beyond = (latency_us[use] / base_us[use]).log().to(told.dtype) - told  # [n] log(measured / mean)
+        beyond = beyond.clamp(-MAX_BEYOND, MAX_BEYOND)
+        share = torch.cat([batch[t].time_share for t in WORK])[use]
+        return self.weight * weighted_mean(beyond.exp() - 1 - beyond, share, self.share_weight)
+
+
+@dataclass(frozen=True)
 class StepTerm:
     """Error of step times through the critical path, and of their order within a workload.
 
@@ -98,8 +126,10 @@ class StepTerm:
 
 def build_terms(config: OptimConfig, targets: Sequence[StepTarget]) -> tuple[Term, ...]:
     """The terms that the configuration asks for."""
-    nodes = NodeTerm(build_loss(config), config.share_weight)
+    nodes: tuple[Term, ...] = (NodeTerm(build_loss(config), config.share_weight),)
+    if config.mean_weight > 0:
+        nodes = (*nodes, MeanTerm(config.mean_weight, config.share_weight))
     if config.step_weight == config.ranking_weight == 0:
-        return (nodes,)
+        return nodes
     steps = StepTerm(targets, config.step_weight, config.ranking_weight, config.huber_delta, config.ranking_noise)
-    return nodes, steps
+    return *nodes, steps

@@ -1,6 +1,6 @@
 """Step times of the graphs of a batch as differentiable functions of the network's answers.
 
-    log(latency) = log(base) + residual  ->  latency  ->  critical path (numpy)  ->  step = visits x latency + rest
+    log(mean) = log(base) + mean residual  ->  latency  ->  critical path (numpy)  ->  step = visits x latency + rest
 
 The path is found at the current latencies and held while gradients flow: along it the step time is a sum, so the
 gradient is exact wherever one path alone is the longest (schedule.step_visits). Nothing that overlaps is stretched
@@ -45,7 +45,7 @@ def step_times(batch: HeteroData, answers: Mapping[str, NodeAnswer], targets: Se
         targets: of all steps.
     """
     chosen = [(graph, targets[number]) for graph, number in enumerate(batch.step.tolist()) if number >= 0]
-    latency_us = {t: batch[t].base_us * answers[t].residual.double().exp() for t in WORK}  # [n] each
+    latency_us = {t: batch[t].base_us * answers[t].mean_residual.double().exp() for t in WORK}  # [n] each
     steps_us = [_step_us(_of_graph(batch, latency_us, graph, target), target) for graph, target in chosen]
     measured_us = [target.step_us for _, target in chosen]
     measured = torch.tensor(measured_us, dtype=torch.float64, device=batch.step.device)  # [k]

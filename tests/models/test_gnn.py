@@ -172,7 +172,7 @@ def test_a_layer_without_any_edge_keeps_every_node() -> None:
 def test_an_unknown_op_is_the_unknown_word_and_known_by_its_text() -> None:
     new = [replace(g, nodes=g.nodes.assign(op_name=g.nodes["op_name"].astype(object).replace("aten::mm", name)))
            for g in GRAPHS[:1] for name in ("aten::new", "aten::other")]  # fmt: skip
-    model = network()
+    model = network(hidden_channels=32)
     one, two = (answer(model, data_of(g)) for g in new)
     assert torch.equal(data_of(new[0])["compute"].codes, data_of(new[1])["compute"].codes)
     assert not torch.equal(one["compute"], two["compute"])

@@ -1,0 +1,73 @@
+"""Means beside what is usual: the deviance that is least at the mean, on labels with one stall among them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import exp, log
+from pathlib import Path
+
+import pytest
+import torch
+from synthetic import prepared
+
+from gnnperf.data.module import batch_of
+from gnnperf.models.gnn import WORK, NodeAnswer
+from gnnperf.training.config import OptimConfig
+from gnnperf.training.objective import Answers, MeanTerm, NodeTerm, StepTerm, build_terms
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> torch.Tensor:
+    return batch_of([prepared(Path(tmp_path_factory.mktemp("cache"))).steps["train"][0].data])
+
+
+def answers(batch: torch.Tensor, mean_residual: float) -> Answers:
+    """Every node usually takes its base, and exp(mean_residual) times that on average."""
+    zero = {t: torch.zeros(len(batch[t].x)) for t in WORK}
+    return {t: NodeAnswer(z, z, z + mean_residual) for t, z in zero.items()}
+
+
+def labeled(batch: torch.Tensor, node_type: str, factors: list[float]) -> torch.Tensor:
+    """The batch with labels on nodes of one type only: a multiple of their base each."""
+    changed = batch.clone()
+    for other in WORK:
+        changed[other].latency_us = torch.full_like(changed[other].latency_us, torch.nan)
+        changed[other].base_us = torch.full_like(changed[other].base_us, 10.0)
+    changed[node_type].latency_us[: len(factors)] = 10.0 * torch.tensor(factors, dtype=torch.float64)
+    return changed
+
+
+def test_the_least_deviance_is_at_the_mean_not_at_the_median(batch: torch.Tensor) -> None:
+    stalled = labeled(batch, "host", [1.0, 1.0, 1.0, 5.0])  # usually 1, on average 2
+    term = MeanTerm(weight=1.0, share_weight=0.0)
+    at = {factor: float(term(stalled, answers(stalled, log(factor)))) for factor in (1.0, 1.9, 2.0, 2.1)}
+    assert min(at, key=lambda factor: at[factor]) == 2.0
+    assert at[1.0] == pytest.approx((exp(log(5)) - 1 - log(5)) / 4, rel=1e-5)
+
+
+def test_leaving_a_collective_counts(batch: torch.Tensor) -> None:
+    term = MeanTerm(weight=2.0, share_weight=0.0)
+    late = labeled(batch, "comm", [3.0])
+    assert float(term(late, answers(late, log(3.0)))) == pytest.approx(0.0, abs=1e-5)
+    assert float(term(late, answers(late, 0.0))) == pytest.approx(2 * (3 - 1 - log(3)), rel=1e-5)
+
+
+def test_a_stall_beyond_all_measure_counts_as_twenty_times(batch: torch.Tensor) -> None:
+    term = MeanTerm(weight=1.0, share_weight=0.0)
+    some, more = (labeled(batch, "host", [factor]) for factor in (1e3, 1e6))
+    assert float(term(some, answers(some, 0.0))) == float(term(more, answers(more, 0.0)))
+
+
+def test_what_is_usual_is_not_moved_by_means(batch: torch.Tensor) -> None:
+    stalled = labeled(batch, "host", [1.0, 5.0])
+    usual = {t: torch.zeros(len(batch[t].x), requires_grad=True) for t in WORK}
+    mean = {t: torch.zeros(len(batch[t].x), requires_grad=True) for t in WORK}
+    MeanTerm(1.0, 0.0)(stalled, {t: NodeAnswer(usual[t], usual[t], mean[t]) for t in WORK}).backward()
+    assert all(u.grad is None for u in usual.values())
+    assert mean["host"].grad is not None
+
+
+def test_a_weight_of_nothing_leaves_its_term_out() -> None:
+    kinds = [[type(t) for t in build_terms(replace(OptimConfig(), **weights), ())] for weights in (
+        {}, {"mean_weight": 0.0}, {"mean_weight": 0.0, "step_weight": 0.0})]  # fmt: skip
+    assert kinds == [[NodeTerm, MeanTerm, StepTerm], [NodeTerm, StepTerm], [NodeTerm]]
