@@ -137,6 +137,6 @@ class Linear:
 def _known(data: PreparedData) -> Known:
     raw = np.stack([configuration(step) for step in data.steps["train"]])  # [num_runs, 8]
     center, spread = raw.mean(axis=0), raw.std(axis=0)
-    spread = np.where(spread > 0, spread, 1.0)  # a column that says nothing in training says nothing later
+    spread = np.where(spread > 1e-9, spread, 1.0)  # a column that says nothing in training says nothing later
     logs = np.log(np.array([step.step_us for step in data.steps["train"]]))
     return Known(center, spread, (raw - center) / spread, logs)
