@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gnnperf.baselines.answer import Answer
 from gnnperf.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
 from gnnperf.baselines.whole_steps import MedianStep, NearestStep, RidgeStep, configuration
 from gnnperf.data.prepare import PreparedData, Step
@@ -63,9 +64,9 @@ def test_whole_steps(data: PreparedData) -> None:
     base = data.steps["train"][0]
     known = [with_flops(base, factor, 100.0 * factor) for factor in (1.0, 4.0, 16.0)]
     fitted, asked = with_train(data, known), with_flops(base, 5.0, np.nan)
-    assert MedianStep().fit(fitted, 0).step_us(asked) == 400.0
+    constant: Answer = MedianStep().fit(fitted, 0)
+    assert (constant.step_us(asked), constant.latency_us(asked)) == (400.0, None)
     assert NearestStep().fit(fitted, 0).step_us(asked) == pytest.approx(400.0)
-    assert MedianStep().fit(fitted, 0).latency_us(asked) is None
     ridge = RidgeStep().fit(fitted, 0)
     answers = [ridge.step_us(step) for step in known]
     assert answers == sorted(answers)
