@@ -5,11 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from benchmarks._learned_rows import ABLATIONS, CURVE_SHARES, FIXED, LEARNED
@@ -61,16 +61,34 @@ def make(jobs: Sequence[Job], processes: int) -> list[tuple[Job, str]]:
     Returns:
         the jobs that failed, and why; the others are not held up by them.
     """
-    failed: list[tuple[Job, str]] = []
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes: as many cells at a time as there are of them
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        running: dict[Future[str], Job] = {pool.submit(run, job): job for job in jobs}
-        for done in as_completed(running):
-            error = done.exception()
-            if error is not None:
-                failed.append((running[done], f"{type(error).__name__}: {error}"))
-            print(f"{running[done]}: {'failed' if error is not None else done.result()}", file=sys.stderr, flush=True)
-    return failed
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_end_with_parent)
+    try:
+        running = {pool.submit(run, job): job for job in jobs}
+        return [failure for done in as_completed(running) for failure in _told(running[done], done)]
+    finally:
+        pool.shutdown(cancel_futures=True)  # stopped by hand, it does not go on with the cells that wait
+
+
+def _told(job: Job, done: Future[str]) -> list[tuple[Job, str]]:
+    """Say what became of a job; [(job, why)] if it failed."""
+    error = done.exception()
+    reason = "" if error is None else f"{type(error).__name__}: {error}"
+    print(f"{job}: {reason or done.result()}", file=sys.stderr, flush=True)
+    return [(job, reason)] if reason else []
+
+
+def _end_with_parent() -> None:
+    """A killed table leaves no process behind that nobody asks any more."""
+    threading.Thread(target=_wait_and_end, daemon=True).start()
+
+
+def _wait_and_end() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "runs in a process of the pool"
+    parent.join()
+    os._exit(1)
 
 
 def run(job: Job) -> str:
@@ -91,9 +109,16 @@ def _drawn_by(job: Job) -> int:
     return 0 if job.share == 1 or job.place.seed is None else job.place.seed
 
 
-@lru_cache(maxsize=1)
+_held: dict[tuple[str, float, int], SplitData] = {}  # one at a time: it is a gigabyte
+
+
 def _loaded(split: str, share: float, seed: int) -> SplitData:
-    return load_split(data_config(split), share, seed)
+    """The split's data, kept until another one is asked for."""
+    key = (split, share, seed)
+    if key not in _held:
+        _held.clear()
+        _held[key] = load_split(data_config(split), share, seed)
+    return _held[key]
 
 
 def _learner(job: Job) -> Learner:
