@@ -21,6 +21,7 @@ from gnnperf.evaluate.run_sums import LEVEL, RunSums, draws
 
 GAMMA = 0.75  # Bouthillier et al. 2021: from here on a difference is meaningful
 EVEN = 0.5
+SAME = 1e-12  # sums in another order differ by less
 
 
 class Verdict(StrEnum):
@@ -77,7 +78,8 @@ def improvement(
     found = share_better(one, other, draws(draw, num_runs, num_draws))
     if num_runs < 2:
         return Improvement(found, float("nan"), float("nan"), num_runs)
-    again = [_redrawn(one, other, draw, num_inner) for _ in range(num_draws)]
+    inner = draws(draw, num_runs, num_inner)  # [num_inner, num_runs], of whatever runs were drawn
+    again = [_redrawn(one, other, draw, inner) for _ in range(num_draws)]
     low, high = np.quantile(again, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Improvement(found, float(low), float(high), num_runs)
 
@@ -85,15 +87,14 @@ def improvement(
 def share_better(one: RunSums, other: RunSums, counts: np.ndarray) -> float:
     """Share of (draw, seed of one, seed of other) in which `one` errs less; runs drawn counts [num_draws, num_runs]."""
     ours, theirs = one.of_draws(counts)[:, :, None], other.of_draws(counts)[:, None, :]
-    equal = np.isclose(ours, theirs, rtol=1e-12, atol=0.0)  # [num_draws, num_seeds of one, num_seeds of other]
-    return float(np.where(equal, 0.5, ours < theirs).mean())
+    over = ours / theirs - 1.0  # [num_draws, num_seeds of one, num_seeds of other]
+    return float((over < -SAME).mean() + 0.5 * (np.abs(over) <= SAME).mean())
 
 
-def _redrawn(one: RunSums, other: RunSums, draw: np.random.Generator, num_inner: int) -> float:
-    """P on runs and seeds drawn with replacement."""
-    num_runs = len(one.runs)
-    runs = draw.integers(0, num_runs, num_runs)  # [num_runs]
-    return share_better(_drawn(one, runs, draw), _drawn(other, runs, draw), draws(draw, num_runs, num_inner))
+def _redrawn(one: RunSums, other: RunSums, draw: np.random.Generator, inner: np.ndarray) -> float:
+    """P on runs and seeds drawn with replacement; `inner` [num_inner, num_runs] counts of the runs drawn."""
+    runs = draw.integers(0, len(one.runs), len(one.runs))  # [num_runs]
+    return share_better(_drawn(one, runs, draw), _drawn(other, runs, draw), inner)
 
 
 def _drawn(sums: RunSums, runs: np.ndarray, draw: np.random.Generator) -> RunSums:
