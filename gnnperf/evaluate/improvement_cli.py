@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gnnperf.evaluate.cells import Cell
     from gnnperf.evaluate.row_errors import Rows
 
+REPEAT = "another-recording"  # the row of the noise floor: no learner, and judged pair by pair
 DESCRIPTION = """\
 How often one row of the comparison beats another (Bouthillier et al. 2021): the share of pairs of seeds and bootstraps
 of the held-out runs in which its error is smaller, with a 95 % interval over runs and seeds.
@@ -51,13 +52,13 @@ def _improvement(args: argparse.Namespace) -> int:
     if args.over is None:
         others = [r for r in others if _is_whole(kept, r)]
     found = _comparisons(rows_of(kept), args.of, others)
+    if not found:
+        raise InputError(f"no split has cells of {args.of!r} and of another row", where=str(args.folder),
+                         remedy="python -m benchmarks.learned --rows makes them")  # fmt: skip
     _print(found, args.of)
     if args.json is not None:
         write_json(args.json, {"of": args.of, "comparisons": found})
     return 0
-
-
-REPEAT = "another-recording"  # the noise floor is no learner, and judged pair by pair
 
 
 def _chosen(asked: Sequence[str] | None, allowed: Sequence[str], option: str) -> list[str]:

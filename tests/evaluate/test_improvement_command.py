@@ -61,3 +61,9 @@ def test_what_is_not_there(
 ) -> None:
     assert main(["improvement", str(folder), *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_row_without_another_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = folder_of(tmp_path, made(), made("mlp", split="link"))
+    assert main(["improvement", str(folder), "--of", "gnn"]) == 2
+    assert "no split has cells of 'gnn' and of another row" in capsys.readouterr().err
