@@ -11,7 +11,16 @@ from rich.table import Table
 from benchmarks._learned_jobs import data_config
 from benchmarks._learned_rows import LEARNED
 from gnnperf.baselines.answer import Answer
-from gnnperf.baselines.sanity import half_bandwidth, half_flops, is_memory_bound, moves, on_device, with_links_shuffled
+from gnnperf.baselines.sanity import (
+    half_bandwidth,
+    half_flops,
+    is_memory_bound,
+    moves,
+    on_device,
+    over_links_of,
+    with_another_link,
+    with_links_shuffled,
+)
 from gnnperf.baselines.table import load_split
 from gnnperf.baselines.trivial import Base
 from gnnperf.data.prepare import PreparedData, Step
@@ -27,7 +36,7 @@ def print_sanity(split: str, part: str) -> None:
     answers: dict[str, Answer] = {"base": Base(), "gnn": LEARNED["gnn"].fit(data, SEED)}
     console, steps = Console(width=160), data.steps[part]
     console.print(_devices(split, answers, data, steps))
-    console.print(_links(split, answers["gnn"], steps))
+    console.print(_links(split, answers, data, steps))
 
 
 def _devices(split: str, answers: dict[str, Answer], data: PreparedData, steps: Sequence[Step]) -> Table:
@@ -46,12 +55,29 @@ def _devices(split: str, answers: dict[str, Answer], data: PreparedData, steps: 
     return table
 
 
-def _links(split: str, answer: Answer, steps: Sequence[Step]) -> Table:
-    table = Table("links", "GMAE of collectives %", "mean |log step error|",
-                  title=f"{split}: what nodes know of links, dealt out anew", title_justify="left")  # fmt: skip
-    for name, asked in (("their own", steps), *((f"dealt {i}", with_links_shuffled(steps, i)) for i in range(DEALS))):
-        table.add_row(name, f"{100 * _collectives(answer, asked):.1f}", f"{_step_error(answer, asked):.3f}")
+def _links(split: str, answers: dict[str, Answer], data: PreparedData, steps: Sequence[Step]) -> Table:
+    """Features of links dealt out anew, with their own bases; and asked about over the link of another run, bases too."""
+    table = Table("answer", "links", "steps", "GMAE of collectives %", "mean |log step error|",
+                  title=f"{split}: links of other runs", title_justify="left")  # fmt: skip
+    pairs = with_another_link(steps)
+    own, moved = [step for step, _ in pairs], [over_links_of(step, other, data) for step, other in pairs]
+    for name, answer in answers.items():
+        _add(table, name, "their own", [_errors(answer, steps)], len(steps))
+        if name != "base":  # it knows them by its own laws, which stay
+            dealt = [_errors(answer, with_links_shuffled(steps, seed)) for seed in range(DEALS)]
+            _add(table, name, f"features dealt out, mean of {DEALS}", dealt, len(steps))
+        _add(table, name, "their own, where another run's differs", [_errors(answer, own)], len(own))
+        _add(table, name, "of that run", [_errors(answer, moved)], len(own))
     return table
+
+
+def _add(table: Table, name: str, links: str, errors: Sequence[tuple[float, float]], count: int) -> None:
+    nodes, step = np.mean(errors, axis=0)
+    table.add_row(name, links, str(count), f"{100 * nodes:.1f}", f"{step:.3f}")
+
+
+def _errors(answer: Answer, steps: Sequence[Step]) -> tuple[float, float]:
+    return _collectives(answer, steps), _step_error(answer, steps)
 
 
 def _collectives(answer: Answer, steps: Sequence[Step]) -> float:

@@ -13,9 +13,11 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.baselines.answer import Answer
 from gnnperf.data.features import features
 from gnnperf.data.numbers import WORK_NAMES
+from gnnperf.data.places import link_of
 from gnnperf.data.prepare import PreparedData, Step
-from gnnperf.hardware.spec import DeviceSpec
-from gnnperf.schema import WORK_TYPES, NodeType
+from gnnperf.errors import InputError
+from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
+from gnnperf.schema import WORK_TYPES, NodeType, Relation
 
 LINK_COLUMNS = ("log_link_bytes_per_s", "log_link_latency_us", "crosses_machines")
 MOVED = 0.001  # a smaller change is none
@@ -32,11 +34,47 @@ def half_flops(device: DeviceSpec) -> DeviceSpec:
 
 
 def on_device(step: Step, device: DeviceSpec, data: PreparedData) -> Step:
-    """The step as it would be asked about on another device: base and features anew, labels as they were."""
-    cluster = replace(step.cluster, device=device)
+    """The step as it would be asked about on another device."""
+    return asked_on(step, replace(step.cluster, device=device), data)
+
+
+def over_links_of(step: Step, other: Step, data: PreparedData) -> Step:
+    """The step as it would be asked about over the link that the messages of another run cross, with its laws."""
+    link = crossed_link(other)
+    cluster = replace(step.cluster, intra=link, inter=link, collectives=other.cluster.collectives)
+    return asked_on(step, cluster, data)
+
+
+def asked_on(step: Step, cluster: ClusterSpec, data: PreparedData) -> Step:
+    """Base and features anew, labels as they were."""
     base = AnalyticPredictor(data.constants).predict(step.graph, cluster)
     raw = features(step.graph, cluster, base, data.vocabulary, data.floors)
     return replace(step, data=data.normalizer.apply(raw), cluster=cluster, base=base)
+
+
+def crossed_link(step: Step) -> LinkSpec:
+    """The slowest link that the step's messages cross; of a step without messages the link inside a machine."""
+    edges, nodes = step.graph.edges, step.nodes
+    crosses = edges[edges["relation"].astype(str) == str(Relation.CROSSES)]
+    sends = (nodes["node_type"].astype(str) == str(NodeType.COMM)).to_numpy()[crosses["src"].to_numpy()]
+    names = sorted(set(nodes["op_name"].astype(str).to_numpy()[crosses["dst"].to_numpy()[sends]]))
+    links = [link_of(name, step.cluster) for name in names] or [step.cluster.intra]
+    return min(links, key=lambda link: link.sustained_bytes_per_s)
+
+
+def with_another_link(steps: Sequence[Step]) -> list[tuple[Step, Step]]:
+    """(step, the next step of the sequence, in a ring, whose messages cross another link).
+
+    Raises:
+        InputError: all cross the same link.
+    """
+    links = [crossed_link(step) for step in steps]
+    ring = [[(i + k) % len(steps) for k in range(1, len(steps))] for i in range(len(steps))]
+    others = [next((j for j in later if links[j] != links[i]), None) for i, later in enumerate(ring)]
+    pairs = [(step, steps[j]) for step, j in zip(steps, others, strict=True) if j is not None]
+    if not pairs:
+        raise InputError("all steps cross the same link", where="sanity", remedy="a split whose runs have several")
+    return pairs
 
 
 def is_memory_bound(step: Step) -> tuple[np.ndarray, np.ndarray]:

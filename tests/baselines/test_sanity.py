@@ -6,10 +6,22 @@ import numpy as np
 import pytest
 import torch
 
-from gnnperf.baselines.sanity import half_bandwidth, half_flops, is_memory_bound, moves, on_device, with_links_shuffled
+from gnnperf.baselines.sanity import (
+    crossed_link,
+    half_bandwidth,
+    half_flops,
+    is_memory_bound,
+    moves,
+    on_device,
+    over_links_of,
+    with_another_link,
+    with_links_shuffled,
+)
 from gnnperf.baselines.trivial import Base
 from gnnperf.data.numbers import WORK_NAMES
 from gnnperf.data.prepare import PreparedData, Step
+from gnnperf.errors import InputError
+from gnnperf.hardware.spec import LinkSpec
 from tests.baselines.made_data import once_recorded
 
 
@@ -87,3 +99,28 @@ def test_links_are_dealt_out_anew_and_nothing_else_changes(data: PreparedData) -
     assert all(torch.equal(a, step.data["collective"].x) for a, step in zip(before, steps, strict=True))
     again = with_links_shuffled(steps, seed=1)
     assert all(torch.equal(a.data["collective"].x, b.data["collective"].x) for a, b in zip(dealt, again, strict=True))
+
+
+def test_the_link_of_another_run(data: PreparedData) -> None:
+    """The toy crosses "intra", 100 GB/s. Over a tenth of it the transfer's base takes longer; a gemm's does not."""
+    step = data.steps["test"][0]
+    assert crossed_link(step).bandwidth_bytes_per_s == 100e9
+    slow = LinkSpec("slow", 10e9, 2.0)
+    other = replace(step, cluster=replace(step.cluster, intra=slow))
+    assert crossed_link(other) == slow
+    moved = over_links_of(step, other, data)
+    for node_type, ratio in (("collective", 3.0), ("compute", 0.999)):
+        assert (moved.data[node_type].base_us > ratio * step.data[node_type].base_us).all()
+    assert moved.data["compute"].base_us.tolist() == step.data["compute"].base_us.tolist()
+    assert moved.data["collective"].latency_us.tolist() == step.data["collective"].latency_us.tolist()
+
+
+def test_every_step_gets_the_next_one_with_another_link(data: PreparedData) -> None:
+    step = data.steps["test"][0]
+    fast, slow = (replace(step, run=n, cluster=replace(step.cluster, intra=LinkSpec(n, r, 2.0)))
+                  for n, r in (("fast", 90e9), ("slow", 10e9)))  # fmt: skip
+    again = replace(fast, run="again")
+    pairs = [(one.run, other.run) for one, other in with_another_link([fast, again, slow])]
+    assert pairs == [("fast", "slow"), ("again", "slow"), ("slow", "fast")]
+    with pytest.raises(InputError, match="all steps cross the same link"):
+        with_another_link([fast, again])
