@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
@@ -80,7 +81,8 @@ def _told(job: Job, done: Future[str]) -> list[tuple[Job, str]]:
 
 
 def _end_with_parent() -> None:
-    """A killed table leaves no process behind that nobody asks any more."""
+    """A killed table leaves no process behind that nobody asks any more, an interrupted one waits for no cell."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_wait_and_end, daemon=True).start()
 
 

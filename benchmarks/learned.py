@@ -22,6 +22,7 @@ from pathlib import Path
 from benchmarks._learned_jobs import Job, curve_jobs, jobs_of, make
 from benchmarks._learned_rows import ABLATION_SEEDS, ABLATION_SPLITS, ABLATIONS, CURVE_ROW, FIXED, LEARNED
 from benchmarks._learned_tables import print_tables
+from gnnperf.cli import INTERRUPTED
 from gnnperf.errors import InputError
 from gnnperf.evaluate.cell_files import read_cells
 
@@ -44,6 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"learned: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        print("learned: interrupted; the cells that are there stay", file=sys.stderr)
+        return INTERRUPTED
     for job, reason in failed:
         print(f"failed: {job}: {reason}", file=sys.stderr)
     return 1 if failed else 0
