@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks._learned_rows import ABLATIONS, CURVE_SHARES, FIXED, LEARNED
+from benchmarks._learned_rows import ABLATIONS, CURVE_SHARES, DATA, FIXED, LEARNED
 from benchmarks._recorded_graphs import DATASET, OP_TABLES
 from gnnperf.baselines.answer import Learner
 from gnnperf.baselines.table import Place, SplitData, ensure_cell, ensure_floor, load_split
@@ -95,15 +95,16 @@ def _wait_and_end() -> None:
 
 def run(job: Job) -> str:
     """In a process of the pool: one cell, and what became of it."""
-    data = _loaded(job.split, job.share, _drawn_by(job))
+    data = _loaded(job)
     begin = time.perf_counter()
     made = ensure_floor(job.place, data) if job.learner == REPEAT else ensure_cell(job.place, _learner(job), data)
     return f"made in {time.perf_counter() - begin:.0f} s" if made else "is there"
 
 
-def data_config(split: str) -> DataConfig:
-    """The embedded data set, split so."""
-    return DataConfig(path=str(DATASET), axis=split, op_tables=[str(path) for path in OP_TABLES])
+def data_config(split: str, learner: str = "") -> DataConfig:
+    """The embedded data set, split so, and as this row takes it."""
+    config = DataConfig(path=str(DATASET), axis=split, op_tables=[str(path) for path in OP_TABLES])
+    return replace(config, **DATA.get(learner, {}))
 
 
 def _drawn_by(job: Job) -> int:
@@ -111,15 +112,16 @@ def _drawn_by(job: Job) -> int:
     return 0 if job.share == 1 or job.place.seed is None else job.place.seed
 
 
-_held: dict[tuple[str, float, int], SplitData] = {}  # one at a time: it is a gigabyte
+_held: dict[tuple[str, str, float, int], SplitData] = {}  # one at a time: it is a gigabyte
 
 
-def _loaded(split: str, share: float, seed: int) -> SplitData:
-    """The split's data, kept until another one is asked for."""
-    key = (split, share, seed)
+def _loaded(job: Job) -> SplitData:
+    """The job's data, kept until others are asked for."""
+    told = ", ".join(f"{name}={value}" for name, value in DATA.get(job.learner, {}).items())
+    key = (job.split, told, job.share, _drawn_by(job))
     if key not in _held:
         _held.clear()
-        _held[key] = load_split(data_config(split), share, seed)
+        _held[key] = load_split(data_config(job.split, job.learner), job.share, _drawn_by(job), told)
     return _held[key]
 
 

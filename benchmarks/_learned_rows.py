@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from gnnperf.baselines.answer import Learner
 from gnnperf.baselines.network import Network
@@ -31,6 +32,8 @@ LEARNED: dict[str, Learner] = {
 }
 # the network without one of its parts, on ABLATION_SPLITS with ABLATION_SEEDS
 ABLATIONS: dict[str, Learner] = {}
+# row -> what its data are told beside the split's (fields of DataConfig), where the target itself is ablated
+DATA: dict[str, dict[str, Any]] = {}
 ABLATION_SPLITS, ABLATION_SEEDS = ("size", "workload"), (0, 1, 2)
 
 CURVE_ROW, CURVE_SHARES = "gnn", (0.125, 0.25, 0.5)  # of the training runs; the whole is the row itself

@@ -27,11 +27,13 @@ class SplitData:
         data: prepared.
         workloads: recording, and run -> program, as its card says; one that is not there is not known.
         share: of the training runs that are in `data`.
+        variant: what these data were told beside those of other rows; "" nothing.
     """
 
     data: PreparedData
     workloads: Workloads
     share: float
+    variant: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,14 @@ class Place:
     part: str = "test"
 
 
-def load_split(config: DataConfig, share: float = 1.0, seed: int = 0) -> SplitData:
+def load_split(config: DataConfig, share: float = 1.0, seed: int = 0, variant: str = "") -> SplitData:
     """A split's data with a share of its training runs, drawn by seed; val and test are whole.
+
+    Args:
+        config: which data.
+        share: of the training runs.
+        seed: of the draw.
+        variant: what `config` says beside that of other rows, in words.
 
     Raises:
         InputError: as prepare.load_data.
@@ -60,7 +68,7 @@ def load_split(config: DataConfig, share: float = 1.0, seed: int = 0) -> SplitDa
     root = Path(config.path).expanduser()
     split = with_share(read_split(root, config.axis), share, seed)
     data = prepare(config, split, read_runs(root, Path(config.cache_dir).expanduser(), None, None))
-    return SplitData(data, workloads_of(root, split), share)
+    return SplitData(data, workloads_of(root, split), share, variant)
 
 
 def with_share(split: Split, share: float, seed: int) -> Split:
@@ -132,5 +140,5 @@ def codes(cells: Sequence[Cell]) -> tuple[str, ...]:
 
 def _origin(place: Place, learner: str, split: SplitData) -> Origin:
     axis = split.data.split.axis
-    return Origin(axis, place.part, place.row, place.seed, split.share, split.data.fingerprint, learner,
+    return Origin(axis, place.part, place.row, place.seed, split.share, split.variant, split.data.fingerprint, learner,
                   learning_code())  # fmt: skip

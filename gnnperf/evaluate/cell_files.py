@@ -91,13 +91,14 @@ def same_question(cells: Iterable[Cell]) -> None:
         InputError: they cannot be compared.
     """
     first: dict[str, Cell] = {}
-    data: dict[str, str] = {}
+    data: dict[tuple[str, str], str] = {}  # split, variant -> fingerprint
     for cell in cells:
         origin, place = cell.origin, f"cells of {cell.origin.split}, row {cell.origin.row}"
         if not _same_labels(cell, first.setdefault(origin.split, cell)):
             raise InputError("judged on other measurements than the split's other rows", where=place,
                              remedy=f"{MAKE} makes such cells again")  # fmt: skip
-        if origin.share == 1 and data.setdefault(origin.split, origin.data) != origin.data:
+        asked = (origin.split, origin.variant)
+        if origin.share == 1 and data.setdefault(asked, origin.data) != origin.data:
             raise InputError("fitted on other data than the split's other rows", where=place,
                              remedy=f"{MAKE} makes such cells again")  # fmt: skip
 

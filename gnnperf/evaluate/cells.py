@@ -25,6 +25,7 @@ class Origin:
         row: name of the learner.
         seed: of the fit; None: nothing in it is chance.
         share: of the training runs that were used.
+        variant: what the row's data were told beside the split's other rows; "" nothing.
         data: fingerprint of the prepared data.
         learner: all that the learner was told.
         code: hash of the code that learns.
@@ -35,6 +36,7 @@ class Origin:
     row: str
     seed: int | None
     share: float
+    variant: str
     data: str
     learner: str
     code: str

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import __main__ as benchmarks_main
 from benchmarks._learned_jobs import curve_jobs, data_config, jobs_of
-from benchmarks._learned_rows import ABLATIONS, CURVE_ROW, FIXED, LEARNED
+from benchmarks._learned_rows import ABLATIONS, CURVE_ROW, DATA, FIXED, LEARNED
 from benchmarks.learned import main
 from gnnperf.baselines.network import Network
 from tests.evaluate.made_cells import folder_of, made
@@ -40,6 +40,12 @@ def test_rows_have_one_name_and_say_what_they_were_told() -> None:
 def test_the_data_are_those_of_training() -> None:
     assert data_config("link").axis == "link"
     assert all(Path(table).is_file() for table in data_config("link").op_tables)
+
+
+def test_a_row_may_have_data_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DATA, "mlp", {"batch_size": 2})
+    assert (data_config("link", "mlp").batch_size, data_config("link", "gnn").batch_size) == (2, 4)
+    assert set(DATA) <= {*FIXED, *LEARNED, *ABLATIONS}
 
 
 def test_tables_of_the_cells_that_are_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
