@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.evaluate.cells import Cell
-from gnnperf.evaluate.metrics import absolute_percentage_error
+from gnnperf.evaluate.metrics import APE_FLOOR, absolute_percentage_error
 from gnnperf.evaluate.run_sums import RunSums, node_gmae, node_gmae_by_time, step_geomean
 
 Rows = Mapping[str, Sequence[Cell]]  # row -> its seeds, of one split
@@ -29,8 +29,8 @@ class Figures:
         low, high: of it, 95 % over runs and seeds.
         by_time: of nodes, weighted by measured latency; NaN of steps.
         mean, median, p90, max: of the error.
-        mean_log: mean |ln(predicted / measured)|; NaN where an answer is 0.
-        bias: exp(mean(ln(predicted / measured))) - 1; negative: too short; NaN where an answer is 0.
+        mean_log: mean |ln(predicted / measured)|.
+        bias: exp(mean(ln(predicted / measured))) - 1; negative: too short.
     """
 
     count: int
@@ -94,7 +94,7 @@ def _figures(tables: Sequence[pd.DataFrame], sums: RunSums, by_time: float) -> F
         np.concatenate([t[name].to_numpy(np.float64) for t in tables]) for name in ("predicted_us", "measured_us")
     )
     error = absolute_percentage_error(predicted, measured)  # [num_seeds * count]
-    logs = np.log(predicted / measured) if (predicted > 0).all() else np.full(len(error), np.nan)
+    logs = np.log(np.maximum(predicted, APE_FLOOR * measured) / measured)  # an answer of 0 must not be log 0
     low, high = sums.interval()
     return Figures(
         len(error) // len(tables), sums.value, low, high, by_time, float(error.mean()), float(np.median(error)),

@@ -121,6 +121,14 @@ def test_figures_by_hand() -> None:
     assert node_figures([made(nodes=False)]) is None
 
 
+def test_an_answer_of_zero_is_an_error_of_one_hundred_percent() -> None:
+    found = node_figures([made(errors=(-1.0, 0.0, 0.0))])
+    assert found is not None
+    assert found.max == 1.0
+    assert found.mean_log == pytest.approx(np.log(1000) / 3)
+    assert found.bias == pytest.approx(0.1 - 1)  # a thousandth, once in three
+
+
 def test_by_workload() -> None:
     assert workloads([made()]) == ("dlrm", "transformer")
     one = of_workload(made(), "transformer")
