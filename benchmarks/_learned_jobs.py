@@ -43,10 +43,14 @@ class Job:
 
 
 def jobs_of(out: Path, split: str, rows: Sequence[str], seeds: Sequence[int], part: str) -> list[Job]:
-    """Every row, and where recordings are judged one by one the noise floor; what is quick comes first."""
+    """Every row, and where recordings are judged one by one the noise floor; what is quick comes first.
+
+    Then seed by seed: rows that search for settings keep them for later seeds, and two seeds of one row that ran side
+    by side would both search.
+    """
     floor = [Job(Place(out, REPEAT, None, part), split, REPEAT)] if part == "test" else []
     fixed = [Job(Place(out, row, None, part), split, row) for row in rows if row in FIXED]
-    seeded = [Job(Place(out, row, seed, part), split, row) for row in rows if row not in FIXED for seed in seeds]
+    seeded = [Job(Place(out, row, seed, part), split, row) for seed in seeds for row in rows if row not in FIXED]
     return floor + fixed + seeded
 
 

@@ -16,8 +16,9 @@ from tests.evaluate.made_cells import folder_of, made
 
 def test_jobs_of_a_split(tmp_path: Path) -> None:
     """What chance has no part in is one cell; the floor needs recordings one by one, as the test part has them."""
-    said = [str(job) for job in jobs_of(tmp_path, "size", ["gnn", "analytic"], [0, 1], "test")]
-    assert said == ["size/another-recording/fixed", "size/analytic/fixed", "size/gnn/0", "size/gnn/1"]
+    said = [str(job) for job in jobs_of(tmp_path, "size", ["gnn", "analytic", "mlp"], [0, 1], "test")]
+    assert said == ["size/another-recording/fixed", "size/analytic/fixed",
+                    "size/gnn/0", "size/mlp/0", "size/gnn/1", "size/mlp/1"]  # fmt: skip
     assert [str(job) for job in jobs_of(tmp_path, "size", ["gnn"], [3], "val")] == ["size/gnn/3"]
 
 
