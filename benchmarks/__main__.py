@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]`: run all benchmarks, or the named ones, each in a process of its own."""
+"""`python -m benchmarks [NAME ... [OPTION ...]]`: run all benchmarks, or the named ones, each in its own process."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 # fit_*.py writes constants that ship, record_*.py measurements: run them by hand
 NOT_BENCHMARKS = ("_", "fit_", "record_")
+BY_NAME = ("learned",)  # half a day: only where it is asked for
 
 
 def names() -> tuple[str, ...]:
@@ -18,20 +19,33 @@ def names() -> tuple[str, ...]:
 
 
 def main(asked: Sequence[str]) -> int:
-    """Run them one after the other; 1 if any failed, 2 if there is none of that name."""
+    """Run them one after the other; 1 if any failed, 2 if there is none of that name.
+
+    What follows the first option is for the benchmarks: `learned --rows gnn`.
+    """
+    first = next((place for place, word in enumerate(asked) if word.startswith("-")), len(asked))
+    asked, options = asked[:first], asked[first:]
+    if options and not asked:
+        print(f"options ({' '.join(options)}) of which benchmark? Name it first.", file=sys.stderr)
+        return 2
     unknown = [name for name in asked if name not in names()]
     if unknown:
         print(f"no benchmark {unknown[0]!r}. Allowed: {', '.join(names()) or 'none yet'}.", file=sys.stderr)
         return 2
-    failed = [name for name in asked or names() if _run(name) != 0]
+    failed = [name for name in asked or _usual() if _run(name, options) != 0]
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def _run(name: str) -> int:
+def _usual() -> tuple[str, ...]:
+    return tuple(name for name in names() if name not in BY_NAME)
+
+
+def _run(name: str, options: Sequence[str]) -> int:
     print(f"\n== {name}", flush=True)
-    return subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], cwd=FOLDER.parent, check=False).returncode
+    command = [sys.executable, "-m", f"benchmarks.{name}", *options]
+    return subprocess.run(command, cwd=FOLDER.parent, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ ROOM_OF_COMMAND = {
     "calibrate": "gnnperf.calibrate.cli",
     "interventions": "gnnperf.evaluate.cli",
     "noise-floor": "gnnperf.evaluate.cli",
+    "improvement": "gnnperf.evaluate.improvement_cli",
     "ops": "gnnperf.evaluate.ops_cli",
     "collectives": "gnnperf.evaluate.collectives_cli",
     "shard": "gnnperf.shard.cli",

@@ -61,7 +61,7 @@ def _interventions(args: argparse.Namespace) -> int:
     _print_interventions(summarize_trials(trials), trials, left_out)
     known = sum(recording.machine in costs for recording in every)
     print(f"profiler's cost taken out of {known} of {len(every)} recordings (as measured on their machines)")
-    _write(args.json, document(trials, left_out))
+    write_json(args.json, document(trials, left_out))
     return 0
 
 
@@ -81,7 +81,7 @@ def _noise_floor(args: argparse.Namespace) -> int:
         _print_floor(f"noise floor of {title}", table)
     if not (steps["machines"] == ACROSS).any():
         print("Across machines: unknown, every run was recorded on one machine only.")
-    _write(args.json, {**{k: _records(t) for k, t in summary.items()}, "step_pairs": _records(steps),
+    write_json(args.json, {**{k: _records(t) for k, t in summary.items()}, "step_pairs": _records(steps),
                        "node_pairs": _records(nodes)})  # fmt: skip
     return 0
 
@@ -94,16 +94,16 @@ def _require_folder(path: Path) -> None:
 def _print_interventions(rows: Sequence[KindSummary], trials: Sequence[Trial], left_out: Sequence[LeftOut]) -> None:
     columns = ("change", "pairs", "trials", "error of the change", "95 %", "p90", "above noise", "their error",
                "sign right", "no change", "summed", "measured again", "touched")  # fmt: skip
-    table = _table("known changes: predicted from A's graph, measured in B", columns)
+    table = table_of("known changes: predicted from A's graph, measured in B", columns)
     for row in rows:
         table.add_row(
-            row.kind, str(row.pairs), str(row.trials), _percent(row.error_median),
-            _range(row.error_low, row.error_high), _percent(row.error_p90), str(row.above_noise),
-            _percent(row.error_median_above_noise), _percent(row.sign_right), _percent(row.no_change_error),
-            _percent(row.summed_error_median), _percent(row.remeasured_error_median),
-            _percent(row.touched_share),
+            row.kind, str(row.pairs), str(row.trials), percent(row.error_median),
+            _range(row.error_low, row.error_high), percent(row.error_p90), str(row.above_noise),
+            percent(row.error_median_above_noise), percent(row.sign_right), percent(row.no_change_error),
+            percent(row.summed_error_median), percent(row.remeasured_error_median),
+            percent(row.touched_share),
         )  # fmt: skip
-    _show(table)
+    show(table)
     for sentence, count in _unknown(trials).items():
         print(f"unknown to {count} of {len(trials)} predictions: {sentence}")
     for out in left_out:
@@ -120,15 +120,16 @@ def _unknown(trials: Sequence[Trial]) -> dict[str, int]:
 
 
 def _print_floor(title: str, summary: pd.DataFrame) -> None:
-    table = _table(title, ("machines", "group", "metric", "runs", "median", "95 %", "p90", "max"))
+    table = table_of(title, ("machines", "group", "metric", "runs", "median", "95 %", "p90", "max"))
     for row in summary.to_dict("records"):
         interval = _range(row["low"], row["high"])
         table.add_row(str(row["machines"]), str(row["group"]), str(row["metric"]), str(row["runs"]),
-                      _percent(row["median"]), interval, _percent(row["p90"]), _percent(row["max"]))  # fmt: skip
-    _show(table)
+                      percent(row["median"]), interval, percent(row["p90"]), percent(row["max"]))  # fmt: skip
+    show(table)
 
 
-def _table(title: str, columns: Sequence[str]) -> Table:
+def table_of(title: str, columns: Sequence[str]) -> Table:
+    """An empty table; all columns but the first to the right."""
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
@@ -137,26 +138,33 @@ def _table(title: str, columns: Sequence[str]) -> Table:
     return table
 
 
-def _show(table: Table) -> None:
+def show(table: Table) -> None:
+    """Print it, wide where the output is a file."""
     from rich.console import Console
 
     console = Console()
     console.print(table, markup=False) if console.is_terminal else Console(width=160).print(table, markup=False)
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
+    """With one decimal; NaN is a dash."""
     return "-" if value != value else f"{value:.1%}"
 
 
 def _range(low: float, high: float) -> str:
-    return "-" if low != low else f"{_percent(low)} - {_percent(high)}"
+    return "-" if low != low else f"{percent(low)} - {percent(high)}"
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(k): None if v != v else v for k, v in row.items()} for row in table.to_dict("records")]
 
 
-def _write(path: Path | None, content: Mapping[str, object]) -> None:
+def write_json(path: Path | None, content: Mapping[str, object]) -> None:
+    """Where a path is given.
+
+    Raises:
+        InputError: it cannot be written.
+    """
     if path is None:
         return
     try:

@@ -1,0 +1,144 @@
+"""The cells of a table, made one by one: a killed table goes on with the cells that are missing or out of date."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from gnnperf.baselines.answer import Learner
+from gnnperf.baselines.judge import Workloads, fitted_cell, learning_code, repeat_cell
+from gnnperf.data.config import DataConfig
+from gnnperf.data.prepare import PreparedData, prepare
+from gnnperf.data.runs import read_runs, run_of
+from gnnperf.data.splits import PARTS, Split, read_split
+from gnnperf.evaluate.cell_files import cell_path, read_cell, write_cell
+from gnnperf.evaluate.cells import Cell, Origin
+from gnnperf.evaluate.recordings import CARD, read_recording
+
+
+@dataclass(frozen=True)
+class SplitData:
+    """Prepared data of one split and what its recordings ran.
+
+    Attributes:
+        data: prepared.
+        workloads: recording, and run -> program, as its card says; one that is not there is not known.
+        share: of the training runs that are in `data`.
+        variant: what these data were told beside those of other rows; "" nothing.
+    """
+
+    data: PreparedData
+    workloads: Workloads
+    share: float
+    variant: str = ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a cell belongs.
+
+    Attributes:
+        folder: of the table.
+        row: name.
+        seed: None: the learner leaves nothing to chance.
+        part: judged on.
+    """
+
+    folder: Path
+    row: str
+    seed: int | None
+    part: str = "test"
+
+
+def load_split(config: DataConfig, share: float = 1.0, seed: int = 0, variant: str = "") -> SplitData:
+    """A split's data with a share of its training runs, drawn by seed; val and test are whole.
+
+    Args:
+        config: which data.
+        share: of the training runs.
+        seed: of the draw.
+        variant: what `config` says beside that of other rows, in words.
+
+    Raises:
+        InputError: as prepare.load_data.
+    """
+    root = Path(config.path).expanduser()
+    split = with_share(read_split(root, config.axis), share, seed)
+    data = prepare(config, split, read_runs(root, Path(config.cache_dir).expanduser(), None, None))
+    return SplitData(data, workloads_of(root, split), share, variant)
+
+
+def with_share(split: Split, share: float, seed: int) -> Split:
+    """The first `share` of the training runs in an order drawn by seed, at least one, with all their recordings.
+
+    A larger share of one seed holds every smaller one, so that a learning curve adds runs and takes none away.
+    """
+    if share >= 1:
+        return split
+    runs = list(dict.fromkeys(run_of(name) for name in split.train))
+    order = np.random.default_rng(seed).permutation(len(runs))
+    kept = {runs[i] for i in order[: max(round(share * len(runs)), 1)]}
+    return replace(split, train=tuple(name for name in split.train if run_of(name) in kept))
+
+
+def workloads_of(root: Path, split: Split) -> dict[str, str]:
+    """Recording, and run -> program.
+
+    Raises:
+        InputError: a card cannot be read.
+    """
+    found: dict[str, str] = {}
+    for name in (name for part in PARTS for name in split.part(part)):
+        recording = read_recording(root / name) if (root / name / CARD).is_file() and run_of(name) != name else None
+        if recording is not None and recording.workload:
+            found |= {name: recording.workload, run_of(name): recording.workload}
+    return found
+
+
+def ensure_cell(place: Place, learner: Learner, split: SplitData) -> bool:
+    """Fit and write the cell unless it is there and up to date.
+
+    Returns:
+        whether it was made now.
+
+    Raises:
+        InputError: a file in its place is damaged, or the learner gave an answer that is none.
+    """
+    origin = _origin(place, repr(learner), split)
+    if is_current(place.folder, origin):
+        return False
+    write_cell(fitted_cell(learner, split.data, origin, split.workloads), place.folder)
+    return True
+
+
+def ensure_floor(place: Place, split: SplitData) -> bool:
+    """The same for the noise floor; see judge.repeat_cell."""
+    origin = _origin(place, "another recording", split)
+    if is_current(place.folder, origin):
+        return False
+    write_cell(repeat_cell(split.data, origin, split.workloads), place.folder)
+    return True
+
+
+def is_current(folder: Path, origin: Origin) -> bool:
+    """Whether a cell of the same data, learner and part is there. Other code is told (see `codes`), not refused.
+
+    Raises:
+        InputError: a file in its place is damaged.
+    """
+    path = cell_path(folder, origin.split, origin.row, origin.seed)
+    return path.is_file() and replace(read_cell(path).origin, code=origin.code) == origin
+
+
+def codes(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """Hashes of the learning code that made these cells; more than one: not all are of one version."""
+    return tuple(sorted({cell.origin.code for cell in cells}))
+
+
+def _origin(place: Place, learner: str, split: SplitData) -> Origin:
+    axis = split.data.split.axis
+    return Origin(axis, place.part, place.row, place.seed, split.share, split.variant, split.data.fingerprint, learner,
+                  learning_code())  # fmt: skip

@@ -1,0 +1,64 @@
+"""Step times of the two-rank toy, by hand: 10 us to the launch, gemm, transfer 50 us, 5 us on the host."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from synthetic import prepared
+
+from gnnperf.data.prepare import Step
+from gnnperf.data.step_time import contended_step_time_us, filled_us, step_time_us
+from gnnperf.hardware.contention import Contention
+from gnnperf.prediction import Alone
+
+
+@pytest.fixture(scope="module")
+def step(tmp_path_factory: pytest.TempPathFactory) -> Step:
+    """A validation step without lags."""
+    made = prepared(tmp_path_factory.mktemp("cache")).steps["val"][0]
+    return replace(made, base=replace(made.base, lag_us=np.zeros(len(made.graph.edges))))
+
+
+def latencies_us(gemm_us: tuple[float, float] = (100.0, 120.0)) -> np.ndarray:
+    """[18]: T2, T4, T3, gemm, arrive, exit, T1 of each rank; transfer; devices and link."""
+    ranks = [[10.0, 5.0, 10.0, gemm, 0.0, 0.0, 5.0] for gemm in gemm_us]
+    return np.array([*ranks[0], *ranks[1], 50.0, 0.0, 0.0, 0.0])
+
+
+def with_period(step: Step) -> Step:
+    (label,) = step.graph.steps
+    return replace(step, graph=replace(step.graph, steps=(replace(label, period_us=1.0),)))
+
+
+def test_a_makespan_where_the_label_is_one(step: Step) -> None:
+    assert step_time_us(step, latencies_us()) == pytest.approx(10 + 120 + 50 + 5)
+    assert step_time_us(step, latencies_us((130.0, 120.0))) == pytest.approx(10 + 130 + 50 + 5)
+
+
+def test_a_period_where_the_label_is_one(step: Step) -> None:
+    """Hosts wait for the exit, so a period is a makespan; with 100 us more on rank 0's host before, longer by them."""
+    assert step_time_us(with_period(step), latencies_us()) == pytest.approx(185)
+    longer = latencies_us()
+    longer[0] += 100.0
+    assert step_time_us(with_period(step), longer) == pytest.approx(110 + 100 + 50 + 5)
+
+
+def test_a_node_without_latency_takes_its_base(step: Step) -> None:
+    known = latencies_us()
+    known[10] = np.nan  # the longer gemm
+    store = step.data["compute"]
+    base_us = float(store.base_us[store.node_id.tolist().index(10)])
+    assert base_us > 0
+    assert filled_us(step, known)[10] == base_us
+    assert step_time_us(step, known) == pytest.approx(10 + max(100.0, base_us) + 50 + 5)
+    assert (filled_us(step, np.full(18, np.nan))[15:] == 0).all()  # hardware takes no time
+
+
+def test_contention_where_nothing_overlaps_changes_nothing(step: Step) -> None:
+    """And lags still count."""
+    alone = step.base.alone or Alone(np.ones(18, dtype=bool), Contention())
+    assert contended_step_time_us(step, latencies_us(), alone) == pytest.approx(185)
+    lagged = replace(step, base=replace(step.base, lag_us=np.full(len(step.graph.edges), 1.0)))
+    assert step_time_us(lagged, latencies_us()) > 185
