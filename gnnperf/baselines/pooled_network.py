@@ -85,19 +85,11 @@ def homogeneous(data: HeteroData, vocabulary: Vocabulary, reduction: Reduction) 
 
 
 def batch(graphs: Sequence[Homogeneous]) -> Homogeneous:
-    """Graphs beside each other, no edge between them."""
-    first_work = _starts([len(g.work) for g in graphs])
-    num_work, moved = sum(len(g.work) for g in graphs), []
-    sizes = {t: [len(g.hardware[t]) for g in graphs] for t in HARDWARE}
-    offset = num_work
-    first = {t: [0] for t in HARDWARE}
-    for t in HARDWARE:
-        first[t] = [offset + start for start in _starts(sizes[t])]
-        offset += sum(sizes[t])
-    for i, graph in enumerate(graphs):
-        new_row = [torch.arange(len(graph.work)) + first_work[i]]
-        new_row += [torch.arange(len(graph.hardware[t])) + first[t][i] for t in HARDWARE]
-        moved.append(torch.cat(new_row)[graph.ends])  # [2, num_edges]
+    """Graphs beside each other, no edge between them; rows by type, then by graph."""
+    sizes = torch.tensor([[len(g.work), *(len(g.hardware[t]) for t in HARDWARE)] for g in graphs])  # [graphs, kinds]
+    of_kind = sizes.sum(0)
+    first = of_kind.cumsum(0) - of_kind + sizes.cumsum(0) - sizes  # [graphs, kinds] new first rows
+    moved = [_rows(size, start)[g.ends] for g, size, start in zip(graphs, sizes, first, strict=True)]
     return Homogeneous(
         torch.cat([g.work for g in graphs]),
         torch.cat([g.codes for g in graphs]),
@@ -105,6 +97,12 @@ def batch(graphs: Sequence[Homogeneous]) -> Homogeneous:
         torch.cat(moved, dim=1),
         joined([g.reduction for g in graphs]),
     )
+
+
+def _rows(sizes: Tensor, first: Tensor) -> Tensor:
+    """[num_nodes of a graph] new row of each, given sizes and first rows of its kinds, [kinds] each."""
+    kinds = zip(sizes.tolist(), first.tolist(), strict=True)
+    return torch.cat([torch.arange(start, start + size) for size, start in kinds])
 
 
 def _ends(data: HeteroData) -> Tensor:
