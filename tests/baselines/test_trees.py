@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from gnnperf.data.numbers import WORK_NAMES
 from gnnperf.data.prepare import PreparedData
 from gnnperf.data.step_time import step_time_us
 from gnnperf.data.vocabulary import FIELDS
+from gnnperf.errors import InputError
 from gnnperf.schema import NodeType
 
 SMALL = {**TREE_START, "num_leaves": 4, "min_child_samples": 1, "feature_fraction": 1.0}
@@ -100,3 +102,9 @@ def test_longer_nodes_weigh_more(data: PreparedData) -> None:
     ])  # fmt: skip
     np.testing.assert_allclose(bench.train_set.get_weight(), 0.5 + 0.5 * np.sqrt(share), rtol=1e-6)
     assert torch.isfinite(data.steps["train"][0].data["host"].target).all()
+
+
+def test_lightgbm_that_is_not_there_is_named(data: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    with pytest.raises(InputError, match=r"lightgbm is not installed.*gnnperf\[baselines\]"):
+        Trees().bench(data)

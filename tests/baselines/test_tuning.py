@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +11,11 @@ import numpy as np
 import pytest
 from synthetic import prepared
 
-from gnnperf.baselines.tuning import Fitted, Range, Settings, Tuned, search
+from gnnperf.baselines.hops import trees_with_hops
+from gnnperf.baselines.pooled import PooledSage
+from gnnperf.baselines.sequence import OpsAsText
+from gnnperf.baselines.trees import Trees
+from gnnperf.baselines.tuning import Fitted, Range, Settings, Tunable, Tuned, search
 from gnnperf.data.prepare import PreparedData, Step
 from gnnperf.errors import InputError
 
@@ -140,3 +146,29 @@ def test_no_trial_is_refused() -> None:
 
 def test_the_folder_is_not_part_of_the_name_of_a_row(tmp_path: Path) -> None:
     assert repr(Tuned(Row(), trials=2, store=tmp_path)) == repr(Tuned(Row(), trials=2))
+
+
+def test_flaml_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "flaml", None)
+    with pytest.raises(InputError, match=r"flaml is not installed.*gnnperf\[baselines\]"):
+        search(Bowl(), SPACE, START, 2, seed=0)
+
+
+@pytest.mark.parametrize("row", [Trees(), trees_with_hops(), OpsAsText(), PooledSage()])
+def test_every_row_searches_settings_it_has_and_travels_to_other_processes(row: Tunable) -> None:
+    assert set(row.space) <= set(row.start)
+    assert all(setting.low <= row.start[name] <= setting.high for name, setting in row.space.items())
+    assert repr(pickle.loads(pickle.dumps(Tuned(row)))) == repr(Tuned(row))
+    assert " at 0x" not in repr(Tuned(row))
+
+
+def test_the_rows_have_names_of_their_own() -> None:
+    rows: list[Tunable] = [Trees(), trees_with_hops(), OpsAsText(), PooledSage()]
+    assert len({row.name for row in rows}) == len(rows)
+
+
+def test_tuned_trees_answer(tmp_path: Path) -> None:
+    data = prepared(tmp_path)
+    answer = Tuned(Trees(), trials=2, store=tmp_path).fit(data, seed=0)
+    assert answer.step_us(data.steps["test"][0]) > 0
+    assert len(list(tmp_path.glob("trees_*.json"))) == 1
