@@ -8,12 +8,22 @@ import pytest
 import torch
 from synthetic import prepared
 
-from gnnperf.baselines.sequence import SEQUENCE_START, OpsAsText, SequenceAnswer, error_of, sequence_of
+from gnnperf.baselines.sequence import (
+    SEQUENCE_START,
+    DirectSteps,
+    OpsAsText,
+    ScheduledSteps,
+    better,
+    error_of,
+    sequence_of,
+    step_error,
+)
 from gnnperf.baselines.sequence_network import GAP, NUM_NUMBERS, SequenceNetwork, batch
 from gnnperf.baselines.sequence_text import Words, fit_words
 from gnnperf.baselines.step_head import base_step_us
 from gnnperf.baselines.trees_table import work_values
 from gnnperf.data.prepare import PreparedData
+from gnnperf.data.step_time import step_time_us
 from gnnperf.schema import NodeType
 
 SMALL = {**SEQUENCE_START, "hidden_channels": 16, "learning_rate": 0.02}
@@ -97,7 +107,7 @@ def test_the_error_by_hand(data: PreparedData, words: Words) -> None:
 
 def test_untrained_it_answers_the_base(data: PreparedData, words: Words) -> None:
     step = data.steps["test"][0]
-    answer = SequenceAnswer(SequenceNetwork(len(words), 16), words)
+    answer = DirectSteps(SequenceNetwork(len(words), 16), words)
     rows = work_values(step.data, "node_id")
     np.testing.assert_array_equal(answer.latency_us(step)[rows], work_values(step.data, "base_us"))
     assert answer.step_us(step) == pytest.approx(base_step_us(step))
@@ -117,3 +127,22 @@ def test_a_fit_beats_the_base_and_repeats(data: PreparedData) -> None:
     assert off < 0.5 * np.abs(np.log(gemm.base_us.numpy() / measured)).min()
     comm = step.data[str(NodeType.COMM)]
     np.testing.assert_array_equal(latency_us[comm.node_id.numpy()], comm.base_us.numpy())
+
+
+def test_steps_are_told_in_the_way_that_errs_less(data: PreparedData, words: Words) -> None:
+    """The network's latencies are the base's, its direct answer is three times the base's schedule."""
+    made = SequenceNetwork(len(words), 16)
+    torch.nn.init.constant_(made.step.last.bias, math.log(3.0))
+    for factor, chosen in ((1.1, ScheduledSteps), (2.9, DirectSteps)):
+        steps = [replace(s, step_us=factor * base_step_us(s)) for s in data.steps["val"]]
+        assert type(better(made, words, steps)) is chosen
+
+
+def test_the_error_of_steps_by_hand(data: PreparedData, words: Words) -> None:
+    answer = DirectSteps(SequenceNetwork(len(words), 16), words)  # the base's steps
+    steps = [
+        replace(s, step_us=f * base_step_us(s)) for s, f in zip(data.steps["train"], (2.0, 0.5, 1.0), strict=False)
+    ]
+    assert step_error(answer, steps) == pytest.approx(2 * math.log(2) / 3, rel=1e-5)
+    nodes = ScheduledSteps(answer.network, words)
+    assert nodes.step_us(steps[0]) == step_time_us(steps[0], nodes.latency_us(steps[0]))
