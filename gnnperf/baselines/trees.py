@@ -20,9 +20,9 @@ from gnnperf.evaluate.metrics import gmae
 from gnnperf.schema import NodeType
 
 SHARE_WEIGHT = 0.5  # of OptimConfig: half by node, half by the root of its share of time
-MAX_TREES, PATIENCE = 400, 30
+MAX_TREES, PATIENCE = 600, 30
 TREE_START: Mapping[str, float] = {
-    "num_leaves": 63, "learning_rate": 0.1, "min_child_samples": 20, "feature_fraction": 0.5, "lambda_l2": 0.01,
+    "num_leaves": 127, "learning_rate": 0.08, "min_child_samples": 20, "feature_fraction": 0.4, "lambda_l2": 0.01,
 }  # fmt: skip
 TREE_SPACE: Mapping[str, Range] = {
     "num_leaves": Range(15, 255, whole=True),
