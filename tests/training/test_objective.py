@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import exp, log
 from pathlib import Path
 
 import pytest
 import torch
 from synthetic import prepared
+from torch_geometric.data import HeteroData
 
 from gnnperf.data.module import batch_of
 from gnnperf.models.gnn import WORK, NodeAnswer
@@ -17,17 +17,17 @@ from gnnperf.training.objective import Answers, MeanTerm, NodeTerm, StepTerm, bu
 
 
 @pytest.fixture(scope="module")
-def batch(tmp_path_factory: pytest.TempPathFactory) -> torch.Tensor:
+def batch(tmp_path_factory: pytest.TempPathFactory) -> HeteroData:
     return batch_of([prepared(Path(tmp_path_factory.mktemp("cache"))).steps["train"][0].data])
 
 
-def answers(batch: torch.Tensor, mean_residual: float) -> Answers:
+def answers(batch: HeteroData, mean_residual: float) -> Answers:
     """Every node usually takes its base, and exp(mean_residual) times that on average."""
     zero = {t: torch.zeros(len(batch[t].x)) for t in WORK}
     return {t: NodeAnswer(z, z, z + mean_residual) for t, z in zero.items()}
 
 
-def labeled(batch: torch.Tensor, node_type: str, factors: list[float]) -> torch.Tensor:
+def labeled(batch: HeteroData, node_type: str, factors: list[float]) -> HeteroData:
     """The batch with labels on nodes of one type only: a multiple of their base each."""
     changed = batch.clone()
     for other in WORK:
@@ -37,7 +37,7 @@ def labeled(batch: torch.Tensor, node_type: str, factors: list[float]) -> torch.
     return changed
 
 
-def test_the_least_deviance_is_at_the_mean_not_at_the_median(batch: torch.Tensor) -> None:
+def test_the_least_deviance_is_at_the_mean_not_at_the_median(batch: HeteroData) -> None:
     stalled = labeled(batch, "host", [1.0, 1.0, 1.0, 5.0])  # usually 1, on average 2
     term = MeanTerm(weight=1.0, share_weight=0.0)
     at = {factor: float(term(stalled, answers(stalled, log(factor)))) for factor in (1.0, 1.9, 2.0, 2.1)}
@@ -45,20 +45,20 @@ def test_the_least_deviance_is_at_the_mean_not_at_the_median(batch: torch.Tensor
     assert at[1.0] == pytest.approx((exp(log(5)) - 1 - log(5)) / 4, rel=1e-5)
 
 
-def test_leaving_a_collective_counts(batch: torch.Tensor) -> None:
+def test_leaving_a_collective_counts(batch: HeteroData) -> None:
     term = MeanTerm(weight=2.0, share_weight=0.0)
     late = labeled(batch, "comm", [3.0])
     assert float(term(late, answers(late, log(3.0)))) == pytest.approx(0.0, abs=1e-5)
     assert float(term(late, answers(late, 0.0))) == pytest.approx(2 * (3 - 1 - log(3)), rel=1e-5)
 
 
-def test_a_stall_beyond_all_measure_counts_as_twenty_times(batch: torch.Tensor) -> None:
+def test_a_stall_beyond_all_measure_counts_as_twenty_times(batch: HeteroData) -> None:
     term = MeanTerm(weight=1.0, share_weight=0.0)
     some, more = (labeled(batch, "host", [factor]) for factor in (1e3, 1e6))
     assert float(term(some, answers(some, 0.0))) == float(term(more, answers(more, 0.0)))
 
 
-def test_what_is_usual_is_not_moved_by_means(batch: torch.Tensor) -> None:
+def test_what_is_usual_is_not_moved_by_means(batch: HeteroData) -> None:
     stalled = labeled(batch, "host", [1.0, 5.0])
     usual = {t: torch.zeros(len(batch[t].x), requires_grad=True) for t in WORK}
     mean = {t: torch.zeros(len(batch[t].x), requires_grad=True) for t in WORK}
@@ -68,6 +68,6 @@ def test_what_is_usual_is_not_moved_by_means(batch: torch.Tensor) -> None:
 
 
 def test_a_weight_of_nothing_leaves_its_term_out() -> None:
-    kinds = [[type(t) for t in build_terms(replace(OptimConfig(), **weights), ())] for weights in (
-        {}, {"mean_weight": 0.0}, {"mean_weight": 0.0, "step_weight": 0.0})]  # fmt: skip
+    configs = OptimConfig(), OptimConfig(mean_weight=0.0), OptimConfig(mean_weight=0.0, step_weight=0.0)
+    kinds = [[type(term) for term in build_terms(config, ())] for config in configs]
     assert kinds == [[NodeTerm, MeanTerm, StepTerm], [NodeTerm, StepTerm], [NodeTerm]]
