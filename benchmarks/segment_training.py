@@ -79,6 +79,7 @@ def main() -> None:
         data = data_of(Path(folder), config.data)
         step = data.steps["train"][0]
         print(f"{step.graph.num_nodes:,} nodes, {len(step.graph.edges):,} edges, {len(step.graph.ranks)} ranks")
+        print(f"to validate on: {data.steps['val'][0].graph.num_nodes:,} nodes")
         begin = told("plan, analytical answer, features", begin)
         module = StepDataModule(data, config.data, config.model.num_hops, config.seed)
         sizes = [module.train[i].data.num_nodes or 0 for i in range(len(module.train))]

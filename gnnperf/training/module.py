@@ -102,6 +102,7 @@ def build_module(model: TypedGNN, config: OptimConfig, data: PreparedData, seed:
     arguments = (model, build_terms(config, targets), targets, config, seed)
     if config.op_class_weight > 0:
         return OpClassModule(OpHider(data.vocabulary, config.op_class_share), *arguments)
+    model.op_heads.requires_grad_(False)  # without a loss; processes that train together would wait for their gradients
     return LatencyModule(*arguments)
 
 

@@ -85,6 +85,15 @@ def test_every_loss_changes_the_weights_and_none_of_weight_zero(
     assert not same(without, on)
 
 
+def test_heads_of_ops_are_trained_where_there_is_a_loss_for_them(tmp_path: Path, data: PreparedData) -> None:
+    for name, optim in (("off", OptimConfig()), ("on", EVERY_LOSS)):
+        made = config(tmp_path / name, optim=optim, epochs=1)
+        model = build_model(made, data)
+        before = {key: tensor.clone() for key, tensor in model.op_heads.state_dict().items()}
+        fit(made, data, model)
+        assert same(model.op_heads.state_dict(), before) is (name == "off")
+
+
 def test_the_step_loss_brings_steps_nearer(tmp_path: Path, data: PreparedData) -> None:
     """Measured steps that are half of what their nodes give: only the step loss can learn that."""
     halved = {part: tuple(replace(s, step_us=s.step_us / 2) for s in steps) for part, steps in data.steps.items()}
