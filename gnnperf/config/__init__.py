@@ -41,19 +41,20 @@ def register(name: str, node: type, group: str | None = None) -> None:
     ConfigStore.instance().store(name=name, node=node, group=group)
 
 
-def entry_point(name: str, node: type[ConfigT]) -> Callable[[Callable[[ConfigT], None]], Callable[[], None]]:
+def entry_point(name: str, node: type[ConfigT]) -> Callable[[Callable[[ConfigT], Any]], Callable[[], None]]:
     """Decorate a task that takes a typed config; the result is a `main()` without arguments.
 
     `node` is registered as `<name>_schema`; conf/<name>.yaml lists it first in its defaults. Overrides come
-    from the command line. In a multirun, a field `out` becomes the job's own folder below it.
+    from the command line. In a multirun, a field `out` becomes the job's own folder below it, and a sweeper
+    that looks for the best configuration minimizes what the task returns.
     """
     register(f"{name}_schema", node)
 
-    def decorate(task: Callable[[ConfigT], None]) -> Callable[[], None]:
+    def decorate(task: Callable[[ConfigT], Any]) -> Callable[[], None]:
         @functools.wraps(task)
-        def job(raw: DictConfig) -> None:
+        def job(raw: DictConfig) -> Any:
             with one_message(node), nothing_left_if_refused():
-                task(to_typed(raw, node))
+                return task(to_typed(raw, node))
 
         composed = hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name=name)(job)
 

@@ -21,13 +21,14 @@ LANE = Column("lane", "category", "", "main thread, another thread, or which str
 INTRODUCTION = f"""\
 # Features
 
-What the network knows of a node before the run. This page is made from `gnnperf/schema.py` and `gnnperf/data/vocabulary.py`:
+What the network knows of a node before the run. This page is made from `gnnperf/schema.py` and
+`gnnperf/data/vocabulary.py`:
 
     python -m gnnperf.data.feature_table > docs/features.md
 
-Statistics of the normalizer and words of the vocabulary come from training runs only. An unknown number is 0 beside a flag
-that says so; "log" of what may be 0 is log(1 + x). Labels ({", ".join(f"`{name}`" for name in LABEL_COLUMNS)}) are never
-features."""
+Statistics of the normalizer and words of the vocabulary come from training runs only. An unknown number is 0 beside a
+flag that says so; "log" of what may be 0 is log(1 + x). Labels of a node are never among its features:
+{", ".join(f"`{name}`" for name in LABEL_COLUMNS)}."""
 
 
 def feature_page() -> str:

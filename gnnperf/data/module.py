@@ -11,6 +11,7 @@ from torch_geometric.data import Batch, HeteroData
 
 from gnnperf.data.prepare import PreparedData
 from gnnperf.data.relations import EdgeType
+from gnnperf.errors import InputError
 
 
 class EpochShuffle(Sampler[int]):
@@ -34,27 +35,62 @@ class EpochShuffle(Sampler[int]):
         return iter(torch.randperm(self.size, generator=generator).tolist())
 
 
+class SharedBatches(Sampler[list[int]]):
+    """What one of several processes takes of every batch: each step of an epoch goes to exactly one process.
+
+    A batch is as large as with one process, so the same settings fit. A last batch with fewer steps than processes
+    joins the one before it: a process without work would hold up the others.
+
+    Args:
+        sampler: the order of an epoch, the same in all processes.
+        batch_size: steps per batch, over all processes.
+        rank: this process.
+        count: processes.
+
+    Raises:
+        InputError: fewer steps, or steps per batch, than processes.
+    """
+
+    def __init__(self, sampler: EpochShuffle, batch_size: int, rank: int = 0, count: int = 1) -> None:
+        if min(batch_size, len(sampler)) < count:
+            raise InputError(f"{count} processes share batches of {min(batch_size, len(sampler))} steps",
+                             where="data.batch_size", remedy="larger batches, or fewer processes")  # fmt: skip
+        self.sampler, self.batch_size, self.rank, self.count = sampler, batch_size, rank, count
+
+    def __len__(self) -> int:
+        whole, rest = divmod(len(self.sampler), self.batch_size)
+        return whole + (rest >= self.count)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = list(self.sampler)
+        ends = [*range(self.batch_size, len(self) * self.batch_size, self.batch_size), len(order)]
+        for begin, end in zip([0, *ends[:-1]], ends, strict=True):
+            yield order[begin + self.rank : end : self.count]
+
+
 class StepDataModule(lightning.LightningDataModule):
     """Training and validation steps of a PreparedData.
 
     Args:
         data: the prepared steps.
-        batch_size: steps per batch.
+        batch_size: steps per batch, over all processes.
         seed: of the order.
+        rank: this process.
+        count: processes that train together.
     """
 
-    def __init__(self, data: PreparedData, batch_size: int, seed: int) -> None:
+    def __init__(self, data: PreparedData, batch_size: int, seed: int, rank: int = 0, count: int = 1) -> None:
         super().__init__()
-        self.data, self.batch_size, self.seed = data, batch_size, seed
+        self.data, self.batch_size, self.seed, self.rank, self.count = data, batch_size, seed, rank, count
 
     def train_dataloader(self) -> DataLoader:
-        """Shuffled training steps."""
+        """Shuffled training steps, this process's share."""
         graphs = [step.data for step in self.data.steps["train"]]
-        sampler = EpochShuffle(len(graphs), self.seed)
-        return DataLoader(graphs, batch_size=self.batch_size, sampler=sampler, collate_fn=batch_of)  # type: ignore[arg-type]
+        batches = SharedBatches(EpochShuffle(len(graphs), self.seed), self.batch_size, self.rank, self.count)
+        return DataLoader(graphs, batch_sampler=batches, collate_fn=batch_of)  # type: ignore[arg-type]
 
     def val_dataloader(self) -> DataLoader:
-        """Validation steps in order."""
+        """All validation steps in order, in every process: all agree on which epoch was best."""
         return in_order([step.data for step in self.data.steps["val"]], self.batch_size)
 
 
