@@ -59,7 +59,7 @@ class FolderLog:
     def fact(self, name: str, value: str | float) -> None:
         """Write facts.json anew."""
         self.facts[name] = value
-        (self.out / "facts.json").write_text(json.dumps(self.facts, indent=2) + "\n")
+        self._file(".", "facts.json").write_text(json.dumps(self.facts, indent=2) + "\n")
 
     def _file(self, folder: str, name: str) -> Path:
         (self.out / folder).mkdir(parents=True, exist_ok=True)

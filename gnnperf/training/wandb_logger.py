@@ -9,12 +9,12 @@ from typing import Any
 
 import pandas as pd
 from lightning.pytorch.loggers import Logger, WandbLogger
-from lightning.pytorch.utilities import rank_zero_only
 from plotly.graph_objects import Figure
 
 from gnnperf.errors import InputError
 from gnnperf.training.config import TrainConfig
 from gnnperf.training.curves import FolderLog
+from gnnperf.training.processes import processes
 
 # What wandb would send by itself: host and user names, paths, the command line, git remotes, code, what is printed,
 # installed packages. A run is described by its configuration and by nothing of the machine.
@@ -32,10 +32,13 @@ PRIVATE = {
 }
 
 
+RUN_ID = "wandb_run"  # file below `out`: a resumed training goes on in the same run
+
+
 class WandbLog:
     """A wandb run, and the files of a FolderLog beside it.
 
-    Offline if the configuration or WANDB_MODE says so.
+    Offline if the configuration or WANDB_MODE says so. Of several processes only the first one's run is real.
 
     Raises:
         InputError: wandb refuses, for instance because nobody is logged in.
@@ -46,6 +49,7 @@ class WandbLog:
         self.logger = WandbLogger(
             project=config.logger.project,
             save_dir=config.out,
+            id=_run_to_go_on(config),
             offline=config.logger.offline,
             log_model=False,
             settings=PRIVATE,
@@ -62,19 +66,16 @@ class WandbLog:
         self.files.table(name, rows)
         self.logger.log_table(f"tables/{name}", dataframe=rows)
 
-    @rank_zero_only
     def figure(self, name: str, figure: Figure) -> None:
         """A wandb chart, and the file."""
         self.files.figure(name, figure)
         self.logger.experiment.log({f"figures/{name}": figure})
 
-    @rank_zero_only
     def fact(self, name: str, value: str | float) -> None:
         """An entry of the run's summary, and of the file."""
         self.files.fact(name, value)
         self.logger.experiment.summary[name] = value
 
-    @rank_zero_only
     def close(self, status: str) -> None:
         """Send what is left and end the run."""
         self.logger.experiment.finish(exit_code=0 if status == "success" else 1)
@@ -89,6 +90,14 @@ class WandbLog:
             remedy = "run `wandb login`, or pass logger.offline=true and `wandb sync` later, or logger=csv"
             raise InputError(str(error), where="logger=wandb", remedy=remedy) from error
         self.logger.log_hyperparams(settings)
+        if processes().is_first:
+            (self.files.out / RUN_ID).write_text(f"{self.logger.version}\n")
+
+
+def _run_to_go_on(config: TrainConfig) -> str | None:
+    """The id of the run that an interrupted training began; None: a new run."""
+    path = Path(config.out) / RUN_ID
+    return path.read_text().strip() if config.resume is not None and path.is_file() else None
 
 
 def settings_of(config: TrainConfig) -> dict[str, Any]:
