@@ -1,0 +1,28 @@
+"""A training that was killed outright goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from synthetic import prepared
+
+from gnnperf.training.fit import build_model, fit
+from tests.training.programs import KILLED_IN_EPOCH_2, program, run, small
+
+
+@pytest.mark.slow
+def test_a_killed_training_resumes_to_the_same_bits(tmp_path: Path) -> None:
+    killed = run(program(tmp_path, KILLED_IN_EPOCH_2), overrides=[f"out={tmp_path / 'parts'}"])
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert torch.load(tmp_path / "parts" / "last.ckpt", weights_only=True)["epoch"] == 1
+
+    data = prepared(tmp_path / "cache")
+    configs = (small(tmp_path / "parts", resume="auto"), small(tmp_path / "whole"))
+    resumed, whole = (fit(config, data, build_model(config, data)).state_dict() for config in configs)
+    assert all(torch.equal(resumed[name], whole[name]) for name in whole)
+    last = [torch.load(tmp_path / out / "last.ckpt", weights_only=True) for out in ("parts", "whole")]
+    assert last[0]["epoch"] == last[1]["epoch"] == 3
+    assert all(torch.equal(last[0]["state_dict"][name], value) for name, value in last[1]["state_dict"].items())
