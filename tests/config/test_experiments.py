@@ -56,11 +56,12 @@ def call(monkeypatch: pytest.MonkeyPatch, *overrides: str) -> None:
         train.main()
 
 
+@pytest.mark.slow
 def test_a_search_keeps_the_settings_that_did_best_on_the_validation_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, toy_data: None
 ) -> None:
     out = tmp_path / "sweep"
-    call(monkeypatch, f"out={out}", "hydra.sweeper.n_trials=2", "trainer.max_epochs=2")
+    call(monkeypatch, f"out={out}", "hydra.sweeper.n_trials=2", "trainer.max_epochs=2", "seed=choice(5,6)")
     found = yaml.safe_load((out / "optimization_results.yaml").read_text())
     errors = [pd.read_csv(out / str(trial) / "errors.csv") for trial in (0, 1)]
     assert all(set(table["part"]) == {"val"} for table in errors)
@@ -69,6 +70,7 @@ def test_a_search_keeps_the_settings_that_did_best_on_the_validation_runs(
     assert scores[0] != scores[1]
     best = yaml.safe_load((out / str(scores.index(min(scores))) / ".hydra" / "config.yaml").read_text())
     assert best["optim"]["learning_rate"] == pytest.approx(found["best_params"]["optim.learning_rate"])
+    assert best["seed"] == found["best_params"]["seed"] and best["seed"] in (5, 6)
     assert best["model"]["num_layers"] == found["best_params"]["model.num_layers"]
 
 
