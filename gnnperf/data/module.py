@@ -77,17 +77,20 @@ class StepDataModule(lightning.LightningDataModule):
         seed: of the order.
         rank: this process.
         count: processes that train together.
+
+    Raises:
+        InputError: too few steps for so many processes.
     """
 
     def __init__(self, data: PreparedData, batch_size: int, seed: int, rank: int = 0, count: int = 1) -> None:
         super().__init__()
-        self.data, self.batch_size, self.seed, self.rank, self.count = data, batch_size, seed, rank, count
+        self.data, self.batch_size = data, batch_size
+        self.batches = SharedBatches(EpochShuffle(len(data.steps["train"]), seed), batch_size, rank, count)
 
     def train_dataloader(self) -> DataLoader:
         """Shuffled training steps, this process's share."""
         graphs = [step.data for step in self.data.steps["train"]]
-        batches = SharedBatches(EpochShuffle(len(graphs), self.seed), self.batch_size, self.rank, self.count)
-        return DataLoader(graphs, batch_sampler=batches, collate_fn=batch_of)  # type: ignore[arg-type]
+        return DataLoader(graphs, batch_sampler=self.batches, collate_fn=batch_of)  # type: ignore[arg-type]
 
     def val_dataloader(self) -> DataLoader:
         """All validation steps in order, in every process: all agree on which epoch was best."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import DDPStrategy
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from gnnperf.data.module import StepDataModule
 from gnnperf.data.plain import load_plain
@@ -27,6 +29,7 @@ from gnnperf.training.processes import Processes, processes
 
 LAST, BEST = "last", "best"  # names of Lightning checkpoints
 OURS = "a last.ckpt that train.py wrote"
+STOPPED = 143  # what a shell reports for a process ended by SIGTERM
 
 
 def build_model(config: TrainConfig, data: PreparedData) -> TypedGNN:
@@ -61,9 +64,9 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
         enable_version_counter=False,
     )
     ours = processes()
-    with log_or_own(log, config) as used, quiet():
+    module_data = StepDataModule(data, config.data.batch_size, config.seed, ours.rank, ours.count)
+    with log_or_own(log, config) as used, quiet(), stopped():
         trainer = _trainer(config, best, used.curves, ours)
-        module_data = StepDataModule(data, config.data.batch_size, config.seed, ours.rank, ours.count)
         trainer.fit(module, module_data, ckpt_path=resume, weights_only=True)
     module.load_state_dict(load_plain(Path(best.best_model_path), OURS)["state_dict"])
     return model.cpu().eval()
@@ -132,6 +135,16 @@ def _trainer(config: TrainConfig, best: ModelCheckpoint, curves: Logger, ours: P
 def _strategy(ours: Processes) -> DDPStrategy | str:
     """Gradients averaged over processes; a batch need not have every relation, so not every weight has one."""
     return DDPStrategy(find_unused_parameters=True) if ours.count > 1 else "auto"
+
+
+@contextmanager
+def stopped() -> Iterator[None]:
+    """A training that was told to stop is no success, for which Lightning would have it pass."""
+    try:
+        yield
+    except SIGTERMException:
+        print("stopped by SIGTERM; resume=auto goes on after the last whole epoch", file=sys.stderr)
+        raise SystemExit(STOPPED) from None
 
 
 @contextmanager

@@ -25,13 +25,13 @@ import train
 train.main()
 """
 
-KILLED_IN_EPOCH_2 = """\
+ENDED_IN_EPOCH_2 = """\
 import os, signal
 from gnnperf.training.module import LatencyModule
-def killed(self, batch, batch_idx):
-    if (self.current_epoch, batch_idx) == (2, 1):
-        os.kill(os.getpid(), signal.SIGKILL)
-LatencyModule.on_train_batch_end = lambda self, outputs, batch, batch_idx: killed(self, batch, batch_idx)
+def ended(self, batch, batch_idx):
+    if (self.current_epoch, batch_idx) == (2, 0):
+        os.kill(os.getpid(), signal.{signal})
+LatencyModule.on_train_batch_end = lambda self, outputs, batch, batch_idx: ended(self, batch, batch_idx)
 """
 
 

@@ -1,8 +1,7 @@
-"""A training that was killed outright goes on as if nothing had happened."""
+"""A training that was ended goes on as if nothing had happened."""
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 import pytest
@@ -10,13 +9,16 @@ import torch
 from synthetic import prepared
 
 from gnnperf.training.fit import build_model, fit
-from tests.training.programs import KILLED_IN_EPOCH_2, program, run, small
+from tests.training.programs import ENDED_IN_EPOCH_2, program, run, small
 
 
 @pytest.mark.slow
-def test_a_killed_training_resumes_to_the_same_bits(tmp_path: Path) -> None:
-    killed = run(program(tmp_path, KILLED_IN_EPOCH_2), overrides=[f"out={tmp_path / 'parts'}"])
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+@pytest.mark.parametrize(("signal", "code"), [("SIGKILL", -9), ("SIGTERM", 143)])
+def test_an_ended_training_resumes_to_the_same_bits(tmp_path: Path, signal: str, code: int) -> None:
+    ended = run(program(tmp_path, ENDED_IN_EPOCH_2.format(signal=signal)), overrides=[f"out={tmp_path / 'parts'}"])
+    assert ended.returncode == code, ended.stderr
+    assert ("stopped by SIGTERM; resume=auto goes on" in ended.stderr) == (signal == "SIGTERM")
+    assert not (tmp_path / "parts" / "checkpoint.pt").exists()
     assert torch.load(tmp_path / "parts" / "last.ckpt", weights_only=True)["epoch"] == 1
 
     data = prepared(tmp_path / "cache")
