@@ -9,14 +9,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from synthetic import prepared
 
 import train
-from gnnperf.config import CONF_DIR, to_typed
+from gnnperf.config import CONF_DIR, composed
 from gnnperf.data.config import DataConfig
 from gnnperf.data.prepare import PreparedData
+from gnnperf.errors import InputError
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 from gnnperf.models.config import ModelConfig
 from gnnperf.training.config import TrainConfig
@@ -24,21 +24,29 @@ from gnnperf.training.config import TrainConfig
 EXPERIMENTS = sorted(path.stem for path in (CONF_DIR / "experiment").glob("*.yaml"))
 
 
-def composed(*overrides: str) -> TrainConfig:
-    with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
-        return to_typed(compose("train", overrides=list(overrides)), TrainConfig)
+def told(*overrides: str) -> TrainConfig:
+    return composed("train", TrainConfig, *overrides)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_composes_on_every_split(name: str) -> None:
-    config = composed(f"experiment={name}", "data.axis=workload")
+    config = told(f"experiment={name}", "data.axis=workload")
     assert (config.data.axis, config.out != "") == ("workload", True)
 
 
 def test_rows_of_the_result_table() -> None:
-    assert composed("experiment=gnn") == composed()
-    assert composed("experiment=mlp").model == ModelConfig(num_layers=0)
-    assert composed("experiment=sweep").evaluate_on == ["val"]  # a search never looks at test runs
+    assert told("experiment=gnn") == told()
+    assert told("experiment=mlp").model == ModelConfig(num_layers=0)
+    assert told("experiment=sweep").evaluate_on == ["val"]  # a search never looks at test runs
+
+
+def test_what_the_command_line_would_refuse_is_refused() -> None:
+    for words, message in (
+        ("experiment=nope", "no choice 'nope'"),
+        ("optim.lr=1", "did you mean 'optim.learning_rate'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            told(words)
 
 
 @pytest.fixture
