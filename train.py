@@ -3,7 +3,9 @@
 python train.py                              defaults, on datasets/cpu-gloo
 python train.py experiment=demo out=DIR      about a minute
 python train.py --multirun seed=0,1,2
+python train.py --multirun experiment=sweep  a search over settings
 python train.py logger=wandb resume=auto
+torchrun --nproc-per-node 2 train.py         processes that share every batch
 """
 
 from dataclasses import asdict
@@ -14,34 +16,46 @@ from gnnperf.training.config import TrainConfig
 
 
 @entry_point("train", TrainConfig)
-def main(config: TrainConfig) -> None:
-    """Write checkpoint.pt and errors.csv into config.out and print how good the model is."""
+def main(config: TrainConfig) -> float | None:
+    """Write checkpoint.pt, errors.csv and what there is to look at into config.out; print how good the model is.
+
+    Returns:
+        the GMAE of node latencies on the validation runs; None in all but the first of several processes.
+    """
     # torch is imported after the configuration is known to be right: a typing error is answered at once
     from gnnperf.checkpoint import make_checkpoint, save_checkpoint
     from gnnperf.data.prepare import load_data
-    from gnnperf.training.evaluate import evaluate, print_comparison, wide_console, write_comparison
+    from gnnperf.training.curves import open_log
+    from gnnperf.training.evaluate import evaluate, print_comparison, validation_gmae, wide_console, write_comparison
     from gnnperf.training.fit import build_model, fit
     from gnnperf.training.gate import keep_what_helps
+    from gnnperf.training.look import log_answers
+    from gnnperf.training.processes import processes
 
     console, out = wide_console(), Path(config.out)
 
     data = load_data(config.data, config.device_spec(), config.cluster_spec())
     console.print(", ".join(f"{part}: {len(steps)} steps" for part, steps in data.steps.items()))
 
-    model = fit(config, data, build_model(config, data))
+    with open_log(config) as log:
+        model = fit(config, data, build_model(config, data), log)
+        if not processes().is_first:
+            return None
 
-    kept = keep_what_helps(model, data)
-    if kept:
-        console.print(f"no better than the base on the validation runs, which it keeps: {', '.join(kept)}")
+        kept = keep_what_helps(model, data)
+        if kept:
+            console.print(f"no better than the base on the validation runs, which it keeps: {', '.join(kept)}")
 
-    training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer)}
-    checkpoint = save_checkpoint(out / "checkpoint.pt", make_checkpoint(model, config.model, data, training))
+        training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer)}
+        checkpoint = save_checkpoint(out / "checkpoint.pt", make_checkpoint(model, config.model, data, training))
 
-    tables = evaluate(model, data)
-    write_comparison(tables, out / "errors.csv")
-    for part, table in tables.items():
-        print_comparison(part, table, console)
-    console.print(f"{out / 'checkpoint.pt'}  sha256 {checkpoint.sha256}", soft_wrap=True)
+        tables = evaluate(model, data, config.evaluate_on)
+        write_comparison(tables, out / "errors.csv")
+        log_answers(log, model, data.steps["val"], tables, checkpoint.sha256)
+        for part, table in tables.items():
+            print_comparison(part, table, console)
+        console.print(f"{out / 'checkpoint.pt'}  sha256 {checkpoint.sha256}", soft_wrap=True)
+        return validation_gmae(tables)
 
 
 if __name__ == "__main__":

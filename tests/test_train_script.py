@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -48,6 +49,20 @@ def test_a_checkpoint_that_predicts(
     answer = GnnPredictor(checkpoint).predict(toy_run(9), cluster())
     assert np.isfinite(answer.latency_us).all()
     assert checkpoint.provenance["training"]["optim"]["loss"] == "huber"
+
+
+def test_what_there_is_to_look_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    call(monkeypatch, f"out={out}", "evaluate_on=[val]")
+    assert set(pd.read_csv(out / "errors.csv")["part"]) == {"val"}
+    names = {f"val_{name}" for name in ("comparison", "errors_by_family", "errors_by_op_name", "errors_by_run")}
+    assert {path.stem for path in (out / "tables").iterdir()} == {*names, "val_predictions"}
+    by_family = pd.read_csv(out / "tables" / "val_errors_by_family.csv")
+    assert by_family["time_share"].sum() == pytest.approx(1.0)
+    assert by_family["nodes"].sum() == len(pd.read_csv(out / "tables" / "val_predictions.csv")) == 11
+    assert "Node latencies of the validation runs" in (out / "figures" / "val_parity.html").read_text()
+    written = json.loads((out / "facts.json").read_text())
+    assert written == {"checkpoint_sha256": load_checkpoint(out / "checkpoint.pt").sha256}
 
 
 def test_a_multirun_leaves_one_checkpoint_per_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from gnnperf.data.step_time import contended_step_time_us, step_time_us
 from gnnperf.models.gnn import WORK, TypedGNN
 from gnnperf.prediction import Alone, only
 from gnnperf.training.config import TrainConfig
-from gnnperf.training.evaluate import predicted
+from gnnperf.training.evaluate import predicted, predicted_means
 from gnnperf.training.fit import build_model, fit
 from gnnperf.training.gate import keep_what_helps
 
@@ -44,21 +45,26 @@ class TrainedNetwork:
 
     def latency_us(self, step: Step) -> np.ndarray:
         """[num_nodes]; NaN at device and link nodes."""
-        found = np.full(len(step.nodes), np.nan)
-        for node_type, latency_us in predicted(self.network, step).items():
-            found[step.data[node_type].node_id.numpy()] = latency_us
-        return found
+        return _of_nodes(step, predicted(self.network, step))
 
     def step_us(self, step: Step) -> float:
         """Scheduled; what was learned was measured beside other work, what kept its base is stretched by it."""
-        alone, latency_us = self._alone(step), self.latency_us(step)
+        alone, means_us = self._alone(step), _of_nodes(step, predicted_means(self.network, step))
         if alone is None:
-            return step_time_us(step, latency_us)
-        return contended_step_time_us(step, latency_us, alone)
+            return step_time_us(step, means_us)
+        return contended_step_time_us(step, means_us, alone)
 
     def _alone(self, step: Step) -> Alone | None:
-        """Of the node types whose heads are silent; None: nobody's."""
-        silent = [t for t in WORK if self.network.is_silent(t)]
+        """Of the node types that keep their base in every respect; None: nobody's."""
+        silent = [t for t in WORK if self.network.keeps_base(t)]
         keeps = step.nodes["node_type"].astype(str).isin(silent).to_numpy() & np.isfinite(step.base.latency_us)
         alone = only(step.base.alone, keeps)
         return alone if alone is not None and alone.nodes.any() else None
+
+
+def _of_nodes(step: Step, by_type: Mapping[str, np.ndarray]) -> np.ndarray:
+    """[num_nodes]; NaN at device and link nodes."""
+    found = np.full(len(step.nodes), np.nan)
+    for node_type, values in by_type.items():
+        found[step.data[node_type].node_id.numpy()] = values
+    return found

@@ -41,19 +41,20 @@ def register(name: str, node: type, group: str | None = None) -> None:
     ConfigStore.instance().store(name=name, node=node, group=group)
 
 
-def entry_point(name: str, node: type[ConfigT]) -> Callable[[Callable[[ConfigT], None]], Callable[[], None]]:
+def entry_point(name: str, node: type[ConfigT]) -> Callable[[Callable[[ConfigT], Any]], Callable[[], None]]:
     """Decorate a task that takes a typed config; the result is a `main()` without arguments.
 
     `node` is registered as `<name>_schema`; conf/<name>.yaml lists it first in its defaults. Overrides come
-    from the command line. In a multirun, a field `out` becomes the job's own folder below it.
+    from the command line. In a multirun, a field `out` becomes the job's own folder below it, and a sweeper
+    that looks for the best configuration minimizes what the task returns.
     """
     register(f"{name}_schema", node)
 
-    def decorate(task: Callable[[ConfigT], None]) -> Callable[[], None]:
+    def decorate(task: Callable[[ConfigT], Any]) -> Callable[[], None]:
         @functools.wraps(task)
-        def job(raw: DictConfig) -> None:
+        def job(raw: DictConfig) -> Any:
             with one_message(node), nothing_left_if_refused():
-                task(to_typed(raw, node))
+                return task(to_typed(raw, node))
 
         composed = hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name=name)(job)
 
@@ -80,27 +81,49 @@ def to_typed(raw: DictConfig, node: type[ConfigT]) -> ConfigT:
     return config
 
 
+def composed(name: str, node: type[ConfigT], *overrides: str) -> ConfigT:
+    """The configuration that the entry point `name` would get with these words on its command line.
+
+    Raises:
+        InputError: words that it would refuse.
+    """
+    register(f"{name}_schema", node)
+    with in_our_words(node), hydra.initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+        return to_typed(hydra.compose(name, overrides=list(overrides)), node)
+
+
 @contextmanager
 def one_message(node: type) -> Iterator[None]:
     """Turn what a user did wrong into one line on stderr and exit code 2; leave bugs their traceback."""
     try:
-        yield
+        with in_our_words(node):
+            yield
     except InputError as error:
         _exit(error)
+
+
+@contextmanager
+def in_our_words(node: type) -> Iterator[None]:
+    """Turn what a user did wrong into an InputError; leave bugs as they are."""
+    try:
+        yield
+    except InputError:
+        raise
     except MissingConfigException as error:
-        _exit(missing_choice(error.missing_cfg_file, error.options, str(error)))
+        raise missing_choice(error.missing_cfg_file, error.options, str(error)) from error
     except OverrideParseException as error:
-        _exit(unreadable(error.override, error.message))
+        raise unreadable(error.override, error.message) from error
     except (HydraException, OmegaConfBaseException) as error:
-        _exit(explain(error, node))
+        raise explain(error, node) from error
     except ValueError as error:  # hydra's own, e.g. for `model=3` where a choice is due
         if not _raised_in_hydra(error):
             raise
-        _exit(InputError(str(error).splitlines()[0], remedy=REMEDY))
+        raise InputError(str(error).splitlines()[0], remedy=REMEDY) from error
     except OSError as error:
         if error.filename is None:
             raise
-        _exit(InputError(str(error.strerror), where=str(error.filename), remedy="check the path and its permissions"))
+        what, where = str(error.strerror), str(error.filename)
+        raise InputError(what, where=where, remedy="check the path and its permissions") from error
 
 
 @contextmanager

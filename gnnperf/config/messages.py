@@ -24,6 +24,7 @@ from gnnperf.errors import InputError
 from gnnperf.hardware.named import GROUPS as CATALOG_GROUPS
 from gnnperf.hardware.named import unknown_name
 
+OPTUNA = "hydra/sweeper/optuna"
 REMEDY = "see conf/ for every key and its default, or run with --cfg job"
 
 
@@ -42,6 +43,8 @@ def explain(error: Exception, node: type) -> InputError:
 
 def missing_choice(asked: str | None, options: Sequence[str] | None, message: str) -> InputError:
     """The message for a config file that is not there: `asked` is group/choice, `options` what the group holds."""
+    if asked and asked.startswith(OPTUNA):
+        return InputError("the Optuna sweeper is not installed", where=OPTUNA, remedy="pip install 'gnnperf[sweep]'")
     group, _, choice = (asked or "").rpartition("/")
     if options and group in CATALOG_GROUPS:
         return unknown_name(choice, group, options)

@@ -14,7 +14,7 @@ from torch_geometric.data import HeteroData
 from gnnperf.data.plain import load_plain
 from gnnperf.errors import InputError
 
-_ROOMS = ("errors.py", "schema.py", "prediction.py", "hardware", "graph", "analytic", "data")
+_ROOMS = ("errors.py", "schema", "prediction.py", "hardware", "graph", "analytic", "data")
 
 
 @cache

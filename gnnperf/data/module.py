@@ -1,42 +1,22 @@
-"""Batches of graphs for Lightning. The order of an epoch depends on the seed and the epoch only."""
+"""Batches of graphs for Lightning."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import lightning
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset
 from torch_geometric.data import Batch, HeteroData
 
 from gnnperf.data.config import DataConfig
+from gnnperf.data.order import EpochShuffle, SharedBatches
 from gnnperf.data.prepare import PreparedData
 from gnnperf.data.relations import EdgeType
 from gnnperf.data.segments import SegmentedGraph
-
-
-class EpochShuffle(Sampler[int]):
-    """A permutation drawn from (seed, epoch), so that a resumed run goes on as if it had never stopped.
-
-    Lightning calls `set_epoch` before every epoch.
-    """
-
-    def __init__(self, size: int, seed: int) -> None:
-        self.size, self.seed, self.epoch = size, seed, 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the permutation."""
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __iter__(self) -> Iterator[int]:
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
-        return iter(torch.randperm(self.size, generator=generator).tolist())
 
 
 @dataclass(frozen=True)
@@ -88,26 +68,33 @@ class StepDataModule(lightning.LightningDataModule):
 
     Args:
         data: the prepared steps.
-        config: how many graphs and nodes make a batch.
+        config: how many graphs and nodes make a batch, over all processes.
         num_hops: layers of message passing of the network that trains.
         seed: of the order.
+        rank: this process.
+        count: processes that train together.
+
+    Raises:
+        InputError: too few steps for so many processes.
     """
 
-    def __init__(self, data: PreparedData, config: DataConfig, num_hops: int, seed: int) -> None:
+    def __init__(
+        self, data: PreparedData, config: DataConfig, num_hops: int, seed: int, rank: int = 0, count: int = 1
+    ) -> None:
         super().__init__()
-        self.batch_size, self.seed = config.batch_size, seed
+        self.batch_size = config.batch_size
         max_nodes = config.max_nodes_per_batch // config.batch_size
         graphs = {part: [step.data for step in data.steps[part]] for part in ("train", "val")}
         self.train = Examples(graphs["train"], 0, max_nodes, num_hops)
         self.val = Examples(graphs["val"], len(graphs["train"]), max_nodes, num_hops)
+        self.batches = SharedBatches(EpochShuffle(len(self.train), seed), config.batch_size, rank, count)
 
     def train_dataloader(self) -> DataLoader:
-        """Shuffled training steps."""
-        sampler = EpochShuffle(len(self.train), self.seed)
-        return DataLoader(self.train, batch_size=self.batch_size, sampler=sampler, collate_fn=batch_of_examples)
+        """Shuffled training steps, this process's share."""
+        return DataLoader(self.train, batch_sampler=self.batches, collate_fn=batch_of_examples)
 
     def val_dataloader(self) -> DataLoader:
-        """Validation steps in order."""
+        """All validation steps in order, in every process: all agree on which epoch was best."""
         return DataLoader(self.val, batch_size=self.batch_size, shuffle=False, collate_fn=batch_of_examples)
 
 

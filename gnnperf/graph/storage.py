@@ -90,7 +90,10 @@ def fingerprint(inputs: Sequence[Path]) -> str:
 @cache
 def _code_hash() -> str:
     root = Path(gnnperf.__file__).parent
-    named = [root / "schema.py", root / "hardware" / "placement.py"]
+    named = [
+        *(root / "schema" / name for name in ("words.py", "column.py", "tables.py")),
+        root / "hardware" / "placement.py",
+    ]
     sources = [*named, *sorted((root / "trace").rglob("*.py")), *sorted((root / "graph").rglob("*.py"))]
     digest = hashlib.sha256(gnnperf.__version__.encode())
     for source in sources:

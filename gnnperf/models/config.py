@@ -22,9 +22,9 @@ class ModelConfig:
     """
 
     hidden_channels: int = 64
-    num_layers: int = 2
-    dropout: float = 0.0
-    op_dropout: float = 0.02
+    num_layers: int = 6
+    dropout: float = 0.05
+    op_dropout: float = 0.05
     max_residual: float = 5.0
     reverse: bool = True
     hardware_nodes: bool = True

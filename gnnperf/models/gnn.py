@@ -108,7 +108,7 @@ class TypedGNN(nn.Module):
         return {t: parts[t] for t in WORK}
 
     def silence(self, node_type: str) -> None:
-        """From here on nodes of this type get their base."""
+        """From here on nodes of this type get their base, and so do their means."""
         head = self._head(node_type)
         nn.init.zeros_(head.last.weight)
         nn.init.zeros_(head.last.bias)
@@ -117,6 +117,11 @@ class TypedGNN(nn.Module):
         """Whether nodes of this type get their base: the head was silenced, or had no target to learn."""
         head = self._head(node_type)
         return not bool(head.last.weight[0].any()) and not bool(head.last.bias[0].any())
+
+    def keeps_base(self, node_type: str) -> bool:
+        """Whether neither what nodes of this type usually take nor their mean is anything but their base."""
+        last = self._head(node_type).last
+        return self.is_silent(node_type) and not bool(last.weight[2].any()) and not bool(last.bias[2].any())
 
     def _head(self, node_type: str) -> Head:
         head = self.heads[node_type]

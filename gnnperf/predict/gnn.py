@@ -58,8 +58,14 @@ class GnnPredictor:
             latency_low_us=unknown,
             latency_high_us=unknown.copy(),
             uncovered_ops=uncovered_ops(graph, latency_us),
-            alone=only(base.alone, source == Source.ANALYTIC),  # what it has learned was measured in place
+            alone=only(
+                base.alone, self._keeps_base(graph.nodes) & covered
+            ),  # what it has learned was measured in place
         )
+
+    def _keeps_base(self, nodes: pd.DataFrame) -> np.ndarray:
+        """[num_nodes] bool: nothing is learned of nodes of this type. What is learned was measured in place."""
+        return nodes["node_type"].isin([t for t in WORK if self.network.keeps_base(t)]).to_numpy()
 
     def _sources(self, nodes: pd.DataFrame, base: Prediction, latency_us: np.ndarray) -> np.ndarray:
         """[num_nodes]: where a head is silent and its base is the analytical answer, that stands and is called so."""

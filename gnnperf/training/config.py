@@ -10,6 +10,8 @@ from gnnperf.errors import require
 from gnnperf.hardware.config import HardwareConfig
 from gnnperf.models.config import ModelConfig
 
+EVALUATED = ("val", "test")  # parts of a split
+
 # Enum names are lower case because that is how Hydra spells an enum on the command line.
 
 
@@ -121,6 +123,7 @@ class TrainConfig(HardwareConfig):
     Attributes:
         seed: the same seed gives the same bits on a CPU.
         out: folder for checkpoint.pt, curves and this configuration.
+        evaluate_on: parts of the split whose errors are told; a search over settings leaves "test" out.
         resume: a Lightning checkpoint to go on from; "auto": out/last.ckpt if there is one; None: start afresh.
     """
 
@@ -131,9 +134,12 @@ class TrainConfig(HardwareConfig):
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     seed: int = 0
     out: str = "outputs/train"
+    evaluate_on: list[str] = field(default_factory=lambda: list(EVALUATED))
     resume: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
         require(0 <= self.seed < 2**32, "seed", self.seed, "0 to 4294967295")
         require(bool(self.out), "out", self.out, "a folder")
+        fine = "val" in self.evaluate_on and set(self.evaluate_on) <= set(EVALUATED)
+        require(fine, "evaluate_on", self.evaluate_on, "[val] or [val, test]")

@@ -14,12 +14,14 @@ from rich.table import Table
 from gnnperf.data.prepare import PreparedData, Step
 from gnnperf.data.runs import run_of
 from gnnperf.evaluate.baselines import NearestRun, fit_nearest_run
-from gnnperf.evaluate.comparison import compare
+from gnnperf.evaluate.comparison import ALL, compare
 from gnnperf.models.gnn import WORK, TypedGNN
 from gnnperf.models.segmented import answers_of
+from gnnperf.training.config import EVALUATED
+from gnnperf.training.processes import processes
 
 
-def evaluate(network: TypedGNN, data: PreparedData) -> dict[str, pd.DataFrame]:
+def evaluate(network: TypedGNN, data: PreparedData, parts: Sequence[str] = EVALUATED) -> dict[str, pd.DataFrame]:
     """Part ("val", "test") -> comparison table; a part without runs is left out.
 
     Answers: gnn; base (analytical, else typed floor), which the network corrects; analytic alone; one constant per
@@ -29,7 +31,7 @@ def evaluate(network: TypedGNN, data: PreparedData) -> dict[str, pd.DataFrame]:
     for step in data.steps["train"]:
         tables.setdefault(step.run, []).append(step.nodes)
     nearest = fit_nearest_run(tables)
-    return {part: _compare(network, data.steps[part], nearest) for part in ("val", "test") if data.steps[part]}
+    return {part: _compare(network, data.steps[part], nearest) for part in parts if data.steps[part]}
 
 
 def _compare(network: TypedGNN, steps: Sequence[Step], nearest: NearestRun) -> pd.DataFrame:
@@ -72,9 +74,19 @@ def predicted(network: TypedGNN, step: Step) -> dict[str, np.ndarray]:
     return {t: (step.data[t].base_us * answers[t].residual.double().exp()).numpy() for t in WORK}
 
 
+def validation_gmae(tables: Mapping[str, pd.DataFrame]) -> float:
+    """GMAE over all nodes of the validation runs: what a search over settings minimizes.
+
+    Not the loss: two settings of the loss give values that say nothing about each other.
+    """
+    val = tables["val"]
+    found = val[(val["node_type"] == ALL) & (val["answer"] == "gnn")]["gmae"]
+    return float(found.to_numpy()[0])
+
+
 def wide_console() -> Console:
-    """A console on which the table fits, also where the output is a file."""
-    return Console(width=max(Console().width, 110))
+    """A console on which the table fits, also where the output is a file; of several processes one is heard."""
+    return Console(width=max(Console().width, 110), quiet=not processes().is_first)
 
 
 def print_comparison(part: str, table: pd.DataFrame, console: Console) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,18 +12,23 @@ from pathlib import Path
 import lightning
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.loggers import CSVLogger, Logger
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.strategies import DDPStrategy
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from gnnperf.data.module import StepDataModule
 from gnnperf.data.plain import load_plain
 from gnnperf.data.prepare import PreparedData
 from gnnperf.errors import InputError
 from gnnperf.models.gnn import TypedGNN
-from gnnperf.training.config import LoggerConfig, LoggerKind, TrainConfig
+from gnnperf.training.config import TrainConfig
+from gnnperf.training.curves import Log, open_log
 from gnnperf.training.module import LatencyModule, build_module
+from gnnperf.training.processes import Processes, processes
 
 LAST, BEST = "last", "best"  # names of Lightning checkpoints
 OURS = "a last.ckpt that train.py wrote"
+STOPPED = 143  # what a shell reports for a process ended by SIGTERM
 
 
 def build_model(config: TrainConfig, data: PreparedData) -> TypedGNN:
@@ -32,11 +38,17 @@ def build_model(config: TrainConfig, data: PreparedData) -> TypedGNN:
     return TypedGNN(config.model, data.vocabulary)
 
 
-def fit(config: TrainConfig, data: PreparedData, model: TypedGNN) -> TypedGNN:
+def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | None = None) -> TypedGNN:
     """Train `model` in place and leave it with the weights of its best epoch, in evaluation mode.
 
+    Args:
+        config: how; where it is among the processes of torchrun, each of them calls this.
+        data: steps to train and to validate on.
+        model: the network, the same in every process.
+        log: takes the curves; None: one of its own, as the configuration says.
+
     Raises:
-        InputError: `resume` names no file, or one of another network.
+        InputError: `resume` names no file, or one of another network; more processes than steps in a batch.
     """
     out = Path(config.out)
     module = build_module(model, config.optim, data, config.seed)
@@ -50,12 +62,23 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN) -> TypedGNN:
         save_last=True,
         enable_version_counter=False,
     )
-    with quiet():
-        trainer = _trainer(config, best, build_logger(config.logger, out))
-        module_data = StepDataModule(data, config.data, config.model.num_hops, config.seed)
+    ours = processes()
+    module_data = StepDataModule(data, config.data, config.model.num_hops, config.seed, ours.rank, ours.count)
+    with log_or_own(log, config) as used, quiet(), stopped():
+        trainer = _trainer(config, best, used.curves, ours)
         trainer.fit(module, module_data, ckpt_path=resume, weights_only=True)
     module.load_state_dict(load_plain(Path(best.best_model_path), OURS)["state_dict"])
     return model.cpu().eval()
+
+
+@contextmanager
+def log_or_own(log: Log | None, config: TrainConfig) -> Iterator[Log]:
+    """`log`, left open for its owner; None: the configuration's, open for as long as it is needed here."""
+    if log is not None:
+        yield log
+        return
+    with open_log(config) as own:
+        yield own
 
 
 def resume_path(resume: str | None, out: Path) -> Path | None:
@@ -88,21 +111,17 @@ def check_fits(resume: Path, module: LatencyModule) -> None:
         raise InputError("holds the weights of another network", where=str(resume), allowed=OURS, remedy=remedy)
 
 
-def build_logger(config: LoggerConfig, out: Path) -> Logger:
-    """CSV below out/curves, or wandb."""
-    if config.kind is LoggerKind.wandb:
-        from gnnperf.training.wandb_logger import wandb_logger  # starting wandb takes a second
-
-        return wandb_logger(config, out)
-    return CSVLogger(save_dir=out, name="curves")
-
-
-def _trainer(config: TrainConfig, best: ModelCheckpoint, logger: Logger) -> lightning.Trainer:
+def _trainer(config: TrainConfig, best: ModelCheckpoint, curves: Logger, ours: Processes) -> lightning.Trainer:
     on_cpu = not torch.cuda.is_available()
     return lightning.Trainer(
         max_epochs=config.trainer.max_epochs,
         callbacks=[best],
-        logger=logger,
+        logger=curves,
+        accelerator="cpu" if on_cpu else "gpu",
+        devices=ours.count_here,
+        num_nodes=ours.num_machines,
+        strategy=_strategy(ours),
+        use_distributed_sampler=False,  # SharedBatches divides every batch itself
         enable_progress_bar=config.trainer.progress_bar,
         enable_model_summary=False,
         gradient_clip_val=config.optim.gradient_clip,
@@ -110,6 +129,21 @@ def _trainer(config: TrainConfig, best: ModelCheckpoint, logger: Logger) -> ligh
         num_sanity_val_steps=0,
         deterministic=on_cpu,
     )
+
+
+def _strategy(ours: Processes) -> DDPStrategy | str:
+    """Gradients averaged over processes; a batch need not have every relation, so not every weight has one."""
+    return DDPStrategy(find_unused_parameters=True) if ours.count > 1 else "auto"
+
+
+@contextmanager
+def stopped() -> Iterator[None]:
+    """A training that was told to stop is no success, for which Lightning would have it pass."""
+    try:
+        yield
+    except SIGTERMException:
+        print("stopped by SIGTERM; resume=auto goes on after the last whole epoch", file=sys.stderr)
+        raise SystemExit(STOPPED) from None
 
 
 @contextmanager

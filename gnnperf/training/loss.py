@@ -20,14 +20,14 @@ class NodeLoss(Protocol):
 
 
 class HuberLoss:
-    """Quadratic up to `delta`, linear beyond (Huber 1964): robust, and symmetric in log space."""
+    """|error| beyond `delta`, quadratic below (Huber 1964, over delta): robust, and symmetric in log space."""
 
     def __init__(self, delta: float) -> None:
         self.delta = delta
 
     def __call__(self, residual: Tensor, log_spread: Tensor, target: Tensor) -> Tensor:
         """[n], unused, [n] -> [n]."""
-        return torch.nn.functional.huber_loss(residual, target, reduction="none", delta=self.delta)
+        return torch.nn.functional.huber_loss(residual, target, reduction="none", delta=self.delta) / self.delta
 
 
 class GaussianLoss:

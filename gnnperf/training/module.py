@@ -46,7 +46,8 @@ class LatencyModule(lightning.LightningModule):
     def training_step(self, batch: HeteroData, step: int) -> Tensor:
         """Weighted loss of one batch."""
         value = self._training_loss(batch)
-        self.log("train_loss", value, batch_size=batch.num_graphs, on_epoch=True, on_step=False, prog_bar=True)
+        size = {"batch_size": batch.num_graphs}
+        self.log("train_loss", value, on_epoch=True, on_step=False, prog_bar=True, sync_dist=True, **size)
         return value
 
     def validation_step(self, batch: HeteroData, step: int) -> None:

@@ -89,7 +89,7 @@ def robust_step_error(times: StepTimes, delta: float) -> Tensor:
         delta: |log error| from which the distance is linear, with slope delta.
     """
     distance = torch.nn.functional.huber_loss(times.predicted_log, times.measured_log, reduction="sum", delta=delta)
-    return distance / max(len(times.workloads), 1)
+    return distance / delta / max(len(times.workloads), 1)
 
 
 def ranking_error(times: StepTimes, noise: float) -> Tensor:
