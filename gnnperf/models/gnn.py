@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from gnnperf.schema import WORK_TYPES, NodeType
 TYPES = tuple(map(str, NodeType))
 WORK = tuple(map(str, WORK_TYPES))
 MAX_LOG_SPREAD = 4.0
+MAX_EXCESS = math.log(2.0)  # a mean beyond twice what is usual would be stalls that nobody can foresee
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,8 @@ class Head(nn.Module):
         """[n, hidden_channels] -> three of [n]; what the mean is beyond the usual never moves the usual."""
         usual, spread, excess = self.last(torch.relu(self.hidden(self.norm(state)))).unbind(1)  # [n] each
         spread = spread.clamp(-MAX_LOG_SPREAD, MAX_LOG_SPREAD)
-        return NodeAnswer(self._limited(usual), spread, self._limited(usual.detach() + excess))
-
-    def _limited(self, residual: Tensor) -> Tensor:
-        """[n] -> [n], a smooth limit."""
-        return self.max_residual * torch.tanh(residual / self.max_residual)
+        residual = _limited(usual, self.max_residual)
+        return NodeAnswer(residual, spread, residual.detach() + _limited(excess, MAX_EXCESS))
 
 
 class TypedGNN(nn.Module):
@@ -133,6 +132,11 @@ class TypedGNN(nn.Module):
         encoder = self.encoders[node_type]
         encoded: Tensor = encoder(store.x, store.codes) if node_type in WORK else encoder(store.x)
         return encoded
+
+
+def _limited(values: Tensor, most: float) -> Tensor:
+    """[n] -> [n] within -most to most, smoothly."""
+    return most * torch.tanh(values / most)
 
 
 def joint_messages(data: HeteroData, sizes: Mapping[str, int], relations: tuple[str, ...]) -> dict[str, Messages]:

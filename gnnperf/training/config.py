@@ -59,7 +59,7 @@ class OptimConfig:
     huber_delta: float = 0.05
     share_weight: float = 0.5
     mean_weight: float = 0.1
-    step_weight: float = 0.1
+    step_weight: float = 0.05
     ranking_weight: float = 0.0
     ranking_noise: float = 0.05
     op_class_weight: float = 0.0

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from gnnperf.evaluate.metrics import RESOLUTION_US
 from gnnperf.models.gnn import WORK, NodeAnswer
 from gnnperf.training.config import OptimConfig
 from gnnperf.training.loss import NodeLoss, build_loss, weighted_mean
@@ -34,13 +33,14 @@ class LabeledNodes:
     """The labeled nodes of all work types, [n] each.
 
     Attributes:
-        residual, log_spread: answered.
+        residual, log_spread, mean_residual: answered.
         target: log(latency / base).
         time_share: share of the step's busy time, scaled to mean 1.
     """
 
     residual: Tensor
     log_spread: Tensor
+    mean_residual: Tensor
     target: Tensor
     time_share: Tensor
 
@@ -49,9 +49,13 @@ def labeled(batch: HeteroData, answers: Answers) -> LabeledNodes:
     """Answers and labels of the nodes that have a label."""
     target = torch.cat([batch[t].target for t in WORK])  # [num work nodes]
     use = torch.isfinite(target)  # [num work nodes]
-    residual = torch.cat([answers[t].residual for t in WORK])[use]  # [n]
-    log_spread = torch.cat([answers[t].log_spread for t in WORK])[use]  # [n]
-    return LabeledNodes(residual, log_spread, target[use], torch.cat([batch[t].time_share for t in WORK])[use])
+    return LabeledNodes(
+        residual=torch.cat([answers[t].residual for t in WORK])[use],
+        log_spread=torch.cat([answers[t].log_spread for t in WORK])[use],
+        mean_residual=torch.cat([answers[t].mean_residual for t in WORK])[use],
+        target=target[use],
+        time_share=torch.cat([batch[t].time_share for t in WORK])[use],
+    )
 
 
 @dataclass(frozen=True)
@@ -78,9 +82,6 @@ class NodeTerm:
 class MeanTerm:
     """How far off means are: the deviance of a gamma distribution, which is least at the mean (McCullagh, Nelder 1989).
 
-    It counts nodes of all types that were measured, those of `comm` too: who leaves a collective first is chance, but
-    what leaving takes on average is not.
-
     Attributes:
         weight: of the term.
         share_weight: how much a node's time counts (loss.weighted_mean).
@@ -91,13 +92,9 @@ class MeanTerm:
 
     def __call__(self, batch: HeteroData, answers: Answers) -> Tensor:
         """Scalar."""
-        latency_us, base_us = (torch.cat([batch[t][name] for t in WORK]) for name in ("latency_us", "base_us"))
-        use = (latency_us >= RESOLUTION_US) & (base_us > 0)  # [num work nodes]
-        told = torch.cat([answers[t].mean_residual for t in WORK])[use]  # [n]
-        beyond = (latency_us[use] / base_us[use]).log().to(told.dtype) - told  # [n] log(measured / mean)
-        beyond = beyond.clamp(-MAX_BEYOND, MAX_BEYOND)
-        share = torch.cat([batch[t].time_share for t in WORK])[use]
-        return self.weight * weighted_mean(beyond.exp() - 1 - beyond, share, self.share_weight)
+        nodes = labeled(batch, answers)
+        beyond = (nodes.target - nodes.mean_residual).clamp(-MAX_BEYOND, MAX_BEYOND)  # [n] log(measured / mean)
+        return self.weight * weighted_mean(beyond.exp() - 1 - beyond, nodes.time_share, self.share_weight)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from gnnperf.data.prepare import Step
 from gnnperf.schedule.step_visits import NUM_UNROLLED, StepConstraints, constraints_of
-from gnnperf.schema import Segment
+from gnnperf.schema import NodeType, Segment
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class StepTarget:
     Attributes:
         constraints: what its nodes wait for, with the lags of the analytical answer.
         latency_us: [num_nodes] the base; what nodes take that the network does not answer.
-        learned: [num_nodes] bool, nodes whose latency is the network's (nobody answers for ranks that were not traced).
+        learned: [num_nodes] bool, nodes whose latency is the network's (features: comm nodes keep their base).
         step_us: measured, a period or makespan as the constraints are.
         workload: "" unknown.
     """
@@ -42,11 +42,12 @@ def step_targets(steps: Iterable[Step]) -> tuple[StepTarget, ...]:
 
 def _target(step: Step) -> StepTarget:
     nodes = step.graph.nodes
-    awaits_peers = (nodes["segment"] == Segment.PEER_WAIT).to_numpy()
+    awaits_peers = (nodes["segment"] == Segment.PEER_WAIT).to_numpy()  # nobody answers for ranks that were not traced
+    learned = (nodes["node_type"] != NodeType.COMM).to_numpy() & ~awaits_peers
     latency_us = np.zeros(len(nodes))
     for store in step.data.node_stores:
         if "base_us" in store:
             latency_us[store.node_id.numpy()] = store.base_us.numpy()
     has_period = step.graph.steps[0].period_us is not None  # the kind of step_us (data.runs)
     constraints = constraints_of(step.graph, step.base.lag_us, NUM_UNROLLED if has_period else 1)
-    return StepTarget(constraints, np.where(awaits_peers, 0.0, latency_us), ~awaits_peers, step.step_us, step.workload)
+    return StepTarget(constraints, np.where(awaits_peers, 0.0, latency_us), learned, step.step_us, step.workload)
