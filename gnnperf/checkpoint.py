@@ -28,7 +28,7 @@ from gnnperf.errors import InputError
 from gnnperf.models.config import ModelConfig
 from gnnperf.models.gnn import TypedGNN
 
-FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 4
+FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 5
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
 RETRAIN = "train again with this version of gnnperf"
@@ -132,7 +132,7 @@ def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
         "vocabulary": {t: {f: list(words) for f, words in fs.items()} for t, fs in checkpoint.vocabulary.words.items()},
         "constants": _plain_constants(checkpoint.constants),
         "floors": {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(floors).items()},
-        "normalizer": {"mean": dict(normalizer.mean), "scale": dict(normalizer.scale)},
+        "normalizer": {name: dict(values) for name, values in vars(normalizer).items()},
         "weights": dict(checkpoint.weights),
         "provenance": dict(checkpoint.provenance),
     }

@@ -18,6 +18,8 @@ class DataConfig:
         batch_size: steps (graphs) per batch, one step per run.
         max_nodes_per_batch: nodes that one batch may hold; a graph above its share of it (1 / batch_size) is cut into
             segments of time, which train as graphs of their own. Memory grows with it: some 15 to 30 KB per node.
+        segment_hops: how far a segment sees beyond its own nodes in training: with fewer hops than layers, states at
+            its rim are approximate; with as many, ranks that often talk make it nearly the whole graph.
         max_runs: training recordings used, in the split's order; None: all.
         op_tables: what `gnnperf calibrate` wrote (ops.parquet) on the CPU that the runs ran on: the analytical base
             learns from them how ops cost that training runs do not have.
@@ -31,6 +33,7 @@ class DataConfig:
     cache_dir: str = "~/.cache/gnnperf"
     batch_size: int = 4
     max_nodes_per_batch: int = 50_000
+    segment_hops: int = 2
     max_runs: int | None = None
     op_tables: list[str] = field(default_factory=list)
     residual_target: bool = True
@@ -42,5 +45,6 @@ class DataConfig:
         least = 16 * self.batch_size
         require(self.max_nodes_per_batch >= least, "data.max_nodes_per_batch", self.max_nodes_per_batch,
                 f"{least} or more, 16 per graph of a batch")  # fmt: skip
+        require(self.segment_hops >= 0, "data.segment_hops", self.segment_hops, "a whole number >= 0")
         if self.max_runs is not None:
             require(self.max_runs >= 1, "data.max_runs", self.max_runs, "a whole number >= 1, or null for all")

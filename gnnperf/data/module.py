@@ -40,7 +40,7 @@ class Examples(Dataset[Example]):
         graphs: whole graphs.
         first_step: number of the first one's step.
         max_nodes: nodes that one example may hold.
-        num_hops: layers of message passing (segments.SegmentedGraph).
+        num_hops: how far a segment sees beyond its own nodes (segments.SegmentedGraph).
     """
 
     def __init__(self, graphs: Sequence[HeteroData], first_step: int, max_nodes: int, num_hops: int) -> None:
@@ -69,7 +69,7 @@ class StepDataModule(lightning.LightningDataModule):
     Args:
         data: the prepared steps.
         config: how many graphs and nodes make a batch, over all processes.
-        num_hops: layers of message passing of the network that trains.
+        num_hops: layers of message passing of the network that trains; segments see config.segment_hops of them.
         seed: of the order.
         rank: this process.
         count: processes that train together.
@@ -84,9 +84,10 @@ class StepDataModule(lightning.LightningDataModule):
         super().__init__()
         self.batch_size = config.batch_size
         max_nodes = config.max_nodes_per_batch // config.batch_size
+        hops = min(num_hops, config.segment_hops)
         graphs = {part: [step.data for step in data.steps[part]] for part in ("train", "val")}
-        self.train = Examples(graphs["train"], 0, max_nodes, num_hops)
-        self.val = Examples(graphs["val"], len(graphs["train"]), max_nodes, num_hops)
+        self.train = Examples(graphs["train"], 0, max_nodes, hops)
+        self.val = Examples(graphs["val"], len(graphs["train"]), max_nodes, hops)
         self.batches = SharedBatches(EpochShuffle(len(self.train), seed), config.batch_size, rank, count)
 
     def train_dataloader(self) -> DataLoader:
