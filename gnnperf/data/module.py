@@ -106,11 +106,6 @@ def batch_of_examples(examples: Sequence[Example]) -> Batch:
     return batch
 
 
-def in_order(graphs: Sequence[HeteroData], batch_size: int) -> DataLoader:
-    """Batches in the order given."""
-    return DataLoader(list(graphs), batch_size=batch_size, shuffle=False, collate_fn=batch_of)  # type: ignore[arg-type]
-
-
 def batch_of(graphs: Sequence[HeteroData]) -> Batch:
     """One disconnected graph. Edge types that none of the graphs uses say nothing and would cost most of the time."""
     used = {t for g in graphs for t in g.edge_types if g[t].edge_index.shape[1]}

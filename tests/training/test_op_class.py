@@ -8,7 +8,7 @@ import pytest
 import torch
 from synthetic import prepared
 
-from gnnperf.data.module import in_order
+from gnnperf.data.module import batch_of
 from gnnperf.data.numbers import WORK_NAMES
 from gnnperf.data.prepare import PreparedData
 from gnnperf.data.vocabulary import FIELDS, UNKNOWN
@@ -26,13 +26,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
 
 def hidden_ops(data: PreparedData, share: float) -> HiddenOps:
     torch.manual_seed(0)
-    batch = next(iter(in_order([s.data for s in data.steps["train"]], 4)))
+    batch = batch_of([s.data for s in data.steps["train"]])
     return OpHider(data.vocabulary, share)(batch)
 
 
 def test_a_hidden_name_is_gone_from_every_node_that_has_it(data: PreparedData) -> None:
     found = hidden_ops(data, 0.5)
-    whole = next(iter(in_order([s.data for s in data.steps["train"]], 4)))
+    whole = batch_of([s.data for s in data.steps["train"]])
     both = set()
     for node_type in WORK:
         hidden, left = found.hidden[node_type], found.batch[node_type]
@@ -52,7 +52,7 @@ def test_a_hidden_name_is_gone_from_every_node_that_has_it(data: PreparedData) -
 
 
 def test_the_batch_itself_stays(data: PreparedData) -> None:
-    batch = next(iter(in_order([s.data for s in data.steps["train"]], 4)))
+    batch = batch_of([s.data for s in data.steps["train"]])
     codes, x = batch["host"].codes.clone(), batch["host"].x.clone()
     OpHider(data.vocabulary, 0.9)(batch)
     assert torch.equal(batch["host"].codes, codes)
@@ -79,6 +79,6 @@ def test_words_are_one_space_over_node_types(data: PreparedData) -> None:
 
 
 def test_an_unknown_op_has_no_name_to_hide(data: PreparedData) -> None:
-    batch = next(iter(in_order([s.data for s in data.steps["train"]], 4)))
+    batch = batch_of([s.data for s in data.steps["train"]])
     batch["compute"].codes = torch.zeros_like(batch["compute"].codes)
     assert not OpHider(data.vocabulary, 0.99)(batch).hidden["compute"].any()
