@@ -64,11 +64,21 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
     )
     ours = processes()
     module_data = StepDataModule(data, config.data, config.model.num_hops, config.seed, ours.rank, ours.count)
-    with log_or_own(log, config) as used, quiet(), stopped():
+    with log_or_own(log, config) as used, quiet(), stopped(), deterministic_again():
         trainer = _trainer(config, best, used.curves, ours)
         trainer.fit(module, module_data, ckpt_path=resume, weights_only=True)
     module.load_state_dict(load_plain(Path(best.best_model_path), OURS)["state_dict"])
     return model.cpu().eval()
+
+
+@contextmanager
+def deterministic_again() -> Iterator[None]:
+    """Lightning's `deterministic` holds for the whole process, in which torch then fills what `empty` makes: undo it."""
+    before = torch.are_deterministic_algorithms_enabled()
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
 
 
 @contextmanager

@@ -57,6 +57,12 @@ def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
     return one.keys() == two.keys() and all(torch.equal(one[k], two[k]) for k in one)
 
 
+def test_training_leaves_torch_as_it_was(tmp_path: Path, data: PreparedData) -> None:
+    before = torch.are_deterministic_algorithms_enabled()
+    trained(config(tmp_path, epochs=1), data)
+    assert torch.are_deterministic_algorithms_enabled() is before
+
+
 def test_training_beats_the_base_it_starts_from(tmp_path: Path, data: PreparedData) -> None:
     made = config(tmp_path, epochs=40, model=ModelConfig(hidden_channels=16, num_layers=1))
     table = evaluate(trained(made, data), data)["test"]
