@@ -73,7 +73,7 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
 
 @contextmanager
 def deterministic_again() -> Iterator[None]:
-    """Lightning's `deterministic` holds for the whole process, in which torch then fills what `empty` makes: undo it."""
+    """Lightning makes the whole process deterministic, in which torch fills what `empty` makes: undo it afterwards."""
     before = torch.are_deterministic_algorithms_enabled()
     try:
         yield
