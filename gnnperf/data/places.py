@@ -18,7 +18,7 @@ PLACEMENTS = {
     "reduce_scatter": (PARTIAL, SPLIT),
     "all_gather": (SPLIT, REPLICATE),
     "all_to_all": (SPLIT, SPLIT),
-    "broadcast": (SPLIT, REPLICATE),
+    "broadcast": (SPLIT, REPLICATE),  # one rank holds all of it: the other parts are empty
     "scatter": (SPLIT, SPLIT),
     "gather": (SPLIT, SPLIT),
     "reduce": (PARTIAL, SPLIT),

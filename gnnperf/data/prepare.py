@@ -1,4 +1,4 @@
-"""Data set folder -> PreparedData: every step of every run as a normalized graph, statistics from train only."""
+"""Data set folder -> PreparedData: the typical step of every run as a normalized graph, statistics from train only."""
 
 from __future__ import annotations
 

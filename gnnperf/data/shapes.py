@@ -65,8 +65,16 @@ def _product_row(op: object, text: object) -> tuple[float, ...]:
     arguments = _arguments(text if isinstance(text, str) else None)
     if arguments is None:
         return (0.0,) * NUM_PRODUCT
-    sizes = product_sizes(Call(str(op).rpartition("::")[2], tuple(arguments), 0.0, 0.0))
+    dims = tuple(_tensor(argument) for argument in arguments)
+    sizes = product_sizes(Call(str(op).rpartition("::")[2], dims, 0.0, 0.0))
     return (0.0,) * NUM_PRODUCT if sizes is None else (*sizes, 1.0)
+
+
+def _tensor(argument: object) -> list[int]:
+    """Shape of one tensor; [] for whatever else a trace may hold there."""
+    if not isinstance(argument, list) or not all(isinstance(size, int) for size in argument):
+        return []
+    return [max(size, 0) for size in argument]
 
 
 def _dim_row(text: str | None) -> list[float]:

@@ -7,9 +7,8 @@ import numpy as np
 from gnnperf.data.prepare import Step
 from gnnperf.prediction import Alone
 from gnnperf.schedule import Schedule, schedule, schedule_with_contention
+from gnnperf.schedule.step_visits import NUM_UNROLLED
 from gnnperf.schema import WORK_TYPES
-
-NUM_UNROLLED = 4  # steps in a row until the increment is a period, as in predict.assemble
 
 
 def filled_us(step: Step, latency_us: np.ndarray) -> np.ndarray:

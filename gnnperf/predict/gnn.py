@@ -58,9 +58,7 @@ class GnnPredictor:
             latency_low_us=unknown,
             latency_high_us=unknown.copy(),
             uncovered_ops=uncovered_ops(graph, latency_us),
-            alone=only(
-                base.alone, self._keeps_base(graph.nodes) & covered
-            ),  # what it has learned was measured in place
+            alone=only(base.alone, self._keeps_base(graph.nodes) & covered),
         )
 
     def _keeps_base(self, nodes: pd.DataFrame) -> np.ndarray:

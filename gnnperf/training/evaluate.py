@@ -27,10 +27,7 @@ def evaluate(network: TypedGNN, data: PreparedData, parts: Sequence[str] = EVALU
     Answers: gnn; base (analytical, else typed floor), which the network corrects; analytic alone; one constant per
     op; a copy of the nearest training run.
     """
-    tables: dict[str, list[pd.DataFrame]] = {}
-    for step in data.steps["train"]:
-        tables.setdefault(step.run, []).append(step.nodes)
-    nearest = fit_nearest_run(tables)
+    nearest = fit_nearest_run({step.run: [step.nodes] for step in data.steps["train"]})
     return {part: _compare(network, data.steps[part], nearest) for part in parts if data.steps[part]}
 
 
@@ -62,16 +59,16 @@ def _answers(network: TypedGNN, step: Step, nearest: NearestRun) -> pd.DataFrame
     )
 
 
+def predicted(network: TypedGNN, step: Step) -> dict[str, np.ndarray]:
+    """Work type -> predicted latency in us, [n]: what a node usually takes."""
+    answers = answers_of(network.eval(), step.data)
+    return {t: (step.data[t].base_us * answers[t].residual.double().exp()).numpy() for t in WORK}
+
+
 def predicted_means(network: TypedGNN, step: Step) -> dict[str, np.ndarray]:
     """Work type -> predicted mean latency in us, [n]: what the step time adds up."""
     answers = answers_of(network.eval(), step.data)
     return {t: (step.data[t].base_us * answers[t].mean_residual.double().exp()).numpy() for t in WORK}
-
-
-def predicted(network: TypedGNN, step: Step) -> dict[str, np.ndarray]:
-    """Work type -> predicted latency in us, [n]."""
-    answers = answers_of(network.eval(), step.data)
-    return {t: (step.data[t].base_us * answers[t].residual.double().exp()).numpy() for t in WORK}
 
 
 def validation_gmae(tables: Mapping[str, pd.DataFrame]) -> float:
