@@ -17,6 +17,7 @@ from benchmarks._folds import (
     own_overheads,
     predicted,
 )
+from gnnperf.baselines.whole_steps import totals
 from gnnperf.evaluate.recordings import Recording
 from gnnperf.evaluate.resample import interval_over_groups
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -26,22 +27,13 @@ FIGURES = {"active": "active_us", "step": "step_us", "step, shared overheads": "
 MODEL = {"active": "model_active_us", "step": "model_step_us", "step, shared overheads": "model_shared_us"}
 
 
-def totals(graph: ExecutionGraph, link_bytes_per_s: float) -> list[float]:
-    """[8] logs of what a graph says before it runs, per step and rank."""
-    nodes, parts = graph.nodes, len(graph.steps) * len(graph.ranks)
-    types = nodes["node_type"].astype(str).to_numpy()
-    sums = [nodes["flops"].sum(), nodes["bytes"].sum(), nodes["message_bytes"].sum(), *(
-        float((types == kind).sum()) for kind in ("compute", "host", "collective"))]  # fmt: skip
-    return [*np.log1p(np.array(sums) / parts), np.log(len(graph.ranks)), np.log(link_bytes_per_s)]
-
-
 def labels_of(graph: ExecutionGraph, recording: Recording) -> dict[str, object]:
     """What a recording measured, and what is known of it before it runs."""
     rate = graph.placement.bandwidth_bytes_per_s if graph.placement else None
     return {
         "workload": recording.workload, "run": recording.run, "ranks": recording.world_size,
         "active_us": active_us(graph, graph.nodes["latency_us"].to_numpy()), "step_us": recording.unprofiled_us,
-        "totals": totals(graph, rate or 1e10),
+        "totals": totals(graph, rate or 1e10).tolist(),
     }  # fmt: skip
 
 

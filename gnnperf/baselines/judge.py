@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
@@ -24,7 +24,6 @@ from gnnperf.evaluate.noise_floor import node_kinds
 from gnnperf.schedule.align import align
 from gnnperf.schema import NodeType, Segment
 
-Workloads = Mapping[str, str]  # recording, or run where it was merged -> program
 _LEARNING_ROOMS = ("models", "training", "baselines")
 
 
@@ -58,7 +57,7 @@ class Judged:
     step_us: float
 
 
-def fitted_cell(learner: Learner, data: PreparedData, origin: Origin, workloads: Workloads) -> Cell:
+def fitted_cell(learner: Learner, data: PreparedData, origin: Origin) -> Cell:
     """Fit, then judge on `origin.part`; nodes without an answer take the base's, as in the schedule.
 
     Raises:
@@ -68,10 +67,10 @@ def fitted_cell(learner: Learner, data: PreparedData, origin: Origin, workloads:
     begin = time.perf_counter()
     answer = learner.fit(data, origin.seed or 0)
     fit_s = time.perf_counter() - begin
-    return _cell(origin, fit_s, [_answered(answer, step) for step in steps], workloads)
+    return _cell(origin, fit_s, [_answered(answer, step) for step in steps])
 
 
-def repeat_cell(data: PreparedData, origin: Origin, workloads: Workloads) -> Cell:
+def repeat_cell(data: PreparedData, origin: Origin) -> Cell:
     """The noise floor in the same figures: every recording answered by every other one of its run.
 
     Nodes that the other recording lacks are left out, as in evaluate.noise_floor.
@@ -82,7 +81,7 @@ def repeat_cell(data: PreparedData, origin: Origin, workloads: Workloads) -> Cel
     judged = [_repeated(step, other) for step, other in _pairs(_steps(data, origin))]
     if not judged:
         raise InputError("no run was recorded twice", where=f"part {origin.part} of {origin.split}")
-    return _cell(origin, 0.0, judged, workloads)
+    return _cell(origin, 0.0, judged)
 
 
 def _answered(answer: Answer, step: Step) -> Judged:
@@ -114,8 +113,8 @@ def _pairs(steps: Sequence[Step]) -> Iterator[tuple[Step, Step]]:
         yield from permutations(repeats, 2)
 
 
-def _cell(origin: Origin, fit_s: float, judged: Sequence[Judged], workloads: Workloads) -> Cell:
-    steps = [(j.name, run_of(j.step.run), workloads.get(j.step.run, ""), j.step_us, j.step.step_us) for j in judged]
+def _cell(origin: Origin, fit_s: float, judged: Sequence[Judged]) -> Cell:
+    steps = [(j.name, run_of(j.step.run), j.step.workload, j.step_us, j.step.step_us) for j in judged]
     labeled = [_labeled(j.step) for j in judged]
     own = [j.own[rows] for j, rows in zip(judged, labeled, strict=True) if j.latency_us is not None]
     coverage = float(np.concatenate(own).mean()) if own else float("nan")

@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from gnnperf.baselines.answer import Learner
-from gnnperf.baselines.judge import Workloads, fitted_cell, learning_code, repeat_cell
+from gnnperf.baselines.judge import fitted_cell, learning_code, repeat_cell
 from gnnperf.data.config import DataConfig
 from gnnperf.data.prepare import PreparedData, prepare
 from gnnperf.data.runs import read_runs, run_of
-from gnnperf.data.splits import PARTS, Split, read_split
+from gnnperf.data.splits import Split, read_split
 from gnnperf.evaluate.cell_files import cell_path, read_cell, write_cell
 from gnnperf.evaluate.cells import Cell, Origin
-from gnnperf.evaluate.recordings import CARD, read_recording
 
 
 @dataclass(frozen=True)
@@ -25,13 +24,11 @@ class SplitData:
 
     Attributes:
         data: prepared.
-        workloads: recording, and run -> program, as its card says; one that is not there is not known.
         share: of the training runs that are in `data`.
         variant: what these data were told beside those of other rows; "" nothing.
     """
 
     data: PreparedData
-    workloads: Workloads
     share: float
     variant: str = ""
 
@@ -68,7 +65,7 @@ def load_split(config: DataConfig, share: float = 1.0, seed: int = 0, variant: s
     root = Path(config.path).expanduser()
     split = with_share(read_split(root, config.axis), share, seed)
     data = prepare(config, split, read_runs(root, Path(config.cache_dir).expanduser(), None, None))
-    return SplitData(data, workloads_of(root, split), share, variant)
+    return SplitData(data, share, variant)
 
 
 def with_share(split: Split, share: float, seed: int) -> Split:
@@ -84,20 +81,6 @@ def with_share(split: Split, share: float, seed: int) -> Split:
     return replace(split, train=tuple(name for name in split.train if run_of(name) in kept))
 
 
-def workloads_of(root: Path, split: Split) -> dict[str, str]:
-    """Recording, and run -> program.
-
-    Raises:
-        InputError: a card cannot be read.
-    """
-    found: dict[str, str] = {}
-    for name in (name for part in PARTS for name in split.part(part)):
-        recording = read_recording(root / name) if (root / name / CARD).is_file() and run_of(name) != name else None
-        if recording is not None and recording.workload:
-            found |= {name: recording.workload, run_of(name): recording.workload}
-    return found
-
-
 def ensure_cell(place: Place, learner: Learner, split: SplitData) -> bool:
     """Fit and write the cell unless it is there and up to date.
 
@@ -110,7 +93,7 @@ def ensure_cell(place: Place, learner: Learner, split: SplitData) -> bool:
     origin = _origin(place, repr(learner), split)
     if is_current(place.folder, origin):
         return False
-    write_cell(fitted_cell(learner, split.data, origin, split.workloads), place.folder)
+    write_cell(fitted_cell(learner, split.data, origin), place.folder)
     return True
 
 
@@ -119,7 +102,7 @@ def ensure_floor(place: Place, split: SplitData) -> bool:
     origin = _origin(place, "another recording", split)
     if is_current(place.folder, origin):
         return False
-    write_cell(repeat_cell(split.data, origin, split.workloads), place.folder)
+    write_cell(repeat_cell(split.data, origin), place.folder)
     return True
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.data.prepare import PreparedData, Step
+from gnnperf.graph.execution_graph import ExecutionGraph
 
 RIDGE = 1.0  # weight of the penalty, against columns of spread 1
 SUMMED = ("flops", "bytes", "message_bytes")
@@ -14,16 +15,25 @@ COUNTED = ("compute", "host", "collective")
 
 
 def configuration(step: Step) -> np.ndarray:
-    """[8] logs: FLOPs, bytes, message bytes, ops, host segments, collectives per rank; ranks; bytes/s of the link."""
-    nodes, ranks = step.nodes, len(step.graph.ranks)
+    """[8] what a step's graph says before it runs; see `totals`."""
+    placement = step.graph.placement
+    rate = placement.bandwidth_bytes_per_s if placement else None
+    return totals(step.graph, rate or step.cluster.intra.bandwidth_bytes_per_s)
+
+
+def totals(graph: ExecutionGraph, link_bytes_per_s: float) -> np.ndarray:
+    """[8] logs: FLOPs, bytes, message bytes, ops, host segments, collectives per step and rank; ranks; link's rate.
+
+    Args:
+        graph: one step or a window of several.
+        link_bytes_per_s: what its ranks talk over.
+    """
+    nodes, ranks = graph.nodes, len(graph.ranks)
     types = nodes["node_type"].astype(str).to_numpy()
     sums = [float(np.nansum(nodes[name].to_numpy(np.float64))) for name in SUMMED]
     counts = [float((types == kind).sum()) for kind in COUNTED]
-    per_rank = np.log1p(np.array([*sums, *counts]) / ranks)
-    placement = step.graph.placement
-    rate = placement.bandwidth_bytes_per_s if placement else None
-    link_bytes_per_s = rate or step.cluster.intra.bandwidth_bytes_per_s
-    return np.array([*per_rank, np.log(ranks), np.log(link_bytes_per_s)])
+    parts = len(graph.steps) * ranks
+    return np.array([*np.log1p(np.array([*sums, *counts]) / parts), np.log(ranks), np.log(link_bytes_per_s)])
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ def twice_recorded(cache: Path) -> PreparedData:
     split = replace(SPLIT, test=("f/1", "f/2"))
 
     def recorded(name: str) -> RunGraph:
-        found = replace(read(name[0]), run=name)
+        found = replace(read(name[0]), run=name, workload="toy" if name.startswith("f") else "")
         if not name.endswith("/2"):
             return found
         (label,) = found.graph.steps

@@ -14,8 +14,6 @@ from gnnperf.evaluate.cells import Origin
 from gnnperf.evaluate.row_errors import node_figures, step_figures
 from tests.baselines.made_data import Scaled, once_recorded, twice_recorded
 
-WORKLOADS = {"f/1": "toy"}
-
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
@@ -28,10 +26,10 @@ def origin(part: str = "test", seed: int | None = 0) -> Origin:
 
 def test_a_cell_by_hand(data: PreparedData) -> None:
     """Seed 5 adds 5 % to 1.2; the collective, without an answer, holds the base's; arrivals do not count."""
-    cell = fitted_cell(Scaled(1.2), data, origin(seed=5), WORKLOADS)
+    cell = fitted_cell(Scaled(1.2), data, origin(seed=5))
     assert cell.steps["recording"].tolist() == ["f/1", "f/2"]
     assert cell.steps["run"].tolist() == ["f", "f"]
-    assert cell.steps["workload"].tolist() == ["toy", ""]
+    assert cell.steps["workload"].tolist() == ["toy", "toy"]
     assert cell.steps["predicted_us"].tolist() == pytest.approx([1.25 * 185, 1.25 * 1.2 * 185])
     nodes = cell.nodes
     assert nodes is not None
@@ -47,7 +45,7 @@ def test_a_cell_by_hand(data: PreparedData) -> None:
 
 def test_the_noise_floor_by_hand(data: PreparedData) -> None:
     """f/2 is longer by 10 % per node and 20 % per step: errors of 0.1 and 1 - 1 / 1.1, of 0.2 and 1 - 1 / 1.2."""
-    cell = repeat_cell(data, origin(seed=None), WORKLOADS)
+    cell = repeat_cell(data, origin(seed=None))
     assert cell.steps["recording"].tolist() == ["f/1 by f/2", "f/2 by f/1"]
     nodes, steps = node_figures([cell]), step_figures([cell])
     assert nodes is not None
@@ -57,21 +55,21 @@ def test_the_noise_floor_by_hand(data: PreparedData) -> None:
 
 
 def test_whole_steps_only(data: PreparedData) -> None:
-    cell = fitted_cell(MedianStep(), data, origin(), WORKLOADS)
+    cell = fitted_cell(MedianStep(), data, origin())
     assert cell.nodes is None
     assert np.isnan(cell.coverage)
     assert cell.steps["predicted_us"].tolist() == [185.0, 185.0]
 
 
 def test_the_part_that_is_judged(data: PreparedData) -> None:
-    assert fitted_cell(Base(), data, origin("val"), {}).steps["recording"].tolist() == ["e"]
+    assert fitted_cell(Base(), data, origin("val")).steps["recording"].tolist() == ["e"]
 
 
 def test_a_run_recorded_once_has_no_floor(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no run was recorded twice"):
-        repeat_cell(once_recorded(tmp_path), origin(), {})
+        repeat_cell(once_recorded(tmp_path), origin())
 
 
 def test_an_answer_that_is_none_names_its_row(data: PreparedData) -> None:
     with pytest.raises(InputError, match="cell run/scaled: a predicted latency is not finite"):
-        fitted_cell(Scaled(-1.0), data, origin(), {})
+        fitted_cell(Scaled(-1.0), data, origin())

@@ -7,20 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.baselines.table import Place, SplitData, codes, ensure_cell, ensure_floor, with_share, workloads_of
+from gnnperf.baselines.table import Place, SplitData, codes, ensure_cell, ensure_floor, with_share
 from gnnperf.data.runs import run_of
 from gnnperf.data.splits import Split
 from gnnperf.errors import InputError
 from gnnperf.evaluate.cell_files import cell_path, read_cell, read_cells
 from tests.baselines.made_data import Scaled, twice_recorded
-from tests.evaluate.data_sets import write_card
 
 SPLIT = Split("run", tuple(f"r{i}/{k}" for i in range(8) for k in (1, 2)), ("v/1",), ("t/1",))
 
 
 @pytest.fixture(scope="module")
 def split(tmp_path_factory: pytest.TempPathFactory) -> SplitData:
-    return SplitData(twice_recorded(tmp_path_factory.mktemp("cache")), {}, 1.0)
+    return SplitData(twice_recorded(tmp_path_factory.mktemp("cache")), 1.0)
 
 
 def fits(path: Path) -> int:
@@ -85,9 +84,3 @@ def test_shares_differ_by_seed_and_are_not_the_split_s_order() -> None:
     drawn = [with_share(SPLIT, 0.25, seed).train for seed in range(20)]
     assert len(set(drawn)) > 5
     assert any(names[0] != "r0/1" for names in drawn)
-
-
-def test_workloads_are_what_cards_say(tmp_path: Path) -> None:
-    write_card(tmp_path / "r0" / "1", 100.0, workload="transformer")
-    write_card(tmp_path / "v" / "1", 100.0)
-    assert workloads_of(tmp_path, SPLIT) == {"r0/1": "transformer", "r0": "transformer", "v/1": "dlrm", "v": "dlrm"}
