@@ -139,17 +139,17 @@ def _limited(values: Tensor, most: float) -> Tensor:
     return most * torch.tanh(values / most)
 
 
-def joint_messages(data: HeteroData, sizes: Mapping[str, int], relations: tuple[str, ...]) -> dict[str, Messages]:
-    """Relation -> its edges over rows of the joint node matrix (types in TYPES order); empty ones left out."""
+def joint_messages(data: HeteroData, sizes: Mapping[str, int], relations: tuple[str, ...]) -> Messages:
+    """The edges of these relations over rows of the joint node matrix (types in TYPES order)."""
     first: dict[str, int] = {}
     for node_type in TYPES:
         first[node_type] = sum(sizes[t] for t in first)
     found: dict[str, list[Tensor]] = {r: [] for r in relations}
     for src, relation, dst in data.edge_types:
         ends = data[src, relation, dst].edge_index  # [2, num_edges]
-        if relation in found and ends.shape[1]:
+        if relation in found:
             found[relation].append(ends + ends.new_tensor([[first[src]], [first[dst]]]))
-    return {r: arrange(torch.cat(parts, dim=1)) for r, parts in found.items() if parts}
+    return arrange({r: torch.cat(parts, dim=1) for r, parts in found.items() if parts}, sum(sizes.values()))
 
 
 def _num_codes(vocabulary: Vocabulary, node_type: str) -> tuple[int, ...]:

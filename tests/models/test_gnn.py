@@ -124,9 +124,9 @@ def test_device_and_link_nodes_only_send() -> None:
     sizes = {t: int(data[t].num_nodes) for t in TYPES}
     first_hardware = sum(sizes[t] for t in WORK)
     messages = joint_messages(data, sizes, ALL_RELATIONS)
-    assert set(messages) <= set(ALL_RELATIONS)
-    assert all(int(m.receivers.max()) < first_hardware for m in messages.values())
-    assert int(messages["rev_runs_on"].senders.min()) == first_hardware
+    assert set(messages.slots_of) <= set(ALL_RELATIONS)
+    assert int(messages.receivers.max()) < first_hardware
+    assert int(messages.to_slots.rows.max()) >= first_hardware
 
 
 def test_without_reverse_relations_nothing_flows_back() -> None:
@@ -163,15 +163,22 @@ def test_ops_are_told_from_final_states() -> None:
 
 
 def test_a_mean_of_senders_by_hand() -> None:
-    messages = arrange(torch.tensor([[0, 1, 2], [3, 3, 1]]))
-    state = torch.tensor([[2.0], [4.0], [8.0], [0.0]])
-    assert messages.receivers.tolist() == [1, 3]
-    assert messages.mean(state).tolist() == [[8.0], [3.0]]
+    ends = {"follows": torch.tensor([[0, 1, 2], [3, 3, 1]]), "waits": torch.zeros(2, 0, dtype=torch.long),
+            "feeds": torch.tensor([[3], [1]])}  # fmt: skip
+    state = torch.tensor([[2.0], [4.0], [8.0], [1.0]], requires_grad=True)
+    messages = arrange(ends, num_nodes=4)
+    means = messages.means(state)
+    assert messages.receivers.tolist() == [1, 3, 1]
+    assert {relation: mean.tolist() for relation, mean in means.items()} == {
+        "follows": [[8.0], [3.0]], "feeds": [[1.0]]}  # fmt: skip
+    (3.0 * means["follows"][1] + 5.0 * means["feeds"][0]).sum().backward()
+    assert state.grad is not None
+    assert state.grad.tolist() == [[1.5], [1.5], [0.0], [5.0]]
 
 
 def test_a_layer_without_any_edge_keeps_every_node() -> None:
-    state = torch.randn(3, 8)
-    out = MessagePassing(8, 0.0, ALL_RELATIONS)(MessagePassing(8, 0.0, ())(state, {}), {})
+    state, none = torch.randn(3, 8), arrange({}, num_nodes=3)
+    out = MessagePassing(8, 0.0, ALL_RELATIONS)(MessagePassing(8, 0.0, ())(state, none), none)
     assert out.shape == (3, 8)
     assert torch.isfinite(out).all()
 
