@@ -42,9 +42,8 @@ def main(config: TrainConfig) -> float | None:
         if not processes().is_first:
             return None
 
-        kept = keep_what_helps(model, data)
-        if kept:
-            console.print(f"no better than the base on the validation runs, which it keeps: {', '.join(kept)}")
+        for node_type, share in keep_what_helps(model, data).items():
+            console.print(f"{node_type}: {share:.0%} of its corrections helped on the validation runs and are kept")
 
         training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer)}
         checkpoint = save_checkpoint(out / "checkpoint.pt", make_checkpoint(model, config.model, data, training))

@@ -106,14 +106,22 @@ class TypedGNN(nn.Module):
         parts = dict(zip(TYPES, state.split(sizes), strict=True))
         return {t: parts[t] for t in WORK}
 
-    def silence(self, node_type: str) -> None:
-        """From here on nodes of this type get their base, and so do their means."""
-        head = self._head(node_type)
-        nn.init.zeros_(head.last.weight)
-        nn.init.zeros_(head.last.bias)
+    def shrink(self, node_type: str, share: float) -> None:
+        """From here on nodes of this type get this share of their corrections, in log space; of 0 nothing is left.
+
+        Before the limit (ModelConfig.max_residual), which small corrections do not feel. What the mean is beyond the
+        usual stays, except with a share of 0.
+        """
+        last = self._head(node_type).last
+        with torch.no_grad():
+            for values in (last.weight, last.bias):
+                if share == 0:
+                    values.zero_()
+                else:
+                    values[0] *= share
 
     def is_silent(self, node_type: str) -> bool:
-        """Whether nodes of this type get their base: the head was silenced, or had no target to learn."""
+        """Whether nodes of this type get their base: the head was shrunk to nothing, or had no target to learn."""
         head = self._head(node_type)
         return not bool(head.last.weight[0].any()) and not bool(head.last.bias[0].any())
 

@@ -1,36 +1,52 @@
-"""What the network may answer: a node type it answers worse than its base on the validation runs keeps the base."""
+"""How far the network may correct: per node type, as far as it helped on the validation runs.
+
+A head learned from few nodes says too much: its corrections are right in direction and too large. So each type keeps
+the share of its corrections, in log space, that errs least there; 0 leaves the base.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
 
 import numpy as np
 
 from gnnperf.data.prepare import PreparedData
-from gnnperf.evaluate.metrics import summarize
+from gnnperf.evaluate.metrics import is_measured
 from gnnperf.models.gnn import WORK, TypedGNN
 from gnnperf.training.evaluate import predicted
 
+SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
 
-def keep_what_helps(network: TypedGNN, data: PreparedData) -> tuple[str, ...]:
-    """Silence the heads that do not beat their base on the validation runs; test runs are never looked at.
+
+def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, float]:
+    """Take back what did not help on the validation runs; test runs are never looked at.
 
     Returns:
-        the node types that keep their base from here on.
+        the node types that keep less than all of their corrections from here on -> the share.
     """
-    lost = tuple(t for t in WORK if _loses(network, data, t))
-    for node_type in lost:
-        network.silence(node_type)
-    return lost
+    errors = [_errors(_with_share(network, share), data) for share in SHARES]
+    best = {t: SHARES[int(np.nanargmin([e[t] for e in errors]))] for t in WORK if np.isfinite(errors[0][t])}
+    reduced = {t: share for t, share in best.items() if share < 1 and not network.is_silent(t)}
+    for node_type, share in reduced.items():
+        network.shrink(node_type, share)
+    return reduced
 
 
-def _loses(network: TypedGNN, data: PreparedData, node_type: str) -> bool:
-    answers, bases, measured = [], [], []
+def _with_share(network: TypedGNN, share: float) -> TypedGNN:
+    copy = deepcopy(network)
+    for node_type in WORK:
+        copy.shrink(node_type, share)
+    return copy
+
+
+def _errors(network: TypedGNN, data: PreparedData) -> Mapping[str, float]:
+    """Work type -> mean |log(predicted / measured)| over its labeled nodes; NaN without any."""
+    found: dict[str, list[np.ndarray]] = {t: [] for t in WORK}
     for step in data.steps["val"]:
-        store = step.data[node_type]
-        answers.append(predicted(network, step)[node_type])
-        bases.append(store.base_us.numpy())
-        measured.append(store.latency_us.numpy())
-    if not measured:
-        return False
-    labels = np.concatenate(measured)
-    trained, base = (summarize(np.concatenate(found), labels).gmae for found in (answers, bases))
-    return bool(np.isfinite(base) and trained >= base and not network.is_silent(node_type))
+        for node_type, predicted_us in predicted(network, step).items():
+            measured_us = step.data[node_type].latency_us.numpy()
+            rows = is_measured(measured_us)
+            found[node_type].append(np.abs(np.log(predicted_us[rows] / measured_us[rows])))
+    every = {t: np.concatenate([*parts, np.zeros(0)]) for t, parts in found.items()}
+    return {t: float(errors.mean()) if len(errors) else float("nan") for t, errors in every.items()}

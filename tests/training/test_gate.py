@@ -1,11 +1,14 @@
-"""A head that does not beat its base on the validation runs is silenced; the others are left alone."""
+"""Corrections are kept as far as they helped on the validation runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pytest
 import torch
 
+from gnnperf.data.prepare import PreparedData
 from gnnperf.models.config import ModelConfig
 from gnnperf.models.gnn import TypedGNN
 from gnnperf.training.evaluate import predicted
@@ -18,15 +21,29 @@ def _bias(network: TypedGNN, node_type: str, residual: float) -> None:
         network.heads[node_type].last.bias[0] = residual  # type: ignore[union-attr, index]
 
 
-def test_only_what_loses_on_validation_keeps_its_base(tmp_path: Path) -> None:
+def _trained(tmp_path: Path, beyond: float) -> tuple[PreparedData, TypedGNN, float]:
+    """Data, a network that corrects all compute nodes by what validation wants times `beyond`, and that."""
     data = prepared(tmp_path)
-    step = data.steps["val"][0]
-    store = step.data["compute"]
-    right = float(torch.log(store.latency_us / store.base_us).nanmedian())  # what validation wants on the whole
+    store = data.steps["val"][0].data["compute"]
+    right = float(torch.log(store.latency_us / store.base_us).nanmedian())
     network = TypedGNN(ModelConfig(hidden_channels=8, max_residual=1e6), data.vocabulary)
-    _bias(network, "compute", right)
+    _bias(network, "compute", beyond * right)
+    return data, network, right
+
+
+def test_only_what_loses_on_validation_keeps_its_base(tmp_path: Path) -> None:
+    data, network, _ = _trained(tmp_path, 1.0)
+    step = data.steps["val"][0]
     _bias(network, "host", 9.0)
     kept = keep_what_helps(network, data)
-    assert "host" in kept and "compute" not in kept
+    assert kept["host"] == 0 and "compute" not in kept
     assert network.is_silent("host") and not network.is_silent("compute")
     assert predicted(network, step)["host"].tolist() == step.data["host"].base_us.tolist()
+
+
+def test_of_a_correction_that_is_twice_too_large_half_is_kept(tmp_path: Path) -> None:
+    data, network, right = _trained(tmp_path, 2.0)
+    step = data.steps["val"][0]
+    assert keep_what_helps(network, data) == {"compute": 0.5}
+    corrected = predicted(network, step)["compute"] / step.data["compute"].base_us.numpy()
+    assert np.log(corrected) == pytest.approx(right)
