@@ -8,7 +8,7 @@ python train.py logger=wandb resume=auto
 torchrun --nproc-per-node 2 train.py         processes that share every batch
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from gnnperf.config import entry_point
@@ -25,6 +25,8 @@ def main(config: TrainConfig) -> float | None:
     # torch is imported after the configuration is known to be right: a typing error is answered at once
     from gnnperf.checkpoint import make_checkpoint, save_checkpoint
     from gnnperf.data.prepare import load_data
+    from gnnperf.predict.intervals import calibrated
+    from gnnperf.predict.ladder import CALIBRATED, predictor_of
     from gnnperf.training.curves import open_log
     from gnnperf.training.evaluate import evaluate, print_comparison, validation_gmae, wide_console, write_comparison
     from gnnperf.training.fit import build_model, fit
@@ -46,7 +48,9 @@ def main(config: TrainConfig) -> float | None:
             console.print(f"{node_type}: {share:.0%} of its corrections helped on the validation runs and are kept")
 
         training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer)}
-        checkpoint = save_checkpoint(out / "checkpoint.pt", make_checkpoint(model, config.model, data, training))
+        checkpoint = make_checkpoint(model, config.model, data, training)
+        sure = calibrated({mode: predictor_of(checkpoint, mode) for mode in CALIBRATED}, data.recordings)
+        checkpoint = save_checkpoint(out / "checkpoint.pt", replace(checkpoint, intervals=sure))
 
         tables = evaluate(model, data, config.evaluate_on)
         write_comparison(tables, out / "errors.csv")

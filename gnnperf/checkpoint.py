@@ -25,10 +25,11 @@ from gnnperf.data.plain import load_plain
 from gnnperf.data.prepare import PreparedData
 from gnnperf.data.vocabulary import FIELDS, Vocabulary
 from gnnperf.errors import InputError
+from gnnperf.intervals import Intervals, intervals_from_plain
 from gnnperf.models.config import ModelConfig
 from gnnperf.models.gnn import TypedGNN
 
-FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 5
+FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 6
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
 RETRAIN = "train again with this version of gnnperf"
@@ -47,6 +48,7 @@ class Checkpoint:
         weights: parameter name -> tensor.
         provenance: what it was made from: gnnperf and library versions, data set fingerprint, split, seed, the
             configuration's training part.
+        intervals: how sure its answers are; None: it was not calibrated.
         sha256: of the file; "" before it is saved.
     """
 
@@ -57,6 +59,7 @@ class Checkpoint:
     normalizer: Normalizer
     weights: Mapping[str, Tensor]
     provenance: Mapping[str, Any]
+    intervals: Intervals | None = None
     sha256: str = ""
 
     def network(self) -> TypedGNN:
@@ -135,6 +138,7 @@ def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
         "normalizer": {name: dict(values) for name, values in vars(normalizer).items()},
         "weights": dict(checkpoint.weights),
         "provenance": dict(checkpoint.provenance),
+        "intervals": None if checkpoint.intervals is None else checkpoint.intervals.to_plain(),
     }
 
 
@@ -148,6 +152,7 @@ def _from_plain(plain: dict[str, Any], sha256: str) -> Checkpoint:
         Normalizer(**plain["normalizer"]),
         plain["weights"],
         plain["provenance"],
+        None if plain["intervals"] is None else intervals_from_plain(plain["intervals"]),
         sha256,
     )
 

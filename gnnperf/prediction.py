@@ -38,7 +38,7 @@ class Prediction:
         lag_us: [num_edges] float64; delay along each timed edge (0 where the edge has no lag class).
         source: [num_nodes] object array of schema.Source values.
         analytic_latency_us: [num_nodes] the analytical answer; NaN if it has none.
-        latency_low_us, latency_high_us: [num_nodes] interval; NaN until intervals ship.
+        latency_low_us, latency_high_us: [num_nodes] interval; NaN: nothing tells how far the answer may be off.
         uncovered_ops: op name -> number of nodes without any latency. They never count as zero silently.
         warnings: sentences for the user.
         mean_latency_us: [num_nodes] what a node takes on average, stalls included: what a schedule adds up; NaN where

@@ -11,6 +11,7 @@ from synthetic import prepared
 
 from gnnperf.checkpoint import Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
 from gnnperf.errors import InputError
+from gnnperf.intervals import Intervals, NodeIntervals, StepIntervals
 from gnnperf.models.config import ModelConfig
 from gnnperf.models.gnn import TypedGNN
 
@@ -34,6 +35,15 @@ def test_round_trip(tmp_path: Path, made: Checkpoint) -> None:
         assert all(torch.equal(one[t], two[t]) for t in two)
     assert all(torch.equal(loaded.weights[k], made.weights[k]) for k in made.weights)
     assert not loaded.network().training
+
+
+def test_intervals_travel_with_it(tmp_path: Path, made: Checkpoint) -> None:
+    nodes = NodeIntervals(0.9, {"cpu | gnn": (-0.5, 0.25)}, ("cpu",))
+    steps = {"hybrid": StepIntervals(0.8, {"host": 0.1}, 0.2, 1.5, ("cpu",))}
+    given = Intervals(nodes, steps)
+    save_checkpoint(tmp_path / "checkpoint.pt", replace(made, intervals=given))
+    assert load_checkpoint(tmp_path / "checkpoint.pt").intervals == given
+    assert made.intervals is None
 
 
 def test_ablations_travel_with_it(tmp_path: Path) -> None:

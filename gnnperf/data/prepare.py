@@ -63,6 +63,8 @@ class PreparedData:
     Attributes:
         split: run names by part.
         steps: part -> its steps: one per run to train and to validate on, one per recording to test on.
+        recordings: of the validation runs, one step per recording: what intervals are calibrated on, because a user
+            compares with one recording, and a mean over several misses less.
         vocabulary: words of the training runs.
         constants: of the analytical base, host overheads fitted on the training runs.
         floors: bases where the analytical model has no answer.
@@ -72,6 +74,7 @@ class PreparedData:
 
     split: Split
     steps: dict[str, tuple[Step, ...]]
+    recordings: tuple[Step, ...]
     vocabulary: Vocabulary
     constants: AnalyticConstants
     floors: TypedFloors
@@ -113,9 +116,10 @@ def prepare(config: DataConfig, split: Split, read: Callable[[str], RunGraph]) -
     encoded = {part: [encoder.encode(run) for run in runs[part]] for part in PARTS}
     normalizer = fit_normalizer([one.data for one in encoded["train"]])
     steps = {part: _steps(runs[part], encoded[part], normalizer) for part in PARTS}
+    recordings = _steps(found["val"], [encoder.encode(run) for run in found["val"]], normalizer)
     inputs = [(part, run.run, run.graph.fingerprint) for part in PARTS for run in runs[part]]
     digest = fingerprint(inputs, vocabulary, floors, fitted)
-    return PreparedData(split, steps, vocabulary, fitted, floors, normalizer, digest)
+    return PreparedData(split, steps, recordings, vocabulary, fitted, floors, normalizer, digest)
 
 
 def _fit_constants(config: DataConfig, train: Sequence[RunStep], recording: str) -> AnalyticConstants:

@@ -11,18 +11,19 @@ from gnnperf.errors import InputError
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
+from gnnperf.intervals import StepIntervals
 from gnnperf.plan import Edit
 from gnnperf.plan.families import Plan, build_graph_of, misplaced
 from gnnperf.predict.assemble import Question, assemble, collect
 from gnnperf.predict.config import Mode
 from gnnperf.predict.edited import with_edits
-from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.jitter import check_jitter, jitter_asked
 from gnnperf.predict.laws import check_laws, laws_text
 from gnnperf.predict.provenance import provenance
 from gnnperf.predict.rank_memory import MemoryQuestion, with_memory
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
 from gnnperf.predict.step_choice import choose_step, other_step, step_time_kind
+from gnnperf.predict.step_interval import with_interval
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.predict.target import Target, choose_target, traced_name
 from gnnperf.prediction import Predictor
@@ -130,7 +131,8 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     """The answer of a model for one step of `graph`."""
     label = choose_step(graph, request.step)
     target = choose_target(graph, request.hardware, request.cluster).with_laws(request.collectives)
-    predictor = predictor_for(request.mode, request.checkpoint)
+    answers = answers_for(request.mode, request.checkpoint)
+    predictor = answers.predictor
     prediction = predictor.predict(graph.step(label.step).for_predictors(), target.cluster)
     without = request.mode is Mode.hybrid and request.checkpoint is None
     question = Question(
@@ -145,7 +147,7 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
         warnings=(*((NO_CHECKPOINT,) if without else ()), *target.warnings, *_misplaced(request, target)),
         jitter=jitter_asked(request.jitter, graph),
     )
-    answer = assemble(prediction, question)
+    answer = with_interval(assemble(prediction, question), answers.steps)
     if not request.whatif:
         return answer
 
@@ -177,20 +179,33 @@ def replayed(graph: ExecutionGraph, request: Request) -> StepPrediction:
         warnings=caveats(result, structure.step),
     )
     replayed_us = replayed_step_time_us(result, step_time_kind(label))
-    return collect(as_prediction(result), result.schedule, replayed_us, question)
+    answer = collect(as_prediction(result), result.schedule, replayed_us, question)
+    return with_interval(answer, None)
 
 
-def predictor_for(mode: Mode, checkpoint: Path | None) -> Predictor:
+@dataclass(frozen=True)
+class Answers:
+    """Attributes: predictor: who answers; steps: how sure its step times are, None: nobody knows."""
+
+    predictor: Predictor
+    steps: StepIntervals | None = None
+
+
+def answers_for(mode: Mode, checkpoint: Path | None) -> Answers:
     """Who answers in this mode; the network, and torch with it, is loaded only where it is used."""
     if checkpoint is None:
-        return AnalyticPredictor()
+        return Answers(AnalyticPredictor())
     from gnnperf.checkpoint import load_checkpoint
-    from gnnperf.predict.gnn import GnnPredictor
+    from gnnperf.predict.intervals import WithIntervals
+    from gnnperf.predict.ladder import predictor_of
 
-    if mode is Mode.analytic:  # with what its training runs told about hosts and ops
-        return AnalyticPredictor(load_checkpoint(checkpoint).constants)
-    network = GnnPredictor(load_checkpoint(checkpoint))
-    return network if mode is Mode.gnn else HybridPredictor((network, network.analytic))
+    loaded = load_checkpoint(checkpoint)
+    predictor = predictor_of(loaded, mode)
+    if loaded.intervals is None:
+        return Answers(predictor)
+    # What the network does not answer makes a lower bound in mode=gnn; where it answers all, the modes agree.
+    steps = loaded.intervals.steps.get(str(Mode.hybrid if mode is Mode.gnn else mode))
+    return Answers(WithIntervals(predictor, loaded.intervals.nodes), steps)
 
 
 def _only_in(modes: tuple[Mode, ...], key: str, request: Request) -> None:

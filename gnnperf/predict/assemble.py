@@ -20,7 +20,6 @@ from gnnperf.schedule.jitter import Jitter
 from gnnperf.schedule.step_visits import NUM_UNROLLED
 from gnnperf.schema import WORK_TYPES, StepTimeKind
 
-NO_INTERVAL = "No intervals yet: step_time_interval_us is null and latency_low_us, latency_high_us are empty."
 NOTED_SKEW = 0.05  # share of a measured makespan from which the ranks' different starts are worth a sentence
 
 
@@ -133,7 +132,6 @@ def _warnings(
         *prediction.graph.warnings,
         *_comparison(question, kind),
         *_ranks(prediction.graph),
-        NO_INTERVAL,
     )
     return tuple(dict.fromkeys(said))
 

@@ -94,6 +94,8 @@ class StepPrediction:
         provenance: versions and hashes; never paths, user names or a trace's free-form metadata.
         whatif: what edits make of this step; None: no edit was asked for. Everything else is the unedited step.
         peak_memory: per rank in the graph, of this step; () not asked for or unknown.
+        step_time_interval_us: lowest and highest step time; None: there is none, and a warning says why.
+        interval_level: share of steps that lie within theirs; None without an interval.
     """
 
     prediction: Prediction
@@ -121,6 +123,8 @@ class StepPrediction:
     provenance: dict[str, Any]
     whatif: WhatIfAnswer | None = None
     peak_memory: tuple[RankMemory, ...] = ()
+    step_time_interval_us: tuple[float, float] | None = None
+    interval_level: float | None = None
 
     @property
     def step_time_error(self) -> float | None:

@@ -43,7 +43,15 @@ def share_text(share: float) -> str:
 def headline(answer: StepPrediction) -> str:
     """The answer in one line."""
     bound = "at least " if answer.is_lower_bound else ""
-    return f"step {answer.step_time_kind}: {bound}{time_text(answer.step_time_us)}"
+    return f"step {answer.step_time_kind}: {bound}{time_text(answer.step_time_us)}{interval(answer)}"
+
+
+def interval(answer: StepPrediction) -> str:
+    """How sure the step time is, as words after it; nothing where that is not known."""
+    if answer.step_time_interval_us is None or answer.interval_level is None:
+        return ""
+    low, high = map(time_text, answer.step_time_interval_us)
+    return f", {100.0 * answer.interval_level:.0f} % of steps within {low} to {high}"
 
 
 def comparison(answer: StepPrediction) -> str:

@@ -139,7 +139,7 @@ def test_hybrid_with_a_network_merges_it_with_the_analytical_model(
     from gnnperf.predict.hybrid import HybridPredictor
 
     ladder = HybridPredictor((Fixed({GEMM_1: np.nan, 3: 70.0}, source=Source.GNN), Fixed({GEMM_1: 90.0})))
-    monkeypatch.setattr(api, "predictor_for", lambda mode, checkpoint: ladder)
+    monkeypatch.setattr(api, "answers_for", lambda mode, checkpoint: api.Answers(ladder))
     answer = predict(Request(trace))
     assert answer.step_time_us == pytest.approx(10 + 90 + 50 + 5)
     assert answer.source_share == pytest.approx({"analytic": 90 / 155, "gnn": 65 / 155})
@@ -168,10 +168,10 @@ def test_the_analytical_model_answers_with_what_a_checkpoints_training_runs_told
     from gnnperf.checkpoint import load_checkpoint
 
     path = _checkpoint(tmp_path)
-    found = api.predictor_for(Mode.analytic, path)
+    found = api.answers_for(Mode.analytic, path).predictor
     assert isinstance(found, AnalyticPredictor)
     assert found.constants == load_checkpoint(path).constants
-    assert api.predictor_for(Mode.analytic, None) == AnalyticPredictor()
+    assert api.answers_for(Mode.analytic, None) == api.Answers(AnalyticPredictor())
 
 
 def _checkpoint(folder: Path) -> Path:

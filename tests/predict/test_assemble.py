@@ -124,10 +124,6 @@ def test_untraced_ranks_are_said() -> None:
     assert any(warning.startswith("6 of 8 ranks were not traced") for warning in answer.warnings)
 
 
-def test_every_answer_says_that_there_is_no_interval_yet() -> None:
-    assert any("step_time_interval_us is null" in warning for warning in toy_answer().warnings)
-
-
 @pytest.mark.parametrize("scale", [0.0, 0.5, 10.0])
 def test_collective_on_the_path_scales_the_step(scale: float) -> None:
     assert toy_answer({COLLECTIVE: 50.0 * scale}).step_time_us == pytest.approx(135 + 50 * scale)

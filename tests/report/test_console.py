@@ -26,11 +26,16 @@ def test_answer_kind_error_shares_ops_and_files_are_shown() -> None:
     shown = _shown(toy_answer({GEMM_1: 305.0}))
     for part in (
         "step makespan: 370 us", "measured makespan: 185 us; error +100.0 %", "analytic 100.0 %", "compute 82.4 %",
-        "every op is covered", "warning: No intervals yet", "wrote out/report.html",
+        "every op is covered", "wrote out/report.html",
     ):  # fmt: skip
         assert part in shown
     first = next(line for line in shown.splitlines() if line.startswith("aten::mm"))
     assert first.split() == ["aten::mm", "compute", "2", "305", "us", "405", "us", "220", "us"]
+
+
+def test_how_sure_a_step_is_stands_beside_it() -> None:
+    answer = replace(toy_answer({GEMM_1: 305.0}), step_time_interval_us=(330.0, 1415.0), interval_level=0.9)
+    assert "step makespan: 370 us, 90 % of steps within 330 us to 1.415 ms" in _shown(answer)
 
 
 def test_what_is_not_covered_is_named() -> None:

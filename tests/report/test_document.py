@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,8 +32,11 @@ GOLDEN = """\
   "step_time_us": 370.0,
   "step_time_kind": "makespan",
   "step_time_is_lower_bound": false,
-  "step_time_interval_us": null,
-  "interval_level": null,
+  "step_time_interval_us": [
+    300.0,
+    400.0
+  ],
+  "interval_level": 0.9,
   "measured_step_time_us": 185.0,
   "step_time_error": 1.0,
   "traced_step_time_us": 185.0,
@@ -69,7 +73,7 @@ GOLDEN = """\
   "peak_memory": null,
   "whatif": null,
   "warnings": [
-    "No intervals yet: step_time_interval_us is null and latency_low_us, latency_high_us are empty."
+    "the sun shines"
   ],
   "provenance": {
     "gnnperf": "0",
@@ -83,7 +87,14 @@ GOLDEN = """\
 
 def test_golden_document() -> None:
     """gemm of rank 1: 305 us, so 10 + 305 + 50 + 5 = 370 us, twice the measured step."""
-    assert to_json(document(toy_answer({GEMM_1: 305.0}))).decode() == GOLDEN
+    answer = replace(toy_answer({GEMM_1: 305.0}), step_time_interval_us=(300.0, 400.0), interval_level=0.9,
+                     warnings=("the sun shines",))  # fmt: skip
+    assert to_json(document(answer)).decode() == GOLDEN
+
+
+def test_without_an_interval_it_is_null() -> None:
+    found = document(toy_answer())
+    assert found["step_time_interval_us"] is None and found["interval_level"] is None
 
 
 def test_unknown_is_null_in_strict_json() -> None:

@@ -1,0 +1,91 @@
+"""Intervals of predictions: calibrated on recordings that nothing was fitted on, and told with every answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from gnnperf.data.prepare import Step
+from gnnperf.data.runs import run_of
+from gnnperf.evaluate.noise_floor import node_kinds
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.intervals import (
+    LEVEL,
+    Intervals,
+    NodeIntervals,
+    StepMiss,
+    answer_table,
+    fit_node_intervals,
+    fit_step_intervals,
+    miss_of,
+)
+from gnnperf.predict.assemble import Question, assemble
+from gnnperf.predict.config import Mode
+from gnnperf.predict.step_interval import path_table
+from gnnperf.prediction import Prediction, Predictor
+
+
+@dataclass(frozen=True)
+class WithIntervals:
+    """A predictor whose nodes say how sure they are.
+
+    Attributes:
+        predictor: who answers.
+        intervals: what such answers missed.
+    """
+
+    predictor: Predictor
+    intervals: NodeIntervals
+
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+        """The predictor's answer, with bounds where there is a group for them."""
+        answer = self.predictor.predict(graph, cluster)
+        low_us, high_us = self.intervals.bounds_us(_table(answer, cluster.device.name))
+        return replace(answer, latency_low_us=low_us, latency_high_us=high_us)
+
+
+def calibrated(predictors: Mapping[Mode, Predictor], recordings: Sequence[Step]) -> Intervals:
+    """Intervals of these predictors' nodes and steps.
+
+    Args:
+        predictors: mode -> who answers in it.
+        recordings: steps that nothing was fitted on, with the runs they belong to.
+
+    Raises:
+        InputError: a recording cannot be predicted.
+    """
+    tables: list[pd.DataFrame] = []
+    misses: dict[Mode, list[StepMiss]] = {mode: [] for mode in predictors}
+    for step in recordings:
+        for mode, predictor in predictors.items():
+            prediction = predictor.predict(step.graph, step.cluster)
+            answer = assemble(prediction, asked_about(step, mode))
+            tables.append(_table(prediction, step.cluster.device.name).assign(
+                run=run_of(step.run), measured_us=step.nodes["latency_us"].to_numpy()))  # fmt: skip
+            misses[mode].append(miss_of(run_of(step.run), (answer.step_time_us, step.step_us), path_table(answer)))
+    devices = [step.cluster.device.name for step in recordings]
+    steps = {str(mode): fit_step_intervals(found, LEVEL, devices) for mode, found in misses.items()}
+    return Intervals(fit_node_intervals(pd.concat(tables, ignore_index=True), LEVEL), steps)
+
+
+def _table(answer: Prediction, device: str) -> pd.DataFrame:
+    nodes = answer.graph.nodes
+    family = nodes["family"].astype(object).to_numpy()
+    return answer_table(device, answer.source, node_kinds(nodes), family, answer.latency_us)
+
+
+def asked_about(step: Step, mode: Mode) -> Question:
+    """The step as if it had been asked about, on its own hardware."""
+    return Question(
+        label=step.graph.steps[0],
+        structure_step=step.graph.steps[0].step,
+        mode=mode,
+        hardware=step.cluster.device.name,
+        cluster=step.cluster.name,
+        traced_hardware=step.cluster.device.name,
+        same_hardware=True,
+        provenance={},
+    )
