@@ -75,8 +75,8 @@ def report(checkpoint: Checkpoint) -> None:
         half = one_sided(before["score"].abs().to_numpy(), before["run"].to_numpy(), level)
         console.print(_table(f"{axis}: steps, mode {mode}", steps, (-half, half)))
     low, high = two_sided(_noise(axis, data), LEVEL)
-    print(f"{axis}: one recording by another of its run, nodes: nine tenths within {np.exp(low):.2f} to {np.exp(high):.2f} "
-          f"times, high/low {np.exp(high - low):.2f}")  # fmt: skip
+    factors = f"{np.exp(low):.2f} to {np.exp(high):.2f} times, high/low {np.exp(high - low):.2f}"
+    print(f"{axis}: nine tenths of one recording's nodes lie within {factors}, of another one's of the same run")
 
 
 def _told(checkpoint: Checkpoint, mode: Mode, steps: Sequence[Step]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -107,7 +107,8 @@ def _noise(axis: str, data: PreparedData) -> np.ndarray:
     """[n] log(measured / the same node in another recording) of the test part."""
     cell = repeat_cell(data, Origin(axis, "test", "noise", None, 1.0, "", "", "", ""))
     assert cell.nodes is not None
-    return np.log(cell.nodes["measured_us"] / cell.nodes["predicted_us"]).to_numpy(np.float64)
+    measured_us, told_us = (cell.nodes[c].to_numpy(np.float64) for c in ("measured_us", "predicted_us"))
+    return np.log(measured_us / told_us)
 
 
 def _table(title: str, told: pd.DataFrame, one: tuple[float, float]) -> Table:
