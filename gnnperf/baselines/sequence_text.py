@@ -18,7 +18,8 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from gnnperf.data.vocabulary import FIELDS, field_words
+from gnnperf.data.categories import texts_of
+from gnnperf.data.vocabulary import FIELDS, field_column
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.lanes import lane_keys
 from gnnperf.schedule.schedule import timed_edges
@@ -91,7 +92,7 @@ def program_order(graph: ExecutionGraph, rows: np.ndarray, gap: int) -> np.ndarr
 
 def _groups(nodes: pd.DataFrame) -> tuple[list[tuple[str, ...]], np.ndarray]:
     """Distinct groups of words, and [num_nodes] which of them each node has."""
-    columns = {name: field_words(nodes, name).astype(str).to_numpy() for name in FIELDS}
+    columns = {name: texts_of(field_column(nodes, name)) for name in FIELDS}
     columns |= {
         name: nodes[name].astype(object).fillna("").astype(str).to_numpy() for name in ("node_type", "input_dims")
     }

@@ -15,10 +15,11 @@ import pandas as pd
 import torch
 from torch_geometric.data import HeteroData
 
+from gnnperf.data.categories import texts_of, words_of
 from gnnperf.data.floors import TypedFloors, base_us
 from gnnperf.data.numbers import DEVICE_NAMES, LINK_NAMES, device_numbers, link_spec_numbers, work_numbers
 from gnnperf.data.places import link_of
-from gnnperf.data.relations import FORWARD_EDGE_TYPES, reverse
+from gnnperf.data.relations import FORWARD_EDGE_TYPES, EdgeType, reverse
 from gnnperf.data.vocabulary import Vocabulary
 from gnnperf.errors import InputError
 from gnnperf.evaluate.metrics import is_measured
@@ -46,7 +47,7 @@ def features(
     nodes = graph.nodes
     base, _ = base_us(nodes, analytic.latency_us, floors)  # [num_nodes]
     numbers = work_numbers(graph, analytic.latency_us, base, cluster)  # [num_nodes, num_features]
-    types = nodes["node_type"].astype(str).to_numpy()  # [num_nodes]
+    types = texts_of(nodes["node_type"])  # [num_nodes]
     labels = _labels(nodes["latency_us"].to_numpy(np.float64), base, types != NodeType.COMM)
     labels["analytic_us"] = analytic.latency_us
     data = HeteroData()
@@ -98,10 +99,8 @@ def _add_edges(data: HeteroData, graph: ExecutionGraph, types: np.ndarray) -> No
     for node_type in np.unique(types):
         local[types == node_type] = np.arange(int((types == node_type).sum()))
     src, dst = graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy()  # [num_edges]
-    relation = graph.edges["relation"].astype(str).to_numpy()
-    keys = pd.Series(list(zip(types[src], relation, types[dst], strict=True)), dtype=object)
-    groups = keys.groupby(keys).indices
-    unforeseen = [key for key in groups if key not in FORWARD_EDGE_TYPES]
+    groups = _edge_groups(graph, src, dst)
+    unforeseen = sorted(groups.keys() - set(FORWARD_EDGE_TYPES))
     if unforeseen:
         raise InputError(f"edge type {unforeseen[0]} is not in gnnperf.data.relations", where=f"graph {graph.name!r}")
     for edge_type in FORWARD_EDGE_TYPES:
@@ -109,6 +108,18 @@ def _add_edges(data: HeteroData, graph: ExecutionGraph, types: np.ndarray) -> No
         ends = torch.from_numpy(np.stack([local[src[rows]], local[dst[rows]]]))  # [2, num_edges of the type]
         data[edge_type].edge_index = ends
         data[reverse(edge_type)].edge_index = ends.flip(0)
+
+
+def _edge_groups(graph: ExecutionGraph, src: np.ndarray, dst: np.ndarray) -> dict[EdgeType, np.ndarray]:
+    """Edge type -> its rows in the edge table, in order."""
+    names, node_type = words_of(graph.nodes["node_type"])  # [num_nodes]
+    relations, relation = words_of(graph.edges["relation"])  # [num_edges]
+    key = (node_type[src] * len(relations) + relation) * len(names) + node_type[dst]  # [num_edges]
+    order = np.argsort(key, kind="stable")
+    found, first = np.unique(key[order], return_index=True)
+    ends = (found // len(names) // len(relations), found // len(names) % len(relations), found % len(names))
+    types = zip(names[ends[0]], relations[ends[1]], names[ends[2]], strict=True)
+    return dict(zip(types, np.split(order, first[1:]), strict=True)) if len(found) else {}
 
 
 def _checked(data: HeteroData, name: str) -> HeteroData:

@@ -9,6 +9,7 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
+from gnnperf.data.categories import of_each, texts_of
 from gnnperf.errors import InputError
 from gnnperf.evaluate.metrics import is_measured
 from gnnperf.schema import WORK_TYPES
@@ -40,9 +41,8 @@ class TypedFloors:
 
     def floor_us(self, nodes: pd.DataFrame) -> np.ndarray:
         """[num_nodes] the narrowest median there is."""
-        types = nodes["node_type"].astype(str)
         narrow = _segment_keys(nodes).map(self.by_segment_us).to_numpy(np.float64)
-        wide = types.map(self.by_type_us).to_numpy(np.float64)
+        wide = of_each(nodes["node_type"], lambda name: self.by_type_us.get(name, np.nan))
         return np.where(np.isfinite(narrow), narrow, np.where(np.isfinite(wide), wide, self.overall_us))
 
 
@@ -71,9 +71,10 @@ def base_us(nodes: pd.DataFrame, analytic_us: np.ndarray, floors: TypedFloors) -
     """The base, [num_nodes] float64, never NaN, and its kind, [num_nodes]. A base of 0 can only be answered by 0."""
     costed = floors.residual & np.isfinite(analytic_us) & (np.nan_to_num(analytic_us) > 0)  # [num_nodes]
     kinds = np.where(costed, BaseKind.COSTED, BaseKind.FLOOR).astype(object)
-    return np.where(costed, analytic_us, floors.floor_us(nodes)), kinds
+    found = np.array(analytic_us, dtype=np.float64)
+    found[~costed] = floors.floor_us(nodes[~costed])
+    return found, kinds
 
 
 def _segment_keys(nodes: pd.DataFrame) -> pd.Series:
-    segment = nodes["segment"].astype(object).where(nodes["segment"].notna(), "")
-    return nodes["node_type"].astype(str) + "/" + segment.astype(str)
+    return pd.Series(texts_of(nodes["node_type"]) + "/" + texts_of(nodes["segment"]), index=nodes.index)

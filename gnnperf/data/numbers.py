@@ -101,7 +101,7 @@ def _time_numbers(nodes: pd.DataFrame, shapes: ShapeNumbers, cluster: ClusterSpe
     tiles = np.where(is_product > 0, batch * np.ceil(m / TILE) * np.ceil(n / TILE),
                      np.ceil(np.expm1(shapes.dims[:, 3]) / BLOCK))  # fmt: skip
     waves = tiles / device.num_sms
-    compute_us = flops / sustained_flops_per_s(nodes["dtype"].astype(object).to_numpy(), cluster) * US
+    compute_us = flops / sustained_flops_per_s(nodes["dtype"], cluster) * US
     memory_us = moved / (device.memory_bandwidth_bytes_per_s * device.sustained_bandwidth_share) * US
     filled = np.divide(waves, np.ceil(waves), out=np.zeros_like(waves), where=waves > 0)
     columns = [np.log1p(waves), filled, np.log1p(compute_us), np.log1p(memory_us), memory_us > compute_us,
@@ -129,7 +129,7 @@ def _order(graph: ExecutionGraph) -> np.ndarray:
 def _per_sm(nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
     """[num_nodes, 4] rate of the dtype, bandwidth and cache per SM, SMs."""
     device, one = cluster.device, np.ones(len(nodes))
-    rate = sustained_flops_per_s(nodes["dtype"].astype(object).to_numpy(), cluster) / device.num_sms
+    rate = sustained_flops_per_s(nodes["dtype"], cluster) / device.num_sms
     bandwidth = device.memory_bandwidth_bytes_per_s * device.sustained_bandwidth_share / device.num_sms
     cache = np.log(device.l2_bytes / device.num_sms)
     return np.stack([np.log(rate), np.log(bandwidth) * one, cache * one, np.log(device.num_sms) * one], axis=1)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
+from gnnperf.data.categories import of_each
 from gnnperf.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.groups import machines_of
@@ -86,7 +88,7 @@ def link_numbers(graph: ExecutionGraph, cluster: ClusterSpec) -> np.ndarray:
     return found
 
 
-def sustained_flops_per_s(dtypes: np.ndarray, cluster: ClusterSpec) -> np.ndarray:
+def sustained_flops_per_s(dtypes: pd.Series, cluster: ClusterSpec) -> np.ndarray:
     """[num_nodes] of the device, by dtype; without matrix units for float32, float32's rate where it has none.
 
     Args:
@@ -97,4 +99,4 @@ def sustained_flops_per_s(dtypes: np.ndarray, cluster: ClusterSpec) -> np.ndarra
     rates = {name: device.flops_per_s.get(f"{name}_matrix", rate) if name != "float32" else rate
              for name, rate in device.flops_per_s.items()}  # fmt: skip
     plain = rates["float32"]
-    return np.array([rates.get(str(d), plain) for d in dtypes]) * device.sustained_flops_share
+    return of_each(dtypes, lambda name: rates.get(name, plain)) * device.sustained_flops_share

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from gnnperf.data.categories import NOTHING, words_of
 from gnnperf.schema import WORK_TYPES
 
 FIELDS = ("op_name", "family", "phase", "segment", "dtype", "collective", "lane")
-NOTHING = ""  # the word for null: "has none", not "never seen"
 UNKNOWN = 0
+LANES = ("main", "thread", NOTHING, "s0", "s1", "s2", "s3")
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,7 @@ class Vocabulary:
     def encode(self, node_type: str, nodes: pd.DataFrame) -> np.ndarray:
         """Codes of nodes of one type: [num_nodes, len(FIELDS)] int64, 0 where the word is unknown."""
         known = self.words[node_type]
-        columns = [
-            pd.Index(known[f], dtype=object).get_indexer(pd.Index(field_words(nodes, f))) + 1 for f in FIELDS
-        ]  # -1 -> 0
-        return np.stack(columns, axis=1).astype(np.int64)
+        return np.stack([_codes(known[f], *words_of(field_column(nodes, f))) for f in FIELDS], axis=1)
 
     def num_codes(self, node_type: str, field: str) -> int:
         """Words of the field plus the unknown one."""
@@ -48,21 +46,25 @@ def fit_vocabulary(tables: Iterable[pd.DataFrame]) -> Vocabulary:
         nodes = table[table["latency_us"].notna()]
         for node_type, rows in nodes.groupby("node_type", observed=True):
             for field in FIELDS if str(node_type) in seen else ():
-                seen[str(node_type)][field].update(field_words(rows, field).unique())
+                words, place = words_of(field_column(rows, field))
+                seen[str(node_type)][field].update(words[np.unique(place)])
     return Vocabulary({t: {f: tuple(sorted(words)) for f, words in fields.items()} for t, fields in seen.items()})
 
 
-def field_words(nodes: pd.DataFrame, field: str) -> pd.Series:
-    """One field as words; null becomes NOTHING."""
-    if field == "lane":
-        return _lane(nodes)
-    return nodes[field].astype(object).where(nodes[field].notna(), NOTHING)
+def field_column(nodes: pd.DataFrame, field: str) -> pd.Series:
+    """One field's column; words_of tells its words."""
+    return _lane(nodes) if field == "lane" else nodes[field]
+
+
+def _codes(known: tuple[str, ...], words: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """[num_words] words and [num_nodes] which one a node has -> [num_nodes] codes."""
+    found: np.ndarray = pd.Index(known, dtype=object).get_indexer(pd.Index(words)) + 1  # [num_words]; -1 -> 0
+    return found.astype(np.int64)[place]
 
 
 def _lane(nodes: pd.DataFrame) -> pd.Series:
     """Thread and stream by role, not by number: main thread, another one, first to third stream, a later one."""
-    thread = nodes["thread"].to_numpy()
-    stream = nodes["stream"].to_numpy()
-    words = np.where(stream >= 0, np.char.add("s", np.minimum(stream, 3).astype(str)), NOTHING)
-    threads = np.where(thread == 0, "main", np.where(thread > 0, "thread", words))
-    return pd.Series(threads.astype(object), index=nodes.index)
+    thread, stream = nodes["thread"].to_numpy(), nodes["stream"].to_numpy()  # [num_nodes] each, -1 none
+    device = np.where(stream >= 0, LANES.index("s0") + np.minimum(stream, 3), LANES.index(NOTHING))
+    role = np.where(thread == 0, LANES.index("main"), np.where(thread > 0, LANES.index("thread"), device))
+    return pd.Series(pd.Categorical.from_codes(role.astype(np.int64), pd.Index(LANES)), index=nodes.index)

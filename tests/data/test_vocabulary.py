@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 from toys import two_rank_graph
 
-from gnnperf.data.vocabulary import FIELDS, NOTHING, UNKNOWN, fit_vocabulary
+from gnnperf.data.categories import NOTHING
+from gnnperf.data.vocabulary import FIELDS, UNKNOWN, fit_vocabulary
 
 NODES = two_rank_graph().nodes
 OP = FIELDS.index("op_name")
