@@ -1,7 +1,7 @@
 """Predict one step of a trace, or of a plan that nobody ran.
 
 python predict.py trace=PATH [hardware=NAME] [mode=hybrid|gnn|analytic|replay] [checkpoint=FILE] [out=DIR] [step=N]
-                  [collectives=NAME] [whatif=[{batch:{factor:2}}]] [jitter=trace]
+                  [measured=FILE] [collectives=NAME] [whatif=[{batch:{factor:2}}]] [jitter=trace]
 python predict.py plan=megatron_18b hardware=a100_sxm_80gb [plan.parallelism.tensor=4] [cluster=NAME]
 Every key: python predict.py --cfg job
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 from gnnperf.config import entry_point
 from gnnperf.predict import PredictConfig, StepPrediction
 from gnnperf.predict.api import Request, check, predict
+from gnnperf.predict.fallback import check_covered
 from gnnperf.predict.rank_memory import MemoryQuestion
 from gnnperf.predict.whatif import read_edits
 from gnnperf.report import check_output, print_summary, write_report
@@ -24,6 +25,7 @@ def main(config: PredictConfig) -> None:
     if config.out is not None:
         check_output(Path(config.out))
     answer = predict(request)
+    check_covered(answer, config.fallback)
     written = write_report(answer, Path(config.out or default_out(answer)))
     print_summary(answer, written)
 
@@ -38,6 +40,7 @@ def to_request(config: PredictConfig) -> Request:
         cluster=config.cluster_spec(),
         collectives=config.collectives,
         checkpoint=None if config.checkpoint is None else Path(config.checkpoint),
+        measured=None if config.measured is None else Path(config.measured),
         step=config.step,
         cache_dir=None if config.cache_dir is None else Path(config.cache_dir).expanduser(),
         whatif=read_edits(config.whatif),

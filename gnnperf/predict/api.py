@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from gnnperf.plan.families import Plan, build_graph_of, misplaced
 from gnnperf.predict.assemble import Question, assemble, collect
 from gnnperf.predict.config import Mode
 from gnnperf.predict.edited import with_edits
+from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.jitter import check_jitter, jitter_asked
 from gnnperf.predict.laws import check_laws, laws_text
+from gnnperf.predict.measured import read_measured
 from gnnperf.predict.provenance import provenance
 from gnnperf.predict.rank_memory import MemoryQuestion, with_memory
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
@@ -44,6 +46,7 @@ class Request:
         cluster: links and hosts to predict for; None: the default of the device.
         collectives: laws of collectives by name or path; SPECIFICATION: none; None: as the cluster says.
         checkpoint: trained model; None: none.
+        measured: op table of the user's own, answering first; None: none.
         step: ordinal in the window; None: the one with the median measured step time.
         cache_dir: where graphs are kept; None: nowhere.
         whatif: edits of the step, made one after the other; both steps are predicted.
@@ -58,6 +61,7 @@ class Request:
     cluster: ClusterSpec | None = None
     collectives: str | None = None
     checkpoint: Path | None = None
+    measured: Path | None = None
     step: int | None = None
     cache_dir: Path | None = None
     whatif: tuple[Edit, ...] = ()
@@ -104,6 +108,7 @@ def check(request: Request) -> None:
             remedy="train one with train.py and pass checkpoint=FILE, or use mode=hybrid or mode=analytic",
         )  # fmt: skip
     _only_in(USES_CHECKPOINT, "checkpoint", request)
+    _only_in((Mode.hybrid,), "measured", request)
     _only_in(USES_HARDWARE, "hardware", request)
     _only_in(USES_HARDWARE, "cluster", request)
     _only_in(USES_HARDWARE, "collectives", request)
@@ -131,7 +136,7 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     """The answer of a model for one step of `graph`."""
     label = choose_step(graph, request.step)
     target = choose_target(graph, request.hardware, request.cluster).with_laws(request.collectives)
-    answers = answers_for(request.mode, request.checkpoint)
+    answers = answers_for(request.mode, request.checkpoint, request.measured)
     predictor = answers.predictor
     prediction = predictor.predict(graph.step(label.step).for_predictors(), target.cluster)
     without = request.mode is Mode.hybrid and request.checkpoint is None
@@ -191,8 +196,20 @@ class Answers:
     steps: StepIntervals | None = None
 
 
-def answers_for(mode: Mode, checkpoint: Path | None) -> Answers:
-    """Who answers in this mode; the network, and torch with it, is loaded only where it is used."""
+def answers_for(mode: Mode, checkpoint: Path | None, measured: Path | None = None) -> Answers:
+    """Who answers in this mode; the network, and torch with it, is loaded only where it is used.
+
+    Raises:
+        InputError: the checkpoint or the table of measured ops cannot be used.
+    """
+    found = _model_for(mode, checkpoint)
+    if measured is None:
+        return found
+    table = read_measured(measured, AnalyticPredictor())
+    return replace(found, predictor=HybridPredictor((table, found.predictor)))
+
+
+def _model_for(mode: Mode, checkpoint: Path | None) -> Answers:
     if checkpoint is None:
         return Answers(AnalyticPredictor())
     from gnnperf.checkpoint import load_checkpoint

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from gnnperf.errors import require
 from gnnperf.hardware.config import HardwareConfig
 from gnnperf.plan.families import Plan, read_plan
 
@@ -20,6 +21,22 @@ class Mode(StrEnum):
 
 
 @dataclass
+class FallbackConfig:
+    """When to refuse (predict/fallback.py).
+
+    Attributes:
+        max_uncovered_share: of the trace's measured node time (of nodes, where nothing was measured) that may be
+            without a latency; above it predict.py ends with exit code 3 and writes nothing. 1: never.
+    """
+
+    max_uncovered_share: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        require(0 <= self.max_uncovered_share <= 1, "fallback.max_uncovered_share", self.max_uncovered_share, "0 to 1")
+
+
+@dataclass
 class PredictConfig(HardwareConfig):
     """Options of predict.py (not frozen: Hydra composes into it). Without `hardware` it is the trace's own device.
 
@@ -30,6 +47,9 @@ class PredictConfig(HardwareConfig):
         plan: a choice of conf/plan (or a YAML file of one's own) and its settings; empty: a trace is asked about.
         mode: who answers.
         checkpoint: trained model, of which mode=analytic takes the constants of the base only; None: none.
+        measured: table of ops measured on the device predicted for (`gnnperf calibrate --ops`), which answers first;
+            None: none.
+        fallback: when too little is covered to answer.
         out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
         collectives: laws of collectives, a name of conf/analytic/collective_laws or a .yaml file; "specification": none
             (links answer); None: as the cluster says.
@@ -46,6 +66,8 @@ class PredictConfig(HardwareConfig):
     plan: dict[str, Any] = field(default_factory=dict)
     mode: Mode = Mode.hybrid
     checkpoint: str | None = None
+    measured: str | None = None
+    fallback: FallbackConfig = field(default_factory=FallbackConfig)
     collectives: str | None = None
     out: str | None = None
     step: int | None = None

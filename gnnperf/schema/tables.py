@@ -98,7 +98,9 @@ PREDICTION_COLUMNS = (
     Column("start_us", "float64", "us", "predicted start"),
     Column("latency_us", "float64", "us", "predicted latency; NaN if uncovered"),
     Column("mean_latency_us", "float64", "us", "on average, stalls included: what the step adds up; NaN if uncovered"),
-    Column("latency_low_us", "float64", "us", "lower end of the interval; NaN until intervals ship"),
+    Column(
+        "latency_low_us", "float64", "us", "lower end of the interval; NaN: nothing tells how far the answer may be off"
+    ),
     Column("latency_high_us", "float64", "us", "upper end of the interval"),
     Column("measured_latency_us", "float64", "us", "measured latency; NaN unknown"),
     Column("analytic_latency_us", "float64", "us", "the analytical model's answer; NaN if it has none"),

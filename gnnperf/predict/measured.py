@@ -1,0 +1,139 @@
+"""The best rung of the ladder: latencies that the user measured, op by op, in a table of `gnnperf calibrate --ops`.
+
+A node takes a row's latency where op, shapes of its tensors and dtype are the row's and the row times the same thing:
+on a GPU the device's own time of the op's only kernel, on a CPU the call of an op that calls no other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.analytic.op_tables.read import OP, OpRow, read_op_rows
+from gnnperf.errors import InputError
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.catalog import match_device
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.prediction import Prediction, Predictor, only, uncovered_ops
+from gnnperf.schema import NodeType, Source
+
+FORWARD = "forward"
+Call = tuple[str, tuple[tuple[int, ...], ...], str]  # op, shapes of its tensors, dtype
+
+
+@dataclass(frozen=True)
+class MeasuredPredictor:
+    """Answers for calls of the table on the table's device, and for nothing else.
+
+    Attributes:
+        analytic: tells lags, and what overlapping work takes from each other: the table's calls ran alone.
+        gpu_us, cpu_us: call -> latency of the kernel, of the call on a CPU; medians where a table has several rows.
+        device: name of the table's device.
+        where: the file.
+    """
+
+    analytic: Predictor
+    gpu_us: Mapping[Call, float]
+    cpu_us: Mapping[Call, float]
+    device: str
+    where: str
+
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+        """Latencies of nodes that are in the table; NaN elsewhere.
+
+        Raises:
+            InputError: the table was measured on another device than the prediction is for.
+        """
+        table_us = self._table_of(cluster)
+        base = self.analytic.predict(graph, cluster)
+        latency_us = _found_us(graph.nodes, table_us)  # [num_nodes]
+        known, unknown = np.isfinite(latency_us), np.full(graph.num_nodes, np.nan)
+        return Prediction(
+            graph=graph,
+            latency_us=latency_us,
+            lag_us=base.lag_us,
+            source=np.where(known, Source.MEASURED, Source.UNCOVERED).astype(object),
+            analytic_latency_us=base.latency_us,
+            latency_low_us=unknown,
+            latency_high_us=unknown.copy(),
+            uncovered_ops=uncovered_ops(graph, latency_us),
+            alone=only(base.alone, known),
+        )
+
+    def _table_of(self, cluster: ClusterSpec) -> Mapping[Call, float]:
+        named, asked = match_device(self.device), cluster.device
+        if named is not None and named.name != asked.name:
+            raise InputError(f"was measured on {self.device}, the prediction is for {asked.name}", where=self.where,
+                             remedy="measure there: gnnperf calibrate --ops; or leave measured= out")  # fmt: skip
+        found = self.cpu_us if asked.kind == "cpu" else self.gpu_us
+        if not found:
+            told = "calls on a CPU" if asked.kind == "cpu" else "the device's own time (launch_included = false)"
+            raise InputError(f"has no row that tells {told}, as {asked.name} needs it", where=self.where)
+        return found
+
+
+def read_measured(path: Path, analytic: Predictor) -> MeasuredPredictor:
+    """A table of `gnnperf calibrate`, or one of the user's own with op, shapes, dtypes, latency_us and device.
+
+    Raises:
+        InputError: it cannot be read, names no device or several, or no row is a measured op.
+    """
+    table, rows = read_op_rows(path)
+    devices = sorted(set(table["device"].dropna().astype(str))) if "device" in table else []
+    if len(devices) != 1:
+        said = f"names {len(devices)} devices" + (f": {', '.join(devices)}" if devices else "")
+        raise InputError(said, where=f"{path}, column device", allowed="the one that all rows were measured on")
+    gpu_us, cpu_us = _medians(rows, launch_included=False), _medians(rows, launch_included=True)
+    if not gpu_us and not cpu_us:
+        raise InputError("no row is a measured forward op", where=str(path), remedy="gnnperf calibrate --ops makes one")
+    return MeasuredPredictor(analytic, gpu_us, cpu_us, devices[0], str(path))
+
+
+def _medians(rows: Iterable[OpRow], launch_included: bool) -> dict[Call, float]:
+    found: dict[Call, list[float]] = {}
+    for row in rows:
+        if row.kind == OP and row.direction == FORWARD and row.launch_included == launch_included and row.measured_us:
+            shapes = tuple(shape for shape in row.shapes if shape)
+            found.setdefault((row.op, shapes, _dtype(row.dtypes)), []).append(row.measured_us)
+    return {call: float(np.median(values)) for call, values in found.items()}
+
+
+def _dtype(dtypes: Iterable[str]) -> str:
+    """As graphs tell it: of the first floating-point tensor, else of the first."""
+    named = list(dtypes)
+    return next((d for d in named if "float" in d), named[0] if named else "")
+
+
+def _found_us(nodes: pd.DataFrame, table_us: Mapping[Call, float]) -> np.ndarray:
+    """[num_nodes]; calls are looked up once each."""
+    single = (nodes["node_type"] == NodeType.COMPUTE) & (nodes["num_siblings"] <= 1) & (nodes["opened_ops"] <= 0)
+    rows = nodes.loc[single, ["op_name", "input_dims", "dtype"]].astype(object)
+    found_us = {key: table_us.get((str(key[0]), tensor_shapes(key[1]), str(key[2])), np.nan)
+                for key in set(rows.itertuples(index=False, name=None)) if isinstance(key[1], str)}  # fmt: skip
+    latency_us = np.full(len(nodes), np.nan)
+    told = [found_us.get(key, np.nan) for key in rows.itertuples(index=False, name=None)]
+    latency_us[single.to_numpy()] = told
+    return latency_us
+
+
+@cache
+def tensor_shapes(input_dims: str) -> tuple[tuple[int, ...], ...]:
+    """Shapes of the tensors among a call's arguments, lists of tensors one after the other."""
+    found: list[tuple[int, ...]] = []
+
+    def collect(dims: Any) -> None:
+        if isinstance(dims, list) and dims and all(isinstance(edge, int) for edge in dims):
+            found.append(tuple(dims))
+        elif isinstance(dims, list):
+            for inner in dims:
+                collect(inner)
+
+    collect(json.loads(input_dims))
+    return tuple(found)

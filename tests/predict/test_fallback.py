@@ -1,0 +1,60 @@
+"""Refusing what is not covered, with the measurement that would cover it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnperf.calibrate.ops_file import read_ops
+from gnnperf.errors import InputError
+from gnnperf.predict.config import FallbackConfig
+from gnnperf.predict.fallback import NotCovered, check_covered, ops_to_measure, uncovered_share
+from gnnperf.predict.step_prediction import StepPrediction
+from tests.predict.answers import GEMM_0, GEMM_1, toy_answer
+
+
+def _answer(dims: str | None = "[[64,32],[32,16]]") -> StepPrediction:
+    """Both gemms without a latency; theirs is 220 of 330 measured us."""
+    answer = toy_answer({GEMM_0: np.nan, GEMM_1: np.nan})
+    graph = answer.prediction.graph
+    columns = graph.nodes["input_dims"].astype(object)
+    columns[[GEMM_0, GEMM_1]] = dims
+    nodes = graph.nodes.assign(input_dims=columns.astype("category"))
+    return replace(answer, prediction=replace(answer.prediction, graph=replace(graph, nodes=nodes)))
+
+
+def test_too_little_is_refused_with_what_to_measure(tmp_path: Path) -> None:
+    share = 220 / 330
+    with pytest.raises(NotCovered, match=r"66\.7% of the step is not covered: aten::mm \(2\)") as caught:
+        check_covered(_answer(), FallbackConfig(share - 0.01))
+    assert caught.value.exit_code == 3
+    assert "gnnperf calibrate --out mine --ops ops.jsonl" in str(caught.value)
+    check_covered(_answer(), FallbackConfig(share + 0.01))
+    check_covered(toy_answer(), FallbackConfig(0.0))
+
+
+def test_the_lines_are_a_list_that_calibrate_takes(tmp_path: Path) -> None:
+    lines = list(ops_to_measure(_answer()))
+    assert [json.loads(line)["shapes"] for line in lines] == [[[64, 32], [32, 16]]]  # once, for both
+    path = tmp_path / "ops.jsonl"
+    path.write_text("\n".join(lines))
+    assert read_ops(path)[0].op == "aten::mm"
+
+
+def test_without_shapes_there_is_nothing_to_measure() -> None:
+    assert list(ops_to_measure(_answer(None))) == []
+    with pytest.raises(NotCovered, match="record with record_shapes=True"):
+        check_covered(_answer(None), FallbackConfig(0.1))
+
+
+def test_a_step_that_nobody_ran_counts_nodes() -> None:
+    assert uncovered_share(replace(_answer(), uncovered_measured_share=None)) == pytest.approx(2 / 14, abs=0.02)
+
+
+def test_a_share_is_a_share() -> None:
+    with pytest.raises(InputError, match=r"fallback\.max_uncovered_share: bad value 1\.5"):
+        FallbackConfig(1.5)
