@@ -72,5 +72,7 @@ def coverage_lines(answer: StepPrediction) -> Iterator[str]:
     for name, count in answer.uncovered_ops.items():
         yield f"  {name}: {count:,} nodes"
     calls = len(list(ops_to_measure(answer)))
-    yield (f"{calls} distinct calls have shapes: gnnperf coverage TRACE --ops ops.jsonl lists "
-           "them, gnnperf calibrate --out mine --ops ops.jsonl measures them, measured=mine/ops.parquet uses them")  # fmt: skip
+    yield (
+        f"{calls} distinct calls have shapes: gnnperf coverage TRACE --ops ops.jsonl lists "
+        "them, gnnperf calibrate --out mine --ops ops.jsonl measures them, measured=mine/ops.parquet uses them"
+    )
