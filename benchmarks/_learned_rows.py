@@ -11,7 +11,7 @@ from typing import Any
 
 from gnnperf.baselines.answer import Learner
 from gnnperf.baselines.hops import trees_with_hops
-from gnnperf.baselines.network import Network
+from gnnperf.baselines.network import Hybrid, Network
 from gnnperf.baselines.pooled import PooledSage
 from gnnperf.baselines.sequence import OpsAsText
 from gnnperf.baselines.trees import Trees
@@ -40,6 +40,7 @@ FIXED: dict[str, Learner] = {
 # an answer per seed
 LEARNED: dict[str, Learner] = {
     "gnn": experiment("gnn"),
+    "hybrid": Hybrid(experiment("gnn")),  # what predict.py answers: ops that training lacked are left to the base
     "mlp": experiment("mlp"),  # the ablation "no messages" as well
     "trees": Tuned(Trees(), trials=1),
     "trees-hops": Tuned(trees_with_hops(), trials=1),
