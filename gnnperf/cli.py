@@ -25,6 +25,7 @@ ROOM_OF_COMMAND = {
     "ops": "gnnperf.evaluate.ops_cli",
     "collectives": "gnnperf.evaluate.collectives_cli",
     "shard": "gnnperf.shard.cli",
+    "compare": "gnnperf.report.compare.cli",
 }
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
 BROKEN_PIPE = 141  # ... and by SIGPIPE
