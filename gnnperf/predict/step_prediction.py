@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnperf.findings import Finding
 from gnnperf.graph.execution_graph import StepLabel
 from gnnperf.memory.measured import Measured
 from gnnperf.memory.peak import PeakMemory
@@ -94,6 +95,7 @@ class StepPrediction:
         provenance: versions and hashes; never paths, user names or a trace's free-form metadata.
         whatif: what edits make of this step; None: no edit was asked for. Everything else is the unedited step.
         peak_memory: per rank in the graph, of this step; () not asked for or unknown.
+        findings: what holds this step up, the largest gain first; None: not asked for.
     """
 
     prediction: Prediction
@@ -121,6 +123,7 @@ class StepPrediction:
     provenance: dict[str, Any]
     whatif: WhatIfAnswer | None = None
     peak_memory: tuple[RankMemory, ...] = ()
+    findings: tuple[Finding, ...] | None = None
 
     @property
     def step_time_error(self) -> float | None:

@@ -67,6 +67,7 @@ GOLDEN = """\
   "uncovered_ops": {},
   "uncovered_measured_share": 0.0,
   "peak_memory": null,
+  "findings": null,
   "whatif": null,
   "warnings": [
     "No intervals yet: step_time_interval_us is null and latency_low_us, latency_high_us are empty."
