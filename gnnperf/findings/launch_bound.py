@@ -46,11 +46,13 @@ def step_units(step: Observed) -> np.ndarray:
 
 
 def _calls(step: Observed) -> pd.DataFrame:
-    """Calls that launch kernels, by number: op, host_us, device_us."""
+    """Calls that launch kernels whose latencies are known, by number: op, host_us, device_us."""
     unit = step_units(step)
     kernel = (step.kind == NodeType.COMPUTE) & (step.graph.nodes["stream"] >= 0).to_numpy() & (unit >= 0)
     device = pd.Series(step.latency_us[kernel]).groupby(unit[kernel]).sum()
     host = step.on_host & np.isin(unit, device.index.to_numpy())
     time_us = pd.Series(step.latency_us[host]).groupby(unit[host]).sum()
     op = pd.Series(step.op[kernel]).groupby(unit[kernel]).first()
+    unknown = np.unique(unit[kernel & ~step.known])  # a kernel that nobody tells the latency of is not a small one
+    op, device = op.drop(unknown), device.drop(unknown)
     return pd.DataFrame({"op": op, "device_us": device, "host_us": time_us.reindex(device.index, fill_value=0.0)})

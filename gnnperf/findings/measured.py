@@ -39,7 +39,8 @@ def measured_step(
         predictor: who answers for what an edit leaves without a latency; None: such edits are refused.
         analytic_us: [num_nodes] what the analytical model says of the same nodes; None: not asked.
     """
-    latency_us, lag_us = (np.nan_to_num(values) for values in measured_latencies(graph))
+    measured_us, measured_lag_us = measured_latencies(graph)
+    latency_us, lag_us = np.nan_to_num(measured_us), np.nan_to_num(measured_lag_us)
     known = replace(graph, nodes=graph.nodes.assign(latency_us=latency_us), edges=graph.edges.assign(lag_us=lag_us))
     medians = fit_medians(known, np.ones(known.num_nodes, dtype=bool))
 
@@ -50,7 +51,15 @@ def measured_step(
     scheduled = _scheduled(known, latency_us, medians, num_unrolled)
     told_us = np.full(graph.num_nodes, np.nan) if analytic_us is None else analytic_us
     return Observed(
-        known, latency_us, told_us, scheduled, step_time_us(scheduled), Basis.MEASURED, cluster, step_time_of
+        known,
+        latency_us,
+        ~np.isnan(measured_us),
+        told_us,
+        scheduled,
+        step_time_us(scheduled),
+        Basis.MEASURED,
+        cluster,
+        step_time_of,
     )
 
 

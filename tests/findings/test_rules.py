@@ -167,6 +167,14 @@ def test_small_kernels_are_found() -> None:
     assert (found.gain_us, found.at_most) == (75.0, True)
 
 
+def test_kernels_of_unknown_latency_are_not_small() -> None:
+    step = _calls(20.0, 5.0)
+    kernels = step.kind == NodeType.COMPUTE
+    assert (
+        find(replace(step, known=~kernels, latency_us=np.where(kernels, 0.0, step.latency_us)), (launch_bound,)) == ()
+    )
+
+
 def test_large_kernels_are_not_launch_bound() -> None:
     assert find(_calls(5.0, 50.0), (launch_bound,)) == ()
     assert find(_two_ranks(100.0, 100.0), (launch_bound,)) == ()

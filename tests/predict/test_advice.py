@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from gnnperf.findings import Basis
@@ -52,3 +53,18 @@ def test_a_graph_that_is_too_large_is_said_to_be(monkeypatch: pytest.MonkeyPatch
     answer = _asked(120.0, same_hardware=True)
     assert answer.findings is None
     assert answer.warnings[-1] == "Findings are looked for in graphs of up to 17 nodes; this one has 18."
+
+
+def test_without_latencies_nothing_is_said_of_a_predicted_step() -> None:
+    """Both gemms are not covered: the devices would seem idle, and all kernels small."""
+    answer = toy_answer({GEMM_0: np.nan, GEMM_1: np.nan}, same_hardware=False)
+    found = with_findings(answer, question(answer.label, same_hardware=False), Fixed(), CLUSTER)
+    assert found.findings is None
+    assert found.warnings[-1] == (
+        "Findings need latencies: 2 of 3 nodes on devices are not covered, so none are looked for."
+    )
+
+
+def test_a_measured_step_needs_no_predicted_latencies() -> None:
+    answer = toy_answer({GEMM_0: np.nan, GEMM_1: np.nan})
+    assert with_findings(answer, question(answer.label), Fixed(), CLUSTER).findings is not None
