@@ -45,6 +45,7 @@ def to_request(config: PredictConfig) -> Request:
         cache_dir=None if config.cache_dir is None else Path(config.cache_dir).expanduser(),
         whatif=read_edits(config.whatif),
         jitter=config.jitter,
+        findings=config.findings,
         memory=MemoryQuestion(config.batches_held) if config.memory else None,
     )
 

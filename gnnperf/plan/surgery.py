@@ -49,7 +49,15 @@ def insert_copies(
     nodes = nodes.assign(node_id=np.arange(len(nodes)), start_us=nodes["start_us"].mask(is_copy),
                          blocked_us=nodes["blocked_us"].mask(is_copy, 0.0))  # fmt: skip
     edges = _edges_with_copies(graph, unit, lane, head, id_of) if copies else graph.edges
-    return replace(graph, nodes=nodes, edges=edges), came_from, is_copy
+    carried = None if graph.carried is None else _carried_with_copies(graph.carried, unit, id_of)
+    return replace(graph, nodes=nodes, edges=edges, carried=carried), came_from, is_copy
+
+
+def _carried_with_copies(carried: np.ndarray, unit: np.ndarray, id_of: np.ndarray) -> np.ndarray:
+    """[2, n] waits for the step before: a copy has those of its original, and nobody waits for a copy."""
+    copied = carried[:, unit[carried[1]] >= 0]
+    parts = [np.stack([id_of[-1][copied[0]], copy[copied[1]]]) for copy in id_of[:-1]]
+    return np.concatenate([*parts, id_of[-1][carried]], axis=1)
 
 
 def _edges_with_copies(
@@ -104,7 +112,17 @@ def remove(graph: ExecutionGraph, gone: np.ndarray) -> tuple[ExecutionGraph, np.
     inherited = timed & ~gone[src] & gone[dst] & (heir[dst] >= 0)
     moved = edges.assign(dst=np.where(inherited, heir[dst], dst), lag_us=edges["lag_us"].mask(inherited))
     nodes, left = take(graph.nodes, moved, ~gone)
-    return replace(graph, nodes=nodes, edges=left), np.flatnonzero(~gone)
+    carried = None if graph.carried is None else _carried_without(graph.carried, gone, heir)
+    return replace(graph, nodes=nodes, edges=left, carried=carried), np.flatnonzero(~gone)
+
+
+def _carried_without(carried: np.ndarray, gone: np.ndarray, heir: np.ndarray) -> np.ndarray:
+    """[2, n] waits for the step before, of the nodes that are left, by their new numbers."""
+    awaited, waiting = carried[0], heir[carried[1]]
+    kept = ~gone[awaited] & (waiting >= 0)
+    new_id = np.cumsum(~gone) - 1  # [num_nodes]
+    left: np.ndarray = new_id[np.stack([awaited[kept], waiting[kept]])]
+    return left
 
 
 def next_kept(lane: np.ndarray, gone: np.ndarray) -> np.ndarray:

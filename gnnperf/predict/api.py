@@ -14,6 +14,7 @@ from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
 from gnnperf.intervals import StepIntervals
 from gnnperf.plan import Edit
 from gnnperf.plan.families import Plan, build_graph_of, misplaced
+from gnnperf.predict.advice import with_findings
 from gnnperf.predict.assemble import Question, assemble, collect
 from gnnperf.predict.config import Mode
 from gnnperf.predict.edited import with_edits
@@ -53,6 +54,7 @@ class Request:
         plan: a step that nobody ran; None: a trace is asked about.
         memory: what is asked of peak memory; None: nothing.
         jitter: how much equal ranks differ, as predict.jitter reads it; None: not at all.
+        findings: whether it is looked for what holds the step up.
     """
 
     trace: Path | None = None
@@ -68,6 +70,7 @@ class Request:
     plan: Plan | None = None
     memory: MemoryQuestion | None = None
     jitter: Any = None
+    findings: bool = False
 
 
 def predict(request: Request) -> StepPrediction:
@@ -153,6 +156,8 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
         jitter=jitter_asked(request.jitter, graph),
     )
     answer = with_interval(assemble(prediction, question), answers.steps)
+    if request.findings:
+        answer = with_findings(answer, question, predictor, target.cluster)
     if not request.whatif:
         return answer
 
@@ -185,7 +190,8 @@ def replayed(graph: ExecutionGraph, request: Request) -> StepPrediction:
     )
     replayed_us = replayed_step_time_us(result, step_time_kind(label))
     answer = collect(as_prediction(result), result.schedule, replayed_us, question)
-    return with_interval(answer, None)
+    answer = with_interval(answer, None)
+    return with_findings(answer, question) if request.findings else answer
 
 
 @dataclass(frozen=True)

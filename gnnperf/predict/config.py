@@ -58,6 +58,7 @@ class PredictConfig(HardwareConfig):
         memory: whether peak memory per rank is told, too.
         batches_held: batches like the step's own that the program keeps between steps, in a loader's queue for example;
             a trace shows only the one that the step reads.
+        findings: whether it is looked for what holds the step up; each candidate is predicted with its remedy.
         jitter: how much equal ranks differ; "trace": as its steps tell; numbers (predict/jitter.py); None: not at all.
         whatif: edits of the step, one after the other; its grammar is in predict/whatif.py.
     """
@@ -74,6 +75,7 @@ class PredictConfig(HardwareConfig):
     cache_dir: str | None = "~/.cache/gnnperf"
     memory: bool = True
     batches_held: int = 1
+    findings: bool = True
     jitter: Any = None
     whatif: list[Any] = field(default_factory=list)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnperf.findings import Finding
 from gnnperf.graph.execution_graph import StepLabel
 from gnnperf.memory.measured import Measured
 from gnnperf.memory.peak import PeakMemory
@@ -96,6 +97,7 @@ class StepPrediction:
         peak_memory: per rank in the graph, of this step; () not asked for or unknown.
         step_time_interval_us: lowest and highest step time; None: there is none, and a warning says why.
         interval_level: share of steps that lie within theirs; None without an interval.
+        findings: what holds this step up, the largest gain first; None: not asked for.
     """
 
     prediction: Prediction
@@ -125,6 +127,7 @@ class StepPrediction:
     peak_memory: tuple[RankMemory, ...] = ()
     step_time_interval_us: tuple[float, float] | None = None
     interval_level: float | None = None
+    findings: tuple[Finding, ...] | None = None
 
     @property
     def step_time_error(self) -> float | None:

@@ -17,6 +17,8 @@ from gnnperf.report.text import (
     collectives_lines,
     comparison,
     coverage,
+    finding_details,
+    finding_head,
     headline,
     memory_lines,
     path_delays,
@@ -51,6 +53,7 @@ def summary(answer: StepPrediction, written: Iterable[Path] = ()) -> RenderableT
         Text(coverage(answer)),
         Text(f"critical path by node type: {_shares(answer.critical_path_share)}"),
         Text(f"  {path_delays(answer)}", style="dim"),
+        *_findings(answer),
         _ops_table(answer),
         *_uncovered(answer.uncovered_ops),
         *(Text(f"warning: {warning}", style="yellow") for warning in answer.warnings),
@@ -73,6 +76,19 @@ def _ops_table(answer: StepPrediction) -> Table:
     for name, kind, count, us in zip(ops["op_name"], ops["node_type"], ops["num_nodes"], times, strict=True):
         table.add_row(*(Text(cell) for cell in (name, kind, f"{count:,}", *us)))
     return table
+
+
+def _findings(answer: StepPrediction) -> list[Text]:
+    """What holds the step up; nothing where nobody asked."""
+    if answer.findings is None:
+        return []
+    if not answer.findings:
+        return [Text("no rule finds anything that holds the step up")]
+    lines = []
+    for found in answer.findings:
+        lines.append(Text(f"finding: {finding_head(found)}", style="bold"))
+        lines += [Text(f"  {line}", style="dim") for line in finding_details(found)]
+    return lines
 
 
 def _uncovered(ops: dict[str, int]) -> list[Text]:

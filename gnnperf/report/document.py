@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from gnnperf.findings import Finding
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.report.summary import num_nodes_by_source
 
@@ -49,6 +50,7 @@ def document(answer: StepPrediction) -> dict[str, Any]:
         "uncovered_ops": answer.uncovered_ops,
         "uncovered_measured_share": answer.uncovered_measured_share,
         "peak_memory": [_memory(rank) for rank in answer.peak_memory] or None,
+        "findings": None if answer.findings is None else [_finding(one) for one in answer.findings],
         "whatif": _whatif(answer),
         "warnings": list(answer.warnings),
         "provenance": answer.provenance,
@@ -73,6 +75,22 @@ def _memory(rank: RankMemory) -> dict[str, Any]:
         "error": rank.error,
         "device_bytes": rank.device_bytes,
         "fits": None if rank.left_bytes is None else rank.left_bytes >= 0,
+    }
+
+
+def _finding(found: Finding) -> dict[str, Any]:
+    """One thing that holds the step up; `gain_us` is what the edit takes off the step of that basis."""
+    return {
+        "rule": found.rule,
+        "cause": found.cause,
+        "basis": str(found.basis),
+        "evidence": list(found.evidence),
+        "remedy": found.remedy,
+        "edit": found.edit or None,
+        "gain_us": found.gain_us,
+        "gain_share": found.gain_share,
+        "gain_is_upper_bound": found.at_most,
+        "unknown": list(found.unknown),
     }
 
 

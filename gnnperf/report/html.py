@@ -7,12 +7,15 @@ from html import escape
 
 import pandas as pd
 
+from gnnperf.findings import Finding
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.summary import by_node_type, by_rank, top_ops
 from gnnperf.report.text import (
     MEANING,
     comparison,
     coverage,
+    finding_details,
+    finding_head,
     headline,
     path_delays,
     share_text,
@@ -49,6 +52,7 @@ def html_report(answer: StepPrediction) -> str:
         f"<p>{escape(comparison(answer))}</p>",
         *(f"<p><b>{escape(line)}</b></p>" for line in whatif_lines(answer)),
         *(f'<p class="warn">{escape(warning)}</p>' for warning in answer.warnings),
+        *([] if answer.findings is None else [_section("What holds the step up", _findings(answer.findings))]),
         _section("Share of step time by source", _stack(answer.source_share), _sources(answer)),
         _section(
             "Critical path by node type",
@@ -67,6 +71,18 @@ def html_report(answer: StepPrediction) -> str:
 
 def _section(title: str, *content: str) -> str:
     return f"<h2>{escape(title)}</h2>\n" + "\n".join(content)
+
+
+def _findings(findings: Sequence[Finding]) -> str:
+    """Each finding with its evidence."""
+    if not findings:
+        return "<p>No rule finds anything.</p>"
+    return "\n".join(
+        f"<details open><summary><b>{escape(finding_head(found))}</b></summary><ul>"
+        + "".join(f"<li>{escape(line)}</li>" for line in finding_details(found))
+        + "</ul></details>"
+        for found in findings
+    )
 
 
 def _stack(share: dict[str, float]) -> str:

@@ -21,6 +21,7 @@ def nodes_table(answer: StepPrediction) -> pd.DataFrame:
         "node_type": _text(nodes["node_type"]),
         "op_name": _text(nodes["op_name"]),
         "segment": _text(nodes["segment"]),
+        "phase": _text(nodes["phase"]),
         "stream": nodes["stream"],
         "start_us": answer.schedule.start_us,
         "latency_us": prediction.latency_us,
@@ -31,6 +32,7 @@ def nodes_table(answer: StepPrediction) -> pd.DataFrame:
         "analytic_latency_us": prediction.analytic_latency_us,
         "source": pd.Series([str(s) for s in prediction.source], dtype="str"),
         "on_critical_path": np.asarray(answer.schedule.on_critical_path, dtype=bool),
+        "critical_us": np.asarray(answer.critical_us, dtype=np.float64),
     }
     return pd.DataFrame({c.name: columns[c.name] for c in PREDICTION_COLUMNS})
 

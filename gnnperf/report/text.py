@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from gnnperf.findings import Finding
 from gnnperf.memory.peak import OUTSIDE
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.report.summary import num_nodes_by_source
@@ -77,6 +78,24 @@ def whatif_lines(answer: StepPrediction) -> list[str]:
     count = f"{whatif.num_touched:,} nodes changed"
     first = f"what if: {times}, difference {difference}; {count}"
     return [first, *(f"  {edit}" for edit in whatif.edits), *(f"  found: {sentence}" for sentence in whatif.found)]
+
+
+def finding_head(found: Finding) -> str:
+    """What it is and what its remedy would gain."""
+    return f"{found.rule.replace('_', ' ')}: {found.cause}; {_gain(found)}"
+
+
+def finding_details(found: Finding) -> list[str]:
+    """Evidence, the edit whose gain it is, what that cannot know, and what to do."""
+    edit = [f"edit: {found.edit}, on {found.basis} latencies"] if found.edit else []
+    return [*found.evidence, *edit, *(f"not known: {one}" for one in found.unknown), f"what to do: {found.remedy}"]
+
+
+def _gain(found: Finding) -> str:
+    if found.gain_us is None or found.gain_share is None:
+        return "gain not known"
+    bound = "at most " if found.at_most else ""
+    return f"gain {bound}{time_text(found.gain_us)} ({share_text(found.gain_share)} of the {found.basis} step)"
 
 
 def bytes_text(num_bytes: int) -> str:

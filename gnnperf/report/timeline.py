@@ -7,12 +7,14 @@
 
 Format: complete events (ph X) that never overlap on one track, metadata (M) for names and order, flows (s, f).
 https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+Events are made and written a few thousand at a time: only the table of slices is as long as the trace.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,40 +24,63 @@ from isal import igzip
 
 from gnnperf.predict.critical_time import critical_chain
 from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.report.timeline_args import COLOR_OF_ERROR, COLOR_OF_SOURCE, NodeArgs, color_of_error, color_of_source
 from gnnperf.report.tracks import FIRST_RANK_PID, PREDICTED, tracks
 
-MAX_TEXT = 500  # characters of shapes per slice
 CRITICAL_PID = 0  # the ranks follow, from FIRST_RANK_PID
+CHUNK = 8192  # events that are objects at one time
 
 Event = dict[str, Any]
 
 
-def timeline(answer: StepPrediction) -> dict[str, Any]:
-    """The whole trace-event document."""
-    slices, about = tracks(answer), _about(answer)
-    chain = critical_chain(answer.prediction.graph, answer.schedule)
-    events = [*_metadata(slices), *_work(slices, about), *_critical(answer, chain, about), *_flows(slices, chain)]
+def write_timeline(answer: StepPrediction, path: Path) -> None:
+    """Write the document as gzip; the same bytes for the same answer.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with path.open("wb") as file, igzip.IGzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
+        for piece in _pieces(answer):
+            packed.write(piece)
+
+
+def _pieces(answer: StepPrediction) -> Iterator[bytes]:
+    """The text of the document, in order."""
+    encode = msgspec.json.Encoder().encode
+    yield encode(_head(answer))[:-1] + b',"traceEvents":[\n'  # the object stays open
+    events, between = timeline_events(answer), b""
+    while chunk := list(itertools.islice(events, CHUNK)):
+        yield between + b",\n".join(map(encode, chunk))
+        between = b",\n"
+    yield b"\n]}\n"
+
+
+def _head(answer: StepPrediction) -> Event:
+    """What is said about the whole document, with the key of the colors."""
     return {
         "displayTimeUnit": "ns",
-        "otherData": {"run": answer.prediction.graph.name, "mode": str(answer.mode), "hardware": answer.hardware},
-        "traceEvents": _from_zero(events),
+        "otherData": {
+            "run": answer.prediction.graph.name,
+            "mode": str(answer.mode),
+            "hardware": answer.hardware,
+            "predicted_colors": {str(source): color for source, color in COLOR_OF_SOURCE.items()},
+            "measured_colors": {f"error up to {100 * limit:g} %": color for limit, color in COLOR_OF_ERROR},
+        },
     }
 
 
-def compressed(answer: StepPrediction) -> bytes:
-    """The document as gzip, the same bytes for the same answer."""
-    return igzip.compress(msgspec.json.encode(timeline(answer)), mtime=0)
-
-
-def _from_zero(events: list[Event]) -> list[Event]:
-    """The same events, all later by the same time if one would begin before 0, where readers drop it.
-
-    In a steady state, what step k-1 launched late and what step k starts early overlap.
-    """
-    earliest = min((event["ts"] for event in events if "ts" in event), default=0.0)
-    if earliest >= 0.0:
-        return events
-    return [{**event, "ts": round(event["ts"] - earliest, 3)} if "ts" in event else event for event in events]
+def timeline_events(answer: StepPrediction) -> Iterator[Event]:
+    """Every event of the document, one after the other."""
+    slices, chain = tracks(answer), critical_chain(answer.prediction.graph, answer.schedule)
+    begin_us = np.append(answer.schedule.start_us[chain], answer.schedule.makespan_us)  # [num_on_path + 1]
+    begin_ns = np.rint(begin_us * 1000.0).astype(np.int64)
+    opens_ns = min(int(slices["start_ns"].min()) if len(slices) else 0, int(begin_ns.min()), 0)
+    slices = slices.assign(start_ns=slices["start_ns"] - opens_ns, end_ns=slices["end_ns"] - opens_ns)
+    about = NodeArgs(answer)
+    yield from _metadata(slices)
+    yield from _work(slices, about)
+    yield from _critical(answer, chain, begin_ns - opens_ns, about)
+    yield from _flows(slices, chain)
 
 
 def _metadata(slices: pd.DataFrame) -> Iterator[Event]:
@@ -78,61 +103,51 @@ def _meta(what: str, pid: int, tid: int, **args: Any) -> Event:
     return {"ph": "M", "name": what, "pid": int(pid), "tid": int(tid), "args": args}
 
 
-def _work(slices: pd.DataFrame, about: list[Event]) -> Iterator[Event]:
+def _work(slices: pd.DataFrame, about: NodeArgs) -> Iterator[Event]:
     """One complete event per slice, with what is known about its node."""
-    columns = ["node_id", "name", "kind", "pid", "tid", "start_ns", "end_ns"]
-    for node_id, name, kind, pid, tid, start_ns, end_ns in slices[columns].itertuples(index=False):
-        yield _complete(name, kind, pid, tid, start_ns, end_ns, about[node_id])
+    columns = ["name", "kind", "pid", "tid", "start_ns", "end_ns"]
+    for first in range(0, len(slices), CHUNK):
+        part = slices.iloc[first : first + CHUNK]
+        rows = part[columns].itertuples(index=False)
+        for (name, kind, *where), args in zip(rows, about.of(part["node_id"].to_numpy()), strict=True):
+            color = color_of_source(args) if kind == PREDICTED else color_of_error(args)
+            yield _complete(name, kind, *where, args=args, color=color)
 
 
-def _complete(name: str, category: str, pid: int, tid: int, start_ns: int, end_ns: int, args: Event) -> Event:
+def _complete(
+    name: str, category: str, pid: int, tid: int, start_ns: int, end_ns: int, *, args: Event, color: str | None
+) -> Event:
     times = {"ts": int(start_ns) / 1000, "dur": int(end_ns - start_ns) / 1000}  # us, whole nanoseconds
-    return {"ph": "X", "name": name, "cat": category, "pid": int(pid), "tid": int(tid), **times, "args": args}
+    event = {"ph": "X", "name": name, "cat": category, "pid": int(pid), "tid": int(tid), **times, "args": args}
+    return event if color is None else {**event, "cname": color}
 
 
-def _about(answer: StepPrediction) -> list[Event]:
-    """[num_nodes] arguments shown for a selected slice; unknown values are left out."""
-    nodes, prediction = answer.prediction.graph.nodes, answer.prediction
-    columns = {
-        "op": nodes["op_name"].astype(object),
-        "source": [str(s) for s in prediction.source],
-        "predicted_latency_us": prediction.latency_us,
-        "measured_latency_us": nodes["latency_us"],
-        "waited_us": nodes["blocked_us"].where(nodes["blocked_us"] > 0),
-        "event": nodes["event_name"].astype(object),
-        "shapes": nodes["input_dims"].astype(object).str.slice(0, MAX_TEXT),
-        "dtype": nodes["dtype"].astype(object),
-        "message_bytes": nodes["message_bytes"],
-        "critical_us": pd.Series(answer.critical_us).where(answer.schedule.on_critical_path),
-        "node_id": nodes["node_id"],
-    }
-    about: list[Event] = [{} for _ in range(len(nodes))]
-    for key, column in columns.items():
-        values = pd.Series(column)
-        for row, value, known in zip(about, values.tolist(), values.notna(), strict=True):
-            if known:
-                row[key] = value
-    return about
+def _critical(answer: StepPrediction, chain: np.ndarray, begin_ns: np.ndarray, about: NodeArgs) -> Iterator[Event]:
+    """The critical path as one track of its own: each node for as long as it holds the step back.
 
-
-def _critical(answer: StepPrediction, chain: np.ndarray, about: list[Event]) -> Iterator[Event]:
-    """The critical path as one track of its own: each node for as long as it holds the step back."""
+    Args:
+        answer: whose path.
+        chain: [num_on_path] its nodes in the order of time.
+        begin_ns: [num_on_path + 1] when the path reaches each, and its end.
+        about: what is said of a node.
+    """
     nodes = answer.prediction.graph.nodes
-    ranks, kinds = nodes["rank"].to_numpy(), nodes["node_type"].to_numpy()
-    begin = np.append(answer.schedule.start_us[chain], answer.schedule.makespan_us)  # [num_on_path + 1]
-    begin_ns = np.rint(begin * 1000.0).astype(np.int64)
-    for node_id, start_ns, end_ns in zip(chain, begin_ns[:-1], begin_ns[1:], strict=True):
-        if end_ns > start_ns:
-            rank, kind = ranks[node_id], kinds[node_id]
-            name = f"{about[node_id].get('op', kind)} ({kind}{f', rank {rank}' if rank >= 0 else ''})"
-            yield _complete(name, "critical", CRITICAL_PID, 0, start_ns, end_ns, about[node_id])
+    lasting = np.flatnonzero(np.diff(begin_ns) > 0)
+    for first in range(0, len(lasting), CHUNK):
+        at = lasting[first : first + CHUNK]
+        rank, kind = nodes["rank"].to_numpy()[chain[at]], nodes["node_type"].to_numpy()[chain[at]]
+        for place, args, on, what in zip(at, about.of(chain[at]), rank, kind, strict=True):
+            name = f"{args.get('op', what)} ({what}{f', rank {on}' if on >= 0 else ''})"
+            times = int(begin_ns[place]), int(begin_ns[place + 1])
+            yield _complete(name, "critical", CRITICAL_PID, 0, *times, args=args, color=color_of_source(args))
 
 
 def _flows(slices: pd.DataFrame, chain: np.ndarray) -> Iterator[Event]:
     """Arrows between consecutive predicted slices of the critical path."""
-    drawn = slices[slices["kind"] == PREDICTED].drop_duplicates("node_id", keep="first").set_index("node_id")
+    on_path = slices[(slices["kind"] == PREDICTED) & slices["node_id"].isin(chain)]
+    drawn = on_path.drop_duplicates("node_id", keep="first").set_index("node_id")
     path = drawn.loc[chain[np.isin(chain, drawn.index)], ["pid", "tid", "start_ns"]].to_numpy()  # [num_drawn, 3]
-    for number, (source, target) in enumerate(pairwise(path), start=1):
+    for number, (source, target) in enumerate(itertools.pairwise(path), start=1):
         yield _flow("s", number, source)
         yield {**_flow("f", number, target), "bp": "e"}  # bind to the slice around it, not to the next one
 

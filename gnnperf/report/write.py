@@ -14,7 +14,7 @@ from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.document import FORMAT, document, to_json
 from gnnperf.report.html import html_report
 from gnnperf.report.nodes_table import nodes_table
-from gnnperf.report.timeline import compressed
+from gnnperf.report.timeline import write_timeline
 
 FILES = ("prediction.json", "nodes.parquet", "timeline.json.gz", "report.html")
 
@@ -64,7 +64,7 @@ def write_report(answer: StepPrediction, out: Path) -> tuple[Path, ...]:
 def _write_files(answer: StepPrediction, folder: Path) -> None:
     (folder / "prediction.json").write_bytes(to_json(document(answer)))
     nodes_table(answer).to_parquet(folder / "nodes.parquet", index=False)
-    (folder / "timeline.json.gz").write_bytes(compressed(answer))
+    write_timeline(answer, folder / "timeline.json.gz")
     (folder / "report.html").write_text(html_report(answer), encoding="utf-8")
 
 

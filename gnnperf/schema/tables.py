@@ -94,6 +94,7 @@ PREDICTION_COLUMNS = (
     Column("node_type", "str", "", "NodeType"),
     Column("op_name", "str", "", "CPU op"),
     Column("segment", "str", "", "Segment"),
+    Column("phase", "str", "", "Phase"),
     Column("stream", "int64", "", "stream ordinal; -1 none"),
     Column("start_us", "float64", "us", "predicted start"),
     Column("latency_us", "float64", "us", "predicted latency; NaN if uncovered"),
@@ -106,4 +107,5 @@ PREDICTION_COLUMNS = (
     Column("analytic_latency_us", "float64", "us", "the analytical model's answer; NaN if it has none"),
     Column("source", "str", "", "Source"),
     Column("on_critical_path", "bool", "", "whether the step time changes with this node"),
+    Column("critical_us", "float64", "us", "time the critical path spends at the node; they add up to the step"),
 )

@@ -71,6 +71,7 @@ GOLDEN = """\
   "uncovered_ops": {},
   "uncovered_measured_share": 0.0,
   "peak_memory": null,
+  "findings": null,
   "whatif": null,
   "warnings": [
     "the sun shines"

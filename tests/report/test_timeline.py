@@ -4,18 +4,42 @@ from __future__ import annotations
 
 import gzip
 import json
+import tempfile
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gnnperf.graph.execution_graph import StepLabel
+from gnnperf.predict.assemble import assemble
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.report.timeline import compressed, timeline
-from tests.predict.answers import COLLECTIVE, GEMM_0, GEMM_1, toy_answer
+from gnnperf.report import timeline as timeline_module
+from gnnperf.report.timeline import timeline_events, write_timeline
+from gnnperf.report.timeline_args import NodeArgs
+from gnnperf.schema import NodeType, Relation
+from tests.predict.answers import COLLECTIVE, GEMM_0, GEMM_1, Fixed, question, toy_answer
+from tests.toys import make_graph
+
+
+def written(answer: StepPrediction) -> bytes:
+    """The file as it lies on disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "timeline.json.gz"
+        write_timeline(answer, path)
+        return path.read_bytes()
+
+
+def timeline(answer: StepPrediction) -> dict[str, Any]:
+    """The file, read back."""
+    document: dict[str, Any] = json.loads(gzip.decompress(written(answer)))
+    return document
 
 
 def check_trace_events(document: dict[str, Any]) -> None:
@@ -57,11 +81,11 @@ def _slices(answer: StepPrediction, process: str, track: str) -> list[tuple[str,
     return [(e["name"], e["ts"], e["dur"]) for e in chosen]
 
 
-def test_toy_is_valid_and_compressed_deterministically() -> None:
+def test_toy_is_valid_and_written_deterministically() -> None:
     answer = toy_answer()
     check_trace_events(timeline(answer))
-    assert json.loads(gzip.decompress(compressed(answer))) == json.loads(json.dumps(timeline(answer)))
-    assert compressed(answer) == compressed(answer)
+    assert timeline(answer)["traceEvents"] == json.loads(json.dumps(list(timeline_events(answer))))
+    assert written(answer) == written(answer)
 
 
 def test_predicted_and_measured_stand_side_by_side() -> None:
@@ -84,6 +108,80 @@ def test_critical_path_is_a_track_without_gaps() -> None:
     path = _slices(toy_answer(), "critical path (predicted)", "in the order of time")
     assert [p[1:] for p in path] == [(0.0, 10.0), (10.0, 120.0), (130.0, 50.0), (180.0, 5.0)]
     assert path[1][0] == "aten::mm (compute, rank 1)"
+
+
+def _of_node(answer: StepPrediction, node: int) -> dict[str, dict[str, Any]]:
+    """Predicted, measured and critical slice of a node."""
+    events = timeline(answer)["traceEvents"]
+    return {e["cat"]: e for e in events if e["ph"] == "X" and e["args"].get("node_id") == node}
+
+
+def test_predicted_slices_have_the_color_of_their_source_and_measured_ones_that_of_the_error() -> None:
+    found = _of_node(toy_answer({GEMM_1: 150.0}), GEMM_1)  # measured 120
+    assert {kind: event["cname"] for kind, event in found.items()} == {
+        "predicted": "rail_idle", "critical": "rail_idle", "measured": "bad",
+    }  # fmt: skip
+    assert all(event["args"]["error"] == 0.25 and event["args"]["source"] == "analytic" for event in found.values())
+    assert _of_node(toy_answer({GEMM_1: 125.0}), GEMM_1)["measured"]["cname"] == "good"
+    assert _of_node(toy_answer({GEMM_1: 250.0}), GEMM_1)["measured"]["cname"] == "terrible"
+    assert timeline(toy_answer())["otherData"]["predicted_colors"]["analytic"] == "rail_idle"
+
+
+def test_no_error_is_told_for_other_hardware() -> None:
+    found = _of_node(toy_answer({GEMM_1: 150.0}, same_hardware=False), GEMM_1)
+    assert "cname" not in found["measured"]
+    assert all("error" not in event["args"] for event in found.values())
+
+
+def test_every_measured_slice_has_a_predicted_one_on_the_track_beside_it() -> None:
+    events = timeline(toy_answer())["traceEvents"]
+    track = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    drawn = {
+        kind: sorted(
+            (e["pid"], track[e["pid"], e["tid"]].removesuffix(f" {kind}"), e["name"], e["args"]["node_id"])
+            for e in events if e["ph"] == "X" and e["cat"] == kind
+        )
+        for kind in ("predicted", "measured")
+    }  # fmt: skip
+    assert drawn["measured"] == drawn["predicted"]
+    assert len(drawn["measured"]) == 2 * 6 + 1  # T2, T4, T3, gemm, transfer, T1 per rank; rank 0 waits as well
+
+
+def _row_of_kernels(num_kernels: int) -> StepPrediction:
+    """One stream of kernels of 1 us each."""
+    kernel = {"node_type": NodeType.COMPUTE, "device": 0, "stream": 0, "op_name": "aten::mm", "latency_us": 1.0}
+    rows: list[dict[str, object]] = [{**kernel, "start_us": float(place)} for place in range(num_kernels)]
+    edges: list[tuple[int, int, str]] = [(i, i + 1, str(Relation.FOLLOWS)) for i in range(num_kernels - 1)]
+    label = StepLabel(0, "ProfilerStep#0", None, float(num_kernels), (0.0,), (float(num_kernels),))
+    graph = make_graph(rows, edges, steps=(label,))
+    return assemble(Fixed().predict(graph, None), question(label))  # type: ignore[arg-type]
+
+
+def test_pieces_make_one_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline_module, "CHUNK", 16)
+    document = timeline(_row_of_kernels(50))
+    check_trace_events(document)
+    phases = [event["ph"] for event in document["traceEvents"]]
+    assert phases.count("X") == 3 * 50  # predicted, measured, on the critical path
+    assert (phases.count("s"), phases.count("f")) == (49, 49)
+
+
+def test_no_more_than_a_chunk_of_events_is_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline_module, "CHUNK", 16)
+    asked: list[int] = []
+    of = NodeArgs.of
+
+    def counted(about: NodeArgs, nodes: np.ndarray) -> Iterator[dict[str, Any]]:
+        asked.append(len(nodes))
+        return of(about, nodes)
+
+    monkeypatch.setattr(NodeArgs, "of", counted)
+    events = timeline_events(_row_of_kernels(50))
+    while next(events)["ph"] == "M":
+        pass
+    assert asked == [16]  # the others wait until the first ones are written
+    assert len(list(events)) > 200
+    assert max(asked) == 16
 
 
 def test_uncovered_kernel_is_drawn_with_its_source() -> None:

@@ -62,7 +62,17 @@ def rewrite(graph: ExecutionGraph, stretches: Sequence[Stretch]) -> tuple[Execut
     kept = np.full(graph.num_nodes, -1, dtype=np.int64)
     kept[origin[~is_copy]] = np.flatnonzero(~is_copy)
     edges = _edges(graph, kept, nodes, is_copy)
-    return replace(graph, nodes=nodes, edges=edges), origin, is_copy
+    return replace(graph, nodes=nodes, edges=edges, carried=_carried(graph, kept)), origin, is_copy
+
+
+def _carried(graph: ExecutionGraph, kept: np.ndarray) -> np.ndarray | None:
+    """Waits for the step before, by new numbers; `kept` [num_nodes]: -1 gives way."""
+    if graph.carried is None:
+        return None
+    found: np.ndarray = kept[graph.carried]
+    if (found < 0).any():
+        raise _tied("a wait for the step before", graph)
+    return found
 
 
 def _edges(graph: ExecutionGraph, kept: np.ndarray, nodes: pd.DataFrame, is_copy: np.ndarray) -> pd.DataFrame:
@@ -72,15 +82,18 @@ def _edges(graph: ExecutionGraph, kept: np.ndarray, nodes: pd.DataFrame, is_copy
     follows = (edges["relation"] == Relation.FOLLOWS).to_numpy()
     others = ~stays & ~follows & edges["relation"].isin([str(r) for r in TIMED_RELATIONS]).to_numpy()
     if others.any():
-        raise InputError(
-            f"calls that would move take part in {edges['relation'][others].iloc[0]!s}", where=f"graph {graph.name!r}",
-            allowed="work done where it is called, as on a CPU", remedy="kernels on a GPU cannot be moved yet",
-        )  # fmt: skip
+        raise _tied(str(edges["relation"][others].iloc[0]), graph)
     lane = lane_keys(nodes)
     touched = np.unique(lane[is_copy])
     again = follows & stays & np.isin(lane[np.maximum(src, 0)], touched)
     left = edges[stays & ~again].assign(src=src[stays & ~again], dst=dst[stays & ~again])
     return concat_tables([left, _chain(np.where(np.isin(lane, touched), lane, -1)), _placed(nodes, is_copy)])
+
+
+def _tied(what: str, graph: ExecutionGraph) -> InputError:
+    return InputError(f"calls that would move take part in {what}", where=f"graph {graph.name!r}",
+                      allowed="work done where it is called, as on a CPU",
+                      remedy="kernels on a GPU cannot be moved yet")  # fmt: skip
 
 
 def _chain(lane: np.ndarray) -> pd.DataFrame:

@@ -65,6 +65,20 @@ def test_the_recorded_placement_changes_nothing(graph: ExecutionGraph) -> None:
     np.testing.assert_array_equal(edited.graph.nodes["latency_us"], graph.nodes["latency_us"])
 
 
+def test_waits_for_the_step_before_keep_their_ends(graph: ExecutionGraph) -> None:
+    """A wait of the last work for the first one, by content, in a step in which a table moves."""
+    one = graph.step(graph.steps[1].step)
+    works = np.flatnonzero((one.nodes["thread"] == 0).to_numpy())[[0, -1]]
+    one = replace(one, carried=works[::-1].reshape(2, 1))
+    _, places = infer(one)
+    number = next(t for t, place in enumerate(places) if place == Placed(Split.TABLE, (0,)))
+    edited = placed(one, (*places[:number], Placed(Split.TABLE, (1,)), *places[number + 1 :]))
+    assert not np.array_equal(edited.nodes["rank"], one.nodes["rank"])
+    assert edited.carried is not None
+    keys = [g.nodes["content_key"].to_numpy()[g.carried] for g in (one, edited) if g.carried is not None]
+    np.testing.assert_array_equal(keys[0], keys[1])
+
+
 def test_a_moved_table_takes_its_work_along(graph: ExecutionGraph) -> None:
     _, places = infer(graph)
     number = next(t for t, place in enumerate(places) if place == Placed(Split.TABLE, (0,)))

@@ -1,0 +1,79 @@
+"""Findings of an answer: about measurements where it is for the hardware of the trace, else about predictions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from gnnperf.findings import LARGEST_GRAPH, Basis, Observed, find, measured_step
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.plan.edit import Edited
+from gnnperf.predict.assemble import Question, assemble
+from gnnperf.predict.edited import predict_edited
+from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.prediction import Predictor
+from gnnperf.schedule.step_visits import NUM_UNROLLED
+from gnnperf.schema import NodeType, StepTimeKind
+
+ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY, NodeType.COLLECTIVE)
+MOST_UNCOVERED = 0.1  # of the nodes on devices: a device whose work is not told would seem idle
+UNCOVERED = "Findings need latencies: {:,} of {:,} nodes on devices are not covered, so none are looked for."
+TOO_LARGE = "Findings are looked for in graphs of up to {:,} nodes; this one has {:,}."
+
+
+def with_findings(
+    answer: StepPrediction, question: Question, predictor: Predictor | None = None, cluster: ClusterSpec | None = None
+) -> StepPrediction:
+    """The answer with what holds its step up.
+
+    Args:
+        answer: of the unedited step.
+        question: that it answers.
+        predictor: who answered, and answers for edits; None: a replay, whose edits keep to what was measured.
+        cluster: predicted for; None: a replay.
+    """
+    num_nodes = answer.prediction.graph.num_nodes
+    if num_nodes > LARGEST_GRAPH:
+        return replace(answer, warnings=(*answer.warnings, TOO_LARGE.format(LARGEST_GRAPH, num_nodes)))
+    missing, all_ = _uncovered(answer)
+    if not _is_measured(answer) and missing > MOST_UNCOVERED * all_:
+        return replace(answer, warnings=(*answer.warnings, UNCOVERED.format(missing, all_)))
+    return replace(answer, findings=find(_observed(answer, question, predictor, cluster)))
+
+
+def _is_measured(answer: StepPrediction) -> bool:
+    """Whether the step was measured on the hardware that it is predicted for."""
+    return answer.measured_step_time_us is not None and bool(np.isfinite(answer.measured_step_time_us))
+
+
+def _uncovered(answer: StepPrediction) -> tuple[int, int]:
+    """(nodes on devices without a predicted latency, nodes on devices)."""
+    on_device = answer.prediction.graph.nodes["node_type"].isin(ON_DEVICE).to_numpy()
+    return int((on_device & np.isnan(answer.prediction.latency_us)).sum()), int(on_device.sum())
+
+
+def _observed(
+    answer: StepPrediction, question: Question, predictor: Predictor | None, cluster: ClusterSpec | None
+) -> Observed:
+    prediction = answer.prediction
+    if _is_measured(answer):
+        num_unrolled = NUM_UNROLLED if answer.step_time_kind is StepTimeKind.PERIOD else 1
+        return measured_step(prediction.graph, num_unrolled, cluster, predictor, prediction.analytic_latency_us)
+    assert predictor is not None, "a replay is of what was measured"
+    assert cluster is not None, "a replay is of what was measured"
+
+    def step_time_of(edited: Edited) -> float:
+        return assemble(predict_edited(edited, predictor, cluster), question).step_time_us
+
+    return Observed(
+        graph=prediction.graph,
+        latency_us=np.nan_to_num(prediction.scheduled_us),
+        known=~np.isnan(prediction.latency_us),
+        told_us=prediction.analytic_latency_us,
+        schedule=answer.schedule,
+        step_time_us=answer.step_time_us,
+        basis=Basis.PREDICTED,
+        cluster=cluster,
+        step_time_of=step_time_of,
+    )

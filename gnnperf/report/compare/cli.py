@@ -1,0 +1,100 @@
+"""`gnnperf compare A B`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gnnperf.errors import InputError
+
+if TYPE_CHECKING:
+    from gnnperf.report.compare.side import Side
+
+EXCEEDED = 4  # exit code: step B is beyond a limit
+STDOUT = Path("-")
+DESCRIPTION = """\
+What changed from step A to step B: by node type, phase and op, as a waterfall whose parts add up to the change.
+
+A and B are each a folder that predict.py wrote (predicted) or a trace (measured). Each part is the time that the
+critical path spends there; beside it stand the latencies there, summed over all ranks.
+
+exit code: 0, or 4 where step B is beyond --max-step-ms or --max-regression, or 2 for input that cannot be used
+"""
+
+
+def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the `compare` command."""
+    parser = subparsers.add_parser(
+        "compare", help="two predictions, or a prediction and a trace: what changed in the step",
+        description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("a", type=Path, metavar="A", help="a folder that predict.py wrote, or a trace")
+    parser.add_argument("b", type=Path, metavar="B", help="the same")
+    parser.add_argument("--step", type=int, metavar="N", help="of traces: the step in the window (default: the median)")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write everything as JSON; -: to standard output, alone"
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the waterfalls as one page, readable offline")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but what is beyond a limit")
+    parser.add_argument("--max-step-ms", type=float, metavar="MS", help="exit code 4 if step B takes longer")
+    parser.add_argument("--max-regression", type=float, metavar="PERCENT",
+                        help="exit code 4 if step B is longer than step A by more than this")  # fmt: skip
+    parser.set_defaults(run=_compare)
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from gnnperf.report.compare.changes import compare
+    from gnnperf.report.compare.limits import Limits
+    from gnnperf.report.compare.text import comparison_document, rendered
+    from gnnperf.report.console import PIPE_WIDTH
+    from gnnperf.report.document import to_json
+
+    limits = Limits(args.max_step_ms, args.max_regression)
+    found = compare(_side(args.a, args.step), _side(args.b, args.step))
+    document = to_json(comparison_document(found, limits))
+    if args.html is not None:
+        from gnnperf.report.compare.page import comparison_page  # plotly
+
+        _write(args.html, comparison_page(found).encode())
+    if args.json == STDOUT:
+        sys.stdout.write(document.decode())
+    elif args.json is not None:
+        _write(args.json, document)
+    exceeded = limits.exceeded(found)
+    if not args.quiet and args.json != STDOUT:
+        console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+        console.print(rendered(found, limits), soft_wrap=not console.is_terminal)
+    else:
+        for line in exceeded:
+            print(f"gnnperf: {line}", file=sys.stderr)
+    return EXCEEDED if exceeded else 0
+
+
+def _side(path: Path, step: int | None) -> Side:
+    from gnnperf.report.compare.side import is_prediction, read_prediction
+
+    if is_prediction(path):
+        return read_prediction(path)
+    from gnnperf.report.compare.measured import read_measured
+
+    return read_measured(path, step)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Beside its place, then renamed.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(content)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise InputError(f"cannot be written ({error.strerror})", where=str(path)) from error

@@ -1,0 +1,39 @@
+"""Thresholds for CI: how long step B may be."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gnnperf.errors import require
+from gnnperf.report.compare.changes import Comparison
+from gnnperf.report.text import time_text
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What step B may not exceed.
+
+    Attributes:
+        max_step_ms: the longest step; None: any.
+        max_regression: how much longer than step A it may be, in percent; None: any.
+    """
+
+    max_step_ms: float | None = None
+    max_regression: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no limit: NaN would let everything pass."""
+        for name, value in (("--max-step-ms", self.max_step_ms), ("--max-regression", self.max_regression)):
+            require(value is None or (math.isfinite(value) and value >= 0), name, value, "a number, 0 or more")
+
+    def exceeded(self, found: Comparison) -> tuple[str, ...]:
+        """A sentence for each limit that step B is beyond."""
+        said = []
+        step_us = found.b.step_time_us
+        if self.max_step_ms is not None and step_us > 1000.0 * self.max_step_ms:
+            said.append(f"step B takes {time_text(step_us)}, more than {self.max_step_ms:g} ms (--max-step-ms)")
+        if self.max_regression is not None and found.change_us > self.max_regression / 100.0 * found.a.step_time_us:
+            share = f"{100.0 * found.change_share:.1f} %" if found.a.step_time_us > 0 else time_text(found.change_us)
+            said.append(f"step B is {share} longer than step A, more than {self.max_regression:g} % (--max-regression)")
+        return tuple(said)

@@ -1,0 +1,113 @@
+"""One of the two that are compared: a step time, and the nodes that it is made of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gnnperf.errors import InputError
+from gnnperf.report.document import FORMAT, FORMAT_VERSION
+from gnnperf.schema import WORK_TYPES, StepTimeKind
+
+DOCUMENT, NODES = "prediction.json", "nodes.parquet"
+COLUMNS = ("node_type", "op_name", "phase", "latency_us", "critical_us")
+AGAIN = "predict again with this version (predict.py … out=DIR)"
+
+
+@dataclass(frozen=True)
+class Side:
+    """A step, predicted or measured.
+
+    Attributes:
+        where: what the user named.
+        run: the run's name.
+        who: "measured", or the mode that predicted it.
+        hardware: device ("" unknown).
+        step_time_us: of `step_time_kind`.
+        step_time_kind: period, makespan or window.
+        is_lower_bound: some work has no latency and is left out.
+        nodes: [num_work] table with COLUMNS of the nodes that are work; `critical_us` is the time that the critical
+            path spends at a node.
+    """
+
+    where: str
+    run: str
+    who: str
+    hardware: str
+    step_time_us: float
+    step_time_kind: StepTimeKind
+    is_lower_bound: bool
+    nodes: pd.DataFrame
+
+
+def is_prediction(path: Path) -> bool:
+    """Whether `path` is a folder that holds a prediction, and not a trace."""
+    return path.is_dir() and (path / DOCUMENT).is_file()
+
+
+def read_prediction(folder: Path) -> Side:
+    """What predict.py wrote.
+
+    Raises:
+        InputError: no prediction of this version of the format is there, or it cannot be read.
+    """
+    told = _document(folder / DOCUMENT)
+    try:
+        return Side(
+            where=str(folder),
+            run=str(told["run"]),
+            who=str(told["mode"]),
+            hardware=str(told["hardware"] or ""),
+            step_time_us=_time_us(told["step_time_us"]),
+            step_time_kind=StepTimeKind(told["step_time_kind"]),
+            is_lower_bound=bool(told["step_time_is_lower_bound"]),
+            nodes=work(_nodes(folder / NODES)),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"cannot be understood ({error})", where=str(folder / DOCUMENT), remedy=AGAIN) from error
+
+
+def work(nodes: pd.DataFrame) -> pd.DataFrame:
+    """[num_work] COLUMNS of the nodes that take part in a step; hardware does not."""
+    is_work = nodes["node_type"].astype(object).isin([str(t) for t in WORK_TYPES])
+    return nodes.loc[is_work, list(COLUMNS)].reset_index(drop=True)
+
+
+def _time_us(value: Any) -> float:
+    time_us = float(value)
+    if not math.isfinite(time_us) or time_us < 0:
+        raise ValueError(f"step_time_us is {value!r}")
+    return time_us
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        told = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except msgspec.DecodeError as error:
+        raise InputError(f"is no JSON ({error})", where=str(path), remedy=AGAIN) from error
+    if not isinstance(told, dict) or told.get("format") != FORMAT or told.get("format_version") != FORMAT_VERSION:
+        raise InputError("is no prediction of this version", where=str(path),
+                         allowed=f"format {FORMAT}, version {FORMAT_VERSION}", remedy=AGAIN)  # fmt: skip
+    return told
+
+
+def _nodes(path: Path) -> pd.DataFrame:
+    try:
+        known = pq.read_schema(path).names
+        missing = [name for name in COLUMNS if name not in known]
+        if missing:
+            raise InputError(f"has no column {missing[0]!r}", where=str(path), remedy=AGAIN)
+        return pq.read_table(path, columns=list(COLUMNS)).to_pandas()
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"cannot be read ({error})", where=str(path), remedy=AGAIN) from error

@@ -1,0 +1,70 @@
+"""Findings of an answer: on measurements for the trace's own hardware, else on predictions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gnnperf.findings import Basis
+from gnnperf.hardware import default_cluster, load_device
+from gnnperf.predict import advice
+from gnnperf.predict.advice import with_findings
+from gnnperf.predict.config import Mode
+from gnnperf.predict.step_prediction import StepPrediction
+from tests.predict.answers import GEMM_0, GEMM_1, Fixed, question, toy_answer
+
+CLUSTER = default_cluster(load_device("v100_sxm2_32gb"))
+
+
+def _asked(predicted_us: float, *, same_hardware: bool) -> StepPrediction:
+    """The gemm of rank 1 takes 120 us as measured, that of rank 0 100 us; predicted is another time for both."""
+    latency_us = {GEMM_0: 100.0, GEMM_1: predicted_us}
+    answer = toy_answer(latency_us, same_hardware=same_hardware)
+    return with_findings(
+        answer, question(answer.label, same_hardware=same_hardware), Fixed(latency_us), CLUSTER
+    )  # fmt: skip
+
+
+def test_on_the_trace_s_own_hardware_the_measured_step_is_looked_at() -> None:
+    answer = _asked(300.0, same_hardware=True)
+    assert answer.step_time_us == 365.0
+    assert answer.findings is not None
+    straggler = next(one for one in answer.findings if one.rule == "straggler")
+    assert (straggler.basis, straggler.gain_us) == (Basis.MEASURED, 20.0)
+
+
+def test_on_other_hardware_the_predicted_step_is_looked_at() -> None:
+    answer = _asked(300.0, same_hardware=False)
+    assert answer.findings is not None
+    straggler = next(one for one in answer.findings if one.rule == "straggler")
+    assert (straggler.basis, straggler.gain_us) == (Basis.PREDICTED, pytest.approx(200.0))
+    assert straggler.gain_share == pytest.approx(200.0 / 365.0)
+
+
+def test_a_replay_needs_no_predictor() -> None:
+    answer = toy_answer(mode=Mode.replay, hardware="", cluster="")
+    found = with_findings(answer, question(answer.label, mode=Mode.replay)).findings
+    assert found is not None
+    assert {one.basis for one in found} == {Basis.MEASURED}
+
+
+def test_a_graph_that_is_too_large_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advice, "LARGEST_GRAPH", 17)
+    answer = _asked(120.0, same_hardware=True)
+    assert answer.findings is None
+    assert answer.warnings[-1] == "Findings are looked for in graphs of up to 17 nodes; this one has 18."
+
+
+def test_without_latencies_nothing_is_said_of_a_predicted_step() -> None:
+    """Both gemms are not covered: the devices would seem idle, and all kernels small."""
+    answer = toy_answer({GEMM_0: np.nan, GEMM_1: np.nan}, same_hardware=False)
+    found = with_findings(answer, question(answer.label, same_hardware=False), Fixed(), CLUSTER)
+    assert found.findings is None
+    assert found.warnings[-1] == (
+        "Findings need latencies: 2 of 3 nodes on devices are not covered, so none are looked for."
+    )
+
+
+def test_a_measured_step_needs_no_predicted_latencies() -> None:
+    answer = toy_answer({GEMM_0: np.nan, GEMM_1: np.nan})
+    assert with_findings(answer, question(answer.label), Fixed(), CLUSTER).findings is not None
