@@ -15,7 +15,7 @@ from gnnperf.evaluate.metrics import summarize
 from gnnperf.pretrain.encode import EncodedRows
 from gnnperf.pretrain.rows import sampled, spec_of
 
-JUDGED_ROWS, POOL_ROWS = 2000, 4000  # of each device
+JUDGED_ROWS, POOL_ROWS = 1500, 2000  # of each device
 TREES, LEAVES = 300, 31
 
 

@@ -8,7 +8,7 @@ of its corrections is kept, is chosen by leaving one more generation out of the 
 that gemm made for all its generations, so that no row of theirs has a part in it). With rows: 16, 64, 256 of the new
 GPU, chosen by k-means; what they change is chosen among themselves.
 
-Beside it: the closed forms alone; the same product on the nearest GPU times the ratio of peaks; and, from 4,000 other
+Beside it: the closed forms alone; the same product on the nearest GPU times the ratio of peaks; and, from 2,000 other
 rows of the same GPU, the most similar product times the ratio of FLOPs, and trees: what interpolation can reach.
 """
 

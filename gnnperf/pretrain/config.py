@@ -28,9 +28,9 @@ class PretrainConfig:
     """
 
     model: ModelConfig = field(default_factory=one_round)
-    steps: int = 300
+    steps: int = 200
     rows_per_step: int = 512
-    rows_per_group: int = 2000
+    rows_per_group: int = 1000
     learning_rate: float = 3e-3
     weight_decay: float = 1e-2
     huber_delta: float = 0.1
