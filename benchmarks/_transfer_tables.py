@@ -13,10 +13,12 @@ from benchmarks._products import scaled_nearest_us, scaled_neighbor_us
 from gnnperf.baselines.trees import FIXED
 from gnnperf.evaluate.metrics import summarize
 from gnnperf.pretrain.encode import EncodedRows
+from gnnperf.pretrain.forms import CONVOLUTION, PRODUCT, form_names
 from gnnperf.pretrain.rows import sampled, spec_of
 
 JUDGED_ROWS, POOL_ROWS = 1500, 2000  # of each device
 TREES, LEAVES = 300, 31
+CALL = ["table", "shapes"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,29 @@ def nearest_us(one: Judged, others: pd.DataFrame) -> np.ndarray:
     """[n] the same product on the nearest GPU of the training rows, times the ratio of peaks; NaN: not measured."""
     found, _ = scaled_nearest_us(one.rows, spec_of(one.device), others)
     return found
+
+
+def nearest_op_us(one: Judged, others: pd.DataFrame) -> np.ndarray:
+    """[n] the same call on the nearest GPU, times the ratio of peaks: FLOP/s of products, bandwidth of all else.
+
+    Nearest: smallest distance of log peak, bandwidth and SMs; NaN: not measured there.
+    """
+    here = _numbers(one.device)
+    away = {str(name): float(np.linalg.norm(np.log(_numbers(str(name)) / here))) for name in others["device"].unique()}
+    table = str(one.rows["table"].iloc[0])
+    having = [name for name in away if ((others["device"] == name) & (others["table"] == table)).any()]
+    nearest = min(having, key=away.__getitem__)
+    there = others[others["device"] == nearest].drop_duplicates(CALL).set_index(CALL)["latency_us"]
+    latency = there.reindex(pd.MultiIndex.from_frame(one.rows[CALL])).to_numpy(float)
+    by_flops = np.isin(form_names(one.rows), (PRODUCT, CONVOLUTION))  # [n]
+    ratio = _numbers(nearest) / here
+    return latency * np.where(by_flops, ratio[0], ratio[1])
+
+
+def _numbers(device: str) -> np.ndarray:
+    """Peak FLOP/s in float32 without matrix units, bandwidth, SMs."""
+    found = spec_of(device)
+    return np.array([found.flops_per_s["float32"], found.memory_bandwidth_bytes_per_s, found.num_sms])
 
 
 def neighbor_us(one: Judged) -> np.ndarray:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 
@@ -29,6 +30,7 @@ from benchmarks._transfer_tables import (
     judged,
     line,
     mean_error,
+    nearest_op_us,
     nearest_us,
     neighbor_us,
     same_gpu_trees_us,
@@ -37,14 +39,15 @@ from gnnperf.pretrain.adapt import adapt, choose_rows
 from gnnperf.pretrain.config import PretrainConfig
 from gnnperf.pretrain.encode import EncodedRows
 from gnnperf.pretrain.fit import OpModel, fit, prepare
-from gnnperf.pretrain.rows import CHIP, GENERATION, usable
+from gnnperf.pretrain.rows import CHIP, GENERATION, sampled, usable
 from gnnperf.pretrain.views import VIEWS
 from gnnperf.tables import OpTable, read_aiconfigurator, read_neusight
 
 SEEDS = (0, 1, 2)
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 FEW = (16, 64, 256)
-INNER_ROWS, OPS_ROWS = 500, 200  # judged of each device; of each device and op
+INNER_ROWS, OPS_ROWS = 500, 400  # judged of each device; of each device and kind of op
+OPS_TRAINING_ROWS = 150  # of each device and table
 CONFIG = PretrainConfig()
 Way = tuple[str, float]  # view, share
 HEADER = "| GPU left out | answer | rows | mean | median | p90 | max | bias |\n|---|---|---|---|---|---|---|---|"
@@ -115,14 +118,27 @@ def ops() -> None:
     print(f"\nsingle ops in float32, one chip left out; seeds {SEEDS}; {way[0]}, {way[1]:g}\n\n{HEADER}")
     for chip in sorted(rows[CHIP].unique()):
         others = rows[rows[CHIP] != chip].reset_index(drop=True)
-        models = trained(others, way)
+        some = others.iloc[sampled(others, OPS_TRAINING_ROWS, ["device", "table"], seed=0)].reset_index(drop=True)
+        models = trained(some, way)
         left = rows[rows[CHIP] == chip]
         for op, part in left.groupby(_kinds(left)):
             for one in judged(part, OPS_ROWS):
-                encoded = models[0].encode(one.rows)
-                answers = {"closed forms": np.exp(models[0].with_share(0.0).log_us(encoded)),
-                           "network": np.exp(np.mean([m.log_us(encoded) for m in models], axis=0))}  # fmt: skip
-                line(f"{one.device}, {op}", answers, one.rows["latency_us"].to_numpy())
+                _judge_op(one, str(op), models, others)
+
+
+def _judge_op(one: Judged, op: str, models: list[OpModel], others: pd.DataFrame) -> None:
+    """Every answer for the ops of one kind on one device."""
+    truth, encoded, pool = one.rows["latency_us"].to_numpy(), models[0].encode(one.rows), models[0].encode(one.pool)
+    tables = one.rows.groupby("table").indices.values()
+    nearest = np.full(len(truth), np.nan)
+    for places in tables:
+        nearest[places] = nearest_op_us(replace(one, rows=one.rows.iloc[places]), others)
+    line(f"{one.device}, {op}", {
+        "nearest GPU x peak": nearest,
+        "closed forms": np.exp(models[0].with_share(0.0).log_us(encoded)),
+        **{f"network, seed {seed}": np.exp(m.log_us(encoded)) for seed, m in zip(SEEDS, models, strict=True)},
+        "same GPU, trees": same_gpu_trees_us(encoded, pool),
+    }, truth)  # fmt: skip
 
 
 def _judge(one: Judged, models: list[OpModel], others: pd.DataFrame) -> None:
