@@ -22,6 +22,7 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
+import torch
 
 from benchmarks._public_runs import mirror
 from benchmarks._transfer_folds import fold_constants
@@ -158,7 +159,7 @@ def _judge(one: Judged, models: list[OpModel], others: pd.DataFrame) -> None:
 
 def _with_rows(model: OpModel, rows: EncodedRows, pool: EncodedRows, count: int, seed: int) -> np.ndarray:
     """[n] us after `count` rows of the pool were measured."""
-    measured = pool.part(choose_rows(pool, count, seed))
+    measured = pool.part(torch.from_numpy(choose_rows(pool, count, seed)))
     found = adapt(measured, model.log_us(measured), pool, seed)
     return np.asarray(np.exp(model.log_us(rows) + found.correction(rows)))
 

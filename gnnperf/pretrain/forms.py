@@ -25,6 +25,7 @@ from gnnperf.analytic.memory_fit import LAYER_NORM, SOFTMAX, device_us, fit_memo
 from gnnperf.errors import InputError
 from gnnperf.hardware import match_device
 from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.pretrain.groups import grouped
 
 PRODUCT, STREAM, CONVOLUTION = "product", "stream", "convolution"
 MATRIX, VECTOR, VECTOR_BATCHED = "matrix", "vector", "vector_batched"
@@ -94,10 +95,10 @@ def base_us(rows: pd.DataFrame, constants: FormConstants) -> np.ndarray:
         InputError: a row whose form has no constants.
     """
     found = np.full(len(rows), np.nan)
-    keys = [rows["device"].to_numpy(object), form_names(rows), families(rows), rows["dtype"].to_numpy(object)]
-    for (device, form, family, _), places in pd.Series(range(len(rows))).groupby(keys).indices.items():
+    kinds = rows.assign(form=form_names(rows), family=families(rows))
+    for (device, form, family, _), places in grouped(kinds, ("device", "form", "family", "dtype")):
         for part in np.array_split(places, -(-len(places) // CHUNK_ROWS)):
-            found[part] = _form_us(rows.iloc[part], str(form), str(family), _spec(str(device)), constants)
+            found[part] = _form_us(rows.iloc[part], form, family, _spec(device), constants)
     return found
 
 

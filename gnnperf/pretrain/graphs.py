@@ -21,6 +21,7 @@ from gnnperf.graph.cost.table import lookup
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.hardware_nodes import add_hardware
 from gnnperf.graph.tables import EdgeList, node_table
+from gnnperf.pretrain.groups import grouped
 from gnnperf.schema import NodeType
 
 TOGETHER = ["device", "source", "method", "op"]  # rows of one graph
@@ -41,10 +42,8 @@ class OpGraph:
 
 def op_graphs(rows: pd.DataFrame) -> Iterator[OpGraph]:
     """The graphs of a table's rows (tables.COLUMNS), every row in exactly one."""
-    for key, places in rows.groupby(TOGETHER, sort=True).indices.items():
-        device, source, _, op = map(str, key)
-        graph = op_graph(rows.iloc[places], f"{source} {op} on {device}", device)
-        yield OpGraph(graph, np.asarray(places))
+    for (device, source, _, op), places in grouped(rows, TOGETHER):
+        yield OpGraph(op_graph(rows.iloc[places], f"{source} {op} on {device}", device), places)
 
 
 def op_graph(rows: pd.DataFrame, name: str, device: str) -> ExecutionGraph:

@@ -23,6 +23,7 @@ from gnnperf.analytic.memory_constants import EventGap
 from gnnperf.analytic.memory_fit import call_times_us
 from gnnperf.analytic.observation import SHARPNESS
 from gnnperf.pretrain.forms import FormConstants, families
+from gnnperf.pretrain.groups import grouped
 
 UNFITTED_ISSUE_SHARE = 0.5  # of tables that no constants were fitted on: convolutions
 LEAST_WAIT_US = 1e-6  # keeps logarithms finite
@@ -54,11 +55,10 @@ class Observation:
         found = np.zeros((len(rows), 3))  # [n, 3] wait, issue, sharpness
         found[:, 2] = 1.0
         late = rows["launch_included"].to_numpy(bool)
-        groups = rows[["source", "device", "table"]].astype(object)
-        for (source, device, table), places in groups.groupby(["source", "device", "table"]).indices.items():
+        for (source, device, table), places in grouped(rows, ("source", "device", "table")):
             if late[places].any():
-                wait = self.waits.get((str(source), str(table))) or self._mean(str(source))
-                call = wait.call_us * self.shares.get((str(source), str(device), str(table)), 1.0)
+                wait = self.waits.get((source, table)) or self._mean(source)
+                call = wait.call_us * self.shares.get((source, device, table), 1.0)
                 found[places] = (call, call * wait.issue_share, wait.sharpness)
         return Observed(*(torch.from_numpy(column) for column in np.where(late[:, None], found, [0.0, 0.0, 1.0]).T))
 
