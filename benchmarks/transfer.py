@@ -82,6 +82,11 @@ def _gemm_rows() -> pd.DataFrame:
 
 
 @cache
+def _ops_rows() -> pd.DataFrame:
+    return _read(read_neusight(mirror()))
+
+
+@cache
 def _gemm_inner() -> dict[tuple[str, str], dict[Way, float]]:
     return inner_errors(_gemm_rows())
 
@@ -114,7 +119,7 @@ def trained(others: pd.DataFrame, way: Way) -> list[OpModel]:
 
 def ops() -> None:
     """NeuSight's single ops, one chip left out."""
-    rows = _read(read_neusight(mirror()))
+    rows = _ops_rows()
     way = best_way(_gemm_inner().values())
     print(f"\nsingle ops in float32, one chip left out; seeds {SEEDS}; {way[0]}, {way[1]:g}\n\n{HEADER}")
     for chip in sorted(rows[CHIP].unique()):
