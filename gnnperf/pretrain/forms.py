@@ -1,0 +1,148 @@
+"""The base of op-table rows: closed forms with constants that are fitted again without the GPUs that are left out.
+
+    rows                          form                                   constants
+    products (m, n, k)            analytic.gemm, operands in turn        gemm_fit: per family of kernels
+    elementwise, softmax, norm    analytic.bandwidth_bound, rows         memory_fit
+    convolution                   analytic.convolution                   both of these
+
+The constants that ship saw every GPU of the tables: nothing here reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.analytic.convolution import ConvolutionPass, Convolutions, lanes_convolution_us, result_edge
+from gnnperf.analytic.gemm import gemm_us, tiled_us
+from gnnperf.analytic.gemm_fit import fit_for_others, measured
+from gnnperf.analytic.kernel_constants import Members
+from gnnperf.analytic.memory_constants import MemoryConstants
+from gnnperf.analytic.memory_fit import LAYER_NORM, SOFTMAX, device_us, fit_memory_constants
+from gnnperf.errors import InputError
+from gnnperf.hardware import match_device
+from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.pretrain.groups import grouped
+
+PRODUCT, STREAM, CONVOLUTION = "product", "stream", "convolution"
+MATRIX, VECTOR, VECTOR_BATCHED = "matrix", "vector", "vector_batched"
+ITEM_BYTES, DTYPE = 4, "float32"  # of rows that STREAM and CONVOLUTION were made for
+ROW_TABLES = (LAYER_NORM, SOFTMAX)
+CHUNK_ROWS = 4000
+FITTED_ROWS = 300  # of each device, to fit products
+
+
+@dataclass(frozen=True)
+class FormConstants:
+    """Constants of all forms, fitted on the same GPUs.
+
+    Attributes:
+        gemm: family of kernels -> its members; only families that were measured.
+        memory: of streams and rows; None: none were measured.
+        devices: names of the GPUs that they were fitted on.
+    """
+
+    gemm: Mapping[str, Members]
+    memory: MemoryConstants | None
+    devices: tuple[str, ...]
+
+
+def form_names(rows: pd.DataFrame) -> np.ndarray:
+    """[n] which form a row has, "" for none.
+
+    Streams and convolutions in float32 forward only: those are what their constants are fitted on.
+    """
+    forward = ((rows["direction"] == "forward") & ~rows["tf32"]).to_numpy(bool)
+    plain = forward & (rows["dtype"] == DTYPE).to_numpy()
+    product = forward & rows[["m", "n", "k"]].notna().all(axis=1).to_numpy()
+    window = plain & rows["kernel"].notna().to_numpy()
+    streams = plain & rows["rows"].notna().to_numpy() & (rows["cache"] == "warm").to_numpy()
+    streams &= rows["launch_included"].to_numpy(bool)
+    return np.select([product, window, streams], [PRODUCT, CONVOLUTION, STREAM], "").astype(object)
+
+
+def families(rows: pd.DataFrame) -> np.ndarray:
+    """[n] family of kernels of products: matrix units, or lanes with or without a batch (`gemm.family_of`)."""
+    lanes = np.where(rows["op"].isin(["aten::bmm", "aten::baddbmm"]), VECTOR_BATCHED, VECTOR)
+    found: np.ndarray = np.where(rows["dtype"].isin(["float32", "float64"]), lanes, MATRIX)
+    return found
+
+
+def fit_forms(rows: pd.DataFrame) -> FormConstants:
+    """Constants from these rows alone (pretrain.rows.usable).
+
+    Products that were measured in other ways are not mixed: each family takes the method with most rows.
+    """
+    forms = form_names(rows)
+    products, streams = rows[forms == PRODUCT], rows[forms == STREAM]
+    gemm = {}
+    for family, places in products.groupby(families(products)).indices.items():
+        part = products.iloc[places]
+        part = part[part["method"] == part["method"].value_counts().index[0]]
+        gemm[str(family)] = fit_for_others(_first_of_each(part))
+    devices = {str(name): _spec(str(name)) for name in rows["device"].unique()}
+    memory = fit_memory_constants(streams, devices, "fitted inside a fold") if len(streams) else None
+    return FormConstants(gemm, memory, tuple(sorted(devices)))
+
+
+def base_us(rows: pd.DataFrame, constants: FormConstants) -> np.ndarray:
+    """[n] us that the device takes, without the launch; never NaN.
+
+    Raises:
+        InputError: a row whose form has no constants.
+    """
+    found = np.full(len(rows), np.nan)
+    kinds = rows.assign(form=form_names(rows), family=families(rows))
+    for (device, form, family, _), places in grouped(kinds, ("device", "form", "family", "dtype")):
+        for part in np.array_split(places, -(-len(places) // CHUNK_ROWS)):
+            found[part] = _form_us(rows.iloc[part], form, family, _spec(device), constants)
+    return found
+
+
+def _form_us(rows: pd.DataFrame, form: str, family: str, device: DeviceSpec, constants: FormConstants) -> np.ndarray:
+    """[n] us of rows of one device, form, family and dtype."""
+    needs_family = VECTOR if form == CONVOLUTION else family
+    lacks_product = form in (PRODUCT, CONVOLUTION) and needs_family not in constants.gemm
+    if form == "" or lacks_product or (form != PRODUCT and constants.memory is None):
+        what = f"{form or 'unknown'} op {rows['op'].iloc[0]} in {rows['dtype'].iloc[0]}"
+        raise InputError(what, where="base of op tables", allowed=", ".join(constants.gemm),
+                         remedy="fit with rows of that kind")  # fmt: skip
+    if form == PRODUCT:
+        data = measured(rows)
+        return tiled_us(data.found, data.numbers, constants.gemm[family], launch_included=False)
+    assert constants.memory is not None
+    if form == CONVOLUTION:
+        return _convolution_us(rows, device, constants.gemm, constants.memory)
+    found = np.empty(len(rows))
+    for table, places in rows.groupby("table").indices.items():
+        found[places] = device_us(rows.iloc[places], str(table), device, constants.memory)
+    return found
+
+
+def _convolution_us(
+    rows: pd.DataFrame, device: DeviceSpec, gemm: Mapping[str, Members], memory: MemoryConstants
+) -> np.ndarray:
+    names = ("batch", "in_channels", "out_channels", "in_size", "kernel", "stride", "padding")
+    n, c, k, size, window, stride, padding = (rows[name].to_numpy(float) for name in names)
+    out = result_edge(size, window, stride, padding)
+    calls = Convolutions(n, c, k, size, size, window, window, out, out, stride, np.ones(len(rows)))
+    every = {VECTOR_BATCHED: gemm[VECTOR], MATRIX: gemm[VECTOR], **gemm}
+    return lanes_convolution_us(
+        calls, ConvolutionPass.FORWARD, ITEM_BYTES, device, memory,
+        lambda sizes: gemm_us(device, DTYPE, sizes, constants=every),
+    )  # fmt: skip
+
+
+def _first_of_each(rows: pd.DataFrame) -> pd.DataFrame:
+    mixed = rows.sample(frac=1.0, random_state=0)
+    return mixed[mixed.groupby("device").cumcount() < FITTED_ROWS].sort_index()
+
+
+def _spec(name: str) -> DeviceSpec:
+    found = match_device(name)
+    if found is None:
+        raise InputError(f"device {name!r}", where="op table", remedy="add it to conf/hardware")
+    return found

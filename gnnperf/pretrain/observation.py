@@ -1,0 +1,121 @@
+"""What a measuring method sees of the device's time: observed = ((host wait)^p + (issue + device)^p)^(1/p).
+
+A pair of events around an eager call ends no sooner than the host has recorded both (`analytic.observation` draws it);
+a profiler and replayed graphs see the device alone, which is a wait of 0. The network answers for the device; this
+stands between its answer and the label, in training and in judging.
+
+    wait of a GPU's host = typical wait x its smallest rows / those of the typical GPU
+
+Whose host a GPU that was never measured sits in, no specification tells: it gets the typical one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from gnnperf.analytic.memory_constants import EventGap
+from gnnperf.analytic.memory_fit import call_times_us
+from gnnperf.analytic.observation import SHARPNESS
+from gnnperf.pretrain.forms import FormConstants, families
+from gnnperf.pretrain.groups import grouped
+
+UNFITTED_ISSUE_SHARE = 0.5  # of tables that no constants were fitted on: convolutions
+LEAST_WAIT_US = 1e-6  # keeps logarithms finite
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Of one table: the typical wait, the part of it before the kernel starts, and how soft the maximum is."""
+
+    call_us: float
+    issue_share: float
+    sharpness: float
+
+
+@dataclass(frozen=True)
+class Observation:
+    """How methods see, as training rows tell.
+
+    Attributes:
+        waits: (source, table) -> wait of the typical GPU, for tables with the launch inside.
+        shares: (source, device, table) -> a GPU's wait over the typical one.
+    """
+
+    waits: Mapping[tuple[str, str], Wait]
+    shares: Mapping[tuple[str, str, str], float]
+
+    def of(self, rows: pd.DataFrame) -> Observed:
+        """The waits of these rows; a table that training rows did not have waits like the mean of its source's."""
+        found = np.zeros((len(rows), 3))  # [n, 3] wait, issue, sharpness
+        found[:, 2] = 1.0
+        late = rows["launch_included"].to_numpy(bool)
+        for (source, device, table), places in grouped(rows, ("source", "device", "table")):
+            if late[places].any():
+                wait = self.waits.get((source, table)) or self._mean(source)
+                call = wait.call_us * self.shares.get((source, device, table), 1.0)
+                found[places] = (call, call * wait.issue_share, wait.sharpness)
+        return Observed(*(torch.from_numpy(column) for column in np.where(late[:, None], found, [0.0, 0.0, 1.0]).T))
+
+    def _mean(self, source: str) -> Wait:
+        own = [w for (s, _), w in self.waits.items() if s == source] or list(self.waits.values())
+        numbers = np.array([[w.call_us, w.issue_share, w.sharpness] for w in own] or [[0.0, 0.0, 1.0]])
+        return Wait(*numbers.mean(axis=0).tolist())
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Waits of [n] rows: float64 each.
+
+    Attributes:
+        call_us: the host's time of the call; 0: the method sees the device alone.
+        issue_us: of it, before the kernel starts.
+        sharpness: p.
+    """
+
+    call_us: Tensor
+    issue_us: Tensor
+    sharpness: Tensor
+
+    def log_us(self, log_device_us: Tensor) -> Tensor:
+        """[n] log us that the method reads -> from [n] log us of the device; smooth."""
+        call = self.call_us.clamp_min(LEAST_WAIT_US).log()  # [n]
+        begun = torch.logaddexp(self.issue_us.clamp_min(LEAST_WAIT_US).log(), log_device_us)  # [n]
+        begun = torch.where(self.issue_us > 0, begun, log_device_us)
+        soft = torch.logaddexp(self.sharpness * call, self.sharpness * begun) / self.sharpness  # [n]
+        return torch.where(self.call_us > 0, soft, begun)
+
+    def part(self, places: Tensor) -> Observed:
+        """Of some rows."""
+        return Observed(self.call_us[places], self.issue_us[places], self.sharpness[places])
+
+
+def fit_observation(rows: pd.DataFrame, constants: FormConstants) -> Observation:
+    """From training rows (pretrain.rows.usable) and the constants that were fitted on the same GPUs."""
+    late = rows[rows["launch_included"].to_numpy(bool)]
+    waits: dict[tuple[str, str], Wait] = {}
+    shares: dict[tuple[str, str, str], float] = {}
+    for source, part in late.groupby("source"):
+        floors = call_times_us(part)  # (device, table) -> us
+        for table, here in part.groupby("table"):
+            own = {device: us for (device, name), us in floors.items() if name == table}
+            typical = float(np.median(list(own.values())))
+            waits[str(source), str(table)] = _wait(here, str(table), typical, constants)
+            shares |= {(str(source), device, str(table)): us / typical for device, us in own.items()}
+    return Observation(waits, shares)
+
+
+def _wait(rows: pd.DataFrame, table: str, typical_us: float, constants: FormConstants) -> Wait:
+    """What the fit of the form found, else the smallest rows."""
+    members = constants.gemm.get(str(families(rows)[0]), ()) if rows["k"].notna().all() else ()
+    if members:
+        launch, power = (float(np.mean([getattr(m, name) for m in members])) for name in ("launch_us", "launch_power"))
+        return Wait(launch, 0.0, power)
+    gaps = constants.memory.gaps if constants.memory is not None else {}
+    gap = gaps.get(table, EventGap(typical_us, UNFITTED_ISSUE_SHARE))
+    return Wait(gap.call_us, gap.issue_share, SHARPNESS)

@@ -1,0 +1,49 @@
+"""The benchmark of unseen GPUs on toy tables: trivial answers by hand, and both halves from rows to printed lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from op_rows import A100, T4, V100, product_rows, table
+
+from benchmarks import _transfer_folds, transfer
+from benchmarks._transfer_tables import Judged, nearest_op_us
+from gnnperf.models.config import ModelConfig
+from gnnperf.pretrain.config import PretrainConfig
+from gnnperf.pretrain.rows import spec_of, usable
+
+WAYS = {
+    ("gen", "other"): {("ratios", 0.0): 0.2, ("ratios", 0.5): 0.1},
+    ("other", "gen"): {("ratios", 0.0): 0.2, ("ratios", 0.5): 0.3},
+}
+
+
+def test_the_nearest_gpu_is_scaled_by_peak() -> None:
+    rows = product_rows((A100, V100, T4))
+    one = Judged(T4, rows[rows["device"] == T4], rows.iloc[:0])
+    ratio = spec_of(V100).flops_per_s["float32"] / spec_of(T4).flops_per_s["float32"]
+    found = nearest_op_us(one, rows[rows["device"] != T4])
+    assert found == pytest.approx(ratio * np.array([50.0, 100.0, 150.0, 200.0, 250.0, 300.0]))
+
+
+def test_the_least_mean_error_is_chosen_and_of_equals_the_first() -> None:
+    assert transfer.best_way(WAYS.values()) == ("ratios", 0.0)
+    assert transfer.best_way([WAYS["gen", "other"]]) == ("ratios", 0.5)
+
+
+def test_single_ops_from_tables_to_lines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = usable(table(product_rows((A100, V100, T4)))).rows
+    monkeypatch.setattr(_transfer_folds, "KEPT", tmp_path)
+    monkeypatch.setattr(transfer, "_ops_rows", lambda: rows)
+    monkeypatch.setattr(transfer, "_gemm_inner", lambda: WAYS)
+    monkeypatch.setattr(transfer, "CONFIG", PretrainConfig(ModelConfig(hidden_channels=4, num_layers=1), steps=2))
+    monkeypatch.setattr(transfer, "OPS_ROWS", 4)
+    monkeypatch.setattr(transfer, "SEEDS", (0,))
+    transfer.ops()
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith(f"| {T4}, linear |")]
+    answers = [line.split("|")[2].strip() for line in lines]
+    assert answers == ["nearest GPU x peak", "closed forms", "network, seed 0", "same GPU, trees"]

@@ -1,0 +1,61 @@
+"""What a method sees of the device's time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from op_rows import A100, T4, V100, add_rows, product_rows
+
+from gnnperf.pretrain.forms import FormConstants
+from gnnperf.pretrain.observation import Observation, Observed, Wait, fit_observation
+
+NO_CONSTANTS = FormConstants({}, None, ())
+
+
+def _seen(call: float, issue: float, sharpness: float, device_us: float) -> float:
+    waits = Observed(*(torch.tensor([v], dtype=torch.float64) for v in (call, issue, sharpness)))
+    return float(waits.log_us(torch.tensor([device_us], dtype=torch.float64).log()).exp())
+
+
+def test_by_hand() -> None:
+    assert _seen(3.0, 0.0, 2.0, 4.0) == pytest.approx(5.0)  # (3^2 + 4^2)^(1/2)
+    assert _seen(3.0, 1.0, 2.0, 3.0) == pytest.approx(5.0)  # (3^2 + (1 + 3)^2)^(1/2)
+    assert _seen(0.0, 0.0, 1.0, 7.0) == pytest.approx(7.0)  # the device alone
+
+
+@given(st.floats(0.1, 100), st.floats(0, 1), st.floats(1, 8), st.floats(0.1, 1e5), st.floats(1.01, 10))
+def test_never_shorter_than_host_or_device_and_grows_with_both(
+    call: float, share: float, sharpness: float, device_us: float, factor: float
+) -> None:
+    seen = _seen(call, call * share, sharpness, device_us)
+    assert seen >= max(call, device_us) * (1 - 1e-9)
+    assert _seen(call, call * share, sharpness, device_us * factor) >= seen * (1 - 1e-12)
+
+
+def test_a_gpu_waits_as_its_smallest_rows_say_and_an_unseen_one_as_the_typical() -> None:
+    slow = product_rows((T4,)).assign(latency_us=lambda r: 3 * r["latency_us"])
+    rows = pd.concat([product_rows((A100, V100)), slow], ignore_index=True)
+    found = fit_observation(rows, NO_CONSTANTS)
+    assert found.shares["toys", T4, "linear"] == pytest.approx(3.0)
+    assert found.shares["toys", A100, "linear"] == pytest.approx(1.0)
+    unseen = found.of(product_rows(("Tesla P4",)))
+    assert unseen.call_us.unique().tolist() == [found.waits["toys", "linear"].call_us]
+    assert found.of(slow).call_us[0] == pytest.approx(3 * float(unseen.call_us[0]))
+
+
+def test_methods_without_the_launch_see_the_device() -> None:
+    rows = product_rows(launch=False)
+    found = fit_observation(rows, NO_CONSTANTS)
+    assert not found.waits
+    assert found.of(rows).call_us.tolist() == [0.0] * len(rows)
+
+
+def test_an_unknown_table_waits_like_its_source() -> None:
+    waits = Observation({("toys", "mul"): Wait(10.0, 0.5, 8.0), ("toys", "div"): Wait(30.0, 0.5, 8.0)}, {})
+    found = waits.of(add_rows())
+    assert np.allclose(found.call_us, 20.0)
+    assert np.allclose(found.issue_us, 10.0)
