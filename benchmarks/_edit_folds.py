@@ -70,8 +70,8 @@ def edit_folds(runs: Mapping[str, Run], pairs: Iterable[tuple[str, str]]) -> lis
         rest = {name: size for name, size in sizes.items() if name not in held_out}
         validation = dealt(rest, VALIDATION)[0]
         train = [name for name in rest if name not in validation]
-        parts = [_recordings(names, members, runs) for names in (train, validation)]
-        split = Split(f"edits{number}", *parts, ())
+        parts = (_recordings(train, members, runs), _recordings(validation, members, runs))
+        split = Split(f"edits{number}", *parts, test=())
         found.append(EditFold(split, frozenset(run for name in held_out for run in members[name])))
     return found
 
