@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +17,7 @@ from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.models.gnn import WORK, TypedGNN
 from gnnperf.models.segmented import answers_of
+from gnnperf.predict.crossing import asked_over
 from gnnperf.prediction import Prediction, Predictor, only, uncovered_ops
 from gnnperf.schema import Segment, Source
 
@@ -78,7 +80,8 @@ class GnnPredictor:
         0 for device and link nodes, NaN where the op is unknown or the wait's peers were not traced.
         """
         known, op = self.checkpoint, FIELDS.index("op_name")
-        data = features(graph.for_predictors(), cluster, base, known.vocabulary, known.floors)
+        over = asked_over(graph.for_predictors(), cluster)
+        data = features(over, cluster, _padded(base, over), known.vocabulary, known.floors)
         answers = answers_of(self.network, known.normalizer.apply(data))
         found = np.zeros((2, graph.num_nodes))
         for node_type in WORK:
@@ -88,3 +91,9 @@ class GnnPredictor:
             found[:, store.node_id.numpy()] = both.numpy()
         found[:, (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan
         return found
+
+
+def _padded(base: Prediction, over: ExecutionGraph) -> Prediction:
+    """The base of a graph with links that it did not have: their latency is 0, as of all hardware."""
+    more = np.zeros(over.num_nodes - base.graph.num_nodes)
+    return replace(base, graph=over, latency_us=np.concatenate([base.latency_us, more]))

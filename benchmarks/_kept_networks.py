@@ -1,0 +1,68 @@
+"""Networks that benchmarks train on splits of their own, kept as checkpoints: looked at again without training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from gnnperf.baselines.network import Network
+from gnnperf.checkpoint import Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
+from gnnperf.data.cache import fingerprint
+from gnnperf.data.prepare import PreparedData
+from gnnperf.data.splits import Split
+from gnnperf.training.fit import build_model, fit
+from gnnperf.training.gate import keep_what_helps
+
+
+def kept_network(
+    folder: Path, network: Network, split: Split, seed: int, data: Callable[[], PreparedData]
+) -> Checkpoint:
+    """The network of a split, settings and seed: the one that is there, else trained, gated and kept.
+
+    A training that was killed goes on after its last whole epoch.
+
+    Args:
+        folder: of the networks; each has a folder of its own, named by what it is made from.
+        network: which.
+        split: names of what it is trained and validated on.
+        seed: of its weights.
+        data: makes the split's data, where they are needed.
+    """
+    out = folder / _name(network, split, seed)
+    path = out / "checkpoint.pt"
+    if not path.is_file():
+        config, prepared = replace(network.config, seed=seed, out=str(out), resume="auto"), data()
+        trained = fit(config, prepared, build_model(config, prepared))
+        kept = keep_what_helps(trained, prepared)
+        save_checkpoint(path, make_checkpoint(trained, config.model, prepared, {"seed": seed, "kept": kept}))
+    return load_checkpoint(path)
+
+
+def _name(network: Network, split: Split, seed: int) -> str:
+    """<axis>-<seed>-<hash of settings, names of runs, and the code of features and bases>.
+
+    Other code that learns, or other files under the same names, are told, not noticed: delete the folder.
+    """
+    return f"{split.axis}-{seed}-{fingerprint(network, split)[:12]}"
+
+
+def dealt(sizes: Mapping[str, tuple[str, float]], parts: int) -> list[tuple[str, ...]]:
+    """Groups dealt out: each kind evenly, the largest group first, to the part that has least of its kind.
+
+    Args:
+        sizes: group -> its kind and its size.
+        parts: how many.
+    """
+    held: list[list[str]] = [[] for _ in range(parts)]
+    total = np.zeros(parts)
+    for kind in sorted({kind for kind, _ in sizes.values()}):
+        own = np.zeros(parts)
+        for group in sorted((g for g, (k, _) in sizes.items() if k == kind), key=lambda g: (-sizes[g][1], g)):
+            part = int(np.lexsort((total, own))[0])
+            held[part].append(group)
+            own[part] += sizes[group][1]
+            total[part] += sizes[group][1]
+    return [tuple(part) for part in held]

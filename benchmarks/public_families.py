@@ -1,0 +1,102 @@
+"""Public runs on GPUs, one workload family left out at a time: the network beside trivial answers.
+
+    python -m benchmarks.public_families [--out DIR] [--families NAME ..] [--rows NAME ..] [--print-only]
+
+Of every family: rows are fitted on all other families but one, which validates (the next in order; it chooses the
+network's best epoch and how much it may correct), and judged on the family. The labels are those of the trace: the
+median period, of a single step its makespan, of a run without step marks the whole pass. Recordings of one program are
+one example where they train; where they judge, each stands for itself. Steps in which a rank sleeps are listed apart.
+
+Cells are kept in DIR and made if they are missing or of other data, as those of `learned`; a training that was killed
+goes on after its last whole epoch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks._kept_networks import kept_network
+from benchmarks._public_families import FAMILIES, PublicRuns, public_runs
+from benchmarks._public_tables import tables
+from gnnperf.baselines.answer import Learner
+from gnnperf.baselines.network import Network, TrainedNetwork
+from gnnperf.baselines.table import Place, SplitData, ensure_cell
+from gnnperf.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
+from gnnperf.baselines.whole_steps import MedianStep, NearestStep
+from gnnperf.config import composed
+from gnnperf.data.config import DataConfig
+from gnnperf.data.prepare import PreparedData, prepare
+from gnnperf.evaluate.cell_files import read_cells
+from gnnperf.training.config import TrainConfig
+
+OUT, SEED, NETWORK = Path("outputs/public_families"), 0, "gnn"
+EPOCHS, BATCH_SIZE = 20, 2  # some 35 programs train: small batches, so that 20 epochs are a few hundred updates
+
+
+@dataclass(frozen=True)
+class KeptNetwork:
+    """The network as a row that goes on where it was killed.
+
+    Attributes:
+        network: its configuration.
+        folder: where trained networks are kept.
+    """
+
+    network: Network
+    folder: Path
+
+    def fit(self, data: PreparedData, seed: int) -> TrainedNetwork:
+        """Trained and gated, or as it was kept."""
+        kept = kept_network(self.folder, self.network, data.split, seed, lambda: data)
+        return TrainedNetwork(kept.network())
+
+
+def rows(out: Path) -> dict[str, Learner]:
+    """Row -> learner; what is quick comes first."""
+    config = composed("train", TrainConfig, "experiment=gnn", "trainer.progress_bar=false",
+                      f"trainer.max_epochs={EPOCHS}", f"data.batch_size={BATCH_SIZE}")  # fmt: skip
+    return {
+        "analytic": Analytic(), "base": Base(), "op-constant": OpConstant(), "nearest-run": NearestNodes(),
+        "median-step": MedianStep(), "nearest-step": NearestStep(),
+        NETWORK: KeptNetwork(Network(config), out / "networks"),
+    }  # fmt: skip
+
+
+def make(found: PublicRuns, out: Path, families: Sequence[str], names: Sequence[str]) -> None:
+    """The cells that are missing."""
+    learners = rows(out)
+    for family in families:
+        config = DataConfig(path="public runs", axis=family)  # nothing is read there: the runs are at hand
+        data = SplitData(prepare(config, found.split(family), found.graphs.__getitem__), 1.0)
+        for name in names:
+            made = ensure_cell(Place(out / "cells", name, SEED if name == NETWORK else None), learners[name], data)
+            print(f"{family}/{name}: {'made' if made else 'is there'}", file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make what is missing, print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.public_families")
+    parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"default: {OUT}")
+    parser.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
+    parser.add_argument("--rows", nargs="+", choices=list(rows(OUT)), default=list(rows(OUT)))
+    parser.add_argument("--print-only", action="store_true", help="tables of the cells that are there")
+    args = parser.parse_args(arguments)
+    found = public_runs()
+    if not args.print_only:
+        make(found, args.out, args.families, args.rows)
+    console = Console(width=200)
+    for table in tables(read_cells(args.out / "cells", "test"), found):
+        console.print(table)
+    for line in found.left_out:
+        print(f"left out: {line}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
