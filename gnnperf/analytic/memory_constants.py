@@ -54,11 +54,27 @@ class EventGap:
 
 
 @dataclass(frozen=True)
+class MemorySystem:
+    """What one kind of memory sustains.
+
+    Attributes:
+        bus_bits: width of its bus; wide ones are HBM.
+        pin_bits_per_s: rate of a pin.
+        stream_share: sustained / data-sheet bandwidth of long streams.
+    """
+
+    bus_bits: float
+    pin_bits_per_s: float
+    stream_share: float
+
+
+@dataclass(frozen=True)
 class MemoryConstants:
     """Constants of memory-bound kernels.
 
     Attributes:
         stream_share: sustained / data-sheet bandwidth of long streams, for devices that were not calibrated.
+        systems: the same of each memory that was measured; the nearest answers where a device's is known.
         cache_share: part of the last-level cache that keeps what the call before left there.
         cache_speedup: last-level cache's bandwidth over sustained DRAM bandwidth.
         lane_cycles: elementwise op -> cycles of one float32 lane per element; "other" for the rest.
@@ -73,6 +89,7 @@ class MemoryConstants:
     lane_cycles: Mapping[str, float]
     rows: Mapping[str, RowKernel]
     gaps: Mapping[str, EventGap] = field(default_factory=dict)
+    systems: Mapping[str, MemorySystem] = field(default_factory=dict)
     provenance: str = ""
 
 
@@ -97,6 +114,10 @@ def load_memory_constants(path: Path) -> MemoryConstants:
         cache_speedup=_positive(raw["cache_speedup"], f"{path}, key 'cache_speedup'"),
         lane_cycles=_numbers(raw["lane_cycles"], None, f"{path}, key 'lane_cycles'"),
         rows={name: RowKernel(**_numbers(rows[name], RowKernel, f"{path}, rows.{name}")) for name in ROW_KERNELS},
+        systems={
+            name: MemorySystem(**_numbers(one, MemorySystem, f"{path}, systems.{name}"))
+            for name, one in _mapping(raw["systems"], f"{path}, key 'systems'").items()
+        },
         gaps={name: EventGap(**_numbers(gap, EventGap, f"{path}, gaps.{name}")) for name, gap in gaps.items()},
         provenance=str(raw["provenance"]),
     )

@@ -13,7 +13,7 @@ import pandas as pd
 
 from gnnperf.analytic.bandwidth_bound import OTHER, elementwise_us
 from gnnperf.analytic.log_fit import fit_logs
-from gnnperf.analytic.memory_constants import EventGap, MemoryConstants, RowKernel
+from gnnperf.analytic.memory_constants import EventGap, MemoryConstants, MemorySystem, RowKernel
 from gnnperf.analytic.normalization import WARP_COLUMNS, layer_norm_us, softmax_us
 from gnnperf.analytic.observation import between_events_us
 from gnnperf.hardware.spec import DeviceSpec
@@ -119,16 +119,27 @@ def _fit(
 def _fit_streams(
     rows: pd.DataFrame, devices: Mapping[str, DeviceSpec], calls: Gaps
 ) -> tuple[MemoryConstants, dict[str, float]]:
+    """One share of the bandwidth per device, which is one per memory; all else is common."""
+    measured = sorted(map(str, rows["device"].unique()))
+    known = [name for name in measured if devices[name].memory_bus_bits and devices[name].memory_pin_bits_per_s]
+
     def build(values: np.ndarray) -> Loaded:
-        share, kept, speedup, heavy, issue = map(float, values)
+        kept, speedup, heavy, issue, *shares = map(float, values)
         cycles = {**START.lane_cycles, "pow": heavy}
-        found = replace(START, stream_share=share, cache_share=kept, cache_speedup=speedup, lane_cycles=cycles)
+        systems = {devices[name].name: _system(devices[name], share)
+                   for name, share in zip(measured, shares, strict=True) if name in known}  # fmt: skip
+        found = replace(START, stream_share=float(np.exp(np.mean(np.log(shares)))), cache_share=kept,
+                        cache_speedup=speedup, lane_cycles=cycles, systems=systems)  # fmt: skip
         return found, issue
 
-    start = np.array([START.stream_share, START.cache_share, START.cache_speedup, START.lane_cycles["pow"],
-                      START_ISSUE_SHARE])  # fmt: skip
+    start = np.array([START.cache_share, START.cache_speedup, START.lane_cycles["pow"], START_ISSUE_SHARE,
+                      *[START.stream_share] * len(measured)])  # fmt: skip
     constants, issue = _fit(rows, devices, calls, build, start)
     return constants, dict.fromkeys(map(str, rows["table"].unique()), issue)
+
+
+def _system(device: DeviceSpec, share: float) -> MemorySystem:
+    return MemorySystem(float(device.memory_bus_bits or 0), float(device.memory_pin_bits_per_s or 0), share)
 
 
 def _fit_row_kernel(
