@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from rich.table import Table
 
 from benchmarks._whole_models import Row, kernels_us
+from gnnperf.analytic.memory_constants import default_memory_constants
+from gnnperf.analytic.observation import between_events_us
 from gnnperf.evaluate.metrics import summarize
 from gnnperf.prediction import Predictor
 from gnnperf.tables.model_labels import node_times, peer_node_times
@@ -32,9 +35,27 @@ def class_sums(row: Row, who: Mapping[str, Predictor], folder: Path) -> pd.DataF
     nodes = [(call.op.name, class_of(call.op.kind), s.repeats) for s in row.sections for call in s.calls]
     kept = pd.DataFrame([n for n in nodes if n[1]], columns=["node", "class", "repeats"])
     tables = {MEASURED: measured, PEER: peer, **{name: kernels_us(row, each) for name, each in who.items()}}
+    kinds = {call.op.name: call.op.kind for s in row.sections for call in s.calls}
+    for name in who:
+        tables[name] = between_events(tables[name], kinds)
     for name, table in tables.items():
         kept[name] = table.sum(axis=1).reindex(kept["node"]).to_numpy(float) * kept["repeats"]
     return kept.groupby("class")[list(tables)].sum(min_count=1)
+
+
+def between_events(kernels: pd.DataFrame, kinds: Mapping[str, str]) -> pd.DataFrame:
+    """[num_nodes] what two events around a node's pass read, from its kernels: the host's gap is in what is short.
+
+    The gaps are those that ship, fitted on op tables; products are long, and taken as they are.
+    """
+    gaps = default_memory_constants().gaps
+    found = kernels.copy()
+    for node in kernels.index:
+        gap = gaps.get(kinds[str(node)].removeprefix("VEC").lower())
+        if gap is not None:
+            own_us = kernels.loc[node].to_numpy(float)  # [2] forward and backward; 0: no kernel, no measurement
+            found.loc[node] = np.where(own_us == 0.0, 0.0, between_events_us(own_us, gap))
+    return found
 
 
 def class_table(chosen: Sequence[Row], who: Mapping[str, Predictor], folder: Path) -> Table:

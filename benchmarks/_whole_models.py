@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -130,6 +131,6 @@ def kernels_us(row: Row, predictor: Predictor) -> pd.DataFrame:
     us = told.latency_us[compute]  # [num_ops]; NaN stays NaN in the sums
     nodes = pd.Index([each.node for each in owned], name="node")
     table = pd.DataFrame({"forward_us": us * ~backward, "backward_us": us * backward}, index=nodes)
-    total = table.groupby("node").agg(lambda column: column.sum(skipna=False))
+    total = table.fillna(np.inf).groupby("node").sum().replace(np.inf, np.nan)  # unknown parts leave no sum
     often = {name: s.repeats for s in row.sections for name in names(s)}
     return total.div(total.index.map(often).to_numpy(float), axis=0)

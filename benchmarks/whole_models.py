@@ -92,6 +92,10 @@ def print_summary(title: str, groups: Iterable[tuple[str, pd.DataFrame]], who: S
     _show(title, printed)
 
 
+def _groups(by: Iterable[tuple[object, pd.DataFrame]]) -> list[tuple[str, pd.DataFrame]]:
+    return [(" ".join(map(str, key)) if isinstance(key, tuple) else str(key), part) for key, part in by]
+
+
 def _signed(percent: float) -> str:
     return "-" if np.isnan(percent) else f"{percent:+.1f}"
 
@@ -120,12 +124,11 @@ def main(argv: Sequence[str]) -> int:
     print_rows(found, everybody)
     one = found[found["variant"] == ""]
     seen = one["seen"].map({True: TRAINED, False: UNSEEN})
-    print_summary("One GPU, by how the GPU was known", one.groupby(seen), everybody)
-    print_summary("One GPU, by GPU", one.groupby("GPU"), everybody)
-    print_summary("One GPU, by model and pass", ((" ".join(map(str, k)), p) for k, p in one.groupby(["model", "pass"])),
-                  everybody)  # fmt: skip
+    for title, keys in (("how the GPU was known", [seen]), ("GPU", ["GPU"]), ("model and pass", ["model", "pass"])):
+        print_summary(f"One GPU, by {title}", _groups(one.groupby(keys)), everybody)
     if len(several := found[found["variant"] != ""]):
-        print_summary("Four GPUs, by how they share the work", several.groupby("variant"), everybody)
+        groups = _groups(several.groupby(["variant"]))
+        print_summary("Four GPUs, by how they share the work", groups, everybody)
     if asked.classes:
         _show("Kernels by class, summed over a model; measured between events of their own",
               class_table([row for row in chosen if not row.label.run.variant], who, folder))  # fmt: skip

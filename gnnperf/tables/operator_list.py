@@ -69,9 +69,8 @@ def read_operator_list(path: Path) -> tuple[ListedOp, ...]:
     missing = [name for name in COLUMNS if name not in found.columns]
     if missing:
         raise InputError(f"no column {', '.join(missing)}", where=str(path), allowed=", ".join(COLUMNS))
-    ops = tuple(
-        _op(row, f"{path}, line {line + 2}") for line, row in enumerate(found[list(COLUMNS)].to_dict("records"))
-    )
+    records = found[list(COLUMNS)].itertuples(index=False, name=None)
+    ops = tuple(_op(dict(zip(COLUMNS, row, strict=True)), f"{path}, line {at + 2}") for at, row in enumerate(records))
     names = [op.name for op in ops]
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
