@@ -77,17 +77,28 @@ def fit_memory_constants(rows: pd.DataFrame, devices: Mapping[str, DeviceSpec], 
     calls = call_times_us(rows)
     thinned = pd.concat([part.iloc[::EVERY] for _, part in rows.groupby(["device", "table"])])
     is_row = thinned["table"].isin((LAYER_NORM, SOFTMAX))
-    long = thinned["columns"] > WARP_COLUMNS
     streams, shares = _fit_streams(thinned[~is_row], devices, calls)
-    constants = streams
-    for name, part in (
-        ("layer_norm", thinned[thinned["table"] == LAYER_NORM]),
-        ("softmax_warp", thinned[(thinned["table"] == SOFTMAX) & ~long]),
-        ("softmax_block", thinned[(thinned["table"] == SOFTMAX) & long]),
-    ):
-        constants, share = _fit_row_kernel(name, part, devices, calls, constants)
-        shares = {**shares, **dict.fromkeys(part["table"].unique(), share)}
-    return replace(constants, gaps=_typical(calls, shares), provenance=provenance)
+    over_rows = thinned[is_row]
+    constants, share_of = _fit_rows(over_rows, devices, calls, streams)
+    generation = over_rows["device"].map(lambda name: devices[str(name)].architecture)
+    rows_of = {str(name): _fit_rows(part, devices, calls, constants)[0].rows
+               for name, part in over_rows.groupby(generation) if (part["columns"] > WARP_COLUMNS).any()}  # fmt: skip
+    gaps = _typical(calls, {**shares, **share_of})
+    return replace(constants, rows_of=rows_of, gaps=gaps, provenance=provenance)
+
+
+def _fit_rows(
+    rows: pd.DataFrame, devices: Mapping[str, DeviceSpec], calls: Gaps, constants: MemoryConstants
+) -> tuple[MemoryConstants, dict[str, float]]:
+    """Kernels over rows, from where `constants` have them; a kernel without rows stays."""
+    long, shares = rows["columns"] > WARP_COLUMNS, dict[str, float]()
+    norms = rows["table"] == LAYER_NORM
+    for name, here in (("layer_norm", norms), ("softmax_warp", ~norms & ~long), ("softmax_block", ~norms & long)):
+        if not here.any():
+            continue
+        constants, share = _fit_row_kernel(name, rows[here], devices, calls, constants)
+        shares |= dict.fromkeys(map(str, rows.loc[here, "table"].unique()), share)
+    return constants, shares
 
 
 def _typical(calls: Gaps, shares: Mapping[str, float]) -> dict[str, EventGap]:
