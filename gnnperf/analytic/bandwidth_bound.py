@@ -24,8 +24,22 @@ OTHER = "other"
 
 def sustained_bytes_per_s(device: DeviceSpec, constants: MemoryConstants) -> float:
     """Bandwidth of a long stream: measured on a calibrated device, else a fitted share of the data sheet's."""
-    share = device.sustained_bandwidth_share if device.measured else constants.stream_share
+    share = device.sustained_bandwidth_share if device.measured else stream_share(device, constants)
     return device.memory_bandwidth_bytes_per_s * share
+
+
+def stream_share(device: DeviceSpec, constants: MemoryConstants) -> float:
+    """Of the measured memory that is nearest in width and rate, by ratios; one for all where a device's is not known.
+
+    Wide and slow (HBM) or narrow and fast (GDDR, whose error correction takes a part of the bandwidth), and within
+    these by generation: memory controllers got better at keeping it busy.
+    """
+    width, rate = device.memory_bus_bits, device.memory_pin_bits_per_s
+    if not constants.systems or not width or not rate:
+        return constants.stream_share
+    nearest = min(constants.systems.values(), key=lambda s: np.hypot(np.log(s.bus_bits / width),
+                                                                    np.log(s.pin_bits_per_s / rate)))  # fmt: skip
+    return nearest.stream_share
 
 
 def miss_share(working_set_bytes: np.ndarray, cache_bytes: float) -> np.ndarray:

@@ -18,7 +18,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.analytic.gemm_sizes import Array, DeviceNumbers, Products, numbers_of, rate_key
-from gnnperf.analytic.kernel_constants import TILE_SETS, GemmConstants, Members, default_gemm_constants
+from gnnperf.analytic.kernel_constants import (
+    TILE_SETS,
+    GemmConstants,
+    Members,
+    default_gemm_constants,
+    members_for,
+)
 from gnnperf.hardware.spec import DeviceSpec
 
 US_PER_S = 1e6
@@ -81,7 +87,8 @@ def gemm_us(
     us = np.full(len(found.m), np.nan)  # [rows]
     for batched in (False, True):
         rows = np.flatnonzero((found.batch > 1) == batched)
-        us[rows] = tiled_us(found.part(rows), numbers, family[family_of(key, batched)], launch_included)
+        members = members_for(family[family_of(key, batched)], device.architecture or "")
+        us[rows] = tiled_us(found.part(rows), numbers, members, launch_included)
     return us
 
 

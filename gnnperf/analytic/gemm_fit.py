@@ -12,7 +12,7 @@ import pandas as pd
 from gnnperf.analytic.collective.solver import robust_least_squares
 from gnnperf.analytic.gemm import candidates, family_of, kernel_us, observed_us, tiled_us
 from gnnperf.analytic.gemm_sizes import ITEM_BYTES, DeviceNumbers, Products, numbers_of, products, rate_key
-from gnnperf.analytic.kernel_constants import GemmConstants, Members
+from gnnperf.analytic.kernel_constants import GemmConstants, Members, kernels_of, members_for
 from gnnperf.errors import InputError
 from gnnperf.hardware import match_device
 
@@ -44,7 +44,7 @@ AT_MOST_ONE = ("quantization",)
 AT_LEAST_ONE = ("overlap_power", "launch_power")
 LAUNCH_ONLY = ("launch_us", "launch_power")
 TILES = {"vector": ("any", "narrow"), "vector_batched": ("128x128", "64x128", "narrow"), "matrix": ("any",)}
-BY_GENERATION = ("vector",)  # families whose generations differ too much for one fit (`benchmarks.gemm_choice`)
+BY_KERNELS = ("vector", "vector_batched")  # families whose kernels, and so their tiles, differ by generation
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,13 @@ def measured(rows: pd.DataFrame) -> Measured:
 
 
 def predicted_us(data: Measured, members: Members) -> Array:
-    """[rows] us as the data were measured."""
-    return tiled_us(data.found, data.numbers, members, data.launch_included)
+    """[rows] us as the data were measured, each device by the members that are for it."""
+    found = np.full(len(data.latency_us), np.nan)
+    for name in np.unique(data.device):
+        device, rows = match_device(str(name)), np.flatnonzero(data.device == name)
+        own = members_for(members, device.architecture or "") if device is not None else members
+        found[rows] = tiled_us(data.found.part(rows), data.numbers.part(rows), own, data.launch_included)
+    return found
 
 
 def fit_gemm(data: Measured, steps: int = STEPS) -> Members:
@@ -130,17 +135,32 @@ def fit_apart(
     return tuple(member for part in parts for member in fit_together(part, start, confidence))
 
 
+def fit_by_kernels(rows: pd.DataFrame, start: Mapping[str, float] | None = None) -> Members:
+    """One member per set of kernels, of the tiles that fit its rows best: which tiles they use shows in the rows.
+
+    Args:
+        rows: see `measured`, with their "generation".
+        start: see `fit_together`.
+    """
+    found = []
+    for kernels, part in rows.groupby(rows["generation"].map(kernels_of)):
+        data = measured(part)
+        begin = {**starts(data.family), **(start or {}), "base_clock_share": OTHERS_BASE_CLOCK}
+        fits = [_fit(data, tiles, STEPS, begin, OTHERS_CONFIDENCE) for tiles in TILES[data.family]]
+        best = min(fits, key=lambda fit: fit[1])[0]
+        found.append(replace(best, kernels=str(kernels)))
+    return tuple(found)
+
+
 def fit_for_others(rows: pd.DataFrame, start: Mapping[str, float] | None = None) -> Members:
-    """Members for generations that are not among the rows: `fit_apart` or `fit_together`, as the family needs.
+    """Members for other GPUs than those of the rows: `fit_by_kernels` or `fit_together`, as the family needs.
 
     Args:
         rows: see `measured`, with their "generation".
         start: see `fit_together`.
     """
     data = measured(rows)
-    if data.family not in BY_GENERATION:
-        return fit_together(data, start)
-    return fit_apart([measured(part) for _, part in rows.groupby("generation")], start)
+    return fit_by_kernels(rows, start) if data.family in BY_KERNELS else fit_together(data, start)
 
 
 def starts(family: str) -> dict[str, float]:
@@ -151,7 +171,7 @@ def starts(family: str) -> dict[str, float]:
 def _fit(
     data: Measured, tiles: str, steps: int, begin_at: Mapping[str, float], confidence: float
 ) -> tuple[GemmConstants, float]:
-    start = GemmConstants(**begin_at, tiles=tiles)
+    start = GemmConstants(**begin_at, tiles=tiles)  # type: ignore[arg-type]
     names = [n for n in EXPECTED if data.launch_included or n not in LAUNCH_ONLY]
     expected = _coordinates(start, names)
     devices, place = np.unique(data.device, return_inverse=True)

@@ -52,7 +52,7 @@ class DeviceNumbers:
     power_limit_w: Array  # inf: unknown
     boost_over_base: Array  # clock over the one that the vendor guarantees under the power limit; inf: not published
 
-    def part(self, rows: slice) -> DeviceNumbers:
+    def part(self, rows: slice | npt.NDArray[np.intp]) -> DeviceNumbers:
         """Of some rows."""
         return DeviceNumbers(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 

@@ -15,7 +15,7 @@ from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.yaml_spec import read_yaml
 
-VERSION = 2
+VERSION = 3
 FAMILIES = ("vector", "vector_batched", "matrix")
 
 # Tiles [rows of the result, columns of the result] that a library chooses from. The first holds what CUTLASS 3 and
@@ -28,6 +28,14 @@ TILE_SETS: Mapping[str, tuple[tuple[int, int], ...]] = {
     "64x128": ((64, 128),),
     "narrow": ((64, 64), (32, 128), (128, 32), (64, 128)),
 }  # fmt: skip
+
+
+# Whose float32 kernels cuBLAS runs on a generation, as their names say in NeuSight's tables and in traces of the others
+# (maxwell_sgemm_128x64 on P100, volta_sgemm_32x128 on T4, ampere_sgemm_128x128 on L4 and H100). Later generations got
+# kernels for matrix units only.
+KERNELS_OF: Mapping[str, str] = {"pascal": "maxwell", "volta": "volta", "turing": "volta"}
+LATEST_KERNELS = "ampere"
+ANY_KERNELS = "any"
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,7 @@ class GemmConstants:
         launch_us: wait for the host, where a latency includes the launch.
         launch_power: p of the soft maximum of launch and kernel (1: one after the other).
         tiles: key of TILE_SETS.
+        kernels: generation whose kernels these are the constants of (`kernels_of`); ANY_KERNELS: of any device's.
     """
 
     compute_share: float
@@ -84,9 +93,21 @@ class GemmConstants:
     launch_us: float
     launch_power: float
     tiles: str
+    kernels: str = ANY_KERNELS
 
 
 Members = tuple[GemmConstants, ...]  # of one family: fits that differ in tiles or in what they saw
+
+
+def kernels_of(architecture: str) -> str:
+    """Whose float32 kernels run on a generation."""
+    return KERNELS_OF.get(architecture, LATEST_KERNELS)
+
+
+def members_for(members: Members, architecture: str) -> Members:
+    """Those that are constants of the kernels that run on a generation; all, where none are: nobody measured them."""
+    own = kernels_of(architecture)
+    return tuple(m for m in members if m.kernels in (own, ANY_KERNELS)) or members
 
 
 def typical(members: Members, number: str) -> float:
@@ -94,7 +115,7 @@ def typical(members: Members, number: str) -> float:
     return float(np.exp(np.mean([np.log(getattr(member, number)) for member in members])))
 
 
-NUMBERS = tuple(f.name for f in fields(GemmConstants) if f.name != "tiles")
+NUMBERS = tuple(f.name for f in fields(GemmConstants) if f.name not in ("tiles", "kernels"))
 
 
 @cache
@@ -127,13 +148,17 @@ def _family(raw: object, where: str) -> Members:
 
 
 def _member(raw: object, where: str) -> GemmConstants:
-    wanted = {*NUMBERS, "tiles"}
+    wanted = {*NUMBERS, "tiles", "kernels"}
     if not isinstance(raw, dict) or set(raw) != wanted:
         odd = sorted(wanted ^ set(raw)) if isinstance(raw, dict) else sorted(wanted)
         raise InputError(f"missing or unknown: {', '.join(map(str, odd))}", where=where, allowed=", ".join(NUMBERS))
     if raw["tiles"] not in TILE_SETS:
         raise InputError(f"tiles {raw['tiles']!r}", where=where, allowed=", ".join(TILE_SETS))
-    return GemmConstants(**{key: _positive(raw[key], f"{where}, {key}") for key in NUMBERS}, tiles=str(raw["tiles"]))
+    allowed = {*KERNELS_OF.values(), LATEST_KERNELS, ANY_KERNELS}
+    if raw["kernels"] not in allowed:
+        raise InputError(f"kernels {raw['kernels']!r}", where=where, allowed=", ".join(sorted(allowed)))
+    numbers = {key: _positive(raw[key], f"{where}, {key}") for key in NUMBERS}
+    return GemmConstants(**numbers, tiles=str(raw["tiles"]), kernels=str(raw["kernels"]))
 
 
 def _positive(raw: object, where: str) -> float:
@@ -147,7 +172,11 @@ def save_gemm_constants(constants: Mapping[str, Members], provenance: str, path:
     raw: dict[str, object] = {"version": VERSION, "provenance": provenance}
     for family in FAMILIES:
         raw[family] = [
-            {**{key: float(f"{getattr(found, key):.5g}") for key in NUMBERS}, "tiles": found.tiles}
+            {
+                **{key: float(f"{getattr(found, key):.5g}") for key in NUMBERS},
+                "tiles": found.tiles,
+                "kernels": found.kernels,
+            }
             for found in constants[family]
         ]
     beside = path.with_name(path.name + ".part")

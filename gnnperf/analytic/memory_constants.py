@@ -54,15 +54,32 @@ class EventGap:
 
 
 @dataclass(frozen=True)
+class MemorySystem:
+    """What one kind of memory sustains.
+
+    Attributes:
+        bus_bits: width of its bus; wide ones are HBM.
+        pin_bits_per_s: rate of a pin.
+        stream_share: sustained / data-sheet bandwidth of long streams.
+    """
+
+    bus_bits: float
+    pin_bits_per_s: float
+    stream_share: float
+
+
+@dataclass(frozen=True)
 class MemoryConstants:
     """Constants of memory-bound kernels.
 
     Attributes:
         stream_share: sustained / data-sheet bandwidth of long streams, for devices that were not calibrated.
+        systems: the same of each memory that was measured; the nearest answers where a device's is known.
         cache_share: part of the last-level cache that keeps what the call before left there.
         cache_speedup: last-level cache's bandwidth over sustained DRAM bandwidth.
         lane_cycles: elementwise op -> cycles of one float32 lane per element; "other" for the rest.
-        rows: ROW_KERNELS -> its constants.
+        rows: ROW_KERNELS -> its constants, of all generations together.
+        rows_of: generation (`architecture`) -> the same of its own, where it was measured.
         gaps: class of op -> EventGap.
         provenance: where the numbers come from.
     """
@@ -73,7 +90,13 @@ class MemoryConstants:
     lane_cycles: Mapping[str, float]
     rows: Mapping[str, RowKernel]
     gaps: Mapping[str, EventGap] = field(default_factory=dict)
+    systems: Mapping[str, MemorySystem] = field(default_factory=dict)
+    rows_of: Mapping[str, Mapping[str, RowKernel]] = field(default_factory=dict)
     provenance: str = ""
+
+    def row_kernel(self, name: str, architecture: str | None) -> RowKernel:
+        """Constants of one of ROW_KERNELS on a generation; those of all together where it was not measured."""
+        return self.rows_of.get(architecture or "", self.rows)[name]
 
 
 @cache
@@ -89,14 +112,20 @@ def load_memory_constants(path: Path) -> MemoryConstants:
         InputError: not readable, an unknown or missing key, or a value that is no positive number.
     """
     raw = _exactly(read_yaml(path), [f.name for f in fields(MemoryConstants)], str(path))
-    rows = _exactly(raw["rows"], ROW_KERNELS, f"{path}, key 'rows'")
+    rows = _rows(raw["rows"], f"{path}, key 'rows'")
+    rows_of = _mapping(raw["rows_of"], f"{path}, key 'rows_of'")
     gaps = _mapping(raw["gaps"], f"{path}, key 'gaps'")
     return MemoryConstants(
         stream_share=_positive(raw["stream_share"], f"{path}, key 'stream_share'"),
         cache_share=_positive(raw["cache_share"], f"{path}, key 'cache_share'"),
         cache_speedup=_positive(raw["cache_speedup"], f"{path}, key 'cache_speedup'"),
         lane_cycles=_numbers(raw["lane_cycles"], None, f"{path}, key 'lane_cycles'"),
-        rows={name: RowKernel(**_numbers(rows[name], RowKernel, f"{path}, rows.{name}")) for name in ROW_KERNELS},
+        rows=rows,
+        rows_of={name: _rows(one, f"{path}, rows_of.{name}") for name, one in rows_of.items()},
+        systems={
+            name: MemorySystem(**_numbers(one, MemorySystem, f"{path}, systems.{name}"))
+            for name, one in _mapping(raw["systems"], f"{path}, key 'systems'").items()
+        },
         gaps={name: EventGap(**_numbers(gap, EventGap, f"{path}, gaps.{name}")) for name, gap in gaps.items()},
         provenance=str(raw["provenance"]),
     )
@@ -115,6 +144,11 @@ def _rounded(value: object) -> object:
     if isinstance(value, dict):
         return {key: _rounded(item) for key, item in value.items()}
     return float(f"{value:.{SIGNIFICANT}g}") if isinstance(value, float) else value
+
+
+def _rows(raw: object, where: str) -> dict[str, RowKernel]:
+    found = _exactly(raw, ROW_KERNELS, where)
+    return {name: RowKernel(**_numbers(found[name], RowKernel, f"{where}, {name}")) for name in ROW_KERNELS}
 
 
 def _exactly(raw: object, needed: list[str] | tuple[str, ...], where: str) -> dict[str, object]:

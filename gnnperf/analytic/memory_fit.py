@@ -13,7 +13,7 @@ import pandas as pd
 
 from gnnperf.analytic.bandwidth_bound import OTHER, elementwise_us
 from gnnperf.analytic.log_fit import fit_logs
-from gnnperf.analytic.memory_constants import EventGap, MemoryConstants, RowKernel
+from gnnperf.analytic.memory_constants import EventGap, MemoryConstants, MemorySystem, RowKernel
 from gnnperf.analytic.normalization import WARP_COLUMNS, layer_norm_us, softmax_us
 from gnnperf.analytic.observation import between_events_us
 from gnnperf.hardware.spec import DeviceSpec
@@ -77,17 +77,28 @@ def fit_memory_constants(rows: pd.DataFrame, devices: Mapping[str, DeviceSpec], 
     calls = call_times_us(rows)
     thinned = pd.concat([part.iloc[::EVERY] for _, part in rows.groupby(["device", "table"])])
     is_row = thinned["table"].isin((LAYER_NORM, SOFTMAX))
-    long = thinned["columns"] > WARP_COLUMNS
     streams, shares = _fit_streams(thinned[~is_row], devices, calls)
-    constants = streams
-    for name, part in (
-        ("layer_norm", thinned[thinned["table"] == LAYER_NORM]),
-        ("softmax_warp", thinned[(thinned["table"] == SOFTMAX) & ~long]),
-        ("softmax_block", thinned[(thinned["table"] == SOFTMAX) & long]),
-    ):
-        constants, share = _fit_row_kernel(name, part, devices, calls, constants)
-        shares = {**shares, **dict.fromkeys(part["table"].unique(), share)}
-    return replace(constants, gaps=_typical(calls, shares), provenance=provenance)
+    over_rows = thinned[is_row]
+    constants, share_of = _fit_rows(over_rows, devices, calls, streams)
+    generation = over_rows["device"].map(lambda name: devices[str(name)].architecture)
+    rows_of = {str(name): _fit_rows(part, devices, calls, constants)[0].rows
+               for name, part in over_rows.groupby(generation) if (part["columns"] > WARP_COLUMNS).any()}  # fmt: skip
+    gaps = _typical(calls, {**shares, **share_of})
+    return replace(constants, rows_of=rows_of, gaps=gaps, provenance=provenance)
+
+
+def _fit_rows(
+    rows: pd.DataFrame, devices: Mapping[str, DeviceSpec], calls: Gaps, constants: MemoryConstants
+) -> tuple[MemoryConstants, dict[str, float]]:
+    """Kernels over rows, from where `constants` have them; a kernel without rows stays."""
+    long, shares = rows["columns"] > WARP_COLUMNS, dict[str, float]()
+    norms = rows["table"] == LAYER_NORM
+    for name, here in (("layer_norm", norms), ("softmax_warp", ~norms & ~long), ("softmax_block", ~norms & long)):
+        if not here.any():
+            continue
+        constants, share = _fit_row_kernel(name, rows[here], devices, calls, constants)
+        shares |= dict.fromkeys(map(str, rows.loc[here, "table"].unique()), share)
+    return constants, shares
 
 
 def _typical(calls: Gaps, shares: Mapping[str, float]) -> dict[str, EventGap]:
@@ -119,16 +130,27 @@ def _fit(
 def _fit_streams(
     rows: pd.DataFrame, devices: Mapping[str, DeviceSpec], calls: Gaps
 ) -> tuple[MemoryConstants, dict[str, float]]:
+    """One share of the bandwidth per device, which is one per memory; all else is common."""
+    measured = sorted(map(str, rows["device"].unique()))
+    known = [name for name in measured if devices[name].memory_bus_bits and devices[name].memory_pin_bits_per_s]
+
     def build(values: np.ndarray) -> Loaded:
-        share, kept, speedup, heavy, issue = map(float, values)
+        kept, speedup, heavy, issue, *shares = map(float, values)
         cycles = {**START.lane_cycles, "pow": heavy}
-        found = replace(START, stream_share=share, cache_share=kept, cache_speedup=speedup, lane_cycles=cycles)
+        systems = {devices[name].name: _system(devices[name], share)
+                   for name, share in zip(measured, shares, strict=True) if name in known}  # fmt: skip
+        found = replace(START, stream_share=float(np.exp(np.mean(np.log(shares)))), cache_share=kept,
+                        cache_speedup=speedup, lane_cycles=cycles, systems=systems)  # fmt: skip
         return found, issue
 
-    start = np.array([START.stream_share, START.cache_share, START.cache_speedup, START.lane_cycles["pow"],
-                      START_ISSUE_SHARE])  # fmt: skip
+    start = np.array([START.cache_share, START.cache_speedup, START.lane_cycles["pow"], START_ISSUE_SHARE,
+                      *[START.stream_share] * len(measured)])  # fmt: skip
     constants, issue = _fit(rows, devices, calls, build, start)
     return constants, dict.fromkeys(map(str, rows["table"].unique()), issue)
+
+
+def _system(device: DeviceSpec, share: float) -> MemorySystem:
+    return MemorySystem(float(device.memory_bus_bits or 0), float(device.memory_pin_bits_per_s or 0), share)
 
 
 def _fit_row_kernel(

@@ -65,14 +65,22 @@ def layer_norm_us(
     resident: bool = False,
 ) -> np.ndarray:  # fmt: skip
     """Forward [n] us: statistics, then a second pass over the row (torch's vectorized_layer_norm_kernel)."""
-    return row_kernel_us(rows, columns, item_bytes, device, constants, constants.rows["layer_norm"], resident=resident)
+    return row_kernel_us(
+        rows,
+        columns,
+        item_bytes,
+        device,
+        constants,
+        _own(constants, device, "layer_norm"),
+        resident=resident,
+    )
 
 
 def layer_norm_backward_us(
     rows: np.ndarray, columns: np.ndarray, item_bytes: int, device: DeviceSpec, constants: MemoryConstants
 ) -> np.ndarray:
     """Backward [n] us: a row kernel for the input's gradient, then column sums for scale and shift over both inputs."""
-    kernel = constants.rows["layer_norm"]
+    kernel = _own(constants, device, "layer_norm")
     grad_input = row_kernel_us(rows, columns, item_bytes, device, constants, kernel, NORM_BACKWARD)
     return grad_input + stream_us(2.0 * rows * columns * item_bytes, device, constants)
 
@@ -96,10 +104,14 @@ def softmax_us(
     threads = np.minimum(2.0 ** np.ceil(np.log2(np.maximum(columns, 1.0))), WARP_THREADS)  # [n] of a row
     sharing = WARP_THREADS / threads  # [n] rows in a warp
     warp = row_kernel_us(rows / sharing, columns * sharing, item_bytes, device, constants,
-                         constants.rows["softmax_warp"], tensors, resident)  # fmt: skip
-    block = row_kernel_us(rows, columns, item_bytes, device, constants, constants.rows["softmax_block"], tensors,
-                          resident)  # fmt: skip
+                         _own(constants, device, "softmax_warp"), tensors, resident)  # fmt: skip
+    block = row_kernel_us(rows, columns, item_bytes, device, constants,
+                          _own(constants, device, "softmax_block"), tensors, resident)  # fmt: skip
     return np.where(short, warp, block)
+
+
+def _own(constants: MemoryConstants, device: DeviceSpec, name: str) -> RowKernel:
+    return constants.row_kernel(name, device.architecture)
 
 
 def uneven_rows(columns: np.ndarray, item_bytes: int) -> np.ndarray:

@@ -19,6 +19,7 @@ from gnnperf.analytic.kernel_constants import (
     GemmConstants,
     default_gemm_constants,
     load_gemm_constants,
+    members_for,
     save_gemm_constants,
 )
 from gnnperf.errors import InputError
@@ -133,7 +134,7 @@ def test_more_bandwidth_cache_or_power_is_never_slower(
 
 def test_batches_of_float32_products_have_constants_of_their_own() -> None:
     device, both = load_device("v100_pcie_32gb"), products([64, 64], 512, 512, batch=[1, 8])
-    family = default_gemm_constants()
+    family = {name: members_for(own, "volta") for name, own in default_gemm_constants().items()}
     single, many = (
         tiled_us(both, numbers_of(device, "float32"), family[f], False) for f in ("vector", "vector_batched")
     )
@@ -162,10 +163,10 @@ def test_shipped_constants_predict_a_known_rate() -> None:
 
 
 def test_constants_survive_their_file(tmp_path: Path) -> None:
-    path, two = tmp_path / "gemm.yaml", (IDEAL, replace(IDEAL, tiles="narrow"))
+    path, two = tmp_path / "gemm.yaml", (IDEAL, replace(IDEAL, tiles="narrow", kernels="volta"))
     save_gemm_constants(dict.fromkeys(FAMILIES, two), "by hand", path)
     assert load_gemm_constants(path) == dict.fromkeys(FAMILIES, two)
-    path.write_text(path.read_text().replace("version: 2", "version: 0"))
+    path.write_text(path.read_text().replace("version: 3", "version: 0"))
     with pytest.raises(InputError, match="version 0"):
         load_gemm_constants(path)
 
@@ -182,17 +183,38 @@ def test_members_answer_with_their_geometric_mean() -> None:
     assert tiled_us(products(0, 1, 1), SMALL, (IDEAL, slow), False)[0] == pytest.approx(4.0)
 
 
-def test_every_generation_has_a_voice_of_its_own() -> None:
+def test_a_generation_is_answered_by_the_constants_of_the_kernels_that_it_runs() -> None:
+    old, new = replace(IDEAL, kernels="maxwell"), replace(IDEAL, kernels="ampere", tiles="narrow")
+    assert members_for((old, new), "pascal") == (old,)
+    assert members_for((old, new), "ampere") == members_for((old, new), "ada") == (new,)
+    assert members_for((old, new), "turing") == (old, new)  # nobody measured Volta's kernels
+    assert members_for((IDEAL,), "turing") == (IDEAL,)  # constants of any kernels
+
+
+def test_a_device_takes_the_members_for_it() -> None:
+    slow = replace(IDEAL, kernels="maxwell", floor_clocks=1e6)
+    family = dict.fromkeys(FAMILIES, (slow, replace(IDEAL, kernels="volta")))
+    empty = products(0, 1, 1)
+    of_t4, of_p4 = (float(gemm_us(load_device(n), "float32", empty, constants=family)[0]) for n in ("t4", "p4"))
+    assert of_t4 == pytest.approx(2000 / 1590, rel=1e-3) and of_p4 == pytest.approx(1e6 / 1063, rel=1e-3)
+
+
+def test_every_set_of_kernels_has_a_voice_of_its_own() -> None:
     rows = pd.DataFrame(
         {"m": [64.0, 512.0] * 2, "n": 512.0, "k": 512.0, "batch": 1.0, "turns": 1.0, "op": "aten::linear",
          "dtype": "float32", "device": ["Tesla T4"] * 2 + ["Tesla P4"] * 2, "launch_included": True,
          "latency_us": [100.0, 200.0, 150.0, 400.0], "generation": ["turing"] * 2 + ["pascal"] * 2}
     )  # fmt: skip
-    assert len(fit_for_others(rows)) == 2 * len(TILES["vector"])
-    assert len(fit_for_others(rows.assign(op="aten::bmm"))) == len(TILES["vector_batched"])
+    found = fit_for_others(rows)
+    assert [m.kernels for m in found] == ["maxwell", "volta"] and {m.tiles for m in found} <= set(TILES["vector"])
+    (one,) = fit_for_others(rows.assign(op="aten::bmm", generation="turing"))
+    assert one.kernels == "volta"
 
 
-@pytest.mark.parametrize(("old", "new"), [("128x128", "7x7"), ("quantization", "quantisation"), ("0.5", "-1")])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("128x128", "7x7"), ("kernels: any", "kernels: fermi"), ("quantization", "quantisation"), ("0.5", "-1")],
+)
 def test_a_bad_constant_is_refused(tmp_path: Path, old: str, new: str) -> None:
     path = tmp_path / "gemm.yaml"
     save_gemm_constants(dict.fromkeys(FAMILIES, (IDEAL,)), "by hand", path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,10 @@ import pytest
 import yaml
 from round_device import CONSTANTS, DEVICE
 
+from gnnperf.analytic.bandwidth_bound import stream_share
 from gnnperf.analytic.memory_constants import (
     EventGap,
+    MemorySystem,
     default_memory_constants,
     load_memory_constants,
     save_memory_constants,
@@ -39,6 +42,8 @@ def test_there_and_back(tmp_path: Path) -> None:
         ("stream_share", 0, "stream_share"),
         ("cache_share", "all", "cache_share"),
         ("rows", {"layer_norm": {}}, "missing or unknown"),
+        ("systems", {"p4": {"bus_bits": 256}}, "missing or unknown"),
+        ("rows_of", {"volta": {"layer_norm": {}}}, "rows_of.volta"),
         ("gaps", {"add": {"call_us": -1.0, "issue_share": 0.5}}, "gaps.add.call_us"),
     ],
 )
@@ -48,6 +53,26 @@ def test_bad_constants_are_named(key: str, value: object, message: str, tmp_path
     (tmp_path / "c.yaml").write_text(yaml.safe_dump({**raw, key: value}))
     with pytest.raises(InputError, match=message):
         load_memory_constants(tmp_path / "c.yaml")
+
+
+def test_a_device_has_the_share_of_the_memory_that_is_nearest() -> None:
+    systems = {"hbm": MemorySystem(4096, 2e9, 0.9), "gddr": MemorySystem(256, 8e9, 0.7)}
+    constants = replace(CONSTANTS, systems=systems)
+    wide = replace(DEVICE, memory_bus_bits=5120, memory_pin_bits_per_s=3e9)
+    assert stream_share(wide, constants) == 0.9
+    assert stream_share(replace(wide, memory_bus_bits=192, memory_pin_bits_per_s=12e9), constants) == 0.7
+    assert stream_share(replace(wide, memory_bus_bits=None), constants) == CONSTANTS.stream_share
+    assert stream_share(wide, CONSTANTS) == CONSTANTS.stream_share  # nothing was measured
+
+
+def test_a_generation_that_was_measured_has_row_kernels_of_its_own(tmp_path: Path) -> None:
+    own = {name: replace(kernel, rereads=2.0) for name, kernel in CONSTANTS.rows.items()}
+    constants = replace(CONSTANTS, rows_of={"volta": own})
+    assert constants.row_kernel("layer_norm", "volta") == own["layer_norm"]
+    assert constants.row_kernel("layer_norm", "ada") == constants.row_kernel("layer_norm", None)
+    assert constants.row_kernel("layer_norm", None) == CONSTANTS.rows["layer_norm"]
+    save_memory_constants(constants, tmp_path / "c.yaml")
+    assert load_memory_constants(tmp_path / "c.yaml") == constants
 
 
 def made_rows(stream_share: float) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import numpy as np
 
 from gnnperf.analytic.gemm import US_PER_S, family_of, gemm_us
 from gnnperf.analytic.gemm_sizes import ITEM_BYTES, Products, products, rate_key
-from gnnperf.analytic.kernel_constants import typical
+from gnnperf.analytic.kernel_constants import members_for, typical
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
 from gnnperf.graph.cost.work import broadcast
@@ -134,7 +134,8 @@ def as_specified(setting: Setting, dtype: str, tf32: bool = False) -> DeviceSpec
     key = rate_key(device, dtype, tf32)
     if not device.measured:
         return device
-    members, rate = setting.gemm[family_of(key, batched=False)], device.flops_per_s[key]
+    members = members_for(setting.gemm[family_of(key, batched=False)], device.architecture or "")
+    rate = device.flops_per_s[key]
     bandwidth = device.memory_bandwidth_bytes_per_s / typical(members, "memory_share")
     free = replace(device, memory_bandwidth_bytes_per_s=bandwidth, power_limit_w=None)
     square = products(CALIBRATED_EDGE, CALIBRATED_EDGE, CALIBRATED_EDGE, 1, ITEM_BYTES[dtype])
