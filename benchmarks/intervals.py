@@ -108,7 +108,8 @@ def _noise(axis: str, data: PreparedData) -> np.ndarray:
     cell = repeat_cell(data, Origin(axis, "test", "noise", None, 1.0, "", "", "", ""))
     assert cell.nodes is not None
     measured_us, told_us = (cell.nodes[c].to_numpy(np.float64) for c in ("measured_us", "predicted_us"))
-    return np.log(measured_us / told_us)
+    both = (measured_us > 0) & (told_us > 0)
+    return np.log(measured_us[both] / told_us[both])
 
 
 def _table(title: str, told: pd.DataFrame, one: tuple[float, float]) -> Table:
