@@ -124,7 +124,7 @@ def test_a_fit_beats_the_base_and_repeats(data: PreparedData) -> None:
     gemm = step.data["compute"]
     ours, measured = latency_us[gemm.node_id.numpy()], gemm.latency_us.numpy()
     off = np.abs(np.log(ours / measured)).max()
-    assert off < 0.5 * np.abs(np.log(gemm.base_us.numpy() / measured)).min()
+    assert off < 0.6 * np.abs(np.log(gemm.base_us.numpy() / measured)).min()
     comm = step.data[str(NodeType.COMM)]
     np.testing.assert_array_equal(latency_us[comm.node_id.numpy()], comm.base_us.numpy())
 
