@@ -9,16 +9,15 @@ import pandas as pd
 
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.graph.hardware_nodes import add_hardware
-from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
+from gnnperf.graph.tables import EdgeList, concat_tables, content_keys
 from gnnperf.plan.convolutional.network import network_passes
 from gnnperf.plan.convolutional.plan import ConvolutionalPlan
 from gnnperf.plan.convolutional.program import items, step_program
 from gnnperf.plan.transformer import Parallelism
 from gnnperf.plan.transformer.build import STEP_NAME
 from gnnperf.plan.transformer.items import Placed
-from gnnperf.plan.transformer.rank_nodes import RankNodes, rank_nodes
-from gnnperf.plan.transformer.rows import TRANSFER_OPS
-from gnnperf.schema import NodeType, OpFamily, Relation
+from gnnperf.plan.transformer.rank_nodes import rank_nodes
+from gnnperf.plan.transformer.world_transfers import world_transfers
 
 _CONTENT = ("node_type", "thread", "stream", "op_name", "segment", "event_name", "collective")
 STANDS_FOR = "Ranks with the same role are in the graph once: one rank, for {}."
@@ -32,31 +31,11 @@ def build_network(plan: ConvolutionalPlan) -> ExecutionGraph:
     table = own.table.assign(rank=np.zeros(len(own.table), np.int32))
     edges = EdgeList()
     edges.parts += own.edges.parts
-    tables = [t for t in (table, _sums(plan, own, edges)) if len(t)]
+    tables = [t for t in (table, world_transfers(own, edges, plan.replicas.data)) if len(t)]
     nodes = concat_tables(tables)
     nodes = nodes.assign(node_id=np.arange(len(nodes)), step=np.zeros(len(nodes), np.int32))
     nodes = nodes.assign(blocked_us=np.full(len(nodes), np.nan), content_key=content_keys(nodes, _CONTENT))
     return _graph(plan, nodes, edges)
-
-
-def _sums(plan: ConvolutionalPlan, own: RankNodes, edges: EdgeList) -> pd.DataFrame:
-    """[num_transfers] transfers, and their edges to the rank's parts."""
-    parts = own.parts
-    if not parts:
-        return node_table(0)
-    node = len(own.table) + np.arange(len(parts))
-    arrive = np.array([part.arrive for part in parts])
-    edges.add(arrive, node, Relation.JOINS)
-    edges.add(node, arrive + 1, Relation.RELEASES)
-    return node_table(
-        len(parts), node_type=str(NodeType.COLLECTIVE), family=str(OpFamily.COLLECTIVE),
-        op_name=np.array([TRANSFER_OPS[part.transfer.kind] for part in parts], dtype=object),
-        phase=np.array([str(part.transfer.phase) for part in parts], dtype=object),
-        dtype=np.array([part.transfer.dtype for part in parts], dtype=object),
-        collective=np.array([part.transfer.kind for part in parts], dtype=object),
-        message_bytes=np.array([part.transfer.message_bytes for part in parts]),
-        group_size=np.full(len(parts), plan.replicas.data), group_first=0, group_stride=1,
-    )  # fmt: skip
 
 
 def _graph(plan: ConvolutionalPlan, nodes: pd.DataFrame, edges: EdgeList) -> ExecutionGraph:

@@ -24,11 +24,11 @@ from gnnperf.graph.hardware_nodes import add_hardware
 from gnnperf.graph.tables import EdgeList, concat_tables, content_keys
 from gnnperf.plan.listed.call import Call, floats
 from gnnperf.plan.listed.nodes import backward_items, calls_of, forward_items, gradient_sums, result_of
-from gnnperf.plan.listed.transfers import transfers
 from gnnperf.plan.transformer.build import STEP_NAME
 from gnnperf.plan.transformer.items import Group, Item, Placed, all_reduce
 from gnnperf.plan.transformer.plan import Parallelism
 from gnnperf.plan.transformer.rank_nodes import rank_nodes
+from gnnperf.plan.transformer.world_transfers import world_transfers
 from gnnperf.schema import Phase
 from gnnperf.tables.operator_list import ListedOp, Shape
 
@@ -181,7 +181,8 @@ def _graph(name: str, program: Sequence[Placed], ways: Parallelism) -> Execution
     own = rank_nodes(program, ways)
     edges = EdgeList()
     edges.parts += own.edges.parts
-    tables = [t.assign(rank=np.zeros(len(t), np.int32)) for t in (own.table, transfers(own, edges, ways)) if len(t)]
+    ranked = (own.table, world_transfers(own, edges, ways.world_size))
+    tables = [t.assign(rank=np.zeros(len(t), np.int32)) for t in ranked if len(t)]
     nodes = concat_tables(tables)
     nodes = nodes.assign(node_id=np.arange(len(nodes)), step=np.zeros(len(nodes), np.int32))
     nodes = nodes.assign(blocked_us=np.full(len(nodes), np.nan), content_key=content_keys(nodes, CONTENT))

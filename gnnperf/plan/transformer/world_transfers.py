@@ -1,4 +1,4 @@
-"""Sums over ranks of a listed program: their nodes, and the edges to this rank's parts."""
+"""Transfers among all ranks of a planned step, of which one is in the graph: nodes, and edges to its parts."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.graph.tables import EdgeList, node_table
-from gnnperf.plan.transformer.plan import Parallelism
 from gnnperf.plan.transformer.rank_nodes import RankNodes
 from gnnperf.plan.transformer.rows import TRANSFER_OPS
 from gnnperf.schema import NodeType, OpFamily, Relation
 
 
-def transfers(own: RankNodes, edges: EdgeList, ways: Parallelism) -> pd.DataFrame:
-    """[num_transfers] nodes, one per part of the rank; every rank takes part in each."""
+def world_transfers(own: RankNodes, edges: EdgeList, num_ranks: int) -> pd.DataFrame:
+    """[num_transfers] nodes, one per part of the rank; every rank takes part in each.
+
+    Args:
+        own: nodes of the rank.
+        edges: takes the edges to and from its parts.
+        num_ranks: in each group.
+    """
     parts = own.parts
     if not parts:
         return node_table(0)
@@ -28,5 +33,5 @@ def transfers(own: RankNodes, edges: EdgeList, ways: Parallelism) -> pd.DataFram
         dtype=np.array([part.transfer.dtype for part in parts], dtype=object),
         collective=np.array([part.transfer.kind for part in parts], dtype=object),
         message_bytes=np.array([part.transfer.message_bytes for part in parts]),
-        group_size=np.full(len(parts), ways.world_size), group_first=0, group_stride=1,
+        group_size=np.full(len(parts), num_ranks), group_first=0, group_stride=1,
     )  # fmt: skip
