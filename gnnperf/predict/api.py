@@ -33,6 +33,7 @@ from gnnperf.prediction import Predictor
 from gnnperf.schedule.replay import replay_step
 
 NO_CHECKPOINT = "No checkpoint was given (checkpoint=FILE), so mode=hybrid answers with the analytical model alone."
+MEASURED_TOO = "The interval of the step time was calibrated without the measured ops that answer here."
 USES_CHECKPOINT = USES_HARDWARE = (Mode.gnn, Mode.hybrid, Mode.analytic)
 
 
@@ -151,8 +152,15 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
         cluster=target.cluster.name,
         traced_hardware=traced_name(graph),
         same_hardware=target.same_hardware,
-        provenance=provenance(request.trace, request.checkpoint, graph.fingerprint, laws_text(target.cluster)),
-        warnings=(*((NO_CHECKPOINT,) if without else ()), *target.warnings, *_misplaced(request, target)),
+        provenance=provenance(
+            request.trace, request.checkpoint, graph.fingerprint, laws_text(target.cluster), request.measured
+        ),
+        warnings=(
+            *((NO_CHECKPOINT,) if without else ()),
+            *_uncalibrated(request),
+            *target.warnings,
+            *_misplaced(request, target),
+        ),
         jitter=jitter_asked(request.jitter, graph),
     )
     answer = with_interval(assemble(prediction, question), answers.steps)
@@ -165,6 +173,10 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
         return choose_target(edited, request.hardware, request.cluster).with_laws(request.collectives).cluster
 
     return with_edits(answer, request.whatif, predictor, target.cluster, question, request.collectives, cluster_of)
+
+
+def _uncalibrated(request: Request) -> tuple[str, ...]:
+    return () if request.measured is None or request.checkpoint is None else (MEASURED_TOO,)
 
 
 def _misplaced(request: Request, target: Target) -> tuple[str, ...]:

@@ -14,7 +14,11 @@ LIBRARIES = ("numpy", "pandas", "pyarrow", "numba", "torch", "torch-geometric")
 
 
 def provenance(
-    inputs: Path | None, checkpoint: Path | None, fingerprint: str, collectives: str | None = None
+    inputs: Path | None,
+    checkpoint: Path | None,
+    fingerprint: str,
+    collectives: str | None = None,
+    measured: Path | None = None,
 ) -> dict[str, Any]:
     """Versions of the code and its libraries, hashes of inputs and checkpoint.
 
@@ -23,12 +27,14 @@ def provenance(
         checkpoint: the trained model, if one was used.
         fingerprint: of the graph (code and inputs).
         collectives: what answers collectives; None: measured, as in a replay.
+        measured: the user's own op table, if one answers first.
     """
     return {
         "gnnperf": __version__,
         "python": platform.python_version(),
         "libraries": {name: _version(name) for name in LIBRARIES},
         "checkpoint_sha256": None if checkpoint is None else sha256(checkpoint),
+        "measured_sha256": None if measured is None else sha256(measured),
         "graph_fingerprint": fingerprint,
         "collectives": collectives,
         "input_sha256": {} if inputs is None else input_sha256(inputs),
