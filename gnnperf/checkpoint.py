@@ -29,7 +29,7 @@ from gnnperf.intervals import Intervals, intervals_from_plain
 from gnnperf.models.config import ModelConfig
 from gnnperf.models.gnn import TypedGNN
 
-FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 6
+FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 7
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
 RETRAIN = "train again with this version of gnnperf"

@@ -19,8 +19,8 @@ class Alone:
     """Latencies that hold for an op alone, and what it shares with others in a run.
 
     Attributes:
-        nodes: [num_nodes] bool, nodes whose latency is of the op alone; that of others was measured, or learned from
-            measurements, beside whatever ran with it.
+        nodes: [num_nodes] bool, nodes whose latency is of the op alone; that of others was measured beside whatever
+            ran with it.
         contention: what overlapping work takes from each other on the cluster predicted for.
     """
 
@@ -41,8 +41,8 @@ class Prediction:
         latency_low_us, latency_high_us: [num_nodes] interval; NaN: nothing tells how far the answer may be off.
         uncovered_ops: op name -> number of nodes without any latency. They never count as zero silently.
         warnings: sentences for the user.
-        mean_latency_us: [num_nodes] what a node takes on average, stalls included: what a schedule adds up; NaN where
-            uncovered; None: nobody tells it apart from `latency_us`.
+        mean_latency_us: [num_nodes] what a node takes on average in steps of about the median time: what a schedule
+            adds up; NaN where uncovered; None: nobody tells it apart from `latency_us`.
         alone: whose latencies the schedule has still to stretch where work overlaps; None: nobody's.
     """
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gnnperf.data.prepare import PreparedData, Step
-from gnnperf.data.step_time import contended_step_time_us, step_time_us
+from gnnperf.data.step_time import AloneAnswer, contended_step_time_us, in_place_us
 from gnnperf.data.vocabulary import FIELDS, UNKNOWN
 from gnnperf.models.gnn import WORK, TypedGNN
-from gnnperf.prediction import Alone, only
 from gnnperf.training.config import TrainConfig
-from gnnperf.training.evaluate import predicted, predicted_means
+from gnnperf.training.evaluate import alone_answer
 from gnnperf.training.fit import build_model, fit
 from gnnperf.training.gate import keep_what_helps
 
@@ -47,29 +45,21 @@ class TrainedNetwork:
     network: TypedGNN
 
     def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes]; NaN at device and link nodes."""
-        return self._told(step, predicted(self.network, step))
+        """[num_nodes] beside other work; NaN where others are to answer, and at device and link nodes."""
+        return in_place_us(step, self.alone(step))
 
     def step_us(self, step: Step) -> float:
-        """Scheduled; what was learned was measured beside other work, what kept its base is stretched by it."""
-        alone, means_us = self._alone(step), self._told(step, predicted_means(self.network, step))
-        if alone is None:
-            return step_time_us(step, means_us)
-        return contended_step_time_us(step, means_us, alone)
+        """Scheduled, with contention."""
+        return contended_step_time_us(step, self.alone(step).scheduled_us)
+
+    def alone(self, step: Step) -> AloneAnswer:
+        """Each node by itself; NaN where others are to answer."""
+        told, left = alone_answer(self.network, step), self.left_to_base(step)
+        return AloneAnswer(np.where(left, np.nan, told.usual_us), np.where(left, np.nan, told.scheduled_us))
 
     def left_to_base(self, step: Step) -> np.ndarray:
         """[num_nodes] bool, nodes that others are to answer for: none."""
         return np.zeros(len(step.nodes), dtype=bool)
-
-    def _told(self, step: Step, by_type: Mapping[str, np.ndarray]) -> np.ndarray:
-        return np.where(self.left_to_base(step), np.nan, _of_nodes(step, by_type))
-
-    def _alone(self, step: Step) -> Alone | None:
-        """Of nodes that keep their base in every respect; None: nobody's."""
-        silent = [t for t in WORK if self.network.keeps_base(t)]
-        keeps = step.nodes["node_type"].astype(str).isin(silent).to_numpy() | self.left_to_base(step)
-        alone = only(step.base.alone, keeps & np.isfinite(step.base.latency_us))
-        return alone if alone is not None and alone.nodes.any() else None
 
 
 @dataclass(frozen=True)
@@ -98,11 +88,3 @@ class KnownOpsOnly(TrainedNetwork):
             store = step.data[node_type]
             left[store.node_id.numpy()] = (store.codes[:, OP] == UNKNOWN).numpy()
         return left
-
-
-def _of_nodes(step: Step, by_type: Mapping[str, np.ndarray]) -> np.ndarray:
-    """[num_nodes]; NaN at device and link nodes."""
-    found = np.full(len(step.nodes), np.nan)
-    for node_type, values in by_type.items():
-        found[step.data[node_type].node_id.numpy()] = values
-    return found

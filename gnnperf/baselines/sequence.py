@@ -23,7 +23,7 @@ from gnnperf.baselines.trees import SHARE_WEIGHT
 from gnnperf.baselines.trees_table import WORK, work_values
 from gnnperf.baselines.tuning import Fitted, Range, Settings
 from gnnperf.data.prepare import PreparedData, Step
-from gnnperf.data.step_time import step_time_us
+from gnnperf.data.step_time import AloneAnswer, contended_step_time_us, in_place_us
 from gnnperf.schema import NodeType
 
 SEQUENCE_START: Mapping[str, float] = {**DESCENT_START, "hidden_channels": 48}
@@ -94,13 +94,18 @@ class _OfNodes:
     words: Words
 
     @torch.no_grad()
-    def latency_us(self, step: Step) -> np.ndarray:
+    def alone_us(self, step: Step) -> np.ndarray:
         """[num_nodes] base * exp(residual); comm nodes their base, 0 for device and link nodes."""
         residual = self.network.eval()(sequence_of(step, self.words))[0].double().numpy()  # [num_work]
         residual[_types(step) == NodeType.COMM] = 0.0
         found = np.zeros(step.graph.num_nodes)
         found[work_values(step.data, "node_id")] = work_values(step.data, "base_us") * np.exp(residual)
         return found
+
+    def latency_us(self, step: Step) -> np.ndarray:
+        """[num_nodes] beside other work."""
+        alone_us = self.alone_us(step)
+        return in_place_us(step, AloneAnswer(alone_us, alone_us))
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ class ScheduledSteps(_OfNodes):
 
     def step_us(self, step: Step) -> float:
         """The schedule's."""
-        return step_time_us(step, self.latency_us(step))
+        return contended_step_time_us(step, self.alone_us(step))
 
 
 def better(network: SequenceNetwork, words: Words, steps: Sequence[Step]) -> Answer:

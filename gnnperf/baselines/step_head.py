@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnperf.data.prepare import Step
-from gnnperf.data.step_time import step_time_us
+from gnnperf.data.step_time import contended_step_time_us
 
 MAX_RESIDUAL = 5.0  # largest |log(step / base step)|, as the network's for nodes
 
@@ -61,8 +61,8 @@ class StepHead(nn.Module):
 
 
 def base_step_us(step: Step) -> float:
-    """Step time of the base's latencies."""
-    return step_time_us(step, np.full(step.graph.num_nodes, np.nan))
+    """Step time of the base's latencies, stretched where work overlaps."""
+    return contended_step_time_us(step, np.full(step.graph.num_nodes, np.nan))
 
 
 def base_share(base_us: np.ndarray) -> Tensor:

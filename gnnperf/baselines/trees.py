@@ -1,6 +1,7 @@
 """Gradient-boosted trees (LightGBM, Ke et al. 2017) on rows of nodes: the residual log(latency / base) of each node.
 
-The same labels, weights and base as the network's. Comm nodes keep their base, as they do there.
+The same labels, weights and base as the network's: one ensemble tells what a node usually takes, another one what a
+schedule adds up. Comm nodes keep their base, as they do there.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from gnnperf.baselines.trees_table import WORK, Choice, NodeColumns, Own, work_values
 from gnnperf.baselines.tuning import INSTALL, Fitted, Range, Settings
 from gnnperf.data.prepare import PreparedData, Step
-from gnnperf.data.step_time import step_time_us
+from gnnperf.data.step_time import AloneAnswer, contended_step_time_us, in_place_us
 from gnnperf.errors import InputError
 from gnnperf.evaluate.metrics import gmae
 from gnnperf.schema import NodeType
@@ -58,8 +59,11 @@ class Trees:
         return TreeBench(self.choice.columns(data), data)
 
 
+LABELS = ("target", "steady_target")  # what is usual, what a schedule adds up
+
+
 class TreeBench:
-    """Training and validation tables, binned once.
+    """Training and validation tables, binned once per label.
 
     Args:
         columns: what describes a node.
@@ -73,25 +77,28 @@ class TreeBench:
         self.columns = columns
         self.library = _lightgbm()
         self.val = data.steps["val"]
-        self.train_set = self._dataset(data.steps["train"], None)
-        self.val_set = self._dataset(self.val, self.train_set)
+        self.sets = [self._sets(data, label) for label in LABELS]
 
     def fit(self, settings: Settings, seed: int) -> Fitted:
         """Boost until PATIENCE trees in a row do not lower the validation loss."""
-        parameters = {**FIXED, **settings, "seed": seed}
-        stop = self.library.early_stopping(PATIENCE, verbose=False)
-        booster = self.library.train(
-            parameters, self.train_set, MAX_TREES, valid_sets=[self.val_set], callbacks=[stop]
-        )  # fmt: skip
-        answer = TreeAnswer(booster, self.columns)
+        usual, scheduled = (self._boosted(sets, {**FIXED, **settings, "seed": seed}) for sets in self.sets)
+        answer = TreeAnswer(usual, scheduled, self.columns)
         return Fitted(answer, node_error(answer, self.val))
 
-    def _dataset(self, steps: Sequence[Step], reference: Any) -> Any:
-        labeled = [np.isfinite(work_values(s.data, "target")) for s in steps]
+    def _boosted(self, sets: tuple[Any, Any], parameters: Mapping[str, Any]) -> Any:
+        stop = self.library.early_stopping(PATIENCE, verbose=False)
+        return self.library.train(dict(parameters), sets[0], MAX_TREES, valid_sets=[sets[1]], callbacks=[stop])
+
+    def _sets(self, data: PreparedData, label: str) -> tuple[Any, Any]:
+        train = self._dataset(data.steps["train"], label, None)
+        return train, self._dataset(self.val, label, train)
+
+    def _dataset(self, steps: Sequence[Step], label: str, reference: Any) -> Any:
+        labeled = [np.isfinite(work_values(s.data, label)) for s in steps]
         rows = [self.columns.matrix(s.data)[use] for s, use in zip(steps, labeled, strict=True)]
         target, share = (
             np.concatenate([work_values(s.data, name)[use] for s, use in zip(steps, labeled, strict=True)])
-            for name in ("target", "time_share")
+            for name in (label, "time_share")
         )
         weight = (1 - SHARE_WEIGHT) + SHARE_WEIGHT * np.sqrt(share)
         made = self.library.Dataset(
@@ -106,25 +113,35 @@ class TreeAnswer:
     """Answers of fitted trees.
 
     Attributes:
-        booster: lightgbm.Booster, at its best iteration.
+        usual, scheduled: lightgbm.Booster, at its best iteration, for each of LABELS.
         columns: what describes a node.
     """
 
-    booster: Any
+    usual: Any
+    scheduled: Any
     columns: NodeColumns
 
     def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes] base * exp(residual); comm nodes their base, 0 for device and link nodes."""
-        residual = self.booster.predict(self.columns.matrix(step.data), num_threads=1)  # [num_work]
-        types = np.repeat(WORK, [len(step.data[t].node_id) for t in WORK])  # [num_work]
-        residual = np.where(types == NodeType.COMM, 0.0, residual)
-        found = np.zeros(step.graph.num_nodes)
-        found[work_values(step.data, "node_id")] = work_values(step.data, "base_us") * np.exp(residual)
-        return found
+        """[num_nodes] beside other work; comm nodes their base, 0 for device and link nodes."""
+        return in_place_us(step, self.alone(step))
 
     def step_us(self, step: Step) -> float:
         """The schedule of these latencies."""
-        return step_time_us(step, self.latency_us(step))
+        return contended_step_time_us(step, self.alone(step).scheduled_us)
+
+    def alone(self, step: Step) -> AloneAnswer:
+        """Each node by itself."""
+        matrix = self.columns.matrix(step.data)  # [num_work, num_columns]
+        return AloneAnswer(*(_of_nodes(step, b.predict(matrix, num_threads=1)) for b in (self.usual, self.scheduled)))
+
+
+def _of_nodes(step: Step, residual: np.ndarray) -> np.ndarray:
+    """[num_nodes] base * exp(residual [num_work])."""
+    types = np.repeat(WORK, [len(step.data[t].node_id) for t in WORK])  # [num_work]
+    found = np.zeros(step.graph.num_nodes)
+    corrected = np.where(types == NodeType.COMM, 0.0, residual)
+    found[work_values(step.data, "node_id")] = work_values(step.data, "base_us") * np.exp(corrected)
+    return found
 
 
 class NodeAnswer(Protocol):

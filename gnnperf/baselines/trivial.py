@@ -29,14 +29,12 @@ class Analytic:
 
     def step_us(self, step: Step) -> float:
         """Scheduled, with contention."""
-        alone = step.base.alone
-        assert alone is not None, "the analytical model answers for ops alone"
-        return contended_step_time_us(step, step.base.latency_us, alone)
+        return contended_step_time_us(step, step.base.latency_us)
 
 
 @dataclass(frozen=True)
 class Base:
-    """The analytical answer of each op alone, else the typed floor: what residuals multiply, without contention."""
+    """The analytical answer of each op alone, else the typed floor: what residuals multiply."""
 
     def fit(self, data: PreparedData, seed: int) -> Base:
         """Nothing to fit."""
@@ -47,8 +45,8 @@ class Base:
         return filled_us(step, np.full(len(step.nodes), np.nan))
 
     def step_us(self, step: Step) -> float:
-        """Scheduled."""
-        return step_time_us(step, self.latency_us(step))
+        """Scheduled, with contention."""
+        return contended_step_time_us(step, self.latency_us(step))
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,10 @@
 Attributes per work type, n nodes of it (names avoid `batch` and `index`, which PyG increments in collation):
     x [n, len(WORK_NAMES)] float32      codes [n, len(FIELDS)] int64      node_id [n] int64, row in the graph
     base_us [n] float64      analytic_us, latency_us [n] float64, NaN unknown
-    target [n] float32, log(latency / base), NaN where it is not defined
+    target, steady_target [n] float32, log(latency alone / base), NaN where it is not defined: what is usual, and what a
+        schedule adds up; stretch [n] float32, latency beside other work over that (data.runs.AloneLabels)
     time_share [n] float32, share of the step's measured busy time, scaled to mean 1 over labeled nodes
+    known_law [n] bool, collectives only: link and group within the training range (the normalizer says)
 Device and link nodes carry x only. Every node type and every edge type is there, with zero rows if need be.
 """
 
@@ -20,6 +22,7 @@ from gnnperf.data.floors import TypedFloors, base_us
 from gnnperf.data.numbers import DEVICE_NAMES, LINK_NAMES, device_numbers, link_spec_numbers, work_numbers
 from gnnperf.data.places import link_of
 from gnnperf.data.relations import FORWARD_EDGE_TYPES, EdgeType, reverse
+from gnnperf.data.runs import AloneLabels
 from gnnperf.data.vocabulary import Vocabulary
 from gnnperf.errors import InputError
 from gnnperf.evaluate.metrics import is_measured
@@ -30,7 +33,12 @@ from gnnperf.schema import WORK_TYPES, NodeType
 
 
 def features(
-    graph: ExecutionGraph, cluster: ClusterSpec, analytic: Prediction, vocabulary: Vocabulary, floors: TypedFloors
+    graph: ExecutionGraph,
+    cluster: ClusterSpec,
+    analytic: Prediction,
+    vocabulary: Vocabulary,
+    floors: TypedFloors,
+    alone: AloneLabels | None = None,
 ) -> HeteroData:
     """The network's view of one step.
 
@@ -40,6 +48,7 @@ def features(
         analytic: the analytical answer for this graph and cluster.
         vocabulary: words of the training runs.
         floors: bases of the training runs where `analytic` has no answer.
+        alone: labels to learn; None: there are none, as in a prediction.
 
     Raises:
         InputError: an edge between node types that the schema does not foresee, or an unknown link class.
@@ -48,7 +57,8 @@ def features(
     base, _ = base_us(nodes, analytic.latency_us, floors)  # [num_nodes]
     numbers = work_numbers(graph, analytic.latency_us, base, cluster)  # [num_nodes, num_features]
     types = texts_of(nodes["node_type"])  # [num_nodes]
-    labels = _labels(nodes["latency_us"].to_numpy(np.float64), base, types != NodeType.COMM)
+    learned = types != NodeType.COMM  # which rank leaves a collective first is chance: they keep their base
+    labels = _labels(nodes["latency_us"].to_numpy(np.float64), base, learned & (base > 0), alone)
     labels["analytic_us"] = analytic.latency_us
     data = HeteroData()
     for node_type in map(str, WORK_TYPES):
@@ -60,27 +70,37 @@ def features(
         for name, values in labels.items():
             store[name] = torch.from_numpy(values[rows])
         store.num_nodes = len(rows)
+    collective = data[str(NodeType.COLLECTIVE)]
+    collective.known_law = torch.ones(collective.num_nodes, dtype=torch.bool)
     _add_hardware(data, nodes, types, cluster)
     _add_edges(data, graph, types)
     return _checked(data, graph.name)
 
 
-def _labels(latency_us: np.ndarray, base: np.ndarray, learned: np.ndarray) -> dict[str, np.ndarray]:
-    """Target and weight; a node counts where it is learned, its latency measured and its base positive.
-
-    Comm nodes are not learned: which rank leaves a collective first is chance, and they keep their base.
-    """
-    usable = learned & is_measured(latency_us) & (base > 0)  # [num_nodes]
-    target = np.full(len(base), np.nan)
-    target[usable] = np.log(latency_us[usable] / base[usable])
+def _labels(
+    latency_us: np.ndarray, base: np.ndarray, learned: np.ndarray, alone: AloneLabels | None
+) -> dict[str, np.ndarray]:
+    """Targets and weight; a node counts where it is learned and measured."""
+    unknown = np.full(len(base), np.nan)
+    found = alone or AloneLabels(unknown, unknown, np.ones(len(base)))
+    usable = learned & is_measured(latency_us)  # [num_nodes]
     mean = latency_us[usable].mean() if usable.any() else 1.0
-    share = np.where(usable, latency_us / mean, 0.0)
     return {
         "base_us": base,
         "latency_us": latency_us.copy(),
-        "target": target.astype(np.float32),
-        "time_share": share.astype(np.float32),
+        "target": _target(found.usual_us, base, learned),
+        "steady_target": _target(found.steady_us, base, learned),
+        "stretch": found.stretch.astype(np.float32),
+        "time_share": np.where(usable, latency_us / mean, 0.0).astype(np.float32),
     }
+
+
+def _target(latency_us: np.ndarray, base: np.ndarray, learned: np.ndarray) -> np.ndarray:
+    """[num_nodes] float32 log(latency / base); NaN where it is not defined or not learned."""
+    usable = learned & is_measured(latency_us)  # [num_nodes]
+    target = np.full(len(base), np.nan, np.float32)
+    target[usable] = np.log(latency_us[usable] / base[usable])
+    return target
 
 
 def _add_hardware(data: HeteroData, nodes: pd.DataFrame, types: np.ndarray, cluster: ClusterSpec) -> None:

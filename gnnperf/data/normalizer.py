@@ -2,6 +2,10 @@
 
 Beyond the training range a feature counts as its nearest end: the base goes on with the size, link or rank count that
 was asked for, and its correction stays what it was at the edge. A correction that goes on has nothing to hold it.
+
+Collectives are an exception. Their base is a law of link and group, and what a correction makes up for (a protocol, a
+processor that cannot keep up with the link) is not there on a link ten times slower. Where link or group lie beyond
+what was trained on, `known_law` is false, and the network leaves the law as it is.
 """
 
 from __future__ import annotations
@@ -12,6 +16,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
+
+from gnnperf.data.numbers import WORK_NAMES
+from gnnperf.schema import NodeType
+
+COLLECTIVE = str(NodeType.COLLECTIVE)
+LAW = [WORK_NAMES.index(n) for n in ("log_group_size", "log_machines", "log_link_bytes_per_s", "log_link_latency_us")]
+ROUNDING = 1e-3  # of logs
 
 
 @dataclass(frozen=True)
@@ -31,12 +42,19 @@ class Normalizer:
     high: Mapping[str, Tensor]
 
     def apply(self, data: HeteroData) -> HeteroData:
-        """A shallow copy with normalized x, clipped to the training range; `data` stays as it is."""
+        """A shallow copy with normalized x, clipped to the training range, and known_law; `data` stays as it is."""
         normalized = data.__copy__()
         for node_type in data.node_types:
             known = data[node_type].x.clamp(self.low[node_type], self.high[node_type])  # [n, num_features]
             normalized[node_type].x = (known - self.mean[node_type]) / self.scale[node_type]
+            if node_type == COLLECTIVE:
+                normalized[node_type].known_law = self._known_law(data[node_type].x)
         return normalized
+
+    def _known_law(self, x: Tensor) -> Tensor:
+        """[n, num_features] raw features of collectives -> [n] bool, link and group within the training range."""
+        law, low, high = x[:, LAW], self.low[COLLECTIVE][LAW], self.high[COLLECTIVE][LAW]
+        return ((law >= low - ROUNDING) & (law <= high + ROUNDING)).all(1)
 
 
 def fit_normalizer(graphs: Sequence[HeteroData]) -> Normalizer:

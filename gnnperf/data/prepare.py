@@ -175,19 +175,22 @@ class _Encoder:
     def encode(self, run: RunStep) -> _Encoded:
         """The run's step; the analytical answer is quick, features are not."""
         base = self.analytic.predict(run.graph, run.cluster)
-        labels = (run.graph.fingerprint, run.graph.name, run.graph.steps, _digest(run.graph))
+        labels = (run.graph.fingerprint, run.graph.name, run.graph.steps, _digest(run))
         fitted = (self.analytic, laws_of(run.cluster))  # a file of laws may change under its name
         key = fingerprint(labels, run.cluster, fitted, self.vocabulary, self.floors)
         made = cached_graphs(self.cache_dir, key, lambda: [self._features(run, base)])
         return _Encoded(made[0], base)
 
     def _features(self, run: RunStep, base: Prediction) -> HeteroData:
-        return features(run.graph, run.cluster, base, self.vocabulary, self.floors)
+        return features(run.graph, run.cluster, base, self.vocabulary, self.floors, run.alone)
 
 
-def _digest(graph: ExecutionGraph) -> str:
+def _digest(run: RunStep) -> str:
     """Of the labels: means over steps are not in the graph's fingerprint."""
-    return hashlib.sha256(graph.nodes["latency_us"].to_numpy(np.float64).tobytes()).hexdigest()
+    digest = hashlib.sha256(run.graph.nodes["latency_us"].to_numpy(np.float64).tobytes())
+    for values in (run.alone.usual_us, run.alone.steady_us, run.alone.stretch):
+        digest.update(values.tobytes())
+    return digest.hexdigest()
 
 
 def _steps(runs: Iterable[RunStep], encoded: Iterable[_Encoded], normalizer: Normalizer) -> tuple[Step, ...]:

@@ -2,6 +2,12 @@
 
 Steps of one run have the same features and differ by chance, so a node's label is its mean over them. Recordings of one
 run likewise become one example where they train or choose; where they judge, each stands for itself.
+
+What is learned are latencies of ops alone: what overlapping work took is taken out of them (schedule.observed), so that
+a schedule can stretch them by what overlaps elsewhere, over another link or with more ranks on a core. There are two.
+One is the mean over all steps, as errors of nodes are judged. The other is what a schedule adds up: the step time of a
+run is the median over its steps, so only steps that took about that long tell what it is made of. With a stall in one
+of four steps the mean of a node holds a quarter of it, the median step nothing.
 """
 
 from __future__ import annotations
@@ -12,14 +18,18 @@ from pathlib import Path
 
 import numpy as np
 
+from gnnperf.analytic.contention_constants import default_contention
 from gnnperf.data.clusters import cluster_for
 from gnnperf.errors import InputError
-from gnnperf.evaluate.noise_floor import typical_step
+from gnnperf.evaluate.noise_floor import Occurrences, occurrences
 from gnnperf.evaluate.recordings import CARD, read_json
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
 from gnnperf.schedule.align import align
+from gnnperf.schedule.observed import alone_us
+
+STEADY = 0.1  # a step counts for what is scheduled if its time is so near the median: |ratio - 1|
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,21 @@ class RunGraph:
 
 
 @dataclass(frozen=True)
+class AloneLabels:
+    """Latencies of a run's ops without what overlapping work took; all [num_nodes].
+
+    Attributes:
+        usual_us: mean over all steps; NaN unknown.
+        steady_us: mean over the steps that took about the median time; NaN unknown.
+        stretch: latency beside other work over `steady_us`, in the same steps; 1 or more, 1 where unknown.
+    """
+
+    usual_us: np.ndarray
+    steady_us: np.ndarray
+    stretch: np.ndarray
+
+
+@dataclass(frozen=True)
 class RunStep:
     """The typical step of a run.
 
@@ -48,6 +73,7 @@ class RunStep:
         graph: one step without edges inferred from time; `latency_us` of its nodes are means over the run's steps.
         cluster: the hardware it ran on.
         step_us: measured: the median period of the run's steps; of a trace without periods the median makespan.
+        alone: latencies of its ops alone.
         workload: which program it is; "" unknown.
     """
 
@@ -55,6 +81,7 @@ class RunStep:
     graph: ExecutionGraph
     cluster: ClusterSpec
     step_us: float
+    alone: AloneLabels
     workload: str = ""
 
 
@@ -101,10 +128,28 @@ def typical(run: RunGraph) -> RunStep:
         raise InputError(
             "no whole step in the trace", where=f"run {run.run!r}", remedy="leave the run out of the split"
         )
-    found = typical_step(run.graph.for_predictors())
-    nodes = found.graph.nodes.assign(latency_us=found.latency_us)
-    graph = replace(found.graph, nodes=nodes)
-    return RunStep(run.run, graph, run.cluster, _median_step_us(run.graph), run.workload)
+    graph = run.graph.for_predictors()
+    found, step_us = occurrences(graph), _step_times_us(graph)
+    mean_us = found.mean(graph.nodes["latency_us"].to_numpy(np.float64))
+    typical_us = float(np.nanmedian(step_us))
+    steady = found.of_steps(np.abs(step_us / typical_us - 1) <= STEADY)
+    last = replace(found.last, nodes=found.last.nodes.assign(latency_us=mean_us))
+    alone = _alone(run, found, steady if len(steady.rows) else found)
+    return RunStep(run.run, last, run.cluster, typical_us, alone, run.workload)
+
+
+def _alone(run: RunGraph, every: Occurrences, steady: Occurrences) -> AloneLabels:
+    """A node that no steady step has takes its means over all steps."""
+    recorded_us = run.graph.nodes["latency_us"].to_numpy(np.float64)
+    free_us = alone_us(run.graph, default_contention().on(run.cluster))  # [num_nodes of the recording]
+    in_place_us, steady_us = (_first(steady.mean(v), every.mean(v)) for v in (recorded_us, free_us))
+    takes = np.nan_to_num(steady_us) > 0  # [num_nodes]
+    stretch = np.divide(in_place_us, steady_us, out=np.ones(len(takes)), where=takes)
+    return AloneLabels(every.mean(free_us), steady_us, stretch)
+
+
+def _first(better: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return np.where(np.isnan(better), other, better)
 
 
 def merged(steps: Sequence[RunStep]) -> tuple[RunStep, ...]:
@@ -119,28 +164,34 @@ def _merge(run: str, repeats: Sequence[RunStep]) -> RunStep:
     first = repeats[0]
     if len(repeats) == 1:
         return replace(first, run=run)
-    latency = np.stack([_aligned_us(first.graph, other.graph) for other in repeats])  # [num_repeats, num_nodes]
-    known = ~np.isnan(latency)
-    count = known.sum(axis=0)  # [num_nodes]
-    mean = np.where(count > 0, np.where(known, latency, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
+    rows = [_rows(first.graph, other.graph) for other in repeats]  # per recording [num_nodes]
+    mean_us = _mean(rows, [step.graph.nodes["latency_us"].to_numpy(np.float64) for step in repeats])
+    usual_us = _mean(rows, [step.alone.usual_us for step in repeats])
+    steady_us = _mean(rows, [step.alone.steady_us for step in repeats])
+    stretch = _mean(rows, [step.alone.stretch for step in repeats])
     graph = replace(
         first.graph,
-        nodes=first.graph.nodes.assign(latency_us=mean),
+        nodes=first.graph.nodes.assign(latency_us=mean_us),
         fingerprint=" ".join(r.graph.fingerprint for r in repeats),
     )
-    return replace(first, run=run, graph=graph, step_us=float(np.mean([r.step_us for r in repeats])))
+    step_us = float(np.mean([r.step_us for r in repeats]))
+    return replace(first, run=run, graph=graph, step_us=step_us, alone=AloneLabels(usual_us, steady_us, stretch))
 
 
-def _aligned_us(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:
-    """[num_nodes of structure] latencies of `other`; NaN where it has no such node."""
-    latency_us = other.nodes["latency_us"].to_numpy(np.float64)
-    if structure is other:
-        return latency_us
-    matched = align(structure, other)
-    return np.where(matched >= 0, latency_us[matched], np.nan)
+def _rows(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:
+    """[num_nodes of structure] rows of the same nodes in `other`; -1 where it has no such node."""
+    return np.arange(structure.num_nodes) if structure is other else align(structure, other)
 
 
-def _median_step_us(graph: ExecutionGraph) -> float:
-    """Median period; of a trace without periods the median makespan."""
-    periods = [s.period_us for s in graph.steps if s.period_us is not None]
-    return float(np.median(periods or [s.makespan_us for s in graph.steps]))
+def _mean(rows: Sequence[np.ndarray], values: Sequence[np.ndarray]) -> np.ndarray:
+    """[num_nodes] means of what is known: `values` of each recording, at its `rows`."""
+    found = np.stack([np.where(r >= 0, v[r], np.nan) for r, v in zip(rows, values, strict=True)])
+    known = ~np.isnan(found)  # [num_repeats, num_nodes]
+    count = known.sum(axis=0)  # [num_nodes]
+    return np.where(count > 0, np.where(known, found, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
+
+
+def _step_times_us(graph: ExecutionGraph) -> np.ndarray:
+    """[num_steps] periods, NaN where a step has none; of a trace without periods makespans."""
+    periods = np.array([np.nan if s.period_us is None else s.period_us for s in graph.steps])
+    return periods if np.isfinite(periods).any() else np.array([s.makespan_us for s in graph.steps])

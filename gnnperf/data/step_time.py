@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from gnnperf.data.prepare import Step
-from gnnperf.prediction import Alone
 from gnnperf.schedule import Schedule, schedule, schedule_with_contention
 from gnnperf.schedule.step_visits import NUM_UNROLLED
 from gnnperf.schema import WORK_TYPES
+
+
+@dataclass(frozen=True)
+class AloneAnswer:
+    """What a model says of the nodes of a step, each by itself; all [num_nodes]. In a schedule NaN takes the base's.
+
+    Attributes:
+        usual_us: what a node usually takes.
+        scheduled_us: what a schedule adds up.
+    """
+
+    usual_us: np.ndarray
+    scheduled_us: np.ndarray
 
 
 def filled_us(step: Step, latency_us: np.ndarray) -> np.ndarray:
@@ -30,15 +44,33 @@ def step_time_us(step: Step, latency_us: np.ndarray) -> float:
     return _time_us(scheduled)
 
 
-def contended_step_time_us(step: Step, latency_us: np.ndarray, alone: Alone) -> float:
-    """The same where latencies of `alone.nodes` are of the op alone: they are stretched while work overlaps.
+def contended_step_time_us(step: Step, alone_us: np.ndarray) -> float:
+    """The same from latencies [num_nodes] of ops alone: they are stretched while work overlaps.
 
     Raises:
         InputError: a latency is infinite.
     """
-    known = filled_us(step, latency_us)  # [num_nodes]
-    found = schedule_with_contention(step.graph, known, step.base.lag_us, alone, num_unrolled=_copies(step))
-    return _time_us(found.schedule)
+    return _contended(step, filled_us(step, alone_us))[1]
+
+
+def in_place_us(step: Step, answer: AloneAnswer) -> np.ndarray:
+    """[num_nodes] usual latencies beside other work: stretched as far as the scheduled ones are; NaN as it was.
+
+    Raises:
+        InputError: a latency is infinite.
+    """
+    scheduled_us = filled_us(step, answer.scheduled_us)  # [num_nodes]
+    served_us, _ = _contended(step, scheduled_us)
+    factor = np.divide(served_us, scheduled_us, out=np.ones(len(served_us)), where=scheduled_us > 0)
+    return answer.usual_us * factor
+
+
+def _contended(step: Step, alone_us: np.ndarray) -> tuple[np.ndarray, float]:
+    """Latencies as served, and the step time."""
+    copies, alone = _copies(step), step.base.alone
+    assert alone is not None, "the base is of ops alone"
+    found = schedule_with_contention(step.graph, alone_us, step.base.lag_us, alone, num_unrolled=copies)
+    return found.latency_us, _time_us(found.schedule)
 
 
 def _copies(step: Step) -> int:

@@ -42,8 +42,33 @@ class TypicalStep:
     latency_us: np.ndarray
 
 
-def typical_step(graph: ExecutionGraph) -> TypicalStep:
-    """Average the steps of a recording, aligned by content.
+@dataclass(frozen=True)
+class Occurrences:
+    """A recording's last step, and where each of its nodes is in every step.
+
+    Attributes:
+        last: the step that lends its structure.
+        rows: [num_steps, num_nodes of last] rows of the recording's node table; -1: the step has no such node.
+    """
+
+    last: ExecutionGraph
+    rows: np.ndarray
+
+    def mean(self, values: np.ndarray) -> np.ndarray:
+        """[num_nodes of last] means over the steps of `values` [num_nodes of the recording]; NaN where all are."""
+        found = np.where(self.rows >= 0, values[self.rows], np.nan)  # [num_steps, num_nodes]
+        known = ~np.isnan(found)
+        count = known.sum(axis=0)
+        mean = np.where(known, found, 0.0).sum(axis=0) / np.maximum(count, 1)
+        return np.where(count > 0, mean, np.nan)
+
+    def of_steps(self, chosen: np.ndarray) -> Occurrences:
+        """In the steps where `chosen` [num_steps] bool."""
+        return Occurrences(self.last, self.rows[chosen])
+
+
+def occurrences(graph: ExecutionGraph) -> Occurrences:
+    """Align the steps of a recording by content.
 
     Raises:
         InputError: the graph has no whole step.
@@ -51,15 +76,21 @@ def typical_step(graph: ExecutionGraph) -> TypicalStep:
     if not graph.steps:
         raise InputError("has no whole step", where=f"graph {graph.name!r}", remedy="record whole steps")
     last = graph.step(graph.steps[-1].step)
-    latency = np.full((len(graph.steps), last.num_nodes), np.nan)  # [num_steps, num_nodes]
-    for row, label in enumerate(graph.steps):
-        step = graph.step(label.step)
-        matched = align(last, step)
-        latency[row] = np.where(matched >= 0, step.nodes["latency_us"].to_numpy()[matched], np.nan)
-    known = ~np.isnan(latency)
-    count = known.sum(axis=0)
-    mean = np.where(known, latency, 0.0).sum(axis=0) / np.maximum(count, 1)
-    return TypicalStep(last, np.where(count > 0, mean, np.nan))
+    rows = np.full((len(graph.steps), last.num_nodes), -1)  # [num_steps, num_nodes]
+    for place, label in enumerate(graph.steps):
+        matched = align(last, graph.step(label.step))
+        rows[place] = np.where(matched >= 0, graph.rows_of_step(label.step)[matched], -1)
+    return Occurrences(last, rows)
+
+
+def typical_step(graph: ExecutionGraph) -> TypicalStep:
+    """Average the steps of a recording, aligned by content.
+
+    Raises:
+        InputError: the graph has no whole step.
+    """
+    found = occurrences(graph)
+    return TypicalStep(found.last, found.mean(graph.nodes["latency_us"].to_numpy(np.float64)))
 
 
 def node_kinds(nodes: pd.DataFrame) -> np.ndarray:

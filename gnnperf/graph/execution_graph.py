@@ -104,14 +104,23 @@ class ExecutionGraph:
 
     def step(self, step: int) -> ExecutionGraph:
         """The subgraph of one step with the hardware nodes, renumbered from 0."""
-        keep = (self.nodes["step"] == step) | self.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK])
-        nodes, edges = take(self.nodes, self.edges, keep.to_numpy())
+        keep = self._of_step(step)  # [num_nodes]
+        nodes, edges = take(self.nodes, self.edges, keep)
         labels = tuple(s for s in self.steps if s.step == step)
         if self.carried is not None:  # it was one step already
             return replace(self, nodes=nodes, edges=edges, steps=labels)
-        new_id = np.cumsum(keep.to_numpy()) - 1  # [num_nodes]
+        new_id = np.cumsum(keep) - 1  # [num_nodes]
         carried = new_id[carried_waits(self.nodes, self.edges, step)]
         return replace(self, nodes=nodes, edges=edges, steps=labels, carried=carried)
+
+    def rows_of_step(self, step: int) -> np.ndarray:
+        """[num_nodes of the step] rows that the nodes of `step(step)` have here."""
+        return np.flatnonzero(self._of_step(step))
+
+    def _of_step(self, step: int) -> np.ndarray:
+        hardware = self.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK])
+        kept: np.ndarray = ((self.nodes["step"] == step) | hardware).to_numpy()
+        return kept
 
     def for_predictors(self) -> ExecutionGraph:
         """The same graph without edges inferred from time distances (no leakage)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from gnnperf.schema import WORK_TYPES, NodeType
 TYPES = tuple(map(str, NodeType))
 WORK = tuple(map(str, WORK_TYPES))
 MAX_LOG_SPREAD = 4.0
-MAX_EXCESS = math.log(2.0)  # a mean beyond twice what is usual would be stalls that nobody can foresee
+MAX_EXCESS = math.log(2.0)  # between what is usual and what a schedule adds up
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,17 @@ class NodeAnswer:
     Attributes:
         residual: [n] log(latency / base); 0 is the analytical answer.
         log_spread: [n] log of the scale of the error in log space.
-        mean_residual: [n] log(mean latency / base): latencies are skewed, so that what a node usually takes is less
-            than what it takes on average, and a step is a sum.
+        scheduled_residual: [n] log(what a schedule adds up / base): in steps that took about the median time, while
+            what is usual holds a share of every stall (data.runs.AloneLabels).
     """
 
     residual: Tensor
     log_spread: Tensor
-    mean_residual: Tensor
+    scheduled_residual: Tensor
 
 
 class Head(nn.Module):
-    """State -> residual, spread and mean. The last layer starts at zero: an untrained network answers the base."""
+    """State -> NodeAnswer. The last layer starts at zero: an untrained network answers the base."""
 
     def __init__(self, hidden_channels: int, max_residual: float) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Head(nn.Module):
         nn.init.zeros_(self.last.bias)
 
     def forward(self, state: Tensor) -> NodeAnswer:
-        """[n, hidden_channels] -> three of [n]; what the mean is beyond the usual never moves the usual."""
+        """[n, hidden_channels] -> three of [n]; what is scheduled beyond the usual never moves the usual."""
         usual, spread, excess = self.last(torch.relu(self.hidden(self.norm(state)))).unbind(1)  # [n] each
         spread = spread.clamp(-MAX_LOG_SPREAD, MAX_LOG_SPREAD)
         residual = _limited(usual, self.max_residual)
@@ -85,7 +85,9 @@ class TypedGNN(nn.Module):
 
     def forward(self, data: HeteroData) -> dict[str, NodeAnswer]:
         """One graph or a batch of graphs, normalized -> an answer per work type."""
-        return self.answers(self.states(data))
+        answers = self.answers(self.states(data))
+        collective = str(NodeType.COLLECTIVE)
+        return {**answers, collective: _where(data[collective].known_law, answers[collective])}
 
     def answers(self, states: Mapping[str, Tensor]) -> dict[str, NodeAnswer]:
         """Work type -> its nodes' final states, [n, hidden_channels] -> an answer per work type."""
@@ -109,7 +111,7 @@ class TypedGNN(nn.Module):
     def shrink(self, node_type: str, share: float) -> None:
         """From here on nodes of this type get this share of their corrections, in log space; of 0 nothing is left.
 
-        Before the limit (ModelConfig.max_residual), which small corrections do not feel. What the mean is beyond the
+        Before the limit (ModelConfig.max_residual), which small corrections do not feel. What is scheduled beyond the
         usual stays, except with a share of 0.
         """
         last = self._head(node_type).last
@@ -125,11 +127,6 @@ class TypedGNN(nn.Module):
         head = self._head(node_type)
         return not bool(head.last.weight[0].any()) and not bool(head.last.bias[0].any())
 
-    def keeps_base(self, node_type: str) -> bool:
-        """Whether neither what nodes of this type usually take nor their mean is anything but their base."""
-        last = self._head(node_type).last
-        return self.is_silent(node_type) and not bool(last.weight[2].any()) and not bool(last.bias[2].any())
-
     def _head(self, node_type: str) -> Head:
         head = self.heads[node_type]
         assert isinstance(head, Head)
@@ -140,6 +137,11 @@ class TypedGNN(nn.Module):
         encoder = self.encoders[node_type]
         encoded: Tensor = encoder(store.x, store.codes) if node_type in WORK else encoder(store.x)
         return encoded
+
+
+def _where(known: Tensor, answer: NodeAnswer) -> NodeAnswer:
+    """The answer where `known` [n] bool, the base elsewhere."""
+    return replace(answer, residual=answer.residual * known, scheduled_residual=answer.scheduled_residual * known)
 
 
 def _limited(values: Tensor, most: float) -> Tensor:

@@ -29,7 +29,7 @@ def answers_of(network: TypedGNN, data: HeteroData, max_nodes: int = MAX_NODES) 
     for window in whole.windows(max_nodes):
         part = whole.cut(window)
         for node_type, answer in network(part.data).items():
-            fields = torch.stack([answer.residual, answer.log_spread, answer.mean_residual])  # [3, n]
+            fields = torch.stack([answer.residual, answer.log_spread, answer.scheduled_residual])  # [3, n]
             rows = torch.from_numpy(whole.of_type(window, node_type)) - whole.first[node_type]
             result[node_type][:, rows.sort().values] = fields[:, part.inner[node_type]]
     return {t: NodeAnswer(*whole_type) for t, whole_type in result.items()}

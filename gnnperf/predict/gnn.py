@@ -60,12 +60,8 @@ class GnnPredictor:
             latency_low_us=unknown,
             latency_high_us=unknown.copy(),
             uncovered_ops=uncovered_ops(graph, latency_us),
-            alone=only(base.alone, self._keeps_base(graph.nodes) & covered),
+            alone=only(base.alone, covered),
         )
-
-    def _keeps_base(self, nodes: pd.DataFrame) -> np.ndarray:
-        """[num_nodes] bool: nothing is learned of nodes of this type. What is learned was measured in place."""
-        return nodes["node_type"].isin([t for t in WORK if self.network.keeps_base(t)]).to_numpy()
 
     def _sources(self, nodes: pd.DataFrame, base: Prediction, latency_us: np.ndarray) -> np.ndarray:
         """[num_nodes]: where a head is silent and its base is the analytical answer, that stands and is called so."""
@@ -86,7 +82,7 @@ class GnnPredictor:
         found = np.zeros((2, graph.num_nodes))
         for node_type in WORK:
             store, answer = data[node_type], answers[node_type]
-            both = torch.stack([answer.residual, answer.mean_residual]).double().exp() * store.base_us  # [2, n]
+            both = torch.stack([answer.residual, answer.scheduled_residual]).double().exp() * store.base_us  # [2, n]
             both[:, store.codes[:, op] == UNKNOWN] = torch.nan
             found[:, store.node_id.numpy()] = both.numpy()
         found[:, (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan

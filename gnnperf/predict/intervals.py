@@ -63,7 +63,7 @@ def calibrated(predictors: Mapping[Mode, Predictor], recordings: Sequence[Step])
         for mode, predictor in predictors.items():
             prediction = predictor.predict(step.graph, step.cluster)
             answer = assemble(prediction, asked_about(step, mode))
-            tables.append(_table(prediction, step.cluster.device.name).assign(
+            tables.append(_table(answer.prediction, step.cluster.device.name).assign(
                 run=run_of(step.run), measured_us=step.nodes["latency_us"].to_numpy()))  # fmt: skip
             misses[mode].append(miss_of(run_of(step.run), (answer.step_time_us, step.step_us), path_table(answer)))
     devices = [step.cluster.device.name for step in recordings]

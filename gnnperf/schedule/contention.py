@@ -71,15 +71,15 @@ def schedule_with_contention(
     edges = timed_edges(graph)
     claimed = claims(graph, latency_us, alone.contention)
     served = np.broadcast_to(latency_us, (num_unrolled, graph.num_nodes))
-    if _may_share(claimed):
+    if may_share(claimed):
         steps = _steps(edges, lag_us[edges.index], carried_over(graph, lane_ends(graph.nodes)), graph.num_nodes)
-        shared = _shared(claimed, alone.nodes)
-        state = _idle(num_unrolled * graph.num_nodes, claimed)
-        served = simulate(num_unrolled, latency_us, ready_us, steps, shared, state).reshape(served.shape)
+        state = idle(num_unrolled * graph.num_nodes, claimed)
+        claims_of = shared(claimed, alone.nodes)
+        served = simulate(num_unrolled, latency_us, ready_us, steps, claims_of, state).reshape(served.shape)
     return Contended(schedule_copies(graph, edges, served, lag_us, ready_us), served[-1])
 
 
-def _may_share(claimed: Claims) -> bool:
+def may_share(claimed: Claims) -> bool:
     """Whether there is a transfer, or more threads than cores may meet."""
     return bool((claimed.role == MOVES).any() or np.isfinite(claimed.cores[claimed.place[claimed.role == RUNS]]).any())
 
@@ -104,15 +104,16 @@ def _offsets(node: np.ndarray, num_nodes: int) -> np.ndarray:
     return np.searchsorted(node, np.arange(num_nodes + 1)).astype(np.int64)
 
 
-def _shared(claimed: Claims, stretches: np.ndarray) -> Shared:
+def shared(claimed: Claims, stretches: np.ndarray) -> Shared:
+    """Claims as the simulation takes them; `stretches` [num_nodes] bool, whose rate may fall below 1."""
     return Shared(
         claimed.role, claimed.place, claimed.slowdown, claimed.core_share, claimed.first_place, claimed.places,
         claimed.first_link, claimed.links, claimed.cores, stretches,
     )  # fmt: skip
 
 
-def _idle(num_all: int, claimed: Claims) -> State:
-    """Nothing runs yet."""
+def idle(num_all: int, claimed: Claims) -> State:
+    """The state in which nothing runs yet, of `num_all` nodes."""
     num_places = len(claimed.cores)
     return State(
         left_us=np.zeros(num_all), since_us=np.zeros(num_all), rate=np.ones(num_all),

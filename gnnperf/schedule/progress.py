@@ -194,7 +194,8 @@ def _transfer_changes(node, by, num_nodes, now, shared, state, heap):  # type: i
 
 
 @numba.njit(cache=True)
-def _changes(node, by, num_nodes, now, shared, state, heap):  # type: ignore[no-untyped-def] # pragma: no cover
+def changes(node, by, num_nodes, now, shared, state, heap):  # type: ignore[no-untyped-def] # pragma: no cover
+    """A node that claims something begins (by = 1) or ends (by = -1): rates of what runs change with it."""
     if shared.role[node % num_nodes] == RUNS:
         _work_changes(node, by, num_nodes, now, shared, state, heap)
     else:
@@ -230,13 +231,13 @@ def simulate(num_copies, latency_us, ready_us, steps, shared, state):  # type: i
             heapq.heappush(heap, (now + latency_us[n], ENDS, node, 0))
             if shares:
                 state.left_us[node], state.since_us[node] = latency_us[n], now
-                _changes(node, 1, num_nodes, now, shared, state, heap)
+                changes(node, 1, num_nodes, now, shared, state, heap)
         elif version != state.version[node]:
             continue
         else:
             state.version[node] += 1
             if shares:
-                _changes(node, -1, num_nodes, now, shared, state, heap)
+                changes(node, -1, num_nodes, now, shared, state, heap)
             if state.changed[node]:
                 served[node] = max(now - begin[node], latency_us[n])
         for e in range(steps.first[n], steps.first[n + 1]):

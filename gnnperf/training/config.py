@@ -43,7 +43,7 @@ class OptimConfig:
         huber_delta: |log error| from which huber is linear, of nodes and of steps; small, because latencies have heavy
             tails on both sides.
         share_weight: 0: every node counts the same; 1: by the root of its share of the step's busy time.
-        mean_weight: of means, which steps add up, beside what nodes usually take; 0: they are the same.
+        scheduled_weight: of what a schedule adds up, beside what nodes usually take; 0: they are the same.
         step_weight: of the distance of log(step time) through the critical path, beside that of nodes; 0: none.
         ranking_weight: of the order of steps of one workload; 0: none.
         ranking_noise: |log ratio| of measured step times up to which two steps are not told apart.
@@ -58,7 +58,7 @@ class OptimConfig:
     loss: LossKind = LossKind.huber
     huber_delta: float = 0.05
     share_weight: float = 0.5
-    mean_weight: float = 0.1
+    scheduled_weight: float = 0.3
     step_weight: float = 0.05
     ranking_weight: float = 0.0
     ranking_noise: float = 0.05
@@ -73,7 +73,7 @@ class OptimConfig:
         require(self.gradient_clip > 0, "optim.gradient_clip", self.gradient_clip, "a number > 0")
         require(self.huber_delta > 0, "optim.huber_delta", self.huber_delta, "a number > 0")
         require(0 <= self.share_weight <= 1, "optim.share_weight", self.share_weight, "0 to 1")
-        require(self.mean_weight >= 0, "optim.mean_weight", self.mean_weight, "a number >= 0")
+        require(self.scheduled_weight >= 0, "optim.scheduled_weight", self.scheduled_weight, "a number >= 0")
         require(self.step_weight >= 0, "optim.step_weight", self.step_weight, "a number >= 0")
         require(self.ranking_weight >= 0, "optim.ranking_weight", self.ranking_weight, "a number >= 0")
         require(self.ranking_noise > 0, "optim.ranking_noise", self.ranking_noise, "a number > 0")

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from gnnperf.data.prepare import PreparedData, Step
 from gnnperf.data.runs import run_of
+from gnnperf.data.step_time import AloneAnswer, in_place_us
 from gnnperf.evaluate.baselines import NearestRun, fit_nearest_run
 from gnnperf.evaluate.comparison import ALL, compare
 from gnnperf.models.gnn import WORK, TypedGNN
@@ -41,15 +42,15 @@ def _compare(network: TypedGNN, steps: Sequence[Step], nearest: NearestRun) -> p
 def _answers(network: TypedGNN, step: Step, nearest: NearestRun) -> pd.DataFrame:
     """One row per node: measured latency and every answer."""
     count = len(step.nodes)
-    columns = {name: np.full(count, np.nan) for name in ("gnn", "base", "analytic", "measured")}
-    for node_type, predicted_us in predicted(network, step).items():
+    columns = {name: np.full(count, np.nan) for name in ("base", "analytic", "measured")}
+    for node_type in WORK:
         store = step.data[node_type]
         row = store.node_id.numpy()
-        columns["gnn"][row] = predicted_us
         for name, values in (("base", store.base_us), ("analytic", store.analytic_us), ("measured", store.latency_us)):
             columns[name][row] = values.numpy()
     return pd.DataFrame(
         {
+            "gnn": predicted_us(network, step),
             **columns,
             "op median": nearest.fallback.predict(step.nodes),
             "nearest run": nearest.predict(step.nodes),
@@ -59,16 +60,21 @@ def _answers(network: TypedGNN, step: Step, nearest: NearestRun) -> pd.DataFrame
     )
 
 
-def predicted(network: TypedGNN, step: Step) -> dict[str, np.ndarray]:
-    """Work type -> predicted latency in us, [n]: what a node usually takes."""
-    answers = answers_of(network.eval(), step.data)
-    return {t: (step.data[t].base_us * answers[t].residual.double().exp()).numpy() for t in WORK}
+def predicted_us(network: TypedGNN, step: Step) -> np.ndarray:
+    """[num_nodes] what a node usually takes, beside other work; NaN at device and link nodes."""
+    return in_place_us(step, alone_answer(network, step))
 
 
-def predicted_means(network: TypedGNN, step: Step) -> dict[str, np.ndarray]:
-    """Work type -> predicted mean latency in us, [n]: what the step time adds up."""
+def alone_answer(network: TypedGNN, step: Step) -> AloneAnswer:
+    """What the network says of each node by itself; NaN at device and link nodes."""
     answers = answers_of(network.eval(), step.data)
-    return {t: (step.data[t].base_us * answers[t].mean_residual.double().exp()).numpy() for t in WORK}
+    usual_us, scheduled_us = np.full((2, len(step.nodes)), np.nan)
+    for node_type in WORK:
+        store, answer = step.data[node_type], answers[node_type]
+        row, base_us = store.node_id.numpy(), store.base_us.numpy()
+        usual_us[row] = base_us * answer.residual.double().exp().numpy()
+        scheduled_us[row] = base_us * answer.scheduled_residual.double().exp().numpy()
+    return AloneAnswer(usual_us, scheduled_us)
 
 
 def validation_gmae(tables: Mapping[str, pd.DataFrame]) -> float:

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from copy import deepcopy
 
 import numpy as np
+import torch
 
 from gnnperf.data.prepare import PreparedData
-from gnnperf.evaluate.metrics import is_measured
 from gnnperf.models.gnn import WORK, TypedGNN
-from gnnperf.training.evaluate import predicted
+from gnnperf.models.segmented import answers_of
 
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
 
@@ -40,13 +40,13 @@ def _with_share(network: TypedGNN, share: float) -> TypedGNN:
     return copy
 
 
+@torch.no_grad()
 def _errors(network: TypedGNN, data: PreparedData) -> Mapping[str, float]:
-    """Work type -> mean |log(predicted / measured)| over its labeled nodes; NaN without any."""
+    """Work type -> mean |log(answer / label)| over its labeled nodes, of ops alone; NaN without any."""
     found: dict[str, list[np.ndarray]] = {t: [] for t in WORK}
     for step in data.steps["val"]:
-        for node_type, predicted_us in predicted(network, step).items():
-            measured_us = step.data[node_type].latency_us.numpy()
-            rows = is_measured(measured_us)
-            found[node_type].append(np.abs(np.log(predicted_us[rows] / measured_us[rows])))
+        for node_type, answer in answers_of(network.eval(), step.data).items():
+            off = (answer.residual - step.data[node_type].target).abs().numpy()  # [n]
+            found[node_type].append(off[np.isfinite(off)])
     every = {t: np.concatenate([*parts, np.zeros(0)]) for t, parts in found.items()}
     return {t: float(errors.mean()) if len(errors) else float("nan") for t, errors in every.items()}

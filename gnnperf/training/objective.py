@@ -12,12 +12,11 @@ from torch_geometric.data import HeteroData
 
 from gnnperf.models.gnn import WORK, NodeAnswer
 from gnnperf.training.config import OptimConfig
-from gnnperf.training.loss import NodeLoss, build_loss, weighted_mean
+from gnnperf.training.loss import HuberLoss, NodeLoss, build_loss, weighted_mean
 from gnnperf.training.step_target import StepTarget
 from gnnperf.training.step_time import ranking_error, robust_step_error, step_times
 
 Answers = Mapping[str, NodeAnswer]
-MAX_BEYOND = 3.0  # log(measured / mean): a stall of more than 20 times the mean counts as 20 times
 
 
 class Term(Protocol):
@@ -33,27 +32,29 @@ class LabeledNodes:
     """The labeled nodes of all work types, [n] each.
 
     Attributes:
-        residual, log_spread, mean_residual: answered.
-        target: log(latency / base).
+        residual, log_spread, scheduled_residual: answered.
+        target, steady_target: log(latency / base), of ops alone: over all steps, and as a schedule adds it up.
         time_share: share of the step's busy time, scaled to mean 1.
     """
 
     residual: Tensor
     log_spread: Tensor
-    mean_residual: Tensor
+    scheduled_residual: Tensor
     target: Tensor
+    steady_target: Tensor
     time_share: Tensor
 
 
 def labeled(batch: HeteroData, answers: Answers) -> LabeledNodes:
     """Answers and labels of the nodes that have a label."""
-    target = torch.cat([batch[t].target for t in WORK])  # [num work nodes]
+    target, steady = (torch.cat([batch[t][name] for t in WORK]) for name in ("target", "steady_target"))
     use = torch.isfinite(target)  # [num work nodes]
     return LabeledNodes(
         residual=torch.cat([answers[t].residual for t in WORK])[use],
         log_spread=torch.cat([answers[t].log_spread for t in WORK])[use],
-        mean_residual=torch.cat([answers[t].mean_residual for t in WORK])[use],
+        scheduled_residual=torch.cat([answers[t].scheduled_residual for t in WORK])[use],
         target=target[use],
+        steady_target=torch.where(torch.isfinite(steady), steady, target)[use],  # 0 in the steady steps: no target
         time_share=torch.cat([batch[t].time_share for t in WORK])[use],
     )
 
@@ -79,22 +80,24 @@ class NodeTerm:
 
 
 @dataclass(frozen=True)
-class MeanTerm:
-    """How far off means are: the deviance of a gamma distribution, which is least at the mean (McCullagh, Nelder 1989).
+class ScheduledTerm:
+    """Mean error of what a schedule adds up.
 
     Attributes:
+        loss: error per node.
         weight: of the term.
         share_weight: how much a node's time counts (loss.weighted_mean).
     """
 
+    loss: HuberLoss
     weight: float
     share_weight: float
 
     def __call__(self, batch: HeteroData, answers: Answers) -> Tensor:
         """Scalar."""
         nodes = labeled(batch, answers)
-        beyond = (nodes.target - nodes.mean_residual).clamp(-MAX_BEYOND, MAX_BEYOND)  # [n] log(measured / mean)
-        return self.weight * weighted_mean(beyond.exp() - 1 - beyond, nodes.time_share, self.share_weight)
+        errors = self.loss(nodes.scheduled_residual, nodes.log_spread, nodes.steady_target)  # [n]
+        return self.weight * weighted_mean(errors, nodes.time_share, self.share_weight)
 
 
 @dataclass(frozen=True)
@@ -124,8 +127,9 @@ class StepTerm:
 def build_terms(config: OptimConfig, targets: Sequence[StepTarget]) -> tuple[Term, ...]:
     """The terms that the configuration asks for."""
     nodes: tuple[Term, ...] = (NodeTerm(build_loss(config), config.share_weight),)
-    if config.mean_weight > 0:
-        nodes = (*nodes, MeanTerm(config.mean_weight, config.share_weight))
+    if config.scheduled_weight > 0:
+        scheduled = ScheduledTerm(HuberLoss(config.huber_delta), config.scheduled_weight, config.share_weight)
+        nodes = (*nodes, scheduled)
     if config.step_weight == config.ranking_weight == 0:
         return nodes
     steps = StepTerm(targets, config.step_weight, config.ranking_weight, config.huber_delta, config.ranking_noise)

@@ -1,10 +1,11 @@
 """Step times of the graphs of a batch as differentiable functions of the network's answers.
 
-    log(mean) = log(base) + mean residual  ->  latency  ->  critical path (numpy)  ->  step = visits x latency + rest
+    log(alone) = log(base) + mean residual  ->  latency = alone x recorded stretch  ->  critical path (numpy)
+    ->  step = visits x latency + rest
 
 The path is found at the current latencies and held while gradients flow: along it the step time is a sum, so the
-gradient is exact wherever one path alone is the longest (schedule.step_visits). Nothing that overlaps is stretched
-here: what a network learns was measured in place.
+gradient is exact wherever one path alone is the longest (schedule.step_visits). What the network learns is of ops
+alone; how much what overlapped took longer is known of a recorded step, so no schedule has to find it in training.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def step_times(batch: HeteroData, answers: Mapping[str, NodeAnswer], targets: Se
         targets: of all steps.
     """
     chosen = [(graph, targets[number]) for graph, number in enumerate(batch.step.tolist()) if number >= 0]
-    latency_us = {t: batch[t].base_us * answers[t].mean_residual.double().exp() for t in WORK}  # [n] each
+    latency_us = {t: batch[t].base_us * answers[t].scheduled_residual.double().exp() for t in WORK}  # [n] each
     steps_us = [_step_us(_of_graph(batch, latency_us, graph, target), target) for graph, target in chosen]
     measured_us = [target.step_us for _, target in chosen]
     measured = torch.tensor(measured_us, dtype=torch.float64, device=batch.step.device)  # [k]
@@ -54,7 +55,7 @@ def step_times(batch: HeteroData, answers: Mapping[str, NodeAnswer], targets: Se
 
 
 def _of_graph(batch: HeteroData, latency_us: Mapping[str, Tensor], graph: int, target: StepTarget) -> Tensor:
-    """[num_nodes] latencies of one graph in us: the network's where it answers, else the base."""
+    """[num_nodes] latencies of one graph in us, in place: the network's where it answers, else the base."""
     rows, values = [], []
     for node_type in WORK:
         own = slice(*batch[node_type].ptr[graph : graph + 2].tolist())
@@ -63,7 +64,8 @@ def _of_graph(batch: HeteroData, latency_us: Mapping[str, Tensor], graph: int, t
     row, value = torch.cat(rows), torch.cat(values)  # [num work nodes]
     learned = torch.from_numpy(target.learned).to(row.device)[row]  # [num work nodes]
     base = torch.from_numpy(target.latency_us).to(row.device)  # [num_nodes]
-    return base.index_put((row[learned],), value[learned])
+    stretch = torch.from_numpy(target.stretch).to(row.device)  # [num_nodes]
+    return base.index_put((row[learned],), value[learned]) * stretch
 
 
 def _step_us(latency_us: Tensor, target: StepTarget) -> Tensor:

@@ -9,8 +9,8 @@ import pandas as pd
 
 from gnnperf.data.prepare import Step
 from gnnperf.evaluate.metrics import is_measured, summarize
-from gnnperf.models.gnn import TypedGNN
-from gnnperf.training.evaluate import predicted
+from gnnperf.models.gnn import WORK, TypedGNN
+from gnnperf.training.evaluate import predicted_us
 
 DESCRIBED = ("node_type", "family", "op_name", "phase", "segment", "dtype", "input_dims")
 MAX_ROWS = 2000  # of a table of predictions, however many nodes there are
@@ -29,14 +29,14 @@ def node_answers(network: TypedGNN, steps: Sequence[Step]) -> pd.DataFrame:
 
 
 def _of_step(network: TypedGNN, step: Step) -> pd.DataFrame:
-    parts = []
-    for node_type, latency_us in predicted(network, step).items():
+    answer_us, parts = predicted_us(network, step), []
+    for node_type in WORK:
         store = step.data[node_type]
         rows = store.node_id.numpy()
         part = step.nodes.iloc[rows][[*DESCRIBED]].astype(object)
         numbers = {
             "measured_us": store.latency_us.numpy(),
-            "predicted_us": latency_us,
+            "predicted_us": answer_us[rows],
             "base_us": store.base_us.numpy(),
         }
         parts.append(part.assign(run=step.run, node_id=rows, **numbers))

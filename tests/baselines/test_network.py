@@ -38,8 +38,7 @@ def test_it_learns_and_repeats_by_seed(data: PreparedData) -> None:
     assert np.abs(np.log(one[gemm] / measured)).max() < np.abs(np.log(base / measured)).min()
 
 
-def test_what_was_learned_is_not_stretched_again(data: PreparedData) -> None:
-    """Trained heads were measured beside other work; silent ones keep bases of ops alone."""
+def test_what_was_learned_is_scheduled_as_ops_alone(data: PreparedData) -> None:
     step = data.steps["test"][0]
     untrained = TrainedNetwork(TypedGNN(ModelConfig(hidden_channels=8, num_layers=1), data.vocabulary).eval())
     assert all(untrained.network.is_silent(t) for t in WORK)

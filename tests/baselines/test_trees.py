@@ -9,11 +9,11 @@ import torch
 from synthetic import prepared
 
 from gnnperf.baselines.hops import trees_with_hops
-from gnnperf.baselines.trees import TREE_START, Trees, node_error
+from gnnperf.baselines.trees import TREE_START, TreeAnswer, Trees, node_error
 from gnnperf.baselines.trees_table import WORK, Own, joint_codes, work_values
 from gnnperf.data.numbers import WORK_NAMES
 from gnnperf.data.prepare import PreparedData, Step
-from gnnperf.data.step_time import step_time_us
+from gnnperf.data.step_time import contended_step_time_us, step_time_us
 from gnnperf.data.vocabulary import FIELDS
 from gnnperf.errors import InputError
 from gnnperf.schema import NodeType
@@ -104,7 +104,10 @@ def test_step_time_is_the_schedule_of_the_latencies(data: PreparedData) -> None:
     answer, step = Trees().bench(data).fit(SMALL, seed=0).answer, data.steps["test"][0]
     latency_us = answer.latency_us(step)
     assert latency_us is not None
-    assert answer.step_us(step) == step_time_us(step, latency_us)
+    assert isinstance(answer, TreeAnswer)
+    scheduled_us = answer.alone(step).scheduled_us
+    assert answer.step_us(step) == contended_step_time_us(step, scheduled_us)
+    assert answer.step_us(step) == step_time_us(step, scheduled_us)  # nothing of the toy overlaps
 
 
 def test_the_test_part_is_never_seen(data: PreparedData, tmp_path: Path) -> None:
@@ -120,7 +123,7 @@ def test_longer_nodes_weigh_more(data: PreparedData) -> None:
     share = np.concatenate([
         work_values(s.data, "time_share")[np.isfinite(work_values(s.data, "target"))] for s in data.steps["train"]
     ])  # fmt: skip
-    np.testing.assert_allclose(bench.train_set.get_weight(), 0.5 + 0.5 * np.sqrt(share), rtol=1e-6)
+    np.testing.assert_allclose(bench.sets[0][0].get_weight(), 0.5 + 0.5 * np.sqrt(share), rtol=1e-6)
     assert torch.isfinite(data.steps["train"][0].data["host"].target).all()
 
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import torch
 from torch_geometric.data import HeteroData
 
-from gnnperf.data.normalizer import fit_normalizer
+from gnnperf.data.normalizer import COLLECTIVE, LAW, fit_normalizer
+from gnnperf.data.numbers import WORK_NAMES
 
 
 def graph(rows: list[list[float]]) -> HeteroData:
@@ -28,3 +29,19 @@ def test_a_type_without_nodes() -> None:
     normalizer = fit_normalizer([graph([[1.0, 2.0]])])
     assert normalizer.apply(graph([[1.0, 2.0]]))["link"].x.shape == (0, 3)
     assert normalizer.mean["link"].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_collective_beyond_the_links_and_groups_of_training_is_told() -> None:
+    """Trained on links from 1 to 3 and one size of group; its message may be of any size."""
+    link, group = LAW[-2], LAW[0]
+
+    def collectives(*places: tuple[float, float, float]) -> HeteroData:
+        data = HeteroData()
+        data[COLLECTIVE].x = torch.zeros(len(places), len(WORK_NAMES))
+        for row, (rate, ranks, size) in enumerate(places):
+            data[COLLECTIVE].x[row, [link, group, 0]] = torch.tensor([rate, ranks, size])
+        return data
+
+    normalizer = fit_normalizer([collectives((1.0, 2.0, 5.0), (3.0, 2.0, 6.0))])
+    asked = collectives((1.0, 2.0, 5.0), (2.0, 2.0, 99.0), (0.5, 2.0, 5.0), (3.5, 2.0, 5.0), (2.0, 4.0, 5.0))
+    assert normalizer.apply(asked)[COLLECTIVE].known_law.tolist() == [True, True, False, False, False]

@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from synthetic import read
 
-from gnnperf.data.runs import RunStep, merged, run_of, typical, workload_of
+from gnnperf.data.runs import AloneLabels, RunGraph, RunStep, merged, run_of, typical, workload_of
 from gnnperf.errors import InputError
 from gnnperf.schema import WORK_TYPES
 
@@ -17,7 +18,9 @@ from gnnperf.schema import WORK_TYPES
 def recording(name: str, latency_us: float, step_us: float = 100.0) -> RunStep:
     found = read("a")
     nodes = found.graph.nodes.assign(latency_us=latency_us)
-    return RunStep(name, replace(found.graph, nodes=nodes, fingerprint=name), found.cluster, step_us)
+    alone = np.full(found.graph.num_nodes, latency_us)
+    labels = AloneLabels(alone, alone / 2, np.full(len(alone), 1.5))
+    return RunStep(name, replace(found.graph, nodes=nodes, fingerprint=name), found.cluster, step_us, labels)
 
 
 def labels(step: RunStep) -> set[float]:
@@ -39,6 +42,9 @@ def test_recordings_of_a_run_become_one_example_with_mean_labels() -> None:
     assert [step.run for step in found] == ["x", "y"]
     assert labels(found[0]) == {3.0}
     assert found[0].step_us == 110.0
+    for values, expected in ((found[0].alone.usual_us, 3.0), (found[0].alone.steady_us, 1.5),
+                             (found[0].alone.stretch, 1.5)):  # fmt: skip
+        assert set(values[np.isin(found[0].graph.nodes["node_type"], list(map(str, WORK_TYPES)))]) == {expected}
     assert found[0].graph.fingerprint != first.graph.fingerprint
     assert labels(found[1]) == {7.0}
 
@@ -70,3 +76,30 @@ def test_the_typical_step_of_a_run() -> None:
     assert step.step_us == run.graph.steps[0].makespan_us  # a window of one step has no period
     with pytest.raises(InputError, match="no whole step"):
         typical(replace(run, graph=replace(run.graph, steps=())))
+
+
+def _repeated(step_us: list[float | None], gemm_us: list[float]) -> RunGraph:
+    """The toy, a step after the other: periods, and what the gemms took in each."""
+    run = read("a")
+    one = run.graph.nodes[~run.graph.nodes["node_type"].isin(["device", "link"])]
+    gemm = (one["node_type"] == "compute").to_numpy()
+    tables = [one.assign(step=k, latency_us=np.where(gemm, us, 1.0), start_us=1000.0 * k + np.arange(len(one)))
+              for k, us in enumerate(gemm_us)]  # fmt: skip
+    hardware = run.graph.nodes.iloc[len(one) :]
+    nodes = pd.concat([*tables, hardware], ignore_index=True)
+    nodes = nodes.assign(node_id=np.arange(len(nodes)), node_type=nodes["node_type"].astype("category"))
+    label = run.graph.steps[0]
+    steps = tuple(replace(label, step=k, period_us=us) for k, us in enumerate(step_us))
+    edges = run.graph.edges.iloc[:0]
+    return replace(run, graph=replace(run.graph, nodes=nodes, edges=edges, steps=steps))
+
+
+def test_only_steps_of_about_the_median_time_tell_what_a_schedule_adds_up() -> None:
+    """The first step has no period, the third one stalls: their gemms count for the usual mean only."""
+    found = typical(_repeated([None, 100.0, 900.0, 104.0], [7.0, 10.0, 400.0, 12.0]))
+    gemm = (found.graph.nodes["node_type"] == "compute").to_numpy()
+    assert found.step_us == 104.0
+    assert set(found.graph.nodes["latency_us"][gemm]) == {107.25}
+    assert found.alone.usual_us[gemm] == pytest.approx([107.25, 107.25])
+    assert found.alone.steady_us[gemm] == pytest.approx([11.0, 11.0])
+    assert set(found.alone.stretch) == {1.0}

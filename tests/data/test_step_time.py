@@ -9,7 +9,7 @@ import pytest
 from synthetic import prepared
 
 from gnnperf.data.prepare import Step
-from gnnperf.data.step_time import contended_step_time_us, filled_us, step_time_us
+from gnnperf.data.step_time import AloneAnswer, contended_step_time_us, filled_us, in_place_us, step_time_us
 from gnnperf.hardware.contention import Contention
 from gnnperf.prediction import Alone
 
@@ -58,7 +58,28 @@ def test_a_node_without_latency_takes_its_base(step: Step) -> None:
 
 def test_contention_where_nothing_overlaps_changes_nothing(step: Step) -> None:
     """And lags still count."""
-    alone = step.base.alone or Alone(np.ones(18, dtype=bool), Contention())
-    assert contended_step_time_us(step, latencies_us(), alone) == pytest.approx(185)
+    assert contended_step_time_us(step, latencies_us()) == pytest.approx(185)
+    answer = AloneAnswer(2 * latencies_us(), latencies_us())
+    assert in_place_us(step, answer).tolist() == pytest.approx((2 * latencies_us()).tolist())
     lagged = replace(step, base=replace(step.base, lag_us=np.full(len(step.graph.edges), 1.0)))
     assert step_time_us(lagged, latencies_us()) > 185
+    assert contended_step_time_us(lagged, latencies_us()) > 185
+
+
+def test_the_usual_is_stretched_as_the_scheduled_is(step: Step) -> None:
+    """One core. Hosts until 20, launches (T4) until 25 with gemms from 20 on: four at 1/4, gemms then at 1/2.
+
+    0 |= T2 x 2, half speed =| 20 |= T3, T4, gemm of both ranks =| ...   ratio as served, whatever the usual is
+    """
+    one_core = Alone(np.ones(18, dtype=bool), Contention(ranks_per_node=2, cores_per_node=1.0))
+    shared = replace(step, base=replace(step.base, alone=one_core))
+    usual_us = latencies_us()
+    usual_us[3], usual_us[7] = 50.0, np.nan
+    found = in_place_us(shared, AloneAnswer(usual_us, latencies_us()))
+    served = in_place_us(shared, AloneAnswer(latencies_us(), latencies_us()))
+    assert served[0] == pytest.approx(20.0)  # T2, beside the other rank's
+    assert found[3] / 50.0 == pytest.approx(served[3] / 100.0)
+    assert served[3] > 199.0
+    assert np.isnan(found[7])
+    alone = contended_step_time_us(step, latencies_us())
+    assert contended_step_time_us(shared, latencies_us()) > alone + 100

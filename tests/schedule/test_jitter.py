@@ -99,7 +99,7 @@ def test_folded_waits_as_whole_and_neither_is_shorter_than_without(
     folded = fold(whole).graph
     assert len(folded.ranks) == 1
     assert _period_us(folded, BOTH) == pytest.approx(_period_us(whole, BOTH), rel=1e-6)
-    assert _period_us(folded, BOTH) >= _period_us(folded, None)
+    assert _period_us(folded, BOTH) >= _period_us(folded, None) * (1 - 1e-12)  # sums in another order
     assert _period_us(folded, Jitter()) == _period_us(folded, None)
 
 

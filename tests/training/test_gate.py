@@ -11,7 +11,7 @@ import torch
 from gnnperf.data.prepare import PreparedData
 from gnnperf.models.config import ModelConfig
 from gnnperf.models.gnn import TypedGNN
-from gnnperf.training.evaluate import predicted
+from gnnperf.training.evaluate import alone_answer
 from gnnperf.training.gate import keep_what_helps
 from tests.synthetic import prepared
 
@@ -38,12 +38,14 @@ def test_only_what_loses_on_validation_keeps_its_base(tmp_path: Path) -> None:
     kept = keep_what_helps(network, data)
     assert kept["host"] == 0 and "compute" not in kept
     assert network.is_silent("host") and not network.is_silent("compute")
-    assert predicted(network, step)["host"].tolist() == step.data["host"].base_us.tolist()
+    store = step.data["host"]
+    assert alone_answer(network, step).usual_us[store.node_id.numpy()].tolist() == store.base_us.tolist()
 
 
 def test_of_a_correction_that_is_twice_too_large_half_is_kept(tmp_path: Path) -> None:
     data, network, right = _trained(tmp_path, 2.0)
     step = data.steps["val"][0]
     assert keep_what_helps(network, data) == {"compute": 0.5}
-    corrected = predicted(network, step)["compute"] / step.data["compute"].base_us.numpy()
+    store = step.data["compute"]
+    corrected = alone_answer(network, step).usual_us[store.node_id.numpy()] / store.base_us.numpy()
     assert np.log(corrected) == pytest.approx(right)

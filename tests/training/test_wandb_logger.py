@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,14 @@ def journals(out: Path) -> list[Path]:
     return sorted(out.rglob("*.wandb"))
 
 
+def written(journal: Path, awaited: tuple[bytes, ...], seconds: float = 30.0) -> bytes:
+    """The journal as soon as it holds all that is awaited: wandb's own process writes it, at times after we go on."""
+    end = time.monotonic() + seconds
+    while not all(text in journal.read_bytes() for text in awaited) and time.monotonic() < end:
+        time.sleep(0.1)
+    return journal.read_bytes()
+
+
 def test_a_run_holds_the_configuration_and_all_that_is_logged(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with open_log(config(out, seed=41)) as log:
@@ -47,9 +56,8 @@ def test_a_run_holds_the_configuration_and_all_that_is_logged(tmp_path: Path) ->
         log.figure("parity", Figure(layout={"title": "what is shown"}))
         log.fact("checkpoint_sha256", "ab12")
     (journal,) = journals(out)
-    written = journal.read_bytes()
-    for found in (b'"learning_rate":0.003', b"\x04seed\x82\x01\x0241", b"val_loss", b"checkpoint_sha256", b"ab12"):
-        assert found in written
+    wanted = (b'"learning_rate":0.003', b"\x04seed\x82\x01\x0241", b"val_loss", b"checkpoint_sha256", b"ab12")
+    assert [text for text in wanted if text not in written(journal, wanted)] == []
     (table,) = out.rglob("*.table.json")
     assert '"data":[["gemm",0.25]]' in table.read_text()
     (figure,) = out.rglob("*.plotly.json")

@@ -1,0 +1,64 @@
+"""Measured latencies -> latencies of ops alone: contention run backwards over a recording.
+
+recorded      compute |== A ===|=== B ===|      A and B ran beside the transfer and took longer than alone
+              link       |== transfer ==|
+alone         A = integral over its recorded time of the rate at which it advanced, and so for B and the transfer
+
+The rates are those of the second pass (progress.py), of what the recording says ran at each moment. So the latencies
+found here, scheduled with contention, take the recorded time again, as far as the rates hold; and scheduled beside
+something else (a slower link, more ranks on a core) they take what they would take there.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.contention import Contention
+from gnnperf.schedule.claims import IDLE, claims
+from gnnperf.schedule.contention import idle, may_share, shared
+from gnnperf.schedule.progress import ENDS, STARTS, changes
+
+
+@numba.njit(cache=True)
+def _observe(node, what, when_us, latency_us, claimed, state):  # type: ignore[no-untyped-def] # pragma: no cover
+    """Walk recorded events in order; returns [num_nodes] what of each latency is left without what others took."""
+    alone_us = latency_us.copy()
+    heap = [(0.0, STARTS, 0, 0)]  # rates announce ends that nobody waits for: here ends are recorded
+    for event in range(len(node)):
+        n, now = node[event], when_us[event]
+        heap.clear()
+        if what[event] == STARTS:
+            state.left_us[n], state.since_us[n] = latency_us[n], now
+            changes(n, 1, len(latency_us), now, claimed, state, heap)
+        else:
+            left_us = state.left_us[n] - (now - state.since_us[n]) * state.rate[n]
+            if state.changed[n]:
+                alone_us[n] = latency_us[n] - max(left_us, 0.0)
+            changes(n, -1, len(latency_us), now, claimed, state, heap)
+    return alone_us
+
+
+def alone_us(graph: ExecutionGraph, contention: Contention) -> np.ndarray:
+    """[num_nodes] latencies without what overlapping work took, at most as measured; NaN where not measured.
+
+    Args:
+        graph: a recording with measured starts and latencies, all its steps.
+        contention: what overlapping work takes from each other on the cluster it ran on.
+    """
+    measured_us = graph.nodes["latency_us"].to_numpy(np.float64)  # [num_nodes]
+    start_us = graph.nodes["start_us"].to_numpy(np.float64)  # [num_nodes]
+    latency_us = np.where(np.isfinite(start_us), np.nan_to_num(measured_us), 0.0)
+    claimed = claims(graph, latency_us, contention)
+    if not may_share(claimed):
+        return measured_us
+    runs = np.flatnonzero((claimed.role != IDLE) & (start_us + latency_us > start_us))  # [num_running]
+    node = np.concatenate([runs, runs])  # [2 * num_running] ends, then starts
+    what = np.repeat([ENDS, STARTS], len(runs))
+    when_us = np.concatenate([start_us[runs] + latency_us[runs], start_us[runs]])
+    order = np.lexsort((what, when_us))
+    everywhere = np.ones(graph.num_nodes, dtype=bool)
+    state = idle(graph.num_nodes, claimed)
+    found_us = _observe(node[order], what[order], when_us[order], latency_us, shared(claimed, everywhere), state)
+    return np.where(np.isfinite(measured_us) & (claimed.role != IDLE), found_us, measured_us)
