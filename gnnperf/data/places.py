@@ -72,12 +72,13 @@ def placement_numbers(collectives: np.ndarray) -> np.ndarray:
 def link_numbers(graph: ExecutionGraph, cluster: ClusterSpec) -> np.ndarray:
     """[num_nodes, 3] log_link_bytes_per_s, log_link_latency_us, crosses_machines of the slowest link a node crosses.
 
+    A collective crosses what its ranks' parts of it cross.
+
     Raises:
         InputError: an unknown link class.
     """
     found = np.zeros((graph.num_nodes, 3))
-    crosses = (graph.edges["relation"] == Relation.CROSSES).to_numpy()
-    src, dst = (graph.edges[end].to_numpy()[crosses] for end in ("src", "dst"))
+    src, dst = _crossings(graph.edges)
     names = graph.nodes["op_name"].astype(object).to_numpy()[dst]
     links = {str(name): link_of(str(name), cluster) for name in set(names)}
     fastest_first = sorted(links, key=lambda name: -links[name].sustained_bytes_per_s)
@@ -86,6 +87,15 @@ def link_numbers(graph: ExecutionGraph, cluster: ClusterSpec) -> np.ndarray:
         numbers = [np.log(link.sustained_bytes_per_s), np.log1p(link.latency_us), float(name == "inter")]
         found[src[names == name]] = numbers
     return found
+
+
+def _crossings(edges: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """([num_crossings] node, [num_crossings] link node), of parts and of the collectives that they join."""
+    ends = edges[["src", "dst"]]
+    crosses, joins = (ends[(edges["relation"] == r).to_numpy()] for r in (Relation.CROSSES, Relation.JOINS))
+    whole = joins.merge(crosses, on="src", suffixes=("_collective", "_link"))
+    node = np.concatenate([crosses["src"].to_numpy(), whole["dst_collective"].to_numpy()])
+    return node, np.concatenate([crosses["dst"].to_numpy(), whole["dst_link"].to_numpy()])
 
 
 def sustained_flops_per_s(dtypes: pd.Series, cluster: ClusterSpec) -> np.ndarray:
