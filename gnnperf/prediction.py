@@ -11,7 +11,7 @@ import numpy as np
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.contention import Contention
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.schema import WORK_TYPES, Segment
+from gnnperf.schema import WORK_TYPES, NodeType, Segment
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,17 @@ def only(alone: Alone | None, nodes: np.ndarray) -> Alone | None:
 
 
 def in_place(prediction: Prediction, latency_us: np.ndarray) -> Prediction:
-    """The prediction with latencies [num_nodes] as they were scheduled beside other work; NaN where it has none."""
+    """The prediction with latencies [num_nodes] as they were scheduled beside other work; NaN where it has none.
+
+    Where what is usual is told apart from what a schedule adds up, it is stretched as far as is usual.
+    """
     known, told_us = ~np.isnan(prediction.latency_us), prediction.scheduled_us
     takes = known & (told_us > 0)
     factor = np.divide(latency_us, told_us, out=np.ones(len(known)), where=takes)
     means_us = prediction.mean_latency_us
+    if means_us is not None and prediction.alone is not None:
+        moves = (prediction.graph.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
+        factor = prediction.alone.contention.usual_stretch(moves, np.nan_to_num(prediction.latency_us), factor)
     return replace(
         prediction,
         latency_us=np.where(known, latency_us, np.nan) if means_us is None else prediction.latency_us * factor,

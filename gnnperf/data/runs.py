@@ -28,6 +28,7 @@ from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
 from gnnperf.schedule.align import align
 from gnnperf.schedule.observed import alone_us
+from gnnperf.schema import NodeType
 
 STEADY = 0.1  # a step counts for what is scheduled if its time is so near the median: |ratio - 1|
 
@@ -54,7 +55,7 @@ class AloneLabels:
     """Latencies of a run's ops without what overlapping work took; all [num_nodes].
 
     Attributes:
-        usual_us: mean over all steps; NaN unknown.
+        usual_us: mean over all steps, without what such work usually took (Contention.usual_stretch); NaN unknown.
         steady_us: mean over the steps that took about the median time; NaN unknown.
         stretch: latency beside other work over `steady_us`, in the same steps; 1 or more, 1 where unknown.
     """
@@ -140,12 +141,18 @@ def typical(run: RunGraph) -> RunStep:
 
 def _alone(run: RunGraph, every: Occurrences, steady: Occurrences) -> AloneLabels:
     """A node that no steady step has takes its means over all steps."""
-    recorded_us = run.graph.nodes["latency_us"].to_numpy(np.float64)
-    free_us = alone_us(run.graph, default_contention().on(run.cluster))  # [num_nodes of the recording]
+    contention, nodes = default_contention().on(run.cluster), run.graph.nodes
+    recorded_us = nodes["latency_us"].to_numpy(np.float64)  # [num_nodes of the recording]
+    free_us = alone_us(run.graph, contention)  # [num_nodes of the recording]
+    moves = (nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
+    usual_us = recorded_us / contention.usual_stretch(moves, free_us, _ratio(recorded_us, free_us))
     in_place_us, steady_us = (_first(steady.mean(v), every.mean(v)) for v in (recorded_us, free_us))
-    takes = np.nan_to_num(steady_us) > 0  # [num_nodes]
-    stretch = np.divide(in_place_us, steady_us, out=np.ones(len(takes)), where=takes)
-    return AloneLabels(every.mean(free_us), steady_us, stretch)
+    return AloneLabels(every.mean(usual_us), steady_us, _ratio(in_place_us, steady_us))
+
+
+def _ratio(recorded_us: np.ndarray, free_us: np.ndarray) -> np.ndarray:
+    """[n] how much longer it took; 1 where that is unknown."""
+    return np.divide(recorded_us, free_us, out=np.ones(len(free_us)), where=np.nan_to_num(free_us) > 0)
 
 
 def _first(better: np.ndarray, other: np.ndarray) -> np.ndarray:

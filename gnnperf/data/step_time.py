@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.data.prepare import Step
+from gnnperf.hardware.contention import Contention
+from gnnperf.prediction import Alone
 from gnnperf.schedule import Schedule, schedule, schedule_with_contention
 from gnnperf.schedule.step_visits import NUM_UNROLLED
-from gnnperf.schema import WORK_TYPES
+from gnnperf.schema import WORK_TYPES, NodeType
 
 
 @dataclass(frozen=True)
@@ -54,23 +56,28 @@ def contended_step_time_us(step: Step, alone_us: np.ndarray) -> float:
 
 
 def in_place_us(step: Step, answer: AloneAnswer) -> np.ndarray:
-    """[num_nodes] usual latencies beside other work: stretched as far as the scheduled ones are; NaN as it was.
+    """[num_nodes] usual latencies beside other work: stretched by what stretches the scheduled ones; NaN as it was.
 
     Raises:
         InputError: a latency is infinite.
     """
     scheduled_us = filled_us(step, answer.scheduled_us)  # [num_nodes]
     served_us, _ = _contended(step, scheduled_us)
-    factor = np.divide(served_us, scheduled_us, out=np.ones(len(served_us)), where=scheduled_us > 0)
-    return answer.usual_us * factor
+    stretch = np.divide(served_us, scheduled_us, out=np.ones(len(served_us)), where=scheduled_us > 0)
+    moves = (step.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
+    return answer.usual_us * _contention(step).usual_stretch(moves, answer.usual_us, stretch)
 
 
 def _contended(step: Step, alone_us: np.ndarray) -> tuple[np.ndarray, float]:
     """Latencies as served, and the step time."""
-    copies, alone = _copies(step), step.base.alone
-    assert alone is not None, "the base is of ops alone"
-    found = schedule_with_contention(step.graph, alone_us, step.base.lag_us, alone, num_unrolled=copies)
+    alone = Alone(np.ones(step.graph.num_nodes, dtype=bool), _contention(step))
+    found = schedule_with_contention(step.graph, alone_us, step.base.lag_us, alone, num_unrolled=_copies(step))
     return found.latency_us, _time_us(found.schedule)
+
+
+def _contention(step: Step) -> Contention:
+    assert step.base.alone is not None, "the base is of ops alone"
+    return step.base.alone.contention
 
 
 def _copies(step: Step) -> int:

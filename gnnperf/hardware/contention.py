@@ -6,7 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 UNLIMITED = math.inf
+TIME_SLICE_US = 1000.0  # about what a thread runs before another one gets its core (Linux: 0.75 to 3 ms)
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,23 @@ class Contention:
     core_sets: tuple[tuple[int, ...], ...] = ()
     inner_core_bytes_per_s: float = UNLIMITED
     outer_core_bytes_per_s: float = UNLIMITED
+
+    def usual_stretch(self, moves: np.ndarray, latency_us: np.ndarray, stretch: np.ndarray) -> np.ndarray:
+        """[n] how much longer nodes usually take beside other work; `stretch` is how much longer they take on average.
+
+        Threads that share a core take turns. A node much shorter than a turn mostly meets none, and once in a while
+        waits for a whole one: its mean is stretched, and what it usually takes is not. Transfers advance packet by
+        packet, and kernels on a GPU share it at every moment: they are stretched as their means are.
+
+        Args:
+            moves: [n] bool, transfers.
+            latency_us: [n] of the node alone.
+            stretch: [n] 1 or more.
+        """
+        if self.cores_per_node == UNLIMITED:
+            return stretch
+        turns = np.where(moves, 1.0, latency_us / (latency_us + TIME_SLICE_US))  # [n]
+        return np.asarray(stretch**turns)
 
     def pools(self, ranks: Sequence[int]) -> tuple[list[int], list[float]]:
         """(pool of each of `ranks`, cores of each pool): who shares processor cores with whom."""

@@ -12,6 +12,7 @@ from gnnperf.data.prepare import Step
 from gnnperf.data.step_time import AloneAnswer, contended_step_time_us, filled_us, in_place_us, step_time_us
 from gnnperf.hardware.contention import Contention
 from gnnperf.prediction import Alone
+from gnnperf.schedule import schedule_with_contention
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,14 @@ def test_contention_where_nothing_overlaps_changes_nothing(step: Step) -> None:
     assert contended_step_time_us(lagged, latencies_us()) > 185
 
 
-def test_the_usual_is_stretched_as_the_scheduled_is(step: Step) -> None:
+def contended_latencies(step: Step) -> np.ndarray:
+    alone = step.base.alone
+    assert alone is not None
+    lag_us = np.zeros(len(step.graph.edges))
+    return schedule_with_contention(step.graph, latencies_us(), lag_us, alone).latency_us
+
+
+def test_the_usual_is_stretched_as_far_as_is_usual(step: Step) -> None:
     """One core. Hosts until 20, launches (T4) until 25 with gemms from 20 on: four at 1/4, gemms then at 1/2.
 
     0 |= T2 x 2, half speed =| 20 |= T3, T4, gemm of both ranks =| ...   ratio as served, whatever the usual is
@@ -77,9 +85,11 @@ def test_the_usual_is_stretched_as_the_scheduled_is(step: Step) -> None:
     usual_us[3], usual_us[7] = 50.0, np.nan
     found = in_place_us(shared, AloneAnswer(usual_us, latencies_us()))
     served = in_place_us(shared, AloneAnswer(latencies_us(), latencies_us()))
-    assert served[0] == pytest.approx(20.0)  # T2, beside the other rank's
-    assert found[3] / 50.0 == pytest.approx(served[3] / 100.0)
-    assert served[3] > 199.0
+    scheduled = contended_latencies(shared)
+    assert scheduled[0] == pytest.approx(20.0)  # T2, beside the other rank's
+    assert scheduled[3] > 199.0
+    assert found[3] == pytest.approx(50.0 * (scheduled[3] / 100.0) ** (50.0 / 1050.0))  # far less than a turn
+    assert served[3] == pytest.approx(100.0 * (scheduled[3] / 100.0) ** (100.0 / 1100.0))
     assert np.isnan(found[7])
     alone = contended_step_time_us(step, latencies_us())
     assert contended_step_time_us(shared, latencies_us()) > alone + 100
