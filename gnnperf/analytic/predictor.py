@@ -59,6 +59,7 @@ class AnalyticPredictor:
         return Prediction(
             graph=graph,
             latency_us=latency,
+            mean_latency_us=latency.copy(),  # contention stretches what is usual less than what a schedule adds up
             lag_us=lag_us(graph.edges["lag_class"], cluster.device.kind, self._constants(cluster)),
             source=np.where(np.isnan(latency), Source.UNCOVERED, Source.ANALYTIC).astype(object),
             analytic_latency_us=latency.copy(),

@@ -7,25 +7,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.data.prepare import PreparedData, Step
-from gnnperf.data.step_time import contended_step_time_us, filled_us, step_time_us
+from gnnperf.data.step_time import AloneAnswer, contended_step_time_us, filled_us, in_place_us, step_time_us
 from gnnperf.evaluate.baselines import NearestRun, OpMedians, fit_nearest_run, fit_op_medians
 
 
 @dataclass(frozen=True)
 class Analytic:
-    """The analytical model, its constants fitted with the data: latencies of ops alone, a step in which they share.
-
-    The latencies that `predict.py mode=analytic` prints are stretched where work overlaps; per node they are further
-    from the measured ones than those of ops alone, so the better of its two answers stands here.
-    """
+    """The analytical model, its constants fitted with the data, as `predict.py mode=analytic` answers."""
 
     def fit(self, data: PreparedData, seed: int) -> Analytic:
         """Nothing to fit."""
         return self
 
     def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes]; NaN where it has no answer."""
-        return step.base.latency_us
+        """[num_nodes] beside other work; NaN where it has no answer."""
+        return in_place_us(step, AloneAnswer(step.base.latency_us, step.base.latency_us))
 
     def step_us(self, step: Step) -> float:
         """Scheduled, with contention."""
@@ -41,12 +37,13 @@ class Base:
         return self
 
     def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes]."""
-        return filled_us(step, np.full(len(step.nodes), np.nan))
+        """[num_nodes] beside other work."""
+        base_us = filled_us(step, np.full(len(step.nodes), np.nan))
+        return in_place_us(step, AloneAnswer(base_us, base_us))
 
     def step_us(self, step: Step) -> float:
         """Scheduled, with contention."""
-        return contended_step_time_us(step, self.latency_us(step))
+        return contended_step_time_us(step, np.full(len(step.nodes), np.nan))
 
 
 @dataclass(frozen=True)
