@@ -10,10 +10,9 @@ from pathlib import Path
 
 from gnnperf.config import entry_point
 from gnnperf.predict import PredictConfig, StepPrediction
-from gnnperf.predict.api import Request, check, predict
+from gnnperf.predict.api import check, predict
+from gnnperf.predict.asked import to_request
 from gnnperf.predict.fallback import check_covered
-from gnnperf.predict.rank_memory import MemoryQuestion
-from gnnperf.predict.whatif import read_edits
 from gnnperf.report import check_output, print_summary, write_report
 
 
@@ -28,26 +27,6 @@ def main(config: PredictConfig) -> None:
     check_covered(answer, config.fallback)
     written = write_report(answer, Path(config.out or default_out(answer)))
     print_summary(answer, written)
-
-
-def to_request(config: PredictConfig) -> Request:
-    """The same wishes with paths as paths."""
-    return Request(
-        trace=None if config.trace is None else Path(config.trace),
-        plan=config.asked_plan(),
-        mode=config.mode,
-        hardware=config.device_spec(),
-        cluster=config.cluster_spec(),
-        collectives=config.collectives,
-        checkpoint=None if config.checkpoint is None else Path(config.checkpoint),
-        measured=None if config.measured is None else Path(config.measured),
-        step=config.step,
-        cache_dir=None if config.cache_dir is None else Path(config.cache_dir).expanduser(),
-        whatif=read_edits(config.whatif),
-        jitter=config.jitter,
-        findings=config.findings,
-        memory=MemoryQuestion(config.batches_held) if config.memory else None,
-    )
 
 
 def default_out(answer: StepPrediction) -> Path:

@@ -81,15 +81,24 @@ def to_typed(raw: DictConfig, node: type[ConfigT]) -> ConfigT:
     return config
 
 
-def composed(name: str, node: type[ConfigT], *overrides: str) -> ConfigT:
+def composed(name: str, node: type[ConfigT], *overrides: str, **values: Any) -> ConfigT:
     """The configuration that the entry point `name` would get with these words on its command line.
 
+    Args:
+        name: of the entry point.
+        node: its dataclass.
+        overrides: words, paths of hardware, cluster and plan files among them.
+        values: key -> value, set after them.
+
     Raises:
-        InputError: words that it would refuse.
+        InputError: words, keys or values that it would refuse.
     """
     register(f"{name}_schema", node)
     with in_our_words(node), hydra.initialize_config_dir(str(CONF_DIR), version_base="1.3"):
-        return to_typed(hydra.compose(name, overrides=list(overrides)), node)
+        raw = hydra.compose(name, overrides=with_names(overrides, _own_choice))
+        for key, value in values.items():
+            OmegaConf.update(raw, key, value)
+        return to_typed(raw, node)
 
 
 @contextmanager
@@ -157,12 +166,16 @@ def hydra_raises() -> Iterator[None]:
 def paths_as_names() -> Iterator[None]:
     """Let hydra, which reads sys.argv, see names where the user gave paths of hardware and cluster files."""
     before = sys.argv
-    store = ConfigStore.instance().store
-    sys.argv = with_names(before, lambda name, content, group: store(name=name, node=content, group=group))
+    sys.argv = with_names(before, _own_choice)
     try:
         yield
     finally:
         sys.argv = before
+
+
+def _own_choice(name: str, content: dict[str, object], group: str) -> None:
+    """Make the content of a user's file a choice of its group."""
+    ConfigStore.instance().store(name=name, node=content, group=group)
 
 
 def _raised_in_hydra(error: BaseException) -> bool:
