@@ -28,11 +28,13 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from gnnperf.config.flags import with_keys
 from gnnperf.config.messages import REMEDY, check_keys, explain, missing_choice, unreadable
 from gnnperf.config.own_files import with_names
 from gnnperf.errors import InputError
 
 ConfigT = TypeVar("ConfigT")
+INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
 CONF_DIR = Path(__file__).resolve().parents[2] / "conf"
 
 
@@ -41,12 +43,15 @@ def register(name: str, node: type, group: str | None = None) -> None:
     ConfigStore.instance().store(name=name, node=node, group=group)
 
 
-def entry_point(name: str, node: type[ConfigT]) -> Callable[[Callable[[ConfigT], Any]], Callable[[], None]]:
+def entry_point(
+    name: str, node: type[ConfigT], flags: tuple[str, ...] = ()
+) -> Callable[[Callable[[ConfigT], Any]], Callable[[], None]]:
     """Decorate a task that takes a typed config; the result is a `main()` without arguments.
 
     `node` is registered as `<name>_schema`; conf/<name>.yaml lists it first in its defaults. Overrides come
     from the command line. In a multirun, a field `out` becomes the job's own folder below it, and a sweeper
-    that looks for the best configuration minimizes what the task returns.
+    that looks for the best configuration minimizes what the task returns. Keys named in `flags` may be given as
+    flags, too (`--max-step-ms 12` for `max_step_ms=12`).
     """
     register(f"{name}_schema", node)
 
@@ -60,7 +65,7 @@ def entry_point(name: str, node: type[ConfigT]) -> Callable[[Callable[[ConfigT],
 
         @functools.wraps(task)
         def main() -> None:
-            with one_message(node), hydra_raises(), paths_as_names():
+            with one_message(node), hydra_raises(), flags_as_keys(flags, node), paths_as_names():
                 composed()
 
         return main
@@ -109,6 +114,9 @@ def one_message(node: type) -> Iterator[None]:
             yield
     except InputError as error:
         _exit(error)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise SystemExit(INTERRUPTED) from None
 
 
 @contextmanager
@@ -160,6 +168,17 @@ def hydra_raises() -> Iterator[None]:
             os.environ.pop("HYDRA_FULL_ERROR", None)
         else:
             os.environ["HYDRA_FULL_ERROR"] = before
+
+
+@contextmanager
+def flags_as_keys(flags: tuple[str, ...], node: type) -> Iterator[None]:
+    """Let hydra, which reads sys.argv, see overrides where the user gave flags."""
+    before = sys.argv
+    sys.argv = [*before[:1], *with_keys(before[1:], flags, node)]
+    try:
+        yield
+    finally:
+        sys.argv = before
 
 
 @contextmanager

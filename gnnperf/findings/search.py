@@ -19,6 +19,7 @@ from gnnperf.findings.slow_copies import slow_copies
 from gnnperf.findings.straggler import straggler
 from gnnperf.findings.unfused_chains import unfused_chains
 from gnnperf.plan.edit import Edited, apply
+from gnnperf.progress import each
 
 Rule = Callable[[Observed], Sequence[Suspect]]
 
@@ -32,7 +33,8 @@ LEAST_GAIN = 0.02  # share of the step: what gains less is not worth a sentence
 
 def find(step: Observed, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
     """What holds the step up, the largest gain first; at the end what nothing tells the gain of."""
-    judged = (_judged(step, suspect) for rule in rules for suspect in rule(step))
+    asked = each(rules, "looking for what holds the step up", "rules")
+    judged = (_judged(step, suspect) for rule in asked for suspect in rule(step))
     found = [finding for finding in judged if finding is not None]
     return tuple(sorted(found, key=lambda one: (one.gain_us is None, -(one.gain_us or 0.0))))
 

@@ -76,6 +76,20 @@ def read_prediction(folder: Path) -> Side:
         raise InputError(f"cannot be understood ({error})", where=str(folder / DOCUMENT), remedy=AGAIN) from error
 
 
+def read_step(path: Path) -> tuple[float, StepTimeKind]:
+    """Step time (us) and kind of what predict.py wrote: its folder, or prediction.json alone.
+
+    Raises:
+        InputError: no prediction of this version of the format is there, or it cannot be read.
+    """
+    file = path / DOCUMENT if path.is_dir() else path
+    told = read_document(file)
+    try:
+        return _time_us(told["step_time_us"]), StepTimeKind(told["step_time_kind"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"cannot be understood ({error})", where=str(file), remedy=AGAIN) from error
+
+
 def work(nodes: pd.DataFrame) -> pd.DataFrame:
     """[num_work] COLUMNS of the nodes that take part in a step; hardware does not."""
     is_work = nodes["node_type"].astype(object).isin([str(t) for t in WORK_TYPES])
