@@ -2,52 +2,44 @@
 
 python predict.py trace=PATH [hardware=NAME] [mode=hybrid|gnn|analytic|replay] [checkpoint=FILE] [out=DIR] [step=N]
                   [measured=FILE] [collectives=NAME] [whatif=[{batch:{factor:2}}]] [jitter=trace]
+                  [--json] [--quiet] [--max-step-ms MS] [--max-regression PERCENT --against FOLDER]
 python predict.py plan=megatron_18b hardware=a100_sxm_80gb [plan.parallelism.tensor=4] [cluster=NAME]
 Every key: python predict.py --cfg job
+
+exit code: 0, or 1 unexpected, 2 input that cannot be used, 3 too much is not covered, 4 the step is beyond a limit
 """
 
+import sys
 from pathlib import Path
 
 from gnnperf.config import entry_point
 from gnnperf.predict import PredictConfig, StepPrediction
-from gnnperf.predict.api import Request, check, predict
+from gnnperf.predict.api import check, predict
+from gnnperf.predict.asked import to_request
 from gnnperf.predict.fallback import check_covered
-from gnnperf.predict.rank_memory import MemoryQuestion
-from gnnperf.predict.whatif import read_edits
 from gnnperf.report import check_output, print_summary, write_report
+from gnnperf.report.document import document, to_json
+from gnnperf.report.progress import bars_on_terminal
+from gnnperf.report.threshold import read_threshold
 
 
-@entry_point("predict", PredictConfig)
+@entry_point("predict", PredictConfig, flags=("json", "quiet", "max_step_ms", "max_regression", "against"))
 def main(config: PredictConfig) -> None:
     """Trace -> graph -> prediction -> report."""
     request = to_request(config)
     check(request)
+    threshold = read_threshold(config.max_step_ms, config.max_regression, config.against)
     if config.out is not None:
         check_output(Path(config.out))
-    answer = predict(request)
+    with bars_on_terminal(config.quiet):
+        answer = predict(request)
     check_covered(answer, config.fallback)
     written = write_report(answer, Path(config.out or default_out(answer)))
-    print_summary(answer, written)
-
-
-def to_request(config: PredictConfig) -> Request:
-    """The same wishes with paths as paths."""
-    return Request(
-        trace=None if config.trace is None else Path(config.trace),
-        plan=config.asked_plan(),
-        mode=config.mode,
-        hardware=config.device_spec(),
-        cluster=config.cluster_spec(),
-        collectives=config.collectives,
-        checkpoint=None if config.checkpoint is None else Path(config.checkpoint),
-        measured=None if config.measured is None else Path(config.measured),
-        step=config.step,
-        cache_dir=None if config.cache_dir is None else Path(config.cache_dir).expanduser(),
-        whatif=read_edits(config.whatif),
-        jitter=config.jitter,
-        findings=config.findings,
-        memory=MemoryQuestion(config.batches_held) if config.memory else None,
-    )
+    if config.json:
+        sys.stdout.write(to_json(document(answer)).decode())
+    elif not config.quiet:
+        print_summary(answer, written)
+    threshold.check(answer)
 
 
 def default_out(answer: StepPrediction) -> Path:

@@ -24,7 +24,8 @@ from gnnperf.predict.step_choice import choose_step, measured_step_time_us
 from gnnperf.schedule.step_visits import NUM_UNROLLED
 
 RECORDING = "1"
-WITHOUT_PREDICTOR = tuple(rule for rule in RULES if rule.__name__ not in ("unfused_chains", "repeated_models"))
+NEED_PREDICTOR = ("unfused_chains", "repeated_models", "skewed_tables")
+WITHOUT_PREDICTOR = tuple(rule for rule in RULES if rule.__name__ not in NEED_PREDICTOR)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ ROOM_OF_COMMAND = {
     "shard": "gnnperf.shard.cli",
     "coverage": "gnnperf.predict.coverage_cli",
     "compare": "gnnperf.report.compare.cli",
+    "roofline": "gnnperf.report.roofline.cli",
+    "sparsity-roofline": "gnnperf.report.roofline.sparsity_cli",
 }
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
 BROKEN_PIPE = 141  # ... and by SIGPIPE

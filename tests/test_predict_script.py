@@ -172,6 +172,8 @@ def test_a_plan_that_nobody_ran(tmp_path: Path) -> None:
         (["trace={trace}", "hardware=t4", "hardware.num_sms=none"], "num_sms"),
         (["trace={trace}", "checkpoint={trace}"], "small.json"),
         (["trace={trace}", "out={trace}"], "is not a folder"),
+        (["trace={trace}", "--max-step-ms"], "--max-step-ms: needs a value"),
+        (["trace={trace}", "--against", "no/such", "--max-regression", "5"], "no/such: cannot be read"),
         (["trace={trace}", "whatif=[{{bach:{{factor:2}}}}]"], "unknown edit 'bach'"),
         (["trace={trace}", "whatif=[{{latency:{{op:mm,factor:2}}}}]"], "e.g. aten::mm"),
     ],
@@ -223,3 +225,24 @@ def test_memory_is_left_out_where_it_is_not_asked_for(trace: Path, tmp_path: Pat
     run = _run(tmp_path, f"trace={trace}", "mode=analytic", "out=out", "cache_dir=null", "memory=false")
     assert run.returncode == 0, run.stderr
     assert json.loads((tmp_path / "out/prediction.json").read_text())["peak_memory"] is None
+
+
+def test_json_alone_on_standard_output(trace: Path, tmp_path: Path) -> None:
+    done = _run(tmp_path, f"trace={trace}", "out=out", "--json", "memory=false", "findings=false")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (tmp_path / "out/prediction.json").read_text()
+    assert json.loads(done.stdout)["step_time_kind"] == "period"
+
+
+def test_limits_end_in_exit_code_4_and_keep_the_files(trace: Path, predicted: Path, tmp_path: Path) -> None:
+    quick = ["memory=false", "findings=false", "out=out"]
+    limits = ["--quiet", "--max-step-ms", "0.001", "--max-regression=0", "--against", str(predicted)]
+    done = _run(tmp_path, f"trace={trace}", *quick, *limits)
+    assert (done.returncode, done.stdout) == (4, ""), done.stderr
+    assert "the step takes" in done.stderr
+    assert "more than 0.001 ms (--max-step-ms)" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert (tmp_path / "out" / "prediction.json").exists()
+    done = _run(tmp_path, f"trace={trace}", *quick, "quiet=true", "max_step_ms=1", "max_regression=0",
+                f"against={predicted}")  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

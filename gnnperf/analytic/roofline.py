@@ -31,9 +31,14 @@ def _rate_key(family: str, dtype: str) -> tuple[str, ...]:
 
 def flops_per_s(device: DeviceSpec, family: str, dtype: str | None) -> float:
     """Sustained FLOP rate for ops of one family and dtype; dtypes without a rate of their own use float32's."""
+    return device.flops_per_s[rate_key_of(device, family, dtype)] * device.sustained_flops_share
+
+
+def rate_key_of(device: DeviceSpec, family: str, dtype: str | None) -> str:
+    """Key of DeviceSpec.flops_per_s: of the units that ops of one family and dtype run on."""
     for key in _rate_key(family, dtype or "float32"):
         if key in device.flops_per_s:
-            return device.flops_per_s[key] * device.sustained_flops_share
+            return key
     raise KeyError(f"device {device.name} has no rate for float32")  # the catalog's loader guarantees one
 
 

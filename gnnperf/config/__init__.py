@@ -28,11 +28,13 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from gnnperf.config.flags import with_keys
 from gnnperf.config.messages import REMEDY, check_keys, explain, missing_choice, unreadable
 from gnnperf.config.own_files import with_names
 from gnnperf.errors import InputError
 
 ConfigT = TypeVar("ConfigT")
+INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
 CONF_DIR = Path(__file__).resolve().parents[2] / "conf"
 
 
@@ -41,12 +43,15 @@ def register(name: str, node: type, group: str | None = None) -> None:
     ConfigStore.instance().store(name=name, node=node, group=group)
 
 
-def entry_point(name: str, node: type[ConfigT]) -> Callable[[Callable[[ConfigT], Any]], Callable[[], None]]:
+def entry_point(
+    name: str, node: type[ConfigT], flags: tuple[str, ...] = ()
+) -> Callable[[Callable[[ConfigT], Any]], Callable[[], None]]:
     """Decorate a task that takes a typed config; the result is a `main()` without arguments.
 
     `node` is registered as `<name>_schema`; conf/<name>.yaml lists it first in its defaults. Overrides come
     from the command line. In a multirun, a field `out` becomes the job's own folder below it, and a sweeper
-    that looks for the best configuration minimizes what the task returns.
+    that looks for the best configuration minimizes what the task returns. Keys named in `flags` may be given as
+    flags, too (`--max-step-ms 12` for `max_step_ms=12`).
     """
     register(f"{name}_schema", node)
 
@@ -60,7 +65,7 @@ def entry_point(name: str, node: type[ConfigT]) -> Callable[[Callable[[ConfigT],
 
         @functools.wraps(task)
         def main() -> None:
-            with one_message(node), hydra_raises(), paths_as_names():
+            with one_message(node), hydra_raises(), flags_as_keys(flags, node), paths_as_names():
                 composed()
 
         return main
@@ -81,15 +86,24 @@ def to_typed(raw: DictConfig, node: type[ConfigT]) -> ConfigT:
     return config
 
 
-def composed(name: str, node: type[ConfigT], *overrides: str) -> ConfigT:
+def composed(name: str, node: type[ConfigT], *overrides: str, **values: Any) -> ConfigT:
     """The configuration that the entry point `name` would get with these words on its command line.
 
+    Args:
+        name: of the entry point.
+        node: its dataclass.
+        overrides: words, paths of hardware, cluster and plan files among them.
+        values: key -> value, set after them.
+
     Raises:
-        InputError: words that it would refuse.
+        InputError: words, keys or values that it would refuse.
     """
     register(f"{name}_schema", node)
     with in_our_words(node), hydra.initialize_config_dir(str(CONF_DIR), version_base="1.3"):
-        return to_typed(hydra.compose(name, overrides=list(overrides)), node)
+        raw = hydra.compose(name, overrides=with_names(overrides, _own_choice))
+        for key, value in values.items():
+            OmegaConf.update(raw, key, value)
+        return to_typed(raw, node)
 
 
 @contextmanager
@@ -100,6 +114,9 @@ def one_message(node: type) -> Iterator[None]:
             yield
     except InputError as error:
         _exit(error)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise SystemExit(INTERRUPTED) from None
 
 
 @contextmanager
@@ -154,15 +171,30 @@ def hydra_raises() -> Iterator[None]:
 
 
 @contextmanager
-def paths_as_names() -> Iterator[None]:
-    """Let hydra, which reads sys.argv, see names where the user gave paths of hardware and cluster files."""
+def flags_as_keys(flags: tuple[str, ...], node: type) -> Iterator[None]:
+    """Let hydra, which reads sys.argv, see overrides where the user gave flags."""
     before = sys.argv
-    store = ConfigStore.instance().store
-    sys.argv = with_names(before, lambda name, content, group: store(name=name, node=content, group=group))
+    sys.argv = [*before[:1], *with_keys(before[1:], flags, node)]
     try:
         yield
     finally:
         sys.argv = before
+
+
+@contextmanager
+def paths_as_names() -> Iterator[None]:
+    """Let hydra, which reads sys.argv, see names where the user gave paths of hardware and cluster files."""
+    before = sys.argv
+    sys.argv = with_names(before, _own_choice)
+    try:
+        yield
+    finally:
+        sys.argv = before
+
+
+def _own_choice(name: str, content: dict[str, object], group: str) -> None:
+    """Make the content of a user's file a choice of its group."""
+    ConfigStore.instance().store(name=name, node=content, group=group)
 
 
 def _raised_in_hydra(error: BaseException) -> bool:

@@ -13,16 +13,19 @@ from gnnperf.findings.launch_bound import launch_bound
 from gnnperf.findings.misaligned_products import misaligned_products
 from gnnperf.findings.observed import Observed
 from gnnperf.findings.repeated_models import repeated_models
+from gnnperf.findings.serialized_streams import serialized_streams
+from gnnperf.findings.skewed_tables import skewed_tables
 from gnnperf.findings.slow_copies import slow_copies
 from gnnperf.findings.straggler import straggler
 from gnnperf.findings.unfused_chains import unfused_chains
 from gnnperf.plan.edit import Edited, apply
+from gnnperf.progress import each
 
 Rule = Callable[[Observed], Sequence[Suspect]]
 
 RULES: tuple[Rule, ...] = (
     straggler, exposed_communication, host_bound, launch_bound, misaligned_products, input_stall, slow_copies,
-    unfused_chains, repeated_models,
+    unfused_chains, repeated_models, serialized_streams, skewed_tables,
 )  # fmt: skip
 LARGEST_GRAPH = 200_000  # nodes: beyond, edits take longer than the prediction
 LEAST_GAIN = 0.02  # share of the step: what gains less is not worth a sentence
@@ -30,7 +33,8 @@ LEAST_GAIN = 0.02  # share of the step: what gains less is not worth a sentence
 
 def find(step: Observed, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
     """What holds the step up, the largest gain first; at the end what nothing tells the gain of."""
-    judged = (_judged(step, suspect) for rule in rules for suspect in rule(step))
+    asked = each(rules, "looking for what holds the step up", "rules")
+    judged = (_judged(step, suspect) for rule in asked for suspect in rule(step))
     found = [finding for finding in judged if finding is not None]
     return tuple(sorted(found, key=lambda one: (one.gain_us is None, -(one.gain_us or 0.0))))
 

@@ -24,7 +24,7 @@ REMEDY = "look at what only this rank does there (its data, its shard, its host)
 
 def straggler(step: Observed) -> list[Suspect]:
     """The rank that is late by most in sum, if it has more work than the others."""
-    late_us, times_last, num_met = _lateness(step)
+    late_us, times_last, num_met = lateness(step)
     if not late_us:
         return []
     rank = max(late_us, key=lambda one: (late_us[one], -one))
@@ -65,7 +65,7 @@ def _ways(rank: int, work: str, factor: float, more_us: float, at: _Place) -> tu
     return (there, whole) if at.own_us - at.others_us >= more_us / 2 else (whole, there)
 
 
-def _lateness(step: Observed) -> tuple[dict[int, float], dict[int, int], int]:
+def lateness(step: Observed) -> tuple[dict[int, float], dict[int, int], int]:
     """(rank -> us it was late in sum, rank -> how often it was last, number of collectives with several ranks)."""
     arrival, transfer = step.joins
     kind = step.graph.nodes["collective"].astype(str).to_numpy()[transfer]

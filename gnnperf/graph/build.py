@@ -24,6 +24,7 @@ from gnnperf.graph.steps import StepWindows, step_marks, step_windows
 from gnnperf.graph.table_counts import table_counts
 from gnnperf.graph.tables import concat_tables
 from gnnperf.hardware.placement import placement_of
+from gnnperf.progress import each
 from gnnperf.trace.table import RunTrace
 
 
@@ -51,7 +52,9 @@ def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
     base = run_base_time_ns(run)
     events = [rank_events(table, base) for table in run.tables]
     windows = step_windows(events)
-    ranks = _rank_graphs([rank_draft(e, windows, i) for i, e in enumerate(events)], windows)
+    ranks = _rank_graphs(
+        [rank_draft(e, windows, i) for i, e in enumerate(each(events, "building the graph", "ranks"))], windows
+    )
     offsets = np.cumsum([0, *(len(r.nodes) for r in ranks)]).tolist()
     nodes = concat_tables([r.nodes for r in ranks])
     steps = [r.nodes["step"].to_numpy()[r.first_node] for r in ranks]

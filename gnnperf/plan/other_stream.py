@@ -52,18 +52,16 @@ class MoveToStream:
             InputError: no such work on a stream, or no tensor of it is followed.
         """
         named = self._named(graph)
-        links = _dependencies(graph)
-        moved = named & np.isin(np.arange(graph.num_nodes), _within_phases(graph, links))
+        moved = named & followed(graph)
         if not moved.any():
             raise InputError(f"{int(named.sum())} kernels of {self.op!r}, but no tensor of theirs is followed",
                              where=f"graph {graph.name!r}", allowed="a graph with feeds edges: an execution trace "
                              "beside the Kineto trace")  # fmt: skip
-        unknown = [SHARED, EVENTS, REUSED]
-        if moved.sum() < named.sum():
-            unknown.append(NO_FEEDS.format(int((named & ~moved).sum()), int(named.sum())))
-        edges = concat_tables([part for part in (self._edges(graph, moved), _events(graph, moved, links)) if len(part)])
-        nodes = graph.nodes.assign(stream=_streams(graph.nodes, moved))
-        return Edited(replace(graph, nodes=nodes, edges=edges), moved, np.arange(graph.num_nodes), tuple(unknown))
+        edited = on_own_streams(graph, moved)
+        if moved.sum() == named.sum():
+            return edited
+        left = NO_FEEDS.format(int((named & ~moved).sum()), int(named.sum()))
+        return replace(edited, unknown=(*edited.unknown, left))
 
     def _named(self, graph: ExecutionGraph) -> np.ndarray:
         """[num_nodes] bool: device work of such calls on a stream.
@@ -85,22 +83,42 @@ class MoveToStream:
                              allowed=", ".join(map(str, names)) or "a program that runs on a GPU")  # fmt: skip
         return chosen.to_numpy()
 
-    def _edges(self, graph: ExecutionGraph, moved: np.ndarray) -> pd.DataFrame:
-        """Each stream closes up behind what leaves it; what leaves one stream follows its like."""
-        lane, edges = lane_keys(graph.nodes), graph.edges
-        src, dst = edges["src"].to_numpy(), edges["dst"].to_numpy()
-        follows = (edges["relation"] == Relation.FOLLOWS).to_numpy() & (lane[src] == lane[dst])
-        kept = edges[~(follows & (moved[src] | moved[dst]))]
-        heir = next_kept(lane, moved)
-        closing = follows & ~moved[src] & moved[dst] & (heir[dst] >= 0)
-        apart = EdgeList()
-        apart.add(src[closing], heir[dst[closing]], Relation.FOLLOWS, "stream")
-        one, other = consecutive(np.where(moved, lane, -1))
-        apart.add(one, other, Relation.FOLLOWS, "stream")
-        return concat_tables([part for part in (kept, apart.table()) if len(part)])
+
+def on_own_streams(graph: ExecutionGraph, moved: np.ndarray) -> Edited:
+    """Device work leaves its stream; events keep the order of what tensors tie.
+
+    Args:
+        graph: a whole window or one step.
+        moved: [num_nodes] bool: device work on streams.
+    """
+    links = dependencies(graph)
+    edges = concat_tables([part for part in (_apart(graph, moved), _events(moved, links)) if len(part)])
+    nodes = graph.nodes.assign(stream=_streams(graph.nodes, moved))
+    unknown = (SHARED, EVENTS, REUSED)
+    return Edited(replace(graph, nodes=nodes, edges=edges), moved, np.arange(graph.num_nodes), unknown)
 
 
-def _dependencies(graph: ExecutionGraph) -> np.ndarray:
+def followed(graph: ExecutionGraph) -> np.ndarray:
+    """[num_nodes] bool: device work of which a tensor is known that is made or taken in its phase."""
+    return np.isin(np.arange(graph.num_nodes), _within_phases(graph, dependencies(graph)))
+
+
+def _apart(graph: ExecutionGraph, moved: np.ndarray) -> pd.DataFrame:
+    """Edges: each stream closes up behind what leaves it; what leaves one stream follows its like."""
+    lane, edges = lane_keys(graph.nodes), graph.edges
+    src, dst = edges["src"].to_numpy(), edges["dst"].to_numpy()
+    follows = (edges["relation"] == Relation.FOLLOWS).to_numpy() & (lane[src] == lane[dst])
+    kept = edges[~(follows & (moved[src] | moved[dst]))]
+    heir = next_kept(lane, moved)
+    closing = follows & ~moved[src] & moved[dst] & (heir[dst] >= 0)
+    apart = EdgeList()
+    apart.add(src[closing], heir[dst[closing]], Relation.FOLLOWS, "stream")
+    one, other = consecutive(np.where(moved, lane, -1))
+    apart.add(one, other, Relation.FOLLOWS, "stream")
+    return concat_tables([part for part in (kept, apart.table()) if len(part)])
+
+
+def dependencies(graph: ExecutionGraph) -> np.ndarray:
     """[2, n] (producer, consumer) device work of one rank that a tensor ties, from `feeds` edges."""
     nodes = graph.nodes
     works = ((nodes["stream"] >= 0) & (nodes["rank"] >= 0)).to_numpy()
@@ -115,7 +133,7 @@ def _within_phases(graph: ExecutionGraph, links: np.ndarray) -> np.ndarray:
     return links[:, phase[links[0]] == phase[links[1]]]
 
 
-def _events(graph: ExecutionGraph, moved: np.ndarray, links: np.ndarray) -> pd.DataFrame:
+def _events(moved: np.ndarray, links: np.ndarray) -> pd.DataFrame:
     """A wait for every tensor that is made on one stream and taken on another."""
     src, dst = links
     across = moved[src] != moved[dst]

@@ -61,6 +61,11 @@ class PredictConfig(HardwareConfig):
         findings: whether it is looked for what holds the step up; each candidate is predicted with its remedy.
         jitter: how much equal ranks differ; "trace": as its steps tell; numbers (predict/jitter.py); None: not at all.
         whatif: edits of the step, one after the other; its grammar is in predict/whatif.py.
+        json: prediction.json goes to standard output, alone.
+        quiet: nothing is printed but what is refused.
+        max_step_ms: exit code 4 where the (unedited) step is predicted to take longer; None: never.
+        max_regression: exit code 4 where it is predicted to be longer than that of `against` by more percent.
+        against: what predict.py wrote before, a folder or a prediction.json.
     """
 
     trace: str | None = None
@@ -78,6 +83,11 @@ class PredictConfig(HardwareConfig):
     findings: bool = True
     jitter: Any = None
     whatif: list[Any] = field(default_factory=list)
+    json: bool = False
+    quiet: bool = False
+    max_step_ms: float | None = None
+    max_regression: float | None = None
+    against: str | None = None
 
     def asked_plan(self) -> Plan | None:
         """The plan asked about; None: a trace.

@@ -58,6 +58,7 @@ def write_report(answer: StepPrediction, out: Path) -> tuple[Path, ...]:
         ) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+        _settle(_earlier(beside), out)
     return tuple(out / name for name in FILES)
 
 
@@ -69,18 +70,22 @@ def _write_files(answer: StepPrediction, folder: Path) -> None:
 
 
 def _replace(beside: Path, out: Path) -> None:
-    """Put the new folder in the place of an earlier one; the earlier one goes last."""
-    if not out.exists():
-        beside.rename(out)
-        return
-    earlier = beside.with_name(f"{beside.name}.earlier")
-    out.rename(earlier)
-    try:
-        beside.rename(out)
-    except OSError:
+    """Put the new folder in the place of an earlier one, which `_settle` removes, or brings back."""
+    if out.exists():
+        out.rename(_earlier(beside))
+    beside.rename(out)
+
+
+def _earlier(beside: Path) -> Path:
+    """Where an earlier folder is while a new one takes its place."""
+    return beside.with_name(f"{beside.name}.earlier")
+
+
+def _settle(earlier: Path, out: Path) -> None:
+    """However the exchange ended, by an error or Ctrl-C too: one of both folders is at its place, the other gone."""
+    if earlier.exists() and not out.exists():
         earlier.rename(out)
-        raise
-    shutil.rmtree(earlier)
+    shutil.rmtree(earlier, ignore_errors=True)
 
 
 def _is_prediction(folder: Path) -> bool:

@@ -16,12 +16,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import cache
+from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from gnnperf.errors import InputError
+from gnnperf.progress import task
 from gnnperf.trace.kineto_fields import Args, Category, CommArgs, Head, Number, Phase
 
 METADATA_KEY = b'"Collective name"'
@@ -66,9 +68,11 @@ class Reader:
             return
         self.head = _merged(self.head, _decoded_head(self.data[: begin.end()] + b"]}"))
         text, start = memoryview(self.data), begin.end()
-        for end, following in cuts:
-            yield self._events(b"".join((b"[", text[start:end], b"]")))
-            start = following
+        with task(f"reading {PurePosixPath(self.where).name}", len(self.data), "B") as advance:
+            for end, following in cuts:
+                yield self._events(b"".join((b"[", text[start:end], b"]")))
+                advance(following - start)
+                start = following
         yield self._last(b"".join((b'{"traceEvents":[', text[start:])))
 
     def one_piece(self) -> list[Any]:

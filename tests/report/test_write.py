@@ -75,3 +75,41 @@ def test_failure_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest
     assert _names(tmp_path) == (["out"] if earlier else [])
     if earlier:
         assert json.loads((tmp_path / "out/prediction.json").read_text())["step_time_us"] == 370.0
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: bool) -> None:
+    if earlier:
+        write_report(toy_answer({GEMM_1: 305.0}), tmp_path / "out")
+
+    def interrupted(answer: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(write, "html_report", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_report(toy_answer(), tmp_path / "out")
+    assert _names(tmp_path) == (["out"] if earlier else [])
+    if earlier:
+        assert _names(tmp_path / "out") == sorted(FILES)
+        assert json.loads((tmp_path / "out/prediction.json").read_text())["step_time_us"] == 370.0
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_ctrl_c_between_the_two_renames_brings_the_earlier_one_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    """Interrupted before the first of them, or after it: the earlier prediction is where it was."""
+    write_report(toy_answer({GEMM_1: 305.0}), tmp_path / "out")
+    rename, calls = Path.rename, list[Path]()
+
+    def interrupted(path: Path, target: Path) -> Path:
+        calls.append(path)
+        if len(calls) == place + 1:
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_report(toy_answer(), tmp_path / "out")
+    assert _names(tmp_path) == ["out"]
+    assert json.loads((tmp_path / "out/prediction.json").read_text())["step_time_us"] == 370.0

@@ -72,7 +72,14 @@ def _seen(lanes: Sequence[Lane]) -> list[Seen]:
 
 
 def _part(calls: Sequence[tuple[Shape, ...]]) -> Seen:
-    """From the shapes of its lookup in every step: weight, indices, offsets."""
+    """From the shapes of its lookup in every step: weight, indices, offsets.
+
+    Raises:
+        InputError: they were not recorded, or it is another kind of lookup.
+    """
+    if any(len(shapes) < 3 or len(shapes[0]) != 2 or not shapes[1] or not shapes[2] for shapes in calls):
+        raise InputError("a lookup without weight, indices and offsets", where="the recorded placement",
+                         allowed="aten::embedding_bag with recorded shapes")  # fmt: skip
     (rows, columns), _, (samples, *_) = calls[0][:3]
     return Seen(rows, columns, tuple(indices[0] for _, indices, *_ in calls), samples)
 

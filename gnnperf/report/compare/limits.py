@@ -29,11 +29,26 @@ class Limits:
 
     def exceeded(self, found: Comparison) -> tuple[str, ...]:
         """A sentence for each limit that step B is beyond."""
+        return self.sentences("step B", found.b.step_time_us, "step A", found.a.step_time_us)
+
+    def sentences(self, step: str, step_us: float, before: str, before_us: float | None) -> tuple[str, ...]:
+        """A sentence for each limit that a step is beyond.
+
+        Args:
+            step: what it is called.
+            step_us: its time.
+            before: what the step is called that it is compared with.
+            before_us: its time; None: it is compared with none.
+        """
         said = []
-        step_us = found.b.step_time_us
         if self.max_step_ms is not None and step_us > 1000.0 * self.max_step_ms:
-            said.append(f"step B takes {time_text(step_us)}, more than {self.max_step_ms:g} ms (--max-step-ms)")
-        if self.max_regression is not None and found.change_us > self.max_regression / 100.0 * found.a.step_time_us:
-            share = f"{100.0 * found.change_share:.1f} %" if found.a.step_time_us > 0 else time_text(found.change_us)
-            said.append(f"step B is {share} longer than step A, more than {self.max_regression:g} % (--max-regression)")
+            said.append(f"{step} takes {time_text(step_us)}, more than {self.max_step_ms:g} ms (--max-step-ms)")
+        if self.max_regression is None or before_us is None:
+            return tuple(said)
+        longer_us = step_us - before_us
+        if longer_us > self.max_regression / 100.0 * before_us:
+            share = f"{100.0 * longer_us / before_us:.1f} %" if before_us > 0 else time_text(longer_us)
+            said.append(
+                f"{step} is {share} longer than {before}, more than {self.max_regression:g} % (--max-regression)"
+            )
         return tuple(said)

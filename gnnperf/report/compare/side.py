@@ -58,7 +58,7 @@ def read_prediction(folder: Path) -> Side:
     Raises:
         InputError: no prediction of this version of the format is there, or it cannot be read.
     """
-    told = _document(folder / DOCUMENT)
+    told = read_document(folder / DOCUMENT)
     try:
         return Side(
             where=str(folder),
@@ -68,12 +68,26 @@ def read_prediction(folder: Path) -> Side:
             step_time_us=_time_us(told["step_time_us"]),
             step_time_kind=StepTimeKind(told["step_time_kind"]),
             is_lower_bound=bool(told["step_time_is_lower_bound"]),
-            nodes=work(_nodes(folder / NODES)),
+            nodes=work(read_nodes(folder / NODES)),
         )
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"cannot be understood ({error})", where=str(folder / DOCUMENT), remedy=AGAIN) from error
+
+
+def read_step(path: Path) -> tuple[float, StepTimeKind]:
+    """Step time (us) and kind of what predict.py wrote: its folder, or prediction.json alone.
+
+    Raises:
+        InputError: no prediction of this version of the format is there, or it cannot be read.
+    """
+    file = path / DOCUMENT if path.is_dir() else path
+    told = read_document(file)
+    try:
+        return _time_us(told["step_time_us"]), StepTimeKind(told["step_time_kind"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"cannot be understood ({error})", where=str(file), remedy=AGAIN) from error
 
 
 def work(nodes: pd.DataFrame) -> pd.DataFrame:
@@ -89,7 +103,12 @@ def _time_us(value: Any) -> float:
     return time_us
 
 
-def _document(path: Path) -> dict[str, Any]:
+def read_document(path: Path) -> dict[str, Any]:
+    """A prediction.json.
+
+    Raises:
+        InputError: it cannot be read, or is none of this version of the format.
+    """
     try:
         told = msgspec.json.decode(path.read_bytes())
     except OSError as error:
@@ -102,12 +121,17 @@ def _document(path: Path) -> dict[str, Any]:
     return told
 
 
-def _nodes(path: Path) -> pd.DataFrame:
+def read_nodes(path: Path, columns: tuple[str, ...] = COLUMNS) -> pd.DataFrame:
+    """These columns of a nodes.parquet.
+
+    Raises:
+        InputError: it cannot be read, or lacks one of them.
+    """
     try:
         known = pq.read_schema(path).names
-        missing = [name for name in COLUMNS if name not in known]
+        missing = [name for name in columns if name not in known]
         if missing:
             raise InputError(f"has no column {missing[0]!r}", where=str(path), remedy=AGAIN)
-        return pq.read_table(path, columns=list(COLUMNS)).to_pandas()
+        return pq.read_table(path, columns=list(columns)).to_pandas()
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"cannot be read ({error})", where=str(path), remedy=AGAIN) from error

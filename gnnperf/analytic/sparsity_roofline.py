@@ -1,0 +1,233 @@
+"""The Sparsity Roofline (Shinn et al. 2023): how much faster a layer can get with a sparse weight, by pattern.
+
+    time(FLOPs, bytes) = max(FLOPs / rate, bytes / bandwidth)        speed-up = time of the dense layer / time
+
+The layer is weight [m, k] times [k, n]; s is the share of the weight that is not stored. Per pattern:
+
+    dense         2 m n k FLOPs            e (m k + k n + m n) bytes, e bytes each
+    unstructured  2 m n k (1 - s)          e ((1 - s) m k + k n + m n) + 8 ((1 - s) m k + m + 1)          plain units
+    block b x b   2 m n k (1 - s)          e (as above) + 8 ((1 - s) m k / b^2 + m / b + 1)               matrix units
+    2:4, s = 1/2  2 m n k / 2              e (9/16 m k + k n + m n); of 8 bits 10/16                      matrix units
+
+Compressed rows have an index per value or block and a pointer per row of them, 8 bytes each as torch has it
+(`graph.cost.sparse_matmul`); 2:4 says in 2 bits per kept value where it was (Mishra et al. 2021). Matrix units take
+whole blocks from 16 x 16 on (Gray, Radford, Kingma 2017), and 2:4 at `sparse_matrix_speedup` times the rate of all
+m n k products, where the device has that. Rates and bandwidth are peaks. What the analytical model expects of kernels
+that exist, with sustained rates and launch floors, stands beside these times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gnnperf.analytic.device_roofs import roof_us
+from gnnperf.analytic.gemm_sizes import rate_key
+from gnnperf.analytic.kernels.sparse_products import SMALLEST_MATRIX_BLOCK
+from gnnperf.analytic.op_tables import OpRow, answer_rows
+from gnnperf.analytic.op_tables.sparse_columns import Sparsity
+from gnnperf.analytic.roofline import rate_key_of
+from gnnperf.errors import require
+from gnnperf.graph.cost.op_call import DTYPE_BYTES
+from gnnperf.graph.cost.sparse_matmul import index_bytes
+from gnnperf.hardware.spec import DeviceSpec
+
+DTYPES = ("float64", "float32", "float16", "bfloat16", "int8")
+TWO_FOUR_SPARSITY = 0.5
+SIXTEENTHS = 16
+
+
+@dataclass(frozen=True)
+class Layer:
+    """weight [m, k] times [k, n].
+
+    Attributes:
+        m, n, k: sizes; of a linear layer outputs, tokens, inputs.
+        dtype: one of DTYPES.
+        tf32: float32 products may use TF32.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: str
+    tf32: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what is no layer."""
+        for name in ("m", "n", "k"):
+            require(getattr(self, name) >= 1, f"--{name}", getattr(self, name), "a whole number from 1 up")
+        require(self.dtype in DTYPES, "--dtype", self.dtype, ", ".join(DTYPES))
+        require(not self.tf32 or self.dtype == "float32", "--tf32", self.dtype, "with --dtype float32")
+
+    @property
+    def item_bytes(self) -> int:
+        """Of an element."""
+        return DTYPE_BYTES[self.dtype]
+
+    @property
+    def flops(self) -> float:
+        """Of the dense layer."""
+        return 2.0 * self.m * self.n * self.k
+
+    def bytes_with(self, weight_bytes: float) -> float:
+        """Read and written once, with a weight of so many bytes."""
+        return weight_bytes + self.item_bytes * (float(self.k * self.n) + self.m * self.n)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Attributes: flops; moved_bytes; flops_per_s: peak of the units; row: the same for the analytical model."""
+
+    flops: float
+    moved_bytes: float
+    flops_per_s: float
+    row: OpRow
+
+
+class Pattern(Protocol):
+    """How zeros are arranged."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def only_sparsity(self) -> float | None:
+        """The one sparsity that the pattern has; None: any."""
+
+    def refusal(self, layer: Layer, device: DeviceSpec) -> str | None:
+        """Why such a layer cannot have it on the device; None: it can."""
+
+    def cost(self, layer: Layer, device: DeviceSpec, sparsity: float) -> Cost:
+        """What the layer costs at that sparsity."""
+
+
+@dataclass(frozen=True)
+class Dense:
+    """No zeros."""
+
+    name: str = "dense"
+    only_sparsity: float | None = 0.0
+
+    def refusal(self, layer: Layer, device: DeviceSpec) -> str | None:
+        """Never."""
+        return None
+
+    def cost(self, layer: Layer, device: DeviceSpec, sparsity: float) -> Cost:
+        """See the module."""
+        rate = device.flops_per_s[_units(layer, device, matrix=True)]
+        weight_bytes = float(layer.item_bytes * layer.m * layer.k)
+        return Cost(layer.flops, layer.bytes_with(weight_bytes), rate, _linear(layer, None))
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of edge x edge that are stored or not; 1: single values, unstructured sparsity."""
+
+    edge: int = 1
+    only_sparsity: float | None = None
+
+    @property
+    def name(self) -> str:
+        """As on the command line."""
+        return UNSTRUCTURED if self.edge == 1 else f"{BLOCK}{self.edge}"
+
+    def refusal(self, layer: Layer, device: DeviceSpec) -> str | None:
+        """Blocks divide the weight."""
+        if layer.m % self.edge or layer.k % self.edge:
+            return f"{self.edge} does not divide m, {layer.m}, and k, {layer.k}"
+        return None
+
+    def cost(self, layer: Layer, device: DeviceSpec, sparsity: float) -> Cost:
+        """See the module."""
+        density = 1.0 - sparsity
+        kept = density * layer.m * layer.k
+        where_bytes = index_bytes(kept / self.edge**2, layer.m / self.edge)
+        rate = device.flops_per_s[_units(layer, device, matrix=self.edge >= SMALLEST_MATRIX_BLOCK)]
+        row = _linear(layer, Sparsity(layer.m, layer.k, density, self.edge))
+        return Cost(layer.flops * density, layer.bytes_with(layer.item_bytes * kept + where_bytes), rate, row)
+
+
+@dataclass(frozen=True)
+class TwoFour:
+    """Two of four neighbors along k are stored."""
+
+    name: str = "2:4"
+    only_sparsity: float | None = TWO_FOUR_SPARSITY
+
+    def refusal(self, layer: Layer, device: DeviceSpec) -> str | None:
+        """The device's matrix units know it, in this dtype."""
+        if device.sparse_matrix_speedup <= 1.0:
+            return f"{device.name} has no units for it"
+        if not _units(layer, device, matrix=True).endswith("_matrix"):
+            tf32 = "; --tf32 allows them" if layer.dtype == "float32" and not layer.tf32 else ""
+            return f"{device.name} has no units for it in {layer.dtype}{tf32}"
+        return f"{SIXTEENTHS} does not divide k, {layer.k}" if layer.k % SIXTEENTHS else None
+
+    def cost(self, layer: Layer, device: DeviceSpec, sparsity: float) -> Cost:
+        """See the module; the rate is that of kept products."""
+        packed = layer.k * (10 if layer.item_bytes == 1 else 9) // SIXTEENTHS  # elements of a row, places among them
+        rate = device.flops_per_s[_units(layer, device, matrix=True)]
+        row = OpRow("aten::_cslt_sparse_mm", ((layer.m, packed), (layer.k, layer.n)), (layer.dtype,) * 2,
+                    tf32=layer.tf32)  # fmt: skip
+        return Cost(layer.flops * (1.0 - sparsity), layer.bytes_with(float(layer.item_bytes * layer.m * packed)),
+                    rate * device.sparse_matrix_speedup * (1.0 - sparsity), row)  # fmt: skip
+
+
+UNSTRUCTURED, BLOCK = "unstructured", "block"
+
+
+@dataclass(frozen=True)
+class SparsityPoint:
+    """One pattern at one sparsity.
+
+    Attributes:
+        pattern: its name.
+        sparsity: share of the weight that is not stored.
+        cost: FLOPs, bytes, peak rate.
+        roof_us: no kernel is faster.
+        roof_speedup: of the dense layer's roof_us over it.
+        bound: "compute" or "memory".
+        model_us: by the analytical model; None: it has no answer.
+        model_speedup: of the dense layer's model_us over it; None: one of them is not known.
+    """
+
+    pattern: str
+    sparsity: float
+    cost: Cost
+    roof_us: float
+    roof_speedup: float
+    bound: str
+    model_us: float | None
+    model_speedup: float | None
+
+
+def sparsity_points(
+    layer: Layer, device: DeviceSpec, asked: Sequence[tuple[Pattern, float]]
+) -> tuple[SparsityPoint, ...]:
+    """A point per pattern and sparsity, the dense layer first; patterns that refuse the layer must not be asked."""
+    every: list[tuple[Pattern, float]] = [(Dense(), 0.0), *asked]
+    costs = [pattern.cost(layer, device, sparsity) for pattern, sparsity in every]
+    answers = [answer.latency_us for answer in answer_rows([cost.row for cost in costs], device)]
+    bandwidth = device.memory_bandwidth_bytes_per_s
+    roofs = [roof_us(cost.flops, cost.moved_bytes, cost.flops_per_s, bandwidth) for cost in costs]
+    return tuple(
+        SparsityPoint(
+            pattern.name, sparsity, cost, us, roofs[0] / us,
+            "compute" if cost.flops / cost.flops_per_s >= cost.moved_bytes / bandwidth else "memory",
+            model_us, None if model_us is None or answers[0] is None else answers[0] / model_us,
+        )
+        for (pattern, sparsity), cost, us, model_us in zip(every, costs, roofs, answers, strict=True)
+    )  # fmt: skip
+
+
+def _units(layer: Layer, device: DeviceSpec, matrix: bool) -> str:
+    """Key of DeviceSpec.flops_per_s."""
+    key = rate_key(device, layer.dtype, layer.tf32) if matrix else layer.dtype
+    return key if key in device.flops_per_s else rate_key_of(device, "", layer.dtype)
+
+
+def _linear(layer: Layer, sparsity: Sparsity | None) -> OpRow:
+    shapes = ((layer.n, layer.k), (layer.m, layer.k))
+    return OpRow("aten::linear", shapes, (layer.dtype,) * 2, tf32=layer.tf32, sparsity=sparsity)

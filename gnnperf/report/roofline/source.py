@@ -1,0 +1,80 @@
+"""What is drawn: the nodes of a prediction's folder, or of a trace that is predicted here, and their devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gnnperf.errors import InputError
+from gnnperf.hardware import load_device, match_device
+from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.predict.api import Request, predict
+from gnnperf.report.compare.side import AGAIN, DOCUMENT, NODES, is_prediction, read_document, read_nodes
+from gnnperf.report.document import document
+from gnnperf.report.nodes_table import nodes_table
+
+NUMBERS = ("flops", "bytes", "latency_us", "measured_latency_us")
+COLUMNS = ("node_type", "family", "dtype", *NUMBERS)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Attributes: title: run and step; nodes: [num_nodes] COLUMNS; predicted_on, measured_on: see `pictures_of`."""
+
+    title: str
+    nodes: pd.DataFrame
+    predicted_on: DeviceSpec
+    measured_on: DeviceSpec | None
+
+
+def read_source(path: Path, hardware: str | None, checkpoint: Path | None, step: int | None) -> Source:
+    """A prediction's folder, or a trace.
+
+    Args:
+        path: either.
+        hardware: device by name or path; of a folder, instead of looking its name up. None: as the path says.
+        checkpoint: who answers a trace; None: the analytical model. A folder has been answered.
+        step: ordinal in a trace's window; None: the one with the median step time.
+
+    Raises:
+        InputError: nothing is there, it cannot be used, or its device is not known.
+    """
+    if not path.exists():
+        raise InputError("no such file or directory", where=str(path),
+                         allowed="a folder that predict.py wrote, or a trace")  # fmt: skip
+    device = None if hardware is None else load_device(hardware)
+    if is_prediction(path):
+        for name, value in (("--checkpoint", checkpoint), ("--step", step)):
+            if value is not None:
+                raise InputError("has no use for a prediction", where=name, allowed="with a trace")
+        told = read_document(path / DOCUMENT)
+        return _source(told, read_nodes(path / NODES, COLUMNS), device, str(path / DOCUMENT))
+    answer = predict(Request(path, hardware=device, checkpoint=checkpoint, step=step))
+    return _source(document(answer), nodes_table(answer)[list(COLUMNS)], device, str(path))
+
+
+def _source(told: dict[str, Any], nodes: pd.DataFrame, device: DeviceSpec | None, where: str) -> Source:
+    try:
+        title = f"{told['run']}, step {told['step']}, mode {told['mode']}"
+        name, traced, same = told["hardware"], told["traced_hardware"], told["measured_step_time_us"] is not None
+    except KeyError as error:
+        raise InputError(f"has no key {error}", where=where, remedy=AGAIN) from error
+    predicted_on = device or _device(str(name or ""), where)
+    measured_on = predicted_on if same else match_device(str(traced or ""))
+    try:
+        numbers = nodes.astype(dict.fromkeys(NUMBERS, "float64"))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"a column is no number ({error})", where=where, remedy=AGAIN) from error
+    return Source(title, numbers, predicted_on, measured_on)
+
+
+def _device(name: str, where: str) -> DeviceSpec:
+    """The catalog's device of that name, or of that name in traces."""
+    found = match_device(name)
+    if found is None:
+        raise InputError(f"the device {name!r} is not in the catalog", where=where,
+                         remedy="pass --hardware NAME, or the .yaml file that it was predicted for")  # fmt: skip
+    return found

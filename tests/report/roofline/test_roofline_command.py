@@ -1,0 +1,133 @@
+"""`gnnperf roofline` and `gnnperf sparsity-roofline` from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from gnnperf import cli
+from gnnperf.report import write_report
+from tests.predict.answers import GEMM_1, toy_answer
+
+RUN = Path(__file__).resolve().parents[3] / "datasets/cpu-gloo/bert_l2_w128_s128_b8_x2_lo/1"
+LAYER = ["sparsity-roofline", "--m", "64", "--n", "32", "--k", "64", "--hardware", "h100_sxm"]
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path) -> str:
+    """The toy's two gemms: 512 cubed in float32 on a V100, predicted in 100 and 240 us, measured in 100 and 120."""
+    write_report(toy_answer({GEMM_1: 240.0}), tmp_path / "out")
+    return str(tmp_path / "out")
+
+
+def test_a_folder_is_drawn_measured_and_predicted(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["roofline", folder, "--out", str(tmp_path / "r.csv")]) == 0
+    shown = capsys.readouterr().out
+    assert "toy, step 0, mode analytic" in shown
+    assert "peak 15.7 TFLOP/s" in shown
+    table = pd.read_csv(tmp_path / "r.csv").set_index("latencies")
+    assert list(table.index) == ["measured", "predicted"]
+    assert set(table["device"]) == {"v100_sxm2_32gb"}
+    flops, moved = 2 * 2 * 512**3, 2 * 3 * 4 * 512**2
+    assert list(table["flops_per_byte"]) == pytest.approx([flops / moved] * 2)
+    assert list(table["flops_per_s"]) == pytest.approx([flops / 220e-6, flops / 340e-6])
+    assert list(table["share_of_peak_roof"]) == pytest.approx([flops / 15.7e12 / us * 1e6 for us in (220, 340)])
+    assert set(table["bound"]) == {"compute"}
+
+
+def test_the_page_is_one_file_with_a_picture(folder: str, tmp_path: Path) -> None:
+    assert cli.main(["roofline", folder, "--out", str(tmp_path / "r.html")]) == 0
+    page = (tmp_path / "r.html").read_text()
+    assert page.count("<svg") == 1
+    assert page.count("<circle") == 2
+    assert "prefers-color-scheme: dark" in page
+    assert "<script" not in page
+    assert "http" not in page
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "r.html"]
+
+
+def test_other_hardware_has_a_picture_of_its_own(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["roofline", folder, "--hardware", "a100_sxm_80gb"]) == 0
+    assert "a100_sxm_80gb" in capsys.readouterr().out
+
+
+def test_a_trace_is_predicted_here(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["roofline", str(RUN), "--step", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert "step 2, mode hybrid" in shown
+    rows = [line.split()[:3] for line in shown.splitlines() if line.startswith("gemm")]
+    assert rows == [["gemm,", "float32", "measured"], ["gemm,", "float32", "predicted"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["roofline", "no/such"], "no such file or directory"),
+        (["roofline", "{folder}", "--out", "r.png"], "suffix '.png'. Allowed: .html, .csv"),
+        (["roofline", "{folder}", "--out", "no/such/r.csv"], "no such folder"),
+        (["roofline", "{folder}", "--step", "1"], "--step: has no use for a prediction"),
+        (["roofline", "{folder}", "--hardware", "h1000"], "no hardware named 'h1000'"),
+        ([*LAYER, "--patterns", "4:8"], "--patterns: no pattern '4:8'. Allowed: unstructured, 2:4, blockN"),
+        ([*LAYER, "--sparsities", "1.5"], "--sparsities: sparsity 1.5. Allowed: above 0, below 1"),
+        ([*LAYER, "--dtype", "float12"], "--dtype: bad value 'float12'"),
+        ([*LAYER, "--accuracy", "no.csv"], "no.csv: no such file"),
+    ],
+)
+def test_bad_input_is_one_message(
+    folder: str, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([word.format(folder=folder) for word in arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_device_that_is_not_in_the_catalog_must_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_report(toy_answer(hardware="mine"), tmp_path / "out")
+    assert cli.main(["roofline", str(tmp_path / "out")]) == 2
+    assert "the device 'mine' is not in the catalog. What to do: pass --hardware NAME" in capsys.readouterr().err
+
+
+def test_accuracies_stand_beside_speed_ups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "mine.csv"
+    mine.write_text("pattern,sparsity,accuracy\ndense,0,76.5\nblock16,0.75,71\n2:4,0.5,76\nblock4,0.5,70\n")
+    asked = [*LAYER, "--patterns", "2:4", "block16", "block48", "--sparsities", "0.5", "--accuracy", str(mine)]
+    assert cli.main([*asked, "--out", str(tmp_path / "s.csv")]) == 0
+    shown = capsys.readouterr().out
+    assert "block48: 48 does not divide m, 64, and k, 64" in shown
+    assert "accuracies of block4 are not used" in shown
+    table = pd.read_csv(tmp_path / "s.csv")
+    assert list(zip(table["pattern"], table["sparsity"], strict=True)) == [
+        ("dense", 0.0), ("2:4", 0.5), ("block16", 0.5), ("block16", 0.75),
+    ]  # fmt: skip
+    assert list(table["accuracy"].fillna(-1)) == [76.5, 76.0, -1.0, 71.0]
+    assert cli.main([*asked, "--out", str(tmp_path / "s.html")]) == 0
+    assert (tmp_path / "s.html").read_text().count("<svg") == 2
+
+
+def test_a_device_without_units_for_a_pattern_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*LAYER[:-1], "v100_sxm2_16gb"]) == 0
+    assert "2:4: v100_sxm2_16gb has no units for it" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("pattern,sparsity\n", "column 'accuracy' is missing"),
+        ("pattern,sparsity,accuracy\n3:4,0.5,1\n", "line 2: no pattern '3:4'"),
+        ("pattern,sparsity,accuracy\n2:4,0.6,1\n", "line 2: sparsity 0.6 of 2:4. Allowed: 0.5"),
+        ("pattern,sparsity,accuracy\ndense,0,high\n", "line 2, accuracy: 'high' is no number"),
+        ("pattern,sparsity,accuracy\ndense,0,1\ndense,0,2\n", "line 3: dense, 0 is there twice"),
+    ],
+)
+def test_accuracies_that_make_no_sense_are_refused(
+    tmp_path: Path, rows: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.csv").write_text(rows)
+    assert cli.main([*LAYER, "--accuracy", str(tmp_path / "mine.csv")]) == 2
+    assert message in capsys.readouterr().err
