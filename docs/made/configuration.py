@@ -65,7 +65,7 @@ def key_rows(config: Any, prefix: str = "") -> Iterator[Row]:
         if dataclasses.is_dataclass(value):
             yield from key_rows(value, f"{prefix}{field.name}.")
         else:
-            yield f"{prefix}{field.name}", words(hints[field.name]), _plain(value), told[field.name]
+            yield f"{prefix}{field.name}", words(hints[field.name]), _plain(value), told.get(field.name, "")
 
 
 def setting_rows(kind: Any, keys: Iterable[str] | None = None) -> Iterator[Row]:

@@ -12,6 +12,7 @@ from docs.made.pages import DOCS, DOCUMENTS, MADE, ROOT, with_links_of_site
 from docs.made.pictures import PICTURES
 
 PAGES = sorted({*DOCUMENTS, *(str(path.relative_to(ROOT)) for path in (ROOT / DOCS).rglob("*.md"))})
+OTHERS = sorted(str(path.relative_to(ROOT)) for at in ("benchmarks", "datasets/*") for path in ROOT.glob(f"{at}/*.md"))
 MADE_PAGES = {f"{DOCS}/{page}": make for page, make in MADE.items()}
 MADE_PICTURES = {f"{DOCS}/pictures/{name}.svg" for name in PICTURES}
 
@@ -34,7 +35,7 @@ def _broken(page: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("page", [*PAGES, *MADE_PAGES])
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS, *MADE_PAGES])
 def test_links_and_their_anchors_resolve(page: str) -> None:
     assert _broken(page) == []
 

@@ -17,6 +17,7 @@ from docs.made.markdown import blocks
 from docs.made.pages import DOCS, ROOT
 from docs.made.pictures import PICTURES
 from docs.made.small_run import SmallRun, small_graph
+from docs.made.vocabulary import kinds, members, word_page
 from gnnperf.cli import ROOM_OF_COMMAND
 from gnnperf.config import composed
 from gnnperf.config.messages import schema_keys
@@ -85,6 +86,12 @@ def test_every_command_is_told() -> None:
 
 def test_columns_are_told() -> None:
     assert all(f"| `{column.name}` | {column.dtype} |" in column_page() for column in NODE_COLUMNS)
+
+
+def test_words_are_told_as_their_comments_say() -> None:
+    assert [kind for kind in kinds() if [value for value, _ in members(kind)] != [str(word) for word in kind]] == []
+    assert "| `declared` | set by an edit (whatif) |" in word_page()
+    assert "| `T1` | between ops |" in word_page()
 
 
 def test_the_small_run_is_a_graph_like_any() -> None:
