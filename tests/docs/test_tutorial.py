@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from docs.made.markdown import blocks
 from docs.made.pages import DOCS, ROOT
 from docs.made.tutorial import PAGE, commands, missing, parts_of, prepare, renewed, run
@@ -11,6 +13,7 @@ from docs.made.tutorial import PAGE, commands, missing, parts_of, prepare, renew
 QUICK = "quick"  # the note above a block of another page that is run, too
 
 
+@pytest.mark.timeout(300)  # six processes one after the other: seconds, unless the machine has other things to do
 def test_quick_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path) -> None:
     prepare(tmp_path)
     parts = [part for part in parts_of(PAGE.read_text(encoding="utf-8")) if not part.is_slow]
