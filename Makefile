@@ -1,4 +1,4 @@
-# make demo | test | lint | format | bench | clean. Each target creates the environment it needs.
+# make demo | test | lint | format | bench | docs | clean. Each target creates the environment it needs.
 
 PYTHON      ?= python3
 VENV        ?= .venv
@@ -12,12 +12,14 @@ DATASET     := datasets/cpu-gloo
 HELD_OUT    := import json; print(json.load(open("$(DATASET)/splits.json"))["demo"]["test"][0])
 
 BIN   := $(VENV)/bin
-STAMP := $(VENV)/.installed-$(shell cksum < pyproject.toml | tr -c '0-9\n' '-')
+PINS  := $(shell cksum < pyproject.toml | tr -c '0-9\n' '-')
+STAMP := $(VENV)/.installed-$(PINS)
+DOCS  := $(VENV)/.docs-$(PINS)
 
 # The tools of the environment come first on PATH, for the processes that the tests start, too.
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: demo test lint format bench environment clean
+.PHONY: demo test lint format bench docs environment clean
 .DEFAULT_GOAL := test
 
 demo: $(STAMP)
@@ -43,6 +45,11 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
+# The variable silences an advertisement of the theme, which is no warning about these pages.
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "The site: $(abspath site)/index.html"
+
 environment: $(STAMP)
 
 # The stamp carries the checksum of pyproject.toml: a changed pin installs again, an unchanged one asks no network.
@@ -58,5 +65,11 @@ $(STAMP):
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 
+$(DOCS): $(STAMP)
+	@$(BIN)/python -m pip install --quiet --editable '.[docs]' || \
+	  { echo "Installing what builds the documentation failed; pip says why above. A network or a package mirror is needed once." >&2; exit 1; }
+	@rm -f $(VENV)/.docs-*
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info runs outputs multirun lightning_logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache
+	rm -rf $(VENV) site build dist *.egg-info runs outputs multirun lightning_logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache

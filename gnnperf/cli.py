@@ -37,7 +37,7 @@ BROKEN_PIPE = 141  # ... and by SIGPIPE
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; return its exit code (2 for bad input, with one message on stderr)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parsed = _parser(arguments).parse_args(arguments)
+    parsed = parser_of(arguments).parse_args(arguments)
     try:
         code = int(parsed.run(parsed))
         sys.stdout.flush()
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+def parser_of(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """The parser with the subcommand asked for, or with all of them (for --help and for misspelled ones)."""
     parser = argparse.ArgumentParser(
         prog="gnnperf",

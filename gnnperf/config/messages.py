@@ -120,7 +120,9 @@ def _hint(node: type, key: str) -> Any:
 
 
 def _is_open(node: type, key: str) -> bool:
-    return typing.get_origin(_hint(node, key)) is dict
+    """Whether what is below the key is its owner's to check."""
+    hint = _hint(node, key)
+    return hint is Any or typing.get_origin(hint) is dict
 
 
 def _words(hint: Any) -> str:

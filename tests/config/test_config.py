@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.config import entry_point
+from gnnperf.config import composed, entry_point
 from gnnperf.errors import InputError
+from gnnperf.predict import PredictConfig
 from gnnperf.training.config import LossKind, OptimConfig, TrainConfig
 
 Run = Callable[..., list[TrainConfig]]
@@ -63,6 +64,14 @@ def test_hardware_and_cluster_by_name_and_number(run: Run) -> None:
     assert (device.name, device.clock_hz) == ("h200", 1.2e9)
     assert (cluster.device, cluster.nodes, cluster.inter.name) == (device, 4, "ethernet_100g")
     assert cluster.host is not None and cluster.host.name == "grace" and cluster.host_speed != 1.0
+
+
+def test_what_may_be_anything_may_have_keys() -> None:
+    """predict.py jitter={...}: its words are checked by who reads them, not here."""
+    assert composed("predict", PredictConfig, "jitter={host:{rank_share:0.02}}").jitter == {
+        "host": {"rank_share": 0.02}
+    }
+    assert composed("predict", PredictConfig, "jitter=trace").jitter == "trace"
 
 
 def test_without_them_nothing_is_asked_for(run: Run) -> None:

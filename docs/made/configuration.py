@@ -1,0 +1,130 @@
+"""Every key of train.py and predict.py, of edits and of hardware files, with type, default and meaning, as Markdown."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from functools import cache
+from typing import Any
+
+from docs.made.docstrings import field_docs, summary
+from gnnperf.config import composed
+from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.named import CLUSTER_GROUP
+from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, HostSpec, LinkSpec
+from gnnperf.hardware.yaml_spec import DEVICE_KEYS, HOST_KEYS, LINK_KEYS
+from gnnperf.predict import PredictConfig
+from gnnperf.predict.whatif import WhatIf
+from gnnperf.training.config import TrainConfig
+
+REQUIRED = "required"
+Row = tuple[str, str, str, str]
+INTRODUCTION = """\
+# Keys of configuration
+
+Made from the dataclasses that hold the configuration (`TrainConfig`, `PredictConfig` and their parts); defaults are
+those that the files of `conf/` give. `python train.py --cfg job` and `python predict.py --cfg job` print the same. An
+unknown key, a wrong type or a bad value is one message and exit code 2.
+"""
+CLUSTER = "hgx8"  # a shipped file that says what its keys mean
+SCRIPTS = (("train.py", "train", TrainConfig), ("predict.py", "predict", PredictConfig))
+FILES = (
+    ("Devices", "conf/hardware", DeviceSpec, DEVICE_KEYS),
+    ("Links", "conf/link", LinkSpec, LINK_KEYS),
+    ("Hosts", "conf/host", HostSpec, HOST_KEYS),
+)
+
+
+@cache
+def configuration_page() -> str:
+    """The whole page."""
+    parts = [INTRODUCTION]
+    for script, name, node in SCRIPTS:
+        parts += [f"## {script}\n", summary(node) + "\n", _table(key_rows(composed(name, node)))]
+    parts += ["## Edits\n", "An entry of `whatif=[...]` names one edit and its settings: `{batch:{factor:2}}`.\n"]
+    for name, kind in edit_kinds().items():
+        parts += [f"### {name}\n", summary(kind) + "\n", _table(setting_rows(kind))]
+    parts += ["## Files of hardware\n", "A file in one of these folders, or a file of your own by its path.\n"]
+    for title, folder, kind, keys in FILES:
+        parts += [f"### {title}\n", f"{summary(kind)} Files of `{folder}`.\n", _table(setting_rows(kind, keys))]
+    shipped = (conf_dir(CLUSTER_GROUP) / f"{CLUSTER}.yaml").read_text()
+    parts += ["### Clusters\n", f"{summary(ClusterSpec)} Files of `conf/cluster`, for example {CLUSTER}.yaml:\n",
+              f"```yaml\n{shipped}```\n"]  # fmt: skip
+    return "\n".join(parts)
+
+
+def key_rows(config: Any, prefix: str = "") -> Iterator[Row]:
+    """(key, type, default, meaning) of a composed configuration, a group's keys behind it."""
+    hints, told = typing.get_type_hints(type(config)), field_docs(type(config))
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from key_rows(value, f"{prefix}{field.name}.")
+        else:
+            yield f"{prefix}{field.name}", words(hints[field.name]), _plain(value), told.get(field.name, "")
+
+
+def setting_rows(kind: Any, keys: Iterable[str] | None = None) -> Iterator[Row]:
+    """(key, type, default, meaning) of a dataclass; only `keys` of it, if given."""
+    hints, told = typing.get_type_hints(kind), field_docs(kind)
+    for field in dataclasses.fields(kind):
+        if keys is None or field.name in keys:
+            yield field.name, words(hints[field.name]), _default(field), told.get(field.name, "")
+
+
+def edit_kinds() -> Mapping[str, type]:
+    """Name of an edit in `whatif` -> its dataclass."""
+    return {name: typing.get_args(hint)[0] for name, hint in typing.get_type_hints(WhatIf).items()}
+
+
+def words(hint: Any) -> str:
+    """A type as a user would say it."""
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return ", ".join(hint.__members__)
+    if isinstance(hint, types.UnionType):
+        return " or ".join(words(each) for each in typing.get_args(hint))
+    inner = [words(each) for each in typing.get_args(hint) if each is not Ellipsis]
+    if typing.get_origin(hint) in (list, tuple):
+        return f"list of {inner[0]}" if inner else "list"
+    if typing.get_origin(hint) is dict:
+        return "mapping"
+    names = {
+        int: "whole number",
+        float: "number",
+        bool: "true, false",
+        str: "text",
+        type(None): "null",
+        Any: "anything",
+    }
+    return names.get(hint, hint.__name__)
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default is not dataclasses.MISSING:
+        return _plain(field.default)
+    return REQUIRED if field.default_factory is dataclasses.MISSING else _plain(field.default_factory())
+
+
+def _plain(value: Any) -> str:
+    """As it is written on the command line."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_plain, value)) + "]"
+    return str(value) if value != "" else '""'
+
+
+def _table(rows: Iterable[Row]) -> str:
+    lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    for key, kind, default, meaning in rows:
+        lines.append(f"| `{key}` | {kind} | {default if default == REQUIRED else f'`{default}`'} | {_cell(meaning)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    """A meaning as a cell says it: in the words of the command line."""
+    return re.sub(r"\bNone\b", "null", text).replace("|", "\\|").replace("<", "&lt;")

@@ -1,0 +1,61 @@
+"""Docstrings as this code base writes them, put into the forms that the reference is made from.
+
+Drawings become blocks of code, and `low, high: bounds.` becomes an entry for each of the two.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from griffe import Extension
+
+_DRAWN = re.compile(r"\S {3,}\S")
+_SEVERAL = re.compile(r"^( +)(\w+(?:, \w+)+): (.*)$")
+
+
+class DocstringForms(Extension):
+    """Rewrites every docstring that is read."""
+
+    def on_object(self, *, obj: Any, **_: Any) -> None:
+        """Called once per module, class and function."""
+        if obj.docstring is not None:
+            obj.docstring.value = with_entries(with_drawings(obj.docstring.value))
+
+
+def with_drawings(text: str) -> str:
+    """Paragraphs with columns of blanks in them as fenced blocks; indented ones are blocks already."""
+    paragraphs = text.split("\n\n")
+    return "\n\n".join(f"```text\n{p}\n```" if _is_drawing(p) else p for p in paragraphs)
+
+
+def with_entries(text: str) -> str:
+    """Entries of several names as one entry per name."""
+    found: list[str] = []
+    lines = text.split("\n")
+    for at, line in enumerate(lines):
+        match = _SEVERAL.match(line)
+        if match is None:
+            found.append(line)
+            continue
+        indent, names, meaning = match[1], match[2].split(", "), match[3]
+        rest = _continued(lines[at + 1 :], indent)
+        for name in names[:-1]:
+            found += [f"{indent}{name}: {meaning}", *rest]
+        found.append(f"{indent}{names[-1]}: {meaning}")  # its further lines follow anyway
+    return "\n".join(found)
+
+
+def _is_drawing(paragraph: str) -> bool:
+    lines = paragraph.strip("\n").split("\n")
+    return not lines[0].startswith(" ") and not lines[0].endswith(":") and any(map(_DRAWN.search, lines))
+
+
+def _continued(lines: list[str], indent: str) -> list[str]:
+    """The lines that go on with an entry: indented further than it."""
+    found: list[str] = []
+    for line in lines:
+        if not line.startswith(f"{indent} "):
+            break
+        found.append(line)
+    return found

@@ -1,0 +1,155 @@
+"""The pictures of the concept pages, each drawn from a graph that gnnperf made of a run written as Kineto files.
+
+python -m docs.made.pictures FOLDER     writes them all there, to be looked at without the site
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from docs.made.drawing import Box, Drawing
+from docs.made.interval_picture import interval_picture
+from docs.made.lanes import BETWEEN, EDGE_LEGEND, NODE_LEGEND, arrows_of, boxes_of, colors_by_type, lanes_of, shown
+from docs.made.small_run import BATCH, EDGE, SmallRun, small_graph
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import ClusterSpec, default_cluster, load_device
+from gnnperf.plan.fold import fold
+from gnnperf.predict.hybrid import HybridPredictor
+from gnnperf.predict.measured import MeasuredPredictor
+from gnnperf.prediction import Prediction
+from gnnperf.schedule import Schedule, schedule, schedule_with_contention
+from gnnperf.schema import Source
+
+HARDWARE = "h100_sxm"
+COLOR_OF_SOURCE = {Source.MEASURED: "#4fc3f7", Source.ANALYTIC: "#fff176", Source.UNCOVERED: "#ef9a9a"}
+MEASURED_US = 230.0  # of a product, made up: what a user's own table might say
+KERNELS = "stream 0"
+
+
+@cache
+def _cluster() -> ClusterSpec:
+    return default_cluster(load_device(HARDWARE))
+
+
+def _predicted(graph: ExecutionGraph) -> Prediction:
+    return AnalyticPredictor().predict(graph.for_predictors(), _cluster())
+
+
+def _scheduled(prediction: Prediction) -> Schedule:
+    return schedule(prediction.graph, np.nan_to_num(prediction.latency_us), prediction.lag_us)
+
+
+def _drawn(graph: ExecutionGraph, found: Schedule) -> list[Box]:
+    return boxes_of(graph, found.start_us, found.end_us, colors_by_type(graph))
+
+
+def graph_picture() -> str:
+    """Nodes where the trace has them, and the relations that constrain time."""
+    graph = small_graph()
+    start_us = graph.nodes["start_us"].to_numpy() - np.nanmin(graph.nodes["start_us"])
+    boxes = boxes_of(graph, start_us, start_us + graph.nodes["latency_us"].to_numpy(), colors_by_type(graph))
+    title = "The execution graph of one step of two ranks: nodes by lane and time, relations as arrows"
+    return Drawing(title, lanes_of(graph), tuple(boxes), arrows_of(graph), (NODE_LEGEND, EDGE_LEGEND)).svg()
+
+
+def schedule_picture() -> str:
+    """Where the schedule puts predicted latencies, with critical path and slack."""
+    prediction = _predicted(small_graph())
+    graph, found = prediction.graph, _scheduled(prediction)
+    boxes = tuple(
+        replace(box, strong=bool(found.on_critical_path[node]), slack_us=float(found.slack_us[node]))
+        for node, box in zip(shown(graph), _drawn(graph, found), strict=True)
+    )
+    step = f"{found.makespan_us:.0f} us on {HARDWARE}"
+    rims = (("#b71c1c", f"red rim: on the critical path; the step takes {step}"), ("#dfe6c8", "strip: slack"))
+    return Drawing(f"The step as scheduled: {step}", lanes_of(graph), boxes, (), (NODE_LEGEND, rims)).svg()
+
+
+def contention_picture() -> str:
+    """Two transfers that share a link: each as if it were alone, then as they share it."""
+    prediction = _predicted(small_graph(SmallRun(transfers=2)))
+    assert prediction.alone is not None, "the analytical model answers for ops alone"
+    told_us = np.nan_to_num(prediction.latency_us)
+    second = schedule_with_contention(prediction.graph, told_us, prediction.lag_us, prediction.alone).schedule
+    parts = [
+        _pass_boxes(prediction.graph, found, name)
+        for name, found in (("1st pass", _scheduled(prediction)), ("2nd pass", second))
+    ]
+    ends = f"the step takes {_scheduled(prediction).makespan_us:.0f} us, then {second.makespan_us:.0f} us"
+    return _stacked("Two transfers on one link, in both passes of the schedule", parts, ends)
+
+
+def _pass_boxes(graph: ExecutionGraph, found: Schedule, name: str) -> list[Box]:
+    """Kernels of rank 0 and the transfers, each transfer in a lane of its own."""
+    chosen = [box for box in _drawn(graph, found) if box.lane in (f"rank 0, {KERNELS}", BETWEEN)]
+    moves = [box for box in chosen if box.lane == BETWEEN]
+    lane = {id(box): f"{name}: transfer {place + 1}" for place, box in enumerate(moves)}
+    return [
+        replace(
+            box, lane=lane.get(id(box), f"{name}: kernels"), label=f"{box.label} {box.end_us - box.start_us:.0f} us"
+        )
+        for box in chosen
+    ]
+
+
+def ladder_picture() -> str:
+    """Who answers for which node, where products were measured and one op is known to nobody."""
+    call = ("aten::mm", ((BATCH, EDGE), (EDGE, EDGE)), "bfloat16")
+    measured = MeasuredPredictor(AnalyticPredictor(), {call: MEASURED_US}, {}, HARDWARE, "the picture's table")
+    graph = small_graph(SmallRun(update="mylib::update")).for_predictors()
+    prediction = HybridPredictor((measured, AnalyticPredictor())).predict(graph, _cluster())
+    found = _scheduled(prediction)
+    colors = [COLOR_OF_SOURCE.get(source, "") for source in prediction.source]
+    every = boxes_of(graph, found.start_us, found.end_us, colors)
+    boxes = tuple(box for box in every if not box.lane.startswith("rank 1"))
+    legend = tuple((color, str(source)) for source, color in COLOR_OF_SOURCE.items())
+    title = "The source of every node's latency: measured, analytic, or uncovered"
+    return Drawing(title, tuple(dict.fromkeys(box.lane for box in boxes)), boxes, (), (legend,)).svg()
+
+
+def folding_picture() -> str:
+    """Four ranks, and the one that stands for them: the same schedule."""
+    whole = small_graph(SmallRun(num_ranks=4)).for_predictors()
+    parts, ends = [], []
+    for name, graph in (("whole", whole), ("folded", fold(whole).graph)):
+        found = _scheduled(_predicted(graph))
+        parts.append(_rank_boxes(graph, found, name))
+        ends.append(f"{name}: {len(shown(graph))} nodes, the step takes {found.makespan_us:.0f} us")
+    return _stacked("Four equal ranks, and one that stands for four", parts, "; ".join(ends))
+
+
+def _rank_boxes(graph: ExecutionGraph, found: Schedule, name: str) -> list[Box]:
+    """Kernels of every rank, and transfers."""
+    stands = {f"rank {rank}, {KERNELS}": f"{name}: rank {rank}" + (f" x {count}" if count > 1 else "")
+              for rank, count in graph.multiplicity.items()}  # fmt: skip
+    lane = {**stands, BETWEEN: f"{name}: transfer"}
+    return [replace(box, lane=lane[box.lane]) for box in _drawn(graph, found) if box.lane in lane]
+
+
+def _stacked(title: str, parts: list[list[Box]], words: str) -> str:
+    """One part below the other, with a gap between."""
+    lanes: list[str] = []
+    for boxes in parts:
+        lanes += [*dict.fromkeys(box.lane for box in boxes), ""]
+    return Drawing(title, tuple(lanes[:-1]), tuple(box for part in parts for box in part), (), ((("", words),),)).svg()
+
+
+PICTURES: dict[str, Callable[[], str]] = {
+    "graph": graph_picture,
+    "schedule": schedule_picture,
+    "contention": contention_picture,
+    "ladder": ladder_picture,
+    "interval": interval_picture,
+    "folding": folding_picture,
+}
+
+if __name__ == "__main__":
+    for name, draw in PICTURES.items():
+        Path(sys.argv[1], f"{name}.svg").write_text(draw(), encoding="utf-8")

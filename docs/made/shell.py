@@ -1,0 +1,43 @@
+"""Commands as pages show them, taken apart so that they can be held to the real parsers.
+
+README also shows forms: `gnnperf shard TABLES [--top 3]`, and says what a command does, two blanks behind it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from docs.made.markdown import Block, blocks
+
+SHELLS = ("sh", "bash", "console", "")
+PROGRAMS = ("gnnperf ", "python ", "torchrun ", "srun ", "make ")
+_REMARK = re.compile(r"(?<=\S)\s{2,}(?![-\\]).*$")
+
+
+def commands_of(text: str) -> Iterator[list[str]]:
+    """Words of every command on a page."""
+    for block in blocks(text):
+        if block.language in SHELLS:
+            yield from (_words(line) for line in _lines(block))
+
+
+def _lines(block: Block) -> Iterator[str]:
+    joined = re.sub(r"\\\n\s*", "", block.text)
+    for line in joined.splitlines():
+        if line.startswith(PROGRAMS):
+            yield line if block.language else _REMARK.sub("", line)
+
+
+def _words(line: str) -> list[str]:
+    """Options in brackets are given, of alternatives the first one."""
+    return [_without_brackets(word) for word in shlex.split(line, comments=True)]
+
+
+def _without_brackets(word: str) -> str:
+    if re.match(r"\[[\w-]", word) or (word.endswith("]") and word.count("[") < word.count("]")):
+        word = word.removeprefix("[")
+        word = word.removesuffix("]") if word.count("[") < word.count("]") else word
+        return word.partition("|")[0]
+    return word

@@ -1,0 +1,160 @@
+"""Run the tutorial's commands, in order, as a reader would, and hold what they print to what the page shows.
+
+python -m docs.made.tutorial             the quick ones
+python -m docs.made.tutorial --slow      also those below a comment <!-- slow: ... -->
+python -m docs.made.tutorial --write     put what was printed into the page, line for line
+
+A block of commands (sh) may be followed by a block of what they print (text). It may leave lines out; those that it has
+must be printed in that order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from docs.made.markdown import Block, blocks
+from docs.made.pages import DOCS, ROOT
+
+PAGE = ROOT / DOCS / "tutorial.md"
+NEEDED = ("datasets", "predict.py", "train.py")  # what a reader has in the folder where the commands are given
+SLOW, SHELL, OUTPUT = "slow", "sh", "text"
+ALIKE = 0.6  # of a shown line and the printed one that takes its place
+
+
+@dataclass(frozen=True)
+class Part:
+    """Commands of one block, and the block that shows what they print; None: none does."""
+
+    commands: tuple[str, ...]
+    shown: Block | None
+    is_slow: bool
+
+
+def parts_of(text: str) -> list[Part]:
+    """The page's commands, in order."""
+    found = blocks(text)
+    return [
+        Part(commands(block), after if after is not None and after.language == OUTPUT else None,
+             block.note.startswith(SLOW))
+        for block, after in zip(found, [*found[1:], None], strict=True) if block.language == SHELL
+    ]  # fmt: skip
+
+
+def commands(block: Block) -> tuple[str, ...]:
+    """One command per line; a backslash at its end goes on in the next."""
+    joined = re.sub(r"\\\n\s*", "", block.text)
+    return tuple(line.strip() for line in joined.splitlines() if line.strip() and not line.lstrip().startswith("#"))
+
+
+def words_of(command: str) -> list[str]:
+    """As this interpreter runs it, with its own gnnperf."""
+    words = shlex.split(command)
+    program = {"gnnperf": [sys.executable, "-m", "gnnperf"], "python": [sys.executable]}
+    return [*program.get(words[0], [words[0]]), *words[1:]]
+
+
+def run(part: Part, folder: Path) -> str:
+    """What its commands print to standard output.
+
+    Raises:
+        RuntimeError: one of them failed.
+    """
+    printed = []
+    for command in part.commands:
+        done = subprocess.run(words_of(command), cwd=folder, env=_environment(), text=True, capture_output=True)
+        if done.returncode:
+            raise RuntimeError(f"{command}: exit code {done.returncode}\n{done.stderr}")
+        printed.append(done.stdout)
+    return "".join(printed)
+
+
+def missing(shown: Iterable[str], printed: str) -> list[str]:
+    """Lines that were not printed, or not in this order; spaces do not count."""
+    rest, found = iter([_plain(line) for line in printed.splitlines()]), []
+    for line in filter(None, map(_plain, shown)):
+        before = list(rest)
+        if line in before:
+            rest = iter(before[before.index(line) + 1 :])
+        else:
+            rest = iter(before)
+            found.append(line)
+    return found
+
+
+def renewed(shown: Sequence[str], printed: str) -> list[str]:
+    """Each shown line as it is printed now: of the lines behind the last one, that most like it, numbers aside.
+
+    A line that none is like stays as it is, and is then missing.
+    """
+    rest, found = [line.rstrip() for line in printed.splitlines()], []
+    for old in shown:
+        alike = [_likeness(line, old) for line in rest]
+        best = max(alike, default=0.0)
+        if not old.strip() or best < ALIKE:
+            found.append(old)
+            continue
+        place = alike.index(best)
+        found.append(rest[place])
+        rest = rest[place + 1 :]
+    return found
+
+
+def prepare(folder: Path) -> None:
+    """Give the folder what the commands need of the repository."""
+    for name in NEEDED:
+        (folder / name).symlink_to(ROOT / name)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, compare, and write if asked to; the number of lines that are not as printed."""
+    parser = argparse.ArgumentParser(prog="python -m docs.made.tutorial", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--slow", action="store_true", help="also the slow ones")
+    parser.add_argument("--write", action="store_true", help="bring the page up to date")
+    asked = parser.parse_args(arguments)
+    text = PAGE.read_text(encoding="utf-8")
+    lines, wrong = text.splitlines(), 0
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(Path(folder))
+        for part in parts_of(text):
+            if part.is_slow and not asked.slow:
+                continue
+            printed = run(part, Path(folder))
+            shown = part.shown.lines if part.shown else ()
+            if asked.write and part.shown:
+                lines[part.shown.first : part.shown.first + len(shown)] = renewed(shown, printed)
+            for line in missing(() if asked.write else shown, printed):
+                print(f"{part.commands[-1]}\n  does not print: {line}")
+                wrong += 1
+            print(f"ran {len(part.commands)}: {part.commands[-1]}", flush=True)
+    if asked.write:
+        PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return wrong
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "110", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+
+
+def _plain(line: str) -> str:
+    return " ".join(line.split())
+
+
+def _likeness(line: str, other: str) -> float:
+    """0 to 1; figures count as one letter, so that another figure is no other line."""
+    masked, masked_other = (re.sub(r"[\d.,]+", "0", _plain(each)) for each in (line, other))
+    return difflib.SequenceMatcher(None, masked, masked_other, autojunk=False).ratio()
+
+
+if __name__ == "__main__":
+    sys.exit(min(main(), 1))

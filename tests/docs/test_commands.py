@@ -1,0 +1,116 @@
+"""Commands on pages are commands: options exist, keys exist, values are of their type. Nothing runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Sequence
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import IntervalSweep, Override
+
+from docs.made.pages import DOCS, DOCUMENTS, ROOT
+from docs.made.shell import commands_of
+from gnnperf.cli import parser_of
+from gnnperf.config import composed
+from gnnperf.errors import InputError
+from gnnperf.predict import PredictConfig
+from gnnperf.training.config import TrainConfig
+
+PAGES = sorted({*DOCUMENTS, *(str(path.relative_to(ROOT)) for path in (ROOT / DOCS).rglob("*.md"))} - {"CHANGELOG.md"})
+# A name that is there, in place of a file of the reader's own, or of NAME.
+SHIPPED = {"hardware": "h100_sxm", "cluster": "hgx8", "plan": "dlrm_criteo", "collectives": "specification"}
+SWITCHES = ("--multirun", "-m", "--cfg", "job")
+
+
+def _every(program: str) -> list[list[str]]:
+    """Different commands of a program on all pages; what stands before it in the line (torchrun) is left out."""
+    found: dict[tuple[str, ...], None] = {}
+    for page in PAGES:
+        for words in commands_of((ROOT / page).read_text(encoding="utf-8")):
+            if program in words:
+                found[tuple(words[words.index(program) + 1 :])] = None
+    return [list(words) for words in found]
+
+
+@cache
+def _script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"{name}_script", ROOT / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _overrides(words: Sequence[str]) -> list[str]:
+    """As one job of a sweep gets them, with shipped files in place of the reader's."""
+    given = [word for word in words if word not in SWITCHES]
+    return [
+        _first(override) for override in OverridesParser.create().parse_overrides([_shipped(word) for word in given])
+    ]
+
+
+def _shipped(word: str) -> str:
+    key, _, value = word.partition("=")
+    return f"{key}={SHIPPED[key]}" if key in SHIPPED and (value.endswith(".yaml") or value.isupper()) else word
+
+
+def _first(override: Override) -> str:
+    if not override.is_sweep_override():
+        return str(override.input_line)
+    sweep: Any = override.value()
+    value = sweep.start if isinstance(sweep, IntervalSweep) else next(iter(override.sweep_string_iterator()))
+    return f"{override.get_key_element()}={value}"
+
+
+@pytest.mark.parametrize("words", [pytest.param(w, id=" ".join(w)) for w in _every("gnnperf")])
+def test_options_of_gnnperf_exist(words: list[str]) -> None:
+    assert callable(parser_of(words).parse_args(words).run)
+
+
+@pytest.mark.parametrize("words", [pytest.param(w, id=" ".join(w)) for w in _every("predict.py")])
+def test_keys_of_predict_exist(words: list[str]) -> None:
+    config = composed("predict", PredictConfig, *_overrides(words))
+    request = _script("predict").to_request(config)
+    assert (request.trace is None) == (config.trace is None) and len(request.whatif) == len(config.whatif)
+
+
+@pytest.mark.parametrize("words", [pytest.param(w, id=" ".join(w)) for w in _every("train.py")])
+def test_keys_of_train_exist(words: list[str]) -> None:
+    if "hydra/sweeper=optuna" in words or any(word == "experiment=sweep" for word in words):
+        pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="the extra 'sweep' is not installed")
+    assert composed("train", TrainConfig, *_overrides(words)).out
+
+
+@pytest.mark.parametrize("words", [["predict.py", "trase=a"], ["predict.py", "whatif=[{bach:{factor:2}}]"]])
+def test_a_key_that_does_not_exist_is_found(words: list[str]) -> None:
+    with pytest.raises(InputError, match=r"trase|bach"):
+        _script("predict").to_request(composed("predict", PredictConfig, *_overrides(words[1:])))
+
+
+def test_targets_of_make_exist() -> None:
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    asked = {word for words in _every("make") for word in words if re.fullmatch("[a-z]+", word)}
+    assert {"demo", "test"} <= asked <= set(targets)
+
+
+def test_benchmarks_that_pages_name_exist() -> None:
+    named = {name for page in PAGES for name in
+             re.findall(r"python -m benchmarks[. ](\w+)", (ROOT / page).read_text(encoding="utf-8"))}  # fmt: skip
+    assert "replay" in named
+    assert {name for name in named if not (ROOT / "benchmarks" / f"{name}.py").is_file()} == set()
+
+
+def test_forms_and_remarks_of_the_readme_are_understood() -> None:
+    text = "    gnnperf shard A --devices 8 [--top 3] [--json]    what it does\n    python train.py seed=0,1   many\n"
+    assert list(commands_of(text)) == [
+        ["gnnperf", "shard", "A", "--devices", "8", "--top", "3", "--json"], ["python", "train.py", "seed=0,1"],
+    ]  # fmt: skip
+    assert list(commands_of("    python predict.py [mode=a|b] 'whatif=[{batch:{factor:2}}]' data.op_tables=[]\n")) == [
+        ["python", "predict.py", "mode=a", "whatif=[{batch:{factor:2}}]", "data.op_tables=[]"]
+    ]
+    assert list(commands_of("```sh\ngnnperf a \\\n  --b c # why\n```\n")) == [["gnnperf", "a", "--b", "c"]]

@@ -1,0 +1,70 @@
+"""Python on pages compiles, names what there is, and runs where it reads a recording of the repository."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+from collections.abc import Iterator
+
+import pytest
+
+from docs.made.markdown import Block, blocks
+from docs.made.pages import DOCS, DOCUMENTS, ROOT
+
+PAGES = sorted({*DOCUMENTS, *(str(path.relative_to(ROOT)) for path in (ROOT / DOCS).rglob("*.md"))})
+
+
+def _is_python(block: Block) -> bool:
+    """A block in a fence says so; README's are indented and begin with an import."""
+    return block.language == "python" or (not block.language and block.text.startswith(("import ", "from ")))
+
+
+def _every() -> Iterator[tuple[str, Block]]:
+    for page in PAGES:
+        for block in blocks((ROOT / page).read_text(encoding="utf-8")):
+            if _is_python(block):
+                yield f"{page}, line {block.first + 1}", block
+
+
+BLOCKS = dict(_every())
+
+
+def _imported(code: str) -> Iterator[tuple[str, str | None]]:
+    """(module, name in it or None) for every import of the code."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((str(node.module), alias.name) for alias in node.names)
+
+
+def _missing(code: str) -> list[str]:
+    found = []
+    for module, name in _imported(code):
+        if importlib.util.find_spec(module) is None:
+            found.append(module)
+        elif name is not None and not hasattr(importlib.import_module(module), name):
+            found.append(f"{module}.{name}")
+    return found
+
+
+@pytest.mark.parametrize("where", BLOCKS)
+def test_imports_of_code_on_pages_exist(where: str) -> None:
+    assert _missing(BLOCKS[where].text) == []
+
+
+@pytest.mark.parametrize("where", [where for where, block in BLOCKS.items() if '"datasets/' in block.text])
+def test_code_that_reads_a_recording_runs(
+    where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    exec(compile(BLOCKS[where].text, where, "exec"), {})
+    assert capsys.readouterr().out.strip()
+
+
+def test_what_is_not_there_is_found() -> None:
+    assert _missing("import gnnperf.nothing\nfrom gnnperf.graph import build_graph, build_grape\n") == [
+        "gnnperf.nothing", "gnnperf.graph.build_grape",
+    ]  # fmt: skip
+    assert len(BLOCKS) >= 5

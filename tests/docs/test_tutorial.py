@@ -1,0 +1,56 @@
+"""The tutorial's quick commands run in order, and print what the page shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from docs.made.markdown import blocks
+from docs.made.pages import DOCS, ROOT
+from docs.made.tutorial import PAGE, commands, missing, parts_of, prepare, renewed, run
+
+QUICK = "quick"  # the note above a block of another page that is run, too
+
+
+@pytest.mark.timeout(300)  # six processes one after the other: seconds, unless the machine has other things to do
+def test_quick_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    parts = [part for part in parts_of(PAGE.read_text(encoding="utf-8")) if not part.is_slow]
+    assert len(parts) >= 5
+    for part in parts:
+        assert part.shown is not None
+        assert missing(part.shown.lines, run(part, tmp_path)) == [], (
+            f"{part.commands}; see docs/made/tutorial.py, --write"
+        )
+
+
+def test_quick_commands_of_other_pages_succeed(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    pages = [path.read_text(encoding="utf-8") for path in sorted((ROOT / DOCS).rglob("*.md"))]
+    marked = [block for page in pages for block in blocks(page) if block.note == QUICK]
+    assert len(marked) >= 2
+    for block in marked:
+        part = parts_of(f"```sh\n{block.text}```\n")[0]
+        run(part, tmp_path)  # raises where a command fails
+    assert (tmp_path / "runs/imported/graph").is_dir()
+
+
+def test_lines_that_are_not_printed_are_found() -> None:
+    printed = "a  1\nb 2\nc 3\n"
+    assert missing(["a 1", "", "c 3"], printed) == []
+    assert missing(["c 3", "a 1", "d"], printed) == ["a 1", "d"]
+
+
+def test_shown_lines_take_the_figures_printed_now() -> None:
+    assert renewed(["step: 10 ms", "", "no such line anywhere"], "x\nstep: 12.5 ms\n") == [
+        "step: 12.5 ms", "", "no such line anywhere",
+    ]  # fmt: skip
+
+
+def test_parts_know_their_output_and_whether_they_are_slow() -> None:
+    text = "<!-- slow: why -->\n```sh\nmake a \\\n  b\n# no command\n```\n\n```text\nout\n```\n\n```sh\nc\n```\n"
+    slow, quick = parts_of(text)
+    assert (slow.commands, slow.is_slow, quick.commands, quick.shown) == (("make a b",), True, ("c",), None)
+    assert slow.shown is not None and slow.shown.lines == ("out",)
+    assert commands(blocks("```sh\na\n\nb\n```\n")[0]) == ("a", "b")
