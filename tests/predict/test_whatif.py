@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from gnnperf.report.html import html_report
 from rich.console import Console
 
 from gnnperf.errors import InputError
@@ -39,7 +40,6 @@ from gnnperf.predict.edited import with_edits
 from gnnperf.predict.whatif import read_edits
 from gnnperf.report.console import print_summary
 from gnnperf.report.document import document
-from gnnperf.report.html import html_report
 from gnnperf.schema import Source
 from tests.plan.transformer.plans import small
 from tests.predict.answers import GEMM_0, GEMM_1, Fixed, question, toy_answer
