@@ -13,6 +13,7 @@ from gnnperf.schema import WORK_TYPES, NodeType, OpFamily, Phase, Source
 
 UNNAMED = "(unnamed)"
 FAMILY_OF = {NodeType.HOST: "host, all families", NodeType.COMM: "arrival and exit"}  # of these a family says little
+CALL = ["op_name", "node_type", "shapes", "dtype", "message_bytes", "bound", "source"]  # what is one row of top ops
 HAVE_SHAPES = (NodeType.COMPUTE, NodeType.MEMORY)
 
 
@@ -44,9 +45,18 @@ def top_ops(answer: StepPrediction, num_ops: int = 10) -> pd.DataFrame:
 
 def top_calls(work: pd.DataFrame, num_calls: int) -> pd.DataFrame:
     """Ops with their shapes, likewise; each_us, low_us, high_us and each_measured_us are medians over their nodes."""
-    keys = ["op_name", "node_type", "shapes", "dtype", "message_bytes", "bound", "source"]
-    calls = leading(totals(work, keys), num_calls)
-    chosen = work.merge(calls[keys].assign(call=np.arange(len(calls))), on=keys)
+    return _with_medians(work, leading(totals(work, CALL), num_calls))
+
+
+def longest_calls(work: pd.DataFrame, num_calls: int) -> pd.DataFrame:
+    """The same for work on devices and links, most predicted time over all ranks first."""
+    there = work[work["node_type"].isin([str(t) for t in WORK_TYPES if t not in FAMILY_OF])]
+    found = totals(there, CALL).sort_values("predicted_us", ascending=False, kind="stable")
+    return _with_medians(there, found.head(num_calls).reset_index(drop=True))
+
+
+def _with_medians(work: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+    chosen = work.merge(calls[CALL].assign(call=np.arange(len(calls))), on=CALL)
     medians = chosen.groupby("call")[["predicted_us", "latency_low_us", "latency_high_us", "measured_us"]].median()
     names = ("each_us", "low_us", "high_us", "each_measured_us")
     return calls.join(medians.set_axis(names, axis=1))

@@ -8,17 +8,20 @@ from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.report.page.markup import Cell, Markup, paragraph, rank_cell, signed_share_cell, table, text_cell
 from gnnperf.report.text import UNKNOWN, bytes_text, fit_lines, memory_lines
 
+BESIDE = ("counted as recorded", "measured", "error")
+
 
 def peak_memory(answer: StepPrediction) -> Markup:
     """One row per rank: the peak, at which op, of what it is made; then whether it fits."""
     parts = list(dict.fromkeys(str(part) for rank in answer.peak_memory for part in rank.peak.parts_bytes))
     used = [part for part in parts if any(_of(rank, part) for rank in answer.peak_memory)]
     names = (part.replace("_", " ") for part in used)
-    heads = ("rank", "peak", *names, "DDP's buckets", "at", "counted as recorded", "measured", "error")
+    heads = ("rank", "peak", *names, "DDP's buckets", "at", *BESIDE)
     rows = [(*_sizes(rank, used), text_cell(rank.peak.at or UNKNOWN), *_beside(rank)) for rank in answer.peak_memory]
     said = fit_lines(answer.peak_memory, answer.hardware)
     edited = [line for line in memory_lines(answer) if line.startswith("what if")]
-    return Markup(f"{table('Peak memory', heads, rows)}{''.join(map(paragraph, [*said, *edited]))}")
+    unknown = () if any(rank.measured for rank in answer.peak_memory) else BESIDE
+    return Markup(f"{table('Peak memory', heads, rows, unknown)}{''.join(map(paragraph, [*said, *edited]))}")
 
 
 def _sizes(rank: RankMemory, parts: Sequence[str]) -> tuple[Cell, ...]:

@@ -19,10 +19,12 @@ from gnnperf.report.page.markup import (
     rows_of,
     share_cell,
     signed_share_cell,
+    subtitle,
     table,
     text_cell,
     time_cell,
 )
+from gnnperf.report.summary import longest_calls, top_calls
 from gnnperf.report.text import bytes_text, comparison, shapes_text, time_text
 from gnnperf.schema import NodeType
 
@@ -40,8 +42,15 @@ OPS_NOTE = (
 )
 
 
-def ops(calls: pd.DataFrame, step_time_us: float) -> Markup:
-    """`summary.top_calls` as a table."""
+def ops(work: pd.DataFrame, step_time_us: float) -> Markup:
+    """What takes most of the step, and what devices spend most on: where a step waits for hosts, these are others."""
+    first = _calls("Top ops", top_calls(work, NUM_OPS), step_time_us)
+    others = _calls("Ops on devices and links", longest_calls(work, NUM_OPS), step_time_us)
+    head = f"{subtitle('On devices and links')}{note('Most predicted time over all ranks first.')}"
+    return Markup(f"{note(OPS_NOTE)}{first}{head}{others}")
+
+
+def _calls(caption: str, calls: pd.DataFrame, step_time_us: float) -> Markup:
     step = step_time_us or 1.0
     colors = [OF_TYPE.get(kind, OTHER) for kind in calls["node_type"]]
     rows = [
@@ -56,7 +65,7 @@ def ops(calls: pd.DataFrame, step_time_us: float) -> Markup:
     ]  # fmt: skip
     unknown = [head for head, column in COLUMN_OF.items() if calls[column].isna().all()]
     said = note(f"Unknown for all of them: {', '.join(unknown)}.") if unknown else ""
-    return Markup(f"{note(OPS_NOTE)}{said}{table('Top ops', OP_HEADS, rows, unknown)}")
+    return Markup(f"{said}{table(caption, OP_HEADS, rows, unknown)}")
 
 
 def _interval(low_us: float, high_us: float) -> str:

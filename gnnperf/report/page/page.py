@@ -15,7 +15,7 @@ from gnnperf.report.page import assets, breakdown, head, memory, ops, path
 from gnnperf.report.page.markup import Cell, Markup, note, section, table, text_cell
 from gnnperf.report.page.timeline_data import timeline_data
 from gnnperf.report.path_stretches import path_nodes
-from gnnperf.report.summary import top_calls, work_table
+from gnnperf.report.summary import work_table
 from gnnperf.report.text import headline, target
 
 TIMELINE_HELP = (
@@ -72,7 +72,7 @@ def _sections(answer: StepPrediction, nodes: pd.DataFrame) -> Iterable[tuple[str
         "\n".join(part(on_path, step_us) for part in (path.picture, path.phases, path.listing)),
     )
     yield "timeline", "Timeline", _timeline()
-    yield "ops", "Top ops", ops.ops(top_calls(work, ops.NUM_OPS), step_us)
+    yield "ops", "Top ops", ops.ops(work, step_us)
     yield "errors", "Errors by op family", ops.errors(_errors(answer, nodes), answer)
     if answer.peak_memory:
         yield "memory", "Peak memory", memory.peak_memory(answer)

@@ -195,8 +195,10 @@ def test_critical_path(written: Written) -> None:
     )
 
 
-def test_top_ops(written: Written) -> None:
-    table = written.tables["Top ops"]
+@pytest.mark.parametrize("caption", ["Top ops", "Ops on devices and links"])
+def test_top_ops(written: Written, caption: str) -> None:
+    table = written.tables[caption]
+    assert (table["type"] == "compute").any()
     for row in table[table["type"] == "compute"].to_dict("records"):
         nodes = written.work[(written.work["op_name"] == row["op"]) & (written.work["node_type"] == "compute")]
         dims = nodes["input_dims"].map(lambda text: ", ".join("×".join(map(str, d)) for d in json.loads(text) if d))

@@ -118,3 +118,10 @@ def test_without_anything_measured_it_is_said_and_columns_are_left_out() -> None
 
 def test_same_answer_gives_the_same_page() -> None:
     assert page_of(toy_answer()) == page_of(toy_answer())
+
+
+def test_a_step_that_takes_no_time_has_a_page() -> None:
+    page = page_of(toy_answer(dict.fromkeys(range(15), 0.0)))
+    _parsed(page)
+    assert '<dd id="predicted">0&nbsp;us</dd>' in page
+    assert "All rows add up to 0 us" in page
