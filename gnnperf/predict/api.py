@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf.analytic import AnalyticPredictor
+from gnnperf.analytic.bounds import node_bounds
 from gnnperf.errors import InputError
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -164,6 +165,7 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
         jitter=jitter_asked(request.jitter, graph),
     )
     answer = with_interval(assemble(prediction, question), answers.steps)
+    answer = replace(answer, bound=node_bounds(prediction.graph, target.cluster.device))
     if request.findings:
         answer = with_findings(answer, question, predictor, target.cluster)
     if not request.whatif:

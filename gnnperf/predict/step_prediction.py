@@ -98,6 +98,8 @@ class StepPrediction:
         step_time_interval_us: lowest and highest step time; None: there is none, and a warning says why.
         interval_level: share of steps that lie within theirs; None without an interval.
         findings: what holds this step up, the largest gain first; None: not asked for.
+        bound: [num_nodes] what the analytical model says the time of a compute node is made of most (kernels.Bound);
+            None where it does not know; None instead of all: which device it is was not asked.
     """
 
     prediction: Prediction
@@ -128,6 +130,7 @@ class StepPrediction:
     step_time_interval_us: tuple[float, float] | None = None
     interval_level: float | None = None
     findings: tuple[Finding, ...] | None = None
+    bound: np.ndarray | None = None
 
     @property
     def step_time_error(self) -> float | None:

@@ -24,16 +24,18 @@ def predicted_slices(answer: StepPrediction) -> pd.DataFrame:
 def measured_slices(answer: StepPrediction) -> pd.DataFrame:
     """[num_slices] table with SLICE_COLUMNS, from the labels of the step the nodes came from; its start is 0.
 
-    A blocking call is drawn as long as it took, its wait included.
+    A blocking call is drawn as long as it took. Its own time, which starts where its wait ends, is its latency; a wait
+    for peers that were not traced has none.
     """
     nodes = answer.prediction.graph.nodes
-    start_us = nodes["start_us"].to_numpy()
-    opens = _step_start_us(answer)
-    end_us = start_us + nodes["latency_us"].fillna(0.0).to_numpy() + nodes["blocked_us"].fillna(0.0).to_numpy()
-    return _slices(answer.prediction.graph, start_us - opens, end_us - opens)
+    start_us = nodes["start_us"].to_numpy() - step_start_us(answer)
+    latency_us, wait_us = nodes["latency_us"].to_numpy(), nodes["blocked_us"].fillna(0.0).to_numpy()
+    known = ~np.isnan(latency_us)
+    begin_us, end_us = start_us - np.where(known, wait_us, 0.0), start_us + np.where(known, latency_us, wait_us)
+    return _slices(answer.prediction.graph, begin_us, end_us)
 
 
-def _step_start_us(answer: StepPrediction) -> float:
+def step_start_us(answer: StepPrediction) -> float:
     """Start of the structure step on the trace's clock; its first event where the labels are of another step."""
     steps = [s for s in answer.prediction.graph.steps if s.step == answer.structure_step]
     if steps and steps[0].rank_start_us:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -103,6 +105,23 @@ def bytes_text(num_bytes: int) -> str:
     limit_of_unit = ((2**20, 2**10, "KiB"), (2**30, 2**20, "MiB"), (math.inf, 2**30, "GiB"))
     scale, unit = next((scale, unit) for limit, scale, unit in limit_of_unit if num_bytes < limit)
     return f"{num_bytes / scale:.4g} {unit}"
+
+
+def shapes_text(input_dims: str) -> str:
+    """A JSON list of shapes as people write them: [[2,3],[],[4]] is "2×3, 4"; a text that is no such list stays."""
+    try:
+        found = json.loads(input_dims)
+    except ValueError:
+        return input_dims
+    return ", ".join(filter(None, map(_shape, found))) if isinstance(found, list) else input_dims
+
+
+def _shape(dims: Any) -> str:
+    if not isinstance(dims, list) or not dims:
+        return ""  # no tensor, or one value
+    if any(isinstance(edge, list) for edge in dims):
+        return f"({', '.join(filter(None, map(_shape, dims)))})"
+    return "×".join(map(str, dims))
 
 
 def memory_lines(answer: StepPrediction) -> list[str]:

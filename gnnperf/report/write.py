@@ -12,8 +12,8 @@ import msgspec
 from gnnperf.errors import InputError
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.document import FORMAT, document, to_json
-from gnnperf.report.html import html_report
 from gnnperf.report.nodes_table import nodes_table
+from gnnperf.report.page import html_report
 from gnnperf.report.timeline import write_timeline
 
 FILES = ("prediction.json", "nodes.parquet", "timeline.json.gz", "report.html")
@@ -64,9 +64,10 @@ def write_report(answer: StepPrediction, out: Path) -> tuple[Path, ...]:
 
 def _write_files(answer: StepPrediction, folder: Path) -> None:
     (folder / "prediction.json").write_bytes(to_json(document(answer)))
-    nodes_table(answer).to_parquet(folder / "nodes.parquet", index=False)
+    nodes = nodes_table(answer)
+    nodes.to_parquet(folder / "nodes.parquet", index=False)
     write_timeline(answer, folder / "timeline.json.gz")
-    (folder / "report.html").write_text(html_report(answer), encoding="utf-8")
+    (folder / "report.html").write_text(html_report(answer, nodes), encoding="utf-8")
 
 
 def _replace(beside: Path, out: Path) -> None:

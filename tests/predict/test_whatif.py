@@ -39,10 +39,10 @@ from gnnperf.predict.edited import with_edits
 from gnnperf.predict.whatif import read_edits
 from gnnperf.report.console import print_summary
 from gnnperf.report.document import document
-from gnnperf.report.html import html_report
 from gnnperf.schema import Source
 from tests.plan.transformer.plans import small
 from tests.predict.answers import GEMM_0, GEMM_1, Fixed, question, toy_answer
+from tests.report.page.pages import page_of
 
 
 def test_every_edit() -> None:
@@ -123,7 +123,7 @@ def test_what_cannot_be_known_is_a_warning_and_everything_is_reported() -> None:
     assert found["difference_us"] == found["step_time_us"] - 185.0
     assert found["edits"] == ["Straggler(rank=1, factor=2.0, work='all')"]
     assert found["difference_share"] == pytest.approx(found["difference_us"] / 185.0)
-    assert "what if: 320 us, unedited 185 us, difference +135 us (+73.0 %)" in html_report(answer)
+    assert "what if: 320 us, unedited 185 us, difference +135 us (+73.0 %)" in page_of(answer)
     console = Console(width=120, record=True, file=io.StringIO())
     print_summary(answer, console=console)
     assert "what if: 320 us" in console.export_text()

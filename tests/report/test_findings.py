@@ -12,8 +12,8 @@ from gnnperf.findings import Basis, Finding
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.console import print_summary
 from gnnperf.report.document import document, to_json
-from gnnperf.report.html import html_report
 from tests.predict.answers import toy_answer
+from tests.report.page.pages import page_of
 
 STRAGGLER = Finding(
     "straggler", "rank 1 is slower", ("it comes last", "by 20 us"), "balance it", Basis.MEASURED,
@@ -41,8 +41,8 @@ def test_console_tells_gain_evidence_edit_and_remedy() -> None:
 def test_nothing_found_is_said_and_not_asked_is_silent() -> None:
     assert "no rule finds anything that holds the step up" in _shown(replace(toy_answer(), findings=()))
     assert "finding" not in _shown(toy_answer())
-    assert "No rule finds anything." in html_report(replace(toy_answer(), findings=()))
-    assert "What holds the step up" not in html_report(toy_answer())
+    assert "No rule finds anything." in page_of(replace(toy_answer(), findings=()))
+    assert "What holds the step up" not in page_of(toy_answer())
 
 
 def test_document_has_every_field() -> None:
@@ -58,6 +58,6 @@ def test_document_has_every_field() -> None:
 
 
 def test_page_escapes_what_it_shows() -> None:
-    page = html_report(replace(toy_answer(), findings=(STRAGGLER,)))
+    page = page_of(replace(toy_answer(), findings=(STRAGGLER,)))
     assert "<li>not known: what else it does &lt;b&gt;</li>" in page
     assert "gain at most 20 us (10.8 % of the measured step)" in page

@@ -66,7 +66,7 @@ def test_failure_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest
     if earlier:
         write_report(toy_answer({GEMM_1: 305.0}), tmp_path / "out")
 
-    def full_disk(answer: object) -> str:
+    def full_disk(answer: object, nodes: object) -> str:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(write, "html_report", full_disk)

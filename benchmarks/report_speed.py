@@ -1,0 +1,150 @@
+"""How long report.html takes to write, how large it is, and how soon a browser shows it.
+
+    python -m benchmarks report_speed
+
+dlrm-8     the public trace of 8 ranks (GNNPERF_DATA_MIRROR; left out without it)
+planned    gpt_405b with four micro-batches under 1F1B: 16 ranks, more than 200,000 nodes
+as if recorded  the planned one with measured times, intervals and noise on every number, which do not compress
+
+Seconds are for nodes and page from a finished prediction, medians of repeats; opening is from asking for the file to
+the drawn timeline, in a headless Chromium where there is one; a frame is the whole step drawn once more.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks._chromium import Page, chromium
+from gnnperf.hardware import load_device
+from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.plan.families import read_plan
+from gnnperf.predict.api import Request, predict
+from gnnperf.predict.config import Mode
+from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.report.nodes_table import nodes_table
+from gnnperf.report.page import html_report
+
+TRACE = "facebookresearch+param/et_replay/tests/inputs/dlrm_kineto.tar.gz"
+PLAN = Path("conf/plan/gpt_405b.yaml")
+SMALLER = {"global_batch": 512, "pipeline": "1f1b", "chunks": 1}  # four micro-batches per replica
+REPEATS = 5
+NOISE = 0.05
+# A frame is over when a pixel of it can be read.
+FRAMES = f"""(async () => {{
+  const timeline = new Timeline(await timelineData()), found = [];
+  for (let repeat = 0; repeat < {REPEATS}; repeat++) {{
+    const begin = performance.now();
+    timeline.draw();
+    timeline.context.getImageData(0, 0, 1, 1);
+    found.push(performance.now() - begin);
+  }}
+  return found;
+}})()"""
+DRAWN = "document.documentElement.dataset.timeline"
+
+
+def dlrm(mirror: Path) -> StepPrediction:
+    """The step of the public trace, on its own hardware."""
+    return predict(Request(trace=mirror / TRACE, mode=Mode.analytic, findings=True))
+
+
+def planned() -> StepPrediction:
+    """The step of the plan."""
+    told = read_yaml(PLAN)
+    schedule = told["schedule"]
+    assert isinstance(schedule, dict), "conf/plan/gpt_405b.yaml has one"
+    plan = read_plan({**told, "schedule": {**schedule, **SMALLER}}, str(PLAN))
+    return predict(Request(plan=plan, mode=Mode.analytic, hardware=load_device("h100_sxm"), findings=True))
+
+
+def as_if_recorded(answer: StepPrediction) -> StepPrediction:
+    """The same nodes with numbers of their own each: latencies, their intervals, measured starts and latencies."""
+    draw = np.random.default_rng(0)
+    prediction = answer.prediction
+    latency_us, measured_us = (
+        prediction.latency_us * draw.lognormal(0.0, NOISE, len(prediction.latency_us)) for _ in "12"
+    )
+    start_us = answer.schedule.start_us * (1.0 + NOISE) + draw.uniform(0.0, 1.0, len(latency_us))
+    nodes = prediction.graph.nodes.assign(latency_us=measured_us, start_us=start_us, blocked_us=0.0)
+    noisy = replace(
+        prediction, graph=replace(prediction.graph, nodes=nodes), latency_us=latency_us,
+        latency_low_us=latency_us * draw.uniform(0.7, 0.9, len(latency_us)),
+        latency_high_us=latency_us * draw.uniform(1.1, 1.4, len(latency_us)),
+    )  # fmt: skip
+    measured = answer.step_time_us * (1.0 + NOISE)
+    return replace(answer, prediction=noisy, traced_step_time_us=measured, measured_step_time_us=measured)
+
+
+def answers() -> Iterator[tuple[str, StepPrediction]]:
+    """(name, answer) of each report."""
+    mirror = os.environ.get("GNNPERF_DATA_MIRROR")
+    if mirror:
+        yield "dlrm-8", dlrm(Path(mirror))
+    step = planned()
+    yield "planned", step
+    yield "as if recorded", as_if_recorded(step)
+
+
+def written_s(answer: StepPrediction, path: Path) -> list[float]:
+    """Seconds of each repeat; the page lies at `path`."""
+    found = []
+    for _ in range(REPEATS):
+        begin = time.perf_counter()
+        path.write_text(html_report(answer, nodes_table(answer)), encoding="utf-8")
+        found.append(time.perf_counter() - begin)
+    return found
+
+
+def opened_s(path: Path) -> list[float]:
+    """Seconds of each repeat until the timeline is drawn; [] without a Chromium."""
+    program, found = chromium(), []
+    if program is None:
+        return []
+    with Page(program) as page:
+        for _ in range(REPEATS):
+            page.open(path, DRAWN)
+            found.append(page.opened_s)
+            page.call("Page.navigate", url="about:blank")
+    return found
+
+
+def frame_ms(path: Path) -> list[float]:
+    """Milliseconds of each repeat of drawing the whole timeline; [] without a Chromium."""
+    program = chromium()
+    if program is None:
+        return []
+    with Page(program) as page:
+        page.open(path, DRAWN)
+        return [float(ms) for ms in page.ask(FRAMES)]
+
+
+def spread(found: list[float]) -> str:
+    """Median (least to most)."""
+    return f"{np.median(found):.2f} ({min(found):.2f} to {max(found):.2f})" if found else "no Chromium"
+
+
+def main() -> None:
+    """Print one row per report."""
+    table = Table("report", "ranks", "nodes", "written s", "size MB", "opened s", "frame ms")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, answer in answers():
+            path, graph = Path(folder) / "report.html", answer.prediction.graph
+            written = written_s(answer, path)
+            size = f"{path.stat().st_size / 1e6:.2f}"
+            ranks, nodes = str(len(graph.ranks)), f"{graph.num_nodes:,}"
+            seen = spread(opened_s(path)), spread(frame_ms(path))
+            table.add_row(name, ranks, nodes, spread(written), size, *seen)
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()

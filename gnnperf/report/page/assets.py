@@ -1,0 +1,65 @@
+"""The style sheet and the scripts of report.html, and how they and data are put into one page."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+STYLE = "report.css"
+SCRIPTS = (
+    "theme.js",
+    "tables.js",
+    "timeline_data.js",
+    "timeline_draw.js",
+    "timeline_view.js",
+    "timeline_facts.js",
+    "timeline_input.js",
+)
+
+
+def asset(name: str) -> str:
+    """The text of a file beside this module."""
+    return files("gnnperf.report.page").joinpath(name).read_text(encoding="utf-8")
+
+
+def style() -> str:
+    """The style sheet as an element."""
+    return f"<style>\n{asset(STYLE)}</style>"
+
+
+def scripts() -> str:
+    """The scripts as elements, in order."""
+    return "\n".join(f"<script>{_script(name)}</script>" for name in SCRIPTS)
+
+
+def policy() -> str:
+    """What the page may do: run these scripts, and nothing else; load nothing from anywhere."""
+    hashes = " ".join(f"'sha256-{_sha256(_script(name))}'" for name in SCRIPTS)
+    allowed = f"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}; base-uri 'none'; form-action 'none'"
+    return f'<meta http-equiv="Content-Security-Policy" content="{allowed}">'
+
+
+def json_block(name: str, value: Any) -> str:
+    """A value as an element that scripts read and nobody runs: no text in it can end it."""
+    text = msgspec.json.encode(value).decode("utf-8")
+    return f'<script type="application/json" id="{name}">{_harmless(text)}</script>'
+
+
+def _harmless(text: str) -> str:
+    escapes: Iterable[tuple[str, str]] = (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"))
+    for sign, escaped in escapes:
+        text = text.replace(sign, escaped)
+    return text
+
+
+def _script(name: str) -> str:
+    return f"\n{asset(name)}"
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")

@@ -1,0 +1,160 @@
+"""Text to HTML: everything is escaped, but for what is marked as markup."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from gnnperf.report.text import share_text, time_text
+
+NUMBER = ' class="num"'
+MAX_TEXT = 90  # characters of a cell; the whole text is its title
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table.
+
+    Attributes:
+        text: as read.
+        order: what rows are sorted by; None: the text.
+        title: more than the cell has room for; "" none.
+        is_name: of what the row is about, whatever it is sorted by.
+    """
+
+    text: str
+    order: float | None = None
+    title: str = ""
+    is_name: bool = False
+
+
+Row = Sequence[Cell | Markup]
+
+
+def time_cell(time_us: float) -> Cell:
+    """A duration, sorted by its value; unknown ones come last."""
+    return Cell(time_text(time_us), time_us if math.isfinite(time_us) else -math.inf)
+
+
+def share_cell(share: float) -> Cell:
+    """A fraction as a percentage."""
+    return Cell(share_text(share), share)
+
+
+def signed_share_cell(share: float) -> Cell:
+    """A signed error as a percentage."""
+    return Cell(f"{100.0 * share:+.1f} %", share)
+
+
+def count_cell(count: int) -> Cell:
+    """A number of what the column's head says."""
+    return Cell(f"{count:,}", float(count))
+
+
+def rank_cell(rank: int) -> Cell:
+    """A rank; -1: several together, which come last."""
+    return Cell(f"rank {rank}" if rank >= 0 else "several ranks", rank if rank >= 0 else math.inf, is_name=True)
+
+
+def text_cell(text: str) -> Cell:
+    """A text, shortened where it is long."""
+    return Cell(text) if len(text) <= MAX_TEXT else Cell(f"{text[: MAX_TEXT - 3]}...", title=text)
+
+
+def bar(share: float, color: str) -> Markup:
+    """A bar as wide as `share` of its cell; `color` names a variable of the style sheet."""
+    return Markup(
+        f'<span class="bar" style="width:{100 * min(max(share, 0.0), 1.0):.1f}%;background:var(--{color})"></span>'
+    )
+
+
+def bars(values: Iterable[float], colors: Iterable[str] | None = None) -> list[Markup]:
+    """One bar per value, the largest as wide as its cell; `colors` as in `bar`."""
+    known = [value if math.isfinite(value) else 0.0 for value in values]
+    largest = max(known, default=0.0) or 1.0
+    shades = ["compute"] * len(known) if colors is None else list(colors)
+    return [bar(value / largest, color) for value, color in zip(known, shades, strict=True)]
+
+
+def table(caption: str, heads: Sequence[str], rows: Iterable[Row], unknown: Collection[str] = ()) -> Markup:
+    """A table whose columns can be sorted; a head that is "" is that of bars.
+
+    Args:
+        caption: what screen readers say of it.
+        heads: of the columns.
+        rows: as many cells each as there are heads.
+        unknown: heads of columns to leave out: nothing is known there.
+    """
+    kept = [place for place, head in enumerate(heads) if head not in unknown]
+    heads, rows = [heads[place] for place in kept], [[row[place] for place in kept] for row in rows]
+    head = "".join('<th class="barcell"></th>' if not h else f'<th scope="col">{escape(h)}</th>' for h in heads)
+    lines = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    return Markup(
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table class="sortable">'
+        f"<caption>{escape(caption)}</caption>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody></table></div>"
+    )
+
+
+def _cell(cell: Cell | Markup) -> str:
+    if isinstance(cell, Markup):
+        return f'<td class="barcell">{cell}</td>'
+    order = "" if cell.order is None else f' data-order="{_order(cell.order)}"{"" if cell.is_name else NUMBER}'
+    title = f' title="{escape(cell.title)}"' if cell.title else ""
+    return f"<td{order}{title}>{escape(cell.text)}</td>"
+
+
+def _order(value: float) -> str:
+    return f"{value:.9g}" if math.isfinite(value) else "1e300" if value > 0 else "-1e300"
+
+
+def section(name: str, title: str, *content: str) -> Markup:
+    """A part of the page that the list of contents leads to; nothing where it has no content."""
+    body = "\n".join(content)
+    return Markup(f'<section id="{name}" aria-labelledby="{name}-title">\n<h2 id="{name}-title">{escape(title)}</h2>\n'
+                  f"{body}\n</section>")  # fmt: skip
+
+
+def subtitle(text: str) -> Markup:
+    """The title of a part of a section."""
+    return Markup(f"<h3>{escape(text)}</h3>")
+
+
+def note(text: str) -> Markup:
+    """A sentence that explains."""
+    return Markup(f'<p class="note">{escape(text)}</p>')
+
+
+def paragraph(text: str) -> Markup:
+    """A sentence."""
+    return Markup(f"<p>{escape(text)}</p>")
+
+
+def stack(parts: Sequence[tuple[str, float, str]]) -> Markup:
+    """One bar of colored parts (name, share, color) and its key, which says the shares in words."""
+    pieces = "".join(_piece(*part) for part in parts if part[1] > 0)
+    keys = "".join(_key(*part) for part in parts)
+    return Markup(f'<div class="stack" aria-hidden="true">{pieces}</div>\n<ul class="keys">{keys}</ul>')
+
+
+def _piece(name: str, share: float, color: str) -> str:
+    style, title = f"width:{100 * share:.3f}%;background:var(--{color})", f"{escape(name)} {share_text(share)}"
+    return f'<span style="{style}" title="{title}"></span>'
+
+
+def _key(name: str, share: float, color: str) -> str:
+    key = f'<span class="key" style="background:var(--{color})"></span>'
+    return f"<li>{key}{escape(name)} <b>{share_text(share)}</b></li>"
+
+
+def rows_of(frame: pd.DataFrame) -> list[Any]:
+    """Its rows, whose columns are attributes."""
+    return list(frame.itertuples())

@@ -1,0 +1,106 @@
+"""Tables of ops: the ones that take most of the step, how far families are off, what is not covered."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.report.page.colors import OF_TYPE, OTHER
+from gnnperf.report.page.markup import (
+    Cell,
+    Markup,
+    bars,
+    count_cell,
+    note,
+    paragraph,
+    rows_of,
+    share_cell,
+    signed_share_cell,
+    subtitle,
+    table,
+    text_cell,
+    time_cell,
+)
+from gnnperf.report.summary import longest_calls, top_calls
+from gnnperf.report.text import bytes_text, comparison, shapes_text, time_text
+from gnnperf.schema import NodeType
+
+NUM_OPS = 30
+OP_HEADS = (
+    "op", "type", "shapes", "dtype", "nodes", "on critical path", "share of step", "", "latency", "interval of latency",
+    "measured latency", "predicted, summed", "bound by", "source",
+)  # fmt: skip
+COLUMN_OF = {"interval of latency": "low_us", "measured latency": "each_measured_us"}
+# What no closed form says: where such nodes' time goes is told by what they are.
+BOUND_OF = {NodeType.HOST: "host", NodeType.MEMORY: "link", NodeType.COLLECTIVE: "link", NodeType.COMM: "peers"}
+OPS_NOTE = (
+    "Ops of one shape, the longest on the critical path first. Latency, interval and measured latency are those of one "
+    "node (medians). Bound by: what the analytical model says most of the time goes into."
+)
+
+
+def ops(work: pd.DataFrame, step_time_us: float) -> Markup:
+    """What takes most of the step, and what devices spend most on: where a step waits for hosts, these are others."""
+    first = _calls("Top ops", top_calls(work, NUM_OPS), step_time_us)
+    others = _calls("Ops on devices and links", longest_calls(work, NUM_OPS), step_time_us)
+    head = f"{subtitle('On devices and links')}{note('Most predicted time over all ranks first.')}"
+    return Markup(f"{note(OPS_NOTE)}{first}{head}{others}")
+
+
+def _calls(caption: str, calls: pd.DataFrame, step_time_us: float) -> Markup:
+    step = step_time_us or 1.0
+    colors = [OF_TYPE.get(kind, OTHER) for kind in calls["node_type"]]
+    rows = [
+        (
+            text_cell(str(row.op_name)), Cell(str(row.node_type)), text_cell(_shapes(row)), Cell(_known(row.dtype)),
+            count_cell(row.num_nodes), time_cell(row.critical_us), share_cell(row.critical_us / step), drawn,
+            time_cell(row.each_us), Cell(_interval(row.low_us, row.high_us)), time_cell(row.each_measured_us),
+            time_cell(row.predicted_us), Cell(_known(row.bound) or BOUND_OF.get(NodeType(row.node_type), "unknown")),
+            Cell(str(row.source)),
+        )
+        for row, drawn in zip(rows_of(calls), bars(calls["critical_us"], colors), strict=True)
+    ]  # fmt: skip
+    unknown = [head for head, column in COLUMN_OF.items() if calls[column].isna().all()]
+    said = note(f"Unknown for all of them: {', '.join(unknown)}.") if unknown else ""
+    return Markup(f"{said}{table(caption, OP_HEADS, rows, unknown)}")
+
+
+def _interval(low_us: float, high_us: float) -> str:
+    return "none" if math.isnan(low_us) or math.isnan(high_us) else f"{time_text(low_us)} to {time_text(high_us)}"
+
+
+def _known(word: object) -> str:
+    return word if isinstance(word, str) else ""
+
+
+def _shapes(row: Any) -> str:
+    """Shapes of the arguments, or the length of a message."""
+    if isinstance(row.shapes, str):
+        return shapes_text(row.shapes)
+    return "" if math.isnan(row.message_bytes) else f"{bytes_text(int(row.message_bytes))} per rank"
+
+
+def errors(found: pd.DataFrame, answer: StepPrediction) -> Markup:
+    """`family_errors` as a table; the reason where there is nothing to compare."""
+    if answer.measured_step_time_us is None:
+        return paragraph(f"No errors: {comparison(answer)}.")
+    sums = ("measured, summed", "predicted, summed", "error of the sum")
+    heads = ("op family", "nodes", *sums, "median error of a node", "90th percentile")
+    rows = [
+        (text_cell(str(row.family)), count_cell(row.num_nodes), time_cell(row.measured_us), time_cell(row.predicted_us),
+         signed_share_cell(row.sum_error), share_cell(row.median_error), share_cell(row.p90_error))
+        for row in rows_of(found)
+    ]  # fmt: skip
+    said = "Nodes that were both predicted and measured. Errors of single nodes are |predicted / measured - 1|."
+    return Markup(f"{note(said)}{table('Errors by op family', heads, rows)}")
+
+
+def uncovered(missing: dict[str, int]) -> Markup:
+    """Ops without a latency; they add nothing to the step time."""
+    if not missing:
+        return paragraph("Every op is covered.")
+    rows = ((text_cell(name), count_cell(count)) for name, count in missing.items())
+    return table("Ops without a latency", ("op", "nodes"), rows)

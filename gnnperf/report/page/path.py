@@ -1,0 +1,154 @@
+"""The critical path: where it runs when, and for how long at what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.report.page.colors import OF_PHASE, OF_TYPE, OTHER
+from gnnperf.report.page.markup import (
+    Cell,
+    Markup,
+    Row,
+    bars,
+    count_cell,
+    note,
+    rank_cell,
+    rows_of,
+    share_cell,
+    subtitle,
+    table,
+    text_cell,
+    time_cell,
+)
+from gnnperf.report.path_stretches import longest_in_order, op_stretches, phase_stretches
+from gnnperf.report.text import time_text
+from gnnperf.schema import NodeType
+
+NUM_LISTED = 60  # stretches by themselves; what is between them is added up
+MOST_ROWS = 24  # of the picture; with more, a rank is one row, or all are
+MOST_JUMPS = 600  # between rows; more of them hide what they connect
+ROW_PX, WIDTH = 20, 10_000  # height of a row; units across the picture
+SIDES = {NodeType.HOST: "host", NodeType.COLLECTIVE: "network", NodeType.COMM: "network"}
+NUM_TICKS = 5
+
+
+def picture(path: pd.DataFrame, step_time_us: float) -> Markup:
+    """The path as it moves between hosts, devices and the network: one row each, time from left to right."""
+    rows = _rows_of(path)
+    names = sorted(set(rows), key=_order)
+    place = np.array([names.index(row) for row in rows])
+    left = np.rint(path["begin_us"].to_numpy() / (step_time_us or 1.0) * WIDTH).astype(int)
+    right = np.rint((path["begin_us"] + path["critical_us"]).to_numpy() / (step_time_us or 1.0) * WIDTH).astype(int)
+    drawn = _bars(place, path["node_type"].to_numpy(dtype=object), left, right) + _jumps(place, left)
+    height = ROW_PX * len(names)
+    labels = "".join(f"<li>{escape(name)}</li>" for name in names)
+    ticks = "".join(f'<span style="left:{100 * n / NUM_TICKS:g}%">{time_text(step_time_us * n / NUM_TICKS)}</span>'
+                    for n in range(NUM_TICKS + 1))  # fmt: skip
+    said = f"The critical path over {time_text(step_time_us)}; the table below lists it."
+    return Markup(
+        f'<div class="path" role="img" aria-label="{said}">'
+        f'<ul class="path-rows">{labels}</ul><div class="path-time">'
+        f'<svg viewBox="0 0 {WIDTH} {height}" style="height:{height}px" preserveAspectRatio="none">{drawn}</svg>'
+        f'<div class="ticks">{ticks}</div></div></div>'
+    )
+
+
+def _rows_of(path: pd.DataFrame) -> list[str]:
+    sides = [SIDES.get(NodeType(kind), "device") for kind in path["node_type"]]
+    on = list(zip(path["rank"], sides, strict=True))
+    by_side = ["network" if side == "network" else f"rank {rank}, {side}" for rank, side in on]
+    by_rank = ["network" if side == "network" else f"rank {rank}" for rank, side in on]
+    together = ["network" if side == "network" else f"{side}s, all ranks" for side in sides]
+    return next((rows for rows in (by_side, by_rank) if len(set(rows)) <= MOST_ROWS), together)
+
+
+def _order(name: str) -> tuple[int, str]:
+    words = name.replace(",", "").split()
+    return (int(words[1]) if words[0] == "rank" else 1 << 30, name)
+
+
+def _bars(place: np.ndarray, kind: np.ndarray, left: np.ndarray, right: np.ndarray) -> str:
+    """One SVG path per row and node type; pieces narrower than a unit are as wide as one, neighbors one piece."""
+    found: dict[tuple[int, str], list[list[int]]] = {}
+    colors = [OF_TYPE.get(word, OTHER) for word in kind]
+    for row, color, begin, end in zip(place.tolist(), colors, left.tolist(), right.tolist(), strict=True):
+        pieces = found.setdefault((row, color), [])
+        if pieces and begin <= pieces[-1][1]:
+            pieces[-1][1] = max(end, pieces[-1][1])
+        else:
+            pieces.append([begin, max(end, begin + 1)])
+    return "".join(f'<path fill="var(--{color})" d="{_boxes(row, pieces)}"/>' for (row, color), pieces in found.items())
+
+
+def _boxes(row: int, pieces: Sequence[Sequence[int]]) -> str:
+    top, high = row * ROW_PX + 3, ROW_PX - 6
+    return "".join(f"M{begin} {top}h{end - begin}v{high}h{begin - end}z" for begin, end in pieces)
+
+
+def _jumps(place: np.ndarray, left: np.ndarray) -> str:
+    """Where the path goes on in another row: a line down or up; none where they are too many to see anything."""
+    at = np.flatnonzero(np.diff(place)) + 1
+    lines = sorted({(int(left[n]), *sorted((int(place[n - 1]), int(place[n])))) for n in at})
+    if len(lines) > MOST_JUMPS:
+        return ""
+    drawn = "".join(f"M{x} {a * ROW_PX + ROW_PX // 2}V{b * ROW_PX + ROW_PX // 2}" for x, a, b in lines)
+    return f'<path class="jump" d="{drawn}"/>'
+
+
+def phases(path: pd.DataFrame, step_time_us: float) -> Markup:
+    """On which rank and in which phase the path is when, and what takes most of it there."""
+    found = longest_in_order(phase_stretches(path), NUM_LISTED)
+    heads = ("begins at", "rank", "phase", "lasts", "share of step", "", "nodes", "mostly", "of it")
+    colors = [OTHER if _is_mixed(row) else OF_PHASE.get(row.phase, OTHER) for row in rows_of(found)]
+    rows: list[Row] = []
+    for row, drawn in zip(rows_of(found), bars(found["critical_us"], colors), strict=True):
+        where = (_short(row), Cell("")) if _is_mixed(row) else (rank_cell(row.rank), Cell(str(row.phase or "")))
+        most = (
+            (Cell(""), Cell(""))
+            if _is_mixed(row)
+            else (text_cell(row.op_name), share_cell(row.op_us / row.critical_us))
+        )
+        rows.append(
+            (time_cell(row.begin_us), *where, *_lasts(row, step_time_us), drawn, count_cell(row.num_nodes), *most)
+        )
+    said = "In the order of time; a transfer belongs to the rank that the path comes from."
+    return Markup(f"{note(said)}{table('Critical path by rank and phase', heads, rows)}")
+
+
+def listing(path: pd.DataFrame, step_time_us: float) -> Markup:
+    """The longest stretches of ops in the order of time, with what lies between them: they add up to the step."""
+    found = longest_in_order(op_stretches(path), NUM_LISTED)
+    heads = ("begins at", "op", "lasts", "share of step", "", "rank", "type", "phase", "source", "nodes")
+    colors = [OTHER if _is_mixed(row) else OF_TYPE.get(row.node_type, OTHER) for row in rows_of(found)]
+    rows: list[Row] = []
+    for row, drawn in zip(rows_of(found), bars(found["critical_us"], colors), strict=True):
+        op, *where = _what(row)
+        rows.append((time_cell(row.begin_us), op, *_lasts(row, step_time_us), drawn, *where, count_cell(row.num_nodes)))
+    total = time_text(float(path["critical_us"].sum()))
+    said = f"In the order of time. All rows add up to {total}; a stretch lasts until the path goes on."
+    return Markup(f"{subtitle('Op by op')}{note(said)}{table('Critical path, op by op', heads, rows)}")
+
+
+def _is_mixed(row: Any) -> bool:
+    return not row.is_long and row.num_stretches > 1
+
+
+def _short(row: Any) -> Cell:
+    return Cell(f"{row.num_stretches:,} shorter stretches")
+
+
+def _lasts(row: Any, step_time_us: float) -> tuple[Cell, Cell]:
+    return time_cell(row.critical_us), share_cell(row.critical_us / (step_time_us or 1.0))
+
+
+def _what(row: Any) -> tuple[Cell, ...]:
+    """op, rank, type, phase, source."""
+    if _is_mixed(row):
+        return (_short(row), *(Cell("") for _ in range(4)))
+    words = Cell(str(row.node_type)), Cell(str(row.phase or "")), Cell(str(row.source))
+    return text_cell(str(row.op_name)), rank_cell(row.rank), *words

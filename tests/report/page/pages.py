@@ -1,0 +1,12 @@
+"""Pages of answers, as predict.py writes them."""
+
+from __future__ import annotations
+
+from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.report.nodes_table import nodes_table
+from gnnperf.report.page import html_report
+
+
+def page_of(answer: StepPrediction) -> str:
+    """report.html."""
+    return html_report(answer, nodes_table(answer))

@@ -1,0 +1,200 @@
+"""report.html in a headless Chromium; skipped, with a word, where there is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks._chromium import Page, chromium
+from gnnperf.report import write_report
+from tests.predict.answers import GEMM_1, toy_answer
+
+PROGRAM = chromium()
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium on the PATH (Debian: apt install chromium)")
+DRAWN = "document.documentElement.dataset.timeline"
+HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
+OPENS_S = 3.0
+# Colors of the canvas that are not the background's, and how many pixels have them.
+PIXELS = """(() => {
+  const canvas = document.getElementById("timeline-canvas");
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height), seen = {};
+  for (let i = 0; i < data.length; i += 4) {
+    const color = `${data[i]},${data[i + 1]},${data[i + 2]}`;
+    seen[color] = (seen[color] ?? 0) + 1;
+  }
+  return seen;
+})()"""
+PAIRED = ("raised", "text", "dim", "accent", "warn", "warn-back")
+SHAPES = ("host", "compute", "memory", "transfer", "wait", "exit", "grey")
+FRAME = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))"
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What predict.py writes of the toy, with a hostile warning and an interval."""
+    folder = tmp_path_factory.mktemp("browser") / "out"
+    answer = replace(
+        toy_answer({GEMM_1: 305.0}), warnings=(HOSTILE,), step_time_interval_us=(300.0, 400.0), interval_level=0.9
+    )
+    write_report(answer, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(out: Path) -> Iterator[Page]:
+    assert PROGRAM is not None
+    with Page(PROGRAM) as opened:
+        opened.media("light")
+        opened.open(out / "report.html", DRAWN)
+        yield opened
+
+
+def _told(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "prediction.json").read_text())
+    return found
+
+
+def _shows(page: Page, name: str) -> str:
+    return str(page.ask(f"document.getElementById({json.dumps(name)}).textContent")).replace("\xa0", " ")
+
+
+def test_it_opens_in_time_without_complaints_or_requests(page: Page) -> None:
+    assert page.opened_s < OPENS_S
+    assert page.complaints() == []
+    assert page.ask("document.title") != "owned"
+
+
+def test_headline_is_that_of_the_document(page: Page, out: Path) -> None:
+    told = _told(out)
+    assert _shows(page, "predicted") == f"{told['step_time_us']:g} us"
+    assert _shows(page, "measured") == f"{told['measured_step_time_us']:g} us"
+    assert _shows(page, "error") == f"{100 * told['step_time_error']:+.1f} %"
+    assert _shows(page, "interval") == "{:g} us to {:g} us".format(*told["step_time_interval_us"])
+    assert page.ask("document.querySelector('.warnings li').textContent") == HOSTILE
+    warnings_first = "document.querySelector('.warnings').compareDocumentPosition(document.querySelector('table')) & 4"
+    assert page.ask(warnings_first)
+
+
+def test_timeline_is_drawn_in_the_colors_of_its_key(page: Page) -> None:
+    seen = page.ask(PIXELS)
+    for word in ("host", "compute", "transfer"):
+        color = page.ask(f"colorOf('{word}').match(/\\d+/g).join(',')")
+        assert seen.get(color, 0) > 100, word
+    keys = page.ask("[...document.querySelectorAll('#timeline-keys li')].map((item) => item.textContent)")
+    assert {"host", "compute", "transfer", "wait for peers"} <= set(keys)
+
+
+def test_keys_zoom_pan_reset_and_follow_the_path(page: Page) -> None:
+    page.ask("document.getElementById('timeline-canvas').focus()")
+    whole = _range(page)
+    page.press("+")
+    zoomed = _range(page)
+    assert zoomed != whole and "370 us" in zoomed
+    page.press("ArrowRight")
+    assert _range(page) != zoomed
+    page.press("0")
+    assert _range(page) == whole
+    page.press("n")
+    assert _shows(page, "timeline-said").startswith("aten::mm [T2]: on rank 1")
+    page.press("n")
+    assert "latency 305 us" in _shows(page, "timeline-said")
+
+
+def _range(page: Page) -> str:
+    page.ask(FRAME)
+    return _shows(page, "timeline-range")
+
+
+def test_pointer_tells_what_it_points_at(page: Page) -> None:
+    page.ask("document.getElementById('timeline-canvas').scrollIntoView({behavior: 'instant', block: 'center'})")
+    page.ask(FRAME)
+    x, y = page.ask("""(() => {
+      const box = document.getElementById("timeline-canvas").getBoundingClientRect();
+      return [box.x + 170 + (box.width - 171) / 2, box.y + 24 + 20 + 6]; // the first lane, half way
+    })()""")
+    page.mouse("mouseMoved", x, y)
+    tip = str(page.ask("document.getElementById('timeline-tip').innerText"))
+    assert not page.ask("document.getElementById('timeline-tip').hidden")
+    assert "rank 0, stream 0 predicted" in tip and "wait for peers: c10d::allreduce_" in tip
+
+
+def test_tables_sort_by_keyboard(page: Page) -> None:
+    table = "document.querySelector('#breakdown table')"
+    column = f"[...{table}.tBodies[0].rows].map((row) => row.cells[0].textContent)"
+    before = page.ask(column)
+    page.ask(f"{table}.querySelector('th:nth-child(2) button').focus()")
+    page.press("Enter")
+    assert page.ask(f"{table}.querySelector('th:nth-child(2)').ariaSort") == "descending"
+    counts = page.ask(f"[...{table}.tBodies[0].rows].map((row) => Number(row.cells[1].textContent))")
+    assert counts == sorted(counts, reverse=True)
+    assert sorted(page.ask(column)) == sorted(before)
+
+
+def test_dark_mode_by_system_and_by_button(page: Page) -> None:
+    back = "getComputedStyle(document.documentElement).backgroundColor"
+    light, corner = (
+        page.ask(back),
+        "[...document.getElementById('timeline-canvas').getContext('2d').getImageData(2, 2, 1, 1).data]",
+    )
+    page.media("dark")
+    page.ask(FRAME)
+    dark = page.ask(back)
+    assert _brightness(light) > 200 > 60 > _brightness(dark)
+    assert sum(page.ask(corner)[:3]) < 180  # the canvas, too
+    page.ask("document.getElementById('theme').click()")  # light, whatever the system is
+    page.ask(FRAME)
+    assert page.ask(back) == light
+    page.ask("document.getElementById('theme').click(); document.getElementById('theme').click()")
+    page.media("light")
+    assert page.ask(back) == light
+
+
+def _brightness(rgb: str) -> float:
+    parts = [float(part) for part in rgb.removeprefix("rgb(").removesuffix(")").split(",")]
+    return sum(parts) / 3
+
+
+def test_texts_stand_out_from_what_they_stand_on(page: Page) -> None:
+    """WCAG 2.1: 4.5:1 for texts, 3:1 for bars and slices, in light and in dark."""
+    for scheme in ("light", "dark"):
+        page.media(scheme)
+        page.ask(FRAME)
+        names = json.dumps(["back", *PAIRED, *SHAPES])
+        colors = page.ask(f"Object.fromEntries({names}.map((name) => [name, colorOf(name)]))")
+        for text, on in (("text", "back"), ("text", "raised"), ("dim", "back"), ("dim", "raised"), ("accent", "back"),
+                         ("warn", "warn-back"), ("text", "warn-back")):  # fmt: skip
+            assert _contrast(colors[text], colors[on]) >= 4.5, (scheme, text, on)
+        for shape in SHAPES:
+            assert _contrast(colors[shape], colors["back"]) >= 3.0, (scheme, shape)
+    page.media("light")
+
+
+def _contrast(one: str, other: str) -> float:
+    bright, dim = sorted(map(_luminance, (one, other)), reverse=True)
+    return (bright + 0.05) / (dim + 0.05)
+
+
+def _luminance(rgb: str) -> float:
+    parts = [float(part) / 255 for part in rgb.removeprefix("rgb(").removesuffix(")").split(",")]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_narrow_pages_do_not_scroll_sideways(page: Page) -> None:
+    page.resize(360, 740)
+    page.ask(FRAME)
+    assert page.ask("document.documentElement.scrollWidth") <= 360
+    page.resize(1280, 900)
+
+
+def test_paper_is_white_and_has_the_timeline(page: Page) -> None:
+    page.media("dark", "print")
+    page.ask(FRAME)
+    assert _brightness(page.ask("getComputedStyle(document.documentElement).backgroundColor")) > 200
+    assert page.ask("getComputedStyle(document.querySelector('nav')).display") == "none"
+    page.media("light")
