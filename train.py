@@ -2,6 +2,7 @@
 
 python train.py                              defaults, on datasets/cpu-gloo
 python train.py experiment=demo out=DIR      about a minute
+python train.py experiment=pretrained        the checkpoint that ships, from op tables
 python train.py --multirun seed=0,1,2
 python train.py --multirun experiment=sweep  a search over settings
 python train.py logger=wandb resume=auto
@@ -12,11 +13,33 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from gnnperf.config import entry_point
-from gnnperf.training.config import TrainConfig
+from gnnperf.pretrain.config import EntryConfig
 
 
-@entry_point("train", TrainConfig)
-def main(config: TrainConfig) -> float | None:
+@entry_point("train", EntryConfig)
+def main(config: EntryConfig) -> float | None:
+    """Train on op tables where a folder of them is named, else on recorded runs; returns what `on_runs` does."""
+    if config.pretrain.mirror:
+        on_op_tables(config)
+        return None
+    return on_runs(config)
+
+
+def on_op_tables(config: EntryConfig) -> None:
+    """Write the checkpoint that ships, and its card, into config.out."""
+    from gnnperf.pretrain.card import FILE, card
+    from gnnperf.pretrain.op_checkpoint import save_op_checkpoint
+    from gnnperf.pretrain.recipe import shipped_checkpoint
+
+    out = Path(config.out)
+
+    checkpoint = save_op_checkpoint(out / "checkpoint.pt", shipped_checkpoint(config.pretrain, config.seed))
+
+    (out / FILE).write_text(card(checkpoint), encoding="utf-8")
+    print(f"{out / 'checkpoint.pt'}  sha256 {checkpoint.sha256}")
+
+
+def on_runs(config: EntryConfig) -> float | None:
     """Write checkpoint.pt, errors.csv and what there is to look at into config.out; print how good the model is.
 
     Returns:

@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
+from benchmarks._by_sizes import BySizesAlone
 from benchmarks._public_runs import imported
 from gnnperf.analytic.constants import default_constants
+from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.dispatch import kernel_times, roofline_us
 from gnnperf.analytic.kernels.nodes import distinct_calls
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.catalog import match_device
+from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.predict.pretrained import PretrainedPredictor
+from gnnperf.pretrain.answer import corrections
 from gnnperf.public.build import Recording, recordings
 from gnnperf.public.catalog import load_catalog
 from gnnperf.schema import NodeType
 from gnnperf.trace.table import RunTrace
 
-FORM, TF32, ROOFLINE, OTHER_RUNS, OTHER_PROJECTS = (
-    "form", "form, if TF32", "roofline", "op, other runs", "op, other projects"
-)  # fmt: skip
+FORM, SHIPPED, BY_SIZES = "form", "shipped network", "network, by sizes alone"
+TF32, ROOFLINE, OTHER_RUNS, OTHER_PROJECTS = "form, if TF32", "roofline", "op, other runs", "op, other projects"
 ANSWERS = (FORM, TF32, ROOFLINE, OTHER_RUNS, OTHER_PROJECTS)
 MOST_NODES = 20_000  # of one run
 MOST_RECORDINGS = 6  # of one project on one GPU: one project published 35 of one program
 CALL = ["gpu", "project", "run", "rank", "owner"]
+
+
+def learned_us(
+    who: PretrainedPredictor, calls: Sequence[KernelCall], form_us: np.ndarray, device: DeviceSpec
+) -> np.ndarray:
+    """[num_calls] what networks of op tables answer; NaN where they do not."""
+    found = corrections(who.checkpoint, calls, form_us, device)
+    return np.where(found.answered, form_us * np.exp(found.log_factor), np.nan)
 
 
 def gpu_recordings() -> Iterator[Recording]:
@@ -61,15 +73,21 @@ def _calls(recording: Recording, run: RunTrace, graph: ExecutionGraph) -> pd.Dat
     allowed = kernel_times([replace(call, tf32=True) for call in calls], device, power).latency_us
     allowed = np.where(allowed == times.latency_us, np.nan, allowed)  # an answer of its own for float32 products only
     kernels = np.array([call.num_kernels for call in calls], float)
+    shipped, by_sizes = (
+        learned_us(who, calls, times.latency_us, device) for who in (PretrainedPredictor(), BySizesAlone())
+    )
     plain = roofline_us(calls, device, power) + (kernels - 1) * device.launch_floor_us
     rows = pd.DataFrame({
         "gpu": device.name, "project": recording.entries[0].repo, "run": recording.name,
         "rank": nodes["rank"].to_numpy(), "owner": _owners(run, graph, nodes),
         "op_name": nodes["op_name"].astype(object).to_numpy(), "family": nodes["family"].astype(object).to_numpy(),
         "by_form": times.by_form[code], "measured_us": nodes["latency_us"].to_numpy(float),
-        FORM: (times.latency_us / kernels)[code], TF32: (allowed / kernels)[code], ROOFLINE: (plain / kernels)[code],
+        FORM: (times.latency_us / kernels)[code], SHIPPED: (shipped / kernels)[code],
+        BY_SIZES: (by_sizes / kernels)[code], TF32: (allowed / kernels)[code], ROOFLINE: (plain / kernels)[code],
     })  # fmt: skip
-    summed = {name: (name, lambda v: v.sum(skipna=False)) for name in ("measured_us", FORM, TF32, ROOFLINE)}
+    summed = {
+        name: (name, lambda v: v.sum(skipna=False)) for name in ("measured_us", FORM, SHIPPED, BY_SIZES, TF32, ROOFLINE)
+    }
     whole = rows.groupby(CALL, sort=False).agg(
         op_name=("op_name", "first"), family=("family", "first"), by_form=("by_form", "first"), **summed
     )

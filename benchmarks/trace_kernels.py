@@ -5,7 +5,9 @@
 Every op call with device time, all its kernels together. Nothing was fitted on these traces. "form, if TF32" answers
 the float32 products once more, as if the program had allowed TF32, which a trace does not say. "op, other runs" is the
 trivial answer: the median time of calls of that name in all other recordings; "other projects" leaves out recordings
-of the same program as well. Errors are over calls; "total" is what a GPU's device time would be off by.
+of the same program as well. Errors are over calls; "total" is what a GPU's device time would be off by. Where the
+checkpoint that ships answers, or would if sizes alone chose, lines of their own show it and the forms on the same
+calls.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks._kernel_calls import ANSWERS, ROOFLINE, TF32, measured_calls
+from benchmarks._kernel_calls import ANSWERS, BY_SIZES, FORM, ROOFLINE, SHIPPED, TF32, measured_calls
 from gnnperf.evaluate.metrics import summarize
 
 LEAST_SHARE = 0.003  # of a GPU's device time: families below are in the sums only
@@ -66,6 +68,19 @@ def print_gpus(calls: pd.DataFrame) -> None:
     Console(width=150).print(printed)
 
 
+def print_network(calls: pd.DataFrame, network: str) -> None:
+    """Calls that networks of op tables answer: they and the forms on the same ones, by GPU and family."""
+    learned = calls[calls[network].notna()]
+    share = learned["measured_us"].sum() / calls["measured_us"].sum()
+    print(f"{network}: answers {len(learned):,} of {len(calls):,} calls, {share:.1%} of the device time")
+    for (gpu, family), part in learned.groupby(["gpu", "family"]):
+        for answer in (FORM, network):
+            e = summarize(part[answer].to_numpy(float), part["measured_us"].to_numpy(float))
+            print(f"  {gpu}, {family}, {part['run'].nunique()} runs, {e.num_nodes:,} calls, {answer}: mean "
+                  f"{e.mean_ape:.1%}, median {e.median_ape:.1%}, p90 {e.p90_ape:.1%}, "
+                  f"total {e.total_bias:+.1%}")  # fmt: skip
+
+
 def print_summary(calls: pd.DataFrame) -> None:
     """Per family, the mean over GPUs of the mean errors, where forms answer."""
     formed = calls[calls["by_form"]]
@@ -87,6 +102,8 @@ def main() -> int:
     calls["share"] = shares(calls)
     print_families(calls)
     print_gpus(calls)
+    for network in (SHIPPED, BY_SIZES):
+        print_network(calls, network)
     print_summary(calls)
     return 0
 

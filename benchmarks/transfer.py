@@ -1,12 +1,15 @@
 """Op tables of other GPUs answer for a GPU that training never saw; then with a few of its own rows.
 
-    GNNPERF_DATA_MIRROR=FOLDER python -m benchmarks.transfer [gemm] [ops]
+    GNNPERF_DATA_MIRROR=FOLDER python -m benchmarks.transfer [gemm] [ops] [dtype] [software]
 
 gemm: bfloat16 products (aiconfigurator), one generation left out. ops: NeuSight's single ops, one chip left out. Closed
 forms, waits, words, scales and network are all fitted without what is left out. What the network sees, and which share
 of its corrections is kept, is chosen by leaving one more generation out of the training rows (gemm; ops take the choice
 that gemm made for all its generations, so that no row of theirs has a part in it). With rows: 16, 64, 256 of the new
 GPU, chosen by k-means; what they change is chosen among themselves.
+
+dtype, software: products on GPUs that trained, in a dtype that did not (float8 after bfloat16), and as measured with
+another software (vidur's and estimate-train-time's after aiconfigurator's). One seed.
 
 Beside it: the closed forms alone; the same product on the nearest GPU times the ratio of peaks; and, from 2,000 other
 rows of the same GPU, the most similar product times the ratio of FLOPs, and trees: what interpolation can reach.
@@ -15,17 +18,18 @@ rows of the same GPU, the most similar product times the ratio of FLOPs, and tre
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 
 from benchmarks._public_runs import mirror
-from benchmarks._transfer_folds import fold_constants
+from benchmarks._transfer_axes import dtype, software
 from benchmarks._transfer_tables import (
     Judged,
     judged,
@@ -40,11 +44,13 @@ from gnnperf.pretrain.adapt import adapt, choose_rows
 from gnnperf.pretrain.config import PretrainConfig
 from gnnperf.pretrain.encode import EncodedRows
 from gnnperf.pretrain.fit import OpModel, fit, prepare
+from gnnperf.pretrain.kept_forms import kept_forms
 from gnnperf.pretrain.rows import CHIP, GENERATION, sampled, usable
 from gnnperf.pretrain.views import VIEWS
 from gnnperf.tables import OpTable, read_aiconfigurator, read_neusight
 
 SEEDS = (0, 1, 2)
+KEPT = Path("outputs/transfer")
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 FEW = (16, 64, 256)
 INNER_ROWS, OPS_ROWS = 500, 400  # judged of each device; of each device and kind of op
@@ -56,8 +62,8 @@ HEADER = "| GPU left out | answer | rows | mean | median | p90 | max | bias |\n|
 
 def main(asked: Iterable[str]) -> None:
     """Print the tables."""
-    for name in asked or ("gemm", "ops"):
-        {"gemm": gemm, "ops": ops}[name]()
+    for name in asked or PARTS:
+        PARTS[name]()
 
 
 def gemm() -> None:
@@ -96,7 +102,7 @@ def inner_errors(rows: pd.DataFrame) -> dict[tuple[str, str], dict[Way, float]]:
     found: dict[tuple[str, str], dict[Way, float]] = {}
     for pair in combinations(sorted(rows[GENERATION].unique()), 2):
         others = rows[~rows[GENERATION].isin(pair)].reset_index(drop=True)
-        prepared = prepare(others, fold_constants(others), CONFIG)
+        prepared = prepare(others, kept_forms(others, KEPT), CONFIG)
         models = {view: fit(prepared, dropped, CONFIG, SEEDS[0]) for view, dropped in VIEWS.items()}
         for outer, inner in (pair, pair[::-1]):
             parts = judged(rows[rows[GENERATION] == inner], INNER_ROWS)
@@ -113,7 +119,7 @@ def best_way(errors: Iterable[Mapping[Way, float]]) -> Way:
 
 def trained(others: pd.DataFrame, way: Way) -> list[OpModel]:
     """One model per seed."""
-    prepared = prepare(others, fold_constants(others), CONFIG)
+    prepared = prepare(others, kept_forms(others, KEPT), CONFIG)
     return [fit(prepared, VIEWS[way[0]], CONFIG, seed).with_share(way[1]) for seed in SEEDS]
 
 
@@ -189,6 +195,14 @@ def _read(table: OpTable) -> pd.DataFrame:
     for reason, count in found.dropped.items():
         print(f"left out: {reason}: {count}")
     return found.rows
+
+
+PARTS: Mapping[str, Callable[[], None]] = {
+    "gemm": gemm,
+    "ops": ops,
+    "dtype": lambda: dtype(KEPT, HEADER),
+    "software": lambda: software(KEPT, HEADER),
+}
 
 
 if __name__ == "__main__":

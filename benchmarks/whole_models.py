@@ -3,7 +3,8 @@
     GNNPERF_DATA_MIRROR=FOLDER python -m benchmarks whole_models [--checkpoint FILE] [--seen] [--classes]
 
 A list of operators becomes a graph (gnnperf.plan.listed); a predictor and the schedule answer: the analytical model
-with the constants that ship, or the network of a checkpoint beside it. Nothing is fitted on these rows. Peers are
+with the constants that ship, the same with the shipped networks of op tables (and as sizes alone would
+have them kept), or the network of a checkpoint beside them. Nothing is fitted on these rows. Peers are
 NeuSight, roofline, Habitat and Li et al., as NeuSight's authors published their predictions; the floor is the measured
 times of the nodes, summed.
 
@@ -23,27 +24,30 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks._by_sizes import BySizesAlone
 from benchmarks._public_runs import mirror
 from benchmarks._whole_model_classes import class_table
 from benchmarks._whole_models import Row, answer, rows
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.checkpoint import load_checkpoint
 from gnnperf.evaluate.metrics import summarize
-from gnnperf.predict.gnn import GnnPredictor
-from gnnperf.predict.hybrid import HybridPredictor
+from gnnperf.predict.api import answers_for
+from gnnperf.predict.config import Mode
+from gnnperf.predict.pretrained import PretrainedPredictor
 from gnnperf.prediction import Predictor
 from gnnperf.tables.model_labels import PEERS, peer_us
 
-ANALYTIC, NETWORK, FLOOR = "analytical", "network", "nodes summed"
+ANALYTIC, SHIPPED, BY_SIZES = "analytical", "shipped", "by sizes alone"
+NETWORK, FLOOR = "network", "nodes summed"
 UNSEEN, TRAINED = "unseen GPUs", "GPUs of the op tables"
 
 
 def predictors(checkpoint: Path | None) -> dict[str, Predictor]:
     """What answers, by its name in the tables."""
-    found: dict[str, Predictor] = {ANALYTIC: AnalyticPredictor()}
+    found: dict[str, Predictor] = {
+        ANALYTIC: AnalyticPredictor(), SHIPPED: PretrainedPredictor(), BY_SIZES: BySizesAlone()
+    }  # fmt: skip
     if checkpoint is not None:
-        network = GnnPredictor(load_checkpoint(checkpoint))
-        found[NETWORK] = HybridPredictor((network, network.analytic))
+        found[NETWORK] = answers_for(Mode.hybrid, checkpoint).predictor
     return found
 
 

@@ -26,6 +26,7 @@ ROOM_OF_COMMAND = {
     "collectives": "gnnperf.evaluate.collectives_cli",
     "shard": "gnnperf.shard.cli",
     "coverage": "gnnperf.predict.coverage_cli",
+    "devices": "gnnperf.evaluate.devices_cli",
     "compare": "gnnperf.report.compare.cli",
     "roofline": "gnnperf.report.roofline.cli",
     "sparsity-roofline": "gnnperf.report.roofline.sparsity_cli",

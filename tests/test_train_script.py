@@ -17,6 +17,8 @@ from gnnperf.data.config import DataConfig
 from gnnperf.data.prepare import PreparedData
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 from gnnperf.predict.gnn import GnnPredictor
+from gnnperf.predict.pretrained import SHIPPED
+from gnnperf.pretrain.op_checkpoint import load_op_checkpoint
 
 SMALL = ("trainer.max_epochs=2", "trainer.progress_bar=false", "model.hidden_channels=8")
 
@@ -87,3 +89,13 @@ def test_a_refusal_takes_nothing_away(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(SystemExit):
         call(monkeypatch, f"out={tmp_path / 'out'}", "resume=nowhere.ckpt")
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
+
+
+def test_op_tables_become_the_checkpoint_that_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ships is written again, and nothing else is."""
+    monkeypatch.setattr("gnnperf.pretrain.recipe.shipped_checkpoint", lambda config, seed: load_op_checkpoint(SHIPPED))
+    monkeypatch.setattr(sys, "argv", ["train.py", "experiment=pretrained", f"out={tmp_path / 'out'}"])
+    train.main()
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"checkpoint.pt", "MODEL_CARD.md"}
+    assert (tmp_path / "out" / "MODEL_CARD.md").read_bytes() == (SHIPPED.parent / "MODEL_CARD.md").read_bytes()
+    assert load_op_checkpoint(tmp_path / "out" / "checkpoint.pt").answers == load_op_checkpoint(SHIPPED).answers

@@ -23,6 +23,7 @@ from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.jitter import check_jitter, jitter_asked
 from gnnperf.predict.laws import check_laws, laws_text
 from gnnperf.predict.measured import read_measured
+from gnnperf.predict.pretrained import SHIPPED, PretrainedPredictor
 from gnnperf.predict.provenance import provenance
 from gnnperf.predict.rank_memory import MemoryQuestion, with_memory
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
@@ -30,10 +31,18 @@ from gnnperf.predict.step_choice import choose_step, other_step, step_time_kind
 from gnnperf.predict.step_interval import with_interval
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.predict.target import Target, choose_target, traced_name
-from gnnperf.prediction import Predictor
+from gnnperf.prediction import Prediction, Predictor
 from gnnperf.schedule.replay import replay_step
+from gnnperf.schema import NodeType, Source
 
-NO_CHECKPOINT = "No checkpoint was given (checkpoint=FILE), so mode=hybrid answers with the analytical model alone."
+NO_CHECKPOINT = (
+    "No checkpoint was given (checkpoint=FILE), and the shipped one knows nothing of this step, so mode=hybrid answers "
+    "with the analytical model alone."
+)
+SHIPPED_ANSWERS = (
+    "No checkpoint was given (checkpoint=FILE): the shipped one answers for {nodes:,} of {every:,} kernels, the "
+    "analytical model for all else."
+)
 MEASURED_TOO = "The interval of the step time was calibrated without the measured ops that answer here."
 USES_CHECKPOINT = USES_HARDWARE = (Mode.gnn, Mode.hybrid, Mode.analytic)
 
@@ -48,7 +57,7 @@ class Request:
         hardware: device to predict for; None: the trace's own.
         cluster: links and hosts to predict for; None: the default of the device.
         collectives: laws of collectives by name or path; SPECIFICATION: none; None: as the cluster says.
-        checkpoint: trained model; None: none.
+        checkpoint: trained model; None: the one that ships, in mode=hybrid.
         measured: op table of the user's own, answering first; None: none.
         step: ordinal in the window; None: the one with the median measured step time.
         cache_dir: where graphs are kept; None: nowhere.
@@ -144,7 +153,7 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     answers = answers_for(request.mode, request.checkpoint, request.measured)
     predictor = answers.predictor
     prediction = predictor.predict(graph.step(label.step).for_predictors(), target.cluster)
-    without = request.mode is Mode.hybrid and request.checkpoint is None
+    checkpoint = request.checkpoint or (SHIPPED if _num_learned(prediction) else None)
     question = Question(
         label=label,
         structure_step=label.step,
@@ -154,10 +163,10 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
         traced_hardware=traced_name(graph),
         same_hardware=target.same_hardware,
         provenance=provenance(
-            request.trace, request.checkpoint, graph.fingerprint, laws_text(target.cluster), request.measured
+            request.trace, checkpoint, graph.fingerprint, laws_text(target.cluster), request.measured
         ),
         warnings=(
-            *((NO_CHECKPOINT,) if without else ()),
+            *_without_checkpoint(request, prediction),
             *_uncalibrated(request),
             *target.warnings,
             *_misplaced(request, target),
@@ -175,6 +184,17 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
         return choose_target(edited, request.hardware, request.cluster).with_laws(request.collectives).cluster
 
     return with_edits(answer, request.whatif, predictor, target.cluster, question, request.collectives, cluster_of)
+
+
+def _num_learned(prediction: Prediction) -> int:
+    return int((prediction.source == Source.GNN).sum())
+
+
+def _without_checkpoint(request: Request, prediction: Prediction) -> tuple[str, ...]:
+    if request.mode is not Mode.hybrid or request.checkpoint is not None:
+        return ()
+    nodes, every = _num_learned(prediction), int((prediction.graph.nodes["node_type"] == NodeType.COMPUTE).sum())
+    return (SHIPPED_ANSWERS.format(nodes=nodes, every=every) if nodes else NO_CHECKPOINT,)
 
 
 def _uncalibrated(request: Request) -> tuple[str, ...]:
@@ -231,11 +251,14 @@ def answers_for(mode: Mode, checkpoint: Path | None, measured: Path | None = Non
 
 def _model_for(mode: Mode, checkpoint: Path | None) -> Answers:
     if checkpoint is None:
-        return Answers(AnalyticPredictor())
+        return Answers(PretrainedPredictor() if mode is Mode.hybrid else AnalyticPredictor())
     from gnnperf.checkpoint import load_checkpoint
     from gnnperf.predict.intervals import WithIntervals
-    from gnnperf.predict.ladder import predictor_of
+    from gnnperf.predict.ladder import op_predictor_of, predictor_of
+    from gnnperf.pretrain.op_checkpoint import is_op_checkpoint
 
+    if is_op_checkpoint(checkpoint):
+        return Answers(op_predictor_of(checkpoint, mode))
     loaded = load_checkpoint(checkpoint)
     predictor = predictor_of(loaded, mode)
     if loaded.intervals is None:

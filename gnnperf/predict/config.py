@@ -46,7 +46,8 @@ class PredictConfig(HardwareConfig):
         trace: trace file, directory of rank files, or archive; None: a plan is asked about.
         plan: a choice of conf/plan (or a YAML file of one's own) and its settings; empty: a trace is asked about.
         mode: who answers.
-        checkpoint: trained model, of which mode=analytic takes the constants of the base only; None: none.
+        checkpoint: trained model, of which mode=analytic takes the constants of the base only; None: the one that
+            ships, in mode=hybrid.
         measured: table of ops measured on the device predicted for (`gnnperf calibrate --ops`), which answers first;
             None: none.
         fallback: when too little is covered to answer.

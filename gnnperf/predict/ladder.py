@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.checkpoint import Checkpoint
 from gnnperf.predict.config import Mode
 from gnnperf.predict.gnn import GnnPredictor
 from gnnperf.predict.hybrid import HybridPredictor
+from gnnperf.predict.pretrained import NetworkAlone, PretrainedPredictor
 from gnnperf.prediction import Predictor
 
 CALIBRATED = (Mode.hybrid, Mode.analytic)  # modes that have intervals of their own
@@ -18,3 +21,10 @@ def predictor_of(checkpoint: Checkpoint, mode: Mode) -> Predictor:
         return AnalyticPredictor(checkpoint.constants)
     network = GnnPredictor(checkpoint)
     return network if mode is Mode.gnn else HybridPredictor((network, network.analytic))
+
+
+def op_predictor_of(checkpoint: Path, mode: Mode) -> Predictor:
+    """The same with a checkpoint of op tables, which knows nothing of hosts."""
+    if mode is Mode.analytic:
+        return AnalyticPredictor()
+    return NetworkAlone(PretrainedPredictor(checkpoint)) if mode is Mode.gnn else PretrainedPredictor(checkpoint)

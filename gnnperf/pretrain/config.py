@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gnnperf.errors import require
 from gnnperf.models.config import ModelConfig
+from gnnperf.training.config import TrainConfig
 
 
 def one_round() -> ModelConfig:
@@ -13,9 +14,9 @@ def one_round() -> ModelConfig:
     return ModelConfig(num_layers=1)
 
 
-@dataclass(frozen=True)
+@dataclass
 class PretrainConfig:
-    """Settings of one training.
+    """Settings of one training (not frozen: Hydra composes into it).
 
     Attributes:
         model: the network.
@@ -43,3 +44,32 @@ class PretrainConfig:
         require(self.learning_rate > 0, "pretrain.learning_rate", self.learning_rate, "a number > 0")
         require(self.weight_decay >= 0, "pretrain.weight_decay", self.weight_decay, "a number >= 0")
         require(self.huber_delta > 0, "pretrain.huber_delta", self.huber_delta, "a number > 0")
+
+
+def own_gpus() -> PretrainConfig:
+    """Of the network for GPUs that it was trained on: many steps, for sizes between those of the tables."""
+    return PretrainConfig(steps=3000, rows_per_group=4000)
+
+
+@dataclass
+class ShippedConfig:
+    """The checkpoint that ships (not frozen: Hydra composes into it).
+
+    Attributes:
+        mirror: folder of public op tables; empty: train.py trains on recorded runs.
+        own: of the network for GPUs that it was trained on.
+        others: of the network for GPUs that nobody trained on.
+        keep: where fitted constants of the inner loop are kept, so that a stopped training goes on.
+    """
+
+    mirror: str = ""
+    own: PretrainConfig = field(default_factory=own_gpus)
+    others: PretrainConfig = field(default_factory=PretrainConfig)
+    keep: str = "outputs/pretrain"
+
+
+@dataclass
+class EntryConfig(TrainConfig):
+    """What train.py can be told: recorded runs, or with `pretrain.mirror` op tables, for the checkpoint that ships."""
+
+    pretrain: ShippedConfig = field(default_factory=ShippedConfig)

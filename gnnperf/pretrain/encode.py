@@ -6,7 +6,7 @@ batches are drawn from tables of numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from gnnperf.data.relations import REVERSE_PREFIX
 from gnnperf.data.vocabulary import FIELDS, Vocabulary, fit_vocabulary
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster
+from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
 from gnnperf.prediction import Prediction
 from gnnperf.pretrain.forms import FormConstants, base_us
 from gnnperf.pretrain.graphs import OpGraph, op_graphs
@@ -100,16 +101,38 @@ def encode(
     Raises:
         InputError: a device or form that is unknown.
     """
-    base = base_us(rows, constants)  # [n]
+    return _encoded(rows, base_us(rows, constants), spec_of, vocabulary, observation)
+
+
+def encode_calls(
+    rows: pd.DataFrame, base: np.ndarray, device: DeviceSpec, vocabulary: Vocabulary, observation: Observation
+) -> EncodedRows:
+    """Rows that stand for op calls (gnnperf.pretrain.calls) -> tensors; labels are NaN.
+
+    Args:
+        rows: [n].
+        base: [n] us, the analytical answer.
+        device: asked about; it need not be in the catalog.
+        vocabulary: words of the training rows.
+        observation: of the measuring methods.
+    """
+    return _encoded(rows, base, lambda _: device, vocabulary, observation)
+
+
+def _encoded(
+    rows: pd.DataFrame, base: np.ndarray, device_of: Callable[[str], DeviceSpec], vocabulary: Vocabulary,
+    observation: Observation,
+) -> EncodedRows:  # fmt: skip
     names = sorted(rows["device"].unique())
     x = torch.zeros((len(rows), len(WORK_NAMES)))
     codes = torch.zeros((len(rows), len(FIELDS)), dtype=torch.int64)
     device_x = torch.zeros((len(names), len(DEVICE_NAMES)))
     for made in op_graphs(rows):
-        data = _features(made, base, vocabulary)
+        name = made.graph.device_names[0]
+        data = _features(made, base, default_cluster(device_of(name)), vocabulary)
         places = torch.from_numpy(made.places)
         x[places], codes[places] = data[COMPUTE].x, data[COMPUTE].codes
-        device_x[names.index(made.graph.device_names[0])] = data[DEVICE].x[0]
+        device_x[names.index(name)] = data[DEVICE].x[0]
     return EncodedRows(
         x, codes, torch.from_numpy(np.searchsorted(names, rows["device"].to_numpy(str))), device_x,
         torch.from_numpy(base), torch.from_numpy(np.log(rows["latency_us"].to_numpy(float))), observation.of(rows),
@@ -126,11 +149,10 @@ def fit_row_normalizer(rows: EncodedRows, dropped: Sequence[str]) -> Normalizer:
     return Normalizer(found.mean, scale, found.low, found.high)
 
 
-def _features(made: OpGraph, base: np.ndarray, vocabulary: Vocabulary) -> HeteroData:
+def _features(made: OpGraph, base: np.ndarray, cluster: ClusterSpec, vocabulary: Vocabulary) -> HeteroData:
     graph = made.graph
     latency = np.zeros(graph.num_nodes)  # hardware nodes take none
     latency[: len(made.places)] = base[made.places]
-    cluster = default_cluster(spec_of(graph.device_names[0]))
     return features(graph, cluster, _as_prediction(graph, latency), vocabulary, NO_FLOORS)
 
 

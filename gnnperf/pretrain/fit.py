@@ -66,9 +66,7 @@ class OpModel:
 
     def residual(self, rows: EncodedRows) -> Tensor:
         """[n] log(device latency / base), share included."""
-        with torch.no_grad():
-            parts = [self._residual(rows.part(places)) for places in torch.arange(len(rows.base_us)).split(CHUNK)]
-        return self.share * torch.cat([*parts, torch.zeros(0)]).double()
+        return self.share * residuals(self.network, self.normalizer, rows)
 
     def log_us(self, rows: EncodedRows) -> np.ndarray:
         """[n] log us that the rows' methods read."""
@@ -78,9 +76,15 @@ class OpModel:
         """The same with another share of its corrections."""
         return replace(self, share=share)
 
-    def _residual(self, rows: EncodedRows) -> Tensor:
-        answer: Tensor = self.network(self.normalizer.apply(rows.data()))[COMPUTE].residual
-        return answer
+
+def residuals(network: TypedGNN, normalizer: Normalizer, rows: EncodedRows) -> Tensor:
+    """[n] float64 log(device latency / base), as a trained network has it."""
+    with torch.no_grad():
+        parts = [
+            network(normalizer.apply(rows.part(places).data()))[COMPUTE].residual
+            for places in torch.arange(len(rows.base_us)).split(CHUNK)
+        ]
+    return torch.cat([*parts, torch.zeros(0)]).double()
 
 
 def prepare(rows: pd.DataFrame, constants: FormConstants, config: PretrainConfig) -> Prepared:

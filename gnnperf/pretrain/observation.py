@@ -27,6 +27,7 @@ from gnnperf.pretrain.groups import grouped
 
 UNFITTED_ISSUE_SHARE = 0.5  # of tables that no constants were fitted on: convolutions
 LEAST_WAIT_US = 1e-6  # keeps logarithms finite
+STEP = 1e-4  # of a difference quotient
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,10 @@ class Observed:
         begun = torch.where(self.issue_us > 0, begun, log_device_us)
         soft = torch.logaddexp(self.sharpness * call, self.sharpness * begun) / self.sharpness  # [n]
         return torch.where(self.call_us > 0, soft, begun)
+
+    def seen_share(self, log_device_us: Tensor) -> Tensor:
+        """[n] d log us that the method reads / d log us of the device: 1 seen whole, 0 hidden behind the wait."""
+        return (self.log_us(log_device_us + STEP) - self.log_us(log_device_us - STEP)) / (2 * STEP)
 
     def part(self, places: Tensor) -> Observed:
         """Of some rows."""

@@ -16,9 +16,12 @@ PLACES = (
     "log_world_size", "log_ranks_per_node", "log_host_speed", "log_link_bytes_per_s", "log_link_latency_us",
 )  # fmt: skip
 
-# View -> features that it drops.
+BY_SIZE = "ratios and sizes"
+OWN = PLACES  # what a network drops that tells GPUs apart, for answers on those that it was trained on
+
+# View -> features that it drops; those that transfer.
 VIEWS: Mapping[str, tuple[str, ...]] = {
     "ratios": (*HARDWARE, *SIZES, *PLACES, *DEVICE_NAMES),
-    "ratios and sizes": (*HARDWARE, *PLACES, *DEVICE_NAMES),
+    BY_SIZE: (*HARDWARE, *PLACES, *DEVICE_NAMES),
 }
 assert set(HARDWARE + SIZES + PLACES) <= set(WORK_NAMES)

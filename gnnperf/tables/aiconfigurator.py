@@ -19,6 +19,7 @@ SOURCE = "ai-dynamo/aiconfigurator"
 METHOD = "CUDA-graph replay of six calls in turn"
 TURNS = 6
 PATTERN = "ai-dynamo+aiconfigurator/aic-core/src/aiconfigurator_core/systems/data/*/gemm/*/*/gemm_perf.parquet"
+DTYPES = {"fp8": "float8"}  # the table's name -> ours; scales of tensors count for nothing beside operands
 OTHER_DTYPE = f"{SOURCE}: another dtype was asked for"
 
 
@@ -27,7 +28,7 @@ def read_aiconfigurator(mirror: Path, dtypes: Sequence[str] = ("bfloat16",)) -> 
 
     Args:
         mirror: folder of public measurements.
-        dtypes: which of the table's; float8 ("fp8") and others have scales of their own, whose layout is not told.
+        dtypes: which of the table's; "fp8" has one scale per tensor, others have scales whose layout is not told.
     """
     return joined(_gemm(pd.read_parquet(path), dtypes) for path in sorted(mirror.glob(PATTERN)))
 
@@ -36,7 +37,8 @@ def _gemm(found: pd.DataFrame, dtypes: Sequence[str]) -> OpTable:
     asked = found[found["gemm_dtype"].isin(list(dtypes))]
     parts = [
         completed(
-            {**product_columns("aten::linear", rows["m"], rows["n"], rows["k"], str(dtype)), "direction": "forward",
+            {**product_columns("aten::linear", rows["m"], rows["n"], rows["k"], DTYPES.get(str(dtype), str(dtype))),
+             "direction": "forward",
              "turns": TURNS, "tf32": False, "cache": "warm", "launch_included": False,
              "device": rows["device"].to_numpy(), "latency_us": rows["latency"] * US_PER_MS, "source": SOURCE,
              "table": "gemm", "method": METHOD},

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from gnnperf.tables.columns import ITEM_BYTES, US_PER_MS, OpTable, completed, joined
+from gnnperf.tables.convolutions import convolution_columns
 from gnnperf.tables.keep import checked
 from gnnperf.tables.plausible import without_throttled
 from gnnperf.tables.products import product_columns
@@ -89,20 +89,11 @@ def _mapped(found: pd.DataFrame, op: str, shapes: list[list[pd.Series]], flops: 
 
 
 def _convolution(found: pd.DataFrame, name: str) -> Columns:
-    """Square images, square windows, NCHW; out = floor((in + 2 padding - kernel) / stride) + 1 (torch's Conv2d)."""
+    """Square images and windows."""
     names = {"batch": "B", "in_channels": "Input_Channel", "out_channels": "Output_Channel", "kernel": "Kernel_Szie",
              "in_size": "Input_Size", "stride": "Stride", "padding": "Padding"}  # fmt: skip
     size = {ours: found[theirs].to_numpy(float) for ours, theirs in names.items()}
-    window = size["kernel"]
-    out_size = np.floor((size["in_size"] + 2 * size["padding"] - window) / size["stride"]) + 1  # [n]
-    image = [size["batch"], size["in_channels"], size["in_size"], size["in_size"]]
-    weight = [size["out_channels"], size["in_channels"], window, window]
-    result = size["batch"] * size["out_channels"] * out_size**2  # [n] elements
-    elements = np.prod(image, axis=0) + np.prod(weight, axis=0) + result  # [n]
-    return {
-        **size, "op": "aten::conv2d", "shapes": shapes_json([image, weight]), "dtypes": dtypes_json([DTYPE, DTYPE]),
-        "flops": 2.0 * result * size["in_channels"] * window**2, "moved_bytes": elements * ITEM_BYTES[DTYPE],
-    }  # fmt: skip
+    return convolution_columns(size, DTYPE)
 
 
 READERS: Mapping[str, tuple[Callable[[pd.DataFrame, str], Columns], tuple[str, ...]]] = {

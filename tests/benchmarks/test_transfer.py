@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from op_rows import A100, T4, V100, product_rows, table
 
-from benchmarks import _transfer_folds, transfer
+from benchmarks import transfer
 from benchmarks._transfer_tables import Judged, nearest_op_us
 from gnnperf.models.config import ModelConfig
 from gnnperf.pretrain.config import PretrainConfig
@@ -37,7 +37,7 @@ def test_single_ops_from_tables_to_lines(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = usable(table(product_rows((A100, V100, T4)))).rows
-    monkeypatch.setattr(_transfer_folds, "KEPT", tmp_path)
+    monkeypatch.setattr(transfer, "KEPT", tmp_path)
     monkeypatch.setattr(transfer, "_ops_rows", lambda: rows)
     monkeypatch.setattr(transfer, "_gemm_inner", lambda: WAYS)
     monkeypatch.setattr(transfer, "CONFIG", PretrainConfig(ModelConfig(hidden_channels=4, num_layers=1), steps=2))

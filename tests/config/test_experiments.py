@@ -19,13 +19,14 @@ from gnnperf.data.prepare import PreparedData
 from gnnperf.errors import InputError
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 from gnnperf.models.config import ModelConfig
-from gnnperf.training.config import OptimConfig, TrainConfig
+from gnnperf.pretrain.config import EntryConfig
+from gnnperf.training.config import OptimConfig
 
 EXPERIMENTS = sorted(path.stem for path in (CONF_DIR / "experiment").glob("*.yaml"))
 
 
-def told(*overrides: str) -> TrainConfig:
-    return composed("train", TrainConfig, *overrides)
+def told(*overrides: str) -> EntryConfig:
+    return composed("train", EntryConfig, *overrides)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -42,6 +43,7 @@ def test_rows_of_the_result_table() -> None:
     assert told("experiment=no_step_loss").optim == OptimConfig(step_weight=0.0)
     without = told("experiment=no_residual")
     assert not without.data.residual_target and without.model.max_residual > ModelConfig().max_residual
+    assert told("experiment=pretrained").pretrain.mirror and not told().pretrain.mirror
     assert told("experiment=sweep").evaluate_on == ["val"]  # a search never looks at test runs
 
 

@@ -27,6 +27,13 @@ def test_milliseconds_become_microseconds_and_empty_products_are_counted(tmp_pat
     assert sorted(table.dropped.values()) == [1, 1]
 
 
+def test_eight_bits_have_our_name_and_size(tmp_path: Path) -> None:
+    _write(tmp_path, [("bfloat16", 2, 3, 4, 0.005), ("fp8", 2, 3, 4, 0.004), ("fp8_block", 2, 3, 4, 0.003)])
+    rows = read_aiconfigurator(tmp_path, ("bfloat16", "fp8")).rows
+    assert rows["dtype"].tolist() == ["bfloat16", "float8"]
+    assert rows["moved_bytes"].tolist() == [2 * (8 + 12 + 6), 8 + 12 + 6]
+
+
 def test_without_tables_there_are_no_rows(tmp_path: Path) -> None:
     assert len(read_aiconfigurator(tmp_path).rows) == 0
 

@@ -136,7 +136,7 @@ def passes(call: KernelCall) -> tuple[ConvolutionPass, ...]:
 
 
 def _pass_us(calls: Sequence[KernelCall], which: ConvolutionPass, setting: Setting) -> Array:
-    sizes = sized(calls, _sizes, WIDTH)
+    sizes = sized(calls, convolution_size, WIDTH)
     found = np.full(len(calls), np.nan)
     for dtype, rows in _by_dtype(calls):
         rows = np.intersect1d(rows, known_rows(sizes))
@@ -156,5 +156,10 @@ def _by_dtype(calls: Sequence[KernelCall]) -> Iterator[tuple[str, np.ndarray]]:
         yield str(dtype), np.flatnonzero(dtypes == dtype)
 
 
-def _sizes(call: KernelCall) -> tuple[float, ...]:
+def convolution_size(call: KernelCall) -> tuple[float, ...]:
+    """Fields of Convolutions.
+
+    Raises:
+        UnknownCost: shapes and FLOPs that do not tell.
+    """
     return (_both if call.op_name == BOTH else PASS_OF[call.op_name][1])(call)

@@ -72,7 +72,7 @@ SIZES: Mapping[str, Callable[[OpCall], Size]] = {
 
 def products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of calls of matrix products; NaN: another op, shapes not recorded, or a dtype without a rate."""
-    sizes = sized(calls, _size, 4)
+    sizes = sized(calls, product_size, 4)
     found = np.full(len(calls), np.nan)
     kinds = [(plain_dtype(call.known_dtype), call.tf32) for call in calls]
     for dtype, tf32 in sorted(set(kinds)):
@@ -84,7 +84,12 @@ def products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     return found
 
 
-def _size(call: KernelCall) -> tuple[float, ...]:
+def product_size(call: KernelCall) -> tuple[float, ...]:
+    """Batch, m, n, k.
+
+    Raises:
+        UnknownCost: another op, or shapes that do not tell.
+    """
     if call.plain_name not in SIZES:
         raise UnknownCost  # inductor's templates among them: their tiles are tuned for the shapes at hand
     return SIZES[call.plain_name](call.parsed())

@@ -1,10 +1,11 @@
-"""Constants of the closed forms for every fold of `benchmarks.transfer`, fitted once and kept by fingerprint."""
+"""Constants of the closed forms for folds that leave GPUs out, fitted once and kept by fingerprint."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from inspect import getsource
 from pathlib import Path
@@ -13,19 +14,17 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.kernel_constants import GemmConstants
-from gnnperf.analytic.memory_constants import EventGap, MemoryConstants, RowKernel
+from gnnperf.analytic.memory_constants import EventGap, MemoryConstants, MemorySystem, RowKernel
 from gnnperf.data.cache import fingerprint
 from gnnperf.pretrain.forms import FormConstants, fit_forms
 
-KEPT = Path("outputs/transfer")
 
-
-def fold_constants(rows: pd.DataFrame) -> FormConstants:
-    """`fit_forms(rows)`, from outputs/transfer where the same code fitted the same rows before."""
+def kept_forms(rows: pd.DataFrame, folder: Path) -> FormConstants:
+    """`fit_forms(rows)`, from the folder where the same code fitted the same rows before."""
     numbers = [rows[name].to_numpy() for name in ("latency_us", "flops", "moved_bytes")]
     digest = hashlib.sha256(b"".join(np.nan_to_num(n).tobytes() for n in numbers)).hexdigest()
     names = sorted(rows["device"].unique())
-    path = KEPT / f"forms-{fingerprint(getsource(fit_forms), digest, names, len(rows))}.json"
+    path = folder / f"forms-{fingerprint(getsource(fit_forms), digest, names, len(rows))}.json"
     if not path.is_file():
         _write(path, fit_forms(rows))
     return _read(path)
@@ -43,7 +42,13 @@ def _read(path: Path) -> FormConstants:
     gemm = {family: tuple(GemmConstants(**member) for member in members) for family, members in raw["gemm"].items()}
     memory = raw["memory"]
     if memory is not None:
-        kernels = {name: RowKernel(**kernel) for name, kernel in memory["rows"].items()}
         gaps = {name: EventGap(**gap) for name, gap in memory["gaps"].items()}
-        memory = MemoryConstants(**{**memory, "rows": kernels, "gaps": gaps})
+        systems = {name: MemorySystem(**system) for name, system in memory["systems"].items()}
+        rows_of = {name: _kernels(rows) for name, rows in memory["rows_of"].items()}
+        told = {"rows": _kernels(memory["rows"]), "gaps": gaps, "systems": systems, "rows_of": rows_of}
+        memory = MemoryConstants(**{**memory, **told})
     return FormConstants(gemm, memory, tuple(raw["devices"]))
+
+
+def _kernels(raw: Mapping[str, Mapping[str, float]]) -> dict[str, RowKernel]:
+    return {name: RowKernel(**kernel) for name, kernel in raw.items()}

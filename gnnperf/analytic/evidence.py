@@ -1,0 +1,84 @@
+"""What shipped constants were made of, by device (conf/analytic/evidence.yaml, by `benchmarks.device_evidence`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from gnnperf.errors import InputError
+from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.yaml_spec import read_yaml
+
+FILE = "evidence.yaml"
+NUMBERS = ("rows", "fitted")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Measurements on one device that constants were fitted on.
+
+    Attributes:
+        device: name of the catalog.
+        source: repository that published them, or the shipped data set.
+        license: of the source.
+        ops: what was measured, e.g. "bmm", "elementwise", "recordings of training steps".
+        dtype: of the ops.
+        rows: measurements that the source has of this device.
+        fitted: how many of them constants were fitted on.
+        constants: file of conf/analytic that holds the constants.
+    """
+
+    device: str
+    source: str
+    license: str
+    ops: str
+    dtype: str
+    rows: int
+    fitted: int
+    constants: str
+
+
+KEYS = tuple(f.name for f in fields(Evidence))
+
+
+@cache
+def shipped_evidence() -> tuple[Evidence, ...]:
+    """Of the constants that ship."""
+    return load_evidence(conf_dir("analytic") / FILE)
+
+
+def load_evidence(path: Path) -> tuple[Evidence, ...]:
+    """Read evidence.
+
+    Raises:
+        InputError: not readable, an unknown or missing key, or a value of the wrong kind.
+    """
+    raw = read_yaml(path).get("evidence")
+    if not isinstance(raw, list):
+        raise InputError("has no list 'evidence'", where=str(path), remedy="python -m benchmarks.device_evidence")
+    return tuple(_evidence(one, f"{path}, number {place}") for place, one in enumerate(raw))
+
+
+def save_evidence(found: Sequence[Evidence], provenance: str, path: Path) -> None:
+    """Write evidence as YAML: beside `path`, then renamed."""
+    raw = {"provenance": provenance, "evidence": [asdict(one) for one in found]}
+    beside = path.with_name(path.name + ".part")
+    text = yaml.safe_dump(raw, sort_keys=False, width=200, default_flow_style=None)
+    beside.write_text(text, encoding="utf-8")
+    os.replace(beside, path)
+
+
+def _evidence(raw: object, where: str) -> Evidence:
+    if not isinstance(raw, dict) or set(raw) != set(KEYS):
+        odd = sorted(map(str, set(KEYS) ^ set(raw))) if isinstance(raw, dict) else [repr(raw)]
+        raise InputError(f"missing or unknown: {', '.join(odd)}", where=where, allowed=", ".join(KEYS))
+    for name, value in raw.items():
+        kind = int if name in NUMBERS else str
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise InputError(f"{name} is {value!r}", where=where, allowed=f"a value of type {kind.__name__}")
+    return Evidence(**raw)

@@ -1,0 +1,108 @@
+"""Every device of the catalog with the evidence behind answers for it, computed from what the constants were made of.
+
+measured     constants were fitted on ops of this device
+few-shot     ... on fewer than LEAST_ROWS of them
+zero-shot    by specification: nothing of this device was measured; what is next to it says how far off that may be
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gnnperf.analytic.evidence import Evidence, shipped_evidence
+from gnnperf.analytic.kernels.dispatch import has_forms
+from gnnperf.hardware import default_cluster, device_names, load_device
+from gnnperf.hardware.spec import DeviceSpec
+
+LEAST_ROWS = 256
+HALVES = ("bfloat16_matrix", "float16_matrix", "float16")  # dense rates of 16 bits, the first that a device has
+
+
+class Standing(StrEnum):
+    """What answers for a device stand on."""
+
+    MEASURED = "measured"
+    FEW_SHOT = "few-shot"
+    ZERO_SHOT = "zero-shot"
+
+
+@dataclass(frozen=True)
+class DeviceEvidence:
+    """One device.
+
+    Attributes:
+        device: its specification.
+        standing: what answers stand on.
+        evidence: measurements of it that constants were fitted on.
+        next_to: the nearest measured devices: of the same chip, else of the same generation; () none.
+        same_chip: whether those have the same chip.
+        collective_laws: fitted laws that its default cluster names; None: links by specification.
+    """
+
+    device: DeviceSpec
+    standing: Standing
+    evidence: tuple[Evidence, ...]
+    next_to: tuple[str, ...]
+    same_chip: bool
+    collective_laws: str | None
+
+    @property
+    def half_flops_per_s(self) -> float | None:
+        """Dense rate of products in 16 bits; None: it has none."""
+        return next((self.device.flops_per_s[key] for key in HALVES if key in self.device.flops_per_s), None)
+
+    @property
+    def says(self) -> str:
+        """The evidence in words."""
+        if self.evidence:
+            return "; ".join(_counts(self.evidence))
+        if self.device.kind == "cpu":
+            return "specification; prices per op of another CPU, moved by rates per core"
+        if not has_forms(self.device):
+            return "specification, roofline alone: closed forms are of NVIDIA's GPUs"
+        if self.next_to:
+            return f"specification; same {'chip' if self.same_chip else 'generation'}: {', '.join(self.next_to)}"
+        return "specification; nothing of its generation was measured"
+
+
+def catalog_evidence(found: Sequence[Evidence] | None = None) -> list[DeviceEvidence]:
+    """Every device of the catalog, by name.
+
+    Args:
+        found: what constants were fitted on; None: those that ship.
+    """
+    every = shipped_evidence() if found is None else tuple(found)
+    devices = [load_device(name) for name in device_names()]
+    measured = [device for device in devices if any(one.device == device.name for one in every)]
+    return [_of(device, every, measured) for device in devices]
+
+
+def _of(device: DeviceSpec, every: Sequence[Evidence], measured: Sequence[DeviceSpec]) -> DeviceEvidence:
+    own = tuple(one for one in every if one.device == device.name)
+    kin = [m for m in measured if _related(m, device)]
+    chip = [m for m in kin if m.num_sms == device.num_sms]
+    near = tuple(m.name for m in chip or kin) if not own and (device.kind == "cpu" or has_forms(device)) else ()
+    laws = default_cluster(device).collective_laws
+    return DeviceEvidence(device, _standing(own), own, near, bool(near and chip), laws)
+
+
+def _counts(found: Sequence[Evidence]) -> Iterator[str]:
+    """A text per source and dtype: how many rows of which ops constants were fitted on."""
+    for source, dtype in dict.fromkeys((one.source, one.dtype) for one in found):
+        here = [one for one in found if (one.source, one.dtype) == (source, dtype)]
+        yield f"{source}, {dtype}: " + ", ".join(f"{one.ops} {one.fitted:,}" for one in here)
+
+
+def _related(measured: DeviceSpec, device: DeviceSpec) -> bool:
+    """Prices of a CPU move to every other one by its rates per core; GPUs have generations."""
+    if device.kind == "cpu":
+        return False
+    return measured.kind == "gpu" and measured.architecture is not None and measured.architecture == device.architecture
+
+
+def _standing(own: Sequence[Evidence]) -> Standing:
+    if not own:
+        return Standing.ZERO_SHOT
+    return Standing.MEASURED if sum(one.fitted for one in own) >= LEAST_ROWS else Standing.FEW_SHOT

@@ -1,0 +1,78 @@
+"""The checkpoint that ships: whole, small, of licensed sources, for the constants that ship with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from gnnperf.analytic.kernels.call import KernelCall
+from gnnperf.analytic.kernels.dispatch import kernel_times
+from gnnperf.errors import InputError
+from gnnperf.hardware import device_names, load_device
+from gnnperf.predict.pretrained import SHIPPED
+from gnnperf.pretrain.answer import corrections
+from gnnperf.pretrain.card import FILE, card
+from gnnperf.pretrain.kinds import KINDS
+from gnnperf.pretrain.op_checkpoint import OpCheckpoint, load_op_checkpoint
+from gnnperf.pretrain.recipe import constants_sha256
+from gnnperf.pretrain.sources import PLAIN_LICENSES, sources
+from gnnperf.public.catalog import load_catalog
+
+MOST_BYTES = 5 * 2**20
+AGAIN = "train again: python train.py experiment=pretrained"
+
+
+@cache
+def shipped() -> OpCheckpoint:
+    return load_op_checkpoint(SHIPPED)
+
+
+def test_it_is_small_and_answers_every_kind() -> None:
+    assert SHIPPED.stat().st_size <= MOST_BYTES
+    assert {one.kind for one in shipped().answers} == {kind.name for kind in KINDS}
+    assert all(set(one.devices) <= set(device_names()) for one in shipped().answers)
+    assert any(one.own_share > 0 for one in shipped().answers)
+
+
+def test_it_corrects_the_constants_that_ship() -> None:
+    assert shipped().provenance["constants_sha256"] == constants_sha256(), AGAIN
+
+
+def test_the_card_is_the_checkpoints() -> None:
+    assert (SHIPPED.parent / FILE).read_text(encoding="utf-8") == card(shipped()), AGAIN
+
+
+def test_its_sources_have_plain_licenses() -> None:
+    told = {source["repo"]: source["license"] for source in shipped().provenance["sources"]}
+    assert told == {source.repo: source.license for source in sources()}
+    assert set(told.values()) <= set(PLAIN_LICENSES)
+
+
+def test_a_source_with_more_than_a_plain_license_is_refused() -> None:
+    entries = [replace(e, license=f"{e.license}; in an unmerged branch") for e in load_catalog()]
+    with pytest.raises(InputError, match="unmerged branch"):
+        sources(entries)
+
+
+def test_held_out_rows_say_that_it_helps_where_it_answers() -> None:
+    kept = [line for line in shipped().provenance["sizes"] if line["kept"]]
+    assert kept
+    assert all(line["network mean"] < line["forms mean"] for line in kept)
+
+
+def test_more_work_takes_longer_by_far() -> None:
+    """Corrections are not monotone, but with twice the channels there is four times the work."""
+    device = load_device("v100_pcie_32gb")
+    calls = [
+        KernelCall("aten::cudnn_convolution", f"[[32, {c}, 28, 28], [{c}, {c}, 3, 3]]", "float32", "conv",
+                   2.0 * 32 * 28**2 * c**2 * 9, 8.0 * 32 * c * 28**2)
+        for c in (32, 64, 128, 256, 512)
+    ]  # fmt: skip
+    base = kernel_times(calls, device, 4.0).latency_us
+    found = corrections(shipped(), calls, base, device)
+    assert found.answered.all()
+    assert (np.diff(np.log(base) + found.log_factor) > 0).all()
+    assert (np.abs(found.log_factor) < 1.0).all()
