@@ -23,7 +23,7 @@ def _told(nodes: pd.DataFrame) -> dict[str, pd.Series]:
     """What is known before any prediction."""
     texts = ("node_type", "op_name", "event_name", "segment", "phase", "family", "dtype", "input_dims")
     numbers = ("node_id", "rank", "message_bytes", "thread", "stream")
-    works = {name: nodes[name].to_numpy(np.float64) for name in ("flops", "bytes")}
+    works = {name: nodes[name].astype("float64") for name in ("flops", "bytes")}
     return {**{name: _text(nodes[name]) for name in texts}, **{name: nodes[name] for name in numbers}, **works}
 
 
