@@ -22,8 +22,10 @@ from gnnperf.report.document import document, to_json
 from gnnperf.report.progress import bars_on_terminal
 from gnnperf.report.threshold import read_threshold
 
+FLAGS = ("json", "quiet", "max_step_ms", "max_regression", "against")
 
-@entry_point("predict", PredictConfig, flags=("json", "quiet", "max_step_ms", "max_regression", "against"))
+
+@entry_point("predict", PredictConfig, flags=FLAGS)
 def main(config: PredictConfig) -> None:
     """Trace -> graph -> prediction -> report."""
     request = to_request(config)

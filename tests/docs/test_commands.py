@@ -17,9 +17,10 @@ from docs.made.pages import DOCS, DOCUMENTS, ROOT
 from docs.made.shell import commands_of
 from gnnperf.cli import parser_of
 from gnnperf.config import composed
+from gnnperf.config.flags import with_keys
 from gnnperf.errors import InputError
 from gnnperf.predict import PredictConfig
-from gnnperf.training.config import TrainConfig
+from gnnperf.pretrain.config import EntryConfig
 
 PAGES = sorted({*DOCUMENTS, *(str(path.relative_to(ROOT)) for path in (ROOT / DOCS).rglob("*.md"))} - {"CHANGELOG.md"})
 # A name that is there, in place of a file of the reader's own, or of NAME.
@@ -33,7 +34,8 @@ def _every(program: str) -> list[list[str]]:
     for page in PAGES:
         for words in commands_of((ROOT / page).read_text(encoding="utf-8")):
             if program in words:
-                found[tuple(words[words.index(program) + 1 :])] = None
+                given = words[words.index(program) + 1 :]
+                found[tuple(given[: given.index(">")] if ">" in given else given)] = None  # > FILE is the shell's
     return [list(words) for words in found]
 
 
@@ -74,7 +76,7 @@ def test_options_of_gnnperf_exist(words: list[str]) -> None:
 
 @pytest.mark.parametrize("words", [pytest.param(w, id=" ".join(w)) for w in _every("predict.py")])
 def test_keys_of_predict_exist(words: list[str]) -> None:
-    config = composed("predict", PredictConfig, *_overrides(words))
+    config = composed("predict", PredictConfig, *_overrides(with_keys(words, _script("predict").FLAGS, PredictConfig)))
     request = _script("predict").to_request(config)
     assert (request.trace is None) == (config.trace is None) and len(request.whatif) == len(config.whatif)
 
@@ -83,7 +85,7 @@ def test_keys_of_predict_exist(words: list[str]) -> None:
 def test_keys_of_train_exist(words: list[str]) -> None:
     if "hydra/sweeper=optuna" in words or any(word == "experiment=sweep" for word in words):
         pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="the extra 'sweep' is not installed")
-    assert composed("train", TrainConfig, *_overrides(words)).out
+    assert composed("train", EntryConfig, *_overrides(words)).out
 
 
 @pytest.mark.parametrize("words", [["predict.py", "trase=a"], ["predict.py", "whatif=[{bach:{factor:2}}]"]])

@@ -82,7 +82,7 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.
     if earlier:
         write_report(toy_answer({GEMM_1: 305.0}), tmp_path / "out")
 
-    def interrupted(answer: object) -> str:
+    def interrupted(*answer: object) -> str:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(write, "html_report", interrupted)
