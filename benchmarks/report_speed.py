@@ -36,7 +36,7 @@ from gnnperf.report.page import html_report
 TRACE = "facebookresearch+param/et_replay/tests/inputs/dlrm_kineto.tar.gz"
 PLAN = Path("conf/plan/gpt_405b.yaml")
 SMALLER = {"global_batch": 512, "pipeline": "1f1b", "chunks": 1}  # four micro-batches per replica
-REPEATS = 5
+REPEATS = 3
 NOISE = 0.05
 # A frame is over when a pixel of it can be read.
 FRAMES = f"""(async () => {{
