@@ -31,6 +31,7 @@ def nodes_table(answer: StepPrediction) -> pd.DataFrame:
         "measured_latency_us": nodes["latency_us"],
         "analytic_latency_us": prediction.analytic_latency_us,
         "source": pd.Series([str(s) for s in prediction.source], dtype="str"),
+        "reason": pd.Series(prediction.reasons.tolist(), dtype="str"),
         "on_critical_path": np.asarray(answer.schedule.on_critical_path, dtype=bool),
         "critical_us": np.asarray(answer.critical_us, dtype=np.float64),
     }
