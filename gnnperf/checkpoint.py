@@ -28,8 +28,9 @@ from gnnperf.errors import InputError
 from gnnperf.intervals import Intervals, intervals_from_plain
 from gnnperf.models.config import ModelConfig
 from gnnperf.models.gnn import TypedGNN
+from gnnperf.trust import Trust, fit_trust, trust_from_plain
 
-FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 7
+FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 8
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
 RETRAIN = "train again with this version of gnnperf"
@@ -46,6 +47,7 @@ class Checkpoint:
         floors: bases where the analytical model has no answer.
         normalizer: feature statistics of the training runs.
         weights: parameter name -> tensor.
+        trust: what training had, and so how far the network is trusted.
         provenance: what it was made from: gnnperf and library versions, data set fingerprint, split, seed, the
             configuration's training part.
         intervals: how sure its answers are; None: it was not calibrated.
@@ -58,6 +60,7 @@ class Checkpoint:
     floors: TypedFloors
     normalizer: Normalizer
     weights: Mapping[str, Tensor]
+    trust: Trust
     provenance: Mapping[str, Any]
     intervals: Intervals | None = None
     sha256: str = ""
@@ -89,7 +92,8 @@ def make_checkpoint(
         "training": json.loads(json.dumps(training)),  # enums become text: the file holds plain values only
     }
     weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
-    return Checkpoint(model, data.vocabulary, data.constants, data.floors, data.normalizer, weights, provenance)
+    parts = (data.vocabulary, data.constants, data.floors, data.normalizer, weights, fit_trust(network, data))
+    return Checkpoint(model, *parts, provenance)
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> Checkpoint:
@@ -137,6 +141,7 @@ def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
         "floors": {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(floors).items()},
         "normalizer": {name: dict(values) for name, values in vars(normalizer).items()},
         "weights": dict(checkpoint.weights),
+        "trust": checkpoint.trust.to_plain(),
         "provenance": dict(checkpoint.provenance),
         "intervals": None if checkpoint.intervals is None else checkpoint.intervals.to_plain(),
     }
@@ -151,6 +156,7 @@ def _from_plain(plain: dict[str, Any], sha256: str) -> Checkpoint:
         TypedFloors(**plain["floors"]),
         Normalizer(**plain["normalizer"]),
         plain["weights"],
+        trust_from_plain(plain["trust"]),
         plain["provenance"],
         None if plain["intervals"] is None else intervals_from_plain(plain["intervals"]),
         sha256,

@@ -11,7 +11,17 @@ import numpy as np
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.contention import Contention
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.schema import WORK_TYPES, NodeType, Segment
+from gnnperf.schema import WORK_TYPES, NodeType, Segment, Source
+
+REASONS = {  # where nobody says more
+    Source.MEASURED: "measured",
+    Source.GNN: "alike in training",
+    Source.GNN_CALIBRATED: "partly alike in training",
+    Source.ANALYTIC: "no network was asked",
+    Source.DECLARED: "set by an edit",
+    Source.UNCOVERED: "nobody has an answer",
+    Source.CLASS_MEDIAN: "the median of its class on other steps",
+}
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,7 @@ class Prediction:
         mean_latency_us: [num_nodes] what a node takes on average in steps of about the median time: what a schedule
             adds up; NaN where uncovered; None: nobody tells it apart from `latency_us`.
         alone: whose latencies the schedule has still to stretch where work overlaps; None: nobody's.
+        reason: [num_nodes] object array of sentences, why a node has its source; None: what REASONS says of it.
     """
 
     graph: ExecutionGraph
@@ -57,6 +68,12 @@ class Prediction:
     warnings: tuple[str, ...] = ()
     alone: Alone | None = None
     mean_latency_us: np.ndarray | None = None
+    reason: np.ndarray | None = None
+
+    @property
+    def reasons(self) -> np.ndarray:
+        """[num_nodes] why each node has its source."""
+        return reasons_of(self.source) if self.reason is None else self.reason
 
     @property
     def scheduled_us(self) -> np.ndarray:
@@ -70,6 +87,11 @@ class Predictor(Protocol):
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Predict every node of `graph` as if run on `cluster`."""
         ...
+
+
+def reasons_of(source: np.ndarray) -> np.ndarray:
+    """[num_nodes] sources -> [num_nodes] what there is to say of them as such."""
+    return np.array([REASONS[Source(one)] for one in source], dtype=object)
 
 
 def only(alone: Alone | None, nodes: np.ndarray) -> Alone | None:

@@ -85,7 +85,10 @@ class TypedGNN(nn.Module):
 
     def forward(self, data: HeteroData) -> dict[str, NodeAnswer]:
         """One graph or a batch of graphs, normalized -> an answer per work type."""
-        answers = self.answers(self.states(data))
+        return self.lawful(data, self.answers(self.states(data)))
+
+    def lawful(self, data: HeteroData, answers: Mapping[str, NodeAnswer]) -> dict[str, NodeAnswer]:
+        """The answers, but for collectives beyond the links and groups of training, which keep their base."""
         collective = str(NodeType.COLLECTIVE)
         return {**answers, collective: _where(data[collective].known_law, answers[collective])}
 

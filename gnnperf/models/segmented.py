@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from gnnperf.data.segments import SegmentedGraph
 from gnnperf.models.gnn import WORK, NodeAnswer, TypedGNN
 
 MAX_NODES = 100_000  # answered at once; without gradients some 3 KB per node
+
+
+@torch.no_grad()
+def states_of(network: TypedGNN, data: HeteroData, max_nodes: int = MAX_NODES) -> dict[str, Tensor]:
+    """Work type -> final states of all its nodes, [n, hidden_channels], in the graph's order; as answers_of."""
+    if (data.num_nodes or 0) <= max_nodes:
+        return network.states(data)
+    whole = SegmentedGraph(data, network.num_hops)
+    found: dict[str, Tensor] = {}
+    for window in whole.windows(max_nodes):
+        part = whole.cut(window)
+        for node_type, states in network.states(part.data).items():
+            rows = torch.from_numpy(whole.of_type(window, node_type)) - whole.first[node_type]
+            every = found.setdefault(node_type, states.new_zeros(len(data[node_type].x), states.shape[1]))
+            every[rows.sort().values] = states[part.inner[node_type]]
+    return found
 
 
 @torch.no_grad()

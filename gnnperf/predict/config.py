@@ -14,7 +14,7 @@ from gnnperf.plan.families import Plan, read_plan
 class Mode(StrEnum):
     """Who answers. Names are lower case because that is how Hydra spells an enum on the command line."""
 
-    hybrid = "hybrid"  # per node the best answer there is: gnn, else analytic, else uncovered
+    hybrid = "hybrid"  # per node the best answer there is: measured, gnn, blended, analytic, else uncovered
     gnn = "gnn"  # the network alone; needs a checkpoint
     analytic = "analytic"  # the analytical model alone
     replay = "replay"  # measured class medians of other steps on the structure of one step

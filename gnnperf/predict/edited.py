@@ -16,7 +16,7 @@ from gnnperf.predict.assemble import Question, assemble
 from gnnperf.predict.laws import with_laws
 from gnnperf.predict.mixed import predict_on
 from gnnperf.predict.step_prediction import StepPrediction, WhatIfAnswer
-from gnnperf.prediction import Prediction, Predictor, uncovered_ops
+from gnnperf.prediction import REASONS, Prediction, Predictor, uncovered_ops
 from gnnperf.schema import Source
 
 
@@ -65,14 +65,15 @@ def predict_edited(edited: Edited, predictor: Predictor, cluster: ClusterSpec) -
     """
     told = predict_on(edited.graph, predictor, asked(edited.graph, cluster, edited.hardware))
     change = edited.latency_change
-    latency_us = change.of(told.latency_us)
+    latency_us, declared = change.of(told.latency_us), ~np.isnan(change.declared_us)  # [num_nodes] each
     return replace(
         told,
         latency_us=latency_us,
         mean_latency_us=None if told.mean_latency_us is None else change.of(told.mean_latency_us),
         latency_low_us=change.of(told.latency_low_us),
         latency_high_us=change.of(told.latency_high_us),
-        source=np.where(np.isnan(change.declared_us), told.source, Source.DECLARED).astype(object),
+        source=np.where(declared, Source.DECLARED, told.source).astype(object),
+        reason=np.where(declared, REASONS[Source.DECLARED], told.reasons),
         uncovered_ops=uncovered_ops(edited.graph, latency_us),
     )
 

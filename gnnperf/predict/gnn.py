@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.checkpoint import Checkpoint
@@ -16,10 +19,33 @@ from gnnperf.data.vocabulary import FIELDS, UNKNOWN
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.models.gnn import WORK, TypedGNN
-from gnnperf.models.segmented import answers_of
+from gnnperf.models.segmented import states_of
 from gnnperf.predict.crossing import asked_over
 from gnnperf.prediction import Prediction, Predictor, only, uncovered_ops
 from gnnperf.schema import Segment, Source
+from gnnperf.trust import Trusted
+
+OP = FIELDS.index("op_name")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the network says of every node, whatever ground it has; all but `latency_us` [num_nodes].
+
+    Attributes:
+        latency_us: [2, num_nodes] usual and mean latency; 0 for device and link nodes, NaN where the peers of a wait
+            were not traced.
+        known_op: whether training had the op in a node of that type.
+        silent: whether that is the analytical answer, because the head says nothing.
+        floored: whether it starts from a typed floor for want of an analytical answer.
+        trusted: how far it is to be trusted.
+    """
+
+    latency_us: np.ndarray
+    known_op: np.ndarray
+    silent: np.ndarray
+    floored: np.ndarray
+    trusted: Trusted
 
 
 class GnnPredictor:
@@ -46,16 +72,17 @@ class GnnPredictor:
             InputError: an edge or link class that the network does not know.
         """
         base = self.analytic.predict(graph, cluster)
-        latency_us, mean_us = self._latencies_us(graph, cluster, base)  # [num_nodes] each
+        told = self.told(graph, cluster, base)
+        latency_us, mean_us = np.where(told.known_op, told.latency_us, np.nan)  # [num_nodes] each
         covered = np.isfinite(latency_us)  # [num_nodes]
         unknown = np.full(graph.num_nodes, np.nan)
-        source = np.where(covered, self._sources(graph.nodes, base, latency_us), Source.UNCOVERED).astype(object)
+        answers = np.where(told.silent, Source.ANALYTIC, Source.GNN)  # what a silent head leaves is called so
         return Prediction(
             graph=graph,
             latency_us=latency_us,
             mean_latency_us=mean_us,
             lag_us=base.lag_us,
-            source=source,
+            source=np.where(covered, answers, Source.UNCOVERED).astype(object),
             analytic_latency_us=base.latency_us,
             latency_low_us=unknown,
             latency_high_us=unknown.copy(),
@@ -63,29 +90,43 @@ class GnnPredictor:
             alone=only(base.alone, covered),
         )
 
-    def _sources(self, nodes: pd.DataFrame, base: Prediction, latency_us: np.ndarray) -> np.ndarray:
-        """[num_nodes]: where a head is silent and its base is the analytical answer, that stands and is called so."""
-        silent = [t for t in WORK if self.network.is_silent(t)]
-        analytic = nodes["node_type"].isin(silent).to_numpy() & (latency_us == base.latency_us)
-        return np.where(analytic, Source.ANALYTIC, Source.GNN)
-
     @torch.no_grad()
-    def _latencies_us(self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction) -> np.ndarray:
-        """[2, num_nodes] usual and mean latency.
+    def told(self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction) -> Told:
+        """What the network says of every node.
 
-        0 for device and link nodes, NaN where the op is unknown or the wait's peers were not traced.
+        Args:
+            graph: to predict.
+            cluster: the hardware asked about.
+            base: the analytical answer.
+
+        Raises:
+            InputError: an edge or link class that the network does not know.
         """
-        known, op = self.checkpoint, FIELDS.index("op_name")
-        over = asked_over(graph.for_predictors(), cluster)
+        known, over = self.checkpoint, asked_over(graph.for_predictors(), cluster)
         data = features(over, cluster, _padded(base, over), known.vocabulary, known.floors)
-        answers = answers_of(self.network, known.normalizer.apply(data))
-        found = np.zeros((2, graph.num_nodes))
+        normalized = known.normalizer.apply(data)
+        states = states_of(self.network, normalized)
+        latency_us, known_op = self._read(normalized, states, graph.num_nodes)
+        latency_us[:, (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan
+        trusted = known.trust.of(graph.nodes, cluster.device.name, data, known.normalizer, states)
+        return Told(latency_us, known_op, self._silent(graph.nodes, base, latency_us[0]), np.isnan(base.latency_us),
+                    trusted)  # fmt: skip
+
+    def _read(self, data: HeteroData, states: Mapping[str, Tensor], num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+        """[2, num_nodes] latencies and [num_nodes] bool, whether the op is known; hardware is."""
+        answers = self.network.lawful(data, self.network.answers(states))
+        found, known_op = np.zeros((2, num_nodes)), np.ones(num_nodes, dtype=bool)
         for node_type in WORK:
             store, answer = data[node_type], answers[node_type]
             both = torch.stack([answer.residual, answer.scheduled_residual]).double().exp() * store.base_us  # [2, n]
-            both[:, store.codes[:, op] == UNKNOWN] = torch.nan
             found[:, store.node_id.numpy()] = both.numpy()
-        found[:, (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan
+            known_op[store.node_id.numpy()] = (store.codes[:, OP] != UNKNOWN).numpy()
+        return found, known_op
+
+    def _silent(self, nodes: pd.DataFrame, base: Prediction, latency_us: np.ndarray) -> np.ndarray:
+        """[num_nodes] bool: the head is silent and its base is the analytical answer."""
+        silent = [t for t in WORK if self.network.is_silent(t)]
+        found: np.ndarray = nodes["node_type"].isin(silent).to_numpy() & (latency_us == base.latency_us)
         return found
 
 

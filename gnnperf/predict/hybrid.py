@@ -48,6 +48,7 @@ def _over(better: Prediction, worse: Prediction) -> Prediction:
         latency_low_us=np.where(answers, better.latency_low_us, worse.latency_low_us),
         latency_high_us=np.where(answers, better.latency_high_us, worse.latency_high_us),
         source=source,
+        reason=np.where(answers, better.reasons, worse.reasons),
         warnings=tuple(dict.fromkeys((*better.warnings, *worse.warnings))),
         alone=_either(only(better.alone, answers), only(worse.alone, ~answers)),
     )

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.checkpoint import Checkpoint
+from gnnperf.predict.blended import BlendedPredictor
 from gnnperf.predict.config import Mode
 from gnnperf.predict.gnn import GnnPredictor
-from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.pretrained import NetworkAlone, PretrainedPredictor
 from gnnperf.prediction import Predictor
 
@@ -16,11 +16,15 @@ CALIBRATED = (Mode.hybrid, Mode.analytic)  # modes that have intervals of their 
 
 
 def predictor_of(checkpoint: Checkpoint, mode: Mode) -> Predictor:
-    """The network, the ladder under it, or the analytical model with what the training runs told of hosts and ops."""
+    """Who answers in this mode.
+
+    The network; the network blended with the analytical model; or that model with what the training runs told of hosts
+    and ops.
+    """
     if mode is Mode.analytic:
         return AnalyticPredictor(checkpoint.constants)
     network = GnnPredictor(checkpoint)
-    return network if mode is Mode.gnn else HybridPredictor((network, network.analytic))
+    return network if mode is Mode.gnn else BlendedPredictor(network)
 
 
 def op_predictor_of(checkpoint: Path, mode: Mode) -> Predictor:

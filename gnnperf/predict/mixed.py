@@ -37,6 +37,7 @@ def predict_on(graph: ExecutionGraph, predictor: Predictor, asked: Asked) -> Pre
         mean_latency_us=_picked([each.scheduled_us for each in answers], chosen),
         lag_us=_picked([each.lag_us for each in answers], chosen[graph.edges["dst"].to_numpy()]),
         source=_picked([each.source for each in answers], chosen),
+        reason=_picked([each.reasons for each in answers], chosen),
         analytic_latency_us=_picked([each.analytic_latency_us for each in answers], chosen),
         latency_low_us=_picked([each.latency_low_us for each in answers], chosen),
         latency_high_us=_picked([each.latency_high_us for each in answers], chosen),

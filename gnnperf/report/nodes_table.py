@@ -40,6 +40,7 @@ def _predicted(answer: StepPrediction) -> dict[str, pd.Series | np.ndarray]:
         "analytic_latency_us": prediction.analytic_latency_us,
         "bound": _text(pd.Series(pd.Categorical(bound))),
         "source": pd.Series([str(s) for s in prediction.source], dtype="str"),
+        "reason": pd.Series(prediction.reasons.tolist(), dtype="str"),
         "on_critical_path": np.asarray(answer.schedule.on_critical_path, dtype=bool),
         "critical_us": np.asarray(answer.critical_us, dtype=np.float64),
     }

@@ -118,6 +118,7 @@ PREDICTION_COLUMNS = (
     Column("analytic_latency_us", "float64", "us", "the analytical model's answer; NaN if it has none"),
     Column("bound", "str", "", "what the analytical model says a compute node's time is made of most: Bound"),
     Column("source", "str", "", "Source"),
+    Column("reason", "str", "", "why it has this source"),
     Column("on_critical_path", "bool", "", "whether the step time changes with this node"),
     Column("critical_us", "float64", "us", "time the critical path spends at the node; they add up to the step"),
 )

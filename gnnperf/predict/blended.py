@@ -1,0 +1,101 @@
+"""BlendedPredictor: the network as far as it can be trusted, the corrected analytical answer as far as it cannot.
+
+latency = network^weight x (analytical x correction)^(1 - weight)         weight as gnnperf.trust tells it
+
+weight     source            answer
+1          gnn               the network's
+between    gnn_calibrated    of both
+0          analytic          the analytical model's, corrected by what it missed in training
+           uncovered         neither has one, and the reason says why
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.predict.gnn import GnnPredictor, Told
+from gnnperf.prediction import REASONS, Prediction, only, uncovered, uncovered_ops
+from gnnperf.schema import Segment, Source
+from gnnperf.trust import Trusted
+
+SILENT = "the network's corrections did not help on validation runs"
+NO_ANALYTIC = ", and the analytical model has no answer"
+NOT_TRACED = "its peers were not traced"
+
+
+@dataclass(frozen=True)
+class BlendedPredictor:
+    """Answers for whatever the network or the analytical model has an answer for.
+
+    Attributes:
+        network: with the checkpoint it is of.
+    """
+
+    network: GnnPredictor
+
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+        """Every node's latency, source and reason.
+
+        Raises:
+            InputError: an edge or link class that the network does not know.
+        """
+        base = self.network.analytic.predict(graph, cluster)
+        told = self.network.told(graph, cluster, base)
+        trusted = told.trusted
+        corrected_us = self._corrected_us(graph, cluster, base)  # [num_nodes]
+        latency_us, mean_us = (_blend(us, corrected_us, told, trusted.weight) for us in told.latency_us)
+        missing, unknown = uncovered(graph, latency_us), np.full(graph.num_nodes, np.nan)
+        source = _sources(told, trusted, missing)
+        return Prediction(
+            graph=graph,
+            latency_us=latency_us,
+            mean_latency_us=mean_us,
+            lag_us=base.lag_us,
+            source=source,
+            reason=_reasons(graph, told, trusted, source),
+            analytic_latency_us=base.latency_us,
+            latency_low_us=unknown,
+            latency_high_us=unknown.copy(),
+            uncovered_ops=uncovered_ops(graph, latency_us),
+            alone=only(base.alone, np.isfinite(latency_us)),
+        )
+
+    def _corrected_us(self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction) -> np.ndarray:
+        corrections = self.network.checkpoint.trust.corrections
+        corrected: np.ndarray = base.latency_us * np.exp(corrections.of(graph.nodes, cluster.device.name))
+        return corrected
+
+
+def _blend(told_us: np.ndarray, corrected_us: np.ndarray, told: Told, weight: np.ndarray) -> np.ndarray:
+    """[num_nodes]; without an analytical answer the network's stands if it knows the op."""
+    alone = np.isnan(corrected_us)
+    network_us = np.where(told.known_op | ~alone, told_us, np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        both_us = np.exp(weight * np.log(network_us) + (1.0 - weight) * np.log(corrected_us))
+    part = (weight > 0) & (weight < 1) & (network_us > 0) & (corrected_us > 0)
+    whole_us = np.where((weight >= 1) | alone, network_us, corrected_us)
+    found: np.ndarray = np.where(part, both_us, whole_us)
+    return found
+
+
+def _sources(told: Told, trusted: Trusted, missing: np.ndarray) -> np.ndarray:
+    source = np.where(trusted.weight > 0, Source.GNN_CALIBRATED, Source.ANALYTIC).astype(object)
+    source[told.floored & (trusted.weight < 1)] = Source.GNN_CALIBRATED  # the network alone, and in doubt
+    source[trusted.weight >= 1] = Source.GNN
+    source[told.silent & (source == Source.GNN)] = Source.ANALYTIC
+    source[missing] = Source.UNCOVERED
+    return source
+
+
+def _reasons(graph: ExecutionGraph, told: Told, trusted: Trusted, source: np.ndarray) -> np.ndarray:
+    reason = trusted.reason.copy()
+    reason[(source == Source.ANALYTIC) & (trusted.weight >= 1)] = SILENT
+    doubted = (source == Source.UNCOVERED) | ((source == Source.GNN_CALIBRATED) & told.floored)
+    reason[doubted] = reason[doubted] + NO_ANALYTIC
+    reason[(source == Source.UNCOVERED) & (trusted.weight >= 1)] = REASONS[Source.UNCOVERED]
+    reason[(graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = NOT_TRACED
+    return reason

@@ -1,0 +1,19 @@
+"""How far the network is trusted at a node: how near the node is to what training saw."""
+
+from gnnperf.trust.corrections import Corrections, fit_corrections
+from gnnperf.trust.likeness import Likeness, fit_likeness
+from gnnperf.trust.seen import Seen, fit_seen
+from gnnperf.trust.trust import Trust, Trusted, fit_trust, trust_from_plain
+
+__all__ = [
+    "Corrections",
+    "Likeness",
+    "Seen",
+    "Trust",
+    "Trusted",
+    "fit_corrections",
+    "fit_likeness",
+    "fit_seen",
+    "fit_trust",
+    "trust_from_plain",
+]

@@ -1,0 +1,167 @@
+"""Trust: the share of the network's answer that a node takes, in log space, and why it is not all of it.
+
+    weight = of the op's name x of numbers beyond training x of dtype and device x of a state unlike training
+
+Each is 1 where training has the like and falls as evidence thins; what is left goes to the corrected analytical answer.
+How fast they fall was chosen on programs of op families that training lacked (BENCHMARKS.md), never on test runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from gnnperf.data.categories import words_of
+from gnnperf.data.normalizer import Normalizer
+from gnnperf.data.prepare import PreparedData, Step
+from gnnperf.data.vocabulary import FIELDS, UNKNOWN
+from gnnperf.models.gnn import WORK, TypedGNN
+from gnnperf.models.segmented import states_of
+from gnnperf.prediction import REASONS
+from gnnperf.schema import Source
+from gnnperf.trust.beyond import NAMES, beyond
+from gnnperf.trust.corrections import Corrections, Missed, fit_corrections
+from gnnperf.trust.likeness import KEPT, Likeness, fit_likeness
+from gnnperf.trust.seen import Seen, fit_seen
+
+OP = FIELDS.index("op_name")
+UNKNOWN_OP = 0.75  # weight of an op that training lacks
+UNSEEN_DTYPE = 0.75  # weight of a dtype that training lacks on the device
+BEYOND_DECAY = 3.0  # spreads beyond the training range over which the weight falls by e
+UNLIKE_DECAY = 2.0  # usual distances beyond the usual one over which it does
+LEAST = 0.05  # a smaller weight is none
+ALIKE = REASONS[Source.GNN]
+
+
+@dataclass(frozen=True)
+class Trusted:
+    """All [num_nodes].
+
+    Attributes:
+        weight: 0 to 1.
+        reason: object, why it is not more.
+        unknown_op, unseen_dtype: bool, whether training lacks the op, the dtype on the device.
+        beyond: distance beyond the training range (trust.beyond).
+        unlike: distance to training states (trust.likeness).
+    """
+
+    weight: np.ndarray
+    reason: np.ndarray
+    unknown_op: np.ndarray
+    unseen_dtype: np.ndarray
+    beyond: np.ndarray
+    unlike: np.ndarray
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What training had.
+
+    Attributes:
+        seen: dtypes by device.
+        corrections: of the analytical answer.
+        likeness: of states.
+    """
+
+    seen: Seen
+    corrections: Corrections
+    likeness: Likeness
+
+    def of(
+        self, nodes: pd.DataFrame, device: str, data: HeteroData, normalizer: Normalizer, states: Mapping[str, Tensor]
+    ) -> Trusted:
+        """Of every node; hardware has weight 1.
+
+        Args:
+            nodes: node table of the graph.
+            device: predicted for.
+            data: the graph's features, raw.
+            normalizer: of the checkpoint.
+            states: the network's, by work type.
+        """
+        zero, no = np.zeros(len(nodes)), np.zeros(len(nodes), dtype=bool)
+        found = Trusted(zero + 1.0, np.full(len(nodes), ALIKE, dtype=object), no, no.copy(), zero, zero.copy())
+        for node_type in WORK:
+            store, rows = data[node_type], data[node_type].node_id.numpy()
+            if not len(rows):
+                continue
+            distance, place = beyond(normalizer, node_type, store.x)
+            found.unknown_op[rows] = (store.codes[:, OP] == UNKNOWN).numpy()
+            found.unseen_dtype[rows] = self.seen.unseen(node_type, nodes.iloc[rows], device)
+            found.beyond[rows] = distance.double().numpy()
+            found.unlike[rows] = self.likeness.unlike(node_type, states[node_type]).double().numpy()
+            found.weight[rows], found.reason[rows] = self._together(found, rows, nodes["dtype"], place.numpy(), device)
+        return found
+
+    def _together(
+        self, found: Trusted, rows: np.ndarray, dtype: pd.Series, place: np.ndarray, device: str
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """[n] product of the weights of all tests, and what the least of them is about."""
+        of_pair = UNSEEN_DTYPE if self.seen.knows(device) else 0.0  # of another device nothing was learned
+        weights = np.stack([
+            np.where(found.unknown_op[rows], UNKNOWN_OP, 1.0),
+            np.where(found.unseen_dtype[rows], of_pair, 1.0),
+            np.exp(-found.beyond[rows] / BEYOND_DECAY),
+            np.exp(-np.maximum(found.unlike[rows] - 1.0, 0.0) / UNLIKE_DECAY),
+        ])  # fmt: skip
+        words, of_node = words_of(dtype)
+        same = np.full(len(rows), "op not in the vocabulary", dtype=object)
+        reasons = np.stack([
+            same,
+            np.array([f"dtype {word} not seen on this device" for word in words], dtype=object)[of_node[rows]],
+            np.array([f"{name} beyond training" for name in NAMES], dtype=object)[place],
+            np.full(len(rows), "unlike training (state)", dtype=object),
+        ])  # fmt: skip
+        why: np.ndarray = reasons[weights.argmin(axis=0), np.arange(len(rows))]
+        product: np.ndarray = weights.prod(axis=0)
+        return np.where(product < LEAST, 0.0, product), np.where(product < 1.0, why, ALIKE)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain tensors, numbers and text."""
+        plain = asdict(self)
+        plain["likeness"]["states"] = dict(self.likeness.states)
+        return plain
+
+
+def trust_from_plain(plain: Mapping[str, Any]) -> Trust:
+    """The reverse of `Trust.to_plain`.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is not what to_plain made.
+    """
+    seen = Seen({d: {t: tuple(words) for t, words in types.items()} for d, types in plain["seen"]["dtypes"].items()})
+    return Trust(seen, Corrections(**plain["corrections"]), Likeness(**plain["likeness"]))
+
+
+def fit_trust(network: TypedGNN, data: PreparedData) -> Trust:
+    """From training steps; how far states of seen ops usually are, from validation steps."""
+    train, val = data.steps["train"], data.steps["val"]
+    seen = fit_seen((step.cluster.device.name, step.nodes) for step in train)
+    corrections = fit_corrections([_missed(step) for step in train], [_missed(step) for step in val])
+    return Trust(seen, corrections, fit_likeness(_states(network, train), _states(network, val)))
+
+
+def _missed(step: Step) -> Missed:
+    missed = np.full(len(step.nodes), np.nan)
+    for node_type in WORK:
+        store = step.data[node_type]
+        ratio = torch.log(store.base_us / store.analytic_us).nan_to_num(nan=torch.nan, posinf=torch.nan)
+        missed[store.node_id.numpy()] = (store.target + ratio).numpy()
+    return Missed(step.cluster.device.name, step.nodes, missed)
+
+
+def _states(network: TypedGNN, steps: Sequence[Step]) -> list[Mapping[str, Tensor]]:
+    """Per step the states of nodes whose op training has; of many, one in so many."""
+    found: list[Mapping[str, Tensor]] = []
+    for step in steps:
+        states = states_of(network, step.data)
+        known = {t: states[t][step.data[t].codes[:, OP] != UNKNOWN] for t in WORK}
+        found.append({t: rows[:: max(len(rows) // KEPT, 1)].clone() for t, rows in known.items()})
+    return found

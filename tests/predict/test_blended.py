@@ -1,0 +1,122 @@
+"""The whole ladder: one node on each rung, and why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from synthetic import cluster, prepared, toy_run
+from toys import DEFAULTS
+
+from gnnperf.checkpoint import Checkpoint, make_checkpoint
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.models.config import ModelConfig
+from gnnperf.models.gnn import Head, TypedGNN
+from gnnperf.predict.blended import SILENT, BlendedPredictor
+from gnnperf.predict.gnn import GnnPredictor
+from gnnperf.predict.hybrid import HybridPredictor
+from gnnperf.predict.measured import read_measured
+from gnnperf.schema import NODE_COLUMNS, NodeType, Source
+from gnnperf.trust.beyond import NAMES
+
+LIKE, TABLED, NEW_OP, HUGE, NAMELESS = 3, 10, 18, 19, 20  # node ids
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    """A network that answers twice the base for compute nodes and the base elsewhere; nothing is unlike training."""
+    data, config = prepared(tmp_path), ModelConfig(hidden_channels=8, max_residual=1e6)
+    network = TypedGNN(config, data.vocabulary)
+    with torch.no_grad():
+        head = network.heads["compute"]
+        assert isinstance(head, Head)
+        head.last.bias[0] = np.log(2.0)
+    made = make_checkpoint(network, config, data, {})
+    likeness = replace(made.trust.likeness, usual=dict.fromkeys(made.trust.likeness.usual, 2.0))  # the largest there is
+    return replace(made, trust=replace(made.trust, likeness=likeness))
+
+
+def _graph() -> ExecutionGraph:
+    """A run of training, its second gemm with shapes of the table, and three kernels on a stream of their own."""
+    graph = toy_run(ord("a"))
+    kernel = {**DEFAULTS, "node_type": NodeType.COMPUTE, "device": 0, "stream": 1, "family": "gemm", "dtype": "float32"}
+    size = graph.nodes.loc[LIKE, ["flops", "bytes", "input_dims"]].to_dict()
+    extra = [
+        {**kernel, **size, "op_name": "mine::mm"},
+        {**kernel, **size, "op_name": "aten::mm", "flops": 1e30},
+        {**kernel, "op_name": "mine::secret", "family": "unknown"},
+    ]
+    rows = pd.DataFrame([{**row, "node_id": graph.num_nodes + i} for i, row in enumerate(extra)])
+    nodes = pd.concat([graph.nodes.astype(object), rows.astype(object)], ignore_index=True)[
+        [c.name for c in NODE_COLUMNS]
+    ]
+    nodes.loc[TABLED, "input_dims"] = "[[64,32],[32,16]]"
+    return replace(graph, nodes=nodes.astype({c.name: c.dtype for c in NODE_COLUMNS}))
+
+
+def _without_number(reason: str) -> str:
+    """Several numbers of a huge kernel are out of range: which is farthest out is not the ladder's matter."""
+    number, beyond, rest = reason.partition(" beyond training")
+    return f"(number){beyond}{rest}" if beyond and number in NAMES else reason
+
+
+def _table(folder: Path) -> Path:
+    row = {"op": "aten::mm", "shapes": [[64, 32], [32, 16]], "dtypes": ["float32", "float32"], "latency_us": 30.0,
+           "launch_included": False, "device": "a card of mine"}  # fmt: skip
+    path = folder / "ops.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    return path
+
+
+def test_each_rung_answers_for_one_kernel_and_says_why(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    network = GnnPredictor(checkpoint)
+    ladder = HybridPredictor((read_measured(_table(tmp_path), network.analytic), BlendedPredictor(network)))
+    answer = ladder.predict(_graph(), cluster())
+    rungs = {
+        TABLED: (Source.MEASURED, "measured"),
+        LIKE: (Source.GNN, "alike in training"),
+        NEW_OP: (Source.GNN_CALIBRATED, "op not in the vocabulary"),
+        HUGE: (Source.ANALYTIC, "(number) beyond training"),
+        NAMELESS: (Source.UNCOVERED, "(number) beyond training, and the analytical model has no answer"),
+    }
+    kernels = (answer.graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()
+    assert {n: (answer.source[n], _without_number(answer.reasons[n])) for n in np.flatnonzero(kernels)} == rungs
+    assert answer.uncovered_ops == {"mine::secret": 1}
+
+
+def test_a_blend_lies_between_network_and_corrected_analytical_answer(checkpoint: Checkpoint) -> None:
+    graph = _graph()
+    group = "v100 | compute | gemm"
+    corrected = replace(checkpoint.trust, corrections=replace(checkpoint.trust.corrections, log={group: np.log(4.0)}))
+    network = GnnPredictor(replace(checkpoint, trust=corrected))
+    answer = BlendedPredictor(network).predict(graph, cluster())
+    base_us = answer.analytic_latency_us
+    weight = network.told(graph, cluster(), network.analytic.predict(graph, cluster())).trusted.weight[NEW_OP]
+    assert answer.latency_us[LIKE] == pytest.approx(2.0 * base_us[LIKE], rel=1e-5)
+    assert answer.latency_us[NEW_OP] == pytest.approx(2.0**weight * 4.0 ** (1 - weight) * base_us[NEW_OP], rel=1e-5)
+    assert 0.5 < weight < 1
+    assert answer.latency_us[HUGE] == pytest.approx(4.0 * base_us[HUGE])
+    assert np.isnan(answer.latency_us[NAMELESS])
+    assert answer.mean_latency_us is not None
+    assert answer.alone is not None
+    assert not answer.alone.nodes[NAMELESS]
+
+
+def test_a_silent_head_leaves_the_base_and_says_so(checkpoint: Checkpoint) -> None:
+    answer = BlendedPredictor(GnnPredictor(checkpoint)).predict(toy_run(ord("a")), cluster())
+    assert answer.latency_us[0] == pytest.approx(answer.analytic_latency_us[0])
+    assert (answer.source[0], answer.reasons[0]) == (Source.ANALYTIC, SILENT)
+
+
+def test_of_another_device_than_training_nothing_was_learned(checkpoint: Checkpoint) -> None:
+    on = cluster()
+    answer = BlendedPredictor(GnnPredictor(checkpoint)).predict(
+        toy_run(ord("a")), replace(on, device=replace(on.device, name="another"))
+    )
+    assert answer.source[LIKE] == Source.ANALYTIC
+    assert answer.reasons[LIKE] == "dtype float32 not seen on this device"
