@@ -66,10 +66,11 @@ class PretrainedPredictor:
         call_us = np.full(len(calls), np.nan)
         call_us[code] = base.latency_us[rows] * siblings  # kernels of a call share its answer
         found = corrections(self.checkpoint, calls, call_us, cluster.device)
-        latency_us, source = base.latency_us.copy(), base.source.copy()
-        latency_us[rows] *= np.exp(found.log_factor[code])
+        factor, source = np.ones(graph.num_nodes), base.source.copy()
+        factor[rows] = np.exp(found.log_factor[code])
         source[rows[found.answered[code]]] = Source.GNN
-        return replace(base, latency_us=latency_us, source=source)
+        latency_us, mean_us = base.latency_us * factor, base.scheduled_us * factor
+        return replace(base, latency_us=latency_us, mean_latency_us=mean_us, source=source)
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,8 @@ class NetworkAlone:
         found = self.whole.predict(graph, cluster)
         hardware = graph.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK]).to_numpy()
         known = (found.source == Source.GNN) | hardware  # [num_nodes]
-        latency_us = np.where(known, found.latency_us, np.nan)
+        latency_us, mean_us = (np.where(known, us, np.nan) for us in (found.latency_us, found.scheduled_us))
         return replace(
-            found, latency_us=latency_us, source=np.where(known, found.source, Source.UNCOVERED).astype(object),
+            found, latency_us=latency_us, mean_latency_us=mean_us, source=np.where(known, found.source, Source.UNCOVERED).astype(object),
             uncovered_ops=uncovered_ops(graph, latency_us), alone=only(found.alone, known),
         )  # fmt: skip

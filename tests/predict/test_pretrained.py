@@ -54,6 +54,7 @@ def test_only_kernels_that_it_was_trained_on_are_corrected(path: Path) -> None:
     assert np.flatnonzero(found.source == Source.GNN).tolist() == GEMMS
     assert found.latency_us[3] == found.latency_us[GEMM_1]  # the same call
     assert np.array_equal(found.analytic_latency_us, base.latency_us)
+    assert np.array_equal(found.scheduled_us, found.latency_us)  # the step adds up what the network says
 
 
 @pytest.mark.parametrize("name", ["cpu_generic", "t4", "mi300x"])
@@ -83,7 +84,7 @@ def test_alone_it_leaves_the_rest_uncovered(path: Path) -> None:
     graph = two_rank_graph().for_predictors()
     found = NetworkAlone(PretrainedPredictor(path)).predict(graph, cluster("v100_pcie_32gb"))
     assert np.flatnonzero(found.source == Source.GNN).tolist() == GEMMS
-    assert np.isnan(found.latency_us[0])
+    assert np.isnan(found.latency_us[0]) and np.isnan(found.scheduled_us[0])
     assert found.latency_us[-1] == 0  # a link takes no time
     assert "aten::mm" in found.uncovered_ops  # its host segments
 
