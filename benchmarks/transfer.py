@@ -200,8 +200,8 @@ def _read(table: OpTable) -> pd.DataFrame:
 PARTS: Mapping[str, Callable[[], None]] = {
     "gemm": gemm,
     "ops": ops,
-    "dtype": lambda: dtype(KEPT, HEADER),
-    "software": lambda: software(KEPT, HEADER),
+    "dtype": lambda: dtype(HEADER),
+    "software": lambda: software(HEADER),
 }
 
 

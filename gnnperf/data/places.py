@@ -105,8 +105,8 @@ def sustained_flops_per_s(dtypes: pd.Series, cluster: ClusterSpec) -> np.ndarray
         dtypes: [num_nodes] dtype or null.
         cluster: whose device.
     """
-    device = cluster.device
-    rates = {name: device.flops_per_s.get(f"{name}_matrix", rate) if name != "float32" else rate
-             for name, rate in device.flops_per_s.items()}  # fmt: skip
-    plain = rates["float32"]
+    device, peak = cluster.device, cluster.device.flops_per_s
+    plain = peak["float32"]
+    dtypes_known = {name.removesuffix("_matrix") for name in peak} - {"float32"}  # some have matrix units only
+    rates = {name: peak.get(f"{name}_matrix") or peak[name] for name in dtypes_known}
     return of_each(dtypes, lambda name: rates.get(name, plain)) * device.sustained_flops_share

@@ -9,6 +9,7 @@ import pytest
 from op_rows import A100, T4, V100, product_rows, table
 
 from benchmarks import transfer
+from benchmarks._transfer_axes import as_other_dtype, as_other_software
 from benchmarks._transfer_tables import Judged, nearest_op_us
 from gnnperf.models.config import ModelConfig
 from gnnperf.pretrain.config import PretrainConfig
@@ -26,6 +27,18 @@ def test_the_nearest_gpu_is_scaled_by_peak() -> None:
     ratio = spec_of(V100).flops_per_s["float32"] / spec_of(T4).flops_per_s["float32"]
     found = nearest_op_us(one, rows[rows["device"] != T4])
     assert found == pytest.approx(ratio * np.array([50.0, 100.0, 150.0, 200.0, 250.0, 300.0]))
+
+
+def test_another_dtype_is_scaled_by_peak_and_another_software_by_flops() -> None:
+    rows = product_rows((A100,)).assign(dtype="bfloat16")
+    one = Judged(A100, rows.assign(dtype="float32", latency_us=1.0), rows.iloc[:0])
+    answers = as_other_dtype(one, rows)
+    assert answers["bfloat16 as it is"].tolist() == [50.0, 100.0, 150.0, 200.0, 250.0, 300.0]
+    ratio = spec_of(A100).flops_per_s["bfloat16_matrix"] / spec_of(A100).flops_per_s["float32"]
+    assert answers["bfloat16 x peak"] == pytest.approx(ratio * answers["bfloat16 as it is"])
+    (similar,) = as_other_software(one, rows[rows["k"] == rows["k"].max()]).values()
+    largest = rows["flops"] == rows.loc[rows["k"] == rows["k"].max(), "flops"].iloc[0]
+    assert similar[largest.to_numpy()] == pytest.approx(rows.loc[largest, "latency_us"].to_numpy())
 
 
 def test_the_least_mean_error_is_chosen_and_of_equals_the_first() -> None:

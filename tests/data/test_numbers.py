@@ -11,8 +11,10 @@ from synthetic import cluster
 from toys import two_rank_graph
 
 from gnnperf.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES, device_numbers, link_spec_numbers, work_numbers
+from gnnperf.data.places import sustained_flops_per_s
 from gnnperf.data.shapes import alignment, shape_numbers
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware import default_cluster, load_device
 from gnnperf.schema import NUM_TEXT_FEATURES, WORK_FEATURES, Relation
 
 HARDWARE = cluster()
@@ -131,6 +133,12 @@ def test_alignment() -> None:
 @given(st.text(max_size=30))
 def test_no_text_in_place_of_shapes_breaks_it(text: str) -> None:
     assert np.isfinite(shape_numbers(with_dims([text], "aten::mm", "gemm")).dims).all()
+
+
+def test_a_dtype_that_matrix_units_alone_have_goes_by_their_rate() -> None:
+    h100 = load_device("h100_sxm")
+    found = sustained_flops_per_s(pd.Series(["float8", "float16", "float32", None]), default_cluster(h100))
+    assert found == pytest.approx(h100.sustained_flops_share * np.array([1979e12, 989.4e12, 67e12, 67e12]))
 
 
 def test_hardware_numbers() -> None:
