@@ -40,7 +40,7 @@ FIXED: dict[str, Learner] = {
 # an answer per seed
 LEARNED: dict[str, Learner] = {
     "gnn": experiment("gnn"),
-    "hybrid": Hybrid(experiment("gnn")),  # what predict.py answers: ops that training lacked are left to the base
+    "hybrid": Hybrid(experiment("gnn")),  # ops that training lacked are left to the base
     "mlp": experiment("mlp"),  # the ablation "no messages" as well
     "trees": Tuned(Trees(), trials=1),
     "trees-hops": Tuned(trees_with_hops(), trials=1),

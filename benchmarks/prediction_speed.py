@@ -3,8 +3,8 @@
     python -m benchmarks prediction_speed [CHECKPOINT]      default: what `make demo` trained
 
 Beside a recorded window the step of a plan, which has more nodes of fewer distinct ops. Medians of repeats; the first
-answer, in which libraries wake up, is left out. Timed apart: the analytical answer that it starts from, the features,
-and the network.
+answer, in which libraries wake up, is left out. All is the answer of mode=hybrid. Timed apart: the analytical answer
+that it starts from, the features, and the network; the rest says how far the network is trusted.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.hardware.yaml_spec import read_yaml
 from gnnperf.models.segmented import answers_of
 from gnnperf.plan.families import build_graph_of, read_plan
+from gnnperf.predict.blended import BlendedPredictor
 from gnnperf.predict.gnn import GnnPredictor
 
 CHECKPOINT = Path("runs/demo/train/checkpoint.pt")
@@ -54,7 +55,7 @@ def parts_s(predictor: GnnPredictor, graph: ExecutionGraph, cluster: ClusterSpec
     data = features(graph, cluster, base, known.vocabulary, known.floors)
     normalized = known.normalizer.apply(data)
     return {
-        "all": median_s(lambda: predictor.predict(graph, cluster)),
+        "all": median_s(lambda: BlendedPredictor(predictor).predict(graph, cluster)),
         "analytical": median_s(lambda: predictor.analytic.predict(graph, cluster)),
         "features": median_s(lambda: features(graph, cluster, base, known.vocabulary, known.floors)),
         "network": median_s(lambda: answers_of(predictor.network, normalized)),

@@ -96,6 +96,10 @@ class TypedGNN(nn.Module):
         """Work type -> its nodes' final states, [n, hidden_channels] -> an answer per work type."""
         return {t: self.heads[t](states[t]) for t in WORK}
 
+    def own_states(self, data: HeteroData) -> dict[str, Tensor]:
+        """What nodes are by themselves, before any message: work type -> [n, hidden_channels]."""
+        return {t: self._encode(data, t) for t in WORK}
+
     def op_logits(self, states: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Work type -> final states, [n, hidden_channels] -> logits of op_name codes, [n, num_codes]."""
         return {t: self.op_heads[t](states[t]) for t in WORK}

@@ -19,11 +19,10 @@ from gnnperf.data.vocabulary import FIELDS, UNKNOWN
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.models.gnn import WORK, TypedGNN
-from gnnperf.models.segmented import states_of
 from gnnperf.predict.crossing import asked_over
 from gnnperf.prediction import Prediction, Predictor, only, uncovered_ops
 from gnnperf.schema import Segment, Source
-from gnnperf.trust import Trusted
+from gnnperf.trust import Trusted, read_states
 
 OP = FIELDS.index("op_name")
 
@@ -105,8 +104,8 @@ class GnnPredictor:
         known, over = self.checkpoint, asked_over(graph.for_predictors(), cluster)
         data = features(over, cluster, _padded(base, over), known.vocabulary, known.floors)
         normalized = known.normalizer.apply(data)
-        states = states_of(self.network, normalized)
-        latency_us, known_op = self._read(normalized, states, graph.num_nodes)
+        states = read_states(self.network, normalized)
+        latency_us, known_op = self._read(normalized, states.around, graph.num_nodes)
         latency_us[:, (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan
         trusted = known.trust.of(graph.nodes, cluster.device.name, data, known.normalizer, states)
         return Told(latency_us, known_op, self._silent(graph.nodes, base, latency_us[0]), np.isnan(base.latency_us),

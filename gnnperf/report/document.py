@@ -9,7 +9,7 @@ import msgspec
 
 from gnnperf.findings import Finding
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
-from gnnperf.report.summary import num_nodes_by_source
+from gnnperf.report.summary import num_nodes_by_reason, num_nodes_by_source
 
 FORMAT = "gnnperf.prediction"
 FORMAT_VERSION = 1
@@ -44,6 +44,7 @@ def document(answer: StepPrediction) -> dict[str, Any]:
         "rank_step_time_us": {str(rank): time_us for rank, time_us in answer.rank_step_time_us.items()},
         "num_nodes": graph.num_nodes_by_type(),
         "num_nodes_by_source": num_nodes_by_source(answer),
+        "num_nodes_by_reason": num_nodes_by_reason(answer),
         "source_share": answer.source_share,
         "critical_path_share": answer.critical_path_share,
         "critical_path_delay_us": answer.critical_delay_us,

@@ -101,6 +101,16 @@ def num_nodes_by_source(answer: StepPrediction) -> dict[str, int]:
     return {str(s): int(counts[str(s)]) for s in Source if str(s) in counts.index}
 
 
+def num_nodes_by_reason(answer: StepPrediction) -> dict[str, dict[str, int]]:
+    """Source -> why -> number of work nodes, most frequent first."""
+    work = answer.prediction.graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy()  # [num_nodes]
+    source = answer.prediction.source[work].astype(str)
+    table = pd.DataFrame({"source": source, "reason": answer.prediction.reasons[work]})
+    counts = table.value_counts().reset_index().sort_values(["count", "reason"], ascending=[False, True])
+    return {str(s): dict(zip(rows["reason"], map(int, rows["count"]), strict=True))
+            for s in Source if len(rows := counts[counts["source"] == str(s)])}  # fmt: skip
+
+
 def totals(work: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Node count and summed times per group; a sum without a single known value is NaN, not 0."""
     groups = work.groupby(keys, sort=False, observed=True, dropna=False)

@@ -13,9 +13,10 @@ import pandas as pd
 from gnnperf.findings import Finding
 from gnnperf.memory.peak import OUTSIDE
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
-from gnnperf.report.summary import num_nodes_by_source
-from gnnperf.schema import StepTimeKind
+from gnnperf.report.summary import num_nodes_by_reason, num_nodes_by_source
+from gnnperf.schema import Source, StepTimeKind
 
+DOUBTED, NUM_DOUBTS = (Source.GNN_CALIBRATED, Source.ANALYTIC, Source.UNCOVERED), 3
 UNKNOWN = "unknown"
 UNITS = ((1e3, 1.0, "us"), (1e6, 1e3, "ms"), (math.inf, 1e6, "s"))  # below this many us: divide by, unit
 MEANING = {
@@ -191,6 +192,16 @@ def coverage(answer: StepPrediction) -> str:
     share = answer.uncovered_measured_share
     missing = f"; uncovered nodes hold {share_text(share)} of the measured node time" if share else ""
     return f"nodes by source: {counts}{missing}"
+
+
+def doubts(answer: StepPrediction) -> tuple[str, ...]:
+    """Why nodes have another answer than the network's alone, in a run that it was asked in; the commonest reasons."""
+    by_reason = num_nodes_by_reason(answer)
+    if not by_reason.keys() & {Source.GNN, Source.GNN_CALIBRATED}:
+        return ()
+    found = [(count, source, why) for source in DOUBTED for why, count in by_reason.get(source, {}).items()]
+    said = "; ".join(f"{count:,} {source} ({why})" for count, source, why in sorted(found, reverse=True)[:NUM_DOUBTS])
+    return (f"  because: {said}",) if said else ()
 
 
 def path_delays(answer: StepPrediction) -> str:

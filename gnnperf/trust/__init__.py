@@ -3,17 +3,19 @@
 from gnnperf.trust.corrections import Corrections, fit_corrections
 from gnnperf.trust.likeness import Likeness, fit_likeness
 from gnnperf.trust.seen import Seen, fit_seen
-from gnnperf.trust.trust import Trust, Trusted, fit_trust, trust_from_plain
+from gnnperf.trust.trust import States, Trust, Trusted, fit_trust, read_states, trust_from_plain
 
 __all__ = [
     "Corrections",
     "Likeness",
     "Seen",
+    "States",
     "Trust",
     "Trusted",
     "fit_corrections",
     "fit_likeness",
     "fit_seen",
     "fit_trust",
+    "read_states",
     "trust_from_plain",
 ]

@@ -1,10 +1,10 @@
-"""How unlike training a node's state is: its distance to the nearest states of training nodes.
+"""How unlike training a node is to the network: the distance of its state to the nearest states of training nodes.
 
-    distance = |state / |state| - nearest of the kept states|      (nearest neighbors in the network's last layer;
-                                                                    Sun et al. 2022, "Out-of-Distribution Detection
-                                                                    with Deep Nearest Neighbors")
+    distance = |state / |state| - nearest of the kept states|      (nearest neighbors in a layer of the network; Sun
+                                                                    et al. 2022, "Out-of-Distribution Detection with
+                                                                    Deep Nearest Neighbors")
 
-A state holds what a node is and what is around it, with its name if the name is known.
+It is asked of two layers: of what a node is by itself, which holds its name, and of what it is among its neighbors.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Trust: the share of the network's answer that a node takes, in log space, and why it is not all of it.
 
-    weight = of the op's name x of numbers beyond training x of dtype and device x of a state unlike training
+    weight = of the op's name x of dtype and device x of numbers beyond training x of states unlike training
 
 Each is 1 where training has the like and falls as evidence thins; what is left goes to the corrected analytical answer.
 How fast they fall was chosen on programs of op families that training lacked (BENCHMARKS.md), never on test runs.
@@ -32,12 +32,26 @@ from gnnperf.trust.likeness import KEPT, Likeness, fit_likeness
 from gnnperf.trust.seen import Seen, fit_seen
 
 OP = FIELDS.index("op_name")
-UNKNOWN_OP = 0.75  # weight of an op that training lacks
+UNKNOWN_OP = 0.9  # weight of an op that training lacks
 UNSEEN_DTYPE = 0.75  # weight of a dtype that training lacks on the device
 BEYOND_DECAY = 3.0  # spreads beyond the training range over which the weight falls by e
-UNLIKE_DECAY = 2.0  # usual distances beyond the usual one over which it does
+UNLIKE_DECAY = 6.0  # usual distances beyond the usual one over which it does
 LEAST = 0.05  # a smaller weight is none
 ALIKE = REASONS[Source.GNN]
+
+
+@dataclass(frozen=True)
+class States:
+    """Attributes: own, around: work type -> [n, hidden_channels], of nodes by themselves and among their neighbors."""
+
+    own: Mapping[str, Tensor]
+    around: Mapping[str, Tensor]
+
+
+@torch.no_grad()
+def read_states(network: TypedGNN, data: HeteroData) -> States:
+    """Of a normalized graph."""
+    return States(network.own_states(data), states_of(network, data))
 
 
 @dataclass(frozen=True)
@@ -67,16 +81,15 @@ class Trust:
     Attributes:
         seen: dtypes by device.
         corrections: of the analytical answer.
-        likeness: of states.
+        own, around: likeness of states, of nodes by themselves and among their neighbors.
     """
 
     seen: Seen
     corrections: Corrections
-    likeness: Likeness
+    own: Likeness
+    around: Likeness
 
-    def of(
-        self, nodes: pd.DataFrame, device: str, data: HeteroData, normalizer: Normalizer, states: Mapping[str, Tensor]
-    ) -> Trusted:
+    def of(self, nodes: pd.DataFrame, device: str, data: HeteroData, normalizer: Normalizer, states: States) -> Trusted:
         """Of every node; hardware has weight 1.
 
         Args:
@@ -84,7 +97,7 @@ class Trust:
             device: predicted for.
             data: the graph's features, raw.
             normalizer: of the checkpoint.
-            states: the network's, by work type.
+            states: the network's.
         """
         zero, no = np.zeros(len(nodes)), np.zeros(len(nodes), dtype=bool)
         found = Trusted(zero + 1.0, np.full(len(nodes), ALIKE, dtype=object), no, no.copy(), zero, zero.copy())
@@ -96,14 +109,18 @@ class Trust:
             found.unknown_op[rows] = (store.codes[:, OP] == UNKNOWN).numpy()
             found.unseen_dtype[rows] = self.seen.unseen(node_type, nodes.iloc[rows], device)
             found.beyond[rows] = distance.double().numpy()
-            found.unlike[rows] = self.likeness.unlike(node_type, states[node_type]).double().numpy()
+            found.unlike[rows] = self._unlike(node_type, states).double().numpy()
             found.weight[rows], found.reason[rows] = self._together(found, rows, nodes["dtype"], place.numpy(), device)
         return found
+
+    def _unlike(self, node_type: str, states: States) -> Tensor:
+        own = self.own.unlike(node_type, states.own[node_type])
+        return torch.maximum(own, self.around.unlike(node_type, states.around[node_type]))
 
     def _together(
         self, found: Trusted, rows: np.ndarray, dtype: pd.Series, place: np.ndarray, device: str
     ) -> tuple[np.ndarray, np.ndarray]:
-        """[n] product of the weights of all tests, and what the least of them is about."""
+        """[n] product of the weights of all tests, and what took most; a word that is new says more than a distance."""
         of_pair = UNSEEN_DTYPE if self.seen.knows(device) else 0.0  # of another device nothing was learned
         weights = np.stack([
             np.where(found.unknown_op[rows], UNKNOWN_OP, 1.0),
@@ -117,16 +134,19 @@ class Trust:
             same,
             np.array([f"dtype {word} not seen on this device" for word in words], dtype=object)[of_node[rows]],
             np.array([f"{name} beyond training" for name in NAMES], dtype=object)[place],
-            np.full(len(rows), "unlike training (state)", dtype=object),
+            np.full(len(rows), "unlike training", dtype=object),
         ])  # fmt: skip
-        why: np.ndarray = reasons[weights.argmin(axis=0), np.arange(len(rows))]
+        new_word = np.where(weights[0] < 1, 0, 1)  # [n]
+        which = np.where(weights[:2].min(axis=0) < 1, new_word, 2 + weights[2:].argmin(axis=0))  # [n]
+        why: np.ndarray = reasons[which, np.arange(len(rows))]
         product: np.ndarray = weights.prod(axis=0)
         return np.where(product < LEAST, 0.0, product), np.where(product < 1.0, why, ALIKE)
 
     def to_plain(self) -> dict[str, Any]:
         """Plain tensors, numbers and text."""
         plain = asdict(self)
-        plain["likeness"]["states"] = dict(self.likeness.states)
+        for name, likeness in (("own", self.own), ("around", self.around)):
+            plain[name]["states"] = dict(likeness.states)
         return plain
 
 
@@ -137,7 +157,7 @@ def trust_from_plain(plain: Mapping[str, Any]) -> Trust:
         KeyError, TypeError, ValueError: it is not what to_plain made.
     """
     seen = Seen({d: {t: tuple(words) for t, words in types.items()} for d, types in plain["seen"]["dtypes"].items()})
-    return Trust(seen, Corrections(**plain["corrections"]), Likeness(**plain["likeness"]))
+    return Trust(seen, Corrections(**plain["corrections"]), *(Likeness(**plain[k]) for k in ("own", "around")))
 
 
 def fit_trust(network: TypedGNN, data: PreparedData) -> Trust:
@@ -145,7 +165,8 @@ def fit_trust(network: TypedGNN, data: PreparedData) -> Trust:
     train, val = data.steps["train"], data.steps["val"]
     seen = fit_seen((step.cluster.device.name, step.nodes) for step in train)
     corrections = fit_corrections([_missed(step) for step in train], [_missed(step) for step in val])
-    return Trust(seen, corrections, fit_likeness(_states(network, train), _states(network, val)))
+    (own, around), (val_own, val_around) = _states(network, train), _states(network, val)
+    return Trust(seen, corrections, fit_likeness(own, val_own), fit_likeness(around, val_around))
 
 
 def _missed(step: Step) -> Missed:
@@ -157,11 +178,19 @@ def _missed(step: Step) -> Missed:
     return Missed(step.cluster.device.name, step.nodes, missed)
 
 
-def _states(network: TypedGNN, steps: Sequence[Step]) -> list[Mapping[str, Tensor]]:
-    """Per step the states of nodes whose op training has; of many, one in so many."""
-    found: list[Mapping[str, Tensor]] = []
+def _states(network: TypedGNN, steps: Sequence[Step]) -> tuple[list[dict[str, Tensor]], list[dict[str, Tensor]]]:
+    """Per step both states of nodes whose op training has; of many, one in so many."""
+    own: list[dict[str, Tensor]] = []
+    around: list[dict[str, Tensor]] = []
     for step in steps:
-        states = states_of(network, step.data)
-        known = {t: states[t][step.data[t].codes[:, OP] != UNKNOWN] for t in WORK}
-        found.append({t: rows[:: max(len(rows) // KEPT, 1)].clone() for t, rows in known.items()})
-    return found
+        states = read_states(network, step.data)
+        rows = {t: _some(step.data[t].codes[:, OP] != UNKNOWN) for t in WORK}
+        own.append({t: states.own[t][rows[t]] for t in WORK})
+        around.append({t: states.around[t][rows[t]] for t in WORK})
+    return own, around
+
+
+def _some(known: Tensor) -> Tensor:
+    """[n] bool -> [at most 2 KEPT] rows that are true, evenly apart."""
+    rows = known.nonzero()[:, 0]
+    return rows[:: max(len(rows) // KEPT, 1)]

@@ -37,8 +37,9 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
         assert isinstance(head, Head)
         head.last.bias[0] = np.log(2.0)
     made = make_checkpoint(network, config, data, {})
-    likeness = replace(made.trust.likeness, usual=dict.fromkeys(made.trust.likeness.usual, 2.0))  # the largest there is
-    return replace(made, trust=replace(made.trust, likeness=likeness))
+    largest = dict.fromkeys(made.trust.own.usual, 2.0)  # between states of length 1
+    own, around = (replace(likeness, usual=largest) for likeness in (made.trust.own, made.trust.around))
+    return replace(made, trust=replace(made.trust, own=own, around=around))
 
 
 def _graph() -> ExecutionGraph:
@@ -82,7 +83,7 @@ def test_each_rung_answers_for_one_kernel_and_says_why(checkpoint: Checkpoint, t
         LIKE: (Source.GNN, "alike in training"),
         NEW_OP: (Source.GNN_CALIBRATED, "op not in the vocabulary"),
         HUGE: (Source.ANALYTIC, "(number) beyond training"),
-        NAMELESS: (Source.UNCOVERED, "(number) beyond training, and the analytical model has no answer"),
+        NAMELESS: (Source.UNCOVERED, "op not in the vocabulary, and the analytical model has no answer"),
     }
     kernels = (answer.graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()
     assert {n: (answer.source[n], _without_number(answer.reasons[n])) for n in np.flatnonzero(kernels)} == rungs

@@ -13,6 +13,7 @@ from rich.console import Console
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.console import print_summary
 from gnnperf.report.text import time_text
+from gnnperf.schema import Source
 from tests.predict.answers import GEMM_1, toy_answer
 
 
@@ -43,6 +44,17 @@ def test_what_is_not_covered_is_named() -> None:
     assert "step makespan: at least 165 us" in shown
     assert "not covered: aten::mm (1)" in shown
     assert "nodes by source: 14 analytic, 1 uncovered; uncovered nodes hold 36.4 % of the measured node time" in shown
+
+
+def test_where_a_network_answers_it_is_said_why_it_does_not_alone() -> None:
+    answer = toy_answer()
+    source, reason = answer.prediction.source.copy(), answer.prediction.reasons.copy()
+    source[:9], source[9] = Source.GNN, Source.GNN_CALIBRATED
+    reason[9] = "op not in the vocabulary"
+    blended = replace(answer, prediction=replace(answer.prediction, source=source, reason=reason))
+    line = "because: 5 analytic (no network was asked); 1 gnn_calibrated (op not in the vocabulary)"
+    assert line in _shown(blended)
+    assert "because" not in _shown(answer)
 
 
 def test_names_from_a_trace_are_no_markup() -> None:

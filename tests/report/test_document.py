@@ -58,6 +58,11 @@ GOLDEN = """\
   "num_nodes_by_source": {
     "analytic": 15
   },
+  "num_nodes_by_reason": {
+    "analytic": {
+      "no network was asked": 15
+    }
+  },
   "source_share": {
     "analytic": 1.0
   },

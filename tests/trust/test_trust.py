@@ -83,7 +83,8 @@ def test_it_is_plain_and_comes_back(tmp_path: Path) -> None:
     torch.save(trust.to_plain(), path)
     back = trust_from_plain(torch.load(path, weights_only=True))
     assert (back.seen, back.corrections) == (trust.seen, trust.corrections)
-    assert isinstance(back.likeness, Likeness)
-    assert torch.equal(back.likeness.states["host"], trust.likeness.states["host"])
-    assert back.likeness.usual == trust.likeness.usual
+    for one, two in ((back.own, trust.own), (back.around, trust.around)):
+        assert isinstance(one, Likeness)
+        assert torch.equal(one.states["host"], two.states["host"])
+        assert one.usual == two.usual
     assert trust.seen.dtypes["v100"]["compute"] == ("float32",)
