@@ -8,7 +8,7 @@ from the other two. A's typical step is edited without a look at B. Measured is 
 profiler, means over recordings; a change counts (is loud) where it is larger than the spread of the recordings of A and
 B together. Networks stay in DIR, a training that was killed goes on: a second run only looks.
 
-Answers: `gnn` (with what it does not know from the analytical model, as predict.py's hybrid) and `analytic` alone:
+Answers: `gnn` (with ops that it does not know from the analytical model) and `analytic` alone:
 predicted minus predicted; both held to A's recording node by node; A's recording edited without any model; a trivial
 rule (the sleep, bytes over the wire, the ratio of batch, tokens or element size); nothing. `measured again`: the change
 in one recording of A and B against that in their others, what noise alone makes of it.

@@ -64,7 +64,7 @@ class TrainedNetwork:
 
 @dataclass(frozen=True)
 class Hybrid:
-    """The same network, asked as `predict.py mode=hybrid` asks it: ops that it has not seen are left to the base.
+    """The same network; ops that it has not seen are left to the base. `predict.py mode=hybrid` blends (gnnperf.trust).
 
     Attributes:
         network: how it is trained.
