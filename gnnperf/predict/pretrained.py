@@ -89,7 +89,8 @@ class NetworkAlone:
         hardware = graph.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK]).to_numpy()
         known = (found.source == Source.GNN) | hardware  # [num_nodes]
         latency_us, mean_us = (np.where(known, us, np.nan) for us in (found.latency_us, found.scheduled_us))
+        source = np.where(known, found.source, Source.UNCOVERED).astype(object)
         return replace(
-            found, latency_us=latency_us, mean_latency_us=mean_us, source=np.where(known, found.source, Source.UNCOVERED).astype(object),
+            found, latency_us=latency_us, mean_latency_us=mean_us, source=source,
             uncovered_ops=uncovered_ops(graph, latency_us), alone=only(found.alone, known),
         )  # fmt: skip
