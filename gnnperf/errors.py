@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from pathlib import Path
+
 
 class InputError(ValueError):
     """Input that cannot be used. Entry points print it as one message and exit with code 2.
@@ -41,3 +44,15 @@ def require(ok: bool, key: str, found: object, allowed: str) -> None:
     """
     if not ok:
         raise InputError(f"bad value {found!r}", where=key, allowed=allowed)
+
+
+def require_writable(out: Path, suffixes: Collection[str]) -> None:
+    """Refuse a file of `--out` that could not be written later.
+
+    Raises:
+        InputError: another suffix, or no such folder.
+    """
+    if out.suffix not in suffixes:
+        raise InputError(f"suffix {out.suffix!r}", where=f"--out {out}", allowed=", ".join(suffixes))
+    if not out.parent.is_dir():
+        raise InputError("no such folder", where=f"--out {out.parent}", remedy="create it first")

@@ -53,7 +53,6 @@ def entry_point(
     that looks for the best configuration minimizes what the task returns. Keys named in `flags` may be given as
     flags, too (`--max-step-ms 12` for `max_step_ms=12`).
     """
-    register(f"{name}_schema", node)
 
     def decorate(task: Callable[[ConfigT], Any]) -> Callable[[], None]:
         @functools.wraps(task)
@@ -65,6 +64,7 @@ def entry_point(
 
         @functools.wraps(task)
         def main() -> None:
+            register(f"{name}_schema", node)  # by name, for all of the process: whoever composes last decides
             with one_message(node), hydra_raises(), flags_as_keys(flags, node), paths_as_names():
                 composed()
 

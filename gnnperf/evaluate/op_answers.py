@@ -13,7 +13,7 @@ import pandas as pd
 
 from gnnperf.analytic.op_tables import Answer, OpRow
 from gnnperf.analytic.op_tables.read import MEASURED
-from gnnperf.errors import InputError
+from gnnperf.errors import InputError, require_writable
 from gnnperf.evaluate.metrics import ErrorSummary, summarize
 from gnnperf.hardware.spec import DeviceSpec
 
@@ -74,7 +74,7 @@ def write_answers(found: Answered, path: Path) -> None:
     Raises:
         InputError: another suffix, or the file cannot be written.
     """
-    check_out(path)
+    require_writable(path, SUFFIXES)
     table = answer_table(found)
     try:
         if path.suffix == ".parquet":
@@ -93,18 +93,6 @@ def _flat(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**{
         name: [json.dumps(v) if isinstance(v, list | dict) else v for v in table[name]] for name in nested
     })  # fmt: skip
-
-
-def check_out(path: Path) -> None:
-    """Refuse a file that could not be written later.
-
-    Raises:
-        InputError: another suffix, or no such folder.
-    """
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"suffix {path.suffix!r}", where=f"--out {path}", allowed=", ".join(SUFFIXES))
-    if not path.parent.is_dir():
-        raise InputError("no such folder", where=f"--out {path.parent}", remedy="create it first")
 
 
 def document(found: Answered) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from gnnperf.errors import require_writable
+
 DESCRIPTION = """\
 How long ops take on a device, by the analytical model: latency and bound (compute, memory, launch) per row.
 
@@ -39,12 +41,12 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 def _predict(arguments: argparse.Namespace) -> int:
     from gnnperf.analytic.op_tables import answer_rows, read_op_rows
-    from gnnperf.evaluate.op_answers import Answered, check_out, document, text, write_answers
+    from gnnperf.evaluate.op_answers import SUFFIXES, Answered, document, text, write_answers
     from gnnperf.hardware.catalog import load_device
 
     device = load_device(arguments.hardware)
     if arguments.out is not None:
-        check_out(arguments.out)  # before work is done for it
+        require_writable(arguments.out, SUFFIXES)  # before work is done for it
     table, rows = read_op_rows(arguments.table)
     found = Answered(table, rows, answer_rows(rows, device), device)
     if arguments.out is not None:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnnperf.errors import require_writable
+
 if TYPE_CHECKING:
     from gnnperf.report.roofline.sheet import Sheet
 
@@ -41,11 +43,11 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 def _roofline(arguments: argparse.Namespace) -> int:
     from gnnperf.report.roofline.picture import sheet_of, table_of
     from gnnperf.report.roofline.points import pictures_of
-    from gnnperf.report.roofline.sheet import check_out, write
+    from gnnperf.report.roofline.sheet import SUFFIXES, write
     from gnnperf.report.roofline.source import read_source
 
     if arguments.out is not None:
-        check_out(arguments.out)
+        require_writable(arguments.out, SUFFIXES)
     source = read_source(arguments.path, arguments.hardware, arguments.checkpoint, arguments.step)
     pictures = pictures_of(source.nodes, source.predicted_on, source.measured_on)
     sheets = [sheet_of(picture) for picture in pictures]

@@ -65,18 +65,6 @@ def page(title: str, sheets: Sequence[Sheet]) -> bytes:
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>{body}\n</body></html>\n'.encode()
 
 
-def check_out(path: Path) -> None:
-    """Refuse a file that could not be written later.
-
-    Raises:
-        InputError: another suffix, or no such folder.
-    """
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"suffix {path.suffix!r}", where=f"--out {path}", allowed=", ".join(SUFFIXES))
-    if not path.parent.is_dir():
-        raise InputError("no such folder", where=f"--out {path.parent}", remedy="create it first")
-
-
 def write(path: Path, table: pd.DataFrame, title: str, sheets: Sequence[Sheet]) -> None:
     """By its suffix: beside its place, then renamed.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from gnnperf.errors import require_writable
+
 DESCRIPTION = """\
 How much faster a layer can get with a sparse weight (Shinn et al. 2023, The Sparsity Roofline).
 
@@ -48,11 +50,11 @@ def _sparsity_roofline(arguments: argparse.Namespace) -> int:
     from gnnperf.hardware import load_device
     from gnnperf.report.roofline.accuracy import check_sparsity, pattern_of, read_accuracies
     from gnnperf.report.roofline.cli import print_sheets
-    from gnnperf.report.roofline.sheet import check_out, write
+    from gnnperf.report.roofline.sheet import SUFFIXES, write
     from gnnperf.report.roofline.sparsity import sheet_of, sparsity_roofline, table_of, title_of
 
     if arguments.out is not None:
-        check_out(arguments.out)
+        require_writable(arguments.out, SUFFIXES)
     layer = Layer(arguments.m, arguments.n, arguments.k, arguments.dtype, arguments.tf32)
     patterns = [pattern_of(name, "--patterns") for name in dict.fromkeys(arguments.patterns)]
     for sparsity in arguments.sparsities:
