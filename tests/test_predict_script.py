@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from gnnperf.report import write
 
 SCRIPT = Path(__file__).resolve().parent.parent / "predict.py"
 SECRET = "hf_notARealTokenButItLooksLikeOne"
@@ -227,22 +230,52 @@ def test_memory_is_left_out_where_it_is_not_asked_for(trace: Path, tmp_path: Pat
     assert json.loads((tmp_path / "out/prediction.json").read_text())["peak_memory"] is None
 
 
-def test_json_alone_on_standard_output(trace: Path, tmp_path: Path) -> None:
-    done = _run(tmp_path, f"trace={trace}", "out=out", "--json", "memory=false", "findings=false")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == (tmp_path / "out/prediction.json").read_text()
-    assert json.loads(done.stdout)["step_time_kind"] == "period"
+def _main(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    """The script's task in this process: its exit code."""
+    spec = importlib.util.spec_from_file_location("predict_script", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["predict.py", *words, "memory=false", "findings=false", "cache_dir=null"])
+    try:
+        script.main()
+    except SystemExit as error:
+        return int(error.code or 0)
+    return 0
 
 
-def test_limits_end_in_exit_code_4_and_keep_the_files(trace: Path, predicted: Path, tmp_path: Path) -> None:
-    quick = ["memory=false", "findings=false", "out=out"]
-    limits = ["--quiet", "--max-step-ms", "0.001", "--max-regression=0", "--against", str(predicted)]
-    done = _run(tmp_path, f"trace={trace}", *quick, *limits)
-    assert (done.returncode, done.stdout) == (4, ""), done.stderr
-    assert "the step takes" in done.stderr
-    assert "more than 0.001 ms (--max-step-ms)" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert (tmp_path / "out" / "prediction.json").exists()
-    done = _run(tmp_path, f"trace={trace}", *quick, "quiet=true", "max_step_ms=1", "max_regression=0",
-                f"against={predicted}")  # fmt: skip
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+def test_json_alone_on_standard_output_and_limits_with_exit_code_4(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _main(tmp_path, monkeypatch, f"trace={trace}", "out=before", "--json") == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == ((tmp_path / "before/prediction.json").read_text(), "")
+    assert json.loads(out)["step_time_kind"] == "period"
+    limits = ["--quiet", "--max-step-ms", "0.001", "--max-regression=0", "--against", "before"]
+    assert _main(tmp_path, monkeypatch, f"trace={trace}", "out=after", *limits) == 4
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: the step takes ")
+    assert err.endswith("more than 0.001 ms (--max-step-ms).\n")
+    assert (tmp_path / "after" / "prediction.json").exists()
+    keys = ["quiet=true", "max_step_ms=1", "max_regression=0", "against=before/prediction.json"]
+    assert _main(tmp_path, monkeypatch, f"trace={trace}", "out=after", *keys) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_ctrl_c_leaves_an_earlier_answer_and_says_so(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _main(tmp_path, monkeypatch, f"trace={trace}", "out=out", "--quiet") == 0
+    before = (tmp_path / "out/prediction.json").read_bytes()
+
+    def interrupted(answer: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(write, "html_report", interrupted)
+    assert _main(tmp_path, monkeypatch, f"trace={trace}", "out=out", "mode=analytic") == 130
+    assert capsys.readouterr() == ("", "interrupted\n")
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out/prediction.json").read_bytes() == before
