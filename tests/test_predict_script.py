@@ -271,7 +271,7 @@ def test_ctrl_c_leaves_an_earlier_answer_and_says_so(
     assert _main(tmp_path, monkeypatch, f"trace={trace}", "out=out", "--quiet") == 0
     before = (tmp_path / "out/prediction.json").read_bytes()
 
-    def interrupted(answer: object) -> str:
+    def interrupted(*answer: object) -> str:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(write, "html_report", interrupted)
