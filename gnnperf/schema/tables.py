@@ -107,7 +107,9 @@ PREDICTION_COLUMNS = (
     Column("transfer", "int64", "", "node_id of the transfer that a rank's part in a collective belongs to; -1 none"),
     Column("start_us", "float64", "us", "predicted start"),
     Column("latency_us", "float64", "us", "predicted latency; NaN if uncovered"),
-    Column("mean_latency_us", "float64", "us", "on average, stalls included: what the step adds up; NaN if uncovered"),
+    Column(
+        "mean_latency_us", "float64", "us", "what the step adds up: in steps of about the median time; NaN if uncovered"
+    ),
     Column(
         "latency_low_us", "float64", "us", "lower end of the interval; NaN: nothing tells how far the answer may be off"
     ),

@@ -9,20 +9,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from synthetic import cluster, prepared, toy_run
+from synthetic import cluster, toy_run
 from toys import DEFAULTS
 
-from gnnperf.checkpoint import Checkpoint, make_checkpoint
+from gnnperf.checkpoint import Checkpoint
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.models.config import ModelConfig
-from gnnperf.models.gnn import Head, TypedGNN
 from gnnperf.predict.blended import SILENT, BlendedPredictor
 from gnnperf.predict.gnn import GnnPredictor
 from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.measured import read_measured
 from gnnperf.schema import NODE_COLUMNS, NodeType, Source
 from gnnperf.trust.beyond import NAMES
+from tests.predict.doubled import doubling
 
 LIKE, TABLED, NEW_OP, HUGE, NAMELESS = 3, 10, 18, 19, 20  # node ids
 
@@ -30,13 +28,7 @@ LIKE, TABLED, NEW_OP, HUGE, NAMELESS = 3, 10, 18, 19, 20  # node ids
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Checkpoint:
     """A network that answers twice the base for compute nodes and the base elsewhere; nothing is unlike training."""
-    data, config = prepared(tmp_path), ModelConfig(hidden_channels=8, max_residual=1e6)
-    network = TypedGNN(config, data.vocabulary)
-    with torch.no_grad():
-        head = network.heads["compute"]
-        assert isinstance(head, Head)
-        head.last.bias[0] = np.log(2.0)
-    made = make_checkpoint(network, config, data, {})
+    made = doubling(tmp_path)
     largest = dict.fromkeys(made.trust.own.usual, 2.0)  # between states of length 1
     own, around = (replace(likeness, usual=largest) for likeness in (made.trust.own, made.trust.around))
     return replace(made, trust=replace(made.trust, own=own, around=around))

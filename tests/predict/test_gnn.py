@@ -5,27 +5,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from synthetic import cluster, prepared, toy_run
+from synthetic import cluster, toy_run
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.checkpoint import Checkpoint, make_checkpoint
-from gnnperf.models.config import ModelConfig
-from gnnperf.models.gnn import Head, TypedGNN
+from gnnperf.checkpoint import Checkpoint
 from gnnperf.predict.gnn import GnnPredictor
 from gnnperf.schema import Source
+from tests.predict.doubled import doubling
 
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Checkpoint:
     """A network that answers twice the base for compute nodes and the base elsewhere."""
-    data, config = prepared(tmp_path), ModelConfig(hidden_channels=8, max_residual=1e6)
-    network = TypedGNN(config, data.vocabulary)
-    with torch.no_grad():
-        head = network.heads["compute"]
-        assert isinstance(head, Head)
-        head.last.bias[0] = np.log(2.0)
-    return make_checkpoint(network, config, data, {})
+    return doubling(tmp_path)
 
 
 def test_base_times_residual(checkpoint: Checkpoint) -> None:

@@ -16,9 +16,9 @@ OPENS_S = 3.0
 
 
 def _check(answer: StepPrediction, path: Path, most_s: float, most_bytes: float) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()  # the processor's: a busy machine makes no page slower
     path.write_text(page_of(answer), encoding="utf-8")
-    assert time.perf_counter() - begin < most_s
+    assert time.process_time() - begin < most_s
     assert path.stat().st_size < most_bytes
     program = chromium()
     if program is not None:

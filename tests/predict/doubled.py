@@ -1,0 +1,24 @@
+"""A checkpoint whose answers are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from synthetic import prepared
+
+from gnnperf.checkpoint import Checkpoint, make_checkpoint
+from gnnperf.models.config import ModelConfig
+from gnnperf.models.gnn import Head, TypedGNN
+
+
+def doubling(tmp_path: Path) -> Checkpoint:
+    """A network that answers twice the base for compute nodes and the base elsewhere."""
+    data, config = prepared(tmp_path), ModelConfig(hidden_channels=8, max_residual=1e6)
+    network = TypedGNN(config, data.vocabulary)
+    with torch.no_grad():
+        head = network.heads["compute"]
+        assert isinstance(head, Head)
+        head.last.bias[0] = np.log(2.0)
+    return make_checkpoint(network, config, data, {})
