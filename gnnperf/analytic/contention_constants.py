@@ -54,15 +54,15 @@ class ContentionConstants:
     provenance: str
 
     def on(self, cluster: ClusterSpec) -> Contention:
-        """What overlapping work shares on a cluster: links per device of GPUs, cores and a line per node of CPUs."""
+        """What overlapping work shares on a cluster: links per device of GPUs, cores of CPUs, ways out of nodes."""
         if cluster.device.kind == "gpu":
             return Contention(
                 **asdict(self.gpu), ranks_per_node=cluster.ranks_per_node, ranks_per_inner_link=1,
-                ranks_per_outer_link=1,
+                ranks_per_outer_link=cluster.ranks_per_adapter,
             )  # fmt: skip
         return Contention(
             ranks_per_node=cluster.ranks_per_node,
-            ranks_per_outer_link=cluster.ranks_per_node,
+            ranks_per_outer_link=cluster.ranks_per_adapter,
             cores_per_node=float(cluster.device.num_sms),
             core_sets=cluster.core_sets,
             inner_core_bytes_per_s=self.cpu.loopback_core_bytes_per_s,

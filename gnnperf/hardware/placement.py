@@ -71,11 +71,12 @@ def placed(cluster: ClusterSpec, placement: Placement | None, world_size: int) -
     cluster = replace(cluster, core_sets=placement.core_sets)
     if placement.hosts == 1:
         return cluster
-    inter = cluster.inter
-    if placement.bandwidth_bytes_per_s is not None:
-        inter = replace(inter, bandwidth_bytes_per_s=placement.bandwidth_bytes_per_s,
-                        sustained_bandwidth_share=ETHERNET_PAYLOAD_SHARE, source="the run's card")  # fmt: skip
-    return replace(cluster, inter=inter, ranks_per_node=max(world_size // placement.hosts, 1))
+    cluster = replace(cluster, ranks_per_node=max(world_size // placement.hosts, 1))
+    if placement.bandwidth_bytes_per_s is None:
+        return cluster
+    inter = replace(cluster.inter, bandwidth_bytes_per_s=placement.bandwidth_bytes_per_s,
+                    sustained_bandwidth_share=ETHERNET_PAYLOAD_SHARE, source="the run's card")  # fmt: skip
+    return replace(cluster, inter=inter, adapters_per_node=1)
 
 
 def spread(cluster: ClusterSpec, world_size: int) -> ClusterSpec:

@@ -158,6 +158,7 @@ class ClusterSpec:
         all_reduce: over several nodes: the "fastest" that the library has, or "hierarchical", machine by machine.
         host_sockets: processors of a node; None not said.
         storage: drives of a node, as much of them as one device has to itself; None: not said.
+        adapters_per_node: ways out of a node, each as `inter` says; None: one for each GPU, one for all ranks on CPUs.
     """
 
     name: str
@@ -175,6 +176,18 @@ class ClusterSpec:
     all_reduce: str = FASTEST
     host_sockets: int | None = None
     storage: LinkSpec | None = None
+    adapters_per_node: int | None = None
+
+    @property
+    def adapters(self) -> int:
+        """Ways out of a node that its ranks can use, one at most for each of them."""
+        usual = self.ranks_per_node if self.device.kind == "gpu" else 1
+        return min(self.adapters_per_node or usual, self.ranks_per_node)
+
+    @property
+    def ranks_per_adapter(self) -> int:
+        """Ranks that share a way out of their node."""
+        return -(-self.ranks_per_node // self.adapters)
 
     @property
     def host_memory_bytes_per_s(self) -> float | None:

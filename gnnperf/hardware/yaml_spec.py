@@ -58,6 +58,7 @@ CLUSTER_KEYS = {
     "nodes": ("count or null", False), "host": ("host", False), "reference_host": ("host", False),
     "default_for": ("texts", False), "metadata": ("text mapping", False), "collectives": ("collectives", False),
     "all_reduce": ("all_reduce", False), "host_sockets": ("count or null", False), "storage": ("link or null", False),
+    "adapters_per_node": ("count or null", False),
 }  # fmt: skip
 CHOICES: dict[str, tuple[object, ...]] = {
     "medium": (*MEDIA, ""), "flag": (True, False), "all_reduce": (FASTEST, HIERARCHICAL),

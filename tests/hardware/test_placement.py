@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gnnperf.hardware import Placement, load_cluster, placed, placement_of
@@ -26,6 +28,17 @@ def test_ranks_are_placed_in_equal_blocks_over_the_declared_link() -> None:
     cluster = placed(default, Placement(2, 31.25e6), world_size=4)
     assert (cluster.ranks_per_node, cluster.inter.bandwidth_bytes_per_s) == (2, 31.25e6)
     assert cluster.intra == default.intra
+    assert (cluster.adapters, cluster.ranks_per_adapter) == (1, 2)  # the rate is that of a host's one link
+
+
+def test_gpus_have_adapters_of_their_own_unless_the_card_or_the_cluster_says_otherwise() -> None:
+    default = load_cluster("hgx_h100")
+    assert (default.adapters, default.ranks_per_adapter) == (8, 1)
+    assert placed(default, Placement(2, None), world_size=8).adapters == 4
+    assert placed(default, Placement(2, 31.25e6), world_size=8).adapters == 1
+    three = replace(default, adapters_per_node=3)
+    assert (three.adapters, three.ranks_per_adapter) == (3, 3)
+    assert replace(three, ranks_per_node=2).adapters == 2
 
 
 CORES: dict[str, object] = {

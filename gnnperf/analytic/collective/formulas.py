@@ -69,6 +69,8 @@ def fitted_collective_us(
     nodes = np.ceil(np.maximum(group_size, 1) / cluster.ranks_per_node).astype(int)  # [n]
     if cluster.all_reduce == HIERARCHICAL:  # not what the table measured
         several &= (kinds != "all_reduce") | (nodes == 1)
+    if cluster.adapters < cluster.ranks_per_node:  # nor has a table adapters that ranks share
+        several &= nodes == 1
     asked = (each[several] for each in (kinds, message_bytes, group_size, nodes, specified))
     own = fitted.latency_us(*asked)
     specified[several] = np.where(np.isnan(own), specified[several], own)

@@ -22,7 +22,7 @@ from gnnperf.analytic.collective.protocols import (
     Protocol,
 )
 from gnnperf.analytic.collective.terms import in_network_terms
-from gnnperf.analytic.collective.wires import hops_us, inside_bytes_per_s
+from gnnperf.analytic.collective.wires import adapter_bytes_per_s, hops_us, inside_bytes_per_s
 from gnnperf.hardware.spec import ClusterSpec
 
 NUM_STAGES = 3  # reduce-scatter, all-reduce, all-gather
@@ -44,7 +44,7 @@ def machine_by_machine_us(
     own = ranks / nodes  # [n] ranks of a machine
     hops = hops_us(2 * np.maximum(own - 1, 0.0), 2 * (nodes - 1), cluster, protocol)
     inside = 2 * (own - 1) / own * size / inside_bytes_per_s(own, cluster)  # [n] s
-    between = 2 * (nodes - 1) / nodes * size / own / _adapter_bytes_per_s(cluster)  # [n] s
+    between = 2 * (nodes - 1) / nodes * size / own / adapter_bytes_per_s(cluster)  # [n] s
     return NUM_STAGES * protocol.start * start_us + hops + (inside + between) / protocol.reducing * 1e6
 
 
@@ -65,11 +65,6 @@ def switches_and_tree_us(
     _, share = in_network_terms(own)
     hops = hops_us(np.zeros(len(ranks)), 2 * np.ceil(np.log2(nodes)), cluster, SIMPLE)
     inside = share * size / (cluster.intra.sustained_bytes_per_s * IN_NETWORK_BANDWIDTH)  # [n] s
-    between = 2 * size / own / (_adapter_bytes_per_s(cluster) * TREE_BANDWIDTH)  # [n] s
+    between = 2 * size / own / (adapter_bytes_per_s(cluster) * TREE_BANDWIDTH)  # [n] s
     found = IN_NETWORK_START * start_us + hops + np.maximum(inside, between) * 1e6
     return np.where((kinds == "all_reduce") & (nodes > 1), found, np.inf)
-
-
-def _adapter_bytes_per_s(cluster: ClusterSpec) -> float:
-    """A rank's own way out of its machine: its adapter, or what leads to it."""
-    return min(cluster.intra.sustained_bytes_per_s, cluster.inter.sustained_bytes_per_s)

@@ -53,6 +53,23 @@ def test_the_best_protocol_by_hand(kind: str, message: float, ranks: int, expect
     assert latency(kind, message, ranks) <= expected * (1 + 1e-12)
 
 
+@pytest.mark.parametrize(
+    ("kind", "message", "own", "shared"),
+    [
+        # two machines of 4, adapters of 10 GB/s: four of them, or one that the four ranks share
+        ("all_reduce", 1e10, 1.75 * 1e10 / 40e3, 1.75 * 1e10 / 10e3),
+        # 7/8 of 1e10 bytes leave a rank, 4/7 of them its machine: 5e9 over its own, 4 x 5e9 over the shared adapter
+        ("all_to_all", 1e10, 5e9 / 10e3, 4 * 5e9 / 10e3),
+        ("send", 1e10, 1e10 / 10e3, 1e10 / 10e3),  # one message has the adapter to itself
+    ],
+)
+def test_ranks_that_share_an_adapter_take_turns(kind: str, message: float, own: float, shared: float) -> None:
+    one = replace(CLUSTER, adapters_per_node=1)
+    assert latency(kind, message, 8) == pytest.approx(own, rel=0.01)
+    assert latency(kind, message, 8, one) == pytest.approx(shared, rel=0.01)
+    assert latency(kind, message, 4, one) == latency(kind, message, 4)  # inside a machine nothing is shared
+
+
 def test_middle_sizes_go_by_ll128_and_the_best_rules() -> None:
     ll, ll128, simple = 6.6 + 6 * 0.6 + 1.5 * 4 * 10, 14 + 6 * 1.9 + 1.5 / 0.92 * 10, 8.4 + 6 * 3.4 + 1.5 * 10
     expected = (ll**-24 + ll128**-24 + simple**-24) ** (-1 / 24)
@@ -92,6 +109,17 @@ def test_a_platforms_own_laws_come_first_and_specification_answers_the_rest() ->
     assert found[0] == pytest.approx(1 + 6 * 2 + 1 + 15)  # start, hops, passage, 1.5 MB at 100 GB/s
     assert found[1:3].tolist() == [latency("all_gather", 1e6, 4), latency("all_reduce", 1e6, 1)]
     assert np.isnan(found[3:]).all()
+
+
+def test_a_table_says_nothing_of_adapters_that_ranks_share() -> None:
+    law = CollectiveLaw(1.0, 2.0, 1e12, 1e11, 0.0, ())
+    links = MeasuredLink.of(CLUSTER.intra), MeasuredLink.of(CLUSTER.inter)
+    fitted = CollectiveConstants(*links, laws={("all_reduce", "nvlink"): law}, inside=((4, "nvlink"),))
+    asked = np.array(["all_reduce"] * 2, object), np.array([1e6, 1e6]), np.array([4, 8])
+    one = replace(CLUSTER, adapters_per_node=1)
+    inside, across = fitted_collective_us(*asked, one, CONSTANTS, fitted)
+    assert inside == fitted_collective_us(*asked, CLUSTER, CONSTANTS, fitted)[0] != latency("all_reduce", 1e6, 4)
+    assert across == latency("all_reduce", 1e6, 8, one)
 
 
 @given(st.floats(0, 1e9), st.floats(1, 100), st.sampled_from([2, 4]), st.floats(1, 1e3), st.floats(1, 1e9))

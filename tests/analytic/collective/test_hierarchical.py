@@ -32,6 +32,11 @@ def test_three_stages_by_hand() -> None:
     assert latency(LEVELS, 0.0, 8) == pytest.approx(3 * 6.6 + 6 * 0.6 + 2 * 2.7, rel=0.01)  # LL
 
 
+def test_stages_between_machines_share_an_adapter_too() -> None:
+    one = replace(LEVELS, adapters_per_node=1)
+    assert latency(one, 1e10, 8) - latency(LEVELS, 1e10, 8) == pytest.approx(3 * 2.5e9 / 10e3, rel=0.01)
+
+
 def test_levels_are_for_all_reduce_over_machines_only() -> None:
     assert latency(LEVELS, 1e9, 4) == latency(CLUSTER, 1e9, 4)
     assert latency(LEVELS, 1e9, 8, "all_gather") == latency(CLUSTER, 1e9, 8, "all_gather")
