@@ -30,7 +30,7 @@ from gnnperf.predict.replay import as_prediction, caveats, check_evidence, repla
 from gnnperf.predict.step_choice import choose_step, other_step, step_time_kind
 from gnnperf.predict.step_interval import with_interval
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.predict.target import Target, choose_target, traced_name
+from gnnperf.predict.target import Target, choose_target, traced_device, traced_name
 from gnnperf.prediction import Prediction, Predictor
 from gnnperf.schedule.replay import replay_step
 from gnnperf.schema import NodeType, Source
@@ -172,6 +172,8 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
             *_misplaced(request, target),
         ),
         jitter=jitter_asked(request.jitter, graph),
+        device=target.cluster.device,
+        traced_device=target.traced,
     )
     answer = with_interval(assemble(prediction, question), answers.steps)
     answer = replace(answer, bound=node_bounds(prediction.graph, target.cluster.device))
@@ -221,6 +223,8 @@ def replayed(graph: ExecutionGraph, request: Request) -> StepPrediction:
         same_hardware=True,
         provenance=provenance(request.trace, None, graph.fingerprint),
         warnings=caveats(result, structure.step),
+        device=traced_device(graph),
+        traced_device=traced_device(graph),
     )
     replayed_us = replayed_step_time_us(result, step_time_kind(label))
     answer = collect(as_prediction(result), result.schedule, replayed_us, question)
