@@ -14,7 +14,6 @@ HELD_OUT    := import json; print(json.load(open("$(DATASET)/splits.json"))["dem
 BIN   := $(VENV)/bin
 PINS  := $(shell cksum < pyproject.toml | tr -c '0-9\n' '-')
 STAMP := $(VENV)/.installed-$(PINS)
-DOCS  := $(VENV)/.docs-$(PINS)
 
 # The tools of the environment come first on PATH, for the processes that the tests start, too.
 export PATH := $(abspath $(BIN)):$(PATH)
@@ -46,7 +45,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
 # The variable silences an advertisement of the theme, which is no warning about these pages.
-docs: $(DOCS)
+docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "The site: $(abspath site)/index.html"
 
@@ -63,12 +62,6 @@ $(STAMP):
 	   $(BIN)/python -m pip install --quiet --editable '.[dev]'; } || \
 	  { echo "Installing the packages that pyproject.toml names failed; pip says why above. A network or a package mirror is needed once; then run make again." >&2; exit 1; }
 	@rm -f $(VENV)/.installed-*
-	@touch $@
-
-$(DOCS): $(STAMP)
-	@$(BIN)/python -m pip install --quiet --editable '.[docs]' || \
-	  { echo "Installing what builds the documentation failed; pip says why above. A network or a package mirror is needed once." >&2; exit 1; }
-	@rm -f $(VENV)/.docs-*
 	@touch $@
 
 clean:

@@ -17,9 +17,9 @@ from gnnperf.predict import PredictConfig, StepPrediction
 from gnnperf.predict.api import check, predict
 from gnnperf.predict.asked import to_request
 from gnnperf.predict.fallback import check_covered
+from gnnperf.progress.bars import bars_on_terminal
 from gnnperf.report import check_output, print_summary, write_report
 from gnnperf.report.document import document, to_json
-from gnnperf.report.progress import bars_on_terminal
 from gnnperf.report.threshold import read_threshold
 
 FLAGS = ("json", "quiet", "max_step_ms", "max_regression", "against")
@@ -33,10 +33,10 @@ def main(config: PredictConfig) -> None:
     threshold = read_threshold(config.max_step_ms, config.max_regression, config.against)
     if config.out is not None:
         check_output(Path(config.out))
-    with bars_on_terminal(config.quiet):
+    with bars_on_terminal(config.quiet or config.json):
         answer = predict(request)
-    check_covered(answer, config.fallback)
-    written = write_report(answer, Path(config.out or default_out(answer)))
+        check_covered(answer, config.fallback)
+        written = write_report(answer, Path(config.out or default_out(answer)))
     if config.json:
         sys.stdout.write(to_json(document(answer)).decode())
     elif not config.quiet:

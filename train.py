@@ -14,15 +14,18 @@ from pathlib import Path
 
 from gnnperf.config import entry_point
 from gnnperf.pretrain.config import EntryConfig
+from gnnperf.progress.bars import bars_on_terminal
+from gnnperf.training.processes import processes
 
 
 @entry_point("train", EntryConfig)
 def main(config: EntryConfig) -> float | None:
     """Train on op tables where a folder of them is named, else on recorded runs; returns what `on_runs` does."""
-    if config.pretrain.mirror:
-        on_op_tables(config)
-        return None
-    return on_runs(config)
+    with bars_on_terminal(quiet=not config.trainer.progress_bar or not processes().is_first):
+        if config.pretrain.mirror:
+            on_op_tables(config)
+            return None
+        return on_runs(config)
 
 
 def on_op_tables(config: EntryConfig) -> None:
@@ -30,12 +33,13 @@ def on_op_tables(config: EntryConfig) -> None:
     from gnnperf.pretrain.card import FILE, card
     from gnnperf.pretrain.op_checkpoint import save_op_checkpoint
     from gnnperf.pretrain.recipe import shipped_checkpoint
+    from gnnperf.record.files import write_text
 
     out = Path(config.out)
 
     checkpoint = save_op_checkpoint(out / "checkpoint.pt", shipped_checkpoint(config.pretrain, config.seed))
 
-    (out / FILE).write_text(card(checkpoint), encoding="utf-8")
+    write_text(out / FILE, card(checkpoint))
     print(f"{out / 'checkpoint.pt'}  sha256 {checkpoint.sha256}")
 
 
@@ -55,7 +59,6 @@ def on_runs(config: EntryConfig) -> float | None:
     from gnnperf.training.fit import build_model, fit
     from gnnperf.training.gate import keep_what_helps
     from gnnperf.training.look import log_answers
-    from gnnperf.training.processes import processes
 
     console, out = wide_console(), Path(config.out)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from gnnperf import __version__
 from gnnperf.errors import InputError
+from gnnperf.progress.bars import bars_on_terminal
 
 # Subcommand -> the module whose add_parsers(subparsers) defines it. Only the one asked for is imported, so that
 # `gnnperf inspect` answers at once.
@@ -40,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     parsed = parser_of(arguments).parse_args(arguments)
     try:
-        code = int(parsed.run(parsed))
+        with bars_on_terminal(_is_silent(parsed)):
+            code = int(parsed.run(parsed))
         sys.stdout.flush()
     except InputError as error:
         print(f"gnnperf: {error}", file=sys.stderr)
@@ -52,6 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     return code
+
+
+def _is_silent(parsed: argparse.Namespace) -> bool:
+    """Whether a program reads what is said: then no bars."""
+    return bool(getattr(parsed, "json", False) or getattr(parsed, "quiet", False))
 
 
 def parser_of(arguments: Sequence[str]) -> argparse.ArgumentParser:

@@ -7,7 +7,9 @@ import importlib.util
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -17,9 +19,45 @@ SCRIPT = Path(__file__).resolve().parent.parent / "predict.py"
 SECRET = "hf_notARealTokenButItLooksLikeOne"
 
 
-def _run(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "ignore", str(SCRIPT), *overrides]
-    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, cwd=folder)
+PLAIN = ("memory=false", "findings=false", "cache_dir=null")  # for what is asked about other things
+
+
+class Done(NamedTuple):
+    """What a call of the script left."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Run = Callable[..., Done]
+
+
+def _in_a_process(folder: Path, *words: str) -> Done:
+    """The script as a shell calls it."""
+    command = [sys.executable, "-W", "ignore", str(SCRIPT), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, cwd=folder)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(name="run")
+def _run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The same in this process, which has loaded everything already."""
+    spec = importlib.util.spec_from_file_location("predict_script", SCRIPT)
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+
+    def run(folder: Path, *words: str) -> Done:
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "argv", ["predict.py", *words])
+        try:
+            script.main()
+        except SystemExit as error:
+            return Done(int(error.code or 0), *capsys.readouterr())
+        return Done(0, *capsys.readouterr())
+
+    return run
 
 
 def _event(kind: str, name: str, ts: float, dur: float, tid: int, **args: object) -> dict[str, object]:
@@ -63,7 +101,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def predicted(trace: Path) -> Path:
     """The output of the default mode."""
-    done = _run(trace.parent, f"trace={trace}", "out=answer")
+    done = _in_a_process(trace.parent, f"trace={trace}", "out=answer")
     assert done.returncode == 0, done.stderr
     for part in ("step period", "measured period: 200 us", "No checkpoint was given", "aten::mm"):
         assert part in done.stdout
@@ -99,8 +137,8 @@ def test_nothing_else_is_written(predicted: Path) -> None:
     assert sorted(p.name for p in predicted.parent.iterdir()) == ["answer", "small.json"]
 
 
-def test_replay_compares_with_its_own_step(trace: Path, tmp_path: Path) -> None:
-    done = _run(tmp_path, f"trace={trace}", "mode=replay", "out=replay", "step=3")
+def test_replay_compares_with_its_own_step(run: Run, trace: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, f"trace={trace}", "mode=replay", "out=replay", "step=3")
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "replay" / "prediction.json").read_text())
     assert (found["step"], found["measured_step_time_us"]) == (3, pytest.approx(200.0))
@@ -108,11 +146,11 @@ def test_replay_compares_with_its_own_step(trace: Path, tmp_path: Path) -> None:
     assert found["source_share"] == pytest.approx({"measured": 0.975, "class_median": 0.025})  # the sync's rest
 
 
-def test_what_if_on_the_traces_own_hardware(trace: Path, tmp_path: Path) -> None:
+def test_what_if_on_the_traces_own_hardware(run: Run, trace: Path, tmp_path: Path) -> None:
     """Named, the trace's device is still its own; with other numbers it is not, and the mm takes half the time."""
     own, twice = "hardware=v100_sxm2_32gb", "hardware.flops_per_s.float32=31.4e12"
     for name, overrides in (("own", [own]), ("twice", [own, twice])):
-        done = _run(tmp_path, f"trace={trace}", f"out={name}", *overrides)
+        done = run(tmp_path, f"trace={trace}", f"out={name}", *overrides)
         assert done.returncode == 0, done.stderr
     found = {name: json.loads((tmp_path / name / "prediction.json").read_text()) for name in ("own", "twice")}
     assert found["own"]["step_time_error"] is not None
@@ -121,9 +159,9 @@ def test_what_if_on_the_traces_own_hardware(trace: Path, tmp_path: Path) -> None
     assert found["twice"]["step_time_us"] < found["own"]["step_time_us"]
 
 
-def test_edits_are_told_beside_the_unedited_step(trace: Path, tmp_path: Path) -> None:
+def test_edits_are_told_beside_the_unedited_step(run: Run, trace: Path, tmp_path: Path) -> None:
     edits = "whatif=[{latency:{op:aten::mm,factor:10}},{stall:{us:50}}]"
-    done = _run(tmp_path, f"trace={trace}", "out=edited", edits)
+    done = run(tmp_path, f"trace={trace}", "out=edited", edits)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "edited" / "prediction.json").read_text())
     assert found["whatif"]["difference_us"] > 50.0
@@ -132,17 +170,17 @@ def test_edits_are_told_beside_the_unedited_step(trace: Path, tmp_path: Path) ->
     assert "InputStall(us=50, rank=None)" in (tmp_path / "edited" / "report.html").read_text()
 
 
-def test_another_device_in_another_cluster(trace: Path, tmp_path: Path) -> None:
-    done = _run(tmp_path, f"trace={trace}", "hardware=h100_sxm", "cluster=hgx8", "cluster.nodes=4", "out=moved")
+def test_another_device_in_another_cluster(run: Run, trace: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, f"trace={trace}", "hardware=h100_sxm", "cluster=hgx8", "cluster.nodes=4", "out=moved")
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "moved" / "prediction.json").read_text())
     assert (found["hardware"], found["cluster"]) == ("h100_sxm", "hgx8")
     assert found["step_time_us"] < 200.0
 
 
-def test_a_plan_that_nobody_ran(tmp_path: Path) -> None:
+def test_a_plan_that_nobody_ran(run: Run, tmp_path: Path) -> None:
     small = ["plan.model.layers=2", "plan.parallelism.data=2", "plan.schedule.global_batch=32"]
-    done = _run(tmp_path, "plan=gpt2_345m", "hardware=a100_sxm_80gb", "mode=analytic", "out=planned", *small)
+    done = run(tmp_path, "plan=gpt2_345m", "hardware=a100_sxm_80gb", "mode=analytic", "out=planned", *small)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "planned" / "prediction.json").read_text())
     assert (found["run"], found["world_size"], found["traced_ranks"]) == ("gpt2_345m", 2, [0])
@@ -182,9 +220,9 @@ def test_a_plan_that_nobody_ran(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_one_message_exit_2_and_no_file(
-    trace: Path, tmp_path: Path, overrides: list[str], message: str
+    run: Run, trace: Path, tmp_path: Path, overrides: list[str], message: str
 ) -> None:
-    done = _run(tmp_path, *(o.format(trace=trace) for o in overrides))
+    done = run(tmp_path, *(o.format(trace=trace) for o in overrides))
     assert done.returncode == 2, done.stdout + done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -192,90 +230,75 @@ def test_bad_input_is_one_message_exit_2_and_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_peak_memory_is_told_beside_the_measured_one(tmp_path: Path) -> None:
+def test_peak_memory_is_told_beside_the_measured_one(run: Run, tmp_path: Path) -> None:
     recording = SCRIPT.parent / "datasets/cpu-gloo/gpt_l2_w64_s64_b4_x2_lo/1"
-    run = _run(tmp_path, f"trace={recording}", "mode=analytic", "out=out", "cache_dir=null", "batches_held=4")
-    assert run.returncode == 0, run.stderr
+    done = run(tmp_path, f"trace={recording}", "mode=analytic", "out=out", "cache_dir=null", "batches_held=4")
+    assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "out/prediction.json").read_text())
     assert [rank["rank"] for rank in found["peak_memory"]] == [0, 1]
     assert all(abs(rank["error"]) < 0.01 for rank in found["peak_memory"])
     assert all(rank["step_name"] == found["step_name"] for rank in found["peak_memory"])
-    assert "peak memory of rank 1" in run.stdout
+    assert "peak memory of rank 1" in done.stdout
 
 
-def test_a_network_that_nobody_ran_and_whether_it_fits(tmp_path: Path) -> None:
+def test_a_network_that_nobody_ran_and_whether_it_fits(run: Run, tmp_path: Path) -> None:
     for batch, fits in ((64, True), (4096, False)):
-        run = _run(tmp_path, "plan=resnet18", "hardware=t4", f"plan.training.batch={batch}", "out=out")
-        assert run.returncode == 0, run.stderr
+        done = run(tmp_path, "plan=resnet18", "hardware=t4", f"plan.training.batch={batch}", "out=out")
+        assert done.returncode == 0, done.stderr
         (rank,) = json.loads((tmp_path / "out/prediction.json").read_text())["peak_memory"]
         assert (rank["rank"], rank["fits"]) == (0, fits)
-        assert ("memory fits" in run.stdout, "memory does not fit" in run.stdout) == (fits, not fits)
+        assert ("memory fits" in done.stdout, "memory does not fit" in done.stdout) == (fits, not fits)
 
 
-def test_a_larger_batch_takes_more_memory(tmp_path: Path) -> None:
+def test_a_larger_batch_takes_more_memory(run: Run, tmp_path: Path) -> None:
     recording = SCRIPT.parent / "datasets/cpu-gloo/gpt_l2_w64_s64_b4_x2_lo/1"
     edits = "whatif=[{batch:{factor:2}},{stall:{us:100}}]"
-    run = _run(tmp_path, f"trace={recording}", "mode=analytic", "out=out", "cache_dir=null", edits)
-    assert run.returncode == 0, run.stderr
+    done = run(tmp_path, f"trace={recording}", "mode=analytic", "out=out", "cache_dir=null", edits)
+    assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "out/prediction.json").read_text())
     for before, after in zip(found["peak_memory"], found["whatif"]["peak_memory"], strict=True):
         assert after["parts_bytes"]["activations"] == 2 * before["parts_bytes"]["activations"]
         assert after["parts_bytes"]["parameters"] == before["parts_bytes"]["parameters"]
-    assert "what if: peak memory of rank 1" in run.stdout
+    assert "what if: peak memory of rank 1" in done.stdout
 
 
-def test_memory_is_left_out_where_it_is_not_asked_for(trace: Path, tmp_path: Path) -> None:
-    run = _run(tmp_path, f"trace={trace}", "mode=analytic", "out=out", "cache_dir=null", "memory=false")
-    assert run.returncode == 0, run.stderr
+def test_memory_is_left_out_where_it_is_not_asked_for(run: Run, trace: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, f"trace={trace}", "mode=analytic", "out=out", "cache_dir=null", "memory=false")
+    assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out/prediction.json").read_text())["peak_memory"] is None
 
 
-def _main(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    """The script's task in this process: its exit code."""
-    spec = importlib.util.spec_from_file_location("predict_script", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "argv", ["predict.py", *words, "memory=false", "findings=false", "cache_dir=null"])
-    try:
-        script.main()
-    except SystemExit as error:
-        return int(error.code or 0)
-    return 0
-
-
-def test_json_alone_on_standard_output_and_limits_with_exit_code_4(
-    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _main(tmp_path, monkeypatch, f"trace={trace}", "out=before", "--json") == 0
-    out, err = capsys.readouterr()
-    assert (out, err) == ((tmp_path / "before/prediction.json").read_text(), "")
-    assert json.loads(out)["step_time_kind"] == "period"
+def test_json_alone_on_standard_output_and_limits_with_exit_code_4(run: Run, trace: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, f"trace={trace}", "out=before", "--json", *PLAIN)
+    assert done == (0, (tmp_path / "before/prediction.json").read_text(), "")
+    assert json.loads(done.stdout)["step_time_kind"] == "period"
     limits = ["--quiet", "--max-step-ms", "0.001", "--max-regression=0", "--against", "before"]
-    assert _main(tmp_path, monkeypatch, f"trace={trace}", "out=after", *limits) == 4
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("error: the step takes ")
-    assert err.endswith("more than 0.001 ms (--max-step-ms).\n")
+    done = run(tmp_path, f"trace={trace}", "out=after", *PLAIN, *limits)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.startswith("error: the step takes ")
+    assert done.stderr.endswith("more than 0.001 ms (--max-step-ms).\n")
     assert (tmp_path / "after" / "prediction.json").exists()
     keys = ["quiet=true", "max_step_ms=1", "max_regression=0", "against=before/prediction.json"]
-    assert _main(tmp_path, monkeypatch, f"trace={trace}", "out=after", *keys) == 0
-    assert capsys.readouterr() == ("", "")
+    assert run(tmp_path, f"trace={trace}", "out=after", *PLAIN, *keys) == (0, "", "")
 
 
 def test_ctrl_c_leaves_an_earlier_answer_and_says_so(
-    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Run, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _main(tmp_path, monkeypatch, f"trace={trace}", "out=out", "--quiet") == 0
+    assert run(tmp_path, f"trace={trace}", "out=out", *PLAIN, "--quiet").returncode == 0
     before = (tmp_path / "out/prediction.json").read_bytes()
 
     def interrupted(*answer: object) -> str:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(write, "html_report", interrupted)
-    assert _main(tmp_path, monkeypatch, f"trace={trace}", "out=out", "mode=analytic") == 130
-    assert capsys.readouterr() == ("", "interrupted\n")
+    assert run(tmp_path, f"trace={trace}", "out=out", *PLAIN, "mode=analytic") == (130, "", "interrupted\n")
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
     assert (tmp_path / "out/prediction.json").read_bytes() == before
+
+
+def test_a_refusal_in_a_process_of_its_own_is_one_message_too(tmp_path: Path) -> None:
+    done = _in_a_process(tmp_path, "trace=/no/such/trace.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == ("error: /no/such/trace.json: no such file or directory. What to do: check trace=PATH.\n")
+    assert list(tmp_path.iterdir()) == []

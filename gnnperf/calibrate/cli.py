@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,8 +63,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     ops = read_ops(arguments.ops) if arguments.ops else None
     here = machine(arguments.device)
     ask = Ask(_ranks(arguments.ranks, here), tuple(arguments.link_gbit), ops)
-    found = calibrate(arguments.out, here, ask, arguments.minutes, arguments.overwrite, _progress)
-    _end_progress()
+    found = calibrate(arguments.out, here, ask, arguments.minutes, arguments.overwrite)
     widths = sorted((r.latency_us.high - r.latency_us.low) / 2 / r.latency_us.value for r in found)
     print(f"{arguments.out}: {here.label}, {len(found)} measured values in {len(found[0].round_medians_us)} rounds; "
           f"median interval +- {widths[len(widths) // 2]:.1%}")  # fmt: skip
@@ -78,16 +76,6 @@ def _ranks(asked: int | None, here: Machine) -> int:
     limit = here.count if here.kind == "gpu" else 8 * here.count
     require(0 <= asked <= limit, "--ranks", asked, f"0 to {limit} on this machine")
     return asked
-
-
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-
-
-def _end_progress() -> None:
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _compare(first: Path, second: Path) -> int:

@@ -52,15 +52,12 @@ def write(out: Path, files: Mapping[str, bytes]) -> None:
             (new / name).write_bytes(content)
         if out.exists():
             out.rename(old)
-        try:
-            new.rename(out)
-        except OSError:
-            if old.exists():
-                old.rename(out)
-            raise
+        new.rename(out)
     except OSError as error:
         raise _unwritable(out, error) from None
-    finally:
+    finally:  # however it ended, Ctrl-C too
+        if old.exists() and not out.exists():
+            old.rename(out)
         shutil.rmtree(beside, ignore_errors=True)
 
 

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,14 +17,13 @@ from gnnperf.calibrate.interval import Interval, intervals
 from gnnperf.calibrate.job import Job, job_text
 from gnnperf.calibrate.point import Cache, Point, Reading, reading_from_json
 from gnnperf.errors import InputError
+from gnnperf.progress import each
 
 LEAST_ROUNDS, MOST_ROUNDS = 5, 15
 ROUND_S = 40.0  # what a round should take at least, when there is time for more than five
 START_S = 8.0  # of a round's time goes into starting processes and loading torch
 LEAST_MEASURING_S = 1.0
 KINETO_LOG_LEVEL = "99"  # it announces every start and stop otherwise
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -51,13 +50,12 @@ def num_rounds(minutes: float) -> int:
     return max(LEAST_ROUNDS, min(MOST_ROUNDS, int(minutes * 60 / ROUND_S)))
 
 
-def run_rounds(job: Job, minutes: float, progress: Progress) -> list[list[Reading]]:
+def run_rounds(job: Job, minutes: float) -> list[list[Reading]]:
     """Readings per round.
 
     Args:
         job: one round; its seed, time and output are set here.
         minutes: of all rounds; each point gets three samples per round even if that takes longer.
-        progress: told before each round.
 
     Raises:
         InputError: an op does not run, or a round's process failed.
@@ -65,9 +63,8 @@ def run_rounds(job: Job, minutes: float, progress: Progress) -> list[list[Readin
     total = num_rounds(minutes)
     end = time.monotonic() + minutes * 60
     found: list[list[Reading]] = []
-    for index in range(total):
+    for index in each(range(total), "measuring", "rounds"):
         left_s = end - time.monotonic()
-        progress(f"round {index + 1} of {total}, {max(left_s, 0) / 60:.1f} minutes left")
         seconds = max(left_s / (total - index) - START_S, LEAST_MEASURING_S)
         found.append(_in_a_process(replace(job, seed=_seed(index), seconds=seconds)))
     return found

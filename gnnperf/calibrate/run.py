@@ -13,15 +13,13 @@ from gnnperf.calibrate.op_table import parquet_bytes, rows
 from gnnperf.calibrate.output import CLUSTER_FILE, DEVICE_FILE, ROUNDS_FILE, check_out, write
 from gnnperf.calibrate.plan import Ask, job_for, link_across
 from gnnperf.calibrate.point import to_json
-from gnnperf.calibrate.rounds import Progress, Result, results, run_rounds
+from gnnperf.calibrate.rounds import Result, results, run_rounds
 from gnnperf.calibrate.specs import cluster_mapping, device_mapping, yaml_text
 from gnnperf.calibrate.topology import peer_access, read_topology
 from gnnperf.hardware.yaml_spec import device_from
 
 
-def calibrate(
-    out: Path, machine: Machine, ask: Ask, minutes: float, overwrite: bool, progress: Progress
-) -> list[Result]:
+def calibrate(out: Path, machine: Machine, ask: Ask, minutes: float, overwrite: bool) -> list[Result]:
     """Measure, and write the folder.
 
     Args:
@@ -30,14 +28,13 @@ def calibrate(
         ask: what to measure.
         minutes: of measuring.
         overwrite: an earlier calibration there is replaced.
-        progress: told what goes on.
 
     Raises:
         InputError: the folder may not be written, or an op does not run.
     """
     check_out(out, overwrite)
     before, began = clocks(machine.torch_device), datetime.now(UTC)
-    found = results(run_rounds(job_for(machine, ask), minutes, progress))
+    found = results(run_rounds(job_for(machine, ask), minutes))
     facts: dict[str, object] = {
         "began": began.isoformat(timespec="seconds"),
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -46,6 +46,9 @@ def cached_graphs(folder: Path, key: str, build: Callable[[], list[HeteroData]])
         graphs = build()
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(f".{os.getpid()}.tmp")
-    torch.save([g.to_dict() for g in graphs], beside)
-    os.replace(beside, path)
+    try:
+        torch.save([g.to_dict() for g in graphs], beside)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
     return graphs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from gnnperf.evaluate.recordings import CARD, read_json
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
 from gnnperf.prediction import Prediction, Predictor
+from gnnperf.progress import each
 
 
 @dataclass(frozen=True)
@@ -107,19 +108,30 @@ def prepare(config: DataConfig, split: Split, read: Callable[[str], RunGraph]) -
         InputError: no measured latency in train, or a run without whole steps.
     """
     split = replace(split, train=split.train[: config.max_runs])
-    found = {part: [typical(read(name)) for name in split.part(part)] for part in PARTS}
+    found = {part: [typical(read(name)) for name in _read_of(split, part)] for part in PARTS}
     runs = {"train": merged(found["train"]), "val": merged(found["val"]), "test": tuple(found["test"])}
     tables = [run.graph.nodes for run in runs["train"]]
     vocabulary, floors = fit_vocabulary(tables), replace(fit_floors(tables), residual=config.residual_target)
     fitted = _fit_constants(config, runs["train"], split.train[0])
     encoder = _Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser())
-    encoded = {part: [encoder.encode(run) for run in runs[part]] for part in PARTS}
+    encoded = {part: [encoder.encode(run) for run in _features_of(runs[part], part)] for part in PARTS}
     normalizer = fit_normalizer([one.data for one in encoded["train"]])
     steps = {part: _steps(runs[part], encoded[part], normalizer) for part in PARTS}
-    recordings = _steps(found["val"], [encoder.encode(run) for run in found["val"]], normalizer)
+    singly = [encoder.encode(run) for run in _features_of(found["val"], "intervals")]
+    recordings = _steps(found["val"], singly, normalizer)
     inputs = [(part, run.run, run.graph.fingerprint) for part in PARTS for run in runs[part]]
     digest = fingerprint(inputs, vocabulary, floors, fitted)
     return PreparedData(split, steps, recordings, vocabulary, fitted, floors, normalizer, digest)
+
+
+def _read_of(split: Split, part: str) -> Iterator[str]:
+    """Names of recordings, one after the other; the first time graphs are built."""
+    return each(split.part(part), f"reading recordings, {part}", "recordings")
+
+
+def _features_of(runs: Sequence[RunStep], part: str) -> Iterator[RunStep]:
+    """The runs, one after the other; the first time features take long."""
+    return each(runs, f"building features, {part}", "runs")
 
 
 def _fit_constants(config: DataConfig, train: Sequence[RunStep], recording: str) -> AnalyticConstants:

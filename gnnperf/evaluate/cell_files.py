@@ -6,7 +6,6 @@ A file is whole or not there: it is written beside its place, then renamed.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 
 from gnnperf.errors import InputError
 from gnnperf.evaluate.cells import STEP_COLUMNS, Cell, Origin
+from gnnperf.record.files import write_bytes
 
 KEY = b"gnnperf.cell"
 FORMAT = 1
@@ -42,10 +42,10 @@ def write_cell(cell: Cell, folder: Path) -> Path:
         "coverage": None if np.isnan(cell.coverage) else cell.coverage, "steps": cell.steps.to_dict("list"),
     }  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
     written = json.dumps(about, allow_nan=False).encode()
-    pq.write_table(table.replace_schema_metadata({KEY: written}), beside, compression="zstd")
-    os.replace(beside, path)
+    held = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata({KEY: written}), held, compression="zstd")
+    write_bytes(path, held.getvalue().to_pybytes())
     return path
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnperf.errors import InputError
+from gnnperf.record.files import write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,6 +170,6 @@ def write_json(path: Path | None, content: Mapping[str, object]) -> None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
     except OSError as error:
         raise InputError(f"cannot be written ({error.strerror})", where=str(path)) from error

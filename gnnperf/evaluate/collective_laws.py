@@ -17,6 +17,7 @@ from gnnperf.analytic.constants import default_constants
 from gnnperf.errors import InputError
 from gnnperf.evaluate.metrics import ErrorSummary, summarize
 from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.progress import each
 
 SIZES, GROUP = "unseen sizes", "unseen group"
 
@@ -67,7 +68,7 @@ def fit_and_judge(rows: pd.DataFrame, cluster: ClusterSpec, origin: str) -> Judg
     found = tuple(
         HeldOut(name, summarize(fitted_us(train, test, cluster), test["latency_us"].to_numpy()),
                 summarize(specified_us(test, cluster), test["latency_us"].to_numpy()))
-        for name, train, test in splits(rows)
+        for name, train, test in each(list(splits(rows)), "fitting without a part", "parts")
     )  # fmt: skip
     groups = "; ".join(f"{n} ranks on {m}" for n, m in sorted(set(zip(rows["group_size"], rows["nodes"], strict=True))))
     provenance = (f"{origin}; {len(rows)} rows, groups: {groups}; fitted with gnnperf {__version__} on all rows"

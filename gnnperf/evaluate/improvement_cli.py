@@ -80,8 +80,11 @@ def _is_whole(cells: Sequence[Cell], row: str) -> bool:
 
 def _comparisons(splits: dict[str, dict[str, list[Cell]]], of: str, others: Sequence[str]) -> list[dict[str, object]]:
     """One record per split, other row and metric that both answer."""
-    return [record for split, rows in splits.items() for other in others if of in rows and other in rows
-            for record in _records(split, rows, of, other)]  # fmt: skip
+    from gnnperf.progress import each
+
+    asked = [(split, other) for split, rows in splits.items() for other in others if of in rows and other in rows]
+    return [record for split, other in each(asked, "resampling runs and seeds", "comparisons")
+            for record in _records(split, splits[split], of, other)]  # fmt: skip
 
 
 def _records(split: str, rows: Rows, of: str, other: str) -> list[dict[str, object]]:

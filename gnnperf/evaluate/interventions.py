@@ -30,6 +30,7 @@ from gnnperf.evaluate.pairs import Pair, Way, edits
 from gnnperf.evaluate.recordings import Repeats
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.plan import apply, step_times_us
+from gnnperf.progress import each
 
 KEPT_GRAPHS = 32
 
@@ -115,7 +116,7 @@ def evaluate_pairs(
     graphs, floor = _Graphs(load), relative_noise(recordings)
     trials: list[Trial] = []
     left_out: list[LeftOut] = []
-    for number, pair in enumerate(pairs):
+    for number, pair in enumerate(each(pairs, "trying known changes", "pairs")):
         common = sorted(set(recordings.get(pair.a, {})) & set(recordings.get(pair.b, {})))
         if len(common) < 2:
             reason = f"{len(common)} repeats of both runs: one predicts, another measures"

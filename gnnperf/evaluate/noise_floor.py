@@ -21,6 +21,7 @@ from gnnperf.evaluate.loading import Load, as_recorded
 from gnnperf.evaluate.metrics import APE_FLOOR, absolute_percentage_error, is_measured
 from gnnperf.evaluate.recordings import Recording, Repeats
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.progress import each
 from gnnperf.schedule.align import align
 from gnnperf.schema import NodeType, Segment
 
@@ -151,7 +152,7 @@ def floor_tables(recordings: Mapping[str, Repeats], load: Load | None = None) ->
     """
     read = load or as_recorded()
     steps, nodes = [], []
-    for repeats in recordings.values():
+    for repeats in each(list(recordings.values()), "comparing recordings", "runs"):
         typical = {k: typical_step(read(r)) for k, r in repeats.items()} if len(repeats) > 1 else {}
         for one, other in _ordered(repeats):
             about = _about(one, other)

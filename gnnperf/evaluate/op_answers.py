@@ -16,6 +16,7 @@ from gnnperf.analytic.op_tables.read import MEASURED
 from gnnperf.errors import InputError, require_writable
 from gnnperf.evaluate.metrics import ErrorSummary, summarize
 from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.record.files import write_bytes
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 MOST_SHOWN, OP_WIDTH, SHAPES_WIDTH = 20, 36, 44
@@ -77,14 +78,17 @@ def write_answers(found: Answered, path: Path) -> None:
     require_writable(path, SUFFIXES)
     table = answer_table(found)
     try:
-        if path.suffix == ".parquet":
-            _flat(table).to_parquet(path, index=False)
-        elif path.suffix == ".csv":
-            _flat(table).to_csv(path, index=False)
-        else:
-            path.write_text(table.to_json(orient="records", lines=True), encoding="utf-8")
+        write_bytes(path, _content(table, path.suffix))
     except OSError as error:
         raise InputError(f"cannot be written ({error})", where=str(path)) from None
+
+
+def _content(table: pd.DataFrame, suffix: str) -> bytes:
+    if suffix == ".parquet":
+        return _flat(table).to_parquet(index=False)
+    return (
+        _flat(table).to_csv(index=False) if suffix == ".csv" else table.to_json(orient="records", lines=True)
+    ).encode()
 
 
 def _flat(table: pd.DataFrame) -> pd.DataFrame:

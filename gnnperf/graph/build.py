@@ -40,7 +40,8 @@ def build_graph(run: RunTrace) -> ExecutionGraph:
 def correct_clocks(run: RunTrace) -> RunTrace:
     """The run with each rank's device clock moved into the bracket its own launches and waits give."""
     base = run_base_time_ns(run)
-    shifts = [clock_bracket(rank_events(table, base)).shift_ns for table in run.tables]
+    asked = each(run.tables, "comparing clocks", "ranks")
+    shifts = [clock_bracket(rank_events(table, base)).shift_ns for table in asked]
     tables = tuple(correct_clock(table, shift) for table, shift in zip(run.tables, shifts, strict=True))
     moved = [f"rank {t.meta.rank}: {s / 1000:+.1f} us" for t, s in zip(tables, shifts, strict=True) if abs(s) > 5_000]
     note = (f"device clocks moved against their hosts: {', '.join(moved)}",) if moved else ()
@@ -53,7 +54,7 @@ def graph_of_corrected(run: RunTrace) -> ExecutionGraph:
     events = [rank_events(table, base) for table in run.tables]
     windows = step_windows(events)
     ranks = _rank_graphs(
-        [rank_draft(e, windows, i) for i, e in enumerate(each(events, "building the graph", "ranks"))], windows
+        [rank_draft(e, windows, i) for i, e in enumerate(each(events, "finding host segments", "ranks"))], windows
     )
     offsets = np.cumsum([0, *(len(r.nodes) for r in ranks)]).tolist()
     nodes = concat_tables([r.nodes for r in ranks])
@@ -85,7 +86,7 @@ def _rank_graphs(drafts: list[RankDraft], windows: StepWindows) -> list[RankGrap
     tied = dict(zip(without, settle(host_comm([drafts[i] for i in without])), strict=True))
     return [
         rank_graph(*tied[i], windows) if i in tied else rank_graph(draft, None, windows)
-        for i, draft in enumerate(drafts)
+        for i, draft in enumerate(each(drafts, "building the graph", "ranks"))
     ]
 
 

@@ -21,14 +21,18 @@ def _import(args: argparse.Namespace) -> int:
 
     from gnnperf.graph.build import build_graph
     from gnnperf.graph.storage import refuse_foreign, write_graph
+    from gnnperf.progress import task
     from gnnperf.trace import read_run
     from gnnperf.trace.storage import write_run
 
     refuse_foreign(args.out / "graph")  # before anything is written
     run = read_run(args.path if len(args.path) > 1 else args.path[0])
     graph = build_graph(run)
-    write_run(run, args.out / "tables")
-    write_graph(graph, args.out / "graph")
+    with task("writing", 2, "folders") as advance:
+        write_run(run, args.out / "tables")
+        advance(1.0)
+        write_graph(graph, args.out / "graph")
+        advance(1.0)
     console = Console()
     console.print(f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {len(graph.steps)} steps", markup=False)
     counts = ", ".join(f"{count:,} {kind}" for kind, count in graph.num_nodes_by_type().items() if count)

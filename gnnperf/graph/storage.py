@@ -156,12 +156,10 @@ def _swap(beside: Path, directory: Path) -> None:
     old = Path(tempfile.mkdtemp(prefix=f".{directory.name}.old.", dir=directory.parent))
     try:
         os.replace(directory, old / "old")
-        try:
-            os.replace(beside, directory)
-        except OSError:
+        os.replace(beside, directory)
+    finally:  # however it ended, Ctrl-C too
+        if not directory.exists():
             os.replace(old / "old", directory)
-            raise
-    finally:
         shutil.rmtree(old, ignore_errors=True)
 
 

@@ -15,8 +15,8 @@ from gnnperf.predict.api import predict as answer_of
 from gnnperf.predict.asked import to_request
 from gnnperf.predict.config import PredictConfig
 from gnnperf.predict.fallback import check_covered
+from gnnperf.progress.bars import bars_on_terminal
 from gnnperf.report import check_output, write_report
-from gnnperf.report.progress import bars_on_terminal
 from gnnperf.report.threshold import read_threshold
 
 CHOICES = (DEVICE_GROUP, CLUSTER_GROUP, PLAN_GROUP)  # of conf/: a name or a path is a choice, a mapping its numbers
@@ -50,9 +50,9 @@ def predict(trace: str | Path | None = None, *, words: Sequence[str] = (), **key
     out = None if config.out is None else check_output(Path(config.out))
     with bars_on_terminal():
         step = answer_of(request)
-    check_covered(step, config.fallback)
-    if out is not None:
-        write_report(step, out)
+        check_covered(step, config.fallback)
+        if out is not None:
+            write_report(step, out)
     threshold.check(step)
     return Answer(step)
 

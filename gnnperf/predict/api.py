@@ -30,8 +30,9 @@ from gnnperf.predict.replay import as_prediction, caveats, check_evidence, repla
 from gnnperf.predict.step_choice import choose_step, other_step, step_time_kind
 from gnnperf.predict.step_interval import with_interval
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.predict.target import Target, choose_target, traced_name
+from gnnperf.predict.target import Target, choose_target, traced_device, traced_name
 from gnnperf.prediction import Prediction, Predictor
+from gnnperf.progress import task
 from gnnperf.schedule.replay import replay_step
 from gnnperf.schema import NodeType, Source
 
@@ -150,9 +151,11 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     """The answer of a model for one step of `graph`."""
     label = choose_step(graph, request.step)
     target = choose_target(graph, request.hardware, request.cluster).with_laws(request.collectives)
-    answers = answers_for(request.mode, request.checkpoint, request.measured)
-    predictor = answers.predictor
-    prediction = predictor.predict(graph.step(label.step).for_predictors(), target.cluster)
+    with task("predicting latencies", 2, "parts") as advance:  # loading who answers is the first
+        answers = answers_for(request.mode, request.checkpoint, request.measured)
+        predictor = answers.predictor
+        advance(1.0)
+        prediction = predictor.predict(graph.step(label.step).for_predictors(), target.cluster)
     checkpoint = request.checkpoint or (SHIPPED if _num_learned(prediction) else None)
     question = Question(
         label=label,
@@ -172,9 +175,15 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
             *_misplaced(request, target),
         ),
         jitter=jitter_asked(request.jitter, graph),
+        device=target.cluster.device,
+        traced_device=target.traced,
     )
-    answer = with_interval(assemble(prediction, question), answers.steps)
-    answer = replace(answer, bound=node_bounds(prediction.graph, target.cluster.device))
+    with task("putting the step together", 3, "parts") as advance:
+        answer = assemble(prediction, question)
+        advance(1.0)
+        answer = with_interval(answer, answers.steps)
+        advance(1.0)
+        answer = replace(answer, bound=node_bounds(prediction.graph, target.cluster.device))
     if request.findings:
         answer = with_findings(answer, question, predictor, target.cluster)
     if not request.whatif:
@@ -221,6 +230,8 @@ def replayed(graph: ExecutionGraph, request: Request) -> StepPrediction:
         same_hardware=True,
         provenance=provenance(request.trace, None, graph.fingerprint),
         warnings=caveats(result, structure.step),
+        device=traced_device(graph),
+        traced_device=traced_device(graph),
     )
     replayed_us = replayed_step_time_us(result, step_time_kind(label))
     answer = collect(as_prediction(result), result.schedule, replayed_us, question)

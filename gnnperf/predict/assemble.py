@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.predict.config import Mode
 from gnnperf.predict.critical_time import critical_time_us, delay_us, shares
 from gnnperf.predict.jitter import with_waits
@@ -37,6 +38,8 @@ class Question:
         provenance: versions and hashes.
         warnings: from reading, before any prediction.
         jitter: how much equal ranks differ; None: not at all.
+        device: the numbers of `hardware`; None: not known (replay).
+        traced_device: those of the trace's own device; None: not known.
     """
 
     label: StepLabel
@@ -49,6 +52,8 @@ class Question:
     provenance: dict[str, Any]
     warnings: tuple[str, ...] = ()
     jitter: Jitter | None = None
+    device: DeviceSpec | None = None
+    traced_device: DeviceSpec | None = None
 
 
 def assemble(prediction: Prediction, question: Question) -> StepPrediction:
@@ -103,6 +108,8 @@ def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, qu
         uncovered_measured_share=_measured_share(graph, uncovered(graph, prediction.latency_us)),
         warnings=_warnings(prediction, question, kind, missing),
         provenance=question.provenance,
+        device=question.device,
+        traced_device=question.traced_device,
     )
 
 

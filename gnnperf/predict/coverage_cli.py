@@ -38,6 +38,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from gnnperf.hardware import load_device
     from gnnperf.predict.api import Request, predict
     from gnnperf.predict.fallback import ops_to_measure
+    from gnnperf.record.files import write_text
 
     if arguments.ops is not None and arguments.ops.exists():
         raise InputError("is there already", where=str(arguments.ops), remedy="name another file")
@@ -48,7 +49,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print(line)
     lines = list(ops_to_measure(answer))
     if arguments.ops is not None:
-        arguments.ops.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        write_text(arguments.ops, "".join(f"{line}\n" for line in lines))
         print(f"{arguments.ops}: {len(lines)} calls; gnnperf calibrate --out mine --ops {arguments.ops}")
     return 0
 

@@ -26,6 +26,7 @@ from gnnperf.predict.assemble import Question, assemble
 from gnnperf.predict.config import Mode
 from gnnperf.predict.step_interval import path_table
 from gnnperf.prediction import Prediction, Predictor
+from gnnperf.progress import each
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def calibrated(predictors: Mapping[Mode, Predictor], recordings: Sequence[Step])
     """
     tables: list[pd.DataFrame] = []
     misses: dict[Mode, list[StepMiss]] = {mode: [] for mode in predictors}
-    for step in recordings:
+    for step in each(recordings, "calibrating intervals", "recordings"):
         for mode, predictor in predictors.items():
             prediction = predictor.predict(step.graph, step.cluster)
             answer = assemble(prediction, asked_about(step, mode))

@@ -9,6 +9,7 @@ import numpy as np
 
 from gnnperf.findings import Finding
 from gnnperf.graph.execution_graph import StepLabel
+from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.memory.measured import Measured
 from gnnperf.memory.peak import PeakMemory
 from gnnperf.predict.config import Mode
@@ -100,6 +101,7 @@ class StepPrediction:
         findings: what holds this step up, the largest gain first; None: not asked for.
         bound: [num_nodes] what the analytical model says the time of a compute node is made of most (kernels.Bound);
             None where it does not know; None instead of all: which device it is was not asked.
+        device: the numbers of `hardware`; None: not known. traced_device: those of `traced_hardware`.
     """
 
     prediction: Prediction
@@ -131,6 +133,8 @@ class StepPrediction:
     interval_level: float | None = None
     findings: tuple[Finding, ...] | None = None
     bound: np.ndarray | None = None
+    device: DeviceSpec | None = None
+    traced_device: DeviceSpec | None = None
 
     @property
     def step_time_error(self) -> float | None:

@@ -51,7 +51,7 @@ def choose_target(graph: ExecutionGraph, hardware: DeviceSpec | None, cluster: C
     Raises:
         InputError: no hardware asked for and the trace's own is not known, or more ranks than the cluster holds.
     """
-    traced = _traced_device(graph)
+    traced = traced_device(graph)
     device = hardware or traced or _assumed_device(graph)
     own = placed(default_cluster(device), graph.placement, graph.world_size)
     chosen = own if cluster is None else spread(replace(cluster, device=device), graph.world_size)
@@ -67,7 +67,7 @@ def traced_name(graph: ExecutionGraph) -> str:
     return ", ".join(dict.fromkeys(name for name in graph.device_names if name))
 
 
-def _traced_device(graph: ExecutionGraph) -> DeviceSpec | None:
+def traced_device(graph: ExecutionGraph) -> DeviceSpec | None:
     """The one catalog device that every naming rank ran on."""
     found = {name: match_device(name) for name in dict.fromkeys(graph.device_names) if name}
     if len({d.name if d else n for n, d in found.items()}) > 1:

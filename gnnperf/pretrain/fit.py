@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from gnnperf.pretrain.encode import COMPUTE, EncodedRows, encode, fit_row_normal
 from gnnperf.pretrain.forms import FormConstants
 from gnnperf.pretrain.observation import Observation, fit_observation
 from gnnperf.pretrain.rows import sampled
+from gnnperf.progress import each
 from gnnperf.training.module import learning_rate_share
 
 SEED_STRIDE = 1_000_003
@@ -124,7 +125,7 @@ def _descend(network: TypedGNN, normalizer: Normalizer, prepared: Prepared, conf
     rate = config.learning_rate
     optimizer = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=config.weight_decay, fused=True)
     network.train()
-    for step, places in enumerate(_batches(len(prepared.weight), config, seed)):
+    for step, places in enumerate(each(_batches(len(prepared.weight), config, seed), "training on rows", "batches")):
         torch.manual_seed(seed * SEED_STRIDE + step)  # dropout
         for group in optimizer.param_groups:
             group["lr"] = rate * learning_rate_share(step, config.steps, 0.05)
@@ -139,13 +140,14 @@ def _descend(network: TypedGNN, normalizer: Normalizer, prepared: Prepared, conf
         optimizer.step()
 
 
-def _batches(num_rows: int, config: PretrainConfig, seed: int) -> Iterator[Tensor]:
+def _batches(num_rows: int, config: PretrainConfig, seed: int) -> list[Tensor]:
     """`config.steps` batches of places: every row once per epoch, in an order of its own."""
     size = min(config.rows_per_step, num_rows)
     generator = torch.Generator().manual_seed(seed)
-    left = torch.empty(0, dtype=torch.int64)
+    left, batches = torch.empty(0, dtype=torch.int64), []
     for _ in range(config.steps):
         if len(left) < size:
             left = torch.randperm(num_rows, generator=generator)
-        yield left[:size]
+        batches.append(left[:size])
         left = left[size:]
+    return batches

@@ -22,6 +22,7 @@ from gnnperf.pretrain.groups import grouped
 from gnnperf.pretrain.kept_forms import kept_forms
 from gnnperf.pretrain.rows import GENERATION, sampled
 from gnnperf.pretrain.views import BY_SIZE, OWN, VIEWS
+from gnnperf.progress import each
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 CHOOSES, JUDGES, BUCKETS = 0, 1, 5  # of weights, by hash
@@ -77,7 +78,7 @@ def unseen_generations(
         folder: where fitted constants are kept.
     """
     found: list[HeldOut] = []
-    for generation in sorted(rows[GENERATION].unique()):
+    for generation in each(sorted(rows[GENERATION].unique()), "leaving out generations", "generations"):
         constants = kept_forms(every[every[GENERATION] != generation].reset_index(drop=True), folder)
         others = rows[rows[GENERATION] != generation].reset_index(drop=True)
         model = fit(prepare(others, constants, config), VIEWS[BY_SIZE], config, seed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from inspect import getsource
@@ -17,6 +16,7 @@ from gnnperf.analytic.kernel_constants import GemmConstants
 from gnnperf.analytic.memory_constants import EventGap, MemoryConstants, MemorySystem, RowKernel
 from gnnperf.data.cache import fingerprint
 from gnnperf.pretrain.forms import FormConstants, fit_forms
+from gnnperf.record.files import write_text
 
 
 def kept_forms(rows: pd.DataFrame, folder: Path) -> FormConstants:
@@ -32,9 +32,7 @@ def kept_forms(rows: pd.DataFrame, folder: Path) -> FormConstants:
 
 def _write(path: Path, constants: FormConstants) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(f".{os.getpid()}.part")
-    beside.write_text(json.dumps(asdict(constants)), encoding="utf-8")
-    os.replace(beside, path)
+    write_text(path, json.dumps(asdict(constants)))
 
 
 def _read(path: Path) -> FormConstants:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
-import sys
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
 from gnnperf.errors import InputError
+from gnnperf.progress import each, task
 from gnnperf.public.build import build, recordings
 from gnnperf.public.catalog import Entry, load_catalog, select
 from gnnperf.public.fetch import Origin, fetch
@@ -111,7 +108,7 @@ def build_runs(args: argparse.Namespace) -> int:
         raise InputError("none of the chosen files is a trace", remedy="see `gnnperf data list --kind kineto`")
     _fetch_all([e for r in found for e in r.entries], args.to, _origin(args))
     out = args.out or args.to / "runs"
-    failures = _try_each(found, lambda recording: print(build(recording, args.to, out)))
+    failures = _one_by_one(found, lambda recording: print(build(recording, args.to, out)))
     _raise_failures(failures, len(found), "runs could not be imported")
     return 0
 
@@ -136,35 +133,47 @@ def _origin(args: argparse.Namespace) -> Origin:
 
 
 def _fetch_all(entries: Sequence[Entry], folder: Path, origin: Origin) -> None:
-    """Fetch with a progress bar; whatever can be fetched is, then the failures are one message."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task(f"{len(entries)} files", total=None)
-        failures = _try_each(
-            entries,
-            lambda entry: fetch(entry, folder, origin, lambda count: progress.advance(task, count)),
-            workers=CONNECTIONS,
-            max_failures=MAX_FAILURES,
-        )
+    """Whatever can be fetched is, then the failures are one message; Ctrl-C ends the downloads under way."""
+    with task(f"fetching {len(entries)} files", sum(entry.size_bytes for entry in entries), "B") as advance:
+        interrupted = threading.Event()
+
+        def on_bytes(count: int) -> None:
+            if interrupted.is_set():
+                raise KeyboardInterrupt
+            advance(count)
+
+        failures = _at_once(entries, lambda entry: fetch(entry, folder, origin, on_bytes), interrupted)
     _raise_failures(failures, len(entries), f"files could not be fetched into {folder}")
 
 
-def _try_each(
-    items: Sequence[T], action: Callable[[T], object], *, workers: int = 1, max_failures: float = math.inf
-) -> list[InputError]:
-    """Apply `action` to the items; return what was wrong with those that failed. Stops after `max_failures`."""
+def _one_by_one(items: Sequence[T], action: Callable[[T], object]) -> list[InputError]:
+    """Apply `action` to the items; return what was wrong with those that failed."""
+    failures: list[InputError] = []
+    for item in each(items, "importing", "runs"):
+        try:
+            action(item)
+        except InputError as error:
+            failures.append(error)
+    return failures
+
+
+def _at_once(items: Sequence[T], action: Callable[[T], object], interrupted: threading.Event) -> list[InputError]:
+    """Likewise, `CONNECTIONS` at a time, until `MAX_FAILURES` have failed; sets `interrupted` on Ctrl-C."""
     failures: list[InputError] = []
 
     def attempt(item: T) -> None:
-        if len(failures) < max_failures:
+        if len(failures) < MAX_FAILURES:
             try:
                 action(item)
             except InputError as error:
                 failures.append(error)
 
-    with ThreadPoolExecutor(workers) as pool:
-        list(pool.map(attempt, items))
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        try:
+            list(pool.map(attempt, items))
+        except KeyboardInterrupt:
+            interrupted.set()
+            raise
     return failures
 
 

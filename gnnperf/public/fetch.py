@@ -41,6 +41,7 @@ def fetch(entry: Entry, folder: Path, origin: Origin, on_bytes: Progress = lambd
     target = folder / entry.name
     try:
         if target.is_file() and is_promised(entry, target):
+            on_bytes(entry.size_bytes)
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
         if origin.mirror is not None:

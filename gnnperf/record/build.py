@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf.errors import InputError
+from gnnperf.progress import each
 from gnnperf.record import card, files
 from gnnperf.record.calibration import copy_calibration
 from gnnperf.record.dataset import accepted, recorded_in
@@ -46,7 +47,7 @@ def build(plan: Plan, raw: Path, out: Path) -> Built:
         raise InputError("holds no accepted recording", where=str(raw), remedy=f"record the plan {plan.name} first")
     plan = _of(plan, found)
     names = [recording_name(name, repeat) for name, repeats in found.items() for repeat in repeats]
-    for name in names:
+    for name in each(names, "converting traces", "recordings"):
         if accepted(raw / name):
             convert(raw / name, out / name)
     _copy_examples(plan, raw, out)

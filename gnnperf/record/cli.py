@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf.errors import InputError
+from gnnperf.progress import task
 
 RECIPES = ("demo", "cpu-gloo", "cpu-unseen", "cpu-sharding", "gpu")
 DESCRIPTION = """\
@@ -70,7 +71,8 @@ def _demo(out: Path) -> int:
 
     spec = RunSpec(Dlrm())
     try:
-        record_run(out, spec, Steps())
+        with task("recording", 1, "runs"):  # its steps are counted in other processes
+            record_run(out, spec, Steps())
     except RankFailed as failure:
         print(f"gnnperf: {out}: {failure}; the run is marked broken")
         return 1

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from gnnperf.errors import InputError
+from gnnperf.progress import each
 from gnnperf.record import card, files, host
 from gnnperf.record.gate import Gate, fastest
 from gnnperf.record.launch import RankFailed
@@ -70,7 +71,7 @@ def record_all(
         raise InputError(f"holds {len(there)} of {len(recordings)} recordings", where=str(there[0].parent.parent),
                          remedy="go on with --resume, or give another folder")  # fmt: skip
     outcomes, gate, deadline = [], Gate(plan.max_drift, _best_probe_us(there)), time.monotonic() + budget_s
-    for number, (spec, repeat) in enumerate(recordings, start=1):
+    for number, (spec, repeat) in enumerate(each(recordings, "recording", "recordings"), start=1):
         if time.monotonic() > deadline:
             say("stopped: the time is up; --resume goes on")
             break

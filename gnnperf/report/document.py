@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
 
 from gnnperf.findings import Finding
+from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.report.summary import num_nodes_by_reason, num_nodes_by_source
 
 FORMAT = "gnnperf.prediction"
 FORMAT_VERSION = 1
+FREE_FORM = ("source", "host", "provenance")  # keys of a DeviceSpec
 
 
 def document(answer: StepPrediction) -> dict[str, Any]:
@@ -26,6 +29,8 @@ def document(answer: StepPrediction) -> dict[str, Any]:
         "hardware": answer.hardware,
         "cluster": answer.cluster,
         "traced_hardware": answer.traced_hardware or None,
+        "hardware_numbers": _numbers(answer.device),
+        "traced_hardware_numbers": _numbers(answer.traced_device),
         "world_size": graph.world_size,
         "traced_ranks": list(graph.ranks),
         "step": answer.label.step,
@@ -56,6 +61,17 @@ def document(answer: StepPrediction) -> dict[str, Any]:
         "warnings": list(answer.warnings),
         "provenance": answer.provenance,
     }
+
+
+def _numbers(device: DeviceSpec | None) -> dict[str, Any] | None:
+    """Peak rates, bandwidths and sizes, under the keys of a device's YAML file; null: not known.
+
+    What a file says in words, and a calibration about the machine and its software, stays there.
+    """
+    if device is None:
+        return None
+    told = {key: value for key, value in asdict(device).items() if key not in FREE_FORM and value is not None}
+    return {**told, "aliases": list(device.aliases)}
 
 
 def _memory(rank: RankMemory) -> dict[str, Any]:

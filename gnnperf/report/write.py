@@ -11,6 +11,7 @@ import msgspec
 
 from gnnperf.errors import InputError
 from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.progress import task
 from gnnperf.report.document import FORMAT, document, to_json
 from gnnperf.report.nodes_table import nodes_table
 from gnnperf.report.page import html_report
@@ -63,11 +64,16 @@ def write_report(answer: StepPrediction, out: Path) -> tuple[Path, ...]:
 
 
 def _write_files(answer: StepPrediction, folder: Path) -> None:
-    (folder / "prediction.json").write_bytes(to_json(document(answer)))
-    nodes = nodes_table(answer)
-    nodes.to_parquet(folder / "nodes.parquet", index=False)
-    write_timeline(answer, folder / "timeline.json.gz")
-    (folder / "report.html").write_text(html_report(answer, nodes), encoding="utf-8")
+    with task("writing the report", len(FILES), "files") as advance:
+        (folder / "prediction.json").write_bytes(to_json(document(answer)))
+        advance(1.0)
+        nodes = nodes_table(answer)
+        nodes.to_parquet(folder / "nodes.parquet", index=False)
+        advance(1.0)
+        write_timeline(answer, folder / "timeline.json.gz")
+        advance(1.0)
+        (folder / "report.html").write_text(html_report(answer, nodes), encoding="utf-8")
+        advance(1.0)
 
 
 def _replace(beside: Path, out: Path) -> None:

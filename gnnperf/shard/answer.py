@@ -12,6 +12,7 @@ from gnnperf.plan.recommendation.messages import vector_bytes
 from gnnperf.plan.recommendation.parts import parts_of
 from gnnperf.plan.recommendation.read import placement_as_written
 from gnnperf.plan.tables import Placement, Split
+from gnnperf.progress import each
 from gnnperf.shard.judge import Judged, judged
 from gnnperf.shard.loads import INDICES, LOOKED_UP, MEMORY, UPDATED
 from gnnperf.shard.problem import Problem
@@ -85,7 +86,8 @@ def answer(problem: Problem, effort: Effort, given: Placement | None, top: int) 
 
     ranked = rank(candidates(known.values(), costs, effort), known, price)[:top]
     compared = {name: price(placement) for name, placement in known.items()}
-    random = [price(placement) for placement in random_placements(costs.loads, NUM_RANDOM, effort.seed)]
+    drawn = each(list(random_placements(costs.loads, NUM_RANDOM, effort.seed)), "pricing random ones", "placements")
+    random = [price(placement) for placement in drawn]
     if random:
         compared[f"median of {len(random)} random"] = median(random)
     return Answer(problem, ranked, tuple(asked[r.placement] for r in ranked), compared, costs, len(asked))
@@ -99,7 +101,7 @@ def rank_loads(found: Answer, placement: Placement) -> tuple[RankLoad, ...]:
     copies = sum(t.pooling for t, p in zip(plan.model.tables, placement, strict=True) if _is_local(p.split, plan.ranks))
     lookups = state.per_rank[INDICES] * plan.batch + copies * plan.samples  # [ranks]
     work = state.per_rank[LOOKED_UP] + state.per_rank[UPDATED]
-    columns = [each.tolist() for each in (lookups, work, sent, state.per_rank[MEMORY])]
+    columns = [values.tolist() for values in (lookups, work, sent, state.per_rank[MEMORY])]
     return tuple(RankLoad(*values) for values in zip(tables, *columns, strict=True))
 
 

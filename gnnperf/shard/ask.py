@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from gnnperf.hardware.named import SUFFIXES
 from gnnperf.plan.recommendation import is_recommendation, placement_as_written, recommendation_from
 from gnnperf.plan.recommendation.plan import MOST_RANKS
 from gnnperf.plan.tables import Placement
+from gnnperf.record.files import write_text
 from gnnperf.shard.problem import Problem
 
 PLACEMENT, RANKS, SOURCE = "placement", "ranks", "source"
@@ -60,11 +60,9 @@ def check_out(out: Path | None) -> None:
 
 
 def write_plan(raw: Mapping[str, Any], placement: Placement, problem: Problem, out: Path) -> None:
-    """The file's plan with the best placement: beside `out`, then renamed."""
+    """The file's plan with the best placement, whole or not at all."""
     kept = {key: value for key, value in raw.items() if key not in (PLACEMENT, RANKS, SOURCE)}
     written = placement_as_written(problem.tables, placement, problem.ranks)
     source = {SOURCE: raw[SOURCE]} if SOURCE in raw else {}
-    beside = out.with_name(out.name + ".part")
     plan = {**kept, RANKS: problem.ranks, PLACEMENT: written, **source}
-    beside.write_text(yaml.safe_dump(plan, sort_keys=False, width=120), encoding="utf-8")
-    os.replace(beside, out)
+    write_text(out, yaml.safe_dump(plan, sort_keys=False, width=120))

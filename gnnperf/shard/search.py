@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.plan.tables import Placement
+from gnnperf.progress import each
 from gnnperf.shard.improve import Budget, explore
 from gnnperf.shard.loads import Loads
 from gnnperf.shard.seeds import cost_weights, greedy, lookup_weights, size_weights
@@ -60,14 +61,14 @@ def seeds(loads: Loads) -> dict[str, Placement]:
         InputError: the tables do not fit.
     """
     weights = {BY_SIZE: size_weights(loads), BY_LOOKUPS: lookup_weights(loads), BY_COST: cost_weights(loads)}
-    return {name: greedy(each, loads) for name, each in weights.items()}
+    return {name: greedy(weight, loads) for name, weight in weights.items()}
 
 
 def candidates(begins: Iterable[Placement], costs: Surrogate, effort: Effort) -> tuple[Placement, ...]:
     """The best `effort.judged` placements that local search finds from each beginning, by the surrogate."""
     own = list(begins)
     found: dict[Placement, State] = {}
-    for number, placement in enumerate(own):
+    for number, placement in enumerate(each(own, "searching", "beginnings")):
         rng = np.random.default_rng((effort.seed, number))
         states = explore(costs.start(placement), costs, Budget(effort.asked // len(own)), rng)
         found |= {state.placement: state for state in states}
@@ -78,7 +79,8 @@ def candidates(begins: Iterable[Placement], costs: Surrogate, effort: Effort) ->
 def rank(found: Iterable[Placement], given: Mapping[str, Placement], price: Price) -> tuple[Ranked, ...]:
     """Everything priced, the fastest first; of equally fast ones, found ones and earlier ones first."""
     origins: dict[Placement, str] = {}
-    for name, placement in (*((FOUND, each) for each in found), *given.items()):
+    for name, placement in (*((FOUND, one) for one in found), *given.items()):
         origins.setdefault(placement, name)
-    priced = [Ranked(placement, name, price(placement)) for placement, name in origins.items()]
-    return tuple(sorted(priced, key=lambda each: each.step_us))
+    asked = each(list(origins.items()), "pricing what was found", "placements")
+    priced = [Ranked(placement, name, price(placement)) for placement, name in asked]
+    return tuple(sorted(priced, key=lambda one: one.step_us))

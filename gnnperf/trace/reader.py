@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from gnnperf.errors import InputError
+from gnnperf.progress import task
 from gnnperf.trace import kineto
 from gnnperf.trace.assemble import assemble
 from gnnperf.trace.checks import check_run
@@ -87,12 +88,13 @@ def _read_tables(paths: Sequence[Path], where: str) -> tuple[list[TraceTable], l
     _refuse_without_kineto(found, where, has_tables=bool(tables))
     folders: dict[int, str] = {}
     groups: dict[int, tuple[tuple[int, ...], ...]] = {}
-    for source in _all_sources(others):
-        if source.path in found.kineto:
+    with task("reading the trace", len(found.kineto), "files") as advance:
+        for source in (s for s in _all_sources(others) if s.path in found.kineto):
             table, distributed = _read_kineto(source, found)
             _refuse_second_run(folders, table.meta.rank, source, where)
             tables.append(table)
             groups[table.meta.rank] = tuple((distributed.group_ranks or {}).values())
+            advance(1.0)
     return name_groups(tables, groups), _unused(found, tables)
 
 

@@ -95,13 +95,10 @@ def _replace(beside: Path, directory: Path) -> None:
     try:
         if directory.exists():
             directory.rename(earlier / "earlier")
-        try:
-            beside.rename(directory)
-        except OSError:
-            if (earlier / "earlier").exists():
-                (earlier / "earlier").rename(directory)
-            raise
-    finally:
+        beside.rename(directory)
+    finally:  # however it ended, Ctrl-C too
+        if not directory.exists() and (earlier / "earlier").exists():
+            (earlier / "earlier").rename(directory)
         shutil.rmtree(earlier, ignore_errors=True)
 
 

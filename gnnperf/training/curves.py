@@ -12,6 +12,7 @@ import pandas as pd
 from lightning.pytorch.loggers import CSVLogger, Logger
 from plotly.graph_objects import Figure
 
+from gnnperf.record.files import write_text
 from gnnperf.training.config import LoggerKind, TrainConfig
 
 
@@ -50,16 +51,16 @@ class FolderLog:
 
     def table(self, name: str, rows: pd.DataFrame) -> None:
         """Write tables/NAME.csv."""
-        rows.to_csv(self._file("tables", f"{name}.csv"), index=False)
+        write_text(self._file("tables", f"{name}.csv"), rows.to_csv(index=False))
 
     def figure(self, name: str, figure: Figure) -> None:
         """Write figures/NAME.html, with the program that draws it inside."""
-        figure.write_html(self._file("figures", f"{name}.html"), include_plotlyjs=True)
+        write_text(self._file("figures", f"{name}.html"), figure.to_html(include_plotlyjs=True))
 
     def fact(self, name: str, value: str | float) -> None:
         """Write facts.json anew."""
         self.facts[name] = value
-        self._file(".", "facts.json").write_text(json.dumps(self.facts, indent=2) + "\n")
+        write_text(self._file(".", "facts.json"), json.dumps(self.facts, indent=2) + "\n")
 
     def _file(self, folder: str, name: str) -> Path:
         (self.out / folder).mkdir(parents=True, exist_ok=True)

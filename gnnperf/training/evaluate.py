@@ -18,6 +18,8 @@ from gnnperf.evaluate.baselines import NearestRun, fit_nearest_run
 from gnnperf.evaluate.comparison import ALL, compare
 from gnnperf.models.gnn import WORK, TypedGNN
 from gnnperf.models.segmented import answers_of
+from gnnperf.progress import each
+from gnnperf.record.files import write_text
 from gnnperf.training.config import EVALUATED
 from gnnperf.training.processes import processes
 
@@ -29,11 +31,11 @@ def evaluate(network: TypedGNN, data: PreparedData, parts: Sequence[str] = EVALU
     op; a copy of the nearest training run.
     """
     nearest = fit_nearest_run({step.run: [step.nodes] for step in data.steps["train"]})
-    return {part: _compare(network, data.steps[part], nearest) for part in parts if data.steps[part]}
+    return {part: _compare(network, data.steps[part], nearest, part) for part in parts if data.steps[part]}
 
 
-def _compare(network: TypedGNN, steps: Sequence[Step], nearest: NearestRun) -> pd.DataFrame:
-    parts = [_answers(network, step, nearest) for step in steps]
+def _compare(network: TypedGNN, steps: Sequence[Step], nearest: NearestRun, part: str) -> pd.DataFrame:
+    parts = [_answers(network, step, nearest) for step in each(steps, f"judging, {part}", "runs")]
     nodes = pd.concat(parts, ignore_index=True)
     answers = {n: nodes[n].to_numpy() for n in ("gnn", "base", "analytic", "op median", "nearest run")}
     return compare(answers, nodes["measured"].to_numpy(), nodes["node_type"].to_numpy(), nodes["run"].to_numpy())
@@ -113,7 +115,7 @@ def _cells(row: Mapping[Hashable, Any]) -> list[str]:
 
 def write_comparison(tables: dict[str, pd.DataFrame], path: Path) -> None:
     """All parts as one CSV."""
-    pd.concat([t.assign(part=part) for part, t in tables.items()]).to_csv(path, index=False)
+    write_text(path, pd.concat([t.assign(part=part) for part, t in tables.items()]).to_csv(index=False))
 
 
 def _percent(share: float) -> str:

@@ -15,6 +15,7 @@ import torch
 from gnnperf.data.prepare import PreparedData
 from gnnperf.models.gnn import WORK, TypedGNN
 from gnnperf.models.segmented import answers_of
+from gnnperf.progress import each
 
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
 
@@ -25,7 +26,7 @@ def keep_what_helps(network: TypedGNN, data: PreparedData) -> dict[str, float]:
     Returns:
         the node types that keep less than all of their corrections from here on -> the share.
     """
-    errors = [_errors(_with_share(network, share), data) for share in SHARES]
+    errors = [_errors(_with_share(network, share), data) for share in each(SHARES, "trying shares", "shares")]
     best = {t: SHARES[int(np.nanargmin([e[t] for e in errors]))] for t in WORK if np.isfinite(errors[0][t])}
     reduced = {t: share for t, share in best.items() if share < 1 and not network.is_silent(t)}
     for node_type, share in reduced.items():

@@ -33,4 +33,4 @@ def test_a_failed_round_is_one_message(
     ended = subprocess.CompletedProcess([], code, stdout="", stderr=stderr)
     monkeypatch.setattr(rounds.subprocess, "run", lambda *args, **kwargs: ended)
     with pytest.raises(InputError, match=message):
-        rounds.run_rounds(job, 0.01, lambda text: None)
+        rounds.run_rounds(job, 0.01)

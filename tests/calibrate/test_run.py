@@ -46,7 +46,7 @@ def fake_rounds(seed: int, factor: float = 1.0) -> Callable[..., list[list[Readi
     """Rounds with 1 % of noise, on a machine slower by `factor`."""
     noise = random.Random(seed)
 
-    def rounds(job: Job, minutes: float, progress: Callable[[str], None]) -> list[list[Reading]]:
+    def rounds(job: Job, minutes: float) -> list[list[Reading]]:
         lines = [*job.points, *(line for _, _, comm in job.comm for line in comm)]
         points = [*map(from_json, lines), *([HostPoint("host_op_us")] if job.host_costs else [])]
         return [
@@ -61,14 +61,10 @@ def fake_rounds(seed: int, factor: float = 1.0) -> Callable[..., list[list[Readi
     return rounds
 
 
-def quiet(_: str) -> None:
-    """No progress."""
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(run_module, "run_rounds", fake_rounds(1))
-    calibrate(tmp_path / "a", HERE, ASK, 1.0, False, quiet)
+    calibrate(tmp_path / "a", HERE, ASK, 1.0, False)
     return tmp_path / "a"
 
 
@@ -117,7 +113,7 @@ def test_all_rounds_are_kept(folder: Path):
 
 def test_ops_of_a_list_give_a_table_and_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(run_module, "run_rounds", fake_rounds(1))
-    calibrate(tmp_path / "ops", HERE, Ask(2, ops=(product(4, 4, 4, "float32"),)), 1.0, False, quiet)
+    calibrate(tmp_path / "ops", HERE, Ask(2, ops=(product(4, 4, 4, "float32"),)), 1.0, False)
     assert sorted(p.name for p in (tmp_path / "ops").iterdir()) == ["calibration.json", "ops.parquet"]
     assert pq.read_table(tmp_path / "ops" / "ops.parquet").num_rows == 2  # warm and flushed
 
@@ -126,9 +122,9 @@ def test_a_calibration_is_replaced_only_when_asked(folder: Path, monkeypatch: py
     before = (folder / "ops.parquet").read_bytes()
     monkeypatch.setattr(run_module, "run_rounds", fake_rounds(2))
     with pytest.raises(InputError, match="--overwrite"):
-        calibrate(folder, HERE, ASK, 1.0, False, quiet)
+        calibrate(folder, HERE, ASK, 1.0, False)
     assert (folder / "ops.parquet").read_bytes() == before
-    calibrate(folder, HERE, ASK, 1.0, True, quiet)
+    calibrate(folder, HERE, ASK, 1.0, True)
     assert (folder / "ops.parquet").read_bytes() != before
     assert [p.name for p in folder.parent.iterdir()] == ["a"]
 
@@ -136,9 +132,9 @@ def test_a_calibration_is_replaced_only_when_asked(folder: Path, monkeypatch: py
 def test_other_files_are_never_touched(tmp_path: Path):
     (tmp_path / "thesis.tex").write_text("x", encoding="utf-8")
     with pytest.raises(InputError, match=r"thesis\.tex"):
-        calibrate(tmp_path, HERE, ASK, 1.0, True, quiet)
+        calibrate(tmp_path, HERE, ASK, 1.0, True)
     with pytest.raises(InputError, match="is a file"):
-        calibrate(tmp_path / "thesis.tex", HERE, ASK, 1.0, True, quiet)
+        calibrate(tmp_path / "thesis.tex", HERE, ASK, 1.0, True)
 
 
 def test_a_failed_calibration_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -147,14 +143,14 @@ def test_a_failed_calibration_leaves_nothing(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(run_module, "run_rounds", fails)
     with pytest.raises(InputError, match="does not run"):
-        calibrate(tmp_path / "a", HERE, ASK, 1.0, False, quiet)
+        calibrate(tmp_path / "a", HERE, ASK, 1.0, False)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_two_calibrations_of_one_machine_agree(folder: Path, monkeypatch: pytest.MonkeyPatch,
                                                capsys: pytest.CaptureFixture[str]):  # fmt: skip
     monkeypatch.setattr(run_module, "run_rounds", fake_rounds(2))
-    calibrate(folder.parent / "b", HERE, ASK, 1.0, False, quiet)
+    calibrate(folder.parent / "b", HERE, ASK, 1.0, False)
     found = agreement(pairs(folder, folder.parent / "b"))
     assert found["all"].num_pairs == pq.read_table(folder / "ops.parquet").num_rows
     assert found["all"].share >= 0.9
@@ -166,7 +162,7 @@ def test_calibrations_that_differ_by_more_than_their_intervals_do_not(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr(run_module, "run_rounds", fake_rounds(2, factor=3.0))
-    calibrate(folder.parent / "b", HERE, Ask(2, ops=(product(64, 64, 64, "float32"),)), 1.0, False, quiet)
+    calibrate(folder.parent / "b", HERE, Ask(2, ops=(product(64, 64, 64, "float32"),)), 1.0, False)
     assert main(["calibrate", "--compare", str(folder), str(folder.parent / "b")]) == 1
     assert "0.0%" in capsys.readouterr().out
 
@@ -195,7 +191,7 @@ def test_one_real_round_reads_ops_collectives_and_the_host(tmp_path: Path, monke
 
     monkeypatch.setattr(rounds, "num_rounds", lambda minutes: 2)
     ask = Ask(2, sizes=SIZES, message_bytes=(1024, 4096))
-    found = results(run_rounds(job_for(HERE, ask), 0.01, quiet))
+    found = results(run_rounds(job_for(HERE, ask), 0.01))
     kinds = {type(result.way.point) for result in found}
     assert kinds == {OpPoint, CommPoint, HostPoint}
     assert {r.way.point.op for r in found if isinstance(r.way.point, CommPoint)} == {
@@ -210,4 +206,4 @@ def test_an_op_that_does_not_run_ends_the_calibration_with_its_name(tmp_path: Pa
 
     wrong = op_point("aten::mm", [(2, 3), (4, 5)], "float32")
     with pytest.raises(InputError, match="aten::mm does not run"):
-        run_rounds(job_for(HERE, Ask(1, ops=(wrong,))), 0.01, quiet)
+        run_rounds(job_for(HERE, Ask(1, ops=(wrong,))), 0.01)

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from gnnperf.hardware import load_device
+from gnnperf.hardware.yaml_spec import device_from
 from gnnperf.report.document import document, to_json
 from gnnperf.report.nodes_table import nodes_table
 from gnnperf.schema import PREDICTION_COLUMNS
@@ -21,6 +23,8 @@ GOLDEN = """\
   "hardware": "v100_sxm2_32gb",
   "cluster": "one_node",
   "traced_hardware": "Tesla V100-SXM2-32GB",
+  "hardware_numbers": null,
+  "traced_hardware_numbers": null,
   "world_size": 2,
   "traced_ranks": [
     0,
@@ -96,6 +100,18 @@ def test_golden_document() -> None:
     answer = replace(toy_answer({GEMM_1: 305.0}), step_time_interval_us=(300.0, 400.0), interval_level=0.9,
                      warnings=("the sun shines",))  # fmt: skip
     assert to_json(document(answer)).decode() == GOLDEN
+
+
+def test_numbers_of_the_hardware_are_those_of_its_file_and_nothing_in_words() -> None:
+    device = replace(load_device("h100_sxm"), source="a secret", provenance={"host": "mine"})
+    found = document(toy_answer(device=device, traced_device=load_device("v100_sxm2_32gb")))
+    assert found["hardware_numbers"]["flops_per_s"]["bfloat16_matrix"] == 989.4e12
+    assert found["hardware_numbers"]["memory_bandwidth_bytes_per_s"] == device.memory_bandwidth_bytes_per_s
+    assert found["traced_hardware_numbers"]["flops_per_s"]["float32"] == 15.7e12
+    assert not {"source", "host", "provenance"} & set(found["hardware_numbers"])
+    assert device_from(json.loads(to_json(found))["hardware_numbers"], "here") == replace(
+        device, source="", provenance={}
+    )
 
 
 def test_without_an_interval_it_is_null() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from functools import cache
@@ -17,6 +16,7 @@ from gnnperf.errors import InputError
 from gnnperf.hardware.named import LAWS_GROUP, is_path, path_of
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.record.files import write_text
 
 SEPARATOR = " | "  # "all_reduce | nvlink", "all_reduce | 8 | 1": kind and link; kind, ranks, machines
 KEYS = ("provenance", "measured_inside", "measured_between", "between", "inside", "rings", "laws", "groups")
@@ -24,7 +24,7 @@ DIGITS = 6  # significant
 
 
 def save_collectives(constants: CollectiveConstants, path: Path) -> None:
-    """Write the laws of a platform: beside `path`, then renamed."""
+    """Write the laws of a platform, whole or not at all."""
     raw = {
         "provenance": constants.provenance,
         "measured_inside": asdict(constants.measured_inside),
@@ -35,9 +35,7 @@ def save_collectives(constants: CollectiveConstants, path: Path) -> None:
         "laws": {SEPARATOR.join(key): _rounded(asdict(law)) for key, law in constants.laws.items()},
         "groups": {SEPARATOR.join(map(str, key)): _rounded(asdict(law)) for key, law in constants.groups.items()},
     }
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(yaml.safe_dump(raw, sort_keys=False, width=120, default_flow_style=None), encoding="utf-8")
-    os.replace(beside, path)
+    write_text(path, yaml.safe_dump(raw, sort_keys=False, width=120, default_flow_style=None))
 
 
 def load_collectives(path: Path) -> CollectiveConstants:

@@ -19,6 +19,7 @@ from gnnperf.analytic.op_tables.signatures import recorded_call
 from gnnperf.graph.cost import sparse_matmul
 from gnnperf.graph.cost.op_call import DTYPE_BYTES, UnknownCost
 from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.progress import each
 from gnnperf.schema import OpFamily
 
 
@@ -51,7 +52,7 @@ class Answer:
 
 def answer_rows(rows: Sequence[OpRow], device: DeviceSpec) -> tuple[Answer, ...]:
     """One answer per row."""
-    asked = [_calls(row, device) for row in rows]
+    asked = [_calls(row, device) for row in each(rows, "reading calls", "rows")]
     calls = [call for found in asked if not isinstance(found, Reason) for call in found]
     times = op_times(calls, device) if device.kind == "cpu" else _kernel_times(calls, device)
     answers, place = [], 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnperf.errors import InputError
+from gnnperf.record.files import write_bytes
 
 if TYPE_CHECKING:
     from gnnperf.report.compare.side import Side
@@ -85,16 +86,13 @@ def _side(path: Path, step: int | None) -> Side:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Beside its place, then renamed.
+    """Whole or not at all.
 
     Raises:
         InputError: it cannot be written.
     """
-    beside = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(content)
-        beside.replace(path)
+        write_bytes(path, content)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise InputError(f"cannot be written ({error.strerror})", where=str(path)) from error

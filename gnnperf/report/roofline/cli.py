@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 ROOFLINE = """\
 Which share of its device each op family reaches: FLOPs per byte, FLOPs per second, and the roof above.
 
-PATH is a folder that predict.py wrote (its device is looked up by name in the catalog: pass --hardware where it was
-changed or comes from a file), or a trace, which is predicted here. Both have measured points where the step ran, on the
-device that it ran on.
+PATH is a folder that predict.py wrote, with the numbers of its device (of versions before, its name is looked up in the
+catalog: pass --hardware where it was changed or comes from a file), or a trace, which is predicted here. Both have
+measured points where the step ran, on the device that it ran on.
 
 Roofs: the vendor's peaks; and sustained, what the analytical model lets large products and long streams reach, or what
 `gnnperf calibrate` measured. Ops' nodes only: copies between host and device, and transfers, have links as their roofs.

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gnnperf.errors import InputError
+from gnnperf.record.files import write_bytes
 
 SUFFIXES = (".html", ".csv")
 NUM_COLORS = 8
@@ -66,20 +67,16 @@ def page(title: str, sheets: Sequence[Sheet]) -> bytes:
 
 
 def write(path: Path, table: pd.DataFrame, title: str, sheets: Sequence[Sheet]) -> None:
-    """By its suffix: beside its place, then renamed.
+    """By its suffix, whole or not at all.
 
     Raises:
         InputError: it cannot be written.
     """
     content = page(title, sheets) if path.suffix == ".html" else table.to_csv(index=False).encode()
-    beside = path.with_name(f".{path.name}.part")
     try:
-        beside.write_bytes(content)
-        beside.replace(path)
+        write_bytes(path, content)
     except OSError as error:
         raise InputError(f"cannot be written ({error.strerror})", where=str(path)) from error
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _said(sheet: Sheet) -> list[Text]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pandas as pd
 from gnnperf.errors import InputError
 from gnnperf.hardware import load_device, match_device
 from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware.yaml_spec import device_from
 from gnnperf.predict.api import Request, predict
 from gnnperf.report.compare.side import AGAIN, DOCUMENT, NODES, is_prediction, read_document, read_nodes
 from gnnperf.report.document import document
@@ -62,13 +63,30 @@ def _source(told: dict[str, Any], nodes: pd.DataFrame, device: DeviceSpec | None
         name, traced, same = told["hardware"], told["traced_hardware"], told["measured_step_time_us"] is not None
     except KeyError as error:
         raise InputError(f"has no key {error}", where=where, remedy=AGAIN) from error
-    predicted_on = device or _device(str(name or ""), where)
-    measured_on = predicted_on if same else match_device(str(traced or ""))
+    predicted_on = device or _told(told, "hardware_numbers", where) or _device(str(name or ""), where)
+    traced_on = _told(told, "traced_hardware_numbers", where) or match_device(str(traced or ""))
+    measured_on = predicted_on if same else traced_on
     try:
         numbers = nodes.astype(dict.fromkeys(NUMBERS, "float64"))
     except (TypeError, ValueError) as error:
         raise InputError(f"a column is no number ({error})", where=where, remedy=AGAIN) from error
     return Source(title, numbers, predicted_on, measured_on)
+
+
+def _told(told: dict[str, Any], key: str, where: str) -> DeviceSpec | None:
+    """The device whose numbers the document holds; None: it holds none, as those of versions before did not.
+
+    Raises:
+        InputError: they are no numbers of a device.
+    """
+    numbers = told.get(key)
+    if numbers is None:
+        return None
+    if not isinstance(numbers, dict):
+        raise InputError(f"{numbers!r} are no numbers of a device", where=f"{where}, key {key!r}", remedy=AGAIN)
+    found = device_from(numbers, f"{where}, key {key!r}")
+    known = match_device(found.name)
+    return known if known is not None and found == replace(known, source="", host={}, provenance={}) else found
 
 
 def _device(name: str, where: str) -> DeviceSpec:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from gnnperf import cli
+from gnnperf.hardware import load_device
 from gnnperf.report import write_report
 from tests.predict.answers import GEMM_1, toy_answer
 
@@ -91,6 +93,30 @@ def test_a_device_that_is_not_in_the_catalog_must_be_named(tmp_path: Path, capsy
     write_report(toy_answer(hardware="mine"), tmp_path / "out")
     assert cli.main(["roofline", str(tmp_path / "out")]) == 2
     assert "the device 'mine' is not in the catalog. What to do: pass --hardware NAME" in capsys.readouterr().err
+
+
+def test_a_folder_stands_on_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A device that no catalog has: its numbers are in prediction.json."""
+    mine = replace(load_device("v100_sxm2_32gb"), name="mine", aliases=(), flops_per_s={"float32": 20e12})
+    write_report(toy_answer(hardware="mine", device=mine, same_hardware=False), tmp_path / "out")
+    assert cli.main(["roofline", str(tmp_path / "out"), "--out", str(tmp_path / "r.csv")]) == 0
+    assert "peak 20 TFLOP/s" in capsys.readouterr().out
+    assert list(pd.read_csv(tmp_path / "r.csv")["device"]) == ["mine", "v100_sxm2_32gb"]  # the latter by its name
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [("{}", "key 'name' is missing"), ("[1]", "[1] are no numbers of a device. What to do: predict again")],
+)
+def test_numbers_that_cannot_be_used_are_one_message(
+    folder: str, numbers: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = Path(folder) / "prediction.json"
+    file.write_text(file.read_text().replace('"hardware_numbers": null', f'"hardware_numbers": {numbers}', 1))
+    assert cli.main(["roofline", folder]) == 2
+    error = capsys.readouterr().err
+    assert "prediction.json, key 'hardware_numbers'" in error and message in error
+    assert len(error.splitlines()) == 1
 
 
 def test_accuracies_stand_beside_speed_ups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

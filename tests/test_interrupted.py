@@ -1,0 +1,113 @@
+"""Ctrl-C while something is written: exit code 130, what was there before is whole, and nothing lies beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from gnnperf.analytic.op_tables import Answer, OpRow
+from gnnperf.calibrate.output import write as write_calibration
+from gnnperf.cli import main
+from gnnperf.evaluate.cli import write_json
+from gnnperf.evaluate.op_answers import Answered, write_answers
+from gnnperf.graph import build_graph
+from gnnperf.graph.storage import read_graph, write_graph
+from gnnperf.hardware import load_device
+from gnnperf.report.compare.cli import _write as write_comparison
+from gnnperf.report.roofline.sheet import write as write_sheet
+from gnnperf.trace import read_run
+from gnnperf.trace.storage import read_tables, write_run
+from tests.test_predict_script import trace  # noqa: F401  # a fixture
+
+
+def _answers(path: Path) -> None:
+    rows = (OpRow("aten::mm", ((2, 2), (2, 2)), ("float32",)),)
+    write_answers(Answered(pd.DataFrame({"op": ["aten::mm"]}), rows, (Answer(1.0, "memory"),), load_device("t4")), path)
+
+
+def _sheet(path: Path) -> None:
+    write_sheet(path, pd.DataFrame({"family": ["gemm"]}), "title", [])
+
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "interventions.json": lambda path: write_json(path, {"a": 1}),
+    "answers.csv": _answers,
+    "change.html": lambda path: write_comparison(path, b"<!DOCTYPE html>"),
+    "roofline.csv": _sheet,
+}
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_file_is_whole_or_as_it_was(
+    name: str, earlier: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / name
+    if earlier:
+        path.write_text("earlier")
+
+    def interrupted(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "fsync", interrupted)  # all is written, nothing is renamed
+        WRITERS[name](path)
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == ([(name, "earlier")] if earlier else [])
+    WRITERS[name](path)
+    assert path.read_text() not in ("", "earlier")
+
+
+def _interrupting(count: int, real: Callable[..., object]) -> Callable[..., object]:
+    """Raises in place of the call number `count`."""
+    calls: list[object] = []
+
+    def interrupted(*arguments: object) -> object:
+        calls.append(arguments)
+        if len(calls) == count:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    return interrupted
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_earlier_folders_come_back_between_two_renames(
+    count: int,
+    trace: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = read_run(trace)
+    graph = build_graph(run)
+    writers: dict[str, Callable[[Path], object]] = {
+        "tables": lambda folder: write_run(run, folder),
+        "graph": lambda folder: write_graph(graph, folder),
+        "calibration": lambda folder: write_calibration(folder, {"ops.parquet": b"1"}),
+    }
+    for name, write in writers.items():
+        write(tmp_path / name)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Path, "rename", _interrupting(count, Path.rename))
+            patch.setattr(os, "replace", _interrupting(count, os.replace))
+            write(tmp_path / name)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(writers)
+    assert len(read_tables(tmp_path / "tables")) == 1
+    assert read_graph(tmp_path / "graph").num_nodes == graph.num_nodes
+    assert (tmp_path / "calibration/ops.parquet").read_bytes() == b"1"
+
+
+def test_an_interrupted_import_ends_with_130_and_leaves_no_half_folder(
+    trace: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("gnnperf.graph.storage._write", _interrupting(2, lambda *arguments: None))
+    assert main(["import", str(trace), "--out", str(tmp_path / "out")]) == 130
+    assert capsys.readouterr().err == "gnnperf: interrupted\n"
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["tables"]  # whole: it was written before
+    assert len(read_tables(tmp_path / "out/tables")) == 1
