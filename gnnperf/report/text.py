@@ -97,8 +97,9 @@ def finding_details(found: Finding) -> list[str]:
 def _gain(found: Finding) -> str:
     if found.gain_us is None or found.gain_share is None:
         return "gain not known"
-    bound = "at most " if found.at_most else ""
-    return f"gain {bound}{time_text(found.gain_us)} ({share_text(found.gain_share)} of the {found.basis} step)"
+    bound, share = "at most " if found.at_most else "", share_text(found.gain_share)
+    step = time_text(found.gain_us / found.gain_share if found.gain_share else None)  # all ranks start it at once
+    return f"gain {bound}{time_text(found.gain_us)} ({share} of the {step} step of {found.basis} latencies)"
 
 
 def bytes_text(num_bytes: int) -> str:

@@ -31,7 +31,7 @@ def _shown(answer: StepPrediction) -> str:
 def test_console_tells_gain_evidence_edit_and_remedy() -> None:
     shown = _shown(replace(toy_answer(), findings=(STRAGGLER, UNPRICED)))
     for line in (
-        "finding: straggler: rank 1 is slower; gain at most 20 us (10.8 % of the measured step)",
+        "finding: straggler: rank 1 is slower; gain at most 20 us (10.8 % of the 185 us step of measured latencies)",
         "  by 20 us", "  edit: {straggler:{rank:1}}, on measured latencies", "  not known: what else it does <b>",
         "  what to do: balance it", "finding: misaligned products: odd sizes; gain not known",
     ):  # fmt: skip
@@ -60,4 +60,4 @@ def test_document_has_every_field() -> None:
 def test_page_escapes_what_it_shows() -> None:
     page = page_of(replace(toy_answer(), findings=(STRAGGLER,)))
     assert "<li>not known: what else it does &lt;b&gt;</li>" in page
-    assert "gain at most 20 us (10.8 % of the measured step)" in page
+    assert "gain at most 20 us (10.8 % of the 185 us step of measured latencies)" in page
