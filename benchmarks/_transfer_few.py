@@ -44,7 +44,8 @@ class Forms:
 def forms_of(others: pd.DataFrame, kept: Path) -> Forms:
     """Fitted on rows of other chips."""
     constants = kept_forms(others, kept)
-    return Forms(words_of(others), constants, fit_observation(others, constants))
+    words = words_of(others.drop_duplicates(["source", "op", "dtype"]))  # no network reads them
+    return Forms(words, constants, fit_observation(others, constants))
 
 
 def with_rows(asked: Asked, pool: Asked, forms: Forms, count: int, seed: int) -> np.ndarray:
