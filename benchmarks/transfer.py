@@ -1,12 +1,14 @@
 """Op tables of other GPUs answer for a GPU that training never saw; then with a few of its own rows.
 
-    GNNPERF_DATA_MIRROR=FOLDER python -m benchmarks.transfer [gemm] [ops] [dtype] [software]
+    GNNPERF_DATA_MIRROR=FOLDER python -m benchmarks.transfer [gemm] [ops] [few] [where] [dtype] [software]
 
 gemm: bfloat16 products (aiconfigurator), one generation left out. ops: NeuSight's single ops, one chip left out. Closed
 forms, waits, words, scales and network are all fitted without what is left out. What the network sees, and which share
 of its corrections is kept, is chosen by leaving one more generation out of the training rows (gemm; ops take the choice
 that gemm made for all its generations, so that no row of theirs has a part in it). With rows: 16, 64, 256 of the new
-GPU, chosen by k-means; what they change is chosen among themselves.
+GPU, chosen by k-means; what they change is chosen among themselves. few: the same of NeuSight's single ops.
+
+where: closed forms of gemm alone, by what bounds a product.
 
 dtype, software: products on GPUs that trained, in a dtype that did not (float8 after bfloat16), and as measured with
 another software (vidur's and estimate-train-time's after aiconfigurator's). One seed.
@@ -26,10 +28,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 
 from benchmarks._public_runs import mirror
 from benchmarks._transfer_axes import dtype, software
+from benchmarks._transfer_few import few as print_few
 from benchmarks._transfer_tables import (
     Judged,
     judged,
@@ -40,9 +42,11 @@ from benchmarks._transfer_tables import (
     neighbor_us,
     same_gpu_trees_us,
 )
-from gnnperf.pretrain.adapt import adapt, choose_rows
+from benchmarks._transfer_where import where
+from gnnperf.pretrain.adapt import choose_rows
 from gnnperf.pretrain.config import PretrainConfig
 from gnnperf.pretrain.encode import EncodedRows
+from gnnperf.pretrain.few_rows import Asked, learn_from
 from gnnperf.pretrain.fit import OpModel, fit, prepare
 from gnnperf.pretrain.kept_forms import kept_forms
 from gnnperf.pretrain.rows import CHIP, GENERATION, sampled, usable
@@ -130,12 +134,30 @@ def ops() -> None:
     print(f"\nsingle ops in float32, one chip left out; seeds {SEEDS}; {way[0]}, {way[1]:g}\n\n{HEADER}")
     for chip in sorted(rows[CHIP].unique()):
         others = rows[rows[CHIP] != chip].reset_index(drop=True)
-        some = others.iloc[sampled(others, OPS_TRAINING_ROWS, ["device", "table"], seed=0)].reset_index(drop=True)
-        models = trained(some, way)
-        left = rows[rows[CHIP] == chip]
-        for op, part in left.groupby(_kinds(left)):
-            for one in judged(part, OPS_ROWS):
-                _judge_op(one, str(op), models, others)
+        models = trained(_some(others), way)
+        for op, one in _judged_ops(rows[rows[CHIP] == chip]):
+            _judge_op(one, op, models, others)
+
+
+def few() -> None:
+    """NeuSight's single ops, one chip left out, then a few of its rows."""
+    rows = _ops_rows()
+    chips = {}
+    for chip in sorted(rows[CHIP].unique()):
+        others = rows[rows[CHIP] != chip].reset_index(drop=True)
+        chips[chip] = _some(others), rows[rows[CHIP] == chip]
+    print(f"\nsingle ops in float32, one chip left out, with a few of its rows\n\n{HEADER}")
+    print_few(chips, KEPT, _judged_ops, FEW)
+
+
+def _some(others: pd.DataFrame) -> pd.DataFrame:
+    places = sampled(others, OPS_TRAINING_ROWS, ["device", "table"], seed=0)
+    return others.iloc[places].reset_index(drop=True)
+
+
+def _judged_ops(own: pd.DataFrame) -> list[tuple[str, Judged]]:
+    """Kinds of op, and what is judged of each."""
+    return [(str(op), one) for op, part in own.groupby(_kinds(own)) for one in judged(part, OPS_ROWS)]
 
 
 def _judge_op(one: Judged, op: str, models: list[OpModel], others: pd.DataFrame) -> None:
@@ -162,17 +184,17 @@ def _judge(one: Judged, models: list[OpModel], others: pd.DataFrame) -> None:
         **{f"network, seed {seed}": np.exp(m.log_us(encoded)) for seed, m in zip(SEEDS, models, strict=True)},
     }, truth)  # fmt: skip
     for count in FEW:
-        line(one.device, {f"{count} rows, seed {seed}": _with_rows(model, encoded, pool, count, seed)
+        line(one.device, {f"{count} rows, seed {seed}": _with_rows(model, one, encoded, pool, count, seed)
                           for seed, model in zip(SEEDS, models, strict=True)}, truth)  # fmt: skip
     line(one.device, {"same GPU, similar product": neighbor_us(one),
                       "same GPU, trees": same_gpu_trees_us(encoded, pool)}, truth)  # fmt: skip
 
 
-def _with_rows(model: OpModel, rows: EncodedRows, pool: EncodedRows, count: int, seed: int) -> np.ndarray:
+def _with_rows(model: OpModel, one: Judged, rows: EncodedRows, pool: EncodedRows, count: int, seed: int) -> np.ndarray:
     """[n] us after `count` rows of the pool were measured."""
-    measured = pool.part(torch.from_numpy(choose_rows(pool, count, seed)))
-    found = adapt(measured, model.log_us(measured), pool, seed)
-    return np.asarray(np.exp(model.log_us(rows) + found.correction(rows)))
+    measured = Asked(one.pool, pool, model.residual(pool)).part(choose_rows(pool, count, seed))
+    found = learn_from(measured, pool, model.prepared.constants, seed)
+    return np.asarray(np.exp(found.log_us(Asked(one.rows, rows, model.residual(rows)))))
 
 
 def _errors(models: Mapping[str, OpModel], part: Judged) -> dict[Way, float]:
@@ -200,6 +222,8 @@ def _read(table: OpTable) -> pd.DataFrame:
 PARTS: Mapping[str, Callable[[], None]] = {
     "gemm": gemm,
     "ops": ops,
+    "few": few,
+    "where": lambda: where(_gemm_rows(), KEPT),
     "dtype": lambda: dtype(HEADER),
     "software": lambda: software(HEADER),
 }

@@ -1,6 +1,6 @@
 """Whole models that others measured: every row of NeuSight, beside what its authors and others predicted for it.
 
-    GNNPERF_DATA_MIRROR=FOLDER python -m benchmarks whole_models [--checkpoint FILE] [--seen] [--classes]
+    GNNPERF_DATA_MIRROR=FOLDER python -m benchmarks whole_models [--checkpoint FILE] [--seen] [--classes] [--passes]
 
 A list of operators becomes a graph (gnnperf.plan.listed); a predictor and the schedule answer: the analytical model
 with the constants that ship, the same with the shipped networks of op tables (and as sizes alone would
@@ -10,6 +10,7 @@ times of the nodes, summed.
 
 --seen: only GPUs whose op tables constants and peers were fitted on; no label of another GPU is opened.
 --classes: besides, kernels by class on the node tables: products, elementwise, softmax, layer norm.
+--passes: instead, the measured share of the forward pass in a training step, by GPU; nothing is predicted.
 """
 
 from __future__ import annotations
@@ -96,6 +97,16 @@ def print_summary(title: str, groups: Iterable[tuple[str, pd.DataFrame]], who: S
     _show(title, printed)
 
 
+def print_passes(asked: Sequence[Row]) -> None:
+    """Measured forward time over forward and backward, row by row; a pass costs about half of its gradients."""
+    printed = Table("GPU", "rows", "forward / (forward + backward), %")
+    labels = [row.label for row in asked if row.label.run.training and not row.label.run.variant]
+    for gpu in sorted({label.device for label in labels}):
+        shares = sorted(100 * label.forward_us / label.total_us for label in labels if label.device == gpu)
+        printed.add_row(gpu, str(len(shares)), " ".join(f"{share:.0f}" for share in shares))
+    _show("Training rows: share of the forward pass, as measured", printed)
+
+
 def _groups(by: Iterable[tuple[object, pd.DataFrame]]) -> list[tuple[str, pd.DataFrame]]:
     return [(" ".join(map(str, key)) if isinstance(key, tuple) else str(key), part) for key, part in by]
 
@@ -115,9 +126,14 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--checkpoint", type=Path, help="a trained network, which answers beside the analytical model")
     parser.add_argument("--seen", action="store_true", help="only GPUs whose op tables constants were fitted on")
     parser.add_argument("--classes", action="store_true", help="kernels by class on the node tables, too")
+    parser.add_argument("--passes", action="store_true", help="only measured shares of the forward pass")
     asked = parser.parse_args(argv)
-    folder, who = mirror(), predictors(asked.checkpoint)
+    folder = mirror()
     chosen, left_out = rows(folder)
+    if asked.passes:
+        print_passes(chosen)
+        return 0
+    who = predictors(asked.checkpoint)
     for reason, count in sorted(left_out.items()):
         print(f"left out: {count} rows: {reason}")
     chosen = [row for row in chosen if row.seen or not asked.seen]

@@ -19,7 +19,6 @@ from gnnperf.predict.advice import with_findings
 from gnnperf.predict.assemble import Question, assemble, collect
 from gnnperf.predict.config import Mode
 from gnnperf.predict.edited import with_edits
-from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.jitter import check_jitter, jitter_asked
 from gnnperf.predict.laws import check_laws, laws_text
 from gnnperf.predict.measured import read_measured
@@ -27,6 +26,7 @@ from gnnperf.predict.pretrained import SHIPPED, PretrainedPredictor
 from gnnperf.predict.provenance import provenance
 from gnnperf.predict.rank_memory import MemoryQuestion, with_memory
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
+from gnnperf.predict.similar import SimilarPredictor
 from gnnperf.predict.step_choice import choose_step, other_step, step_time_kind
 from gnnperf.predict.step_interval import with_interval
 from gnnperf.predict.step_prediction import StepPrediction
@@ -59,7 +59,7 @@ class Request:
         cluster: links and hosts to predict for; None: the default of the device.
         collectives: laws of collectives by name or path; SPECIFICATION: none; None: as the cluster says.
         checkpoint: trained model; None: the one that ships, in mode=hybrid.
-        measured: op table of the user's own, answering first; None: none.
+        measured: op table of the user's own, which answers first and corrects calls like its own; None: none.
         step: ordinal in the window; None: the one with the median measured step time.
         cache_dir: where graphs are kept; None: nowhere.
         whatif: edits of the step, made one after the other; both steps are predicted.
@@ -257,7 +257,7 @@ def answers_for(mode: Mode, checkpoint: Path | None, measured: Path | None = Non
     if measured is None:
         return found
     table = read_measured(measured, AnalyticPredictor())
-    return replace(found, predictor=HybridPredictor((table, found.predictor)))
+    return replace(found, predictor=SimilarPredictor(table, found.predictor))
 
 
 def _model_for(mode: Mode, checkpoint: Path | None) -> Answers:

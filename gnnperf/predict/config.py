@@ -48,8 +48,8 @@ class PredictConfig(HardwareConfig):
         mode: who answers.
         checkpoint: trained model, of which mode=analytic takes the constants of the base only; None: the one that
             ships, in mode=hybrid.
-        measured: table of ops measured on the device predicted for (`gnnperf calibrate --ops`), which answers first;
-            None: none.
+        measured: table of ops measured on the device predicted for (`gnnperf calibrate --ops`), which answers first
+            and corrects the answers for calls like its own; None: none.
         fallback: when too little is covered to answer.
         out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
         collectives: laws of collectives, a name of conf/analytic/collective_laws or a .yaml file; "specification": none

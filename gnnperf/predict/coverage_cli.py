@@ -18,6 +18,8 @@ Who would answer for which part of a trace, before its prediction is believed.
   gnnperf coverage TRACE --checkpoint FILE                  shares by source, ops that nobody answers for
   gnnperf coverage TRACE --ops ops.jsonl                    ... and the list that `gnnperf calibrate --ops` measures
   gnnperf coverage TRACE --measured mine/ops.parquet        with what was measured
+  gnnperf coverage TRACE --hardware NAME --ops ops.jsonl --choose 64
+                                                            64 calls that tell most about all others, on a new device
 """
 
 
@@ -31,23 +33,29 @@ def add_parsers(subparsers: Any) -> None:
     parser.add_argument("--measured", type=Path, help="ops that you measured (gnnperf calibrate --ops)")
     parser.add_argument("--hardware", metavar="NAME", help="device to predict for; default: the trace's own")
     parser.add_argument("--ops", type=Path, metavar="FILE", help="write the calls to measure, one JSON line each")
+    parser.add_argument("--choose", type=int, metavar="N",
+                        help="list at most N calls by which answers for the others are corrected")  # fmt: skip
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from gnnperf.hardware import load_device
     from gnnperf.predict.api import Request, predict
+    from gnnperf.predict.choose_calls import calls_to_measure
     from gnnperf.predict.fallback import ops_to_measure
     from gnnperf.record.files import write_text
 
     if arguments.ops is not None and arguments.ops.exists():
         raise InputError("is there already", where=str(arguments.ops), remedy="name another file")
+    if arguments.choose is not None and arguments.ops is None:
+        raise InputError("has no file to write", where="--choose", remedy="add --ops FILE")
     hardware = None if arguments.hardware is None else load_device(arguments.hardware)
     answer = predict(Request(arguments.trace, hardware=hardware, checkpoint=arguments.checkpoint,
                              measured=arguments.measured))  # fmt: skip
     for line in coverage_lines(answer):
         print(line)
-    lines = list(ops_to_measure(answer))
+    chosen = arguments.choose
+    lines = list(ops_to_measure(answer) if chosen is None else calls_to_measure(answer, chosen))
     if arguments.ops is not None:
         write_text(arguments.ops, "".join(f"{line}\n" for line in lines))
         print(f"{arguments.ops}: {len(lines)} calls; gnnperf calibrate --out mine --ops {arguments.ops}")

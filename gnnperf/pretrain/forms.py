@@ -19,7 +19,7 @@ import pandas as pd
 from gnnperf.analytic.convolution import ConvolutionPass, Convolutions, lanes_convolution_us, result_edge
 from gnnperf.analytic.gemm import gemm_us, tiled_us
 from gnnperf.analytic.gemm_fit import fit_for_others, measured
-from gnnperf.analytic.kernel_constants import Members, default_gemm_constants
+from gnnperf.analytic.kernel_constants import Members, default_gemm_constants, members_for
 from gnnperf.analytic.memory_constants import MemoryConstants, default_memory_constants
 from gnnperf.analytic.memory_fit import LAYER_NORM, SOFTMAX, device_us, fit_memory_constants
 from gnnperf.errors import InputError
@@ -117,7 +117,8 @@ def _form_us(rows: pd.DataFrame, form: str, family: str, device: DeviceSpec, con
                          remedy="fit with rows of that kind")  # fmt: skip
     if form == PRODUCT:
         data = measured(rows)
-        return tiled_us(data.found, data.numbers, constants.gemm[family], launch_included=False)
+        members = members_for(constants.gemm[family], device.architecture)
+        return tiled_us(data.found, data.numbers, members, launch_included=False)
     assert constants.memory is not None
     if form == CONVOLUTION:
         return _convolution_us(rows, device, constants.gemm, constants.memory)

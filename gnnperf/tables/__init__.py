@@ -1,6 +1,7 @@
 """Measurements of others in one form: one row per measured op, sizes as numbers, units, and how it was measured."""
 
 from gnnperf.tables.aiconfigurator import read_aiconfigurator
+from gnnperf.tables.calibrated import read_calibrated_ops
 from gnnperf.tables.columns import COLUMNS, OpTable, joined
 from gnnperf.tables.estimate_train_time import read_estimate_train_time
 from gnnperf.tables.neusight import read_neusight
@@ -12,6 +13,7 @@ __all__ = [
     "OpTable",
     "joined",
     "read_aiconfigurator",
+    "read_calibrated_ops",
     "read_estimate_train_time",
     "read_neusight",
     "read_op_tables",

@@ -11,6 +11,7 @@ from op_rows import A100, T4, V100, product_rows, table
 from benchmarks import transfer
 from benchmarks._transfer_axes import as_other_dtype, as_other_software
 from benchmarks._transfer_tables import Judged, nearest_op_us
+from benchmarks._transfer_where import CACHED, LONG, SHORT, STREAMED, groups
 from gnnperf.models.config import ModelConfig
 from gnnperf.pretrain.config import PretrainConfig
 from gnnperf.pretrain.rows import spec_of, usable
@@ -60,3 +61,30 @@ def test_single_ops_from_tables_to_lines(
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith(f"| {T4}, linear |")]
     answers = [line.split("|")[2].strip() for line in lines]
     assert answers == ["nearest GPU x peak", "closed forms", "network, seed 0", "same GPU, trees"]
+
+
+def test_a_few_rows_from_tables_to_curves(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = usable(table(product_rows((A100, V100, T4)))).rows
+    monkeypatch.setattr(transfer, "KEPT", tmp_path)
+    monkeypatch.setattr(transfer, "_ops_rows", lambda: rows)
+    monkeypatch.setattr(transfer, "OPS_ROWS", 4)
+    monkeypatch.setattr(transfer, "FEW", (2,))
+    transfer.few()
+    printed = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    answers = [cells[2].strip() for cells in printed if cells[1].strip() == f"{T4}, linear"]
+    assert answers == ["0 rows", "2 rows, seed 0", "2 rows, seed 1", "2 rows, seed 2", "same GPU, trees"]
+    (curve,) = (cells for cells in printed if cells[1].strip() == "linear")
+    assert curve[2] == curve[3]  # two rows are too few to change anything
+    assert curve[5].strip() == "0 of 9"
+
+
+def test_products_by_what_bounds_them() -> None:
+    rows = (
+        product_rows((A100,))
+        .iloc[:3]
+        .assign(moved_bytes=[1e6, 1e8, 1e8], flops=[1.0, 1e6, 1e12], turns=6.0, latency_us=[1.0, 100.0, 2e5])
+    )
+    assert groups(rows, A100).tolist() == [CACHED, STREAMED, LONG]
+    assert groups(rows.assign(latency_us=10.0), A100)[2] == SHORT

@@ -1,0 +1,121 @@
+"""A few measured calls correct the answers for calls like them, and nothing else; which calls are worth measuring."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from synthetic import cluster
+
+from gnnperf.cli import main
+from gnnperf.errors import InputError
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.tables import EdgeList, node_table
+from gnnperf.predict import api
+from gnnperf.predict.choose_calls import calls_to_measure
+from gnnperf.predict.similar import REASON, SimilarPredictor, call_numbers, factors
+from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.schema import NodeType
+from tests.predict.answers import Fixed, toy_answer
+
+EDGES = [16 * (i + 1) for i in range(40)]
+
+
+def _graph(edges: Sequence[int] = EDGES, op: str = "aten::mm", family: str = "gemm") -> ExecutionGraph:
+    """Square products, one node each, and no device; what was traced took 1 us for each of its 16 columns."""
+    dims = [f"[[{e},{e}],[{e},{e}]]" for e in edges]
+    nodes = node_table(
+        len(edges), node_type=str(NodeType.COMPUTE), rank=0, step=0, device=0, node_id=np.arange(len(edges)),
+        op_name=np.array([op] * len(edges), object), family=np.array([family] * len(edges), object),
+        dtype=np.array(["float32"] * len(edges), object), input_dims=np.array(dims, object),
+        flops=[2.0 * e**3 for e in edges], bytes=[12.0 * e**2 for e in edges], latency_us=[e / 16 for e in edges],
+        num_siblings=1, opened_ops=0,
+    )  # fmt: skip
+    return ExecutionGraph(name="products", nodes=nodes, edges=EdgeList().table(), steps=(), ranks=(0,), world_size=1,
+                          device_names=("a card of mine",))  # fmt: skip
+
+
+def _measured(places: Sequence[int], factor: float) -> np.ndarray:
+    found = np.full(len(EDGES), np.nan)
+    found[list(places)] = factor * np.array(EDGES)[list(places)] / 16
+    return found
+
+
+def test_what_all_measured_calls_are_off_by_moves_the_others() -> None:
+    graph = _graph()
+    base = graph.nodes["latency_us"].to_numpy(float)
+    factor, count = factors(graph.nodes, _measured(range(0, 40, 2), 2.0), base)
+    assert set(count) == {20}
+    assert factor[1::2] == pytest.approx(2.0, rel=0.25)  # shrunk toward 1
+    assert (factor > 1.5).all()
+
+
+def test_a_few_calls_or_calls_that_do_not_tell_of_each_other_change_nothing() -> None:
+    graph = _graph()
+    base = graph.nodes["latency_us"].to_numpy(float)
+    assert (factors(graph.nodes, _measured(range(9), 2.0), base)[0] == 1.0).all()
+    assert (factors(graph.nodes, np.full(40, np.nan), base)[0] == 1.0).all()
+    either = np.where(np.arange(40) % 2 == 0, 0.5, 2.0)  # neighbors contradict each other
+    assert (factors(graph.nodes, base * either, base)[0] == 1.0).all()
+
+
+def test_another_family_or_dtype_keeps_its_answer() -> None:
+    graph = _graph()
+    base = graph.nodes["latency_us"].to_numpy(float)
+    dtype = graph.nodes["dtype"].astype(object).to_numpy(copy=True)
+    dtype[39] = "float16"
+    factor, count = factors(graph.nodes.assign(dtype=dtype), _measured(range(30), 2.0), base)
+    assert (factor[39], count[39]) == (1.0, 0)
+    assert factor[38] > 1.5
+
+
+def test_numbers_of_a_call_by_hand() -> None:
+    numbers = np.exp(call_numbers(_graph([32]).nodes, np.array([5.0])))
+    assert numbers[0].tolist() == pytest.approx([5.0, 1 + 2 * 32**3, 1 + 12 * 32**2, 32, 32, 32, 32])
+
+
+def test_measured_calls_keep_their_latency_and_the_others_say_why(tmp_path: Path) -> None:
+    from gnnperf.predict.measured import read_measured
+
+    rows = [{"op": "aten::mm", "shapes": [[e, e], [e, e]], "dtypes": ["float32"] * 2, "latency_us": 2.0 * e / 16,
+             "launch_included": False, "device": "a card of mine"} for e in EDGES[::2]]  # fmt: skip
+    path = tmp_path / "ops.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = SimilarPredictor(read_measured(path, Fixed()), Fixed()).predict(_graph(), cluster())
+    assert found.latency_us[::2].tolist() == [2.0 * e / 16 for e in EDGES[::2]]
+    assert (found.latency_us[1::2] > 1.5 * np.array(EDGES[1::2]) / 16).all()
+    assert found.reasons[1] == REASON.format(count=20)
+    assert found.reasons[0] == "measured"
+
+
+def test_the_longest_family_is_measured_and_small_ones_are_not() -> None:
+    answer = _answer(_graph())
+    lines = [json.loads(line) for line in calls_to_measure(answer, 16)]
+    assert 10 <= len(lines) <= 16
+    edges = [line["shapes"][0][0] for line in lines]
+    assert len(set(edges)) == len(edges)
+    assert max(edges) > 400 > 200 > min(edges)  # spread over what is there
+    assert {(line["op"], line["dtype"]) for line in lines} == {("aten::mm", "float32")}
+    assert list(calls_to_measure(_answer(_graph(EDGES[:9])), 16)) == []
+    with pytest.raises(InputError, match="--choose"):
+        list(calls_to_measure(answer, 9))
+
+
+def test_the_command_writes_the_chosen_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(api, "predict", lambda request: _answer(_graph()))
+    ops = tmp_path / "ops.jsonl"
+    assert main(["coverage", str(tmp_path), "--ops", str(ops), "--choose", "12"]) == 0
+    assert 10 <= len(ops.read_text().splitlines()) <= 12
+    assert main(["coverage", str(tmp_path), "--choose", "12"]) == 2
+    assert "add --ops FILE" in capsys.readouterr().err
+
+
+def _answer(graph: ExecutionGraph) -> StepPrediction:
+    answer = toy_answer()
+    return replace(answer, prediction=Fixed().predict(graph, None))  # type: ignore[arg-type]

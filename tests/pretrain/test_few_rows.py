@@ -1,0 +1,72 @@
+"""A few products of a new GPU: constants that they change, and rows that change nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from op_rows import A100
+
+from gnnperf.pretrain.encode import encode, words_of
+from gnnperf.pretrain.few_rows import Asked, learn_from, refitted
+from gnnperf.pretrain.forms import FormConstants, base_us, shipped_forms
+from gnnperf.pretrain.observation import Observation
+from gnnperf.tables.columns import completed
+from gnnperf.tables.products import product_columns
+
+EDGES = [64, 128, 256, 512, 1024, 2048, 4096]
+SHIPPED = shipped_forms()
+
+
+def _rows(factor: float = 1.0, *, launch: bool = False) -> pd.DataFrame:
+    """49 products of an A100 that take `factor` times as long as the closed form says."""
+    m, k = (edges.ravel() for edges in np.meshgrid(EDGES, EDGES))
+    rows = completed(
+        {**product_columns("aten::linear", m, 512, k, "float32"), "direction": "forward", "cache": "warm",
+         "launch_included": launch, "device": A100, "latency_us": 1.0, "source": "toys", "table": "linear",
+         "method": "by hand"}, len(m),
+    )  # fmt: skip
+    return rows.assign(latency_us=factor * base_us(rows, SHIPPED))
+
+
+def _asked(rows: pd.DataFrame) -> Asked:
+    encoded = encode(rows, words_of(rows), SHIPPED, Observation({}, {}))
+    return Asked(rows, encoded, torch.zeros(len(rows), dtype=torch.float64))
+
+
+def test_constants_that_a_gpu_shows_answer_for_rows_that_were_not_measured() -> None:
+    every = _asked(_rows(2.0))
+    few, rest = every.part(np.arange(0, 49, 3)), every.part(np.arange(1, 49, 3))
+    found = learn_from(few, every.encoded, SHIPPED, seed=0)
+    truth = rest.encoded.log_label.numpy()
+    assert found.constants is not None
+    assert np.abs(rest.log_us() - truth).mean() == pytest.approx(np.log(2.0))
+    assert np.abs(rest.log_us(found.constants) - truth).mean() < 0.5 * np.log(2.0)
+    assert np.abs(found.log_us(rest) - truth).mean() < 0.5 * np.log(2.0)
+
+
+def test_rows_that_are_met_already_or_too_few_change_nothing() -> None:
+    every = _asked(_rows())
+    met = learn_from(every.part(np.arange(0, 49, 3)), every.encoded, SHIPPED, seed=0)
+    assert met.constants is None
+    assert met.log_us(every) == pytest.approx(every.log_us())
+    slow = _asked(_rows(2.0))
+    few = learn_from(slow.part(np.arange(8)), slow.encoded, SHIPPED, seed=0)
+    assert (few.constants, few.learned.reach) == (None, None)
+    assert np.array_equal(few.log_us(slow), slow.log_us())
+
+
+def test_only_the_family_of_the_rows_is_fitted() -> None:
+    found: FormConstants = refitted(_rows(2.0), SHIPPED)
+    assert {name for name in SHIPPED.gemm if found.gemm[name] != SHIPPED.gemm[name]} == {"vector"}
+    assert [member.kernels for member in found.gemm["vector"]] == ["ampere"]
+
+
+def test_where_a_launch_is_measured_its_wait_is_fitted_with_the_constants() -> None:
+    rows = _rows(launch=True)
+    late = _asked(rows.assign(latency_us=np.hypot(rows["latency_us"], 300.0)))
+    found = learn_from(late, late.encoded, SHIPPED, seed=0)
+    assert found.constants is not None
+    smallest = late.part(np.arange(1))
+    assert np.exp(smallest.log_us(found.constants))[0] == pytest.approx(300.0, rel=0.3)
