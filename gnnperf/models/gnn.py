@@ -115,12 +115,6 @@ class TypedGNN(nn.Module):
         parts = dict(zip(TYPES, state.split(sizes), strict=True))
         return {t: parts[t] for t in WORK}
 
-    def state_matrices(self) -> list[Tensor]:
-        """Weights from states to states, [hidden_channels, hidden_channels] each; neither the first nor the last."""
-        mixes = [encoder.mix for encoder in self.encoders.values() if isinstance(encoder, WorkEncoder)]
-        between = [module for module in self.layers.modules() if isinstance(module, nn.Linear)]
-        return [linear.weight for linear in (*mixes, *between, *(self._head(t).hidden for t in WORK))]
-
     def shrink(self, node_type: str, share: float) -> None:
         """From here on nodes of this type get this share of their corrections, in log space; of 0 nothing is left.
 

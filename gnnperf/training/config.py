@@ -36,7 +36,7 @@ class OptimConfig:
 
     Attributes:
         learning_rate: peak of the schedule (linear warm-up, cosine decay).
-        weight_decay: of both optimizers, times the learning rate.
+        weight_decay: AdamW's.
         warmup_share: share of all optimizer steps spent warming up.
         gradient_clip: largest gradient norm.
         loss: kind of loss.

@@ -18,7 +18,6 @@ from gnnperf.models.gnn import TypedGNN
 from gnnperf.training.config import OptimConfig
 from gnnperf.training.objective import Answers, Term, build_terms, labeled
 from gnnperf.training.op_class import OpHider, op_class_error
-from gnnperf.training.optimizer import build_optimizer
 from gnnperf.training.step_target import StepTarget, step_targets
 from gnnperf.training.step_time import step_error, step_times
 
@@ -62,10 +61,13 @@ class LatencyModule(lightning.LightningModule):
             self.log("val_step_log_error", step_error(times), batch_size=len(times.workloads))
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """Muon and AdamW with linear warm-up and cosine decay over all steps."""
-        optimizer = build_optimizer(self.parameters(), self.model.state_matrices(), self.config)
+        """AdamW with linear warm-up and cosine decay over all steps."""
+        config = self.config
+        optimizer = torch.optim.AdamW(
+            self.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
+        )
         total = max(int(self.trainer.estimated_stepping_batches), 1)
-        schedule = LambdaLR(optimizer, lambda step: learning_rate_share(step, total, self.config.warmup_share))
+        schedule = LambdaLR(optimizer, lambda step: learning_rate_share(step, total, config.warmup_share))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def _training_loss(self, batch: HeteroData) -> Tensor:
