@@ -18,6 +18,7 @@ from gnnperf.plan.families import Plan, build_graph_of, misplaced
 from gnnperf.predict.advice import with_findings
 from gnnperf.predict.assemble import Question, assemble, collect
 from gnnperf.predict.config import Mode
+from gnnperf.predict.device_intervals import UnseenDevices
 from gnnperf.predict.edited import with_edits
 from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.jitter import check_jitter, jitter_asked
@@ -151,7 +152,7 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     label = choose_step(graph, request.step)
     target = choose_target(graph, request.hardware, request.cluster).with_laws(request.collectives)
     answers = answers_for(request.mode, request.checkpoint, request.measured)
-    predictor = answers.predictor
+    predictor = UnseenDevices(answers.predictor)
     prediction = predictor.predict(graph.step(label.step).for_predictors(), target.cluster)
     checkpoint = request.checkpoint or (SHIPPED if _num_learned(prediction) else None)
     question = Question(
