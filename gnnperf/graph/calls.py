@@ -18,6 +18,8 @@ class CallClass(IntEnum):
     RECORD_EVENT = 7  # marks a point in a stream
     WAIT_EVENT = 8  # makes a stream wait for a mark
     COPY_AND_WAIT = 9  # starts a copy and returns when it has ended
+    BEGIN_CAPTURE = 10  # from here on launches are noted down in a graph and start nothing
+    END_CAPTURE = 11
 
 
 BLOCKING = (CallClass.SYNC_DEVICE, CallClass.SYNC_STREAM, CallClass.SYNC_EVENT, CallClass.ALLOCATE)
@@ -46,6 +48,8 @@ _NAMES: dict[CallClass, tuple[str, ...]] = {
                          "HostMalloc", "HostRegister", "HostUnregister"),
     CallClass.RECORD_EVENT: ("EventRecord", "EventRecordWithFlags"),
     CallClass.WAIT_EVENT: ("StreamWaitEvent",),
+    CallClass.BEGIN_CAPTURE: ("StreamBeginCapture", "StreamBeginCaptureToGraph"),
+    CallClass.END_CAPTURE: ("StreamEndCapture",),
 }  # fmt: skip
 
 CALL_CLASS: dict[str, CallClass] = {

@@ -1,4 +1,7 @@
-"""Device work of one rank: kernels, copies, collectives' kernels, and whole graph launches as one work each."""
+"""Device work of one rank: kernels, copies, collectives' kernels, and whole graph launches.
+
+A graph launch is one work per stream, unless its capture was recorded: then every kernel is a work, of its op.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.graph.calls import CallClass
+from gnnperf.graph.captures import captured_ops
 from gnnperf.graph.host import outer_calls
 from gnnperf.graph.rank_events import RankEvents
 from gnnperf.schema import EventKind, Link
@@ -20,6 +24,7 @@ class Works:
         event: event id (of the first kernel, for a graph launch).
         call: event id of the launching runtime call; -1 launched before the window or unknown.
         op: event id of the CPU op; -1 none.
+        recorded_op: event id of the op that tells its sizes: `op`, or that of the capture pass (graph.captures).
         begin_ns, end_ns: extent.
         stream: ordinal of the stream by first use, unique over the devices of the rank; device: as in the file.
         is_copy, is_comm: bool.
@@ -31,6 +36,7 @@ class Works:
     event: np.ndarray
     call: np.ndarray
     op: np.ndarray
+    recorded_op: np.ndarray
     begin_ns: np.ndarray
     end_ns: np.ndarray
     stream: np.ndarray
@@ -51,34 +57,47 @@ def device_works(events: RankEvents) -> Works:
     launch, stream = _launching_calls(events), stream_lanes(events)
     index = np.flatnonzero(events.is_device)
     index = index[np.lexsort((events.end_ns[index], events.start_ns[index]))]
-    group, num_kernels, group_end = _fuse_graph_launches(events, index, launch, stream)
+    captured = captured_ops(events, index, launch[index], stream[index])  # [len(index)]
+    apart = np.isin(launch[index], launch[index[captured >= 0]])
+    first, num_kernels, group_end = _fuse_graph_launches(events, index, launch, stream, apart)
+    group = index[first]
     call, op = launch[group], events.column("op_event")[group]
+    recorded = np.where(apart[first], captured[first], op)
     is_copy = np.isin(events.kind[group], [EventKind.MEMCPY, EventKind.MEMSET])
     collective = events.column("collective")[group]
     is_comm = np.array([c is not None for c in collective], dtype=bool) & ~is_copy & (num_kernels == 1)
-    owner = np.where(op >= 0, op, call)
+    owner = np.where(apart[first], _owners_in_replays(events, recorded, call), np.where(op >= 0, op, call))
     # A memset before a split GEMM is no sibling of its kernels: they share the op's work, it moves its own bytes.
     family = np.where(owner >= 0, owner * 3 + np.select([is_copy, is_comm], [1, 2], 0), -1)
     ordinal, siblings = _siblings(family, events.start_ns[group])
     before = events.column("link")[group] == Link.BEFORE_WINDOW
     return Works(
-        group, call, op, events.start_ns[group], group_end, _first_use(stream[group]),
+        group, call, op, recorded, events.start_ns[group], group_end, _first_use(stream[group]),
         events.column("device")[group], is_copy, is_comm, num_kernels, ordinal, siblings, before,
     )  # fmt: skip
 
 
 def _fuse_graph_launches(
-    events: RankEvents, index: np.ndarray, launch: np.ndarray, stream: np.ndarray
+    events: RankEvents, index: np.ndarray, launch: np.ndarray, stream: np.ndarray, apart: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(first event, number of kernels, end) per work; the kernels of one graph launch on one stream are one work."""
+    """(place of the first event, number of kernels, end) per work.
+
+    The kernels of one graph launch on one stream are one work, but for those `apart` [len(index)] bool.
+    """
     call = launch[index]
-    graph_call = (call >= 0) & (events.calls[np.maximum(call, 0)] == CallClass.GRAPH_LAUNCH)
+    graph_call = ~apart & (call >= 0) & (events.calls[np.maximum(call, 0)] == CallClass.GRAPH_LAUNCH)
     key = np.where(graph_call, call * 4096 + _first_use(stream[index]), -1 - np.arange(len(index)))
     _, first, inverse, counts = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
     end = np.full(len(first), np.iinfo(np.int64).min)
     np.maximum.at(end, inverse, events.end_ns[index])
     order = np.argsort(first)  # index is in order of start, so is the first event of each group
-    return index[first[order]], counts[order], end[order]
+    return first[order], counts[order], end[order]
+
+
+def _owners_in_replays(events: RankEvents, recorded: np.ndarray, call: np.ndarray) -> np.ndarray:
+    """[n] one number per captured op and replay: kernels of one replay are no siblings of another's."""
+    pairs = np.unique(np.stack([recorded, call]), axis=1, return_inverse=True)[1].reshape(-1)
+    return len(events.calls) + pairs
 
 
 def _launching_calls(events: RankEvents) -> np.ndarray:

@@ -30,11 +30,18 @@ def host_comm_works(events: RankEvents) -> Works:
     # What is sent may arrive before the range begins: the call has sent it.
     begin = np.where(direct & (op >= 0), events.start_ns[op], events.start_ns[index])
     works = Works(
-        index, np.full(n, -1), op, begin, events.end_ns[index], zero, zero.astype(np.int32), no, ~no, one,
+        index, np.full(n, -1), op, op, begin, events.end_ns[index], zero, zero.astype(np.int32), no, ~no, one,
         zero.astype(np.int32), one.astype(np.int32), no,
     )  # fmt: skip
     order = np.lexsort((works.end_ns, works.begin_ns))
-    return replace(works, event=index[order], op=op[order], begin_ns=begin[order], end_ns=works.end_ns[order])
+    return replace(
+        works,
+        event=index[order],
+        op=op[order],
+        recorded_op=op[order],
+        begin_ns=begin[order],
+        end_ns=works.end_ns[order],
+    )
 
 
 def transport_threads(events: RankEvents) -> np.ndarray:

@@ -7,6 +7,7 @@ import pandas as pd
 
 from gnnperf.graph.device import Works
 from gnnperf.graph.host import Pieces
+from gnnperf.graph.kernel_names import by_kernel_name, fused_names
 from gnnperf.graph.op_costs import OpCosts, launching_op_costs, whole_op_costs
 from gnnperf.graph.opened_events import opened_events
 from gnnperf.graph.phases import phases
@@ -67,7 +68,7 @@ def work_table(
     first = np.where(works.is_comm, last - 1, last)
     is_exit = np.r_[False, work[1:] == work[:-1]][: len(work)]
     comm, copy = works.is_comm[work], works.is_copy[work]
-    costs = launching_op_costs(events, np.where(works.is_comm | works.is_copy, -1, works.op))
+    costs = _costs(events, works)
     share = works.num_siblings[work]
     duration_us = _durations_us(works)[work]
     moved = events.column("bytes")[works.event][work]
@@ -81,7 +82,7 @@ def work_table(
         op_name=_op_names(events, works, costs)[work],
         event_name=_event_names(events, works)[work],
         segment=np.where(comm, np.where(is_exit, str(Segment.EXIT), str(Segment.ARRIVE)), _NULL),
-        phase=np.where(works.op >= 0, phases(events)[works.op], str(Phase.OTHER))[work],
+        phase=np.where(works.recorded_op >= 0, phases(events)[works.recorded_op], str(Phase.OTHER))[work],
         family=family.astype(object),
         dtype=np.where(comm, events.column("comm_dtype")[works.event][work], costs.dtype[work]),
         input_dims=_taken(events.table.events["input_dims"], np.where(copy | comm, -1, costs.event[work])),
@@ -96,6 +97,13 @@ def work_table(
         latency_us=np.where(comm, 0.0, duration_us),
     )  # fmt: skip
     return table.assign(content_key=content_keys(table, _WORK_CONTENT)), first, last
+
+
+def _costs(events: RankEvents, works: Works) -> OpCosts:
+    """[num_works] of the op behind each kernel; where no formula covers it, by the name that Inductor gave it."""
+    moves = works.is_comm | works.is_copy
+    costs = launching_op_costs(events, np.where(moves, -1, works.recorded_op))
+    return by_kernel_name(events, np.where(moves | (works.num_kernels > 1), -1, works.event), costs)
 
 
 def message_bytes(events: RankEvents) -> np.ndarray:
@@ -146,9 +154,11 @@ def _taken(series: pd.Series, index: np.ndarray, missing: str | None = None) -> 
 
 
 def _op_names(events: RankEvents, works: Works, costs: OpCosts) -> np.ndarray:
-    """[num_works] the op whose cost is known, else the innermost op, else the launching call."""
-    event = np.where(costs.event >= 0, costs.event, np.where(works.op >= 0, works.op, works.call))
-    return np.where(event >= 0, events.name[event], _NULL)
+    """[num_works] the op whose cost is known, else what Inductor calls the kernel, the innermost op, the call."""
+    event = np.where(works.recorded_op >= 0, works.recorded_op, works.call)
+    names = np.where(event >= 0, events.name[event], _NULL)
+    fused = np.where(works.num_kernels == 1, fused_names(events)[works.event], "")
+    return np.where(costs.event >= 0, events.name[costs.event], np.where(fused != "", fused, names))
 
 
 def _event_names(events: RankEvents, works: Works) -> np.ndarray:

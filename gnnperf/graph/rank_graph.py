@@ -69,6 +69,7 @@ def _counts(events: RankEvents, works: Works) -> dict[str, int]:
     return {
         "launched_before_window": int(works.before_window.sum()),
         "device_work_without_launch": int(((works.call < 0) & ~works.before_window & on_device).sum()),
+        "kernels_tied_to_capture": int((works.recorded_op != works.op).sum()),
         "kernels_under_graph_launch": int(works.num_kernels[works.num_kernels > 1].sum()),
         "host_events": int((~events.is_device).sum()),
     }

@@ -177,13 +177,21 @@ def queue_waits(events: RankEvents, works: Works) -> np.ndarray:
     launched = LaunchOrder(events, works)
     found = [np.zeros((2, 0), dtype=np.int64)]
     for stream in np.unique(launched.stream):
-        queue = launched.work[launched.stream == stream]
+        queue = _last_of_each_call(works, launched.work[launched.stream == stream])
         earlier, later = queue[:-LAUNCH_QUEUE_DEPTH], queue[LAUNCH_QUEUE_DEPTH:]
         in_window = works.call[later] >= 0
         earlier, call = earlier[in_window], works.call[later[in_window]]
         possible = works.end_ns[earlier] <= events.end_ns[call]
         found.append(np.stack([earlier[possible], call[possible]]))
     return np.concatenate(found, axis=1)
+
+
+def _last_of_each_call(works: Works, queue: np.ndarray) -> np.ndarray:
+    """The works of a queue without those that a later one of the same call follows: a graph takes one place."""
+    call = works.call[queue]
+    followed = (call >= 0) & (call == np.append(call[1:], -1))
+    found: np.ndarray = queue[~followed]
+    return found
 
 
 def timed_waits(events: RankEvents, works: Works, calls: np.ndarray, explained: np.ndarray) -> np.ndarray:

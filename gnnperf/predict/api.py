@@ -18,6 +18,7 @@ from gnnperf.plan.families import Plan, build_graph_of, misplaced
 from gnnperf.predict.advice import with_findings
 from gnnperf.predict.assemble import Question, assemble, collect
 from gnnperf.predict.config import Mode
+from gnnperf.predict.device_intervals import UnseenDevices
 from gnnperf.predict.edited import with_edits
 from gnnperf.predict.jitter import check_jitter, jitter_asked
 from gnnperf.predict.laws import check_laws, laws_text
@@ -153,7 +154,7 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     target = choose_target(graph, request.hardware, request.cluster).with_laws(request.collectives)
     with task("predicting latencies", 2, "parts") as advance:  # loading who answers is the first
         answers = answers_for(request.mode, request.checkpoint, request.measured)
-        predictor = answers.predictor
+        predictor = UnseenDevices(answers.predictor)
         advance(1.0)
         prediction = predictor.predict(graph.step(label.step).for_predictors(), target.cluster)
     checkpoint = request.checkpoint or (SHIPPED if _num_learned(prediction) else None)

@@ -48,6 +48,11 @@ class States:
     around: Mapping[str, Tensor]
 
 
+def distance_weights(beyond: np.ndarray, unlike: np.ndarray) -> np.ndarray:
+    """[2, n] weights of numbers beyond training and of states unlike training, from [n] distances of each."""
+    return np.stack([np.exp(-beyond / BEYOND_DECAY), np.exp(-np.maximum(unlike - 1.0, 0.0) / UNLIKE_DECAY)])
+
+
 @torch.no_grad()
 def read_states(network: TypedGNN, data: HeteroData) -> States:
     """Of a normalized graph."""
@@ -125,8 +130,7 @@ class Trust:
         weights = np.stack([
             np.where(found.unknown_op[rows], UNKNOWN_OP, 1.0),
             np.where(found.unseen_dtype[rows], of_pair, 1.0),
-            np.exp(-found.beyond[rows] / BEYOND_DECAY),
-            np.exp(-np.maximum(found.unlike[rows] - 1.0, 0.0) / UNLIKE_DECAY),
+            *distance_weights(found.beyond[rows], found.unlike[rows]),
         ])  # fmt: skip
         words, of_node = words_of(dtype)
         same = np.full(len(rows), "op not in the vocabulary", dtype=object)

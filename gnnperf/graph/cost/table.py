@@ -71,6 +71,7 @@ TABLE: dict[str, tuple[OpFamily, Formula]] = {
 # (torch/_inductor/codegen/triton.py). "tem" is a template, of which only matrix products are known.
 _INDUCTOR = re.compile(r"triton_(poi|per|red|tem)_fused_.*")
 _INDUCTOR_FAMILY = {"poi": OpFamily.ELEMENTWISE, "per": OpFamily.REDUCTION, "red": OpFamily.REDUCTION}
+_SIGNATURE = re.compile(r"_0(?:[cde]+|(?:[cde]*\d+)+[cde]*)$")
 _COLLECTIVE = re.compile(r"(record_param_comms|nccl:|gloo:|c10d::|c10d_functional::|_c10d_functional::).*")
 
 
@@ -114,6 +115,20 @@ def lookup(op_name: str) -> tuple[OpFamily, Formula | None]:
             return OpFamily.GEMM, matmul.grouped_template
         return _INDUCTOR_FAMILY[match[1]], elementwise.pointwise_buffers
     return (OpFamily.COLLECTIVE if _COLLECTIVE.fullmatch(op_name) else OpFamily.UNKNOWN), None
+
+
+def fused_name(name: str) -> str | None:
+    """The name that Inductor gave a fused kernel and the op that launches it; None: of something else.
+
+    Some versions of Triton append the kernel's signature: triton_poi_fused_add_0_0d1d2de.
+    """
+    found = _SIGNATURE.sub("", name)
+    return found if _INDUCTOR.fullmatch(found) else None
+
+
+def op_family(op_name: str) -> OpFamily:
+    """The family that a name alone tells."""
+    return lookup(op_name)[0]
 
 
 def supported_ops() -> tuple[str, ...]:

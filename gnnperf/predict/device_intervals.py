@@ -1,0 +1,53 @@
+"""Bounds of kernels on a GPU that nobody calibrated: what answers missed on generations that were left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gnnperf.analytic.kernels.dispatch import has_forms
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.intervals.device_file import shipped_device_intervals
+from gnnperf.intervals.devices import DeviceIntervals
+from gnnperf.prediction import Prediction, Predictor
+from gnnperf.schema import NodeType, Source
+
+MODELS = (Source.ANALYTIC, Source.GNN, Source.GNN_CALIBRATED)  # what was measured or declared was not left out
+SAID = (
+    "No answer was calibrated on {device}: intervals ({level:.0%}) of {told:,} of {every:,} kernels follow from what "
+    "answers missed on {count} GPU generations that were left out one by one; all else has none."
+)
+
+
+@dataclass(frozen=True)
+class UnseenDevices:
+    """A predictor whose kernels have bounds on GPUs of which nothing else tells.
+
+    Attributes:
+        predictor: who answers.
+        intervals: what answers missed elsewhere; None: those that ship, read where they are needed.
+    """
+
+    predictor: Predictor
+    intervals: DeviceIntervals | None = None
+
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+        """The predictor's answer; bounds of kernels that have none, and a sentence that says whose they are."""
+        answer = self.predictor.predict(graph, cluster)
+        kernels = (answer.graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()  # [num_nodes]
+        asked = np.flatnonzero(kernels & np.isnan(answer.latency_low_us) & np.isin(answer.source, MODELS))
+        if not has_forms(cluster.device) or not len(asked):
+            return answer
+        intervals = self.intervals or shipped_device_intervals()
+        nodes = answer.graph.nodes.iloc[asked]
+        family, dtype = (nodes[name].astype(object).to_numpy() for name in ("family", "dtype"))
+        bounds = intervals.bounds_us(family, dtype, answer.latency_us[asked])
+        low_us, high_us = answer.latency_low_us.copy(), answer.latency_high_us.copy()
+        low_us[asked], high_us[asked] = bounds
+        told = int(np.isfinite(bounds[0]).sum())
+        said = SAID.format(device=cluster.device.name, told=told, every=int(kernels.sum()),
+                           count=len(intervals.generations), level=intervals.level)  # fmt: skip
+        warnings = (*answer.warnings, said) if told else answer.warnings
+        return replace(answer, latency_low_us=low_us, latency_high_us=high_us, warnings=warnings)

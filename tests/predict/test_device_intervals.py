@@ -1,0 +1,44 @@
+"""Kernels on a GPU that nobody calibrated have bounds, and it is said whose they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gnnperf.hardware import load_cluster, load_device
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.intervals.devices import DeviceIntervals
+from gnnperf.predict.device_intervals import UnseenDevices
+from gnnperf.schema import Source
+from tests.predict.answers import GEMM_0, GEMM_1, Fixed
+from tests.toys import two_rank_graph
+
+INTERVALS = DeviceIntervals(0.9, {"gemm": (np.log(0.5), np.log(4.0))}, ("ada", "hopper", "volta"))
+
+
+def _on(device: str) -> ClusterSpec:
+    return replace(load_cluster("dgx_a100"), device=load_device(device))
+
+
+def test_kernels_of_a_family_that_generations_tell_of_have_bounds() -> None:
+    told = UnseenDevices(Fixed({GEMM_0: 70.0}), INTERVALS).predict(two_rank_graph(), _on("h100_sxm"))
+    assert told.latency_low_us[GEMM_0] == pytest.approx(35.0)
+    assert told.latency_high_us[GEMM_0] == pytest.approx(280.0)
+    assert np.isnan(told.latency_low_us[0])  # a host segment
+    assert "No answer was calibrated on h100_sxm" in told.warnings[-1]
+    assert "3 GPU generations" in told.warnings[-1]
+
+
+def test_what_was_measured_or_calibrated_keeps_its_own() -> None:
+    answer = Fixed({GEMM_0: 70.0, GEMM_1: 90.0}, source=Source.MEASURED)
+    told = UnseenDevices(answer, INTERVALS).predict(two_rank_graph(), _on("h100_sxm"))
+    assert np.isnan(told.latency_low_us[[GEMM_0, GEMM_1]]).all()
+    assert told.warnings == answer.predict(two_rank_graph(), _on("h100_sxm")).warnings
+
+
+@pytest.mark.parametrize("device", ["mi300x", "cpu_generic"])
+def test_other_vendors_and_processors_have_none(device: str) -> None:
+    told = UnseenDevices(Fixed(), INTERVALS).predict(two_rank_graph(), _on(device))
+    assert np.isnan(told.latency_low_us).all()

@@ -1,0 +1,34 @@
+"""How far a network of op tables is trusted at rows near to and far from those that trained it."""
+
+from __future__ import annotations
+
+import numpy as np
+from op_networks import CONFIG, small_rows
+from op_rows import product_rows
+
+from gnnperf.pretrain.doubt import fit_row_trust
+from gnnperf.pretrain.fit import fit, prepare
+from gnnperf.pretrain.forms import shipped_forms
+from gnnperf.pretrain.views import BY_SIZE, VIEWS
+from gnnperf.tables.products import product_columns
+from gnnperf.trust.trust import LEAST
+
+
+def test_rows_of_training_are_trusted_and_larger_ones_less() -> None:
+    model = fit(prepare(small_rows(), shipped_forms(), CONFIG), VIEWS[BY_SIZE], CONFIG, 0)
+    trained = model.encode(small_rows())
+    trust = fit_row_trust(model, trained)
+    beyond, unlike = trust.distances(trained)
+    assert not beyond.any()
+    assert np.mean(unlike <= 1.0 + 1e-6) >= 0.9  # of the rows by which the usual distance was told
+    assert (trust.weight(trained) > 0.5).all()
+
+    huge = product_rows()
+    edge = np.full(len(huge), 2.0**17)
+    columns = product_columns("aten::linear", edge, edge, edge, "float32")
+    far = model.encode(huge.assign(**columns))
+    beyond, _ = trust.distances(far)
+    assert (beyond > 0).all()
+    weight = trust.weight(far)
+    assert (weight < trust.weight(trained).min()).all()
+    assert ((weight == 0) | (weight >= LEAST)).all()
