@@ -93,7 +93,9 @@ def answers(campaign: str, keep: Path) -> pd.DataFrame:
         of SEEDS), weight (of the gate), DENSITY.
     """
     every = folds(tables()[campaign], TRAIN_ROWS[campaign])
-    found = [_kept(fold, keep).assign(**{LEFT: pd.Series([fold.left] * len(fold.asked), dtype=object)}) for fold in every]
+    found = [
+        _kept(fold, keep).assign(**{LEFT: pd.Series([fold.left] * len(fold.asked), dtype=object)}) for fold in every
+    ]
     told = pd.concat(found, ignore_index=True)
     family = np.array([FAMILIES[kind] for kind in told[KIND]], dtype=object)
     dtype = np.full(len(told), DTYPES[campaign], dtype=object)

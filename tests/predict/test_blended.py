@@ -34,7 +34,7 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
     return replace(made, trust=replace(made.trust, own=own, around=around))
 
 
-def _graph() -> ExecutionGraph:
+def ladder_graph() -> ExecutionGraph:
     """A run of training, its second gemm with shapes of the table, and three kernels on a stream of their own."""
     graph = toy_run(ord("a"))
     kernel = {**DEFAULTS, "node_type": NodeType.COMPUTE, "device": 0, "stream": 1, "family": "gemm", "dtype": "float32"}
@@ -58,7 +58,7 @@ def _without_number(reason: str) -> str:
     return f"(number){beyond}{rest}" if beyond and number in NAMES else reason
 
 
-def _table(folder: Path) -> Path:
+def measured_table(folder: Path) -> Path:
     row = {"op": "aten::mm", "shapes": [[64, 32], [32, 16]], "dtypes": ["float32", "float32"], "latency_us": 30.0,
            "launch_included": False, "device": "a card of mine"}  # fmt: skip
     path = folder / "ops.jsonl"
@@ -68,8 +68,8 @@ def _table(folder: Path) -> Path:
 
 def test_each_rung_answers_for_one_kernel_and_says_why(checkpoint: Checkpoint, tmp_path: Path) -> None:
     network = GnnPredictor(checkpoint)
-    ladder = HybridPredictor((read_measured(_table(tmp_path), network.analytic), BlendedPredictor(network)))
-    answer = ladder.predict(_graph(), cluster())
+    ladder = HybridPredictor((read_measured(measured_table(tmp_path), network.analytic), BlendedPredictor(network)))
+    answer = ladder.predict(ladder_graph(), cluster())
     rungs = {
         TABLED: (Source.MEASURED, "measured"),
         LIKE: (Source.GNN, "alike in training"),
@@ -83,7 +83,7 @@ def test_each_rung_answers_for_one_kernel_and_says_why(checkpoint: Checkpoint, t
 
 
 def test_a_blend_lies_between_network_and_corrected_analytical_answer(checkpoint: Checkpoint) -> None:
-    graph = _graph()
+    graph = ladder_graph()
     group = "v100 | compute | gemm"
     corrected = replace(checkpoint.trust, corrections=replace(checkpoint.trust.corrections, log={group: np.log(4.0)}))
     network = GnnPredictor(replace(checkpoint, trust=corrected))

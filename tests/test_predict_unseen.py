@@ -1,0 +1,127 @@
+"""predict.py on what nobody has seen: a trace of strange ops, and a step in which every rung answers for one kernel."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from synthetic import cluster
+
+from gnnperf.checkpoint import save_checkpoint
+from gnnperf.predict import api
+from gnnperf.predict.target import Target
+from gnnperf.schema import Source
+from tests.predict.doubled import doubling
+from tests.predict.test_blended import HUGE, LIKE, NAMELESS, NEW_OP, TABLED, ladder_graph, measured_table
+
+SCRIPT = Path(__file__).resolve().parent.parent / "predict.py"
+DEVICE = "v100_sxm2_32gb"
+KERNELS = {  # op -> kernel and us; None: no op is around the launch
+    "my_extension::attend": ("attend_kernel<float>", 40.0),
+    "triton_poi_fused_mish_3": ("triton_poi_fused_mish_3", 30.0),
+    None: ("_my_triton_kernel_0d1d2", 20.0),
+    "aten::mm": ("volta_sgemm", 50.0),
+}
+
+
+def _run(folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    """The script in this process: its exit code."""
+    spec = importlib.util.spec_from_file_location("predict_script", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    monkeypatch.chdir(folder)
+    fixed = ("memory=false", "findings=false", "cache_dir=null", "quiet=true", "out=out")
+    monkeypatch.setattr(sys, "argv", ["predict.py", *words, *fixed])
+    try:
+        script.main()
+    except SystemExit as error:
+        return int(error.code or 0)
+    return 0
+
+
+def _event(kind: str, name: str, ts: float, dur: float, tid: int, **args: object) -> dict[str, object]:
+    pid = 0 if kind == "kernel" else 100
+    return {"ph": "X", "cat": kind, "name": name, "ts": ts, "dur": dur, "pid": pid, "tid": tid, "args": args}
+
+
+@pytest.fixture
+def strange(tmp_path: Path) -> Path:
+    """A step of 300 us: an extension's op, Triton kernels, one without any op, and a product; no shapes anywhere."""
+    events, at = [_event("user_annotation", "ProfilerStep#1", 0, 299, 1)], 5.0
+    for number, (op, (kernel, us)) in enumerate(KERNELS.items(), start=1):
+        if op is not None:
+            events.append(_event("cpu_op", op, at, 20, 1, **{"External id": number}))
+        events.append(_event("cuda_runtime", "cuLaunchKernel", at + 5, 5, 1, correlation=number))
+        events.append(_event("kernel", kernel, 50 * number, us, 7, correlation=number, device=0, stream=7))
+        at += 25
+    events.append(_event("cuda_runtime", "cudaDeviceSynchronize", at, 280 - at, 1, correlation=99))
+    document = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "Tesla V100-SXM2-32GB", "numSms": 80}],
+                "distributedInfo": {"rank": 0, "world_size": 1, "backend": "nccl"}, "traceEvents": events}  # fmt: skip
+    path = tmp_path / "strange.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize("trained", [False, True], ids=["shipped", "checkpoint"])
+def test_a_trace_of_ops_never_seen_completes_and_says_what_it_does_not_know(
+    strange: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: bool
+) -> None:
+    words = [f"checkpoint={_checkpoint(tmp_path)}"] if trained else []
+    assert _run(tmp_path, monkeypatch, f"trace={strange}", *words) == 0
+    nodes = pd.read_parquet(tmp_path / "out/nodes.parquet")
+    found = json.loads((tmp_path / "out/prediction.json").read_text())
+    work = nodes[~nodes["node_type"].astype(str).isin(["device", "link"])]
+    assert len(work) > len(KERNELS)
+    assert work["source"].notna().all()
+    assert (work["reason"].astype(str).str.len() > 0).all()
+    without = work[work["source"].astype(str) == Source.UNCOVERED]
+    strangers = {op: kernel for op, kernel in KERNELS.items() if op != "aten::mm" or not trained}  # trained on products
+    assert set(without["event_name"].astype(str)) == {kernel for kernel, _ in strangers.values()}
+    assert without["latency_us"].isna().all()
+    uncovered_us, total_us = sum(us for _, us in strangers.values()), work["measured_latency_us"].sum()
+    assert found["uncovered_measured_share"] == pytest.approx(uncovered_us / total_us)
+    assert set(found["uncovered_ops"]) == {op or "cuLaunchKernel" for op in strangers}
+    assert found["step_time_is_lower_bound"]
+
+
+def test_too_much_that_is_not_covered_is_refused(
+    strange: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(tmp_path, monkeypatch, f"trace={strange}", "fallback.max_uncovered_share=0.1") == 3
+    assert "my_extension::attend" in capsys.readouterr().err
+
+
+def test_every_rung_answers_for_one_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "load_graph", lambda trace, cache_dir: ladder_graph())
+    monkeypatch.setattr(api, "choose_target", lambda graph, hardware, links: Target(cluster(), None))
+    trace = tmp_path / "toy.json"
+    trace.write_text("{}")
+    words = (f"trace={trace}", f"checkpoint={_checkpoint(tmp_path, 'v100')}", f"measured={measured_table(tmp_path)}")
+    assert _run(tmp_path, monkeypatch, *words) == 0
+    nodes = pd.read_parquet(tmp_path / "out/nodes.parquet").set_index("node_id")
+    kernels = nodes[nodes["node_type"].astype(str) == "compute"]
+    assert kernels["source"].astype(str).to_dict() == {
+        TABLED: "measured", LIKE: "gnn", NEW_OP: "gnn_calibrated", HUGE: "analytic", NAMELESS: "uncovered",
+    }  # fmt: skip
+    assert kernels.loc[NEW_OP, "reason"] == "op not in the vocabulary"
+    assert kernels.loc[TABLED, "latency_us"] == pytest.approx(30.0)
+    assert pd.isna(kernels.loc[NAMELESS, "latency_us"])
+    found = json.loads((tmp_path / "out/prediction.json").read_text())
+    assert found["uncovered_ops"] == {"mine::secret": 1}
+
+
+def _checkpoint(folder: Path, device: str = DEVICE) -> Path:
+    """The network that doubles the base, as if it were trained on the device; nothing is unlike training."""
+    made = doubling(folder)
+    largest = dict.fromkeys(made.trust.own.usual, 2.0)
+    own, around = (replace(likeness, usual=largest) for likeness in (made.trust.own, made.trust.around))
+    seen = replace(made.trust.seen, dtypes={device: made.trust.seen.dtypes["v100"]})
+    save_checkpoint(folder / "model.ckpt", replace(made, trust=replace(made.trust, seen=seen, own=own, around=around)))
+    return folder / "model.ckpt"
