@@ -23,6 +23,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks._console_tables import right_aligned
 from benchmarks._generation_answers import GEMM, KIND, LEFT, OPS, answers
 from benchmarks._generation_intervals import WAYS, bounds
 from gnnperf.errors import InputError
@@ -111,7 +112,7 @@ def errors_table(campaign: str, every: Sequence[Judged]) -> Table:
     """Per-node error by generation."""
     who = "gnn, analytic, hybrid"
     names = ("rows", "share", f"GMAE %: {who}", f"mean %: {who}", "hybrid / better: GMAE", "mean")
-    shown = _columns(f"{campaign}: per-node error, GPU generation left out", *names)
+    shown = right_aligned(f"{campaign}: per-node error, GPU generation left out", *names)
     parts = [(one.generation, f"{one.share:g}", one.test) for one in every]
     pooled = pd.concat([one.test for one in every], ignore_index=True)
     kinds = [(f"all: {kind}", "", rows) for kind, rows in pooled.groupby(KIND)]
@@ -140,7 +141,7 @@ class Held:
 
 def choice_table(every: Sequence[Judged]) -> Table:
     """What each way does on generations left out with the one that is judged."""
-    shown = _columns(f"intervals of {LEVEL:.0%} on other generations left out: within % (worst), median high/low",
+    shown = right_aligned(f"intervals of {LEVEL:.0%} on other generations left out: within % (worst), median high/low",
                      *(one.generation for one in every))  # fmt: skip
     for way in WAYS:
         found = [_inner(one, way) for one in every]
@@ -150,8 +151,8 @@ def choice_table(every: Sequence[Judged]) -> Table:
 
 def intervals_table(campaign: str, every: Sequence[Judged]) -> Table:
     """The chosen way, and beside it the others, on the generation."""
-    shown = _columns(f"{campaign}: intervals of {LEVEL:.0%}, generation left out: within %, median high/low", "chosen",
-                     "flagged %", "within %", "high/low", "p90", *WAYS)  # fmt: skip
+    title = f"{campaign}: intervals of {LEVEL:.0%}, generation left out: within %, median high/low"
+    shown = right_aligned(title, "chosen", "flagged %", "within %", "high/low", "p90", *WAYS)
     pooled: list[tuple[np.ndarray, np.ndarray]] = []
     for one in every:
         chosen = choose({way: _inner(one, way) for way in WAYS})
@@ -241,14 +242,6 @@ def _inner(one: Judged, way: str) -> Held:
 def _held(rows: pd.DataFrame, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     score = rows["score"].to_numpy()
     return (score >= low) & (score <= high), np.exp(high - low)
-
-
-def _columns(title: str, *names: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None)
-    table.add_column("")
-    for name in names:
-        table.add_column(name, justify="right")
-    return table
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks._console_tables import right_aligned
 from benchmarks._hybrid_answers import errors, node_table
 from benchmarks._hybrid_energy import Energy, fit_energy
 from benchmarks._hybrid_plots import coverage_figure, reliability_figure, score_figure, write_figures
@@ -95,7 +96,7 @@ def report(data: PreparedData, predictor: BlendedPredictor, out: Path) -> None:
 
 def _errors_table(tables: dict[str, pd.DataFrame]) -> Table:
     names = ("nodes", "GMAE gnn %", "analytic %", "hybrid %", "hybrid / better", "gnn", "gnn_calibrated", "analytic")
-    shown = _columns("(a) per-node error, and share of nodes by source", *names)
+    shown = right_aligned("(a) per-node error, and share of nodes by source", *names)
     for group, table in tables.items():
         for kind, rows in [("all", table), *table.groupby("node_type")]:
             told = errors(rows)
@@ -129,7 +130,9 @@ def _kinds(
 
 
 def _detection_table(like: pd.DataFrame, unlike: dict[str, pd.DataFrame]) -> Table:
-    shown = _columns("(b) false positives % at 95 % of seen nodes kept, names switched off", *unlike, "all kinds, mean")
+    shown = right_aligned(
+        "(b) false positives % at 95 % of seen nodes kept, names switched off", *unlike, "all kinds, mean"
+    )
     for name in SCORES:
         rates = [100 * false_positives(like[name], table[name]) for table in unlike.values()]
         shown.add_row(name, *(f"{rate:.1f}" for rate in rates), f"{np.mean(rates):.1f}")
@@ -153,20 +156,12 @@ def _judged(
 
 
 def _area_table(scores: pd.DataFrame, log_error: np.ndarray) -> Table:
-    shown = _columns("(b) area under error-coverage of the network, mean |log error|", "area", "/ random")
+    shown = right_aligned("(b) area under error-coverage of the network, mean |log error|", "area", "/ random")
     for name in SCORES:
         area = float(error_coverage(scores[name].to_numpy(), log_error)[1].mean())
         shown.add_row(name, f"{area:.4f}", f"{area / log_error.mean():.3f}")
     shown.add_row("random", f"{log_error.mean():.4f}", "1.000")
     return shown
-
-
-def _columns(title: str, *names: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None)
-    table.add_column("")
-    for name in names:
-        table.add_column(name, justify="right")
-    return table
 
 
 if __name__ == "__main__":

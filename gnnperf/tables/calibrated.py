@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
-from gnnperf.errors import InputError
+from gnnperf.tables.calibrated_file import rows_of_kind
 from gnnperf.tables.columns import OpTable, completed
 from gnnperf.tables.keep import UNMEASURED
 
@@ -30,14 +29,7 @@ def read_calibrated_ops(path: Path) -> OpTable:
     Raises:
         InputError: not such a file.
     """
-    try:
-        found = pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read ({error})", where=str(path), remedy="name an ops.parquet") from None
-    missing = [column for column in NEEDED if column not in found]
-    if missing:
-        raise InputError(f"column {missing[0]!r} is missing", where=str(path), remedy="name an ops.parquet")
-    rows = found[(found["kind"] == OP).to_numpy()].reset_index(drop=True)
+    rows = rows_of_kind(path, OP, NEEDED)
     sizes = np.array([size_of(op, shapes) for op, shapes in zip(rows["op"], rows["shapes"], strict=True)], float)
     given = {name: rows[name].to_numpy() for name in SHARED} | dict(zip(SIZES, sizes.reshape(-1, 4).T, strict=True))
     dtype = [first_float(dtypes) for dtypes in rows["dtypes"]]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pandas as pd
-
-from gnnperf.errors import InputError
+from gnnperf.tables.calibrated_file import rows_of_kind
 from gnnperf.tables.collective import CollectiveTable, collective_table
 
 NEEDED = ("op", "kind", "message_bytes", "ranks", "link", "device", "latency_us")
@@ -24,14 +22,7 @@ def read_calibrated(path: Path) -> CollectiveTable:
     Raises:
         InputError: not such a file.
     """
-    try:
-        found = pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read ({error})", where=str(path), remedy="name an ops.parquet") from None
-    missing = [column for column in NEEDED if column not in found]
-    if missing:
-        raise InputError(f"column {missing[0]!r} is missing", where=str(path), remedy="name an ops.parquet")
-    rows = found[(found["kind"] == "collective").to_numpy()]
+    rows = rows_of_kind(path, "collective", NEEDED)
     links = rows["link"].astype(str).map(link_name)
     return collective_table(
         {"kind": rows["op"].replace(POINT_TO_POINT), "message_bytes": rows["message_bytes"],
