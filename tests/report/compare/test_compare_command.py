@@ -76,9 +76,22 @@ def test_page_is_one_file_with_a_waterfall_each(folders: tuple[str, str], tmp_pa
 def test_waterfall_begins_at_a_and_ends_at_b(folders: tuple[str, str]) -> None:
     found = compare(*map(read_prediction, map(Path, folders)))
     drawn = waterfall("op", found.changes["op"], found).data[0]
-    assert (drawn.x[0], drawn.x[-1], drawn.y[0], drawn.y[-1]) == ("step A", "step B", 0.185, 0.37)
-    assert sum(drawn.y[:-1]) == pytest.approx(0.37)
+    assert (drawn.y[0], drawn.y[-1], drawn.x[0], drawn.x[-1]) == ("step A", "step B", 0.185, 0.37)
+    assert sum(drawn.x[:-1]) == pytest.approx(0.37)
     assert set(drawn.measure[1:-1]) == {"relative"}
+
+
+def test_a_small_change_is_drawn_without_what_stays(folders: tuple[str, str]) -> None:
+    """370 -> 380 us: 10 us of change, 10 us of what stays, and room for words; doubled, from 0."""
+    found = compare(*map(read_prediction, map(Path, folders)))
+    axis = waterfall("op", found.changes["op"], found).layout.xaxis
+    assert (axis.range[0], axis.title.text) == (0.0, "ms")
+    a, b = (replace(found.b, step_time_us=us) for us in (370.0, 380.0))
+    axis = waterfall(
+        "op", (replace(found.changes["op"][0], a_us=0.0, b_us=10.0),), replace(found, a=a, b=b)
+    ).layout.xaxis
+    assert (axis.range[0], axis.title.text) == (0.36, "ms, not from 0")
+    assert 0.38 < axis.range[1] < 0.39
 
 
 def test_bars_begin_where_the_one_before_ended() -> None:
