@@ -18,6 +18,7 @@ from gnnperf.schema import Source, StepTimeKind
 
 DOUBTED, NUM_DOUBTS = (Source.GNN_CALIBRATED, Source.ANALYTIC, Source.UNCOVERED), 3
 UNKNOWN = "unknown"
+ROUNDING_US = 1e-6  # a picosecond: no duration is shorter
 UNITS = ((1e3, 1.0, "us"), (1e6, 1e3, "ms"), (math.inf, 1e6, "s"))  # below this many us: divide by, unit
 MEANING = {
     StepTimeKind.PERIOD: "from the completion of one step to the completion of the next, in steady state",
@@ -27,9 +28,11 @@ MEANING = {
 
 
 def time_text(time_us: float | None) -> str:
-    """A duration with four digits and its unit; unknown stays unknown."""
+    """A duration with four digits and its unit; unknown stays unknown, what rounding left of a difference is 0."""
     if time_us is None or not math.isfinite(time_us):
         return UNKNOWN
+    if abs(time_us) < ROUNDING_US:
+        return "0 us"
     scale, unit = next((scale, unit) for limit_us, scale, unit in UNITS if abs(time_us) < limit_us)
     return f"{time_us / scale:.4g} {unit}"
 
