@@ -1,10 +1,11 @@
-"""How long report.html takes to write, how large it is, and how soon a browser shows it.
+"""How long report.html and timeline.json.gz take to write, how large they are, and how soon a browser shows the page.
 
     python -m benchmarks report_speed
 
 dlrm-8     the public trace of 8 ranks (GNNPERF_DATA_MIRROR; left out without it)
 planned    gpt_405b with four micro-batches under 1F1B: 16 ranks, more than 200,000 nodes
 as if recorded  the planned one with measured times, intervals and noise on every number, which do not compress
+a million       the same with 18 micro-batches: predicted and measured slices and arrows, more than a million events
 
 Seconds are for nodes and page from a finished prediction, medians of repeats, on the clock and of the processor: on a
 machine that has other work they are far apart. Opening is from asking for the file to
@@ -13,13 +14,16 @@ the drawn timeline, in a headless Chromium where there is one; a frame is the wh
 
 from __future__ import annotations
 
+import gzip
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -33,10 +37,11 @@ from gnnperf.predict.config import Mode
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.nodes_table import nodes_table
 from gnnperf.report.page import html_report
+from gnnperf.report.timeline import write_timeline
 
 TRACE = "facebookresearch+param/et_replay/tests/inputs/dlrm_kineto.tar.gz"
 PLAN = Path("conf/plan/gpt_405b.yaml")
-SMALLER = {"global_batch": 512, "pipeline": "1f1b", "chunks": 1}  # four micro-batches per replica
+MICRO_BATCHES, OF_A_MILLION, SEQUENCES = 4, 18, 128  # per replica; sequences that a micro-batch of all replicas takes
 REPEATS = 3
 NOISE = 0.05
 # A frame is over when a pixel of it can be read.
@@ -58,13 +63,14 @@ def dlrm(mirror: Path) -> StepPrediction:
     return predict(Request(trace=mirror / TRACE, mode=Mode.analytic, findings=True))
 
 
-def planned() -> StepPrediction:
-    """The step of the plan."""
+def planned(micro_batches: int = MICRO_BATCHES, findings: bool = True) -> StepPrediction:
+    """The step of the plan with so many micro-batches per replica."""
     told = read_yaml(PLAN)
     schedule = told["schedule"]
     assert isinstance(schedule, dict), "conf/plan/gpt_405b.yaml has one"
-    plan = read_plan({**told, "schedule": {**schedule, **SMALLER}}, str(PLAN))
-    return predict(Request(plan=plan, mode=Mode.analytic, hardware=load_device("h100_sxm"), findings=True))
+    smaller = {"global_batch": SEQUENCES * micro_batches, "pipeline": "1f1b", "chunks": 1}
+    plan = read_plan({**told, "schedule": {**schedule, **smaller}}, str(PLAN))
+    return predict(Request(plan=plan, mode=Mode.analytic, hardware=load_device("h100_sxm"), findings=findings))
 
 
 def as_if_recorded(answer: StepPrediction) -> StepPrediction:
@@ -95,15 +101,20 @@ def answers() -> Iterator[tuple[str, StepPrediction]]:
     yield "as if recorded", as_if_recorded(step)
 
 
-def written_s(answer: StepPrediction, path: Path) -> tuple[list[float], list[float]]:
-    """Seconds of each repeat on the clock and of the processor; the page lies at `path`."""
+def written_s(write: Callable[[Path], object], path: Path) -> tuple[list[float], list[float]]:
+    """Seconds of each repeat on the clock and of the processor; what was written lies at `path`."""
     clock, processor = list[float](), list[float]()
     for _ in range(REPEATS):
         begins = time.perf_counter(), time.process_time()
-        path.write_text(html_report(answer, nodes_table(answer)), encoding="utf-8")
+        write(path)
         clock.append(time.perf_counter() - begins[0])
         processor.append(time.process_time() - begins[1])
     return clock, processor
+
+
+def write_report(answer: StepPrediction, path: Path) -> None:
+    """The page, from the nodes on."""
+    path.write_text(html_report(answer, nodes_table(answer)), encoding="utf-8")
 
 
 def opened_s(path: Path) -> list[float]:
@@ -140,12 +151,24 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, answer in answers():
             path, graph = Path(folder) / "report.html", answer.prediction.graph
-            written = written_s(answer, path)
+            written = written_s(partial(write_report, answer), path)
             size = f"{path.stat().st_size / 1e6:.2f}"
             ranks, nodes = str(len(graph.ranks)), f"{graph.num_nodes:,}"
             seen = spread(opened_s(path)), spread(frame_ms(path))
             table.add_row(name, ranks, nodes, *map(spread, written), size, *seen)
-    Console(width=150).print(table)
+        Console(width=150).print(table)
+        Console(width=150).print(timeline_row(Path(folder) / "timeline.json.gz"))
+
+
+def timeline_row(path: Path) -> Table:
+    """The timeline of more than a million events, read again as JSON."""
+    answer = as_if_recorded(planned(OF_A_MILLION, findings=False))
+    written = written_s(partial(write_timeline, answer), path)
+    events = len(msgspec.json.decode(gzip.decompress(path.read_bytes()))["traceEvents"])
+    table = Table("timeline", "nodes", "events", "written s", "of it CPU s", "size MB")
+    nodes = f"{answer.prediction.graph.num_nodes:,}"
+    table.add_row("a million", nodes, f"{events:,}", *map(spread, written), f"{path.stat().st_size / 1e6:.2f}")
+    return table
 
 
 if __name__ == "__main__":
