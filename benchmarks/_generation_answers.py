@@ -18,11 +18,12 @@ import pandas as pd
 import torch
 
 import gnnperf
+from benchmarks import _row_trust
 from benchmarks._public_runs import mirror
+from benchmarks._row_trust import fit_row_trust
 from gnnperf.intervals.devices import group_names
 from gnnperf.pretrain.adapt import FEATURES, numbers
 from gnnperf.pretrain.config import PretrainConfig
-from gnnperf.pretrain.doubt import fit_row_trust
 from gnnperf.pretrain.fit import fit, prepare
 from gnnperf.pretrain.kept_forms import kept_forms
 from gnnperf.pretrain.rows import GENERATION, sampled, usable
@@ -118,6 +119,7 @@ def _code() -> str:
     digest = hashlib.sha256(torch.__version__.encode())
     for source in sorted(path for room in CODE for path in package.glob(room)):
         digest.update(source.read_bytes())
+    digest.update(Path(_row_trust.__file__).read_bytes())
     return digest.hexdigest()
 
 

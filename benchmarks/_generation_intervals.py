@@ -16,10 +16,11 @@ import numpy as np
 import pandas as pd
 
 from benchmarks._generation_answers import DENSITY, GROUP
+from benchmarks._weighted_bounds import pooled_bounds, weighted_two_sided
 from gnnperf.baselines.trees import FIXED
 from gnnperf.intervals import LEVEL
-from gnnperf.intervals.conformal import two_sided, weighted_two_sided
-from gnnperf.intervals.devices import expected_bounds, generation_quantiles, pooled_bounds
+from gnnperf.intervals.conformal import two_sided
+from gnnperf.intervals.devices import expected_bounds, generation_quantiles
 from gnnperf.pretrain.rows import GENERATION
 
 ROUNDS, LEAVES, LIKELIEST = 60, 8, 20.0  # of the classifier; most that a row counts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -14,6 +13,7 @@ from gnnperf.analytic.cpu_ops.prices import OpPrices
 from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.record.files import write_text
 
 SEGMENTS = ("T1", "T2", "T3", "T4", "T5", "arrive", "exit")
 LAG_CLASSES = ("launch", "stream", "event", "sync", "thread", "copy")
@@ -105,9 +105,7 @@ def save_constants(constants: AnalyticConstants, path: Path) -> None:
         "host_overhead_us": overheads,
         "op_prices": None if constants.op_prices is None else prices_to_plain(constants.op_prices),
     }
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True), encoding="utf-8")
-    os.replace(beside, path)
+    write_text(path, yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True))
 
 
 def _kind(raw: object, path: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -15,6 +14,7 @@ from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.contention import Contention
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.record.files import write_text
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,7 @@ def load_contention(path: Path) -> ContentionConstants:
 
 def save_contention(constants: ContentionConstants, path: Path) -> None:
     """Write constants as YAML: beside `path`, then renamed."""
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(yaml.safe_dump(asdict(constants), sort_keys=False, width=120), encoding="utf-8")
-    os.replace(beside, path)
+    write_text(path, yaml.safe_dump(asdict(constants), sort_keys=False, width=120))
 
 
 def _exactly(raw: object, keys: tuple[str, ...], where: str) -> Mapping[str, object]:

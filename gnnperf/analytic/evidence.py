@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -13,6 +12,7 @@ import yaml
 from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.record.files import write_text
 
 FILE = "evidence.yaml"
 NUMBERS = ("rows", "fitted")
@@ -67,10 +67,8 @@ def load_evidence(path: Path) -> tuple[Evidence, ...]:
 def save_evidence(found: Sequence[Evidence], provenance: str, path: Path) -> None:
     """Write evidence as YAML: beside `path`, then renamed."""
     raw = {"provenance": provenance, "evidence": [asdict(one) for one in found]}
-    beside = path.with_name(path.name + ".part")
     text = yaml.safe_dump(raw, sort_keys=False, width=200, default_flow_style=None)
-    beside.write_text(text, encoding="utf-8")
-    os.replace(beside, path)
+    write_text(path, text)
 
 
 def _evidence(raw: object, where: str) -> Evidence:

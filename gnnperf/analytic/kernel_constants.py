@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
@@ -14,6 +13,7 @@ import yaml
 from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.record.files import write_text
 
 VERSION = 3
 FAMILIES = ("vector", "vector_batched", "matrix")
@@ -179,6 +179,4 @@ def save_gemm_constants(constants: Mapping[str, Members], provenance: str, path:
             }
             for found in constants[family]
         ]
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True), encoding="utf-8")
-    os.replace(beside, path)
+    write_text(path, yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True))

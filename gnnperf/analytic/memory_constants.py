@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
@@ -13,6 +12,7 @@ import yaml
 from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.record.files import write_text
 
 FILE = "memory_bound.yaml"
 ROW_KERNELS = ("layer_norm", "softmax_warp", "softmax_block")
@@ -135,9 +135,7 @@ def save_memory_constants(constants: MemoryConstants, path: Path) -> None:
     """Write constants as YAML: beside `path`, then renamed."""
     values = {key: _rounded(value) for key, value in asdict(constants).items()}
     raw = {"provenance": values.pop("provenance"), **values}
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True), encoding="utf-8")
-    os.replace(beside, path)
+    write_text(path, yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True))
 
 
 def _rounded(value: object) -> object:

@@ -29,31 +29,6 @@ def two_sided(scores: np.ndarray, level: float) -> tuple[float, float]:
     return (float(ordered[place - 1]), float(ordered[-place])) if place else (-math.inf, math.inf)
 
 
-def weighted_two_sided(scores: np.ndarray, weights: np.ndarray, own: float, level: float) -> tuple[float, float]:
-    """The same where scores count by weights (Tibshirani et al. 2019, "Conformal Prediction Under Covariate Shift").
-
-    Args:
-        scores: [n].
-        weights: [n] how likely the case asked about is among cases like each.
-        own: weight of the case asked about, which may lie anywhere; 0: as each of the others.
-        level: 0 to 1.
-
-    Returns:
-        the two; infinite where the weights cannot tell.
-    """
-    order = np.argsort(scores, kind="stable")
-    ordered, weight = scores[order], weights[order]  # [n]
-    beyond = (weight.sum() + own) * (1.0 - level) / 2.0 + _ROUNDING
-    low, high = _last_within(weight, own, beyond), _last_within(weight[::-1], own, beyond)
-    return (float(ordered[low]) if low >= 0 else -math.inf, float(ordered[::-1][high]) if high >= 0 else math.inf)
-
-
-def _last_within(weight: np.ndarray, own: float, beyond: float) -> int:
-    """Place of the last score [n], from an end, below which no more than so much weight lies; -1 none."""
-    below = np.cumsum(weight) - weight + np.maximum(own, weight)  # [n]
-    return int(np.argmax(np.append(below, np.inf) > beyond)) - 1
-
-
 def one_sided(sizes: np.ndarray, runs: np.ndarray, level: float) -> float:
     """What the size of one more run's score exceeds with probability 1 - level at most.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.yaml_spec import read_yaml
 from gnnperf.intervals.devices import DeviceIntervals
+from gnnperf.record.files import write_text
 
 FILE = "unseen_gpu.yaml"
 KEYS = ("provenance", "level", "generations", "log_bounds")
@@ -48,9 +48,7 @@ def save_device_intervals(found: DeviceIntervals, provenance: str, path: Path) -
     """Write intervals as YAML: beside `path`, then renamed."""
     bounds = {group: [round(value, 4) for value in pair] for group, pair in found.log_bounds.items()}
     raw = {"provenance": provenance, "level": found.level, "generations": list(found.generations), "log_bounds": bounds}
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(yaml.safe_dump(raw, sort_keys=False, width=120, default_flow_style=None), encoding="utf-8")
-    os.replace(beside, path)
+    write_text(path, yaml.safe_dump(raw, sort_keys=False, width=120, default_flow_style=None))
 
 
 def _is_pair(value: object) -> bool:

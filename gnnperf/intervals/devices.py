@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.intervals.conformal import two_sided, weighted_two_sided
+from gnnperf.intervals.conformal import two_sided
 
 SEPARATOR = " | "
 LEAST_GENERATIONS = 3
@@ -104,9 +104,3 @@ def generation_quantiles(scores: np.ndarray, generation: np.ndarray, level: floa
     """[num_generations, 2] lower and upper bounds of each generation's own scores."""
     parts = (scores[generation == name] for name in np.unique(generation.astype(str)))
     return np.array([two_sided(part, level) for part in parts])
-
-
-def pooled_bounds(scores: np.ndarray, generation: np.ndarray, level: float) -> tuple[float, float]:
-    """Quantiles of scores [n] in which every generation [n] counts the same."""
-    _, of, rows = np.unique(generation.astype(str), return_inverse=True, return_counts=True)
-    return weighted_two_sided(scores, 1.0 / rows[of], 0.0, level)

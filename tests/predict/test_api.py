@@ -24,15 +24,6 @@ from tests.synthetic import prepared
 from tests.toys import two_rank_graph
 
 
-@pytest.fixture
-def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that reads as the toy graph."""
-    path = tmp_path / "toy.json"
-    path.write_text("{}")
-    monkeypatch.setattr(api, "load_graph", lambda paths, cache_dir: two_rank_graph())
-    return path
-
-
 def test_analytic_answers_every_gemm(trace: Path) -> None:
     answer = predict(Request(trace, mode=Mode.analytic))
     assert answer.hardware == "v100_sxm2_32gb"
@@ -184,13 +175,16 @@ def _checkpoint(folder: Path) -> Path:
     from gnnperf.models.gnn import TypedGNN
 
     data, config = prepared(folder / "data"), ModelConfig(hidden_channels=8)
+    torch.manual_seed(0)
     network = TypedGNN(config, data.vocabulary)
     with torch.no_grad():
         for parameter in network.heads.parameters():
             parameter.fill_(1e-3)  # trained, if little: no head is silent
     made = make_checkpoint(network, config, data, {})
     seen = replace(made.trust.seen, dtypes={"v100_sxm2_32gb": made.trust.seen.dtypes["v100"]})  # the trace's own device
-    save_checkpoint(folder / "model.ckpt", replace(made, trust=replace(made.trust, seen=seen)))
+    largest = dict.fromkeys(made.trust.own.usual, 2.0)  # no state is unlike training, whatever the weights
+    own, around = (replace(likeness, usual=largest) for likeness in (made.trust.own, made.trust.around))
+    save_checkpoint(folder / "model.ckpt", replace(made, trust=replace(made.trust, seen=seen, own=own, around=around)))
     return folder / "model.ckpt"
 
 

@@ -33,15 +33,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture
-def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that reads as the toy graph."""
-    file = tmp_path / "toy.json"
-    file.write_text("{}")
-    monkeypatch.setattr(api, "load_graph", lambda paths, cache_dir: two_rank_graph())
-    return file
-
-
 def cluster(name: str) -> ClusterSpec:
     return default_cluster(load_device(name))
 

@@ -6,7 +6,7 @@ import numpy as np
 from op_networks import CONFIG, small_rows
 from op_rows import product_rows
 
-from gnnperf.pretrain.doubt import fit_row_trust
+from benchmarks._row_trust import fit_row_trust
 from gnnperf.pretrain.fit import fit, prepare
 from gnnperf.pretrain.forms import shipped_forms
 from gnnperf.pretrain.views import BY_SIZE, VIEWS
