@@ -15,6 +15,7 @@ from gnnperf.analytic import AnalyticConstants, AnalyticPredictor, fit_constants
 from gnnperf.analytic.collective.files import laws_of
 from gnnperf.data.cache import cached_graphs, fingerprint
 from gnnperf.data.config import DataConfig
+from gnnperf.data.content import content_digest
 from gnnperf.data.features import features
 from gnnperf.data.floors import TypedFloors, fit_floors
 from gnnperf.data.normalizer import Normalizer, fit_normalizer
@@ -70,7 +71,7 @@ class PreparedData:
         constants: of the analytical base, host overheads fitted on the training runs.
         floors: bases where the analytical model has no answer.
         normalizer: feature statistics of the training runs.
-        fingerprint: hash of code and inputs.
+        fingerprint: hash of what the steps hold, in all parts; code that makes equal data keeps it.
     """
 
     split: Split
@@ -119,9 +120,17 @@ def prepare(config: DataConfig, split: Split, read: Callable[[str], RunGraph]) -
     steps = {part: _steps(runs[part], encoded[part], normalizer) for part in PARTS}
     singly = [encoder.encode(run) for run in _features_of(found["val"], "intervals")]
     recordings = _steps(found["val"], singly, normalizer)
-    inputs = [(part, run.run, run.graph.fingerprint) for part in PARTS for run in runs[part]]
-    digest = fingerprint(inputs, vocabulary, floors, fitted)
+    told = [(part, [_told(step) for step in steps[part]]) for part in PARTS]
+    digest = content_digest(told, [_told(step) for step in recordings], vocabulary, floors)
     return PreparedData(split, steps, recordings, vocabulary, fitted, floors, normalizer, digest)
+
+
+def _told(step: Step) -> tuple[object, ...]:
+    """All that a learner is given of a step, or is judged by."""
+    base, graph = step.base, step.graph
+    answers = (base.latency_us, base.lag_us, base.analytic_latency_us, base.mean_latency_us, base.alone)
+    tensors = step.data.to_dict()
+    return (step.run, step.workload, step.step_us, graph.nodes, graph.edges, graph.carried, tensors, answers)
 
 
 def _read_of(split: Split, part: str) -> Iterator[str]:

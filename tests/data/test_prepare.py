@@ -77,6 +77,10 @@ def test_the_cache_answers_the_second_time_and_knows_its_inputs(
     monkeypatch.setattr(cache, "code_fingerprint", lambda: "other code")
     with pytest.raises(TypeError):
         prepared(tmp_path)
+    monkeypatch.undo()
+    monkeypatch.setattr(cache, "code_fingerprint", lambda: "other code")
+    assert prepared(tmp_path).fingerprint == first.fingerprint  # the same data, made anew
+    assert len(list(tmp_path.rglob("*.pt"))) == 12
 
 
 def test_a_damaged_cache_file_is_made_anew(tmp_path: Path) -> None:
