@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from gnnperf.baselines.network import Network
+from gnnperf.baselines.judge import learning_code
+from gnnperf.baselines.network import Network, TrainedNetwork
 from gnnperf.checkpoint import Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
 from gnnperf.data.cache import fingerprint
+from gnnperf.data.content import content_digest
 from gnnperf.data.prepare import PreparedData
 from gnnperf.data.splits import Split
 from gnnperf.training.fit import build_model, fit
 from gnnperf.training.gate import keep_what_helps
+
+FILE = "checkpoint.pt"
 
 
 def kept_network(
@@ -31,14 +36,8 @@ def kept_network(
         seed: of its weights.
         data: makes the split's data, where they are needed.
     """
-    out = folder / _name(network, split, seed)
-    path = out / "checkpoint.pt"
-    if not path.is_file():
-        config, prepared = replace(network.config, seed=seed, out=str(out), resume="auto"), data()
-        trained = fit(config, prepared, build_model(config, prepared))
-        kept = keep_what_helps(trained, prepared)
-        save_checkpoint(path, make_checkpoint(trained, config.model, prepared, {"seed": seed, "kept": kept}))
-    return load_checkpoint(path)
+    path = folder / _name(network, split, seed) / FILE
+    return load_checkpoint(path) if path.is_file() else _trained(path, network, seed, data())
 
 
 def _name(network: Network, split: Split, seed: int) -> str:
@@ -47,6 +46,42 @@ def _name(network: Network, split: Split, seed: int) -> str:
     Other code that learns, or other files under the same names, are told, not noticed: delete the folder.
     """
     return f"{split.axis}-{seed}-{fingerprint(network, split)[:12]}"
+
+
+def _trained(path: Path, network: Network, seed: int, data: PreparedData) -> Checkpoint:
+    """Trained and gated; one process trains, others that ask for the same file wait for it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (path.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.is_file():
+            config = replace(network.config, seed=seed, out=str(path.parent), resume="auto")
+            trained = fit(config, data, build_model(config, data))
+            kept = keep_what_helps(trained, data)
+            save_checkpoint(path, make_checkpoint(trained, config.model, data, {"seed": seed, "kept": kept}))
+    return load_checkpoint(path)
+
+
+@dataclass(frozen=True)
+class KeptNetwork:
+    """The network as a row that is trained once for what the data hold, and goes on where it was killed.
+
+    Attributes:
+        network: its configuration.
+        folder: of the networks, by data, settings, seed and the code that learns.
+    """
+
+    network: Network
+    folder: Path = field(repr=False)
+
+    def fit(self, data: PreparedData, seed: int) -> TrainedNetwork:
+        """Trained and gated, or as it was kept."""
+        return TrainedNetwork(self.checkpoint(data, seed).network())
+
+    def checkpoint(self, data: PreparedData, seed: int) -> Checkpoint:
+        """The same with all that it needs to answer."""
+        made_of = content_digest(data.fingerprint, repr(self.network), learning_code())
+        path = self.folder / f"{data.split.axis}-{seed}-{made_of[:12]}" / FILE
+        return load_checkpoint(path) if path.is_file() else _trained(path, self.network, seed, data)
 
 
 def dealt(sizes: Mapping[str, tuple[str, float]], parts: int) -> list[tuple[str, ...]]:

@@ -16,45 +16,26 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks._kept_networks import kept_network
+from benchmarks._kept_networks import KeptNetwork
 from benchmarks._public_families import FAMILIES, PublicRuns, public_runs
 from benchmarks._public_tables import tables
 from gnnperf.baselines.answer import Learner
-from gnnperf.baselines.network import Network, TrainedNetwork
+from gnnperf.baselines.network import Network
 from gnnperf.baselines.table import Place, SplitData, ensure_cell
 from gnnperf.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
 from gnnperf.baselines.whole_steps import MedianStep, NearestStep
 from gnnperf.config import composed
 from gnnperf.data.config import DataConfig
-from gnnperf.data.prepare import PreparedData, prepare
+from gnnperf.data.prepare import prepare
 from gnnperf.evaluate.cell_files import read_cells
 from gnnperf.training.config import TrainConfig
 
 OUT, SEED, NETWORK = Path("outputs/public_families"), 0, "gnn"
 EPOCHS, BATCH_SIZE = 20, 2  # some 35 programs train: small batches, so that 20 epochs are a few hundred updates
-
-
-@dataclass(frozen=True)
-class KeptNetwork:
-    """The network as a row that goes on where it was killed.
-
-    Attributes:
-        network: its configuration.
-        folder: where trained networks are kept.
-    """
-
-    network: Network
-    folder: Path
-
-    def fit(self, data: PreparedData, seed: int) -> TrainedNetwork:
-        """Trained and gated, or as it was kept."""
-        kept = kept_network(self.folder, self.network, data.split, seed, lambda: data)
-        return TrainedNetwork(kept.network())
 
 
 def rows(out: Path) -> dict[str, Learner]:

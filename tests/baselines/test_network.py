@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnperf.baselines.network import OP, KnownOpsOnly, Network, TrainedNetwork
+from gnnperf.baselines.network import Network, TrainedNetwork
 from gnnperf.baselines.trivial import Analytic, Base
 from gnnperf.data.prepare import PreparedData
 from gnnperf.data.step_time import step_time_us
@@ -50,24 +50,6 @@ def test_what_was_learned_is_scheduled_as_ops_alone(data: PreparedData) -> None:
     works = np.isfinite(answer.latency_us(step))
     assert answer.latency_us(step)[works] == pytest.approx(np.exp(0.5) * Base().latency_us(step)[works], rel=1e-5)
     assert answer.step_us(step) == step_time_us(step, answer.latency_us(step))
-
-
-def test_ops_that_training_lacked_are_left_to_the_base(data: PreparedData) -> None:
-    """Both gemms of the toy get a name that nobody knows; one of them is on the critical path."""
-    network = TypedGNN(ModelConfig(8, 1, max_residual=1e4), data.vocabulary).eval()
-    for node_type in WORK:
-        network.heads[node_type].last.bias.data[0] = 0.5  # type: ignore[union-attr, operator]
-    step = data.steps["test"][0]
-    assert KnownOpsOnly(network).step_us(step) == TrainedNetwork(network).step_us(step)
-    changed = step.data.clone()
-    changed["compute"].codes[:, OP] = 0
-    unseen = replace(step, data=changed)
-    found, every = KnownOpsOnly(network).latency_us(unseen), TrainedNetwork(network).latency_us(unseen)
-    gemms = changed["compute"].node_id.numpy()
-    assert np.isnan(found[gemms]).all() and np.isfinite(every[gemms]).all()
-    others = ~np.isin(np.arange(len(found)), gemms)
-    assert np.array_equal(found[others], every[others], equal_nan=True)
-    assert KnownOpsOnly(network).step_us(unseen) < TrainedNetwork(network).step_us(unseen)
 
 
 def test_the_configuration_is_told_and_left_alone(data: PreparedData, tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from synthetic import SPLIT, prepared
 
-from benchmarks._kept_networks import kept_network
+from benchmarks import _kept_networks
+from benchmarks._kept_networks import KeptNetwork, kept_network
 from gnnperf.baselines.network import Network
 from gnnperf.data.prepare import PreparedData
 from gnnperf.models.config import ModelConfig
@@ -31,3 +33,20 @@ def test_what_is_kept_is_not_trained_again(tmp_path: Path) -> None:
                   lambda: kept_network(tmp_path / "kept", learner(), SPLIT, 1, never)):  # fmt: skip
         with pytest.raises(AssertionError, match="asked for data"):
             other()
+
+
+def test_a_row_is_trained_once_for_what_the_data_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row, data = KeptNetwork(learner(), tmp_path / "kept"), prepared(tmp_path)
+    step = data.steps["test"][0]
+    first = row.fit(data, 0).latency_us(step)
+    assert np.array_equal(first, learner().fit(data, 0).latency_us(step), equal_nan=True)
+    monkeypatch.setattr(_kept_networks, "fit", None)  # would fail if it were called
+    again = KeptNetwork(learner(), tmp_path / "kept").fit(prepared(tmp_path), 0).latency_us(step)
+    assert np.array_equal(again, first, equal_nan=True)
+    for other, seed in ((replace(data, fingerprint="of other data"), 0), (data, 1)):
+        with pytest.raises(TypeError):
+            row.fit(other, seed)
+
+
+def test_where_networks_are_kept_is_no_part_of_the_row() -> None:
+    assert repr(KeptNetwork(learner(), Path("here"))) == repr(KeptNetwork(learner(), Path("there")))
