@@ -23,6 +23,7 @@ from gnnperf.data.numbers import DEVICE_NAMES, LINK_NAMES, device_numbers, link_
 from gnnperf.data.places import link_of
 from gnnperf.data.relations import FORWARD_EDGE_TYPES, EdgeType, reverse
 from gnnperf.data.runs import AloneLabels
+from gnnperf.data.untraced import joined_by_parts
 from gnnperf.data.vocabulary import Vocabulary
 from gnnperf.errors import InputError
 from gnnperf.evaluate.metrics import is_measured
@@ -53,6 +54,7 @@ def features(
     Raises:
         InputError: an edge between node types that the schema does not foresee, or an unknown link class.
     """
+    graph = joined_by_parts(graph)
     nodes = graph.nodes
     base, _ = base_us(nodes, analytic.latency_us, floors)  # [num_nodes]
     numbers = work_numbers(graph, analytic.latency_us, base, cluster)  # [num_nodes, num_features]
