@@ -61,8 +61,15 @@ class PublicRuns:
         return tuple(name for name, own in self.family.items() if own == family and name not in self.asleep)
 
     def split(self, family: str) -> Split:
-        """The family is judged, the next one validates, all others train."""
+        """The family is judged, the next one validates, all others train.
+
+        Raises:
+            InputError: no recording of the family can be read.
+        """
         names = [name for name in FAMILIES if self.of(name)]
+        if family not in names:
+            raise InputError("no recording can be read", where=f"family {family}", allowed=", ".join(names) or "none",
+                             remedy="`gnnperf data fetch`, or GNNPERF_DATA_MIRROR=FOLDER")  # fmt: skip
         after = names[(names.index(family) + 1) % len(names)]
         train = [run for name in names if name not in (family, after) for run in self.of(name)]
         asleep = tuple(run for run in self.asleep if self.family[run] == family)

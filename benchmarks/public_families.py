@@ -6,6 +6,7 @@ Of every family: rows are fitted on all other families but one, which validates 
 network's best epoch and how much it may correct), and judged on the family. The labels are those of the trace: the
 median period, of a single step its makespan, of a run without step marks the whole pass. Recordings of one program are
 one example where they train; where they judge, each stands for itself. Steps in which a rank sleeps are listed apart.
+host-pace and host-and-device-pace are no answers: they read off the recording how fast its machine is (_public_paces).
 
 Cells are kept in DIR and made if they are missing or of other data, as those of `learned`; a training that was killed
 goes on after its last whole epoch.
@@ -22,6 +23,7 @@ from rich.console import Console
 
 from benchmarks._kept_networks import KeptNetwork
 from benchmarks._public_families import FAMILIES, PublicRuns, public_runs
+from benchmarks._public_paces import OwnPace
 from benchmarks._public_tables import tables
 from gnnperf.baselines.answer import Learner
 from gnnperf.baselines.network import Network
@@ -31,10 +33,13 @@ from gnnperf.baselines.whole_steps import MedianStep, NearestStep
 from gnnperf.config import composed
 from gnnperf.data.config import DataConfig
 from gnnperf.data.prepare import prepare
+from gnnperf.errors import InputError
 from gnnperf.evaluate.cell_files import read_cells
+from gnnperf.schema import NodeType
 from gnnperf.training.config import TrainConfig
 
 OUT, SEED, NETWORK = Path("outputs/public_families"), 0, "gnn"
+PACES = ((NodeType.HOST,), (NodeType.COMPUTE, NodeType.MEMORY))
 EPOCHS, BATCH_SIZE = 20, 2  # some 35 programs train: small batches, so that 20 epochs are a few hundred updates
 
 
@@ -45,6 +50,7 @@ def rows(out: Path) -> dict[str, Learner]:
     return {
         "analytic": Analytic(), "base": Base(), "op-constant": OpConstant(), "nearest-run": NearestNodes(),
         "median-step": MedianStep(), "nearest-step": NearestStep(),
+        "host-pace": OwnPace(PACES[:1]), "host-and-device-pace": OwnPace(PACES),
         NETWORK: KeptNetwork(Network(config), out / "networks"),
     }  # fmt: skip
 
@@ -61,7 +67,7 @@ def make(found: PublicRuns, out: Path, families: Sequence[str], names: Sequence[
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make what is missing, print."""
+    """Make what is missing, print; 2 for bad input."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.public_families")
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"default: {OUT}")
     parser.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
@@ -69,8 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--print-only", action="store_true", help="tables of the cells that are there")
     args = parser.parse_args(arguments)
     found = public_runs()
-    if not args.print_only:
-        make(found, args.out, args.families, args.rows)
+    try:
+        if not args.print_only:
+            make(found, args.out, args.families, args.rows)
+    except InputError as error:
+        print(f"public_families: {error}", file=sys.stderr)
+        return error.exit_code
     console = Console(width=200)
     for table in tables(read_cells(args.out / "cells", "test"), found):
         console.print(table)
