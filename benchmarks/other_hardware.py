@@ -2,11 +2,12 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m benchmarks other_hardware
 
-Workloads that the catalog of public files has on two GPUs under one file name. The trace of the first is predicted for
-the second, as `predict.py trace=... hardware=...` does (shipped checkpoint, target's host and links), and held to what
-the second recorded. Nothing was fitted on either. Beside it: the second's own trace predicted for itself, which knows
-its kernels by name; the first's recording as it is; and times the ratio of memory bandwidths. Device time: kernels and
-copies of all streams, added up. Host time: host segments, added up.
+Workloads that the catalog of public files has on two GPUs under one file name. The trace of the first is predicted
+for the second, as `predict.py trace=... hardware=...` does (shipped checkpoint, host work of the trace moved to the
+target's host, target's links), and held to what the second recorded. Nothing was fitted on either. Beside it: the
+same with host work by the model; the second's own trace predicted for itself, which knows its kernels by name; the
+first's recording as it is; and times the ratio of memory bandwidths. Device time: kernels and copies of all streams,
+added up. Host time: host segments, added up.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.predict.api import Request, predicted
+from gnnperf.predict.config import Hosts
 from gnnperf.predict.step_choice import choose_step, measured_step_time_us
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.predict.target import choose_target
@@ -106,6 +108,8 @@ def answers(source: Recorded, target: Recorded) -> Iterator[tuple[str, Times]]:
     ratio = source.device.memory_bandwidth_bytes_per_s / target.device.memory_bandwidth_bytes_per_s
     yield "measured", target.times
     yield "predicted", told(predicted(source.graph, Request(hardware=target.device)))
+    by_model = Request(hardware=target.device, hosts=Hosts.model)
+    yield "predicted, hosts=model", told(predicted(source.graph, by_model))
     yield "predicted from its own trace", told(predicted(target.graph, Request(hardware=target.device)))
     yield "the other recording", source.times
     yield "the other recording x bandwidth", source.times.scaled(ratio)

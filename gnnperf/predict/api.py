@@ -17,7 +17,7 @@ from gnnperf.plan import Edit
 from gnnperf.plan.families import Plan, build_graph_of, misplaced
 from gnnperf.predict.advice import with_findings
 from gnnperf.predict.assemble import Question, assemble, collect
-from gnnperf.predict.config import Mode
+from gnnperf.predict.config import Hosts, Mode
 from gnnperf.predict.device_intervals import UnseenDevices
 from gnnperf.predict.edited import with_edits
 from gnnperf.predict.jitter import check_jitter, jitter_asked
@@ -32,6 +32,7 @@ from gnnperf.predict.step_choice import choose_step, other_step, step_time_kind
 from gnnperf.predict.step_interval import with_interval
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.predict.target import Target, choose_target, traced_device, traced_name
+from gnnperf.predict.trace_hosts import by_its_hosts, who_tells, with_hosts
 from gnnperf.prediction import Prediction, Predictor
 from gnnperf.progress import task
 from gnnperf.schedule.replay import replay_step
@@ -45,7 +46,7 @@ SHIPPED_ANSWERS = (
     "No checkpoint was given (checkpoint=FILE): the shipped one answers for {nodes:,} of {every:,} kernels, the "
     "analytical model for all else."
 )
-MEASURED_TOO = "The interval of the step time was calibrated without the measured ops that answer here."
+MEASURED_TOO = "The interval of the step time was calibrated without what is measured and answers here."
 USES_CHECKPOINT = USES_HARDWARE = (Mode.gnn, Mode.hybrid, Mode.analytic)
 
 
@@ -61,6 +62,7 @@ class Request:
         collectives: laws of collectives by name or path; SPECIFICATION: none; None: as the cluster says.
         checkpoint: trained model; None: the one that ships, in mode=hybrid.
         measured: op table of the user's own, which answers first and corrects calls like its own; None: none.
+        hosts: who tells host work.
         step: ordinal in the window; None: the one with the median measured step time.
         cache_dir: where graphs are kept; None: nowhere.
         whatif: edits of the step, made one after the other; both steps are predicted.
@@ -77,6 +79,7 @@ class Request:
     collectives: str | None = None
     checkpoint: Path | None = None
     measured: Path | None = None
+    hosts: Hosts = Hosts.auto
     step: int | None = None
     cache_dir: Path | None = None
     whatif: tuple[Edit, ...] = ()
@@ -125,6 +128,8 @@ def check(request: Request) -> None:
         )  # fmt: skip
     _only_in(USES_CHECKPOINT, "checkpoint", request)
     _only_in((Mode.hybrid,), "measured", request)
+    if request.hosts is Hosts.trace:
+        _check_hosts(request)
     _only_in(USES_HARDWARE, "hardware", request)
     _only_in(USES_HARDWARE, "cluster", request)
     _only_in(USES_HARDWARE, "collectives", request)
@@ -136,6 +141,12 @@ def check(request: Request) -> None:
                          allowed="mode=hybrid, gnn, analytic")  # fmt: skip
     if request.checkpoint is not None and not request.checkpoint.is_file():
         raise InputError("no such file", where=str(request.checkpoint), remedy="check checkpoint=FILE")
+
+
+def _check_hosts(request: Request) -> None:
+    if request.plan is not None:
+        raise InputError("a plan has no host work that was traced", where="hosts", allowed="hosts=model")
+    _only_in((Mode.hybrid, Mode.analytic), "hosts", request)
 
 
 def _check_plan(request: Request) -> None:
@@ -152,9 +163,10 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     """The answer of a model for one step of `graph`."""
     label = choose_step(graph, request.step)
     target = choose_target(graph, request.hardware, request.cluster).with_laws(request.collectives)
+    hosts = _hosts(request, target)
     with task("predicting latencies", 2, "parts") as advance:  # loading who answers is the first
         answers = answers_for(request.mode, request.checkpoint, request.measured)
-        predictor = UnseenDevices(answers.predictor)
+        predictor = UnseenDevices(with_hosts(answers.predictor, graph, hosts, target))
         advance(1.0)
         prediction = predictor.predict(graph.step(label.step).for_predictors(), target.cluster)
     checkpoint = request.checkpoint or (SHIPPED if _num_learned(prediction) else None)
@@ -167,11 +179,17 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
         traced_hardware=traced_name(graph),
         same_hardware=target.same_hardware,
         provenance=provenance(
-            request.trace, checkpoint, graph.fingerprint, laws_text(target.cluster), request.measured
+            request.trace,
+            checkpoint,
+            graph.fingerprint,
+            laws_text(target.cluster),
+            request.measured,
+            hosts,
         ),
         warnings=(
             *_without_checkpoint(request, prediction),
             *_uncalibrated(request),
+            *by_its_hosts(hosts, target),
             *target.warnings,
             *_misplaced(request, target),
         ),
@@ -208,7 +226,14 @@ def _without_checkpoint(request: Request, prediction: Prediction) -> tuple[str, 
 
 
 def _uncalibrated(request: Request) -> tuple[str, ...]:
-    return () if request.measured is None or request.checkpoint is None else (MEASURED_TOO,)
+    told = request.measured is not None or request.hosts is Hosts.trace
+    return (MEASURED_TOO,) if told and request.checkpoint is not None else ()
+
+
+def _hosts(request: Request, target: Target) -> Hosts:
+    """Who tells host work: mode=gnn is the network alone, a checkpoint learned its hosts, and a plan has none."""
+    by_model = request.mode is Mode.gnn or request.checkpoint is not None or request.plan is not None
+    return Hosts.model if request.hosts is Hosts.auto and by_model else who_tells(request.hosts, target)
 
 
 def _misplaced(request: Request, target: Target) -> tuple[str, ...]:

@@ -20,6 +20,14 @@ class Mode(StrEnum):
     replay = "replay"  # measured class medians of other steps on the structure of one step
 
 
+class Hosts(StrEnum):
+    """Who tells how long host work takes, between ops and in calls of the runtime."""
+
+    auto = "auto"  # the trace, where another GPU is asked about than it was taken on and no checkpoint; else the model
+    model = "model"  # whoever answers in the mode
+    trace = "trace"  # the trace, moved to the hosts predicted for (predict/trace_hosts.py)
+
+
 @dataclass
 class FallbackConfig:
     """When to refuse (predict/fallback.py).
@@ -50,6 +58,7 @@ class PredictConfig(HardwareConfig):
             ships, in mode=hybrid.
         measured: table of ops measured on the device predicted for (`gnnperf calibrate --ops`), which answers first
             and corrects the answers for calls like its own; None: none.
+        hosts: who tells host work.
         fallback: when too little is covered to answer.
         out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
         collectives: laws of collectives, a name of conf/analytic/collective_laws or a .yaml file; "specification": none
@@ -74,6 +83,7 @@ class PredictConfig(HardwareConfig):
     mode: Mode = Mode.hybrid
     checkpoint: str | None = None
     measured: str | None = None
+    hosts: Hosts = Hosts.auto
     fallback: FallbackConfig = field(default_factory=FallbackConfig)
     collectives: str | None = None
     out: str | None = None

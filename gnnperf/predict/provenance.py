@@ -19,6 +19,7 @@ def provenance(
     fingerprint: str,
     collectives: str | None = None,
     measured: Path | None = None,
+    hosts: str | None = None,
 ) -> dict[str, Any]:
     """Versions of the code and its libraries, hashes of inputs and checkpoint.
 
@@ -28,6 +29,7 @@ def provenance(
         fingerprint: of the graph (code and inputs).
         collectives: what answers collectives; None: measured, as in a replay.
         measured: the user's own op table, if one answers first.
+        hosts: who tells host work; None: measured, as in a replay.
     """
     return {
         "gnnperf": __version__,
@@ -37,6 +39,7 @@ def provenance(
         "measured_sha256": None if measured is None else sha256(measured),
         "graph_fingerprint": fingerprint,
         "collectives": collectives,
+        "hosts": None if hosts is None else str(hosts),
         "input_sha256": {} if inputs is None else input_sha256(inputs),
     }
 
