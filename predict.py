@@ -14,9 +14,10 @@ from pathlib import Path
 
 from gnnperf.config import entry_point
 from gnnperf.predict import PredictConfig, StepPrediction
-from gnnperf.predict.api import check, predict
+from gnnperf.predict.api import predict
 from gnnperf.predict.asked import to_request
 from gnnperf.predict.fallback import check_covered
+from gnnperf.predict.request import check
 from gnnperf.progress.bars import bars_on_terminal
 from gnnperf.report import check_output, print_summary, write_report
 from gnnperf.report.document import document, to_json

@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from gnnperf.graph import load_graph
-from gnnperf.predict.api import Request, predict
+from gnnperf.predict.api import predict
 from gnnperf.predict.config import Mode
+from gnnperf.predict.request import Request
 
 DATASET = Path("datasets/cpu-gloo")
 CHECKPOINT = Path("runs/demo/train/checkpoint.pt")

@@ -24,8 +24,9 @@ from benchmarks._public_runs import mirror
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import DeviceSpec
-from gnnperf.predict.api import Request, predicted
+from gnnperf.predict.api import predicted
 from gnnperf.predict.config import Hosts
+from gnnperf.predict.request import Request
 from gnnperf.predict.step_choice import choose_step, measured_step_time_us
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.predict.target import choose_target

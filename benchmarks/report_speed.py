@@ -32,8 +32,9 @@ from benchmarks._chromium import Page, chromium
 from gnnperf.hardware import load_device
 from gnnperf.hardware.yaml_spec import read_yaml
 from gnnperf.plan.families import read_plan
-from gnnperf.predict.api import Request, predict
+from gnnperf.predict.api import predict
 from gnnperf.predict.config import Mode
+from gnnperf.predict.request import Request
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.nodes_table import nodes_table
 from gnnperf.report.page import html_report

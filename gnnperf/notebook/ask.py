@@ -10,11 +10,11 @@ from gnnperf.config import composed
 from gnnperf.errors import require
 from gnnperf.hardware.named import CLUSTER_GROUP, DEVICE_GROUP, PLAN_GROUP
 from gnnperf.notebook.answer import Answer
-from gnnperf.predict.api import check
 from gnnperf.predict.api import predict as answer_of
 from gnnperf.predict.asked import to_request
 from gnnperf.predict.config import PredictConfig
 from gnnperf.predict.fallback import check_covered
+from gnnperf.predict.request import check
 from gnnperf.progress.bars import bars_on_terminal
 from gnnperf.report import check_output, write_report
 from gnnperf.report.threshold import read_threshold

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.bounds import node_bounds
-from gnnperf.errors import InputError
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
+from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.intervals import StepIntervals
-from gnnperf.plan import Edit
-from gnnperf.plan.families import Plan, build_graph_of, misplaced
+from gnnperf.plan.families import build_graph_of, misplaced
 from gnnperf.predict.advice import with_findings
 from gnnperf.predict.assemble import Question, assemble, collect
 from gnnperf.predict.config import Hosts, Mode
 from gnnperf.predict.device_intervals import UnseenDevices
 from gnnperf.predict.edited import with_edits
-from gnnperf.predict.jitter import check_jitter, jitter_asked
-from gnnperf.predict.laws import check_laws, laws_text
+from gnnperf.predict.jitter import jitter_asked
+from gnnperf.predict.laws import laws_text
 from gnnperf.predict.measured import read_measured
 from gnnperf.predict.pretrained import SHIPPED, PretrainedPredictor
 from gnnperf.predict.provenance import provenance
-from gnnperf.predict.rank_memory import MemoryQuestion, with_memory
+from gnnperf.predict.rank_memory import with_memory
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
+from gnnperf.predict.request import Request, check
 from gnnperf.predict.similar import SimilarPredictor
 from gnnperf.predict.step_choice import choose_step, other_step, step_time_kind
 from gnnperf.predict.step_interval import with_interval
@@ -47,46 +45,6 @@ SHIPPED_ANSWERS = (
     "analytical model for all else."
 )
 MEASURED_TOO = "The interval of the step time was calibrated without what is measured and answers here."
-USES_CHECKPOINT = USES_HARDWARE = (Mode.gnn, Mode.hybrid, Mode.analytic)
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is asked.
-
-    Attributes:
-        trace: trace file, directory of rank files, or archive; None: a plan is asked about.
-        mode: who answers.
-        hardware: device to predict for; None: the trace's own.
-        cluster: links and hosts to predict for; None: the default of the device.
-        collectives: laws of collectives by name or path; SPECIFICATION: none; None: as the cluster says.
-        checkpoint: trained model; None: the one that ships, in mode=hybrid.
-        measured: op table of the user's own, which answers first and corrects calls like its own; None: none.
-        hosts: who tells host work.
-        step: ordinal in the window; None: the one with the median measured step time.
-        cache_dir: where graphs are kept; None: nowhere.
-        whatif: edits of the step, made one after the other; both steps are predicted.
-        plan: a step that nobody ran; None: a trace is asked about.
-        memory: what is asked of peak memory; None: nothing.
-        jitter: how much equal ranks differ, as predict.jitter reads it; None: not at all.
-        findings: whether it is looked for what holds the step up.
-    """
-
-    trace: Path | None = None
-    mode: Mode = Mode.hybrid
-    hardware: DeviceSpec | None = None
-    cluster: ClusterSpec | None = None
-    collectives: str | None = None
-    checkpoint: Path | None = None
-    measured: Path | None = None
-    hosts: Hosts = Hosts.auto
-    step: int | None = None
-    cache_dir: Path | None = None
-    whatif: tuple[Edit, ...] = ()
-    plan: Plan | None = None
-    memory: MemoryQuestion | None = None
-    jitter: Any = None
-    findings: bool = False
 
 
 def predict(request: Request) -> StepPrediction:
@@ -107,56 +65,6 @@ def asked_graph(request: Request) -> ExecutionGraph:
         return load_graph(request.trace, request.cache_dir)
     assert request.plan is not None, "checked"
     return build_graph_of(request.plan)
-
-
-def check(request: Request) -> None:
-    """Refuse a request that contradicts itself, before any file is read.
-
-    Raises:
-        InputError: naming the key.
-    """
-    if request.plan is not None:
-        _check_plan(request)
-    elif request.trace is None:
-        raise InputError("a value is required", where="trace", remedy="pass trace=PATH, or plan=NAME and hardware=NAME")
-    elif not request.trace.exists():
-        raise InputError("no such file or directory", where=str(request.trace), remedy="check trace=PATH")
-    if request.mode is Mode.gnn and request.checkpoint is None:
-        raise InputError(
-            "mode=gnn needs a checkpoint", where="checkpoint", allowed="the path of a trained model",
-            remedy="train one with train.py and pass checkpoint=FILE, or use mode=hybrid or mode=analytic",
-        )  # fmt: skip
-    _only_in(USES_CHECKPOINT, "checkpoint", request)
-    _only_in((Mode.hybrid,), "measured", request)
-    if request.hosts is Hosts.trace:
-        _check_hosts(request)
-    _only_in(USES_HARDWARE, "hardware", request)
-    _only_in(USES_HARDWARE, "cluster", request)
-    _only_in(USES_HARDWARE, "collectives", request)
-    _only_in(USES_HARDWARE, "jitter", request)
-    check_laws(request.collectives)
-    check_jitter(request.jitter)
-    if request.whatif and request.mode is Mode.replay:
-        raise InputError("mode=replay knows measured latencies only, edits need a model", where="whatif",
-                         allowed="mode=hybrid, gnn, analytic")  # fmt: skip
-    if request.checkpoint is not None and not request.checkpoint.is_file():
-        raise InputError("no such file", where=str(request.checkpoint), remedy="check checkpoint=FILE")
-
-
-def _check_hosts(request: Request) -> None:
-    if request.plan is not None:
-        raise InputError("a plan has no host work that was traced", where="hosts", allowed="hosts=model")
-    _only_in((Mode.hybrid, Mode.analytic), "hosts", request)
-
-
-def _check_plan(request: Request) -> None:
-    if request.trace is not None:
-        raise InputError("a trace is asked about as well", where="plan", allowed="one of trace and plan")
-    if request.mode is Mode.replay:
-        raise InputError("mode=replay knows measured latencies only, a plan has none", where="plan",
-                         allowed="mode=hybrid, gnn, analytic")  # fmt: skip
-    if request.hardware is None:
-        raise InputError("a plan does not say which device it runs on", where="hardware", remedy="pass hardware=NAME")
 
 
 def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
@@ -303,9 +211,3 @@ def _model_for(mode: Mode, checkpoint: Path | None) -> Answers:
     # What the network does not answer makes a lower bound in mode=gnn; where it answers all, the modes agree.
     steps = loaded.intervals.steps.get(str(Mode.hybrid if mode is Mode.gnn else mode))
     return Answers(WithIntervals(predictor, loaded.intervals.nodes), steps)
-
-
-def _only_in(modes: tuple[Mode, ...], key: str, request: Request) -> None:
-    """Refuse `key` where the mode would ignore it."""
-    if getattr(request, key) is not None and request.mode not in modes:
-        raise InputError(f"has no use in mode={request.mode}", where=key, allowed=f"mode={', '.join(modes)}")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gnnperf.predict.api import Request
 from gnnperf.predict.config import PredictConfig
-from gnnperf.predict.rank_memory import MemoryQuestion
+from gnnperf.predict.request import MemoryQuestion, Request
 from gnnperf.predict.whatif import read_edits
 
 

@@ -40,9 +40,10 @@ def add_parsers(subparsers: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from gnnperf.hardware import load_device
-    from gnnperf.predict.api import Request, predict
+    from gnnperf.predict.api import predict
     from gnnperf.predict.choose_calls import calls_to_measure
     from gnnperf.predict.fallback import ops_to_measure
+    from gnnperf.predict.request import Request
     from gnnperf.record.files import write_text
 
     if arguments.ops is not None and arguments.ops.exists():

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.memory.planned import planned_peak
 from gnnperf.plan.families import rank_tensors
 from gnnperf.plan.uses import NotAccounted
 from gnnperf.predict.config import Mode
+from gnnperf.predict.request import MemoryQuestion, Request
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.predict.target import choose_target
 from gnnperf.trace import read_run
-
-if TYPE_CHECKING:
-    from gnnperf.predict.api import Request
 
 NO_SHAPES = "Peak memory is unknown: the trace has no shapes of arguments (record_shapes=True)."
 NOT_ACCOUNTED = "Peak memory of this plan is unknown: what {} makes and keeps is not accounted for."
@@ -24,17 +21,6 @@ EXAMPLE_KEY = "schedule.micro_batch=2."
 OTHER_DEVICE = (
     "Peak memory is that of the traced ops with the allocator of {}; another device may run other ops and libraries."
 )
-
-
-@dataclass(frozen=True)
-class MemoryQuestion:
-    """What is asked of memory.
-
-    Attributes:
-        batches_held: batches like the step's own that the program keeps between steps.
-    """
-
-    batches_held: int = 1
 
 
 def with_memory(answer: StepPrediction, request: Request, question: MemoryQuestion) -> StepPrediction:

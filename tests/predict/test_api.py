@@ -16,8 +16,9 @@ from gnnperf.graph.tables import concat_tables
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.plan import ChangeDtype, Straggler
 from gnnperf.predict import api
-from gnnperf.predict.api import Request, predict
+from gnnperf.predict.api import predict
 from gnnperf.predict.config import Mode
+from gnnperf.predict.request import Request
 from gnnperf.schema import Source
 from tests.predict.answers import GEMM_1, Fixed
 from tests.synthetic import prepared

@@ -9,9 +9,10 @@ import pytest
 
 from gnnperf.errors import InputError
 from gnnperf.hardware import load_device
-from gnnperf.predict.api import Request, predict
+from gnnperf.predict.api import predict
 from gnnperf.predict.config import Mode
 from gnnperf.predict.jitter import check_jitter, jitter_asked
+from gnnperf.predict.request import Request
 from gnnperf.schedule.jitter import Jitter, Spread
 from tests.plan.transformer.plans import small
 from tests.predict.answers import toy_answer

@@ -9,9 +9,9 @@ import pytest
 
 from gnnperf.errors import InputError
 from gnnperf.hardware import load_cluster, load_device
-from gnnperf.predict.api import Request, check
 from gnnperf.predict.config import Mode
 from gnnperf.predict.laws import laws_text, with_laws
+from gnnperf.predict.request import Request, check
 from gnnperf.predict.target import choose_target
 from tests.toys import two_rank_graph
 

@@ -13,9 +13,10 @@ from gnnperf.errors import InputError
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict import api
-from gnnperf.predict.api import Request, answers_for, predict
+from gnnperf.predict.api import answers_for, predict
 from gnnperf.predict.config import Mode
 from gnnperf.predict.pretrained import SHIPPED, NetworkAlone, PretrainedPredictor
+from gnnperf.predict.request import Request
 from gnnperf.pretrain.op_checkpoint import save_op_checkpoint
 from gnnperf.schema import Source
 from tests.op_networks import checkpoint

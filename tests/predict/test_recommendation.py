@@ -9,8 +9,9 @@ import pytest
 from gnnperf.errors import InputError
 from gnnperf.hardware import load_device
 from gnnperf.plan.recommendation import RecommendationPlan
-from gnnperf.predict.api import Request, predict
+from gnnperf.predict.api import predict
 from gnnperf.predict.config import Mode, PredictConfig
+from gnnperf.predict.request import Request
 
 RAW: dict[str, Any] = {
     "name": "mine",

@@ -12,8 +12,9 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.errors import InputError
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.plan import ChangeCluster
-from gnnperf.predict.api import Request, predict
+from gnnperf.predict.api import predict
 from gnnperf.predict.config import Hosts, Mode
+from gnnperf.predict.request import Request
 from gnnperf.predict.trace_hosts import SAME, host_ratio, trace_hosts
 from gnnperf.schema import Source
 from tests.plan.transformer.plans import small

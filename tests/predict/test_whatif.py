@@ -33,9 +33,10 @@ from gnnperf.plan import (
     WaitLater,
 )
 from gnnperf.plan.fold import WorldSize
-from gnnperf.predict.api import Request, check, predict
+from gnnperf.predict.api import predict
 from gnnperf.predict.config import Mode
 from gnnperf.predict.edited import with_edits
+from gnnperf.predict.request import Request, check
 from gnnperf.predict.whatif import read_edits
 from gnnperf.report.console import print_summary
 from gnnperf.report.document import document

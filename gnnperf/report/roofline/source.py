@@ -12,7 +12,8 @@ from gnnperf.errors import InputError
 from gnnperf.hardware import load_device, match_device
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.hardware.yaml_spec import device_from
-from gnnperf.predict.api import Request, predict
+from gnnperf.predict.api import predict
+from gnnperf.predict.request import Request
 from gnnperf.report.compare.side import AGAIN, DOCUMENT, NODES, is_prediction, read_document, read_nodes
 from gnnperf.report.document import document
 from gnnperf.report.nodes_table import nodes_table

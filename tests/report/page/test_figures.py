@@ -18,8 +18,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.predict.api import Request, predict
+from gnnperf.predict.api import predict
 from gnnperf.predict.config import Mode
+from gnnperf.predict.request import Request
 from gnnperf.report import write_report
 from gnnperf.schema import WORK_TYPES
 
