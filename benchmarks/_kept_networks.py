@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.baselines.judge import learning_code
+from gnnperf.baselines.judge import code_of
 from gnnperf.baselines.network import Network, TrainedNetwork
 from gnnperf.checkpoint import Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
 from gnnperf.data.cache import fingerprint
@@ -79,7 +79,7 @@ class KeptNetwork:
 
     def checkpoint(self, data: PreparedData, seed: int) -> Checkpoint:
         """The same with all that it needs to answer."""
-        made_of = content_digest(data.fingerprint, repr(self.network), learning_code())
+        made_of = content_digest(data.fingerprint, repr(self.network), code_of("models", "training"))
         path = self.folder / f"{data.split.axis}-{seed}-{made_of[:12]}" / FILE
         return load_checkpoint(path) if path.is_file() else _trained(path, self.network, seed, data)
 

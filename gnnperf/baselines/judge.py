@@ -24,16 +24,23 @@ from gnnperf.evaluate.noise_floor import node_kinds
 from gnnperf.schedule.align import align
 from gnnperf.schema import NodeType, Segment
 
-_LEARNING_ROOMS = ("models", "training", "baselines")
+# what learns, and what makes step times of what was learned
+_LEARNING_CODE = ("models", "training", "baselines", "schedule", "data/step_time.py", "hardware/contention.py")
+
+
+def learning_code() -> str:
+    """Hash of the code behind an answer; what the data depend on is in the data's fingerprint."""
+    return code_of(*_LEARNING_CODE)
 
 
 @cache
-def learning_code() -> str:
-    """Hash of the source of the rooms that learn; what the data depend on is in the data's fingerprint."""
+def code_of(*sources: str) -> str:
+    """Hash of rooms and modules of the package."""
     package = Path(__file__).resolve().parents[1]
     digest = hashlib.sha256()
-    for room in _LEARNING_ROOMS:
-        for source in sorted((package / room).rglob("*.py")):
+    for name in sources:
+        path = package / name
+        for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
             digest.update(source.relative_to(package).as_posix().encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()[:16]
 

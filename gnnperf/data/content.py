@@ -50,13 +50,23 @@ def _of_tensor(value: torch.Tensor) -> list[bytes]:
 
 @_pieces.register
 def _of_table(value: pd.DataFrame) -> list[bytes]:
-    columns = ((name, pd.util.hash_pandas_object(value[name], index=False).to_numpy()) for name in value.columns)
-    return [_hash(column).digest() for column in columns]
+    return [_hash((name, *_column(value[name]))).digest() for name in value.columns]
+
+
+def _column(values: pd.Series) -> tuple[str, np.ndarray]:
+    kind = "category" if isinstance(values.dtype, pd.CategoricalDtype) else str(values.dtype)
+    return kind, pd.util.hash_pandas_object(values, index=False).to_numpy()
 
 
 @_pieces.register(Mapping)
 def _of_mapping(value: Mapping[object, object]) -> list[bytes]:
     return [_hash(item).digest() for item in value.items()]
+
+
+@_pieces.register(set)
+@_pieces.register(frozenset)
+def _of_set(value: object) -> list[bytes]:
+    raise TypeError("a set has another order in every process: sort it")
 
 
 @_pieces.register(list)

@@ -129,8 +129,16 @@ def _told(step: Step) -> tuple[object, ...]:
     """All that a learner is given of a step, or is judged by."""
     base, graph = step.base, step.graph
     answers = (base.latency_us, base.lag_us, base.analytic_latency_us, base.mean_latency_us, base.alone)
-    tensors = step.data.to_dict()
-    return (step.run, step.workload, step.step_us, graph.nodes, graph.edges, graph.carried, tensors, answers)
+    machine = (
+        graph.world_size,
+        graph.ranks,
+        graph.stands_for,
+        step.cluster.device.name,
+        step.cluster.intra,
+        graph.tables,
+    )
+    measured = (step.run, step.workload, step.step_us, graph.nodes, graph.edges, graph.carried)
+    return (*measured, machine, step.data.to_dict(), answers)
 
 
 def _read_of(split: Split, part: str) -> Iterator[str]:

@@ -30,7 +30,7 @@ from gnnperf.predict.step_choice import choose_step, other_step, step_time_kind
 from gnnperf.predict.step_interval import with_interval
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.predict.target import Target, choose_target, traced_device, traced_name
-from gnnperf.predict.trace_hosts import by_its_hosts, who_tells, with_hosts
+from gnnperf.predict.trace_hosts import said, who_tells, with_hosts
 from gnnperf.prediction import Prediction, Predictor
 from gnnperf.progress import task
 from gnnperf.schedule.replay import replay_step
@@ -40,9 +40,10 @@ NO_CHECKPOINT = (
     "No checkpoint was given (checkpoint=FILE), and the shipped one knows nothing of this step, so mode=hybrid answers "
     "with the analytical model alone."
 )
+NO_CHECKPOINT_BUT_HOSTS = NO_CHECKPOINT.replace("the analytical model alone", "the analytical model, but for host work")
 SHIPPED_ANSWERS = (
     "No checkpoint was given (checkpoint=FILE): the shipped one answers for {nodes:,} of {every:,} kernels, the "
-    "analytical model for all else."
+    "analytical model for all else{but}."
 )
 MEASURED_TOO = "The interval of the step time was calibrated without what is measured and answers here."
 
@@ -95,9 +96,9 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
             hosts,
         ),
         warnings=(
-            *_without_checkpoint(request, prediction),
-            *_uncalibrated(request),
-            *by_its_hosts(hosts, target),
+            *_without_checkpoint(request, prediction, hosts),
+            *_uncalibrated(request, hosts, answers),
+            *said(graph, hosts, target),
             *target.warnings,
             *_misplaced(request, target),
         ),
@@ -126,22 +127,33 @@ def _num_learned(prediction: Prediction) -> int:
     return int((prediction.source == Source.GNN).sum())
 
 
-def _without_checkpoint(request: Request, prediction: Prediction) -> tuple[str, ...]:
+def _without_checkpoint(request: Request, prediction: Prediction, hosts: Hosts) -> tuple[str, ...]:
     if request.mode is not Mode.hybrid or request.checkpoint is not None:
         return ()
     nodes, every = _num_learned(prediction), int((prediction.graph.nodes["node_type"] == NodeType.COMPUTE).sum())
-    return (SHIPPED_ANSWERS.format(nodes=nodes, every=every) if nodes else NO_CHECKPOINT,)
+    by_trace = hosts is Hosts.trace
+    if nodes:
+        return (SHIPPED_ANSWERS.format(nodes=nodes, every=every, but=" but host work" if by_trace else ""),)
+    return (NO_CHECKPOINT_BUT_HOSTS if by_trace else NO_CHECKPOINT,)
 
 
-def _uncalibrated(request: Request) -> tuple[str, ...]:
-    told = request.measured is not None or request.hosts is Hosts.trace
-    return (MEASURED_TOO,) if told and request.checkpoint is not None else ()
+def _uncalibrated(request: Request, hosts: Hosts, answers: Answers) -> tuple[str, ...]:
+    told = request.measured is not None or hosts is Hosts.trace
+    return (MEASURED_TOO,) if told and answers.steps is not None else ()
 
 
 def _hosts(request: Request, target: Target) -> Hosts:
-    """Who tells host work: mode=gnn is the network alone, a checkpoint learned its hosts, and a plan has none."""
-    by_model = request.mode is Mode.gnn or request.checkpoint is not None or request.plan is not None
+    """Who tells host work: mode=gnn is the network alone, a trained checkpoint learned its hosts, a plan has none."""
+    by_model = request.mode is Mode.gnn or request.plan is not None or _learned_hosts(request.checkpoint)
     return Hosts.model if request.hosts is Hosts.auto and by_model else who_tells(request.hosts, target)
+
+
+def _learned_hosts(checkpoint: Path | None) -> bool:
+    if checkpoint is None:
+        return False
+    from gnnperf.pretrain.op_checkpoint import is_op_checkpoint
+
+    return not is_op_checkpoint(checkpoint)
 
 
 def _misplaced(request: Request, target: Target) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ class Mode(StrEnum):
 class Hosts(StrEnum):
     """Who tells how long host work takes, between ops and in calls of the runtime."""
 
-    auto = "auto"  # the trace, where another GPU is asked about than it was taken on and no checkpoint; else the model
+    auto = "auto"  # the trace, if another GPU is asked about than its own, without a checkpoint that learned hosts
     model = "model"  # whoever answers in the mode
     trace = "trace"  # the trace, moved to the hosts predicted for (predict/trace_hosts.py)
 
@@ -58,7 +58,8 @@ class PredictConfig(HardwareConfig):
             ships, in mode=hybrid.
         measured: table of ops measured on the device predicted for (`gnnperf calibrate --ops`), which answers first
             and corrects the answers for calls like its own; None: none.
-        hosts: who tells host work.
+        hosts: who tells how long host work takes; auto: the trace where another GPU is asked about than it was taken
+            on, else the model, and the model in mode=gnn and with a checkpoint that learned of hosts.
         fallback: when too little is covered to answer.
         out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
         collectives: laws of collectives, a name of conf/analytic/collective_laws or a .yaml file; "specification": none

@@ -35,11 +35,6 @@ class Target:
         """Whether the trace ran on the devices that are predicted for."""
         return self.traced == self.cluster.device
 
-    @property
-    def elsewhere(self) -> bool:
-        """Whether it is known to have run on other devices."""
-        return self.traced is not None and not self.same_hardware
-
     def with_laws(self, collectives: str | None) -> Target:
         """The target with other laws of collectives; None: as the cluster says."""
         return self if collectives is None else replace(self, cluster=with_laws(self.cluster, collectives))

@@ -17,7 +17,8 @@ import numpy as np
 
 from gnnperf.analytic import fit_host_overheads
 from gnnperf.analytic.constants import AnalyticConstants
-from gnnperf.analytic.host_overheads import overhead_us
+from gnnperf.analytic.graph_launches import launched_kernels
+from gnnperf.analytic.host_overheads import overhead_keys, overhead_us
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.config import Hosts
@@ -27,10 +28,8 @@ from gnnperf.schema import NodeType, Source
 
 REASON = "such host work took so long in this trace"
 MOVED = "such host work took {ratio:.2f} times as long in this trace"
-SAME = (
-    "Host work is told by this trace, which was taken on this hardware: to that part the step time is no independent "
-    "prediction."
-)
+BY_TRACE = "Host work is told by this trace, {moved} (hosts=model: by the model)."
+SAME = "The trace was taken on this hardware: as far as host work goes the step time is no independent prediction."
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class TraceHosts:
     """Host nodes by the trace, all others by `base`.
 
     Attributes:
-        overheads: of the trace, by segment and op; of what it lacks, by segment.
+        overheads: of the trace, by segment and op; of nodes without an op, by segment.
         traced: the cluster that the trace is taken to have run on.
         base: who answers for all else.
     """
@@ -48,46 +47,72 @@ class TraceHosts:
     base: Predictor
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
-        """The base's answer with host nodes of the trace's; what the trace has none of is the base's."""
-        found = self.base.predict(graph, cluster)
-        nodes, ratio = graph.nodes, host_ratio(self.traced, cluster)
-        told_us = np.full(graph.num_nodes, np.nan)  # [num_nodes]
-        host = (nodes["node_type"] == NodeType.HOST).to_numpy() & ~(nodes["bytes"].to_numpy() > 0)
-        told_us[host] = overhead_us(nodes[host], self.overheads) / ratio
-        return _over(found, told_us, REASON if ratio == 1 else MOVED.format(ratio=ratio))
+        """The base's answer with host nodes of the trace's; ops and calls that the trace has none of are the base's."""
+        ratio = host_ratio(self.traced, cluster)
+        told_us = self._overheads_us(graph) / ratio
+        return _over(self.base.predict(graph, cluster), told_us, REASON if ratio == 1 else MOVED.format(ratio=ratio))
+
+    def _overheads_us(self, graph: ExecutionGraph) -> np.ndarray:
+        """[num_nodes] as traced; NaN: not told. What a graph launch takes depends on what it launches."""
+        nodes, told_us = graph.nodes, np.full(graph.num_nodes, np.nan)
+        host = (nodes["node_type"] == NodeType.HOST).to_numpy() & (launched_kernels(graph) == 0)
+        host &= ~(nodes["bytes"].to_numpy() > 0)  # arithmetic on the host
+        rows = nodes[host]
+        of_kind_us = overhead_us(rows, replace(self.overheads, segment_us={}))
+        nameless = overhead_keys(rows).isna().to_numpy()
+        told_us[host] = np.where(nameless, overhead_us(rows, self.overheads), of_kind_us)
+        return told_us
 
 
 def who_tells(asked: Hosts, target: Target) -> Hosts:
-    """Hosts.auto decided: the trace where another GPU is asked about; on CPUs hosts are the devices themselves."""
+    """Hosts.auto decided: the trace of a GPU, if another GPU is asked about. On CPUs hosts are the devices."""
     if asked is not Hosts.auto:
         return asked
-    return Hosts.trace if target.elsewhere and target.cluster.device.kind == "gpu" else Hosts.model
+    traced = target.traced
+    moves = traced is not None and not target.same_hardware
+    on_gpus = moves and traced is not None and traced.kind == target.cluster.device.kind == "gpu"
+    return Hosts.trace if on_gpus else Hosts.model
 
 
 def with_hosts(base: Predictor, graph: ExecutionGraph, hosts: Hosts, target: Target) -> Predictor:
     """The predictor, host work told by the trace if it is to."""
-    if hosts is Hosts.model:
-        return base
-    return trace_hosts([graph], choose_target(graph, None, None).cluster if target.elsewhere else target.cluster, base)
+    return base if hosts is Hosts.model else trace_hosts([graph], traced_cluster(graph, target), base)
 
 
-def by_its_hosts(hosts: Hosts, target: Target) -> tuple[str, ...]:
-    """What a user must know of it."""
-    return (SAME,) if hosts is Hosts.trace and target.same_hardware else ()
+def traced_cluster(graph: ExecutionGraph, target: Target) -> ClusterSpec:
+    """The default one of the trace's device; of an unknown device, the one asked about."""
+    return target.cluster if target.traced is None else choose_target(graph, None, None).cluster
 
 
 def trace_hosts(graphs: Iterable[ExecutionGraph], traced: ClusterSpec, base: Predictor) -> TraceHosts:
     """Overheads of these graphs, all steps together; even one node tells of its op, since steps may be few."""
-    nothing = AnalyticConstants()
-    return TraceHosts(fit_host_overheads(graphs, nothing, min_samples=1), traced, base)
+    return TraceHosts(fit_host_overheads(graphs, AnalyticConstants(), min_samples=1), traced, base)
 
 
 def host_ratio(traced: ClusterSpec, asked: ClusterSpec) -> float:
-    """Single-thread speed of the hosts asked about, relative to the traced ones; of unknown hosts as clusters say."""
+    """Speed of the hosts asked about, relative to the traced ones.
+
+    By single-thread speeds where both clusters name their processors, whatever `host_speed` says, which is relative to
+    another host; else by `host_speed`.
+    """
     before, after = traced.host, asked.host
     if before is None or after is None or before == after:
         return asked.host_speed / traced.host_speed
     return after.single_thread_speed / before.single_thread_speed
+
+
+def said(graph: ExecutionGraph, hosts: Hosts, target: Target) -> tuple[str, ...]:
+    """What a user must know of it: which hosts were compared, and where that makes no prediction."""
+    if hosts is Hosts.model:
+        return ()
+    traced, asked = traced_cluster(graph, target), target.cluster
+    ratio = host_ratio(traced, asked)
+    before, after = (c.host.name if c.host else f"the unnamed host of cluster {c.name!r}" for c in (traced, asked))
+    moved = (
+        f"divided by {ratio:.2f}: {before} (assumed: the trace's device is taken to be in {traced.name!r}) to {after}"
+    )
+    told = BY_TRACE.format(moved="as it is" if ratio == 1 else moved)
+    return (told, SAME) if target.same_hardware and ratio == 1 else (told,)
 
 
 def _over(found: Prediction, told_us: np.ndarray, reason: str) -> Prediction:

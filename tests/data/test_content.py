@@ -45,7 +45,13 @@ def test_the_order_of_categories_does_not_count_that_of_rows_does() -> None:
     ((1, None), (1,)),
     ({"a": 1}, {"a": 2}),
     (np.array(["gnn", None], dtype=object), np.array(["gnn", "None"], dtype=object)),
+    (pd.DataFrame({"n": [1, 2]}), pd.DataFrame({"n": [1, 2]}, dtype="int32")),
     (table(["mm", "add"], ["add", "mm"]), table(["mm", "add"], ["add", "mm"]).rename(columns={"us": "ms"})),
 ])  # fmt: skip
 def test_what_differs_has_another_hash(one: object, other: object) -> None:
     assert content_digest(one) != content_digest(other)
+
+
+def test_a_set_is_refused() -> None:
+    with pytest.raises(TypeError, match="sort it"):
+        content_digest({"a": {1, 2}})

@@ -9,15 +9,22 @@ import numpy as np
 import pytest
 
 from gnnperf.analytic import AnalyticPredictor
+from gnnperf.checkpoint import save_checkpoint
 from gnnperf.errors import InputError
-from gnnperf.hardware import load_cluster, load_device
+from gnnperf.hardware import load_cluster, load_device, load_host
+from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
 from gnnperf.plan import ChangeCluster
+from gnnperf.predict import api
 from gnnperf.predict.api import predict
-from gnnperf.predict.config import Hosts, Mode
+from gnnperf.predict.asked import to_request
+from gnnperf.predict.config import Hosts, Mode, PredictConfig
+from gnnperf.predict.pretrained import SHIPPED
 from gnnperf.predict.request import Request
-from gnnperf.predict.trace_hosts import SAME, host_ratio, trace_hosts
+from gnnperf.predict.target import Target
+from gnnperf.predict.trace_hosts import SAME, host_ratio, trace_hosts, who_tells
 from gnnperf.schema import Source
 from tests.plan.transformer.plans import small
+from tests.predict.doubled import doubling
 from tests.toys import two_rank_graph
 
 TOY = two_rank_graph()
@@ -67,6 +74,79 @@ def test_asked_of_predict(trace: Path) -> None:
     ratio = new.single_thread_speed / own.single_thread_speed
     assert there.prediction.latency_us[HOST] == pytest.approx(here.prediction.latency_us[HOST] / ratio)
     assert there.prediction.latency_us[3] < here.prediction.latency_us[3]  # a product, on the newer device
+
+
+def unnamed(cluster: ClusterSpec) -> ClusterSpec:
+    return replace(cluster, host=None)
+
+
+def test_a_host_asked_for_beside_the_cluster_moves_it_as_an_edit_does(trace: Path) -> None:
+    cluster = load_cluster("dgx1_v100")
+    asked = Request(trace, mode=Mode.analytic, hosts=Hosts.trace)
+    there = predict(replace(asked, cluster=replace(cluster, host=load_host("xeon_platinum_8480"), host_speed=1.7)))
+    edited = predict(replace(asked, whatif=(ChangeCluster("dgx1_v100", host="xeon_platinum_8480"),)))
+    assert edited.whatif is not None
+    assert there.prediction.latency_us[HOST] == pytest.approx(edited.whatif.answer.prediction.latency_us[HOST])
+    assert SAME not in there.warnings
+    assert any("xeon_e5_2698_v4 (assumed" in w and "to xeon_platinum_8480" in w for w in there.warnings)
+
+
+def test_a_host_that_nobody_names_leaves_it_as_it_is(trace: Path) -> None:
+    asked = Request(trace, mode=Mode.analytic, hardware=load_device("h100_sxm"), hosts=Hosts.trace)
+    told = predict(replace(asked, cluster=unnamed(load_cluster("hgx_h100"))))
+    assert any("told by this trace, as it is" in warning for warning in told.warnings)
+    twice = predict(replace(asked, cluster=replace(unnamed(load_cluster("hgx_h100")), host_speed=2.0)))
+    assert twice.prediction.latency_us[HOST] == pytest.approx(told.prediction.latency_us[HOST] / 2)
+    assert any("the unnamed host of cluster 'hgx_h100'" in warning for warning in twice.warnings)
+
+
+def test_calls_that_the_trace_lacks_are_the_bases() -> None:
+    cluster = load_cluster("dgx1_v100")
+    events, ops = TOY.nodes["event_name"].astype(object), TOY.nodes["op_name"].astype(object)
+    launch = int(np.flatnonzero(HOST & (TOY.nodes["segment"] == "T4").to_numpy())[0])
+    segments = TOY.nodes["segment"].astype(object)
+    other = int(np.flatnonzero(HOST & (segments != "T4").to_numpy() & ops.notna().to_numpy())[0])
+    events[launch], ops[other] = "cudaMallocAsync", "mylib::new"
+    graph = replace(TOY, nodes=TOY.nodes.assign(event_name=events.astype("category"), op_name=ops.astype("category")))
+    told = trace_hosts([TOY], cluster, AnalyticPredictor()).predict(graph, cluster)
+    base = AnalyticPredictor().predict(graph, cluster)
+    assert np.array_equal(told.latency_us[[launch, other]], base.latency_us[[launch, other]])
+    assert set(told.source[[launch, other]]) == {Source.ANALYTIC}
+    rest = HOST & ~np.isin(np.arange(len(HOST)), [launch, other])
+    assert set(told.source[rest]) == {Source.MEASURED}
+
+
+V100, H100, CPU = (load_device(name) for name in ("v100_sxm2_32gb", "h100_sxm", "epyc_7742"))
+
+
+@pytest.mark.parametrize(("traced", "asked", "tells"), [
+    (V100, V100, Hosts.model), (V100, H100, Hosts.trace), (None, H100, Hosts.model), (V100, CPU, Hosts.model),
+    (CPU, H100, Hosts.model), (CPU, load_device("epyc_9654"), Hosts.model),
+])  # fmt: skip
+def test_who_tells_unless_it_is_said(traced: DeviceSpec | None, asked: DeviceSpec, tells: Hosts) -> None:
+    target = Target(replace(load_cluster("dgx1_v100"), device=asked), traced)
+    assert who_tells(Hosts.auto, target) is tells
+    assert who_tells(Hosts.trace, target) is Hosts.trace
+
+
+def test_the_default_takes_the_trace_for_another_gpu(trace: Path, tmp_path: Path) -> None:
+    there, small_network = Request(trace, hardware=load_device("h100_sxm")), doubling(tmp_path)
+    save_checkpoint(tmp_path / "trained.pt", small_network)
+    found = {
+        "trace": [predict(there), predict(replace(there, mode=Mode.analytic)),
+                  predict(replace(there, checkpoint=SHIPPED))],
+        "model": [predict(Request(trace)), predict(replace(there, checkpoint=tmp_path / "trained.pt")),
+                  predict(replace(there, checkpoint=tmp_path / "trained.pt", mode=Mode.gnn)),
+                  predict(Request(plan=small(), hardware=load_device("a100_sxm_80gb")))],
+    }  # fmt: skip
+    for tells, answers in found.items():
+        assert [answer.provenance["hosts"] for answer in answers] == [tells] * len(answers)
+    assert api.NO_CHECKPOINT_BUT_HOSTS in found["trace"][0].warnings
+    assert found["trace"][2].prediction.latency_us[HOST] == pytest.approx(found["trace"][0].prediction.latency_us[HOST])
+
+
+def test_the_key_reaches_the_question() -> None:
+    assert to_request(PredictConfig(trace="t.json", hosts=Hosts.trace)).hosts is Hosts.trace
 
 
 def test_an_edit_of_the_host_moves_it(trace: Path) -> None:
