@@ -46,6 +46,9 @@ def warnings(found: Comparison) -> tuple[str, ...]:
     ]
     if found.a.hardware != found.b.hardware:
         said.append(f"A is on {found.a.hardware or 'unknown'}, B on {found.b.hardware or 'unknown'} hardware.")
+    if found.a.hosts and found.b.hosts and found.a.hosts != found.b.hosts:
+        told = " and ".join(f"by the {side.hosts} in {letter}" for letter, side in (("A", found.a), ("B", found.b)))
+        said.append(f"Host work is told {told}: predict both with the same hosts=trace or hosts=model.")
     return tuple(said)
 
 

@@ -121,6 +121,24 @@ def test_other_hardware_and_what_is_left_out_are_said(folders: tuple[str, str]) 
     assert "warning: A is on v100_sxm2_32gb, B on h100_sxm hardware." in stream.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("hosts", "warned"), [(("model", "trace"), True), (("trace", "trace"), False), (("", "trace"), False)]
+)
+def test_host_work_told_by_others_is_a_warning(folders: tuple[str, str], hosts: tuple[str, str], warned: bool) -> None:
+    told = (replace(read_prediction(Path(folder)), hosts=who) for folder, who in zip(folders, hosts, strict=True))
+    stream = io.StringIO()
+    Console(file=stream, width=200).print(rendered(compare(*told), Limits()))
+    assert ("Host work is told by the model in A and by the trace in B" in stream.getvalue()) is warned
+
+
+def test_who_told_host_work_is_read(folders: tuple[str, str]) -> None:
+    document = Path(folders[0]) / "prediction.json"
+    told = json.loads(document.read_text())
+    assert read_prediction(Path(folders[0])).hosts == ""
+    document.write_text(json.dumps({**told, "provenance": {**told["provenance"], "hosts": "trace"}}))
+    assert read_prediction(Path(folders[0])).hosts == "trace"
+
+
 def test_names_are_neither_markup_nor_html(folders: tuple[str, str]) -> None:
     side = read_prediction(Path(folders[0]))
     side.nodes["op_name"] = "<script>[bold]x"
