@@ -96,11 +96,12 @@ def test_an_answer_says_that_the_shipped_one_was_used(trace: Path, path: Path, m
     monkeypatch.setattr(api, "SHIPPED", path)
     monkeypatch.setattr(api, "PretrainedPredictor", lambda: PretrainedPredictor(path))
     own = predict(Request(trace, hardware=load_device("v100_pcie_32gb")))
-    assert any("the shipped one answers for 2 of 2 kernels" in warning for warning in own.warnings)
+    told = "the shipped one answers for 2 of 2 kernels, the analytical model for all else but host work."
+    assert any(told in warning for warning in own.warnings)
     assert len(own.provenance["checkpoint_sha256"]) == 64
     assert own.source_share["gnn"] > 0
     other = predict(Request(trace, hardware=load_device("t4")))
-    assert api.NO_CHECKPOINT in other.warnings
+    assert api.NO_CHECKPOINT_BUT_HOSTS in other.warnings
     assert other.provenance["checkpoint_sha256"] is None
 
 
