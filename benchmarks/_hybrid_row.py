@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks._kept_networks import KeptNetwork
-from gnnperf.baselines.judge import code_of
+from gnnperf.data.cache import code_of
 from gnnperf.data.prepare import PreparedData, Step
 from gnnperf.data.step_time import AloneAnswer, contended_step_time_us, in_place_us
 from gnnperf.predict.blended import BlendedPredictor
 from gnnperf.predict.gnn import GnnPredictor
+
+BLENDS = ("trust", "predict/gnn.py", "predict/blended.py", "predict/crossing.py")
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Hybrid:
     """
 
     network: KeptNetwork
-    code: str = field(default_factory=lambda: code_of("trust", "predict/gnn.py", "predict/blended.py"))
+    code: str = field(default_factory=lambda: code_of(*BLENDS))
 
     def fit(self, data: PreparedData, seed: int) -> Blended:
         """As the network's."""

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.baselines.judge import code_of
 from gnnperf.baselines.network import Network, TrainedNetwork
 from gnnperf.checkpoint import Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
-from gnnperf.data.cache import fingerprint
+from gnnperf.data.cache import code_of, fingerprint
 from gnnperf.data.content import content_digest
 from gnnperf.data.prepare import PreparedData
 from gnnperf.data.splits import Split
@@ -49,7 +48,7 @@ def _name(network: Network, split: Split, seed: int) -> str:
 
 
 def _trained(path: Path, network: Network, seed: int, data: PreparedData) -> Checkpoint:
-    """Trained and gated; one process trains, others that ask for the same file wait for it."""
+    """Trained and gated, unless it is there; one process trains, others that ask for the same file wait for it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with (path.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -81,7 +80,7 @@ class KeptNetwork:
         """The same with all that it needs to answer."""
         made_of = content_digest(data.fingerprint, repr(self.network), code_of("models", "training"))
         path = self.folder / f"{data.split.axis}-{seed}-{made_of[:12]}" / FILE
-        return load_checkpoint(path) if path.is_file() else _trained(path, self.network, seed, data)
+        return _trained(path, self.network, seed, data)
 
 
 def dealt(sizes: Mapping[str, tuple[str, float]], parts: int) -> list[tuple[str, ...]]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import permutations
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.baselines.answer import Answer, Learner
+from gnnperf.data.cache import code_of
 from gnnperf.data.prepare import PreparedData, Step
 from gnnperf.data.runs import run_of
 from gnnperf.data.step_time import filled_us
@@ -31,18 +29,6 @@ _LEARNING_CODE = ("models", "training", "baselines", "schedule", "data/step_time
 def learning_code() -> str:
     """Hash of the code behind an answer; what the data depend on is in the data's fingerprint."""
     return code_of(*_LEARNING_CODE)
-
-
-@cache
-def code_of(*sources: str) -> str:
-    """Hash of rooms and modules of the package."""
-    package = Path(__file__).resolve().parents[1]
-    digest = hashlib.sha256()
-    for name in sources:
-        path = package / name
-        for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
-            digest.update(source.relative_to(package).as_posix().encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 @dataclass(frozen=True)

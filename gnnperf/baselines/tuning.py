@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gnnperf.baselines.answer import Answer
-from gnnperf.data.cache import fingerprint
+from gnnperf.data.content import content_digest
 from gnnperf.data.prepare import PreparedData
 from gnnperf.errors import InputError, require
 
@@ -116,7 +116,7 @@ class Tuned:
         if self.trials == 1:
             return self.tunable.start
         about = (data.fingerprint, self.trials, sorted(self.tunable.start.items()), sorted(self.tunable.space.items()))
-        path = self.store / f"{self.tunable.name}_{fingerprint(*about)}.json"
+        path = self.store / f"{self.tunable.name}_{content_digest(*about)}.json"
         if path.is_file():
             return _read(path)
         found = search(bench, self.tunable.space, self.tunable.start, self.trials, SEARCH_SEED)

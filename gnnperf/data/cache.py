@@ -18,15 +18,20 @@ _ROOMS = ("errors.py", "schema", "prediction.py", "hardware", "graph", "analytic
 
 
 @cache
-def code_fingerprint() -> str:
-    """Hash of the source of every room that features depend on."""
+def code_of(*sources: str) -> str:
+    """Hash of the source of rooms and modules of the package."""
     package = Path(__file__).resolve().parents[1]
-    digest = hashlib.sha256(torch.__version__.encode())
-    for room in _ROOMS:
-        path = package / room
+    digest = hashlib.sha256()
+    for name in sources:
+        path = package / name
         for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
             digest.update(source.relative_to(package).as_posix().encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()
+    return digest.hexdigest()[:16]
+
+
+def code_fingerprint() -> str:
+    """Hash of the source of every room that features depend on."""
+    return f"{torch.__version__} {code_of(*_ROOMS)}"
 
 
 def fingerprint(*parts: object) -> str:

@@ -16,7 +16,11 @@ def content_digest(*parts: object) -> str:
     """Hash of arrays, tensors, tables, mappings, sequences and dataclasses of these, down to their bytes.
 
     Anything else counts by its representation. The order of a mapping counts, the order of a column's categories
-    does not.
+    does not. Sums of floats differ in their last bits with the number of threads, and so do data that were normalized
+    by them.
+
+    Raises:
+        TypeError: a set is among them.
     """
     return _hash(parts).hexdigest()[:32]
 

@@ -105,14 +105,17 @@ def said(graph: ExecutionGraph, hosts: Hosts, target: Target) -> tuple[str, ...]
     """What a user must know of it: which hosts were compared, and where that makes no prediction."""
     if hosts is Hosts.model:
         return ()
-    traced, asked = traced_cluster(graph, target), target.cluster
+    traced = traced_cluster(graph, target)
+    told = BY_TRACE.format(moved=_moved(traced, target.cluster))
+    return (told, SAME) if target.same_hardware and host_ratio(traced, target.cluster) == 1 else (told,)
+
+
+def _moved(traced: ClusterSpec, asked: ClusterSpec) -> str:
+    """From which host to which; no trace names its own."""
+    names = [c.host.name if c.host else f"the unnamed host of cluster {c.name!r}" for c in (traced, asked)]
+    hosts = f"{names[0]} (assumed: the trace's device is taken to be in {traced.name!r}) to {names[1]}"
     ratio = host_ratio(traced, asked)
-    before, after = (c.host.name if c.host else f"the unnamed host of cluster {c.name!r}" for c in (traced, asked))
-    moved = (
-        f"divided by {ratio:.2f}: {before} (assumed: the trace's device is taken to be in {traced.name!r}) to {after}"
-    )
-    told = BY_TRACE.format(moved="as it is" if ratio == 1 else moved)
-    return (told, SAME) if target.same_hardware and ratio == 1 else (told,)
+    return f"as it is, from {hosts}" if ratio == 1 else f"divided by {ratio:.2f}, from {hosts}"
 
 
 def _over(found: Prediction, told_us: np.ndarray, reason: str) -> Prediction:

@@ -16,6 +16,7 @@ from gnnperf.baselines.pooled import PooledSage
 from gnnperf.baselines.sequence import OpsAsText
 from gnnperf.baselines.trees import Trees
 from gnnperf.baselines.tuning import Fitted, Range, Settings, Tunable, Tuned, search
+from gnnperf.data import cache
 from gnnperf.data.prepare import PreparedData, Step
 from gnnperf.errors import InputError
 
@@ -118,9 +119,14 @@ def test_settings_are_found_once_and_serve_every_seed(tmp_path: Path) -> None:
     assert row.made.seeds == [0, 0, 0, 0, 1, 2]
 
 
-def test_settings_of_another_budget_or_other_data_are_not_reused(tmp_path: Path) -> None:
+def test_settings_of_another_budget_or_other_data_are_not_reused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data, row = prepared(tmp_path), Row()
     Tuned(row, trials=2, store=tmp_path).fit(data, seed=0)
+    Tuned(row, trials=3, store=tmp_path).fit(data, seed=0)
+    assert len(list(tmp_path.glob("bowl_*.json"))) == 2
+    monkeypatch.setattr(cache, "code_fingerprint", lambda: "other code")
     Tuned(row, trials=3, store=tmp_path).fit(data, seed=0)
     assert len(list(tmp_path.glob("bowl_*.json"))) == 2
     changed = type(data)(**{**vars(data), "fingerprint": "other"})

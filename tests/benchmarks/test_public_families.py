@@ -11,6 +11,7 @@ from toys import two_rank_graph
 from benchmarks._public_families import ASLEEP, FAMILIES, ONE_PASS, PublicRuns, family_of, one_step, program
 from benchmarks._public_tables import only, pooled
 from gnnperf.data.runs import RunGraph
+from gnnperf.errors import InputError
 from gnnperf.public.build import recordings
 from gnnperf.public.catalog import load_catalog
 from tests.evaluate.made_cells import made
@@ -28,6 +29,11 @@ def test_a_family_is_judged_and_never_learned_from() -> None:
     assert (split.train, split.val, split.test) == (("m/1",), ("r/1",), ("t/1", "t/2", "s/1"))
     last = runs().split("megatron")
     assert (last.train, last.val, last.test) == (("r/1",), ("t/1", "t/2"), ("m/1",))  # who sleeps teaches nobody
+
+
+def test_a_family_without_recordings_is_refused() -> None:
+    with pytest.raises(InputError, match=r"family switch: no recording can be read.*torchrec, residual, megatron"):
+        runs().split("switch")
 
 
 def test_recordings_of_the_catalog_have_one_family() -> None:

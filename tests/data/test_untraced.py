@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from synthetic import cluster
 from toys import two_rank_graph
 from traces import all_reduce, call, kernel, mark, op, run_of, trace
@@ -12,6 +13,7 @@ from traces import all_reduce, call, kernel, mark, op, run_of, trace
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.data.features import features
 from gnnperf.data.floors import fit_floors
+from gnnperf.data.numbers import WORK_NAMES
 from gnnperf.data.untraced import joined_by_parts
 from gnnperf.data.vocabulary import fit_vocabulary
 from gnnperf.graph.build import build_graph
@@ -68,5 +70,6 @@ def test_the_network_is_told_the_link_of_such_a_collective() -> None:
         data = features(graph, asked, AnalyticPredictor().predict(graph, asked), words, floors)
         assert data["comm", "joins", "collective"].edge_index.tolist() == [[0], [0]]
         told.append(data["collective"].x[0].double().numpy())
-    moved = np.flatnonzero(np.isclose(told[0] - told[1], np.log(2.0), atol=1e-5))
-    assert len(moved) >= 1
+    link = WORK_NAMES.index("log_link_bytes_per_s")
+    assert told[0][link] == pytest.approx(np.log(cluster().intra.sustained_bytes_per_s), rel=1e-6)
+    assert told[0][link] - told[1][link] == pytest.approx(np.log(2.0), abs=1e-5)

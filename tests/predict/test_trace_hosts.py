@@ -94,7 +94,8 @@ def test_a_host_asked_for_beside_the_cluster_moves_it_as_an_edit_does(trace: Pat
 def test_a_host_that_nobody_names_leaves_it_as_it_is(trace: Path) -> None:
     asked = Request(trace, mode=Mode.analytic, hardware=load_device("h100_sxm"), hosts=Hosts.trace)
     told = predict(replace(asked, cluster=unnamed(load_cluster("hgx_h100"))))
-    assert any("told by this trace, as it is" in warning for warning in told.warnings)
+    (said,) = (warning for warning in told.warnings if "as it is, from xeon_e5_2698_v4" in warning)
+    assert "to the unnamed host of cluster 'hgx_h100'" in said
     twice = predict(replace(asked, cluster=replace(unnamed(load_cluster("hgx_h100")), host_speed=2.0)))
     assert twice.prediction.latency_us[HOST] == pytest.approx(told.prediction.latency_us[HOST] / 2)
     assert any("the unnamed host of cluster 'hgx_h100'" in warning for warning in twice.warnings)
