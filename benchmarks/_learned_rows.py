@@ -55,6 +55,7 @@ LEARNED: dict[str, Learner] = {
     "trees-hops-searched": Tuned(trees_with_hops()),
     "hybrid": Hybrid(GNN),  # the network of the row gnn, as far as it is trusted
 }
+AFTER_OTHERS = ("hybrid",)  # asks the network that another row leaves
 # the network without one of its parts, on ABLATION_SPLITS with ABLATION_SEEDS
 ABLATIONS: dict[str, Learner] = {
     "no-reverse": experiment("no_reverse"),

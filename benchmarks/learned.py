@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks._learned_jobs import Job, curve_jobs, jobs_of, make
-from benchmarks._learned_rows import ABLATION_SEEDS, ABLATION_SPLITS, ABLATIONS, CURVE_ROW, FIXED, LEARNED
+from benchmarks._learned_rows import ABLATION_SEEDS, ABLATION_SPLITS, ABLATIONS, AFTER_OTHERS, CURVE_ROW, FIXED, LEARNED
 from benchmarks._learned_tables import print_tables
 from gnnperf.cli import INTERRUPTED
 from gnnperf.errors import InputError
@@ -54,7 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _jobs(args: argparse.Namespace, out: Path) -> list[Job]:
-    """In order of splits, so that a process seldom loads one twice; what is quick comes first."""
+    """In order of splits, so that a process seldom loads one twice; what is quick comes first.
+
+    Rows that need another row's network come last: beside it they would only wait for it.
+    """
     rows = args.rows or [*FIXED, *LEARNED]
     found: list[Job] = []
     for split in args.splits:
@@ -63,7 +66,7 @@ def _jobs(args: argparse.Namespace, out: Path) -> list[Job]:
             found += jobs_of(out, split, list(ABLATIONS), ABLATION_SEEDS, args.part)
         if args.curve:
             found += curve_jobs(out, split, CURVE_ROW, args.seeds, args.part)
-    return found
+    return sorted(found, key=lambda job: job.learner in AFTER_OTHERS)
 
 
 def _parser() -> argparse.ArgumentParser:

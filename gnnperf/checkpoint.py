@@ -30,7 +30,7 @@ from gnnperf.models.config import ModelConfig
 from gnnperf.models.gnn import TypedGNN
 from gnnperf.trust import Trust, fit_trust, trust_from_plain
 
-FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 8
+FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 9
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
 RETRAIN = "train again with this version of gnnperf"

@@ -1,9 +1,11 @@
 """Trust: the share of the network's answer that a node takes, in log space, and why it is not all of it.
 
     weight = of the op's name x of dtype and device x of numbers beyond training x of states unlike training
+             x of kernels of a program that training lacks
 
 Each is 1 where training has the like and falls as evidence thins; what is left goes to the corrected analytical answer.
-How fast they fall was chosen on programs of op families that training lacked (BENCHMARKS.md), never on test runs.
+How fast they fall was chosen on programs of op families that training lacked (BENCHMARKS.md), never on test runs; the
+last is measured in training itself (trust.carry).
 """
 
 from __future__ import annotations
@@ -17,21 +19,24 @@ import pandas as pd
 import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
+from torch_geometric.data.storage import NodeStorage
 
-from gnnperf.data.categories import words_of
+from gnnperf.data.categories import texts_of, words_of
 from gnnperf.data.normalizer import Normalizer
 from gnnperf.data.prepare import PreparedData, Step
 from gnnperf.data.vocabulary import FIELDS, UNKNOWN
 from gnnperf.models.gnn import WORK, TypedGNN
 from gnnperf.models.segmented import states_of
 from gnnperf.prediction import REASONS
-from gnnperf.schema import Source
+from gnnperf.schema import NodeType, Source
 from gnnperf.trust.beyond import NAMES, beyond
+from gnnperf.trust.carry import Carry, Work, fit_carry
 from gnnperf.trust.corrections import Corrections, Missed, fit_corrections
 from gnnperf.trust.likeness import KEPT, Likeness, fit_likeness
 from gnnperf.trust.seen import Seen, fit_seen
 
 OP = FIELDS.index("op_name")
+KERNELS = NodeType.COMPUTE
 UNKNOWN_OP = 0.9  # weight of an op that training lacks
 UNSEEN_DTYPE = 0.75  # weight of a dtype that training lacks on the device
 BEYOND_DECAY = 3.0  # spreads beyond the training range over which the weight falls by e
@@ -69,6 +74,7 @@ class Trusted:
         unknown_op, unseen_dtype: bool, whether training lacks the op, the dtype on the device.
         beyond: distance beyond the training range (trust.beyond).
         unlike: distance to training states (trust.likeness).
+        carried: weight of a kernel of this length in this program (trust.carry).
     """
 
     weight: np.ndarray
@@ -77,6 +83,7 @@ class Trusted:
     unseen_dtype: np.ndarray
     beyond: np.ndarray
     unlike: np.ndarray
+    carried: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -86,11 +93,13 @@ class Trust:
     Attributes:
         seen: dtypes by device.
         corrections: of the analytical answer.
+        carry: how far corrections of kernels carry to another program.
         own, around: likeness of states, of nodes by themselves and among their neighbors.
     """
 
     seen: Seen
     corrections: Corrections
+    carry: Carry
     own: Likeness
     around: Likeness
 
@@ -105,7 +114,8 @@ class Trust:
             states: the network's.
         """
         zero, no = np.zeros(len(nodes)), np.zeros(len(nodes), dtype=bool)
-        found = Trusted(zero + 1.0, np.full(len(nodes), ALIKE, dtype=object), no, no.copy(), zero, zero.copy())
+        reason = np.full(len(nodes), ALIKE, dtype=object)
+        found = Trusted(zero + 1.0, reason, no, no.copy(), zero, zero.copy(), zero + 1.0)
         for node_type in WORK:
             store, rows = data[node_type], data[node_type].node_id.numpy()
             if not len(rows):
@@ -115,6 +125,8 @@ class Trust:
             found.unseen_dtype[rows] = self.seen.unseen(node_type, nodes.iloc[rows], device)
             found.beyond[rows] = distance.double().numpy()
             found.unlike[rows] = self._unlike(node_type, states).double().numpy()
+            if node_type == KERNELS:
+                found.carried[rows] = self.carry.weight(texts_of(nodes["op_name"].iloc[rows]), _base_us(store))
             found.weight[rows], found.reason[rows] = self._together(found, rows, nodes["dtype"], place.numpy(), device)
         return found
 
@@ -131,6 +143,7 @@ class Trust:
             np.where(found.unknown_op[rows], UNKNOWN_OP, 1.0),
             np.where(found.unseen_dtype[rows], of_pair, 1.0),
             *distance_weights(found.beyond[rows], found.unlike[rows]),
+            found.carried[rows],
         ])  # fmt: skip
         words, of_node = words_of(dtype)
         same = np.full(len(rows), "op not in the vocabulary", dtype=object)
@@ -139,6 +152,7 @@ class Trust:
             np.array([f"dtype {word} not seen on this device" for word in words], dtype=object)[of_node[rows]],
             np.array([f"{name} beyond training" for name in NAMES], dtype=object)[place],
             np.full(len(rows), "unlike training", dtype=object),
+            np.full(len(rows), "as long, in a program that training lacks", dtype=object),
         ])  # fmt: skip
         new_word = np.where(weights[0] < 1, 0, 1)  # [n]
         which = np.where(weights[:2].min(axis=0) < 1, new_word, 2 + weights[2:].argmin(axis=0))  # [n]
@@ -161,7 +175,10 @@ def trust_from_plain(plain: Mapping[str, Any]) -> Trust:
         KeyError, TypeError, ValueError: it is not what to_plain made.
     """
     seen = Seen({d: {t: tuple(words) for t, words in types.items()} for d, types in plain["seen"]["dtypes"].items()})
-    return Trust(seen, Corrections(**plain["corrections"]), *(Likeness(**plain[k]) for k in ("own", "around")))
+    carry = Carry({program: tuple(ops) for program, ops in plain["carry"]["programs"].items()},
+                  tuple(plain["carry"]["log_base"]), tuple(plain["carry"]["share"]))  # fmt: skip
+    likeness = (Likeness(**plain[name]) for name in ("own", "around"))
+    return Trust(seen, Corrections(**plain["corrections"]), carry, *likeness)
 
 
 def fit_trust(network: TypedGNN, data: PreparedData) -> Trust:
@@ -170,7 +187,19 @@ def fit_trust(network: TypedGNN, data: PreparedData) -> Trust:
     seen = fit_seen((step.cluster.device.name, step.nodes) for step in train)
     corrections = fit_corrections([_missed(step) for step in train], [_missed(step) for step in val])
     (own, around), (val_own, val_around) = _states(network, train), _states(network, val)
-    return Trust(seen, corrections, fit_likeness(own, val_own), fit_likeness(around, val_around))
+    carry = fit_carry([_work(step) for step in train])
+    return Trust(seen, corrections, carry, fit_likeness(own, val_own), fit_likeness(around, val_around))
+
+
+def _work(step: Step) -> Work:
+    store = step.data[KERNELS]
+    op = texts_of(step.nodes["op_name"].iloc[store.node_id.numpy()])
+    return Work(step.workload, op, _base_us(store), store.target.double().numpy())
+
+
+def _base_us(store: NodeStorage) -> np.ndarray:
+    base_us: np.ndarray = store.base_us.double().numpy()  # [n]
+    return base_us
 
 
 def _missed(step: Step) -> Missed:

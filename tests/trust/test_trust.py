@@ -82,7 +82,7 @@ def test_it_is_plain_and_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "trust.pt"
     torch.save(trust.to_plain(), path)
     back = trust_from_plain(torch.load(path, weights_only=True))
-    assert (back.seen, back.corrections) == (trust.seen, trust.corrections)
+    assert (back.seen, back.corrections, back.carry) == (trust.seen, trust.corrections, trust.carry)
     for one, two in ((back.own, trust.own), (back.around, trust.around)):
         assert isinstance(one, Likeness)
         assert torch.equal(one.states["host"], two.states["host"])

@@ -1,0 +1,148 @@
+"""How far corrections of kernels carry to a program that training lacks: measured among the programs of training.
+
+    share(base) = the one with the least |log(measured / base) - share x what the same op misses in other programs|
+                  over ops, programs and lengths; each program is told by the others, at the same length
+
+What learning adds to a short kernel is overhead, which every program pays alike. A long one is as long as its work,
+which the analytical model has; what it still misses there differs from program to program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+LENGTH = 0.5  # of a bin of log(base): nodes of one op and program within it tell of one length
+REACH = 0.7  # in log(base): how far lengths tell of each other
+BINS, LEAST_GROUPS = 8, 8  # of the curve, as many groups in each; groups that a bin takes
+LEAST_LIKE, PRIOR = 0.01, 10.0  # one node three reaches away; what all ops together weigh, in the same unit
+SHARES = np.linspace(0.0, 1.0, 21)
+UNTOLD = 0.5  # where training has no two programs with an op in common
+STRANGE, ALIKE = 0.85, 0.95  # share of a program's known ops that one of training has: of another, of the same
+
+
+@dataclass(frozen=True)
+class Work:
+    """Measured kernels of one step.
+
+    Attributes:
+        program: what is run; "" unknown.
+        op: [n] object, names.
+        base_us: [n] what corrections start from.
+        log: [n] log(measured / base), of ops alone; NaN where nothing was measured.
+    """
+
+    program: str
+    op: np.ndarray
+    base_us: np.ndarray
+    log: np.ndarray
+
+
+@dataclass(frozen=True)
+class Carry:
+    """What training tells of another program.
+
+    Attributes:
+        programs: of training -> the ops of their kernels.
+        log_base: [num_bins] lengths of the curve.
+        share: [num_bins] of the corrections; it falls with length. Empty: not told.
+    """
+
+    programs: Mapping[str, tuple[str, ...]]
+    log_base: tuple[float, ...] = ()
+    share: tuple[float, ...] = ()
+
+    def weight(self, op: np.ndarray, base_us: np.ndarray) -> np.ndarray:
+        """[n] names of a program's kernels, [n] their bases -> [n] share of their corrections that is believed."""
+        alike = float(np.clip((self.known(op) - STRANGE) / (ALIKE - STRANGE), 0.0, 1.0))
+        found: np.ndarray = alike + (1.0 - alike) * self._share(base_us)
+        return found
+
+    def known(self, op: np.ndarray) -> float:
+        """Largest share of these ops that one program of training has; 0 if training has none of them.
+
+        Of the ops that training has in any program: what is new has its own weight, and makes no program another one.
+        """
+        programs = [set(ops) for ops in self.programs.values()]
+        asked = set(op.tolist()).intersection(set().union(*programs))
+        return max((_held(asked, ops) for ops in programs), default=0.0) if asked else 0.0
+
+    def _share(self, base_us: np.ndarray) -> np.ndarray:
+        if not self.share:
+            return np.full(len(base_us), UNTOLD)
+        with np.errstate(divide="ignore"):
+            at = np.log(base_us)  # [n]
+        return np.interp(at, self.log_base, self.share)
+
+
+def fit_carry(steps: Sequence[Work]) -> Carry:
+    """Of training steps."""
+    named = list(_named(steps))
+    ops: dict[str, set[str]] = {}
+    for program, step in named:
+        ops.setdefault(program, set()).update(step.op.tolist())
+    programs = {program: tuple(sorted(held)) for program, held in ops.items()}
+    groups = _told_by_others(_groups(named))
+    return Carry(programs, *_curve(groups)) if len(groups) >= LEAST_GROUPS else Carry(programs)
+
+
+def _named(steps: Sequence[Work]) -> Iterator[tuple[str, Work]]:
+    """Steps with their programs; one without a name is of the first nameless one whose ops are its own."""
+    nameless: dict[str, set[str]] = {}
+    for step in steps:
+        held = set(step.op.tolist())
+        own = next((name for name, ops in nameless.items() if _held(held, ops) >= ALIKE), f"#{len(nameless)}")
+        if not step.program:
+            nameless.setdefault(own, set()).update(held)
+        yield step.program or own, step
+
+
+def _held(asked: set[str], ops: set[str]) -> float:
+    return len(asked & ops) / len(asked) if asked else 1.0
+
+
+def _groups(steps: Sequence[tuple[str, Work]]) -> pd.DataFrame:
+    """Columns op, program, bin, log, log_base, count: nodes of an op, a program and a length."""
+    parts = []
+    for program, step in steps:
+        known = np.isfinite(step.log) & (step.base_us > 0)
+        base = np.log(step.base_us[known])
+        parts.append(pd.DataFrame({"op": step.op[known].astype(str), "program": program, "bin": np.round(base / LENGTH),
+                                   "log": step.log[known], "log_base": base}))  # fmt: skip
+    table = pd.concat(parts, ignore_index=True)
+    every = table.groupby(["op", "program", "bin"], sort=True)
+    return every.agg(log=("log", "mean"), log_base=("log_base", "mean"), count=("log", "size")).reset_index()
+
+
+def _told_by_others(groups: pd.DataFrame) -> pd.DataFrame:
+    """Groups whose op other programs have, with a column `others`: the mean log there, of like lengths.
+
+    The same op tells most, and all ops a little: what an op takes to start is much alike, and learned from all.
+    """
+    program, op = groups["program"].to_numpy(), groups["op"].to_numpy()
+    at, log = groups["log_base"].to_numpy(), groups["log"].to_numpy()
+    like = np.exp(-0.5 * ((at[:, None] - at[None, :]) / REACH) ** 2) * np.sqrt(groups["count"].to_numpy())  # [n, n]
+    like[program[:, None] == program[None, :]] = 0.0
+    of_op = like * (op[:, None] == op[None, :])  # [n, n]
+    near = of_op.sum(axis=1) > LEAST_LIKE
+    every = (like[near] @ log) / like[near].sum(axis=1)
+    told = (of_op[near] @ log + PRIOR * every) / (of_op[near].sum(axis=1) + PRIOR)
+    return groups[near].assign(others=told)
+
+
+def _curve(groups: pd.DataFrame) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Lengths and shares; a longer kernel is believed no more than a shorter one."""
+    ordered = groups.sort_values("log_base")
+    bins = np.array_split(np.arange(len(ordered)), min(BINS, len(ordered) // LEAST_GROUPS))
+    parts = [ordered.iloc[rows] for rows in bins]
+    shares = np.minimum.accumulate([_least_share(part) for part in parts])
+    return tuple(float(part["log_base"].mean()) for part in parts), tuple(float(share) for share in shares)
+
+
+def _least_share(groups: pd.DataFrame) -> float:
+    off = groups["log"].to_numpy()[:, None] - SHARES[None, :] * groups["others"].to_numpy()[:, None]  # [n, num_shares]
+    errors = np.average(np.abs(off), axis=0, weights=np.sqrt(groups["count"].to_numpy()))  # [num_shares]
+    return float(SHARES[int(errors.argmin())])
