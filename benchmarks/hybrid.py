@@ -98,8 +98,13 @@ def _errors_table(tables: dict[str, pd.DataFrame]) -> Table:
     names = ("nodes", "GMAE gnn %", "analytic %", "hybrid %", "hybrid / better", "gnn", "gnn_calibrated", "analytic")
     shown = right_aligned("(a) per-node error, and share of nodes by source", *names)
     for group, table in tables.items():
-        for kind, rows in [("all", table), *table.groupby("node_type")]:
-            told = errors(rows)
+        parts = [
+            ("all", table, False),
+            ("all, by time", table, True),
+            *((k, r, False) for k, r in table.groupby("node_type")),
+        ]
+        for kind, rows, by_time in parts:
+            told = errors(rows, by_time)
             ratio = told["hybrid"] / min(told["gnn"], told["analytic"])
             shares = [f"{(rows['source'] == source).mean():.1%}" for source in names[5:]]
             shown.add_row(f"{group}: {kind}", str(len(rows)), *(f"{100 * v:.1f}" for v in told.values()),

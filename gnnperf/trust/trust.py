@@ -152,7 +152,7 @@ class Trust:
             np.array([f"dtype {word} not seen on this device" for word in words], dtype=object)[of_node[rows]],
             np.array([f"{name} beyond training" for name in NAMES], dtype=object)[place],
             np.full(len(rows), "unlike training", dtype=object),
-            np.full(len(rows), "as long, in a program that training lacks", dtype=object),
+            np.full(len(rows), "long kernel of a program that training lacks", dtype=object),
         ])  # fmt: skip
         new_word = np.where(weights[0] < 1, 0, 1)  # [n]
         which = np.where(weights[:2].min(axis=0) < 1, new_word, 2 + weights[2:].argmin(axis=0))  # [n]

@@ -19,6 +19,7 @@ from gnnperf.predict.gnn import GnnPredictor
 from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.measured import read_measured
 from gnnperf.schema import NODE_COLUMNS, NodeType, Source
+from gnnperf.trust import Carry, Corrections
 from gnnperf.trust.beyond import NAMES
 from tests.predict.doubled import doubling
 
@@ -98,6 +99,17 @@ def test_a_blend_lies_between_network_and_corrected_analytical_answer(checkpoint
     assert answer.mean_latency_us is not None
     assert answer.alone is not None
     assert not answer.alone.nodes[NAMELESS]
+
+
+def test_a_kernel_of_another_program_counts_as_far_as_corrections_carry(checkpoint: Checkpoint) -> None:
+    parted = Carry({"one": ("aten::mm",), "two": ("mine::mm",)}, (0.0,), (0.5,))  # no program of training has both
+    trust = replace(checkpoint.trust, carry=parted, corrections=Corrections({}))
+    network = GnnPredictor(replace(checkpoint, trust=trust))
+    answer = BlendedPredictor(network).predict(ladder_graph(), cluster())
+    assert answer.latency_us[LIKE] == pytest.approx(2.0**0.5 * answer.analytic_latency_us[LIKE], rel=1e-5)
+    assert answer.source[LIKE] == Source.GNN_CALIBRATED
+    assert answer.reasons[LIKE] == "long kernel of a program that training lacks"
+    assert answer.reasons[NEW_OP] == "op not in the vocabulary"
 
 
 def test_a_silent_head_leaves_the_base_and_says_so(checkpoint: Checkpoint) -> None:
