@@ -15,6 +15,7 @@ from gnnperf.schema import WORK_TYPES, NodeType, Segment, Source
 
 REASONS = {  # where nobody says more
     Source.MEASURED: "measured",
+    Source.TRACE: "such host work took so long in this trace",
     Source.GNN: "alike in training",
     Source.GNN_CALIBRATED: "partly alike in training",
     Source.ANALYTIC: "no network was asked",

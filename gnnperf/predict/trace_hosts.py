@@ -23,10 +23,9 @@ from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.config import Hosts
 from gnnperf.predict.target import Target, choose_target
-from gnnperf.prediction import Prediction, Predictor, only, uncovered_ops
+from gnnperf.prediction import REASONS, Prediction, Predictor, only, uncovered_ops
 from gnnperf.schema import NodeType, Source
 
-REASON = "such host work took so long in this trace"
 MOVED = "such host work took {ratio:.2f} times as long in this trace"
 BY_TRACE = "Host work is told by this trace, {moved} (hosts=model: by the model)."
 SAME = "The trace was taken on this hardware: as far as host work goes the step time is no independent prediction."
@@ -50,7 +49,11 @@ class TraceHosts:
         """The base's answer with host nodes of the trace's; ops and calls that the trace has none of are the base's."""
         ratio = host_ratio(self.traced, cluster)
         told_us = self._overheads_us(graph) / ratio
-        return _over(self.base.predict(graph, cluster), told_us, REASON if ratio == 1 else MOVED.format(ratio=ratio))
+        return _over(
+            self.base.predict(graph, cluster),
+            told_us,
+            REASONS[Source.TRACE] if ratio == 1 else MOVED.format(ratio=ratio),
+        )
 
     def _overheads_us(self, graph: ExecutionGraph) -> np.ndarray:
         """[num_nodes] as traced; NaN: not told. What a graph launch takes depends on what it launches."""
@@ -128,7 +131,7 @@ def _over(found: Prediction, told_us: np.ndarray, reason: str) -> Prediction:
         mean_latency_us=None if means_us is None else np.where(tells, told_us, means_us),
         latency_low_us=np.where(tells, np.nan, found.latency_low_us),
         latency_high_us=np.where(tells, np.nan, found.latency_high_us),
-        source=np.where(tells, Source.MEASURED, found.source).astype(object),
+        source=np.where(tells, Source.TRACE, found.source).astype(object),
         reason=np.where(tells, reason, found.reasons),
         uncovered_ops=uncovered_ops(found.graph, latency_us),
         alone=only(found.alone, ~tells),

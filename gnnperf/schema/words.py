@@ -94,7 +94,8 @@ class Phase(StrEnum):
 class Source(StrEnum):
     """Where a node's latency came from, best first."""
 
-    MEASURED = "measured"
+    MEASURED = "measured"  # a row of an op table; in a replay the trace
+    TRACE = "trace"  # host work: what such work took in this trace (predict.trace_hosts)
     GNN = "gnn"
     GNN_CALIBRATED = "gnn_calibrated"
     ANALYTIC = "analytic"

@@ -46,7 +46,7 @@ def test_means_of_the_trace_answer_for_host_work_alone() -> None:
     for key in set(keys[HOST]):
         of_kind = HOST & (keys == key)
         assert found.latency_us[of_kind] == pytest.approx(measured_us[of_kind].mean())
-    assert set(found.source[HOST]) == {Source.MEASURED} and "this trace" in found.reasons[0]
+    assert set(found.source[HOST]) == {Source.TRACE} and "this trace" in found.reasons[0]
     assert np.array_equal(found.latency_us[~HOST], base.latency_us[~HOST], equal_nan=True)
     assert np.array_equal(found.source[~HOST], base.source[~HOST])
 
@@ -114,7 +114,7 @@ def test_calls_that_the_trace_lacks_are_the_bases() -> None:
     assert np.array_equal(told.latency_us[[launch, other]], base.latency_us[[launch, other]])
     assert set(told.source[[launch, other]]) == {Source.ANALYTIC}
     rest = HOST & ~np.isin(np.arange(len(HOST)), [launch, other])
-    assert set(told.source[rest]) == {Source.MEASURED}
+    assert set(told.source[rest]) == {Source.TRACE}
 
 
 V100, H100, CPU = (load_device(name) for name in ("v100_sxm2_32gb", "h100_sxm", "epyc_7742"))

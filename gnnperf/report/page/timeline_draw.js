@@ -7,7 +7,7 @@ const LEVELS = 5; // of how full a pixel is
 // Which words are drawn in which colors, by column of nodes.
 const COLORS = {
   look: { host: "host", compute: "compute", copy: "memory", transfer: "transfer", wait: "wait", exit: "exit" },
-  source: { measured: "green", gnn: "blue", gnn_calibrated: "sky", analytic: "amber", declared: "pink", uncovered: "red" },
+  source: { measured: "green", trace: "exit", gnn: "blue", gnn_calibrated: "sky", analytic: "amber", declared: "pink", uncovered: "red" },
   phase: { forward: "blue", backward: "amber", optimizer: "green", other: "grey" },
   bound: { compute: "blue", memory: "green", launch: "pink" },
 };
