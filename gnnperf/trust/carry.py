@@ -85,8 +85,9 @@ def fit_carry(steps: Sequence[Work]) -> Carry:
     for program, step in named:
         ops.setdefault(program, set()).update(step.op.tolist())
     programs = {program: tuple(sorted(held)) for program, held in ops.items()}
-    groups = _told_by_others(_groups(named))
-    return Carry(programs, *_curve(groups)) if len(groups) >= LEAST_GROUPS else Carry(programs)
+    groups = _groups(named)
+    told = _told_by_others(groups) if len(set(groups["program"])) > 1 else groups[:0]
+    return Carry(programs, *_curve(told)) if len(told) >= LEAST_GROUPS else Carry(programs)
 
 
 def _named(steps: Sequence[Work]) -> Iterator[tuple[str, Work]]:
@@ -105,16 +106,17 @@ def _held(asked: set[str], ops: set[str]) -> float:
 
 
 def _groups(steps: Sequence[tuple[str, Work]]) -> pd.DataFrame:
-    """Columns op, program, bin, log, log_base, count: nodes of an op, a program and a length."""
+    """Columns op, program, bin (int), log, log_base, weight: nodes of an op, a program and a length."""
     parts = []
     for program, step in steps:
         known = np.isfinite(step.log) & (step.base_us > 0)
         base = np.log(step.base_us[known])
-        parts.append(pd.DataFrame({"op": step.op[known].astype(str), "program": program, "bin": np.round(base / LENGTH),
+        parts.append(pd.DataFrame({"op": step.op[known].astype(str), "program": program,
+                                   "bin": np.round(base / LENGTH).astype(np.int64),
                                    "log": step.log[known], "log_base": base}))  # fmt: skip
-    table = pd.concat(parts, ignore_index=True)
-    every = table.groupby(["op", "program", "bin"], sort=True)
-    return every.agg(log=("log", "mean"), log_base=("log_base", "mean"), count=("log", "size")).reset_index()
+    every = pd.concat(parts, ignore_index=True).groupby(["op", "program", "bin"], sort=True)
+    groups = every.agg(log=("log", "mean"), log_base=("log_base", "mean"), weight=("log", "size")).reset_index()
+    return groups.assign(weight=np.sqrt(groups["weight"].to_numpy(float)))  # the more nodes, the less each adds
 
 
 def _told_by_others(groups: pd.DataFrame) -> pd.DataFrame:
@@ -122,15 +124,27 @@ def _told_by_others(groups: pd.DataFrame) -> pd.DataFrame:
 
     The same op tells most, and all ops a little: what an op takes to start is much alike, and learned from all.
     """
-    program, op = groups["program"].to_numpy(), groups["op"].to_numpy()
-    at, log = groups["log_base"].to_numpy(), groups["log"].to_numpy()
-    like = np.exp(-0.5 * ((at[:, None] - at[None, :]) / REACH) ** 2) * np.sqrt(groups["count"].to_numpy())  # [n, n]
-    like[program[:, None] == program[None, :]] = 0.0
-    of_op = like * (op[:, None] == op[None, :])  # [n, n]
-    near = of_op.sum(axis=1) > LEAST_LIKE
-    every = (like[near] @ log) / like[near].sum(axis=1)
-    told = (of_op[near] @ log + PRIOR * every) / (of_op[near].sum(axis=1) + PRIOR)
-    return groups[near].assign(others=told)
+    of_op = np.zeros((2, len(groups)))
+    for rows in groups.groupby("op", sort=True).indices.values():
+        of_op[:, rows] = _others(groups.iloc[rows])
+    of_all = _others(groups)
+    near = of_op[0] > LEAST_LIKE  # [num_groups]
+    (weight, log), (all_weight, all_log) = of_op[:, near], of_all[:, near]
+    return groups[near].assign(others=(log + PRIOR * all_log / all_weight) / (weight + PRIOR))
+
+
+def _others(groups: pd.DataFrame) -> np.ndarray:
+    """[2, n] weight, and log times weight, of the other programs' groups; by how alike lengths are."""
+    program, names = pd.factorize(groups["program"])
+    length = groups["bin"].to_numpy() - groups["bin"].min()  # [n]
+    weight = groups["weight"].to_numpy()
+    sums = np.zeros((2, len(names), length.max() + 1))  # [2, num_programs, num_lengths]
+    np.add.at(sums[0], (program, length), weight)
+    np.add.at(sums[1], (program, length), weight * groups["log"].to_numpy())
+    apart = LENGTH * (np.arange(sums.shape[2])[:, None] - np.arange(sums.shape[2])[None, :])
+    like = np.exp(-0.5 * (apart / REACH) ** 2)  # [num_lengths, num_lengths]
+    found: np.ndarray = ((sums.sum(axis=1, keepdims=True) - sums) @ like)[:, program, length]
+    return found
 
 
 def _curve(groups: pd.DataFrame) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -144,5 +158,5 @@ def _curve(groups: pd.DataFrame) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 def _least_share(groups: pd.DataFrame) -> float:
     off = groups["log"].to_numpy()[:, None] - SHARES[None, :] * groups["others"].to_numpy()[:, None]  # [n, num_shares]
-    errors = np.average(np.abs(off), axis=0, weights=np.sqrt(groups["count"].to_numpy()))  # [num_shares]
+    errors = np.average(np.abs(off), axis=0, weights=groups["weight"].to_numpy())  # [num_shares]
     return float(SHARES[int(errors.argmin())])
