@@ -58,6 +58,8 @@ def errors(table: pd.DataFrame, by_time: bool) -> dict[str, float]:
 
 
 def _gmae(told_us: np.ndarray, measured_us: np.ndarray, weights: np.ndarray) -> float:
-    """As `metrics.gmae`, over nodes with weights."""
+    """As `metrics.gmae`, over nodes with weights; NaN without nodes."""
+    if not len(measured_us):
+        return float("nan")
     off = np.maximum(absolute_percentage_error(told_us, measured_us), APE_FLOOR)  # [num_nodes]
     return float(np.exp(np.average(np.log(off), weights=weights)))

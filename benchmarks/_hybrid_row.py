@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from gnnperf.data.prepare import PreparedData, Step
 from gnnperf.data.step_time import AloneAnswer, contended_step_time_us, in_place_us
 from gnnperf.predict.blended import BlendedPredictor
 from gnnperf.predict.gnn import GnnPredictor
+from gnnperf.trust import fit_trust
 
 BLENDS = ("trust", "predict/gnn.py", "predict/blended.py", "predict/crossing.py")
 
@@ -29,8 +30,10 @@ class Hybrid:
     code: str = field(default_factory=lambda: code_of(*BLENDS))
 
     def fit(self, data: PreparedData, seed: int) -> Blended:
-        """As the network's."""
-        return Blended(BlendedPredictor(GnnPredictor(self.network.checkpoint(data, seed))))
+        """As the network's, trusted as this code trusts it: weights are kept, what blends may have changed."""
+        kept = self.network.checkpoint(data, seed)
+        now = replace(kept, trust=fit_trust(kept.network(), data))
+        return Blended(BlendedPredictor(GnnPredictor(now)))
 
 
 class Blended:

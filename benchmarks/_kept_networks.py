@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from gnnperf.baselines.network import Network, TrainedNetwork
-from gnnperf.checkpoint import Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
+from gnnperf.checkpoint import SCHEMA_VERSION, Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
 from gnnperf.data.cache import code_of, fingerprint
 from gnnperf.data.content import content_digest
 from gnnperf.data.prepare import PreparedData
@@ -77,8 +77,8 @@ class KeptNetwork:
         return TrainedNetwork(self.checkpoint(data, seed).network())
 
     def checkpoint(self, data: PreparedData, seed: int) -> Checkpoint:
-        """The same with all that it needs to answer."""
-        made_of = content_digest(data.fingerprint, repr(self.network), code_of("models", "training"))
+        """The same with all that it needs to answer; how far it is trusted, as it was told when it was trained."""
+        made_of = content_digest(data.fingerprint, repr(self.network), code_of("models", "training"), SCHEMA_VERSION)
         path = self.folder / f"{data.split.axis}-{seed}-{made_of[:12]}" / FILE
         return _trained(path, self.network, seed, data)
 

@@ -4,10 +4,10 @@
 
 Op tables of several GPUs (gemm: bfloat16 products; ops: single ops in float32), one generation left out of everything
 that is fitted. Which share of the network's corrections is kept beyond what the gate takes is chosen on the generations
-of the other table, each left out alone: with one more left out, a network learns of a generation less and earns less
-than it does when it is asked. How answers are bounded is chosen by leaving one more of the other generations out; the
-generation itself is judged once. Answers are kept in DIR. --write: bounds that ship (conf/analytic/unseen_gpu.yaml), of
-closed forms, from all generations.
+of the other table but the one that is judged, each left out alone: with one more left out, a network learns of a
+generation less and earns less than it does when it is asked. How answers are bounded is chosen by leaving one more of
+the other generations out; the generation itself is judged once. Answers are kept in DIR. --write: bounds that ship
+(conf/analytic/unseen_gpu.yaml), of closed forms, from all generations of the tables asked for.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         told = {campaign: answers(campaign, asked.out) for campaign in CAMPAIGNS.values()}
         for name in asked.tables or CAMPAIGNS:
             (other,) = set(CAMPAIGNS) - {name}
-            report(CAMPAIGNS[name], told[CAMPAIGNS[name]], least_error_share(told[CAMPAIGNS[other]]))
+            report(CAMPAIGNS[name], told[CAMPAIGNS[name]], told[CAMPAIGNS[other]])
         if asked.write:
-            write(pd.concat(told.values(), ignore_index=True))
+            write(pd.concat([told[CAMPAIGNS[name]] for name in asked.tables or CAMPAIGNS], ignore_index=True))
     except InputError as error:
         print(f"generations: {error}", file=sys.stderr)
         return error.exit_code
@@ -101,16 +101,17 @@ def write(told: pd.DataFrame) -> None:
                           conf_dir("analytic") / FILE)  # fmt: skip
 
 
-def least_error_share(told: pd.DataFrame) -> float:
-    """The share whose hybrid errs least on rows of generations that were left out alone."""
-    rows = told[~told["seen"] & (told[LEFT].map(len) == 1)]
+def least_error_share(told: pd.DataFrame, judged: str) -> float:
+    """The share whose hybrid errs least on rows of generations that were left out alone; one has no say for itself."""
+    rows = told[~told["seen"] & (told[LEFT].map(len) == 1) & (told[GENERATION] != judged)]
     return min(SHARES, key=lambda share: gmae(hybrid_us(rows, share), rows["measured"].to_numpy()))
 
 
-def report(campaign: str, told: pd.DataFrame, share: float) -> None:
-    """Both tables of one campaign, with a share of the network's corrections."""
+def report(campaign: str, told: pd.DataFrame, other: pd.DataFrame) -> None:
+    """Both tables of one campaign; another one chooses shares of the network's corrections."""
     console = Console(width=150)
-    every = [_judged(told, generation, share) for generation in sorted(told[GENERATION].unique())]
+    generations = sorted(told[GENERATION].unique())
+    every = [_judged(told, one, least_error_share(other, one)) for one in generations]
     console.print(errors_table(campaign, every))
     console.print(choice_table(every))
     console.print(intervals_table(campaign, every))

@@ -56,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _jobs(args: argparse.Namespace, out: Path) -> list[Job]:
     """In order of splits, so that a process seldom loads one twice; what is quick comes first.
 
-    Rows that need another row's network come last: beside it they would only wait for it.
+    Rows that need another row's network come last, at the price of loading splits once more: beside it they would
+    only wait for it.
     """
     rows = args.rows or [*FIXED, *LEARNED]
     found: list[Job] = []

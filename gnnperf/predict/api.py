@@ -45,7 +45,7 @@ SHIPPED_ANSWERS = (
     "No checkpoint was given (checkpoint=FILE): the shipped one answers for {nodes:,} of {every:,} kernels, the "
     "analytical model for all else{but}."
 )
-MEASURED_TOO = "The interval of the step time was calibrated without what is measured and answers here."
+MEASURED_TOO = "The interval of the step time was calibrated without what a table or the trace itself tells here."
 
 
 def predict(request: Request) -> StepPrediction:

@@ -46,7 +46,7 @@ class BlendedPredictor:
         base = self.network.analytic.predict(graph, cluster)
         told = self.network.told(graph, cluster, base)
         trusted = told.trusted
-        corrected_us = self._corrected_us(graph, cluster, base)  # [num_nodes]
+        corrected_us = self._corrected_us(graph, cluster, base, trusted)  # [num_nodes]
         latency_us, mean_us = (_blend(us, corrected_us, told, trusted.weight) for us in told.latency_us)
         missing, unknown = uncovered(graph, latency_us), np.full(graph.num_nodes, np.nan)
         source = _sources(told, trusted, missing)
@@ -64,9 +64,12 @@ class BlendedPredictor:
             alone=only(base.alone, np.isfinite(latency_us)),
         )
 
-    def _corrected_us(self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction) -> np.ndarray:
-        corrections = self.network.checkpoint.trust.corrections
-        corrected: np.ndarray = base.latency_us * np.exp(corrections.of(graph.nodes, cluster.device.name))
+    def _corrected_us(
+        self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction, trusted: Trusted
+    ) -> np.ndarray:
+        """[num_nodes]; what does not carry to another program, corrections of families do not either."""
+        log = self.network.checkpoint.trust.corrections.of(graph.nodes, cluster.device.name)
+        corrected: np.ndarray = base.latency_us * np.exp(log * trusted.carried)
         return corrected
 
 

@@ -1,10 +1,14 @@
 """How far corrections of kernels carry to a program that training lacks: measured among the programs of training.
 
-    share(base) = the one with the least |log(measured / base) - share x what the same op misses in other programs|
-                  over ops, programs and lengths; each program is told by the others, at the same length
+    share(base) = of those that fall with length the one with the least |log(measured / base) - share x others|
+                  over ops, programs and lengths; others: the mean of it in the other programs, of kernels about as
+                  long, the same op most and all ops a little
 
 What learning adds to a short kernel is overhead, which every program pays alike. A long one is as long as its work,
 which the analytical model has; what it still misses there differs from program to program.
+
+The teller is a mean, no network, which costs seconds. What counts as the same program, and how far lengths and other
+ops tell, was set by hand on training programs (BENCHMARKS.md).
 """
 
 from __future__ import annotations
@@ -62,13 +66,16 @@ class Carry:
         return found
 
     def known(self, op: np.ndarray) -> float:
-        """Largest share of these ops that one program of training has; 0 if training has none of them.
+        """Largest share of these ops that one program of training has, of those that any has.
 
-        Of the ops that training has in any program: what is new has its own weight, and makes no program another one.
+        An op that is new has its own weight, and makes no program another one, unless most kernels are such: at most
+        twice the share of kernels whose op training has.
         """
         programs = [set(ops) for ops in self.programs.values()]
-        asked = set(op.tolist()).intersection(set().union(*programs))
-        return max((_held(asked, ops) for ops in programs), default=0.0) if asked else 0.0
+        anywhere = set().union(*programs)
+        asked = set(op.tolist()) & anywhere
+        held = max((_held(asked, ops) for ops in programs), default=0.0)
+        return min(held, 2.0 * float(np.mean([name in anywhere for name in op]))) if asked else 0.0
 
     def _share(self, base_us: np.ndarray) -> np.ndarray:
         if not self.share:
@@ -91,14 +98,16 @@ def fit_carry(steps: Sequence[Work]) -> Carry:
 
 
 def _named(steps: Sequence[Work]) -> Iterator[tuple[str, Work]]:
-    """Steps with their programs; one without a name is of the first nameless one whose ops are its own."""
-    nameless: dict[str, set[str]] = {}
-    for step in steps:
+    """Steps with their programs; one without a name is of the program that has its ops, else one of its own."""
+    known: dict[str, set[str]] = {}
+    for step in (one for one in steps if one.program):
+        known.setdefault(step.program, set()).update(step.op.tolist())
+        yield step.program, step
+    for step in sorted((one for one in steps if not one.program), key=lambda one: -len(set(one.op.tolist()))):
         held = set(step.op.tolist())
-        own = next((name for name, ops in nameless.items() if _held(held, ops) >= ALIKE), f"#{len(nameless)}")
-        if not step.program:
-            nameless.setdefault(own, set()).update(held)
-        yield step.program or own, step
+        program = next((name for name, ops in known.items() if _held(held, ops) >= ALIKE), f"#{len(known)}")
+        known.setdefault(program, set()).update(held)
+        yield program, step
 
 
 def _held(asked: set[str], ops: set[str]) -> float:
@@ -148,15 +157,41 @@ def _others(groups: pd.DataFrame) -> np.ndarray:
 
 
 def _curve(groups: pd.DataFrame) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Lengths and shares; a longer kernel is believed no more than a shorter one."""
-    ordered = groups.sort_values("log_base")
-    bins = np.array_split(np.arange(len(ordered)), min(BINS, len(ordered) // LEAST_GROUPS))
-    parts = [ordered.iloc[rows] for rows in bins]
-    shares = np.minimum.accumulate([_least_share(part) for part in parts])
-    return tuple(float(part["log_base"].mean()) for part in parts), tuple(float(share) for share in shares)
+    """Lengths, shortest first, and shares: of all that fall, or stay, with length those that err least together."""
+    length = groups["bin"].to_numpy()
+    before = np.searchsorted(np.sort(length), length)  # [n] groups that are shorter: one length is in one part
+    parts = [part for _, part in groups.groupby(before * min(BINS, len(groups) // LEAST_GROUPS) // len(groups))]
+    shares = falling(np.stack([_errors(part) for part in parts]))
+    return tuple(float(part["log_base"].mean()) for part in parts), tuple(float(SHARES[place]) for place in shares)
 
 
-def _least_share(groups: pd.DataFrame) -> float:
+def _errors(groups: pd.DataFrame) -> np.ndarray:
+    """[num_shares] what each share misses, summed by weight."""
     off = groups["log"].to_numpy()[:, None] - SHARES[None, :] * groups["others"].to_numpy()[:, None]  # [n, num_shares]
-    errors = np.average(np.abs(off), axis=0, weights=groups["weight"].to_numpy())  # [num_shares]
-    return float(SHARES[int(errors.argmin())])
+    missed: np.ndarray = groups["weight"].to_numpy() @ np.abs(off)
+    return missed
+
+
+def falling(errors: np.ndarray) -> list[int]:
+    """Columns, none larger than the one before, with the least sum over rows; of equals the largest.
+
+    Args:
+        errors: [num_rows, num_columns].
+    """
+    total, came_from = errors[0], []
+    for row in errors[1:]:
+        best = len(total) - 1 - _running_argmin(total[::-1])[::-1]  # [num_columns] of this column and larger ones
+        came_from.append(best)
+        total = row + total[best]
+    found = [len(total) - 1 - int(total[::-1].argmin())]
+    for best in reversed(came_from):
+        found.append(int(best[found[-1]]))
+    return found[::-1]
+
+
+def _running_argmin(values: np.ndarray) -> np.ndarray:
+    """[n] -> [n] place of the least value so far, the first of equals."""
+    least = np.minimum.accumulate(values)
+    new = np.concatenate([[True], values[1:] < least[:-1]])
+    found: np.ndarray = np.maximum.accumulate(np.where(new, np.arange(len(values)), 0))
+    return found

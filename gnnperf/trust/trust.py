@@ -152,7 +152,7 @@ class Trust:
             np.array([f"dtype {word} not seen on this device" for word in words], dtype=object)[of_node[rows]],
             np.array([f"{name} beyond training" for name in NAMES], dtype=object)[place],
             np.full(len(rows), "unlike training", dtype=object),
-            np.full(len(rows), "long kernel of a program that training lacks", dtype=object),
+            np.full(len(rows), "kernel of a program that training lacks", dtype=object),
         ])  # fmt: skip
         new_word = np.where(weights[0] < 1, 0, 1)  # [n]
         which = np.where(weights[:2].min(axis=0) < 1, new_word, 2 + weights[2:].argmin(axis=0))  # [n]
@@ -192,9 +192,11 @@ def fit_trust(network: TypedGNN, data: PreparedData) -> Trust:
 
 
 def _work(step: Step) -> Work:
+    """Kernels that the analytical model has a price for: of a typed floor nothing is told."""
     store = step.data[KERNELS]
     op = texts_of(step.nodes["op_name"].iloc[store.node_id.numpy()])
-    return Work(step.workload, op, _base_us(store), store.target.double().numpy())
+    priced = torch.isfinite(store.analytic_us) & (store.analytic_us > 0)
+    return Work(step.workload, op, _base_us(store), torch.where(priced, store.target, torch.nan).double().numpy())
 
 
 def _base_us(store: NodeStorage) -> np.ndarray:

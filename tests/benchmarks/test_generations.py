@@ -26,11 +26,13 @@ def test_the_hybrid_lies_between_both_by_the_gates_weight() -> None:
 
 def test_the_share_is_what_errs_least_where_one_generation_was_left_out() -> None:
     rows = pd.DataFrame({"gnn": 4.0, "analytic": 1.0, "weight": 1.0, "measured": [4.0, 4.0, 1.0], "seen": False})
+    rows[GENERATION] = ["a", "b", "a"]
     rows[LEFT] = pd.Series([("a",), ("b",), ("a", "b")], dtype=object)  # the last: two, which tell nothing of one
-    assert least_error_share(rows) == 1.0
-    assert least_error_share(rows.assign(measured=2.0)) == 0.5
+    assert least_error_share(rows, "c") == 1.0
+    assert least_error_share(rows.assign(measured=2.0), "c") == 0.5
     others = pd.concat([rows.assign(seen=True), rows[:1].assign(measured=1.0)], ignore_index=True)
-    assert least_error_share(others) == 0.0  # of GPUs that trained nothing is asked
+    assert least_error_share(others, "c") == 0.0  # of GPUs that trained nothing is asked
+    assert least_error_share(rows.assign(measured=[4.0, 1.0, 1.0]), "b") == 1.0  # a generation has no say for itself
 
 
 def test_the_narrowest_that_holds_is_chosen_else_the_nearest() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import permutations, product
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.trust import Carry, fit_carry
-from gnnperf.trust.carry import UNTOLD, Work
+from gnnperf.trust.carry import UNTOLD, Work, falling
 
 
 def _work(program: str, ops: str, base_us: float | list[float], log: float | list[float]) -> Work:
@@ -39,7 +41,27 @@ def test_what_programs_agree_on_is_believed_of_long_kernels_too() -> None:
 
 def test_a_longer_kernel_is_believed_no_more_than_a_shorter_one() -> None:
     short_differs = [Work(one.program, one.op, 500.0 / one.base_us, one.log) for one in _steps(long=(0.3, -0.3))]
-    assert set(fit_carry(short_differs).share) == {0.0}  # 1 us differs, 250 us agrees
+    carry = fit_carry(short_differs)  # 1 us differs, 250 us agrees: one share for both
+    assert len(set(carry.share)) == 1
+
+
+def test_noise_alone_makes_no_curve_that_falls() -> None:
+    draw = np.random.default_rng(0)
+    lengths = np.repeat(4.0 ** np.arange(1, 9), 16).tolist()
+    steps = [_work(name, "abcdefghijklmnop" * 8, lengths, (0.3 + 0.2 * draw.standard_normal(128)).tolist())
+             for name in ("one", "two", "three")]  # fmt: skip
+    share = fit_carry(steps).share
+    assert min(share) > 0.6 * max(share)
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=3, max_size=3), min_size=1, max_size=4))
+def test_shares_that_fall_are_the_best_of_all_that_do(rows: list[list[int]]) -> None:
+    errors = np.array(rows, float)
+    found = falling(errors)
+    fall = [way for way in product(range(3), repeat=len(rows)) if list(way) == sorted(way, reverse=True)]
+    assert found in [list(way) for way in fall]
+    least = min(sum(row[place] for row, place in zip(rows, way, strict=True)) for way in fall)
+    assert sum(row[place] for row, place in zip(rows, found, strict=True)) == least
 
 
 def test_a_program_of_training_is_believed_and_one_that_is_much_like_it_in_part() -> None:
@@ -51,6 +73,7 @@ def test_a_program_of_training_is_believed_and_one_that_is_much_like_it_in_part(
     assert carry.known(nine_of_ten) == pytest.approx(0.9)
     assert carry.weight(nine_of_ten, np.full(10, 7.0)).tolist() == pytest.approx([1 / 2 + 1 / 2 * 0.2] * 10)
     assert carry.known(np.array(list("abcde+"), dtype=object)) == 1.0  # an op that nobody has makes no other program
+    assert carry.known(np.array(["a", *map(str, range(50))], dtype=object)) == pytest.approx(2 / 51)  # most do
     assert carry.known(np.array(["+"], dtype=object)) == 0.0
 
 
@@ -65,9 +88,16 @@ def test_without_kernels_nothing_is_asked() -> None:
     assert carry.weight(np.zeros(0, dtype=object), np.zeros(0)).tolist() == []
 
 
-def test_runs_without_a_name_are_one_program_if_their_ops_are() -> None:
-    carry = fit_carry([_work("", "abc", 2.0, 0.1), _work("", "xyz", 2.0, 0.1), _work("", "ab", 2.0, 0.1)])
-    assert sorted(carry.programs.values()) == [("a", "b", "c"), ("x", "y", "z")]
+@pytest.mark.parametrize("order", [*permutations(range(4))])
+def test_runs_without_a_name_are_one_program_if_their_ops_are(order: tuple[int, ...]) -> None:
+    runs = [
+        _work("", "abc", 2.0, 0.1),
+        _work("", "xyz", 2.0, 0.1),
+        _work("", "ab", 2.0, 0.1),
+        _work("mine", "pq", 2.0, 0.1),
+    ]
+    carry = fit_carry([*(runs[place] for place in order), _work("", "p", 2.0, 0.1)])
+    assert sorted(carry.programs.values()) == [("a", "b", "c"), ("p", "q"), ("x", "y", "z")]
 
 
 def test_kernels_without_a_measurement_or_a_base_tell_nothing() -> None:
