@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations, product
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.trust import Carry, fit_carry
-from gnnperf.trust.carry import UNTOLD, Work, falling
+from gnnperf.trust.carry import UNTOLD, Work
 
 
 def _work(program: str, ops: str, base_us: float | list[float], log: float | list[float]) -> Work:
@@ -52,16 +52,6 @@ def test_noise_alone_makes_no_curve_that_falls() -> None:
              for name in ("one", "two", "three")]  # fmt: skip
     share = fit_carry(steps).share
     assert min(share) > 0.6 * max(share)
-
-
-@given(st.lists(st.lists(st.integers(0, 9), min_size=3, max_size=3), min_size=1, max_size=4))
-def test_shares_that_fall_are_the_best_of_all_that_do(rows: list[list[int]]) -> None:
-    errors = np.array(rows, float)
-    found = falling(errors)
-    fall = [way for way in product(range(3), repeat=len(rows)) if list(way) == sorted(way, reverse=True)]
-    assert found in [list(way) for way in fall]
-    least = min(sum(row[place] for row, place in zip(rows, way, strict=True)) for way in fall)
-    assert sum(row[place] for row, place in zip(rows, found, strict=True)) == least
 
 
 def test_a_program_of_training_is_believed_and_one_that_is_much_like_it_in_part() -> None:
