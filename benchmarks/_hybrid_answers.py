@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.data.prepare import Step
-from gnnperf.evaluate.metrics import APE_FLOOR, absolute_percentage_error, is_measured
+from gnnperf.evaluate.metrics import gmae, is_measured
 from gnnperf.evaluate.noise_floor import node_kinds
 from gnnperf.models.gnn import WORK
 from gnnperf.predict.blended import BlendedPredictor
@@ -53,13 +53,5 @@ def errors(table: pd.DataFrame, by_time: bool) -> dict[str, float]:
     known = (table[["gnn", "analytic", "hybrid"]] > 0).all(axis=1)
     rows, answers = table[known], ("gnn", "analytic", "hybrid")
     measured_us = rows["measured"].to_numpy()
-    weights = measured_us if by_time else np.ones(len(rows))
-    return {name: _gmae(rows[name].to_numpy(), measured_us, weights) for name in answers}
-
-
-def _gmae(told_us: np.ndarray, measured_us: np.ndarray, weights: np.ndarray) -> float:
-    """As `metrics.gmae`, over nodes with weights; NaN without nodes."""
-    if not len(measured_us):
-        return float("nan")
-    off = np.maximum(absolute_percentage_error(told_us, measured_us), APE_FLOOR)  # [num_nodes]
-    return float(np.exp(np.average(np.log(off), weights=weights)))
+    weights = measured_us if by_time else None
+    return {name: gmae(rows[name].to_numpy(), measured_us, weights) for name in answers}

@@ -40,11 +40,11 @@ def kept_network(
 
 
 def _name(network: Network, split: Split, seed: int) -> str:
-    """<axis>-<seed>-<hash of settings, names of runs, and the code of features and bases>.
+    """<axis>-<seed>-<hash of settings, names of runs, the checkpoint's schema, and the code of features and bases>.
 
     Other code that learns, or other files under the same names, are told, not noticed: delete the folder.
     """
-    return f"{split.axis}-{seed}-{fingerprint(network, split)[:12]}"
+    return f"{split.axis}-{seed}-{fingerprint(network, split, SCHEMA_VERSION)[:12]}"
 
 
 def _trained(path: Path, network: Network, seed: int, data: PreparedData) -> Checkpoint:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from toys import two_rank_graph
 
+from benchmarks._hybrid_answers import errors
 from benchmarks._hybrid_energy import energy
 from benchmarks._hybrid_plots import coverage_figure, score_figure
 from benchmarks._hybrid_scores import error_coverage, false_positives, renamed
@@ -17,6 +18,15 @@ from benchmarks._hybrid_unknown import strange
 def test_false_positives_pass_where_nineteen_of_twenty_like_nodes_do() -> None:
     like = pd.Series(np.arange(1.0, 21.0))  # the 95 % quantile, upwards, is 20
     assert false_positives(like, pd.Series([5.0, 20.0, 21.0, np.inf])) == 0.5
+
+
+def test_errors_by_time_count_what_nodes_took() -> None:
+    table = pd.DataFrame({"measured": [1.0, 3.0, 9.0], "gnn": [1.1, 6.0, 9.0], "analytic": [2.0, 3.3, np.nan],
+                          "hybrid": [1.1, 3.3, 9.0]})  # fmt: skip
+    alike, by_time = errors(table, by_time=False), errors(table, by_time=True)  # the last has no analytical answer
+    assert [alike[name] for name in ("gnn", "hybrid")] == pytest.approx([np.sqrt(0.1 * 1.0), 0.1])
+    assert by_time["gnn"] == pytest.approx(0.1 ** (1 / 4) * 1.0 ** (3 / 4))
+    assert np.isnan(errors(table[2:], by_time=True)["gnn"])
 
 
 def test_errors_of_the_least_doubtful_come_first() -> None:
