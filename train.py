@@ -3,6 +3,7 @@
 python train.py                              defaults, on datasets/cpu-gloo
 python train.py experiment=demo out=DIR      about a minute
 python train.py experiment=pretrained        the checkpoint that ships, from op tables
+python train.py experiment=fine_tune init_from=CHECKPOINT data.path=DIR    a network that is there, on your runs
 python train.py --multirun seed=0,1,2
 python train.py --multirun experiment=sweep  a search over settings
 python train.py logger=wandb resume=auto
@@ -52,6 +53,7 @@ def on_runs(config: EntryConfig) -> float | None:
     # torch is imported after the configuration is known to be right: a typing error is answered at once
     from gnnperf.checkpoint import make_checkpoint, save_checkpoint
     from gnnperf.data.prepare import load_data
+    from gnnperf.finetune import begin_from, load_start
     from gnnperf.predict.intervals import calibrated
     from gnnperf.predict.ladder import CALIBRATED, predictor_of
     from gnnperf.training.curves import open_log
@@ -62,18 +64,21 @@ def on_runs(config: EntryConfig) -> float | None:
 
     console, out = wide_console(), Path(config.out)
 
-    data = load_data(config.data, config.device_spec(), config.cluster_spec())
+    start = load_start(Path(config.init_from)) if config.init_from else None
+    data = load_data(config.data, config.device_spec(), config.cluster_spec(), start.earlier if start else None)
     console.print(", ".join(f"{part}: {len(steps)} steps" for part, steps in data.steps.items()))
 
     with open_log(config) as log:
-        model = fit(config, data, build_model(config, data), log)
+        fresh = build_model(config, data)
+        model = fit(config, data, begin_from(fresh, config.model, start) if start else fresh, log)
         if not processes().is_first:
             return None
 
         for node_type, share in keep_what_helps(model, data).items():
             console.print(f"{node_type}: {share:.0%} of its corrections helped on the validation runs and are kept")
 
-        training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer)}
+        training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer),
+                    "init_from": start.sha256 if start else None}  # fmt: skip
         checkpoint = make_checkpoint(model, config.model, data, training)
         sure = calibrated({mode: predictor_of(checkpoint, mode) for mode in CALIBRATED}, data.recordings)
         checkpoint = save_checkpoint(out / "checkpoint.pt", replace(checkpoint, intervals=sure))

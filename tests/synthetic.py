@@ -9,6 +9,7 @@ import numpy as np
 from toys import two_rank_graph
 
 from gnnperf.data.config import DataConfig
+from gnnperf.data.earlier import Earlier
 from gnnperf.data.prepare import PreparedData, prepare
 from gnnperf.data.runs import RunGraph
 from gnnperf.data.splits import Split
@@ -46,6 +47,6 @@ def read(run: str) -> RunGraph:
     return RunGraph(run, toy_run(ord(run)), cluster())
 
 
-def prepared(tmp_path: Path, split: Split = SPLIT) -> PreparedData:
+def prepared(tmp_path: Path, split: Split = SPLIT, earlier: Earlier | None = None) -> PreparedData:
     """The data set, cached below `tmp_path`."""
-    return prepare(DataConfig(cache_dir=str(tmp_path)), split, read)
+    return prepare(DataConfig(cache_dir=str(tmp_path)), split, read, earlier)

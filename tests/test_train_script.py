@@ -14,6 +14,7 @@ from synthetic import cluster, prepared, toy_run
 import train
 from gnnperf.checkpoint import load_checkpoint
 from gnnperf.data.config import DataConfig
+from gnnperf.data.earlier import Earlier
 from gnnperf.data.prepare import PreparedData
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 from gnnperf.predict.gnn import GnnPredictor
@@ -25,8 +26,10 @@ SMALL = ("trainer.max_epochs=2", "trainer.progress_bar=false", "model.hidden_cha
 
 @pytest.fixture(autouse=True)
 def toy_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def load(config: DataConfig, hardware: DeviceSpec | None, links: ClusterSpec | None) -> PreparedData:
-        return prepared(tmp_path / "cache")
+    def load(
+        config: DataConfig, hardware: DeviceSpec | None, links: ClusterSpec | None, earlier: Earlier | None
+    ) -> PreparedData:
+        return prepared(tmp_path / "cache", earlier=earlier)
 
     monkeypatch.setattr("gnnperf.data.prepare.load_data", load)
 
@@ -71,6 +74,39 @@ def test_a_multirun_leaves_one_checkpoint_per_job(tmp_path: Path, monkeypatch: p
     call(monkeypatch, "seed=0,1", f"out={tmp_path / 'sweep'}", "--multirun")
     weights = [load_checkpoint(tmp_path / "sweep" / str(job) / "checkpoint.pt").weights for job in (0, 1)]
     assert any(not np.array_equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_a_network_that_is_there_trains_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a rate that moves nothing it stays what it was; the file says what it came from."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    call(monkeypatch, f"out={first}")
+    before = load_checkpoint(first / "checkpoint.pt")
+    still = ("optim.learning_rate=1e-12", "optim.weight_decay=0", "model.num_layers=7")
+    call(monkeypatch, f"out={second}", "experiment=fine_tune", f"init_from={first / 'checkpoint.pt'}", *still)
+    after = load_checkpoint(second / "checkpoint.pt")
+    assert after.provenance["training"]["init_from"] == before.sha256
+    assert before.provenance["training"]["init_from"] is None
+    name = "layers.5.own.weight"
+    assert np.allclose(after.weights[name], before.weights[name], atol=1e-9)
+    first_us, second_us = (GnnPredictor(one).predict(toy_run(9), cluster()).latency_us for one in (before, after))
+    assert np.allclose(first_us, second_us, rtol=1e-5)
+
+
+def test_what_trains_on_is_refused_in_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        call(monkeypatch, f"out={tmp_path / 'out'}", "init_from=nowhere.pt")
+    assert exit_info.value.code == 2
+    assert "init_from=nowhere.pt: no such file" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(SystemExit) as exit_info:
+        call(monkeypatch, f"out={tmp_path / 'out'}", "experiment=fine_tune")
+    assert exit_info.value.code == 2
+    assert "init_from=CHECKPOINT: no such file" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        call(monkeypatch, "experiment=pretrained", "init_from=some.pt")
+    assert "null where op tables train" in capsys.readouterr().err
 
 
 def test_a_bad_resume_is_one_message(

@@ -51,6 +51,15 @@ class Normalizer:
                 normalized[node_type].known_law = self._known_law(data[node_type].x)
         return normalized
 
+    def occurred(self, node_type: str) -> bool:
+        """Whether there were nodes of the type: of none, nothing varies and the range is 0."""
+        varied = bool(self.scale[node_type].isfinite().any())
+        return varied or bool(self.low[node_type].any()) or bool(self.high[node_type].any())
+
+    def constant(self, node_type: str) -> Tensor:
+        """[num_features] bool: what did not vary."""
+        return self.scale[node_type].isinf()
+
     def _known_law(self, x: Tensor) -> Tensor:
         """[n, num_features] raw features of collectives -> [n] bool, link and group within the training range."""
         law, low, high = x[:, LAW], self.low[COLLECTIVE][LAW], self.high[COLLECTIVE][LAW]
@@ -70,4 +79,23 @@ def fit_normalizer(graphs: Sequence[HeteroData]) -> Normalizer:
         low[node_type] = (x.amin(0) if len(x) else zero).float()
         high[node_type] = (x.amax(0) if len(x) else zero).float()
         scale[node_type] = torch.where(sigma > 1e-6, sigma, torch.full_like(sigma, float("inf"))).float()
+    return Normalizer(mean, scale, low, high)
+
+
+def widened(earlier: Normalizer, later: Normalizer) -> Normalizer:
+    """The earlier mean and scale of every feature that varied then, the later ones of the rest; the range of both.
+
+    A node type that did not occur then is as it is later.
+    """
+    mean, scale, low, high = dict(later.mean), dict(later.scale), dict(later.low), dict(later.high)
+    for node_type in earlier.mean:
+        if not earlier.occurred(node_type):
+            continue
+        varied = earlier.scale[node_type].isfinite()  # [num_features]
+        mean[node_type] = torch.where(varied, earlier.mean[node_type], later.mean[node_type])
+        scale[node_type] = torch.where(varied, earlier.scale[node_type], later.scale[node_type])
+        low[node_type], high[node_type] = earlier.low[node_type], earlier.high[node_type]
+        if later.occurred(node_type):
+            low[node_type] = torch.minimum(earlier.low[node_type], later.low[node_type])
+            high[node_type] = torch.maximum(earlier.high[node_type], later.high[node_type])
     return Normalizer(mean, scale, low, high)

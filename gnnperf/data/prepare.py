@@ -16,12 +16,13 @@ from gnnperf.analytic.collective.files import laws_of
 from gnnperf.data.cache import cached_graphs, fingerprint
 from gnnperf.data.config import DataConfig
 from gnnperf.data.content import content_digest
+from gnnperf.data.earlier import Earlier
 from gnnperf.data.features import features
 from gnnperf.data.floors import TypedFloors, fit_floors
-from gnnperf.data.normalizer import Normalizer, fit_normalizer
+from gnnperf.data.normalizer import Normalizer, fit_normalizer, widened
 from gnnperf.data.runs import RunGraph, RunStep, merged, read_runs, typical
 from gnnperf.data.splits import PARTS, Split, read_split
-from gnnperf.data.vocabulary import Vocabulary, fit_vocabulary
+from gnnperf.data.vocabulary import Vocabulary, fit_vocabulary, joined
 from gnnperf.errors import InputError
 from gnnperf.evaluate.recordings import CARD, read_json
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -85,38 +86,48 @@ class PreparedData:
 
 
 def load_data(
-    config: DataConfig, hardware: DeviceSpec | None = None, cluster: ClusterSpec | None = None
-) -> PreparedData:
+    config: DataConfig, hardware: DeviceSpec | None = None, cluster: ClusterSpec | None = None,
+    earlier: Earlier | None = None,
+) -> PreparedData:  # fmt: skip
     """Read a data set folder.
 
     Args:
         config: which data, how much of it.
         hardware: the device that all runs ran on; None: each trace's own.
         cluster: their links and hosts; None: the default of the device.
+        earlier: of the network that trains on with these data; None: a new one.
 
     Raises:
-        InputError: a bad split, a run that cannot be read, unknown hardware, no measured latency in train.
+        InputError: a bad split, a run that cannot be read, unknown hardware, no measured latency in train, or an
+            earlier base that is not of such data.
     """
     root, cache_dir = Path(config.path).expanduser(), Path(config.cache_dir).expanduser()
     split = read_split(root, config.axis)
-    return prepare(config, split, read_runs(root, cache_dir, hardware, cluster))
+    return prepare(config, split, read_runs(root, cache_dir, hardware, cluster), earlier)
 
 
-def prepare(config: DataConfig, split: Split, read: Callable[[str], RunGraph]) -> PreparedData:
+def prepare(
+    config: DataConfig, split: Split, read: Callable[[str], RunGraph], earlier: Earlier | None = None
+) -> PreparedData:
     """PreparedData from runs that `read` supplies by name.
 
     Raises:
-        InputError: no measured latency in train, or a run without whole steps.
+        InputError: no measured latency in train, a run without whole steps, or an earlier base that is not of such
+            data.
     """
     split = replace(split, train=split.train[: config.max_runs])
     found = {part: [typical(read(name)) for name in _read_of(split, part)] for part in PARTS}
     runs = {"train": merged(found["train"]), "val": merged(found["val"]), "test": tuple(found["test"])}
     tables = [run.graph.nodes for run in runs["train"]]
-    vocabulary, floors = fit_vocabulary(tables), replace(fit_floors(tables), residual=config.residual_target)
-    fitted = _fit_constants(config, runs["train"], split.train[0])
+    vocabulary = fit_vocabulary(tables)
+    if earlier is not None:
+        vocabulary = joined(earlier.vocabulary, vocabulary)
+    fitted, floors = _base(config, runs["train"], split.train[0], earlier)
     encoder = _Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser())
     encoded = {part: [encoder.encode(run) for run in _features_of(runs[part], part)] for part in PARTS}
     normalizer = fit_normalizer([one.data for one in encoded["train"]])
+    if earlier is not None:
+        normalizer = widened(earlier.normalizer, normalizer)
     steps = {part: _steps(runs[part], encoded[part], normalizer) for part in PARTS}
     singly = [encoder.encode(run) for run in _features_of(found["val"], "intervals")]
     recordings = _steps(found["val"], singly, normalizer)
@@ -149,6 +160,28 @@ def _read_of(split: Split, part: str) -> Iterator[str]:
 def _features_of(runs: Sequence[RunStep], part: str) -> Iterator[RunStep]:
     """The runs, one after the other; the first time features take long."""
     return each(runs, f"building features, {part}", "runs")
+
+
+def _base(
+    config: DataConfig, train: Sequence[RunStep], recording: str, earlier: Earlier | None
+) -> tuple[AnalyticConstants, TypedFloors]:
+    """What the network corrects: what it corrected before, else constants and floors of the training runs.
+
+    Raises:
+        InputError: as _fit_constants; no measured latency; an earlier base of another kind of device or target.
+    """
+    floors = replace(fit_floors([run.graph.nodes for run in train]), residual=config.residual_target)
+    if earlier is None or earlier.base is None:
+        return _fit_constants(config, train, recording), floors
+    kept, kept_floors = earlier.base
+    if kept_floors.residual != config.residual_target:
+        raise InputError(f"trains on with another target than before ({config.residual_target})",
+                         where="data.residual_target", allowed=str(kept_floors.residual))  # fmt: skip
+    kind = train[0].cluster.device.kind
+    if kept.device_kind not in ("", kind):
+        raise InputError(f"the checkpoint is of runs on a {kept.device_kind}, these are on a {kind}",
+                         where="init_from", remedy="start from a checkpoint of such devices, or afresh")  # fmt: skip
+    return kept, kept_floors
 
 
 def _fit_constants(config: DataConfig, train: Sequence[RunStep], recording: str) -> AnalyticConstants:

@@ -51,6 +51,16 @@ def fit_vocabulary(tables: Iterable[pd.DataFrame]) -> Vocabulary:
     return Vocabulary({t: {f: tuple(sorted(words)) for f, words in fields.items()} for t, fields in seen.items()})
 
 
+def joined(earlier: Vocabulary, later: Vocabulary) -> Vocabulary:
+    """The earlier words with the codes that they have, and behind them the later ones that are new."""
+    return Vocabulary(
+        {
+            node_type: {f: tuple(dict.fromkeys((*words, *later.words[node_type][f]))) for f, words in fields.items()}
+            for node_type, fields in earlier.words.items()
+        }
+    )
+
+
 def field_column(nodes: pd.DataFrame, field: str) -> pd.Series:
     """One field's column; words_of tells its words."""
     return _lane(nodes) if field == "lane" else nodes[field]

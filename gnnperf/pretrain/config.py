@@ -70,6 +70,17 @@ class ShippedConfig:
 
 @dataclass
 class EntryConfig(TrainConfig):
-    """What train.py can be told: recorded runs, or with `pretrain.mirror` op tables, for the checkpoint that ships."""
+    """What train.py can be told: recorded runs, or with `pretrain.mirror` op tables, for the checkpoint that ships.
 
+    Attributes:
+        init_from: a checkpoint.pt whose network trains on with these runs; None: a new one.
+    """
+
+    init_from: str | None = None
     pretrain: ShippedConfig = field(default_factory=ShippedConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        super().__post_init__()
+        fine = not (self.init_from and self.pretrain.mirror)
+        require(fine, "init_from", self.init_from, "null where op tables train (pretrain.mirror)")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch_geometric.data import HeteroData
 
-from gnnperf.data.normalizer import COLLECTIVE, LAW, fit_normalizer
+from gnnperf.data.normalizer import COLLECTIVE, LAW, fit_normalizer, widened
 from gnnperf.data.numbers import WORK_NAMES
 
 
@@ -45,3 +45,25 @@ def test_a_collective_beyond_the_links_and_groups_of_training_is_told() -> None:
     normalizer = fit_normalizer([collectives((1.0, 2.0, 5.0), (3.0, 2.0, 6.0))])
     asked = collectives((1.0, 2.0, 5.0), (2.0, 2.0, 99.0), (0.5, 2.0, 5.0), (3.5, 2.0, 5.0), (2.0, 4.0, 5.0))
     assert normalizer.apply(asked)[COLLECTIVE].known_law.tolist() == [True, True, False, False, False]
+
+
+def test_scales_of_an_earlier_training_stay_and_ranges_widen_by_hand() -> None:
+    """The first feature varied before, the second only now; links came later."""
+    earlier = fit_normalizer([graph([[0.0, 5.0], [4.0, 5.0]])])
+    new = graph([[3.0, 6.0], [9.0, 8.0]])
+    new["link"].x = torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 5.0]])
+    both = widened(earlier, fit_normalizer([new]))
+    assert both.mean["host"].tolist() == [2.0, 7.0]
+    assert both.scale["host"].tolist() == [2.0, 1.0]
+    assert (both.low["host"].tolist(), both.high["host"].tolist()) == ([0.0, 5.0], [9.0, 8.0])
+    assert both.apply(new)["host"].x.tolist() == [[0.5, -1.0], [3.5, 1.0]]
+    assert both.low["link"].tolist() == [1.0, 2.0, 3.0]
+    assert not earlier.occurred("link") and both.occurred("link")
+    assert both.constant("link").tolist() == [True, True, False]
+
+
+def test_a_type_that_later_runs_lack_keeps_its_range() -> None:
+    with_links = graph([[0.0, 1.0]])
+    with_links["link"].x = torch.tensor([[1.0, 2.0, 3.0]])
+    both = widened(fit_normalizer([with_links]), fit_normalizer([graph([[2.0, 1.0]])]))
+    assert both.low["link"].tolist() == both.high["link"].tolist() == [1.0, 2.0, 3.0]

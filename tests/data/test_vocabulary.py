@@ -5,7 +5,7 @@ import pandas as pd
 from toys import two_rank_graph
 
 from gnnperf.data.categories import NOTHING
-from gnnperf.data.vocabulary import FIELDS, UNKNOWN, fit_vocabulary
+from gnnperf.data.vocabulary import FIELDS, UNKNOWN, fit_vocabulary, joined
 
 NODES = two_rank_graph().nodes
 OP = FIELDS.index("op_name")
@@ -51,3 +51,12 @@ def test_words_of_nodes_without_a_label_stay_unknown() -> None:
 def test_streams_and_threads_by_role() -> None:
     nodes = of("compute").iloc[[0, 0, 0, 0]].assign(stream=[-1, 1, 9, -1], thread=[-1, -1, -1, 4])
     assert fit_vocabulary([nodes]).words["compute"]["lane"] == ("", "s1", "s3", "thread")
+
+
+def test_new_words_come_behind_those_that_are_known() -> None:
+    earlier = fit_vocabulary([NODES])
+    both = joined(earlier, fit_vocabulary([NODES.assign(op_name="a::first")]))
+    assert both.words["compute"]["op_name"] == ("aten::mm", "a::first")
+    assert both.words["compute"]["dtype"] == earlier.words["compute"]["dtype"]
+    known = both.encode("compute", of("compute"))
+    assert (known == earlier.encode("compute", of("compute"))).all()

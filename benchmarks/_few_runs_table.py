@@ -1,0 +1,53 @@
+"""What a few runs of a program are worth: per program and number of runs every row's errors of nodes and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from gnnperf.evaluate.cells import Cell
+from gnnperf.evaluate.improvement_cli import REPEAT
+from gnnperf.evaluate.row_errors import node_figures, rows_of, step_figures
+
+ROWS = ("analytic", "gnn", "analytic-few", "nearest-run-few", "median-step-few", "nearest-step-few", "gnn-few",
+        "fine-tuned", REPEAT)  # fmt: skip
+
+
+def print_tables(cells: Sequence[Cell]) -> None:
+    """Nodes, then steps; the last lines of each are means over the programs."""
+    found = rows_of(cells)
+    for of, name in ((_nodes, "node latencies, GMAE in %"), (_steps, "step time, geomean of the error in %")):
+        table = Table(title=name)
+        for title in ("program", "runs", "seeds", *ROWS):
+            table.add_column(title, justify="left" if title == "program" else "right")
+        figures = {split: [of(rows.get(row, ())) for row in ROWS] for split, rows in found.items()}
+        for split in sorted(figures, key=_key):
+            program, runs = _key(split)
+            table.add_row(program, str(runs), str(len(found[split]["fine-tuned"])), *map(_percent, figures[split]))
+        for runs, splits in groupby(sorted(figures, key=lambda s: _key(s)[::-1]), key=lambda s: _key(s)[1]):
+            means = np.mean([figures[split] for split in splits], axis=0)
+            table.add_row("mean", str(runs), "", *map(_percent, means))
+        Console(width=170).print(table)
+
+
+def _key(split: str) -> tuple[str, int]:
+    """<program>-<runs>."""
+    program, _, runs = split.rpartition("-")
+    return program, int(runs)
+
+
+def _nodes(cells: Sequence[Cell]) -> float:
+    figures = node_figures(cells) if cells else None
+    return float("nan") if figures is None else figures.gmae
+
+
+def _steps(cells: Sequence[Cell]) -> float:
+    return step_figures(cells).gmae if cells else float("nan")
+
+
+def _percent(value: float) -> str:
+    return "-" if np.isnan(value) else f"{100 * value:.1f}"

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from synthetic import prepared
+
+from benchmarks import _few_runs_table
+from benchmarks._few_runs_table import ROWS, print_tables
+from benchmarks._fine_tuned import AsItIs, FineTuned
+from benchmarks.fine_tuning import JUDGED, RUNS, few_runs
+from gnnperf.baselines.judge import fitted_cell
+from gnnperf.checkpoint import make_checkpoint
+from gnnperf.data.runs import run_of
+from gnnperf.data.splits import Split
+from gnnperf.evaluate.cells import Origin
+from gnnperf.finetune import start_of
+from gnnperf.models.config import ModelConfig
+from gnnperf.models.gnn import TypedGNN
+from gnnperf.training.config import TrainConfig, TrainerConfig
+
+TEST = tuple(f"run{number:02}/{repeat}" for number in range(30) for repeat in (1, 2))
+WHOLE = Split("workload-x", ("other/1",), ("another/1",), TEST)
+
+
+def runs(names: tuple[str, ...]) -> set[str]:
+    return {run_of(name) for name in names}
+
+
+def test_few_runs_are_disjoint_whole_and_nested() -> None:
+    found = {count: few_runs(WHOLE, count, 3, f"x-{count}") for count in RUNS}
+    for count, split in found.items():
+        parts = [runs(part) for part in (split.train, split.val, split.test)]
+        assert sum(map(len, parts)) == len(set.union(*parts)) == count + JUDGED
+        assert len(parts[1]) == max(count // 4, 1)
+        assert all(sorted(part) == sorted(n for n in TEST if run_of(n) in runs(part))
+                   for part in (split.train, split.val, split.test))  # fmt: skip
+    assert len({split.test for split in found.values()}) == 1
+    learned = [runs(found[count].train) | runs(found[count].val) for count in RUNS]
+    assert learned[0] < learned[1] < learned[2]
+    assert few_runs(WHOLE, 2, 4, "x-2").test != found[2].test
+
+
+def test_rows_of_one_network_as_it_is_and_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toy's labels are three times what the base says: training on goes there, staying does not."""
+    config = TrainConfig(model=ModelConfig(hidden_channels=8, num_layers=1), trainer=TrainerConfig(40, False))
+    data = prepared(tmp_path)
+    start = start_of(make_checkpoint(TypedGNN(config.model, data.vocabulary), config.model, data, {}), "a test")
+    further = prepared(tmp_path, earlier=start.earlier)
+    asked = Origin("x-2", "test", "gnn", 0, 1.0, "", "", "", "")
+    as_it_is = fitted_cell(AsItIs(start, "s"), data, asked)
+    trained = fitted_cell(FineTuned(config, start, "s"), further, Origin(**{**vars(asked), "row": "fine-tuned"}))
+    gmae = [_few_runs_table._nodes([cell]) for cell in (as_it_is, trained)]
+    assert gmae[1] < 0.9 * gmae[0]
+
+    wide = Console(width=300, record=True)
+    monkeypatch.setattr(_few_runs_table, "Console", lambda width: wide)
+    print_tables([as_it_is, trained])
+    lines = wide.export_text().splitlines()
+    first = next(line for line in lines if line.strip("│ ").startswith("x "))
+    told = [cell.strip() for cell in first.strip("│").split("│")]
+    assert told[:3] == ["x", "2", "1"]
+    assert told[3 + ROWS.index("gnn")] == f"{100 * gmae[0]:.1f}"
+    assert told[3 + ROWS.index("fine-tuned")] == f"{100 * gmae[1]:.1f}"
+    assert told[3 + ROWS.index("gnn-few")] == "-"

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from op_networks import checkpoint as op_checkpoint
+from synthetic import SPLIT, cluster, prepared, read
+from torch import Tensor
+
+from gnnperf.checkpoint import make_checkpoint, save_checkpoint
+from gnnperf.data.config import DataConfig
+from gnnperf.data.prepare import PreparedData, prepare
+from gnnperf.data.runs import RunGraph
+from gnnperf.errors import InputError
+from gnnperf.finetune import Start, begin_from, load_start
+from gnnperf.models.config import ModelConfig
+from gnnperf.models.gnn import TypedGNN
+from gnnperf.models.segmented import answers_of
+from gnnperf.pretrain.op_checkpoint import save_op_checkpoint
+from gnnperf.schema import WORK_TYPES
+
+CONFIG = ModelConfig(hidden_channels=8, num_layers=2)
+STRANGE = replace(SPLIT, train=("d",), val=("e",), test=("f",))
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """A network that answers something else than the base for every node."""
+    data = prepared(tmp_path / "before")
+    torch.manual_seed(0)
+    network = TypedGNN(CONFIG, data.vocabulary)
+    for t in map(str, WORK_TYPES):
+        torch.nn.init.normal_(network.get_parameter(f"heads.{t}.last.weight"), std=0.3)
+    save_checkpoint(tmp_path / "checkpoint.pt", make_checkpoint(network, CONFIG, data, {}))
+    return load_start(tmp_path / "checkpoint.pt")
+
+
+def strange(run: str) -> RunGraph:
+    """The toy in words that nobody heard."""
+    found = read(run)
+    kernel = found.graph.nodes["node_type"] == "compute"
+    nodes = found.graph.nodes.astype({"op_name": object, "dtype": object})
+    nodes.loc[kernel, ["op_name", "dtype"]] = ["mine::op", "float8"]
+    nodes = nodes.astype({"op_name": "category", "dtype": "category"})
+    return replace(found, graph=replace(found.graph, nodes=nodes, fingerprint=f"strange {run}"))
+
+
+def begun(start: Start, data: PreparedData, config: ModelConfig = CONFIG) -> TypedGNN:
+    torch.manual_seed(1)
+    return begin_from(TypedGNN(config, data.vocabulary), config, start).eval()
+
+
+def residuals(network: TypedGNN, data: PreparedData) -> dict[str, Tensor]:
+    return {t: answer.residual for t, answer in answers_of(network, data.steps["test"][0].data).items()}
+
+
+def test_it_answers_as_before_on_the_runs_it_knows(tmp_path: Path, start: Start) -> None:
+    data = prepared(tmp_path / "same", earlier=start.earlier)
+    before, after = residuals(start.network(), data), residuals(begun(start, data), data)
+    for node_type in before:
+        assert torch.equal(before[node_type], after[node_type])
+    assert float(before["compute"].abs().max()) > 0.01
+
+
+def test_new_words_are_what_unknown_words_were(tmp_path: Path, start: Start) -> None:
+    """Two vocabularies, one answer: the earlier network takes the codes of new words for the unknown one."""
+    cache = DataConfig(cache_dir=str(tmp_path / "new"))
+    data = prepare(cache, STRANGE, strange, start.earlier)
+    assert data.vocabulary.words["compute"]["op_name"] == ("aten::mm", "mine::op")
+    network, codes = begun(start, data), data.steps["test"][0].data["compute"].codes
+    assert int(codes.max()) == 2
+    after = residuals(network, data)["compute"]
+    for t in map(str, WORK_TYPES):
+        known = torch.tensor([start.earlier.vocabulary.num_codes(t, f) for f in start.earlier.vocabulary.words[t]])
+        store = data.steps["test"][0].data[t]
+        store.codes = torch.where(store.codes < known, store.codes, torch.zeros_like(store.codes))
+    assert torch.equal(residuals(start.network(), data)["compute"], after)
+
+
+def test_further_rounds_and_relations_add_nothing_at_first(tmp_path: Path, start: Start) -> None:
+    data = prepared(tmp_path / "same", earlier=start.earlier)
+    deeper = residuals(begun(start, data, replace(CONFIG, num_layers=4)), data)
+    assert all(torch.equal(deeper[t], known) for t, known in residuals(start.network(), data).items())
+
+
+def test_a_feature_that_never_varied_has_no_say_at_first(tmp_path: Path, start: Start) -> None:
+    data = prepared(tmp_path / "same", earlier=start.earlier)
+    constant = start.earlier.normalizer.constant("compute")  # [num_features]
+    weight = begun(start, data).get_parameter("encoders.compute.linear.weight")
+    assert bool(constant.any())
+    assert not weight[:, constant].any() and bool(weight[:, ~constant].any())
+
+
+def test_everything_learns_from_there(tmp_path: Path, start: Start) -> None:
+    data = prepared(tmp_path / "same", earlier=start.earlier)
+    network = begun(start, data, replace(CONFIG, num_layers=3)).train()
+    answers = network(data.steps["train"][0].data)
+    sum(answer.residual.square().sum() for answer in answers.values()).backward()
+    for name in ("layers.2.out.weight", "encoders.compute.linear.weight", "encoders.host.embeddings.0.weight"):
+        gradient = network.get_parameter(name).grad
+        assert gradient is not None and bool(gradient.any()), name
+
+
+def test_a_network_of_op_tables_knows_kernels_and_devices_only(tmp_path: Path) -> None:
+    save_op_checkpoint(tmp_path / "ops.pt", op_checkpoint())
+    ops = load_start(tmp_path / "ops.pt")
+    data = prepared(tmp_path / "data", earlier=ops.earlier)
+    network, trained = begun(ops, data), dict(ops.network().named_parameters())
+    own = dict(network.named_parameters())
+    assert torch.equal(own["layers.0.relations.rev_runs_on.weight"], trained["layers.0.relations.rev_runs_on.weight"])
+    assert torch.equal(own["heads.compute.last.weight"], trained["heads.compute.last.weight"])
+    assert not own["layers.0.relations.follows.weight"].any()
+    assert not own["layers.1.out.weight"].any()
+    torch.manual_seed(1)
+    fresh = TypedGNN(CONFIG, data.vocabulary)
+    assert torch.equal(own["encoders.host.linear.weight"], fresh.get_parameter("encoders.host.linear.weight"))
+    assert data.constants == prepared(tmp_path / "data").constants  # its base is the data's own
+    answers = residuals(network, data)
+    assert bool(answers["compute"].abs().max() > 0) and not answers["host"].any()
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"hidden_channels": 16}, "model.hidden_channels=16: not the network that is in the checkpoint"),
+        ({"max_residual": 2.0}, "model.max_residual=2.0"),
+        ({"num_layers": 1}, "2 or more"),
+        ({"reverse": False}, "no messages along rev_feeds"),
+    ],
+)  # fmt: skip
+def test_another_network_is_refused(tmp_path: Path, start: Start, changed: dict[str, object], told: str) -> None:
+    data = prepared(tmp_path / "same", earlier=start.earlier)
+    config = replace(CONFIG, **changed)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=told.replace(".", r"\.")):
+        begin_from(TypedGNN(config, data.vocabulary), config, start)
+
+
+def test_a_base_of_other_devices_or_of_another_target_is_refused(tmp_path: Path, start: Start) -> None:
+    assert start.earlier.base is not None
+    constants, floors = start.earlier.base
+    of_cpus = replace(start.earlier, base=(replace(constants, device_kind="cpu"), floors))
+    with pytest.raises(InputError, match="the checkpoint is of runs on a cpu, these are on a gpu"):
+        prepared(tmp_path / "cpu", earlier=of_cpus)
+    with pytest.raises(InputError, match=r"data\.residual_target"):
+        prepare(DataConfig(cache_dir=str(tmp_path), residual_target=False), SPLIT, read, start.earlier)
+
+
+def test_the_base_it_corrects_stays(tmp_path: Path, start: Start) -> None:
+    data = prepare(DataConfig(cache_dir=str(tmp_path)), STRANGE, strange, start.earlier)
+    assert start.earlier.base == (data.constants, data.floors)
+    assert cluster().name == "toy"
