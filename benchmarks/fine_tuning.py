@@ -2,9 +2,9 @@
 
     python -m benchmarks.fine_tuning [--programs dlrm ..] [--runs 2 4 8] [--seeds 0 1] [--out DIR] [--print-only]
 
-Of every program: the row `gnn` of `learned`, trained on all other programs (seed 0). Its runs are put in an order by
-seed; of the first 2, 4 or 8 a quarter (at least one) validates and the rest trains, the first 16 after the eighth are
-judged. Recordings of a run stay together. Beside it the same network without those runs, the analytical model with the
+Of every program: the row `gnn` of `learned`, trained on all other programs (seed 0). Up to 16 of its runs are judged;
+of 2, 4 or 8 others, drawn by seed, a quarter (at least one) validates and the rest trains. Recordings of a run stay
+together. Beside it the same network without those runs, the analytical model with the
 constants of the other programs and with those of the few, a network from nothing but the few runs, trivial answers from
 them, and the noise: one recording says another of its run.
 """
@@ -83,13 +83,14 @@ def few_runs(split: Split, count: int, seed: int, name: str) -> Split:
     Args:
         split: whose test part they are.
         count: to learn from; those of a larger count hold those of a smaller one.
-        seed: of the order.
+        seed: which of them; those that judge are the same.
         name: of the new split.
     """
-    runs = list(dict.fromkeys(map(run_of, split.test)))
-    order = [runs[place] for place in np.random.default_rng(seed).permutation(len(runs))]
+    runs = np.random.default_rng(0).permutation(list(dict.fromkeys(map(run_of, split.test))))
+    judged = runs[max(RUNS) : max(RUNS) + JUDGED]  # the same for every seed
+    pool = np.random.default_rng(seed).permutation(runs[~np.isin(runs, judged)])
     validate = max(count // 4, 1)
-    parts = (order[validate:count], order[:validate], order[max(RUNS) : max(RUNS) + JUDGED])
+    parts = (pool[validate:count], pool[:validate], judged)
     return Split(name, *(tuple(one for run in part for one in split.test if run_of(one) == run) for part in parts))
 
 

@@ -6,6 +6,7 @@ Of every family: rows are fitted on all other families but one, which validates 
 network's best epoch and how much it may correct), and judged on the family. The labels are those of the trace: the
 median period, of a single step its makespan, of a run without step marks the whole pass. Recordings of one program are
 one example where they train; where they judge, each stands for itself. Steps in which a rank sleeps are listed apart.
+gnn-from-ops is the network that starts from the checkpoint of op tables that ships, instead of from nothing.
 host-pace and host-and-device-pace are no answers: they read off the recording how fast its machine is (_public_paces).
 
 Cells are kept in DIR and made if they are missing or of other data, as those of `learned`; a training that was killed
@@ -17,10 +18,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks._fine_tuned import FineTuned
 from benchmarks._kept_networks import KeptNetwork
 from benchmarks._public_families import FAMILIES, PublicRuns, public_runs
 from benchmarks._public_paces import OwnPace
@@ -32,13 +35,16 @@ from gnnperf.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
 from gnnperf.baselines.whole_steps import MedianStep, NearestStep
 from gnnperf.config import composed
 from gnnperf.data.config import DataConfig
+from gnnperf.data.earlier import Earlier
 from gnnperf.data.prepare import prepare
 from gnnperf.errors import InputError
 from gnnperf.evaluate.cell_files import read_cells
+from gnnperf.finetune import Start, load_start
+from gnnperf.predict.pretrained import SHIPPED
 from gnnperf.schema import NodeType
 from gnnperf.training.config import TrainConfig
 
-OUT, SEED, NETWORK = Path("outputs/public_families"), 0, "gnn"
+OUT, SEED, NETWORK, FROM_OPS = Path("outputs/public_families"), 0, "gnn", "gnn-from-ops"
 PACES = ((NodeType.HOST,), (NodeType.COMPUTE, NodeType.MEMORY))
 EPOCHS, BATCH_SIZE = 20, 2  # some 35 programs train: small batches, so that 20 epochs are a few hundred updates
 
@@ -52,18 +58,33 @@ def rows(out: Path) -> dict[str, Learner]:
         "median-step": MedianStep(), "nearest-step": NearestStep(),
         "host-pace": OwnPace(PACES[:1]), "host-and-device-pace": OwnPace(PACES),
         NETWORK: KeptNetwork(Network(config), out / "networks"),
+        FROM_OPS: FineTuned(config, _ops(), _ops().sha256),
     }  # fmt: skip
+
+
+@cache
+def _ops() -> Start:
+    """The network of op tables."""
+    return load_start(SHIPPED)
 
 
 def make(found: PublicRuns, out: Path, families: Sequence[str], names: Sequence[str]) -> None:
     """The cells that are missing."""
-    learners = rows(out)
+    fresh, further = [name for name in names if name != FROM_OPS], [name for name in names if name == FROM_OPS]
     for family in families:
-        config = DataConfig(path="public runs", axis=family)  # nothing is read there: the runs are at hand
-        data = SplitData(prepare(config, found.split(family), found.graphs.__getitem__), 1.0)
-        for name in names:
-            made = ensure_cell(Place(out / "cells", name, SEED if name == NETWORK else None), learners[name], data)
-            print(f"{family}/{name}: {'made' if made else 'is there'}", file=sys.stderr, flush=True)
+        for earlier, own in ((None, fresh), (_ops().earlier, further)):
+            if own:
+                _cells(found, out, family, own, earlier)
+
+
+def _cells(found: PublicRuns, out: Path, family: str, names: Sequence[str], earlier: Earlier | None) -> None:
+    config = DataConfig(path="public runs", axis=family)  # nothing is read there: the runs are at hand
+    data = SplitData(prepare(config, found.split(family), found.graphs.__getitem__, earlier), 1.0)
+    learners = rows(out)
+    for name in names:
+        place = Place(out / "cells", name, SEED if name in (NETWORK, FROM_OPS) else None)
+        made = ensure_cell(place, learners[name], data)
+        print(f"{family}/{name}: {'made' if made else 'is there'}", file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
