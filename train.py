@@ -64,13 +64,13 @@ def on_runs(config: EntryConfig) -> float | None:
 
     console, out = wide_console(), Path(config.out)
 
-    start = load_start(Path(config.init_from)) if config.init_from else None
+    start = load_start(Path(config.init_from), config.model) if config.init_from else None
     data = load_data(config.data, config.device_spec(), config.cluster_spec(), start.earlier if start else None)
     console.print(", ".join(f"{part}: {len(steps)} steps" for part, steps in data.steps.items()))
 
     with open_log(config) as log:
         fresh = build_model(config, data)
-        model = fit(config, data, begin_from(fresh, config.model, start) if start else fresh, log)
+        model = fit(config, data, begin_from(fresh, start) if start else fresh, log)
         if not processes().is_first:
             return None
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from gnnperf.errors import InputError
 from gnnperf.evaluate.cells import Cell
 from gnnperf.evaluate.improvement_cli import REPEAT
 from gnnperf.evaluate.row_errors import node_figures, rows_of, step_figures
@@ -20,18 +21,36 @@ ROWS = ("analytic", "gnn", "analytic-few", "nearest-run-few", "median-step-few",
 def print_tables(cells: Sequence[Cell]) -> None:
     """Nodes, then steps; the last lines of each are means over the programs."""
     found = rows_of(cells)
+    for split, rows in found.items():
+        _check_same(split, [cell for row, seeds in rows.items() if row != REPEAT for cell in seeds])
     for of, name in ((_nodes, "node latencies, GMAE in %"), (_steps, "step time, geomean of the error in %")):
         table = Table(title=name)
-        for title in ("program", "runs", "seeds", *ROWS):
+        for title in ("program", "runs", "judged", "seeds", *ROWS):
             table.add_column(title, justify="left" if title == "program" else "right")
         figures = {split: [of(rows.get(row, ())) for row in ROWS] for split, rows in found.items()}
         for split in sorted(figures, key=_key):
             program, runs = _key(split)
-            table.add_row(program, str(runs), str(len(found[split]["fine-tuned"])), *map(_percent, figures[split]))
+            seeds = max(map(len, found[split].values()))
+            table.add_row(program, str(runs), _judged(found[split]), str(seeds), *map(_percent, figures[split]))
         for runs, splits in groupby(sorted(figures, key=lambda s: _key(s)[::-1]), key=lambda s: _key(s)[1]):
             means = np.mean([figures[split] for split in splits], axis=0)
-            table.add_row("mean", str(runs), "", *map(_percent, means))
+            table.add_row("mean", str(runs), "", "", *map(_percent, means))
         Console(width=170).print(table)
+
+
+def _check_same(split: str, cells: Sequence[Cell]) -> None:
+    """Rows of one split are of the same recordings.
+
+    Raises:
+        InputError: they are not.
+    """
+    if len({tuple(cell.steps["recording"]) for cell in cells}) > 1:
+        raise InputError("rows were judged on different recordings", where=split, remedy="delete its folder")
+
+
+def _judged(rows: Mapping[str, Sequence[Cell]]) -> str:
+    """Number of recordings."""
+    return str(max(len(cell.steps) for row, seeds in rows.items() if row != REPEAT for cell in seeds))
 
 
 def _key(split: str) -> tuple[str, int]:

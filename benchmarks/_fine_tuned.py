@@ -48,6 +48,6 @@ class FineTuned:
         """Weights of the best epoch on the validation runs, gated there. `data` were prepared for the start."""
         with tempfile.TemporaryDirectory() as out:
             config = replace(self.config, seed=seed, out=out, resume=None)
-            network = fit(config, data, begin_from(build_model(config, data), config.model, self.start))
+            network = fit(config, data, begin_from(build_model(config, data), self.start))
         keep_what_helps(network, data)
         return TrainedNetwork(network)

@@ -3,10 +3,12 @@
     python -m benchmarks.fine_tuning [--programs dlrm ..] [--runs 2 4 8] [--seeds 0 1] [--out DIR] [--print-only]
 
 Of every program: the row `gnn` of `learned`, trained on all other programs (seed 0). Up to 16 of its runs are judged;
-of 2, 4 or 8 others, drawn by seed, a quarter (at least one) validates and the rest trains. Recordings of a run stay
-together. Beside it the same network without those runs, the analytical model with the
-constants of the other programs and with those of the few, a network from nothing but the few runs, trivial answers from
-them, and the noise: one recording says another of its run.
+of 2, 4 or 8 others, drawn by seed, a quarter (at least one) validates and the rest trains (rows that validate nothing
+take all of them). Recordings of a run stay together. moe and rl have 13 runs: 5 are judged, and 8 others are all.
+
+Beside it the same network without those runs, the analytical model with the constants of the other programs and with
+those of the few, a network from nothing but the few runs, trivial answers from them, and the noise: one recording says
+another of its run.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from benchmarks._few_runs_table import print_tables
 from benchmarks._fine_tuned import AsItIs, FineTuned
@@ -29,6 +32,7 @@ from gnnperf.baselines.table import Place, SplitData, ensure_cell, ensure_floor,
 from gnnperf.baselines.trivial import Analytic, NearestNodes
 from gnnperf.baselines.whole_steps import MedianStep, NearestStep
 from gnnperf.config import composed
+from gnnperf.data.content import content_digest
 from gnnperf.data.prepare import PreparedData, prepare
 from gnnperf.data.runs import read_runs, run_of
 from gnnperf.data.splits import Split
@@ -54,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"default: {OUT}")
     parser.add_argument("--print-only", action="store_true", help="tables of the cells that are there")
     args = parser.parse_args(arguments)
+    torch.set_num_threads(1)  # kept networks go by sums that depend on it
     try:
         for program in () if args.print_only else args.programs:
             _make(program, args)
@@ -99,11 +104,12 @@ def _rows(whole: PreparedData, start: Start, split: Split) -> dict[str, tuple[Le
     config = data_config(split.axis)
     read = read_runs(Path(config.path), Path(config.cache_dir).expanduser(), None, None)
     alone, further = prepare(config, split, read), prepare(config, split, read, start.earlier)
+    every = prepare(config, replace(split, train=(*split.val, *split.train)), read)
     known = _judged(whole, split)
     return {
         "analytic": (Analytic(), known), "gnn": (AsItIs(start, start.sha256), known),
-        "analytic-few": (Analytic(), alone), "nearest-run-few": (NearestNodes(), alone),
-        "median-step-few": (MedianStep(), alone), "nearest-step-few": (NearestStep(), alone),
+        "analytic-few": (Analytic(), every), "nearest-run-few": (NearestNodes(), every),
+        "median-step-few": (MedianStep(), every), "nearest-step-few": (NearestStep(), every),
         "gnn-few": (Network(_settings("gnn")), alone),
         "fine-tuned": (FineTuned(_settings("fine_tune"), start, start.sha256), further),
     }  # fmt: skip
@@ -111,8 +117,10 @@ def _rows(whole: PreparedData, start: Start, split: Split) -> dict[str, tuple[Le
 
 def _judged(whole: PreparedData, split: Split) -> PreparedData:
     """As the other programs' training prepared it, to be judged on the same runs."""
-    test = tuple(step for step in whole.steps["test"] if step.run in split.test)
-    return replace(whole, split=split, steps={**whole.steps, "test": test})
+    by_name = {step.run: step for step in whole.steps["test"]}
+    test = tuple(by_name[name] for name in split.test)
+    told = content_digest(whole.fingerprint, split.test)
+    return replace(whole, split=split, steps={**whole.steps, "test": test}, fingerprint=told)
 
 
 def _settings(experiment: str) -> TrainConfig:

@@ -9,16 +9,15 @@ one example where they train; where they judge, each stands for itself. Steps in
 gnn-from-ops is the network that starts from the checkpoint of op tables that ships, instead of from nothing.
 host-pace and host-and-device-pace are no answers: they read off the recording how fast its machine is (_public_paces).
 
-Cells are kept in DIR and made if they are missing or of other data, as those of `learned`; a training that was killed
-goes on after its last whole epoch.
+Cells are kept in DIR and made if they are missing or of other data, as those of `learned`; a training of the row gnn
+that was killed goes on after its last whole epoch.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -39,7 +38,7 @@ from gnnperf.data.earlier import Earlier
 from gnnperf.data.prepare import prepare
 from gnnperf.errors import InputError
 from gnnperf.evaluate.cell_files import read_cells
-from gnnperf.finetune import Start, load_start
+from gnnperf.finetune import load_start
 from gnnperf.predict.pretrained import SHIPPED
 from gnnperf.schema import NodeType
 from gnnperf.training.config import TrainConfig
@@ -51,48 +50,51 @@ EPOCHS, BATCH_SIZE = 20, 2  # some 35 programs train: small batches, so that 20 
 
 def rows(out: Path) -> dict[str, Learner]:
     """Row -> learner; what is quick comes first."""
-    config = composed("train", TrainConfig, "experiment=gnn", "trainer.progress_bar=false",
-                      f"trainer.max_epochs={EPOCHS}", f"data.batch_size={BATCH_SIZE}")  # fmt: skip
     return {
         "analytic": Analytic(), "base": Base(), "op-constant": OpConstant(), "nearest-run": NearestNodes(),
         "median-step": MedianStep(), "nearest-step": NearestStep(),
         "host-pace": OwnPace(PACES[:1]), "host-and-device-pace": OwnPace(PACES),
-        NETWORK: KeptNetwork(Network(config), out / "networks"),
-        FROM_OPS: FineTuned(config, _ops(), _ops().sha256),
+        NETWORK: KeptNetwork(Network(_settings()), out / "networks"),
     }  # fmt: skip
 
 
-@cache
-def _ops() -> Start:
-    """The network of op tables."""
-    return load_start(SHIPPED)
+def from_ops() -> FineTuned:
+    """The network that starts from the checkpoint that ships."""
+    config = _settings()
+    start = load_start(SHIPPED, config.model)
+    return FineTuned(config, start, start.sha256)
+
+
+def _settings() -> TrainConfig:
+    return composed("train", TrainConfig, "experiment=gnn", "trainer.progress_bar=false",
+                    f"trainer.max_epochs={EPOCHS}", f"data.batch_size={BATCH_SIZE}")  # fmt: skip
 
 
 def make(found: PublicRuns, out: Path, families: Sequence[str], names: Sequence[str]) -> None:
     """The cells that are missing."""
-    fresh, further = [name for name in names if name != FROM_OPS], [name for name in names if name == FROM_OPS]
+    learners, ops = rows(out), from_ops()
     for family in families:
-        for earlier, own in ((None, fresh), (_ops().earlier, further)):
-            if own:
-                _cells(found, out, family, own, earlier)
+        _cells(found, out, family, {name: learners[name] for name in names if name != FROM_OPS}, None)
+        _cells(found, out, family, {name: ops for name in names if name == FROM_OPS}, ops.start.earlier)
 
 
-def _cells(found: PublicRuns, out: Path, family: str, names: Sequence[str], earlier: Earlier | None) -> None:
+def _cells(found: PublicRuns, out: Path, family: str, learners: Mapping[str, Learner], earlier: Earlier | None) -> None:
+    if not learners:
+        return
     config = DataConfig(path="public runs", axis=family)  # nothing is read there: the runs are at hand
     data = SplitData(prepare(config, found.split(family), found.graphs.__getitem__, earlier), 1.0)
-    learners = rows(out)
-    for name in names:
+    for name, learner in learners.items():
         place = Place(out / "cells", name, SEED if name in (NETWORK, FROM_OPS) else None)
-        made = ensure_cell(place, learners[name], data)
+        made = ensure_cell(place, learner, data)
         print(f"{family}/{name}: {'made' if made else 'is there'}", file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make what is missing, print; 2 for bad input."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.public_families")
+    parser, every = argparse.ArgumentParser(prog="python -m benchmarks.public_families"), [*rows(OUT), FROM_OPS]
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"default: {OUT}")
     parser.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
-    parser.add_argument("--rows", nargs="+", choices=list(rows(OUT)), default=list(rows(OUT)))
+    parser.add_argument("--rows", nargs="+", choices=every, default=every)
     parser.add_argument("--print-only", action="store_true", help="tables of the cells that are there")
     args = parser.parse_args(arguments)
     found = public_runs()

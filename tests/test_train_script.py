@@ -98,15 +98,20 @@ def test_what_trains_on_is_refused_in_one_message(
     with pytest.raises(SystemExit) as exit_info:
         call(monkeypatch, f"out={tmp_path / 'out'}", "init_from=nowhere.pt")
     assert exit_info.value.code == 2
-    assert "init_from=nowhere.pt: no such file" in capsys.readouterr().err
+    assert "nowhere.pt: no such file" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
     with pytest.raises(SystemExit) as exit_info:
         call(monkeypatch, f"out={tmp_path / 'out'}", "experiment=fine_tune")
     assert exit_info.value.code == 2
-    assert "init_from=CHECKPOINT: no such file" in capsys.readouterr().err
+    assert "CHECKPOINT: no such file" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         call(monkeypatch, "experiment=pretrained", "init_from=some.pt")
     assert "null where op tables train" in capsys.readouterr().err
+    for out, start in ((tmp_path / "out", ""), (tmp_path, str(tmp_path / "checkpoint.pt"))):
+        with pytest.raises(SystemExit) as exit_info:
+            call(monkeypatch, f"out={out}", f"init_from={start}")
+        assert exit_info.value.code == 2
+        assert ("init_from" in capsys.readouterr().err) and not (tmp_path / "out").exists()
 
 
 def test_a_bad_resume_is_one_message(

@@ -8,6 +8,7 @@ from gnnperf.analytic import AnalyticConstants
 from gnnperf.data.floors import TypedFloors
 from gnnperf.data.normalizer import Normalizer
 from gnnperf.data.vocabulary import Vocabulary
+from gnnperf.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -17,9 +18,26 @@ class Earlier:
     Attributes:
         vocabulary: its words; new ones are added behind them.
         normalizer: its scales; ranges widen.
-        base: what its network corrects, and goes on correcting; None: the new data fit their own.
+        device_kind: of the devices that it was of; "" any.
+        residual_target: whether its network corrects the analytical answer (DataConfig.residual_target).
+        base: what it corrects, and goes on correcting; None: the new data fit their own.
     """
 
     vocabulary: Vocabulary
     normalizer: Normalizer
+    device_kind: str
+    residual_target: bool
     base: tuple[AnalyticConstants, TypedFloors] | None
+
+    def check(self, device_kind: str, residual_target: bool) -> None:
+        """Refuse data in which its corrections mean nothing.
+
+        Raises:
+            InputError: another kind of device, another target.
+        """
+        if self.device_kind not in ("", device_kind):
+            told = f"the checkpoint is of runs on a {self.device_kind}, these are on a {device_kind}"
+            raise InputError(told, where="init_from", remedy="start from a checkpoint of such devices, or afresh")
+        if self.residual_target != residual_target:
+            raise InputError(f"trains on with another target than before ({residual_target})",
+                             where="data.residual_target", allowed=str(self.residual_target))  # fmt: skip

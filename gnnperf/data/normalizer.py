@@ -23,6 +23,7 @@ from gnnperf.schema import NodeType
 COLLECTIVE = str(NodeType.COLLECTIVE)
 LAW = [WORK_NAMES.index(n) for n in ("log_group_size", "log_machines", "log_link_bytes_per_s", "log_link_latency_us")]
 ROUNDING = 1e-3  # of logs
+REACH = 3.0  # scales beyond its earlier range that a feature counts in a later training
 
 
 @dataclass(frozen=True)
@@ -85,17 +86,27 @@ def fit_normalizer(graphs: Sequence[HeteroData]) -> Normalizer:
 def widened(earlier: Normalizer, later: Normalizer) -> Normalizer:
     """The earlier mean and scale of every feature that varied then, the later ones of the rest; the range of both.
 
-    A node type that did not occur then is as it is later.
+    A feature that varied widens by REACH of its scales at most: it may have varied so little that what is usual now
+    would be tens of scales away, where the earlier weights answer anything. One that has another constant now than
+    then varies between the two. A node type that did not occur then is as it is later.
     """
-    mean, scale, low, high = dict(later.mean), dict(later.scale), dict(later.low), dict(later.high)
-    for node_type in earlier.mean:
-        if not earlier.occurred(node_type):
-            continue
-        varied = earlier.scale[node_type].isfinite()  # [num_features]
-        mean[node_type] = torch.where(varied, earlier.mean[node_type], later.mean[node_type])
-        scale[node_type] = torch.where(varied, earlier.scale[node_type], later.scale[node_type])
-        low[node_type], high[node_type] = earlier.low[node_type], earlier.high[node_type]
-        if later.occurred(node_type):
-            low[node_type] = torch.minimum(earlier.low[node_type], later.low[node_type])
-            high[node_type] = torch.maximum(earlier.high[node_type], later.high[node_type])
-    return Normalizer(mean, scale, low, high)
+    both = {t: _of_both(earlier, later, t) for t in later.mean}
+    return Normalizer(*({t: found[place] for t, found in both.items()} for place in range(4)))
+
+
+def _of_both(earlier: Normalizer, later: Normalizer, node_type: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Mean, scale, low and high of one type, [num_features] each."""
+    then, now = ((n.mean[node_type], n.scale[node_type], n.low[node_type], n.high[node_type]) for n in (earlier, later))
+    if not (earlier.occurred(node_type) and later.occurred(node_type)):
+        return then if earlier.occurred(node_type) else now
+    low, high = torch.minimum(then[2], now[2]), torch.maximum(then[3], now[3])
+    moved = earlier.constant(node_type) & later.constant(node_type) & (high > low)  # [num_features]
+    mean, scale = torch.where(moved, (low + high) / 2, now[0]), torch.where(moved, (high - low) / 2, now[1])
+    varied = ~earlier.constant(node_type)  # [num_features]
+    farthest = REACH * torch.where(varied, then[1], torch.zeros_like(then[1]))  # [num_features]
+    return (
+        torch.where(varied, then[0], mean),
+        torch.where(varied, then[1], scale),
+        torch.where(varied, torch.maximum(low, then[2] - farthest), low),
+        torch.where(varied, torch.minimum(high, then[3] + farthest), high),
+    )

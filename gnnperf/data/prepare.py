@@ -68,10 +68,10 @@ class PreparedData:
         steps: part -> its steps: one per run to train and to validate on, one per recording to test on.
         recordings: of the validation runs, one step per recording: what intervals are calibrated on, because a user
             compares with one recording, and a mean over several misses less.
-        vocabulary: words of the training runs.
-        constants: of the analytical base, host overheads fitted on the training runs.
+        vocabulary: words of the training runs, behind those of an earlier training.
+        constants: of the analytical base, host overheads fitted on the training runs, or an earlier training's.
         floors: bases where the analytical model has no answer.
-        normalizer: feature statistics of the training runs.
+        normalizer: feature statistics of the training runs, on the scales of an earlier training.
         fingerprint: hash of what the steps hold, in all parts; code that makes equal data keeps it.
     """
 
@@ -168,20 +168,18 @@ def _base(
     """What the network corrects: what it corrected before, else constants and floors of the training runs.
 
     Raises:
-        InputError: as _fit_constants; no measured latency; an earlier base of another kind of device or target.
+        InputError: runs on GPUs and on CPUs, no measured latency, an earlier training that was not of such data; as
+            _fit_constants.
     """
+    kinds = sorted({run.cluster.device.kind for run in train})
+    if len(kinds) > 1:
+        raise InputError("training runs on GPUs and on CPUs", where=config.path, remedy="split them into two data sets")
     floors = replace(fit_floors([run.graph.nodes for run in train]), residual=config.residual_target)
-    if earlier is None or earlier.base is None:
-        return _fit_constants(config, train, recording), floors
-    kept, kept_floors = earlier.base
-    if kept_floors.residual != config.residual_target:
-        raise InputError(f"trains on with another target than before ({config.residual_target})",
-                         where="data.residual_target", allowed=str(kept_floors.residual))  # fmt: skip
-    kind = train[0].cluster.device.kind
-    if kept.device_kind not in ("", kind):
-        raise InputError(f"the checkpoint is of runs on a {kept.device_kind}, these are on a {kind}",
-                         where="init_from", remedy="start from a checkpoint of such devices, or afresh")  # fmt: skip
-    return kept, kept_floors
+    if earlier is not None:
+        earlier.check(kinds[0], config.residual_target)
+        if earlier.base is not None:
+            return earlier.base
+    return _fit_constants(config, train, recording), floors
 
 
 def _fit_constants(config: DataConfig, train: Sequence[RunStep], recording: str) -> AnalyticConstants:
@@ -189,16 +187,13 @@ def _fit_constants(config: DataConfig, train: Sequence[RunStep], recording: str)
 
     Args:
         config: names the op tables.
-        train: the training runs.
+        train: the training runs, on one kind of device.
         recording: one of theirs, whose card names the machine.
 
     Raises:
-        InputError: runs on GPUs and on CPUs, or an op table of another processor than the runs'.
+        InputError: an op table of another processor than the runs'.
     """
     device = train[0].cluster.device
-    kinds = sorted({run.cluster.device.kind for run in train})
-    if len(kinds) > 1:
-        raise InputError("training runs on GPUs and on CPUs", where=config.path, remedy="split them into two data sets")
     tables = [Path(path).expanduser() for path in config.op_tables if device.kind == "cpu"]
     calibrated = read_calibrated_calls(tables)
     ours = _processor(Path(config.path).expanduser() / recording / CARD)

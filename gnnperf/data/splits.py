@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnnperf.data.runs import run_of
 from gnnperf.errors import InputError
 
 PARTS = ("train", "val", "test")
@@ -33,8 +35,8 @@ def read_split(dataset: Path, axis: str) -> Split:
     """One axis of a data set's splits.json.
 
     Raises:
-        InputError: no such file or axis, a malformed part, a run in two parts, a run that is not there, an empty
-            training or validation part.
+        InputError: no such file or axis, a malformed part, a run in two parts (recordings of it, too), a run that is
+            not there, an empty training or validation part.
     """
     path = dataset / "splits.json"
     axes = _read_axes(path)
@@ -77,3 +79,15 @@ def _check(split: Split, dataset: Path, where: str) -> None:
             if not (dataset / run).is_dir():
                 raise InputError(f"run {run!r} is not a folder of {dataset}", where=where)
             seen[run] = name
+    _check_recordings(seen, where)
+
+
+def _check_recordings(parts: Mapping[str, str], where: str) -> None:
+    """Recordings of one run tell each other: they stand on one side."""
+    found: dict[str, tuple[str, str]] = {}  # run -> its first recording, its part
+    for recording, part in parts.items():
+        first, known = found.setdefault(run_of(recording), (recording, part))
+        if part != known:
+            told = f"{first!r} ({known}) and {recording!r} ({part}) are two recordings of one run"
+            remedy = "keep them in one part, or name runs apart: <run>/<number of the recording>"
+            raise InputError(told, where=where, remedy=remedy)

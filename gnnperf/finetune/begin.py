@@ -5,9 +5,11 @@ What is new starts without a say, so that the first answer is the earlier networ
     new word            the row of the unknown word, which is what the earlier network took it for
     feature that was    0: its column was never trained
     constant before
-    relation that no    0: nothing was ever sent along it
-    graph had before
+    relation that the   0: nothing was ever sent along it
+    network had not
     further rounds      their last layer 0: a round that adds nothing to the state
+
+Nodes of a type that no graph had keep an encoder and a head as they were drawn.
 """
 
 from __future__ import annotations
@@ -16,27 +18,20 @@ import torch
 from torch import Tensor
 
 from gnnperf.data.vocabulary import UNKNOWN
-from gnnperf.errors import InputError
 from gnnperf.finetune.start import Start
-from gnnperf.models.config import ModelConfig
 from gnnperf.models.gnn import TYPES, TypedGNN
-from gnnperf.models.message_passing import message_relations
 
 
-def begin_from(network: TypedGNN, model: ModelConfig, start: Start) -> TypedGNN:
+def begin_from(network: TypedGNN, start: Start) -> TypedGNN:
     """Give a fresh network the weights of an earlier one, in place.
 
-    Within the ranges of the earlier training it answers what the earlier network answered.
+    Within the ranges of the earlier training, and among node types that it had, it answers what the earlier network
+    answered.
 
     Args:
-        network: fresh, for the joined vocabulary (PreparedData of `start.earlier`).
-        model: what it is.
+        network: fresh, for the joined vocabulary (PreparedData of `start.earlier`), of a shape that load_start let by.
         start: the earlier one.
-
-    Raises:
-        InputError: networks of another shape.
     """
-    _check_fits(model, start)
     own, before = dict(network.named_parameters()), dict(start.network().named_parameters())
     with torch.no_grad():
         for name, values in own.items():
@@ -48,23 +43,6 @@ def begin_from(network: TypedGNN, model: ModelConfig, start: Start) -> TypedGNN:
         for node_type in filter(start.earlier.normalizer.occurred, TYPES):
             own[f"encoders.{node_type}.linear.weight"][:, start.earlier.normalizer.constant(node_type)] = 0.0
     return network
-
-
-def _check_fits(model: ModelConfig, start: Start) -> None:
-    for name in ("hidden_channels", "max_residual"):
-        had, asked = getattr(start.model, name), getattr(model, name)
-        if had != asked:
-            raise _unlike(start, f"model.{name}={asked}", f"{had}, as in the checkpoint")
-    if model.num_layers < start.model.num_layers:
-        raise _unlike(start, f"model.num_layers={model.num_layers}", f"{start.model.num_layers} or more")
-    missing = set(start.relations) - set(message_relations(model))
-    if missing:
-        told = f"model.reverse={start.model.reverse}, model.hardware_nodes={start.model.hardware_nodes}"
-        raise _unlike(start, f"no messages along {', '.join(sorted(missing))}", told)
-
-
-def _unlike(start: Start, what: str, allowed: str) -> InputError:
-    return InputError(f"{what}: not the network that is in the checkpoint", where=start.where, allowed=allowed)
 
 
 def _adds_news(parameter: str, start: Start) -> bool:

@@ -6,19 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from gnnperf.checkpoint import Checkpoint, load_checkpoint
 from gnnperf.data.earlier import Earlier
+from gnnperf.data.plain import load_plain
 from gnnperf.data.relations import REVERSE_PREFIX
 from gnnperf.errors import InputError
 from gnnperf.models.config import ModelConfig
 from gnnperf.models.gnn import TypedGNN
-from gnnperf.models.message_passing import message_relations
+from gnnperf.models.message_passing import HARDWARE_RELATIONS, REVERSE_RELATIONS, message_relations
 from gnnperf.pretrain.op_checkpoint import is_op_checkpoint, load_op_checkpoint
 from gnnperf.schema import Relation
 
 OURS = "a checkpoint.pt that train.py wrote, of recorded runs or of op tables"
+ANSWERING = "heads.compute.last."  # what tables say of three ops is not said of all kernels of a trace
 OP_RELATIONS = (f"{REVERSE_PREFIX}{Relation.RUNS_ON}",)  # all that a graph of one op has
 
 
@@ -30,7 +33,7 @@ class Start:
         model: what the network is.
         weights: its parameters, name -> tensor.
         earlier: words, scales and base that it knows.
-        relations: those along which it was told something; the weights of others are as they were drawn.
+        relations: those along which it could be told something; the weights of others are as they were drawn.
         where: the file.
         sha256: of it.
     """
@@ -49,23 +52,24 @@ class Start:
         return network.eval()
 
 
-def load_start(path: Path) -> Start:
+def load_start(path: Path, model: ModelConfig) -> Start:
     """Read a checkpoint of `train.py`: of recorded runs, or the one of op tables that ships.
 
     Of the two networks of op tables it is the one for GPUs that trained: it knows sizes best, and a GPU that is traced
-    is one that trains.
+    is one that trains. What it knows of kernels and devices stays; its answers start from the base, because they are
+    corrections of the few ops that tables have.
+
+    Args:
+        path: the file.
+        model: the network that is to go on.
 
     Raises:
-        InputError: no such file, not a checkpoint, of another schema, or damaged.
+        InputError: no such file, not a checkpoint, of another schema, damaged, or of another network.
     """
-    if not path.is_file():
-        raise InputError("no such file", where=f"init_from={path}", allowed=OURS)
-    if is_op_checkpoint(path):
-        ops = load_op_checkpoint(path)
-        one = ops.own
-        return Start(one.model, one.weights, Earlier(one.vocabulary, one.normalizer, None), OP_RELATIONS,
-                     str(path), ops.sha256)  # fmt: skip
-    return start_of(load_checkpoint(path), str(path))
+    load_plain(path, OURS)
+    start = _of_ops(path) if is_op_checkpoint(path) else start_of(load_checkpoint(path), str(path))
+    _check_fits(model, start)
+    return start
 
 
 def start_of(checkpoint: Checkpoint, where: str) -> Start:
@@ -75,6 +79,31 @@ def start_of(checkpoint: Checkpoint, where: str) -> Start:
         checkpoint: of recorded runs.
         where: it is from, for messages.
     """
-    earlier = Earlier(checkpoint.vocabulary, checkpoint.normalizer, (checkpoint.constants, checkpoint.floors))
-    relations = message_relations(checkpoint.model)
+    base = checkpoint.constants, checkpoint.floors
+    earlier = Earlier(checkpoint.vocabulary, checkpoint.normalizer, base[0].device_kind, base[1].residual, base)
+    relations = message_relations(checkpoint.model) if checkpoint.model.num_layers else ()
     return Start(checkpoint.model, checkpoint.weights, earlier, relations, where, checkpoint.sha256)
+
+
+def _of_ops(path: Path) -> Start:
+    ops = load_op_checkpoint(path)
+    one = ops.own
+    earlier = Earlier(one.vocabulary, one.normalizer, "gpu", True, None)
+    weights = {name: torch.zeros_like(w) if name.startswith(ANSWERING) else w for name, w in one.weights.items()}
+    return Start(one.model, weights, earlier, OP_RELATIONS, str(path), ops.sha256)
+
+
+def _check_fits(model: ModelConfig, start: Start) -> None:
+    for name in ("hidden_channels", "max_residual"):
+        had, asked = getattr(start.model, name), getattr(model, name)
+        if had != asked:
+            raise _unlike(start, f"model.{name}={asked}", f"{had}, as in the checkpoint")
+    if model.num_layers < start.model.num_layers:
+        raise _unlike(start, f"model.num_layers={model.num_layers}", f"{start.model.num_layers} or more")
+    for name, relations in (("reverse", REVERSE_RELATIONS), ("hardware_nodes", HARDWARE_RELATIONS)):
+        if not getattr(model, name) and set(relations) & set(start.relations):
+            raise _unlike(start, f"model.{name}=False", "True, as in the checkpoint")
+
+
+def _unlike(start: Start, what: str, allowed: str) -> InputError:
+    return InputError(f"{what}: not the network that is in the checkpoint", where=start.where, allowed=allowed)

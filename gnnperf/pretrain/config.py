@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from gnnperf.errors import require
 from gnnperf.models.config import ModelConfig
@@ -82,5 +83,8 @@ class EntryConfig(TrainConfig):
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
         super().__post_init__()
-        fine = not (self.init_from and self.pretrain.mirror)
+        require(self.init_from != "", "init_from", self.init_from, "a checkpoint.pt, or null for a new network")
+        fine = self.init_from is None or not self.pretrain.mirror
         require(fine, "init_from", self.init_from, "null where op tables train (pretrain.mirror)")
+        beside = self.init_from is not None and Path(self.init_from).resolve().parent == Path(self.out).resolve()
+        require(not beside, "out", self.out, "another folder than that of init_from, whose checkpoint would be lost")

@@ -61,7 +61,7 @@ def test_rows_of_one_network_as_it_is_and_trained_on(tmp_path: Path, monkeypatch
     lines = wide.export_text().splitlines()
     first = next(line for line in lines if line.strip("│ ").startswith("x "))
     told = [cell.strip() for cell in first.strip("│").split("│")]
-    assert told[:3] == ["x", "2", "1"]
-    assert told[3 + ROWS.index("gnn")] == f"{100 * gmae[0]:.1f}"
-    assert told[3 + ROWS.index("fine-tuned")] == f"{100 * gmae[1]:.1f}"
-    assert told[3 + ROWS.index("gnn-few")] == "-"
+    assert told[:4] == ["x", "2", "1", "1"]
+    assert told[4 + ROWS.index("gnn")] == f"{100 * gmae[0]:.1f}"
+    assert told[4 + ROWS.index("fine-tuned")] == f"{100 * gmae[1]:.1f}"
+    assert told[4 + ROWS.index("gnn-few")] == "-"

@@ -67,3 +67,19 @@ def test_a_type_that_later_runs_lack_keeps_its_range() -> None:
     with_links["link"].x = torch.tensor([[1.0, 2.0, 3.0]])
     both = widened(fit_normalizer([with_links]), fit_normalizer([graph([[2.0, 1.0]])]))
     assert both.low["link"].tolist() == both.high["link"].tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_feature_widens_by_three_of_its_scales_at_most() -> None:
+    """It varied by a hundredth; what is a hundred scales away would be answered by a line drawn through two points."""
+    earlier = fit_normalizer([graph([[1.00, 5.0], [1.02, 5.0]])])
+    both = widened(earlier, fit_normalizer([graph([[0.99, 5.0], [2.0, 5.0]])]))
+    assert torch.allclose(both.low["host"], torch.tensor([0.99, 5.0]))
+    assert torch.allclose(both.high["host"], torch.tensor([1.05, 5.0]))
+    assert torch.allclose(both.apply(graph([[2.0, 5.0]]))["host"].x, torch.tensor([[4.0, 0.0]]), atol=1e-4)
+
+
+def test_a_constant_that_is_another_one_now_varies_between_the_two() -> None:
+    earlier, later = fit_normalizer([graph([[1.0, 5.0]])]), fit_normalizer([graph([[1.0, 9.0]])])
+    both = widened(earlier, later)
+    assert (both.mean["host"][1].item(), both.scale["host"][1].item()) == (7.0, 2.0)
+    assert both.apply(graph([[1.0, 5.0], [1.0, 9.0]]))["host"].x.tolist() == [[0.0, -1.0], [0.0, 1.0]]

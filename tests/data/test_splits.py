@@ -10,8 +10,8 @@ from gnnperf.errors import InputError
 
 
 def dataset(root: Path, splits: object) -> Path:
-    for run in "abc":
-        (root / run).mkdir()
+    for run in ("a", "b", "c", "g/1", "g/2"):
+        (root / run).mkdir(parents=True)
     (root / "splits.json").write_text(splits if isinstance(splits, str) else json.dumps(splits))
     return root
 
@@ -36,6 +36,7 @@ def test_reads_an_axis(tmp_path: Path) -> None:
         ({"link": {}}, "no split axis 'size'.*Allowed: link"),
         (["a"], "not an object"),
         ("{", "not JSON"),
+        ({"size": {"train": ["a", "g/1"], "val": ["g/2"]}}, r"'g/1' \(train\) and 'g/2' \(val\) are two recordings"),
     ],
 )
 def test_refuses(tmp_path: Path, splits: object, message: str) -> None:

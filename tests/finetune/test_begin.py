@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from op_networks import checkpoint as op_checkpoint
-from synthetic import SPLIT, cluster, prepared, read
+from synthetic import SPLIT, prepared, read
 from torch import Tensor
 
 from gnnperf.checkpoint import make_checkpoint, save_checkpoint
@@ -14,7 +14,7 @@ from gnnperf.data.config import DataConfig
 from gnnperf.data.prepare import PreparedData, prepare
 from gnnperf.data.runs import RunGraph
 from gnnperf.errors import InputError
-from gnnperf.finetune import Start, begin_from, load_start
+from gnnperf.finetune import Start, begin_from, load_start, start_of
 from gnnperf.models.config import ModelConfig
 from gnnperf.models.gnn import TypedGNN
 from gnnperf.models.segmented import answers_of
@@ -34,7 +34,7 @@ def start(tmp_path: Path) -> Start:
     for t in map(str, WORK_TYPES):
         torch.nn.init.normal_(network.get_parameter(f"heads.{t}.last.weight"), std=0.3)
     save_checkpoint(tmp_path / "checkpoint.pt", make_checkpoint(network, CONFIG, data, {}))
-    return load_start(tmp_path / "checkpoint.pt")
+    return load_start(tmp_path / "checkpoint.pt", CONFIG)
 
 
 def strange(run: str) -> RunGraph:
@@ -49,7 +49,7 @@ def strange(run: str) -> RunGraph:
 
 def begun(start: Start, data: PreparedData, config: ModelConfig = CONFIG) -> TypedGNN:
     torch.manual_seed(1)
-    return begin_from(TypedGNN(config, data.vocabulary), config, start).eval()
+    return begin_from(TypedGNN(config, data.vocabulary), start).eval()
 
 
 def residuals(network: TypedGNN, data: PreparedData) -> dict[str, Tensor]:
@@ -65,7 +65,7 @@ def test_it_answers_as_before_on_the_runs_it_knows(tmp_path: Path, start: Start)
 
 
 def test_new_words_are_what_unknown_words_were(tmp_path: Path, start: Start) -> None:
-    """Two vocabularies, one answer: the earlier network takes the codes of new words for the unknown one."""
+    """Two vocabularies, one answer: the earlier network hears the unknown word, and nothing of what never varied."""
     cache = DataConfig(cache_dir=str(tmp_path / "new"))
     data = prepare(cache, STRANGE, strange, start.earlier)
     assert data.vocabulary.words["compute"]["op_name"] == ("aten::mm", "mine::op")
@@ -76,6 +76,7 @@ def test_new_words_are_what_unknown_words_were(tmp_path: Path, start: Start) -> 
         known = torch.tensor([start.earlier.vocabulary.num_codes(t, f) for f in start.earlier.vocabulary.words[t]])
         store = data.steps["test"][0].data[t]
         store.codes = torch.where(store.codes < known, store.codes, torch.zeros_like(store.codes))
+        store.x[:, start.earlier.normalizer.constant(t)] = 0.0  # as its own normalizer shows it
     assert torch.equal(residuals(start.network(), data)["compute"], after)
 
 
@@ -105,49 +106,82 @@ def test_everything_learns_from_there(tmp_path: Path, start: Start) -> None:
 
 def test_a_network_of_op_tables_knows_kernels_and_devices_only(tmp_path: Path) -> None:
     save_op_checkpoint(tmp_path / "ops.pt", op_checkpoint())
-    ops = load_start(tmp_path / "ops.pt")
+    ops = load_start(tmp_path / "ops.pt", CONFIG)
     data = prepared(tmp_path / "data", earlier=ops.earlier)
     network, trained = begun(ops, data), dict(ops.network().named_parameters())
     own = dict(network.named_parameters())
     assert torch.equal(own["layers.0.relations.rev_runs_on.weight"], trained["layers.0.relations.rev_runs_on.weight"])
-    assert torch.equal(own["heads.compute.last.weight"], trained["heads.compute.last.weight"])
+    assert torch.equal(own["heads.compute.hidden.weight"], trained["heads.compute.hidden.weight"])
     assert not own["layers.0.relations.follows.weight"].any()
     assert not own["layers.1.out.weight"].any()
     torch.manual_seed(1)
     fresh = TypedGNN(CONFIG, data.vocabulary)
     assert torch.equal(own["encoders.host.linear.weight"], fresh.get_parameter("encoders.host.linear.weight"))
     assert data.constants == prepared(tmp_path / "data").constants  # its base is the data's own
-    answers = residuals(network, data)
-    assert bool(answers["compute"].abs().max() > 0) and not answers["host"].any()
+    assert bool(op_checkpoint().own.weights["heads.compute.last.weight"].any())
+    assert not any(answer.any() for answer in residuals(network, data).values())
 
 
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"hidden_channels": 16}, "model.hidden_channels=16: not the network that is in the checkpoint"),
-        ({"max_residual": 2.0}, "model.max_residual=2.0"),
-        ({"num_layers": 1}, "2 or more"),
-        ({"reverse": False}, "no messages along rev_feeds"),
+        ({"hidden_channels": 16}, r"model\.hidden_channels=16: not the network .* Allowed: 8, as in the checkpoint"),
+        ({"max_residual": 2.0}, r"model\.max_residual=2\.0"),
+        ({"num_layers": 1}, r"model\.num_layers=1.* 2 or more"),
+        ({"reverse": False}, r"model\.reverse=False"),
+        ({"hardware_nodes": False}, r"model\.hardware_nodes=False"),
     ],
 )  # fmt: skip
 def test_another_network_is_refused(tmp_path: Path, start: Start, changed: dict[str, object], told: str) -> None:
-    data = prepared(tmp_path / "same", earlier=start.earlier)
-    config = replace(CONFIG, **changed)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=told.replace(".", r"\.")):
-        begin_from(TypedGNN(config, data.vocabulary), config, start)
+    with pytest.raises(InputError, match=told):
+        load_start(Path(start.where), replace(CONFIG, **changed))  # type: ignore[arg-type]
 
 
-def test_a_base_of_other_devices_or_of_another_target_is_refused(tmp_path: Path, start: Start) -> None:
-    assert start.earlier.base is not None
-    constants, floors = start.earlier.base
-    of_cpus = replace(start.earlier, base=(replace(constants, device_kind="cpu"), floors))
-    with pytest.raises(InputError, match="the checkpoint is of runs on a cpu, these are on a gpu"):
-        prepared(tmp_path / "cpu", earlier=of_cpus)
-    with pytest.raises(InputError, match=r"data\.residual_target"):
-        prepare(DataConfig(cache_dir=str(tmp_path), residual_target=False), SPLIT, read, start.earlier)
+@pytest.mark.parametrize("lacks", [{"num_layers": 0}, {"reverse": False}, {"hardware_nodes": False}])
+def test_relations_that_a_network_had_not_say_nothing_at_first(tmp_path: Path, lacks: dict[str, int | bool]) -> None:
+    """One without messages goes on as one with any: it cannot have heard of those that it would not send."""
+    config, data = replace(CONFIG, **lacks), prepared(tmp_path)  # type: ignore[arg-type]
+    network = TypedGNN(config, data.vocabulary)
+    torch.nn.init.normal_(network.get_parameter("heads.compute.last.weight"), std=0.3)
+    earlier = start_of(make_checkpoint(network, config, data, {}), "a test")
+    same = prepared(tmp_path, earlier=earlier.earlier)
+    before, after = residuals(earlier.network(), same), residuals(begun(earlier, same), same)
+    assert torch.equal(before["compute"], after["compute"]) and bool(after["compute"].any())
+
+
+@pytest.mark.parametrize("content", ["text", "lightning", "folder", "nothing"])
+def test_what_is_no_checkpoint_is_refused_in_the_same_words(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "it.pt"
+    if content == "text":
+        path.write_text("# a readme")
+    if content == "lightning":
+        torch.save({"state_dict": {}}, path)
+    if content == "folder":
+        path.mkdir()
+    with pytest.raises(InputError, match=str(path)):
+        load_start(path, CONFIG)
+
+
+def test_corrections_of_other_devices_or_of_another_target_are_refused(tmp_path: Path, start: Start) -> None:
+    """Those of op tables, too, though they bring no base."""
+    for earlier in (start.earlier, replace(start.earlier, base=None)):
+        with pytest.raises(InputError, match="the checkpoint is of runs on a cpu, these are on a gpu"):
+            prepared(tmp_path / "cpu", earlier=replace(earlier, device_kind="cpu"))
+        with pytest.raises(InputError, match=r"data\.residual_target"):
+            prepare(DataConfig(cache_dir=str(tmp_path), residual_target=False), SPLIT, read, earlier)
+
+
+def test_runs_on_gpus_and_on_cpus_are_refused(tmp_path: Path, start: Start) -> None:
+    def mixed(run: str) -> RunGraph:
+        found = read(run)
+        device = replace(found.cluster.device, kind="cpu")
+        return found if run == "a" else replace(found, cluster=replace(found.cluster, device=device))
+
+    with pytest.raises(InputError, match="training runs on GPUs and on CPUs"):
+        prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, mixed, start.earlier)
 
 
 def test_the_base_it_corrects_stays(tmp_path: Path, start: Start) -> None:
     data = prepare(DataConfig(cache_dir=str(tmp_path)), STRANGE, strange, start.earlier)
     assert start.earlier.base == (data.constants, data.floors)
-    assert cluster().name == "toy"
+    assert data.floors != prepare(DataConfig(cache_dir=str(tmp_path)), STRANGE, strange).floors
