@@ -35,7 +35,7 @@ def print_tables(cells: Sequence[Cell]) -> None:
         for runs, splits in groupby(sorted(figures, key=lambda s: _key(s)[::-1]), key=lambda s: _key(s)[1]):
             means = np.mean([figures[split] for split in splits], axis=0)
             table.add_row("mean", str(runs), "", "", *map(_percent, means))
-        Console(width=170).print(table)
+        Console(width=190).print(table)
 
 
 def _check_same(split: str, cells: Sequence[Cell]) -> None:
