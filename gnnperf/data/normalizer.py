@@ -104,6 +104,8 @@ def _of_both(earlier: Normalizer, later: Normalizer, node_type: str) -> tuple[Te
     mean, scale = torch.where(moved, (low + high) / 2, now[0]), torch.where(moved, (high - low) / 2, now[1])
     varied = ~earlier.constant(node_type)  # [num_features]
     farthest = REACH * torch.where(varied, then[1], torch.zeros_like(then[1]))  # [num_features]
+    if node_type == COLLECTIVE:
+        farthest[LAW] = float("inf")  # where it trained, a collective has a correction: known_law goes by these
     return (
         torch.where(varied, then[0], mean),
         torch.where(varied, then[1], scale),

@@ -31,17 +31,17 @@ def test_a_type_without_nodes() -> None:
     assert normalizer.mean["link"].tolist() == [0.0, 0.0, 0.0]
 
 
+def collectives(*places: tuple[float, float, float]) -> HeteroData:
+    """Rate of the link, ranks of the group, size of the message."""
+    data = HeteroData()
+    data[COLLECTIVE].x = torch.zeros(len(places), len(WORK_NAMES))
+    for row, place in enumerate(places):
+        data[COLLECTIVE].x[row, [LAW[-2], LAW[0], 0]] = torch.tensor(place)
+    return data
+
+
 def test_a_collective_beyond_the_links_and_groups_of_training_is_told() -> None:
     """Trained on links from 1 to 3 and one size of group; its message may be of any size."""
-    link, group = LAW[-2], LAW[0]
-
-    def collectives(*places: tuple[float, float, float]) -> HeteroData:
-        data = HeteroData()
-        data[COLLECTIVE].x = torch.zeros(len(places), len(WORK_NAMES))
-        for row, (rate, ranks, size) in enumerate(places):
-            data[COLLECTIVE].x[row, [link, group, 0]] = torch.tensor([rate, ranks, size])
-        return data
-
     normalizer = fit_normalizer([collectives((1.0, 2.0, 5.0), (3.0, 2.0, 6.0))])
     asked = collectives((1.0, 2.0, 5.0), (2.0, 2.0, 99.0), (0.5, 2.0, 5.0), (3.5, 2.0, 5.0), (2.0, 4.0, 5.0))
     assert normalizer.apply(asked)[COLLECTIVE].known_law.tolist() == [True, True, False, False, False]
@@ -83,3 +83,10 @@ def test_a_constant_that_is_another_one_now_varies_between_the_two() -> None:
     both = widened(earlier, later)
     assert (both.mean["host"][1].item(), both.scale["host"][1].item()) == (7.0, 2.0)
     assert both.apply(graph([[1.0, 5.0], [1.0, 9.0]]))["host"].x.tolist() == [[0.0, -1.0], [0.0, 1.0]]
+
+
+def test_a_collective_of_a_later_training_is_known_however_far_it_is() -> None:
+    earlier = fit_normalizer([collectives((1.0, 2.0, 5.0), (1.1, 2.1, 5.0))])
+    both = widened(earlier, fit_normalizer([collectives((4.0, 8.0, 5.0))]))
+    asked = collectives((1.0, 2.0, 5.0), (4.0, 8.0, 5.0), (4.5, 8.0, 5.0))
+    assert both.apply(asked)[COLLECTIVE].known_law.tolist() == [True, True, False]
