@@ -11,20 +11,19 @@ import numpy as np
 import pandas as pd
 from torch_geometric.data import HeteroData
 
-from gnnperf.analytic import AnalyticConstants, AnalyticPredictor, fit_constants, read_calibrated_calls
+from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
 from gnnperf.analytic.collective.files import laws_of
+from gnnperf.data.base import fit_base
 from gnnperf.data.cache import cached_graphs, fingerprint
 from gnnperf.data.config import DataConfig
 from gnnperf.data.content import content_digest
 from gnnperf.data.earlier import Earlier
 from gnnperf.data.features import features
-from gnnperf.data.floors import TypedFloors, fit_floors
+from gnnperf.data.floors import TypedFloors
 from gnnperf.data.normalizer import Normalizer, fit_normalizer, widened
 from gnnperf.data.runs import RunGraph, RunStep, merged, read_runs, typical
 from gnnperf.data.splits import PARTS, Split, read_split
 from gnnperf.data.vocabulary import Vocabulary, fit_vocabulary, joined
-from gnnperf.errors import InputError
-from gnnperf.evaluate.recordings import CARD, read_json
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
 from gnnperf.prediction import Prediction, Predictor
@@ -122,7 +121,7 @@ def prepare(
     vocabulary = fit_vocabulary(tables)
     if earlier is not None:
         vocabulary = joined(earlier.vocabulary, vocabulary)
-    fitted, floors = _base(config, runs["train"], split.train[0], earlier)
+    fitted, floors = fit_base(config, runs["train"], split.train[0], earlier)
     encoder = _Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser())
     encoded = {part: [encoder.encode(run) for run in _features_of(runs[part], part)] for part in PARTS}
     normalizer = fit_normalizer([one.data for one in encoded["train"]])
@@ -160,56 +159,6 @@ def _read_of(split: Split, part: str) -> Iterator[str]:
 def _features_of(runs: Sequence[RunStep], part: str) -> Iterator[RunStep]:
     """The runs, one after the other; the first time features take long."""
     return each(runs, f"building features, {part}", "runs")
-
-
-def _base(
-    config: DataConfig, train: Sequence[RunStep], recording: str, earlier: Earlier | None
-) -> tuple[AnalyticConstants, TypedFloors]:
-    """What the network corrects: what it corrected before, else constants and floors of the training runs.
-
-    Raises:
-        InputError: runs on GPUs and on CPUs, no measured latency, an earlier training that was not of such data; as
-            _fit_constants.
-    """
-    kinds = sorted({run.cluster.device.kind for run in train})
-    if len(kinds) > 1:
-        raise InputError("training runs on GPUs and on CPUs", where=config.path, remedy="split them into two data sets")
-    floors = replace(fit_floors([run.graph.nodes for run in train]), residual=config.residual_target)
-    if earlier is not None:
-        earlier.check(kinds[0], config.residual_target)
-        if earlier.base is not None:
-            return earlier.base
-    return _fit_constants(config, train, recording), floors
-
-
-def _fit_constants(config: DataConfig, train: Sequence[RunStep], recording: str) -> AnalyticConstants:
-    """The analytical base, from training runs only; on CPUs with the calibrated ops of the data set's machine.
-
-    Args:
-        config: names the op tables.
-        train: the training runs, on one kind of device.
-        recording: one of theirs, whose card names the machine.
-
-    Raises:
-        InputError: an op table of another processor than the runs'.
-    """
-    device = train[0].cluster.device
-    tables = [Path(path).expanduser() for path in config.op_tables if device.kind == "cpu"]
-    calibrated = read_calibrated_calls(tables)
-    ours = _processor(Path(config.path).expanduser() / recording / CARD)
-    if calibrated is not None and ours and set(calibrated["device"]) != {ours}:
-        theirs = ", ".join(sorted(set(calibrated["device"])))
-        raise InputError(f"op tables of {theirs}, runs on {ours}", where="data.op_tables",
-                         remedy="data.op_tables=[], or tables of the runs' machine")  # fmt: skip
-    return fit_constants([run.graph for run in train], device, calibrated)
-
-
-def _processor(card: Path) -> str:
-    """What a recorder's card calls the device of rank 0; "" where there is no card, or it does not say."""
-    if not card.is_file():
-        return ""
-    ranks = read_json(card).get("ranks") or [{}]
-    return str((ranks[0].get("device") or {}).get("name") or "")
 
 
 @dataclass(frozen=True)
