@@ -14,10 +14,8 @@ from synthetic import prepared
 
 import train
 from gnnperf.config import CONF_DIR, composed
-from gnnperf.data.config import DataConfig
 from gnnperf.data.prepare import PreparedData
 from gnnperf.errors import InputError
-from gnnperf.hardware import ClusterSpec, DeviceSpec
 from gnnperf.models.config import ModelConfig
 from gnnperf.pretrain.config import EntryConfig
 from gnnperf.training.config import OptimConfig
@@ -58,7 +56,7 @@ def test_what_the_command_line_would_refuse_is_refused() -> None:
 
 @pytest.fixture
 def toy_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def load(config: DataConfig, hardware: DeviceSpec | None, links: ClusterSpec | None) -> PreparedData:
+    def load(*_: object) -> PreparedData:
         return prepared(tmp_path / "cache")
 
     monkeypatch.setattr("gnnperf.data.prepare.load_data", load)
