@@ -92,36 +92,26 @@ def test_a_network_that_is_there_trains_on(tmp_path: Path, monkeypatch: pytest.M
     assert np.allclose(first_us, second_us, rtol=1e-5)
 
 
-def test_what_trains_on_is_refused_in_one_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["resume=nowhere.ckpt"], "resume=nowhere.ckpt: no such file"),
+        (["init_from=nowhere.pt"], "nowhere.pt: no such file"),
+        (["experiment=fine_tune"], "CHECKPOINT: no such file"),
+        (["experiment=pretrained", "init_from=some.pt"], "null where op tables train"),
+        (["init_from="], "or null for a new network"),
+        (["init_from=OUT/checkpoint.pt"], "another folder than that of init_from"),
+    ],
+)
+def test_a_bad_start_is_one_message_and_leaves_nothing(
+    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    out = tmp_path / "out"
     with pytest.raises(SystemExit) as exit_info:
-        call(monkeypatch, f"out={tmp_path / 'out'}", "init_from=nowhere.pt")
+        call(monkeypatch, *(word.replace("OUT", str(out)) for word in words), f"out={out}")
     assert exit_info.value.code == 2
-    assert "nowhere.pt: no such file" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-    with pytest.raises(SystemExit) as exit_info:
-        call(monkeypatch, f"out={tmp_path / 'out'}", "experiment=fine_tune")
-    assert exit_info.value.code == 2
-    assert "CHECKPOINT: no such file" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        call(monkeypatch, "experiment=pretrained", "init_from=some.pt")
-    assert "null where op tables train" in capsys.readouterr().err
-    for out, start in ((tmp_path / "out", ""), (tmp_path, str(tmp_path / "checkpoint.pt"))):
-        with pytest.raises(SystemExit) as exit_info:
-            call(monkeypatch, f"out={out}", f"init_from={start}")
-        assert exit_info.value.code == 2
-        assert ("init_from" in capsys.readouterr().err) and not (tmp_path / "out").exists()
-
-
-def test_a_bad_resume_is_one_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as exit_info:
-        call(monkeypatch, f"out={tmp_path / 'out'}", "resume=nowhere.ckpt")
-    assert exit_info.value.code == 2
-    assert "resume=nowhere.ckpt: no such file" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+    assert told in capsys.readouterr().err
+    assert list(out.rglob("*")) == []
 
 
 def test_a_refusal_takes_nothing_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
