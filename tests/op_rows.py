@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from gnnperf.tables.columns import OpTable, completed
@@ -10,6 +12,8 @@ from gnnperf.tables.shapes import dtypes_json, shapes_json
 
 A100, V100, T4 = "NVIDIA A100-PCIE-40GB", "Tesla V100-PCIE-32GB", "Tesla T4"
 SIZES = [(64, 64, 64), (256, 256, 256), (1024, 512, 256), (2048, 2048, 2048), (4096, 1024, 512), (100, 1000, 10)]
+
+ADDED = (1024.0, 4096.0, 16384.0)
 
 
 def product_rows(devices: tuple[str, ...] = (A100, V100), *, launch: bool = True, us: float = 50.0) -> pd.DataFrame:
@@ -26,15 +30,16 @@ def product_rows(devices: tuple[str, ...] = (A100, V100), *, launch: bool = True
     return pd.concat(parts, ignore_index=True)
 
 
-def add_rows(device: str = A100) -> pd.DataFrame:
-    """Three additions in float32: [1024, 256], and four and sixteen times as large, in 20, 40 and 160 us."""
-    rows = [1024.0, 4096.0, 16384.0]
+def add_rows(
+    device: str = A100, rows: Sequence[float] = ADDED, us: Sequence[float] = (20.0, 40.0, 160.0)
+) -> pd.DataFrame:
+    """Additions in float32: by default of [1024, 256], and four and sixteen times as large, in 20, 40 and 160 us."""
     elements = [r * 256 for r in rows]
     return completed(
-        {"op": "aten::add", "rows": rows, "columns": 256.0, "shapes": shapes_json([[rows, 256], [rows, 256]]),
+        {"op": "aten::add", "rows": list(rows), "columns": 256.0, "shapes": shapes_json([[rows, 256], [rows, 256]]),
          "dtypes": dtypes_json(["float32"] * 2), "flops": elements, "moved_bytes": [12 * e for e in elements],
          "dtype": "float32", "direction": "forward", "cache": "warm", "launch_included": True, "device": device,
-         "latency_us": [20.0, 40.0, 160.0], "source": "toys", "table": "add", "method": "by hand"}, 3,
+         "latency_us": us, "source": "toys", "table": "add", "method": "by hand"}, len(rows),
     )  # fmt: skip
 
 

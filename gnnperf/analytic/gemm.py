@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -29,7 +30,9 @@ from gnnperf.hardware.spec import DeviceSpec
 
 US_PER_S = 1e6
 SUM_BYTES = 4  # parts of a split product are added up in float32
-SPLITS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+Splits = tuple[float, ...]
+SPLITS: Splits = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+WHOLE: Splits = (1.0,)  # kernels that sum all of k in one tile
 SHORTEST_SPLIT = 32.0  # steps along k that a part keeps
 SM_ELEMENTS = 2 * 128 * 128  # of results that one SM's registers hold at a time
 MOST_TILES_PER_SM = 8.0
@@ -37,6 +40,13 @@ LIMIT_POWER = 6.0  # p of the soft maximum: a power limit acts on what is beyond
 SOFT = 2.0  # sharpness of misses that are fitted by one constant only
 LARGEST_RATIO = 1e6  # keeps powers finite
 CHUNK_ROWS = 8192
+
+
+class ProductTime(Protocol):
+    """A model of products on one device."""
+
+    def __call__(self, found: Products, splits: Splits = SPLITS) -> Array:
+        """[rows] us of kernels that may divide k into so many parts."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,7 @@ def gemm_us(
     tf32: bool = False,
     launch_included: bool = False,
     constants: Mapping[str, Members] | None = None,
+    splits: Splits = SPLITS,
 ) -> Array:
     """[rows] us of products on one device.
 
@@ -78,6 +89,7 @@ def gemm_us(
         tf32: float32 products may use TF32.
         launch_included: latency from the call (host), not of the kernel alone.
         constants: family -> members; None: those that ship.
+        splits: into how many parts kernels may divide k.
 
     Raises:
         InputError: see `numbers_of`.
@@ -88,11 +100,13 @@ def gemm_us(
     for batched in (False, True):
         rows = np.flatnonzero((found.batch > 1) == batched)
         members = members_for(family[family_of(key, batched)], device.architecture or "")
-        us[rows] = tiled_us(found.part(rows), numbers, members, launch_included)
+        us[rows] = tiled_us(found.part(rows), numbers, members, launch_included, splits)
     return us
 
 
-def tiled_us(found: Products, device: DeviceNumbers, members: Members, launch_included: bool) -> Array:
+def tiled_us(
+    found: Products, device: DeviceNumbers, members: Members, launch_included: bool, splits: Splits = SPLITS
+) -> Array:
     """[rows] us of one family: the geometric mean over its members, which grows with work as each of them does.
 
     Args:
@@ -100,41 +114,47 @@ def tiled_us(found: Products, device: DeviceNumbers, members: Members, launch_in
         device: numbers of one device, or of one per row.
         members: constants of the family.
         launch_included: see `gemm_us`.
+        splits: see `gemm_us`.
     """
     rows = len(found.m)
     numbers = DeviceNumbers(*(np.broadcast_to(getattr(device, f), rows) for f in device.__dataclass_fields__))
-    return np.exp(np.mean([np.log(_one_us(found, numbers, c, launch_included)) for c in members], axis=0))
+    return np.exp(np.mean([np.log(_one_us(found, numbers, c, launch_included, splits)) for c in members], axis=0))
 
 
-def _one_us(found: Products, numbers: DeviceNumbers, constants: GemmConstants, launch_included: bool) -> Array:
+def _one_us(
+    found: Products, numbers: DeviceNumbers, constants: GemmConstants, launch_included: bool, splits: Splits
+) -> Array:
     """[rows] us of one member, a chunk of rows at a time."""
     parts = [slice(at, at + CHUNK_ROWS) for at in range(0, len(found.m), CHUNK_ROWS)]
     kernels = [
         kernel_us(
-            found.part(p), numbers.part(p), candidates(found.part(p), numbers.part(p), constants.tiles), constants
+            found.part(p),
+            numbers.part(p),
+            candidates(found.part(p), numbers.part(p), constants.tiles, splits),
+            constants,
         )
         for p in parts
     ]
     return observed_us(np.concatenate([*kernels, np.empty(0)]), constants, launch_included)
 
 
-def candidates(found: Products, device: DeviceNumbers, tiles: str) -> Candidates:
+def candidates(found: Products, device: DeviceNumbers, tiles: str, splits: Splits = SPLITS) -> Candidates:
     """Counts of every tile and split; one tile set of TILE_SETS."""
-    height, width, splits = np.array([(*tile, s) for tile in TILE_SETS[tiles] for s in SPLITS], float).T
+    height, width, parts = np.array([(*tile, s) for tile in TILE_SETS[tiles] for s in splits], float).T
     m, n = found.m[:, None], found.n[:, None]
     resident = np.clip(SM_ELEMENTS / (height * width), 1.0, MOST_TILES_PER_SM)
-    tiles_in_all = found.batch[:, None] * np.ceil(m / height) * np.ceil(n / width) * splits
+    tiles_in_all = found.batch[:, None] * np.ceil(m / height) * np.ceil(n / width) * parts
     side = np.sqrt(device.num_sms[:, None] * resident)  # tiles in flight, arranged as a square
     load = np.minimum(m, height) + np.minimum(n, width)
     return Candidates(
         tile_elements=height * width,
-        splits=splits,
-        steps=np.maximum(found.k[:, None] / splits, np.minimum(found.k, SHORTEST_SPLIT)[:, None]),
+        splits=parts,
+        steps=np.maximum(found.k[:, None] / parts, np.minimum(found.k, SHORTEST_SPLIT)[:, None]),
         load_elements=load,
         tiles_per_sm=tiles_in_all / device.num_sms[:, None],
         resident=resident,
         span_elements=found.k[:, None] * (np.minimum(m, side * height) + np.minimum(n, side * width)),
-        read_elements=tiles_in_all / splits * load * found.k[:, None],
+        read_elements=tiles_in_all / parts * load * found.k[:, None],
     )
 
 

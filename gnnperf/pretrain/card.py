@@ -32,6 +32,11 @@ NOT_FOR = """\
 - Safety margins: no interval was calibrated for it.
 """
 
+NOWHERE = """\
+No kind of op is kept: on generations that were held out the closed forms, whose constants are fitted on the same
+tables, err as little. The networks stay what training on recorded runs can start from (`init_from`).
+"""
+
 
 def card(checkpoint: OpCheckpoint) -> str:
     """The text of the card."""
@@ -40,6 +45,7 @@ def card(checkpoint: OpCheckpoint) -> str:
         INTRODUCTION,
         "## Where it answers\n\nShare: of the correction that is kept; 0: the closed form answers.\n",
         _table(["op", "GPUs that trained", "share there", "share on other GPUs"], map(_answer, checkpoint.answers)),
+        *([] if any(one.own_share > 0 for one in checkpoint.answers) else [NOWHERE]),
         "## Sources\n",
         _table(["repository", "license", "files", "commits"], map(_source, told["sources"])),
         "Rows that trained:\n",

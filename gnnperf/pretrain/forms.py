@@ -3,7 +3,7 @@
     rows                          form                                   constants
     products (m, n, k)            analytic.gemm, operands in turn        gemm_fit: per family of kernels
     elementwise, softmax, norm    analytic.bandwidth_bound, rows         memory_fit
-    convolution                   analytic.convolution                   both of these
+    convolution                   analytic.convolution                   both of these, and convolution_fit
 
 The constants that ship saw every GPU of the tables: `shipped_forms` is for answers about others, never for judging.
 """
@@ -16,10 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.convolution import ConvolutionPass, Convolutions, lanes_convolution_us, result_edge
-from gnnperf.analytic.gemm import gemm_us, tiled_us
+from gnnperf.analytic.convolution_constants import ConvolutionConstants, default_convolution_constants
+from gnnperf.analytic.convolution_fit import fit_convolution_constants, forward_algorithms
+from gnnperf.analytic.gemm import tiled_us
 from gnnperf.analytic.gemm_fit import fit_for_others, measured
 from gnnperf.analytic.kernel_constants import Members, default_gemm_constants, members_for
+from gnnperf.analytic.kernels.call import Setting
 from gnnperf.analytic.memory_constants import MemoryConstants, default_memory_constants
 from gnnperf.analytic.memory_fit import LAYER_NORM, SOFTMAX, device_us, fit_memory_constants
 from gnnperf.errors import InputError
@@ -29,10 +31,11 @@ from gnnperf.pretrain.groups import grouped
 
 PRODUCT, STREAM, CONVOLUTION = "product", "stream", "convolution"
 MATRIX, VECTOR, VECTOR_BATCHED = "matrix", "vector", "vector_batched"
-ITEM_BYTES, DTYPE = 4, "float32"  # of rows that STREAM and CONVOLUTION were made for
+DTYPE = "float32"  # of rows that STREAM and CONVOLUTION were made for
 ROW_TABLES = (LAYER_NORM, SOFTMAX)
 CHUNK_ROWS = 4000
 FITTED_ROWS = 300  # of each device, to fit products
+FOLD = "fitted inside a fold"
 
 
 @dataclass(frozen=True)
@@ -42,11 +45,13 @@ class FormConstants:
     Attributes:
         gemm: family of kernels -> its members; only families that were measured.
         memory: of streams and rows; None: none were measured.
+        convolution: None: none were measured, or products on lanes or streams were not.
         devices: names of the GPUs that they were fitted on.
     """
 
     gemm: Mapping[str, Members]
     memory: MemoryConstants | None
+    convolution: ConvolutionConstants | None
     devices: tuple[str, ...]
 
 
@@ -84,13 +89,16 @@ def fit_forms(rows: pd.DataFrame) -> FormConstants:
         part = part[part["method"] == part["method"].value_counts().index[0]]
         gemm[str(family)] = fit_for_others(_first_of_each(part))
     devices = {str(name): _spec(str(name)) for name in rows["device"].unique()}
-    memory = fit_memory_constants(streams, devices, "fitted inside a fold") if len(streams) else None
-    return FormConstants(gemm, memory, tuple(sorted(devices)))
+    memory = fit_memory_constants(streams, devices, FOLD) if len(streams) else None
+    convolved, convolution = rows[forms == CONVOLUTION], None
+    if len(convolved) and memory is not None and VECTOR in gemm:
+        convolution = fit_convolution_constants(convolved, devices, on_lanes(gemm), memory, FOLD)
+    return FormConstants(gemm, memory, convolution, tuple(sorted(devices)))
 
 
 def shipped_forms() -> FormConstants:
     """The constants that ship: of conf/analytic, fitted on every GPU of the tables. Not for judging on those."""
-    return FormConstants(default_gemm_constants(), default_memory_constants(), ())
+    return FormConstants(default_gemm_constants(), default_memory_constants(), default_convolution_constants(), ())
 
 
 def base_us(rows: pd.DataFrame, constants: FormConstants) -> np.ndarray:
@@ -109,9 +117,8 @@ def base_us(rows: pd.DataFrame, constants: FormConstants) -> np.ndarray:
 
 def _form_us(rows: pd.DataFrame, form: str, family: str, device: DeviceSpec, constants: FormConstants) -> np.ndarray:
     """[n] us of rows of one device, form, family and dtype."""
-    needs_family = VECTOR if form == CONVOLUTION else family
-    lacks_product = form in (PRODUCT, CONVOLUTION) and needs_family not in constants.gemm
-    if form == "" or lacks_product or (form != PRODUCT and constants.memory is None):
+    lacking = (form == PRODUCT and family not in constants.gemm) or (form == STREAM and constants.memory is None)
+    if form == "" or lacking or (form == CONVOLUTION and constants.convolution is None):
         what = f"{form or 'unknown'} op {rows['op'].iloc[0]} in {rows['dtype'].iloc[0]}"
         raise InputError(what, where="base of op tables", allowed=", ".join(constants.gemm),
                          remedy="fit with rows of that kind")  # fmt: skip
@@ -121,25 +128,18 @@ def _form_us(rows: pd.DataFrame, form: str, family: str, device: DeviceSpec, con
         return tiled_us(data.found, data.numbers, members, launch_included=False)
     assert constants.memory is not None
     if form == CONVOLUTION:
-        return _convolution_us(rows, device, constants.gemm, constants.memory)
+        assert constants.convolution is not None
+        setting = Setting(device, constants.memory, on_lanes(constants.gemm), constants.convolution)
+        return forward_algorithms(rows, setting).fastest_us(constants.convolution)
     found = np.empty(len(rows))
     for table, places in rows.groupby("table").indices.items():
         found[places] = device_us(rows.iloc[places], str(table), device, constants.memory)
     return found
 
 
-def _convolution_us(
-    rows: pd.DataFrame, device: DeviceSpec, gemm: Mapping[str, Members], memory: MemoryConstants
-) -> np.ndarray:
-    names = ("batch", "in_channels", "out_channels", "in_size", "kernel", "stride", "padding")
-    n, c, k, size, window, stride, padding = (rows[name].to_numpy(float) for name in names)
-    out = result_edge(size, window, stride, padding)
-    calls = Convolutions(n, c, k, size, size, window, window, out, out, stride, np.ones(len(rows)))
-    every = {VECTOR_BATCHED: gemm[VECTOR], MATRIX: gemm[VECTOR], **gemm}
-    return lanes_convolution_us(
-        calls, ConvolutionPass.FORWARD, ITEM_BYTES, device, memory,
-        lambda sizes: gemm_us(device, DTYPE, sizes, constants=every),
-    )  # fmt: skip
+def on_lanes(gemm: Mapping[str, Members]) -> Mapping[str, Members]:
+    """Constants of every family, where only products on lanes were measured: theirs."""
+    return {VECTOR_BATCHED: gemm[VECTOR], MATRIX: gemm[VECTOR], **gemm}
 
 
 def _first_of_each(rows: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from gnnperf.analytic.convolution_constants import ConvolutionConstants
 from gnnperf.analytic.kernel_constants import GemmConstants
 from gnnperf.analytic.memory_constants import EventGap, MemoryConstants, MemorySystem, RowKernel
 from gnnperf.data.cache import fingerprint
@@ -45,7 +46,8 @@ def _read(path: Path) -> FormConstants:
         rows_of = {name: _kernels(rows) for name, rows in memory["rows_of"].items()}
         told = {"rows": _kernels(memory["rows"]), "gaps": gaps, "systems": systems, "rows_of": rows_of}
         memory = MemoryConstants(**{**memory, **told})
-    return FormConstants(gemm, memory, tuple(raw["devices"]))
+    convolution = raw["convolution"] and ConvolutionConstants(**raw["convolution"])
+    return FormConstants(gemm, memory, convolution, tuple(raw["devices"]))
 
 
 def _kernels(raw: Mapping[str, Mapping[str, float]]) -> dict[str, RowKernel]:

@@ -6,6 +6,9 @@ stands between its answer and the label, in training and in judging.
 
     wait of a GPU's host = typical wait x its smallest rows / those of the typical GPU
 
+NeuSight's convolutions were called in random order by a process whose host got slower from size to size; their wait
+grows with the calls before, at a pace that a GPU's short rows tell.
+
 Whose host a GPU that was never measured sits in, no specification tells: it gets the typical one.
 """
 
@@ -22,21 +25,35 @@ from torch import Tensor
 from gnnperf.analytic.memory_constants import EventGap
 from gnnperf.analytic.memory_fit import call_times_us
 from gnnperf.analytic.observation import SHARPNESS
-from gnnperf.pretrain.forms import FormConstants, families
+from gnnperf.pretrain.forms import CONVOLUTION, FormConstants, base_us, families, form_names
 from gnnperf.pretrain.groups import grouped
 
-UNFITTED_ISSUE_SHARE = 0.5  # of tables that no constants were fitted on: convolutions
+UNFITTED_ISSUE_SHARE = 0.5  # of tables that no constants were fitted on
+BEFORE = 1.0  # share of a wait that is over when the kernel starts: what is read is the sum of both
+LEAST_PACE = 0.01  # keeps a wait where short rows say that there is none
 LEAST_WAIT_US = 1e-6  # keeps logarithms finite
 STEP = 1e-4  # of a difference quotient
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Of one table: the typical wait, the part of it before the kernel starts, and how soft the maximum is."""
+    """Of one table: the typical wait, the part of it before the kernel starts, and how soft the maximum is.
+
+    Attributes:
+        call_us: of a first call.
+        issue_share: part of it before the kernel starts.
+        sharpness: p.
+        growth_us: by which every call before lengthens it.
+    """
 
     call_us: float
     issue_share: float
     sharpness: float
+    growth_us: float = 0.0
+
+    def of(self, calls_before: np.ndarray) -> np.ndarray:
+        """[n] us of calls that had so many before them (NaN: unknown, as a first one)."""
+        return self.call_us + self.growth_us * np.nan_to_num(calls_before)
 
 
 @dataclass(frozen=True)
@@ -59,13 +76,15 @@ class Observation:
         for (source, device, table), places in grouped(rows, ("source", "device", "table")):
             if late[places].any():
                 wait = self.waits.get((source, table)) or self._mean(source)
-                call = wait.call_us * self.shares.get((source, device, table), 1.0)
-                found[places] = (call, call * wait.issue_share, wait.sharpness)
+                share = self.shares.get((source, device, table), 1.0)
+                call = share * wait.of(rows["calls_before"].to_numpy(float)[places])  # [k]
+                found[places, 0] = call if wait.issue_share < BEFORE else 0.0
+                found[places, 1], found[places, 2] = call * wait.issue_share, wait.sharpness
         return Observed(*(torch.from_numpy(column) for column in np.where(late[:, None], found, [0.0, 0.0, 1.0]).T))
 
     def _mean(self, source: str) -> Wait:
         own = [w for (s, _), w in self.waits.items() if s == source] or list(self.waits.values())
-        numbers = np.array([[w.call_us, w.issue_share, w.sharpness] for w in own] or [[0.0, 0.0, 1.0]])
+        numbers = np.array([[w.call_us, w.issue_share, w.sharpness] for w in own] or [[0.0, 0.0, 1.0]])  # [waits, 3]
         return Wait(*numbers.mean(axis=0).tolist())
 
 
@@ -74,7 +93,7 @@ class Observed:
     """Waits of [n] rows: float64 each.
 
     Attributes:
-        call_us: the host's time of the call; 0: the method sees the device alone.
+        call_us: the host's time of the call, which a long kernel hides; 0: none.
         issue_us: of it, before the kernel starts.
         sharpness: p.
     """
@@ -95,6 +114,10 @@ class Observed:
         """[n] d log us that the method reads / d log us of the device: 1 seen whole, 0 hidden behind the wait."""
         return (self.log_us(log_device_us + STEP) - self.log_us(log_device_us - STEP)) / (2 * STEP)
 
+    def paced(self, pace: float) -> Observed:
+        """On a host that takes `pace` times as long."""
+        return Observed(self.call_us * pace, self.issue_us * pace, self.sharpness)
+
     def part(self, places: Tensor) -> Observed:
         """Of some rows."""
         return Observed(self.call_us[places], self.issue_us[places], self.sharpness[places])
@@ -110,9 +133,22 @@ def fit_observation(rows: pd.DataFrame, constants: FormConstants) -> Observation
         for table, here in part.groupby("table"):
             own = {device: us for (device, name), us in floors.items() if name == table}
             typical = float(np.median(list(own.values())))
-            waits[str(source), str(table)] = _wait(here, str(table), typical, constants)
-            shares |= {(str(source), device, str(table)): us / typical for device, us in own.items()}
+            wait = _wait(here, str(table), typical, constants)
+            told = _paces(here, wait, constants) if wait.growth_us else {d: us / typical for d, us in own.items()}
+            waits[str(source), str(table)] = wait
+            shares |= {(str(source), device, str(table)): share for device, share in told.items()}
     return Observation(waits, shares)
+
+
+def _paces(rows: pd.DataFrame, wait: Wait, constants: FormConstants) -> dict[str, float]:
+    """Device -> pace of its host over the typical one's, where the wait is most of a row."""
+    found = {}
+    for device, part in rows.groupby("device"):
+        typical, kernel = wait.of(part["calls_before"].to_numpy(float)), base_us(part, constants)  # [n]
+        short = kernel < typical
+        if short.any():
+            found[str(device)] = float(np.median((part["latency_us"].to_numpy(float) - kernel)[short] / typical[short]))
+    return {device: max(pace, LEAST_PACE) for device, pace in found.items()}
 
 
 def _wait(rows: pd.DataFrame, table: str, typical_us: float, constants: FormConstants) -> Wait:
@@ -121,6 +157,8 @@ def _wait(rows: pd.DataFrame, table: str, typical_us: float, constants: FormCons
     if members:
         launch, power = (float(np.mean([getattr(m, name) for m in members])) for name in ("launch_us", "launch_power"))
         return Wait(launch, 0.0, power)
+    if (form_names(rows) == CONVOLUTION).all() and constants.convolution is not None:
+        return Wait(constants.convolution.call_us, BEFORE, 1.0, constants.convolution.growth_us)
     gaps = constants.memory.gaps if constants.memory is not None else {}
     gap = gaps.get(table, EventGap(typical_us, UNFITTED_ISSUE_SHARE))
     return Wait(gap.call_us, gap.issue_share, SHARPNESS)

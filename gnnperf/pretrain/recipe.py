@@ -27,7 +27,7 @@ from gnnperf.pretrain.sources import read_sources, sources
 from gnnperf.pretrain.views import BY_SIZE, OWN, VIEWS
 from gnnperf.tables import OpTable
 
-CONSTANTS = ("gemm.yaml", "memory_bound.yaml")
+CONSTANTS = ("gemm.yaml", "memory_bound.yaml", "convolution.yaml")
 LIBRARIES = ("torch", "torch-geometric", "numpy", "pandas")
 FORMS_ROWS = 2000  # of each device and table, for constants that are fitted without a generation
 

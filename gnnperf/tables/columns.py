@@ -31,6 +31,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "method": (TEXT, "how it was measured"),
     "dtype": (TEXT, "of the first floating-point tensor"),
     "turns": (NUMBER, "calls in turn on operands of their own, which compete for the cache; latency is per call"),
+    "calls_before": (NUMBER, "sizes that the process had called before, where that lengthens calls; NaN unknown"),
     # Sizes as numbers; NaN where they mean nothing
     "batch": (NUMBER, "GEMM: products in one call; attention: sequences; convolution: images"),
     "m": (NUMBER, "GEMM: rows of the result"),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from op_rows import A100
+from op_rows import A100, add_rows
 
 from gnnperf.pretrain.encode import encode, words_of
 from gnnperf.pretrain.few_rows import Asked, learn_from, refitted
-from gnnperf.pretrain.forms import FormConstants, base_us, shipped_forms
-from gnnperf.pretrain.observation import Observation
+from gnnperf.pretrain.forms import base_us, shipped_forms
+from gnnperf.pretrain.observation import Observation, Wait
 from gnnperf.tables.columns import completed
 from gnnperf.tables.products import product_columns
 
@@ -40,33 +42,59 @@ def test_constants_that_a_gpu_shows_answer_for_rows_that_were_not_measured() -> 
     few, rest = every.part(np.arange(0, 49, 3)), every.part(np.arange(1, 49, 3))
     found = learn_from(few, every.encoded, SHIPPED, seed=0)
     truth = rest.encoded.log_label.numpy()
-    assert found.constants is not None
+    assert found.refitted is not None
     assert np.abs(rest.log_us() - truth).mean() == pytest.approx(np.log(2.0))
-    assert np.abs(rest.log_us(found.constants) - truth).mean() < 0.5 * np.log(2.0)
+    assert np.abs(found.refitted.log_us(rest) - truth).mean() < 0.5 * np.log(2.0)
     assert np.abs(found.log_us(rest) - truth).mean() < 0.5 * np.log(2.0)
 
 
 def test_rows_that_are_met_already_or_too_few_change_nothing() -> None:
     every = _asked(_rows())
     met = learn_from(every.part(np.arange(0, 49, 3)), every.encoded, SHIPPED, seed=0)
-    assert met.constants is None
+    assert met.refitted is None
     assert met.log_us(every) == pytest.approx(every.log_us())
     slow = _asked(_rows(2.0))
     few = learn_from(slow.part(np.arange(8)), slow.encoded, SHIPPED, seed=0)
-    assert (few.constants, few.learned.reach) == (None, None)
+    assert (few.refitted, few.learned.reach) == (None, None)
     assert np.array_equal(few.log_us(slow), slow.log_us())
 
 
 def test_only_the_family_of_the_rows_is_fitted() -> None:
-    found: FormConstants = refitted(_rows(2.0), SHIPPED)
+    found = refitted(_asked(_rows(2.0)), SHIPPED).constants
     assert {name for name in SHIPPED.gemm if found.gemm[name] != SHIPPED.gemm[name]} == {"vector"}
     assert [member.kernels for member in found.gemm["vector"]] == ["ampere"]
+
+
+def test_no_answer_is_moved_further_than_one_that_was_measured() -> None:
+    """A board that throttles long products only: fitted to short ones, nothing may be said to be slower still."""
+    every = _asked(_rows(2.0))
+    few = every.part(np.arange(0, 49, 3))
+    found = refitted(few, SHIPPED)
+    moved = found.log_us(every) - every.log_us()
+    assert (found.least, found.most) == (moved[::3].min(), moved[::3].max())
+    narrow = replace(found, least=0.1, most=0.2).log_us(every) - every.log_us()
+    assert (narrow.min(), narrow.max()) == pytest.approx((0.2, 0.2))  # all would go to log 2
+    assert (every.log_us(found.constants) - every.log_us()).min() > 0.5
 
 
 def test_where_a_launch_is_measured_its_wait_is_fitted_with_the_constants() -> None:
     rows = _rows(launch=True)
     late = _asked(rows.assign(latency_us=np.hypot(rows["latency_us"], 300.0)))
     found = learn_from(late, late.encoded, SHIPPED, seed=0)
-    assert found.constants is not None
+    assert found.refitted is not None
     smallest = late.part(np.arange(1))
-    assert np.exp(smallest.log_us(found.constants))[0] == pytest.approx(300.0, rel=0.3)
+    assert np.exp(found.refitted.log_us(smallest))[0] == pytest.approx(300.0, rel=0.3)
+
+
+def test_a_few_rows_tell_how_slow_the_host_is() -> None:
+    """Additions behind a typical wait of 20 us, half of it before the kernel, where the host takes twice that."""
+    edges = [float(64 * 2 ** (i // 2)) for i in range(20)]
+    every = add_rows(rows=edges, us=[1.0] * 20)
+    waits = Observation({("toys", "add"): Wait(20.0, 0.5, 8.0)}, {})
+    slow = waits.of(every).paced(2.0).log_us(torch.from_numpy(base_us(every, SHIPPED)).log()).exp().numpy()
+    encoded = encode(every.assign(latency_us=slow), words_of(every), SHIPPED, waits)
+    asked = Asked(every, encoded, torch.zeros(20, dtype=torch.float64))
+    found = learn_from(asked, encoded, SHIPPED, seed=0)
+    assert (found.refitted, found.pace) == (None, 2.0)
+    assert np.exp(found.log_us(asked)) == pytest.approx(slow)
+    assert learn_from(asked.part(np.arange(8)), encoded, SHIPPED, seed=0).pace == 1.0

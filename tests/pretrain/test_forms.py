@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
+
 import pandas as pd
 import pytest
-from op_rows import A100, V100, add_rows, product_rows
+from op_rows import A100, V100, add_rows, product_rows, table
 
+from gnnperf.analytic.convolution_constants import default_convolution_constants
 from gnnperf.analytic.gemm import tiled_us
 from gnnperf.analytic.gemm_fit import measured
 from gnnperf.analytic.kernel_constants import default_gemm_constants, members_for
+from gnnperf.analytic.kernels.call import KernelCall, Setting
+from gnnperf.analytic.kernels.convolutions import convolutions_us
 from gnnperf.analytic.memory_constants import default_memory_constants
 from gnnperf.analytic.memory_fit import device_us
 from gnnperf.errors import InputError
-from gnnperf.pretrain.forms import CONVOLUTION, PRODUCT, STREAM, FormConstants, base_us, families, form_names
-from gnnperf.pretrain.rows import spec_of
+from gnnperf.pretrain.forms import (
+    CONVOLUTION,
+    PRODUCT,
+    STREAM,
+    base_us,
+    families,
+    fit_forms,
+    form_names,
+    shipped_forms,
+)
+from gnnperf.pretrain.rows import spec_of, usable
 from gnnperf.tables.columns import completed
 from gnnperf.tables.shapes import shapes_json
 
-SHIPPED = FormConstants(default_gemm_constants(), default_memory_constants(), (A100, V100))
+SHIPPED = replace(shipped_forms(), devices=(A100, V100))
 
 
 def _convolution() -> pd.DataFrame:
@@ -59,11 +72,33 @@ def test_the_base_is_the_closed_form_without_the_launch() -> None:
         assert found[first : first + 6] == pytest.approx(tiled_us(data.found, data.numbers, members, False))
     assert SHIPPED.memory is not None
     assert found[12:] == pytest.approx(device_us(rows.iloc[12:], "add", spec_of(A100), SHIPPED.memory))
-    assert np.isfinite(base_us(_convolution(), SHIPPED)).all()
+
+
+def test_the_base_of_a_convolution_is_what_traces_of_that_gpu_are_told() -> None:
+    call = KernelCall(
+        "aten::conv2d", _convolution()["shapes"].iloc[0], "float32", "conv", 2.0 * 8 * 64 * 32 * 32 * 64 * 9, 1.0
+    )
+    setting = Setting(
+        spec_of(V100), default_memory_constants(), default_gemm_constants(), default_convolution_constants()
+    )
+    assert base_us(_convolution().assign(device=V100), SHIPPED) == pytest.approx(convolutions_us([call], setting))
+
+
+def test_convolutions_are_fitted_where_products_and_streams_are() -> None:
+    several = pd.concat([_convolution().assign(device=d, in_channels=c, calls_before=float(c), latency_us=200.0 + c)
+                         for d in (A100, V100) for c in (16.0, 32.0, 64.0)], ignore_index=True)  # fmt: skip
+    assert (
+        fit_forms(usable(table(several)).rows).convolution is None
+    )  # without products on lanes there is nothing to stand on
+    with_others = fit_forms(usable(table(product_rows((A100, V100)), add_rows(), several)).rows)
+    assert with_others.convolution is not None
+    assert with_others.convolution.growth_us > 0
 
 
 def test_a_form_without_constants_is_refused() -> None:
     with pytest.raises(InputError, match="stream op aten::add"):
-        base_us(add_rows(), FormConstants(SHIPPED.gemm, None, ()))
+        base_us(add_rows(), replace(SHIPPED, memory=None))
     with pytest.raises(InputError, match="product op aten::linear"):
-        base_us(product_rows(), FormConstants({}, SHIPPED.memory, ()))
+        base_us(product_rows(), replace(SHIPPED, gemm={}))
+    with pytest.raises(InputError, match="convolution op aten::conv2d"):
+        base_us(_convolution(), replace(SHIPPED, convolution=None))

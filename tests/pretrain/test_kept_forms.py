@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from op_rows import A100, V100, add_rows, product_rows, table
 
+from gnnperf.analytic.convolution_constants import default_convolution_constants
 from gnnperf.analytic.memory_constants import default_memory_constants
 from gnnperf.pretrain import kept_forms
 from gnnperf.pretrain.forms import FormConstants, shipped_forms
@@ -30,3 +31,4 @@ def test_constants_are_fitted_once_and_come_back_whole(tmp_path: Path, monkeypat
     assert first == again
     assert again.gemm == shipped_forms().gemm
     assert again.memory == default_memory_constants()
+    assert again.convolution == default_convolution_constants()

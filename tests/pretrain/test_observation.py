@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from op_rows import A100, T4, V100, add_rows, product_rows
 
-from gnnperf.pretrain.forms import FormConstants
+from gnnperf.pretrain.forms import FormConstants, base_us, shipped_forms
 from gnnperf.pretrain.observation import Observation, Observed, Wait, fit_observation
+from gnnperf.tables.columns import completed
 
-NO_CONSTANTS = FormConstants({}, None, ())
+NO_CONSTANTS = FormConstants({}, None, None, ())
 
 
 def _seen(call: float, issue: float, sharpness: float, device_us: float) -> float:
@@ -59,3 +60,30 @@ def test_an_unknown_table_waits_like_its_source() -> None:
     found = waits.of(add_rows())
     assert np.allclose(found.call_us, 20.0)
     assert np.allclose(found.issue_us, 10.0)
+
+
+def test_a_wait_that_grew_from_call_to_call_is_told_by_the_calls_before() -> None:
+    """Convolutions of two channels: a kernel of few us, behind a host that takes twice the typical one's time."""
+    constants = shipped_forms()
+    assert constants.convolution is not None
+    size = {
+        "batch": 1.0,
+        "in_channels": 2.0,
+        "out_channels": 2.0,
+        "kernel": 3.0,
+        "in_size": 8.0,
+        "stride": 1.0,
+        "padding": 1.0,
+    }
+    how = {"op": "aten::conv2d", "dtype": "float32", "direction": "forward", "cache": "warm", "launch_included": True,
+           "source": "toys", "table": "conv", "method": "by hand", "device": V100,
+           "calls_before": [0.0, 1000.0, 4000.0], "moved_bytes": 100.0, "latency_us": 1.0}  # fmt: skip
+    rows = completed({**size, **how}, 3)
+    first, growth = constants.convolution.call_us, constants.convolution.growth_us
+    rows["latency_us"] = base_us(rows, constants) + 2.0 * (first + growth * rows["calls_before"])
+    found = fit_observation(rows, constants)
+    assert found.shares["toys", V100, "conv"] == pytest.approx(2.0)
+    seen = found.of(rows).log_us(torch.from_numpy(base_us(rows, constants)).log()).exp()
+    assert seen.tolist() == pytest.approx(rows["latency_us"].tolist())
+    unseen = found.of(rows.assign(device="Tesla P4", calls_before=[np.nan, 0.0, 1000.0]))
+    assert unseen.issue_us.tolist() == pytest.approx([first, first, first + 1000.0 * growth])

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gnnperf.analytic.access import Reuse
+from gnnperf.analytic.convolution_constants import ConvolutionConstants
 from gnnperf.analytic.kernel_constants import Members
 from gnnperf.analytic.memory_constants import MemoryConstants
 from gnnperf.graph.cost.op_call import DTYPE_BYTES, OpCall, UnknownCost, parse_call
@@ -116,6 +117,7 @@ class Setting:
     device: DeviceSpec
     memory: MemoryConstants
     gemm: Mapping[str, Members]
+    convolution: ConvolutionConstants
 
 
 Form = Callable[[Sequence[KernelCall], Setting], Array]  # calls of one family -> [n] us, NaN: the form does not apply

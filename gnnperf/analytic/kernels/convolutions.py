@@ -11,11 +11,13 @@ the recorded operands leave of the bytes. Three axes are treated as two, of the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
-from gnnperf.analytic.convolution import ConvolutionPass, Convolutions, convolution_us, lanes_convolution_us
+from gnnperf.analytic.convolution import Algorithms, ConvolutionPass, Convolutions, algorithms, convolution_us
+from gnnperf.analytic.gemm import ProductTime
 from gnnperf.analytic.gemm_sizes import ITEM_BYTES, rate_key
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.analytic.kernels.products import has_rate, plain_dtype, product_us
@@ -142,12 +144,26 @@ def _pass_us(calls: Sequence[KernelCall], which: ConvolutionPass, setting: Setti
         rows = np.intersect1d(rows, known_rows(sizes))
         if not len(rows) or not has_rate(setting.device, dtype, TF32):
             continue
-        matrix = rate_key(setting.device, dtype, TF32).endswith("_matrix")
-        found[rows] = (convolution_us if matrix else lanes_convolution_us)(
-            Convolutions(*sizes[rows].T), which, ITEM_BYTES[dtype], setting.device, setting.memory,
-            product_us(setting, dtype, TF32),
-        )  # fmt: skip
+        found[rows] = form_us(Convolutions(*sizes[rows].T), which, dtype, setting, TF32)
     return found
+
+
+def form_us(calls: Convolutions, which: ConvolutionPass, dtype: str, setting: Setting, tf32: bool) -> Array:
+    """[calls] us on the units that the dtype is multiplied with: see `gnnperf.analytic.convolution`."""
+    if rate_key(setting.device, dtype, tf32).endswith("_matrix"):
+        how = ITEM_BYTES[dtype], setting.device, setting.memory
+        return convolution_us(calls, which, *how, convolved_us(setting, dtype, tf32))
+    return lanes_algorithms(calls, which, dtype, setting).fastest_us(setting.convolution)
+
+
+def lanes_algorithms(calls: Convolutions, which: ConvolutionPass, dtype: str, setting: Setting) -> Algorithms:
+    """What every algorithm takes without matrix units."""
+    return algorithms(calls, which, ITEM_BYTES[dtype], setting.device, setting.memory, convolved_us(setting, dtype))
+
+
+def convolved_us(setting: Setting, dtype: str, tf32: bool = False) -> ProductTime:
+    """The products inside cuDNN's kernels: as the typical library's, for they are not those that cuBLAS has there."""
+    return product_us(replace(setting, device=replace(setting.device, architecture="")), dtype, tf32)
 
 
 def _by_dtype(calls: Sequence[KernelCall]) -> Iterator[tuple[str, np.ndarray]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from gnnperf.analytic.convolution_constants import default_convolution_constants
 from gnnperf.analytic.kernel_constants import default_gemm_constants
 from gnnperf.analytic.kernels.attentions import attentions_us
 from gnnperf.analytic.kernels.batched_lookups import batched_us
@@ -96,7 +97,7 @@ def has_forms(device: DeviceSpec) -> bool:
 
 def forms_us(calls: Sequence[KernelCall], device: DeviceSpec) -> Array:
     """[n] us of the whole call with one floor; NaN where no closed form applies."""
-    setting = Setting(device, default_memory_constants(), default_gemm_constants())
+    setting = Setting(device, default_memory_constants(), default_gemm_constants(), default_convolution_constants())
     found = np.full(len(calls), np.nan)
     families = np.array([str(call.family) for call in calls], dtype=object)
     for family, form in FORMS.items():

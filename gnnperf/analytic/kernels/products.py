@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from gnnperf.analytic.gemm import US_PER_S, family_of, gemm_us
+from gnnperf.analytic.gemm import SPLITS, US_PER_S, ProductTime, Splits, family_of, gemm_us
 from gnnperf.analytic.gemm_sizes import ITEM_BYTES, Products, products, rate_key
 from gnnperf.analytic.kernel_constants import members_for, typical
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
@@ -105,7 +105,7 @@ def has_rate(device: DeviceSpec, dtype: str, tf32: bool = False) -> bool:
     return dtype in ITEM_BYTES and rate_key(device, dtype, tf32) in device.flops_per_s
 
 
-def product_us(setting: Setting, dtype: str, tf32: bool = False) -> Callable[[Products], Array]:
+def product_us(setting: Setting, dtype: str, tf32: bool = False) -> ProductTime:
     """The model of matrix products on the setting's device. Its floor is no shorter than the device's.
 
     The tiles of batched float32 products are those of square matrices. Results with a shorter edge come with other ones
@@ -115,12 +115,12 @@ def product_us(setting: Setting, dtype: str, tf32: bool = False) -> Callable[[Pr
     key = rate_key(device, dtype, tf32)
     single = {**setting.gemm, family_of(key, batched=True): setting.gemm[family_of(key, batched=False)]}
 
-    def answer(found: Products) -> Array:
-        us = gemm_us(device, dtype, found, tf32=tf32, constants=setting.gemm)
+    def answer(found: Products, splits: Splits = SPLITS) -> Array:
+        us = gemm_us(device, dtype, found, tf32=tf32, constants=setting.gemm, splits=splits)
         rows = np.flatnonzero(found.batch > 1)
         if len(rows) and family_of(key, batched=True) != family_of(key, batched=False):
             asked, one = found.part(rows), replace(found.part(rows), batch=np.ones(len(rows)))
-            other, least = (gemm_us(device, dtype, p, tf32=tf32, constants=single) for p in (asked, one))
+            other, least = (gemm_us(device, dtype, p, tf32=tf32, constants=single, splits=splits) for p in (asked, one))
             short = np.minimum(asked.m, asked.n) < SHORT_EDGE
             better = np.where(short, np.minimum(us[rows], other), us[rows])
             us[rows] = np.maximum(better, least)  # a batch takes no less than one product of it

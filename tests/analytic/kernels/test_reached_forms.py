@@ -13,6 +13,7 @@ from traces import Event, call, kernel, mark, op, run_of, trace
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.bandwidth_bound import chain_us
+from gnnperf.analytic.convolution_constants import default_convolution_constants
 from gnnperf.analytic.counted_access import counted_access
 from gnnperf.analytic.embedding import Lookups, lookup_us, specified
 from gnnperf.analytic.gemm_sizes import products
@@ -33,7 +34,7 @@ from gnnperf.hardware.catalog import default_cluster, load_device
 from gnnperf.schema import NodeType
 from tests.analytic.kernels.calls import call as op_call
 
-ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants())
+ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())
 SPARSE_UNITS = replace(ROUND, device=replace(DEVICE, sparse_matrix_speedup=2.0))
 H100 = load_device("h100_sxm")
 SHARE = typical(default_gemm_constants()["matrix"], "compute_share")

@@ -14,6 +14,7 @@ from round_device import CONSTANTS, DEVICE
 from gnnperf.analytic.attention import Attentions, fused_us
 from gnnperf.analytic.bandwidth_bound import stream_us
 from gnnperf.analytic.convolution import ConvolutionPass
+from gnnperf.analytic.convolution_constants import default_convolution_constants
 from gnnperf.analytic.kernel_constants import default_gemm_constants, typical
 from gnnperf.analytic.kernels import KernelCall, compute_nodes_us, kernel_times
 from gnnperf.analytic.kernels.attentions import WARP_SHARE, attentions_us, fused_rates
@@ -28,7 +29,7 @@ from gnnperf.hardware.catalog import load_device
 from tests.analytic.kernels.calls import call
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
-ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants())
+ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())
 
 
 def typed(op: str, shapes: Sequence[object], types: Sequence[str], values: Sequence[str]) -> KernelCall:
