@@ -2,7 +2,8 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m benchmarks.device_evidence
 
-Counts the rows that benchmarks/fit_gemm.py, fit_memory_bound.py and fit_cpu_constants.py fit on, as they choose them.
+Counts the rows that benchmarks/fit_gemm.py, fit_memory_bound.py, fit_convolution.py and fit_cpu_constants.py fit on, as
+they choose them.
 `gnnperf devices` reads the file.
 """
 
@@ -14,10 +15,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks._neusight import memory_rows
+from benchmarks._neusight import convolution_rows, memory_rows
 from benchmarks._products import TABLES, product_rows, sample, spec
 from benchmarks._public_runs import mirror
 from benchmarks.fit_gemm import FIT_ROWS
+from gnnperf.analytic.convolution_fit import some_of_each
 from gnnperf.analytic.evidence import FILE, Evidence, save_evidence
 from gnnperf.evaluate.recordings import CARD
 from gnnperf.hardware.conf_dir import conf_dir
@@ -25,8 +27,8 @@ from gnnperf.pretrain.groups import grouped
 from gnnperf.public.catalog import load_catalog
 
 PROVENANCE = (
-    "python -m benchmarks.device_evidence: rows that benchmarks/fit_gemm.py, fit_memory_bound.py and "
-    "fit_cpu_constants.py fit on; licenses as the catalog of public files says"
+    "python -m benchmarks.device_evidence: rows that benchmarks/fit_gemm.py, fit_memory_bound.py, fit_convolution.py "
+    "and fit_cpu_constants.py fit on; licenses as the catalog of public files says"
 )
 OWN_LICENSE = "Apache-2.0"
 CPU, DATA_SETS = "cpu_generic", Path("datasets")
@@ -41,14 +43,17 @@ def main() -> int:
 
 
 def gpu_evidence() -> list[Evidence]:
-    """Of products and of kernels bound by memory, from the mirror's op tables."""
+    """Of products, of kernels bound by memory and of convolutions, from the mirror's op tables."""
     rows = product_rows(mirror())
     found: list[Evidence] = []
     for table in TABLES:
         every = rows[rows["table"] == table]
         found += _counted(every, sample(every, FIT_ROWS[table]), pd.Series(table, every.index), "gemm.yaml")
     memory, _ = memory_rows()
-    return found + _counted(memory, memory, memory["table"].map(ROW_OPS).fillna("elementwise"), "memory_bound.yaml")
+    found += _counted(memory, memory, memory["table"].map(ROW_OPS).fillna("elementwise"), "memory_bound.yaml")
+    convolved, _ = convolution_rows()
+    ops = pd.Series("convolution", convolved.index)
+    return found + _counted(convolved, some_of_each(convolved), ops, "convolution.yaml")
 
 
 def cpu_evidence() -> list[Evidence]:

@@ -60,8 +60,7 @@ def fit_convolution_constants(
         memory: of streams, which stay.
         provenance: kept with them.
     """
-    mixed = rows.sample(frac=1.0, random_state=0)
-    some = mixed[mixed.groupby("device").cumcount() < ROWS_PER_DEVICE]
+    some = some_of_each(rows)
     parts = [(forward_algorithms(part, Setting(devices[str(name)], memory, gemm, START)), part)
              for name, part in some.groupby("device")]  # fmt: skip
 
@@ -75,6 +74,12 @@ def fit_convolution_constants(
     values = fit_logs(residuals, np.array([*factors, *[START.call_us, START.growth_us] * len(parts)]))
     typical = np.exp(np.log(values[FACTORS:].reshape(-1, 2)).mean(axis=0))  # [2]
     return built(values[:FACTORS], typical, provenance)
+
+
+def some_of_each(rows: pd.DataFrame) -> pd.DataFrame:
+    """At most ROWS_PER_DEVICE rows of each device: those that are fitted on."""
+    mixed = rows.sample(frac=1.0, random_state=0)
+    return mixed[mixed.groupby("device").cumcount() < ROWS_PER_DEVICE]
 
 
 def built(factors: np.ndarray, host: np.ndarray, provenance: str) -> ConvolutionConstants:

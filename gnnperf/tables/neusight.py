@@ -92,8 +92,8 @@ def _mapped(found: pd.DataFrame, op: str, shapes: list[list[pd.Series]], flops: 
 def _convolution(found: pd.DataFrame, name: str) -> Columns:
     """Square images and windows.
 
-    Sizes were called in random order, and calls took longer from size to size, whatever they convolved: at the end of the
-    table by 300 us (V100) to 780 us (P100), as much for short kernels as for long ones.
+    Sizes were called in random order, and calls took longer from size to size, whatever they convolved: at the end by
+    300 us (V100) to 780 us (P100), as much for short kernels as for long ones.
     """
     names = {"batch": "B", "in_channels": "Input_Channel", "out_channels": "Output_Channel", "kernel": "Kernel_Szie",
              "in_size": "Input_Size", "stride": "Stride", "padding": "Padding"}  # fmt: skip

@@ -43,8 +43,10 @@ def test_a_convolution_counts_the_products_of_its_windows(tmp_path: Path) -> Non
         "Stride": 2,
         "Padding": 1,
     }
-    _write(tmp_path, "conv", [{"Latency": 1.0, **size}])
-    row = read_neusight(tmp_path).rows.iloc[0]
+    _write(tmp_path, "conv", [{"Latency": 1.0, **size}, {"Latency": 2.0, **size, "B": 1}])
+    rows = read_neusight(tmp_path).rows
+    row = rows.iloc[0]
+    assert rows["calls_before"].tolist() == [0.0, 1.0]  # in the order of the file, in which they were measured
     assert row["shapes"] == "[[2, 3, 5, 5], [4, 3, 3, 3]]"
     assert row["flops"] == 2 * (2 * 4 * 3 * 3) * (3 * 3 * 3)  # the result is 3 x 3
     assert row["moved_bytes"] == 4 * (2 * 3 * 25 + 4 * 3 * 9 + 2 * 4 * 9)
