@@ -2,7 +2,7 @@
 
     weight = of numbers beyond training x of states unlike training       as gnnperf.trust has them for nodes of traces
 
-On a GPU that nobody trained on it is, besides, multiplied by the share that other held-out generations choose.
+That is all of the gate on a GPU that training lacks, where it had several others (gnnperf.trust.seen).
 """
 
 from __future__ import annotations

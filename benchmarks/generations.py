@@ -3,10 +3,9 @@
     GNNPERF_DATA_MIRROR=FOLDER python -m benchmarks.generations [gemm] [ops] [--out DIR] [--write]
 
 Op tables of several GPUs (gemm: bfloat16 products; ops: single ops in float32), one generation left out of everything
-that is fitted. Which share of the network's corrections is kept beyond what the gate takes is chosen on the generations
-of the other table but the one that is judged, each left out alone: with one more left out, a network learns of a
-generation less and earns less than it does when it is asked. How answers are bounded is chosen by leaving one more of
-the other generations out; the generation itself is judged once. Answers are kept in DIR. --write: bounds that ship
+that is fitted. The hybrid is what the gate of predict.py makes of network and closed forms on a GPU that training
+lacks, where it had several others. How answers are bounded is chosen by leaving one more of the other generations out;
+the generation itself is judged once. Answers are kept in DIR. --write: bounds that ship
 (conf/analytic/unseen_gpu.yaml), of closed forms, from all generations of the tables asked for.
 """
 
@@ -44,7 +43,6 @@ PROVENANCE = (
 MOST_FLAGGED, LEAST_WITHIN = 0.2, 0.8
 UNBOUNDED = ("weighted",)
 Metric = Callable[[np.ndarray, np.ndarray], float]
-SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,6 @@ class Judged:
 
     Attributes:
         generation: its name.
-        share: of the network's corrections, as the other table chose it.
         test: its rows.
         seen: rows of GPUs that trained, told by the same network.
         inner: rows of each other generation that was left out with it.
@@ -61,7 +58,6 @@ class Judged:
     """
 
     generation: str
-    share: float
     test: pd.DataFrame
     seen: pd.DataFrame
     inner: pd.DataFrame
@@ -80,10 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no table {unknown[0]!r}, allowed: {', '.join(CAMPAIGNS)}")
     torch.set_num_threads(1)
     try:
-        told = {campaign: answers(campaign, asked.out) for campaign in CAMPAIGNS.values()}
+        told = {CAMPAIGNS[name]: answers(CAMPAIGNS[name], asked.out) for name in asked.tables or CAMPAIGNS}
         for name in asked.tables or CAMPAIGNS:
-            (other,) = set(CAMPAIGNS) - {name}
-            report(CAMPAIGNS[name], told[CAMPAIGNS[name]], told[CAMPAIGNS[other]])
+            report(CAMPAIGNS[name], told[CAMPAIGNS[name]])
         if asked.write:
             write(pd.concat([told[CAMPAIGNS[name]] for name in asked.tables or CAMPAIGNS], ignore_index=True))
     except InputError as error:
@@ -101,17 +96,11 @@ def write(told: pd.DataFrame) -> None:
                           conf_dir("analytic") / FILE)  # fmt: skip
 
 
-def least_error_share(told: pd.DataFrame, judged: str) -> float:
-    """The share whose hybrid errs least on rows of generations that were left out alone; one has no say for itself."""
-    rows = told[~told["seen"] & (told[LEFT].map(len) == 1) & (told[GENERATION] != judged)]
-    return min(SHARES, key=lambda share: gmae(hybrid_us(rows, share), rows["measured"].to_numpy()))
-
-
-def report(campaign: str, told: pd.DataFrame, other: pd.DataFrame) -> None:
-    """Both tables of one campaign; another one chooses shares of the network's corrections."""
+def report(campaign: str, told: pd.DataFrame) -> None:
+    """Both tables of one campaign."""
     console = Console(width=150)
     generations = sorted(told[GENERATION].unique())
-    every = [_judged(told, one, least_error_share(other, one)) for one in generations]
+    every = [_judged(told, one) for one in generations]
     console.print(errors_table(campaign, every))
     console.print(choice_table(every))
     console.print(intervals_table(campaign, every))
@@ -120,14 +109,14 @@ def report(campaign: str, told: pd.DataFrame, other: pd.DataFrame) -> None:
 def errors_table(campaign: str, every: Sequence[Judged]) -> Table:
     """Per-node error by generation."""
     who = "gnn, analytic, hybrid"
-    names = ("rows", "share", f"GMAE %: {who}", f"mean %: {who}", "hybrid / better: GMAE", "mean")
+    names = ("rows", f"GMAE %: {who}", f"mean %: {who}", "hybrid / better: GMAE", "mean")
     shown = right_aligned(f"{campaign}: per-node error, GPU generation left out", *names)
-    parts = [(one.generation, f"{one.share:g}", one.test) for one in every]
+    parts = [(one.generation, one.test) for one in every]
     pooled = pd.concat([one.test for one in every], ignore_index=True)
-    kinds = [(f"all: {kind}", "", rows) for kind, rows in pooled.groupby(KIND)]
-    for name, share, rows in [*parts, *(kinds if len(kinds) > 1 else []), ("all", "", pooled)]:
+    kinds = [(f"all: {kind}", rows) for kind, rows in pooled.groupby(KIND)]
+    for name, rows in [*parts, *(kinds if len(kinds) > 1 else []), ("all", pooled)]:
         told = (", ".join(f"{100 * error:.1f}" for error in _errors(rows, metric).values()) for metric in METRICS)
-        shown.add_row(name, str(len(rows)), share, *told, *(f"{_ratio(rows, metric):.3f}" for metric in METRICS))
+        shown.add_row(name, str(len(rows)), *told, *(f"{_ratio(rows, metric):.3f}" for metric in METRICS))
     return shown
 
 
@@ -192,21 +181,22 @@ def choose(found: Mapping[str, Held]) -> str:
     return max(answering, key=lambda way: answering[way].worst)
 
 
-def _judged(told: pd.DataFrame, generation: str, share: float) -> Judged:
+def _judged(told: pd.DataFrame, generation: str) -> Judged:
     single = told[told[LEFT].map(lambda left: left == (generation,))]
     pairs = told[told[LEFT].map(lambda left: len(left) == 2 and generation in left)]
     away = pairs[~pairs["seen"] & (pairs[GENERATION] != generation)]
     inner_seen = {
-        str(other): _scored(pairs[pairs["seen"] & pairs[LEFT].map(lambda left, other=other: other in left)], share)
+        str(other): _scored(pairs[pairs["seen"] & pairs[LEFT].map(lambda left, other=other: other in left)])
         for other in away[GENERATION].unique()
     }
-    return Judged(generation, share, _scored(single[~single["seen"]], share), _scored(single[single["seen"]], share),
-                  _scored(away, share), inner_seen)  # fmt: skip
+    return Judged(
+        generation, _scored(single[~single["seen"]]), _scored(single[single["seen"]]), _scored(away), inner_seen
+    )
 
 
-def hybrid_us(rows: pd.DataFrame, share: float) -> np.ndarray:
-    """[n] us: network^weight x analytical^(1 - weight), with `share` of the weight of the gate."""
-    weight = share * rows["weight"].to_numpy()
+def hybrid_us(rows: pd.DataFrame) -> np.ndarray:
+    """[n] us: network^weight x analytical^(1 - weight), with the weight of the gate."""
+    weight = rows["weight"].to_numpy()
     return np.asarray(np.exp(weight * np.log(rows["gnn"]) + (1 - weight) * np.log(rows["analytic"])))
 
 
@@ -226,8 +216,8 @@ def _ratio(rows: pd.DataFrame, metric: Metric = gmae) -> float:
     return told["hybrid"] / min(told["gnn"], told["analytic"])
 
 
-def _scored(rows: pd.DataFrame, share: float) -> pd.DataFrame:
-    told_us = hybrid_us(rows, share)
+def _scored(rows: pd.DataFrame) -> pd.DataFrame:
+    told_us = hybrid_us(rows)
     return rows.assign(hybrid=told_us, score=np.log(rows["measured"] / told_us)).reset_index(drop=True)
 
 

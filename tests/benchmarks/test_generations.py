@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks._generation_answers import DENSITY, GROUP, LEFT
+from benchmarks._generation_answers import DENSITY, GROUP
 from benchmarks._generation_intervals import WAYS, bounds
-from benchmarks.generations import Held, choose, hybrid_us, least_error_share
+from benchmarks.generations import Held, choose, hybrid_us
 from gnnperf.pretrain.rows import GENERATION
 
 
@@ -19,20 +19,7 @@ def _rows(generation: str, scores: np.ndarray, size: float = 0.0) -> pd.DataFram
 
 def test_the_hybrid_lies_between_both_by_the_gates_weight() -> None:
     rows = pd.DataFrame({"gnn": [8.0, 8.0, 8.0], "analytic": [2.0, 2.0, 2.0], "weight": [0.0, 0.5, 1.0]})
-    assert hybrid_us(rows, 1.0) == pytest.approx([2.0, 4.0, 8.0])
-    assert hybrid_us(rows, 0.5) == pytest.approx([2.0, 2.0 * 4**0.25, 4.0])
-    assert hybrid_us(rows, 0.0) == pytest.approx([2.0, 2.0, 2.0])
-
-
-def test_the_share_is_what_errs_least_where_one_generation_was_left_out() -> None:
-    rows = pd.DataFrame({"gnn": 4.0, "analytic": 1.0, "weight": 1.0, "measured": [4.0, 4.0, 1.0], "seen": False})
-    rows[GENERATION] = ["a", "b", "a"]
-    rows[LEFT] = pd.Series([("a",), ("b",), ("a", "b")], dtype=object)  # the last: two, which tell nothing of one
-    assert least_error_share(rows, "c") == 1.0
-    assert least_error_share(rows.assign(measured=2.0), "c") == 0.5
-    others = pd.concat([rows.assign(seen=True), rows[:1].assign(measured=1.0)], ignore_index=True)
-    assert least_error_share(others, "c") == 0.0  # of GPUs that trained nothing is asked
-    assert least_error_share(rows.assign(measured=[4.0, 1.0, 1.0]), "b") == 1.0  # a generation has no say for itself
+    assert hybrid_us(rows) == pytest.approx([2.0, 4.0, 8.0])
 
 
 def test_the_narrowest_that_holds_is_chosen_else_the_nearest() -> None:
