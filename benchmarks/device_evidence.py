@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -68,7 +69,8 @@ def cpu_evidence() -> list[Evidence]:
 
 def _counted(every: pd.DataFrame, fitted: pd.DataFrame, ops: pd.Series, constants: str) -> list[Evidence]:
     """One line per device and kind of op."""
-    named = every.assign(device=every["device"].map(lambda name: spec(name).name), ops=ops)
+    names = {name: spec(name).name for name in every["device"].unique()}
+    named = every.assign(device=every["device"].map(names), ops=ops)
     used = every.index.isin(fitted.index)  # [rows]
     return [
         Evidence(device, source, license_of(source), op, dtype, len(places), int(used[places].sum()), constants)
@@ -76,6 +78,7 @@ def _counted(every: pd.DataFrame, fitted: pd.DataFrame, ops: pd.Series, constant
     ]
 
 
+@cache
 def license_of(source: str) -> str:
     """Of a repository's op tables; several are joined."""
     found: Iterable[str] = {e.license for e in load_catalog() if e.repo == source and e.kind == "op-table"}
