@@ -7,8 +7,9 @@
     gradient of input   N H W        C/G          K/G R S / stride^2     (Dumoulin, Visin 2016, chapter 4: the taps
     gradient of weight  K/G          C/G R S      N P Q                   between strides multiply zeros)
 
-The patches are never written: bytes are image, weight and result once each. Kernels of the first two sum all of k in
-one tile, as long as it may be (deep images of few pixels leave most SMs idle); the third divides k among tiles.
+The patches are never written: bytes are image, weight and result once each. On plain lanes kernels of the first two sum
+all of k in one tile, as long as it may be (deep images of few pixels leave most SMs idle); the third divides k among
+tiles. On matrix units, whose convolutions no table has, all may.
 
 3 x 3 windows at stride 1 on plain lanes also come as Winograd's minimal filtering (Lavin, Gray 2016), in two forms, of
 which a library takes the faster:
@@ -32,7 +33,7 @@ import numpy as np
 
 from gnnperf.analytic.bandwidth_bound import US, stream_us, sustained_bytes_per_s
 from gnnperf.analytic.convolution_constants import ConvolutionConstants
-from gnnperf.analytic.gemm import SPLITS, WHOLE, ProductTime
+from gnnperf.analytic.gemm import SPLITS, WHOLE, ProductTime, Splits
 from gnnperf.analytic.gemm_sizes import Products, products
 from gnnperf.analytic.memory_constants import MemoryConstants
 from gnnperf.hardware.spec import DeviceSpec
@@ -135,9 +136,9 @@ def weight_bytes(calls: Convolutions, results: int, item_bytes: int) -> np.ndarr
 
 
 def image_bytes(calls: Convolutions, which: ConvolutionPass, item_bytes: int) -> np.ndarray:
-    """Transformed image and result [calls] bytes, written by one kernel and read by the next."""
-    tiles = _blocks(calls, which, UNFUSED_RESULTS)  # [calls]
-    return 2.0 * tiles * _places(UNFUSED_RESULTS) * (calls.in_channels + calls.out_channels) * float(item_bytes)
+    """What the transforms of image and result read and write [calls] bytes: places on one side, pixels on the other."""
+    elements = _blocks(calls, which, UNFUSED_RESULTS) * (_places(UNFUSED_RESULTS) + UNFUSED_RESULTS**2)  # [calls]
+    return elements * (calls.in_channels + calls.out_channels) * float(item_bytes)
 
 
 def _blocks(calls: Convolutions, which: ConvolutionPass, edge: int) -> np.ndarray:
@@ -167,6 +168,7 @@ def convolution_us(
     device: DeviceSpec,
     memory: MemoryConstants,
     product_us: ProductTime,
+    splits: Splits = SPLITS,
 ) -> np.ndarray:
     """Time [calls] us: that of the products, or of moving the tensors where that is longer (depthwise, 1 x 1).
 
@@ -178,9 +180,9 @@ def convolution_us(
         memory: sustained shares.
         product_us: the model of matrix products, e.g. gemm.gemm_us for a device and dtype. Its bytes are those of
             patches, which a convolution reads from the cache: an upper bound of what memory costs.
+        splits: into how many parts kernels may divide k.
     """
     moved_us = stream_us(moved_bytes(calls, item_bytes), device, memory)  # [calls]
-    splits = SPLITS if which is ConvolutionPass.GRAD_WEIGHT else WHOLE
     return np.maximum(product_us(as_products(calls, which, item_bytes), splits), moved_us)
 
 
@@ -226,7 +228,15 @@ def algorithms(
     per_byte_us, no_kernel = US / sustained_bytes_per_s(device, memory), np.full(len(calls.images), np.inf)
     transformed = image_bytes(calls, which, item_bytes) + weight_bytes(calls, UNFUSED_RESULTS, item_bytes)  # [calls]
     return Algorithms(
-        direct=convolution_us(calls, which, item_bytes, device, memory, product_us),
+        direct=convolution_us(
+            calls,
+            which,
+            item_bytes,
+            device,
+            memory,
+            product_us,
+            SPLITS if which is ConvolutionPass.GRAD_WEIGHT else WHOLE,
+        ),
         moved=stream_us(moved_bytes(calls, item_bytes), device, memory),
         fused_products=no_kernel
         if which is ConvolutionPass.GRAD_WEIGHT

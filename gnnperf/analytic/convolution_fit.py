@@ -90,5 +90,6 @@ def built(factors: np.ndarray, host: np.ndarray, provenance: str) -> Convolution
 
 def log_error(ways: Algorithms, rows: pd.DataFrame, constants: ConvolutionConstants) -> np.ndarray:
     """[n] log(predicted / measured) of rows of one device, on a host as slow as these constants say."""
-    wait = constants.call_us + constants.growth_us * rows["calls_before"].to_numpy(float)  # [n]
+    before = np.nan_to_num(rows["calls_before"].to_numpy(float))  # [n] unknown: as a first call
+    wait = np.where(rows["launch_included"], constants.call_us + constants.growth_us * before, 0.0)  # [n]
     return np.asarray(np.log(ways.fastest_us(constants) + wait) - np.log(rows["latency_us"].to_numpy(float)))

@@ -15,8 +15,8 @@ INTRODUCTION = """\
 
 Written by `python train.py experiment=pretrained`, with the weights; every number is from that run.
 
-Two typed networks (gnnperf.models.gnn, one round of messages) correct the analytical model's answers for single ops on
-NVIDIA GPUs, in log space: one for the GPUs that it was trained on, one for GPUs that nobody trained on. `predict.py`
+Two typed networks (gnnperf.models.gnn, one round of messages) can correct the analytical model's answers for single ops
+on NVIDIA GPUs, in log space: one for the GPUs that it was trained on, one for GPUs that nobody trained on. `predict.py`
 uses it where no checkpoint is given (mode=hybrid). Host segments, copies, collectives, CPUs and every op that is not
 listed keep the analytical model's answer.
 """
@@ -33,8 +33,9 @@ NOT_FOR = """\
 """
 
 NOWHERE = """\
-No kind of op is kept: on generations that were held out the closed forms, whose constants are fitted on the same
-tables, err as little. The networks stay what training on recorded runs can start from (`init_from`).
+No kind of op is kept: no share of the corrections told generations that were held out better by 2 %. The closed forms,
+whose constants are fitted on the same tables, answer; the networks are what training on recorded runs can start from
+(`init_from`).
 """
 
 
@@ -45,7 +46,7 @@ def card(checkpoint: OpCheckpoint) -> str:
         INTRODUCTION,
         "## Where it answers\n\nShare: of the correction that is kept; 0: the closed form answers.\n",
         _table(["op", "GPUs that trained", "share there", "share on other GPUs"], map(_answer, checkpoint.answers)),
-        *([] if any(one.own_share > 0 for one in checkpoint.answers) else [NOWHERE]),
+        *([] if any(one.own_share > 0 or one.others_share > 0 for one in checkpoint.answers) else [NOWHERE]),
         "## Sources\n",
         _table(["repository", "license", "files", "commits"], map(_source, told["sources"])),
         "Rows that trained:\n",

@@ -64,7 +64,7 @@ class Refitted:
 
     Attributes:
         constants: with those of the rows' family.
-        least, most: by how much they moved the log answers for these rows.
+        least, most: how far they moved the log answers for these rows, down (at most 0) and up (at least 0).
     """
 
     constants: FormConstants
@@ -147,7 +147,7 @@ def refitted(few: Asked, constants: FormConstants) -> Refitted:
     near = fit_near(measured(few.rows), _members(few.rows, constants))
     found = replace(constants, gemm={**constants.gemm, family: near})
     moved = few.log_us(found) - few.log_us()  # [n]
-    return Refitted(found, float(moved.min()), float(moved.max()))
+    return Refitted(found, min(float(moved.min()), 0.0), max(float(moved.max()), 0.0))
 
 
 def _members(rows: pd.DataFrame, constants: FormConstants) -> Members:

@@ -22,7 +22,7 @@ from gnnperf.record.files import write_text
 
 def kept_forms(rows: pd.DataFrame, folder: Path) -> FormConstants:
     """`fit_forms(rows)`, from the folder where the same code fitted the same rows before."""
-    numbers = [rows[name].to_numpy() for name in ("latency_us", "flops", "moved_bytes")]
+    numbers = [rows[name].to_numpy() for name in ("latency_us", "flops", "moved_bytes", "calls_before")]
     digest = hashlib.sha256(b"".join(np.nan_to_num(n).tobytes() for n in numbers)).hexdigest()
     names = sorted(rows["device"].unique())
     path = folder / f"forms-{fingerprint(getsource(fit_forms), digest, names, len(rows))}.json"

@@ -83,7 +83,8 @@ class Observation:
         return Observed(*(torch.from_numpy(column) for column in np.where(late[:, None], found, [0.0, 0.0, 1.0]).T))
 
     def _mean(self, source: str) -> Wait:
-        own = [w for (s, _), w in self.waits.items() if s == source] or list(self.waits.values())
+        steady = {key: wait for key, wait in self.waits.items() if not wait.growth_us}
+        own = [wait for (s, _), wait in steady.items() if s == source] or list(steady.values())
         numbers = np.array([[w.call_us, w.issue_share, w.sharpness] for w in own] or [[0.0, 0.0, 1.0]])  # [waits, 3]
         return Wait(*numbers.mean(axis=0).tolist())
 

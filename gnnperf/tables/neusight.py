@@ -93,7 +93,8 @@ def _convolution(found: pd.DataFrame, name: str) -> Columns:
     """Square images and windows.
 
     Sizes were called in random order, and calls took longer from size to size, whatever they convolved: at the end by
-    300 us (V100) to 780 us (P100), as much for short kernels as for long ones.
+    300 us (V100) to 780 us (P100), as much for short kernels as for long ones. The row's number stands for the calls
+    before it: rows that a table lacks (up to 4 % of a common list) are not counted.
     """
     names = {"batch": "B", "in_channels": "Input_Channel", "out_channels": "Output_Channel", "kernel": "Kernel_Szie",
              "in_size": "Input_Size", "stride": "Stride", "padding": "Padding"}  # fmt: skip

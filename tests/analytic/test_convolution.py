@@ -88,8 +88,8 @@ def test_only_the_weight_gradient_divides_what_it_sums(which: ConvolutionPass, e
         seen.append(splits)
         return flops_us(found)
 
-    convolution_us(convolution(), which, 4, DEVICE, CONSTANTS, told)
-    assert seen == [expected]
+    algorithms(convolution(), which, 4, DEVICE, CONSTANTS, told)
+    assert seen[0] == expected  # of the direct one, which is asked first
 
 
 def test_fused_filtering_multiplies_16_times_for_4_results_in_blocks_of_8_by_8() -> None:
@@ -106,7 +106,7 @@ def test_unfused_filtering_multiplies_36_times_for_16_results() -> None:
     assert sizes(unfused_products(convolution(), FORWARD, 4)) == (36, 2 * 9, 8, 4)
     assert sizes(unfused_products(convolution(), GRAD_WEIGHT, 4)) == (36, 8, 4, 2 * 9)
     assert weight_bytes(convolution(), 4, 4) == pytest.approx([4 * 8 * (9 + 36) * 4])
-    assert image_bytes(convolution(), FORWARD, 4) == pytest.approx([2 * (2 * 9) * 36 * (4 + 8) * 4])
+    assert image_bytes(convolution(), FORWARD, 4) == pytest.approx([2 * 9 * (36 + 16) * (4 + 8) * 4])
 
 
 ALIKE = ConvolutionConstants(1.0, 1.0, 1.0, 1.0, 50.0, 0.1)
@@ -116,7 +116,7 @@ SLOW, FREE = 9.0, 1e-6
 @pytest.mark.parametrize(
     ("fused", "unfused", "which", "expected"),
     [
-        (1.0, 1.0, FORWARD, 36 * 18 * 8 * 4 + (36 * 36 * 12 + 45 * 32) * 4 / 0.5e6),  # 20,736 and the transforms
+        (1.0, 1.0, FORWARD, 36 * 18 * 8 * 4 + (18 * 52 * 12 + 45 * 32) * 4 / 0.5e6),  # 20,736 and the transforms
         (0.5, SLOW, FORWARD, 65536 / 2 + 25 * 32 * 4 / 0.5e6),
         (SLOW, SLOW, FORWARD, 57600.0),  # direct
         (FREE, SLOW, GRAD_WEIGHT, 57600.0),  # no fused kernel

@@ -63,7 +63,16 @@ def _rows() -> pd.DataFrame:
     rng = np.random.default_rng(0)
     most = {"batch": 64, "in_channels": 600, "out_channels": 600, "in_size": 40}
     sizes = {name: rng.integers(3, edge, 200).astype(float) for name, edge in most.items()}
-    rows = pd.DataFrame({**sizes, "kernel": 3.0, "stride": 1.0, "padding": 1.0, "calls_before": np.arange(200.0) * 20})
+    rows = pd.DataFrame(
+        {
+            **sizes,
+            "kernel": 3.0,
+            "stride": 1.0,
+            "padding": 1.0,
+            "launch_included": True,
+            "calls_before": np.arange(200.0) * 20,
+        }
+    )
     kernel = forward_algorithms(rows, Setting(DEVICE, CONSTANTS, default_gemm_constants(), TRUE)).fastest_us(TRUE)
     hosts = {device: kernel + pace * (TRUE.call_us + TRUE.growth_us * rows["calls_before"])
              for device, pace in (("one", 1.0), ("other", 4.0))}  # fmt: skip
@@ -84,3 +93,5 @@ def test_errors_are_of_the_sum_of_host_and_kernel() -> None:
     one = rows[rows["device"] == "one"]
     ways = forward_algorithms(one, Setting(DEVICE, CONSTANTS, default_gemm_constants(), TRUE))
     assert log_error(ways, one, TRUE) == pytest.approx(np.zeros(200), abs=1e-12)
+    alone = one.assign(launch_included=False, calls_before=np.nan, latency_us=ways.fastest_us(TRUE))
+    assert log_error(ways, alone, TRUE) == pytest.approx(np.zeros(200), abs=1e-12)  # the device's own time has no wait

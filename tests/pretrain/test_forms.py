@@ -92,7 +92,9 @@ def test_convolutions_are_fitted_where_products_and_streams_are() -> None:
     )  # without products on lanes there is nothing to stand on
     with_others = fit_forms(usable(table(product_rows((A100, V100)), add_rows(), several)).rows)
     assert with_others.convolution is not None
-    assert with_others.convolution.growth_us > 0
+    told = usable(table(several)).rows
+    waits = with_others.convolution.call_us + with_others.convolution.growth_us * told["calls_before"]
+    assert base_us(told, with_others) + waits.to_numpy() == pytest.approx(told["latency_us"].to_numpy(), rel=0.1)
 
 
 def test_a_form_without_constants_is_refused() -> None:

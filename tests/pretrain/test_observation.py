@@ -56,7 +56,9 @@ def test_methods_without_the_launch_see_the_device() -> None:
 
 
 def test_an_unknown_table_waits_like_its_source() -> None:
-    waits = Observation({("toys", "mul"): Wait(10.0, 0.5, 8.0), ("toys", "div"): Wait(30.0, 0.5, 8.0)}, {})
+    """But not like one whose wait grew from call to call."""
+    waits = Observation({("toys", "mul"): Wait(10.0, 0.5, 8.0), ("toys", "div"): Wait(30.0, 0.5, 8.0),
+                         ("toys", "conv"): Wait(500.0, 1.0, 1.0, 0.1)}, {})  # fmt: skip
     found = waits.of(add_rows())
     assert np.allclose(found.call_us, 20.0)
     assert np.allclose(found.issue_us, 10.0)

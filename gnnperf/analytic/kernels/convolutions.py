@@ -19,6 +19,7 @@ import numpy as np
 from gnnperf.analytic.convolution import Algorithms, ConvolutionPass, Convolutions, algorithms, convolution_us
 from gnnperf.analytic.gemm import ProductTime
 from gnnperf.analytic.gemm_sizes import ITEM_BYTES, rate_key
+from gnnperf.analytic.kernel_constants import ANY_KERNELS
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.analytic.kernels.products import has_rate, plain_dtype, product_us
 from gnnperf.graph.cost.op_call import UnknownCost
@@ -162,8 +163,10 @@ def lanes_algorithms(calls: Convolutions, which: ConvolutionPass, dtype: str, se
 
 
 def convolved_us(setting: Setting, dtype: str, tf32: bool = False) -> ProductTime:
-    """The products inside cuDNN's kernels: as the typical library's, for they are not those that cuBLAS has there."""
-    return product_us(replace(setting, device=replace(setting.device, architecture="")), dtype, tf32)
+    """The products inside cuDNN's kernels, as all sets of cuBLAS's in the mean: they are not the generation's own."""
+    every = {family: tuple(replace(member, kernels=ANY_KERNELS) for member in members)
+             for family, members in setting.gemm.items()}  # fmt: skip
+    return product_us(replace(setting, gemm=every), dtype, tf32)
 
 
 def _by_dtype(calls: Sequence[KernelCall]) -> Iterator[tuple[str, np.ndarray]]:

@@ -15,11 +15,13 @@ from gnnperf.analytic.attention import Attentions, fused_us
 from gnnperf.analytic.bandwidth_bound import stream_us
 from gnnperf.analytic.convolution import ConvolutionPass
 from gnnperf.analytic.convolution_constants import default_convolution_constants
+from gnnperf.analytic.gemm import gemm_us
+from gnnperf.analytic.gemm_sizes import products
 from gnnperf.analytic.kernel_constants import default_gemm_constants, typical
 from gnnperf.analytic.kernels import KernelCall, compute_nodes_us, kernel_times
 from gnnperf.analytic.kernels.attentions import WARP_SHARE, attentions_us, fused_rates
 from gnnperf.analytic.kernels.call import Setting
-from gnnperf.analytic.kernels.convolutions import BOTH, PASS_OF, _both, passes
+from gnnperf.analytic.kernels.convolutions import BOTH, PASS_OF, _both, convolved_us, passes
 from gnnperf.analytic.kernels.lookups import DENSE_SIZES, SIZES
 from gnnperf.analytic.kernels.nodes import distinct_calls
 from gnnperf.analytic.kernels.rows import _rows_and_columns
@@ -185,3 +187,13 @@ def test_kernels_share_the_call_and_equal_calls_are_asked_once() -> None:
     assert len(calls) == 3 and code[0] == code[3] and code[1] == code[2]
     alone = kernel_times([asked], DEVICE, 4.0).latency_us[0]
     assert compute_nodes_us(nodes, DEVICE, 4.0)[:4] == pytest.approx([alone, *[(alone + 2.0) / 2] * 2, alone])
+
+
+def test_convolutions_multiply_as_all_libraries_do_in_the_mean() -> None:
+    """Whatever the generation: cuDNN's kernels are not those that cuBLAS runs there."""
+    asked = products(3136.0, 64.0, 576.0, 1, 4)
+    us = [convolved_us(replace(ROUND, device=replace(DEVICE, architecture=name)), "float32")(asked)
+          for name in ("pascal", "volta", "ampere")]  # fmt: skip
+    single = [gemm_us(DEVICE, "float32", asked, constants={**ROUND.gemm, "vector": (replace(m, kernels="any"),)})
+              for m in ROUND.gemm["vector"]]  # fmt: skip
+    assert us[0] == us[1] == us[2] == pytest.approx(np.exp(np.mean(np.log(single))))
