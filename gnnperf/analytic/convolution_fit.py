@@ -13,13 +13,14 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.convolution import Algorithms, ConvolutionPass, Convolutions, result_edge
+from gnnperf.analytic.convolution import ConvolutionPass, Convolutions, result_edge
 from gnnperf.analytic.convolution_constants import NUMBERS, ConvolutionConstants
 from gnnperf.analytic.kernel_constants import Members
 from gnnperf.analytic.kernels.call import Setting
 from gnnperf.analytic.kernels.convolutions import lanes_algorithms
 from gnnperf.analytic.log_fit import fit_logs, softened
 from gnnperf.analytic.memory_constants import MemoryConstants
+from gnnperf.analytic.winograd import Algorithms
 from gnnperf.hardware.spec import DeviceSpec
 
 DTYPE = "float32"

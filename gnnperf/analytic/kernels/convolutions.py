@@ -16,12 +16,13 @@ from math import prod
 
 import numpy as np
 
-from gnnperf.analytic.convolution import Algorithms, ConvolutionPass, Convolutions, algorithms, convolution_us
+from gnnperf.analytic.convolution import ConvolutionPass, Convolutions, convolution_us
 from gnnperf.analytic.gemm import ProductTime
 from gnnperf.analytic.gemm_sizes import ITEM_BYTES, rate_key
 from gnnperf.analytic.kernel_constants import ANY_KERNELS
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.analytic.kernels.products import has_rate, plain_dtype, product_us
+from gnnperf.analytic.winograd import Algorithms, algorithms
 from gnnperf.graph.cost.op_call import UnknownCost
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass

@@ -1,0 +1,28 @@
+"""Convolutions by hand, and prices of products that are sums done in the head."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gnnperf.analytic.convolution import Convolutions, result_edge
+from gnnperf.analytic.gemm import SPLITS, Splits
+from gnnperf.analytic.gemm_sizes import Products
+
+
+def convolution(images: float = 2, channels: float = 4, out: float = 8, size: float = 10, window: float = 3,
+                stride: float = 1, padding: float = 1, groups: float = 1) -> Convolutions:  # fmt: skip
+    edge = float(result_edge(*(np.array([float(v)]) for v in (size, window, stride, padding)))[0])
+    sizes = (images, channels, out, size, size, window, window, edge, edge, stride, groups)
+    return Convolutions(*(np.array([float(v)]) for v in sizes))
+
+
+def sizes(found: Products) -> tuple[float, ...]:
+    return tuple(float(v[0]) for v in (found.batch, found.m, found.n, found.k))
+
+
+def flops_us(found: Products, splits: Splits = SPLITS) -> np.ndarray:
+    return found.batch * found.m * found.n * found.k  # as if a multiply-add took a microsecond
+
+
+def free_us(found: Products, splits: Splits = SPLITS) -> np.ndarray:
+    return 0.0 * found.m
