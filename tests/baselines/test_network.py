@@ -31,11 +31,12 @@ def learner(epochs: int = 40) -> Network:
 def test_it_learns_and_repeats_by_seed(data: PreparedData) -> None:
     step = data.steps["test"][0]
     gemm = step.data["compute"].node_id.numpy()
-    one, two, other = (learner().fit(data, seed).latency_us(step) for seed in (0, 0, 1))
+    one, two, other = (learner(epochs=5).fit(data, seed).latency_us(step) for seed in (0, 0, 1))
     assert np.array_equal(one, two, equal_nan=True)
     assert not np.array_equal(one, other, equal_nan=True)
+    learned = learner().fit(data, 0).latency_us(step)
     measured, base = (v[gemm] for v in (step.nodes["latency_us"].to_numpy(), Base().latency_us(step)))
-    assert np.abs(np.log(one[gemm] / measured)).max() < np.abs(np.log(base / measured)).min()
+    assert np.abs(np.log(learned[gemm] / measured)).max() < np.abs(np.log(base / measured)).min()
 
 
 def test_what_was_learned_is_scheduled_as_ops_alone(data: PreparedData) -> None:
