@@ -7,6 +7,8 @@ VENV        ?= .venv
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 TORCH       := torch==2.13.0
 DEMO        ?= runs/demo
+# Of pytest; a file of tests stays in one.
+TEST_PROCESSES ?= 2
 DATASET     := datasets/cpu-gloo
 # The first run of the embedded data set that training never sees.
 HELD_OUT    := import json; print(json.load(open("$(DATASET)/splits.json"))["demo"]["test"][0])
@@ -29,7 +31,7 @@ demo: $(STAMP)
 	@echo "The report: $(abspath $(DEMO))/predict/report.html"
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
