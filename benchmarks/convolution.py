@@ -74,10 +74,11 @@ def main() -> int:
         own = rows[(rows[CHIP] == chip).to_numpy() & (form_names(rows) == CONVOLUTION)]
         for name, part in own.groupby("device"):
             forms = forms_of(some, KEPT)
-            waits = waits_us(part, forms.asked(part.reset_index(drop=True)).encoded.base_us.numpy())
-            print(
-                f"{name}, {SHORTER}: {waits[0]:.0f} us longer in the first tenth of calls, {waits[1]:.0f} in the last"
-            )
+            forms_us = forms.asked(part.reset_index(drop=True)).encoded.base_us.numpy()
+            first, last = waits_us(part, forms_us)
+            (pace,) = fit_observation(part, forms.constants).shares.values()
+            print(f"{name}: {SHORTER} took {first:.0f} us longer in the first tenth of calls, {last:.0f} in the last; "
+                  f"the host takes {pace:.2f} times as long as that of the others")  # fmt: skip
             told = answers(part.reset_index(drop=True), others, forms)
             for answer, found in told.items():
                 errors = summarize(found, part["latency_us"].to_numpy(float))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
 import yaml
 
-from gnnperf.errors import InputError
+from gnnperf.analytic.constant_values import exactly, positive
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.yaml_spec import read_yaml
 from gnnperf.record.files import write_text
@@ -56,22 +56,13 @@ def load_convolution_constants(path: Path) -> ConvolutionConstants:
     Raises:
         InputError: not readable, an unknown or missing key, or a value that is no positive number.
     """
-    raw = read_yaml(path)
-    if not isinstance(raw, dict) or set(raw) != {PROVENANCE, *NUMBERS}:
-        raise InputError("keys are missing or unknown", where=str(path), allowed=", ".join((PROVENANCE, *NUMBERS)))
-    return ConvolutionConstants(
-        **{name: _positive(raw[name], f"{path}, key '{name}'") for name in NUMBERS}, provenance=str(raw[PROVENANCE])
-    )
+    raw = exactly(read_yaml(path), (PROVENANCE, *NUMBERS), str(path))
+    numbers = {name: positive(raw[name], f"{path}, key '{name}'") for name in NUMBERS}
+    return ConvolutionConstants(**numbers, provenance=str(raw[PROVENANCE]))
 
 
 def save_convolution_constants(constants: ConvolutionConstants, path: Path) -> None:
     """Write constants as YAML: beside `path`, then renamed."""
     numbers = {name: float(f"{getattr(constants, name):.{SIGNIFICANT}g}") for name in NUMBERS}
-    raw = {PROVENANCE: asdict(constants)[PROVENANCE], **numbers}
+    raw = {PROVENANCE: constants.provenance, **numbers}
     write_text(path, yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True))
-
-
-def _positive(raw: object, where: str) -> float:
-    if not isinstance(raw, (int, float)) or isinstance(raw, bool) or not 0 < raw < float("inf"):
-        raise InputError(f"value {raw!r}", where=where, allowed="a number above 0")
-    return float(raw)

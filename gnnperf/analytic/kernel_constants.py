@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from gnnperf.analytic.constant_values import positive
 from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.yaml_spec import read_yaml
@@ -157,14 +158,8 @@ def _member(raw: object, where: str) -> GemmConstants:
     allowed = {*KERNELS_OF.values(), LATEST_KERNELS, ANY_KERNELS}
     if raw["kernels"] not in allowed:
         raise InputError(f"kernels {raw['kernels']!r}", where=where, allowed=", ".join(sorted(allowed)))
-    numbers = {key: _positive(raw[key], f"{where}, {key}") for key in NUMBERS}
+    numbers = {key: positive(raw[key], f"{where}, {key}") for key in NUMBERS}
     return GemmConstants(**numbers, tiles=str(raw["tiles"]), kernels=str(raw["kernels"]))
-
-
-def _positive(raw: object, where: str) -> float:
-    if isinstance(raw, bool) or not isinstance(raw, (int, float)) or not 0 < raw < float("inf"):
-        raise InputError(f"value {raw!r}", where=where, allowed="a number above 0")
-    return float(raw)
 
 
 def save_gemm_constants(constants: Mapping[str, Members], provenance: str, path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from gnnperf.errors import InputError
+from gnnperf.analytic.constant_values import exactly, mapping, not_negative, positive
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.yaml_spec import read_yaml
 from gnnperf.record.files import write_text
@@ -111,20 +111,20 @@ def load_memory_constants(path: Path) -> MemoryConstants:
     Raises:
         InputError: not readable, an unknown or missing key, or a value that is no positive number.
     """
-    raw = _exactly(read_yaml(path), [f.name for f in fields(MemoryConstants)], str(path))
+    raw = exactly(read_yaml(path), [f.name for f in fields(MemoryConstants)], str(path))
     rows = _rows(raw["rows"], f"{path}, key 'rows'")
-    rows_of = _mapping(raw["rows_of"], f"{path}, key 'rows_of'")
-    gaps = _mapping(raw["gaps"], f"{path}, key 'gaps'")
+    rows_of = mapping(raw["rows_of"], f"{path}, key 'rows_of'")
+    gaps = mapping(raw["gaps"], f"{path}, key 'gaps'")
     return MemoryConstants(
-        stream_share=_positive(raw["stream_share"], f"{path}, key 'stream_share'"),
-        cache_share=_positive(raw["cache_share"], f"{path}, key 'cache_share'"),
-        cache_speedup=_positive(raw["cache_speedup"], f"{path}, key 'cache_speedup'"),
+        stream_share=positive(raw["stream_share"], f"{path}, key 'stream_share'"),
+        cache_share=positive(raw["cache_share"], f"{path}, key 'cache_share'"),
+        cache_speedup=positive(raw["cache_speedup"], f"{path}, key 'cache_speedup'"),
         lane_cycles=_numbers(raw["lane_cycles"], None, f"{path}, key 'lane_cycles'"),
         rows=rows,
         rows_of={name: _rows(one, f"{path}, rows_of.{name}") for name, one in rows_of.items()},
         systems={
             name: MemorySystem(**_numbers(one, MemorySystem, f"{path}, systems.{name}"))
-            for name, one in _mapping(raw["systems"], f"{path}, key 'systems'").items()
+            for name, one in mapping(raw["systems"], f"{path}, key 'systems'").items()
         },
         gaps={name: EventGap(**_numbers(gap, EventGap, f"{path}, gaps.{name}")) for name, gap in gaps.items()},
         provenance=str(raw["provenance"]),
@@ -145,31 +145,10 @@ def _rounded(value: object) -> object:
 
 
 def _rows(raw: object, where: str) -> dict[str, RowKernel]:
-    found = _exactly(raw, ROW_KERNELS, where)
+    found = exactly(raw, ROW_KERNELS, where)
     return {name: RowKernel(**_numbers(found[name], RowKernel, f"{where}, {name}")) for name in ROW_KERNELS}
 
 
-def _exactly(raw: object, needed: list[str] | tuple[str, ...], where: str) -> dict[str, object]:
-    found = _mapping(raw, where)
-    odd = sorted(set(found) ^ set(needed))
-    if odd:
-        raise InputError(f"missing or unknown: {', '.join(odd)}", where=where, allowed=", ".join(needed))
-    return found
-
-
-def _mapping(raw: object, where: str) -> dict[str, object]:
-    if not isinstance(raw, dict) or not all(isinstance(key, str) for key in raw):
-        raise InputError("is not a mapping of names to values", where=where)
-    return raw
-
-
 def _numbers(raw: object, kind: type | None, where: str) -> dict[str, float]:
-    found = _mapping(raw, where) if kind is None else _exactly(raw, [f.name for f in fields(kind)], where)
-    return {key: _positive(value, f"{where}.{key}", zero=True) for key, value in found.items()}
-
-
-def _positive(raw: object, where: str, zero: bool = False) -> float:
-    good = isinstance(raw, (int, float)) and not isinstance(raw, bool) and (0 if zero else 1e-12) <= raw < float("inf")
-    if not good:
-        raise InputError(f"value {raw!r}", where=where, allowed="a number from 0 up" if zero else "a number above 0")
-    return float(raw)  # type: ignore[arg-type]
+    found = mapping(raw, where) if kind is None else exactly(raw, [f.name for f in fields(kind)], where)
+    return {key: not_negative(value, f"{where}.{key}") for key, value in found.items()}

@@ -123,24 +123,17 @@ def algorithms(
     product_us: ProductTime,
 ) -> Algorithms:
     """Every way to convolve without matrix units; arguments as of `convolution_us`."""
-    per_byte_us, no_kernel = US / sustained_bytes_per_s(device, memory), np.full(len(calls.images), np.inf)
+    per_byte_us = US / sustained_bytes_per_s(device, memory)
     transformed = image_bytes(calls, which, item_bytes) + weight_bytes(calls, UNFUSED_RESULTS, item_bytes)  # [calls]
+    fused, splits = product_us(fused_products(calls, which, item_bytes)), WHOLE  # [calls]
+    if which is ConvolutionPass.GRAD_WEIGHT:
+        fused, splits = np.full(len(calls.images), np.inf), SPLITS  # there is no such kernel
     return Algorithms(
-        direct=convolution_us(
-            calls,
-            which,
-            item_bytes,
-            device,
-            memory,
-            product_us,
-            SPLITS if which is ConvolutionPass.GRAD_WEIGHT else WHOLE,
-        ),
+        direct=convolution_us(calls, which, item_bytes, device, memory, product_us, splits),
         moved=stream_us(moved_bytes(calls, item_bytes), device, memory),
-        fused_products=no_kernel
-        if which is ConvolutionPass.GRAD_WEIGHT
-        else product_us(fused_products(calls, which, item_bytes), SPLITS),
+        fused_products=fused,
         fused_weight=per_byte_us * weight_bytes(calls, FUSED_RESULTS, item_bytes),
-        unfused_products=product_us(unfused_products(calls, which, item_bytes), SPLITS),
+        unfused_products=product_us(unfused_products(calls, which, item_bytes)),
         transforms=per_byte_us * transformed,
         filtered=winograd_applies(calls),
     )

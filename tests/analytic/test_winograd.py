@@ -29,7 +29,7 @@ def test_only_the_weight_gradient_divides_what_it_sums(which: ConvolutionPass, e
         return flops_us(found)
 
     algorithms(convolution(), which, 4, DEVICE, CONSTANTS, told)
-    assert seen[0] == expected  # of the direct one, which is asked first
+    assert seen == [SPLITS, expected, SPLITS]  # fused, direct, unfused
 
 
 def test_fused_filtering_multiplies_16_times_for_4_results_in_blocks_of_8_by_8() -> None:
