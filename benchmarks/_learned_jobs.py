@@ -20,6 +20,9 @@ from gnnperf.baselines.table import Place, SplitData, ensure_cell, ensure_floor,
 from gnnperf.data.config import DataConfig
 from gnnperf.evaluate.improvement_cli import REPEAT
 
+AGAIN = "run-cpu-again"  # trained on the axis `run`, tested on another day and machine
+ELSEWHERE = {AGAIN: ("run", "datasets/cpu-again")}
+
 
 @dataclass(frozen=True)
 class Job:
@@ -27,7 +30,7 @@ class Job:
 
     Attributes:
         place: where it belongs.
-        split: axis of splits.json.
+        split: axis of splits.json, or one of ELSEWHERE.
         learner: name in the tables of rows; REPEAT: the noise floor.
         share: of the training runs, drawn by the place's seed.
     """
@@ -107,7 +110,9 @@ def run(job: Job) -> str:
 
 def data_config(split: str, learner: str = "") -> DataConfig:
     """The embedded data set, split so, and as this row takes it."""
-    config = DataConfig(path=str(DATASET), axis=split, op_tables=[str(path) for path in OP_TABLES])
+    axis, test_path = ELSEWHERE.get(split, (split, None))
+    tables = [str(path) for path in OP_TABLES]
+    config = DataConfig(path=str(DATASET), axis=axis, op_tables=tables, test_path=test_path)
     return replace(config, **DATA.get(learner, {}))
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from gnnperf.baselines.answer import Learner
 from gnnperf.baselines.judge import fitted_cell, learning_code, repeat_cell
 from gnnperf.data.config import DataConfig
-from gnnperf.data.prepare import PreparedData, prepare
-from gnnperf.data.runs import read_runs, run_of
-from gnnperf.data.splits import Split, read_split
+from gnnperf.data.prepare import PreparedData, opened, prepare
+from gnnperf.data.runs import run_of
+from gnnperf.data.splits import Split
 from gnnperf.evaluate.cell_files import cell_path, read_cell, write_cell
 from gnnperf.evaluate.cells import Cell, Origin
 
@@ -62,10 +62,8 @@ def load_split(config: DataConfig, share: float = 1.0, seed: int = 0, variant: s
     Raises:
         InputError: as prepare.load_data.
     """
-    root = Path(config.path).expanduser()
-    split = with_share(read_split(root, config.axis), share, seed)
-    data = prepare(config, split, read_runs(root, Path(config.cache_dir).expanduser(), None, None))
-    return SplitData(data, share, variant)
+    split, read = opened(config)
+    return SplitData(prepare(config, with_share(split, share, seed), read), share, variant)
 
 
 def with_share(split: Split, share: float, seed: int) -> Split:

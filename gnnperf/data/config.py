@@ -26,6 +26,9 @@ class DataConfig:
         residual_target: the network corrects the analytical answer where there is one; False: it corrects a constant
             per type and segment, and the analytical answer is a feature only (then model.max_residual must be larger:
             a node may take ten thousand times its type's median).
+        test_path: another data set's folder, to be tested on in place of the split's test part: of another day or
+            machine. Its recordings of runs that the split trains or validates on are left out. Not in the repr, by
+            which kept fits are named: it changes nothing that is learned.
     """
 
     path: str = "datasets/cpu-gloo"
@@ -37,6 +40,7 @@ class DataConfig:
     max_runs: int | None = None
     op_tables: list[str] = field(default_factory=list)
     residual_target: bool = True
+    test_path: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""

@@ -18,6 +18,7 @@ from gnnperf.data.cache import cached_graphs, fingerprint
 from gnnperf.data.config import DataConfig
 from gnnperf.data.content import content_digest
 from gnnperf.data.earlier import Earlier
+from gnnperf.data.elsewhere import read_from_both, with_tests_of
 from gnnperf.data.features import features
 from gnnperf.data.floors import TypedFloors
 from gnnperf.data.normalizer import Normalizer, fit_normalizer, widened
@@ -100,9 +101,25 @@ def load_data(
         InputError: a bad split, a run that cannot be read, unknown hardware, no measured latency in train, or an
             earlier base that is not of such data.
     """
+    split, read = opened(config, hardware, cluster)
+    return prepare(config, split, read, earlier)
+
+
+def opened(
+    config: DataConfig, hardware: DeviceSpec | None = None, cluster: ClusterSpec | None = None
+) -> tuple[Split, Callable[[str], RunGraph]]:
+    """The split of a data set folder, and what reads its runs by name.
+
+    Raises:
+        InputError: a bad split, or another data set to test on without a run that is new.
+    """
     root, cache_dir = Path(config.path).expanduser(), Path(config.cache_dir).expanduser()
-    split = read_split(root, config.axis)
-    return prepare(config, split, read_runs(root, cache_dir, hardware, cluster), earlier)
+    split, read = read_split(root, config.axis), read_runs(root, cache_dir, hardware, cluster)
+    if config.test_path is None:
+        return split, read
+    other = Path(config.test_path).expanduser()
+    split = with_tests_of(split, other)
+    return split, read_from_both(split, read, read_runs(other, cache_dir, hardware, cluster))
 
 
 def prepare(

@@ -11,7 +11,7 @@ from typing import Any
 from gnnperf.errors import InputError
 from gnnperf.progress import task
 
-RECIPES = ("demo", "cpu-gloo", "cpu-unseen", "cpu-sharding", "gpu")
+RECIPES = ("demo", "cpu-gloo", "cpu-again", "cpu-unseen", "cpu-sharding", "gpu")
 DESCRIPTION = """\
 Profile real training runs.
 
@@ -106,6 +106,10 @@ def _plan(recipe: str) -> Any:
         from gnnperf.record.gpu_recipe import gpu
 
         return gpu()
+    if recipe == "cpu-again":
+        from gnnperf.record.cpu_again import cpu_again
+
+        return cpu_again()
     if recipe == "cpu-unseen":
         from gnnperf.record.cpu_unseen import cpu_unseen
 
