@@ -1,4 +1,4 @@
-"""What a few runs of a program are worth: per program and number of runs every row's errors of nodes and steps."""
+"""What a few runs are worth, of a program or a machine: per number of runs every row's errors of nodes and steps."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gnnperf.evaluate.cells import Cell
 from gnnperf.evaluate.improvement_cli import REPEAT
 from gnnperf.evaluate.row_errors import node_figures, rows_of, step_figures
 
+MACHINE = "machine"  # a second one, in place of a program
 ROWS = ("analytic", "gnn", "analytic-few", "nearest-run-few", "median-step-few", "nearest-step-few", "gnn-few",
         "fine-tuned", REPEAT)  # fmt: skip
 
@@ -32,7 +33,8 @@ def print_tables(cells: Sequence[Cell]) -> None:
             program, runs = _key(split)
             seeds = max(map(len, found[split].values()))
             table.add_row(program, str(runs), _judged(found[split]), str(seeds), *map(_percent, figures[split]))
-        for runs, splits in groupby(sorted(figures, key=lambda s: _key(s)[::-1]), key=lambda s: _key(s)[1]):
+        programs = [split for split in figures if _key(split)[0] != MACHINE]
+        for runs, splits in groupby(sorted(programs, key=lambda s: _key(s)[::-1]), key=lambda s: _key(s)[1]):
             means = np.mean([figures[split] for split in splits], axis=0)
             table.add_row("mean", str(runs), "", "", *map(_percent, means))
         Console(width=190).print(table)

@@ -1,14 +1,17 @@
-"""A network that never saw a program, trained on with a few runs of it: what they are worth.
+"""A network that never saw a program, or a machine, trained on with a few runs of it: what they are worth.
 
-    python -m benchmarks.fine_tuning [--programs dlrm ..] [--runs 2 4 8] [--seeds 0 1] [--out DIR] [--print-only]
+    python -m benchmarks.fine_tuning [--of dlrm .. machine] [--runs 2 4 8] [--seeds 0 1] [--out DIR] [--print-only]
 
 Of every program: the row `gnn` of `learned`, trained on all other programs (seed 0). Up to 16 of its runs are judged;
 of 2, 4 or 8 others, drawn by seed, a quarter (at least one) validates and the rest trains (rows that validate nothing
 take all of them). Recordings of a run stay together. moe and rl have 13 runs: 5 are judged, and 8 others are all.
 
-Beside it the same network without those runs, the analytical model with the constants of the other programs and with
-those of the few, a network from nothing but the few runs, trivial answers from them, and the noise: one recording says
-another of its run.
+Of the second machine: the row `gnn` of `run`, trained on the first one. What `run` tests on is judged as the second
+machine recorded it; the few are of what `run` validates on, recorded there, too.
+
+Beside it the same network without those runs, the analytical model with the constants of what it was trained on and
+with those of the few, a network from nothing but the few runs, trivial answers from them, and the noise: one recording
+says another of its run.
 """
 
 from __future__ import annotations
@@ -16,15 +19,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from benchmarks._few_runs_table import print_tables
+from benchmarks._few_runs_table import MACHINE, print_tables
 from benchmarks._fine_tuned import AsItIs, FineTuned
-from benchmarks._learned_jobs import data_config
+from benchmarks._learned_jobs import AGAIN, ELSEWHERE, data_config
 from benchmarks._learned_rows import GNN
 from gnnperf.baselines.answer import Learner
 from gnnperf.baselines.network import Network
@@ -32,6 +35,7 @@ from gnnperf.baselines.table import Place, SplitData, ensure_cell, ensure_floor,
 from gnnperf.baselines.trivial import Analytic, NearestNodes
 from gnnperf.baselines.whole_steps import MedianStep, NearestStep
 from gnnperf.config import composed
+from gnnperf.data.config import DataConfig
 from gnnperf.data.content import content_digest
 from gnnperf.data.prepare import PreparedData, prepare
 from gnnperf.data.runs import read_runs, run_of
@@ -39,6 +43,7 @@ from gnnperf.data.splits import Split
 from gnnperf.errors import InputError
 from gnnperf.evaluate.cell_files import read_cells
 from gnnperf.evaluate.improvement_cli import REPEAT
+from gnnperf.evaluate.recordings import read_recordings
 from gnnperf.finetune import Start, start_of
 from gnnperf.pretrain.config import EntryConfig
 from gnnperf.training.config import TrainConfig
@@ -52,7 +57,7 @@ RUNS, JUDGED, SEEDS = (2, 4, 8), 16, (0, 1)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make what is missing, print; 2 for bad input."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fine_tuning")
-    parser.add_argument("--programs", nargs="+", choices=list(AXES), default=list(AXES))
+    parser.add_argument("--of", nargs="+", choices=[*AXES, MACHINE], default=[*AXES, MACHINE], help="default: all")
     parser.add_argument("--runs", nargs="+", type=int, default=list(RUNS), choices=RUNS)
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"default: {OUT}")
@@ -60,8 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)  # kept networks go by sums that depend on it
     try:
-        for program in () if args.print_only else args.programs:
-            _make(program, args)
+        for name in () if args.print_only else args.of:
+            _make(_machine() if name == MACHINE else _program(name), args)
     except InputError as error:
         print(f"fine_tuning: {error}", file=sys.stderr)
         return error.exit_code
@@ -69,43 +74,80 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _make(program: str, args: argparse.Namespace) -> None:
-    """The cells of a program that are missing."""
-    whole = load_split(data_config(AXES[program])).data
-    start = start_of(GNN.checkpoint(whole, 0), f"the row gnn of {AXES[program]}")
+@dataclass(frozen=True)
+class New:
+    """What the network never saw.
+
+    Attributes:
+        name: of the program, or MACHINE.
+        axis: of `learned`, whose row `gnn` goes on.
+        whole: its data; the test part holds what is judged.
+        config: how the few runs are read.
+        pool: recordings that the few runs are drawn from.
+        judged: recordings.
+    """
+
+    name: str
+    axis: str
+    whole: PreparedData
+    config: DataConfig
+    pool: tuple[str, ...]
+    judged: tuple[str, ...]
+
+
+def _program(name: str) -> New:
+    """A program that its axis leaves out."""
+    whole = load_split(data_config(AXES[name])).data
+    return New(name, AXES[name], whole, data_config(AXES[name]), *apart(whole.split.test))
+
+
+def _machine() -> New:
+    """The second machine. Op tables are the first one's, and teach nothing here."""
+    whole = load_split(data_config(AGAIN)).data
+    folder = Path(ELSEWHERE[AGAIN][1])
+    known = {run_of(name) for name in whole.split.val}
+    found = [one.name for run, repeats in read_recordings(folder).items() if run in known for one in repeats.values()]
+    return New(MACHINE, AGAIN, whole, DataConfig(path=str(folder)), tuple(found), whole.split.test)
+
+
+def _make(new: New, args: argparse.Namespace) -> None:
+    """The cells that are missing."""
+    start = start_of(GNN.checkpoint(new.whole, 0), f"the row gnn of {new.axis}")
     for seed in args.seeds:
         for count in args.runs:
-            split = few_runs(whole.split, count, seed, f"{program}-{count}")
-            for row, (learner, data) in _rows(whole, start, split).items():
+            split = few_runs(new.pool, new.judged, count, seed, f"{new.name}-{count}")
+            for row, (learner, data) in _rows(new, start, split).items():
                 made = ensure_cell(Place(args.out, row, seed), learner, SplitData(data, 1.0))
                 print(f"{split.axis}/{row}/{seed}: {'made' if made else 'is there'}", file=sys.stderr, flush=True)
-            ensure_floor(Place(args.out, REPEAT, seed), SplitData(_judged(whole, split), 1.0))
+            ensure_floor(Place(args.out, REPEAT, seed), SplitData(_judged(new.whole, split), 1.0))
 
 
-def few_runs(split: Split, count: int, seed: int, name: str) -> Split:
-    """Of the runs that are left out: so many to learn from, others to judge on; drawn by seed.
+def apart(test: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Recordings to draw few runs from, and those of JUDGED other runs, the same for every seed."""
+    runs = np.random.default_rng(0).permutation(list(dict.fromkeys(map(run_of, test))))
+    judged = slice(max(RUNS), max(RUNS) + JUDGED)
+    return _recordings(test, np.delete(runs, judged).tolist()), _recordings(test, runs[judged].tolist())
 
-    Args:
-        split: whose test part they are.
-        count: to learn from; those of a larger count hold those of a smaller one.
-        seed: which of them; those that judge are the same.
-        name: of the new split.
-    """
-    runs = np.random.default_rng(0).permutation(list(dict.fromkeys(map(run_of, split.test))))
-    judged = runs[max(RUNS) : max(RUNS) + JUDGED]  # the same for every seed
-    pool = np.random.default_rng(seed).permutation(runs[~np.isin(runs, judged)])
+
+def few_runs(pool: Sequence[str], judged: tuple[str, ...], count: int, seed: int, name: str) -> Split:
+    """So many runs of the pool to learn from, drawn by seed; those of a larger count hold those of a smaller one."""
+    runs = np.random.default_rng(seed).permutation(list(dict.fromkeys(map(run_of, pool)))).tolist()
     validate = max(count // 4, 1)
-    parts = (pool[validate:count], pool[:validate], judged)
-    return Split(name, *(tuple(one for run in part for one in split.test if run_of(one) == run) for part in parts))
+    return Split(name, _recordings(pool, runs[validate:count]), _recordings(pool, runs[:validate]), judged)
 
 
-def _rows(whole: PreparedData, start: Start, split: Split) -> dict[str, tuple[Learner, PreparedData]]:
+def _recordings(of: Sequence[str], runs: Sequence[str]) -> tuple[str, ...]:
+    """Those of these runs, run by run."""
+    return tuple(one for run in runs for one in of if run_of(one) == run)
+
+
+def _rows(new: New, start: Start, split: Split) -> dict[str, tuple[Learner, PreparedData]]:
     """Row -> learner and what it is fitted and judged on."""
-    config = data_config(split.axis)
+    config = new.config
     read = read_runs(Path(config.path), Path(config.cache_dir).expanduser(), None, None)
     alone, further = prepare(config, split, read), prepare(config, split, read, start.earlier)
     every = prepare(config, replace(split, train=(*split.val, *split.train)), read)
-    known = _judged(whole, split)
+    known = _judged(new.whole, split)
     return {
         "analytic": (Analytic(), known), "gnn": (AsItIs(start, start.sha256), known),
         "analytic-few": (Analytic(), every), "nearest-run-few": (NearestNodes(), every),
@@ -116,7 +158,7 @@ def _rows(whole: PreparedData, start: Start, split: Split) -> dict[str, tuple[Le
 
 
 def _judged(whole: PreparedData, split: Split) -> PreparedData:
-    """As the other programs' training prepared it, to be judged on the same runs."""
+    """As the training that lacks them prepared it, to be judged on the same runs."""
     by_name = {step.run: step for step in whole.steps["test"]}
     test = tuple(by_name[name] for name in split.test)
     told = content_digest(whole.fingerprint, split.test)

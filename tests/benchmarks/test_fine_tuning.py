@@ -9,11 +9,10 @@ from synthetic import prepared
 from benchmarks import _few_runs_table
 from benchmarks._few_runs_table import ROWS, print_tables
 from benchmarks._fine_tuned import AsItIs, FineTuned
-from benchmarks.fine_tuning import JUDGED, RUNS, few_runs
+from benchmarks.fine_tuning import JUDGED, RUNS, apart, few_runs
 from gnnperf.baselines.judge import fitted_cell
 from gnnperf.checkpoint import make_checkpoint
 from gnnperf.data.runs import run_of
-from gnnperf.data.splits import Split
 from gnnperf.evaluate.cells import Origin
 from gnnperf.finetune import start_of
 from gnnperf.models.config import ModelConfig
@@ -21,7 +20,6 @@ from gnnperf.models.gnn import TypedGNN
 from gnnperf.training.config import TrainConfig, TrainerConfig
 
 TEST = tuple(f"run{number:02}/{repeat}" for number in range(30) for repeat in (1, 2))
-WHOLE = Split("workload-x", ("other/1",), ("another/1",), TEST)
 
 
 def runs(names: tuple[str, ...]) -> set[str]:
@@ -29,7 +27,9 @@ def runs(names: tuple[str, ...]) -> set[str]:
 
 
 def test_few_runs_are_disjoint_whole_and_nested() -> None:
-    found = {count: few_runs(WHOLE, count, 3, f"x-{count}") for count in RUNS}
+    pool, judged = apart(TEST)
+    assert sorted((*pool, *judged)) == sorted(TEST)
+    found = {count: few_runs(pool, judged, count, 3, f"x-{count}") for count in RUNS}
     for count, split in found.items():
         parts = [runs(part) for part in (split.train, split.val, split.test)]
         assert sum(map(len, parts)) == len(set.union(*parts)) == count + JUDGED
@@ -39,7 +39,7 @@ def test_few_runs_are_disjoint_whole_and_nested() -> None:
     assert len({split.test for split in found.values()}) == 1
     learned = [runs(found[count].train) | runs(found[count].val) for count in RUNS]
     assert learned[0] < learned[1] < learned[2]
-    other = few_runs(WHOLE, 2, 4, "x-2")
+    other = few_runs(pool, judged, 2, 4, "x-2")
     assert other.test == found[2].test and other.train != found[2].train
 
 

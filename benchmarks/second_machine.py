@@ -1,0 +1,145 @@
+"""What was trained on one machine, asked about another one: the programs of `run`'s test part, recorded there.
+
+    python -m benchmarks.learned --splits run-cpu-again ..       learned rows (trained on the first machine, as `run`)
+    python -m benchmarks.second_machine [--out DIR]      rows that know the same runs of the first one
+
+same-run: what the first machine recorded of the very run, as it is. same-run-scaled: times one number, how much longer
+the second machine takes for the matrix product that is timed before every recording. No learned row knows these runs.
+
+Prints how much longer steps and kinds of nodes took on the second machine, then the tables of `learned`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks._learned_jobs import AGAIN, ELSEWHERE, data_config
+from benchmarks._learned_tables import print_tables
+from benchmarks._recorded_graphs import DATASET
+from gnnperf.baselines.table import Place, ensure_cell, load_split
+from gnnperf.data.prepare import PreparedData, Step
+from gnnperf.data.runs import RunStep, merged, read_runs, run_of, typical
+from gnnperf.errors import InputError
+from gnnperf.evaluate.cell_files import read_cells
+from gnnperf.evaluate.noise_floor import node_kinds
+from gnnperf.evaluate.recordings import CARD, read_json, read_recordings
+from gnnperf.schedule.align import align
+
+OUT = Path("outputs/learned/test")
+
+
+@dataclass(frozen=True)
+class SameRun:
+    """Answers with what another machine recorded of the same run.
+
+    Attributes:
+        known: run -> its typical step there.
+        factor: on all of its times.
+    """
+
+    known: Mapping[str, RunStep] = field(repr=False)
+    factor: float = 1.0
+
+    def fit(self, data: PreparedData, seed: int) -> SameRun:
+        """Nothing to fit."""
+        return self
+
+    def latency_us(self, step: Step) -> np.ndarray:
+        """[num_nodes]; NaN where the other machine recorded no such node."""
+        other = self.known[run_of(step.run)]
+        matched = align(step.graph, other.graph)  # [num_nodes]
+        latency_us = other.graph.nodes["latency_us"].to_numpy(np.float64)
+        return np.where(matched >= 0, latency_us[matched], np.nan) * self.factor
+
+    def step_us(self, step: Step) -> float:
+        """As it was recorded there."""
+        return self.known[run_of(step.run)].step_us * self.factor
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the two rows, print; 2 for bad input."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.second_machine")
+    parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"of the cells; default: {OUT}")
+    args = parser.parse_args(arguments)
+    try:
+        _make(args.out)
+        print_tables(read_cells(args.out, "test"), (AGAIN,))
+    except InputError as error:
+        print(f"second_machine: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _make(out: Path) -> None:
+    split = load_split(data_config(AGAIN))
+    known = _first_machine([run_of(step.run) for step in split.data.steps["test"]])
+    factor = _probe_us(Path(ELSEWHERE[AGAIN][1])) / _probe_us(DATASET)
+    print(f"One matrix product takes {factor:.2f} of its time on the first machine.")
+    _print_ratios(split.data.steps["test"], SameRun(known))
+    ensure_cell(Place(out, "same-run", None), SameRun(known), split)
+    ensure_cell(Place(out, "same-run-scaled", None), SameRun(known, factor), split)
+
+
+def _first_machine(runs: Sequence[str]) -> dict[str, RunStep]:
+    """Run -> means over its recordings there."""
+    read = read_runs(DATASET, Path(data_config(AGAIN).cache_dir).expanduser(), None, None)
+    recordings = read_recordings(DATASET)
+    names = [one.name for run in dict.fromkeys(runs) for one in recordings[run].values()]
+    return {step.run: step for step in merged([typical(read(name)) for name in names])}
+
+
+def _probe_us(dataset: Path) -> float:
+    """Median over recordings of the product that is timed before each, over its cores."""
+    cards = [read_json(one.path / CARD) for repeats in read_recordings(dataset).values() for one in repeats.values()]
+    return float(np.median([np.median(card["probe"]["before_us"]) for card in cards]))
+
+
+def _print_ratios(steps: Sequence[Step], first: SameRun) -> None:
+    """Second machine over first: by program of steps, by kind of nodes of their whole time."""
+    console = Console(width=100)
+    table = _table("steps: time on the second machine over the first", "program")
+    for name, ratios in sorted(_by(_step_ratios(steps, first)).items()):
+        table.add_row(name, str(len(ratios)), *(f"{q:.2f}" for q in np.quantile(ratios, (0.5, 0.1, 0.9))))
+    console.print(table)
+    table = _table("nodes: the same", "kind")
+    for name, ratios in sorted(_by(_node_ratios(steps, first)).items(), key=lambda one: -len(one[1])):
+        table.add_row(name, str(len(ratios)), *(f"{q:.2f}" for q in np.quantile(ratios, (0.5, 0.1, 0.9))))
+    console.print(table)
+
+
+def _step_ratios(steps: Sequence[Step], first: SameRun) -> Iterator[tuple[str, float]]:
+    for step in steps:
+        yield step.workload, step.step_us / first.step_us(step)
+
+
+def _node_ratios(steps: Sequence[Step], first: SameRun) -> Iterator[tuple[str, float]]:
+    for step in steps:
+        here_us, there_us = step.nodes["latency_us"].to_numpy(np.float64), first.latency_us(step)  # [num_nodes]
+        use = (np.nan_to_num(here_us) > 0) & (np.nan_to_num(there_us) > 0)
+        yield from zip(node_kinds(step.nodes)[use], (here_us[use] / there_us[use]).tolist(), strict=True)
+
+
+def _by(pairs: Iterator[tuple[str, float]]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _table(title: str, first: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for place, column in enumerate((first, "count", "median", "p10", "p90")):
+        table.add_column(column, justify="left" if place == 0 else "right")
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())
