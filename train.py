@@ -56,6 +56,7 @@ def on_runs(config: EntryConfig) -> float | None:
     from gnnperf.finetune import begin_from, load_start
     from gnnperf.predict.intervals import calibrated
     from gnnperf.predict.ladder import CALIBRATED, predictor_of
+    from gnnperf.predict.processors import processors_of
     from gnnperf.training.curves import open_log
     from gnnperf.training.evaluate import evaluate, print_comparison, validation_gmae, wide_console, write_comparison
     from gnnperf.training.fit import build_model, fit
@@ -78,7 +79,8 @@ def on_runs(config: EntryConfig) -> float | None:
             console.print(f"{node_type}: {share:.0%} of its corrections helped on the validation runs and are kept")
 
         training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer),
-                    "init_from": start.sha256 if start else None}  # fmt: skip
+                    "init_from": start.sha256 if start else None,
+                    "processors": processors_of(Path(config.data.path).expanduser(), data.split.train)}  # fmt: skip
         checkpoint = make_checkpoint(model, config.model, data, training)
         sure = calibrated({mode: predictor_of(checkpoint, mode) for mode in CALIBRATED}, data.recordings)
         checkpoint = save_checkpoint(out / "checkpoint.pt", replace(checkpoint, intervals=sure))

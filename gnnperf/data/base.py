@@ -12,7 +12,7 @@ from gnnperf.data.earlier import Earlier
 from gnnperf.data.floors import TypedFloors, fit_floors
 from gnnperf.data.runs import RunStep
 from gnnperf.errors import InputError
-from gnnperf.evaluate.recordings import CARD, read_json
+from gnnperf.evaluate.recordings import processor_of
 
 
 def fit_base(
@@ -55,17 +55,9 @@ def _fit_constants(config: DataConfig, train: Sequence[RunStep], recording: str)
     device = train[0].cluster.device
     tables = [Path(path).expanduser() for path in config.op_tables if device.kind == "cpu"]
     calibrated = read_calibrated_calls(tables)
-    ours = _processor(Path(config.path).expanduser() / recording / CARD)
+    ours = processor_of(Path(config.path).expanduser() / recording)
     if calibrated is not None and ours and set(calibrated["device"]) != {ours}:
         theirs = ", ".join(sorted(set(calibrated["device"])))
         raise InputError(f"op tables of {theirs}, runs on {ours}", where="data.op_tables",
                          remedy="data.op_tables=[], or tables of the runs' machine")  # fmt: skip
     return fit_constants([run.graph for run in train], device, calibrated)
-
-
-def _processor(card: Path) -> str:
-    """What a recorder's card calls the device of rank 0; "" where there is no card, or it does not say."""
-    if not card.is_file():
-        return ""
-    ranks = read_json(card).get("ranks") or [{}]
-    return str((ranks[0].get("device") or {}).get("name") or "")

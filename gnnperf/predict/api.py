@@ -21,6 +21,7 @@ from gnnperf.predict.jitter import jitter_asked
 from gnnperf.predict.laws import laws_text
 from gnnperf.predict.measured import read_measured
 from gnnperf.predict.pretrained import SHIPPED, PretrainedPredictor
+from gnnperf.predict.processors import learned_on, other_processor
 from gnnperf.predict.provenance import provenance
 from gnnperf.predict.rank_memory import with_memory
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
@@ -100,6 +101,7 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
             *_uncalibrated(request, hosts, answers),
             *said(graph, hosts, target),
             *target.warnings,
+            *(() if request.hardware else other_processor(request.trace, answers.processors)),
             *_misplaced(request, target),
         ),
         jitter=jitter_asked(request.jitter, graph),
@@ -187,10 +189,17 @@ def replayed(graph: ExecutionGraph, request: Request) -> StepPrediction:
 
 @dataclass(frozen=True)
 class Answers:
-    """Attributes: predictor: who answers; steps: how sure its step times are, None: nobody knows."""
+    """Who answers, and what is known of them.
+
+    Attributes:
+        predictor: who answers.
+        steps: how sure its step times are; None: nobody knows.
+        processors: that its training runs ran on; () unknown.
+    """
 
     predictor: Predictor
     steps: StepIntervals | None = None
+    processors: tuple[str, ...] = ()
 
 
 def answers_for(mode: Mode, checkpoint: Path | None, measured: Path | None = None) -> Answers:
@@ -218,8 +227,9 @@ def _model_for(mode: Mode, checkpoint: Path | None) -> Answers:
         return Answers(op_predictor_of(checkpoint, mode))
     loaded = load_checkpoint(checkpoint)
     predictor = predictor_of(loaded, mode)
+    processors = learned_on(loaded.provenance)
     if loaded.intervals is None:
-        return Answers(predictor)
+        return Answers(predictor, processors=processors)
     # What the network does not answer makes a lower bound in mode=gnn; where it answers all, the modes agree.
     steps = loaded.intervals.steps.get(str(Mode.hybrid if mode is Mode.gnn else mode))
-    return Answers(WithIntervals(predictor, loaded.intervals.nodes), steps)
+    return Answers(WithIntervals(predictor, loaded.intervals.nodes), steps, processors)
