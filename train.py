@@ -53,10 +53,10 @@ def on_runs(config: EntryConfig) -> float | None:
     # torch is imported after the configuration is known to be right: a typing error is answered at once
     from gnnperf.checkpoint import make_checkpoint, save_checkpoint
     from gnnperf.data.prepare import load_data
+    from gnnperf.data.processors import processors_of
     from gnnperf.finetune import begin_from, load_start
     from gnnperf.predict.intervals import calibrated
     from gnnperf.predict.ladder import CALIBRATED, predictor_of
-    from gnnperf.predict.processors import processors_of
     from gnnperf.training.curves import open_log
     from gnnperf.training.evaluate import evaluate, print_comparison, validation_gmae, wide_console, write_comparison
     from gnnperf.training.fit import build_model, fit
@@ -78,9 +78,9 @@ def on_runs(config: EntryConfig) -> float | None:
         for node_type, share in keep_what_helps(model, data).items():
             console.print(f"{node_type}: {share:.0%} of its corrections helped on the validation runs and are kept")
 
+        folders = [Path(config.data.path).expanduser() / name for name in data.split.train]
         training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer),
-                    "init_from": start.sha256 if start else None,
-                    "processors": processors_of(Path(config.data.path).expanduser(), data.split.train)}  # fmt: skip
+                    "init_from": start.sha256 if start else None, "processors": processors_of(folders)}  # fmt: skip
         checkpoint = make_checkpoint(model, config.model, data, training)
         sure = calibrated({mode: predictor_of(checkpoint, mode) for mode in CALIBRATED}, data.recordings)
         checkpoint = save_checkpoint(out / "checkpoint.pt", replace(checkpoint, intervals=sure))

@@ -67,15 +67,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for name in () if args.print_only else args.of:
             _make(_machine() if name == MACHINE else _program(name), args)
+        print_tables(read_cells(args.out, "test"))
     except InputError as error:
         print(f"fine_tuning: {error}", file=sys.stderr)
         return error.exit_code
-    print_tables(read_cells(args.out, "test"))
     return 0
 
 
 @dataclass(frozen=True)
-class New:
+class Unseen:
     """What the network never saw.
 
     Attributes:
@@ -95,22 +95,22 @@ class New:
     judged: tuple[str, ...]
 
 
-def _program(name: str) -> New:
+def _program(name: str) -> Unseen:
     """A program that its axis leaves out."""
     whole = load_split(data_config(AXES[name])).data
-    return New(name, AXES[name], whole, data_config(AXES[name]), *apart(whole.split.test))
+    return Unseen(name, AXES[name], whole, data_config(AXES[name]), *apart(whole.split.test))
 
 
-def _machine() -> New:
-    """The second machine. Op tables are the first one's, and teach nothing here."""
+def _machine() -> Unseen:
+    """The second machine. It has no op tables: those of the first teach what goes on from its base, the few nothing."""
     whole = load_split(data_config(AGAIN)).data
-    folder = Path(ELSEWHERE[AGAIN][1])
+    folder = Path(ELSEWHERE[AGAIN].test_path)
     known = {run_of(name) for name in whole.split.val}
     found = [one.name for run, repeats in read_recordings(folder).items() if run in known for one in repeats.values()]
-    return New(MACHINE, AGAIN, whole, DataConfig(path=str(folder)), tuple(found), whole.split.test)
+    return Unseen(MACHINE, AGAIN, whole, DataConfig(path=str(folder)), tuple(found), whole.split.test)
 
 
-def _make(new: New, args: argparse.Namespace) -> None:
+def _make(new: Unseen, args: argparse.Namespace) -> None:
     """The cells that are missing."""
     start = start_of(GNN.checkpoint(new.whole, 0), f"the row gnn of {new.axis}")
     for seed in args.seeds:
@@ -141,7 +141,7 @@ def _recordings(of: Sequence[str], runs: Sequence[str]) -> tuple[str, ...]:
     return tuple(one for run in runs for one in of if run_of(one) == run)
 
 
-def _rows(new: New, start: Start, split: Split) -> dict[str, tuple[Learner, PreparedData]]:
+def _rows(new: Unseen, start: Start, split: Split) -> dict[str, tuple[Learner, PreparedData]]:
     """Row -> learner and what it is fitted and judged on."""
     config = new.config
     read = read_runs(Path(config.path), Path(config.cache_dir).expanduser(), None, None)

@@ -6,7 +6,8 @@
 same-run: what the first machine recorded of the very run, as it is. same-run-scaled: times one number, how much longer
 the second machine takes for the matrix product that is timed before every recording. No learned row knows these runs.
 
-Prints how much longer steps and kinds of nodes took on the second machine, then the tables of `learned`.
+Prints how much longer steps and nodes took on the second machine (quantiles, each counts once), then the tables of
+`learned`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -25,6 +27,7 @@ from benchmarks._learned_jobs import AGAIN, ELSEWHERE, data_config
 from benchmarks._learned_tables import print_tables
 from benchmarks._recorded_graphs import DATASET
 from gnnperf.baselines.table import Place, ensure_cell, load_split
+from gnnperf.data.content import content_digest
 from gnnperf.data.prepare import PreparedData, Step
 from gnnperf.data.runs import RunStep, merged, read_runs, run_of, typical
 from gnnperf.errors import InputError
@@ -43,10 +46,17 @@ class SameRun:
     Attributes:
         known: run -> its typical step there.
         factor: on all of its times.
+        name: digest of what is known, by which cells are told from older ones.
     """
 
     known: Mapping[str, RunStep] = field(repr=False)
     factor: float = 1.0
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Name it."""
+        told = [(run, step.step_us, step.graph.nodes["latency_us"].to_numpy()) for run, step in self.known.items()]
+        object.__setattr__(self, "name", content_digest(told)[:12])
 
     def fit(self, data: PreparedData, seed: int) -> SameRun:
         """Nothing to fit."""
@@ -69,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.second_machine")
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"of the cells; default: {OUT}")
     args = parser.parse_args(arguments)
+    torch.set_num_threads(1)  # as in `learned`: fingerprints of data go by sums that depend on it
     try:
         _make(args.out)
         print_tables(read_cells(args.out, "test"), (AGAIN,))
@@ -81,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _make(out: Path) -> None:
     split = load_split(data_config(AGAIN))
     known = _first_machine([run_of(step.run) for step in split.data.steps["test"]])
-    factor = _probe_us(Path(ELSEWHERE[AGAIN][1])) / _probe_us(DATASET)
+    factor = _probe_us(Path(ELSEWHERE[AGAIN].test_path)) / _probe_us(DATASET)
     print(f"One matrix product takes {factor:.2f} of its time on the first machine.")
     _print_ratios(split.data.steps["test"], SameRun(known))
     ensure_cell(Place(out, "same-run", None), SameRun(known), split)
@@ -103,7 +114,7 @@ def _probe_us(dataset: Path) -> float:
 
 
 def _print_ratios(steps: Sequence[Step], first: SameRun) -> None:
-    """Second machine over first: by program of steps, by kind of nodes of their whole time."""
+    """Second machine over first: steps by program, nodes by kind."""
     console = Console(width=100)
     table = _table("steps: time on the second machine over the first", "program")
     for name, ratios in sorted(_by(_step_ratios(steps, first)).items()):

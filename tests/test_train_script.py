@@ -43,7 +43,9 @@ def test_a_checkpoint_that_predicts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    call(monkeypatch, f"out={out}")
+    (tmp_path / "data" / "a").mkdir(parents=True)
+    (tmp_path / "data" / "a" / "run.json").write_text('{"ranks": [{"device": {"kind": "cpu", "name": "Epyc"}}]}')
+    call(monkeypatch, f"out={out}", f"data.path={tmp_path / 'data'}")
     printed = capsys.readouterr()
     checkpoint = load_checkpoint(out / "checkpoint.pt")
     assert checkpoint.sha256 in printed.out
@@ -54,6 +56,7 @@ def test_a_checkpoint_that_predicts(
     answer = GnnPredictor(checkpoint).predict(toy_run(9), cluster())
     assert np.isfinite(answer.latency_us).all()
     assert checkpoint.provenance["training"]["optim"]["loss"] == "huber"
+    assert checkpoint.provenance["training"]["processors"] == ["Epyc"]
 
 
 def test_what_there_is_to_look_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

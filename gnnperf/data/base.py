@@ -10,9 +10,9 @@ from gnnperf.analytic import AnalyticConstants, fit_constants, read_calibrated_c
 from gnnperf.data.config import DataConfig
 from gnnperf.data.earlier import Earlier
 from gnnperf.data.floors import TypedFloors, fit_floors
+from gnnperf.data.processors import processors_of
 from gnnperf.data.runs import RunStep
 from gnnperf.errors import InputError
-from gnnperf.evaluate.recordings import processor_of
 
 
 def fit_base(
@@ -55,9 +55,9 @@ def _fit_constants(config: DataConfig, train: Sequence[RunStep], recording: str)
     device = train[0].cluster.device
     tables = [Path(path).expanduser() for path in config.op_tables if device.kind == "cpu"]
     calibrated = read_calibrated_calls(tables)
-    ours = processor_of(Path(config.path).expanduser() / recording)
-    if calibrated is not None and ours and set(calibrated["device"]) != {ours}:
+    ours = processors_of([Path(config.path).expanduser() / recording])
+    if calibrated is not None and ours and set(calibrated["device"]) != set(ours):
         theirs = ", ".join(sorted(set(calibrated["device"])))
-        raise InputError(f"op tables of {theirs}, runs on {ours}", where="data.op_tables",
+        raise InputError(f"op tables of {theirs}, runs on {', '.join(ours)}", where="data.op_tables",
                          remedy="data.op_tables=[], or tables of the runs' machine")  # fmt: skip
     return fit_constants([run.graph for run in train], device, calibrated)

@@ -27,8 +27,8 @@ class DataConfig:
             per type and segment, and the analytical answer is a feature only (then model.max_residual must be larger:
             a node may take ten thousand times its type's median).
         test_path: another data set's folder, to be tested on in place of the split's test part: of another day or
-            machine. Its recordings of runs that the split trains or validates on are left out. Not in the repr, by
-            which kept fits are named: it changes nothing that is learned.
+            machine. Of its complete recordings those of runs that the split trains or validates on are left out. It
+            changes nothing that is learned, and is not in the repr: rows of a table are told apart by theirs.
     """
 
     path: str = "datasets/cpu-gloo"

@@ -18,9 +18,11 @@ def with_tests_of(split: Split, other: Path) -> Split:
     Runs that the split trains or validates on are left out by name: the same program stands on one side only, whatever
     machine it ran on.
 
+    All complete recordings of other runs are taken; what the other data set's own splits leave out, too.
+
     Args:
         split: of the data set that is trained on.
-        other: folder with one folder per run.
+        other: folder with one folder per run, and in it one per recording.
 
     Raises:
         InputError: no such folder, or no recording of a run that is new.
@@ -33,7 +35,7 @@ def with_tests_of(split: Split, other: Path) -> Split:
     if not test:
         what = f"none of its {len(found)} recordings is of a run that `{split.axis}` neither trains nor validates on"
         raise InputError(what, where=str(other), remedy="name another data.axis or data.test_path")
-    return replace(split, axis=f"{split.axis}-{other.name}", test=test)
+    return replace(split, axis=f"{split.axis}-{other.resolve().name}", test=test)
 
 
 def read_from_both(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from gnnperf.data.normalizer import Normalizer, fit_normalizer, widened
 from gnnperf.data.runs import RunGraph, RunStep, merged, read_runs, typical
 from gnnperf.data.splits import PARTS, Split, read_split
 from gnnperf.data.vocabulary import Vocabulary, fit_vocabulary, joined
+from gnnperf.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
 from gnnperf.prediction import Prediction, Predictor
@@ -93,13 +94,13 @@ def load_data(
 
     Args:
         config: which data, how much of it.
-        hardware: the device that all runs ran on; None: each trace's own.
+        hardware: the device that all runs ran on, those of `test_path`, too; None: each trace's own.
         cluster: their links and hosts; None: the default of the device.
         earlier: of the network that trains on with these data; None: a new one.
 
     Raises:
-        InputError: a bad split, a run that cannot be read, unknown hardware, no measured latency in train, or an
-            earlier base that is not of such data.
+        InputError: a bad split, another data set to test on without a run that is new, a run that cannot be read,
+            unknown hardware, no measured latency in train, or an earlier base that is not of such data.
     """
     split, read = opened(config, hardware, cluster)
     return prepare(config, split, read, earlier)
@@ -128,12 +129,13 @@ def prepare(
     """PreparedData from runs that `read` supplies by name.
 
     Raises:
-        InputError: no measured latency in train, a run without whole steps, or an earlier base that is not of such
-            data.
+        InputError: no measured latency in train, a run without whole steps, runs on CPUs and on GPUs, or an earlier
+            base that is not of such data.
     """
     split = replace(split, train=split.train[: config.max_runs])
     found = {part: [typical(read(name)) for name in _read_of(split, part)] for part in PARTS}
     runs = {"train": merged(found["train"]), "val": merged(found["val"]), "test": tuple(found["test"])}
+    _check_kinds(config, runs)
     tables = [run.graph.nodes for run in runs["train"]]
     vocabulary = fit_vocabulary(tables)
     if earlier is not None:
@@ -150,6 +152,15 @@ def prepare(
     told = [(part, [_told(step) for step in steps[part]]) for part in PARTS]
     digest = content_digest(told, [_told(step) for step in recordings], vocabulary, floors)
     return PreparedData(split, steps, recordings, vocabulary, fitted, floors, normalizer, digest)
+
+
+def _check_kinds(config: DataConfig, runs: Mapping[str, Sequence[RunStep]]) -> None:
+    """What learns on CPUs is not asked about GPUs; training runs of both kinds are refused where they are fitted."""
+    trained = {run.cluster.device.kind for run in runs["train"]}
+    other = [run for part in ("val", "test") for run in runs[part] if run.cluster.device.kind not in trained]
+    if trained and other:
+        what = f"run {other[0].run!r} ran on a {other[0].cluster.device.kind}, training runs on a {', '.join(trained)}"
+        raise InputError(what, where=config.test_path or config.path, remedy="test on runs of the same kind of device")
 
 
 def _told(step: Step) -> tuple[object, ...]:

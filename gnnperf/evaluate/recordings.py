@@ -89,18 +89,6 @@ def read_recording(folder: Path) -> Recording | None:
     )  # fmt: skip
 
 
-def processor_of(folder: Path) -> str:
-    """What the card of a recording calls the device of rank 0; "" where there is no card, or it does not say.
-
-    Raises:
-        InputError: the card cannot be read.
-    """
-    if not (folder / CARD).is_file():
-        return ""
-    ranks = read_json(folder / CARD).get("ranks") or [{}]
-    return str((ranks[0].get("device") or {}).get("name") or "")
-
-
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object.
 

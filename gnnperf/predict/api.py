@@ -21,7 +21,7 @@ from gnnperf.predict.jitter import jitter_asked
 from gnnperf.predict.laws import laws_text
 from gnnperf.predict.measured import read_measured
 from gnnperf.predict.pretrained import SHIPPED, PretrainedPredictor
-from gnnperf.predict.processors import learned_on, other_processor
+from gnnperf.predict.processors import WithoutIntervals, learned_on, other_processor
 from gnnperf.predict.provenance import provenance
 from gnnperf.predict.rank_memory import with_memory
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
@@ -76,7 +76,10 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     hosts = _hosts(request, target)
     with task("predicting latencies", 2, "parts") as advance:  # loading who answers is the first
         answers = answers_for(request.mode, request.checkpoint, request.measured)
-        predictor = UnseenDevices(with_hosts(answers.predictor, graph, hosts, target))
+        predictor: Predictor = UnseenDevices(with_hosts(answers.predictor, graph, hosts, target))
+        elsewhere = "" if request.hardware else other_processor(request.trace, answers.processors)
+        if elsewhere:
+            predictor = WithoutIntervals(predictor, elsewhere)
         advance(1.0)
         prediction = predictor.predict(graph.step(label.step).for_predictors(), target.cluster)
     checkpoint = request.checkpoint or (SHIPPED if _num_learned(prediction) else None)
@@ -101,7 +104,6 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
             *_uncalibrated(request, hosts, answers),
             *said(graph, hosts, target),
             *target.warnings,
-            *(() if request.hardware else other_processor(request.trace, answers.processors)),
             *_misplaced(request, target),
         ),
         jitter=jitter_asked(request.jitter, graph),
@@ -111,7 +113,7 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     with task("putting the step together", 3, "parts") as advance:
         answer = assemble(prediction, question)
         advance(1.0)
-        answer = with_interval(answer, answers.steps)
+        answer = answer if elsewhere else with_interval(answer, answers.steps)
         advance(1.0)
         answer = replace(answer, bound=node_bounds(prediction.graph, target.cluster.device))
     if request.findings:

@@ -9,9 +9,11 @@ from synthetic import prepared
 from benchmarks import _few_runs_table
 from benchmarks._few_runs_table import ROWS, print_tables
 from benchmarks._fine_tuned import AsItIs, FineTuned
+from benchmarks._learned_jobs import AGAIN, data_config
 from benchmarks.fine_tuning import JUDGED, RUNS, apart, few_runs
 from gnnperf.baselines.judge import fitted_cell
 from gnnperf.checkpoint import make_checkpoint
+from gnnperf.data.prepare import opened
 from gnnperf.data.runs import run_of
 from gnnperf.evaluate.cells import Origin
 from gnnperf.finetune import start_of
@@ -41,6 +43,18 @@ def test_few_runs_are_disjoint_whole_and_nested() -> None:
     assert learned[0] < learned[1] < learned[2]
     other = few_runs(pool, judged, 2, 4, "x-2")
     assert other.test == found[2].test and other.train != found[2].train
+
+
+def test_draws_stay_as_they_were_when_the_table_was_made() -> None:
+    pool, judged = apart(TEST)
+    assert judged[:4] == ("run23/1", "run23/2", "run06/1", "run06/2")
+    assert few_runs(pool, judged, 2, 0, "x-2").train == ("run26/1", "run26/2")
+
+
+def test_the_second_machine_is_asked_about_runs_that_nobody_trained_on() -> None:
+    split, _ = opened(data_config(AGAIN))
+    assert split.axis == AGAIN
+    assert split.test and not runs(split.test) & (runs(split.train) | runs(split.val))
 
 
 def test_rows_of_one_network_as_it_is_and_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,4 +64,4 @@ def test_a_configuration_names_the_other_folder(tmp_path: Path) -> None:
     config = DataConfig(path=str(own), test_path=str(other))
     split, _ = opened(config)
     assert split == Split("run-second", ("a/1",), ("b/1",), ("d/1",))
-    assert repr(config) == repr(DataConfig(path=str(own)))  # fits are named by it, and are the same fits
+    assert repr(config) == repr(DataConfig(path=str(own)))  # the same learner: it is told nothing else

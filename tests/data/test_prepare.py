@@ -161,10 +161,16 @@ def test_runs_on_gpus_and_cpus_are_refused(tmp_path: Path) -> None:
         prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, lambda run: on_cpu(run) if run == "a" else read(run))
 
 
+@pytest.mark.parametrize("part", ["e", "f"])
+def test_what_learned_on_gpus_is_not_asked_about_cpus(tmp_path: Path, part: str) -> None:
+    with pytest.raises(InputError, match=f"run '{part}' ran on a cpu, training runs on a gpu"):
+        prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, lambda run: on_cpu(run) if run == part else read(run))
+
+
 @pytest.mark.parametrize("recording", ["a", "a/1"])
 def test_op_tables_of_another_processor_are_refused(tmp_path: Path, recording: str) -> None:
     (tmp_path / recording).mkdir(parents=True)
-    (tmp_path / recording / "run.json").write_text('{"ranks": [{"device": {"name": "Another CPU"}}]}')
+    (tmp_path / recording / "run.json").write_text('{"ranks": [{"device": {"kind": "cpu", "name": "Another CPU"}}]}')
     tables = ["datasets/cpu-lookups/ops.parquet"]
     config = DataConfig(path=str(tmp_path), cache_dir=str(tmp_path / "cache"), op_tables=tables)
     with pytest.raises(InputError, match=r"op tables of AMD EPYC, runs on Another CPU.*op_tables=\[\]"):

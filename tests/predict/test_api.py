@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from gnnperf.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, take
 from gnnperf.graph.tables import concat_tables
 from gnnperf.hardware import load_cluster, load_device
+from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.plan import ChangeDtype, Straggler
 from gnnperf.predict import api
 from gnnperf.predict.api import predict
@@ -169,7 +172,29 @@ def test_the_analytical_model_answers_with_what_a_checkpoints_training_runs_told
     assert api.answers_for(Mode.analytic, None) == api.Answers(AnalyticPredictor())
 
 
-def _checkpoint(folder: Path) -> Path:
+@pytest.mark.parametrize(
+    ("processor", "hardware", "is_said"),
+    [("Xeon", None, True), ("Epyc", None, False), ("Xeon", load_device("h100_sxm"), False)],
+)
+def test_a_trace_of_another_processor_than_training_has_no_interval_and_says_why(
+    trace: Path,
+    tmp_path: Path,
+    processor: str,
+    hardware: DeviceSpec | None,
+    is_said: bool,
+) -> None:
+    recorded = tmp_path / "recorded"
+    recorded.mkdir()
+    card = {"ranks": [{"device": {"kind": "cpu", "name": processor}}]}
+    (recorded / "run.json").write_text(json.dumps(card))
+    learned = _checkpoint(tmp_path, {"processors": ["Epyc"]})
+    answer = predict(Request(recorded, mode=Mode.gnn, checkpoint=learned, hardware=hardware))
+    said = [w for w in answer.warnings if "ran on Xeon, the checkpoint was last trained on runs on Epyc" in w]
+    assert len(said) == is_said
+    assert any("No interval of the step time" in w for w in answer.warnings) is not is_said  # it was not calibrated
+
+
+def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> Path:
     """An untrained network with the toy runs' vocabulary."""
     from gnnperf.checkpoint import make_checkpoint, save_checkpoint
     from gnnperf.models.config import ModelConfig
@@ -181,7 +206,7 @@ def _checkpoint(folder: Path) -> Path:
     with torch.no_grad():
         for parameter in network.heads.parameters():
             parameter.fill_(1e-3)  # trained, if little: no head is silent
-    made = make_checkpoint(network, config, data, {})
+    made = make_checkpoint(network, config, data, training or {})
     seen = replace(made.trust.seen, dtypes={"v100_sxm2_32gb": made.trust.seen.dtypes["v100"]})  # the trace's own device
     largest = dict.fromkeys(made.trust.own.usual, 2.0)  # no state is unlike training, whatever the weights
     own, around = (replace(likeness, usual=largest) for likeness in (made.trust.own, made.trust.around))

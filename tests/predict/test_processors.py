@@ -5,39 +5,53 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gnnperf.predict.processors import learned_on, other_processor, processors_of
+import numpy as np
+from toys import two_rank_graph
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.hardware import default_cluster, load_device
+from gnnperf.predict.processors import WithoutIntervals, learned_on, other_processor
 
 
-def recorded(root: Path, run: str, processor: str | None) -> Path:
-    """A folder with a card that names a processor; None: without a card."""
+def recorded(root: Path, run: str, *processors: str) -> Path:
+    """A folder with a card that names the processor of every rank."""
     (root / run).mkdir(parents=True)
-    if processor is not None:
-        card = {"ranks": [{"device": {"kind": "cpu", "name": processor}}]}
-        (root / run / "run.json").write_text(json.dumps(card))
+    ranks = [{"rank": rank, "device": {"kind": "cpu", "name": name}} for rank, name in enumerate(processors)]
+    (root / run / "run.json").write_text(json.dumps({"ranks": ranks}))
     return root / run
-
-
-def test_processors_of_recordings_once_each(tmp_path: Path) -> None:
-    for run, processor in (("a/1", "Epyc"), ("a/2", "Epyc"), ("b/1", "Xeon"), ("c/1", None), ("d/1", "")):
-        recorded(tmp_path, run, processor)
-    assert processors_of(tmp_path, ["a/1", "a/2", "b/1", "c/1", "d/1"]) == ["Epyc", "Xeon"]
-    assert processors_of(tmp_path, ["a/1"]) == ["Epyc"]
 
 
 def test_another_processor_is_named(tmp_path: Path) -> None:
     trace = recorded(tmp_path, "mine", "Xeon")
-    (said,) = other_processor(trace, ("Epyc", "Grace"))
+    said = other_processor(trace, ("Epyc", "Grace"))
     assert "ran on Xeon" in said and "runs on Epyc, Grace" in said
-    assert other_processor(trace, ("Epyc", "Xeon")) == ()
+    assert other_processor(trace, ("Epyc", "Xeon")) == ""
 
 
 def test_what_is_unknown_says_nothing(tmp_path: Path) -> None:
-    assert other_processor(recorded(tmp_path, "mine", "Xeon"), ()) == ()  # an older checkpoint
-    assert other_processor(recorded(tmp_path, "bare", None), ("Epyc",)) == ()
-    assert other_processor(tmp_path / "bare" / "trace.json", ("Epyc",)) == ()  # a file
-    assert other_processor(None, ("Epyc",)) == ()  # a plan
+    assert other_processor(recorded(tmp_path, "mine", "Xeon"), ()) == ""  # an older checkpoint
+    assert other_processor(recorded(tmp_path, "bare"), ("Epyc",)) == ""
+    assert other_processor(tmp_path / "bare" / "trace.json", ("Epyc",)) == ""  # a file
+    assert other_processor(None, ("Epyc",)) == ""  # a plan
 
 
 def test_a_checkpoint_tells_the_processors_of_its_training() -> None:
     assert learned_on({"training": {"processors": ["Epyc"]}}) == ("Epyc",)
-    assert learned_on({"training": {"seed": 0}}) == learned_on({}) == ()
+    for unknown in ({}, {"training": None}, {"training": {"seed": 0}}, {"training": {"processors": "Epyc"}}):
+        assert learned_on(unknown) == ()
+
+
+def test_bounds_of_another_processor_are_left_out() -> None:
+    graph, cluster = two_rank_graph(), default_cluster(load_device("v100_sxm2_32gb"))
+
+    class Sure(AnalyticPredictor):
+        def predict(self, graph, cluster):  # type: ignore[no-untyped-def]
+            answer = super().predict(graph, cluster)
+            answer.latency_low_us[:], answer.latency_high_us[:] = 1.0, 2.0
+            return answer
+
+    sure, unsure = Sure().predict(graph, cluster), WithoutIntervals(Sure(), "said").predict(graph, cluster)
+    assert np.isfinite(sure.latency_low_us).all()
+    assert np.isnan(unsure.latency_low_us).all() and np.isnan(unsure.latency_high_us).all()
+    np.testing.assert_array_equal(unsure.latency_us, sure.latency_us)
+    assert unsure.warnings == (*sure.warnings, "said")

@@ -1,0 +1,48 @@
+"""Processors that cards name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gnnperf.data.processors import MAX_NAME, processors_of
+from gnnperf.errors import InputError
+
+
+def carded(folder: Path, card: object) -> Path:
+    """A run's folder with a card."""
+    folder.mkdir()
+    (folder / "run.json").write_text(json.dumps(card))
+    return folder
+
+
+def on(*names: str, kind: str = "cpu") -> dict[str, object]:
+    """A card of ranks on these devices."""
+    return {"ranks": [{"device": {"kind": kind, "name": name}} for name in names]}
+
+
+def test_every_rank_of_every_run_once(tmp_path: Path) -> None:
+    runs = [carded(tmp_path / "a", on("Epyc", "Xeon")), carded(tmp_path / "b", on("Epyc")), tmp_path / "no card"]
+    assert processors_of(runs) == ("Epyc", "Xeon")
+
+
+def test_gpus_are_named_by_their_traces(tmp_path: Path) -> None:
+    assert processors_of([carded(tmp_path / "a", on("NVIDIA H100", kind="gpu"))]) == ()
+
+
+@pytest.mark.parametrize("ranks", [None, {"0": {}}, [None], [{}], [{"device": "cpu"}], [{"device": {"kind": "cpu"}}],
+                                   [{"device": {"kind": "cpu", "name": 7}}], [{"device": {"kind": "cpu", "name": ""}}],
+                                   [{"device": {"kind": "cpu", "name": "a\nb"}}]])  # fmt: skip
+def test_a_card_that_is_not_as_the_recorder_writes_it_names_nothing(tmp_path: Path, ranks: object) -> None:
+    assert processors_of([carded(tmp_path / "a", {"ranks": ranks})]) == ()
+
+
+def test_a_name_is_cut(tmp_path: Path) -> None:
+    assert processors_of([carded(tmp_path / "a", on("x" * 1000))]) == ("x" * MAX_NAME,)
+
+
+def test_a_card_that_is_no_object_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not a JSON object"):
+        processors_of([carded(tmp_path / "a", [])])
