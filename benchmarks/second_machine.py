@@ -6,8 +6,8 @@
 same-run: what the first machine recorded of the very run, as it is. same-run-scaled: times one number, how much longer
 the second machine takes for the matrix product that is timed before every recording. No learned row knows these runs.
 
-Prints how much longer steps and nodes took on the second machine (quantiles, each counts once), then the tables of
-`learned`.
+Prints how much longer steps and nodes took on the second machine (quantiles, each counts once), how far off the same
+run and the network (seed 0) are by time for each kind of node, then the tables of `learned`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ from gnnperf.data.prepare import PreparedData, Step
 from gnnperf.data.runs import RunStep, merged, read_runs, run_of, typical
 from gnnperf.errors import InputError
 from gnnperf.evaluate.cell_files import read_cells
+from gnnperf.evaluate.cells import Cell
+from gnnperf.evaluate.metrics import gmae
 from gnnperf.evaluate.noise_floor import node_kinds
 from gnnperf.evaluate.recordings import CARD, read_json, read_recordings
 from gnnperf.schedule.align import align
 
 OUT = Path("outputs/learned/test")
+BY_KIND = (("same-run", None), ("gnn", 0))  # row and seed
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)  # as in `learned`: fingerprints of data go by sums that depend on it
     try:
         _make(args.out)
-        print_tables(read_cells(args.out, "test"), (AGAIN,))
+        cells = read_cells(args.out, "test")
+        _print_kinds(cells)
+        print_tables(cells, (AGAIN,))
     except InputError as error:
         print(f"second_machine: {error}", file=sys.stderr)
         return error.exit_code
@@ -115,15 +120,26 @@ def _probe_us(dataset: Path) -> float:
 
 def _print_ratios(steps: Sequence[Step], first: SameRun) -> None:
     """Second machine over first: steps by program, nodes by kind."""
-    console = Console(width=100)
-    table = _table("steps: time on the second machine over the first", "program")
-    for name, ratios in sorted(_by(_step_ratios(steps, first)).items()):
-        table.add_row(name, str(len(ratios)), *(f"{q:.2f}" for q in np.quantile(ratios, (0.5, 0.1, 0.9))))
-    console.print(table)
-    table = _table("nodes: the same", "kind")
-    for name, ratios in sorted(_by(_node_ratios(steps, first)).items(), key=lambda one: -len(one[1])):
-        table.add_row(name, str(len(ratios)), *(f"{q:.2f}" for q in np.quantile(ratios, (0.5, 0.1, 0.9))))
-    console.print(table)
+    by_program, by_kind = _step_ratios(steps, first), _node_ratios(steps, first)
+    for title, by, pairs in (("steps", "program", by_program), ("nodes", "kind", by_kind)):
+        table = _table(f"{title}: time on the second machine over the first", (by, "count", "median", "p10", "p90"))
+        for name, ratios in sorted(_by(pairs).items()):
+            table.add_row(name, str(len(ratios)), *(f"{q:.2f}" for q in np.quantile(ratios, (0.5, 0.1, 0.9))))
+        Console(width=100).print(table)
+
+
+def _print_kinds(cells: Sequence[Cell]) -> None:
+    """What nodes of each kind weigh, and how far off rows are by time: of the first machine's recording, and seed 0."""
+    table = _table("nodes: share of their time, error by time in %", ("kind", "row", "share", "by time"))
+    for cell in cells:
+        if cell.origin.split != AGAIN or cell.nodes is None or (cell.origin.row, cell.origin.seed) not in BY_KIND:
+            continue
+        whole_us = cell.nodes["measured_us"].sum()
+        for kind, nodes in cell.nodes.groupby("kind", observed=True):
+            predicted, measured = (nodes[c].to_numpy(np.float64) for c in ("predicted_us", "measured_us"))  # [n] each
+            error = f"{100 * gmae(predicted, measured, measured):.1f}"
+            table.add_row(str(kind), cell.origin.row, f"{100 * measured.sum() / whole_us:.0f}", error)
+    Console(width=100).print(table)
 
 
 def _step_ratios(steps: Sequence[Step], first: SameRun) -> Iterator[tuple[str, float]]:
@@ -145,10 +161,10 @@ def _by(pairs: Iterator[tuple[str, float]]) -> dict[str, list[float]]:
     return found
 
 
-def _table(title: str, first: str) -> Table:
+def _table(title: str, columns: Sequence[str]) -> Table:
     table = Table(title=title, title_justify="left")
-    for place, column in enumerate((first, "count", "median", "p10", "p90")):
-        table.add_column(column, justify="left" if place == 0 else "right")
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="left" if place == 0 else "right", no_wrap=True)
     return table
 
 

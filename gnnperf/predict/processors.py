@@ -35,7 +35,7 @@ class WithoutIntervals:
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """The predictor's answer, with no bounds on any node."""
         answer = self.predictor.predict(graph, cluster)
-        unknown = np.full(graph.num_nodes, np.nan)
+        unknown = np.full_like(answer.latency_us, np.nan)  # [num_nodes]
         warnings = (*answer.warnings, self.said)
         return replace(answer, latency_low_us=unknown, latency_high_us=unknown, warnings=warnings)
 
