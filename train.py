@@ -6,27 +6,29 @@ python train.py experiment=pretrained        the checkpoint that ships, from op 
 python train.py experiment=fine_tune init_from=CHECKPOINT data.path=DIR    a network that is there, on your runs
 python train.py --multirun seed=0,1,2
 python train.py --multirun experiment=sweep  a search over settings
+python train.py experiment=trees             a simpler learner, judged on the same runs
 python train.py logger=wandb resume=auto
 torchrun --nproc-per-node 2 train.py         processes that share every batch
 """
 
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from gnnperf.config import entry_point
-from gnnperf.pretrain.config import EntryConfig
+from gnnperf.config.entry import EntryConfig
 from gnnperf.progress.bars import bars_on_terminal
 from gnnperf.training.processes import processes
 
 
 @entry_point("train", EntryConfig)
 def main(config: EntryConfig) -> float | None:
-    """Train on op tables where a folder of them is named, else on recorded runs; returns what `on_runs` does."""
+    """Train on op tables where a folder of them is named, else on recorded runs; returns what they do."""
     with bars_on_terminal(quiet=not config.trainer.progress_bar or not processes().is_first):
         if config.pretrain.mirror:
             on_op_tables(config)
             return None
-        return on_runs(config)
+        return on_runs(config) if config.trains_network else simpler_on_runs(config)
 
 
 def on_op_tables(config: EntryConfig) -> None:
@@ -45,17 +47,19 @@ def on_op_tables(config: EntryConfig) -> None:
 
 
 def on_runs(config: EntryConfig) -> float | None:
-    """Write checkpoint.pt, errors.csv and what there is to look at into config.out; print how good the model is.
+    """Write checkpoint.pt, errors.csv, cells and what there is to look at; print how good the model is.
 
     Returns:
         the GMAE of node latencies on the validation runs; None in all but the first of several processes.
     """
     # torch is imported after the configuration is known to be right: a typing error is answered at once
+    from gnnperf.baselines.beside import judged_beside, keep_cells, show_rows, variant_of
     from gnnperf.checkpoint import make_checkpoint, save_checkpoint
     from gnnperf.data.prepare import load_data
     from gnnperf.data.processors import processors_of
     from gnnperf.finetune import begin_from, load_start
     from gnnperf.predict.intervals import calibrated
+    from gnnperf.predict.judged import fits_of
     from gnnperf.predict.ladder import CALIBRATED, predictor_of
     from gnnperf.training.curves import open_log
     from gnnperf.training.evaluate import evaluate, print_comparison, validation_gmae, wide_console, write_comparison
@@ -70,7 +74,7 @@ def on_runs(config: EntryConfig) -> float | None:
     console.print(", ".join(f"{part}: {len(steps)} steps" for part, steps in data.steps.items()))
 
     with open_log(config) as log:
-        fresh = build_model(config, data)
+        fresh, begin = build_model(config, data), time.perf_counter()
         model = fit(config, data, begin_from(fresh, start) if start else fresh, log)
         if not processes().is_first:
             return None
@@ -78,6 +82,7 @@ def on_runs(config: EntryConfig) -> float | None:
         for node_type, share in keep_what_helps(model, data).items():
             console.print(f"{node_type}: {share:.0%} of its corrections helped on the validation runs and are kept")
 
+        fit_s = time.perf_counter() - begin
         folders = [Path(config.data.path).expanduser() / name for name in data.split.train]
         training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer),
                     "init_from": start.sha256 if start else None, "processors": processors_of(folders)}  # fmt: skip
@@ -90,8 +95,38 @@ def on_runs(config: EntryConfig) -> float | None:
         log_answers(log, model, data.steps["val"], tables, checkpoint.sha256)
         for part, table in tables.items():
             print_comparison(part, table, console)
+
+        fits = fits_of(checkpoint, model, config.row, fit_s)
+        judged = judged_beside(fits, data, config.evaluate_on, variant_of(config.data))
+        keep_cells(judged, config.cells_folder)
+        show_rows(judged, log)
         console.print(f"{out / 'checkpoint.pt'}  sha256 {checkpoint.sha256}", soft_wrap=True)
         return validation_gmae(tables)
+
+
+def simpler_on_runs(config: EntryConfig) -> float | None:
+    """Fit a learner that is not the network, write cells; print how good it is beside what nothing was learned for.
+
+    Returns:
+        its error on the validation runs (beside.validation_error); None where nothing is learned, and in all but the
+        first of several processes.
+    """
+    from gnnperf.baselines.beside import judged_beside, keep_cells, show_rows, validation_error, variant_of
+    from gnnperf.baselines.rows import fits_asked_for
+    from gnnperf.data.prepare import load_data
+    from gnnperf.training.curves import open_log
+
+    if not processes().is_first:
+        return None
+
+    data = load_data(config.data, config.device_spec(), config.cluster_spec())
+    fits = fits_asked_for(config.learner, config.row, data, config.seed)
+
+    judged = judged_beside(fits, data, config.evaluate_on, variant_of(config.data))
+    keep_cells(judged, config.cells_folder)
+    with open_log(config) as log:
+        show_rows(judged, log)
+    return validation_error(judged, config.row) if fits else None
 
 
 if __name__ == "__main__":

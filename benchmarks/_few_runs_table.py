@@ -11,8 +11,7 @@ from rich.table import Table
 
 from gnnperf.errors import InputError
 from gnnperf.evaluate.cells import Cell
-from gnnperf.evaluate.improvement_cli import REPEAT
-from gnnperf.evaluate.row_errors import node_figures, rows_of, step_figures
+from gnnperf.evaluate.row_errors import REPEAT, node_figures, rows_of, step_figures
 
 MACHINE = "machine"  # a second one, in place of a program
 ROWS = ("analytic", "gnn", "analytic-few", "nearest-run-few", "median-step-few", "nearest-step-few", "gnn-few",

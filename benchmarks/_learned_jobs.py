@@ -18,7 +18,7 @@ from benchmarks._recorded_graphs import DATASET, OP_TABLES
 from gnnperf.baselines.answer import Learner
 from gnnperf.baselines.table import Place, SplitData, ensure_cell, ensure_floor, load_split
 from gnnperf.data.config import DataConfig
-from gnnperf.evaluate.improvement_cli import REPEAT
+from gnnperf.evaluate.row_errors import REPEAT
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Rows of the comparison: a name and a learner each. A new row is one line.
 
-Networks are the experiments of conf/experiment: `python train.py experiment=NAME data.axis=SPLIT` is the row. Settings
-of every learned row were found by hand on the validation runs of the split `size`, in fewer than twenty fits each;
-rows called "searched" look for their own with FLAML, on the validation runs of every split.
+Rows are the experiments of conf/experiment: `python train.py experiment=NAME data.axis=SPLIT` is the row. Settings of
+every learned row were found by hand on the validation runs of the split `size`, in fewer than twenty fits each; rows
+called "searched" look for their own with FLAML, on the validation runs of every split.
 """
 
 from __future__ import annotations
@@ -13,46 +13,34 @@ from typing import Any
 from benchmarks._hybrid_row import Hybrid
 from benchmarks._kept_networks import KeptNetwork
 from gnnperf.baselines.answer import Learner
-from gnnperf.baselines.hops import trees_with_hops
 from gnnperf.baselines.network import Network
-from gnnperf.baselines.pooled import PooledSage
-from gnnperf.baselines.sequence import OpsAsText
-from gnnperf.baselines.trees import Trees
-from gnnperf.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
-from gnnperf.baselines.tuning import Tuned
-from gnnperf.baselines.whole_steps import MedianStep, NearestStep, RidgeStep
+from gnnperf.baselines.rows import TRIVIAL, simpler
 from gnnperf.config import composed
-from gnnperf.training.config import TrainConfig
+from gnnperf.config.entry import EntryConfig, training_part
+
+SIMPLER = ("trees", "trees_hops", "graphsage", "ops_as_text", "trees_searched", "trees_hops_searched")
 
 
 def experiment(name: str) -> Network:
     """The network of conf/experiment/<name>.yaml."""
-    return Network(composed("train", TrainConfig, f"experiment={name}", "trainer.progress_bar=false"))
+    told = composed("train", EntryConfig, f"experiment={name}", "trainer.progress_bar=false")
+    return Network(training_part(told))
+
+
+def learner(name: str) -> Learner:
+    """The simpler learner of conf/experiment/<name>.yaml."""
+    return simpler(composed("train", EntryConfig, f"experiment={name}").learner)
 
 
 NETWORKS = Path("outputs/learned/networks")  # what a fit of the row gnn leaves to other rows and looks
 GNN = KeptNetwork(experiment("gnn"), NETWORKS)
 
-# one answer, whatever the seed
-FIXED: dict[str, Learner] = {
-    "analytic": Analytic(),
-    "base": Base(),
-    "op-constant": OpConstant(),
-    "nearest-run": NearestNodes(),
-    "median-step": MedianStep(),
-    "nearest-step": NearestStep(),
-    "ridge-step": RidgeStep(),
-}
+FIXED: dict[str, Learner] = dict(TRIVIAL)  # one answer, whatever the seed
 # an answer per seed
 LEARNED: dict[str, Learner] = {
     "gnn": GNN,
     "mlp": experiment("mlp"),  # the ablation "no messages" as well
-    "trees": Tuned(Trees(), trials=1),
-    "trees-hops": Tuned(trees_with_hops(), trials=1),
-    "graphsage": Tuned(PooledSage(), trials=1),
-    "ops-as-text": Tuned(OpsAsText(), trials=1),
-    "trees-searched": Tuned(Trees()),
-    "trees-hops-searched": Tuned(trees_with_hops()),
+    **{name.replace("_", "-"): learner(name) for name in SIMPLER},
     "hybrid": Hybrid(GNN),  # the network of the row gnn, as far as it is trusted
 }
 AFTER_OTHERS = ("hybrid",)  # asks the network that another row leaves

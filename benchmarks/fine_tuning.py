@@ -35,6 +35,7 @@ from gnnperf.baselines.table import Place, SplitData, ensure_cell, ensure_floor,
 from gnnperf.baselines.trivial import Analytic, NearestNodes
 from gnnperf.baselines.whole_steps import MedianStep, NearestStep
 from gnnperf.config import composed
+from gnnperf.config.entry import EntryConfig
 from gnnperf.data.config import DataConfig
 from gnnperf.data.content import content_digest
 from gnnperf.data.prepare import PreparedData, prepare
@@ -42,10 +43,9 @@ from gnnperf.data.runs import read_runs, run_of
 from gnnperf.data.splits import Split
 from gnnperf.errors import InputError
 from gnnperf.evaluate.cell_files import read_cells
-from gnnperf.evaluate.improvement_cli import REPEAT
 from gnnperf.evaluate.recordings import read_recordings
+from gnnperf.evaluate.row_errors import REPEAT
 from gnnperf.finetune import Start, start_of
-from gnnperf.pretrain.config import EntryConfig
 from gnnperf.training.config import TrainConfig
 
 OUT = Path("outputs/fine_tuning")

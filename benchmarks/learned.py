@@ -21,10 +21,10 @@ from pathlib import Path
 
 from benchmarks._learned_jobs import Job, curve_jobs, jobs_of, make
 from benchmarks._learned_rows import ABLATION_SEEDS, ABLATION_SPLITS, ABLATIONS, AFTER_OTHERS, CURVE_ROW, FIXED, LEARNED
-from benchmarks._learned_tables import print_tables
 from gnnperf.cli import INTERRUPTED
 from gnnperf.errors import InputError
 from gnnperf.evaluate.cell_files import read_cells
+from gnnperf.evaluate.row_tables import print_tables
 
 SPLITS = ("size", "workload", "link", "world_size", "parallelism", "run")
 SEEDS = (0, 1, 2, 3, 4)

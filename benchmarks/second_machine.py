@@ -24,7 +24,6 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks._learned_jobs import AGAIN, ELSEWHERE, data_config
-from benchmarks._learned_tables import print_tables
 from benchmarks._recorded_graphs import DATASET
 from gnnperf.baselines.table import Place, ensure_cell, load_split
 from gnnperf.data.content import content_digest
@@ -36,6 +35,7 @@ from gnnperf.evaluate.cells import Cell
 from gnnperf.evaluate.metrics import gmae
 from gnnperf.evaluate.noise_floor import node_kinds
 from gnnperf.evaluate.recordings import CARD, read_json, read_recordings
+from gnnperf.evaluate.row_tables import print_tables
 from gnnperf.schedule.align import align
 
 OUT = Path("outputs/learned/test")

@@ -13,9 +13,11 @@ from synthetic import cluster, prepared, toy_run
 
 import train
 from gnnperf.checkpoint import load_checkpoint
+from gnnperf.cli import main as gnnperf
 from gnnperf.data.config import DataConfig
 from gnnperf.data.earlier import Earlier
 from gnnperf.data.prepare import PreparedData
+from gnnperf.evaluate.cell_files import read_cells
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 from gnnperf.predict.gnn import GnnPredictor
 from gnnperf.predict.pretrained import SHIPPED
@@ -27,7 +29,7 @@ SMALL = ("trainer.max_epochs=2", "trainer.progress_bar=false", "model.hidden_cha
 @pytest.fixture(autouse=True)
 def toy_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def load(
-        config: DataConfig, hardware: DeviceSpec | None, links: ClusterSpec | None, earlier: Earlier | None
+        config: DataConfig, hardware: DeviceSpec | None, links: ClusterSpec | None, earlier: Earlier | None = None
     ) -> PreparedData:
         return prepared(tmp_path / "cache", earlier=earlier)
 
@@ -36,6 +38,11 @@ def toy_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def call(monkeypatch: pytest.MonkeyPatch, *overrides: str) -> None:
     monkeypatch.setattr(sys, "argv", ["train.py", *SMALL, *overrides])
+    train.main()
+
+
+def call_simpler(monkeypatch: pytest.MonkeyPatch, *overrides: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["train.py", "trainer.progress_bar=false", *overrides])
     train.main()
 
 
@@ -64,7 +71,7 @@ def test_what_there_is_to_look_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     call(monkeypatch, f"out={out}", "evaluate_on=[val]")
     assert set(pd.read_csv(out / "errors.csv")["part"]) == {"val"}
     names = {f"val_{name}" for name in ("comparison", "errors_by_family", "errors_by_op_name", "errors_by_run")}
-    assert {path.stem for path in (out / "tables").iterdir()} == {*names, "val_predictions"}
+    assert {path.stem for path in (out / "tables").iterdir()} == {*names, "val_predictions", "val_rows"}
     by_family = pd.read_csv(out / "tables" / "val_errors_by_family.csv")
     assert by_family["time_share"].sum() == pytest.approx(1.0)
     assert by_family["nodes"].sum() == len(pd.read_csv(out / "tables" / "val_predictions.csv")) == 11
@@ -77,6 +84,45 @@ def test_a_multirun_leaves_one_checkpoint_per_job(tmp_path: Path, monkeypatch: p
     call(monkeypatch, "seed=0,1", f"out={tmp_path / 'sweep'}", "--multirun")
     weights = [load_checkpoint(tmp_path / "sweep" / str(job) / "checkpoint.pt").weights for job in (0, 1)]
     assert any(not np.array_equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_the_network_and_the_hybrid_stand_beside_trivial_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    call(monkeypatch, f"out={out}", "row=small", "seed=3")
+    assert "run, test: step time" in capsys.readouterr().out
+    cells = {cell.origin.row: cell for cell in read_cells(out / "cells" / "test")}
+    assert {"small", "small-hybrid", "analytic", "ridge-step"} < set(cells)
+    assert cells["small"].origin.learner == f"checkpoint {load_checkpoint(out / 'checkpoint.pt').sha256}"
+    rows = pd.read_csv(out / "tables" / "test_rows.csv").set_index(["row", "of"])
+    errors = pd.read_csv(out / "errors.csv").query("part == 'test' and node_type == 'all' and answer == 'gnn'")
+    assert rows.loc[("small", "nodes"), "gmae"] == pytest.approx(errors["gmae"].item(), rel=0.5)
+
+
+def test_learners_that_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Several trainings leave their cells in one folder, from which one command says who is better."""
+    shared = ("data.axis=run", f"out={tmp_path / 'out'}", f"cells={tmp_path / 'cells'}")
+    call_simpler(monkeypatch, "experiment=graphsage", "seed=0,1", *shared, "--multirun")
+    call_simpler(monkeypatch, "experiment=trivial", *shared)
+    printed = capsys.readouterr().out
+    assert "graphsage" in printed and "run, val: step time" in printed
+    assert {path.stem for path in (tmp_path / "cells" / "test" / "run" / "graphsage").iterdir()} == {"0", "1"}
+    assert not (tmp_path / "out" / "checkpoint.pt").exists()
+    assert gnnperf(["improvement", str(tmp_path / "cells" / "test"), "--of", "graphsage"]) == 0
+    assert "over ridge-step" in capsys.readouterr().out
+
+
+def test_a_setting_that_a_learner_lacks_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        call_simpler(monkeypatch, "experiment=trees", "+learner.settings.depth=3", f"out={tmp_path / 'out'}")
+    assert exit_info.value.code == 2
+    assert "no setting 'depth'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_network_that_is_there_trains_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

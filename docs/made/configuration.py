@@ -13,25 +13,25 @@ from typing import Any
 
 from docs.made.docstrings import field_docs, summary
 from gnnperf.config import composed
+from gnnperf.config.entry import EntryConfig
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.named import CLUSTER_GROUP
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, HostSpec, LinkSpec
 from gnnperf.hardware.yaml_spec import DEVICE_KEYS, HOST_KEYS, LINK_KEYS
 from gnnperf.predict import PredictConfig
 from gnnperf.predict.whatif import WhatIf
-from gnnperf.training.config import TrainConfig
 
 REQUIRED = "required"
 Row = tuple[str, str, str, str]
 INTRODUCTION = """\
 # Keys of configuration
 
-Made from the dataclasses that hold the configuration (`TrainConfig`, `PredictConfig` and their parts); defaults are
+Made from the dataclasses that hold the configuration (`EntryConfig`, `PredictConfig` and their parts); defaults are
 those that the files of `conf/` give. `python train.py --cfg job` and `python predict.py --cfg job` print the same. An
 unknown key, a wrong type or a bad value is one message and exit code 2.
 """
 CLUSTER = "hgx8"  # a shipped file that says what its keys mean
-SCRIPTS = (("train.py", "train", TrainConfig), ("predict.py", "predict", PredictConfig))
+SCRIPTS = (("train.py", "train", EntryConfig), ("predict.py", "predict", PredictConfig))
 FILES = (
     ("Devices", "conf/hardware", DeviceSpec, DEVICE_KEYS),
     ("Links", "conf/link", LinkSpec, LINK_KEYS),

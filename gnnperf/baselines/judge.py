@@ -50,17 +50,52 @@ class Judged:
     step_us: float
 
 
+@dataclass(frozen=True)
+class Fit:
+    """A learner that was fitted.
+
+    Attributes:
+        answer: what it became.
+        told: all that the learner was told.
+        seed: of the fit; None: nothing in it is chance.
+        fit_s: seconds that fitting took.
+    """
+
+    answer: Answer
+    told: str
+    seed: int | None
+    fit_s: float
+
+
+def fitted(learner: Learner, data: PreparedData, seed: int | None) -> Fit:
+    """Fit and look at the clock."""
+    begin = time.perf_counter()
+    answer = learner.fit(data, seed or 0)
+    return Fit(answer, repr(learner), seed, time.perf_counter() - begin)
+
+
 def fitted_cell(learner: Learner, data: PreparedData, origin: Origin) -> Cell:
-    """Fit, then judge on `origin.part`; nodes without an answer take the base's, as in the schedule.
+    """Fit, then judge on `origin.part`.
 
     Raises:
         InputError: nothing to judge on, or an answer that is not finite.
     """
-    steps = _steps(data, origin)
-    begin = time.perf_counter()
-    answer = learner.fit(data, origin.seed or 0)
-    fit_s = time.perf_counter() - begin
-    return _cell(origin, fit_s, [_answered(answer, step) for step in steps])
+    _steps(data, origin)  # before it is fitted for nothing
+    return judged_cell(fitted(learner, data, origin.seed), data, origin)
+
+
+def judged_cell(fit: Fit, data: PreparedData, origin: Origin) -> Cell:
+    """Judge on `origin.part`; nodes without an answer take the base's, as in the schedule.
+
+    Raises:
+        InputError: nothing to judge on, or an answer that is not finite.
+    """
+    return _cell(origin, fit.fit_s, [_answered(fit.answer, step) for step in _steps(data, origin)])
+
+
+def is_repeated(data: PreparedData, part: str) -> bool:
+    """Whether some run of the part is there more than once."""
+    return any(True for _ in _pairs(data.steps[part]))
 
 
 def repeat_cell(data: PreparedData, origin: Origin) -> Cell:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from gnnperf.data.prepare import PreparedData, opened, prepare
 from gnnperf.data.runs import run_of
 from gnnperf.data.splits import Split
 from gnnperf.evaluate.cell_files import cell_path, read_cell, write_cell
-from gnnperf.evaluate.cells import Cell, Origin
+from gnnperf.evaluate.cells import Origin
 
 
 @dataclass(frozen=True)
@@ -112,11 +111,6 @@ def is_current(folder: Path, origin: Origin) -> bool:
     """
     path = cell_path(folder, origin.split, origin.row, origin.seed)
     return path.is_file() and replace(read_cell(path).origin, code=origin.code) == origin
-
-
-def codes(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """Hashes of the learning code that made these cells; more than one: not all are of one version."""
-    return tuple(sorted({cell.origin.code for cell in cells}))
 
 
 def _origin(place: Place, learner: str, split: SplitData) -> Origin:

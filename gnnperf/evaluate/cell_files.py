@@ -84,6 +84,11 @@ def read_cells(folder: Path, part: str = "test") -> tuple[Cell, ...]:
     return cells
 
 
+def codes(cells: Iterable[Cell]) -> tuple[str, ...]:
+    """Hashes of the learning code that made these cells; more than one: not all are of one version."""
+    return tuple(sorted({cell.origin.code for cell in cells}))
+
+
 def same_question(cells: Iterable[Cell]) -> None:
     """Refuse cells of one split that were judged on different measurements, or fitted on different whole data.
 

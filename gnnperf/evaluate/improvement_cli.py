@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from gnnperf.evaluate.cells import Cell
     from gnnperf.evaluate.row_errors import Rows
 
-REPEAT = "another-recording"  # the row of the noise floor: no learner, and judged pair by pair
 DESCRIPTION = """\
 How often one row of the comparison beats another (Bouthillier et al. 2021): the share of pairs of seeds and bootstraps
 of the held-out runs in which its error is smaller, with a 95 % interval over runs and seeds.
@@ -40,7 +39,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 def _improvement(args: argparse.Namespace) -> int:
     from gnnperf.evaluate.cell_files import read_cells, same_question
     from gnnperf.evaluate.cli import write_json
-    from gnnperf.evaluate.row_errors import rows_of
+    from gnnperf.evaluate.row_errors import REPEAT, rows_of
 
     cells = read_cells(args.folder, args.part)
     splits = _chosen(args.split, sorted({c.origin.split for c in cells}), "--split")

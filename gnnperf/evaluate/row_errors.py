@@ -16,6 +16,7 @@ from gnnperf.evaluate.cells import Cell
 from gnnperf.evaluate.metrics import APE_FLOOR, absolute_percentage_error
 from gnnperf.evaluate.run_sums import RunSums, node_gmae, node_gmae_by_time, step_geomean
 
+REPEAT = "another-recording"  # the row of the noise floor: no learner, and judged pair by pair
 Rows = Mapping[str, Sequence[Cell]]  # row -> its seeds, of one split
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from gnnperf.errors import require
 from gnnperf.models.config import ModelConfig
-from gnnperf.training.config import TrainConfig
 
 
 def one_round() -> ModelConfig:
@@ -67,24 +65,3 @@ class ShippedConfig:
     own: PretrainConfig = field(default_factory=own_gpus)
     others: PretrainConfig = field(default_factory=PretrainConfig)
     keep: str = "outputs/pretrain"
-
-
-@dataclass
-class EntryConfig(TrainConfig):
-    """What train.py can be told: recorded runs, or with `pretrain.mirror` op tables, for the checkpoint that ships.
-
-    Attributes:
-        init_from: a checkpoint.pt whose network trains on with these runs; None: a new one.
-    """
-
-    init_from: str | None = None
-    pretrain: ShippedConfig = field(default_factory=ShippedConfig)
-
-    def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
-        super().__post_init__()
-        require(self.init_from != "", "init_from", self.init_from, "a checkpoint.pt, or null for a new network")
-        fine = self.init_from is None or not self.pretrain.mirror
-        require(fine, "init_from", self.init_from, "null where op tables train (pretrain.mirror)")
-        beside = self.init_from is not None and Path(self.init_from).resolve().parent == Path(self.out).resolve()
-        require(not beside, "out", self.out, "another folder than that of init_from, whose checkpoint would be lost")

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.baselines.table import Place, SplitData, codes, ensure_cell, ensure_floor, with_share
+from gnnperf.baselines.table import Place, SplitData, ensure_cell, ensure_floor, with_share
 from gnnperf.data.runs import run_of
 from gnnperf.data.splits import Split
 from gnnperf.errors import InputError
-from gnnperf.evaluate.cell_files import cell_path, read_cell, read_cells
+from gnnperf.evaluate.cell_files import cell_path, codes, read_cell, read_cells
 from tests.baselines.made_data import Scaled, twice_recorded
 
 SPLIT = Split("run", tuple(f"r{i}/{k}" for i in range(8) for k in (1, 2)), ("v/1",), ("t/1",))

@@ -13,11 +13,15 @@ from hydra.core.config_store import ConfigStore
 from synthetic import prepared
 
 import train
+from benchmarks._learned_rows import ABLATIONS, LEARNED
+from gnnperf.baselines.config import LearnerKind
+from gnnperf.baselines.network import Network
+from gnnperf.baselines.rows import simpler
 from gnnperf.config import CONF_DIR, composed
+from gnnperf.config.entry import EntryConfig, training_part
 from gnnperf.data.prepare import PreparedData
 from gnnperf.errors import InputError
 from gnnperf.models.config import ModelConfig
-from gnnperf.pretrain.config import EntryConfig
 from gnnperf.training.config import OptimConfig
 
 EXPERIMENTS = sorted(path.stem for path in (CONF_DIR / "experiment").glob("*.yaml"))
@@ -33,7 +37,20 @@ def test_every_experiment_composes_on_every_split(name: str) -> None:
     assert (config.data.axis, config.out != "") == ("workload", True)
 
 
-def test_rows_of_the_result_table() -> None:
+def test_every_row_of_the_result_table_is_an_experiment() -> None:
+    """What train.py fits is what the table judges: the same learner, under the same name. The hybrid is of gnn."""
+    for name in EXPERIMENTS:
+        config = told(f"experiment={name}", "trainer.progress_bar=false")
+        if config.row in ABLATIONS or config.row == "mlp":
+            assert (LEARNED | ABLATIONS)[config.row] == Network(training_part(config))
+        elif config.learner.kind not in (LearnerKind.network, LearnerKind.trivial):
+            assert LEARNED[config.row] == simpler(config.learner)
+    rows = {told(f"experiment={name}").row for name in EXPERIMENTS}
+    assert {*LEARNED, *ABLATIONS} - rows == {"hybrid"}
+    assert told("experiment=trivial").learner.kind is LearnerKind.trivial
+
+
+def test_what_the_rows_of_networks_are_told() -> None:
     assert told("experiment=gnn") == told()
     assert told("experiment=mlp").model == ModelConfig(num_layers=0)
     assert told("experiment=no_reverse").model == ModelConfig(reverse=False)

@@ -17,10 +17,10 @@ from docs.made.pages import DOCS, DOCUMENTS, ROOT
 from docs.made.shell import commands_of
 from gnnperf.cli import parser_of
 from gnnperf.config import composed
+from gnnperf.config.entry import EntryConfig
 from gnnperf.config.flags import with_keys
 from gnnperf.errors import InputError
 from gnnperf.predict import PredictConfig
-from gnnperf.pretrain.config import EntryConfig
 
 PAGES = sorted({*DOCUMENTS, *(str(path.relative_to(ROOT)) for path in (ROOT / DOCS).rglob("*.md"))} - {"CHANGELOG.md"})
 # A name that is there, in place of a file of the reader's own, or of NAME.

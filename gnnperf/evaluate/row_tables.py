@@ -1,44 +1,67 @@
-"""Tables of cells: per split every row's errors of nodes and of steps, by workload, and what made them."""
+"""Tables of cells: every row's errors of nodes and of steps, by program, and what made them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
+import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.baselines.table import codes
-from gnnperf.evaluate.cell_files import same_question
+from gnnperf.evaluate.cell_files import codes, same_question
 from gnnperf.evaluate.cells import Cell
-from gnnperf.evaluate.improvement_cli import REPEAT
-from gnnperf.evaluate.row_errors import Figures, node_figures, of_workload, rows_of, step_figures, workloads
+from gnnperf.evaluate.row_errors import (
+    REPEAT,
+    Figures,
+    Rows,
+    node_figures,
+    of_workload,
+    rows_of,
+    step_figures,
+    workloads,
+)
 
 NODES = ("row", "seeds", "nodes", "answered", "GMAE %", "95 %", "by time", "mean", "median", "p90", "max", "bias")
 STEPS = ("row", "seeds", "steps", "fit s", "geomean %", "95 %", "mean", "median", "p90", "max", "bias", "mean |log|")
+
+
+WIDTH = 160  # on which every table fits
 
 
 def print_tables(cells: Sequence[Cell], splits: Sequence[str]) -> None:
     """Of the splits that have cells, and how many programs made them."""
     found = {split: rows for split, rows in rows_of(cells).items() if split in splits}
     same_question([c for rows in found.values() for row, seeds in rows.items() if row != REPEAT for c in seeds])
-    console = Console(width=160)
+    console = Console(width=WIDTH)
     for split in (s for s in splits if s in found):
-        rows = {row: found[split][row] for row in sorted(found[split], key=_rank)}
-        console.print(_nodes(split, rows))
-        console.print(_steps(split, rows))
-        console.print(_by_workload(split, rows))
+        rows = in_order(found[split])
+        for table in (node_table(split, rows), step_table(split, rows), program_table(split, rows)):
+            console.print(table)
     made_by = codes(cells)
     if len(made_by) > 1:
         print(f"Cells of {len(made_by)} versions of the learning code: {', '.join(made_by)}.")
 
 
-def _rank(row: str) -> tuple[bool, str]:
+def in_order(rows: Mapping[str, list[Cell]]) -> dict[str, list[Cell]]:
     """By name, the noise floor last."""
-    return row == REPEAT, row
+    return {row: rows[row] for row in sorted(rows, key=lambda row: (row == REPEAT, row))}
 
 
-def _nodes(split: str, rows: dict[str, list[Cell]]) -> Table:
-    table = _table(f"{split}: node latencies, |predicted / measured - 1| in %", NODES)
+def figures_table(rows: Rows) -> pd.DataFrame:
+    """One line per row and kind of label ("nodes", "steps"): Figures as shares of 1, how many seeds, seconds to fit."""
+    lines = []
+    for row, cells in rows.items():
+        fit_s = sum(cell.fit_s for cell in cells) / len(cells)
+        for kind, found in (("nodes", node_figures(cells)), ("steps", step_figures(cells))):
+            if found is not None:
+                lines.append({"row": row, "of": kind, "seeds": len(cells), "fit_s": fit_s, **asdict(found)})
+    return pd.DataFrame(lines)
+
+
+def node_table(title: str, rows: Rows) -> Table:
+    """Errors of node latencies; rows that answer for whole steps only have none."""
+    table = _table(f"{title}: node latencies, |predicted / measured - 1| in %", NODES)
     for row, cells in rows.items():
         found = node_figures(cells)
         if found is None:
@@ -50,8 +73,9 @@ def _nodes(split: str, rows: dict[str, list[Cell]]) -> Table:
     return table
 
 
-def _steps(split: str, rows: dict[str, list[Cell]]) -> Table:
-    table = _table(f"{split}: step time, |predicted / measured - 1| in %", STEPS)
+def step_table(title: str, rows: Rows) -> Table:
+    """Errors of step times."""
+    table = _table(f"{title}: step time, |predicted / measured - 1| in %", STEPS)
     for row, cells in rows.items():
         found, fit_s = step_figures(cells), sum(cell.fit_s for cell in cells) / len(cells)
         table.add_row(row, str(len(cells)), str(found.count), f"{fit_s:.0f}", _percent(found.gmae), _interval(found),
@@ -59,9 +83,10 @@ def _steps(split: str, rows: dict[str, list[Cell]]) -> Table:
     return table
 
 
-def _by_workload(split: str, rows: dict[str, list[Cell]]) -> Table:
+def program_table(title: str, rows: Rows) -> Table:
+    """Errors of nodes and of steps by program."""
     names = workloads([cell for cells in rows.values() for cell in cells])
-    table = _table(f"{split}: by program, GMAE of nodes / geomean of steps in % (steps)", ("row", *names))
+    table = _table(f"{title}: by program, GMAE of nodes / geomean of steps in % (steps)", ("row", *names))
     for row, cells in rows.items():
         parts = [[part for cell in cells if (part := of_workload(cell, name)) is not None] for name in names]
         table.add_row(row, *[_pair(part) if part else "-" for part in parts])
@@ -88,7 +113,7 @@ def _percent(share: float) -> str:
 
 
 def _table(title: str, columns: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for place, column in enumerate(columns):
         table.add_column(column, justify="left" if place == 0 else "right", no_wrap=True)
     return table

@@ -1,0 +1,58 @@
+"""A predictor as a row of the comparison: what predict.py answers, judged beside learners by the same labels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gnnperf.baselines.judge import Fit
+from gnnperf.baselines.network import TrainedNetwork
+from gnnperf.checkpoint import Checkpoint
+from gnnperf.data.prepare import Step
+from gnnperf.data.step_time import AloneAnswer, contended_step_time_us, in_place_us
+from gnnperf.models.gnn import TypedGNN
+from gnnperf.predict.config import Mode
+from gnnperf.predict.ladder import predictor_of
+from gnnperf.prediction import Predictor
+
+
+def fits_of(checkpoint: Checkpoint, network: TypedGNN, row: str, fit_s: float) -> dict[str, Fit]:
+    """Two rows: the network, and `<row>-hybrid`, what predict.py answers with its checkpoint in mode=hybrid.
+
+    Args:
+        checkpoint: of the network.
+        network: with its weights, so that features of prepared data are not made again.
+        row: name of the network's row.
+        fit_s: seconds that training took.
+    """
+    seed, told = checkpoint.provenance["training"]["seed"], f"checkpoint {checkpoint.sha256}"
+    hybrid = PredictorAnswer(predictor_of(checkpoint, Mode.hybrid))
+    return {row: Fit(TrainedNetwork(network), told, seed, fit_s),
+            f"{row}-hybrid": Fit(hybrid, f"hybrid of {told}", seed, fit_s)}  # fmt: skip
+
+
+class PredictorAnswer:
+    """baselines.answer.Answer of a predictor that says what each node takes by itself.
+
+    The answer is kept for the step that was asked about last: features take longest, and each step is asked twice.
+
+    Args:
+        predictor: of a checkpoint of recorded runs.
+    """
+
+    def __init__(self, predictor: Predictor) -> None:
+        self._predictor = predictor
+        self._last: tuple[Step, AloneAnswer] | None = None
+
+    def latency_us(self, step: Step) -> np.ndarray:
+        """[num_nodes] beside other work; NaN where it has no answer."""
+        return in_place_us(step, self._alone(step))
+
+    def step_us(self, step: Step) -> float:
+        """Scheduled, with contention."""
+        return contended_step_time_us(step, self._alone(step).scheduled_us)
+
+    def _alone(self, step: Step) -> AloneAnswer:
+        if self._last is None or self._last[0] is not step:
+            found = self._predictor.predict(step.graph, step.cluster)
+            self._last = step, AloneAnswer(found.latency_us, found.scheduled_us)
+        return self._last[1]
