@@ -11,7 +11,7 @@ from pathlib import Path
 
 import lightning
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
@@ -19,15 +19,14 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from gnnperf.data.module import StepDataModule
 from gnnperf.data.plain import load_plain
 from gnnperf.data.prepare import PreparedData
-from gnnperf.errors import InputError
 from gnnperf.models.gnn import TypedGNN
 from gnnperf.training.config import TrainConfig
 from gnnperf.training.curves import Log, open_log
-from gnnperf.training.module import LatencyModule, build_module
+from gnnperf.training.module import build_module
 from gnnperf.training.processes import Processes, processes
+from gnnperf.training.resume import OURS, TellsItsTraining, check_fits, resume_path, training_of
 
-LAST, BEST = "last", "best"  # names of Lightning checkpoints
-OURS = "a last.ckpt that train.py wrote"
+BEST = "best"  # name of a Lightning checkpoint
 STOPPED = 143  # what a shell reports for a process ended by SIGTERM
 
 
@@ -48,13 +47,13 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
         log: takes the curves; None: one of its own, as the configuration says.
 
     Raises:
-        InputError: `resume` names no file, or one of another network; more processes than steps in a batch.
+        InputError: `resume` names no file, or one of another network or training; more processes than steps in a batch.
     """
     out = Path(config.out)
     module = build_module(model, config.optim, data, config.seed)
-    resume = resume_path(config.resume, out)
+    resume, told = resume_path(config.resume, out), training_of(config, data, model)
     if resume is not None:
-        check_fits(resume, module)
+        check_fits(resume, model, told)
     best = ModelCheckpoint(
         dirpath=out,
         filename=BEST,
@@ -65,7 +64,7 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
     ours = processes()
     module_data = StepDataModule(data, config.data, config.model.num_hops, config.seed, ours.rank, ours.count)
     with log_or_own(log, config) as used, quiet(), stopped(), deterministic_again():
-        trainer = _trainer(config, best, used.curves, ours)
+        trainer = _trainer(config, [best, TellsItsTraining(told)], used.curves, ours)
         trainer.fit(module, module_data, ckpt_path=resume, weights_only=True)
     module.load_state_dict(load_plain(Path(best.best_model_path), OURS)["state_dict"])
     return model.cpu().eval()
@@ -91,41 +90,11 @@ def log_or_own(log: Log | None, config: TrainConfig) -> Iterator[Log]:
         yield own
 
 
-def resume_path(resume: str | None, out: Path) -> Path | None:
-    """The Lightning checkpoint to go on from.
-
-    Raises:
-        InputError: the named file is not there.
-    """
-    if resume is None:
-        return None
-    path = out / f"{LAST}.ckpt" if resume == "auto" else Path(resume)
-    if resume == "auto" and not path.is_file():
-        return None
-    if not path.is_file():
-        raise InputError("no such file", where=f"resume={resume}", allowed=f"auto, or {OURS}")
-    return path
-
-
-def check_fits(resume: Path, module: LatencyModule) -> None:
-    """Refuse a Lightning checkpoint of another network.
-
-    Raises:
-        InputError: not a checkpoint, or its weights have other names or shapes.
-    """
-    stored = load_plain(resume, OURS)
-    weights = stored.get("state_dict") if isinstance(stored, dict) else None
-    shapes = {name: tensor.shape for name, tensor in weights.items()} if isinstance(weights, dict) else {}
-    if shapes != {name: tensor.shape for name, tensor in module.state_dict().items()}:
-        remedy = "resume with the configuration and data it was trained with"
-        raise InputError("holds the weights of another network", where=str(resume), allowed=OURS, remedy=remedy)
-
-
-def _trainer(config: TrainConfig, best: ModelCheckpoint, curves: Logger, ours: Processes) -> lightning.Trainer:
+def _trainer(config: TrainConfig, kept: list[Callback], curves: Logger, ours: Processes) -> lightning.Trainer:
     on_cpu = not torch.cuda.is_available()
     return lightning.Trainer(
         max_epochs=config.trainer.max_epochs,
-        callbacks=[best],
+        callbacks=kept,
         logger=curves,
         accelerator="cpu" if on_cpu else "gpu",
         devices=ours.count_here,

@@ -15,7 +15,7 @@ from gnnperf.models.config import ModelConfig
 from gnnperf.models.gnn import TypedGNN
 from gnnperf.training.config import LoggerConfig, LoggerKind, LossKind, OptimConfig, TrainConfig, TrainerConfig
 from gnnperf.training.evaluate import evaluate, print_comparison, wide_console, write_comparison
-from gnnperf.training.fit import build_model, fit, resume_path
+from gnnperf.training.fit import build_model, fit
 
 
 @pytest.fixture(scope="module")
@@ -144,22 +144,6 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     resumed = trained(replace(parts, resume="auto"), data).state_dict()
     assert same(last_weights(tmp_path / "parts"), last_weights(tmp_path / "whole"))
     assert same(resumed, best)
-
-
-def test_resume_paths(tmp_path: Path, data: PreparedData) -> None:
-    assert resume_path(None, tmp_path) is None
-    assert resume_path("auto", tmp_path) is None
-    with pytest.raises(InputError, match=r"resume=nowhere\.ckpt: no such file"):
-        resume_path("nowhere.ckpt", tmp_path)
-
-
-def test_resume_with_another_network_or_no_checkpoint(tmp_path: Path, data: PreparedData) -> None:
-    trained(config(tmp_path, epochs=1), data)
-    with pytest.raises(InputError, match="of another network"):
-        trained(config(tmp_path, model=ModelConfig(hidden_channels=16), resume="auto"), data)
-    (tmp_path / "last.ckpt").write_text("not a checkpoint")
-    with pytest.raises(InputError, match="not a checkpoint"):
-        trained(config(tmp_path, resume="auto"), data)
 
 
 @pytest.mark.parametrize("kind", [LossKind.gaussian, LossKind.laplace])
