@@ -16,6 +16,7 @@ from pathlib import Path
 from benchmarks._learned_rows import ABLATIONS, CURVE_SHARES, DATA, FIXED, LEARNED
 from benchmarks._recorded_graphs import DATASET, OP_TABLES
 from gnnperf.baselines.answer import Learner
+from gnnperf.baselines.beside import variant_of
 from gnnperf.baselines.table import Place, SplitData, ensure_cell, ensure_floor, load_split
 from gnnperf.data.config import DataConfig
 from gnnperf.evaluate.row_errors import REPEAT
@@ -47,12 +48,14 @@ class Job:
         split: axis of splits.json, or one of ELSEWHERE.
         learner: name in the tables of rows; REPEAT: the noise floor.
         share: of the training runs, drawn by the place's seed.
+        bucket_bytes: of the token buckets that limit links, where it is told.
     """
 
     place: Place
     split: str
     learner: str
     share: float = 1.0
+    bucket_bytes: float | None = None
 
     def __str__(self) -> str:
         """As the file is named."""
@@ -122,9 +125,10 @@ def run(job: Job) -> str:
     return f"made in {time.perf_counter() - begin:.0f} s" if made else "is there"
 
 
-def data_config(split: str, learner: str = "") -> DataConfig:
+def data_config(split: str, learner: str = "", bucket_bytes: float | None = None) -> DataConfig:
     """The embedded data set, split so, and as this row takes it."""
-    config = DataConfig(path=str(DATASET), axis=split, op_tables=[str(path) for path in OP_TABLES])
+    config = DataConfig(path=str(DATASET), axis=split, op_tables=[str(path) for path in OP_TABLES],
+                        bucket_bytes=bucket_bytes)  # fmt: skip
     if split in ELSEWHERE:
         config = replace(config, axis=ELSEWHERE[split].axis, test_path=ELSEWHERE[split].test_path)
     return replace(config, **DATA.get(learner, {}))
@@ -140,11 +144,12 @@ _held: dict[tuple[str, str, float, int], SplitData] = {}  # one at a time: it is
 
 def _loaded(job: Job) -> SplitData:
     """The job's data, kept until others are asked for."""
-    told = ", ".join(f"{name}={value}" for name, value in DATA.get(job.learner, {}).items())
+    config = data_config(job.split, job.learner, job.bucket_bytes)
+    told = variant_of(config)
     key = (job.split, told, job.share, _drawn_by(job))
     if key not in _held:
         _held.clear()
-        _held[key] = load_split(data_config(job.split, job.learner), job.share, _drawn_by(job), told)
+        _held[key] = load_split(config, job.share, _drawn_by(job), told)
     return _held[key]
 
 

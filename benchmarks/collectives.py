@@ -16,8 +16,8 @@ import pandas as pd
 from benchmarks._collective_answers import catalog_us, cluster_of, laws_us, nearest_us, two_parameters_us
 from benchmarks._public_runs import mirror
 from benchmarks.fit_collectives import SHIPPED
-from gnnperf.analytic.collective.terms import ring_terms, touched_bytes
 from gnnperf.evaluate.metrics import summarize
+from gnnperf.hardware.collective_terms import ring_terms, touched_bytes
 from gnnperf.tables.collective import POINT
 from gnnperf.tables.collective_sources import read_collectives
 

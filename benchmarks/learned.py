@@ -5,6 +5,7 @@
     python -m benchmarks.learned --ablations      also the network without one of its parts (two splits, three seeds)
     python -m benchmarks.learned --sanity         hardware and links that are not the runs' own, first split named
     python -m benchmarks.learned --print-only     tables of the cells that are there
+    python -m benchmarks.learned --bucket-bytes N told of the token buckets that limit links; cells of their own
     python -m benchmarks.learned --part val       judged on the validation runs, without a look at the test runs
 
 A cell (DIR/<split>/<row>/<seed>.parquet) is one fit. It is made if it is missing, or of other data or another
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks._learned_jobs import Job, curve_jobs, jobs_of, make
@@ -29,12 +31,13 @@ from gnnperf.evaluate.row_tables import print_tables
 SPLITS = ("size", "workload", "link", "world_size", "parallelism", "run")
 SEEDS = (0, 1, 2, 3, 4)
 OUT = Path("outputs/learned")
+BUCKET_OUT = Path("outputs/learned-bucket")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make what is missing, print; 1 if a cell could not be made, 2 for bad input."""
     args = _parser().parse_args(arguments)
-    out = args.out or OUT / args.part
+    out = args.out or (OUT if args.bucket_bytes is None else BUCKET_OUT) / args.part
     try:
         failed = [] if args.print_only else make(_jobs(args, out), args.processes)
         print_tables(read_cells(out, args.part), args.splits)
@@ -67,7 +70,8 @@ def _jobs(args: argparse.Namespace, out: Path) -> list[Job]:
             found += jobs_of(out, split, list(ABLATIONS), ABLATION_SEEDS, args.part)
         if args.curve:
             found += curve_jobs(out, split, CURVE_ROW, args.seeds, args.part)
-    return sorted(found, key=lambda job: job.learner in AFTER_OTHERS)
+    told = (replace(job, bucket_bytes=args.bucket_bytes) for job in found)
+    return sorted(told, key=lambda job: job.learner in AFTER_OTHERS)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -77,7 +81,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--splits", nargs="+", default=list(SPLITS), help="axes of the data set's splits.json")
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--part", choices=("test", "val"), default="test")
-    parser.add_argument("--out", type=Path, metavar="DIR", help=f"default: {OUT}/<part>")
+    parser.add_argument("--bucket-bytes", type=float, metavar="BYTES", help="as data.bucket_bytes of train.py")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help=f"default: {OUT}/<part>, of a bucket {BUCKET_OUT}/<part>"
+    )
     parser.add_argument("--processes", type=int, default=2)
     for name in ("curve", "ablations", "sanity", "print-only"):
         parser.add_argument(f"--{name}", action="store_true")

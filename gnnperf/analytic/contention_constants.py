@@ -11,7 +11,7 @@ import yaml
 
 from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
-from gnnperf.hardware.contention import Contention
+from gnnperf.hardware.contention import UNLIMITED, Bucket, Contention
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.hardware.yaml_spec import read_yaml
 from gnnperf.record.files import write_text
@@ -58,7 +58,7 @@ class ContentionConstants:
         if cluster.device.kind == "gpu":
             return Contention(
                 **asdict(self.gpu), ranks_per_node=cluster.ranks_per_node, ranks_per_inner_link=1,
-                ranks_per_outer_link=cluster.ranks_per_adapter,
+                ranks_per_outer_link=cluster.ranks_per_adapter, outer_bucket=_bucket_of(cluster, UNLIMITED),
             )  # fmt: skip
         return Contention(
             ranks_per_node=cluster.ranks_per_node,
@@ -67,7 +67,16 @@ class ContentionConstants:
             core_sets=cluster.core_sets,
             inner_core_bytes_per_s=self.cpu.loopback_core_bytes_per_s,
             outer_core_bytes_per_s=self.cpu.network_core_bytes_per_s,
+            outer_bucket=_bucket_of(cluster, self.cpu.network_core_bytes_per_s),
         )
+
+
+def _bucket_of(cluster: ClusterSpec, moved_bytes_per_s: float) -> Bucket | None:
+    """Bytes that have tokens pass as fast as they are moved, at most as fast as within a machine."""
+    if cluster.inter.bucket_bytes is None:
+        return None
+    at_once = min(cluster.intra.sustained_bytes_per_s, moved_bytes_per_s)
+    return Bucket(cluster.inter.bucket_bytes, cluster.inter.sustained_bytes_per_s, at_once)
 
 
 @cache

@@ -18,12 +18,15 @@ from gnnperf.evaluate.row_tables import WIDTH, figures_table, in_order, node_tab
 from gnnperf.progress import each
 from gnnperf.training.curves import Log
 
+USUAL = {"residual_target": True, "bucket_bytes": None}
+
 Judged = Mapping[str, Rows]  # part -> row -> its one cell
 
 
 def variant_of(config: DataConfig) -> str:
     """What these data were told beside those of the table's other rows; "" nothing."""
-    return "" if config.residual_target else "residual_target=False"
+    told = {name: getattr(config, name) for name in USUAL}
+    return ", ".join(f"{name}={value}" for name, value in told.items() if value != USUAL[name])
 
 
 def judged_beside(fits: Mapping[str, Fit], data: PreparedData, parts: Sequence[str], variant: str) -> Judged:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from gnnperf.errors import require
@@ -26,6 +27,8 @@ class DataConfig:
         residual_target: the network corrects the analytical answer where there is one; False: it corrects a constant
             per type and segment, and the analytical answer is a feature only (then model.max_residual must be larger:
             a node may take ten thousand times its type's median).
+        bucket_bytes: of the token buckets that limit the links of runs whose cards name a rate and no bucket (`tc tbf`,
+            instances of clouds); None: such links are taken to have none.
         test_path: another data set's folder, to be tested on in place of the split's test part: of another day or
             machine. Of its complete recordings those of runs that the split trains or validates on are left out. It
             changes nothing that is learned, and is not in the repr: rows of a table are told apart by theirs.
@@ -40,6 +43,7 @@ class DataConfig:
     max_runs: int | None = None
     op_tables: list[str] = field(default_factory=list)
     residual_target: bool = True
+    bucket_bytes: float | None = None
     test_path: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -50,5 +54,8 @@ class DataConfig:
         require(self.max_nodes_per_batch >= least, "data.max_nodes_per_batch", self.max_nodes_per_batch,
                 f"{least} or more, 16 per graph of a batch")  # fmt: skip
         require(self.segment_hops >= 0, "data.segment_hops", self.segment_hops, "a whole number >= 0")
+        if self.bucket_bytes is not None:
+            require(0 < self.bucket_bytes < math.inf, "data.bucket_bytes", self.bucket_bytes,
+                    "a number above 0, or null for none")  # fmt: skip
         if self.max_runs is not None:
             require(self.max_runs >= 1, "data.max_runs", self.max_runs, "a whole number >= 1, or null for all")

@@ -22,7 +22,7 @@ from gnnperf.data.elsewhere import read_from_both, with_tests_of
 from gnnperf.data.features import features
 from gnnperf.data.floors import TypedFloors
 from gnnperf.data.normalizer import Normalizer, fit_normalizer, widened
-from gnnperf.data.runs import RunGraph, RunStep, merged, read_runs, typical
+from gnnperf.data.runs import RunGraph, RunStep, merged, read_runs, typical, with_bucket
 from gnnperf.data.splits import PARTS, Split, read_split
 from gnnperf.data.vocabulary import Vocabulary, fit_vocabulary, joined
 from gnnperf.errors import InputError
@@ -115,12 +115,17 @@ def opened(
         InputError: a bad split, or another data set to test on without a run that is new.
     """
     root, cache_dir = Path(config.path).expanduser(), Path(config.cache_dir).expanduser()
-    split, read = read_split(root, config.axis), read_runs(root, cache_dir, hardware, cluster)
+    bucket_bytes = config.bucket_bytes if cluster is None else None  # a cluster says what its links are
+
+    def runs_of(folder: Path) -> Callable[[str], RunGraph]:
+        return with_bucket(read_runs(folder, cache_dir, hardware, cluster), bucket_bytes)
+
+    split, read = read_split(root, config.axis), runs_of(root)
     if config.test_path is None:
         return split, read
     other = Path(config.test_path).expanduser()
     split = with_tests_of(split, other)
-    return split, read_from_both(split, read, read_runs(other, cache_dir, hardware, cluster))
+    return split, read_from_both(split, read, runs_of(other))
 
 
 def prepare(

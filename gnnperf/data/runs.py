@@ -113,6 +113,21 @@ def read_runs(
     return read
 
 
+def with_bucket(read: Callable[[str], RunGraph], bucket_bytes: float | None) -> Callable[[str], RunGraph]:
+    """`read`, told what limits links whose rate a card names, where it names no bucket itself."""
+    if bucket_bytes is None:
+        return read
+
+    def told(name: str) -> RunGraph:
+        run = read(name)
+        placement, inter = run.graph.placement, run.cluster.inter
+        if placement is None or placement.bandwidth_bytes_per_s is None or placement.bucket_bytes is not None:
+            return run
+        return replace(run, cluster=replace(run.cluster, inter=replace(inter, bucket_bytes=bucket_bytes)))
+
+    return told
+
+
 def workload_of(folder: Path) -> str:
     """The program that a recorder's card names; "" where there is no card, or it does not say. A name says nothing."""
     card = folder / CARD

@@ -12,10 +12,10 @@ from gnnperf import __version__
 from gnnperf.analytic.collective.constants import CollectiveConstants
 from gnnperf.analytic.collective.fit import fit_collectives
 from gnnperf.analytic.collective.formulas import collective_us
-from gnnperf.analytic.collective.terms import KINDS, touched_bytes
 from gnnperf.analytic.constants import default_constants
 from gnnperf.errors import InputError
 from gnnperf.evaluate.metrics import ErrorSummary, summarize
+from gnnperf.hardware.collective_terms import KINDS, touched_bytes
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.progress import each
 

@@ -38,6 +38,7 @@ def print_tables(cells: Sequence[Cell], splits: Sequence[str]) -> None:
         rows = in_order(found[split])
         for table in (node_table(split, rows), step_table(split, rows), program_table(split, rows)):
             console.print(table)
+    print(f"{len(cells)} cells, fitted in {sum(cell.fit_s for cell in cells) / 3600:.1f} hours of one process each.")
     made_by = codes(cells)
     if len(made_by) > 1:
         print(f"Cells of {len(made_by)} versions of the learning code: {', '.join(made_by)}.")

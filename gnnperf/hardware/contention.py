@@ -13,6 +13,31 @@ TIME_SLICE_US = 1000.0  # about what a thread runs before another one gets its c
 
 
 @dataclass(frozen=True)
+class Bucket:
+    """The token bucket that limits a line between machines: what it holds passes at once, the rest at the limit.
+
+    Attributes:
+        size_bytes: of tokens that a full bucket holds.
+        limit_bytes_per_s: at which tokens come.
+        at_once_bytes_per_s: at which bytes pass that have tokens.
+    """
+
+    size_bytes: float
+    limit_bytes_per_s: float
+    at_once_bytes_per_s: float
+
+    @property
+    def full_us(self) -> float:
+        """Time in which an empty bucket is full again: what a full one is worth on the line."""
+        return self.size_bytes / self.limit_bytes_per_s * 1e6
+
+    @property
+    def spared(self) -> float:
+        """Share of the time at the limit that bytes with tokens do not take."""
+        return 1.0 - min(self.limit_bytes_per_s / self.at_once_bytes_per_s, 1.0)
+
+
+@dataclass(frozen=True)
 class Contention:
     """What overlapping work shares. With slowdowns of 1, unlimited cores and links of their own, nothing is shared.
 
@@ -27,6 +52,7 @@ class Contention:
         core_sets: per rank the cores it is bound to, where they are known; else a node's ranks share all of its cores.
         inner_core_bytes_per_s, outer_core_bytes_per_s: bytes of messages that one core moves per second over either
             link; unlimited where no core takes part.
+        outer_bucket: what limits each outer link, where a token bucket does; None: nothing passes at once.
     """
 
     compute_slowdown: float = 1.0
@@ -39,6 +65,7 @@ class Contention:
     core_sets: tuple[tuple[int, ...], ...] = ()
     inner_core_bytes_per_s: float = UNLIMITED
     outer_core_bytes_per_s: float = UNLIMITED
+    outer_bucket: Bucket | None = None
 
     def usual_stretch(self, moves: np.ndarray, latency_us: np.ndarray, stretch: np.ndarray) -> np.ndarray:
         """[n] how much longer nodes usually take beside other work; `stretch` is how much longer they take on average.
@@ -50,7 +77,7 @@ class Contention:
         Args:
             moves: [n] bool, transfers.
             latency_us: [n] of the node alone.
-            stretch: [n] 1 or more.
+            stretch: [n] 1 or more; less for a transfer that found tokens in its lines' buckets.
         """
         if self.cores_per_node == UNLIMITED:
             return stretch

@@ -25,4 +25,5 @@ def in_a_row(links: Sequence[LinkSpec], where: str) -> LinkSpec:
         sustained_bandwidth_share=slowest.sustained_bandwidth_share,
         source="; ".join(dict.fromkeys(link.source for link in links)),
         medium=slowest.medium,
+        bucket_bytes=slowest.bucket_bytes,
     )

@@ -22,12 +22,14 @@ class Placement:
     Attributes:
         hosts: the ranks are divided over so many hosts, in equal blocks.
         bandwidth_bytes_per_s: of each host's link, per direction; None not limited, or not said.
+        bucket_bytes: of the token bucket that limits it; None: not said.
         core_sets: per rank the processor cores it was bound to, numbered over the machines of the run (two hosts may
             be namespaces of one machine); empty: not said.
     """
 
     hosts: int
     bandwidth_bytes_per_s: float | None = None
+    bucket_bytes: float | None = None
     core_sets: tuple[tuple[int, ...], ...] = ()
 
     @property
@@ -43,9 +45,13 @@ def placement_of(card: Mapping[str, object] | None) -> Placement | None:
     hosts = link.get("hosts") if isinstance(link, Mapping) else None
     if not isinstance(link, Mapping) or not isinstance(hosts, int) or hosts < 1:
         return None
-    rate = link.get("rate_gbit_per_s")
-    bandwidth = rate * BYTES_PER_GBIT if isinstance(rate, int | float) and rate > 0 else None
-    return Placement(hosts, bandwidth, _core_sets(card or {}))
+    rate, bucket = (_positive(link.get(name)) for name in ("rate_gbit_per_s", "bucket_bytes"))
+    return Placement(hosts, None if rate is None else rate * BYTES_PER_GBIT, bucket, _core_sets(card or {}))
+
+
+def _positive(value: object) -> float | None:
+    """A number above 0, or nothing."""
+    return float(value) if isinstance(value, int | float) and 0 < value < math.inf else None
 
 
 def _core_sets(card: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
@@ -75,7 +81,8 @@ def placed(cluster: ClusterSpec, placement: Placement | None, world_size: int) -
     if placement.bandwidth_bytes_per_s is None:
         return cluster
     inter = replace(cluster.inter, bandwidth_bytes_per_s=placement.bandwidth_bytes_per_s,
-                    sustained_bandwidth_share=ETHERNET_PAYLOAD_SHARE, source="the run's card")  # fmt: skip
+                    sustained_bandwidth_share=ETHERNET_PAYLOAD_SHARE, bucket_bytes=placement.bucket_bytes,
+                    source="the run's card")  # fmt: skip
     return replace(cluster, inter=inter, adapters_per_node=1)
 
 

@@ -95,6 +95,8 @@ class LinkSpec:
         pair_bandwidth_bytes_per_s: between two devices, per direction, where a device's links lead to different peers;
             None: all of it (switched, or one link).
         in_network_reduction: the switches can add up (NVLS, SHARP); whether a job uses it is the library's choice.
+        bucket_bytes: where a token bucket limits the bandwidth (tc tbf, instances of clouds): so much passes after a
+            pause before the limit is felt; None: not limited so, or not said.
     """
 
     name: str
@@ -105,6 +107,7 @@ class LinkSpec:
     medium: str = ""
     pair_bandwidth_bytes_per_s: float | None = None
     in_network_reduction: bool = False
+    bucket_bytes: float | None = None
 
     @property
     def sustained_bytes_per_s(self) -> float:

@@ -46,6 +46,7 @@ LINK_KEYS = {
     "name": ("text", True), "bandwidth_bytes_per_s": ("positive", True), "latency_us": ("not negative", True),
     "sustained_bandwidth_share": ("share", False), "source": ("text", False), "medium": ("medium", False),
     "pair_bandwidth_bytes_per_s": ("positive or null", False), "in_network_reduction": ("flag", False),
+    "bucket_bytes": ("positive or null", False),
 }  # fmt: skip
 HOST_KEYS = {
     "name": ("text", True), "clock_hz": ("positive", True), "work_per_clock": ("positive", True),

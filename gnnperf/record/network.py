@@ -20,13 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnnperf.errors import InputError
-from gnnperf.record.spec import Link
+from gnnperf.record.spec import BUCKET_BYTES, Link
 
 PREFIX = "gnnperf"
 NAMESPACES = Path("/run/netns")
 OURS = re.compile(rf"{PREFIX}-(\d+)-\w+")  # gnnperf-<process>-h0, gnnperf-<process>-switch
 INTERFACE = "gnnperf0"  # each host's only one beside its loopback
-BUCKET_BYTES = 70_000  # one segment of 64 KiB with its headers
 QUEUE_MS = 400  # longer than any queue of ours: nothing is dropped
 CLONE_NEWNET = 0x40000000
 MAX_HOSTS = 8

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from gnnperf.record.workloads.workload import Place, Workload
 
+BUCKET_BYTES = 70_000  # of the token bucket that limits a link: one segment of 64 KiB with its headers
+
 
 @dataclass(frozen=True)
 class Link:
@@ -29,8 +31,9 @@ class Link:
     @property
     def facts(self) -> dict[str, object]:
         """For the card."""
+        limit = {} if self.rate_gbit_per_s is None else {"bucket_bytes": BUCKET_BYTES}
         return {"backend": "gloo", "medium": "loopback" if self.hosts == 1 else "veth", "hosts": self.hosts,
-                "rate_gbit_per_s": self.rate_gbit_per_s}  # fmt: skip
+                "rate_gbit_per_s": self.rate_gbit_per_s, **limit}  # fmt: skip
 
 
 LOOPBACK = Link()

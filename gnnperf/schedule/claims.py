@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.collective_terms import POINT_TO_POINT, ring_terms
 from gnnperf.hardware.contention import UNLIMITED, Contention
-from gnnperf.hardware.groups import machines_of
+from gnnperf.hardware.groups import machines_of, ranks_per_machine
 from gnnperf.schema import NodeType, OpFamily, Relation
 
 IDLE, RUNS, MOVES = 0, 1, 2  # roles: claims nothing; runs on a place; moves data between places
@@ -30,6 +31,7 @@ class Claims:
         slowdown: [num_nodes] of a node that runs, while a transfer moves data at its place; of a transfer, while work
             runs at one of its places.
         core_share: [num_nodes] share of a core that a transfer needs on each of its ranks, at full speed.
+        line_us: [num_nodes] time at the limit that a transfer's bytes need on a line that a token bucket limits.
         first_place, places: the places of node n are places[first_place[n]:first_place[n + 1]], one per rank of a
             transfer; none of another node.
         first_link, links: likewise the directed links that a transfer crosses.
@@ -41,6 +43,7 @@ class Claims:
     place: np.ndarray
     slowdown: np.ndarray
     core_share: np.ndarray
+    line_us: np.ndarray
     first_place: np.ndarray
     places: np.ndarray
     first_link: np.ndarray
@@ -66,6 +69,7 @@ def claims(graph: ExecutionGraph, latency_us: np.ndarray, contention: Contention
         place=np.array([place_of_rank.get(r, 0) for r in rank.tolist()], dtype=np.int64),
         slowdown=_slowdown(graph, runs, moves, contention),
         core_share=_core_share(graph, latency_us, moves, parts, contention),
+        line_us=_line_us(graph, parts, contention),
         first_place=_offsets(parts.node, graph.num_nodes),
         places=np.array([place_of_rank[r] for r in parts.rank.tolist()], dtype=np.int64),
         first_link=_offsets(crossing, graph.num_nodes),
@@ -134,6 +138,26 @@ def _core_share(
     rate = np.where(outer, contention.outer_core_bytes_per_s, contention.inner_core_bytes_per_s)
     core_us = np.nan_to_num(graph.nodes["message_bytes"].to_numpy()) / rate * 1e6
     return np.where(moves, np.minimum(core_us, latency_us) / np.where(moves, latency_us, 1.0), 0.0)
+
+
+def _line_us(graph: ExecutionGraph, parts: _Parts, contention: Contention) -> np.ndarray:
+    """[num_nodes] us at the limit of a line between machines; 0 without a bucket, within a machine, of unknown size.
+
+    A ring passes all lines of a machine; an exchange sends what leaves for other machines, of each rank of the line.
+    """
+    bucket, nodes = contention.outer_bucket, graph.nodes
+    outer = _outer(graph, parts, contention) & np.isin(np.arange(graph.num_nodes), parts.node)  # [num_nodes]
+    if bucket is None or not contention.ranks_per_outer_link or not outer.any():
+        return np.zeros(graph.num_nodes)
+    kinds = nodes["collective"].astype(object).to_numpy()
+    size, first, stride = (nodes[c].to_numpy() for c in ("group_size", "group_first", "group_stride"))
+    ranks = np.where(size > 1, size, np.nan).astype(float)
+    inside = ranks_per_machine(size, first, stride, contention.ranks_per_node)  # [num_nodes] ranks
+    sharing = np.minimum(contention.ranks_per_outer_link, inside)  # [num_nodes] ranks of a line
+    leaves = np.where(kinds == "all_to_all", (ranks - inside) / (ranks - 1) * sharing, sharing / inside)
+    leaves[np.isin(kinds, POINT_TO_POINT)] = 1.0
+    sent = nodes["message_bytes"].to_numpy() * ring_terms(kinds, ranks)[1] * leaves  # [num_nodes] bytes on the line
+    return np.where(outer, np.nan_to_num(sent) / bucket.limit_bytes_per_s * 1e6, 0.0)
 
 
 def _links(graph: ExecutionGraph, parts: _Parts, contention: Contention) -> tuple[np.ndarray, np.ndarray]:

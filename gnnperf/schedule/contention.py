@@ -11,20 +11,22 @@ interval by its overlap, schedule again". Walking forward needs no iteration, an
 at a moment depends on earlier moments only. The stretched latencies go through the (max, +) pass again, which gives
 slack and critical path.
 
-Holds exactly: nothing is faster than in the first pass; without overlap, or with slowdowns of 1 and nothing shared,
-latencies and schedule are those of the first pass to the bit. More cores or bandwidth shorten the step where the work
+Holds exactly: nothing is faster than in the first pass but transfers whose lines have tokens (Bucket), by those tokens;
+without overlap, or with slowdowns of 1 and nothing shared, and without buckets, latencies and schedule are those of the
+first pass to the bit. More cores or bandwidth shorten the step where the work
 that shares is there from the start, and not always otherwise: what ends earlier may let work begin earlier that then
 shares with the critical path (Graham 1969, "Bounds on multiprocessing timing anomalies").
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.lanes import lane_ends
+from gnnperf.hardware.contention import Bucket
 from gnnperf.prediction import Alone
 from gnnperf.schedule.claims import MOVES, RUNS, Claims, claims
 from gnnperf.schedule.progress import Shared, State, Steps, simulate
@@ -74,7 +76,8 @@ def schedule_with_contention(
     if may_share(claimed):
         steps = _steps(edges, lag_us[edges.index], carried_over(graph, lane_ends(graph.nodes)), graph.num_nodes)
         state = idle(num_unrolled * graph.num_nodes, claimed)
-        claims_of = shared(claimed, alone.nodes)
+        claimed = replace(claimed, line_us=np.minimum(claimed.line_us, latency_us))  # nothing spares more than all
+        claims_of = shared(claimed, alone.nodes, alone.contention.outer_bucket)
         served = simulate(num_unrolled, latency_us, ready_us, steps, claims_of, state).reshape(served.shape)
     return Contended(schedule_copies(graph, edges, served, lag_us, ready_us), served[-1])
 
@@ -104,11 +107,12 @@ def _offsets(node: np.ndarray, num_nodes: int) -> np.ndarray:
     return np.searchsorted(node, np.arange(num_nodes + 1)).astype(np.int64)
 
 
-def shared(claimed: Claims, stretches: np.ndarray) -> Shared:
+def shared(claimed: Claims, stretches: np.ndarray, bucket: Bucket | None) -> Shared:
     """Claims as the simulation takes them; `stretches` [num_nodes] bool, whose rate may fall below 1."""
+    full_us, spared = (0.0, 0.0) if bucket is None else (bucket.full_us, bucket.spared)
     return Shared(
         claimed.role, claimed.place, claimed.slowdown, claimed.core_share, claimed.first_place, claimed.places,
-        claimed.first_link, claimed.links, claimed.cores, stretches,
+        claimed.first_link, claimed.links, claimed.cores, stretches, claimed.line_us, full_us, spared,
     )  # fmt: skip
 
 
@@ -121,5 +125,6 @@ def idle(num_all: int, claimed: Claims) -> State:
         following=np.full(num_all, -1), preceding=np.full(num_all, -1), head=np.full(num_places, -1),
         running=np.zeros(num_places, dtype=np.int64), moving=np.zeros(num_places, dtype=np.int64),
         need=np.zeros(num_places), users=np.zeros(claimed.num_links, dtype=np.int64),
-        transfers=np.full(num_all, -1), num_transfers=np.zeros(1, dtype=np.int64),
+        tokens_us=np.full(claimed.num_links, np.inf), counted_us=np.zeros(claimed.num_links),
+        spared_us=np.zeros(num_all), transfers=np.full(num_all, -1), num_transfers=np.zeros(1, dtype=np.int64),
     )  # fmt: skip

@@ -30,12 +30,13 @@ def _observe(node, what, when_us, latency_us, claimed, state):  # type: ignore[n
         n, now = node[event], when_us[event]
         heap.clear()
         if what[event] == STARTS:
-            state.left_us[n], state.since_us[n] = latency_us[n], now
+            state.left_us[n], state.since_us[n] = latency_us[n] + claimed.line_us[n], now  # with all that may be spared
             changes(n, 1, len(latency_us), now, claimed, state, heap)
         else:
             left_us = state.left_us[n] - (now - state.since_us[n]) * state.rate[n]
             if state.changed[n]:
-                alone_us[n] = latency_us[n] - max(left_us, 0.0)
+                advanced_us = latency_us[n] + claimed.line_us[n] - max(left_us, 0.0)
+                alone_us[n] = min(advanced_us, latency_us[n] + state.spared_us[n])
             changes(n, -1, len(latency_us), now, claimed, state, heap)
     return alone_us
 
@@ -60,5 +61,12 @@ def alone_us(graph: ExecutionGraph, contention: Contention) -> np.ndarray:
     order = np.lexsort((what, when_us))
     everywhere = np.ones(graph.num_nodes, dtype=bool)
     state = idle(graph.num_nodes, claimed)
-    found_us = _observe(node[order], what[order], when_us[order], latency_us, shared(claimed, everywhere), state)
+    found_us = _observe(
+        node[order],
+        what[order],
+        when_us[order],
+        latency_us,
+        shared(claimed, everywhere, contention.outer_bucket),
+        state,
+    )
     return np.where(np.isfinite(measured_us) & (claimed.role != IDLE), found_us, measured_us)

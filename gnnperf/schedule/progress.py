@@ -7,6 +7,12 @@ Between two events every running node advances at a constant rate, at most 1 (a 
     transfer       1 / n on a link that n transfers cross, the least over its links; cores / need where the transfers
                    need more cores than there are; 1 / slowdown while work runs at one of its places
 
+A line that a token bucket limits spares a transfer the time of the tokens it finds when it begins. Tokens are counted
+in time at the limit, and all bytes take some (virtual scheduling, ITU-T I.371): below 0, bytes wait for those to come.
+
+    60 us of bytes   |10 start|4: 40 at once|20 as tokens come|  5  |10 start|19 at once ...
+    tokens           40 -> -20                                14    19 -> -41
+
 This is processor sharing (Kleinrock 1967, "Time-shared systems") with the rates of the set that runs. An end moves
 whenever a rate changes; a node whose rate stays 1 ends at exactly start + latency.
 """
@@ -49,6 +55,9 @@ class Shared(NamedTuple):
     links: np.ndarray
     cores: np.ndarray
     stretches: np.ndarray  # [num_nodes] bool, the rate may fall below 1
+    line_us: np.ndarray  # [num_nodes] of a line's time at its limit
+    full_us: float  # what a full bucket is worth on its line
+    spared: float  # share of the time that bytes with tokens do not take
 
 
 class State(NamedTuple):
@@ -66,6 +75,9 @@ class State(NamedTuple):
     moving: np.ndarray  # [num_places] parts of transfers
     need: np.ndarray  # [num_places] cores that transfers need
     users: np.ndarray  # [num_links]
+    tokens_us: np.ndarray  # [num_links] in the line's bucket at `counted`; below 0 while bytes wait for them
+    counted_us: np.ndarray
+    spared_us: np.ndarray  # [num_all] by tokens that were there
     transfers: np.ndarray  # [num_all] those that move data, in the first num_transfers[0] slots
     num_transfers: np.ndarray  # [1]
 
@@ -113,6 +125,31 @@ def _transfer_rate(n, shared, state):  # type: ignore[no-untyped-def] # pragma: 
         if state.running[place] > 0:
             slowdown = shared.slowdown[n]
     return rate * _link_rate(n, shared, state) / slowdown
+
+
+@numba.njit(cache=True)
+def _take_tokens(n, now, shared, state):  # type: ignore[no-untyped-def] # pragma: no cover
+    """Time that the tokens of its lines spare. All that it sends takes tokens, those there or those still to come."""
+    there_us = shared.line_us[n]
+    for slot in range(shared.first_link[n], shared.first_link[n + 1]):
+        link = shared.links[slot]
+        tokens_us = min(state.tokens_us[link] + now - state.counted_us[link], shared.full_us)
+        if state.users[link] == 0:
+            tokens_us = max(tokens_us, 0.0)  # what is through waits for none
+        there_us = min(there_us, max(tokens_us, 0.0))
+        state.tokens_us[link], state.counted_us[link] = tokens_us - shared.line_us[n], now
+    return there_us * shared.spared if shared.stretches[n] else 0.0
+
+
+@numba.njit(cache=True)
+def _spare(node, spared_us, now, state, heap):  # type: ignore[no-untyped-def] # pragma: no cover
+    """A transfer that just began has less to do."""
+    if spared_us > 0.0:
+        state.spared_us[node] = spared_us
+        state.left_us[node] -= spared_us
+        state.changed[node] = True
+        state.version[node] += 1
+        heapq.heappush(heap, (now + state.left_us[node] / state.rate[node], ENDS, node, state.version[node]))
 
 
 @numba.njit(cache=True)
@@ -173,6 +210,8 @@ def _transfer_changes(node, by, num_nodes, now, shared, state, heap):  # type: i
     if by > 0:
         state.transfers[count[0]] = node
         count[0] += 1
+        if shared.line_us[n] > 0.0:
+            _spare(node, _take_tokens(n, now, shared, state), now, state, heap)
     else:
         slot = 0
         while state.transfers[slot] != node:
@@ -239,7 +278,7 @@ def simulate(num_copies, latency_us, ready_us, steps, shared, state):  # type: i
             if shares:
                 changes(node, -1, num_nodes, now, shared, state, heap)
             if state.changed[node]:
-                served[node] = max(now - begin[node], latency_us[n])
+                served[node] = max(now - begin[node], latency_us[n] - state.spared_us[node])
         for e in range(steps.first[n], steps.first[n + 1]):
             if steps.from_start[e] == (what == STARTS):
                 after = copy * num_nodes + steps.dst[e]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from gnnperf.analytic.contention_constants import (
 )
 from gnnperf.errors import InputError
 from gnnperf.hardware import load_cluster, load_device
-from gnnperf.hardware.contention import UNLIMITED
+from gnnperf.hardware.contention import UNLIMITED, Bucket
 from tests.toys import two_rank_graph
 
 CONSTANTS = ContentionConstants(GpuContention(1.1, 1.2, 1.3), CpuContention(2e9, 5e8), "a test")
@@ -41,6 +42,16 @@ def test_ranks_on_cpus_share_cores_and_the_line_of_their_node() -> None:
     assert (found.cores_per_node, found.ranks_per_inner_link, found.ranks_per_outer_link) == (2.0, 0, 8)
     assert (found.inner_core_bytes_per_s, found.outer_core_bytes_per_s) == (2e9, 5e8)
     assert found.compute_slowdown == 1.0
+
+
+def test_a_token_bucket_limits_the_lines_of_a_node() -> None:
+    """Bytes with tokens pass as on NVLink between GPUs, as a core moves them (500 MB/s) between processors."""
+    for name, at_once in (("hgx_h100", None), ("loopback_cpu", 5e8)):
+        cluster = load_cluster(name)
+        assert CONSTANTS.on(cluster).outer_bucket is None
+        limited = replace(cluster, inter=replace(cluster.inter, bucket_bytes=7e4))
+        fastest = at_once or cluster.intra.sustained_bytes_per_s
+        assert CONSTANTS.on(limited).outer_bucket == Bucket(7e4, cluster.inter.sustained_bytes_per_s, fastest)
 
 
 def test_the_analytical_answer_is_of_ops_alone() -> None:

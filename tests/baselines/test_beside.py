@@ -70,3 +70,4 @@ def test_a_part_without_runs_is_left_out(data: PreparedData) -> None:
 def test_data_that_are_told_something_else_are_another_variant() -> None:
     assert variant_of(DataConfig()) == ""
     assert variant_of(DataConfig(residual_target=False)) == "residual_target=False"
+    assert variant_of(DataConfig(bucket_bytes=7e4)) == "bucket_bytes=70000.0"

@@ -60,6 +60,7 @@ def test_tables_of_the_cells_that_are_there(tmp_path: Path, capsys: pytest.Captu
     assert gnn.split()[1:5] == ["2", "3", "100.0", "20.0"]  # (10 x 20 x 40 %)^(1/3)
     assert said.index(floor) > said.index(pooled)
     assert pooled.count("-") > 9  # whole steps only
+    assert "5 cells, fitted in 0.0 hours" in said
     assert "Cells of 2 versions of the learning code: c, other." in said
 
 

@@ -12,10 +12,11 @@ from gnnperf.data import cache
 from gnnperf.data.clusters import cluster_for
 from gnnperf.data.config import DataConfig
 from gnnperf.data.module import EpochShuffle, StepDataModule
-from gnnperf.data.prepare import load_data, prepare
+from gnnperf.data.prepare import load_data, opened, prepare
 from gnnperf.data.runs import RunGraph
 from gnnperf.errors import InputError
 from gnnperf.hardware import load_device
+from gnnperf.hardware.placement import Placement
 
 
 def test_parts_and_statistics_from_train_only(tmp_path: Path) -> None:
@@ -143,6 +144,21 @@ def test_the_hardware_of_a_run() -> None:
     with pytest.raises(InputError, match="ranks on"):
         cluster_for(replace(graph, device_names=("A", "B")), None, None)
     assert cluster().device.name == "v100"
+
+
+def test_a_cluster_that_is_named_says_what_its_links_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("gnnperf.data.prepare.read_split", lambda root, axis: SPLIT)
+    limited = replace(toy_run(0), placement=Placement(2, 125e6))
+    monkeypatch.setattr("gnnperf.data.prepare.read_runs", lambda *_: lambda name: RunGraph(name, limited, cluster()))
+    config = DataConfig(path=str(tmp_path), bucket_bytes=7e4)
+    assert opened(config)[1]("a").cluster.inter.bucket_bytes == 7e4
+    assert opened(config, None, cluster())[1]("a").cluster.inter.bucket_bytes is None
+
+
+@pytest.mark.parametrize("size", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_bucket_holds_something(size: float) -> None:
+    with pytest.raises(InputError, match=r"data\.bucket_bytes"):
+        DataConfig(bucket_bytes=size)
 
 
 def test_no_such_data_set(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic import read
+from synthetic import read, toy_run
 
-from gnnperf.data.runs import AloneLabels, RunGraph, RunStep, merged, run_of, typical, workload_of
+from gnnperf.data.runs import AloneLabels, RunGraph, RunStep, merged, run_of, typical, with_bucket, workload_of
 from gnnperf.errors import InputError
+from gnnperf.hardware.placement import Placement
 from gnnperf.schema import WORK_TYPES
 
 
@@ -103,3 +104,23 @@ def test_only_steps_of_about_the_median_time_tell_what_a_schedule_adds_up() -> N
     assert found.alone.usual_us[gemm] == pytest.approx([107.25, 107.25])
     assert found.alone.steady_us[gemm] == pytest.approx([11.0, 11.0])
     assert set(found.alone.stretch) == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("placement", "expected"),
+    [
+        (Placement(2, 125e6), 7e4),
+        (Placement(2, 125e6, 5e4), None),  # the card's own is in the cluster by then
+        (Placement(2), None),  # no limit is said
+        (None, None),
+    ],
+)
+def test_links_that_a_card_limits_may_be_told_their_bucket(placement: Placement | None, expected: float | None) -> None:
+    def read_placed(name: str) -> RunGraph:
+        run = read(name)
+        return replace(run, graph=replace(toy_run(0), placement=placement))
+
+    told = with_bucket(read_placed, 7e4)("a").cluster
+    assert told.inter.bucket_bytes == expected
+    assert replace(told, inter=replace(told.inter, bucket_bytes=None)) == read("a").cluster
+    assert with_bucket(read_placed, None) is read_placed

@@ -69,3 +69,18 @@ def test_cores_that_a_card_does_not_say(ranks: list[dict[str, object]]) -> None:
 def test_one_host_or_none_known_is_the_default() -> None:
     default = load_cluster("loopback_cpu")
     assert placed(default, Placement(1), 4) == placed(default, None, 4) == default
+
+
+def test_a_card_may_name_the_bucket_that_limits_its_link() -> None:
+    link = {"hosts": 2, "rate_gbit_per_s": 1.0}
+    assert placement_of({"link": {**link, "bucket_bytes": 70_000}}) == Placement(2, 125e6, 70_000.0)
+    for odd in (None, "70 kB", 0, -1, float("inf"), float("nan")):
+        assert placement_of({"link": {**link, "bucket_bytes": odd}}) == Placement(2, 125e6, None)
+
+
+def test_a_limit_brings_its_own_bucket_or_none() -> None:
+    default = load_cluster("loopback_cpu")
+    told = replace(default, inter=replace(default.inter, bucket_bytes=5e4))
+    assert placed(told, Placement(2, 125e6), 2).inter.bucket_bytes is None
+    assert placed(told, Placement(2, 125e6, 7e4), 2).inter.bucket_bytes == 7e4
+    assert placed(told, Placement(2), 2).inter.bucket_bytes == 5e4  # not limited, or not said: the link's own

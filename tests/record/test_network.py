@@ -64,6 +64,12 @@ def test_hosts_of_a_killed_process_are_removed() -> None:
         assert not (network.NAMESPACES / name).exists()
 
 
+def test_the_card_says_how_a_link_is_limited() -> None:
+    limited, free = Link(hosts=2, rate_gbit_per_s=0.25).facts, Link(hosts=2).facts
+    assert (limited["rate_gbit_per_s"], limited["bucket_bytes"]) == (0.25, 70_000)
+    assert free["rate_gbit_per_s"] is None and "bucket_bytes" not in free
+
+
 @needs_hosts
 def test_the_rate_is_that_of_the_link(tmp_path: Path) -> None:
     launch(time_all_reduce, (tmp_path,), world_size=2, timeout_s=60, link=Link(hosts=2, rate_gbit_per_s=0.25))

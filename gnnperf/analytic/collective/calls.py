@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.analytic.collective.terms import ring_hops_between_nodes, ring_terms, touched_bytes
+from gnnperf.hardware.collective_terms import ring_hops_between_nodes, ring_terms, touched_bytes
 from gnnperf.hardware.spec import ClusterSpec
 
 SMALLEST_GROUP = 2.0

@@ -10,7 +10,7 @@ import pandas as pd
 
 from gnnperf.analytic.collective.calls import calls_of
 from gnnperf.analytic.collective.law import CollectiveLaw
-from gnnperf.analytic.collective.terms import POINT_TO_POINT
+from gnnperf.hardware.collective_terms import POINT_TO_POINT
 from gnnperf.hardware.spec import ClusterSpec, LinkSpec
 
 SEND_RECV = "send_recv"  # the name of every point-to-point kind here

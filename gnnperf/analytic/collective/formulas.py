@@ -2,7 +2,7 @@
 
 latency = start-up + hops x hop latency + share x message / bandwidth        n ranks, message S per rank
 
-Hops and shares by algorithm: gnnperf.analytic.collective.terms. A library has several protocols; a specification
+Hops and shares by algorithm: gnnperf.hardware.collective_terms. A library has several protocols; a specification
 answers with the best (gnnperf.analytic.collective.protocols), a platform's table with fitted laws
 (gnnperf.analytic.collective.fit).
 
@@ -26,7 +26,9 @@ from gnnperf.analytic.collective.protocols import (
     Protocol,
     soft_minimum,
 )
-from gnnperf.analytic.collective.terms import (
+from gnnperf.analytic.collective.wires import across_bytes_per_s, hops_us, inside_bytes_per_s
+from gnnperf.analytic.constants import AnalyticConstants
+from gnnperf.hardware.collective_terms import (
     BARRIER,
     KINDS,
     in_network_terms,
@@ -34,8 +36,6 @@ from gnnperf.analytic.collective.terms import (
     ring_terms,
     tree_terms,
 )
-from gnnperf.analytic.collective.wires import across_bytes_per_s, hops_us, inside_bytes_per_s
-from gnnperf.analytic.constants import AnalyticConstants
 from gnnperf.hardware.spec import HIERARCHICAL, ClusterSpec
 
 __all__ = ["KINDS", "collective_us", "fitted_collective_us"]

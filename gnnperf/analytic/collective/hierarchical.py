@@ -21,8 +21,8 @@ from gnnperf.analytic.collective.protocols import (
     TREE_BANDWIDTH,
     Protocol,
 )
-from gnnperf.analytic.collective.terms import in_network_terms
 from gnnperf.analytic.collective.wires import adapter_bytes_per_s, hops_us, inside_bytes_per_s
+from gnnperf.hardware.collective_terms import in_network_terms
 from gnnperf.hardware.spec import ClusterSpec
 
 NUM_STAGES = 3  # reduce-scatter, all-reduce, all-gather

@@ -6,7 +6,7 @@ import numpy as np
 
 from gnnperf.analytic.collective.calls import rings_of
 from gnnperf.analytic.collective.protocols import Protocol
-from gnnperf.analytic.collective.terms import POINT_TO_POINT
+from gnnperf.hardware.collective_terms import POINT_TO_POINT
 from gnnperf.hardware.spec import ClusterSpec
 
 

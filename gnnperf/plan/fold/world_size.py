@@ -77,7 +77,7 @@ def _placement(graph: ExecutionGraph, ranks: int) -> Placement | None:
     if before is None or (before.hosts == 1 and graph.runs_on_gpu):
         return None
     per_host = max(graph.world_size // before.hosts, 1)
-    return Placement(-(-ranks // per_host), before.bandwidth_bytes_per_s)
+    return Placement(-(-ranks // per_host), before.bandwidth_bytes_per_s, before.bucket_bytes)
 
 
 def _check_whole(graph: ExecutionGraph, replicas: Replicas, factor: Fraction) -> None:

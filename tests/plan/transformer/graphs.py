@@ -25,7 +25,7 @@ def product_flops(graph: ExecutionGraph) -> float:
 
 
 def sent_bytes(graph: ExecutionGraph) -> float:
-    """What a rank puts on the wire, rings and pairwise exchanges (gnnperf.analytic.collective.terms)."""
+    """What a rank puts on the wire, rings and pairwise exchanges (gnnperf.hardware.collective_terms)."""
     share = {"all_reduce": lambda n: 2 * (n - 1) / n, "reduce_scatter": lambda n: (n - 1) / n,
              "all_gather": lambda n: n - 1, "all_to_all": lambda n: (n - 1) / n}  # fmt: skip
     return float(sum(share[kind](n) * size * many for (kind, size, n), many in transfers(graph).items()))
