@@ -85,7 +85,8 @@ def on_runs(config: EntryConfig) -> float | None:
         fit_s = time.perf_counter() - begin
         folders = [Path(config.data.path).expanduser() / name for name in data.split.train]
         training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer),
-                    "init_from": start.sha256 if start else None, "processors": processors_of(folders)}  # fmt: skip
+                    "init_from": start.sha256 if start else None, "processors": processors_of(folders),
+                    "bucket_bytes": config.data.bucket_bytes}  # fmt: skip
         checkpoint = make_checkpoint(model, config.model, data, training)
         sure = calibrated({mode: predictor_of(checkpoint, mode) for mode in CALIBRATED}, data.recordings)
         checkpoint = save_checkpoint(out / "checkpoint.pt", replace(checkpoint, intervals=sure))

@@ -22,7 +22,7 @@ from gnnperf.data.elsewhere import read_from_both, with_tests_of
 from gnnperf.data.features import features
 from gnnperf.data.floors import TypedFloors
 from gnnperf.data.normalizer import Normalizer, fit_normalizer, widened
-from gnnperf.data.runs import RunGraph, RunStep, merged, read_runs, typical, with_bucket
+from gnnperf.data.runs import RunGraph, RunStep, merged, read_runs, told_of_buckets, typical
 from gnnperf.data.splits import PARTS, Split, read_split
 from gnnperf.data.vocabulary import Vocabulary, fit_vocabulary, joined
 from gnnperf.errors import InputError
@@ -112,13 +112,16 @@ def opened(
     """The split of a data set folder, and what reads its runs by name.
 
     Raises:
-        InputError: a bad split, or another data set to test on without a run that is new.
+        InputError: a bad split, another data set to test on without a run that is new, or a bucket beside a cluster.
     """
     root, cache_dir = Path(config.path).expanduser(), Path(config.cache_dir).expanduser()
-    bucket_bytes = config.bucket_bytes if cluster is None else None  # a cluster says what its links are
+    if config.bucket_bytes is not None and cluster is not None:
+        raise InputError("a cluster says what its links are", where="data.bucket_bytes",
+                         allowed="cluster.inter.bucket_bytes beside cluster=")  # fmt: skip
 
     def runs_of(folder: Path) -> Callable[[str], RunGraph]:
-        return with_bucket(read_runs(folder, cache_dir, hardware, cluster), bucket_bytes)
+        read = read_runs(folder, cache_dir, hardware, cluster)
+        return read if config.bucket_bytes is None else told_of_buckets(read, config.bucket_bytes)
 
     split, read = read_split(root, config.axis), runs_of(root)
     if config.test_path is None:

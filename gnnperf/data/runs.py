@@ -25,6 +25,7 @@ from gnnperf.evaluate.noise_floor import Occurrences, occurrences
 from gnnperf.evaluate.recordings import CARD, read_json
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.placement import with_bucket
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
 from gnnperf.schedule.align import align
 from gnnperf.schedule.observed import alone_us
@@ -57,7 +58,8 @@ class AloneLabels:
     Attributes:
         usual_us: mean over all steps, without what such work usually took (Contention.usual_stretch); NaN unknown.
         steady_us: mean over the steps that took about the median time; NaN unknown.
-        stretch: latency beside other work over `steady_us`, in the same steps; 1 or more, 1 where unknown.
+        stretch: latency beside other work over `steady_us`, in the same steps; 1 or more, 1 where unknown, less of a
+            transfer that found tokens (Bucket).
     """
 
     usual_us: np.ndarray
@@ -113,17 +115,16 @@ def read_runs(
     return read
 
 
-def with_bucket(read: Callable[[str], RunGraph], bucket_bytes: float | None) -> Callable[[str], RunGraph]:
+def told_of_buckets(read: Callable[[str], RunGraph], bucket_bytes: float) -> Callable[[str], RunGraph]:
     """`read`, told what limits links whose rate a card names, where it names no bucket itself."""
-    if bucket_bytes is None:
-        return read
 
     def told(name: str) -> RunGraph:
         run = read(name)
-        placement, inter = run.graph.placement, run.cluster.inter
-        if placement is None or placement.bandwidth_bytes_per_s is None or placement.bucket_bytes is not None:
+        placement = with_bucket(run.graph.placement, bucket_bytes)
+        if placement is None or placement == run.graph.placement:
             return run
-        return replace(run, cluster=replace(run.cluster, inter=replace(inter, bucket_bytes=bucket_bytes)))
+        inter = replace(run.cluster.inter, bucket_bytes=placement.bucket_bytes)
+        return replace(run, graph=replace(run.graph, placement=placement), cluster=replace(run.cluster, inter=inter))
 
     return told
 

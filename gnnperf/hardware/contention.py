@@ -32,8 +32,8 @@ class Bucket:
         return self.size_bytes / self.limit_bytes_per_s * 1e6
 
     @property
-    def spared(self) -> float:
-        """Share of the time at the limit that bytes with tokens do not take."""
+    def spared_share(self) -> float:
+        """Of the time at the limit that bytes with tokens do not take."""
         return 1.0 - min(self.limit_bytes_per_s / self.at_once_bytes_per_s, 1.0)
 
 

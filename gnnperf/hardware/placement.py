@@ -51,7 +51,16 @@ def placement_of(card: Mapping[str, object] | None) -> Placement | None:
 
 def _positive(value: object) -> float | None:
     """A number above 0, or nothing."""
-    return float(value) if isinstance(value, int | float) and 0 < value < math.inf else None
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number and 0 < value < math.inf else None  # type: ignore[operator, arg-type]
+
+
+def with_bucket(placement: Placement | None, bucket_bytes: float | None) -> Placement | None:
+    """The placement, told of the token bucket that limits its links where it names their rate and no bucket."""
+    if placement is None or bucket_bytes is None or placement.hosts == 1:
+        return placement
+    told = placement.bandwidth_bytes_per_s is None or placement.bucket_bytes is not None
+    return placement if told else replace(placement, bucket_bytes=bucket_bytes)
 
 
 def _core_sets(card: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:

@@ -9,11 +9,13 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.bounds import node_bounds
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.placement import with_bucket
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.intervals import StepIntervals
 from gnnperf.plan.families import build_graph_of, misplaced
 from gnnperf.predict.advice import with_findings
 from gnnperf.predict.assemble import Question, assemble, collect
+from gnnperf.predict.buckets import learned_beside, untold
 from gnnperf.predict.config import Hosts, Mode
 from gnnperf.predict.device_intervals import UnseenDevices
 from gnnperf.predict.edited import with_edits
@@ -64,7 +66,8 @@ def predict(request: Request) -> StepPrediction:
 def asked_graph(request: Request) -> ExecutionGraph:
     """The graph of the trace, or of the plan."""
     if request.trace is not None:
-        return load_graph(request.trace, request.cache_dir)
+        graph = load_graph(request.trace, request.cache_dir)
+        return replace(graph, placement=with_bucket(graph.placement, request.bucket_bytes))
     assert request.plan is not None, "checked"
     return build_graph_of(request.plan)
 
@@ -102,6 +105,7 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
         warnings=(
             *_without_checkpoint(request, prediction, hosts),
             *_uncalibrated(request, hosts, answers),
+            *untold(graph, answers.bucket_bytes, request.cluster is None),
             *said(graph, hosts, target),
             *target.warnings,
             *_misplaced(request, target),
@@ -197,11 +201,13 @@ class Answers:
         predictor: who answers.
         steps: how sure its step times are; None: nobody knows.
         processors: that its training runs ran on; () unknown.
+        bucket_bytes: of the token buckets that its training was told of; None: of none.
     """
 
     predictor: Predictor
     steps: StepIntervals | None = None
     processors: tuple[str, ...] = ()
+    bucket_bytes: float | None = None
 
 
 def answers_for(mode: Mode, checkpoint: Path | None, measured: Path | None = None) -> Answers:
@@ -229,9 +235,9 @@ def _model_for(mode: Mode, checkpoint: Path | None) -> Answers:
         return Answers(op_predictor_of(checkpoint, mode))
     loaded = load_checkpoint(checkpoint)
     predictor = predictor_of(loaded, mode)
-    processors = learned_on(loaded.provenance)
+    processors, bucket_bytes = learned_on(loaded.provenance), learned_beside(loaded.provenance)
     if loaded.intervals is None:
-        return Answers(predictor, processors=processors)
+        return Answers(predictor, None, processors, bucket_bytes)
     # What the network does not answer makes a lower bound in mode=gnn; where it answers all, the modes agree.
     steps = loaded.intervals.steps.get(str(Mode.hybrid if mode is Mode.gnn else mode))
-    return Answers(WithIntervals(predictor, loaded.intervals.nodes), steps, processors)
+    return Answers(WithIntervals(predictor, loaded.intervals.nodes), steps, processors, bucket_bytes)

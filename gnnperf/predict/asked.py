@@ -25,6 +25,7 @@ def to_request(config: PredictConfig) -> Request:
         checkpoint=None if config.checkpoint is None else Path(config.checkpoint),
         measured=None if config.measured is None else Path(config.measured),
         hosts=config.hosts,
+        bucket_bytes=config.bucket_bytes,
         step=config.step,
         cache_dir=None if config.cache_dir is None else Path(config.cache_dir).expanduser(),
         whatif=read_edits(config.whatif),

@@ -64,6 +64,8 @@ class PredictConfig(HardwareConfig):
         out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
         collectives: laws of collectives, a name of conf/analytic/collective_laws or a .yaml file; "specification": none
             (links answer); None: as the cluster says.
+        bucket_bytes: of the token bucket that limits the links of a trace whose card names their rate and no bucket, as
+            data.bucket_bytes of train.py; None: they are taken to have none.
         step: ordinal of the step in the window; None: the one with the median measured step time.
         cache_dir: where graphs are kept, by fingerprint of code and input; None: nowhere.
         memory: whether peak memory per rank is told, too.
@@ -88,6 +90,7 @@ class PredictConfig(HardwareConfig):
     fallback: FallbackConfig = field(default_factory=FallbackConfig)
     collectives: str | None = None
     out: str | None = None
+    bucket_bytes: float | None = None
     step: int | None = None
     cache_dir: str | None = "~/.cache/gnnperf"
     memory: bool = True

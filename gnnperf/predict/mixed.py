@@ -19,6 +19,8 @@ from gnnperf.prediction import Alone, Prediction, Predictor, uncovered_ops
 
 SHARED = "What if: what overlapping work takes from other work is told as in cluster {} with {}, on all ranks."
 
+NO_BUCKETS = "What if: token buckets of links are left out, because transfers cross lines with different limits."
+
 
 def predict_on(graph: ExecutionGraph, predictor: Predictor, asked: Asked) -> Prediction:
     """The predictor's answer for every node on the cluster that is asked; of several, the longest.
@@ -73,5 +75,9 @@ def _alone(answers: Sequence[Prediction], chosen: np.ndarray, asked: Asked) -> t
     nodes = _picked([silent if each is None else each.nodes for each in told], chosen)
     alike = all(each is not None and each.contention == ruling.contention for each in told)
     cluster = asked.clusters[most]
+    if any(each is not None and each.contention.outer_bucket != ruling.contention.outer_bucket for each in told):
+        # a bucket goes with its line's limit: that of another line would spare these transfers all they take
+        ruling = replace(ruling, contention=replace(ruling.contention, outer_bucket=None))
+        return replace(ruling, nodes=nodes), (SHARED.format(cluster.name, cluster.device.name), NO_BUCKETS)
     said = () if alike else (SHARED.format(cluster.name, cluster.device.name),)
     return replace(ruling, nodes=nodes), said

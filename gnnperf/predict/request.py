@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ class Request:
         checkpoint: trained model; None: the one that ships, in mode=hybrid.
         measured: op table of the user's own, which answers first and corrects calls like its own; None: none.
         hosts: who tells host work.
+        bucket_bytes: of the token bucket that limits the trace's links, where its card names their rate only.
         step: ordinal in the window; None: the one with the median measured step time.
         cache_dir: where graphs are kept; None: nowhere.
         whatif: edits of the step, made one after the other; both steps are predicted.
@@ -58,6 +60,7 @@ class Request:
     checkpoint: Path | None = None
     measured: Path | None = None
     hosts: Hosts = Hosts.auto
+    bucket_bytes: float | None = None
     step: int | None = None
     cache_dir: Path | None = None
     whatif: tuple[Edit, ...] = ()
@@ -92,6 +95,8 @@ def check(request: Request) -> None:
     _only_in(USES_HARDWARE, "cluster", request)
     _only_in(USES_HARDWARE, "collectives", request)
     _only_in(USES_HARDWARE, "jitter", request)
+    _only_in(USES_HARDWARE, "bucket_bytes", request)
+    _check_bucket(request)
     check_laws(request.collectives)
     check_jitter(request.jitter)
     if request.whatif and request.mode is Mode.replay:
@@ -99,6 +104,17 @@ def check(request: Request) -> None:
                          allowed="mode=hybrid, gnn, analytic")  # fmt: skip
     if request.checkpoint is not None and not request.checkpoint.is_file():
         raise InputError("no such file", where=str(request.checkpoint), remedy="check checkpoint=FILE")
+
+
+def _check_bucket(request: Request) -> None:
+    if request.bucket_bytes is None:
+        return
+    if not 0 < request.bucket_bytes < math.inf:
+        raise InputError(f"bad value {request.bucket_bytes}", where="bucket_bytes",
+                         allowed="a number above 0, or null for none")  # fmt: skip
+    if request.plan is not None or request.cluster is not None:
+        raise InputError("a cluster says what its links are", where="bucket_bytes",
+                         allowed="cluster.inter.bucket_bytes beside cluster=")  # fmt: skip
 
 
 def _check_hosts(request: Request) -> None:

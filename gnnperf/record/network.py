@@ -4,7 +4,7 @@
                              tbf out      tbf out (towards host 1)
 
 `tc tbf` (token bucket) limits both directions of every host's link, so ranks of one host share what their host has.
-A bucket holds one segment of the sender only, so that short messages see the limit too.
+A bucket holds one segment of the sender: what is no longer than that passes at once, unless others went just before it.
 """
 
 from __future__ import annotations

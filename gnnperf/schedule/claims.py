@@ -149,15 +149,35 @@ def _line_us(graph: ExecutionGraph, parts: _Parts, contention: Contention) -> np
     outer = _outer(graph, parts, contention) & np.isin(np.arange(graph.num_nodes), parts.node)  # [num_nodes]
     if bucket is None or not contention.ranks_per_outer_link or not outer.any():
         return np.zeros(graph.num_nodes)
-    kinds = nodes["collective"].astype(object).to_numpy()
-    size, first, stride = (nodes[c].to_numpy() for c in ("group_size", "group_first", "group_stride"))
+    kinds, size = nodes["collective"].astype(object).to_numpy(), nodes["group_size"].to_numpy()
     ranks = np.where(size > 1, size, np.nan).astype(float)
-    inside = ranks_per_machine(size, first, stride, contention.ranks_per_node)  # [num_nodes] ranks
-    sharing = np.minimum(contention.ranks_per_outer_link, inside)  # [num_nodes] ranks of a line
+    inside, sharing = _together(graph, parts, contention)  # [num_nodes] each
     leaves = np.where(kinds == "all_to_all", (ranks - inside) / (ranks - 1) * sharing, sharing / inside)
     leaves[np.isin(kinds, POINT_TO_POINT)] = 1.0
     sent = nodes["message_bytes"].to_numpy() * ring_terms(kinds, ranks)[1] * leaves  # [num_nodes] bytes on the line
     return np.where(outer, np.nan_to_num(sent) / bucket.limit_bytes_per_s * 1e6, 0.0)
+
+
+def _together(graph: ExecutionGraph, parts: _Parts, contention: Contention) -> tuple[np.ndarray, np.ndarray]:
+    """[num_nodes] ranks of a transfer's group on one machine, and on one line out of it, the most there are.
+
+    Of a group whose ranks are not known, those in the graph.
+    """
+    size, first, stride = (graph.nodes[c].to_numpy() for c in ("group_size", "group_first", "group_stride"))
+    per_line = contention.ranks_per_outer_link
+    inside = ranks_per_machine(size, first, stride, contention.ranks_per_node)
+    sharing = np.minimum(-(-per_line // np.maximum(stride, 1)), inside)
+    known = (size > 0) & (first >= 0) & (stride > 0)
+    return (np.where(known, inside, _most_parts(graph, parts, contention.ranks_per_node)),
+            np.where(known, sharing, _most_parts(graph, parts, per_line)))  # fmt: skip
+
+
+def _most_parts(graph: ExecutionGraph, parts: _Parts, ranks: int) -> np.ndarray:
+    """[num_nodes] parts of a transfer in one block of so many ranks, the most there are; at least 1."""
+    pairs, count = np.unique(np.stack([parts.node, parts.rank // ranks], axis=1), axis=0, return_counts=True)
+    most = np.ones(graph.num_nodes, dtype=np.int64)
+    np.maximum.at(most, pairs[:, 0], count)
+    return most
 
 
 def _links(graph: ExecutionGraph, parts: _Parts, contention: Contention) -> tuple[np.ndarray, np.ndarray]:

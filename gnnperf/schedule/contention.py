@@ -109,10 +109,10 @@ def _offsets(node: np.ndarray, num_nodes: int) -> np.ndarray:
 
 def shared(claimed: Claims, stretches: np.ndarray, bucket: Bucket | None) -> Shared:
     """Claims as the simulation takes them; `stretches` [num_nodes] bool, whose rate may fall below 1."""
-    full_us, spared = (0.0, 0.0) if bucket is None else (bucket.full_us, bucket.spared)
+    full_us, spared_share = (0.0, 0.0) if bucket is None else (bucket.full_us, bucket.spared_share)
     return Shared(
         claimed.role, claimed.place, claimed.slowdown, claimed.core_share, claimed.first_place, claimed.places,
-        claimed.first_link, claimed.links, claimed.cores, stretches, claimed.line_us, full_us, spared,
+        claimed.first_link, claimed.links, claimed.cores, stretches, claimed.line_us, full_us, spared_share,
     )  # fmt: skip
 
 

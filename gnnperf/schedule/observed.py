@@ -6,7 +6,8 @@ alone         A = integral over its recorded time of the rate at which it advanc
 
 The rates are those of the second pass (progress.py), of what the recording says ran at each moment. So the latencies
 found here, scheduled with contention, take the recorded time again, as far as the rates hold; and scheduled beside
-something else (a slower link, more ranks on a core) they take what they would take there.
+something else (a slower link, more ranks on a core) they take what they would take there. A transfer that found tokens
+in the bucket of its line would have taken longer alone.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ def _observe(node, what, when_us, latency_us, claimed, state):  # type: ignore[n
 
 
 def alone_us(graph: ExecutionGraph, contention: Contention) -> np.ndarray:
-    """[num_nodes] latencies without what overlapping work took, at most as measured; NaN where not measured.
+    """[num_nodes] latencies without what overlapping work took, and with what tokens spared; NaN where not measured.
+
+    It is the second pass backwards for transfers that take at least the time of their bytes on their line; of a shorter
+    one the second pass would spare less.
 
     Args:
         graph: a recording with measured starts and latencies, all its steps.

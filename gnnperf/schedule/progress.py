@@ -57,7 +57,7 @@ class Shared(NamedTuple):
     stretches: np.ndarray  # [num_nodes] bool, the rate may fall below 1
     line_us: np.ndarray  # [num_nodes] of a line's time at its limit
     full_us: float  # what a full bucket is worth on its line
-    spared: float  # share of the time that bytes with tokens do not take
+    spared_share: float  # of the time that bytes with tokens do not take
 
 
 class State(NamedTuple):
@@ -138,7 +138,7 @@ def _take_tokens(n, now, shared, state):  # type: ignore[no-untyped-def] # pragm
             tokens_us = max(tokens_us, 0.0)  # what is through waits for none
         there_us = min(there_us, max(tokens_us, 0.0))
         state.tokens_us[link], state.counted_us[link] = tokens_us - shared.line_us[n], now
-    return there_us * shared.spared if shared.stretches[n] else 0.0
+    return there_us * shared.spared_share if shared.stretches[n] else 0.0
 
 
 @numba.njit(cache=True)

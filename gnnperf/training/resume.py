@@ -51,7 +51,10 @@ def training_of(config: TrainConfig, data: PreparedData, model: TypedGNN) -> dic
     optim = asdict(config.optim)
     return {
         "seed": str(config.seed),
-        "batch_size": str(config.data.batch_size),
+        **{
+            f"data.{name}": str(getattr(config.data, name))
+            for name in ("batch_size", "residual_target", "bucket_bytes")
+        },
         "runs": content_digest(data.split.train, data.split.val),
         "network at the start": content_digest(model.state_dict()),
         **{f"optim.{name}": str(value) for name, value in optim.items()},

@@ -20,7 +20,7 @@ class StepTarget:
         constraints: what its nodes wait for, with the lags of the analytical answer.
         latency_us: [num_nodes] the base; what nodes take that the network does not answer.
         learned: [num_nodes] bool, nodes whose latency is the network's (features: comm nodes keep their base).
-        stretch: [num_nodes] how much longer a node took beside other work than alone, as recorded.
+        stretch: [num_nodes] what a node took beside other work over what it takes alone, as recorded.
         step_us: measured, a period or makespan as the constraints are.
         workload: "" unknown.
     """

@@ -152,7 +152,8 @@ def test_a_cluster_that_is_named_says_what_its_links_are(monkeypatch: pytest.Mon
     monkeypatch.setattr("gnnperf.data.prepare.read_runs", lambda *_: lambda name: RunGraph(name, limited, cluster()))
     config = DataConfig(path=str(tmp_path), bucket_bytes=7e4)
     assert opened(config)[1]("a").cluster.inter.bucket_bytes == 7e4
-    assert opened(config, None, cluster())[1]("a").cluster.inter.bucket_bytes is None
+    with pytest.raises(InputError, match=r"data\.bucket_bytes.*cluster\.inter\.bucket_bytes"):
+        opened(config, None, cluster())
 
 
 @pytest.mark.parametrize("size", [0.0, -1.0, float("inf"), float("nan")])

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from synthetic import read, toy_run
 
-from gnnperf.data.runs import AloneLabels, RunGraph, RunStep, merged, run_of, typical, with_bucket, workload_of
+from gnnperf.data.runs import AloneLabels, RunGraph, RunStep, merged, run_of, told_of_buckets, typical, workload_of
 from gnnperf.errors import InputError
 from gnnperf.hardware.placement import Placement
 from gnnperf.schema import WORK_TYPES
@@ -120,7 +120,9 @@ def test_links_that_a_card_limits_may_be_told_their_bucket(placement: Placement 
         run = read(name)
         return replace(run, graph=replace(toy_run(0), placement=placement))
 
-    told = with_bucket(read_placed, 7e4)("a").cluster
+    run = told_of_buckets(read_placed, 7e4)("a")
+    told = run.cluster
+    before = None if placement is None else placement.bucket_bytes
+    assert (run.graph.placement.bucket_bytes if run.graph.placement else None) == (expected or before)
     assert told.inter.bucket_bytes == expected
     assert replace(told, inter=replace(told.inter, bucket_bytes=None)) == read("a").cluster
-    assert with_bucket(read_placed, None) is read_placed

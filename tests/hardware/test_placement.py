@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gnnperf.hardware import Placement, load_cluster, placed, placement_of
+from gnnperf.hardware.placement import with_bucket
 
 
 def test_a_card_names_hosts_and_the_rate_between_them() -> None:
@@ -74,7 +75,7 @@ def test_one_host_or_none_known_is_the_default() -> None:
 def test_a_card_may_name_the_bucket_that_limits_its_link() -> None:
     link = {"hosts": 2, "rate_gbit_per_s": 1.0}
     assert placement_of({"link": {**link, "bucket_bytes": 70_000}}) == Placement(2, 125e6, 70_000.0)
-    for odd in (None, "70 kB", 0, -1, float("inf"), float("nan")):
+    for odd in (None, "70 kB", 0, -1, float("inf"), float("nan"), True):
         assert placement_of({"link": {**link, "bucket_bytes": odd}}) == Placement(2, 125e6, None)
 
 
@@ -84,3 +85,10 @@ def test_a_limit_brings_its_own_bucket_or_none() -> None:
     assert placed(told, Placement(2, 125e6), 2).inter.bucket_bytes is None
     assert placed(told, Placement(2, 125e6, 7e4), 2).inter.bucket_bytes == 7e4
     assert placed(told, Placement(2), 2).inter.bucket_bytes == 5e4  # not limited, or not said: the link's own
+
+
+def test_where_a_card_names_a_rate_only_its_bucket_may_be_told() -> None:
+    assert with_bucket(Placement(2, 125e6), 7e4) == Placement(2, 125e6, 7e4)
+    for placement in (None, Placement(2), Placement(1, 125e6), Placement(2, 125e6, 5e4)):
+        assert with_bucket(placement, 7e4) == placement
+    assert with_bucket(Placement(2, 125e6), None) == Placement(2, 125e6)

@@ -108,8 +108,20 @@ def test_what_was_measured_in_place_takes_tokens_and_keeps_its_latency() -> None
     assert found.latency_us[7] == pytest.approx(105.0)  # 70 us at half rate, then 35: no token was left
 
 
+def bytes_on_lines(kind: str, ranks: tuple[int, ...], per_node: int, per_line: int, **known: int) -> float:
+    """Of a message of 60 bytes a rank: what one line at one byte a microsecond needs, in us."""
+    joint = {**transfer(1e3, message_bytes=60.0), "collective": kind, "group_size": len(ranks), **known}
+    rows = [*[arrive(rank, kind) for rank in ranks], joint]
+    graph = make_graph(rows, [(part, len(ranks), Relation.JOINS) for part in range(len(ranks))], ranks=ranks)
+    contention = replace(APART, ranks_per_node=per_node, ranks_per_outer_link=per_line)
+    found = claims(graph, np.nan_to_num(graph.nodes["latency_us"].to_numpy()), contention).line_us
+    assert not found[: len(ranks)].any()
+    return float(found[len(ranks)])
+
+
+@pytest.mark.parametrize("told", [True, False])  # of a group whose ranks are not told, those that are traced count
 @pytest.mark.parametrize(
-    ("kind", "ranks", "per_node", "per_line", "bytes_on_the_line"),
+    ("kind", "ranks", "per_node", "per_line", "expected"),
     [
         ("all_reduce", 2, 1, 1, 60.0),
         ("all_reduce", 4, 2, 2, 90.0),  # 2 (n - 1) / n: one ring over one line
@@ -123,13 +135,26 @@ def test_what_was_measured_in_place_takes_tokens_and_keeps_its_latency() -> None
         ("unheard_of", 2, 1, 1, 0.0),
     ],
 )
-def test_bytes_on_a_line(kind: str, ranks: int, per_node: int, per_line: int, bytes_on_the_line: float) -> None:
-    joint = {**transfer(1e3, message_bytes=60.0), "collective": kind, "group_size": ranks}
-    rows = [*[arrive(rank, kind) for rank in range(ranks)], joint]
-    graph = make_graph(rows, [(r, ranks, Relation.JOINS) for r in range(ranks)], ranks=tuple(range(ranks)))
-    contention = replace(APART, ranks_per_node=per_node, ranks_per_outer_link=per_line)
-    found = claims(graph, np.nan_to_num(graph.nodes["latency_us"].to_numpy()), contention).line_us
-    assert found.tolist()[: ranks + 1] == pytest.approx([0.0] * ranks + [bytes_on_the_line])
+def test_bytes_on_a_line(kind: str, ranks: int, per_node: int, per_line: int, expected: float, told: bool) -> None:
+    known = {"group_first": 0, "group_stride": 1} if told else {}
+    assert bytes_on_lines(kind, tuple(range(ranks)), per_node, per_line, **known) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "ranks", "expected"),
+    [
+        ("all_reduce", (0, 2, 4, 6), 45.0),  # two on a machine, each with a line of its own
+        ("all_to_all", (0, 2, 4, 6), 30.0),
+        ("all_to_all", (0, 1, 4), 40.0),  # uneven: two on a line send 20 each to the other machine
+        ("all_to_all", (0, 4), 30.0),
+    ],
+)
+def test_bytes_on_a_line_of_groups_with_gaps(kind: str, ranks: tuple[int, ...], expected: float) -> None:
+    """Four ranks on a machine, two on a line."""
+    assert bytes_on_lines(kind, ranks, 4, 2) == pytest.approx(expected)
+    if len(set(np.diff(ranks))) == 1:
+        known = {"group_first": 0, "group_stride": ranks[1]}
+        assert bytes_on_lines(kind, ranks, 4, 2, **known) == pytest.approx(expected)
 
 
 def test_a_recorded_transfer_that_found_tokens_would_take_longer_alone() -> None:

@@ -1,0 +1,74 @@
+"""Token buckets of a trace's links: told by the request, and missed where the checkpoint learned of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from toys import two_rank_graph
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.errors import InputError
+from gnnperf.hardware import Placement, load_cluster
+from gnnperf.plan import apply
+from gnnperf.plan.other_link import ChangeLink
+from gnnperf.predict import api
+from gnnperf.predict.buckets import learned_beside, untold
+from gnnperf.predict.config import Mode
+from gnnperf.predict.edited import predict_edited
+from gnnperf.predict.mixed import NO_BUCKETS
+from gnnperf.predict.request import Request, check
+
+LIMITED = replace(two_rank_graph(), placement=Placement(2, 125e6))
+
+
+def test_what_training_was_told() -> None:
+    assert learned_beside({"training": {"bucket_bytes": 7e4}}) == 7e4
+    for nothing in ({}, {"training": None}, {"training": {"seed": 0}}, {"training": {"bucket_bytes": None}}):
+        assert learned_beside(nothing) is None
+
+
+def test_a_limited_link_without_its_bucket_is_said() -> None:
+    assert "bucket_bytes=70000 tells it" in untold(LIMITED, 7e4, follows_card=True)[0]
+    told = replace(LIMITED, placement=Placement(2, 125e6, 7e4))
+    for graph in (told, two_rank_graph(), replace(LIMITED, placement=Placement(2))):
+        assert untold(graph, 7e4, follows_card=True) == ()
+    assert untold(LIMITED, None, follows_card=True) == untold(LIMITED, 7e4, follows_card=False) == ()
+
+
+def test_the_request_tells_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "load_graph", lambda trace, cache_dir: LIMITED)
+    told = api.asked_graph(Request(tmp_path, bucket_bytes=7e4)).placement
+    assert told == Placement(2, 125e6, 7e4)
+    assert api.asked_graph(Request(tmp_path)).placement == LIMITED.placement
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (Request(bucket_bytes=0.0), "bad value 0.0.*above 0"),
+        (Request(bucket_bytes=float("nan")), "bad value nan"),
+        (Request(bucket_bytes=7e4, cluster=load_cluster("loopback_cpu")), r"cluster\.inter\.bucket_bytes"),
+        (Request(bucket_bytes=7e4, mode=Mode.replay), "no use in mode=replay"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path: Path, request_: Request, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check(replace(request_, trace=tmp_path))
+
+
+def test_transfers_over_lines_of_different_limits_are_spared_nothing() -> None:
+    """A bucket goes with the limit of its own line."""
+    cluster = load_cluster("hgx_h100")
+    cluster = replace(cluster, ranks_per_node=1, inter=replace(cluster.inter, bucket_bytes=7e4))
+    graph = two_rank_graph()
+    whole, part = (
+        predict_edited(apply(graph, [edit]), AnalyticPredictor(), cluster)
+        for edit in (ChangeLink(link="inter", bandwidth_factor=0.1),
+                     ChangeLink(link="inter", bandwidth_factor=0.1, collective="all_reduce"))
+    )  # fmt: skip
+    assert whole.alone is not None and whole.alone.contention.outer_bucket is not None
+    assert NO_BUCKETS not in whole.warnings
+    assert part.alone is not None and part.alone.contention.outer_bucket is None
+    assert NO_BUCKETS in part.warnings
