@@ -18,7 +18,7 @@ from gnnperf.evaluate.row_tables import WIDTH, figures_table, in_order, node_tab
 from gnnperf.progress import each
 from gnnperf.training.curves import Log
 
-USUAL = {"residual_target": True, "bucket_bytes": None}
+USUAL = {"residual_target": True, "bucket_bytes": None}  # what data are told unless a row says otherwise
 
 Judged = Mapping[str, Rows]  # part -> row -> its one cell
 

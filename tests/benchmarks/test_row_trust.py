@@ -20,7 +20,8 @@ def test_rows_of_training_are_trusted_and_larger_ones_less() -> None:
     trust = fit_row_trust(model, trained)
     beyond, unlike = trust.distances(trained)
     assert not beyond.any()
-    assert np.mean(unlike <= 1.0 + 1e-6) >= 0.9  # of the rows by which the usual distance was told
+    # Nineteen twentieths of the twelve rows by which it was told lie within each of the two usual distances.
+    assert (unlike > 1.0 + 1e-6).sum() <= 2
     assert (trust.weight(trained) > 0.5).all()
 
     huge = product_rows()

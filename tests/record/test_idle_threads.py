@@ -29,7 +29,7 @@ for _ in range(150):
     for future in [dist.all_reduce(tensor, async_op=True).get_future() for _ in range(4)]:
         future.wait()
     watcher.end()
-print("alive")
+print("alive", flush=True)  # _exit flushes nothing
 os._exit(0)
 """
 
