@@ -30,9 +30,9 @@ from gnnperf.schema import NodeType
 SEED, DEALS = 0, 5
 
 
-def print_sanity(split: str, part: str) -> None:
+def print_sanity(split: str, part: str, bucket_bytes: float | None = None) -> None:
     """Fit the network on a split once and ask it otherwise about the part's steps."""
-    data = load_split(data_config(split)).data
+    data = load_split(data_config(split, bucket_bytes=bucket_bytes)).data
     answers: dict[str, Answer] = {"base": Base(), "gnn": LEARNED["gnn"].fit(data, SEED)}
     console, steps = Console(width=160), data.steps[part]
     console.print(_devices(split, answers, data, steps))

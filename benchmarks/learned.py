@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.sanity:
             from benchmarks._learned_sanity import print_sanity
 
-            print_sanity(args.splits[0], args.part)
+            print_sanity(args.splits[0], args.part, args.bucket_bytes)
     except InputError as error:
         print(f"learned: {error}", file=sys.stderr)
         return error.exit_code
