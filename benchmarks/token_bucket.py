@@ -61,7 +61,7 @@ def _limited() -> Iterator[RunStep]:
     for name in (*split.train, *split.val):
         run = read(name)
         placement = run.graph.placement
-        if placement is not None and placement.hosts > 1 and placement.bandwidth_bytes_per_s is not None:
+        if placement is not None and placement.is_limited:
             yield typical(run)
 
 

@@ -33,6 +33,11 @@ class Placement:
     core_sets: tuple[tuple[int, ...], ...] = ()
 
     @property
+    def is_limited(self) -> bool:
+        """Whether the ranks are on several hosts, whose links have a limit that is said."""
+        return self.hosts > 1 and self.bandwidth_bytes_per_s is not None
+
+    @property
     def shares_cores(self) -> bool:
         """Whether a core has several ranks, which then wait for each other; False if nothing is said."""
         cores = [core for own in self.core_sets for core in own]
@@ -57,10 +62,9 @@ def _positive(value: object) -> float | None:
 
 def with_bucket(placement: Placement | None, bucket_bytes: float | None) -> Placement | None:
     """The placement, told of the token bucket that limits its links where it names their rate and no bucket."""
-    if placement is None or bucket_bytes is None or placement.hosts == 1:
+    if placement is None or not placement.is_limited or placement.bucket_bytes is not None:
         return placement
-    told = placement.bandwidth_bytes_per_s is None or placement.bucket_bytes is not None
-    return placement if told else replace(placement, bucket_bytes=bucket_bytes)
+    return replace(placement, bucket_bytes=bucket_bytes)
 
 
 def _core_sets(card: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:

@@ -32,5 +32,5 @@ def untold(graph: ExecutionGraph, learned_bytes: float | None, follows_card: boo
     placement = graph.placement
     if learned_bytes is None or placement is None or not follows_card:
         return ()
-    limited = placement.hosts > 1 and placement.bandwidth_bytes_per_s is not None
-    return (UNTOLD.format(size=learned_bytes),) if limited and placement.bucket_bytes is None else ()
+    missed = placement.is_limited and placement.bucket_bytes is None
+    return (UNTOLD.format(size=learned_bytes),) if missed else ()
