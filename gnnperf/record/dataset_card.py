@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnnperf.record.plan import Plan, Split
@@ -43,6 +43,16 @@ Record, build and split, one command (`--resume` goes on with what both folders 
 
     gnnperf record --recipe {name} --raw DIR --out datasets/{name}
 
+{distances}
+## Splits (`splits.json`)
+
+All repeats of a run are in one part.
+
+| axis | differs in | train | val | test |
+|---|---|---|---|---|
+"""
+
+WITH_PAIRS = """\
 How far apart two recordings of one run are, and what a known change does:
 
     gnnperf noise-floor datasets/{name}
@@ -50,13 +60,15 @@ How far apart two recordings of one run are, and what a known change does:
 
 `examples/` holds the raw traces of {examples} runs, as the profiler wrote them. `interventions.json` lists {pairs}
 pairs of runs that differ by one known change ({changes}). Runs that serve only these pairs are in no split.
+"""
 
-## Splits (`splits.json`)
+WITHOUT_PAIRS = """\
+How far apart two recordings of one run are:
 
-All repeats of a run are in one part.
+    gnnperf noise-floor datasets/{name}
 
-| axis | differs in | train | val | test |
-|---|---|---|---|---|
+`examples/` holds the raw traces of {examples} runs, as the profiler wrote them. No two runs differ by one known change
+(`interventions.json`).
 """
 
 TABLE = """
@@ -116,10 +128,15 @@ def _head(plan: Plan, of_run: Mapping[str, list[Card]], size_bytes: int) -> str:
         drift=max(card["probe"]["drift"] for card in cards),
         cost=costs[len(costs) // 2],
         days=_each({str(card["recorded_at"])[:10] for card in cards}),
-        examples=min(NUM_EXAMPLES, len({card["workload"] for card in cards})),
-        pairs=len(plan.pairs),
-        changes=_each({str(pair.change) for pair in plan.pairs}),
+        distances=_distances(plan, cards),
     ))  # fmt: skip
+
+
+def _distances(plan: Plan, cards: Sequence[Card]) -> str:
+    examples = min(NUM_EXAMPLES, len({card["workload"] for card in cards}))
+    changes = _each({str(pair.change) for pair in plan.pairs})
+    text = WITH_PAIRS if plan.pairs else WITHOUT_PAIRS
+    return text.format(name=plan.name, examples=examples, pairs=len(plan.pairs), changes=changes)
 
 
 def _filled(text: str) -> str:

@@ -88,6 +88,7 @@ def test_building_writes_tables_splits_and_a_card(recorded: tuple[Path, list[Out
     assert (tmp_path / "examples" / DLRM.name / "rank_1.kineto.json.gz").is_file()
     readme = (tmp_path / "README.md").read_text()
     assert f"| {DLRM.name} | 8 |" in readme and "gnnperf record --recipe tiny" in readme
+    assert "lists 1 pairs of runs" in readme and "gnnperf interventions datasets/tiny" in readme
     assert (built.recordings, built.runs) == (1, 1)
     assert built.size_bytes == sum(p.stat().st_size for p in (tmp_path / NAME).iterdir())
 
@@ -99,6 +100,9 @@ def test_a_prefix_of_a_plan_is_a_data_set(recorded: tuple[Path, list[Outcome]], 
     assert build(plan, recorded[0], tmp_path).recordings == 1
     assert json.loads((tmp_path / "splits.json").read_text())["run"]["train"] == [NAME]
     assert json.loads((tmp_path / "interventions.json").read_text())["pairs"] == []
+    readme = (tmp_path / "README.md").read_text()
+    assert "No two runs differ by one known change" in readme
+    assert "gnnperf interventions" not in readme  # which refuses a data set without pairs
 
 
 def test_what_is_built_stays_when_its_raw_traces_are_gone(
