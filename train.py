@@ -55,6 +55,7 @@ def on_runs(config: EntryConfig) -> float | None:
     # torch is imported after the configuration is known to be right: a typing error is answered at once
     from gnnperf.baselines.beside import judged_beside, keep_cells, show_rows, variant_of
     from gnnperf.checkpoint import make_checkpoint, save_checkpoint
+    from gnnperf.data.elsewhere import training_folders
     from gnnperf.data.prepare import load_data
     from gnnperf.data.processors import processors_of
     from gnnperf.finetune import begin_from, load_start
@@ -83,7 +84,7 @@ def on_runs(config: EntryConfig) -> float | None:
             console.print(f"{node_type}: {share:.0%} of its corrections helped on the validation runs and are kept")
 
         fit_s = time.perf_counter() - begin
-        folders = [Path(config.data.path).expanduser() / name for name in data.split.train]
+        folders = training_folders(data.split, config.data)
         training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer),
                     "init_from": start.sha256 if start else None, "processors": processors_of(folders),
                     "bucket_bytes": config.data.bucket_bytes}  # fmt: skip

@@ -62,11 +62,11 @@ def _trained(path: Path, network: Network, seed: int, data: PreparedData) -> Che
 
 @dataclass(frozen=True)
 class KeptNetwork:
-    """The network as a row that is trained once for what the data hold, and goes on where it was killed.
+    """The network as a row that is trained once for what it learns from, and goes on where it was killed.
 
     Attributes:
         network: its configuration.
-        folder: of the networks, by data, settings, seed and the code that learns.
+        folder: of the networks, by training data, settings, seed and the code that learns.
     """
 
     network: Network
@@ -78,8 +78,8 @@ class KeptNetwork:
 
     def checkpoint(self, data: PreparedData, seed: int) -> Checkpoint:
         """The same with all that it needs to answer; how far it is trusted, as it was told when it was trained."""
-        made_of = content_digest(data.fingerprint, repr(self.network), code_of("models", "training"), SCHEMA_VERSION)
-        path = self.folder / f"{data.split.axis}-{seed}-{made_of[:12]}" / FILE
+        told = (data.training_fingerprint, repr(self.network), code_of("models", "training"), SCHEMA_VERSION)
+        path = self.folder / f"{seed}-{content_digest(*told)[:12]}" / FILE  # no axis: two may train on the same
         return _trained(path, self.network, seed, data)
 
 

@@ -21,22 +21,9 @@ from gnnperf.baselines.table import Place, SplitData, ensure_cell, ensure_floor,
 from gnnperf.data.config import DataConfig
 from gnnperf.evaluate.row_errors import REPEAT
 
-
-@dataclass(frozen=True)
-class Elsewhere:
-    """A split that is tested on another data set.
-
-    Attributes:
-        axis: that is trained on.
-        test_path: of the other data set.
-    """
-
-    axis: str
-    test_path: str
-
-
-AGAIN = "run-cpu-again"  # another day and machine; named as gnnperf.data.elsewhere does
-ELSEWHERE = {AGAIN: Elsewhere("run", "datasets/cpu-again")}
+AGAIN = "run-cpu-again"  # another day and machine
+UNSEEN = "run-cpu-unseen"  # eight programs that nothing was fitted on
+ELSEWHERE = (AGAIN, UNSEEN)  # axis-data set to test on, as gnnperf.data.elsewhere names them
 
 
 @dataclass(frozen=True)
@@ -45,7 +32,7 @@ class Job:
 
     Attributes:
         place: where it belongs.
-        split: axis of splits.json, or one of ELSEWHERE.
+        split: as data_config takes it.
         learner: name in the tables of rows; REPEAT: the noise floor.
         share: of the training runs, drawn by the place's seed.
         bucket_bytes: of the token buckets that limit links, where it is told.
@@ -126,12 +113,24 @@ def run(job: Job) -> str:
 
 
 def data_config(split: str, learner: str = "", bucket_bytes: float | None = None) -> DataConfig:
-    """The embedded data set, split so, and as this row takes it."""
-    config = DataConfig(path=str(DATASET), axis=split, op_tables=[str(path) for path in OP_TABLES],
-                        bucket_bytes=bucket_bytes)  # fmt: skip
-    if split in ELSEWHERE:
-        config = replace(config, axis=ELSEWHERE[split].axis, test_path=ELSEWHERE[split].test_path)
+    """The embedded data set, split so, and as this row takes it.
+
+    Args:
+        split: an axis of splits.json or one of ELSEWHERE, then +NAME for each further data set to train on.
+        learner: name in the tables of rows.
+        bucket_bytes: of the token buckets that limit links, where it is told.
+    """
+    first, *more = split.split("+")
+    axis, _, other = first.partition("-") if first in ELSEWHERE else (first, "", "")
+    config = DataConfig(path=str(DATASET), axis=axis, op_tables=[str(path) for path in OP_TABLES],
+                        bucket_bytes=bucket_bytes, test_path=str(dataset(other)) if other else None,
+                        train_paths=[str(dataset(name)) for name in more])  # fmt: skip
     return replace(config, **DATA.get(learner, {}))
+
+
+def dataset(name: str) -> Path:
+    """An embedded data set."""
+    return DATASET.parent / name
 
 
 def _drawn_by(job: Job) -> int:

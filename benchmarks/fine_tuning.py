@@ -27,7 +27,7 @@ import torch
 
 from benchmarks._few_runs_table import MACHINE, print_tables
 from benchmarks._fine_tuned import AsItIs, FineTuned
-from benchmarks._learned_jobs import AGAIN, ELSEWHERE, data_config
+from benchmarks._learned_jobs import AGAIN, data_config, dataset
 from benchmarks._learned_rows import GNN
 from gnnperf.baselines.answer import Learner
 from gnnperf.baselines.network import Network
@@ -104,7 +104,7 @@ def _program(name: str) -> Unseen:
 def _machine() -> Unseen:
     """The second machine. It has no op tables: those of the first teach what goes on from its base, the few nothing."""
     whole = load_split(data_config(AGAIN)).data
-    folder = Path(ELSEWHERE[AGAIN].test_path)
+    folder = dataset("cpu-again")
     known = {run_of(name) for name in whole.split.val}
     found = [one.name for run, repeats in read_recordings(folder).items() if run in known for one in repeats.values()]
     return Unseen(MACHINE, AGAIN, whole, DataConfig(path=str(folder)), tuple(found), whole.split.test)

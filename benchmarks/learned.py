@@ -10,7 +10,8 @@
 
 A cell (DIR/<split>/<row>/<seed>.parquet) is one fit. It is made if it is missing, or of other data or another
 configuration; a changed program is told, not noticed: delete the folders of its rows. Splits by default: the six of
-issue 5. F, the row another-recording: one recording answers for another of the same run.
+issue 5. SPLIT+NAME also trains on datasets/NAME, programs that are tested on left out: `--splits workload+cpu-unseen`.
+F, the row another-recording: one recording answers for another of the same run.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learned", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--rows", nargs="+", choices=[*FIXED, *LEARNED, *ABLATIONS], help="default: all but ablations")
-    parser.add_argument("--splits", nargs="+", default=list(SPLITS), help="axes of the data set's splits.json")
+    parser.add_argument("--splits", nargs="+", default=list(SPLITS), help="as _learned_jobs.data_config takes them")
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--part", choices=("test", "val"), default="test")
     parser.add_argument("--bucket-bytes", type=float, metavar="BYTES", help="as data.bucket_bytes of train.py")

@@ -23,7 +23,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks._learned_jobs import AGAIN, ELSEWHERE, data_config
+from benchmarks._learned_jobs import AGAIN, data_config, dataset
 from benchmarks._recorded_graphs import DATASET
 from gnnperf.baselines.table import Place, ensure_cell, load_split
 from gnnperf.data.content import content_digest
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _make(out: Path) -> None:
     split = load_split(data_config(AGAIN))
     known = _first_machine([run_of(step.run) for step in split.data.steps["test"]])
-    factor = _probe_us(Path(ELSEWHERE[AGAIN].test_path)) / _probe_us(DATASET)
+    factor = _probe_us(dataset("cpu-again")) / _probe_us(DATASET)
     print(f"One matrix product takes {factor:.2f} of its time on the first machine.")
     _print_ratios(split.data.steps["test"], SameRun(known))
     ensure_cell(Place(out, "same-run", None), SameRun(known), split)

@@ -115,8 +115,8 @@ class Tuned:
         """Those kept for this data and budget; else found, and kept."""
         if self.trials == 1:
             return self.tunable.start
-        about = (data.fingerprint, self.trials, sorted(self.tunable.start.items()), sorted(self.tunable.space.items()))
-        path = self.store / f"{self.tunable.name}_{content_digest(*about)}.json"
+        told = (self.trials, sorted(self.tunable.start.items()), sorted(self.tunable.space.items()))
+        path = self.store / f"{self.tunable.name}_{content_digest(data.training_fingerprint, *told)}.json"
         if path.is_file():
             return _read(path)
         found = search(bench, self.tunable.space, self.tunable.start, self.trials, SEARCH_SEED)

@@ -32,6 +32,8 @@ class DataConfig:
         test_path: another data set's folder, to be tested on in place of the split's test part: of another day or
             machine. Of its complete recordings those of runs that the split trains or validates on are left out. It
             changes nothing that is learned, and is not in the repr: rows of a table are told apart by theirs.
+        train_paths: other data sets' folders, to be trained on beside the split's train part: all of their complete
+            recordings but those of programs that are tested on. For axes that go by programs (`run`, `workload..`).
     """
 
     path: str = "datasets/cpu-gloo"
@@ -45,6 +47,7 @@ class DataConfig:
     residual_target: bool = True
     bucket_bytes: float | None = None
     test_path: str | None = field(default=None, repr=False)
+    train_paths: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""

@@ -18,7 +18,7 @@ from gnnperf.data.cache import cached_graphs, fingerprint
 from gnnperf.data.config import DataConfig
 from gnnperf.data.content import content_digest
 from gnnperf.data.earlier import Earlier
-from gnnperf.data.elsewhere import read_from_both, with_tests_of
+from gnnperf.data.elsewhere import read_also, read_named, with_more_to_train, with_tests_of
 from gnnperf.data.features import features
 from gnnperf.data.floors import TypedFloors
 from gnnperf.data.normalizer import Normalizer, fit_normalizer, widened
@@ -74,6 +74,8 @@ class PreparedData:
         floors: bases where the analytical model has no answer.
         normalizer: feature statistics of the training runs, on the scales of an earlier training.
         fingerprint: hash of what the steps hold, in all parts; code that makes equal data keeps it.
+        training_fingerprint: the same without the test part: of all that a learner sees. What is tested on two parts
+            after the same training has one.
     """
 
     split: Split
@@ -84,6 +86,7 @@ class PreparedData:
     floors: TypedFloors
     normalizer: Normalizer
     fingerprint: str
+    training_fingerprint: str
 
 
 def load_data(
@@ -112,7 +115,8 @@ def opened(
     """The split of a data set folder, and what reads its runs by name.
 
     Raises:
-        InputError: a bad split, another data set to test on without a run that is new, or a bucket beside a cluster.
+        InputError: a bad split, another data set to test on without a run that is new, one to train on that may hold
+            what is held out, or a bucket beside a cluster.
     """
     root, cache_dir = Path(config.path).expanduser(), Path(config.cache_dir).expanduser()
     if config.bucket_bytes is not None and cluster is not None:
@@ -123,12 +127,16 @@ def opened(
         read = read_runs(folder, cache_dir, hardware, cluster)
         return read if config.bucket_bytes is None else told_of_buckets(read, config.bucket_bytes)
 
-    split, read = read_split(root, config.axis), runs_of(root)
-    if config.test_path is None:
-        return split, read
-    other = Path(config.test_path).expanduser()
-    split = with_tests_of(split, other)
-    return split, read_from_both(split, read, runs_of(other))
+    split, read, tested_in = read_split(root, config.axis), runs_of(root), root
+    if config.test_path is not None:
+        tested_in = Path(config.test_path).expanduser()
+        split = with_tests_of(split, tested_in)
+        read = read_also(read, runs_of(tested_in), split.test)
+    tested = [tested_in / name for name in split.test]
+    for folder in (Path(path).expanduser() for path in config.train_paths):
+        known, split = split.train, with_more_to_train(split, folder, tested)
+        read = read_also(read, read_named(folder, runs_of(folder)), split.train[len(known) :])
+    return split, read
 
 
 def prepare(
@@ -157,9 +165,12 @@ def prepare(
     steps = {part: _steps(runs[part], encoded[part], normalizer) for part in PARTS}
     singly = [encoder.encode(run) for run in _features_of(found["val"], "intervals")]
     recordings = _steps(found["val"], singly, normalizer)
-    told = [(part, [_told(step) for step in steps[part]]) for part in PARTS]
-    digest = content_digest(told, [_told(step) for step in recordings], vocabulary, floors)
-    return PreparedData(split, steps, recordings, vocabulary, fitted, floors, normalizer, digest)
+    told = {part: content_digest([_told(step) for step in steps[part]]) for part in PARTS}
+    learned_from = content_digest(
+        told["train"], told["val"], [_told(step) for step in recordings], vocabulary, floors, normalizer
+    )
+    whole = content_digest(learned_from, told["test"])
+    return PreparedData(split, steps, recordings, vocabulary, fitted, floors, normalizer, whole, learned_from)
 
 
 def _check_kinds(config: DataConfig, runs: Mapping[str, Sequence[RunStep]]) -> None:

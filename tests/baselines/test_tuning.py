@@ -129,7 +129,7 @@ def test_settings_of_another_budget_or_other_data_are_not_reused(
     monkeypatch.setattr(cache, "code_fingerprint", lambda: "other code")
     Tuned(row, trials=3, store=tmp_path).fit(data, seed=0)
     assert len(list(tmp_path.glob("bowl_*.json"))) == 2
-    changed = type(data)(**{**vars(data), "fingerprint": "other"})
+    changed = type(data)(**{**vars(data), "training_fingerprint": "other"})
     Tuned(row, trials=3, store=tmp_path).fit(changed, seed=0)
     assert len(list(tmp_path.glob("bowl_*.json"))) == 3
 

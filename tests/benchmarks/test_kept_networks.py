@@ -43,7 +43,9 @@ def test_a_row_is_trained_once_for_what_the_data_hold(tmp_path: Path, monkeypatc
     monkeypatch.setattr(_kept_networks, "fit", None)  # would fail if it were called
     again = KeptNetwork(learner(), tmp_path / "kept").fit(prepared(tmp_path), 0).latency_us(step)
     assert np.array_equal(again, first, equal_nan=True)
-    for other, seed in ((replace(data, fingerprint="of other data"), 0), (data, 1)):
+    elsewhere = replace(data, fingerprint="tested on other data", split=replace(data.split, axis="other"))
+    assert np.array_equal(row.fit(elsewhere, 0).latency_us(step), first, equal_nan=True)
+    for other, seed in ((replace(data, training_fingerprint="of other data"), 0), (data, 1)):
         with pytest.raises(TypeError):
             row.fit(other, seed)
 

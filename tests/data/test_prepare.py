@@ -38,6 +38,16 @@ def test_parts_and_statistics_from_train_only(tmp_path: Path) -> None:
     assert other.constants == data.constants
     assert all(torch.equal(other.normalizer.mean[t], data.normalizer.mean[t]) for t in data.normalizer.mean)
     assert other.fingerprint != data.fingerprint
+    assert other.training_fingerprint != data.training_fingerprint  # val is strange, too
+
+
+def test_what_is_tested_on_is_no_part_of_what_is_learned_from(tmp_path: Path) -> None:
+    data = prepared(tmp_path)
+    elsewhere = prepare(DataConfig(cache_dir=str(tmp_path)), replace(SPLIT, test=("g",)), read)
+    assert elsewhere.training_fingerprint == data.training_fingerprint
+    assert elsewhere.fingerprint != data.fingerprint
+    fewer = prepare(DataConfig(cache_dir=str(tmp_path), max_runs=3), SPLIT, read)
+    assert fewer.training_fingerprint != data.training_fingerprint
 
 
 def test_training_features_have_mean_zero(tmp_path: Path) -> None:
