@@ -79,7 +79,7 @@ def occurrences(graph: ExecutionGraph) -> Occurrences:
     last = graph.step(graph.steps[-1].step)
     rows = np.full((len(graph.steps), last.num_nodes), -1)  # [num_steps, num_nodes]
     for place, label in enumerate(graph.steps):
-        matched = align(last, graph.step(label.step))
+        matched = align(last, graph.by_itself(label.step))
         rows[place] = np.where(matched >= 0, graph.rows_of_step(label.step)[matched], -1)
     return Occurrences(last, rows)
 

@@ -28,12 +28,14 @@ def carried_waits(nodes: pd.DataFrame, edges: pd.DataFrame, step: int) -> np.nda
     src, dst = edges["src"].to_numpy(), edges["dst"].to_numpy()
     waits = edges["relation"].isin([str(r) for r in TIMED_RELATIONS if r is not Relation.FOLLOWS]).to_numpy()
     known = waits & (edges["evidence"] != Evidence.TIMING).to_numpy()
-    before = known & (of[src] == step - 1) & (of[dst] == step)
-    after = known & (of[src] == step) & (of[dst] == step + 1)
-    if step > 0 and (of == step - 1).any():  # -1 is outside of whole steps
-        pairs = np.stack([_same(nodes, step - 1, step)[src[before]], dst[before]])
-    else:
-        pairs = np.stack([src[after], _same(nodes, step + 1, step)[dst[after]]])
+    repeated = step > 0 and bool((of == step - 1).any())  # -1 is outside of whole steps
+    first = step - 1 if repeated else step  # of the two steps on either side of the boundary
+    crosses = known & (of[src] == first) & (of[dst] == first + 1)
+    pairs = np.stack([src[crosses], dst[crosses]])  # [2, num_crossing]
+    if not pairs.size:
+        return NOTHING
+    elsewhere = 0 if repeated else 1  # the end that lies in the other step
+    pairs[elsewhere] = _same(nodes, first + elsewhere, step)[pairs[elsewhere]]
     found = pairs[:, (pairs >= 0).all(axis=0)]
     return np.unique(found, axis=1) if found.size else NOTHING
 

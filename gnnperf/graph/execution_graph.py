@@ -104,14 +104,16 @@ class ExecutionGraph:
 
     def step(self, step: int) -> ExecutionGraph:
         """The subgraph of one step with the hardware nodes, renumbered from 0."""
-        keep = self._of_step(step)  # [num_nodes]
-        nodes, edges = take(self.nodes, self.edges, keep)
-        labels = tuple(s for s in self.steps if s.step == step)
+        alone = self.by_itself(step)
         if self.carried is not None:  # it was one step already
-            return replace(self, nodes=nodes, edges=edges, steps=labels)
-        new_id = np.cumsum(keep) - 1  # [num_nodes]
-        carried = new_id[carried_waits(self.nodes, self.edges, step)]
-        return replace(self, nodes=nodes, edges=edges, steps=labels, carried=carried)
+            return alone
+        new_id = np.cumsum(self._of_step(step)) - 1  # [num_nodes]
+        return replace(alone, carried=new_id[carried_waits(self.nodes, self.edges, step)])
+
+    def by_itself(self, step: int) -> ExecutionGraph:
+        """`step(step)` without what it waits for of the step before: for one that is compared and not scheduled."""
+        nodes, edges = take(self.nodes, self.edges, self._of_step(step))
+        return replace(self, nodes=nodes, edges=edges, steps=tuple(s for s in self.steps if s.step == step))
 
     def rows_of_step(self, step: int) -> np.ndarray:
         """[num_nodes of the step] rows that the nodes of `step(step)` have here."""

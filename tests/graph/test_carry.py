@@ -85,3 +85,14 @@ def test_an_end_that_the_step_does_not_have_is_left_out() -> None:
     carried = replace(graph, nodes=graph.nodes.assign(content_key=key)).step(1).carried
     assert carried is not None
     assert carried.shape == (2, 0)
+
+
+def test_a_step_by_itself_has_the_same_nodes_and_edges_and_no_wait_across_the_boundary() -> None:
+    graph = two_steps()
+    alone, whole = graph.by_itself(1), graph.step(1)
+    pd.testing.assert_frame_equal(alone.nodes, whole.nodes)
+    pd.testing.assert_frame_equal(alone.edges, whole.edges)
+    assert alone.steps == whole.steps
+    assert alone.carried is None
+    assert whole.carried is not None
+    assert whole.carried.shape == (2, 1)
