@@ -11,7 +11,7 @@ from typing import Any
 from gnnperf.errors import InputError
 from gnnperf.progress import task
 
-RECIPES = ("demo", "cpu-gloo", "cpu-again", "cpu-unseen", "cpu-sharding", "gpu")
+RECIPES = ("demo", "cpu-gloo", "cpu-again", "cpu-unseen", "cpu-sharding", "cpu-random", "gpu")
 DESCRIPTION = """\
 Profile real training runs.
 
@@ -118,6 +118,10 @@ def _plan(recipe: str) -> Any:
         from gnnperf.record.cpu_sharding import cpu_sharding
 
         return cpu_sharding()
+    if recipe == "cpu-random":
+        from gnnperf.record.cpu_random import cpu_random
+
+        return cpu_random()
     from gnnperf.record.cpu_gloo import cpu_gloo
 
     return cpu_gloo()

@@ -1,6 +1,6 @@
 """Random valid programs (in the manner of NeuRI, Liu et al. 2023): ops composed under rules of their shapes.
 
-image [B, 8, 16, 16], vectors [B, 64], tokens [B, 32] -> embedding [B, 32, 32]
+image [B, 8, S, S], vectors [B, 64], tokens [B, 32] -> embedding [B, 32, 32]
     -> op after op, each valid by its rule, on values made before -> a number from every value nobody used -> loss
 """
 
@@ -31,13 +31,13 @@ FAMILIES: tuple[Sequence[Rule], ...] = (
     ELEMENTWISE, ALONG, REDUCTIONS, LAYOUT, BINARY, WEIGHTED, PRODUCTS, CONVOLUTIONS,
 )  # fmt: skip
 SHARES = (2, 1, 1, 3, 3, 1, 7, 14)  # of the families among what is tried
-IMAGE, VECTOR, TOKENS, VOCABULARY, EMBEDDED = (8, 16, 16), 64, 32, 500, 32
+CHANNELS, VECTOR, TOKENS, VOCABULARY, EMBEDDED = 8, 64, 32, 500, 32
 LARGEST_BOUND, LEAST_ELEMENTS = 50.0, 64
 WORK_PER_ELEMENT = 100.0  # of `scale`: what one op may do
 MOST_TRIES_PER_OP = 1000
 UNUSED_SHARE = 0.6  # of inputs are taken from values that no op uses yet, so that programs are deep
 NAMED_ALWAYS = {"seed": "s", "num_ops": "n", "scale": "e", "batch": "b"}
-NAMED_IF_DIFFERENT = {"precision": "", "accumulation": "acc"}
+NAMED_IF_DIFFERENT = {"image": "i", "precision": "", "accumulation": "acc"}
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class RandomGraph:
         num_ops: ops between the inputs and the loss.
         scale: elements that a value may have at most.
         batch: samples per rank and micro-batch: the first dimension of the inputs.
+        image: pixels along each side of the images.
         precision: of products, float32 or bfloat16 (autocast).
         accumulation: micro-batches per step.
     """
@@ -57,6 +58,7 @@ class RandomGraph:
     num_ops: int = 16
     scale: int = 128_000
     batch: int = 32
+    image: int = 16
     precision: str = "float32"
     accumulation: int = 1
 
@@ -87,7 +89,7 @@ class RandomGraph:
             InputError: unknown precision, or hardly an op fits the scale.
         """
         torch.manual_seed(SEED + self.seed)
-        model = replicated(Program(sources(self.batch), compose(self)))
+        model = replicated(Program(sources(self), compose(self)))
         torch.manual_seed(SEED + 1 + dist.get_rank())
         turn = cycle([self._batch() for _ in range(NUM_BATCHES)])
         context = arithmetic(self.precision)
@@ -101,8 +103,8 @@ class RandomGraph:
         return LossTrainer((model,), forward, (optimizer,), self.accumulation)
 
     def _batch(self) -> tuple[torch.Tensor, ...]:
-        """Image [B, 8, 16, 16], vectors [B, 64], tokens [B, 32] int64."""
-        image, vectors = torch.randn(self.batch, *IMAGE), torch.randn(self.batch, VECTOR)
+        """Images [B, 8, S, S], vectors [B, 64], tokens [B, 32] int64."""
+        image, vectors = torch.randn(self.batch, *_pixels(self)), torch.randn(self.batch, VECTOR)
         tokens = torch.randint(0, VOCABULARY, (self.batch, TOKENS))
         return image.to(device()), vectors.to(device()), tokens.to(device())
 
@@ -115,9 +117,13 @@ class Node:
     inputs: tuple[int, ...]
 
 
-def sources(batch: int) -> tuple[Value, ...]:
-    """What programs begin with: an image, vectors, embedded tokens."""
-    return tuple(Value((batch, *shape), 4.0) for shape in (IMAGE, (VECTOR,), (TOKENS, EMBEDDED)))
+def sources(size: RandomGraph) -> tuple[Value, ...]:
+    """What programs begin with: images, vectors, embedded tokens."""
+    return tuple(Value((size.batch, *shape), 4.0) for shape in (_pixels(size), (VECTOR,), (TOKENS, EMBEDDED)))
+
+
+def _pixels(size: RandomGraph) -> tuple[int, int, int]:
+    return CHANNELS, size.image, size.image
 
 
 def compose(size: RandomGraph) -> tuple[Node, ...]:
@@ -126,7 +132,7 @@ def compose(size: RandomGraph) -> tuple[Node, ...]:
     Raises:
         InputError: hardly an op fits, because values may have too few elements.
     """
-    random, values, nodes = Random(size.seed), list(sources(size.batch)), list[Node]()
+    random, values, nodes = Random(size.seed), list(sources(size)), list[Node]()
     unused = set(range(len(values)))
     for _ in range(MOST_TRIES_PER_OP * size.num_ops):
         if len(nodes) == size.num_ops:

@@ -31,7 +31,7 @@ def test_every_program_runs_as_its_rules_say(seed: int, precision: str) -> None:
     nodes = compose(size)
     assert len(nodes) == size.num_ops
     torch.manual_seed(seed)
-    program, batch = Program(sources(size.batch), nodes), size._batch()
+    program, batch = Program(sources(size), nodes), size._batch()
     found: list[tuple[int, ...]] = []
     for op in program.ops:
         op.register_forward_hook(lambda module, inputs, output: found.append(tuple(output.shape)))
@@ -101,7 +101,7 @@ def test_two_ranks_train_one_program(tmp_path: Path) -> None:
 def test_every_field_shows_in_the_name() -> None:
     base = RandomGraph()
     assert base.name == "random_graph_s0_n16_e128k_b32"
-    changed = RandomGraph(seed=7, num_ops=30, scale=1500, batch=4, precision="bfloat16", accumulation=2)
+    changed = RandomGraph(7, num_ops=30, scale=1500, batch=4, image=24, precision="bfloat16", accumulation=2)
     names = {replace(base, **{f.name: getattr(changed, f.name)}).name for f in fields(RandomGraph)}
     assert len(names | {base.name}) == len(fields(RandomGraph)) + 1
-    assert changed.name == "random_graph_s7_n30_e1500_b4_bfloat16_acc2"
+    assert changed.name == "random_graph_s7_n30_e1500_b4_i24_bfloat16_acc2"
