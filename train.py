@@ -55,7 +55,6 @@ def on_runs(config: EntryConfig) -> float | None:
     # torch is imported after the configuration is known to be right: a typing error is answered at once
     from gnnperf.baselines.beside import judged_beside, keep_cells, show_rows, variant_of
     from gnnperf.checkpoint import make_checkpoint, save_checkpoint
-    from gnnperf.data.elsewhere import training_folders
     from gnnperf.data.prepare import load_data
     from gnnperf.data.processors import processors_of
     from gnnperf.finetune import begin_from, load_start
@@ -84,9 +83,9 @@ def on_runs(config: EntryConfig) -> float | None:
             console.print(f"{node_type}: {share:.0%} of its corrections helped on the validation runs and are kept")
 
         fit_s = time.perf_counter() - begin
-        folders = training_folders(data.split, config.data)
+        calibrated_on = processors_of(Path(config.data.path).expanduser() / name for name in data.split.val)
         training = {"seed": config.seed, "optim": asdict(config.optim), "trainer": asdict(config.trainer),
-                    "init_from": start.sha256 if start else None, "processors": processors_of(folders),
+                    "init_from": start.sha256 if start else None, "processors": list(map(asdict, calibrated_on)),
                     "bucket_bytes": config.data.bucket_bytes}  # fmt: skip
         checkpoint = make_checkpoint(model, config.model, data, training)
         sure = calibrated({mode: predictor_of(checkpoint, mode) for mode in CALIBRATED}, data.recordings)

@@ -51,7 +51,9 @@ def test_a_checkpoint_that_predicts(
 ) -> None:
     out = tmp_path / "out"
     (tmp_path / "data" / "a").mkdir(parents=True)
-    (tmp_path / "data" / "a" / "run.json").write_text('{"ranks": [{"device": {"kind": "cpu", "name": "Epyc"}}]}')
+    (tmp_path / "data" / "a" / "run.json").write_text(
+        '{"ranks": [{"device": {"kind": "cpu", "name": "Epyc", "capability": "AVX2"}}]}'
+    )
     call(monkeypatch, f"out={out}", f"data.path={tmp_path / 'data'}")
     printed = capsys.readouterr()
     checkpoint = load_checkpoint(out / "checkpoint.pt")
@@ -63,7 +65,7 @@ def test_a_checkpoint_that_predicts(
     answer = GnnPredictor(checkpoint).predict(toy_run(9), cluster())
     assert np.isfinite(answer.latency_us).all()
     assert checkpoint.provenance["training"]["optim"]["loss"] == "huber"
-    assert checkpoint.provenance["training"]["processors"] == ["Epyc"]
+    assert checkpoint.provenance["training"]["processors"] == [{"name": "Epyc", "capability": "AVX2"}]
 
 
 def test_what_there_is_to_look_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

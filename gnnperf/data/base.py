@@ -55,9 +55,9 @@ def _fit_constants(config: DataConfig, train: Sequence[RunStep], recording: str)
     device = train[0].cluster.device
     tables = [Path(path).expanduser() for path in config.op_tables if device.kind == "cpu"]
     calibrated = read_calibrated_calls(tables)
-    ours = processors_of([Path(config.path).expanduser() / recording])
-    if calibrated is not None and ours and set(calibrated["device"]) != set(ours):
+    ours = {processor.name for processor in processors_of([Path(config.path).expanduser() / recording])}
+    if calibrated is not None and ours and set(calibrated["device"]) != ours:
         theirs = ", ".join(sorted(set(calibrated["device"])))
-        raise InputError(f"op tables of {theirs}, runs on {', '.join(ours)}", where="data.op_tables",
+        raise InputError(f"op tables of {theirs}, runs on {', '.join(sorted(ours))}", where="data.op_tables",
                          remedy="data.op_tables=[], or tables of the runs' machine")  # fmt: skip
     return fit_constants([run.graph for run in train], device, calibrated)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from gnnperf.data.config import DataConfig
 from gnnperf.data.runs import RunGraph, run_of, workload_of
 from gnnperf.data.splits import Split
 from gnnperf.errors import InputError
@@ -66,19 +65,6 @@ def with_more_to_train(split: Split, other: Path, tested: Iterable[Path]) -> Spl
     if not set(found).isdisjoint(split.train):
         raise InputError("a folder of that name is trained on already", where=str(other), remedy="name each once")
     return replace(split, axis=f"{split.axis}+{other.resolve().name}", train=(*split.train, *found))
-
-
-def training_folders(split: Split, config: DataConfig) -> tuple[Path, ...]:
-    """Where the recordings of the part train lie, in its order; the split is the one that `config` opens."""
-    others = [Path(path).expanduser() for path in config.train_paths]
-    roots = {_prefix(other): other for other in others}
-
-    def folder(name: str) -> Path:
-        prefix = f"{name.partition('/')[0]}/"
-        known = prefix in roots
-        return roots[prefix] / name.removeprefix(prefix) if known else Path(config.path).expanduser() / name
-
-    return tuple(folder(name) for name in split.train)
 
 
 def _prefix(other: Path) -> str:

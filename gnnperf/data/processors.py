@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gnnperf.trace.storage import read_card
 
 MAX_NAME = 100  # characters; a card may come from a stranger
 
 
-def processors_of(runs: Iterable[Path]) -> tuple[str, ...]:
-    """The CPUs that did the work of any rank, once each; of a run without a card, or on GPUs, none.
+@dataclass(frozen=True, order=True)
+class Processor:
+    """A CPU as a card tells it.
 
-    Virtual machines often hide which one it is ("AMD EPYC"), so that an equal name proves nothing; another one does.
+    Virtual machines often hide which one it is: two that call themselves "AMD EPYC" may be two generations apart. What
+    vectors they have tells those apart; equal in both, they may still be two.
+
+    Attributes:
+        name: of the model.
+        capability: vector instructions that torch uses there (AVX2, AVX512, ..); "" unknown.
+    """
+
+    name: str
+    capability: str = ""
+
+    def __str__(self) -> str:
+        """As people are told."""
+        return f"{self.name} ({self.capability})" if self.capability else self.name
+
+    def may_be(self, other: Processor) -> bool:
+        """Whether nothing that is known tells the two apart."""
+        unknown = "" in (self.capability, other.capability)
+        return self.name == other.name and (unknown or self.capability == other.capability)
+
+
+def processors_of(runs: Iterable[Path]) -> tuple[Processor, ...]:
+    """The CPUs that did the work of any rank, once each; of a run without a card, or on GPUs, none.
 
     Args:
         runs: folders, each with the card that the recorder left beside the traces.
@@ -22,12 +47,24 @@ def processors_of(runs: Iterable[Path]) -> tuple[str, ...]:
         InputError: a card is no JSON object, or larger than one.
     """
     cards = [read_card(run) for run in runs]
-    return tuple(sorted({name for card in cards if card is not None for name in _named(card)}))
+    return tuple(sorted({found for card in cards if card is not None for found in _named(card)}))
 
 
-def _named(card: Mapping[str, object]) -> list[str]:
-    """The names that a card gives; what is not as the recorder writes it names nothing."""
+def told(device: Mapping[str, Any]) -> Processor | None:
+    """A processor as `Processor`'s fields name it; None where that is not as they are written."""
+    name, capability = device.get("name"), device.get("capability", "")
+    if not _is_printed(name) or not name:
+        return None
+    return Processor(name[:MAX_NAME], capability[:MAX_NAME] if _is_printed(capability) else "")
+
+
+def _named(card: Mapping[str, object]) -> list[Processor]:
+    """What a card names; what is not as the recorder writes it names nothing."""
     ranks = card.get("ranks")
     devices = [rank.get("device") for rank in ranks if isinstance(rank, Mapping)] if isinstance(ranks, list) else []
-    names = [d.get("name") for d in devices if isinstance(d, Mapping) and d.get("kind") == "cpu"]
-    return [name[:MAX_NAME] for name in names if isinstance(name, str) and name and name.isprintable()]
+    found = [told(d) for d in devices if isinstance(d, Mapping) and d.get("kind") == "cpu"]
+    return [one for one in found if one is not None]
+
+
+def _is_printed(text: object) -> bool:
+    return isinstance(text, str) and text.isprintable()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.bounds import node_bounds
+from gnnperf.data.processors import Processor
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.placement import with_bucket
@@ -23,7 +24,7 @@ from gnnperf.predict.jitter import jitter_asked
 from gnnperf.predict.laws import laws_text
 from gnnperf.predict.measured import read_measured
 from gnnperf.predict.pretrained import SHIPPED, PretrainedPredictor
-from gnnperf.predict.processors import WithoutIntervals, learned_on, other_processor
+from gnnperf.predict.processors import WithoutIntervals, calibrated_on, other_processor
 from gnnperf.predict.provenance import provenance
 from gnnperf.predict.rank_memory import with_memory
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
@@ -200,13 +201,13 @@ class Answers:
     Attributes:
         predictor: who answers.
         steps: how sure its step times are; None: nobody knows.
-        processors: that its training runs ran on; () unknown.
+        processors: that its validation runs ran on; () unknown.
         bucket_bytes: of the token buckets that its training was told of; None: of none.
     """
 
     predictor: Predictor
     steps: StepIntervals | None = None
-    processors: tuple[str, ...] = ()
+    processors: tuple[Processor, ...] = ()
     bucket_bytes: float | None = None
 
 
@@ -235,7 +236,7 @@ def _model_for(mode: Mode, checkpoint: Path | None) -> Answers:
         return Answers(op_predictor_of(checkpoint, mode))
     loaded = load_checkpoint(checkpoint)
     predictor = predictor_of(loaded, mode)
-    processors, bucket_bytes = learned_on(loaded.provenance), learned_beside(loaded.provenance)
+    processors, bucket_bytes = calibrated_on(loaded.provenance), learned_beside(loaded.provenance)
     if loaded.intervals is None:
         return Answers(predictor, None, processors, bucket_bytes)
     # What the network does not answer makes a lower bound in mode=gnn; where it answers all, the modes agree.

@@ -1,21 +1,21 @@
-"""Another processor than all training runs ran on: every CPU is taken for the generic one, so nobody else would say."""
+"""Another processor than intervals were calibrated on: all CPUs are taken for the generic one, nobody else says it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gnnperf.data.processors import processors_of
+from gnnperf.data.processors import Processor, processors_of, told
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.prediction import Prediction, Predictor
 
 OTHER = (
-    "The trace ran on {ours}, the checkpoint was last trained on runs on {theirs}: what another processor changes it "
+    "The trace ran on {ours}, the checkpoint's errors were measured on {theirs}: what another processor changes it "
     "does not know, so there is no interval. Eight or more runs of yours can train it on (experiment=fine_tune)."
 )
 
@@ -40,22 +40,26 @@ class WithoutIntervals:
         return replace(answer, latency_low_us=unknown, latency_high_us=unknown, warnings=warnings)
 
 
-def learned_on(provenance: Mapping[str, Any]) -> tuple[str, ...]:
-    """The processors of a checkpoint's training runs; () unknown, as of checkpoints made before this was kept."""
+def calibrated_on(provenance: Mapping[str, Any]) -> tuple[Processor, ...]:
+    """The processors of a checkpoint's validation runs; () unknown, as of checkpoints made before they were kept."""
     training = provenance.get("training")
     named = training.get("processors") if isinstance(training, Mapping) else None
-    return tuple(map(str, named)) if isinstance(named, (list, tuple)) else ()
+    kept = named if isinstance(named, (list, tuple)) else ()
+    found = [told(one if isinstance(one, Mapping) else {"name": one}) for one in kept]  # a name alone: an older one
+    return tuple(one for one in found if one is not None)
 
 
-def other_processor(trace: Path | None, theirs: tuple[str, ...]) -> str:
-    """What to say where the trace's card names processors and no training run ran on one of them; else "".
+def other_processor(trace: Path | None, theirs: Sequence[Processor]) -> str:
+    """What to say where the trace's card names processors and no validation run ran on one of them; else "".
 
     Args:
         trace: what is asked about; None: a plan.
-        theirs: of the training runs; () unknown.
+        theirs: of the validation runs; () unknown.
 
     Raises:
         InputError: the trace's card cannot be read.
     """
     ours = processors_of([trace]) if trace is not None and theirs else ()
-    return OTHER.format(ours=", ".join(ours), theirs=", ".join(theirs)) if ours and not set(ours) & set(theirs) else ""
+    if not ours or any(one.may_be(other) for one in ours for other in theirs):
+        return ""
+    return OTHER.format(ours=", ".join(map(str, ours)), theirs=", ".join(map(str, theirs)))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gnnperf.data.config import DataConfig
-from gnnperf.data.elsewhere import read_also, read_named, training_folders, with_more_to_train, with_tests_of
+from gnnperf.data.elsewhere import read_also, read_named, with_more_to_train, with_tests_of
 from gnnperf.data.prepare import opened
 from gnnperf.data.runs import RunGraph
 from gnnperf.data.splits import Split
@@ -119,4 +119,3 @@ def test_a_configuration_names_further_folders_to_train_on(tmp_path: Path) -> No
     config = DataConfig(path=str(own), train_paths=more)
     split, _ = opened(config)
     assert split == Split("run+more+most", ("a/1", "more/d/1", "most/d/1"), ("b/1",), ("c/1",))
-    assert training_folders(split, config) == (own / "a/1", tmp_path / "more/d/1", tmp_path / "most/d/1")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.data.processors import MAX_NAME, processors_of
+from gnnperf.data.processors import MAX_NAME, Processor, processors_of
 from gnnperf.errors import InputError
 
 
@@ -25,7 +25,19 @@ def on(*names: str, kind: str = "cpu") -> dict[str, object]:
 
 def test_every_rank_of_every_run_once(tmp_path: Path) -> None:
     runs = [carded(tmp_path / "a", on("Epyc", "Xeon")), carded(tmp_path / "b", on("Epyc")), tmp_path / "no card"]
-    assert processors_of(runs) == ("Epyc", "Xeon")
+    assert processors_of(runs) == (Processor("Epyc"), Processor("Xeon"))
+
+
+def test_what_vectors_a_processor_has_tells_two_of_one_name_apart(tmp_path: Path) -> None:
+    devices = [{"kind": "cpu", "name": "Epyc", "capability": told} for told in ("AVX512", "AVX2", 7, "a\nb")]
+    found = processors_of([carded(tmp_path / "a", {"ranks": [{"device": device} for device in devices]})])
+    assert found == (
+        unknown := Processor("Epyc"),
+        older := Processor("Epyc", "AVX2"),
+        newer := Processor("Epyc", "AVX512"),
+    )
+    assert not older.may_be(newer) and older.may_be(unknown) and newer.may_be(newer)
+    assert [str(one) for one in found] == ["Epyc", "Epyc (AVX2)", "Epyc (AVX512)"]
 
 
 def test_gpus_are_named_by_their_traces(tmp_path: Path) -> None:
@@ -40,7 +52,7 @@ def test_a_card_that_is_not_as_the_recorder_writes_it_names_nothing(tmp_path: Pa
 
 
 def test_a_name_is_cut(tmp_path: Path) -> None:
-    assert processors_of([carded(tmp_path / "a", on("x" * 1000))]) == ("x" * MAX_NAME,)
+    assert processors_of([carded(tmp_path / "a", on("x" * 1000))]) == (Processor("x" * MAX_NAME),)
 
 
 def test_a_card_that_is_no_object_is_refused(tmp_path: Path) -> None:

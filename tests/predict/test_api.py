@@ -189,7 +189,7 @@ def test_a_trace_of_another_processor_than_training_has_no_interval_and_says_why
     (recorded / "run.json").write_text(json.dumps(card))
     learned = _checkpoint(tmp_path, {"processors": ["Epyc"]})
     answer = predict(Request(recorded, mode=Mode.gnn, checkpoint=learned, hardware=hardware))
-    said = [w for w in answer.warnings if "ran on Xeon, the checkpoint was last trained on runs on Epyc" in w]
+    said = [w for w in answer.warnings if "ran on Xeon, the checkpoint's errors were measured on Epyc" in w]
     assert len(said) == is_said
     assert any("No interval of the step time" in w for w in answer.warnings) is not is_said  # it was not calibrated
 
