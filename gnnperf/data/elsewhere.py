@@ -58,7 +58,7 @@ def with_more_to_train(split: Split, other: Path, tested: Iterable[Path]) -> Spl
         raise InputError(what, where="data.train_paths", allowed=f"with data.axis {', '.join(BY_PROGRAM)} or <one>-..")
     known, held_out = {run_of(name) for name in split.val}, {_program(folder) for folder in tested}
     new = [name for name in _names(other, "data.train_paths") if run_of(name) not in known]
-    found = [f"{_prefix(other)}{name}" for name in new if _program(other / name) not in held_out]
+    found = [f"{prefix_of(other)}{name}" for name in new if _program(other / name) not in held_out]
     if not found:
         what = "holds only runs that are validated on and programs that are tested on"
         raise InputError(what, where=str(other), remedy="name another data set")
@@ -67,8 +67,8 @@ def with_more_to_train(split: Split, other: Path, tested: Iterable[Path]) -> Spl
     return replace(split, axis=f"{split.axis}+{other.resolve().name}", train=(*split.train, *found))
 
 
-def _prefix(other: Path) -> str:
-    """Of the names of its recordings."""
+def prefix_of(other: Path) -> str:
+    """What the names of another data set's recordings begin with."""
     return f"{other.resolve().name}/"
 
 
@@ -96,4 +96,4 @@ def read_also(
 
 def read_named(other: Path, read: Callable[[str], RunGraph]) -> Callable[[str], RunGraph]:
     """`read`, which reads a data set by its own names, by those that with_more_to_train gives its recordings."""
-    return lambda name: replace(read(name.removeprefix(_prefix(other))), run=name)
+    return lambda name: replace(read(name.removeprefix(prefix_of(other))), run=name)

@@ -18,10 +18,11 @@ from gnnperf.data.cache import cached_graphs, fingerprint
 from gnnperf.data.config import DataConfig
 from gnnperf.data.content import content_digest
 from gnnperf.data.earlier import Earlier
-from gnnperf.data.elsewhere import read_also, read_named, with_more_to_train, with_tests_of
+from gnnperf.data.elsewhere import prefix_of, read_also, read_named, with_more_to_train, with_tests_of
 from gnnperf.data.features import features
 from gnnperf.data.floors import TypedFloors
 from gnnperf.data.normalizer import Normalizer, fit_normalizer, widened
+from gnnperf.data.paces import Paces, in_our_pace
 from gnnperf.data.runs import RunGraph, RunStep, merged, read_runs, told_of_buckets, typical
 from gnnperf.data.splits import PARTS, Split, read_split
 from gnnperf.data.vocabulary import Vocabulary, fit_vocabulary, joined
@@ -74,6 +75,8 @@ class PreparedData:
         floors: bases where the analytical model has no answer.
         normalizer: feature statistics of the training runs, on the scales of an earlier training.
         fingerprint: hash of what the steps hold, in all parts; code that makes equal data keeps it.
+        paces: of other data sets that train: what their recordings' names begin with -> how much longer their machine
+            takes, which is taken out of their labels; those that share no run with ours have none.
         training_fingerprint: the same without the test part: of all that a learner sees. What is tested on two parts
             after the same training has one.
     """
@@ -87,6 +90,7 @@ class PreparedData:
     normalizer: Normalizer
     fingerprint: str
     training_fingerprint: str
+    paces: Mapping[str, Paces]
 
 
 def load_data(
@@ -150,6 +154,7 @@ def prepare(
     """
     split = replace(split, train=split.train[: config.max_runs])
     found = {part: [typical(read(name)) for name in _read_of(split, part)] for part in PARTS}
+    found["train"], paces = in_our_pace(found["train"], [prefix_of(Path(path)) for path in config.train_paths])
     runs = {"train": merged(found["train"]), "val": merged(found["val"]), "test": tuple(found["test"])}
     _check_kinds(config, runs)
     tables = [run.graph.nodes for run in runs["train"]]
@@ -170,7 +175,7 @@ def prepare(
         told["train"], told["val"], [_told(step) for step in recordings], vocabulary, floors, normalizer
     )
     whole = content_digest(learned_from, told["test"])
-    return PreparedData(split, steps, recordings, vocabulary, fitted, floors, normalizer, whole, learned_from)
+    return PreparedData(split, steps, recordings, vocabulary, fitted, floors, normalizer, whole, learned_from, paces)
 
 
 def _check_kinds(config: DataConfig, runs: Mapping[str, Sequence[RunStep]]) -> None:

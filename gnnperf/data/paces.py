@@ -1,0 +1,135 @@
+"""What another machine recorded, told in the pace of the first: runs that both recorded say how far they are apart.
+
+    ratio of a node   = latency there / latency here, of the same node of the same run
+    pace of its kind  = median ratio, of a family of ops where there are enough of them
+    label told        = recorded there / pace
+
+A label of another machine left as it is would teach that machine's pace as if it were a property of what it ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.data.categories import texts_of
+from gnnperf.data.runs import AloneLabels, RunStep, merged, run_of
+from gnnperf.evaluate.noise_floor import node_kinds
+from gnnperf.schedule.align import align
+from gnnperf.schema import NodeType
+
+MIN_NODES = 30  # that tell a pace
+MOST_UNKNOWN = 0.05  # of a step's time: with more at paces that nobody knows, the recording is left out
+LEVELS = (["kind", "family"], ["kind"])  # the finest that is told counts
+
+
+@dataclass(frozen=True)
+class Paces:
+    """How many times as long another machine takes.
+
+    Attributes:
+        of_kind: kind of node (of ops with their dtype), and family of ops or nothing -> ratio.
+    """
+
+    of_kind: Mapping[tuple[str, ...], float]
+
+    def of(self, nodes: pd.DataFrame) -> np.ndarray:
+        """[num_nodes] of a node table; NaN where no shared run has enough of the kind."""
+        found = np.full(len(nodes), np.nan)
+        for level in LEVELS:
+            keys = _kinds(nodes)[level].itertuples(index=False, name=None)
+            told = np.array([self.of_kind.get(key, np.nan) for key in keys])  # [num_nodes]
+            found = np.where(np.isnan(found), told, found)
+        return found
+
+
+def paces_of(pairs: Iterable[tuple[RunStep, RunStep]]) -> Paces:
+    """Paces of a machine from runs that two recorded.
+
+    Args:
+        pairs: the same run there and here.
+    """
+    ratios = pd.concat([_ratios(there, here) for there, here in pairs], ignore_index=True)
+    of_kind: dict[tuple[str, ...], float] = {}
+    for level in LEVELS:
+        by = ratios.groupby(level, observed=True)["ratio"]
+        enough = by.median()[by.size() >= MIN_NODES]
+        of_kind |= {key if isinstance(key, tuple) else (key,): float(ratio) for key, ratio in enough.items()}
+    return Paces(of_kind)
+
+
+def paced(run: RunStep, paces: Paces) -> RunStep | None:
+    """The run as the first machine would have recorded it; None if too much of it has no known pace.
+
+    Nodes of no known pace, and the lags of edges, become unknown. The step takes its share of what its nodes do.
+    """
+    nodes = run.graph.nodes
+    recorded_us, pace = nodes["latency_us"].to_numpy(np.float64), paces.of(nodes)  # [num_nodes] each
+    told_us = recorded_us / pace
+    known = np.isfinite(told_us)  # [num_nodes]
+    known_us = recorded_us[known].sum()
+    if known_us < (1 - MOST_UNKNOWN) * np.nansum(recorded_us) or known_us == 0:
+        return None
+    graph = replace(
+        run.graph,
+        nodes=nodes.assign(latency_us=told_us),
+        edges=run.graph.edges.assign(lag_us=np.nan),
+        fingerprint=f"{run.graph.fingerprint} paced",
+    )
+    alone = AloneLabels(run.alone.usual_us / pace, run.alone.steady_us / pace, run.alone.stretch)
+    return replace(run, graph=graph, step_us=run.step_us * float(told_us[known].sum() / known_us), alone=alone)
+
+
+def in_our_pace(runs: Sequence[RunStep], prefixes: Sequence[str]) -> tuple[list[RunStep], dict[str, Paces]]:
+    """What trains, with the recordings of other data sets in the pace of our own.
+
+    Runs that both recorded tell the pace and are then left out: ours tell the same better. A data set that shares no
+    run is taken as it is.
+
+    Args:
+        runs: recordings of our data set and of others.
+        prefixes: what the names of each other data set's recordings begin with.
+
+    Returns:
+        the recordings; prefix -> paces of the data sets that share runs.
+    """
+    ours = [run for run in runs if not run.run.startswith(tuple(prefixes))]
+    found, paces = list(ours), dict[str, Paces]()
+    for prefix in prefixes:
+        theirs = [run for run in runs if run.run.startswith(prefix)]
+        pairs, new = _shared(theirs, prefix, ours)
+        if pairs:
+            paces[prefix] = paces_of(pairs)
+            told = (paced(run, paces[prefix]) for run in new)
+            new = [run for run in told if run is not None]
+        found += new
+    return found, paces
+
+
+def _shared(
+    theirs: Sequence[RunStep], prefix: str, ours: Sequence[RunStep]
+) -> tuple[list[tuple[RunStep, RunStep]], list[RunStep]]:
+    """Runs that both recorded, theirs and ours, and their recordings of other runs."""
+    known = {run.run: run for run in merged(ours)}
+    pairs = [(run, known[name]) for run in merged(theirs) if (name := run.run.removeprefix(prefix)) in known]
+    names = {run.run for run, _ in pairs}
+    return pairs, [run for run in theirs if run_of(run.run) not in names]
+
+
+def _ratios(there: RunStep, here: RunStep) -> pd.DataFrame:
+    """Per node that both measured: kind, family, ratio."""
+    nodes, matched = there.graph.nodes, align(there.graph, here.graph)  # [num_nodes of there]
+    here_us = np.where(matched >= 0, here.graph.nodes["latency_us"].to_numpy(np.float64)[matched], np.nan)
+    there_us = nodes["latency_us"].to_numpy(np.float64)
+    measured = (np.nan_to_num(here_us) > 0) & (np.nan_to_num(there_us) > 0)  # [num_nodes of there]
+    return _kinds(nodes)[measured].assign(ratio=there_us[measured] / here_us[measured])
+
+
+def _kinds(nodes: pd.DataFrame) -> pd.DataFrame:
+    """[num_nodes] kind, of ops with their dtype (a processor may have to emulate one), and family."""
+    kind, dtype = node_kinds(nodes), texts_of(nodes["dtype"])  # [num_nodes] each
+    kind = np.where(kind == str(NodeType.COMPUTE), kind + " " + dtype, kind)
+    return pd.DataFrame({"kind": kind, "family": texts_of(nodes["family"])}, index=nodes.index)
