@@ -72,6 +72,8 @@ def on_runs(config: EntryConfig) -> float | None:
     start = load_start(Path(config.init_from), config.model) if config.init_from else None
     data = load_data(config.data, config.device_spec(), config.cluster_spec(), start.earlier if start else None)
     console.print(", ".join(f"{part}: {len(steps)} steps" for part, steps in data.steps.items()))
+    for other, paces in data.paces.items():
+        console.print(f"{other}: {paces}")
 
     with open_log(config) as log:
         fresh, begin = build_model(config, data), time.perf_counter()
@@ -121,6 +123,8 @@ def simpler_on_runs(config: EntryConfig) -> float | None:
         return None
 
     data = load_data(config.data, config.device_spec(), config.cluster_spec())
+    for other, paces in data.paces.items():
+        print(f"{other}: {paces}")
     fits = fits_asked_for(config.learner, config.row, data, config.seed)
 
     judged = judged_beside(fits, data, config.evaluate_on, variant_of(config.data))

@@ -50,7 +50,7 @@ def _fit_constants(config: DataConfig, train: Sequence[RunStep], recording: str)
         recording: one of theirs, whose card names the machine.
 
     Raises:
-        InputError: an op table of another processor than the runs'.
+        InputError: an op table of another processor than the runs', by name: tables do not say its vectors.
     """
     device = train[0].cluster.device
     tables = [Path(path).expanduser() for path in config.op_tables if device.kind == "cpu"]

@@ -34,6 +34,7 @@ class DataConfig:
             changes nothing that is learned, and is not in the repr: rows of a table are told apart by theirs.
         train_paths: other data sets' folders, to be trained on beside the split's train part: all of their complete
             recordings but those of programs that are tested on. For axes that go by programs (`run`, `workload..`).
+            In the pace of `path`, where runs of both tell it (data.paces); these runs themselves are left out.
     """
 
     path: str = "datasets/cpu-gloo"

@@ -62,7 +62,7 @@ def with_more_to_train(split: Split, other: Path, tested: Iterable[Path]) -> Spl
     if not found:
         what = "holds only runs that are validated on and programs that are tested on"
         raise InputError(what, where=str(other), remedy="name another data set")
-    if not set(found).isdisjoint(split.train):
+    if any(name.startswith(prefix_of(other)) for name in split.train):
         raise InputError("a folder of that name is trained on already", where=str(other), remedy="name each once")
     return replace(split, axis=f"{split.axis}+{other.resolve().name}", train=(*split.train, *found))
 

@@ -1,10 +1,12 @@
-"""What another machine recorded, told in the pace of the first: runs that both recorded say how far they are apart.
+"""What another data set recorded, told in the pace of ours: runs of both say how far machine or day are apart.
 
     ratio of a node   = latency there / latency here, of the same node of the same run
     pace of its kind  = median ratio, of a family of ops where there are enough of them
     label told        = recorded there / pace
 
-A label of another machine left as it is would teach that machine's pace as if it were a property of what it ran.
+A label of another machine left as it is would teach that machine's pace as if it were a property of what it ran. A pace
+is a median over nodes, most of which are short: long ops of a family may be farther apart, links and ranks that no
+shared run has count as those that one has, and a family that few shared nodes have goes at the pace of its kind.
 """
 
 from __future__ import annotations
@@ -32,9 +34,21 @@ class Paces:
 
     Attributes:
         of_kind: kind of node (of ops with their dtype), and family of ops or nothing -> ratio.
+        num_shared: runs that tell them.
+        num_left_out: recordings that are not trained on, because too much of them has no known pace.
     """
 
     of_kind: Mapping[tuple[str, ...], float]
+    num_shared: int = 0
+    num_left_out: int = 0
+
+    def __str__(self) -> str:
+        """In a line."""
+        if not self.num_shared:
+            return "shares no run with ours: its labels are as its machine took them"
+        told = ", ".join(f"{key[0]} {ratio:.2f}" for key, ratio in sorted(self.of_kind.items()) if len(key) == 1)
+        left_out = f"; left out, because of no known pace: {self.num_left_out}" if self.num_left_out else ""
+        return f"takes {told} times as long as ours, as {self.num_shared} shared runs say{left_out}"
 
     def of(self, nodes: pd.DataFrame) -> np.ndarray:
         """[num_nodes] of a node table; NaN where no shared run has enough of the kind."""
@@ -64,11 +78,12 @@ def paces_of(pairs: Iterable[tuple[RunStep, RunStep]]) -> Paces:
 def paced(run: RunStep, paces: Paces) -> RunStep | None:
     """The run as the first machine would have recorded it; None if too much of it has no known pace.
 
-    Nodes of no known pace, and the lags of edges, become unknown. The step takes its share of what its nodes do.
+    Nodes of no known pace, and the lags of edges, become unknown. The step becomes as much shorter as the sum of its
+    nodes, as if they ran one after the other.
     """
     nodes = run.graph.nodes
     recorded_us, pace = nodes["latency_us"].to_numpy(np.float64), paces.of(nodes)  # [num_nodes] each
-    told_us = recorded_us / pace
+    told_us = _at(recorded_us, pace)
     known = np.isfinite(told_us)  # [num_nodes]
     known_us = recorded_us[known].sum()
     if known_us < (1 - MOST_UNKNOWN) * np.nansum(recorded_us) or known_us == 0:
@@ -79,8 +94,13 @@ def paced(run: RunStep, paces: Paces) -> RunStep | None:
         edges=run.graph.edges.assign(lag_us=np.nan),
         fingerprint=f"{run.graph.fingerprint} paced",
     )
-    alone = AloneLabels(run.alone.usual_us / pace, run.alone.steady_us / pace, run.alone.stretch)
+    alone = AloneLabels(_at(run.alone.usual_us, pace), _at(run.alone.steady_us, pace), run.alone.stretch)
     return replace(run, graph=graph, step_us=run.step_us * float(told_us[known].sum() / known_us), alone=alone)
+
+
+def _at(recorded_us: np.ndarray, pace: np.ndarray) -> np.ndarray:
+    """[num_nodes] each; what takes no time (a rank's arrival) takes none at any pace."""
+    return np.where(recorded_us == 0, 0.0, recorded_us / pace)
 
 
 def in_our_pace(runs: Sequence[RunStep], prefixes: Sequence[str]) -> tuple[list[RunStep], dict[str, Paces]]:
@@ -94,17 +114,19 @@ def in_our_pace(runs: Sequence[RunStep], prefixes: Sequence[str]) -> tuple[list[
         prefixes: what the names of each other data set's recordings begin with.
 
     Returns:
-        the recordings; prefix -> paces of the data sets that share runs.
+        the recordings; prefix -> paces of that data set, none where it shares no run.
     """
     ours = [run for run in runs if not run.run.startswith(tuple(prefixes))]
     found, paces = list(ours), dict[str, Paces]()
     for prefix in prefixes:
         theirs = [run for run in runs if run.run.startswith(prefix)]
         pairs, new = _shared(theirs, prefix, ours)
+        paces[prefix] = Paces({})
         if pairs:
-            paces[prefix] = paces_of(pairs)
-            told = (paced(run, paces[prefix]) for run in new)
-            new = [run for run in told if run is not None]
+            told = paces_of(pairs)
+            in_pace = [paced(run, told) for run in new]
+            new = [run for run in in_pace if run is not None]
+            paces[prefix] = replace(told, num_shared=len(pairs), num_left_out=len(in_pace) - len(new))
         found += new
     return found, paces
 

@@ -66,7 +66,7 @@ class PreparedData:
     """What training takes.
 
     Attributes:
-        split: run names by part.
+        split: run names by part; of train those that are learned from.
         steps: part -> its steps: one per run to train and to validate on, one per recording to test on.
         recordings: of the validation runs, one step per recording: what intervals are calibrated on, because a user
             compares with one recording, and a mean over several misses less.
@@ -76,7 +76,7 @@ class PreparedData:
         normalizer: feature statistics of the training runs, on the scales of an earlier training.
         fingerprint: hash of what the steps hold, in all parts; code that makes equal data keeps it.
         paces: of other data sets that train: what their recordings' names begin with -> how much longer their machine
-            takes, which is taken out of their labels; those that share no run with ours have none.
+            takes, which is taken out of their labels.
         training_fingerprint: the same without the test part: of all that a learner sees. What is tested on two parts
             after the same training has one.
     """
@@ -154,7 +154,9 @@ def prepare(
     """
     split = replace(split, train=split.train[: config.max_runs])
     found = {part: [typical(read(name)) for name in _read_of(split, part)] for part in PARTS}
-    found["train"], paces = in_our_pace(found["train"], [prefix_of(Path(path)) for path in config.train_paths])
+    others = [prefix_of(Path(path).expanduser()) for path in config.train_paths]
+    found["train"], paces = in_our_pace(found["train"], others)
+    split = replace(split, train=tuple(run.run for run in found["train"]))
     runs = {"train": merged(found["train"]), "val": merged(found["val"]), "test": tuple(found["test"])}
     _check_kinds(config, runs)
     tables = [run.graph.nodes for run in runs["train"]]

@@ -1,4 +1,7 @@
-"""Programs that nothing is fitted or chosen on: they judge the analytical model as it ships, and serve nothing else."""
+"""Programs that nothing which ships is fitted or chosen on: they judge the analytical model as it ships.
+
+A benchmark may train a network on them to judge it on other programs (`data.train_paths`); no such network ships.
+"""
 
 from __future__ import annotations
 
