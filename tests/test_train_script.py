@@ -50,8 +50,8 @@ def test_a_checkpoint_that_predicts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    (tmp_path / "data" / "a").mkdir(parents=True)
-    (tmp_path / "data" / "a" / "run.json").write_text(
+    (tmp_path / "data" / "e").mkdir(parents=True)  # the run to validate on
+    (tmp_path / "data" / "e" / "run.json").write_text(
         '{"ranks": [{"device": {"kind": "cpu", "name": "Epyc", "capability": "AVX2"}}]}'
     )
     call(monkeypatch, f"out={out}", f"data.path={tmp_path / 'data'}")
