@@ -18,7 +18,7 @@ def test_its_programs_are_in_no_other_plan() -> None:
     assert not set(kinds) & {run.workload.kind for run in other.runs}
 
 
-def test_nothing_may_be_trained_on_it() -> None:
+def test_its_own_split_trains_on_nothing() -> None:
     split = cpu_unseen().splits["unseen"]
     assert not split["train"] and not split["val"]
     assert set(split["test"]) == {run.name for run in cpu_unseen().runs}
