@@ -11,13 +11,13 @@ shared run has count as those that one has, and a family that few shared nodes h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from gnnperf.data.categories import texts_of
+from gnnperf.data.categories import NOTHING, texts_of
 from gnnperf.data.runs import AloneLabels, RunStep, merged, run_of
 from gnnperf.evaluate.noise_floor import node_kinds
 from gnnperf.schedule.align import align
@@ -60,19 +60,21 @@ class Paces:
         return found
 
 
-def paces_of(pairs: Iterable[tuple[RunStep, RunStep]]) -> Paces:
+def paces_of(pairs: Sequence[tuple[RunStep, RunStep]]) -> Paces:
     """Paces of a machine from runs that two recorded.
 
     Args:
-        pairs: the same run there and here.
+        pairs: the same run there and here; none: no pace is known.
     """
+    if not pairs:
+        return Paces({})
     ratios = pd.concat([_ratios(there, here) for there, here in pairs], ignore_index=True)
     of_kind: dict[tuple[str, ...], float] = {}
     for level in LEVELS:
         by = ratios.groupby(level, observed=True)["ratio"]
         enough = by.median()[by.size() >= MIN_NODES]
         of_kind |= {key if isinstance(key, tuple) else (key,): float(ratio) for key, ratio in enough.items()}
-    return Paces(of_kind)
+    return Paces(of_kind, len(pairs))
 
 
 def paced(run: RunStep, paces: Paces) -> RunStep | None:
@@ -120,21 +122,24 @@ def in_our_pace(runs: Sequence[RunStep], prefixes: Sequence[str]) -> tuple[list[
     found, paces = list(ours), dict[str, Paces]()
     for prefix in prefixes:
         theirs = [run for run in runs if run.run.startswith(prefix)]
-        pairs, new = _shared(theirs, prefix, ours)
-        paces[prefix] = Paces({})
-        if pairs:
-            told = paces_of(pairs)
-            in_pace = [paced(run, told) for run in new]
-            new = [run for run in in_pace if run is not None]
-            paces[prefix] = replace(told, num_shared=len(pairs), num_left_out=len(in_pace) - len(new))
-        found += new
+        pairs, new = shared(theirs, prefix, ours)
+        told = paces_of(pairs)
+        kept = [in_pace for run in new if (in_pace := paced(run, told)) is not None] if pairs else new
+        paces[prefix] = replace(told, num_left_out=len(new) - len(kept))
+        found += kept
     return found, paces
 
 
-def _shared(
+def shared(
     theirs: Sequence[RunStep], prefix: str, ours: Sequence[RunStep]
 ) -> tuple[list[tuple[RunStep, RunStep]], list[RunStep]]:
-    """Runs that both recorded, theirs and ours, and their recordings of other runs."""
+    """Runs that both recorded, theirs and ours, and their recordings of other runs.
+
+    Args:
+        theirs: recordings of another data set.
+        prefix: what their names begin with.
+        ours: recordings of our data set.
+    """
     known = {run.run: run for run in merged(ours)}
     pairs = [(run, known[name]) for run in merged(theirs) if (name := run.run.removeprefix(prefix)) in known]
     names = {run.run for run, _ in pairs}
@@ -153,5 +158,5 @@ def _ratios(there: RunStep, here: RunStep) -> pd.DataFrame:
 def _kinds(nodes: pd.DataFrame) -> pd.DataFrame:
     """[num_nodes] kind, of ops with their dtype (a processor may have to emulate one), and family."""
     kind, dtype = node_kinds(nodes), texts_of(nodes["dtype"])  # [num_nodes] each
-    kind = np.where(kind == str(NodeType.COMPUTE), kind + " " + dtype, kind)
+    kind = np.where((kind == str(NodeType.COMPUTE)) & (dtype != NOTHING), kind + " " + dtype, kind)
     return pd.DataFrame({"kind": kind, "family": texts_of(nodes["family"])}, index=nodes.index)

@@ -50,7 +50,7 @@ def processors_of(runs: Iterable[Path]) -> tuple[Processor, ...]:
     return tuple(sorted({found for card in cards if card is not None for found in _named(card)}))
 
 
-def told(device: Mapping[str, Any]) -> Processor | None:
+def as_processor(device: Mapping[str, Any]) -> Processor | None:
     """A processor as `Processor`'s fields name it; None where that is not as they are written."""
     name, capability = device.get("name"), device.get("capability", "")
     if not _is_printed(name) or not name:
@@ -62,7 +62,7 @@ def _named(card: Mapping[str, object]) -> list[Processor]:
     """What a card names; what is not as the recorder writes it names nothing."""
     ranks = card.get("ranks")
     devices = [rank.get("device") for rank in ranks if isinstance(rank, Mapping)] if isinstance(ranks, list) else []
-    found = [told(d) for d in devices if isinstance(d, Mapping) and d.get("kind") == "cpu"]
+    found = [as_processor(d) for d in devices if isinstance(d, Mapping) and d.get("kind") == "cpu"]
     return [one for one in found if one is not None]
 
 

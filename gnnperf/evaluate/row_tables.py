@@ -36,7 +36,7 @@ def print_tables(cells: Sequence[Cell], splits: Sequence[str]) -> None:
     console = Console(width=WIDTH)
     for split in (s for s in splits if s in found):
         rows = in_order(found[split])
-        for table in (node_table(split, rows), step_table(split, rows), program_table(split, rows)):
+        for table in (make(split, rows) for make in (node_table, step_table, program_table, seed_table)):
             console.print(table)
     print(f"{len(cells)} cells, fitted in {sum(cell.fit_s for cell in cells) / 3600:.1f} hours of one process each.")
     made_by = codes(cells)
@@ -91,6 +91,19 @@ def program_table(title: str, rows: Rows) -> Table:
     for row, cells in rows.items():
         parts = [[part for cell in cells if (part := of_workload(cell, name)) is not None] for name in names]
         table.add_row(row, *[_pair(part) if part else "-" for part in parts])
+    return table
+
+
+def seed_table(title: str, rows: Rows) -> Table:
+    """Errors of nodes and of steps, seed by seed, of rows that have several."""
+    seeds = sorted(
+        {seed for cells in rows.values() if len(cells) > 1 for cell in cells if (seed := cell.origin.seed) is not None}
+    )
+    table = _table(f"{title}: by seed, GMAE of nodes / geomean of steps in % (steps)", ("row", *map(str, seeds)))
+    for row, cells in rows.items():
+        by_seed = {cell.origin.seed: cell for cell in cells}
+        if len(cells) > 1:
+            table.add_row(row, *[_pair([by_seed[seed]]) if seed in by_seed else "-" for seed in seeds])
     return table
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.data.processors import Processor, processors_of, told
+from gnnperf.data.processors import Processor, as_processor, processors_of
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.prediction import Prediction, Predictor
@@ -45,7 +45,9 @@ def calibrated_on(provenance: Mapping[str, Any]) -> tuple[Processor, ...]:
     training = provenance.get("training")
     named = training.get("processors") if isinstance(training, Mapping) else None
     kept = named if isinstance(named, (list, tuple)) else ()
-    found = [told(one if isinstance(one, Mapping) else {"name": one}) for one in kept]  # a name alone: an older one
+    found = [
+        as_processor(one if isinstance(one, Mapping) else {"name": one}) for one in kept
+    ]  # a name alone: an older one
     return tuple(one for one in found if one is not None)
 
 
