@@ -24,7 +24,7 @@ from gnnperf.graph.table_counts import TableCounts
 from gnnperf.hardware.placement import Placement
 from gnnperf.schema import EDGE_COLUMNS, NODE_COLUMNS, Column
 from gnnperf.trace import read_run
-from gnnperf.trace.reader import run_name
+from gnnperf.trace.public_text import run_name
 
 _FILES = ("nodes.parquet", "edges.parquet")
 _META_KEY = b"gnnperf.graph"

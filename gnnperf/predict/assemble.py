@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnperf.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.predict.config import Mode
@@ -18,6 +19,7 @@ from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.prediction import Prediction, in_place, uncovered, uncovered_ops
 from gnnperf.schedule import Schedule, schedule, schedule_with_contention
 from gnnperf.schedule.jitter import Jitter
+from gnnperf.schedule.schedule import CHECK
 from gnnperf.schedule.step_visits import NUM_UNROLLED
 from gnnperf.schema import WORK_TYPES, StepTimeKind
 
@@ -66,7 +68,8 @@ def assemble(prediction: Prediction, question: Question) -> StepPrediction:
     unrolled = NUM_UNROLLED if kind is StepTimeKind.PERIOD else 1
     if question.jitter is not None:
         prediction = with_waits(prediction, question.jitter, repeats=unrolled > 1)
-    known_us = np.nan_to_num(prediction.scheduled_us, nan=0.0)  # [num_nodes]; the missing ones are named below
+    told_us = prediction.scheduled_us
+    known_us = np.where(np.isnan(told_us), 0.0, told_us)  # [num_nodes]; the missing ones are named below
     if prediction.alone is None:
         scheduled = schedule(prediction.graph, known_us, prediction.lag_us, num_unrolled=unrolled)
     else:
@@ -78,7 +81,14 @@ def assemble(prediction: Prediction, question: Question) -> StepPrediction:
 
 
 def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, question: Question) -> StepPrediction:
-    """The answer from latencies, their schedule and the step time it gives, of the question's kind."""
+    """The answer from latencies, their schedule and the step time it gives, of the question's kind.
+
+    Raises:
+        InputError: that is no time: negative, infinite or not a number.
+    """
+    if not 0 <= predicted_us < math.inf:
+        raise InputError(f"the step is predicted to take {predicted_us} us", where=f"graph {prediction.graph.name!r}",
+                         allowed="a time of 0 or more", remedy=CHECK)  # fmt: skip
     graph, kind = prediction.graph, step_time_kind(question.label)
     critical_us = critical_time_us(graph, scheduled, predicted_us)
     missing = uncovered_ops(graph, prediction.latency_us)
