@@ -6,7 +6,6 @@ import csv
 from pathlib import Path
 
 import pytest
-import yaml
 
 from gnnperf.errors import InputError
 from gnnperf.hardware import (
@@ -35,8 +34,8 @@ MINE = {
 }  # fmt: skip
 
 
-def write(path: Path, content: object) -> Path:
-    path.write_text(yaml.safe_dump(content))
+def write(path: Path, content: Mapping[str, object]) -> Path:
+    path.write_text(yaml_text(content))
     return path
 
 
@@ -153,8 +152,10 @@ def test_default_cluster(tmp_path: Path) -> None:
         ({"num_sms": 1.5}, "value 1.5 is out of range"),
         ({"num_sms": True}, "num_sms.*bool"),
         ({"clock_hz": -1}, "clock_hz.*out of range"),
-        ({"clock_hz": float("nan")}, "clock_hz.*out of range"),
-        ({"memory_bytes": float("inf")}, "memory_bytes.*out of range"),
+        ({"clock_hz": float("nan")}, "the number '.nan' in line 5"),
+        ({"memory_bytes": float("inf")}, "the number '.inf'"),
+        ({"memory_bandwidth_bytes_per_s": 1e-300}, "memory_bandwidth_bytes_per_s.*1e-12 to 1e"),
+        ({"memory_bandwidth_bytes_per_s": 1e308}, "memory_bandwidth_bytes_per_s.*1e-12 to 1e"),
         ({"sustained_flops_share": 1.5}, "sustained_flops_share.*out of range"),
         ({"launch_floor_us": -0.1}, "launch_floor_us.*out of range"),
         ({"kind": "tpu"}, "kind is 'tpu'.*gpu, cpu"),
