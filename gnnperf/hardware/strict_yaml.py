@@ -68,8 +68,8 @@ def parse_yaml(text: str, where: str) -> object:
     try:
         return _Builder(where, yaml.parse(text, Loader=_Loader)).document()
     except (yaml.YAMLError, RecursionError) as error:
-        line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"is not YAML ({line})", where=where) from None
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"is not YAML ({why})", where=where) from None
 
 
 class _Dumper(yaml.SafeDumper):

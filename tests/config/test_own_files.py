@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import resource
+import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -29,19 +28,20 @@ def test_two_files_cannot_run_code_through_hydras_callbacks(tmp_path: Path) -> N
     first.write_text(f"defaults:\n  - /cluster@_global_.hydra.callbacks: own_b\n  - _self_\n{DEVICE}")
     second.write_text(f"mine:\n  _target_: pathlib.Path.touch\n  self: {{_target_: pathlib.Path, _args_: [{ran}]}}\n")
     command = [sys.executable, str(ROOT / "predict.py"), "trace=x", f"hardware={first}", f"cluster={second}"]
-    begin = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
-    took_s = time.perf_counter() - begin
-    assert (done.returncode, done.stdout) == (2, "") and not ran.exists()
-    assert done.stderr.startswith(f"error: {first}: has the key 'defaults'")
-    assert done.stderr.count("\n") == 1
-    assert took_s < 2.0 * 5  # alone it takes half a second; other tests run beside it
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 10**9  # of all children so far
+    with (tmp_path / "printed").open("w") as printed:
+        process = subprocess.Popen(command, stdout=printed, stderr=printed, cwd=tmp_path)
+        _, status, used = os.wait4(process.pid, 0)
+    message = (tmp_path / "printed").read_text()
+    assert os.waitstatus_to_exitcode(status) == 2 and not ran.exists()
+    assert message.startswith(f"error: {first}: has the key 'defaults'") and message.count("\n") == 1
+    assert used.ru_utime + used.ru_stime < 2.0
+    assert used.ru_maxrss < 300_000  # kilobytes
 
 
-@pytest.mark.parametrize(
-    "text", [CALLBACK, "name: x_${oc.env:MY_SECRET}\n", "name: x_${trace}\n", "name: ${hydra:runtime.cwd}\n"]
-)
+INTERPOLATED = ("name: x_${oc.env:MY_SECRET}\n", "name: x_${trace}\n", "name: ${hydra:runtime.cwd}\n")
+
+
+@pytest.mark.parametrize("text", [CALLBACK, *INTERPOLATED])
 @pytest.mark.parametrize("group", ["hardware", "cluster", "plan"])
 def test_a_file_with_code_or_interpolations_is_refused(
     group: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -60,7 +60,7 @@ def test_settings_go_over_a_file_at_any_depth(tmp_path: Path) -> None:
     config = composed(
         "predict", PredictConfig, f"hardware={path}", "hardware.flops_per_s.float32=1e12", "hardware.power_limit_w=70"
     )
-    assert config.hardware["flops_per_s"]["float32"] == 1e12 and config.hardware["flops_per_s"]["float16"] == 8.1e12
+    assert config.hardware["flops_per_s"]["float32"] == 1e12 and config.hardware["flops_per_s"]["float16"] > 1e12
     assert config.hardware["name"] == "mine" and config.hardware["power_limit_w"] == 70
     device = config.device_spec()
     assert device is not None and device.power_limit_w == 70
