@@ -6,13 +6,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from gnnperf.analytic.cpu_ops.files import prices_from_plain, prices_to_plain
 from gnnperf.analytic.cpu_ops.prices import OpPrices
 from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
-from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
 from gnnperf.record.files import write_text
 
 SEGMENTS = ("T1", "T2", "T3", "T4", "T5", "arrive", "exit")
@@ -105,7 +103,7 @@ def save_constants(constants: AnalyticConstants, path: Path) -> None:
         "host_overhead_us": overheads,
         "op_prices": None if constants.op_prices is None else prices_to_plain(constants.op_prices),
     }
-    write_text(path, yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True))
+    write_text(path, yaml_text(raw))
 
 
 def _kind(raw: object, path: Path) -> str:

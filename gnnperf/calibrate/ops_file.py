@@ -15,11 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from gnnperf.calibrate.call import dtype_of, overload_of
 from gnnperf.calibrate.point import Direction, OpPoint, frozen
 from gnnperf.errors import InputError
+from gnnperf.hardware.strict_yaml import parse_yaml
 
 KEYS = ("op", "shapes", "dtype", "dtypes", "arguments", "direction", "tables", "skew", "tf32", "transposed")
 
@@ -42,10 +41,7 @@ def read_ops(path: Path) -> tuple[OpPoint, ...]:
 
 def _entries(text: str, path: Path) -> list[tuple[str, object]]:
     if path.suffix in (".yaml", ".yml"):
-        try:
-            loaded = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise InputError(f"is not YAML ({str(error).splitlines()[0]})", where=str(path)) from None
+        loaded = parse_yaml(text, str(path))
         if not isinstance(loaded, list):
             raise InputError("is not a list of ops", where=str(path), allowed="- op: ...")
         return [(f"{path}, entry {place + 1}", entry) for place, entry in enumerate(loaded)]

@@ -52,7 +52,7 @@ def _shard(arguments: argparse.Namespace) -> int:
 
     from gnnperf.errors import require
     from gnnperf.hardware.named import PLAN_GROUP, path_of
-    from gnnperf.hardware.yaml_spec import read_yaml
+    from gnnperf.hardware.strict_yaml import read_yaml
     from gnnperf.shard.answer import answer, document
     from gnnperf.shard.ask import check_out, given_placement, problem_from, write_plan
     from gnnperf.shard.search import Effort
