@@ -17,14 +17,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import gnnperf
+from gnnperf import untrusted
 from gnnperf.errors import InputError
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.graph.table_counts import TableCounts
 from gnnperf.hardware.placement import Placement
 from gnnperf.schema import EDGE_COLUMNS, NODE_COLUMNS, Column
+from gnnperf.schema.parquet import read_parquet
 from gnnperf.trace import read_run
 from gnnperf.trace.reader import run_name
+from gnnperf.trace.sources import is_regular
 
 _FILES = ("nodes.parquet", "edges.parquet")
 _META_KEY = b"gnnperf.graph"
@@ -80,7 +83,7 @@ def fingerprint(inputs: Sequence[Path]) -> str:
     digest = hashlib.sha256(_code_hash().encode())
     for path in inputs:
         digest.update(run_name(path).encode())
-        files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        files = sorted(p for p in path.rglob("*") if is_regular(p, path)) if path.is_dir() else [path]
         for file in files:
             digest.update(file.name.encode())
             digest.update(_file_hash(file).encode())
@@ -91,7 +94,7 @@ def fingerprint(inputs: Sequence[Path]) -> str:
 def _code_hash() -> str:
     root = Path(gnnperf.__file__).parent
     named = [
-        *(root / "schema" / name for name in ("words.py", "column.py", "tables.py")),
+        *(root / "schema" / name for name in ("words.py", "column.py", "tables.py", "parquet.py")),
         root / "hardware" / "placement.py",
     ]
     sources = [*named, *sorted((root / "trace").rglob("*.py")), *sorted((root / "graph").rglob("*.py"))]
@@ -175,16 +178,13 @@ def read_graph(directory: Path) -> ExecutionGraph:
     Raises:
         InputError: a file is missing or not a graph.
     """
-    try:
-        table = pq.read_table(directory / "nodes.parquet")
+    with untrusted.reading(directory, "is not a graph directory of gnnperf", remedy="import the trace again"):
+        table = read_parquet(directory / "nodes.parquet")
         nodes = _typed(table.to_pandas(), NODE_COLUMNS)
-        edges = _typed(pq.read_table(directory / "edges.parquet").to_pandas(), EDGE_COLUMNS)
+        edges = _typed(read_parquet(directory / "edges.parquet").to_pandas(), EDGE_COLUMNS)
         meta = msgspec.json.decode((table.schema.metadata or {})[_META_KEY], type=_Meta)
-    except (OSError, KeyError, ValueError, TypeError, pa.ArrowException, msgspec.MsgspecError) as error:
-        raise InputError(
-            "is not a graph directory of gnnperf", where=str(directory), remedy="import the trace again"
-        ) from error
-    return ExecutionGraph(nodes=nodes, edges=edges, **{f.name: getattr(meta, f.name) for f in fields(_Meta)}).validate()
+        attributes = {f.name: getattr(meta, f.name) for f in fields(_Meta)}
+        return ExecutionGraph(nodes=nodes, edges=edges, **attributes).validate()
 
 
 def _typed(frame: pd.DataFrame, columns: tuple[Column, ...]) -> pd.DataFrame:
