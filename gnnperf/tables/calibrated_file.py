@@ -22,7 +22,7 @@ def rows_of_kind(path: Path, kind: str, needed: Sequence[str]) -> pd.DataFrame:
     """
     with untrusted.reading(path, remedy=REMEDY):
         found = read_parquet(path).to_pandas()
-    missing = [column for column in ("kind", *needed) if column not in found]
+    missing = [column for column in (*needed, "kind") if column not in found]
     if missing:
         raise InputError(f"column {missing[0]!r} is missing", where=str(path), remedy=REMEDY)
     return found[(found["kind"] == kind).to_numpy()].reset_index(drop=True)
