@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -23,6 +20,7 @@ from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.graph.table_counts import TableCounts
 from gnnperf.hardware.placement import Placement
+from gnnperf.record.files import replacing_folder
 from gnnperf.schema import EDGE_COLUMNS, NODE_COLUMNS, Column
 from gnnperf.schema.parquet import read_parquet
 from gnnperf.trace import read_run
@@ -115,27 +113,21 @@ def _file_hash(path: Path) -> str:
 
 
 def write_graph(graph: ExecutionGraph, directory: Path) -> None:
-    """Write a graph directory beside and rename it into place.
+    """Write a graph directory: all of it, or nothing is changed.
 
     Raises:
         InputError: the directory cannot be written, or is something else than an earlier graph.
     """
     refuse_foreign(directory)
+    with replacing_folder(directory) as temporary:
+        write_files(graph, temporary)
+
+
+def write_files(graph: ExecutionGraph, folder: Path) -> None:
+    """Write the files of a graph into an empty folder."""
     meta = _Meta(**{f.name: getattr(graph, f.name) for f in fields(_Meta)})
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
-        try:
-            _write(graph.nodes, beside / "nodes.parquet", msgspec.json.encode(meta))
-            _write(graph.edges, beside / "edges.parquet", b"{}")
-            beside.chmod(0o755)
-            _swap(beside, directory)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot be written ({error.strerror})", where=str(directory), remedy="choose a writable place with room"
-        ) from error
+    _write(graph.nodes, folder / "nodes.parquet", msgspec.json.encode(meta))
+    _write(graph.edges, folder / "edges.parquet", b"{}")
 
 
 def refuse_foreign(directory: Path) -> None:
@@ -149,21 +141,6 @@ def refuse_foreign(directory: Path) -> None:
             "holds something else than a graph of gnnperf", where=str(directory),
             remedy="choose another place; nothing was changed",
         )  # fmt: skip
-
-
-def _swap(beside: Path, directory: Path) -> None:
-    """Put a finished directory in place of an earlier one, which comes back if that fails."""
-    if not directory.exists():
-        os.replace(beside, directory)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{directory.name}.old.", dir=directory.parent))
-    try:
-        os.replace(directory, old / "old")
-        os.replace(beside, directory)
-    finally:  # however it ended, Ctrl-C too
-        if not directory.exists():
-            os.replace(old / "old", directory)
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def _write(frame: pd.DataFrame, path: Path, meta: bytes) -> None:

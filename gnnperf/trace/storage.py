@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import accumulate, pairwise
@@ -27,6 +25,7 @@ import pyarrow.parquet as pq
 
 from gnnperf import schema, untrusted
 from gnnperf.errors import InputError
+from gnnperf.record.files import replacing_folder
 from gnnperf.schema.parquet import read_parquet
 from gnnperf.trace.columns import Codes
 from gnnperf.trace.limits import MAX_RUN_EVENTS
@@ -49,29 +48,23 @@ LINE_BREAK = re.compile(r",\n\s+")
 
 
 def write_run(run: RunTrace, directory: Path) -> None:
-    """Write `events.parquet` (and `feeds.parquet`, `run.json`) beside, then rename.
+    """Write `events.parquet` (and `feeds.parquet`, `run.json`): all of them, or nothing is changed.
 
     Raises:
         InputError: the directory holds other things, or cannot be written.
     """
     directory = Path(directory)
-    _refuse_foreign(directory)
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
-    except OSError as error:
-        raise _unwritable(directory, error) from None
-    try:
-        _write_events(run.tables, beside / EVENTS_FILE)
-        _write_feeds(run.tables, beside / FEEDS_FILE)
-        if run.card is not None:
-            (beside / CARD).write_text(card_text(run.card))
-        beside.chmod(0o755)
-        _replace(beside, directory)
-    except OSError as error:
-        raise _unwritable(directory, error) from None
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    refuse_foreign(directory)
+    with replacing_folder(directory) as temporary:
+        write_files(run, temporary)
+
+
+def write_files(run: RunTrace, folder: Path) -> None:
+    """Write the files of a run into an empty folder."""
+    _write_events(run.tables, folder / EVENTS_FILE)
+    _write_feeds(run.tables, folder / FEEDS_FILE)
+    if run.card is not None:
+        (folder / CARD).write_text(card_text(run.card))
 
 
 def card_text(card: Mapping[str, object]) -> str:
@@ -79,7 +72,12 @@ def card_text(card: Mapping[str, object]) -> str:
     return LIST_OF_SCALARS.sub(lambda found: "[" + LINE_BREAK.sub(", ", found[1]) + "]", json.dumps(card, indent=1))
 
 
-def _refuse_foreign(directory: Path) -> None:
+def refuse_foreign(directory: Path) -> None:
+    """Only earlier tables are ever replaced.
+
+    Raises:
+        InputError: something else is there.
+    """
     if directory.exists() and not directory.is_dir():
         raise InputError("is a file", where=str(directory), allowed="a directory to write to")
     foreign = [p.name for p in directory.iterdir() if not _is_own(p.name)] if directory.is_dir() else []
@@ -90,24 +88,6 @@ def _refuse_foreign(directory: Path) -> None:
 
 def _is_own(name: str) -> bool:
     return name in (EVENTS_FILE, FEEDS_FILE, CARD) or EARLIER_FILE.fullmatch(name) is not None
-
-
-def _replace(beside: Path, directory: Path) -> None:
-    """Rename `beside` to `directory`; an earlier result moves out of the way first and is deleted last."""
-    earlier = Path(tempfile.mkdtemp(prefix=f".{directory.name}.old.", dir=directory.parent))
-    try:
-        if directory.exists():
-            directory.rename(earlier / "earlier")
-        beside.rename(directory)
-    finally:  # however it ended, Ctrl-C too
-        if not directory.exists() and (earlier / "earlier").exists():
-            (earlier / "earlier").rename(directory)
-        shutil.rmtree(earlier, ignore_errors=True)
-
-
-def _unwritable(directory: Path, error: OSError) -> InputError:
-    return InputError(f"cannot be written ({error.strerror or error})", where=str(directory),
-                      remedy="choose a directory you may write to, with space left")  # fmt: skip
 
 
 def _write_events(tables: Sequence[TraceTable], path: Path) -> None:
