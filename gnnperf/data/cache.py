@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import io
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from torch_geometric.data import HeteroData
 
 from gnnperf.data.plain import load_plain
 from gnnperf.errors import InputError
+from gnnperf.record.files import write_bytes
 
 _ROOMS = ("errors.py", "schema", "prediction.py", "hardware", "graph", "analytic", "data")
 
@@ -50,10 +51,7 @@ def cached_graphs(folder: Path, key: str, build: Callable[[], list[HeteroData]])
     except InputError:
         graphs = build()
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        torch.save([g.to_dict() for g in graphs], beside)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    held = io.BytesIO()
+    torch.save([g.to_dict() for g in graphs], held)
+    write_bytes(path, held.getvalue())
     return graphs
