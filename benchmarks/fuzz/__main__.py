@@ -46,8 +46,8 @@ def main() -> int:
     tallies = run(asked.readers, asked.cases, asked.whole_path, asked.seed, asked.processes, asked.seconds)
     print("\n".join(rows(tallies)))
     failures = {case: ended for tally in tallies.values() for case, ended in tally.failures.items()}
-    for ended, count in Counter(failures.values()).most_common():
-        case = next(case for case, how in failures.items() if how == ended)
+    for kind, count in Counter(how.partition(": ")[0] for how in failures.values()).most_common():
+        case, ended = next((case, how) for case, how in failures.items() if how.partition(": ")[0] == kind)
         print(
             f"FAILED {count}x {ended}\n  {keep(case, asked.seed, ended, OUT)}: python -m benchmarks.fuzz "
             f"--seed {asked.seed} --case {case}"

@@ -133,7 +133,7 @@ def _change(parent: Any, key: Any, rng: random.Random) -> None:
         parent[key], parent[other] = parent[other], parent[key]
     elif kind == 3 and isinstance(parent[key], (int, float)) and not isinstance(parent[key], bool):
         scaled = float(max(min(parent[key], 1e300), -1e300)) * rng.choice((-1, 0, 2, 1e6, 1e-6, 1e15))
-        parent[key] = int(scaled) if isinstance(parent[key], int) and rng.random() < 0.7 else scaled
+        parent[key] = int(scaled) if isinstance(parent[key], int) and abs(scaled) < 1e300 else scaled
     elif kind == 4 and isinstance(parent, dict):
         parent[str(rng.choice(EXTREMES[:20]))] = copy.deepcopy(parent[key])
     else:

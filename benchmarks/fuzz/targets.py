@@ -132,7 +132,9 @@ def predicted_step(path: Path, rng: random.Random) -> float:
     from gnnperf.report.document import document, to_json
 
     entries = [rng.choice(corpus.EDITS) for _ in range(rng.choice((0, 1, 1, 2)))]
-    edits = read_edits(mutated_value(entries, rng, 1) if entries and rng.random() < 0.3 else entries)
+    if entries and rng.random() < 0.3:
+        entries = [mutated_value(entry, rng, 1) for entry in entries]
+    edits = read_edits(entries)
     answer = predict(Request(trace=path, mode=Mode.analytic, whatif=edits, findings=rng.random() < 0.1))
     written = json.loads(to_json(document(answer)))
     steps = [written["step_time_us"], *([written["whatif"]["step_time_us"]] if written.get("whatif") else [])]

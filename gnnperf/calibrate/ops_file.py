@@ -19,6 +19,7 @@ from gnnperf.calibrate.call import dtype_of, overload_of
 from gnnperf.calibrate.point import Direction, OpPoint, frozen
 from gnnperf.errors import InputError
 from gnnperf.hardware.strict_yaml import parse_yaml
+from gnnperf.untrusted import reading
 
 KEYS = ("op", "shapes", "dtype", "dtypes", "arguments", "direction", "tables", "skew", "tf32", "transposed")
 
@@ -29,14 +30,11 @@ def read_ops(path: Path) -> tuple[OpPoint, ...]:
     Raises:
         InputError: it cannot be read, is empty, or an entry is no op (names the entry).
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read ({error})", where=str(path)) from None
-    found = _entries(text, path)
-    if not found:
-        raise InputError("names no op", where=str(path), allowed="JSON lines or a YAML list with op, shapes and dtype")
-    return tuple(dict.fromkeys(_point(entry, where) for where, entry in found))
+    with reading(path):
+        entries = _entries(path.read_text(encoding="utf-8"), path)
+        if not entries:
+            raise InputError("names no op", where=str(path), allowed="JSON lines or a YAML list: op, shapes and dtype")
+        return tuple(dict.fromkeys(_point(entry, where) for where, entry in entries))
 
 
 def _entries(text: str, path: Path) -> list[tuple[str, object]]:
