@@ -51,7 +51,7 @@ PROGRAM = """
 import torch
 weight = torch.nn.Parameter(torch.ones(64, 64))
 optimizer = torch.optim.SGD([weight], lr=0.1)
-for _ in range(9):
+for _ in range(30):
     (weight @ weight).sum().backward()
     optimizer.step()
 """
