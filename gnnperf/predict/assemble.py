@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnperf.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.predict.config import Mode
@@ -21,6 +22,7 @@ from gnnperf.schedule.jitter import Jitter
 from gnnperf.schedule.step_visits import NUM_UNROLLED
 from gnnperf.schema import WORK_TYPES, StepTimeKind
 
+LONGEST_US = 1e14  # three years; outputs hold ns in 64 bits
 NOTED_SKEW = 0.05  # share of a measured makespan from which the ranks' different starts are worth a sentence
 
 
@@ -78,7 +80,14 @@ def assemble(prediction: Prediction, question: Question) -> StepPrediction:
 
 
 def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, question: Question) -> StepPrediction:
-    """The answer from latencies, their schedule and the step time it gives, of the question's kind."""
+    """The answer from latencies, their schedule and the step time it gives, of the question's kind.
+
+    Raises:
+        InputError: a step time that no file of ours can hold.
+    """
+    if not predicted_us <= LONGEST_US:
+        raise InputError(f"the predicted step takes {predicted_us:.3g} us", allowed=f"at most {LONGEST_US:.0e} us",
+                         remedy="check the checkpoint and the specification of the hardware")  # fmt: skip
     graph, kind = prediction.graph, step_time_kind(question.label)
     critical_us = critical_time_us(graph, scheduled, predicted_us)
     missing = uncovered_ops(graph, prediction.latency_us)
