@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from gnnperf import untrusted
 from gnnperf.errors import InputError
 
 _NAMED = 10
@@ -29,9 +30,10 @@ def _import(args: argparse.Namespace) -> int:
     from gnnperf.trace import read_run
     from gnnperf.trace import storage as trace_storage
 
-    _refuse_foreign(args.out)
-    trace_storage.refuse_foreign(args.out / TABLES)
-    graph_storage.refuse_foreign(args.out / GRAPH)
+    with untrusted.reading(args.out, "cannot be written"):
+        _refuse_foreign(args.out)
+        trace_storage.refuse_foreign(args.out / TABLES)
+        graph_storage.refuse_foreign(args.out / GRAPH)
     run = read_run(args.path if len(args.path) > 1 else args.path[0])
     graph = build_graph(run)
     with task("writing", 2, "folders") as advance, replacing_folder(args.out) as temporary:

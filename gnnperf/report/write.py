@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from gnnperf import untrusted
 from gnnperf.errors import InputError
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.progress import task
@@ -25,6 +26,11 @@ def check_output(out: Path) -> Path:
     Raises:
         InputError: a file, a folder with other content, or no permission. Call it before the long work.
     """
+    with untrusted.reading(out, "cannot be written to", remedy="choose another out=DIR"):
+        return _checked(out)
+
+
+def _checked(out: Path) -> Path:
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise InputError("is not a folder", where=str(out), remedy="choose another out=DIR")
     strangers = sorted(p.name for p in out.iterdir() if p.name not in FILES) if out.exists() else []

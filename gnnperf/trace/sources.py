@@ -163,7 +163,7 @@ def _tar_members(path: Path) -> Iterator[tuple[str, bytes]]:
         stream = _Counted(igzip.IGzipFile(fileobj=file) if is_gzip else file, path, packed)
         with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
             for count, entry in enumerate(archive, 1):
-                archive.members = []  # it would keep every header
+                archive.members = []  # type: ignore[attr-defined]  # it would keep every header
                 _check_archive(path, count, stream.count, packed)
                 _check_member(path, entry.name)
                 content = archive.extractfile(entry) if entry.isreg() else None

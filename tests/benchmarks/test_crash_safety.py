@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.trace import kineto_files as files
 
 ROOT = Path(__file__).parents[2]
-COUNTS = {"SIGKILL": 3, "SIGINT": 1, "full disk": 2, "two writers": 1}
+COUNTS = {"SIGKILL": 3, "SIGINT": 1, "full disk": 1, "two writers": 1}
 TRIALS = f"""
 import sys
 from dataclasses import replace

@@ -47,6 +47,12 @@ def test_a_full_disk_leaves_the_earlier_import_or_nothing(
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["graph", "tables"]
 
 
+def test_a_name_that_is_too_long_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    traces = files.write_ranks(tmp_path / "traces", 1)
+    assert cli.main(["import", str(traces), "--out", str(tmp_path / ("x" * 300))]) == 2
+    assert capsys.readouterr().err.count("File name too long") == 1
+
+
 def test_a_folder_with_other_files_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     traces = files.write_ranks(tmp_path / "traces", 1)
     for other in ("notes.txt", "tables/notes.txt", "graph/notes.txt"):
