@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
+
+_TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
+
+
+def printable(text: str) -> str:
+    """The text without control, bidirectional and zero-width characters, and without commands to a terminal."""
+    plain = text if text.isprintable() else _TERMINAL.sub("", text)
+    return plain if plain.isprintable() else "".join(c for c in plain if c.isprintable())
 
 
 class InputError(ValueError):
@@ -19,6 +28,9 @@ class InputError(ValueError):
     exit_code = 2
 
     def __init__(self, what: str, *, where: str = "", allowed: str = "", remedy: str = "") -> None:
+        what, where, allowed, remedy = (
+            "\n".join(map(printable, s.split("\n"))) for s in (what, where, allowed, remedy)
+        )
         self.what, self.where, self.allowed, self.remedy = what, where, allowed, remedy
         sentences = [f"{where}: {what}" if where else what]
         if allowed:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnnperf.trace.device_names import device_name
 from gnnperf.trace.storage import read_card
 
-MAX_NAME = 100  # characters; a card may come from a stranger
+CAPABILITY = re.compile("[A-Z0-9_ .]{0,32}")  # a card may come from a stranger
 
 
 @dataclass(frozen=True, order=True)
@@ -52,10 +54,10 @@ def processors_of(runs: Iterable[Path]) -> tuple[Processor, ...]:
 
 def as_processor(device: Mapping[str, Any]) -> Processor | None:
     """A processor as `Processor`'s fields name it; None where that is not as they are written."""
-    name, capability = device.get("name"), device.get("capability", "")
-    if not _is_printed(name) or not name:
-        return None
-    return Processor(name[:MAX_NAME], capability[:MAX_NAME] if _is_printed(capability) else "")
+    stated, capability = device.get("name"), device.get("capability", "")
+    name = device_name(stated) if isinstance(stated, str) else ""
+    is_known = isinstance(capability, str) and CAPABILITY.fullmatch(capability)
+    return Processor(name, capability if is_known else "") if name else None
 
 
 def _named(card: Mapping[str, object]) -> list[Processor]:
@@ -64,7 +66,3 @@ def _named(card: Mapping[str, object]) -> list[Processor]:
     devices = [rank.get("device") for rank in ranks if isinstance(rank, Mapping)] if isinstance(ranks, list) else []
     found = [as_processor(d) for d in devices if isinstance(d, Mapping) and d.get("kind") == "cpu"]
     return [one for one in found if one is not None]
-
-
-def _is_printed(text: object) -> bool:
-    return isinstance(text, str) and text.isprintable()

@@ -24,7 +24,7 @@ from gnnperf.record.files import replacing_folder
 from gnnperf.schema import EDGE_COLUMNS, NODE_COLUMNS, Column
 from gnnperf.schema.parquet import read_parquet
 from gnnperf.trace import read_run
-from gnnperf.trace.reader import run_name
+from gnnperf.trace.public_text import run_name
 from gnnperf.trace.sources import is_regular
 
 _FILES = ("nodes.parquet", "edges.parquet")

@@ -63,7 +63,7 @@ def _entries(card: Mapping[str, object]) -> Iterator[TableCounts]:
     for rank in ranks if isinstance(ranks, list) else []:
         listed = rank.get(KEY, []) if isinstance(rank, Mapping) else []
         if not isinstance(listed, list):
-            raise InputError(f"{KEY} is {listed!r}", where="the run's card", allowed="a list, one entry per table")
+            raise InputError(f"{KEY} is no list", where="the run's card", allowed="a list, one entry per table")
         for place, entry in enumerate(listed):
             yield _entry(entry, f"the run's card, rank {rank.get('rank')}, {KEY} {place + 1}")
 
@@ -74,7 +74,7 @@ def _entry(entry: object, where: str) -> TableCounts:
     histogram = entry.get("reuse_histogram") if isinstance(entry, Mapping) else None
     counted = isinstance(histogram, list) and all(type(n) is int and n >= 0 for n in histogram) and any(histogram)
     if not counted or len(sizes) != len(KEYS):
-        raise InputError(f"counts of a table are {entry!r}"[:200], where=where, allowed=ALLOWED,
+        raise InputError("counts of a table are not as the recorder writes them", where=where, allowed=ALLOWED,
                          remedy="record the run again, or leave the counts out of the card")  # fmt: skip
     rows, dim, batches, lookups = sizes
     assert isinstance(histogram, list)

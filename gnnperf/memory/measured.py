@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gnnperf.memory.peak import PeakMemory
 
 _ADDED_UP = "profiler allocations"  # record/peak_memory.py, HostMemory
+_METHODS = (_ADDED_UP, "max_memory_allocated")
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def measured_peaks(card: Mapping[str, object] | None) -> dict[int, Measured]:
         facts = entry.get("peak_memory") if isinstance(entry, dict) else None
         if isinstance(facts, dict) and isinstance(facts.get("peak_bytes"), int) and facts["peak_bytes"] > 0:
             held = facts.get("held_between_steps_bytes")
-            found[int(entry["rank"])] = Measured(
-                str(facts.get("method")), facts["peak_bytes"], held if isinstance(held, int) else None
-            )
+            method = facts.get("method")
+            if isinstance(entry.get("rank"), int) and method in _METHODS:
+                found[entry["rank"]] = Measured(method, facts["peak_bytes"], held if isinstance(held, int) else None)
     return found

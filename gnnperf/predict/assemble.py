@@ -19,6 +19,7 @@ from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.prediction import Prediction, in_place, uncovered, uncovered_ops
 from gnnperf.schedule import Schedule, schedule, schedule_with_contention
 from gnnperf.schedule.jitter import Jitter
+from gnnperf.schedule.schedule import CHECK
 from gnnperf.schedule.step_visits import NUM_UNROLLED
 from gnnperf.schema import WORK_TYPES, StepTimeKind
 
@@ -68,7 +69,8 @@ def assemble(prediction: Prediction, question: Question) -> StepPrediction:
     unrolled = NUM_UNROLLED if kind is StepTimeKind.PERIOD else 1
     if question.jitter is not None:
         prediction = with_waits(prediction, question.jitter, repeats=unrolled > 1)
-    known_us = np.nan_to_num(prediction.scheduled_us, nan=0.0)  # [num_nodes]; the missing ones are named below
+    told_us = prediction.scheduled_us
+    known_us = np.where(np.isnan(told_us), 0.0, told_us)  # [num_nodes]; the missing ones are named below
     if prediction.alone is None:
         scheduled = schedule(prediction.graph, known_us, prediction.lag_us, num_unrolled=unrolled)
     else:
@@ -83,11 +85,11 @@ def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, qu
     """The answer from latencies, their schedule and the step time it gives, of the question's kind.
 
     Raises:
-        InputError: a step time that no file of ours can hold.
+        InputError: that is no time that a file of ours can hold: negative, infinite, too long, or not a number.
     """
-    if not predicted_us <= LONGEST_US:
-        raise InputError(f"the predicted step takes {predicted_us:.3g} us", allowed=f"at most {LONGEST_US:.0e} us",
-                         remedy="check the checkpoint and the specification of the hardware")  # fmt: skip
+    if not 0 <= predicted_us <= LONGEST_US:
+        raise InputError(f"the step is predicted to take {predicted_us:.3g} us", where=f"graph {prediction.graph.name!r}",
+                         allowed=f"0 to {LONGEST_US:.0e} us", remedy=CHECK)  # fmt: skip
     graph, kind = prediction.graph, step_time_kind(question.label)
     critical_us = critical_time_us(graph, scheduled, predicted_us)
     missing = uncovered_ops(graph, prediction.latency_us)

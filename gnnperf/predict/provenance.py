@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf import __version__
+from gnnperf.trace.public_text import file_names
 
 LIBRARIES = ("numpy", "pandas", "pyarrow", "numba", "torch", "torch-geometric")
 
@@ -45,12 +46,18 @@ def provenance(
 
 
 def input_sha256(inputs: Path) -> dict[str, str]:
-    """File name (relative to the folder, if a folder was given) -> sha256, hidden files left out."""
-    if not inputs.is_dir():
-        return {inputs.name: sha256(inputs)}
-    files = sorted(p for p in inputs.rglob("*") if p.is_file())
-    names = {p.relative_to(inputs): p for p in files}
-    return {n.as_posix(): sha256(p) for n, p in names.items() if not any(part.startswith(".") for part in n.parts)}
+    """File name (relative to the folder, if a folder was given) -> sha256, hidden files left out.
+
+    Names are those that outputs may show (`trace.public_text`).
+    """
+    folder = inputs if inputs.is_dir() else inputs.parent
+    files = (
+        sorted(p.relative_to(folder) for p in inputs.rglob("*") if p.is_file())
+        if inputs.is_dir()
+        else [Path(inputs.name)]
+    )
+    shown = [file for file in files if not any(part.startswith(".") for part in file.parts)]
+    return {name: sha256(folder / file) for name, file in zip(file_names(shown), shown, strict=True)}
 
 
 def sha256(path: Path) -> str:

@@ -19,6 +19,7 @@ from gnnperf.schedule.engine import backward_pass, forward_pass, topological_ord
 from gnnperf.schema import TIMED_RELATIONS, WORK_TYPES, Relation
 
 _EPSILON_US = 1e-6
+CHECK = "check the shapes and sizes in the trace, the numbers of the hardware, and the edits"
 
 
 @dataclass(frozen=True)
@@ -97,13 +98,13 @@ def schedule(
 
     Args:
         graph: one step (`graph.step(k)`), or a whole window with num_unrolled=1.
-        latency_us: [num_nodes] float64, finite.
+        latency_us: [num_nodes] float64, finite, not negative.
         lag_us: [num_edges] float64, finite; delay along each edge.
         num_unrolled: copies of the step; 2 or more give a period.
         ready_us: [num_nodes] earliest starts of the first copy (rank offsets, busy streams); default 0.
 
     Raises:
-        InputError: a latency, lag or ready time is not finite or missing, or the graph has a cycle.
+        InputError: a latency is negative, a latency, lag or ready time is not finite or missing, or the graph has a cycle.
     """
     latency_us, lag_us, ready_us = checked(graph, latency_us, lag_us, ready_us, num_unrolled)
     edges = timed_edges(graph)
@@ -121,7 +122,7 @@ def checked(
     require(num_unrolled >= 1, "num_unrolled", num_unrolled, "1 or more copies of the step")
     ready = np.zeros(graph.num_nodes) if ready_us is None else ready_us
     return (
-        _finite(latency_us, "latency_us", graph, graph.num_nodes),
+        _durations(latency_us, graph),
         _finite(lag_us, "lag_us", graph, len(graph.edges)),
         _finite(ready, "ready_us", graph, graph.num_nodes),
     )
@@ -190,16 +191,34 @@ class _Passes:
         return backward_pass(e.order, e.in_first, e.by_dst, e.src, e.from_start, self.lag_us, latency_us, horizon_us)
 
 
+def _durations(latency_us: np.ndarray, graph: ExecutionGraph) -> np.ndarray:
+    """[num_nodes] latencies, none of them negative."""
+    latency_us = _finite(latency_us, "latency_us", graph, graph.num_nodes)
+    if (latency_us < 0).any():
+        first = int(np.flatnonzero(latency_us < 0)[0])
+        raise InputError(f"{node_text(graph, first)} takes {latency_us[first]} us", where=f"graph {graph.name!r}",
+                         allowed="latencies of 0 or more", remedy=CHECK)  # fmt: skip
+    return latency_us
+
+
+def node_text(graph: ExecutionGraph, node: int) -> str:
+    """A node as messages name it: its op, its rank, its number."""
+    row = graph.nodes.iloc[node]
+    named = next((str(row[c]) for c in ("op_name", "event_name", "node_type") if isinstance(row[c], str)), "?")
+    return f"{named} (node {node}, rank {row['rank']})"
+
+
 def _finite(values: np.ndarray, what: str, graph: ExecutionGraph, count: int) -> np.ndarray:
     values = np.asarray(values, dtype=np.float64)
     if values.shape != (count,):
         raise InputError(f"{what} has shape {list(values.shape)}", where=f"graph {graph.name!r}", allowed=f"[{count}]")
     if not np.isfinite(values).all():
         bad = np.flatnonzero(~np.isfinite(values))
+        first = node_text(graph, int(bad[0])) if count == graph.num_nodes else f"edge {bad[0]}"
         raise InputError(
-            f"{what} is not finite at {len(bad)} places (first: {bad[:3].tolist()})",
+            f"{what} is not finite at {len(bad)} of {count} (first: {first})",
             where=f"graph {graph.name!r}",
-            remedy="name uncovered nodes and give them a latency before scheduling",
+            remedy=CHECK,
         )
     return values
 

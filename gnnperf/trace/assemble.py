@@ -13,8 +13,8 @@ from gnnperf.schema import EventKind
 from gnnperf.trace.columns import MISSING_NS, Codes, categorical, coded, json_column, ns_column, thread_column
 from gnnperf.trace.extract import JSON_FIELDS, KIND_CODES, LAST_OP_CODE, SIDE_FIELDS, Parts, add, unknown
 from gnnperf.trace.kineto import SPACE, Reader, no_collection, repair
-from gnnperf.trace.kineto_fields import CommArgs, Head
-from gnnperf.trace.limits import MAX_NAME_CHARS, MAX_WINDOW_NS
+from gnnperf.trace.kineto_fields import CommArgs, Head, decoded
+from gnnperf.trace.limits import MAX_ID, MAX_NAME_CHARS, MAX_WINDOW_NS
 
 ANNOTATION_NAMES = ("ProfilerStep", "Optimizer.step#", "Optimizer.zero_grad#", "enumerate(DataLoader)#")
 
@@ -116,9 +116,9 @@ def _table(parts: Parts, reader: Reader) -> Assembled:
     columns["kind"] = categorical(kind[order], [str(k) for k in EventKind])
     columns["name"] = categorical(codes[order], texts)
     for name in JSON_FIELDS:
-        columns[name] = json_column(columns[name], parts.texts[name].uniques())
+        columns[name] = json_column(columns[name], parts.texts[name].uniques(), name, reader.dropped)
     side = {name: columns.pop(name) for name in SIDE_FIELDS}
-    base = _base_time_ns(reader.head) + first
+    base = _base_time_ns(reader.head, first)
     flows = _flows(parts.flows, first)
     return Assembled(
         columns, kind[order], texts, side, _by_row(parts.metadata, order), flows, base, reader.head, reader.dropped
@@ -176,9 +176,8 @@ def _flows(flows: list[Any], first: int) -> list[tuple[str, object, int, int]]:
     return [(f[0], f[1], t, s) for f, t, s in zip(timed, threads.tolist(), starts.tolist(), strict=True)]
 
 
-def _base_time_ns(head: Head) -> int:
-    base = head.baseTimeNanoseconds
-    try:
-        return int(base) if base is not None and abs(int(base)) < 2**62 else 0
-    except (ValueError, OverflowError):
-        return 0
+def _base_time_ns(head: Head, first: int) -> int:
+    """Absolute time of the first event, which starts `first` ns after the file's base."""
+    base = decoded(head.baseTimeNanoseconds, int | float)
+    usable = base is not None and abs(base) < MAX_ID and abs(int(base) + first) < MAX_ID
+    return int(base) + first if usable and base is not None else first

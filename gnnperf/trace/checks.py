@@ -19,10 +19,9 @@ def check_run(tables: Sequence[TraceTable], where: str) -> tuple[str, ...]:
     """Warnings about a run of these ranks.
 
     Raises:
-        InputError: no work at all, two files of one rank, different world sizes, windows that never overlap.
+        InputError: no work at all, different world sizes, windows that never overlap.
     """
     _refuse_idle(tables, where)
-    _refuse_twins(tables, where)
     _refuse_worlds(tables, where)
     warnings = [*_windows(tables, where), *_missing(tables), *_steps(tables), *_device_work(tables)]
     warnings += [f"{t.meta.source_file}: {text}" for t in tables for text in t.meta.warnings]
@@ -36,7 +35,12 @@ def _refuse_idle(tables: Sequence[TraceTable], where: str) -> None:
                          remedy="record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]")  # fmt: skip
 
 
-def _refuse_twins(tables: Sequence[TraceTable], where: str) -> None:
+def refuse_twins(tables: Sequence[TraceTable], where: str) -> None:
+    """Refuse two files of one rank.
+
+    Raises:
+        InputError: names the two.
+    """
     files: dict[int, list[TraceTable]] = defaultdict(list)
     for table in tables:
         files[table.meta.rank].append(table)

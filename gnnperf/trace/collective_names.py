@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from gnnperf.trace.input_texts import DTYPE
+
 # Normalized words (lower case, letters only) -> kind. Metadata, c10d:: ops and nccl:/gloo: ranges use all of these.
 KINDS: dict[str, str] = {
     "allreduce": "all_reduce",
@@ -83,6 +85,8 @@ def kind_of_kernel_name(name: str) -> str | None:
     return next(kind for pattern, kind in KERNEL_NAMES if pattern.match(found[0])) if found else None
 
 
-def dtype_name(text: str | None) -> str | None:
-    """float32, int64, ... from any spelling; an unknown spelling is kept, absent is None."""
-    return DTYPES.get(text, text[:32]) if text else None
+def dtype_name(text: object) -> str | None:
+    """float32, int64, ... from any spelling; None where it is absent or no dtype."""
+    if not isinstance(text, str) or text in DTYPES.values():
+        return text if isinstance(text, str) else None
+    return DTYPES.get(text, text if DTYPE.fullmatch(text) else None)

@@ -13,9 +13,9 @@ What one of them states holds for all of them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -25,16 +25,18 @@ from gnnperf.schema import EventKind
 from gnnperf.trace import point_to_point
 from gnnperf.trace.assemble import Assembled
 from gnnperf.trace.collective_names import dtype_name, kind_of_host_name, kind_of_kernel_name, kind_of_word
-from gnnperf.trace.columns import categorical, coded, float_column
+from gnnperf.trace.columns import categorical, coded, float_column, int_column
 from gnnperf.trace.extract import KIND_CODES
 from gnnperf.trace.kineto_fields import CommArgs
+from gnnperf.trace.limits import MAX_RANKS
 from gnnperf.trace.linking import Links
-from gnnperf.trace.metadata import Distributed
+from gnnperf.trace.metadata import Distributed, ranks_of_text, ranks_text
 
 PARAM_COMMS = "record_param_comms"
 OUTPUT_FIRST = ("c10d::alltoall_base_", "c10d::_allgather_base_", "c10d::_reduce_scatter_base_")
 UNSIZED_FIRST = ("c10d::allgather_",)  # lists of lists of tensors have no shapes
 SAME_SIZE = ("all_reduce", "broadcast", "reduce")
+MAX_STRIDED = 2**17  # ranks of groups that are stated as a first rank, a distance and a size
 
 
 @dataclass(frozen=True)
@@ -120,15 +122,23 @@ def _stated(args: CommArgs | None, distributed: Distributed) -> Call:
 
 def _group(args: CommArgs, distributed: Distributed) -> str | None:
     """The group's ranks as text, e.g. "[0,1]"; else its name."""
-    stated = re.sub(r"\s+", "", args.group_ranks or "")
-    if re.fullmatch(r"\[\d[\d,]*\]", stated) and (args.group_size is None or stated.count(",") + 1 == args.group_size):
+    stated = "".join((args.group_ranks or "").split())
+    if (ranks := ranks_of_text(stated)) and args.group_size in (None, len(ranks)):
         return stated
     stated_name = args.group_name if args.group_name is not None else args.group_id
-    name = None if stated_name is None else str(stated_name)
-    ranks = (distributed.group_ranks or {}).get(name or "")
-    if ranks is None and args.group_size and args.rank_stride and args.rank_start is not None and args.rank_start >= 0:
-        ranks = tuple(args.rank_start + i * args.rank_stride for i in range(min(args.group_size, 100_000)))
-    return "[" + ",".join(map(str, ranks)) + "]" if ranks else name[:64] if name else None
+    name = None if stated_name is None else str(stated_name)[:64]
+    ranks = (distributed.group_ranks or {}).get(name or "") or _strided(
+        args.rank_start, args.rank_stride, args.group_size
+    )
+    return ranks_text(ranks) if ranks else name or None
+
+
+@lru_cache(maxsize=256)
+def _strided(start: int | None, stride: int | None, size: int | None) -> tuple[int, ...]:
+    """Ranks at equal distances; () where they are not stated, or no ranks."""
+    if start is None or stride is None or size is None or min(start, stride - 1, size - 1) < 0:
+        return ()
+    return tuple(range(start, start + size * stride, stride)) if start + size * stride <= MAX_STRIDED else ()
 
 
 def _other_end(name: str, values: Any) -> Call:
@@ -148,8 +158,8 @@ def _between(call: Call, distributed: Distributed) -> Call:
 
 def _ranks_of(group: str | None, distributed: Distributed) -> Sequence[int] | None:
     """The ranks of a group given as text; unstated: of the only one there is; None unknown."""
-    if group is not None and re.fullmatch(r"\[\d[\d,]*\]", group):
-        return [int(rank) for rank in group[1:-1].split(",")]
+    if group is not None and (stated := ranks_of_text(group)):
+        return stated
     groups = set((distributed.group_ranks or {}).values())
     if len(groups) == 1:
         return groups.pop()
@@ -264,11 +274,13 @@ def _columns(calls: dict[int, Call], size: int) -> dict[str, Any]:
         spread[rows] = float_column(values)
         return spread
 
-    sizes = np.nan_to_num(number([c.group_size for c in ordered]), nan=-1.0)
+    sizes = int_column([c.group_size for c in ordered], below=MAX_RANKS + 1)
+    spread_sizes = np.full(size, -1, dtype=np.int32)
+    spread_sizes[rows] = np.where(sizes > 0, sizes, -1)
     return {
         "collective": text([c.kind for c in ordered]),
         "group": text([c.group for c in ordered]),
-        "group_size": np.clip(sizes, -1, 2**31 - 1).astype(np.int32),
+        "group_size": spread_sizes,
         "in_elements": number([c.in_elements for c in ordered]),
         "out_elements": number([c.out_elements for c in ordered]),
         "comm_dtype": text([c.dtype for c in ordered]),

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
 from decimal import Decimal
 from typing import Any
 
-import msgspec
 import numpy as np
 import pandas as pd
 
-from gnnperf.trace.limits import MAX_VALUE_BYTES
+from gnnperf.trace.input_texts import LOST, input_text
+from gnnperf.trace.limits import MAX_ELEMENTS, MAX_ID
 
-INT64_MAX = 2**63 - 1
-LARGEST_US = 9 * 10**15  # the year 2255; keeps microseconds * 1000 inside int64
-TOO_DEEP = b"[" * 9  # shapes are lists of lists of numbers
-MISSING_NS = -(2**62)  # a time that is not stated; far from every real one, and differences to it still fit
+LARGEST_US = MAX_ID // 1000  # the year 2116
+MISSING_NS = -MAX_ID  # a time that is not stated; far from every real one, and differences to it still fit
+DIGITS = re.compile("[0-9]+")
 
 
-def int_column(values: list[Any]) -> np.ndarray:
-    """[n] int64; None and what an int64 cannot hold (an unsigned "minus one") are -1."""
+def int_column(values: list[Any], below: int = MAX_ID) -> np.ndarray:
+    """[n] int64; None and what is no identifier (negative, or an unsigned "minus one") are -1."""
     if values.count(-1) == len(values):
         return np.full(len(values), -1, dtype=np.int64)
     try:
-        return np.array(values, dtype=np.int64)
+        array = np.array(values, dtype=np.int64)
     except (OverflowError, ValueError, TypeError):
-        return np.array([v if isinstance(v, int) and -1 <= v <= INT64_MAX else -1 for v in values], dtype=np.int64)
+        array = np.array([v if isinstance(v, int) and -1 <= v < below else -1 for v in values], dtype=np.int64)
+    return np.where((array >= 0) & (array < below), array, -1)
 
 
 def float_column(values: list[Any]) -> np.ndarray:
-    """[n] float64; None is NaN."""
-    return np.array(values, dtype=np.float64)
+    """[n] float64; None and what is no size are NaN."""
+    array = np.array(values, dtype=np.float64)
+    return np.where((array >= 0) & (array <= MAX_ELEMENTS), array, np.nan)
 
 
 def ns_column(values: list[Any]) -> np.ndarray:
@@ -38,9 +40,12 @@ def ns_column(values: list[Any]) -> np.ndarray:
 
     Whole microseconds and their fraction are converted apart: their sum in ns does not fit into a float64.
     """
-    if any(type(v) is Decimal for v in values[:1]):
+    if Decimal in set(map(type, values)):
         return np.array([_decimal_ns(v) for v in values], dtype=np.int64)
-    array = np.array(values, dtype=np.float64)  # None is NaN
+    try:
+        array = np.array(values, dtype=np.float64)  # None is NaN
+    except OverflowError:  # a whole number beyond every float64
+        return ns_column([v if v is None or abs(v) <= LARGEST_US else None for v in values])
     missing = ~(np.abs(array) <= LARGEST_US)  # NaN, too
     array = np.where(missing, 0.0, array)
     whole = np.trunc(array)
@@ -48,8 +53,10 @@ def ns_column(values: list[Any]) -> np.ndarray:
     return np.where(missing, MISSING_NS, ns)
 
 
-def _decimal_ns(value: Decimal | None) -> int:
-    return MISSING_NS if value is None or abs(value) > LARGEST_US else round(value * 1000)
+def _decimal_ns(value: Decimal | float | None) -> int:
+    if value is None or not (exact := Decimal(value)).is_finite() or not -LARGEST_US <= exact <= LARGEST_US:
+        return MISSING_NS
+    return round(exact * 1000)
 
 
 class Codes(dict[Any, int]):
@@ -77,21 +84,35 @@ def coded(values: Sequence[Hashable]) -> tuple[np.ndarray, list[Any]]:
     return codes.of(values), codes.uniques()
 
 
-def json_column(codes: np.ndarray, texts: list[bytes]) -> pd.Categorical:
-    """A categorical of compact JSON from codes [n] of undecoded texts; empty and over-long values are null.
+def json_column(codes: np.ndarray, texts: list[bytes], column: str, dropped: dict[str, int]) -> pd.Categorical:
+    """A categorical of compact JSON from codes [n] of undecoded texts; what cannot be used is null.
 
     Equal lists written with other white space become one category.
+
+    Args:
+        codes: [num_events] of `texts`, -1 null.
+        texts: as the file has them.
+        column: input_dims, input_types or input_values.
+        dropped: counts of what was left out, by reason; those of this column are added.
     """
-    compact_codes, compact = coded([_compact(text) for text in texts])
+    kept = [input_text(column, text) for text in texts]
+    counts = np.bincount(codes + 1, minlength=len(texts) + 1)[1:]
+    lost = sum(int(n) for n, (_, is_whole) in zip(counts, kept, strict=True) if not is_whole)
+    if lost:
+        dropped[LOST[column]] = dropped.get(LOST[column], 0) + lost
+    compact_codes, compact = coded([text for text, _ in kept])
     return categorical(np.append(compact_codes, -1)[codes], compact)
 
 
 def lane_column(values: list[Any]) -> np.ndarray:
     """[n] int64 thread or stream numbers; where they are text, each distinct spelling is converted once."""
     try:
-        return np.array(values, dtype=np.int64)
+        array = np.array(values, dtype=np.int64)
+        if len(array) == 0 or (array.min() >= -(2**31) and array.max() < MAX_ID):
+            return array
     except (OverflowError, ValueError, TypeError):
-        codes, uniques = coded(values)
+        pass
+    codes, uniques = coded(values)
     return np.array([*map(_lane, uniques), -1], dtype=np.int64)[codes]
 
 
@@ -107,18 +128,10 @@ def categorical(codes: np.ndarray, texts: list[str]) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
 
 
-def _compact(raw: bytes) -> str | None:
-    if not 0 < len(raw) <= MAX_VALUE_BYTES or raw in (b"null", b"[]") or TOO_DEEP in raw:
-        return None
-    try:
-        return msgspec.json.format(raw, indent=-1).decode()
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-
-
 def _lane(value: Any) -> int:
     """The number in it ("stream 7", "4093687616"), else a number made of its letters that no thread has."""
     if isinstance(value, int):
-        return value if -(2**31) <= value <= INT64_MAX else -1
-    digits = "".join(c for c in str(value) if c.isdigit())[:18]
-    return int(digits) if digits else 2**62 + int.from_bytes(str(value).encode()[:7], "big")
+        return value if -(2**31) <= value < MAX_ID else -1
+    text = str(value)[:64]
+    digits = "".join(DIGITS.findall(text))[:18]
+    return int(digits) if digits else MAX_ID + int.from_bytes(text.encode()[:7], "big")

@@ -127,7 +127,7 @@ def fill_shapes(table: Assembled, trace: ExecutionTrace, matched: Matched) -> As
             told = msgspec.json.encode(describe(node)) if rows and node.types else None
             for row in rows:
                 texts[column][row] = texts[column][row] or told
-    columns = table.columns | {c: json_column(*coded(values)) for c, values in texts.items()}
+    columns = table.columns | {c: json_column(*coded(values), c, table.dropped) for c, values in texts.items()}
     return replace(table, columns=columns)
 
 

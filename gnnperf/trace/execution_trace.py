@@ -14,10 +14,11 @@ import msgspec
 from msgspec import Raw
 
 from gnnperf.errors import InputError
-from gnnperf.trace.kineto_fields import Head
+from gnnperf.trace.kineto_fields import Head, decoded
 
 PSEUDO_NODES = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:thread|process)\]")
-SCHEMA = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+SCHEMA = re.compile(r"\d{1,4}\.\d{1,4}\.\d{1,4}(?:-chakra(?:\.\d{1,4}){3})?", re.ASCII)
+SCHEMAS = "execution trace schema 1.0.1, 1.0.2 and later, 1.1.x"
 REMEDY = "give the PyTorch execution trace (JSON with schema and nodes) it was made from"
 
 
@@ -88,19 +89,16 @@ def read_execution_trace(head: Head, name: str) -> ExecutionTrace:
     Raises:
         InputError: an unknown schema, or nodes that cannot be read.
     """
-    schema = str(head.schema or "")
-    if not SCHEMA.match(schema):
-        raise InputError(f"is JSON with nodes, but of schema {schema[:32]!r}", where=name,
-                         allowed="execution trace schema 1.0.1, 1.0.2 and later, 1.1.x")  # fmt: skip
-    try:
-        raw = msgspec.json.decode(head.nodes, type=list[_Node], strict=False)
-    except msgspec.DecodeError as error:
-        raise InputError(f"has nodes that cannot be read ({error})", where=name,
-                         allowed="execution trace schema 1.0.1, 1.0.2 and later, 1.1.x") from None  # fmt: skip
+    stated = SCHEMA.match(str(decoded(head.schema, str | float) or ""))
+    if stated is None:
+        raise InputError("is JSON with nodes, but states no schema", where=name, allowed=SCHEMAS)
+    raw = decoded(head.nodes, list[_Node])
+    if raw is None:  # one by one: a node with a field of a wrong type costs that node only
+        raw = [node for one in decoded(head.nodes, list[Raw]) or [] if (node := decoded(one, _Node)) is not None]
     nodes = [_node(n) for n in raw if not PSEUDO_NODES.fullmatch(n.name)]
     if not nodes:
-        raise InputError("holds no op", where=name)
-    return ExecutionTrace(name, schema, tuple(sorted(nodes, key=lambda n: n.rf_id)))
+        raise InputError("holds no op that can be read", where=name, allowed=SCHEMAS)
+    return ExecutionTrace(name, stated[0], tuple(sorted(nodes, key=lambda n: n.rf_id)))
 
 
 def _node(raw: _Node) -> Node:
@@ -119,12 +117,8 @@ def _node(raw: _Node) -> Node:
 
 
 def _integer(flat: int | None, attribute: Raw | None) -> int:
-    if flat is not None or attribute is None:
-        return -1 if flat is None else flat
-    try:
-        return int(msgspec.json.decode(attribute, type=int, strict=False))
-    except msgspec.DecodeError:
-        return -1
+    stated = decoded(attribute, int) if flat is None and attribute is not None else flat
+    return -1 if stated is None else int(stated)
 
 
 def is_execution_trace(start: bytes) -> bool:

@@ -122,7 +122,7 @@ def _device_columns(rows: list[Any], args: list[Args], kind: np.ndarray) -> dict
     stream = np.where(stated["stream"] >= 0, stated["stream"], lanes["tid"])
     device = np.where(stated["device"] >= 0, stated["device"], lanes["pid"])
     return {
-        "device": np.where(np.abs(device) < 2**31, device, -1).astype(np.int32),
+        "device": np.where((device >= 0) & (device < 2**31), device, -1).astype(np.int32),
         "stream": np.where(awaited, stated["awaited"], stream),
         "waiting_stream": np.where(awaited, stated["stream"], -1),
         "wait_event": stated["wait_event"],

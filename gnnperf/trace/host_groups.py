@@ -13,16 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, islice
 
 import numpy as np
 import pandas as pd
 
+from gnnperf.trace.metadata import ranks_text
 from gnnperf.trace.point_to_point import KINDS as POINT_TO_POINT
 from gnnperf.trace.table import TraceTable
 
 Group = tuple[int, ...]  # its ranks
 THREADS = 2  # that gloo gives a group
+MAX_CHOICES = 100_000  # a run of four ranks with two groups each has less than a hundred
 _OVERLAP = 0.98  # share of collectives whose parts must overlap
 _ONE_SIDED = ("broadcast", "reduce", "scatter", "gather")  # some ranks leave when they like
 
@@ -98,7 +100,7 @@ def _named(table: TraceTable, of_row: Mapping[int, Group]) -> TraceTable:
     group = table.events["group"].astype(object).to_numpy(copy=True)
     size = table.events["group_size"].to_numpy(copy=True)
     for row, ranks in of_row.items():
-        group[row], size[row] = "[" + ",".join(map(str, ranks)) + "]", len(ranks)
+        group[row], size[row] = ranks_text(ranks), len(ranks)
     texts = sorted({g for g in group.tolist() if isinstance(g, str)})
     codes = [texts.index(g) if isinstance(g, str) else -1 for g in group.tolist()]
     column = pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype="str"))
@@ -106,31 +108,38 @@ def _named(table: TraceTable, of_row: Mapping[int, Group]) -> TraceTable:
 
 
 def _search(ranks: Sequence[tuple[_Ranges, Sequence[Group]]]) -> dict[int, dict[int, Group]]:
-    """Rank -> thread -> group: the choice of largest groups that nothing refutes; empty where there is none."""
+    """Rank -> thread -> group: the choice of largest groups that nothing refutes; empty where there is none.
+
+    Where many threads and groups leave too many choices to look at, there is none either.
+    """
     best: tuple[int, dict[int, dict[int, Group]]] = (-1, {})
+    left = MAX_CHOICES
     traced = {ranges.rank: ranges for ranges, _ in ranks}
 
     def extend(chosen: dict[int, dict[int, Group]], rest: Sequence[tuple[_Ranges, Sequence[Group]]]) -> None:
-        nonlocal best
+        nonlocal best, left
         if not rest:
             total = sum(len(group) for of_thread in chosen.values() for group in of_thread.values())
             if total > best[0]:
                 best = (total, chosen)
             return
         ranges, groups = rest[0]
-        for of_thread in _assignments(ranges, groups):
+        for of_thread in islice(_assignments(ranges, groups), max(left, 0)):
+            left -= 1
             extended = chosen | {ranges.rank: of_thread}
             if _is_possible(ranges.rank, extended, traced):
                 extend(extended, rest[1:])
 
     extend({}, ranks)
-    return best[1]
+    return best[1] if left > 0 else {}
 
 
 def _assignments(ranges: _Ranges, groups: Sequence[Group]) -> Iterator[dict[int, Group]]:
     """Every way to give a rank's threads to its groups, in order of creation, two threads at most to each."""
     threads = np.unique(ranges.thread).tolist()
-    for positions in combinations_with_replacement(range(len(groups)), len(threads)):
+    if len(threads) > THREADS * len(groups):
+        return
+    for positions in islice(combinations_with_replacement(range(len(groups)), len(threads)), MAX_CHOICES):
         if all(positions.count(p) <= THREADS for p in positions):
             yield {thread: tuple(groups[p]) for thread, p in zip(threads, positions, strict=True)}
 

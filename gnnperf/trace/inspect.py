@@ -13,7 +13,7 @@ from gnnperf.errors import InputError
 from gnnperf.schema import DEVICE_KINDS, EventKind, Link
 from gnnperf.trace.checks import step_rows
 from gnnperf.trace.execution_trace import ExecutionTrace
-from gnnperf.trace.reader import read_execution_traces, read_run
+from gnnperf.trace.reader import read_execution_traces, read_run, without_folder
 from gnnperf.trace.table import RunTrace, TraceTable
 
 
@@ -118,7 +118,8 @@ def inspect(path: Path | list[Path]) -> Inspection:
         if not traces:
             raise
         summaries = tuple(_execution_trace(t) for t in traces)
-        return Inspection(traces[0].name, None, (), summaries, ("times: an execution trace has none",), (str(error),))
+        warnings = (str(without_folder(error)),)
+        return Inspection(traces[0].name, None, (), summaries, ("times: an execution trace has none",), warnings)
 
 
 def inspect_run(run: RunTrace) -> Inspection:

@@ -142,10 +142,8 @@ def _decoded_head(text: bytes) -> Head:
 
 def _merged(first: Head, second: Head) -> Head:
     """What either states; the events of neither."""
-    empty = Head()
     fields = ("baseTimeNanoseconds", "deviceProperties", "distributedInfo")
-    stated = {f: getattr(second if getattr(first, f) == getattr(empty, f) else first, f) for f in fields}
-    return Head(**stated)
+    return Head(**{f: getattr(first, f) if bytes(getattr(first, f)) else getattr(second, f) for f in fields})
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw
@@ -98,11 +98,19 @@ NO_ARGS = Args()
 
 
 class Head(msgspec.Struct, gc=False):
-    """The top level of a trace file, its events and nodes left undecoded."""
+    """The top level of a trace file, undecoded: a field of a wrong type costs that field only."""
 
     traceEvents: Raw = Raw(b"")
     nodes: Raw = Raw(b"")
-    schema: Number = None
-    baseTimeNanoseconds: Number = None
-    deviceProperties: Raw = Raw(b"null")
-    distributedInfo: Raw = Raw(b"null")
+    schema: Raw = Raw(b"")
+    baseTimeNanoseconds: Raw = Raw(b"")
+    deviceProperties: Raw = Raw(b"")
+    distributedInfo: Raw = Raw(b"")
+
+
+def decoded(raw: Raw, kind: Any) -> Any:
+    """The value of a field; None where there is none, or none of this kind."""
+    try:
+        return msgspec.json.decode(raw, type=kind, strict=False)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None

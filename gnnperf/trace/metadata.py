@@ -4,31 +4,40 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePath
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
+from gnnperf.trace.device_names import device_name
+from gnnperf.trace.kineto_fields import decoded
+from gnnperf.trace.limits import MAX_GROUP_BYTES, MAX_RANKS
 from gnnperf.trace.table import DeviceInfo
 
 
 class _Group(msgspec.Struct):
-    pg_name: int | float | str | None = None
-    ranks: list[int] | None = None
+    pg_name: Any = None
+    ranks: Raw = Raw(b"")
 
 
 class _Distributed(msgspec.Struct):
-    rank: int | None = None
-    world_size: int | None = None
-    backend: str | None = None
-    pg_config: list[_Group] | None = None
+    rank: Any = None
+    world_size: Any = None
+    backend: Any = None
+    pg_config: Raw = Raw(b"")
 
 
 class _Device(msgspec.Struct):
-    name: str | None = None
-    totalGlobalMem: int | None = None
-    numSms: int | None = None
-    clockRate: float | None = None  # kHz, as CUDA gives it
+    name: Any = None
+    totalGlobalMem: Any = None
+    numSms: Any = None
+    clockRate: Any = None  # kHz, as CUDA gives it
+
+
+_BACKEND = r"nccl|gloo|mpi|ucc|hccl|xccl|rccl|fake"
+BACKENDS = re.compile(rf"(?:[a-z0-9]{{2,8}}:)?(?:{_BACKEND})(?:,(?:[a-z0-9]{{2,8}}:)?(?:{_BACKEND}))*")
 
 
 @dataclass(frozen=True)
@@ -42,33 +51,70 @@ class Distributed:
 
 
 def read_distributed(raw: Raw) -> Distributed:
-    """`distributedInfo`; empty when absent or of another shape."""
-    try:
-        found = msgspec.json.decode(raw, type=_Distributed | None, strict=False)
-    except msgspec.DecodeError:
-        return Distributed()
+    """`distributedInfo`; without what is absent or of another shape."""
+    found = decoded(raw, _Distributed | None)
     if found is None:
         return Distributed()
-    groups = {str(g.pg_name): tuple(g.ranks) for g in found.pg_config or [] if g.pg_name is not None and g.ranks}
-    rank = found.rank if found.rank is not None and 0 <= found.rank < MAX_RANKS else None
-    world = found.world_size if found.world_size and 0 < found.world_size <= MAX_RANKS else None
-    backend = found.backend if found.backend and re.fullmatch(r"[\w:,]{1,64}", found.backend) else None
-    return Distributed(rank, world, None if backend == "undefined" else backend, groups)
+    groups = {
+        str(group.pg_name): ranks
+        for one in decoded(found.pg_config, list[Raw]) or []
+        if (group := decoded(one, _Group)) is not None and group.pg_name is not None and (ranks := _ranks(group.ranks))
+    }
+    named = isinstance(found.backend, str) and BACKENDS.fullmatch(found.backend)
+    return Distributed(
+        _whole(found.rank, 0, MAX_RANKS - 1), _whole(found.world_size, 1, MAX_RANKS), found.backend if named else None,
+        groups,
+    )  # fmt: skip
+
+
+def _ranks(raw: Raw) -> tuple[int, ...]:
+    """The ranks of a group; () where they cannot be."""
+    text = bytes(raw)
+    return ranks_of_text("".join(text.decode("ascii", "replace").split())) if len(text) <= 2 * MAX_GROUP_BYTES else ()
+
+
+RANKS = re.compile(r"\[[0-9]{1,8}(?:,[0-9]{1,8})*+\]")
+
+
+@lru_cache(maxsize=256)
+def ranks_of_text(text: str) -> tuple[int, ...]:
+    """The ranks in "[0,1]"; () where the text is no list of different ranks."""
+    if len(text) > MAX_GROUP_BYTES or not RANKS.fullmatch(text):
+        return ()
+    ranks = tuple(map(int, text[1:-1].split(",")))
+    return ranks if max(ranks) < MAX_RANKS and len(set(ranks)) == len(ranks) else ()
+
+
+@lru_cache(maxsize=256)
+def ranks_text(ranks: tuple[int, ...]) -> str:
+    """The ranks of a group as its text: "[0,1]"."""
+    return "[" + ",".join(map(str, ranks)) + "]"
+
+
+def _whole(value: object, low: int, high: int) -> int | None:
+    """A whole number in a range, also written as text or with a point; None for anything else."""
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,18}", value):
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and low <= value <= high else None
+
+
+MAX_MEMORY_BYTES, MAX_SMS, MAX_CLOCK_KHZ = 2**50, 2**20, 1e9
 
 
 def read_devices(raw: Raw) -> tuple[DeviceInfo, ...]:
     """`deviceProperties`; blank names stay blank, the list may be longer than the rank uses."""
-    try:
-        found = msgspec.json.decode(raw, type=list[_Device] | None, strict=False)
-    except msgspec.DecodeError:
-        return ()
+    found = [decoded(one, _Device) or _Device() for one in decoded(raw, list[Raw]) or []]
     return tuple(
-        DeviceInfo((d.name or "")[:128], d.totalGlobalMem, d.numSms, d.clockRate * 1e3 if d.clockRate else None)
-        for d in found or []
-    )
+        DeviceInfo(
+            device_name(d.name) if isinstance(d.name, str) else "", _whole(d.totalGlobalMem, 1, MAX_MEMORY_BYTES), _whole(d.numSms, 1, MAX_SMS),
+            d.clockRate * 1e3 if isinstance(d.clockRate, (int, float)) and 0 < d.clockRate < MAX_CLOCK_KHZ else None,
+        )
+        for d in found
+    )  # fmt: skip
 
 
-MAX_RANKS = 10_000_000  # more is no world size
 RANK_WORDS = ("rank", "worker", "eg", "et")
 
 
@@ -76,7 +122,7 @@ def rank_from_name(name: str) -> int | None:
     """The rank a file's name states: rank_3, rank-3, worker3, dlrm_eg_3, pytorch_et_3; None otherwise."""
     base = PurePath(name).name
     for word in RANK_WORDS:
-        match = re.search(rf"(?:^|[^a-z]){word}[-_. ]?(\d{{1,6}})(?![\d])", base, re.I)
+        match = re.search(rf"(?:^|[^a-z]){word}[-_. ]?([0-9]{{1,6}})(?![0-9])", base, re.I)
         if match:
             return int(match.group(1))
     return None

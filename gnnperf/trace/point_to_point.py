@@ -14,8 +14,8 @@ from typing import Any
 from gnnperf.trace.kineto_fields import CommArgs
 
 KINDS = ("send", "recv")
-CHANNEL = re.compile(r"\[\d+>\d+\](?:#\d+)?")
-RANGE_NAME = re.compile(r"\w+:(?:send|recv) (\d+)(?:->|<-)(\d+)$")
+CHANNEL = re.compile(r"\[\d{1,8}>\d{1,8}\](?:#\d{1,18})?", re.ASCII)
+RANGE_NAME = re.compile(r"\w+:(?:send|recv) (\d{1,8})(?:->|<-)(\d{1,8})$", re.ASCII)
 PEER, TAG = 2, 3  # positions in c10d::send(tensors, group, target, tag) and c10d::recv_(tensors, group, source, tag)
 
 
@@ -47,7 +47,7 @@ def channel(kind: str, rank: int, peer: int, group_ranks: Sequence[int], tag: in
     if not 0 <= peer < len(group_ranks) or rank not in group_ranks:
         return None
     source, target = (rank, group_ranks[peer]) if kind == "send" else (group_ranks[peer], rank)
-    return f"[{source}>{target}]" + (f"#{tag}" if tag else "")
+    return f"[{source}>{target}]" + (f"#{tag}" if tag > 0 else "")
 
 
 def is_channel(group: str | None) -> bool:

@@ -9,20 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from gnnperf import untrusted
-from gnnperf.errors import InputError
+from gnnperf.errors import InputError, printable
 from gnnperf.progress import task
 from gnnperf.trace import kineto
 from gnnperf.trace.assemble import assemble
-from gnnperf.trace.checks import check_run
+from gnnperf.trace.checks import check_run, refuse_twins
+from gnnperf.trace.event_names import with_public_names
 from gnnperf.trace.execution_trace import ExecutionTrace, is_execution_trace, read_execution_trace, refuse_chakra
 from gnnperf.trace.host_groups import name_groups
 from gnnperf.trace.importer import Origin, import_kineto
 from gnnperf.trace.metadata import Distributed, rank_from_name, read_distributed
+from gnnperf.trace.public_card import public_card
+from gnnperf.trace.public_text import file_name, run_name
 from gnnperf.trace.sources import ARCHIVE_ENDINGS, FORMS, Source, is_regular, skipped, sources
 from gnnperf.trace.table import EARLIER_FILE, EVENTS_FILE, RunTrace, TraceTable
 
 CARD = "run.json"
-ENDINGS = re.compile(r"(?:\.(?:pt|trace|json|gz|zip|tar|tgz|parquet))+$", re.I)
 
 
 @dataclass
@@ -52,9 +54,10 @@ def read_run(path: Path | list[Path], *, name: str | None = None) -> RunTrace:
     with untrusted.reading(where):
         paths = [_imported(p) for p in given]
         tables, remarks = _read_tables(paths, where)
-        tables.sort(key=lambda t: t.meta.rank)
+        refuse_twins(tables, where)  # by the files' own names, which errors may show
+        tables = with_public_names(sorted(tables, key=lambda t: t.meta.rank))
         warnings = (*remarks, *check_run(tables, where))
-        return RunTrace(name or run_name(given[0]), tuple(tables), _card(paths), warnings)
+        return RunTrace(printable(name or "") or run_name(given[0]), tuple(tables), _card(paths), warnings)
 
 
 def read_execution_traces(path: Path | list[Path]) -> list[ExecutionTrace]:
@@ -64,14 +67,6 @@ def read_execution_traces(path: Path | list[Path]) -> list[ExecutionTrace]:
         return [trace for _, trace in _first_look([p for p in paths if not _is_saved(p)]).traces]
     except InputError:
         return []
-
-
-def run_name(path: Path) -> str:
-    """File or folder name without its endings; of a numbered recording (<run>/<repeat>) both."""
-    full = path.resolve()
-    if full.name.isdecimal() and full.parent.name:
-        return f"{full.parent.name}/{full.name}"
-    return ENDINGS.sub("", full.name) or full.name
 
 
 def _read_tables(paths: Sequence[Path], where: str) -> tuple[list[TraceTable], list[str]]:
@@ -125,8 +120,10 @@ def _first_look(paths: Sequence[Path]) -> _Found:
             with untrusted.reading(source.path):
                 refuse_chakra(start, source.path)
                 if is_execution_trace(start):
-                    trace = read_execution_trace(kineto.read_head(source.unpack(), source.path), source.name)
-                    found.traces.append((rank_from_name(source.path), trace))
+                    head = kineto.read_head(source.unpack(), source.path)
+                    found.traces.append(
+                        (rank_from_name(source.path), read_execution_trace(head, file_name(source.name)))
+                    )
                 else:
                     found.kineto.append(source.path)
         except InputError as error:
@@ -199,12 +196,12 @@ def _unused(found: _Found, tables: Sequence[TraceTable]) -> list[str]:
     paired = len(found.traces) == len(found.kineto) == 1
     lone = [f"execution trace {trace.name} has no Kineto file of its rank and is not used"
             for rank, trace in found.traces if not paired and rank not in ranks]  # fmt: skip
-    return lone + [f"skipped: {_without_folder(error)}" for error in found.refused]
+    return lone + [f"skipped: {without_folder(error)}" for error in found.refused]
 
 
-def _without_folder(error: InputError) -> InputError:
+def without_folder(error: InputError) -> InputError:
     """The same with a base name: warnings go into reports, and folders name people."""
-    return InputError(error.what, where=Path(error.where).name, allowed=error.allowed, remedy=error.remedy)
+    return InputError(error.what, where=file_name(error.where), allowed=error.allowed, remedy=error.remedy)
 
 
 def _card(paths: Sequence[Path]) -> dict[str, object] | None:
@@ -213,5 +210,6 @@ def _card(paths: Sequence[Path]) -> dict[str, object] | None:
         if is_regular(folder / CARD, folder) and PurePosixPath(folder).name:
             from gnnperf.trace.storage import read_card
 
-            return read_card(folder)
+            card = read_card(folder)
+            return None if card is None else public_card(card)
     return None

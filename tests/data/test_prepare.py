@@ -197,8 +197,8 @@ def test_what_learned_on_gpus_is_not_asked_about_cpus(tmp_path: Path, part: str)
 @pytest.mark.parametrize("recording", ["a", "a/1"])
 def test_op_tables_of_another_processor_are_refused(tmp_path: Path, recording: str) -> None:
     (tmp_path / recording).mkdir(parents=True)
-    (tmp_path / recording / "run.json").write_text('{"ranks": [{"device": {"kind": "cpu", "name": "Another CPU"}}]}')
+    (tmp_path / recording / "run.json").write_text('{"ranks": [{"device": {"kind": "cpu", "name": "Xeon CPU"}}]}')
     tables = ["datasets/cpu-lookups/ops.parquet"]
     config = DataConfig(path=str(tmp_path), cache_dir=str(tmp_path / "cache"), op_tables=tables)
-    with pytest.raises(InputError, match=r"op tables of AMD EPYC, runs on Another CPU.*op_tables=\[\]"):
+    with pytest.raises(InputError, match=r"op tables of AMD EPYC, runs on Xeon CPU.*op_tables=\[\]"):
         prepare(config, replace(SPLIT, train=(recording,)), lambda run: replace(on_cpu(run[0]), run=run))

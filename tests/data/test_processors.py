@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.data.processors import MAX_NAME, Processor, processors_of
+from gnnperf.data.processors import Processor, processors_of
 from gnnperf.errors import InputError
 
 
@@ -51,8 +51,9 @@ def test_a_card_that_is_not_as_the_recorder_writes_it_names_nothing(tmp_path: Pa
     assert processors_of([carded(tmp_path / "a", {"ranks": ranks})]) == ()
 
 
-def test_a_name_is_cut(tmp_path: Path) -> None:
-    assert processors_of([carded(tmp_path / "a", on("x" * 1000))]) == (Processor("x" * MAX_NAME),)
+def test_words_that_name_no_product_are_left_out(tmp_path: Path) -> None:
+    found = processors_of([carded(tmp_path / "a", on("Intel(R) Xeon(R) of ann on gpu7.example.org", "x" * 1000))])
+    assert found == (Processor("Intel(R) Xeon(R)"),)
 
 
 def test_a_card_that_is_no_object_is_refused(tmp_path: Path) -> None:

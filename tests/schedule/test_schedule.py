@@ -155,7 +155,7 @@ def test_a_latency_that_is_not_finite_is_refused(bad: float) -> None:
     graph = host_bound()
     latency = graph.nodes["latency_us"].to_numpy(copy=True)
     latency[2] = bad
-    with pytest.raises(InputError, match=r"latency_us is not finite at 1 places \(first: \[2\]\)"):
+    with pytest.raises(InputError, match=r"latency_us is not finite at 1 of \d+ \(first: .*node 2, rank 0\)"):
         schedule(graph, latency, np.zeros(len(graph.edges)))
     with pytest.raises(InputError, match="lag_us is not finite"):
         schedule(graph, graph.nodes["latency_us"].to_numpy(), np.full(len(graph.edges), bad))

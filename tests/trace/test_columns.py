@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from gnnperf.trace.columns import (
     ns_column,
     thread_column,
 )
+from gnnperf.trace.input_texts import LOST
 from gnnperf.trace.kineto import LARGEST_EXACT_US
 
 
@@ -42,9 +44,21 @@ def test_a_missing_time_is_marked() -> None:
     assert ns_column([Decimal("1.5"), None]).tolist() == [1500, MISSING_NS]
 
 
+@pytest.mark.parametrize("time", [10**400, -(10**400), float("nan"), float("inf"), 1e300, 5 * 10**15])
+def test_a_time_beyond_any_is_missing(time: float) -> None:
+    assert ns_column([1.5, time]).tolist() == [1500, MISSING_NS]
+    assert ns_column([Decimal("1.5"), time]).tolist() == [1500, MISSING_NS]
+
+
+@pytest.mark.parametrize("text", ["NaN", "sNaN", "-Infinity", "1e999999999999"])
+def test_a_decimal_that_is_no_time_is_missing(text: str) -> None:
+    assert ns_column([None, Decimal("1.5"), Decimal(text)]).tolist() == [MISSING_NS, 1500, MISSING_NS]
+
+
 def test_unknown_integers_are_minus_one() -> None:
     assert int_column([3, None, 2**64 - 1]).tolist() == [3, -1, -1]
-    assert np.isnan(float_column([None])[0])
+    assert int_column([3, -5, 2**62]).tolist() == [3, -1, -1]
+    assert np.isnan(float_column([None, -1.0, 1e30, float("inf")])).all()
 
 
 def test_lanes_are_numbers_however_they_are_written() -> None:
@@ -52,6 +66,11 @@ def test_lanes_are_numbers_however_they_are_written() -> None:
     assert thread_column([-1029147072]).tolist() == [3265820224]
     named = lane_column(["main", "loader", "main"])
     assert named[0] == named[2] != named[1] and named.min() > 2**40
+
+
+def test_lanes_that_are_no_numbers_get_one_each() -> None:
+    assert lane_column(["stream ²", "٣", 10**400, -(2**40), float("nan")])[2:4].tolist() == [-1, -1]
+    assert lane_column([2**63 - 1, 7]).tolist() == [-1, 7]
 
 
 @given(st.lists(st.one_of(st.none(), st.text(max_size=3))))
@@ -69,6 +88,8 @@ def test_codes_go_on_over_several_lists() -> None:
 
 def test_equal_lists_with_other_white_space_are_one_category() -> None:
     texts = [b"[[8, 4]]", b"[[8,4]]", b"[]", b"", b"[" + b"1," * 40_000 + b"1]"]
-    column = json_column(np.array([0, 1, 2, 3, 4, -1], dtype=np.int32), texts)
+    dropped: dict[str, int] = {}
+    column = json_column(np.array([0, 1, 2, 3, 4, 4, -1], dtype=np.int32), texts, "input_dims", dropped)
     assert list(column.categories) == ["[[8,4]]"]
-    assert column.codes.tolist() == [0, 0, -1, -1, -1, -1]
+    assert column.codes.tolist() == [0, 0, -1, -1, -1, -1, -1]
+    assert dropped == {LOST["input_dims"]: 2}

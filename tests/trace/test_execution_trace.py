@@ -122,7 +122,7 @@ def test_an_execution_trace_alone_is_refused_with_what_to_do(tmp_path: Path) -> 
         ("final.json", b'{\n "attr": [{"name": "schema"}]\n}{\n "id": "1"}', "concatenated Chakra JSON"),
         ("graph.json", b'{"workload_graph": [{"Id": 216}]}', "Chakra workload graph"),
         ("nodes.json", b'{"nodes": [{"id": 1}], "edges": []}', "is JSON but not a trace"),
-        ("et.json", b'{"schema": "1.0.1", "nodes": [{"name": 5}]}', "nodes that cannot be read"),
+        ("et.json", b'{"schema": "1.0.1", "nodes": [{"name": 5}]}', "no op that can be read"),
         ("et.json", b'{"schema": "1.0.1", "nodes": []}', "holds no op"),
     ],
 )

@@ -115,7 +115,7 @@ def test_an_unwritable_place_is_said(tmp_path: Path, run: RunTrace) -> None:
 def test_a_card_is_compact_and_the_same_when_read(tmp_path: Path, run: RunTrace) -> None:
     card: dict[str, object] = {
         "a": [1, 2.5],
-        "b": {"c": [{"d": []}, {"e": ["x", "[\n 1,\n 2\n]", None]}]},
+        "parameters": {"c": [{"d": []}, {"e": ["x", "y, z", None]}]},
         "f": [[1, 2], [3]],
     }
     write_run(replace(run, card=card), tmp_path / "saved")

@@ -72,6 +72,7 @@ TABLE: dict[str, tuple[OpFamily, Formula]] = {
 _INDUCTOR = re.compile(r"triton_(poi|per|red|tem)_fused_.*")
 _INDUCTOR_FAMILY = {"poi": OpFamily.ELEMENTWISE, "per": OpFamily.REDUCTION, "red": OpFamily.REDUCTION}
 _SIGNATURE = re.compile(r"_0(?:[cde]+|(?:[cde]*\d+)+[cde]*)$")
+LARGEST = 1e24  # FLOPs or bytes: weeks of the largest cluster
 _COLLECTIVE = re.compile(r"(record_param_comms|nccl:|gloo:|c10d::|c10d_functional::|_c10d_functional::).*")
 
 
@@ -98,11 +99,16 @@ def op_cost(op_name: str, input_dims: str | None, input_types: str | None, input
     try:
         call = parse_call(op_name, input_dims, input_types, input_values)
         flops, moved, assumed = formula(call) if formula is not None else (nan, nan, ())
-    except (UnknownCost, IndexError):  # fewer dimensions recorded than the op has: not a cost we can know
+    except (UnknownCost, IndexError, ValueError, ArithmeticError):  # recorded inputs that are not a call of this op
         return OpCost(nan, nan, family, _dtype(op_name, input_dims, input_types))
     if call.dtype_assumed and formula is not None:
         assumed = (*assumed, "dtype float32")
-    return OpCost(flops, moved, family, call.largest_dtype, assumed)
+    return OpCost(_possible(flops), _possible(moved), family, call.largest_dtype, assumed)
+
+
+def _possible(amount: float) -> float:
+    """FLOPs or bytes that one call can take; NaN for others, which come of inputs that are not a call of the op."""
+    return amount if 0 <= amount <= LARGEST else nan
 
 
 def lookup(op_name: str) -> tuple[OpFamily, Formula | None]:

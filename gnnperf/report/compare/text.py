@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -13,6 +14,7 @@ from gnnperf.report.compare.changes import Change, Comparison, leading
 from gnnperf.report.compare.limits import Limits
 from gnnperf.report.compare.side import Side
 from gnnperf.report.text import time_text
+from gnnperf.trace.public_text import run_name
 
 FORMAT, FORMAT_VERSION = "gnnperf.comparison", 1
 BAR_WIDTH = 24  # characters
@@ -32,7 +34,7 @@ def headline(found: Comparison) -> str:
 def sides(found: Comparison) -> tuple[str, ...]:
     """What A and B are."""
     return tuple(
-        f"{letter}: {side.where} ({side.run}, {side.who}{f', {side.hardware}' if side.hardware else ''})"
+        f"{letter}: {run_name(Path(side.where))} ({side.run}, {side.who}{f', {side.hardware}' if side.hardware else ''})"
         for letter, side in (("A", found.a), ("B", found.b))
     )
 
@@ -119,7 +121,7 @@ def bars(changes_us: list[float], begins_us: float) -> list[str]:
 
 def _side(side: Side) -> dict[str, Any]:
     return {
-        "where": side.where,
+        "where": run_name(Path(side.where)),
         "run": side.run,
         "who": side.who,
         "hardware": side.hardware or None,

@@ -107,7 +107,7 @@ def test_predicted_beside_measured(folders: tuple[str, str]) -> None:
     assert found.change_us == -185.0
     stream = io.StringIO()
     Console(file=stream, width=140).print(rendered(found, Limits()))
-    assert "B: toy.json (toy, measured, v100_sxm2_32gb)" in stream.getvalue()
+    assert "B: toy (toy, measured, v100_sxm2_32gb)" in stream.getvalue()
     assert "warning" not in stream.getvalue()
 
 
