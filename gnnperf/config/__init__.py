@@ -32,6 +32,8 @@ from gnnperf.config.flags import with_keys
 from gnnperf.config.messages import REMEDY, check_keys, explain, missing_choice, unreadable
 from gnnperf.config.own_files import with_names
 from gnnperf.errors import InputError
+from gnnperf.output.streams import lasting_streams
+from gnnperf.output.terminal import complain
 
 ConfigT = TypeVar("ConfigT")
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
@@ -65,8 +67,11 @@ def entry_point(
         @functools.wraps(task)
         def main() -> None:
             register(f"{name}_schema", node)  # by name, for all of the process: whoever composes last decides
-            with one_message(node), hydra_raises(), flags_as_keys(flags, node), paths_as_names():
-                composed()
+            with lasting_streams() as streams:
+                with one_message(node), hydra_raises(), flags_as_keys(flags, node), paths_as_names():
+                    composed()
+                if code := streams.exit_code("error"):
+                    raise SystemExit(code)
 
         return main
 
@@ -204,5 +209,5 @@ def _raised_in_hydra(error: BaseException) -> bool:
 
 def _exit(error: InputError) -> None:
     logging.getLogger(__name__).debug("refused", exc_info=error)
-    print(f"error: {error}", file=sys.stderr)
+    complain("error", error)
     raise SystemExit(error.exit_code)

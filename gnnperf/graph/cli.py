@@ -17,10 +17,9 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _import(args: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from gnnperf.graph.build import build_graph
     from gnnperf.graph.storage import refuse_foreign, write_graph
+    from gnnperf.output.terminal import say
     from gnnperf.progress import task
     from gnnperf.trace import read_run
     from gnnperf.trace.storage import write_run
@@ -33,16 +32,15 @@ def _import(args: argparse.Namespace) -> int:
         advance(1.0)
         write_graph(graph, args.out / "graph")
         advance(1.0)
-    console = Console()
-    console.print(f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {len(graph.steps)} steps", markup=False)
+    say(f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {len(graph.steps)} steps")
     counts = ", ".join(f"{count:,} {kind}" for kind, count in graph.num_nodes_by_type().items() if count)
-    console.print(f"{graph.num_nodes:,} nodes ({counts}), {len(graph.edges):,} edges", markup=False)
+    say(f"{graph.num_nodes:,} nodes ({counts}), {len(graph.edges):,} edges")
     uncosted = graph.ops_without_cost()
     if uncosted:
         named = ", ".join(f"{name} ({count})" for name, count in list(uncosted.items())[:_NAMED])
         more = f" and {len(uncosted) - _NAMED} more ops" if len(uncosted) > _NAMED else ""
-        console.print(f"without FLOPs and bytes: {sum(uncosted.values()):,} nodes: {named}{more}", markup=False)
+        say(f"without FLOPs and bytes: {sum(uncosted.values()):,} nodes: {named}{more}")
     for warning in graph.warnings:
-        console.print(f"warning: {warning}", markup=False)
-    console.print(f"written: {args.out / 'tables'}, {args.out / 'graph'}", markup=False)
+        say(f"warning: {warning}")
+    say(f"written: {args.out / 'tables'}, {args.out / 'graph'}")
     return 0
