@@ -126,10 +126,11 @@ def _edits(path: Path) -> object:
 
 def predicted_step(path: Path, rng: random.Random) -> float:
     """The whole path: trace -> graph -> prediction -> schedule -> document, with edits now and then."""
+    from gnnperf.output.files import to_json
     from gnnperf.predict.api import Request, predict
     from gnnperf.predict.config import Mode
     from gnnperf.predict.whatif import read_edits
-    from gnnperf.report.document import document, to_json
+    from gnnperf.report.document import document
 
     entries = [rng.choice(corpus.EDITS) for _ in range(rng.choice((0, 1, 1, 2)))]
     if entries and rng.random() < 0.3:

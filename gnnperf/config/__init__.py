@@ -33,6 +33,8 @@ from gnnperf.config.flags import with_keys
 from gnnperf.config.messages import REMEDY, check_keys, explain, is_text, missing_choice, unreadable
 from gnnperf.config.own_files import GROUPS, OwnFiles, escaped, literal
 from gnnperf.errors import InputError
+from gnnperf.output.streams import lasting_streams
+from gnnperf.output.terminal import complain
 
 ConfigT = TypeVar("ConfigT")
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
@@ -59,7 +61,13 @@ def entry_point(
     def decorate(task: Callable[[ConfigT], Any]) -> Callable[[], None]:
         @functools.wraps(task)
         def main() -> None:
-            given, own = sys.argv, OwnFiles()
+            with lasting_streams() as streams:
+                run(sys.argv)
+                if code := streams.exit_code("error"):
+                    raise SystemExit(code)
+
+        def run(given: list[str]) -> None:
+            own = OwnFiles()
             with one_message():
                 words = own.overrides(given[1:])
             kind: type[ConfigT] = pkgutil.resolve_name(node) if isinstance(node, str) else node
@@ -215,5 +223,5 @@ def _raised_in_hydra(error: BaseException) -> bool:
 
 def _exit(error: InputError) -> None:
     logging.getLogger(__name__).debug("refused", exc_info=error)
-    print(f"error: {error}", file=sys.stderr)
+    complain("error", error)
     raise SystemExit(error.exit_code)

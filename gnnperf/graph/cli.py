@@ -21,10 +21,9 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _import(args: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from gnnperf.graph import storage as graph_storage
     from gnnperf.graph.build import build_graph
+    from gnnperf.output.terminal import say
     from gnnperf.progress import task
     from gnnperf.record.files import replacing_folder
     from gnnperf.trace import read_run
@@ -41,18 +40,17 @@ def _import(args: argparse.Namespace) -> int:
             (temporary / name).mkdir()
             storage.write_files(content, temporary / name)
             advance(1.0)
-    console = Console()
-    console.print(f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {len(graph.steps)} steps", markup=False)
+    say(f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {len(graph.steps)} steps")
     counts = ", ".join(f"{count:,} {kind}" for kind, count in graph.num_nodes_by_type().items() if count)
-    console.print(f"{graph.num_nodes:,} nodes ({counts}), {len(graph.edges):,} edges", markup=False)
+    say(f"{graph.num_nodes:,} nodes ({counts}), {len(graph.edges):,} edges")
     uncosted = graph.ops_without_cost()
     if uncosted:
         named = ", ".join(f"{name} ({count})" for name, count in list(uncosted.items())[:_NAMED])
         more = f" and {len(uncosted) - _NAMED} more ops" if len(uncosted) > _NAMED else ""
-        console.print(f"without FLOPs and bytes: {sum(uncosted.values()):,} nodes: {named}{more}", markup=False)
+        say(f"without FLOPs and bytes: {sum(uncosted.values()):,} nodes: {named}{more}")
     for warning in graph.warnings:
-        console.print(f"warning: {warning}", markup=False)
-    console.print(f"written: {args.out / TABLES}, {args.out / GRAPH}", markup=False)
+        say(f"warning: {warning}")
+    say(f"written: {args.out / TABLES}, {args.out / GRAPH}")
     return 0
 
 

@@ -88,8 +88,8 @@ def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, qu
         InputError: that is no time that a file of ours can hold: negative, infinite, too long, or not a number.
     """
     if not 0 <= predicted_us <= LONGEST_US:
-        raise InputError(f"the step is predicted to take {predicted_us:.3g} us", where=f"graph {prediction.graph.name!r}",
-                         allowed=f"0 to {LONGEST_US:.0e} us", remedy=CHECK)  # fmt: skip
+        what, where = f"the step is predicted to take {predicted_us:.3g} us", f"graph {prediction.graph.name!r}"
+        raise InputError(what, where=where, allowed=f"0 to {LONGEST_US:.0e} us", remedy=CHECK)
     graph, kind = prediction.graph, step_time_kind(question.label)
     critical_us = critical_time_us(graph, scheduled, predicted_us)
     missing = uncovered_ops(graph, prediction.latency_us)

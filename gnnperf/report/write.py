@@ -9,10 +9,11 @@ import msgspec
 
 from gnnperf import untrusted
 from gnnperf.errors import InputError
+from gnnperf.output.files import to_json
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.progress import task
 from gnnperf.record.files import replacing_folder
-from gnnperf.report.document import FORMAT, document, to_json
+from gnnperf.report.document import FORMAT, document
 from gnnperf.report.nodes_table import nodes_table
 from gnnperf.report.page import html_report
 from gnnperf.report.timeline import write_timeline

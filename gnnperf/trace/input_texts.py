@@ -25,12 +25,13 @@ LOST = {
     "input_values": "lists of values that are no lists, or too long,",
 }
 TOO_DEEP = b"[" * 9  # shapes are lists of lists of numbers
-DTYPE = re.compile(
-    r"(?:(?:c10|at)::)?(?:Half|BFloat16|Float[48]_e\dm\d[a-z0-9_]{0,6}|complex<(?:float|double|(?:c10::)?Half)>"
+_DTYPE = (
+    r"(?:(?:(?:c10|at)::)?(?:Half|BFloat16|Float[48]_e\dm\d[a-z0-9_]{0,6}|complex<(?:float|double|(?:c10::)?Half)>"
     r"|q?u?int\d{1,2}(?:x\d)?|[Bb]its\w{1,4})"
     r"|(?:signed |unsigned )?(?:__int64|char|short|int|long)(?: int| long){0,2}|float|double|bool"
-    r"|Scalar|ScalarList|TensorList|GenericList|Tensor|Bool|Int|Long|Short|Char|Byte|Float|Double|Device|None", re.ASCII,
-)  # fmt: skip
+    r"|Scalar|ScalarList|TensorList|GenericList|Tensor|Bool|Int|Long|Short|Char|Byte|Float|Double|Device|None)"
+)
+DTYPE = re.compile(_DTYPE, re.ASCII)
 _NUMBER = r"[-+]?(?:\d{1,19}+(?!\d)(?:\.\d{0,20})?+(?:[eE][-+]?\d{1,3})?+|inf|nan)"
 _VALUE = rf"(?:[\[\](), ]|{_NUMBER}|True|False|None|true|false)*+"
 VALUE = re.compile(_VALUE, re.ASCII)
@@ -38,6 +39,7 @@ _SMALL = r"\[[0-9, ]{0,15}+\]"  # a shape of less than 10**15 elements
 _SHAPES = rf"(?:{_SMALL}|\[{_SMALL}(?:, ?{_SMALL})*+\])"
 PLAIN = {  # lists that need no second look
     "input_dims": re.compile(rf"\[{_SHAPES}(?:, ?{_SHAPES})*+\]".encode()),
+    "input_types": re.compile(rf'\["{_DTYPE}?"(?:, ?"{_DTYPE}?")*+\]'.encode()),
     "input_values": re.compile(rf'\["{_VALUE}"(?:, ?"{_VALUE}")*+\]'.encode()),
 }
 
@@ -53,7 +55,7 @@ def input_text(column: str, raw: bytes) -> tuple[str | None, bool]:
         return None, True
     if len(raw) > MAX_VALUE_BYTES or TOO_DEEP in raw:
         return None, False
-    if column in PLAIN and PLAIN[column].fullmatch(raw):
+    if PLAIN[column].fullmatch(raw):
         return msgspec.json.format(raw, indent=-1).decode(), True
     try:
         arguments = msgspec.json.decode(raw)

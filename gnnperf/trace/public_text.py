@@ -20,10 +20,10 @@ ENDINGS = re.compile(r"(?:\.(?:pt|trace|json|gz|zip|tar|tgz|parquet|et))+$", re.
 _HOST = r"[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*(?:\.[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*)*"
 _PRIVATE = re.compile(
     r"(?<!\S)[^\s/\\@=%?\"`^;]*[/\\@=%?\"`^;]\S*"  # paths, URLs, user@host, key=value
-    rf"|(?<![\w:.<>-])(?:{_HOST}:[0-9]{{2,5}}(?!\w)|(?=[^\s-]*[.-][A-Za-z0-9]){_HOST}(?![\w:.<>(-]))"  # hosts, ports, UUIDs
+    rf"|(?<![\w:.<>-])(?:{_HOST}:[0-9]{{2,5}}(?!\w)|(?=[^\s-]*[.-][A-Za-z0-9]){_HOST}(?![\w:.<>(-]))"  # hosts, ports
     r"|\b(?:(?:hf|gh[oprsu]|xox[a-z])[_-][A-Za-z0-9]|github_pat_|AKIA|eyJ)[\w-]{15,}"  # tokens, by their issuers
 )
-_HINT = re.compile(r"[/\\@=%?\"`^;]|[A-Za-z0-9](?:[.-][A-Za-z0-9]|:[0-9])|(?:hf|gh[oprsu]|xox[a-z]|pat)[_-]|AKIA|eyJ")
+_HINTS = (*'/\\@=%?"`^;.-', "hf_", "gh", "xox", "pat_", "AKIA", "eyJ")  # one of which is in all of it
 NEUTRAL = "trace"
 _WORKER = re.compile(r"(.+)\.[0-9]{10,20}")  # of torch's tensorboard_trace_handler: <worker>.<ms or ns>
 _HOST_AND_PID = re.compile(r".+_[0-9]+")  # its worker, where the caller names none
@@ -34,7 +34,8 @@ HOMES = ("home", "Users")
 def without_private(text: str) -> str:
     """The text without what looks like a path, an address, a host, `key=value` or a token; single spaces."""
     plain = printable(text)
-    return " ".join((_PRIVATE.sub(" ", plain) if _HINT.search(plain) else plain).split())
+    may_be = any(hint in plain for hint in _HINTS) or re.search(":[0-9]", plain)
+    return " ".join((_PRIVATE.sub(" ", plain) if may_be else plain).split())
 
 
 def run_name(path: Path) -> str:
