@@ -162,7 +162,7 @@ def trials_of(job: Job, counts: dict[str, int], folder: Path, seed: int) -> dict
             result = known.get(_facts(job, out), BROKEN)
             if result == BROKEN and not job.keeps and _facts(job, out) is None:
                 result = EARLIER  # not complete, and no reader takes it for complete
-            if fault != KILL and any(p.name.endswith(SUFFIX) for p in out.parent.rglob("*")):
+            if fault != KILL and _has_temporary(out.parent):
                 result = BROKEN
             found[fault].results[result] += 1
             found[fault].wrong_exits += not set(codes) <= {KILL: {0, -9}, INTERRUPT: {0, 130, -2}, FULL: {0, 2},
@@ -184,7 +184,7 @@ def _with_fault(job: Job, fault: str, out: Path, chance: random.Random, usual_s:
         time.sleep(chance.random() * usual_s)
     else:
         give_up = time.monotonic() + 2 * usual_s
-        while time.monotonic() < give_up and not any(p.endswith(SUFFIX) for p in os.listdir(out.parent)):
+        while time.monotonic() < give_up and not (_has_temporary(out.parent) or _has_ended(process)):
             time.sleep(0.0005)
         time.sleep(chance.random() * AFTER_FIRST_FILE_S)
     try:
@@ -195,6 +195,14 @@ def _with_fault(job: Job, fault: str, out: Path, chance: random.Random, usual_s:
     except ProcessLookupError:
         pass  # it has ended
     return [_wait(process)]
+
+
+def _has_temporary(folder: Path) -> bool:
+    return any(name.endswith(SUFFIX) for _, folders, names in os.walk(folder) for name in (*folders, *names))
+
+
+def _has_ended(process: int) -> bool:
+    return os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _refuse_leftovers(job: Job, out: Path) -> None:
