@@ -6,29 +6,38 @@ python predict.py trace=PATH [hardware=NAME] [mode=hybrid|gnn|analytic|replay] [
 python predict.py plan=megatron_18b hardware=a100_sxm_80gb [plan.parallelism.tensor=4] [cluster=NAME]
 Every key: python predict.py --cfg job
 
-exit code: 0, or 1 unexpected, 2 input that cannot be used, 3 too much is not covered, 4 the step is beyond a limit
+exit code: 0, or 1 unexpected, 2 input that cannot be used, 3 too much is not covered, 4 the step is beyond a limit,
+5 standard output cannot be written (the files in `out` are), 141 its reader left
 """
 
-import sys
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gnnperf.config import entry_point
-from gnnperf.predict import PredictConfig, StepPrediction
-from gnnperf.predict.api import predict
-from gnnperf.predict.asked import to_request
-from gnnperf.predict.fallback import check_covered
-from gnnperf.predict.request import check
-from gnnperf.progress.bars import bars_on_terminal
-from gnnperf.report import check_output, print_summary, write_report
-from gnnperf.report.document import document, to_json
-from gnnperf.report.threshold import read_threshold
+
+if TYPE_CHECKING:
+    from gnnperf.predict import PredictConfig, StepPrediction
 
 FLAGS = ("json", "quiet", "max_step_ms", "max_regression", "against")
 
 
-@entry_point("predict", PredictConfig, flags=FLAGS)
+@entry_point("predict", "gnnperf.predict.config.PredictConfig", flags=FLAGS)
 def main(config: PredictConfig) -> None:
     """Trace -> graph -> prediction -> report."""
+    # imported after the user's files are known to be plain: one that is not is refused at once
+    from gnnperf.output.files import to_json
+    from gnnperf.output.terminal import write_out
+    from gnnperf.predict.api import predict
+    from gnnperf.predict.asked import to_request
+    from gnnperf.predict.fallback import check_covered
+    from gnnperf.predict.request import check
+    from gnnperf.progress.bars import bars_on_terminal
+    from gnnperf.report import check_output, print_summary, write_report
+    from gnnperf.report.document import document
+    from gnnperf.report.threshold import read_threshold
+
     request = to_request(config)
     check(request)
     threshold = read_threshold(config.max_step_ms, config.max_regression, config.against)
@@ -39,7 +48,7 @@ def main(config: PredictConfig) -> None:
         check_covered(answer, config.fallback)
         written = write_report(answer, Path(config.out or default_out(answer)))
     if config.json:
-        sys.stdout.write(to_json(document(answer)).decode())
+        write_out(to_json(document(answer)))
     elif not config.quiet:
         print_summary(answer, written)
     threshold.check(answer)

@@ -9,6 +9,9 @@ python train.py --multirun experiment=sweep  a search over settings
 python train.py experiment=trees             a simpler learner, judged on the same runs
 python train.py logger=wandb resume=auto
 torchrun --nproc-per-node 2 train.py         processes that share every batch
+
+exit code: 0, or 1 unexpected, 2 input that cannot be used, 5 standard output cannot be written (the files in `out`
+are), 130 interrupted, 141 the reader of standard output left, 143 ended by SIGTERM
 """
 
 import time
@@ -17,6 +20,7 @@ from pathlib import Path
 
 from gnnperf.config import entry_point
 from gnnperf.config.entry import EntryConfig
+from gnnperf.output.terminal import say
 from gnnperf.progress.bars import bars_on_terminal
 from gnnperf.training.processes import processes
 
@@ -43,7 +47,7 @@ def on_op_tables(config: EntryConfig) -> None:
     checkpoint = save_op_checkpoint(out / "checkpoint.pt", shipped_checkpoint(config.pretrain, config.seed))
 
     write_text(out / FILE, card(checkpoint))
-    print(f"{out / 'checkpoint.pt'}  sha256 {checkpoint.sha256}")
+    say(f"{out / 'checkpoint.pt'}  sha256 {checkpoint.sha256}")
 
 
 def on_runs(config: EntryConfig) -> float | None:
@@ -124,7 +128,7 @@ def simpler_on_runs(config: EntryConfig) -> float | None:
 
     data = load_data(config.data, config.device_spec(), config.cluster_spec())
     for other, paces in data.paces.items():
-        print(f"{other}: {paces}")
+        say(f"{other}: {paces}")
     fits = fits_asked_for(config.learner, config.row, data, config.seed)
 
     judged = judged_beside(fits, data, config.evaluate_on, variant_of(config.data))

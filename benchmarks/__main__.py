@@ -10,8 +10,8 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 # fit_*.py writes constants that ship, record_*.py measurements: run them by hand
 NOT_BENCHMARKS = ("_", "fit_", "record_")
-# they train for hours, or go with one that does: only where they are asked for
-BY_NAME = ("fine_tuning", "learned", "learned_edits", "public_families", "second_machine")
+# they train for hours, go with one that does, or kill what they run: only where they are asked for
+BY_NAME = ("crash_safety", "fine_tuning", "learned", "learned_edits", "public_families", "second_machine")
 
 
 def names() -> tuple[str, ...]:

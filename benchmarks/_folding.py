@@ -13,7 +13,7 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import load_device
 from gnnperf.hardware.conf_dir import conf_dir
-from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.hardware.strict_yaml import read_yaml
 from gnnperf.plan.fold import WorldSize, fold
 from gnnperf.plan.transformer import (
     Parallelism,

@@ -18,7 +18,7 @@ from benchmarks._public_runs import mirror
 from gnnperf.analytic.gemm_fit import fit_for_others
 from gnnperf.analytic.kernel_constants import load_gemm_constants, save_gemm_constants
 from gnnperf.hardware.conf_dir import conf_dir
-from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.hardware.strict_yaml import read_yaml
 
 FITTED_BY = "Fitted by benchmarks/fit_gemm.py."
 FIT_ROWS = {"gemm": 300, "bmm": 500, "linear": 500}  # of each GPU

@@ -26,7 +26,7 @@ from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.hardware.strict_yaml import read_yaml
 from gnnperf.models.segmented import answers_of
 from gnnperf.plan.families import build_graph_of, read_plan
 from gnnperf.predict.blended import BlendedPredictor

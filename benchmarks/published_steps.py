@@ -19,7 +19,7 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.hardware.strict_yaml import read_yaml
 from gnnperf.plan.transformer import TransformerPlan, build_plan, plan_from
 from gnnperf.plan.transformer.parameters import stage_parameters
 from gnnperf.schedule import schedule_with_contention

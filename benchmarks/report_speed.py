@@ -30,7 +30,7 @@ from rich.table import Table
 
 from benchmarks._chromium import Page, chromium
 from gnnperf.hardware import load_device
-from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.hardware.strict_yaml import read_yaml
 from gnnperf.plan.families import read_plan
 from gnnperf.predict.api import predict
 from gnnperf.predict.config import Mode

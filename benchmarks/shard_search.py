@@ -16,7 +16,7 @@ import numpy as np
 
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.hardware.named import PLAN_GROUP, path_of
-from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.hardware.strict_yaml import read_yaml
 from gnnperf.plan.recommendation import Interaction, RecommendationPlan, Recommender
 from gnnperf.plan.recommendation.placing import largest_first
 from gnnperf.plan.tables import Placed, Placement, Split, Table

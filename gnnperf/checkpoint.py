@@ -17,18 +17,21 @@ from torch import Tensor
 
 from gnnperf import __version__
 from gnnperf.analytic import AnalyticConstants
-from gnnperf.analytic.cpu_ops.files import prices_from_plain, prices_to_plain
+from gnnperf.analytic.constants import SEPARATOR, constants_from_plain
+from gnnperf.analytic.cpu_ops.files import prices_to_plain
 from gnnperf.data.floors import TypedFloors
 from gnnperf.data.normalizer import Normalizer
-from gnnperf.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
-from gnnperf.data.plain import load_plain
+from gnnperf.data.plain import refused_in
 from gnnperf.data.prepare import PreparedData
-from gnnperf.data.vocabulary import FIELDS, Vocabulary
+from gnnperf.data.vocabulary import Vocabulary
 from gnnperf.errors import InputError
-from gnnperf.intervals import Intervals, intervals_from_plain
+from gnnperf.intervals import Intervals
 from gnnperf.models.config import ModelConfig
-from gnnperf.models.gnn import TypedGNN
-from gnnperf.trust import Trust, fit_trust, trust_from_plain
+from gnnperf.models.gnn import WORK, TypedGNN
+from gnnperf.models.stored import check_network, feature_names, is_within, load_stored, network_of
+from gnnperf.schema.ranges import checked, checked_json
+from gnnperf.trust import Trust, fit_trust
+from gnnperf.trust.likeness import KEPT, Likeness
 
 FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 9
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
@@ -67,9 +70,7 @@ class Checkpoint:
 
     def network(self) -> TypedGNN:
         """The network in evaluation mode."""
-        network = TypedGNN(self.model, self.vocabulary)
-        network.load_state_dict(dict(self.weights))
-        return network.eval()
+        return network_of(self.model, self.vocabulary, self.weights)
 
 
 def make_checkpoint(
@@ -115,17 +116,12 @@ def load_checkpoint(path: Path) -> Checkpoint:
     Raises:
         InputError: no such file, not a checkpoint of gnnperf, of another schema, or damaged.
     """
-    plain = load_plain(path, OURS)
-    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
-        raise InputError("not a checkpoint of gnnperf", where=str(path), allowed=OURS)
-    if plain.get("schema_version") != SCHEMA_VERSION or plain.get("features") != _feature_names():
-        found = f"schema version {plain.get('schema_version')} or features of another gnnperf"
-        raise InputError(found, where=str(path), allowed=f"schema version {SCHEMA_VERSION}", remedy=RETRAIN)
-    try:
+    plain = load_stored(path, FORMAT, SCHEMA_VERSION, OURS, RETRAIN)
+    with refused_in(path, RETRAIN):
         checkpoint = _from_plain(plain, _sha256(path))
-        checkpoint.network()
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise InputError("the file is damaged", where=str(path), remedy=RETRAIN) from error
+        check_network(checkpoint.model, checkpoint.vocabulary, checkpoint.normalizer, checkpoint.weights)
+        for likeness in (checkpoint.trust.own, checkpoint.trust.around):
+            _check_likeness(likeness, checkpoint.model.hidden_channels)
     return checkpoint
 
 
@@ -134,7 +130,7 @@ def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
-        "features": _feature_names(),
+        "features": feature_names(),
         "model": dataclasses.asdict(checkpoint.model),
         "vocabulary": {t: {f: list(words) for f, words in fs.items()} for t, fs in checkpoint.vocabulary.words.items()},
         "constants": _plain_constants(checkpoint.constants),
@@ -148,19 +144,21 @@ def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _from_plain(plain: dict[str, Any], sha256: str) -> Checkpoint:
-    words = {t: {f: tuple(words) for f, words in fields.items()} for t, fields in plain["vocabulary"].items()}
-    return Checkpoint(
-        ModelConfig(**plain["model"]),
-        Vocabulary(words),
-        _constants(plain["constants"]),
-        TypedFloors(**plain["floors"]),
-        Normalizer(**plain["normalizer"]),
-        plain["weights"],
-        trust_from_plain(plain["trust"]),
-        plain["provenance"],
-        None if plain["intervals"] is None else intervals_from_plain(plain["intervals"]),
-        sha256,
-    )
+    parts = {
+        "vocabulary": {"words": plain.get("vocabulary")},
+        "constants": _constants(plain.get("constants")),
+        "provenance": checked_json(plain.get("provenance"), "provenance"),
+        "sha256": sha256,
+    }
+    return checked({**plain, **parts}, Checkpoint)
+
+
+def _check_likeness(likeness: Likeness, hidden_channels: int) -> None:
+    fits = set(likeness.states) == set(likeness.usual) == set(WORK)
+    for states in likeness.states.values():
+        fits = fits and len(states) <= KEPT and is_within(states, (len(states), hidden_channels), 1.01)
+    if not fits:
+        raise InputError("names, shapes or values are not those of this network", where="trust")
 
 
 def _plain_constants(constants: AnalyticConstants) -> dict[str, Any]:
@@ -169,16 +167,12 @@ def _plain_constants(constants: AnalyticConstants) -> dict[str, Any]:
     return {**rest, "op_prices": None if prices is None else prices_to_plain(prices)}
 
 
-def _constants(plain: dict[str, Any]) -> AnalyticConstants:
-    prices = plain["op_prices"]
-    return AnalyticConstants(
-        **{**plain, "op_prices": None if prices is None else prices_from_plain(prices, "checkpoint")}
-    )
-
-
-def _feature_names() -> dict[str, list[str]]:
-    named = {"work": WORK_NAMES, "device": DEVICE_NAMES, "link": LINK_NAMES, "fields": FIELDS}
-    return {kind: list(names) for kind, names in named.items()}
+def _constants(plain: object) -> AnalyticConstants:
+    overheads = plain.get("host_overhead_us") if isinstance(plain, dict) else None
+    if not isinstance(plain, dict) or not isinstance(overheads, dict):
+        raise InputError("is not a mapping of names to values", where="constants")
+    joined = {SEPARATOR.join(key) if isinstance(key, tuple) else key: us for key, us in overheads.items()}
+    return constants_from_plain({**plain, "host_overhead_us": joined}, "constants")
 
 
 def _sha256(path: Path) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 
 from gnnperf import __version__
 from gnnperf.errors import InputError
+from gnnperf.output.streams import lasting_streams
+from gnnperf.output.terminal import complain
 from gnnperf.progress.bars import bars_on_terminal
 
 # Subcommand -> the module whose add_parsers(subparsers) defines it. Only the one asked for is imported, so that
@@ -33,27 +34,27 @@ ROOM_OF_COMMAND = {
     "sparsity-roofline": "gnnperf.report.roofline.sparsity_cli",
 }
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
-BROKEN_PIPE = 141  # ... and by SIGPIPE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand; return its exit code (2 for bad input, with one message on stderr)."""
+    """Run one subcommand; return its exit code.
+
+    2 for bad input, with one message on stderr; 5 where standard output cannot be written, and 141 where its reader
+    left: files are written all the same.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parsed = parser_of(arguments).parse_args(arguments)
-    try:
-        with bars_on_terminal(_is_silent(parsed)):
-            code = int(parsed.run(parsed))
-        sys.stdout.flush()
-    except InputError as error:
-        print(f"gnnperf: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("gnnperf: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:  # the reader left (`gnnperf inspect … | head`); keep the interpreter's last flush quiet
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
-    return code
+    with lasting_streams() as streams:
+        parsed = parser_of(arguments).parse_args(arguments)
+        try:
+            with bars_on_terminal(_is_silent(parsed)):
+                code = int(parsed.run(parsed))
+        except InputError as error:
+            complain("gnnperf", error)
+            return error.exit_code
+        except KeyboardInterrupt:
+            complain("gnnperf", "interrupted")
+            return INTERRUPTED
+        return code or streams.exit_code("gnnperf")
 
 
 def _is_silent(parsed: argparse.Namespace) -> bool:

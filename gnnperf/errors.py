@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 _TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
@@ -56,6 +56,29 @@ def require(ok: bool, key: str, found: object, allowed: str) -> None:
     """
     if not ok:
         raise InputError(f"bad value {found!r}", where=key, allowed=allowed)
+
+
+def require_numbers(raw: object, where: str, least: float = 1e-9, most: float = 1e12) -> None:
+    """Refuse a setting with a number beyond its range, at any depth of mappings and lists.
+
+    Args:
+        raw: of a user, plain values.
+        where: the key it is behind.
+        least: smallest magnitude of a number other than 0.
+        most: largest magnitude. The defaults hold for factors, counts, microseconds and bytes.
+
+    Raises:
+        InputError: names the key, the number and the range.
+    """
+    if isinstance(raw, Mapping):
+        for key, value in raw.items():
+            require_numbers(value, f"{where}.{key}", least, most)
+    elif isinstance(raw, (list, tuple)):
+        for index, value in enumerate(raw):
+            require_numbers(value, f"{where}[{index}]", least, most)
+    elif isinstance(raw, (int, float)) and not isinstance(raw, bool) and raw != 0 and not least <= abs(raw) <= most:
+        shown = f"{raw!r:.40}" if isinstance(raw, float) else f"a whole number of {len(str(abs(raw)))} digits"
+        raise InputError(f"bad value {shown}", where=where, allowed=f"0, or {least:g} to {most:g}")
 
 
 def require_writable(out: Path, suffixes: Collection[str]) -> None:

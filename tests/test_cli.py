@@ -12,6 +12,7 @@ import pytest
 
 from gnnperf import __version__, cli
 from gnnperf.errors import InputError
+from gnnperf.output.streams import BROKEN_PIPE
 
 
 def _room(monkeypatch: pytest.MonkeyPatch, command: str, run: Callable[[argparse.Namespace], int]) -> None:
@@ -121,5 +122,5 @@ sys.exit(cli.main(["talk"]))
 """
     command = ["bash", "-c", '"$0" -c "$1" | head -n 1 | wc -l; echo ${PIPESTATUS[0]}', sys.executable, code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.stdout.split() == ["1", str(cli.BROKEN_PIPE)]
+    assert done.stdout.split() == ["1", str(BROKEN_PIPE)]
     assert done.stderr == ""

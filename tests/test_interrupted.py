@@ -91,8 +91,8 @@ def test_earlier_folders_come_back_between_two_renames(
     for name, write in writers.items():
         write(tmp_path / name)
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr("gnnperf.record.files._exchange", lambda one, other: False)  # as on some file systems
             patch.setattr(Path, "rename", _interrupting(count, Path.rename))
-            patch.setattr(os, "replace", _interrupting(count, os.replace))
             write(tmp_path / name)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(writers)
     assert len(read_tables(tmp_path / "tables")) == 1
@@ -109,5 +109,4 @@ def test_an_interrupted_import_ends_with_130_and_leaves_no_half_folder(
     monkeypatch.setattr("gnnperf.graph.storage._write", _interrupting(2, lambda *arguments: None))
     assert main(["import", str(trace), "--out", str(tmp_path / "out")]) == 130
     assert capsys.readouterr().err == "gnnperf: interrupted\n"
-    assert [p.name for p in (tmp_path / "out").iterdir()] == ["tables"]  # whole: it was written before
-    assert len(read_tables(tmp_path / "out/tables")) == 1
+    assert [p for p in tmp_path.iterdir() if p != trace] == []

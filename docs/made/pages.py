@@ -26,6 +26,7 @@ DOCUMENTS = {
     "ARCHITECTURE.md": "project/architecture.md",
     "BENCHMARKS.md": "project/benchmarks.md",
     "CONTRIBUTING.md": "project/contributing.md",
+    "SECURITY.md": "project/security.md",
     "CHANGELOG.md": "project/changelog.md",
 }
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:|#)([^)\s#]+)(#[^)\s]*)?\)")

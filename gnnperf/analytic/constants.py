@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-
-import yaml
 
 from gnnperf.analytic.cpu_ops.files import prices_from_plain, prices_to_plain
 from gnnperf.analytic.cpu_ops.prices import OpPrices
 from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
-from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
 from gnnperf.record.files import write_text
 
 SEGMENTS = ("T1", "T2", "T3", "T4", "T5", "arrive", "exit")
 LAG_CLASSES = ("launch", "stream", "event", "sync", "thread", "copy")
 DEVICE_KINDS = ("gpu", "cpu")
 GRAPH_LAUNCH = ("call", "kernel")
+LARGEST = 1e12  # of any number: of us, twelve days
 SEPARATOR = " | "  # in YAML, "T4 | aten::mm": segment and op
 
 
@@ -65,26 +65,38 @@ def load_constants(path: Path) -> AnalyticConstants:
     Raises:
         InputError: not readable, an unknown or missing key, or a value that is no number from 0 up.
     """
-    raw = read_yaml(path)
+    return constants_from_plain(read_yaml(path), str(path))
+
+
+def constants_from_plain(raw: Mapping[str, object], where: str) -> AnalyticConstants:
+    """The constants in a plain mapping: of a YAML file, or of a checkpoint.
+
+    Args:
+        raw: the mapping.
+        where: it was read, for messages.
+
+    Raises:
+        InputError: an unknown or missing key, or a value that is no number from 0 up.
+    """
     allowed = tuple(AnalyticConstants.__dataclass_fields__)
     for key in raw:
         if key not in allowed:
-            raise InputError(f"unknown key {key!r}", where=str(path), allowed=", ".join(allowed))
+            raise InputError(f"unknown key {key!r}", where=where, allowed=", ".join(allowed))
     for key in allowed:
         if key not in raw:
-            raise InputError(f"key {key!r} is missing", where=str(path))
-    lags = _mapping(raw["lag_us"], path, "lag_us", DEVICE_KINDS)
+            raise InputError(f"key {key!r} is missing", where=where)
+    lags = _mapping(raw["lag_us"], where, "lag_us", DEVICE_KINDS)
     return AnalyticConstants(
-        host_overhead_us=_overheads(raw["host_overhead_us"], path),
-        segment_us=_numbers(raw["segment_us"], path, "segment_us", SEGMENTS),
-        lag_us={kind: _numbers(lags[kind], path, f"lag_us.{kind}", LAG_CLASSES) for kind in DEVICE_KINDS},
-        graph_launch_us=_numbers(raw["graph_launch_us"], path, "graph_launch_us", GRAPH_LAUNCH),
-        collective_floor_us=_numbers(raw["collective_floor_us"], path, "collective_floor_us", DEVICE_KINDS),
-        copy_floor_us=_numbers(raw["copy_floor_us"], path, "copy_floor_us", DEVICE_KINDS),
-        pageable_share=_number(raw["pageable_share"], path, "pageable_share", above=0.0),
-        roofline_power=_number(raw["roofline_power"], path, "roofline_power", above=1.0),
-        op_prices=None if raw["op_prices"] is None else prices_from_plain(raw["op_prices"], f"{path}, op_prices"),
-        device_kind=_kind(raw["device_kind"], path),
+        host_overhead_us=_overheads(raw["host_overhead_us"], where),
+        segment_us=_numbers(raw["segment_us"], where, "segment_us", SEGMENTS),
+        lag_us={kind: _numbers(lags[kind], where, f"lag_us.{kind}", LAG_CLASSES) for kind in DEVICE_KINDS},
+        graph_launch_us=_numbers(raw["graph_launch_us"], where, "graph_launch_us", GRAPH_LAUNCH),
+        collective_floor_us=_numbers(raw["collective_floor_us"], where, "collective_floor_us", DEVICE_KINDS),
+        copy_floor_us=_numbers(raw["copy_floor_us"], where, "copy_floor_us", DEVICE_KINDS),
+        pageable_share=_number(raw["pageable_share"], where, "pageable_share", above=1e-6),
+        roofline_power=_number(raw["roofline_power"], where, "roofline_power", above=1.0),
+        op_prices=None if raw["op_prices"] is None else prices_from_plain(raw["op_prices"], f"{where}, op_prices"),
+        device_kind=_kind(raw["device_kind"], where),
         provenance=str(raw["provenance"]),
     )
 
@@ -105,12 +117,12 @@ def save_constants(constants: AnalyticConstants, path: Path) -> None:
         "host_overhead_us": overheads,
         "op_prices": None if constants.op_prices is None else prices_to_plain(constants.op_prices),
     }
-    write_text(path, yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True))
+    write_text(path, yaml_text(raw))
 
 
-def _kind(raw: object, path: Path) -> str:
+def _kind(raw: object, where: str) -> str:
     if raw not in ("", *DEVICE_KINDS):
-        raise InputError(f"value {raw!r}", where=f"{path}, key 'device_kind'", allowed=", ".join(DEVICE_KINDS))
+        raise InputError(f"value {raw!r}", where=f"{where}, key 'device_kind'", allowed=", ".join(DEVICE_KINDS))
     return str(raw)
 
 
@@ -118,35 +130,35 @@ def _rounded(values: dict[str, float]) -> dict[str, float]:
     return {key: round(value, 3) for key, value in values.items()}
 
 
-def _overheads(raw: object, path: Path) -> dict[tuple[str, str], float]:
-    found = _mapping(raw, path, "host_overhead_us", ())
+def _overheads(raw: object, where: str) -> dict[tuple[str, str], float]:
+    found = _mapping(raw, where, "host_overhead_us", ())
     result = {}
     for key, value in found.items():
         segment, separator, op = key.partition(SEPARATOR)
         if not separator or segment not in SEGMENTS:
-            raise InputError(f"key {key!r}", where=f"{path}, host_overhead_us", allowed=f"SEGMENT{SEPARATOR}OP")
-        result[segment, op] = _number(value, path, f"host_overhead_us.{key}")
+            raise InputError(f"key {key!r}", where=f"{where}, host_overhead_us", allowed=f"SEGMENT{SEPARATOR}OP")
+        result[segment, op] = _number(value, where, f"host_overhead_us.{key}")
     return result
 
 
-def _numbers(raw: object, path: Path, key: str, needed: tuple[str, ...]) -> dict[str, float]:
-    return {k: _number(v, path, f"{key}.{k}") for k, v in _mapping(raw, path, key, needed).items()}
+def _numbers(raw: object, where: str, key: str, needed: tuple[str, ...]) -> dict[str, float]:
+    return {k: _number(v, where, f"{key}.{k}") for k, v in _mapping(raw, where, key, needed).items()}
 
 
-def _mapping(raw: object, path: Path, key: str, needed: tuple[str, ...]) -> dict[str, object]:
+def _mapping(raw: object, where: str, key: str, needed: tuple[str, ...]) -> dict[str, object]:
     if not isinstance(raw, dict) or not all(isinstance(k, str) for k in raw):
-        raise InputError("is not a mapping of names to values", where=f"{path}, key {key!r}")
+        raise InputError("is not a mapping of names to values", where=f"{where}, key {key!r}")
     if needed and set(raw) != set(needed):
         odd = sorted(set(raw) ^ set(needed))
         raise InputError(
-            f"missing or unknown: {', '.join(odd)}", where=f"{path}, key {key!r}", allowed=", ".join(needed)
+            f"missing or unknown: {', '.join(odd)}", where=f"{where}, key {key!r}", allowed=", ".join(needed)
         )
     return raw
 
 
-def _number(raw: object, path: Path, key: str, above: float | None = None) -> float:
-    good = isinstance(raw, (int, float)) and not isinstance(raw, bool) and 0 <= raw < float("inf")
+def _number(raw: object, where: str, key: str, above: float | None = None) -> float:
+    good = isinstance(raw, (int, float)) and not isinstance(raw, bool) and 0 <= raw <= LARGEST
     if not good or (above is not None and not float(raw) > above):  # type: ignore[arg-type]
         limit = "a number from 0 up" if above is None else f"a number above {above:g}"
-        raise InputError(f"value {raw!r}", where=f"{path}, key {key!r}", allowed=limit)
+        raise InputError(f"value {raw!r}", where=f"{where}, key {key!r}", allowed=limit)
     return float(raw)  # type: ignore[arg-type]

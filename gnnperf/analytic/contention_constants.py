@@ -7,13 +7,11 @@ from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.contention import UNLIMITED, Bucket, Contention
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
 from gnnperf.record.files import write_text
 
 
@@ -100,7 +98,7 @@ def load_contention(path: Path) -> ContentionConstants:
 
 def save_contention(constants: ContentionConstants, path: Path) -> None:
     """Write constants as YAML: beside `path`, then renamed."""
-    write_text(path, yaml.safe_dump(asdict(constants), sort_keys=False, width=120))
+    write_text(path, yaml_text(asdict(constants)))
 
 
 def _exactly(raw: object, keys: tuple[str, ...], where: str) -> Mapping[str, object]:

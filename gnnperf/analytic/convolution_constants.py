@@ -6,11 +6,9 @@ from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from gnnperf.analytic.constant_values import exactly, positive
 from gnnperf.hardware.conf_dir import conf_dir
-from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
 from gnnperf.record.files import write_text
 
 FILE = "convolution.yaml"
@@ -65,4 +63,4 @@ def save_convolution_constants(constants: ConvolutionConstants, path: Path) -> N
     """Write constants as YAML: beside `path`, then renamed."""
     numbers = {name: float(f"{getattr(constants, name):.{SIGNIFICANT}g}") for name in NUMBERS}
     raw = {PROVENANCE: constants.provenance, **numbers}
-    write_text(path, yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True))
+    write_text(path, yaml_text(raw))

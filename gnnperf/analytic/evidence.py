@@ -7,11 +7,9 @@ from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
-from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
 from gnnperf.record.files import write_text
 
 FILE = "evidence.yaml"
@@ -67,7 +65,7 @@ def load_evidence(path: Path) -> tuple[Evidence, ...]:
 def save_evidence(found: Sequence[Evidence], provenance: str, path: Path) -> None:
     """Write evidence as YAML: beside `path`, then renamed."""
     raw = {"provenance": provenance, "evidence": [asdict(one) for one in found]}
-    text = yaml.safe_dump(raw, sort_keys=False, width=200, default_flow_style=None)
+    text = yaml_text(raw, flow=None)
     write_text(path, text)
 
 

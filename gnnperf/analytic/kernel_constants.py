@@ -8,12 +8,11 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import yaml
 
 from gnnperf.analytic.constant_values import positive
 from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
-from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
 from gnnperf.record.files import write_text
 
 VERSION = 3
@@ -174,4 +173,4 @@ def save_gemm_constants(constants: Mapping[str, Members], provenance: str, path:
             }
             for found in constants[family]
         ]
-    write_text(path, yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True))
+    write_text(path, yaml_text(raw))

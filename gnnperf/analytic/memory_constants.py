@@ -7,11 +7,9 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from gnnperf.analytic.constant_values import exactly, mapping, not_negative, positive
 from gnnperf.hardware.conf_dir import conf_dir
-from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
 from gnnperf.record.files import write_text
 
 FILE = "memory_bound.yaml"
@@ -135,7 +133,7 @@ def save_memory_constants(constants: MemoryConstants, path: Path) -> None:
     """Write constants as YAML: beside `path`, then renamed."""
     values = {key: _rounded(value) for key, value in asdict(constants).items()}
     raw = {"provenance": values.pop("provenance"), **values}
-    write_text(path, yaml.safe_dump(raw, sort_keys=False, width=120, allow_unicode=True))
+    write_text(path, yaml_text(raw))
 
 
 def _rounded(value: object) -> object:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from gnnperf.baselines.judge import Fit, fitted, is_repeated, judged_cell, learning_code, repeat_cell
 from gnnperf.baselines.rows import TRIVIAL
 from gnnperf.data.config import DataConfig
@@ -15,6 +13,7 @@ from gnnperf.evaluate.cell_files import write_cell
 from gnnperf.evaluate.cells import Cell, Origin
 from gnnperf.evaluate.row_errors import REPEAT, Rows, node_figures, step_figures
 from gnnperf.evaluate.row_tables import WIDTH, figures_table, in_order, node_table, step_table
+from gnnperf.output.terminal import console
 from gnnperf.progress import each
 from gnnperf.training.curves import Log
 
@@ -55,11 +54,11 @@ def keep_cells(judged: Judged, folder: Path) -> None:
 
 def show_rows(judged: Judged, log: Log) -> None:
     """Print errors of nodes and of steps part by part, and leave them in the log."""
-    console = Console(width=WIDTH)
+    wide = console(width=WIDTH)
     for part, rows in judged.items():
         title = f"{_split(rows)}, {part}"
         for table in (node_table(title, rows), step_table(title, rows)):
-            console.print(table)
+            wide.print(table)
         log.table(f"{part}_rows", figures_table(rows))
 
 

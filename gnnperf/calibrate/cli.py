@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnperf.errors import require
+from gnnperf.output.terminal import say
 
 if TYPE_CHECKING:
     from gnnperf.calibrate.machine import Machine
@@ -65,7 +66,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     ask = Ask(_ranks(arguments.ranks, here), tuple(arguments.link_gbit), ops)
     found = calibrate(arguments.out, here, ask, arguments.minutes, arguments.overwrite)
     widths = sorted((r.latency_us.high - r.latency_us.low) / 2 / r.latency_us.value for r in found)
-    print(f"{arguments.out}: {here.label}, {len(found)} measured values in {len(found[0].round_medians_us)} rounds; "
+    say(f"{arguments.out}: {here.label}, {len(found)} measured values in {len(found[0].round_medians_us)} rounds; "
           f"median interval +- {widths[len(widths) // 2]:.1%}")  # fmt: skip
     return 0
 
@@ -83,8 +84,8 @@ def _compare(first: Path, second: Path) -> int:
     from gnnperf.calibrate.compare import agreement, pairs
 
     found = agreement(pairs(first, second))
-    print(f"{'values':28} {'number':>7} {'agree':>7} {'A in B':>7} {'B in A':>7} {'median change':>14} {'interval':>9}")
+    say(f"{'values':28} {'number':>7} {'agree':>7} {'A in B':>7} {'B in A':>7} {'median change':>14} {'interval':>9}")
     for kind, group in found.items():
-        print(f"{kind:28} {group.num_pairs:7d} {group.share:7.1%} {group.first_in_second:7.1%} "
+        say(f"{kind:28} {group.num_pairs:7d} {group.share:7.1%} {group.first_in_second:7.1%} "
               f"{group.second_in_first:7.1%} {group.median_change:14.1%} {group.median_half_width:9.1%}")  # fmt: skip
     return 0 if found["all"].share >= LEAST_AGREEMENT else 1

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from gnnperf.calibrate.call import dtype_of, overload_of
 from gnnperf.calibrate.point import Direction, OpPoint, frozen
 from gnnperf.errors import InputError
+from gnnperf.hardware.strict_yaml import parse_yaml
+from gnnperf.untrusted import reading
 
 KEYS = ("op", "shapes", "dtype", "dtypes", "arguments", "direction", "tables", "skew", "tf32", "transposed")
 
@@ -30,22 +30,16 @@ def read_ops(path: Path) -> tuple[OpPoint, ...]:
     Raises:
         InputError: it cannot be read, is empty, or an entry is no op (names the entry).
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read ({error})", where=str(path)) from None
-    found = _entries(text, path)
-    if not found:
-        raise InputError("names no op", where=str(path), allowed="JSON lines or a YAML list with op, shapes and dtype")
-    return tuple(dict.fromkeys(_point(entry, where) for where, entry in found))
+    with reading(path):
+        entries = _entries(path.read_text(encoding="utf-8"), path)
+        if not entries:
+            raise InputError("names no op", where=str(path), allowed="JSON lines or a YAML list: op, shapes and dtype")
+        return tuple(dict.fromkeys(_point(entry, where) for where, entry in entries))
 
 
 def _entries(text: str, path: Path) -> list[tuple[str, object]]:
     if path.suffix in (".yaml", ".yml"):
-        try:
-            loaded = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise InputError(f"is not YAML ({str(error).splitlines()[0]})", where=str(path)) from None
+        loaded = parse_yaml(text, str(path))
         if not isinstance(loaded, list):
             raise InputError("is not a list of ops", where=str(path), allowed="- op: ...")
         return [(f"{path}, entry {place + 1}", entry) for place, entry in enumerate(loaded)]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from gnnperf.calibrate.compare import OPS_FILE
 from gnnperf.errors import InputError
+from gnnperf.record.files import replacing_folder
 
 DEVICE_FILE, CLUSTER_FILE, ROUNDS_FILE = "device.yaml", "cluster.yaml", "calibration.json"
 OWN = (DEVICE_FILE, CLUSTER_FILE, OPS_FILE, ROUNDS_FILE)
@@ -36,29 +36,14 @@ def check_out(out: Path, overwrite: bool) -> None:
 
 
 def write(out: Path, files: Mapping[str, bytes]) -> None:
-    """Write beside, then rename; an earlier calibration is gone only when the new one is there.
+    """Write the folder: all of it, or nothing is changed.
 
     Raises:
         InputError: it cannot be written.
     """
-    try:
-        beside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    except OSError as error:
-        raise _unwritable(out, error) from None
-    new, old = beside / "new", beside / "old"
-    try:
-        new.mkdir()
+    with replacing_folder(out) as temporary:
         for name, content in files.items():
-            (new / name).write_bytes(content)
-        if out.exists():
-            out.rename(old)
-        new.rename(out)
-    except OSError as error:
-        raise _unwritable(out, error) from None
-    finally:  # however it ended, Ctrl-C too
-        if old.exists() and not out.exists():
-            old.rename(out)
-        shutil.rmtree(beside, ignore_errors=True)
+            (temporary / name).write_bytes(content)
 
 
 def _unwritable(out: Path, error: OSError) -> InputError:

@@ -14,8 +14,9 @@ from gnnperf.calibrate.output import CLUSTER_FILE, DEVICE_FILE, ROUNDS_FILE, che
 from gnnperf.calibrate.plan import Ask, job_for, link_across
 from gnnperf.calibrate.point import to_json
 from gnnperf.calibrate.rounds import Result, results, run_rounds
-from gnnperf.calibrate.specs import cluster_mapping, device_mapping, yaml_text
+from gnnperf.calibrate.specs import cluster_mapping, device_mapping
 from gnnperf.calibrate.topology import peer_access, read_topology
+from gnnperf.hardware.strict_yaml import yaml_text
 from gnnperf.hardware.yaml_spec import device_from
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
-import yaml
-
 from gnnperf.calibrate import rates
 from gnnperf.calibrate.interval import Interval
 from gnnperf.calibrate.machine import Machine
@@ -100,8 +98,3 @@ def _told(fit: LinkFit) -> str:
 
 def _unmeasured(link: LinkSpec) -> dict[str, object]:
     return {**asdict(link), "source": NOT_MEASURED + link.source.strip()}
-
-
-def yaml_text(content: Mapping[str, object]) -> str:
-    """YAML in the order given."""
-    return str(yaml.safe_dump(dict(content), sort_keys=False, width=120, allow_unicode=True))

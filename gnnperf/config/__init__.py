@@ -12,11 +12,12 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import pkgutil
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,9 +30,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from gnnperf.config.flags import with_keys
-from gnnperf.config.messages import REMEDY, check_keys, explain, missing_choice, unreadable
-from gnnperf.config.own_files import with_names
+from gnnperf.config.messages import REMEDY, check_keys, explain, is_text, missing_choice, unreadable
+from gnnperf.config.own_files import GROUPS, OwnFiles, escaped, literal
 from gnnperf.errors import InputError
+from gnnperf.output.streams import lasting_streams
+from gnnperf.output.terminal import complain
 
 ConfigT = TypeVar("ConfigT")
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
@@ -44,43 +47,58 @@ def register(name: str, node: type, group: str | None = None) -> None:
 
 
 def entry_point(
-    name: str, node: type[ConfigT], flags: tuple[str, ...] = ()
+    name: str, node: type[ConfigT] | str, flags: tuple[str, ...] = ()
 ) -> Callable[[Callable[[ConfigT], Any]], Callable[[], None]]:
     """Decorate a task that takes a typed config; the result is a `main()` without arguments.
 
     `node` is registered as `<name>_schema`; conf/<name>.yaml lists it first in its defaults. Overrides come
     from the command line. In a multirun, a field `out` becomes the job's own folder below it, and a sweeper
     that looks for the best configuration minimizes what the task returns. Keys named in `flags` may be given as
-    flags, too (`--max-step-ms 12` for `max_step_ms=12`).
+    flags, too (`--max-step-ms 12` for `max_step_ms=12`). Files of the user are read first: `node` may be a dotted name,
+    which is imported only after them.
     """
 
     def decorate(task: Callable[[ConfigT], Any]) -> Callable[[], None]:
         @functools.wraps(task)
-        def job(raw: DictConfig) -> Any:
-            with one_message(node), nothing_left_if_refused():
-                return task(to_typed(raw, node))
-
-        composed = hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name=name)(job)
-
-        @functools.wraps(task)
         def main() -> None:
-            register(f"{name}_schema", node)  # by name, for all of the process: whoever composes last decides
-            with one_message(node), hydra_raises(), flags_as_keys(flags, node), paths_as_names():
-                composed()
+            with lasting_streams() as streams:
+                run(sys.argv)
+                if code := streams.exit_code("error"):
+                    raise SystemExit(code)
+
+        def run(given: list[str]) -> None:
+            own = OwnFiles()
+            with one_message():
+                words = own.overrides(given[1:])
+            kind: type[ConfigT] = pkgutil.resolve_name(node) if isinstance(node, str) else node
+
+            @functools.wraps(task)
+            def job(raw: DictConfig) -> Any:
+                with one_message(kind), nothing_left_if_refused():
+                    return task(to_typed(raw, kind, own))
+
+            register(f"{name}_schema", kind)  # by name, for all of the process: whoever composes last decides
+            with one_message(kind), hydra_raises(), as_typed(given):
+                sys.argv = [given[0], *as_text(with_keys(words, flags, kind), kind)]
+                offer(own)
+                hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name=name)(job)()
 
         return main
 
     return decorate
 
 
-def to_typed(raw: DictConfig, node: type[ConfigT]) -> ConfigT:
-    """The dataclass behind a composed config; its own checks run here.
+def to_typed(raw: DictConfig, node: type[ConfigT], own: OwnFiles) -> ConfigT:
+    """The dataclass behind a composed config, with the content of the user's files; its own checks run here.
 
     Raises:
         InputError: a key that `node` does not have, or a value it refuses.
     """
     check_keys(raw, node)
     config: Any = OmegaConf.to_object(raw)
+    for group in GROUPS:
+        if getattr(config, group, None):
+            setattr(config, group, own.inserted(getattr(config, group)))
     if hasattr(config, "out") and HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
         config.out = HydraConfig.get().runtime.output_dir
     return config
@@ -99,18 +117,21 @@ def composed(name: str, node: type[ConfigT], *overrides: str, **values: Any) -> 
         InputError: words, keys or values that it would refuse.
     """
     register(f"{name}_schema", node)
+    own = OwnFiles()
     with in_our_words(node), hydra.initialize_config_dir(str(CONF_DIR), version_base="1.3"):
-        raw = hydra.compose(name, overrides=with_names(overrides, _own_choice))
+        words = as_text(own.overrides(overrides), node)
+        offer(own)
+        raw = hydra.compose(name, overrides=words)
         for key, value in values.items():
-            OmegaConf.update(raw, key, value)
-        return to_typed(raw, node)
+            OmegaConf.update(raw, key, escaped(value))
+        return to_typed(raw, node, own)
 
 
 @contextmanager
-def one_message(node: type) -> Iterator[None]:
+def one_message(node: type | None = None) -> Iterator[None]:
     """Turn what a user did wrong into one line on stderr and exit code 2; leave bugs their traceback."""
     try:
-        with in_our_words(node):
+        with in_our_words(node) if node else nullcontext():
             yield
     except InputError as error:
         _exit(error)
@@ -171,30 +192,28 @@ def hydra_raises() -> Iterator[None]:
 
 
 @contextmanager
-def flags_as_keys(flags: tuple[str, ...], node: type) -> Iterator[None]:
-    """Let hydra, which reads sys.argv, see overrides where the user gave flags."""
-    before = sys.argv
-    sys.argv = [*before[:1], *with_keys(before[1:], flags, node)]
+def as_typed(given: list[str]) -> Iterator[None]:
+    """Put back the command line that the user typed: Hydra reads sys.argv, which differs meanwhile."""
     try:
         yield
     finally:
-        sys.argv = before
+        sys.argv = given
 
 
-@contextmanager
-def paths_as_names() -> Iterator[None]:
-    """Let hydra, which reads sys.argv, see names where the user gave paths of hardware and cluster files."""
-    before = sys.argv
-    sys.argv = with_names(before, _own_choice)
-    try:
-        yield
-    finally:
-        sys.argv = before
+def as_text(words: Sequence[str], node: type) -> list[str]:
+    """The overrides, where a key takes text with values that Hydra reads back as they are."""
+    result = []
+    for word in words:
+        key, separator, value = word.partition("=")
+        result.append(f"{key}={literal(value)}" if separator and is_text(node, key.lstrip("+")) else word)
+    return result
 
 
-def _own_choice(name: str, content: dict[str, object], group: str) -> None:
-    """Make the content of a user's file a choice of its group."""
-    ConfigStore.instance().store(name=name, node=content, group=group)
+def offer(own: OwnFiles) -> None:
+    """Make the placeholders of the user's files choices of their groups."""
+    for choice, content in own.placeholders().items():
+        for group in GROUPS:
+            ConfigStore.instance().store(name=choice, node=content, group=group)
 
 
 def _raised_in_hydra(error: BaseException) -> bool:
@@ -204,5 +223,5 @@ def _raised_in_hydra(error: BaseException) -> bool:
 
 def _exit(error: InputError) -> None:
     logging.getLogger(__name__).debug("refused", exc_info=error)
-    print(f"error: {error}", file=sys.stderr)
+    complain("error", error)
     raise SystemExit(error.exit_code)

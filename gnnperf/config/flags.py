@@ -7,13 +7,11 @@ Hydra reads `key=value` and has flags of its own (`--help`, `--cfg`, `--multirun
 
 from __future__ import annotations
 
-import re
 import typing
 from collections.abc import Iterator, Sequence
 
+from gnnperf.config.own_files import quoted
 from gnnperf.errors import InputError
-
-PLAIN = re.compile(r"[\w./@%+:-]+")  # what Hydra reads as text, or as a number, without quotes
 
 
 def with_keys(words: Sequence[str], flags: Sequence[str], node: type) -> list[str]:
@@ -50,18 +48,10 @@ def _override(flag: str, key: str, given: str | None, following: Iterator[str], 
     value = next(following, "") if given is None else given
     if not value or (given is None and value.startswith("--")):
         raise InputError("needs a value", where=flag, allowed=f"{flag} VALUE, or {key}=VALUE")
-    return f"{key}={_quoted(value)}"
+    return f"{key}={quoted(value)}"
 
 
 def _behind_overrides(words: Sequence[str]) -> int:
     """The place behind the first row of overrides; the end where there is none."""
     first = next((at for at, word in enumerate(words) if "=" in word and not word.startswith("-")), len(words))
     return next((at for at in range(first, len(words)) if words[at].startswith("-")), len(words))
-
-
-def _quoted(value: str) -> str:
-    """Text as Hydra reads it back."""
-    if PLAIN.fullmatch(value):
-        return value
-    escaped = re.sub(r"(\\*)'", r"\1\1\\'", value)  # backslashes count where a quote follows
-    return "'" + re.sub(r"(\\+)$", r"\1\1", escaped) + "'"

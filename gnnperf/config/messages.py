@@ -125,6 +125,12 @@ def _is_open(node: type, key: str) -> bool:
     return hint is Any or typing.get_origin(hint) is dict
 
 
+def is_text(node: type, key: str) -> bool:
+    """Whether the field at a dotted key takes text."""
+    hint = _hint(node, key)
+    return str in (typing.get_args(hint) or (hint,))
+
+
 def _words(hint: Any) -> str:
     """A type as a user would say it."""
     if isinstance(hint, type) and issubclass(hint, Enum):

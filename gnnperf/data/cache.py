@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import io
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import torch
 from torch_geometric.data import HeteroData
 
-from gnnperf.data.plain import load_plain
-from gnnperf.errors import InputError
+from gnnperf.record.files import write_bytes
 
 _ROOMS = ("errors.py", "schema", "prediction.py", "hardware", "graph", "analytic", "data")
 
@@ -45,15 +45,12 @@ def fingerprint(*parts: object) -> str:
 def cached_graphs(folder: Path, key: str, build: Callable[[], list[HeteroData]]) -> list[HeteroData]:
     """The graphs stored as `key`, or those that `build` makes; a file that cannot be read is made anew."""
     path = folder / "features" / f"{key}.pt"
-    try:
-        return [HeteroData.from_dict(d) for d in load_plain(path, "cached graphs")]
-    except InputError:
-        graphs = build()
+    if path.is_file():
+        with suppress(Exception):  # a damaged file can fail anywhere in torch's reader
+            return [HeteroData.from_dict(d) for d in torch.load(path, weights_only=True, map_location="cpu")]
+    graphs = build()
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        torch.save([g.to_dict() for g in graphs], beside)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    held = io.BytesIO()
+    torch.save([g.to_dict() for g in graphs], held)
+    write_bytes(path, held.getvalue())
     return graphs

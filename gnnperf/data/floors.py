@@ -13,6 +13,7 @@ from gnnperf.data.categories import of_each, texts_of
 from gnnperf.errors import InputError
 from gnnperf.evaluate.metrics import is_measured
 from gnnperf.schema import WORK_TYPES
+from gnnperf.schema.ranges import NotNegative
 
 
 class BaseKind(StrEnum):
@@ -34,9 +35,9 @@ class TypedFloors:
             over; False: floors everywhere (the ablation "no residual target").
     """
 
-    by_segment_us: Mapping[str, float]
-    by_type_us: Mapping[str, float]
-    overall_us: float
+    by_segment_us: Mapping[str, NotNegative]
+    by_type_us: Mapping[str, NotNegative]
+    overall_us: NotNegative
     residual: bool = True
 
     def floor_us(self, nodes: pd.DataFrame) -> np.ndarray:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from gnnperf import untrusted
 from gnnperf.data.runs import run_of
 from gnnperf.errors import InputError
 
@@ -39,22 +40,20 @@ def read_split(dataset: Path, axis: str) -> Split:
             not there, an empty training or validation part.
     """
     path = dataset / "splits.json"
-    axes = _read_axes(path)
-    if axis not in axes:
-        raise InputError(f"no split axis {axis!r}", where=str(path), allowed=", ".join(sorted(axes)))
-    split = Split(axis, *(_part(axes[axis], name, f"{path}, {axis}") for name in PARTS))
-    _check(split, dataset, f"{path}, {axis}")
-    return split
+    with untrusted.reading(path, "not JSON"):
+        axes = _read_axes(path)
+        if axis not in axes:
+            raise InputError(f"no split axis {axis!r}", where=str(path), allowed=", ".join(sorted(axes)))
+        split = Split(axis, *(_part(axes[axis], name, f"{path}, {axis}") for name in PARTS))
+        _check(split, dataset, f"{path}, {axis}")
+        return split
 
 
 def _read_axes(path: Path) -> dict[str, object]:
     if not path.is_file():
         remedy = "set data.path to a folder with one folder per run and a splits.json"
         raise InputError("no such file", where=str(path), remedy=remedy)
-    try:
-        axes = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"not JSON ({error})", where=str(path)) from error
+    axes = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(axes, dict):
         raise InputError("not an object", where=str(path), allowed='{"axis": {"train": [...], "val": [], "test": []}}')
     return axes
@@ -76,6 +75,11 @@ def _check(split: Split, dataset: Path, where: str) -> None:
         for run in split.part(name):
             if run in seen:
                 raise InputError(f"run {run!r} is in {seen[run]} and {name}", where=where, remedy="keep it in one part")
+            parts = PurePosixPath(run).parts
+            if not parts or ".." in parts or run.startswith("/"):
+                raise InputError(
+                    f"run {run[:80]!r} is not inside {dataset}", where=where, allowed="<run> or <run>/<repeat>"
+                )
             if not (dataset / run).is_dir():
                 raise InputError(f"run {run!r} is not a folder of {dataset}", where=where)
             seen[run] = name

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnperf.errors import InputError
-from gnnperf.record.files import write_text
+from gnnperf.output.files import to_json
+from gnnperf.output.terminal import console, say
+from gnnperf.record.files import write_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +63,7 @@ def _interventions(args: argparse.Namespace) -> int:
         raise InputError(f"none of {len(pairs)} pairs can be tried: {reasons}", where=str(args.dataset))
     _print_interventions(summarize_trials(trials), trials, left_out)
     known = sum(recording.machine in costs for recording in every)
-    print(f"profiler's cost taken out of {known} of {len(every)} recordings (as measured on their machines)")
+    say(f"profiler's cost taken out of {known} of {len(every)} recordings (as measured on their machines)")
     write_json(args.json, document(trials, left_out))
     return 0
 
@@ -81,7 +83,7 @@ def _noise_floor(args: argparse.Namespace) -> int:
     for title, table in summary.items():
         _print_floor(f"noise floor of {title}", table)
     if not (steps["machines"] == ACROSS).any():
-        print("Across machines: unknown, every run was recorded on one machine only.")
+        say("Across machines: unknown, every run was recorded on one machine only.")
     write_json(args.json, {**{k: _records(t) for k, t in summary.items()}, "step_pairs": _records(steps),
                        "node_pairs": _records(nodes)})  # fmt: skip
     return 0
@@ -106,9 +108,9 @@ def _print_interventions(rows: Sequence[KindSummary], trials: Sequence[Trial], l
         )  # fmt: skip
     show(table)
     for sentence, count in _unknown(trials).items():
-        print(f"unknown to {count} of {len(trials)} predictions: {sentence}")
+        say(f"unknown to {count} of {len(trials)} predictions: {sentence}")
     for out in left_out:
-        print(f"left out: {out.pair.change} {out.pair.a} -> {out.pair.b}: {out.reason}")
+        say(f"left out: {out.pair.change} {out.pair.a} -> {out.pair.b}: {out.reason}")
 
 
 def _unknown(trials: Sequence[Trial]) -> dict[str, int]:
@@ -141,10 +143,7 @@ def table_of(title: str, columns: Sequence[str]) -> Table:
 
 def show(table: Table) -> None:
     """Print it, wide where the output is a file."""
-    from rich.console import Console
-
-    console = Console()
-    console.print(table, markup=False) if console.is_terminal else Console(width=160).print(table, markup=False)
+    console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
 def percent(value: float) -> str:
@@ -170,6 +169,6 @@ def write_json(path: Path | None, content: Mapping[str, object]) -> None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        write_bytes(path, to_json(content, indent=1))
     except OSError as error:
         raise InputError(f"cannot be written ({error.strerror})", where=str(path)) from error

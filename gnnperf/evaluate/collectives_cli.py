@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from gnnperf.output.terminal import say
+
 DESCRIPTION = """\
 Fit the laws of a platform's collectives to a table of its own, and say what they are worth on held-out rows.
 
@@ -58,13 +60,13 @@ def _fit(arguments: argparse.Namespace) -> int:
     found = fit_and_judge(rows, cluster, f"gnnperf collectives fit {arguments.table.name}, cluster {cluster.name}")
     save_collectives(found.constants, arguments.out)
     for reason, count in table.dropped.items():
-        print(f"left out: {count} rows ({reason})")
+        say(f"left out: {count} rows ({reason})")
     for each in found.held_out or ("nothing could be held out: too few sizes and groups",):
-        print(each)
+        say(each)
     for each in found.held_out:
         if each.laws.mean_ape > each.specified.mean_ape:
-            print(f"warning: on {each.name} the specification is better: measure more sizes, longer, or keep to it")
-    print(f"{arguments.out}: {len(found.constants.groups)} groups and {len(found.constants.laws)} kinds on a link, "
+            say(f"warning: on {each.name} the specification is better: measure more sizes, longer, or keep to it")
+    say(f"{arguments.out}: {len(found.constants.groups)} groups and {len(found.constants.laws)} kinds on a link, "
           f"from {found.num_rows} rows")  # fmt: skip
     return 0
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
+
+from gnnperf.output.files import to_json
+from gnnperf.output.terminal import console, write_out
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,15 +36,13 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from gnnperf.evaluate.device_evidence import catalog_evidence
 
     found = catalog_evidence()
     if arguments.json:
-        print(json.dumps([_document(one) for one in found], indent=1))
+        write_out(to_json([_document(one) for one in found], indent=1))
     else:
-        Console(width=WIDTH).print(_table(found))
+        console(width=WIDTH).print(_table(found))
     return 0
 
 

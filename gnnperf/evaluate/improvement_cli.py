@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnperf.errors import InputError
+from gnnperf.output.terminal import say
 
 if TYPE_CHECKING:
     from gnnperf.evaluate.cells import Cell
@@ -114,7 +115,7 @@ def _print(found: Sequence[dict[str, object]], of: str) -> None:
         table.add_row(*_cells(r))
     show(table)
     for sentence in _counts(found):
-        print(sentence)
+        say(sentence)
 
 
 def _cells(record: Mapping[str, object]) -> list[str]:

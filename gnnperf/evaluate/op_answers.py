@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from gnnperf.analytic.op_tables.read import MEASURED
 from gnnperf.errors import InputError, require_writable
 from gnnperf.evaluate.metrics import ErrorSummary, summarize
 from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.output.files import csv_text
 from gnnperf.record.files import write_bytes
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
@@ -86,9 +88,7 @@ def write_answers(found: Answered, path: Path) -> None:
 def _content(table: pd.DataFrame, suffix: str) -> bytes:
     if suffix == ".parquet":
         return _flat(table).to_parquet(index=False)
-    return (
-        _flat(table).to_csv(index=False) if suffix == ".csv" else table.to_json(orient="records", lines=True)
-    ).encode()
+    return (csv_text(_flat(table)) if suffix == ".csv" else table.to_json(orient="records", lines=True)).encode()
 
 
 def _flat(table: pd.DataFrame) -> pd.DataFrame:
@@ -99,11 +99,11 @@ def _flat(table: pd.DataFrame) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def document(found: Answered) -> str:
+def document(found: Answered) -> dict[str, Any]:
     """Everything as JSON: unknown is null."""
     errors = found.errors()
     rows = json.loads(answer_table(found).to_json(orient="records"))
-    whole = {
+    return {
         "hardware": found.device.name,
         "num_rows": len(rows),
         "num_answered": _num_answered(found),
@@ -111,7 +111,6 @@ def document(found: Answered) -> str:
         "errors": asdict(errors) if errors is not None and errors.num_nodes else None,
         "rows": rows,
     }
-    return json.dumps(whole, indent=1)
 
 
 def text(found: Answered) -> str:

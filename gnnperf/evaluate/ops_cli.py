@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 
 from gnnperf.errors import require_writable
+from gnnperf.output.files import to_json
+from gnnperf.output.terminal import say, write_out
 
 DESCRIPTION = """\
 How long ops take on a device, by the analytical model: latency and bound (compute, memory, launch) per row.
@@ -51,5 +53,8 @@ def _predict(arguments: argparse.Namespace) -> int:
     found = Answered(table, rows, answer_rows(rows, device), device)
     if arguments.out is not None:
         write_answers(found, arguments.out)
-    print(document(found) if arguments.json else text(found))
+    if arguments.json:
+        write_out(to_json(document(found), indent=1))
+    else:
+        say(text(found))
     return 0

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnperf import untrusted
 from gnnperf.errors import InputError
 
 CARD = "run.json"
@@ -80,13 +81,14 @@ def read_recording(folder: Path) -> Recording | None:
     card = read_json(folder / CARD)
     if card.get("status") != COMPLETE:
         return None
-    return Recording(
-        path=folder, run=folder.parent.name, repeat=int(folder.name),
-        unprofiled_us=_median_us(card, "without_profiler", folder),
-        profiled_us=_median_us(card, "with_profiler", folder),
-        workload=str(card.get("workload") or ""), link=_link_name(card.get("link") or {}),
-        world_size=int(card.get("world_size") or 1), machine=str(card.get("machine") or ""),
-    )  # fmt: skip
+    with untrusted.reading(folder / CARD, "is not a card of gnnperf record"):
+        return Recording(
+            path=folder, run=folder.parent.name, repeat=int(folder.name),
+            unprofiled_us=_median_us(card, "without_profiler", folder),
+            profiled_us=_median_us(card, "with_profiler", folder),
+            workload=str(card.get("workload") or ""), link=_link_name(card.get("link") or {}),
+            world_size=int(card.get("world_size") or 1), machine=str(card.get("machine") or ""),
+        )  # fmt: skip
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -95,11 +97,8 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         InputError: it cannot be read or is something else.
     """
-    try:
+    with untrusted.reading(path, "cannot be read, or is not JSON"):
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not JSON"
-        raise InputError(f"cannot be read ({reason})", where=str(path)) from error
     if not isinstance(content, dict):
         raise InputError("is not a JSON object", where=str(path))
     return content

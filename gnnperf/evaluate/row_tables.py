@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import pandas as pd
-from rich.console import Console
 from rich.table import Table
 
 from gnnperf.evaluate.cell_files import codes, same_question
@@ -21,6 +20,7 @@ from gnnperf.evaluate.row_errors import (
     step_figures,
     workloads,
 )
+from gnnperf.output.terminal import console, say
 
 NODES = ("row", "seeds", "nodes", "answered", "GMAE %", "95 %", "by time", "mean", "median", "p90", "max", "bias")
 STEPS = ("row", "seeds", "steps", "fit s", "geomean %", "95 %", "mean", "median", "p90", "max", "bias", "mean |log|")
@@ -33,15 +33,15 @@ def print_tables(cells: Sequence[Cell], splits: Sequence[str]) -> None:
     """Of the splits that have cells, and how many programs made them."""
     found = {split: rows for split, rows in rows_of(cells).items() if split in splits}
     same_question([c for rows in found.values() for row, seeds in rows.items() if row != REPEAT for c in seeds])
-    console = Console(width=WIDTH)
+    wide = console(width=WIDTH)
     for split in (s for s in splits if s in found):
         rows = in_order(found[split])
         for table in (make(split, rows) for make in (node_table, step_table, program_table, seed_table)):
-            console.print(table)
-    print(f"{len(cells)} cells, fitted in {sum(cell.fit_s for cell in cells) / 3600:.1f} hours of one process each.")
+            wide.print(table)
+    say(f"{len(cells)} cells, fitted in {sum(cell.fit_s for cell in cells) / 3600:.1f} hours of one process each.")
     made_by = codes(cells)
     if len(made_by) > 1:
-        print(f"Cells of {len(made_by)} versions of the learning code: {', '.join(made_by)}.")
+        say(f"Cells of {len(made_by)} versions of the learning code: {', '.join(made_by)}.")
 
 
 def in_order(rows: Mapping[str, list[Cell]]) -> dict[str, list[Cell]]:

@@ -11,16 +11,15 @@ from torch import Tensor
 
 from gnnperf.checkpoint import Checkpoint, load_checkpoint
 from gnnperf.data.earlier import Earlier
-from gnnperf.data.plain import load_plain
 from gnnperf.data.relations import REVERSE_PREFIX
 from gnnperf.errors import InputError
 from gnnperf.models.config import ModelConfig
 from gnnperf.models.gnn import TypedGNN
 from gnnperf.models.message_passing import HARDWARE_RELATIONS, REVERSE_RELATIONS, message_relations
+from gnnperf.models.stored import network_of
 from gnnperf.pretrain.op_checkpoint import is_op_checkpoint, load_op_checkpoint
 from gnnperf.schema import Relation
 
-OURS = "a checkpoint.pt that train.py wrote, of recorded runs or of op tables"
 ANSWERING = "heads.compute.last."  # what tables say of three ops is not said of all kernels of a trace
 OP_RELATIONS = (f"{REVERSE_PREFIX}{Relation.RUNS_ON}",)  # all that a graph of one op has
 
@@ -47,9 +46,7 @@ class Start:
 
     def network(self) -> TypedGNN:
         """The network in evaluation mode."""
-        network = TypedGNN(self.model, self.earlier.vocabulary)
-        network.load_state_dict(dict(self.weights))
-        return network.eval()
+        return network_of(self.model, self.earlier.vocabulary, self.weights)
 
 
 def load_start(path: Path, model: ModelConfig) -> Start:
@@ -66,7 +63,6 @@ def load_start(path: Path, model: ModelConfig) -> Start:
     Raises:
         InputError: no such file, not a checkpoint, of another schema, damaged, or of another network.
     """
-    load_plain(path, OURS)
     start = _of_ops(path) if is_op_checkpoint(path) else start_of(load_checkpoint(path), str(path))
     _check_fits(model, start)
     return start

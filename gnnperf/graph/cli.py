@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from gnnperf import untrusted
+from gnnperf.errors import InputError
+
 _NAMED = 10
+TABLES, GRAPH = "tables", "graph"
 
 
 def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -17,32 +21,41 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _import(args: argparse.Namespace) -> int:
-    from rich.console import Console
-
+    from gnnperf.graph import storage as graph_storage
     from gnnperf.graph.build import build_graph
-    from gnnperf.graph.storage import refuse_foreign, write_graph
+    from gnnperf.output.terminal import say
     from gnnperf.progress import task
+    from gnnperf.record.files import replacing_folder
     from gnnperf.trace import read_run
-    from gnnperf.trace.storage import write_run
+    from gnnperf.trace import storage as trace_storage
 
-    refuse_foreign(args.out / "graph")  # before anything is written
+    with untrusted.reading(args.out, "cannot be written"):
+        _refuse_foreign(args.out)
+        trace_storage.refuse_foreign(args.out / TABLES)
+        graph_storage.refuse_foreign(args.out / GRAPH)
     run = read_run(args.path if len(args.path) > 1 else args.path[0])
     graph = build_graph(run)
-    with task("writing", 2, "folders") as advance:
-        write_run(run, args.out / "tables")
-        advance(1.0)
-        write_graph(graph, args.out / "graph")
-        advance(1.0)
-    console = Console()
-    console.print(f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {len(graph.steps)} steps", markup=False)
+    with task("writing", 2, "folders") as advance, replacing_folder(args.out) as temporary:
+        for name, storage, content in ((TABLES, trace_storage, run), (GRAPH, graph_storage, graph)):
+            (temporary / name).mkdir()
+            storage.write_files(content, temporary / name)
+            advance(1.0)
+    say(f"{run.name}: {len(run.tables)} of {run.world_size} ranks, {len(graph.steps)} steps")
     counts = ", ".join(f"{count:,} {kind}" for kind, count in graph.num_nodes_by_type().items() if count)
-    console.print(f"{graph.num_nodes:,} nodes ({counts}), {len(graph.edges):,} edges", markup=False)
+    say(f"{graph.num_nodes:,} nodes ({counts}), {len(graph.edges):,} edges")
     uncosted = graph.ops_without_cost()
     if uncosted:
         named = ", ".join(f"{name} ({count})" for name, count in list(uncosted.items())[:_NAMED])
         more = f" and {len(uncosted) - _NAMED} more ops" if len(uncosted) > _NAMED else ""
-        console.print(f"without FLOPs and bytes: {sum(uncosted.values()):,} nodes: {named}{more}", markup=False)
+        say(f"without FLOPs and bytes: {sum(uncosted.values()):,} nodes: {named}{more}")
     for warning in graph.warnings:
-        console.print(f"warning: {warning}", markup=False)
-    console.print(f"written: {args.out / 'tables'}, {args.out / 'graph'}", markup=False)
+        say(f"warning: {warning}")
+    say(f"written: {args.out / TABLES}, {args.out / GRAPH}")
     return 0
+
+
+def _refuse_foreign(out: Path) -> None:
+    """The whole folder is replaced, so it may hold only what an earlier import wrote."""
+    if out.is_dir() and (others := sorted({p.name for p in out.iterdir()} - {TABLES, GRAPH})):
+        raise InputError(f"holds other files ({others[0]!r})", where=str(out), allowed="a new or empty directory, or "
+                         "an earlier import", remedy="choose another --out")  # fmt: skip

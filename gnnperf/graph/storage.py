@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -17,14 +14,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import gnnperf
+from gnnperf import untrusted
 from gnnperf.errors import InputError
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.graph.table_counts import TableCounts
 from gnnperf.hardware.placement import Placement
+from gnnperf.record.files import replacing_folder
 from gnnperf.schema import EDGE_COLUMNS, NODE_COLUMNS, Column
+from gnnperf.schema.parquet import read_parquet
 from gnnperf.trace import read_run
 from gnnperf.trace.public_text import run_name
+from gnnperf.trace.sources import is_regular
 
 _FILES = ("nodes.parquet", "edges.parquet")
 _META_KEY = b"gnnperf.graph"
@@ -80,7 +81,7 @@ def fingerprint(inputs: Sequence[Path]) -> str:
     digest = hashlib.sha256(_code_hash().encode())
     for path in inputs:
         digest.update(run_name(path).encode())
-        files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        files = sorted(p for p in path.rglob("*") if is_regular(p, path)) if path.is_dir() else [path]
         for file in files:
             digest.update(file.name.encode())
             digest.update(_file_hash(file).encode())
@@ -91,7 +92,7 @@ def fingerprint(inputs: Sequence[Path]) -> str:
 def _code_hash() -> str:
     root = Path(gnnperf.__file__).parent
     named = [
-        *(root / "schema" / name for name in ("words.py", "column.py", "tables.py")),
+        *(root / "schema" / name for name in ("words.py", "column.py", "tables.py", "parquet.py")),
         root / "hardware" / "placement.py",
     ]
     sources = [*named, *sorted((root / "trace").rglob("*.py")), *sorted((root / "graph").rglob("*.py"))]
@@ -112,27 +113,21 @@ def _file_hash(path: Path) -> str:
 
 
 def write_graph(graph: ExecutionGraph, directory: Path) -> None:
-    """Write a graph directory beside and rename it into place.
+    """Write a graph directory: all of it, or nothing is changed.
 
     Raises:
         InputError: the directory cannot be written, or is something else than an earlier graph.
     """
     refuse_foreign(directory)
+    with replacing_folder(directory) as temporary:
+        write_files(graph, temporary)
+
+
+def write_files(graph: ExecutionGraph, folder: Path) -> None:
+    """Write the files of a graph into an empty folder."""
     meta = _Meta(**{f.name: getattr(graph, f.name) for f in fields(_Meta)})
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
-        try:
-            _write(graph.nodes, beside / "nodes.parquet", msgspec.json.encode(meta))
-            _write(graph.edges, beside / "edges.parquet", b"{}")
-            beside.chmod(0o755)
-            _swap(beside, directory)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot be written ({error.strerror})", where=str(directory), remedy="choose a writable place with room"
-        ) from error
+    _write(graph.nodes, folder / "nodes.parquet", msgspec.json.encode(meta))
+    _write(graph.edges, folder / "edges.parquet", b"{}")
 
 
 def refuse_foreign(directory: Path) -> None:
@@ -148,21 +143,6 @@ def refuse_foreign(directory: Path) -> None:
         )  # fmt: skip
 
 
-def _swap(beside: Path, directory: Path) -> None:
-    """Put a finished directory in place of an earlier one, which comes back if that fails."""
-    if not directory.exists():
-        os.replace(beside, directory)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{directory.name}.old.", dir=directory.parent))
-    try:
-        os.replace(directory, old / "old")
-        os.replace(beside, directory)
-    finally:  # however it ended, Ctrl-C too
-        if not directory.exists():
-            os.replace(old / "old", directory)
-        shutil.rmtree(old, ignore_errors=True)
-
-
 def _write(frame: pd.DataFrame, path: Path, meta: bytes) -> None:
     table = pa.Table.from_pandas(frame, preserve_index=False)
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), _META_KEY: meta})
@@ -175,16 +155,13 @@ def read_graph(directory: Path) -> ExecutionGraph:
     Raises:
         InputError: a file is missing or not a graph.
     """
-    try:
-        table = pq.read_table(directory / "nodes.parquet")
+    with untrusted.reading(directory, "is not a graph directory of gnnperf", remedy="import the trace again"):
+        table = read_parquet(directory / "nodes.parquet")
         nodes = _typed(table.to_pandas(), NODE_COLUMNS)
-        edges = _typed(pq.read_table(directory / "edges.parquet").to_pandas(), EDGE_COLUMNS)
+        edges = _typed(read_parquet(directory / "edges.parquet").to_pandas(), EDGE_COLUMNS)
         meta = msgspec.json.decode((table.schema.metadata or {})[_META_KEY], type=_Meta)
-    except (OSError, KeyError, ValueError, TypeError, pa.ArrowException, msgspec.MsgspecError) as error:
-        raise InputError(
-            "is not a graph directory of gnnperf", where=str(directory), remedy="import the trace again"
-        ) from error
-    return ExecutionGraph(nodes=nodes, edges=edges, **{f.name: getattr(meta, f.name) for f in fields(_Meta)}).validate()
+        attributes = {f.name: getattr(meta, f.name) for f in fields(_Meta)}
+        return ExecutionGraph(nodes=nodes, edges=edges, **attributes).validate()
 
 
 def _typed(frame: pd.DataFrame, columns: tuple[Column, ...]) -> pd.DataFrame:

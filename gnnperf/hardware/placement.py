@@ -7,12 +7,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from gnnperf.errors import InputError
 from gnnperf.hardware.spec import ClusterSpec
 
 BYTES_PER_GBIT = 1e9 / 8
 MAX_CORES = 1 << 16  # of one machine
 ETHERNET_PAYLOAD_SHARE = 0.95  # of the rate: 1448 of 1514 bytes of a TCP segment, and acknowledgements
+
+
+class _Rank(msgspec.Struct):
+    rank: int
+    host: int
+    cores: list[int]
+
+
+class _Host(msgspec.Struct):
+    fingerprint: object = None
+
+
+class _Cores(msgspec.Struct):
+    """The part of a card that states on which cores ranks ran."""
+
+    ranks: list[_Rank]
+    hosts: list[_Host]
 
 
 @dataclass(frozen=True)
@@ -69,18 +88,18 @@ def with_bucket(placement: Placement | None, bucket_bytes: float | None) -> Plac
 
 def _core_sets(card: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
     """Per rank its cores, numbered over machines; empty where a rank does not say, or ranks are missing."""
-    ranks, hosts = card.get("ranks"), card.get("hosts")
-    if not isinstance(ranks, list) or not isinstance(hosts, list):
+    try:
+        found = msgspec.convert(card, _Cores)
+    except msgspec.ValidationError:
         return ()
-    machines = [str(host.get("fingerprint")) for host in hosts]
-    by_rank = {rank.get("rank"): rank for rank in ranks}
-    if sorted(by_rank, key=str) != sorted(range(len(ranks)), key=str):
+    machines = [str(host.fingerprint) for host in found.hosts]
+    ordered = sorted(found.ranks, key=lambda rank: rank.rank)
+    if [rank.rank for rank in ordered] != list(range(len(ordered))):
         return ()
-    ordered = [by_rank[number] for number in range(len(ranks))]
-    if not all(rank.get("cores") and rank.get("host") in range(len(machines)) for rank in ordered):
+    if not all(rank.cores and rank.host in range(len(machines)) for rank in ordered):
         return ()
     first = [machines.index(name) * MAX_CORES for name in machines]
-    return tuple(tuple(first[rank["host"]] + int(core) for core in rank["cores"]) for rank in ordered)
+    return tuple(tuple(first[rank.host] + core for core in rank.cores) for rank in ordered)
 
 
 def placed(cluster: ClusterSpec, placement: Placement | None, world_size: int) -> ClusterSpec:

@@ -1,13 +1,10 @@
-"""Read specification YAML: safe, with every key and value checked before a spec exists."""
+"""Plain values -> specifications, with every key and value checked before a spec exists."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
-
-import yaml
 
 from gnnperf.errors import InputError
 from gnnperf.hardware.link_path import in_a_row
@@ -23,8 +20,9 @@ from gnnperf.hardware.spec import (
     LinkSpec,
     Measured,
 )
+from gnnperf.hardware.strict_yaml import read_yaml
 
-MAX_FILE_BYTES = 1 << 20
+LEAST, MOST = 1e-12, 1e24  # of a quantity other than 0, in its unit: beyond it a product or a quotient overflows
 KINDS = ("gpu", "cpu")
 DTYPES = ("float64", "float32", "float16", "bfloat16", "float8", "float4", "int8")
 DTYPE_KEYS = tuple(dtype + unit for dtype in DTYPES for unit in ("", "_matrix"))
@@ -66,26 +64,6 @@ CHOICES: dict[str, tuple[object, ...]] = {
 }  # fmt: skip
 PATH = "path"  # key of a link's mapping: links in a row
 FROM_CATALOG = "link"  # key of a link's mapping: the shipped link that the other keys change
-
-
-def read_yaml(path: Path) -> dict[str, object]:
-    """The mapping in a YAML file.
-
-    Raises:
-        InputError: no such file, too large, not YAML, or not a mapping.
-    """
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise InputError(f"file has more than {MAX_FILE_BYTES} bytes", where=str(path), remedy="name a YAML file")
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read ({error})", where=str(path), remedy="check path and permissions") from None
-    except (yaml.YAMLError, RecursionError) as error:
-        line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"is not YAML ({line})", where=str(path)) from None
-    if not isinstance(found, dict) or not all(isinstance(k, str) for k in found):
-        raise InputError("is not a mapping of names to values", where=str(path))
-    return found
 
 
 def device_from(raw: dict[str, object], where: str) -> DeviceSpec:
@@ -260,4 +238,6 @@ def _number(value: object, kind: str, where: str) -> float | int:
     }
     if not math.isfinite(value) or not ranges.get(kind, value > 0):
         raise InputError(f"value {value} is out of range", where=where, allowed=f"a number: {kind}")
+    if value != 0 and not LEAST <= abs(value) <= MOST:
+        raise InputError(f"value {value} is out of range", where=where, allowed=f"{LEAST:g} to {MOST:g}")
     return int(value) if kind == "count" else float(value)

@@ -1,6 +1,6 @@
 """How sure an answer is: intervals from what the same answers missed on runs that nothing was fitted on."""
 
-from gnnperf.intervals.calibration import LEVEL, Intervals, intervals_from_plain
+from gnnperf.intervals.calibration import LEVEL, Intervals
 from gnnperf.intervals.nodes import NodeIntervals, answer_table, fit_node_intervals
 from gnnperf.intervals.steps import StepIntervals, StepMiss, fit_step_intervals, miss_of, shares_of
 
@@ -13,7 +13,6 @@ __all__ = [
     "answer_table",
     "fit_node_intervals",
     "fit_step_intervals",
-    "intervals_from_plain",
     "miss_of",
     "shares_of",
 ]

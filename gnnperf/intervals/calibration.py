@@ -22,16 +22,3 @@ class Intervals:
     def to_plain(self) -> dict[str, Any]:
         """What JSON can say."""
         return asdict(self)
-
-
-def intervals_from_plain(plain: Mapping[str, Any]) -> Intervals:
-    """The reverse of `Intervals.to_plain`.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is not what to_plain made.
-    """
-    nodes = dict(plain["nodes"])
-    bounds = {str(key): (float(low), float(high)) for key, (low, high) in nodes["log_bounds"].items()}
-    steps = {str(mode): StepIntervals(**{**found, "devices": tuple(found["devices"])})
-             for mode, found in plain["steps"].items()}  # fmt: skip
-    return Intervals(NodeIntervals(float(nodes["level"]), bounds, tuple(nodes["devices"])), steps)

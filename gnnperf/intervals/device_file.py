@@ -5,11 +5,9 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
-from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
 from gnnperf.intervals.devices import DeviceIntervals
 from gnnperf.record.files import write_text
 
@@ -48,7 +46,7 @@ def save_device_intervals(found: DeviceIntervals, provenance: str, path: Path) -
     """Write intervals as YAML: beside `path`, then renamed."""
     bounds = {group: [round(value, 4) for value in pair] for group, pair in found.log_bounds.items()}
     raw = {"provenance": provenance, "level": found.level, "generations": list(found.generations), "log_bounds": bounds}
-    write_text(path, yaml.safe_dump(raw, sort_keys=False, width=120, default_flow_style=None))
+    write_text(path, yaml_text(raw, flow=None))
 
 
 def _is_pair(value: object) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.intervals.conformal import two_sided
+from gnnperf.schema.ranges import LogHigh, LogLow, Share
 
 MIN_NODES, MIN_RUNS = 100, 5  # of a group: nodes of one run miss together
 SIZES_PER_DECADE = 2.0
@@ -32,8 +33,8 @@ class NodeIntervals:
         devices: names of the devices of the calibration.
     """
 
-    level: float
-    log_bounds: Mapping[str, tuple[float, float]]
+    level: Share
+    log_bounds: Mapping[str, tuple[LogLow, LogHigh]]
     devices: tuple[str, ...]
 
     def bounds_us(self, answers: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
@@ -49,7 +50,8 @@ class NodeIntervals:
             low_high = np.array(found[has].tolist()).reshape(-1, 2)
             log_low[has], log_high[has] = low_high[:, 0], low_high[:, 1]
         latency_us = answers["predicted_us"].to_numpy(np.float64)
-        return latency_us * np.exp(log_low), latency_us * np.exp(log_high)
+        with np.errstate(over="ignore", invalid="ignore"):  # infinite: no bound
+            return latency_us * np.exp(log_low), latency_us * np.exp(log_high)
 
 
 def fit_node_intervals(answers: pd.DataFrame, level: float) -> NodeIntervals:

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.intervals.conformal import attainable, one_sided
+from gnnperf.schema.ranges import NotNegative, Share, Unbounded
 
 PRIOR_RUNS = 3.0  # a group's error is held to that of all groups, as if so many more runs had shown it
 
@@ -51,10 +52,10 @@ class StepIntervals:
         devices: names of the devices of the calibration.
     """
 
-    level: float
-    group_error: Mapping[str, float]
-    other_error: float
-    scores: float
+    level: Share
+    group_error: Mapping[str, NotNegative]
+    other_error: NotNegative
+    scores: Unbounded
     devices: tuple[str, ...]
 
     def bounds_us(self, step_time_us: float, share: Mapping[str, float]) -> tuple[float, float]:
@@ -64,7 +65,8 @@ class StepIntervals:
             step_time_us: predicted.
             share: group -> share of it on the critical path.
         """
-        factor = math.exp(self.scores * _scale(share, self.group_error, self.other_error))
+        with np.errstate(over="ignore"):  # to infinity, which is no bound
+            factor = float(np.exp(self.scores * _scale(share, self.group_error, self.other_error)))
         return step_time_us / factor, step_time_us * factor
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from gnnperf.errors import require
 
+MAX_RESIDUAL = 20.0  # a factor of 5e8
+
 
 @dataclass
 class ModelConfig:
@@ -35,7 +37,8 @@ class ModelConfig:
         require(0 <= self.num_layers <= 64, "model.num_layers", self.num_layers, "0 to 64")
         require(0 <= self.dropout < 1, "model.dropout", self.dropout, "0 <= dropout < 1")
         require(0 <= self.op_dropout < 1, "model.op_dropout", self.op_dropout, "0 <= op_dropout < 1")
-        require(self.max_residual > 0, "model.max_residual", self.max_residual, "a number > 0")
+        fine = 0 < self.max_residual <= MAX_RESIDUAL
+        require(fine, "model.max_residual", self.max_residual, f"0 < max_residual <= {MAX_RESIDUAL:g}")
 
     @property
     def num_hops(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gnnperf.errors import require_numbers
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.plan.convolutional import ConvolutionalPlan, build_network, convolutional_from, replica_tensors
 from gnnperf.plan.recommendation import (
@@ -27,6 +28,7 @@ def read_plan(raw: Mapping[str, Any], where: str) -> Plan:
     Raises:
         InputError: an unknown or missing key, a wrong type, a value that cannot be.
     """
+    require_numbers(raw, where)
     if is_recommendation(raw):
         return recommendation_from(raw, where)
     return convolutional_from(raw, where) if CONVOLUTIONAL_SECTION in raw else plan_from(raw, where)

@@ -23,6 +23,7 @@ from gnnperf.schedule.schedule import CHECK
 from gnnperf.schedule.step_visits import NUM_UNROLLED
 from gnnperf.schema import WORK_TYPES, StepTimeKind
 
+LONGEST_US = 1e14  # three years; outputs hold ns in 64 bits
 NOTED_SKEW = 0.05  # share of a measured makespan from which the ranks' different starts are worth a sentence
 
 
@@ -84,11 +85,11 @@ def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, qu
     """The answer from latencies, their schedule and the step time it gives, of the question's kind.
 
     Raises:
-        InputError: that is no time: negative, infinite or not a number.
+        InputError: that is no time that a file of ours can hold: negative, infinite, too long, or not a number.
     """
-    if not 0 <= predicted_us < math.inf:
-        raise InputError(f"the step is predicted to take {predicted_us} us", where=f"graph {prediction.graph.name!r}",
-                         allowed="a time of 0 or more", remedy=CHECK)  # fmt: skip
+    if not 0 <= predicted_us <= LONGEST_US:
+        what, where = f"the step is predicted to take {predicted_us:.3g} us", f"graph {prediction.graph.name!r}"
+        raise InputError(what, where=where, allowed=f"0 to {LONGEST_US:.0e} us", remedy=CHECK)
     graph, kind = prediction.graph, step_time_kind(question.label)
     critical_us = critical_time_us(graph, scheduled, predicted_us)
     missing = uncovered_ops(graph, prediction.latency_us)

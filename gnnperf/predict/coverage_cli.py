@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnperf.errors import InputError
+from gnnperf.output.terminal import say
 
 if TYPE_CHECKING:
     from gnnperf.predict.step_prediction import StepPrediction
@@ -54,12 +55,12 @@ def _run(arguments: argparse.Namespace) -> int:
     answer = predict(Request(arguments.trace, hardware=hardware, checkpoint=arguments.checkpoint,
                              measured=arguments.measured))  # fmt: skip
     for line in coverage_lines(answer):
-        print(line)
+        say(line)
     chosen = arguments.choose
     lines = list(ops_to_measure(answer) if chosen is None else calls_to_measure(answer, chosen))
     if arguments.ops is not None:
         write_text(arguments.ops, "".join(f"{line}\n" for line in lines))
-        print(f"{arguments.ops}: {len(lines)} calls; gnnperf calibrate --out mine --ops {arguments.ops}")
+        say(f"{arguments.ops}: {len(lines)} calls; gnnperf calibrate --out mine --ops {arguments.ops}")
     return 0
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.errors import InputError
+from gnnperf.errors import InputError, require_numbers
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.prediction import Prediction
 from gnnperf.schedule.jitter import Jitter, Spread, arrival_lags_us
@@ -59,6 +59,7 @@ def with_waits(prediction: Prediction, jitter: Jitter, *, repeats: bool) -> Pred
 def _said(raw: Any) -> Jitter:
     if not isinstance(raw, Mapping) or not raw:
         raise InputError(f"bad value {raw!r}", where="jitter", allowed=FORM)
+    require_numbers(raw, "jitter")
     return Jitter(**{_known(key, PARTS, "jitter"): _spread(value, f"jitter.{key}") for key, value in raw.items()})
 
 

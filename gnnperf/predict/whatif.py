@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from gnnperf.errors import InputError
+from gnnperf.errors import InputError, require_numbers
 from gnnperf.plan import Edit
 from gnnperf.plan.batch import ScaleBatch
 from gnnperf.plan.blocking import Block
@@ -115,6 +115,7 @@ def _edit(entry: Any, where: str) -> Edit:
 
 
 def _made(kind: type, settings: Mapping[Any, Any], where: str) -> Edit:
+    require_numbers(settings, where)
     hints = typing.get_type_hints(kind)
     for key, value in settings.items():
         if key not in hints:

@@ -15,19 +15,19 @@ import torch
 from torch import Tensor
 
 from gnnperf.data.normalizer import Normalizer
-from gnnperf.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
-from gnnperf.data.plain import load_plain
-from gnnperf.data.vocabulary import FIELDS, Vocabulary
-from gnnperf.errors import InputError
+from gnnperf.data.plain import load_plain, refused_in
+from gnnperf.data.vocabulary import Vocabulary
 from gnnperf.hardware import device_names, load_device
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.models.config import ModelConfig
-from gnnperf.models.gnn import TypedGNN
+from gnnperf.models.stored import check_network, feature_names, load_stored, network_of
 from gnnperf.pretrain.encode import EncodedRows
 from gnnperf.pretrain.fit import OpModel, residuals
 from gnnperf.pretrain.observation import Observation, Wait
+from gnnperf.schema.ranges import NotNegative, Positive, Share, checked, checked_json
 
 FORMAT, SCHEMA_VERSION = "gnnperf op checkpoint", 1
+EITHER = "a checkpoint.pt that train.py wrote, of recorded runs or of op tables"
 OURS = "a checkpoint.pt that `train.py experiment=pretrained` wrote"
 RETRAIN = "python train.py experiment=pretrained"
 
@@ -52,9 +52,7 @@ class OpNetwork:
 
     def residual(self, rows: EncodedRows) -> Tensor:
         """[n] log(device latency / base)."""
-        network = TypedGNN(self.model, self.vocabulary)
-        network.load_state_dict(dict(self.weights))
-        return residuals(network.eval(), self.normalizer, rows)
+        return residuals(network_of(self.model, self.vocabulary, self.weights), self.normalizer, rows)
 
 
 @dataclass(frozen=True)
@@ -70,8 +68,8 @@ class KindAnswer:
 
     kind: str
     devices: tuple[str, ...]
-    own_share: float
-    others_share: float
+    own_share: Share
+    others_share: Share
 
     def is_own(self, device: DeviceSpec) -> bool:
         """Whether the device is one of those, with the catalog's numbers: another clock is another GPU."""
@@ -127,7 +125,7 @@ def is_op_checkpoint(path: Path) -> bool:
     Raises:
         InputError: no such file, or nothing of gnnperf.
     """
-    plain = load_plain(path, OURS)
+    plain = load_plain(path, EITHER)
     return isinstance(plain, dict) and plain.get("format") == FORMAT
 
 
@@ -137,25 +135,19 @@ def load_op_checkpoint(path: Path) -> OpCheckpoint:
     Raises:
         InputError: no such file, not such a checkpoint, of another schema, or damaged.
     """
-    plain = load_plain(path, OURS)
-    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
-        raise InputError("not a checkpoint of op tables", where=str(path), allowed=OURS)
-    if plain.get("schema_version") != SCHEMA_VERSION or plain.get("features") != _feature_names():
-        found = f"schema version {plain.get('schema_version')} or features of another gnnperf"
-        raise InputError(found, where=str(path), allowed=f"schema version {SCHEMA_VERSION}", remedy=RETRAIN)
-    try:
-        answers = tuple(KindAnswer(**{**one, "devices": tuple(one["devices"])}) for one in plain["answers"])
+    plain = load_stored(path, FORMAT, SCHEMA_VERSION, OURS, RETRAIN)
+    with refused_in(path, RETRAIN):
+        stored = checked(plain, _Stored)
+        provenance = checked_json(stored.provenance, "provenance")
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        return OpCheckpoint(_network(plain["own"]), _network(plain["others"]), answers, plain["provenance"], digest)
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise InputError("the file is damaged", where=str(path), remedy=RETRAIN) from error
+        return OpCheckpoint(_network(stored.own), _network(stored.others), stored.answers, provenance, digest)
 
 
 def _to_plain(checkpoint: OpCheckpoint) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
-        "features": _feature_names(),
+        "features": feature_names(),
         "own": _plain_network(checkpoint.own),
         "others": _plain_network(checkpoint.others),
         "answers": [{**asdict(one), "devices": list(one.devices)} for one in checkpoint.answers],
@@ -175,16 +167,31 @@ def _plain_network(network: OpNetwork) -> dict[str, Any]:
     }
 
 
-def _network(plain: Mapping[str, Any]) -> OpNetwork:
-    words = {t: {f: tuple(words) for f, words in fields.items()} for t, fields in plain["vocabulary"].items()}
-    waits = {(source, table): Wait(*numbers) for source, table, *numbers in plain["waits"]}
-    shares = {(source, device, table): share for source, device, table, share in plain["wait_shares"]}
-    found = OpNetwork(ModelConfig(**plain["model"]), Vocabulary(words), Normalizer(**plain["normalizer"]),
-                      Observation(waits, shares), plain["weights"])  # fmt: skip
-    TypedGNN(found.model, found.vocabulary).load_state_dict(dict(found.weights))
-    return found
+@dataclass(frozen=True)
+class _StoredNetwork:
+    """What `_plain_network` makes, with its types."""
+
+    model: ModelConfig
+    vocabulary: Mapping[str, Mapping[str, tuple[str, ...]]]
+    normalizer: Normalizer
+    waits: tuple[tuple[str, str, NotNegative, Share, Positive, NotNegative], ...]
+    wait_shares: tuple[tuple[str, str, str, Positive], ...]
+    weights: Mapping[str, Tensor]
 
 
-def _feature_names() -> dict[str, list[str]]:
-    named = {"work": WORK_NAMES, "device": DEVICE_NAMES, "link": LINK_NAMES, "fields": FIELDS}
-    return {kind: list(names) for kind, names in named.items()}
+@dataclass(frozen=True)
+class _Stored:
+    """What `_to_plain` makes, with its types."""
+
+    own: _StoredNetwork
+    others: _StoredNetwork
+    answers: tuple[KindAnswer, ...]
+    provenance: Mapping[str, Any]
+
+
+def _network(stored: _StoredNetwork) -> OpNetwork:
+    waits = {(source, table): Wait(*numbers) for source, table, *numbers in stored.waits}
+    shares = {(source, device, table): share for source, device, table, share in stored.wait_shares}
+    vocabulary, observation = Vocabulary(stored.vocabulary), Observation(waits, shares)
+    check_network(stored.model, vocabulary, stored.normalizer, stored.weights)
+    return OpNetwork(stored.model, vocabulary, stored.normalizer, observation, stored.weights)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gnnperf.output.terminal import console
 from gnnperf.progress import Advance, watched_by
 
 if TYPE_CHECKING:
@@ -50,9 +51,7 @@ def bars_on_terminal(quiet: bool = False) -> Iterator[None]:
 
 
 def _stderr() -> Console:
-    from rich.console import Console
-
-    return Console(stderr=True)
+    return console(stderr=True)
 
 
 @dataclass(eq=False)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gnnperf.errors import InputError
+from gnnperf.output.terminal import say
 from gnnperf.progress import each, task
 from gnnperf.public.build import build, recordings
 from gnnperf.public.catalog import Entry, load_catalog, select
@@ -90,14 +91,14 @@ def _summary(group: list[Entry]) -> tuple[str, ...]:
 def _print_columns(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def fetch_entries(args: argparse.Namespace) -> int:
     """Fetch the chosen files; print where they are."""
     chosen = _chosen(args)
     _fetch_all(chosen, args.to, _origin(args))
-    print(f"{len(chosen)} files, verified, in {args.to}")
+    say(f"{len(chosen)} files, verified, in {args.to}")
     return 0
 
 
@@ -108,7 +109,7 @@ def build_runs(args: argparse.Namespace) -> int:
         raise InputError("none of the chosen files is a trace", remedy="see `gnnperf data list --kind kineto`")
     _fetch_all([e for r in found for e in r.entries], args.to, _origin(args))
     out = args.out or args.to / "runs"
-    failures = _one_by_one(found, lambda recording: print(build(recording, args.to, out)))
+    failures = _one_by_one(found, lambda recording: say(build(recording, args.to, out)))
     _raise_failures(failures, len(found), "runs could not be imported")
     return 0
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf.errors import InputError
+from gnnperf.output.terminal import say
 from gnnperf.progress import task
 
 RECIPES = ("demo", "cpu-gloo", "cpu-again", "cpu-unseen", "cpu-sharding", "cpu-random", "gpu")
@@ -74,9 +75,9 @@ def _demo(out: Path) -> int:
         with task("recording", 1, "runs"):  # its steps are counted in other processes
             record_run(out, spec, Steps())
     except RankFailed as failure:
-        print(f"gnnperf: {out}: {failure}; the run is marked broken")
+        say(f"gnnperf: {out}: {failure}; the run is marked broken")
         return 1
-    print(f"{out}: {spec.name}, complete")
+    say(f"{out}: {spec.name}, complete")
     return 0
 
 
@@ -86,19 +87,15 @@ def _dataset(arguments: argparse.Namespace) -> int:
     from gnnperf.record.dataset import record_all
 
     plan, began_s = _plan(arguments.recipe), time.monotonic()
-    calibrate_first(arguments.raw, plan.calibrate_minutes, _say)
+    calibrate_first(arguments.raw, plan.calibrate_minutes, say)
     left_s = 60 * arguments.minutes - (time.monotonic() - began_s)
-    outcomes = record_all(plan, arguments.raw, _say, built=arguments.out, resume=arguments.resume, budget_s=left_s)
+    outcomes = record_all(plan, arguments.raw, say, built=arguments.out, resume=arguments.resume, budget_s=left_s)
     left = [outcome for outcome in outcomes if not outcome.accepted]
     built = build(plan, arguments.raw, arguments.out)  # of whatever there is: a prefix is a data set, too
-    print(f"{arguments.out}: {built.recordings} recordings of {len(plan.runs)} runs, {built.size_bytes / 1e6:.2f} MB")
+    say(f"{arguments.out}: {built.recordings} recordings of {len(plan.runs)} runs, {built.size_bytes / 1e6:.2f} MB")
     if left:
-        print(f"gnnperf: {len(left)} of {len(outcomes)} recordings were not accepted; --resume tries them again")
+        say(f"gnnperf: {len(left)} of {len(outcomes)} recordings were not accepted; --resume tries them again")
     return 1 if left else 0
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 def _plan(recipe: str) -> Any:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
+from gnnperf.output.terminal import complain
 
 
 def say(line: str) -> None:
     """One line, at once."""
-    print(f"gnnperf: {line}", file=sys.stderr, flush=True)
+    complain("gnnperf", line)

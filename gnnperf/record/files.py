@@ -1,28 +1,172 @@
-"""Files that are whole or not there: written beside, then renamed."""
+"""Files and folders that are whole or not there: written under a temporary name in the same folder, then renamed.
+
+The temporary name starts with a dot, so no reader takes it for a result. Its writer holds a lock on it. What a killed
+writer left has no lock, and the next writer of the same result removes it.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import gzip
 import json
 import os
-from collections.abc import Mapping
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from gnnperf.errors import InputError
 
 GZIP_LEVEL = 6
 LINE_LENGTH = 120
+NAME_CHARS = 50  # of the result's name in the temporary one: names are limited to 255 bytes
+SUFFIX = ".tmp"
+LOCK_WAIT_S = 2.0
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # Linux
+
+
+class UnwritableError(InputError, OSError):
+    """A result that cannot be written: no space, no permission, a name that is too long."""
+
+
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder to write to, which takes the name of `folder` when the block ends without an exception.
+
+    An earlier folder of that name is then removed. The caller checks before that it may be.
+
+    Raises:
+        UnwritableError: the system refuses; nothing is changed.
+    """
+    with _writing(folder):
+        target = folder.resolve()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _temporary(target, folder=True) as temporary:
+            yield temporary
+            with _locked(target.parent):
+                _put(temporary, target)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` beside `path`, flush it to the disk, and rename it into place."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with beside.open("wb") as file:
+    """Write a file under a temporary name, flush it to the disk, and rename it.
+
+    Raises:
+        UnwritableError: the system refuses; an earlier file is as it was.
+    """
+    with _writing(path), _temporary(path) as temporary:
+        with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        temporary.replace(path)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn what the system refuses into one message."""
+    try:
+        yield
+    except UnwritableError:
+        raise
+    except OSError as error:
+        reason = (error.strerror or str(error)).splitlines()[0]
+        refused = UnwritableError(f"cannot be written ({reason})", where=str(path),
+                                  remedy="choose a directory you may write to, with space left")  # fmt: skip
+        refused.strerror = reason
+        raise refused from error
+
+
+@contextmanager
+def _temporary(path: Path, *, folder: bool = False) -> Iterator[Path]:
+    """A temporary file or folder, locked while it is written; removed at the end unless it was renamed."""
+    prefix = f".{path.name[:NAME_CHARS]}."
+    with _locked(path.parent):
+        _remove_leftovers(path.parent, prefix)
+        temporary = path.with_name(f"{prefix}{secrets.token_hex(6)}{SUFFIX}")
+        if folder:
+            temporary.mkdir()
+        else:
+            temporary.touch(exist_ok=False)
+        lock = _lock(temporary, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        yield temporary
     finally:
-        beside.unlink(missing_ok=True)
+        _remove(temporary)
+        if lock is not None:
+            os.close(lock)
+
+
+def _put(new: Path, target: Path) -> None:
+    """Rename a folder; an earlier one is then under the temporary name."""
+    if not target.exists():
+        new.rename(target)
+    elif not _exchange(new, target):  # a file system without it: there is a moment without a folder
+        earlier = new.with_name(f"{new.stem}.earlier{SUFFIX}")
+        target.rename(earlier)
+        try:
+            new.rename(target)
+        finally:  # Ctrl-C too
+            if not target.exists():
+                earlier.rename(target)
+            _remove(earlier)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two names in one step; False where the system cannot."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    return rename is not None and rename(AT_FDCWD, bytes(one), AT_FDCWD, bytes(other), RENAME_EXCHANGE) == 0
+
+
+def _remove_leftovers(folder: Path, prefix: str) -> None:
+    """Remove what killed writers of the same result left: it has no lock."""
+    try:
+        names = os.listdir(folder)
+    except PermissionError:
+        return  # it may be writable all the same
+    for name in names:
+        if name.startswith(prefix) and name.endswith(SUFFIX):
+            lock = _lock(folder / name, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if lock is not None:
+                _remove(folder / name)
+                os.close(lock)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One writer at a time begins or ends in a folder, where its file system has locks; nobody waits for long."""
+    give_up = time.monotonic() + LOCK_WAIT_S
+    while (lock := _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)) is None and time.monotonic() < give_up:
+        time.sleep(0.01)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _lock(path: Path, operation: int) -> int | None:
+    """The descriptor that holds the lock; None where another holds it, or the file system has none."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, operation)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
 
 
 def overwrite(path: Path, content: bytes) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gnnperf.output.terminal import console
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.summary import top_ops
 from gnnperf.report.text import (
@@ -33,11 +34,15 @@ PIPE_WIDTH = 120  # characters, where there is no terminal to ask
 NUM_UNCOVERED = 10  # ops listed by name; prediction.json has all of them
 
 
-def print_summary(answer: StepPrediction, written: Iterable[Path] = (), console: Console | None = None) -> None:
+def print_summary(answer: StepPrediction, written: Iterable[Path] = (), onto: Console | None = None) -> None:
     """Print step time, comparison, shares, top ops, what is not covered, warnings and where the files are."""
-    console = console or Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    # Into a file or a pipe, a sentence stays one line, so that it can be searched for.
-    console.print(summary(answer, written), soft_wrap=not console.is_terminal)
+    show(summary(answer, written), onto)
+
+
+def show(drawn: RenderableType, onto: Console | None = None) -> None:
+    """Print; into a file or a pipe, a sentence stays one line, so that it can be searched for."""
+    onto = onto or console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    onto.print(drawn, soft_wrap=not onto.is_terminal)
 
 
 def summary(answer: StepPrediction, written: Iterable[Path] = ()) -> RenderableType:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from typing import Any
-
-import msgspec
 
 from gnnperf.findings import Finding
 from gnnperf.hardware.spec import DeviceSpec
@@ -133,17 +130,3 @@ def _whatif(answer: StepPrediction) -> dict[str, Any] | None:
         "found": list(whatif.found),
         "unknown": list(whatif.unknown),
     }
-
-
-def to_json(value: Any) -> bytes:
-    """Indented strict JSON with a newline at the end."""
-    return msgspec.json.format(msgspec.json.encode(_strict(value)), indent=2) + b"\n"
-
-
-def _strict(value: Any) -> Any:
-    """The same value with null for every NaN and infinity."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: _strict(item) for key, item in value.items()}
-    return [_strict(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,18 +1,19 @@
-"""The four output files, written beside their folder and renamed: never half of them."""
+"""The four output files of a prediction: all of them are written, or nothing is changed."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import uuid
 from pathlib import Path
 
 import msgspec
 
+from gnnperf import untrusted
 from gnnperf.errors import InputError
+from gnnperf.output.files import to_json
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.progress import task
-from gnnperf.report.document import FORMAT, document, to_json
+from gnnperf.record.files import replacing_folder
+from gnnperf.report.document import FORMAT, document
 from gnnperf.report.nodes_table import nodes_table
 from gnnperf.report.page import html_report
 from gnnperf.report.timeline import write_timeline
@@ -26,6 +27,11 @@ def check_output(out: Path) -> Path:
     Raises:
         InputError: a file, a folder with other content, or no permission. Call it before the long work.
     """
+    with untrusted.reading(out, "cannot be written to", remedy="choose another out=DIR"):
+        return _checked(out)
+
+
+def _checked(out: Path) -> Path:
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise InputError("is not a folder", where=str(out), remedy="choose another out=DIR")
     strangers = sorted(p.name for p in out.iterdir() if p.name not in FILES) if out.exists() else []
@@ -48,18 +54,8 @@ def write_report(answer: StepPrediction, out: Path) -> tuple[Path, ...]:
         InputError: `out` may not or cannot be written; nothing is left behind.
     """
     check_output(out)
-    beside = out.absolute().parent / f".{out.name}.{uuid.uuid4().hex[:8]}"
-    try:
-        beside.mkdir(parents=True)
-        _write_files(answer, beside)
-        _replace(beside, out)
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}", where=str(out), remedy="choose another out=DIR"
-        ) from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-        _settle(_earlier(beside), out)
+    with replacing_folder(out) as temporary:
+        _write_files(answer, temporary)
     return tuple(out / name for name in FILES)
 
 
@@ -74,25 +70,6 @@ def _write_files(answer: StepPrediction, folder: Path) -> None:
         advance(1.0)
         (folder / "report.html").write_text(html_report(answer, nodes), encoding="utf-8")
         advance(1.0)
-
-
-def _replace(beside: Path, out: Path) -> None:
-    """Put the new folder in the place of an earlier one, which `_settle` removes, or brings back."""
-    if out.exists():
-        out.rename(_earlier(beside))
-    beside.rename(out)
-
-
-def _earlier(beside: Path) -> Path:
-    """Where an earlier folder is while a new one takes its place."""
-    return beside.with_name(f"{beside.name}.earlier")
-
-
-def _settle(earlier: Path, out: Path) -> None:
-    """However the exchange ended, by an error or Ctrl-C too: one of both folders is at its place, the other gone."""
-    if earlier.exists() and not out.exists():
-        earlier.rename(out)
-    shutil.rmtree(earlier, ignore_errors=True)
 
 
 def _is_prediction(folder: Path) -> bool:

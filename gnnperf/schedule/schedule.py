@@ -104,8 +104,7 @@ def schedule(
         ready_us: [num_nodes] earliest starts of the first copy (rank offsets, busy streams); default 0.
 
     Raises:
-        InputError: a latency is negative, a latency, lag or ready time is not finite or missing, or the graph has a
-            cycle.
+        InputError: a negative latency, a latency, lag or ready time that is not finite or missing, or a cycle.
     """
     latency_us, lag_us, ready_us = checked(graph, latency_us, lag_us, ready_us, num_unrolled)
     edges = timed_edges(graph)

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from gnnperf.errors import InputError, require
 from gnnperf.hardware import default_cluster, load_cluster, load_device, spread
 from gnnperf.hardware.named import SUFFIXES
+from gnnperf.hardware.strict_yaml import yaml_text
 from gnnperf.plan.recommendation import is_recommendation, placement_as_written, recommendation_from
 from gnnperf.plan.recommendation.plan import MOST_RANKS
 from gnnperf.plan.tables import Placement
@@ -65,4 +64,4 @@ def write_plan(raw: Mapping[str, Any], placement: Placement, problem: Problem, o
     written = placement_as_written(problem.tables, placement, problem.ranks)
     source = {SOURCE: raw[SOURCE]} if SOURCE in raw else {}
     plan = {**kept, RANKS: problem.ranks, PLACEMENT: written, **source}
-    write_text(out, yaml.safe_dump(plan, sort_keys=False, width=120))
+    write_text(out, yaml_text(plan))

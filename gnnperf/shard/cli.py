@@ -6,6 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from gnnperf.output.files import to_json
+from gnnperf.output.terminal import say, write_out
+
 DESCRIPTION = """\
 Where to put the embedding tables of a recommendation model: placements ranked by the predicted step.
 
@@ -48,11 +51,9 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _shard(arguments: argparse.Namespace) -> int:
-    import json
-
     from gnnperf.errors import require
     from gnnperf.hardware.named import PLAN_GROUP, path_of
-    from gnnperf.hardware.yaml_spec import read_yaml
+    from gnnperf.hardware.strict_yaml import read_yaml
     from gnnperf.shard.answer import answer, document
     from gnnperf.shard.ask import check_out, given_placement, problem_from, write_plan
     from gnnperf.shard.search import Effort
@@ -67,5 +68,8 @@ def _shard(arguments: argparse.Namespace) -> int:
     found = answer(problem, Effort(seed=arguments.seed), given, arguments.top)
     if arguments.out is not None:
         write_plan(raw, found.ranked[0].placement, problem, arguments.out)
-    print(json.dumps(document(found), indent=1) if arguments.json else text(found))
+    if arguments.json:
+        write_out(to_json(document(found), indent=1))
+    else:
+        say(text(found))
     return 0

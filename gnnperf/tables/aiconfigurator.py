@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from gnnperf import untrusted
+from gnnperf.schema.parquet import read_parquet
 from gnnperf.tables.columns import US_PER_MS, OpTable, completed, joined
 from gnnperf.tables.keep import checked
 from gnnperf.tables.products import product_columns
@@ -30,7 +32,12 @@ def read_aiconfigurator(mirror: Path, dtypes: Sequence[str] = ("bfloat16",)) -> 
         mirror: folder of public measurements.
         dtypes: which of the table's; "fp8" has one scale per tensor, others have scales whose layout is not told.
     """
-    return joined(_gemm(pd.read_parquet(path), dtypes) for path in sorted(mirror.glob(PATTERN)))
+    return joined(_gemm(_read(path), dtypes) for path in sorted(mirror.glob(PATTERN)))
+
+
+def _read(path: Path) -> pd.DataFrame:
+    with untrusted.reading(path):
+        return read_parquet(path).to_pandas()
 
 
 def _gemm(found: pd.DataFrame, dtypes: Sequence[str]) -> OpTable:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from gnnperf import untrusted
 from gnnperf.errors import InputError
+from gnnperf.schema.parquet import read_parquet
 
 REMEDY = "name an ops.parquet"
 
@@ -18,11 +20,9 @@ def rows_of_kind(path: Path, kind: str, needed: Sequence[str]) -> pd.DataFrame:
     Raises:
         InputError: not readable, or one of the needed columns is missing.
     """
-    try:
-        found = pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read ({error})", where=str(path), remedy=REMEDY) from None
-    missing = [column for column in needed if column not in found]
+    with untrusted.reading(path, remedy=REMEDY):
+        found = read_parquet(path).to_pandas()
+    missing = [column for column in (*needed, "kind") if column not in found]
     if missing:
         raise InputError(f"column {missing[0]!r} is missing", where=str(path), remedy=REMEDY)
     return found[(found["kind"] == kind).to_numpy()].reset_index(drop=True)

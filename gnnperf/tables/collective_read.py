@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from gnnperf import untrusted
 from gnnperf.errors import InputError
+from gnnperf.schema.parquet import read_parquet
 from gnnperf.tables.collective import COLUMNS, COUNT, NUMBER, CollectiveTable, collective_table
 from gnnperf.tables.collective_calibrated import POINT_TO_POINT, read_calibrated
 
@@ -32,10 +34,8 @@ def read_collective_table(path: Path) -> CollectiveTable:
 def _read(path: Path) -> pd.DataFrame:
     if path.suffix not in SUFFIXES:
         raise InputError(f"has the suffix {path.suffix!r}", where=str(path), allowed=", ".join(SUFFIXES))
-    try:
-        return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read ({error})", where=str(path), remedy="check the path and the file") from None
+    with untrusted.reading(path, remedy="check the path and the file"):
+        return read_parquet(path).to_pandas() if path.suffix == ".parquet" else pd.read_csv(path)
 
 
 def _own(found: pd.DataFrame, path: Path) -> CollectiveTable:

@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from gnnperf import untrusted
+from gnnperf.schema.parquet import read_parquet
 from gnnperf.tables.collective import ITEM_BYTES, CollectiveTable, collective_table, joined
 
 US_PER_MS, NS_PER_US = 1e3, 1e3
@@ -51,7 +53,8 @@ def read_aiconfigurator(mirror: Path) -> CollectiveTable:
 
 
 def _aiconfigurator_file(path: Path) -> CollectiveTable:
-    found = pd.read_parquet(path)
+    with untrusted.reading(path):
+        found = read_parquet(path).to_pandas()
     device, version = path.parents[3].name, path.parent.name
     dtype = found["nccl_dtype"].map(AICONFIGURATOR_DTYPES)
     kind = found["op_name"].replace(AICONFIGURATOR_KINDS)

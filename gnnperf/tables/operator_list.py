@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from gnnperf import untrusted
 from gnnperf.errors import InputError
 
 COLUMNS = ("Name", "OpName", "FwOps", "BwOps", "Prev", "InputShapes", "OutputShape")
@@ -65,12 +66,14 @@ def read_operator_list(path: Path) -> tuple[ListedOp, ...]:
     Raises:
         InputError: a column is missing, a cell is no literal, or two nodes share a name.
     """
-    found = pd.read_csv(path, dtype=str, keep_default_na=False)
+    with untrusted.reading(path):
+        found = pd.read_csv(path, dtype=str, keep_default_na=False)
     missing = [name for name in COLUMNS if name not in found.columns]
     if missing:
         raise InputError(f"no column {', '.join(missing)}", where=str(path), allowed=", ".join(COLUMNS))
     records = found[list(COLUMNS)].itertuples(index=False, name=None)
-    ops = tuple(_op(dict(zip(COLUMNS, row, strict=True)), f"{path}, line {at + 2}") for at, row in enumerate(records))
+    with untrusted.reading(path):
+        ops = tuple(_op(dict(zip(COLUMNS, row, strict=True)), f"{path}, line {i + 2}") for i, row in enumerate(records))
     names = [op.name for op in ops]
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})

@@ -19,10 +19,9 @@ def add_parsers(subparsers: Any) -> None:
 
 
 def _inspect(args: argparse.Namespace) -> int:
-    from rich.console import Console  # only what is asked for is imported
-
+    from gnnperf.output.terminal import console  # only what is asked for is imported
     from gnnperf.trace.inspect import inspect
     from gnnperf.trace.inspect_text import print_inspection
 
-    print_inspection(inspect(args.path), Console(highlight=False))
+    print_inspection(inspect(args.path), console())
     return 0

@@ -7,26 +7,27 @@ from collections.abc import Sequence
 
 from rich.box import SIMPLE
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from gnnperf.trace.inspect import CollectiveSummary, Inspection, RankSummary, tied_share
 
 MAX_ROWS = 16
+BOLD = "bold"
 
 
 def print_inspection(found: Inspection, console: Console) -> None:
     """Ranks, steps, collectives, execution traces, what is missing, warnings."""
     world = "" if found.world_size is None else f", world size {found.world_size}"
-    console.print(f"[bold]{escape(found.name)}[/bold]: {len(found.ranks)} rank(s) traced{world}")
+    console.print(Text.assemble((found.name, BOLD), f": {len(found.ranks)} rank(s) traced{world}"))
     for section in (_ranks(found), _device_work(found), _steps(found), _collectives(found), _execution_traces(found)):
         if section is not None:
             console.print(section)
     for title, lines in (("Not in this trace", found.missing), ("Warnings", found.warnings)):
         if lines:
-            console.print(f"[bold]{title}[/bold]")
+            console.print(Text(title, BOLD))
             for line in lines[:MAX_ROWS]:
-                console.print(f"  - {escape(line)}", soft_wrap=True)
+                console.print(f"  - {line}", soft_wrap=True)
             if len(lines) > MAX_ROWS:
                 console.print(f"  - ... {len(lines) - MAX_ROWS} more")
 
@@ -63,20 +64,21 @@ def _table(title: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]
         return None
     table = Table(*headings, title=title, title_justify="left", box=SIMPLE)
     for cells in rows[:MAX_ROWS]:
-        table.add_row(*map(escape, cells))
+        table.add_row(*cells)
     if len(rows) > MAX_ROWS:
         table.add_row("...", f"{len(rows) - MAX_ROWS} more")
     return table
 
 
-def _steps(found: Inspection) -> str | None:
+def _steps(found: Inspection) -> Text | None:
     marked = [r for r in found.ranks if r.steps]
     if not marked:
         return None
     first = marked[0]
-    times = ", ".join(f"{escape(s.name)} {s.host_ms:,.2f}" for s in first.steps[:MAX_ROWS])
+    times = ", ".join(f"{s.name} {s.host_ms:,.2f}" for s in first.steps[:MAX_ROWS])
     more = f", ... {len(first.steps) - MAX_ROWS} more" if len(first.steps) > MAX_ROWS else ""
-    return f"[bold]Steps[/bold] ({len(first.steps)}; host time of rank {first.rank}, ms): {times}{more}"
+    head = f" ({len(first.steps)}; host time of rank {first.rank}, ms): "
+    return Text.assemble(("Steps", BOLD), head, times, more)
 
 
 def _collectives(found: Inspection) -> Table | None:

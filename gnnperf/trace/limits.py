@@ -5,8 +5,7 @@ from __future__ import annotations
 MAX_JSON_BYTES = 4 * 2**30  # one rank, unpacked
 MAX_ARCHIVE_BYTES = 16 * 2**30  # all members of an archive, unpacked
 MAX_ARCHIVE_MEMBERS = 20_000
-MAX_RATIO = 200.0  # unpacked / packed; real traces reach about 40
-RATIO_FLOOR_BYTES = 256 * 2**20  # small files may compress better than MAX_RATIO
+MAX_TAR_HEADER_BYTES = 2**16  # of a pax or GNU header: names and times
 MAX_NAME_CHARS = 16_384  # an event's name; longer ones are cut
 MAX_VALUE_BYTES = 65_536  # one event's list of shapes, dtypes or values; longer ones are unknown
 MAX_WINDOW_NS = 86_400 * 10**9  # no profiler runs for a day; real windows reach about a minute

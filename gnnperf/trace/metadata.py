@@ -109,7 +109,8 @@ def read_devices(raw: Raw) -> tuple[DeviceInfo, ...]:
     return tuple(
         DeviceInfo(
             device_name(d.name) if isinstance(d.name, str) else "",
-            _whole(d.totalGlobalMem, 1, MAX_MEMORY_BYTES), _whole(d.numSms, 1, MAX_SMS),
+            _whole(d.totalGlobalMem, 1, MAX_MEMORY_BYTES),
+            _whole(d.numSms, 1, MAX_SMS),
             d.clockRate * 1e3 if isinstance(d.clockRate, (int, float)) and 0 < d.clockRate < MAX_CLOCK_KHZ else None,
         )
         for d in found

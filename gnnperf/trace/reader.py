@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from gnnperf import untrusted
 from gnnperf.errors import InputError, printable
 from gnnperf.progress import task
 from gnnperf.trace import kineto
@@ -20,7 +21,7 @@ from gnnperf.trace.importer import Origin, import_kineto
 from gnnperf.trace.metadata import Distributed, rank_from_name, read_distributed
 from gnnperf.trace.public_card import public_card
 from gnnperf.trace.public_text import file_name, run_name
-from gnnperf.trace.sources import ARCHIVE_ENDINGS, FORMS, Source, sources
+from gnnperf.trace.sources import ARCHIVE_ENDINGS, FORMS, Source, is_regular, skipped, sources
 from gnnperf.trace.table import EARLIER_FILE, EVENTS_FILE, RunTrace, TraceTable
 
 CARD = "run.json"
@@ -49,16 +50,14 @@ def read_run(path: Path | list[Path], *, name: str | None = None) -> RunTrace:
     given = [Path(p) for p in (path if isinstance(path, (list, tuple)) else [path])]
     if not given:
         raise InputError("no path is given", allowed=FORMS)
-    paths = [_imported(p) for p in given]
-    where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-    try:
+    where = str(given[0]) if len(given) == 1 else f"{given[0]} and {len(given) - 1} more"
+    with untrusted.reading(where):
+        paths = [_imported(p) for p in given]
         tables, remarks = _read_tables(paths, where)
-    except RecursionError:
-        raise InputError("is nested deeper than any trace", where=where, allowed=FORMS) from None
-    refuse_twins(tables, where)  # by the files' own names, which errors may show
-    tables = with_public_names(sorted(tables, key=lambda t: t.meta.rank))
-    warnings = (*remarks, *check_run(tables, where))
-    return RunTrace(printable(name or "") or run_name(given[0]), tuple(tables), _card(paths), warnings)
+        refuse_twins(tables, where)  # by the files' own names, which errors may show
+        tables = with_public_names(sorted(tables, key=lambda t: t.meta.rank))
+        warnings = (*remarks, *check_run(tables, where))
+        return RunTrace(printable(name or "") or run_name(given[0]), tuple(tables), _card(paths), warnings)
 
 
 def read_execution_traces(path: Path | list[Path]) -> list[ExecutionTrace]:
@@ -66,7 +65,7 @@ def read_execution_traces(path: Path | list[Path]) -> list[ExecutionTrace]:
     paths = [Path(p) for p in (path if isinstance(path, (list, tuple)) else [path])]
     try:
         return [trace for _, trace in _first_look([p for p in paths if not _is_saved(p)]).traces]
-    except (InputError, RecursionError):
+    except InputError:
         return []
 
 
@@ -96,7 +95,7 @@ def _read_tables(paths: Sequence[Path], where: str) -> tuple[list[TraceTable], l
 def _imported(path: Path) -> Path:
     """The tables in what `gnnperf import --out` wrote; any other path as it is."""
     tables = path / "tables"
-    return tables if tables.is_dir() and _is_saved(tables) else path
+    return tables if tables.is_dir() and not tables.is_symlink() and _is_saved(tables) else path
 
 
 def _is_saved(path: Path) -> bool:
@@ -114,16 +113,19 @@ def _all_sources(paths: Sequence[Path]) -> Iterator[Source]:
 
 def _first_look(paths: Sequence[Path]) -> _Found:
     """Sort the files; read the execution traces, which are small."""
-    found = _Found()
+    found = _Found(refused=[error for path in paths for error in skipped(path)])
     for source in _all_sources(paths):
         start = source.peek()
         try:
-            refuse_chakra(start, source.path)
-            if is_execution_trace(start):
-                trace = read_execution_trace(kineto.read_head(source.unpack(), source.path), file_name(source.name))
-                found.traces.append((rank_from_name(source.path), trace))
-            else:
-                found.kineto.append(source.path)
+            with untrusted.reading(source.path):
+                refuse_chakra(start, source.path)
+                if is_execution_trace(start):
+                    head = kineto.read_head(source.unpack(), source.path)
+                    found.traces.append(
+                        (rank_from_name(source.path), read_execution_trace(head, file_name(source.name)))
+                    )
+                else:
+                    found.kineto.append(source.path)
         except InputError as error:
             found.refused.append(error)
     return found
@@ -205,7 +207,7 @@ def without_folder(error: InputError) -> InputError:
 def _card(paths: Sequence[Path]) -> dict[str, object] | None:
     folders = [p if p.is_dir() else p.parent for p in paths if not p.name.lower().endswith(ARCHIVE_ENDINGS)]
     for folder in folders:
-        if (folder / CARD).is_file() and PurePosixPath(folder).name:
+        if is_regular(folder / CARD, folder) and PurePosixPath(folder).name:
             from gnnperf.trace.storage import read_card
 
             card = read_card(folder)

@@ -5,7 +5,6 @@ Archives are read in memory and never extracted.
 
 from __future__ import annotations
 
-import gzip
 import io
 import tarfile
 import zipfile
@@ -17,6 +16,7 @@ from typing import IO, Any
 
 from isal import igzip, igzip_lib, isal_zlib
 
+from gnnperf import untrusted
 from gnnperf.errors import InputError
 from gnnperf.trace import limits
 
@@ -25,6 +25,8 @@ ARCHIVE_ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz")
 ISAL_ERROR: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub is not a type
 GZIP_MAGIC = b"\x1f\x8b"
 PEEK_BYTES = 4096
+COPIES = 2  # of a file in memory while it is unpacked or decoded
+ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others unpack without a limit
 FORMS = "a Kineto file (.json, .json.gz), a directory of rank files, a .zip, .tar.gz or .tgz archive, saved tables"
 
 
@@ -73,7 +75,7 @@ def sources(path: Path) -> Iterator[Source]:
     Raises:
         InputError: no such path, nothing in it, or an archive that breaks a limit.
     """
-    try:
+    with untrusted.reading(path):
         if path.is_dir():
             yield from _directory(path)
         elif not path.exists():
@@ -82,15 +84,28 @@ def sources(path: Path) -> Iterator[Source]:
             yield from _archive(path)
         else:
             yield Source(str(path), "", _read(path))
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror or error})", where=str(path)) from None
+
+
+def skipped(path: Path) -> list[InputError]:
+    """What `sources` leaves out of a folder although it has the name of a trace."""
+    with untrusted.reading(path):
+        found = [p for p in _named_as_traces(path) if not is_regular(p, path)] if path.is_dir() else []
+    what = "is not a regular file inside the folder (a link that leaves it, a pipe, a device)"
+    return [InputError(what, where=str(p), remedy="copy the file into the folder") for p in found]
+
+
+def is_regular(file: Path, folder: Path) -> bool:
+    """Whether it is a file that lies in the folder, directly or through links."""
+    return file.is_file() and (not file.is_symlink() or file.resolve().is_relative_to(folder.resolve()))
 
 
 def _read(path: Path) -> bytes:
     """The bytes of a regular file that is not too large; a device or a pipe may have no end."""
     if not path.is_file():
         raise InputError("is not a file", where=str(path), allowed=FORMS)
-    _refuse_size(path.stat().st_size, str(path))
+    size = path.stat().st_size
+    _refuse_size(size, str(path))
+    untrusted.require_memory(COPIES * size, size, str(path))
     return path.read_bytes()
 
 
@@ -101,8 +116,7 @@ def _refuse_size(size: int, where: str) -> None:
 
 
 def _directory(path: Path) -> Iterator[Source]:
-    found = [p for p in sorted(path.rglob("*")) if p.name.lower().endswith(TRACE_ENDINGS) and p.is_file()]
-    found = [p for p in found if not any(part.startswith(".") for part in p.relative_to(path).parts)]
+    found = [p for p in _named_as_traces(path) if is_regular(p, path)]
     if len(found) > limits.MAX_ARCHIVE_MEMBERS:
         raise InputError(f"holds {len(found)} files", where=str(path), allowed=str(limits.MAX_ARCHIVE_MEMBERS))
     for file in found:
@@ -110,47 +124,70 @@ def _directory(path: Path) -> Iterator[Source]:
         yield Source(str(file), "" if folder == "." else folder, _read(file))
 
 
+def _named_as_traces(path: Path) -> list[Path]:
+    found = [p for p in sorted(path.rglob("*")) if p.name.lower().endswith(TRACE_ENDINGS) and not p.is_dir()]
+    return [p for p in found if not any(part.startswith(".") for part in p.relative_to(path).parts)]
+
+
 def _archive(path: Path) -> Iterator[Source]:
     members = _zip_members if path.name.lower().endswith(".zip") else _tar_members
-    for member, data in members(path):
-        parts = PurePosixPath(member).parts
-        hidden = any(part.startswith(("._", "__MACOSX")) for part in parts)
-        if member.lower().endswith(TRACE_ENDINGS) and not hidden:
-            yield Source(f"{path}/{member}", "/".join(parts[:-1]), data)
+    if not path.is_file():
+        raise InputError("is not a file", where=str(path), allowed=FORMS)
+    with untrusted.reading(path, "is not a readable archive", remedy="copy the archive again"):
+        for member, data in members(path):
+            parts = PurePosixPath(member).parts
+            hidden = any(part.startswith(("._", "__MACOSX")) for part in parts)
+            if member.lower().endswith(TRACE_ENDINGS) and not hidden:
+                yield Source(f"{path}/{member}", "/".join(parts[:-1]), data)
 
 
 def _zip_members(path: Path) -> Iterator[tuple[str, bytes]]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = [e for e in archive.infolist() if not e.is_dir()]
-            _check_archive(path, len(entries), sum(e.file_size for e in entries), path.stat().st_size)
-            for entry in entries:
-                _check_member(path, entry.filename)
-                if entry.filename.lower().endswith(TRACE_ENDINGS):
-                    with archive.open(entry) as stream:
-                        yield entry.filename, _bounded(stream, entry.file_size, f"{path}/{entry.filename}")
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise InputError(f"is not a readable archive ({error})", where=str(path),
-                         remedy="copy the archive again") from None  # fmt: skip
+    with zipfile.ZipFile(path) as archive:
+        entries = [e for e in archive.infolist() if not e.is_dir()]
+        _check_archive(path, len(entries), sum(e.file_size for e in entries), path.stat().st_size)
+        for entry in entries:
+            _check_member(path, entry.filename)
+            if entry.filename.lower().endswith(TRACE_ENDINGS):
+                if entry.compress_type not in ZIP_METHODS:
+                    raise InputError(f"packs {entry.filename[:80]!r} by method {entry.compress_type}", where=str(path),
+                                     allowed="stored or deflated", remedy="pack it again")  # fmt: skip
+                with archive.open(entry) as stream:
+                    yield entry.filename, _bounded(stream, entry.file_size, f"{path}/{entry.filename}")
 
 
 def _tar_members(path: Path) -> Iterator[tuple[str, bytes]]:
     packed = path.stat().st_size
-    try:
-        with path.open("rb") as file:
-            is_gzip = file.read(2) == GZIP_MAGIC
-            file.seek(0)
-            stream = _Counted(igzip.IGzipFile(fileobj=file) if is_gzip else file, path, packed)
-            with tarfile.open(fileobj=stream, mode="r|") as archive:
-                for count, entry in enumerate(archive, 1):
-                    _check_archive(path, count, stream.count, packed)
-                    _check_member(path, entry.name)
-                    content = archive.extractfile(entry) if entry.isreg() else None
-                    if content is not None and entry.name.lower().endswith(TRACE_ENDINGS):
-                        yield entry.name, _bounded(content, entry.size, f"{path}/{entry.name}")
-    except (tarfile.TarError, gzip.BadGzipFile, ISAL_ERROR, zlib.error, EOFError) as error:
-        raise InputError(f"is not a readable archive ({error})", where=str(path),
-                         remedy="copy the archive again") from None  # fmt: skip
+    with path.open("rb") as file:
+        is_gzip = file.read(2) == GZIP_MAGIC
+        file.seek(0)
+        stream = _Counted(igzip.IGzipFile(fileobj=file) if is_gzip else file, path, packed)
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
+            for count, entry in enumerate(archive, 1):
+                archive.members = []  # type: ignore[attr-defined]  # it would keep every header
+                _check_archive(path, count, stream.count, packed)
+                _check_member(path, entry.name)
+                content = archive.extractfile(entry) if entry.isreg() else None
+                if content is not None and entry.name.lower().endswith(TRACE_ENDINGS):
+                    yield entry.name, _bounded(content, entry.size, f"{path}/{entry.name}")
+
+
+class _Member(tarfile.TarInfo):
+    """A member of ordinary kind: headers of bounded size, and no holes, which read as zeros without end."""
+
+    HEADERS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE,
+               tarfile.SOLARIS_XHDTYPE)  # fmt: skip
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in self.HEADERS and not 0 <= self.size <= limits.MAX_TAR_HEADER_BYTES:
+            raise ValueError(f"a tar header of {self.size:,} bytes")
+        if self.type == tarfile.GNUTYPE_SPARSE:
+            self._refuse_sparse()
+        return super()._proc_member(archive)  # type: ignore[misc,no-any-return]  # made for subclasses, not in the stub
+
+    def _refuse_sparse(self, *_: object) -> None:
+        raise ValueError("a sparse file in it, tar's --sparse")
+
+    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse_sparse
 
 
 class _Counted(io.RawIOBase):
@@ -169,7 +206,7 @@ class _Counted(io.RawIOBase):
 def _check_archive(path: Path, members: int, unpacked: int, packed: int) -> None:
     if members > limits.MAX_ARCHIVE_MEMBERS:
         raise InputError(f"holds {members} files", where=str(path), allowed=str(limits.MAX_ARCHIVE_MEMBERS))
-    if unpacked > limits.MAX_ARCHIVE_BYTES or _is_bomb(unpacked, packed):
+    if unpacked > limits.MAX_ARCHIVE_BYTES or untrusted.is_bomb(unpacked, packed):
         raise InputError(f"unpacks to more than {unpacked:,} bytes from {packed:,}", where=str(path),
                          remedy="unpack it yourself if you trust it, and give the folder")  # fmt: skip
 
@@ -181,12 +218,9 @@ def _check_member(path: Path, member: str) -> None:
         raise InputError(f"names a file outside its folder: {member[:80]!r}", where=str(path))
 
 
-def _is_bomb(unpacked: int, packed: int) -> bool:
-    return unpacked > limits.RATIO_FLOOR_BYTES and unpacked > limits.MAX_RATIO * max(packed, 1)
-
-
 def _bounded(stream: IO[bytes], size: int, where: str) -> bytes:
     _refuse_size(size, where)
+    untrusted.require_memory(COPIES * size, size, where)
     return stream.read(size)
 
 
@@ -196,12 +230,13 @@ def _gunzip(data: bytes, where: str) -> bytes:
     pieces, count, rest = [], 0, data
     try:
         while rest:
-            piece = unpacker.decompress(rest, limits.RATIO_FLOOR_BYTES)
+            piece = unpacker.decompress(rest, untrusted.RATIO_FLOOR_BYTES)
             pieces.append(piece)
             count += len(piece)
-            if count > limits.MAX_JSON_BYTES or _is_bomb(count, len(data)):
+            untrusted.require_memory(COPIES * count, len(data), where)
+            if count > limits.MAX_JSON_BYTES or untrusted.is_bomb(count, len(data)):
                 raise InputError(f"unpacks to more than {count:,} bytes from {len(data):,}", where=where,
-                                 allowed=f"{limits.MAX_JSON_BYTES:,} bytes, {limits.MAX_RATIO:g} to 1",
+                                 allowed=f"{limits.MAX_JSON_BYTES:,} bytes, {untrusted.MAX_RATIO:g} to 1",
                                  remedy="record fewer steps, or unpack the file yourself if you trust it")  # fmt: skip
             rest = unpacker.unconsumed_tail
             if unpacker.eof:

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -25,12 +23,16 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gnnperf import schema
+from gnnperf import schema, untrusted
 from gnnperf.errors import InputError
+from gnnperf.record.files import replacing_folder
+from gnnperf.schema.parquet import read_parquet
 from gnnperf.trace.columns import Codes
 from gnnperf.trace.limits import MAX_RUN_EVENTS
+from gnnperf.trace.metadata import MAX_RANKS
 from gnnperf.trace.packing import TEXTS, pack, packed_dtypes, unpack
-from gnnperf.trace.table import EARLIER_FILE, EVENTS_FILE, DeviceInfo, RunTrace, TraceMeta, TraceTable
+from gnnperf.trace.sources import is_regular
+from gnnperf.trace.table import EARLIER_FILE, EVENTS_FILE, RunTrace, TraceMeta, TraceTable
 
 META_KEY = b"gnnperf.trace"
 FORMAT_VERSION = 2
@@ -46,29 +48,23 @@ LINE_BREAK = re.compile(r",\n\s+")
 
 
 def write_run(run: RunTrace, directory: Path) -> None:
-    """Write `events.parquet` (and `feeds.parquet`, `run.json`) beside, then rename.
+    """Write `events.parquet` (and `feeds.parquet`, `run.json`): all of them, or nothing is changed.
 
     Raises:
         InputError: the directory holds other things, or cannot be written.
     """
     directory = Path(directory)
-    _refuse_foreign(directory)
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
-    except OSError as error:
-        raise _unwritable(directory, error) from None
-    try:
-        _write_events(run.tables, beside / EVENTS_FILE)
-        _write_feeds(run.tables, beside / FEEDS_FILE)
-        if run.card is not None:
-            (beside / CARD).write_text(card_text(run.card))
-        beside.chmod(0o755)
-        _replace(beside, directory)
-    except OSError as error:
-        raise _unwritable(directory, error) from None
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    refuse_foreign(directory)
+    with replacing_folder(directory) as temporary:
+        write_files(run, temporary)
+
+
+def write_files(run: RunTrace, folder: Path) -> None:
+    """Write the files of a run into an empty folder."""
+    _write_events(run.tables, folder / EVENTS_FILE)
+    _write_feeds(run.tables, folder / FEEDS_FILE)
+    if run.card is not None:
+        (folder / CARD).write_text(card_text(run.card))
 
 
 def card_text(card: Mapping[str, object]) -> str:
@@ -76,7 +72,12 @@ def card_text(card: Mapping[str, object]) -> str:
     return LIST_OF_SCALARS.sub(lambda found: "[" + LINE_BREAK.sub(", ", found[1]) + "]", json.dumps(card, indent=1))
 
 
-def _refuse_foreign(directory: Path) -> None:
+def refuse_foreign(directory: Path) -> None:
+    """Only earlier tables are ever replaced.
+
+    Raises:
+        InputError: something else is there.
+    """
     if directory.exists() and not directory.is_dir():
         raise InputError("is a file", where=str(directory), allowed="a directory to write to")
     foreign = [p.name for p in directory.iterdir() if not _is_own(p.name)] if directory.is_dir() else []
@@ -87,24 +88,6 @@ def _refuse_foreign(directory: Path) -> None:
 
 def _is_own(name: str) -> bool:
     return name in (EVENTS_FILE, FEEDS_FILE, CARD) or EARLIER_FILE.fullmatch(name) is not None
-
-
-def _replace(beside: Path, directory: Path) -> None:
-    """Rename `beside` to `directory`; an earlier result moves out of the way first and is deleted last."""
-    earlier = Path(tempfile.mkdtemp(prefix=f".{directory.name}.old.", dir=directory.parent))
-    try:
-        if directory.exists():
-            directory.rename(earlier / "earlier")
-        beside.rename(directory)
-    finally:  # however it ended, Ctrl-C too
-        if not directory.exists() and (earlier / "earlier").exists():
-            (earlier / "earlier").rename(directory)
-        shutil.rmtree(earlier, ignore_errors=True)
-
-
-def _unwritable(directory: Path, error: OSError) -> InputError:
-    return InputError(f"cannot be written ({error.strerror or error})", where=str(directory),
-                      remedy="choose a directory you may write to, with space left")  # fmt: skip
 
 
 def _write_events(tables: Sequence[TraceTable], path: Path) -> None:
@@ -159,23 +142,22 @@ def read_tables(path: Path) -> list[TraceTable]:
     """
     if path.is_dir() and not (path / EVENTS_FILE).is_file():  # rank_N.parquet, version 1
         raise InputError("was written by another version", where=str(path), remedy=REMEDY)
+    folder = path if path.is_dir() else path.parent
     path = path / EVENTS_FILE if path.is_dir() else path
     feeds = path.with_name(FEEDS_FILE)
-    try:
+    with untrusted.reading(path, "is not a readable table", remedy=REMEDY):
+        if path.name == EVENTS_FILE and not is_regular(path, folder):
+            raise InputError("is not a regular file of its folder", where=str(path), remedy="copy the file there")
         tables = _read_events(path)
-        return _with_feeds(tables, feeds) if feeds.is_file() else tables
-    except (pa.ArrowException, OSError, LookupError, ValueError, OverflowError, MemoryError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"is not a readable table ({(str(error) or 'too large').splitlines()[0][:120]})",
-                         where=str(path), remedy=REMEDY) from None  # fmt: skip
+        return _with_feeds(tables, feeds) if is_regular(feeds, folder) else tables
 
 
 def _read_events(path: Path) -> list[TraceTable]:
-    with pq.ParquetFile(path, memory_map=False, page_checksum_verification=True) as file:
-        about = _about(file, path)
-        stored = file.read()
-    columns = {name: _column(stored, about, name, dtype) for name, dtype in packed_dtypes().items()}
+    dtypes = packed_dtypes()
+    row_bytes = sum(np.dtype(dtype).itemsize for dtype in dtypes.values())
+    stored = read_parquet(path, {*dtypes, *(f"{name}_texts" for name in TEXTS)}, row_bytes=row_bytes)
+    about = _about(stored, path)
+    columns = {name: _column(stored, about, name, dtype) for name, dtype in dtypes.items()}
     texts = {name: _texts(stored, f"{name}_texts") for name in TEXTS}
     tables = []
     for rank, rows in zip(about.ranks, _rows_of_ranks(about, len(stored), path), strict=True):
@@ -186,7 +168,7 @@ def _read_events(path: Path) -> list[TraceTable]:
 
 
 def _rows_of_ranks(about: _About, num_rows: int, path: Path) -> list[slice]:
-    sizes = [int(rank["num_events"]) for rank in about.ranks]
+    sizes = msgspec.convert([rank.get("num_events") for rank in about.ranks], list[int])
     if min(sizes, default=0) < 0 or sum(sizes) != num_rows:
         raise InputError(
             f"is damaged (ranks of {sum(sizes)} events in {num_rows} rows)", where=str(path), remedy=REMEDY
@@ -201,27 +183,30 @@ class _About(msgspec.Struct):
     constants: dict[str, int | float | None]
 
 
-def _about(file: pq.ParquetFile, path: Path) -> _About:
-    raw = (file.metadata.metadata or {}).get(META_KEY)
+def _about(stored: pa.Table, path: Path) -> _About:
+    raw = (stored.schema.metadata or {}).get(META_KEY)
     if raw is None:
         raise InputError("is a Parquet file without this program's metadata", where=str(path))
     found = msgspec.json.decode(raw, type=dict[str, Any])
     if found.get("version") != FORMAT_VERSION:
         raise InputError("was written by another version", where=str(path), remedy=REMEDY)
-    if file.metadata.num_rows > MAX_RUN_EVENTS:
-        raise InputError(f"holds {file.metadata.num_rows:,} events", where=str(path), allowed=f"{MAX_RUN_EVENTS:,}")
+    if len(stored) > MAX_RUN_EVENTS:
+        raise InputError(f"holds {len(stored):,} events", where=str(path), allowed=f"{MAX_RUN_EVENTS:,}")
     return msgspec.convert(found, _About)
 
 
 def _meta(found: dict[str, Any], path: Path) -> TraceMeta:
-    known = {f.name for f in fields(TraceMeta)}
-    values = {key: value for key, value in found.items() if key in known}
     try:
-        values["devices"] = tuple(DeviceInfo(**device) for device in values.get("devices", ()))
-        values["warnings"] = tuple(values.get("warnings", ()))
-        return TraceMeta(**values)
-    except TypeError:
-        raise InputError("was written by another version", where=str(path), remedy=REMEDY) from None
+        meta = msgspec.convert(found, TraceMeta)
+    except msgspec.ValidationError as error:
+        raise InputError(f"was written by another version ({error})", where=str(path), remedy=REMEDY) from None
+    if (
+        not 0 <= meta.rank < MAX_RANKS
+        or not 0 <= (meta.world_size or 0) <= MAX_RANKS
+        or abs(meta.base_time_ns) >= 2**63
+    ):
+        raise InputError("is damaged (a rank, world size or time that no run has)", where=str(path), remedy=REMEDY)
+    return meta
 
 
 def _column(stored: pa.Table, about: _About, name: str, dtype: str) -> np.ndarray:
@@ -239,7 +224,7 @@ def _texts(stored: pa.Table, name: str) -> list[str]:
 
 
 def _with_feeds(tables: list[TraceTable], path: Path) -> list[TraceTable]:
-    feeds = pq.read_table(path).cast(FEEDS_SCHEMA).to_pandas()
+    feeds = read_parquet(path, FEEDS_SCHEMA.names).select(FEEDS_SCHEMA.names).cast(FEEDS_SCHEMA).to_pandas()
     return [replace(table, feeds=_feeds_of(feeds, table, path)) for table in tables]
 
 
@@ -265,9 +250,7 @@ def read_card(directory: Path) -> dict[str, object] | None:
     path = directory / CARD
     if not path.is_file():
         return None
-    if path.stat().st_size > MAX_CARD_BYTES:
-        raise InputError("is larger than a run's card", where=str(path), allowed=f"{MAX_CARD_BYTES:,} bytes")
-    try:
+    with untrusted.reading(path, "is not a JSON object"):
+        if path.stat().st_size > MAX_CARD_BYTES:
+            raise InputError("is larger than a run's card", where=str(path), allowed=f"{MAX_CARD_BYTES:,} bytes")
         return msgspec.json.decode(path.read_bytes(), type=dict[str, object])
-    except msgspec.DecodeError as error:
-        raise InputError(f"is not a JSON object ({error})", where=str(path)) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,9 @@ import pandas as pd
 from lightning.pytorch.loggers import CSVLogger, Logger
 from plotly.graph_objects import Figure
 
-from gnnperf.record.files import write_text
+from gnnperf.output.files import csv_text, to_json
+from gnnperf.output.html import plotly_page
+from gnnperf.record.files import write_bytes, write_text
 from gnnperf.training.config import LoggerKind, TrainConfig
 
 
@@ -51,16 +52,16 @@ class FolderLog:
 
     def table(self, name: str, rows: pd.DataFrame) -> None:
         """Write tables/NAME.csv."""
-        write_text(self._file("tables", f"{name}.csv"), rows.to_csv(index=False))
+        write_text(self._file("tables", f"{name}.csv"), csv_text(rows))
 
     def figure(self, name: str, figure: Figure) -> None:
         """Write figures/NAME.html, with the program that draws it inside."""
-        write_text(self._file("figures", f"{name}.html"), figure.to_html(include_plotlyjs=True))
+        write_text(self._file("figures", f"{name}.html"), plotly_page(name, [figure]))
 
     def fact(self, name: str, value: str | float) -> None:
         """Write facts.json anew."""
         self.facts[name] = value
-        write_text(self._file(".", "facts.json"), json.dumps(self.facts, indent=2) + "\n")
+        write_bytes(self._file(".", "facts.json"), to_json(self.facts))
 
     def _file(self, folder: str, name: str) -> Path:
         (self.out / folder).mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,8 @@ from gnnperf.evaluate.baselines import NearestRun, fit_nearest_run
 from gnnperf.evaluate.comparison import ALL, compare
 from gnnperf.models.gnn import WORK, TypedGNN
 from gnnperf.models.segmented import answers_of
+from gnnperf.output.files import csv_text
+from gnnperf.output.terminal import console
 from gnnperf.progress import each
 from gnnperf.record.files import write_text
 from gnnperf.training.config import EVALUATED
@@ -91,10 +93,10 @@ def validation_gmae(tables: Mapping[str, pd.DataFrame]) -> float:
 
 def wide_console() -> Console:
     """A console on which the table fits, also where the output is a file; of several processes one is heard."""
-    return Console(width=max(Console().width, 110), quiet=not processes().is_first)
+    return console(width=max(console().width, 110), quiet=not processes().is_first)
 
 
-def print_comparison(part: str, table: pd.DataFrame, console: Console) -> None:
+def print_comparison(part: str, table: pd.DataFrame, onto: Console) -> None:
     """Print one part's table: percentages, GMAE with its 95 % interval over runs."""
     shown = Table(title=f"{part}: error of node latencies in %", title_justify="left", box=None, padding=(0, 2, 0, 0))
     for name in ("node type", "answer"):
@@ -104,7 +106,7 @@ def print_comparison(part: str, table: pd.DataFrame, console: Console) -> None:
     for node_type, rows in table.groupby("node_type", sort=False):
         for place, row in enumerate(rows.to_dict("records")):
             shown.add_row(str(node_type) if place == 0 else "", *_cells(row), end_section=place == len(rows) - 1)
-    console.print(shown)
+    onto.print(shown)
 
 
 def _cells(row: Mapping[Hashable, Any]) -> list[str]:
@@ -115,7 +117,7 @@ def _cells(row: Mapping[Hashable, Any]) -> list[str]:
 
 def write_comparison(tables: dict[str, pd.DataFrame], path: Path) -> None:
     """All parts as one CSV."""
-    write_text(path, pd.concat([t.assign(part=part) for part, t in tables.items()]).to_csv(index=False))
+    write_text(path, csv_text(pd.concat([t.assign(part=part) for part, t in tables.items()])))
 
 
 def _percent(share: float) -> str:

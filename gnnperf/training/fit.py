@@ -17,21 +17,26 @@ from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from gnnperf.data.module import StepDataModule
-from gnnperf.data.plain import load_plain
 from gnnperf.data.prepare import PreparedData
 from gnnperf.models.gnn import TypedGNN
+from gnnperf.models.stored import check_storable
 from gnnperf.training.config import TrainConfig
 from gnnperf.training.curves import Log, open_log
 from gnnperf.training.module import build_module
 from gnnperf.training.processes import Processes, processes
-from gnnperf.training.resume import OURS, TellsItsTraining, check_fits, resume_path, training_of
+from gnnperf.training.resume import PlainCheckpoints, TellsItsTraining, check_fits, resume_path, training_of
 
 BEST = "best"  # name of a Lightning checkpoint
 STOPPED = 143  # what a shell reports for a process ended by SIGTERM
 
 
 def build_model(config: TrainConfig, data: PreparedData) -> TypedGNN:
-    """A fresh network; its weights depend on the seed only."""
+    """A fresh network; its weights depend on the seed only.
+
+    Raises:
+        InputError: it is too large for a checkpoint.
+    """
+    check_storable(config.model, data.vocabulary)
     torch.set_num_threads(config.trainer.threads)
     lightning.seed_everything(config.seed, workers=True, verbose=False)
     return TypedGNN(config.model, data.vocabulary)
@@ -66,7 +71,7 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
     with log_or_own(log, config) as used, quiet(), stopped(), deterministic_again():
         trainer = _trainer(config, [best, TellsItsTraining(told)], used.curves, ours)
         trainer.fit(module, module_data, ckpt_path=resume, weights_only=True)
-    module.load_state_dict(load_plain(Path(best.best_model_path), OURS)["state_dict"])
+    module.load_state_dict(PlainCheckpoints().load_checkpoint(best.best_model_path)["state_dict"])
     return model.cpu().eval()
 
 
@@ -95,6 +100,7 @@ def _trainer(config: TrainConfig, kept: list[Callback], curves: Logger, ours: Pr
     return lightning.Trainer(
         max_epochs=config.trainer.max_epochs,
         callbacks=kept,
+        plugins=[PlainCheckpoints()],
         logger=curves,
         accelerator="cpu" if on_cpu else "gpu",
         devices=ours.count_here,

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import lightning
+from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Callback
 
 from gnnperf.data.content import content_digest
-from gnnperf.data.plain import load_plain
+from gnnperf.data.plain import MAX_CHECKPOINT_BYTES, load_plain
 from gnnperf.data.prepare import PreparedData
 from gnnperf.errors import InputError
 from gnnperf.models.gnn import TypedGNN
@@ -21,6 +22,20 @@ LAST = "last"  # name of the Lightning checkpoint to go on from
 OURS = "a last.ckpt that train.py wrote"
 REMEDY = "resume with the configuration and data it was trained with, or train anew in another folder"
 KEY = "gnnperf_training"
+MAX_BYTES = 4 * MAX_CHECKPOINT_BYTES  # the optimizer keeps two numbers per weight
+
+
+class PlainCheckpoints(TorchCheckpointIO):
+    """Lightning's checkpoints, read as all of ours are: as data."""
+
+    def load_checkpoint(self, path: str | Path, *_: object, **__: object) -> dict[str, Any]:
+        """The content of the file, on the CPU.
+
+        Raises:
+            InputError: no such file, or damaged.
+        """
+        content = load_plain(Path(path), OURS, MAX_BYTES)
+        return content if isinstance(content, dict) else {}
 
 
 class TellsItsTraining(Callback):
@@ -88,8 +103,7 @@ def check_fits(resume: Path, model: TypedGNN, told: Mapping[str, str]) -> None:
     Raises:
         InputError: not a checkpoint, its weights have other names or shapes, or it was told something else.
     """
-    stored = load_plain(resume, OURS)
-    stored = stored if isinstance(stored, dict) else {}
+    stored = PlainCheckpoints().load_checkpoint(resume)
     if _shapes(stored.get("state_dict"), "model.") != _shapes(model.state_dict(), ""):
         raise InputError("holds the weights of another network", where=str(resume), allowed=OURS, remedy=REMEDY)
     before = stored.get(KEY)

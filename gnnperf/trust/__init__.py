@@ -4,7 +4,7 @@ from gnnperf.trust.carry import Carry, fit_carry
 from gnnperf.trust.corrections import Corrections, fit_corrections
 from gnnperf.trust.likeness import Likeness, fit_likeness
 from gnnperf.trust.seen import Seen, fit_seen
-from gnnperf.trust.trust import States, Trust, Trusted, fit_trust, read_states, trust_from_plain
+from gnnperf.trust.trust import States, Trust, Trusted, fit_trust, read_states
 
 __all__ = [
     "Carry",
@@ -20,5 +20,4 @@ __all__ = [
     "fit_seen",
     "fit_trust",
     "read_states",
-    "trust_from_plain",
 ]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from gnnperf.schema.ranges import LogRatio, Share
 from gnnperf.trust.falling import falling
 
 LENGTH = 0.5  # of a bin of log(base): nodes of one op and program within it tell of one length
@@ -58,8 +59,13 @@ class Carry:
     """
 
     programs: Mapping[str, tuple[str, ...]]
-    log_base: tuple[float, ...] = ()
-    share: tuple[float, ...] = ()
+    log_base: tuple[LogRatio, ...] = ()
+    share: tuple[Share, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what is no curve."""
+        if len(self.log_base) != len(self.share) or list(self.log_base) != sorted(self.log_base):
+            raise ValueError("a share per length, shortest first")
 
     def weight(self, op: np.ndarray, base_us: np.ndarray) -> np.ndarray:
         """[n] names of a program's kernels, [n] their bases -> [n] share of their corrections that is believed."""

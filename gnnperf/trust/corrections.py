@@ -17,6 +17,7 @@ import pandas as pd
 
 from gnnperf.data.categories import texts_of
 from gnnperf.evaluate.noise_floor import node_kinds
+from gnnperf.schema.ranges import LogRatio
 
 PRIOR_OPS = 3.0
 SEPARATOR = " | "
@@ -26,7 +27,7 @@ SEPARATOR = " | "
 class Corrections:
     """Attributes: log: device, kind and family -> log of what the analytical answer is multiplied by."""
 
-    log: Mapping[str, float]
+    log: Mapping[str, LogRatio]
 
     def of(self, nodes: pd.DataFrame, device: str) -> np.ndarray:
         """[num_nodes] logs; 0 where training tells nothing."""

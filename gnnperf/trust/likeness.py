@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gnnperf.schema.ranges import Positive
+
 KEPT = 1000  # training states per node type
 SEEN_KEPT = 0.95  # share of nodes of unseen runs that count as like training
 
@@ -29,7 +31,7 @@ class Likeness:
     """
 
     states: Mapping[str, Tensor]
-    usual: Mapping[str, float]
+    usual: Mapping[str, Positive]
 
     def unlike(self, node_type: str, states: Tensor) -> Tensor:
         """[n, hidden_channels] -> [n] distance in units of the usual one; infinite if training had no such nodes."""

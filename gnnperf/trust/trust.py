@@ -168,19 +168,6 @@ class Trust:
         return plain
 
 
-def trust_from_plain(plain: Mapping[str, Any]) -> Trust:
-    """The reverse of `Trust.to_plain`.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is not what to_plain made.
-    """
-    seen = Seen({d: {t: tuple(words) for t, words in types.items()} for d, types in plain["seen"]["dtypes"].items()})
-    carry = Carry({program: tuple(ops) for program, ops in plain["carry"]["programs"].items()},
-                  tuple(plain["carry"]["log_base"]), tuple(plain["carry"]["share"]))  # fmt: skip
-    likeness = (Likeness(**plain[name]) for name in ("own", "around"))
-    return Trust(seen, Corrections(**plain["corrections"]), carry, *likeness)
-
-
 def fit_trust(network: TypedGNN, data: PreparedData) -> Trust:
     """From training steps; how far states of seen ops usually are, from validation steps."""
     train, val = data.steps["train"], data.steps["val"]

@@ -48,7 +48,7 @@ def test_there_and_back(tmp_path: Path) -> None:
     ("key", "value", "message"),
     [
         ("colour", 1, "unknown key 'colour'"),
-        ("pageable_share", 0, "pageable_share.*above 0"),
+        ("pageable_share", 0, "pageable_share.*above 1e-06"),
         ("roofline_power", "soft", "roofline_power"),
         ("segment_us", {"T1": 1.0}, "missing or unknown"),
         ("host_overhead_us", {"aten::mm": 1.0}, "SEGMENT"),

@@ -60,9 +60,10 @@ def test_the_workload_is_what_the_card_says(tmp_path: Path) -> None:
     for card, workload in (("{}", ""), ('{"workload": null}', ""), ('{"workload": "dlrm"}', "dlrm")):
         (tmp_path / "run.json").write_text(card)
         assert workload_of(tmp_path) == workload
-    (tmp_path / "run.json").write_text("[")
-    with pytest.raises(InputError, match="not JSON"):
-        workload_of(tmp_path)
+    for broken, message in ((b"[", "not JSON"), (b"[" * 100_000, "nested deeper"), (b'{"\xff"', "not JSON")):
+        (tmp_path / "run.json").write_bytes(broken)
+        with pytest.raises(InputError, match=message):
+            workload_of(tmp_path)
 
 
 def test_a_step_keeps_the_workload() -> None:

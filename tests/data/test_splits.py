@@ -36,6 +36,13 @@ def test_reads_an_axis(tmp_path: Path) -> None:
         ({"link": {}}, "no split axis 'size'.*Allowed: link"),
         (["a"], "not an object"),
         ("{", "not JSON"),
+        ("[" * 100_000, "nested deeper"),
+        ({"size": {"train": ["../a"], "val": ["b"]}}, r"run '\.\./a' is not inside"),
+        ({"size": {"train": ["/etc"], "val": ["b"]}}, "run '/etc' is not inside"),
+        ({"size": {"train": ["."], "val": ["b"]}}, r"run '\.' is not inside"),
+        ({"size": {"train": ["\0"], "val": ["b"]}}, "is not a folder"),
+        ({"size": {"train": ["a" * 5000], "val": ["b"]}}, "File name too long"),
+        ({"size": {"train": [["a"]], "val": ["b"]}}, "part 'train' is not a list"),
         ({"size": {"train": ["a", "g/1"], "val": ["g/2"]}}, r"'g/1' \(train\) and 'g/2' \(val\) are two recordings"),
     ],
 )
@@ -46,4 +53,10 @@ def test_refuses(tmp_path: Path, splits: object, message: str) -> None:
 
 def test_a_folder_without_splits(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
+        read_split(tmp_path, "size")
+
+
+def test_a_splits_file_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
+    (dataset(tmp_path, {}) / "splits.json").write_bytes(b'{"\xff": 1}')
+    with pytest.raises(InputError, match="not JSON"):
         read_split(tmp_path, "size")

@@ -21,6 +21,7 @@ from gnnperf.config.entry import EntryConfig
 from gnnperf.config.flags import with_keys
 from gnnperf.errors import InputError
 from gnnperf.predict import PredictConfig
+from gnnperf.predict.asked import to_request
 
 PAGES = sorted({*DOCUMENTS, *(str(path.relative_to(ROOT)) for path in (ROOT / DOCS).rglob("*.md"))} - {"CHANGELOG.md"})
 # A name that is there, in place of a file of the reader's own, or of NAME.
@@ -77,7 +78,7 @@ def test_options_of_gnnperf_exist(words: list[str]) -> None:
 @pytest.mark.parametrize("words", [pytest.param(w, id=" ".join(w)) for w in _every("predict.py")])
 def test_keys_of_predict_exist(words: list[str]) -> None:
     config = composed("predict", PredictConfig, *_overrides(with_keys(words, _script("predict").FLAGS, PredictConfig)))
-    request = _script("predict").to_request(config)
+    request = to_request(config)
     assert (request.trace is None) == (config.trace is None) and len(request.whatif) == len(config.whatif)
 
 
@@ -91,7 +92,7 @@ def test_keys_of_train_exist(words: list[str]) -> None:
 @pytest.mark.parametrize("words", [["predict.py", "trase=a"], ["predict.py", "whatif=[{bach:{factor:2}}]"]])
 def test_a_key_that_does_not_exist_is_found(words: list[str]) -> None:
     with pytest.raises(InputError, match=r"trase|bach"):
-        _script("predict").to_request(composed("predict", PredictConfig, *_overrides(words[1:])))
+        to_request(composed("predict", PredictConfig, *_overrides(words[1:])))
 
 
 def test_targets_of_make_exist() -> None:

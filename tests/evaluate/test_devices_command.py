@@ -12,7 +12,7 @@ from gnnperf.cli import main
 from gnnperf.evaluate.device_evidence import DeviceEvidence, Standing, catalog_evidence
 from gnnperf.hardware import device_names, load_device
 from gnnperf.hardware.conf_dir import conf_dir
-from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.hardware.strict_yaml import read_yaml
 
 
 def _evidence(device: str, fitted: int) -> Evidence:

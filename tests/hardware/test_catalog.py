@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-import yaml
 
 from gnnperf.errors import InputError
 from gnnperf.hardware import (
@@ -18,6 +18,7 @@ from gnnperf.hardware import (
     match_device,
 )
 from gnnperf.hardware.named import closest
+from gnnperf.hardware.strict_yaml import yaml_text
 
 GPUS = (
     "p4", "p100", "v100_pcie_32gb", "v100_sxm2_16gb", "v100_sxm2_32gb", "v100_dgxs_32gb", "t4", "rtx_2080_ti",
@@ -35,8 +36,8 @@ MINE = {
 }  # fmt: skip
 
 
-def write(path: Path, content: object) -> Path:
-    path.write_text(yaml.safe_dump(content))
+def write(path: Path, content: Mapping[str, object]) -> Path:
+    path.write_text(yaml_text(content))
     return path
 
 
@@ -153,8 +154,10 @@ def test_default_cluster(tmp_path: Path) -> None:
         ({"num_sms": 1.5}, "value 1.5 is out of range"),
         ({"num_sms": True}, "num_sms.*bool"),
         ({"clock_hz": -1}, "clock_hz.*out of range"),
-        ({"clock_hz": float("nan")}, "clock_hz.*out of range"),
-        ({"memory_bytes": float("inf")}, "memory_bytes.*out of range"),
+        ({"clock_hz": float("nan")}, "the number '.nan'"),
+        ({"memory_bytes": float("inf")}, "the number '.inf'"),
+        ({"memory_bandwidth_bytes_per_s": 1e-300}, "memory_bandwidth_bytes_per_s.*1e-12 to 1e"),
+        ({"memory_bandwidth_bytes_per_s": 1e308}, "memory_bandwidth_bytes_per_s.*1e-12 to 1e"),
         ({"sustained_flops_share": 1.5}, "sustained_flops_share.*out of range"),
         ({"launch_floor_us": -0.1}, "launch_floor_us.*out of range"),
         ({"kind": "tpu"}, "kind is 'tpu'.*gpu, cpu"),

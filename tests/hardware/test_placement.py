@@ -92,3 +92,18 @@ def test_where_a_card_names_a_rate_only_its_bucket_may_be_told() -> None:
     for placement in (None, Placement(2), Placement(1, 125e6), Placement(2, 125e6, 5e4)):
         assert with_bucket(placement, 7e4) == placement
     assert with_bucket(Placement(2, 125e6), None) == Placement(2, 125e6)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"hosts": [[]]}, {"hosts": {}}, {"ranks": [[]]}, {"ranks": [{"rank": [0], "host": 0, "cores": [0]}]},
+     {"ranks": [{"rank": 0, "host": "0", "cores": [0]}]}, {"ranks": [{"rank": 0, "host": 0, "cores": [[0]]}]},
+     {"ranks": [{"rank": 0, "host": 9, "cores": [0]}]}, {"ranks": [{"rank": 0, "host": 0, "cores": [0]}] * 2}],
+)  # fmt: skip
+def test_a_card_of_wrong_types_names_no_cores(broken: dict[str, object]) -> None:
+    card: dict[str, object] = {
+        "link": {"hosts": 1}, "hosts": [{"fingerprint": "a"}], "ranks": [{"rank": 0, "host": 0, "cores": [3]}],
+    }  # fmt: skip
+    whole, damaged = placement_of(card), placement_of(card | broken)
+    assert whole is not None and whole.core_sets == ((3,),)
+    assert damaged is not None and damaged.core_sets == ()

@@ -9,16 +9,16 @@ import torch
 from synthetic import prepared
 
 from gnnperf.checkpoint import Checkpoint, make_checkpoint
-from gnnperf.models.config import ModelConfig
+from gnnperf.models.config import MAX_RESIDUAL, ModelConfig
 from gnnperf.models.gnn import Head, TypedGNN
 
 
 def doubling(tmp_path: Path) -> Checkpoint:
     """A network that answers twice the base for compute nodes and the base elsewhere."""
-    data, config = prepared(tmp_path), ModelConfig(hidden_channels=8, max_residual=1e6)
+    data, config = prepared(tmp_path), ModelConfig(hidden_channels=8, max_residual=MAX_RESIDUAL)
     network = TypedGNN(config, data.vocabulary)
     with torch.no_grad():
         head = network.heads["compute"]
         assert isinstance(head, Head)
-        head.last.bias[0] = np.log(2.0)
+        head.last.bias[0] = MAX_RESIDUAL * np.arctanh(np.log(2.0) / MAX_RESIDUAL)
     return make_checkpoint(network, config, data, {})

@@ -126,7 +126,7 @@ def test_what_cannot_be_known_is_a_warning_and_everything_is_reported() -> None:
     assert found["difference_share"] == pytest.approx(found["difference_us"] / 185.0)
     assert "what if: 320 us, unedited 185 us, difference +135 us (+73.0 %)" in page_of(answer)
     console = Console(width=120, record=True, file=io.StringIO())
-    print_summary(answer, console=console)
+    print_summary(answer, onto=console)
     assert "what if: 320 us" in console.export_text()
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,10 +70,31 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.pt"
     torch.save({"format": "gnnperf checkpoint"}, path)
     assert not is_op_checkpoint(path)
-    with pytest.raises(InputError, match="not a checkpoint of op tables"):
+    with pytest.raises(InputError, match="not a gnnperf op checkpoint"):
         load_op_checkpoint(path)
     torch.save({"format": "gnnperf op checkpoint", "schema_version": 0}, path)
     with pytest.raises(InputError, match="schema version 0"):
+        load_op_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("answers", 0, {"kind": "k", "devices": [], "own_share": 2.0, "others_share": 0.0}),
+        ("own", "waits", [["s", "t", math.nan, 0.0, 1.0, 0.0]]),
+        ("own", "wait_shares", [["s", "d", "t"]]),
+        ("others", "model", {"hidden_channels": 2**40}),
+        ("others", "weights", {}),
+        ("others", "vocabulary", {}),
+    ],
+)
+def test_a_part_of_another_kind_or_range_is_refused(tmp_path: Path, part: str, name: Any, value: object) -> None:
+    path = tmp_path / "one.pt"
+    save_op_checkpoint(path, checkpoint())
+    plain = torch.load(path, weights_only=True)
+    plain[part][name] = value
+    torch.save(plain, path)
+    with pytest.raises(InputError, match="damaged"):
         load_op_checkpoint(path)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from gnnperf.hardware import load_device
 from gnnperf.hardware.yaml_spec import device_from
-from gnnperf.report.document import document, to_json
+from gnnperf.output.files import to_json
+from gnnperf.report.document import document
 from gnnperf.report.nodes_table import nodes_table
 from gnnperf.schema import PREDICTION_COLUMNS
 from tests.predict.answers import GEMM_1, toy_answer

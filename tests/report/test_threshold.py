@@ -50,7 +50,7 @@ def test_two_kinds_of_steps_are_not_compared(before: Path) -> None:
         ((-1.0, None, None), "--max-step-ms: bad value -1.0"),
         ((float("nan"), None, None), "--max-step-ms: bad value nan"),
         ((None, 5.0, "no/such"), "no/such: cannot be read"),
-        ((None, 5.0, "{before}/nodes.parquet"), "is no JSON"),
+        ((None, 5.0, "{before}/nodes.parquet"), "JSON is malformed"),
     ],
 )
 def test_what_is_no_limit_is_refused_before_the_work(

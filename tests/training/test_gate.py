@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gnnperf.data.prepare import PreparedData
-from gnnperf.models.config import ModelConfig
+from gnnperf.models.config import MAX_RESIDUAL, ModelConfig
 from gnnperf.models.gnn import TypedGNN
 from gnnperf.training.evaluate import alone_answer
 from gnnperf.training.gate import keep_what_helps
@@ -18,7 +18,8 @@ from tests.synthetic import prepared
 
 def _bias(network: TypedGNN, node_type: str, residual: float) -> None:
     with torch.no_grad():
-        network.heads[node_type].last.bias[0] = residual  # type: ignore[union-attr, index]
+        bent = MAX_RESIDUAL * np.arctanh(residual / MAX_RESIDUAL)
+        network.heads[node_type].last.bias[0] = bent  # type: ignore[union-attr, index]
 
 
 def _trained(tmp_path: Path, beyond: float) -> tuple[PreparedData, TypedGNN, float]:
@@ -26,7 +27,7 @@ def _trained(tmp_path: Path, beyond: float) -> tuple[PreparedData, TypedGNN, flo
     data = prepared(tmp_path)
     store = data.steps["val"][0].data["compute"]
     right = float(torch.log(store.latency_us / store.base_us).nanmedian())
-    network = TypedGNN(ModelConfig(hidden_channels=8, max_residual=1e6), data.vocabulary)
+    network = TypedGNN(ModelConfig(hidden_channels=8, max_residual=MAX_RESIDUAL), data.vocabulary)
     _bias(network, "compute", beyond * right)
     return data, network, right
 
@@ -48,4 +49,4 @@ def test_of_a_correction_that_is_twice_too_large_half_is_kept(tmp_path: Path) ->
     assert keep_what_helps(network, data) == {"compute": 0.5}
     store = step.data["compute"]
     corrected = alone_answer(network, step).usual_us[store.node_id.numpy()] / store.base_us.numpy()
-    assert np.log(corrected) == pytest.approx(right)
+    assert np.log(corrected) == pytest.approx(right, rel=2e-2)  # tanh bends it a little

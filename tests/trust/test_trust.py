@@ -15,7 +15,8 @@ from gnnperf.data.normalizer import Normalizer
 from gnnperf.data.numbers import WORK_NAMES
 from gnnperf.models.config import ModelConfig
 from gnnperf.models.gnn import TypedGNN
-from gnnperf.trust import Corrections, Likeness, fit_corrections, fit_likeness, fit_seen, fit_trust, trust_from_plain
+from gnnperf.schema.ranges import checked
+from gnnperf.trust import Corrections, Likeness, Trust, fit_corrections, fit_likeness, fit_seen, fit_trust
 from gnnperf.trust.beyond import NAMES, beyond
 from gnnperf.trust.corrections import Missed
 
@@ -81,7 +82,7 @@ def test_it_is_plain_and_comes_back(tmp_path: Path) -> None:
     trust = fit_trust(network, data)
     path = tmp_path / "trust.pt"
     torch.save(trust.to_plain(), path)
-    back = trust_from_plain(torch.load(path, weights_only=True))
+    back = checked(torch.load(path, weights_only=True), Trust)
     assert (back.seen, back.corrections, back.carry) == (trust.seen, trust.corrections, trust.carry)
     for one, two in ((back.own, trust.own), (back.around, trust.around)):
         assert isinstance(one, Likeness)

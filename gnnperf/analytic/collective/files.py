@@ -8,14 +8,12 @@ from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from gnnperf.analytic.collective.constants import CollectiveConstants, MeasuredLink
 from gnnperf.analytic.collective.law import CollectiveLaw, ProtocolSwitch
 from gnnperf.errors import InputError
 from gnnperf.hardware.named import LAWS_GROUP, is_path, path_of
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
 from gnnperf.record.files import write_text
 
 SEPARATOR = " | "  # "all_reduce | nvlink", "all_reduce | 8 | 1": kind and link; kind, ranks, machines
@@ -35,7 +33,7 @@ def save_collectives(constants: CollectiveConstants, path: Path) -> None:
         "laws": {SEPARATOR.join(key): _rounded(asdict(law)) for key, law in constants.laws.items()},
         "groups": {SEPARATOR.join(map(str, key)): _rounded(asdict(law)) for key, law in constants.groups.items()},
     }
-    write_text(path, yaml.safe_dump(raw, sort_keys=False, width=120, default_flow_style=None))
+    write_text(path, yaml_text(raw, flow=None))
 
 
 def load_collectives(path: Path) -> CollectiveConstants:

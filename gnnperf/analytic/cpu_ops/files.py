@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 
@@ -11,6 +10,7 @@ from gnnperf.analytic.cpu_ops.prices import BACK_OFF, CoreNumbers, FamilyPrices,
 from gnnperf.errors import InputError
 
 DIGITS = 4  # significant
+LARGEST = 1e18  # of any number: FLOP/s
 KEYS = ("core", "families")
 FAMILY_KEYS = ("price_us", "op_factor", "dtype_factor")
 Plain = dict[str, object]
@@ -79,7 +79,7 @@ def _items(raw: object, where: str) -> list[tuple[str, object]]:
 
 
 def _number(raw: object, where: str) -> float:
-    good = isinstance(raw, (int, float)) and not isinstance(raw, bool) and math.isfinite(raw) and raw >= 0
+    good = isinstance(raw, (int, float)) and not isinstance(raw, bool) and 0 <= raw <= LARGEST
     if not good:
         raise InputError(f"value {raw!r}", where=where, allowed="a number from 0 up")
     return float(raw)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from gnnperf.analytic.kernels.call import LookupAccess
 from gnnperf.analytic.op_tables import lookup_columns, sparse_columns
 from gnnperf.analytic.op_tables.sparse_columns import Sparsity
 from gnnperf.errors import InputError
+from gnnperf.untrusted import reading
 
 DIRECTIONS = ("forward", "backward")
 SUFFIXES = (".parquet", ".csv", ".jsonl", ".json")
@@ -63,14 +64,15 @@ def read_op_rows(path: Path) -> tuple[pd.DataFrame, tuple[OpRow, ...]]:
     Raises:
         InputError: it cannot be read, lacks a column, is empty, or a row is no op (names the row).
     """
-    table = _read(path)
-    missing = [name for name in NEEDED if name not in table.columns]
-    if missing:
-        raise InputError(f"column {missing[0]!r} is missing", where=str(path), allowed=KNOWN)
-    if table.empty:
-        raise InputError("holds no rows", where=str(path))
-    records = table.astype(object).where(table.notna(), None).to_dict("records")
-    return table, tuple(_row(record, f"{path}, row {place + 1}") for place, record in enumerate(records))
+    with reading(path):
+        table = _read(path)
+        missing = [name for name in NEEDED if name not in table.columns]
+        if missing:
+            raise InputError(f"column {missing[0]!r} is missing", where=str(path), allowed=KNOWN)
+        if table.empty:
+            raise InputError("holds no rows", where=str(path))
+        records = table.astype(object).where(table.notna(), None).to_dict("records")
+        return table, tuple(_row(record, f"{path}, row {place + 1}") for place, record in enumerate(records))
 
 
 def _read(path: Path) -> pd.DataFrame:
@@ -78,16 +80,9 @@ def _read(path: Path) -> pd.DataFrame:
         raise InputError(f"suffix {path.suffix!r}", where=str(path), allowed=", ".join(SUFFIXES))
     if not path.is_file():
         raise InputError("no such file", where=str(path), allowed=f"an op table: {', '.join(SUFFIXES)}")
-    try:
-        if path.suffix == ".parquet":
-            return pd.read_parquet(path)
-        if path.suffix == ".csv":
-            return pd.read_csv(path)
-        return pd.DataFrame(_lines(path.read_text(encoding="utf-8"), path))
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:  # pyarrow's and pandas' errors are ValueErrors or OSErrors
-        raise InputError(f"cannot be read ({str(error).splitlines()[0]})", where=str(path)) from None
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path)
+    return pd.read_csv(path) if path.suffix == ".csv" else pd.DataFrame(_lines(path.read_text(encoding="utf-8"), path))
 
 
 def _lines(text: str, path: Path) -> list[dict[str, object]]:

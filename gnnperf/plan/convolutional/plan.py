@@ -10,6 +10,7 @@ from gnnperf.errors import require
 DTYPES = ("float32", "float16", "bfloat16")
 MEBIBYTE = 1 << 20
 WIDENED = 4  # a bottleneck gives so many times its inner channels (He et al. 2016, table 1)
+MAX_BLOCKS = 10_000
 
 
 class Block(StrEnum):
@@ -69,6 +70,7 @@ class Network:
             require(bool(found) and min(found) >= 1, f"network.{name}", list(found), "whole numbers from 1 up")
             require(len(found) == len(self.blocks), f"network.{name}", list(found),
                     f"one per stage, {len(self.blocks)} as network.blocks has")  # fmt: skip
+        require(sum(self.blocks) <= MAX_BLOCKS, "network.blocks", list(self.blocks), f"{MAX_BLOCKS:,} blocks in all")
         for name in ("classes", "image", "stem_channels", "stem_kernel", "stem_stride"):
             require(getattr(self, name) >= 1, f"network.{name}", getattr(self, name), "a whole number from 1 up")
         require(self.stem_kernel % 2 == 1, "network.stem_kernel", self.stem_kernel, "an odd number")

@@ -15,6 +15,7 @@ from gnnperf.plan.transformer.offload import Offload
 from gnnperf.plan.transformer.sharding import Sharding
 
 VOCABULARY_MULTIPLE = 128  # Megatron-LM pads the vocabulary to a multiple of it, per tensor-parallel rank
+MAX_PASSES = 1_000_000  # layers x micro-batches: some ten nodes each, gigabytes of graph
 HALF_DTYPES = ("float16", "bfloat16")
 MEBIBYTE = 1 << 20
 MLP_FACTOR = 4  # width of the MLP over that of the model, where the block does not say it
@@ -171,6 +172,9 @@ class TransformerPlan:
 
     def __post_init__(self) -> None:
         check(self)
+        work = self.model.layers * self.num_micro_batches
+        require(work <= MAX_PASSES, "schedule.global_batch", self.schedule.global_batch,
+                f"layers x micro-batches of a replica up to {MAX_PASSES:,}; here {work:,}")  # fmt: skip
 
     @property
     def num_micro_batches(self) -> int:

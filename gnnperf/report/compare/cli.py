@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnperf.errors import InputError
+from gnnperf.output.files import to_json
+from gnnperf.output.terminal import complain, write_out
 from gnnperf.record.files import write_bytes
 
 if TYPE_CHECKING:
@@ -46,13 +47,10 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from gnnperf.report.compare.changes import compare
     from gnnperf.report.compare.limits import Limits
     from gnnperf.report.compare.text import comparison_document, rendered
-    from gnnperf.report.console import PIPE_WIDTH
-    from gnnperf.report.document import to_json
+    from gnnperf.report.console import show
 
     limits = Limits(args.max_step_ms, args.max_regression)
     found = compare(_side(args.a, args.step), _side(args.b, args.step))
@@ -62,16 +60,15 @@ def _compare(args: argparse.Namespace) -> int:
 
         _write(args.html, comparison_page(found).encode())
     if args.json == STDOUT:
-        sys.stdout.write(document.decode())
+        write_out(document)
     elif args.json is not None:
         _write(args.json, document)
     exceeded = limits.exceeded(found)
     if not args.quiet and args.json != STDOUT:
-        console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-        console.print(rendered(found, limits), soft_wrap=not console.is_terminal)
+        show(rendered(found, limits))
     else:
         for line in exceeded:
-            print(f"gnnperf: {line}", file=sys.stderr)
+            complain("gnnperf", line)
     return EXCEEDED if exceeded else 0
 
 

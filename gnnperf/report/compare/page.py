@@ -7,6 +7,7 @@ from html import escape
 import numpy as np
 from plotly.graph_objects import Figure, Waterfall
 
+from gnnperf.output.html import plotly_page
 from gnnperf.report.compare.changes import Change, Comparison, leading
 from gnnperf.report.compare.text import headline, sides, signed, warnings
 from gnnperf.report.text import time_text
@@ -22,15 +23,9 @@ LONGER, SHORTER, STEP = "#b5443c", "#5b8c5a", "#3b6fb6"
 def comparison_page(found: Comparison) -> str:
     """The whole page: headline, what is compared, warnings, waterfalls."""
     figures = [waterfall(by, changes, found) for by, changes in found.changes.items()]
-    drawn = [
-        figure.to_html(full_html=False, include_plotlyjs=place == 0, div_id=f"waterfall{place}")
-        for place, figure in enumerate(figures)
-    ]
     said = [f"<p>{escape(line)}</p>" for line in (*sides(found), *warnings(found))]
-    title = escape(headline(found))
-    head = f'<meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
-    body = "\n".join([f"<h1>{title}</h1>", *said, *drawn])
-    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
+    title = headline(found)
+    return plotly_page(title, figures, STYLE, "\n".join([f"<h1>{escape(title)}</h1>", *said]))
 
 
 def waterfall(by: str, changes: tuple[Change, ...], found: Comparison) -> Figure:

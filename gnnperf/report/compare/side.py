@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gnnperf.errors import InputError
 from gnnperf.report.document import FORMAT, FORMAT_VERSION
 from gnnperf.schema import WORK_TYPES, StepTimeKind
+from gnnperf.untrusted import reading
 
 DOCUMENT, NODES = "prediction.json", "nodes.parquet"
 COLUMNS = ("node_type", "op_name", "phase", "latency_us", "critical_us")
@@ -61,7 +61,7 @@ def read_prediction(folder: Path) -> Side:
         InputError: no prediction of this version of the format is there, or it cannot be read.
     """
     told = read_document(folder / DOCUMENT)
-    try:
+    with reading(folder / DOCUMENT, "cannot be understood", remedy=AGAIN):
         return Side(
             where=str(folder),
             run=str(told["run"]),
@@ -73,10 +73,6 @@ def read_prediction(folder: Path) -> Side:
             nodes=work(read_nodes(folder / NODES)),
             hosts=str(told["provenance"].get("hosts") or ""),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"cannot be understood ({error})", where=str(folder / DOCUMENT), remedy=AGAIN) from error
 
 
 def read_step(path: Path) -> tuple[float, StepTimeKind]:
@@ -87,10 +83,8 @@ def read_step(path: Path) -> tuple[float, StepTimeKind]:
     """
     file = path / DOCUMENT if path.is_dir() else path
     told = read_document(file)
-    try:
+    with reading(file, "cannot be understood", remedy=AGAIN):
         return _time_us(told["step_time_us"]), StepTimeKind(told["step_time_kind"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"cannot be understood ({error})", where=str(file), remedy=AGAIN) from error
 
 
 def work(nodes: pd.DataFrame) -> pd.DataFrame:
@@ -112,12 +106,8 @@ def read_document(path: Path) -> dict[str, Any]:
     Raises:
         InputError: it cannot be read, or is none of this version of the format.
     """
-    try:
+    with reading(path, remedy=AGAIN):
         told = msgspec.json.decode(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except msgspec.DecodeError as error:
-        raise InputError(f"is no JSON ({error})", where=str(path), remedy=AGAIN) from error
     if not isinstance(told, dict) or told.get("format") != FORMAT or told.get("format_version") != FORMAT_VERSION:
         raise InputError("is no prediction of this version", where=str(path),
                          allowed=f"format {FORMAT}, version {FORMAT_VERSION}", remedy=AGAIN)  # fmt: skip
@@ -130,11 +120,9 @@ def read_nodes(path: Path, columns: tuple[str, ...] = COLUMNS) -> pd.DataFrame:
     Raises:
         InputError: it cannot be read, or lacks one of them.
     """
-    try:
+    with reading(path, remedy=AGAIN):
         known = pq.read_schema(path).names
         missing = [name for name in columns if name not in known]
         if missing:
             raise InputError(f"has no column {missing[0]!r}", where=str(path), remedy=AGAIN)
         return pq.read_table(path, columns=list(columns)).to_pandas()
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"cannot be read ({error})", where=str(path), remedy=AGAIN) from error

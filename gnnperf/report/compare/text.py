@@ -34,8 +34,7 @@ def headline(found: Comparison) -> str:
 def sides(found: Comparison) -> tuple[str, ...]:
     """What A and B are."""
     return tuple(
-        f"{letter}: {run_name(Path(side.where))} "
-        f"({side.run}, {side.who}{f', {side.hardware}' if side.hardware else ''})"
+        f"{letter}: {run_name(Path(side.where))} ({', '.join(filter(None, (side.run, side.who, side.hardware)))})"
         for letter, side in (("A", found.a), ("B", found.b))
     )
 

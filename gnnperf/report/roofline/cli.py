@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,13 +58,11 @@ def _roofline(arguments: argparse.Namespace) -> int:
 
 def print_sheets(title: str, sheets: Sequence[Sheet], written: Path | None) -> None:
     """On the terminal, with the file that was written."""
-    from rich.console import Console
+    from rich.console import Group
+    from rich.text import Text
 
-    from gnnperf.report.console import PIPE_WIDTH
+    from gnnperf.report.console import show
     from gnnperf.report.roofline.sheet import rendered
 
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    console.print(title, style="dim", markup=False, highlight=False)
-    console.print(rendered(sheets), soft_wrap=not console.is_terminal)
-    if written is not None:
-        console.print(f"wrote {written}", style="green", markup=False, highlight=False)
+    wrote = [] if written is None else [Text(f"wrote {written}", style="green")]
+    show(Group(Text(title, style="dim"), rendered(sheets), *wrote))

@@ -13,6 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gnnperf.errors import InputError
+from gnnperf.output.files import csv_text
+from gnnperf.output.html import page as html_page
 from gnnperf.record.files import write_bytes
 
 SUFFIXES = (".html", ".csv")
@@ -61,9 +63,7 @@ def rendered(sheets: Sequence[Sheet]) -> RenderableType:
 def page(title: str, sheets: Sequence[Sheet]) -> bytes:
     """One HTML file without scripts or references, light and dark."""
     body = "\n".join(_section(sheet) for sheet in sheets)
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
-    body = f"<h1>{escape(title)}</h1>\n{body}"
-    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>{body}\n</body></html>\n'.encode()
+    return html_page(title, STYLE, f"<h1>{escape(title)}</h1>\n{body}").encode()
 
 
 def write(path: Path, table: pd.DataFrame, title: str, sheets: Sequence[Sheet]) -> None:
@@ -72,7 +72,7 @@ def write(path: Path, table: pd.DataFrame, title: str, sheets: Sequence[Sheet]) 
     Raises:
         InputError: it cannot be written.
     """
-    content = page(title, sheets) if path.suffix == ".html" else table.to_csv(index=False).encode()
+    content = page(title, sheets) if path.suffix == ".html" else csv_text(table).encode()
     try:
         write_bytes(path, content)
     except OSError as error:

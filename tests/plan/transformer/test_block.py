@@ -8,7 +8,7 @@ import pytest
 
 from gnnperf.errors import InputError
 from gnnperf.hardware.conf_dir import conf_dir
-from gnnperf.hardware.yaml_spec import read_yaml
+from gnnperf.hardware.strict_yaml import read_yaml
 from gnnperf.plan.transformer import (
     Parallelism,
     Schedule,

@@ -1,0 +1,1 @@
+"""Mutated inputs of strangers: every reader returns, or raises InputError, in bounded time and memory."""
