@@ -36,6 +36,7 @@ from gnnperf.trust.likeness import KEPT, Likeness
 FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 9
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
 OURS = "a checkpoint.pt that train.py wrote"
+UNIT = 1.01  # length of a state, with rounding
 RETRAIN = "train again with this version of gnnperf"
 
 
@@ -156,7 +157,8 @@ def _from_plain(plain: dict[str, Any], sha256: str) -> Checkpoint:
 def _check_likeness(likeness: Likeness, hidden_channels: int) -> None:
     fits = set(likeness.states) == set(likeness.usual) == set(WORK)
     for states in likeness.states.values():
-        fits = fits and len(states) <= KEPT and is_within(states, (len(states), hidden_channels), 1.01)
+        shape = (*states.shape[:1], hidden_channels)
+        fits = fits and tuple(states.shape[:1]) <= (KEPT,) and is_within(states, shape, UNIT)
     if not fits:
         raise InputError("names, shapes or values are not those of this network", where="trust")
 

@@ -172,6 +172,7 @@ WEIGHT, BIAS = "weights/heads.host.last.weight", "weights/heads.host.last.bias"
         ("weights", {}, "weights"),
         ("trust/own/states/host", lambda t: t.repeat(2000, 1), "trust"),
         ("trust/own/states/host", lambda t: t * 100, "trust"),
+        ("trust/own/states/host", lambda t: t.sum(), "trust"),
         ("trust/around/usual/host", 0.0, "usual"),
         ("trust/corrections/log", {"a": 800.0}, "corrections"),
         ("trust/carry/share", [0.5], "a share per length"),
@@ -180,7 +181,7 @@ WEIGHT, BIAS = "weights/heads.host.last.weight", "weights/heads.host.last.bias"
         ("intervals/steps/hybrid/scores", -1.0, "scores"),
         ("provenance", [], "damaged"),
         ("provenance", {"a": torch.ones(1)}, "provenance"),
-        ("provenance/training", "x" * 2**21, "provenance"),
+        ("provenance/training", "x" * 2**23, "provenance"),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 40 else "",
 )  # fmt: skip

@@ -140,7 +140,7 @@ def predicted_step(path: Path, rng: random.Random) -> float:
     written = json.loads(to_json(document(answer)))
     steps = [written["step_time_us"], *([written["whatif"]["step_time_us"]] if written.get("whatif") else [])]
     for step_us in steps:
-        if step_us is None or not math.isfinite(step_us) or step_us < 0:
+        if step_us is None or not math.isfinite(step_us) or step_us <= 0:
             raise AssertionError(f"step time {step_us}")
     return float(steps[0])
 

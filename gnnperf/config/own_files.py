@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf.errors import InputError
+from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.named import CLUSTER_GROUP, DEVICE_GROUP, PLAN_GROUP, is_path
 from gnnperf.hardware.strict_yaml import INTERPOLATION, read_yaml
 
@@ -49,6 +50,13 @@ class OwnFiles:
 
     def _choice(self, word: str) -> str:
         group, separator, value = word.partition("=")
+        if (
+            separator
+            and "/" in value
+            and (conf_dir(DEVICE_GROUP).parent / group.lstrip("+")).is_dir()
+            and not is_path(_unquoted(value))
+        ):
+            raise InputError(f"bad value {value!r}", where=group, allowed="names of conf, or paths of .yaml files")
         if group not in GROUPS or not separator:
             return word
         value = _unquoted(value)

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -166,10 +167,12 @@ class _Reader:
             self._spend("storages", info.file_size)
             storage = torch.empty(count, dtype=DTYPES[dtype])
             with self.archive.open(info) as file:
-                view = memoryview(storage.view(torch.uint8).numpy())
+                raw = storage.view(torch.uint8).numpy()
                 for first in range(0, info.file_size, CHUNK):
-                    part = view[first : first + CHUNK]
-                    _require(file.readinto(part) == len(part))
+                    part = raw[first : first + CHUNK]
+                    piece = file.read(len(part))
+                    _require(len(piece) == len(part))
+                    part[:] = np.frombuffer(piece, np.uint8)
             self.storages[key] = storage
         return self.storages[key]
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 
-MAX_MESSAGE = 4000  # characters of a refusal, which may quote a value
+MAX_MESSAGE = 16_000  # characters of a refusal, which may quote a value
 
 
 def printable(text: str) -> str:

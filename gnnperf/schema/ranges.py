@@ -37,7 +37,7 @@ def checked(content: Any, kind: type[CheckedT]) -> CheckedT:
         raise InputError(str(error)) from error
 
 
-def checked_json(content: Any, field: str, max_bytes: int = 2**20) -> dict[str, Any]:
+def checked_json(content: Any, field: str, max_bytes: int = 2**22) -> dict[str, Any]:
     """A mapping of plain values as JSON has it, with null for NaN and infinity.
 
     Raises:

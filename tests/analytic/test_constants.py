@@ -54,7 +54,7 @@ def test_there_and_back(tmp_path: Path) -> None:
         ("host_overhead_us", {"aten::mm": 1.0}, "SEGMENT"),
         ("host_overhead_us", {"T2 | aten::mm": -1.0}, "aten::mm"),
         ("lag_us", {"gpu": {}, "cpu": {}}, "lag_us.gpu"),
-        ("collective_floor_us", {"gpu": float("nan"), "cpu": 1.0}, "collective_floor_us.gpu"),
+        ("collective_floor_us", {"gpu": -1.0, "cpu": 1.0}, "collective_floor_us.gpu"),
     ],
 )
 def test_bad_constants_are_named(key: str, value: object, message: str, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,11 @@ from gnnperf.predict import PredictConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICE = (ROOT / "conf" / "hardware" / "t4.yaml").read_text().replace("name: t4", "name: mine")
+MEASURED = (
+    "import resource, subprocess, sys; done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL); "
+    "used = resource.getrusage(resource.RUSAGE_CHILDREN); "
+    "print(done.returncode, used.ru_maxrss, used.ru_utime + used.ru_stime)"
+)
 CALLBACK = (
     "_target_: pandas.read_pickle\nfilepath_or_buffer: {_target_: io.BytesIO, initial_bytes: !!binary gASVIAA=}\n"
 )
@@ -28,15 +32,13 @@ def test_two_files_cannot_run_code_through_hydras_callbacks(tmp_path: Path) -> N
     first.write_text(f"defaults:\n  - /cluster@_global_.hydra.callbacks: own_b\n  - _self_\n{DEVICE}")
     second.write_text(f"mine:\n  _target_: pathlib.Path.touch\n  self: {{_target_: pathlib.Path, _args_: [{ran}]}}\n")
     command = [sys.executable, str(ROOT / "predict.py"), "trace=x", f"hardware={first}", f"cluster={second}"]
-    with (tmp_path / "printed").open("w") as printed:
-        process = subprocess.Popen(command, stdout=printed, stderr=printed, cwd=tmp_path)
-        _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    message = (tmp_path / "printed").read_text()
-    assert process.returncode == 2 and not ran.exists()
-    assert message.startswith(f"error: {first}: has the key 'defaults'") and message.count("\n") == 1
-    assert used.ru_utime + used.ru_stime < 2.0
-    assert used.ru_maxrss < 300_000  # kilobytes
+    measured = [sys.executable, "-c", MEASURED, *command]  # a small parent: a peak begins at the parent's size
+    done = subprocess.run(measured, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+    code, peak_kb, cpu_s = (float(number) for number in done.stdout.split())
+    assert code == 2 and not ran.exists()
+    assert done.stderr.startswith(f"error: {first}: has the key 'defaults'") and done.stderr.count("\n") == 1
+    assert cpu_s < 2.0
+    assert peak_kb < 300_000
 
 
 INTERPOLATED = ("name: x_${oc.env:MY_SECRET}\n", "name: x_${trace}\n", "name: ${hydra:runtime.cwd}\n")
@@ -73,6 +75,12 @@ def test_an_unknown_setting_of_a_file_is_named(tmp_path: Path) -> None:
     config = composed("predict", PredictConfig, f"hardware={path}", "hardware.colour=green")
     with pytest.raises(InputError, match="unknown key 'colour'"):
         config.device_spec()
+
+
+@pytest.mark.parametrize("word", ["hardware=../../../tmp/evil", "+experiment=../../evil", "experiment=a/b", "plan=x/y"])
+def test_a_choice_that_is_no_name_is_refused(word: str) -> None:
+    with pytest.raises(InputError, match="names of conf"):
+        composed("predict", PredictConfig, word)
 
 
 def test_a_placeholder_without_its_file_is_refused() -> None:

@@ -69,7 +69,7 @@ def test_what_torch_saves_comes_back(tmp_path: Path) -> None:
     loaded = load_plain(path, "")
     assert loaded["a"] == saved["a"] and loaded["T1", "op"] == ()
     for one, two in ((loaded[3], saved[3]), (loaded, saved)):  # type: ignore[index]
-        for name, value in two.items():
+        for name, value in two.items():  # type: ignore[union-attr]
             if isinstance(value, torch.Tensor):
                 assert torch.equal(one[name], value) and one[name].dtype == value.dtype, name
 

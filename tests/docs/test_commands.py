@@ -105,7 +105,9 @@ def test_benchmarks_that_pages_name_exist() -> None:
     named = {name for page in PAGES for name in
              re.findall(r"python -m benchmarks[. ](\w+)", (ROOT / page).read_text(encoding="utf-8"))}  # fmt: skip
     assert "replay" in named
-    assert {name for name in named if not (ROOT / "benchmarks" / f"{name}.py").is_file()} == set()
+    folder = ROOT / "benchmarks"
+    files = [(name, (folder / f"{name}.py", folder / name / "__main__.py")) for name in named]
+    assert [name for name, paths in files if not any(path.is_file() for path in paths)] == []
 
 
 def test_forms_and_remarks_of_the_readme_are_understood() -> None:

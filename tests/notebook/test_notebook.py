@@ -1,4 +1,4 @@
-"""`gnnperf.predict(...)`: what README says works, answers as cards, tables and figures."""
+"""`gnnperf.predict(...)`: what docs/how-to/python.md shows works, answers as cards, tables and figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gnnperf.schema import PREDICTION_COLUMNS
 from tests.predict.answers import GEMM_1, toy_answer
 from tests.test_predict_script import _step
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "python.md"
 
 
 @pytest.fixture(name="trace")
@@ -43,8 +43,8 @@ def _toy() -> Answer:
     return Answer(toy_answer({GEMM_1: float("nan")}))
 
 
-def test_the_snippet_of_the_readme_runs(trace: Path) -> None:
-    block = README.read_text().split("## From Python\n\n")[1].split("\n\ntakes the keys")[0]
+def test_the_snippet_of_the_page_runs(trace: Path) -> None:
+    block = PAGE.read_text().split("## Predict\n\n")[1].split("\n\n`gnnperf.predict` takes")[0]
     lines = [line.removeprefix("    ") for line in block.splitlines()]
     names: dict[str, object] = {}
     exec("\n".join(lines), names)

@@ -68,7 +68,7 @@ def test_json_holds_every_part(folders: tuple[str, str], tmp_path: Path, capsys:
 def test_page_is_one_file_with_a_waterfall_each(folders: tuple[str, str], tmp_path: Path) -> None:
     assert cli.main(["compare", *folders, "--html", str(tmp_path / "c.html"), "--quiet"]) == 0
     page = (tmp_path / "c.html").read_text()
-    assert page.count('<div id="waterfall') == 3
+    assert page.count('<div id="figure') == 3
     assert "step makespan: 185 us -&gt; 370 us" in page
     assert 'src="http' not in page
 

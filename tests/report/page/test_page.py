@@ -15,7 +15,7 @@ from tests.predict.answers import GEMM_1, toy_answer
 from tests.report.page.pages import page_of
 
 VOID = {"meta", "br", "hr", "link", "img"}
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)><!--\u2028"
 
 
 class _Balanced(HTMLParser):

@@ -48,7 +48,7 @@ def test_the_page_is_one_file_with_a_picture(folder: str, tmp_path: Path) -> Non
     assert page.count("<circle") == 2
     assert "prefers-color-scheme: dark" in page
     assert "<script" not in page
-    assert "http" not in page
+    assert "://" not in page and "Content-Security-Policy" in page
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "r.html"]
 
 
