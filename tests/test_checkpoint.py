@@ -181,7 +181,7 @@ WEIGHT, BIAS = "weights/heads.host.last.weight", "weights/heads.host.last.bias"
         ("intervals/steps/hybrid/scores", -1.0, "scores"),
         ("provenance", [], "damaged"),
         ("provenance", {"a": torch.ones(1)}, "provenance"),
-        ("provenance/training", "x" * 2**23, "provenance"),
+        ("provenance/training", "x" * 2**23, "provenance|damaged"),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 40 else "",
 )  # fmt: skip

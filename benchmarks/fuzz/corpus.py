@@ -45,7 +45,7 @@ EDITS: tuple[dict[str, Any], ...] = (
 )
 
 
-def _host(name: str, start: float, duration: float, category: str = "cpu_op", **args: Any) -> dict[str, Any]:
+def _host(name: str, start: float, duration: float, category: Any = "cpu_op", **args: Any) -> dict[str, Any]:
     return {"ph": "X", "cat": category, "name": name, "pid": 100, "tid": 1, "ts": start, "dur": duration, "args": args}
 
 
@@ -277,7 +277,7 @@ def checkpoint_bytes(rng: random.Random) -> bytes:
     while isinstance(parent[key], (dict, list)) and parent[key] and rng.random() < 0.8:
         inner = parent[key]
         parent, key = inner, rng.choice(list(inner)) if isinstance(inner, dict) else rng.randrange(len(inner))
-    extremes = (
+    extremes: tuple[Any, ...] = (
         None,
         -1,
         0,

@@ -121,7 +121,7 @@ _GRAMMAR = {
     EventKind.CPU_OP: _OP, EventKind.RUNTIME: _CALL, EventKind.KERNEL: _KERNEL, EventKind.MEMCPY: _COPY,
     EventKind.MEMSET: _COPY, EventKind.SYNC: _SYNC,
 }  # fmt: skip
-_PLACEHOLDER = {EventKind.CPU_OP: "op", EventKind.RUNTIME: "call"}
+_PLACEHOLDER: dict[str, str] = {EventKind.CPU_OP: "op", EventKind.RUNTIME: "call"}
 
 
 def _named(kind: str, text: str) -> str | None:

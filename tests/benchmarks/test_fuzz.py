@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def _hanging(path: Path) -> None:
     [(_refusing, 3, ""), (_broken, 0, "KeyError"), (_dying, 0, "exit code 7"), (_hanging, 0, "hang")],
 )
 def test_every_case_is_counted_however_it_ends(
-    read: object, refused: int, failure: str, monkeypatch: pytest.MonkeyPatch
+    read: Callable[[Path], None], refused: int, failure: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(TARGETS, "card", replace(CARD, read=read))
     monkeypatch.setattr(fuzz, "LIMIT_S", 0.2)
