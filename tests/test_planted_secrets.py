@@ -49,12 +49,8 @@ def trace(tmp_path: Path) -> Path:
     """As torch's tensorboard_trace_handler names it: host, process id, time."""
     folder = tmp_path / "traces"
     folder.mkdir()
-    top: dict[str, Any] = {
-        "hostname": HOST,
-        "traceName": TEXTS[0],
-        "command_line": TEXTS[3],
-        "env": {"PLANTED_KEY": "plantedvalue"},
-    }
+    environment = {"PLANTED_KEY": "plantedvalue"}
+    top: dict[str, Any] = {"hostname": HOST, "traceName": TEXTS[0], "command_line": TEXTS[3], "env": environment}
     content = document(_events(), world_size=1, **top)
     content["deviceProperties"][0]["note"] = TEXTS[4]
     (folder / f"{HOST}.example.org_4242.1698958768.pt.trace.json").write_text(json.dumps(content))
