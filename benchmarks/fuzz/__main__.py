@@ -27,7 +27,6 @@ from benchmarks.fuzz.targets import TARGETS, WHOLE_PATH, predicted_step
 from gnnperf.errors import InputError
 
 OUT = Path("outputs/fuzz")
-WHOLE_PATH_SHARE = 0.01  # of --seconds' cases without a number: they are a hundred times slower
 
 
 def main() -> int:
