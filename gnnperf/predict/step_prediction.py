@@ -138,8 +138,8 @@ class StepPrediction:
 
     @property
     def step_time_error(self) -> float | None:
-        """Signed relative error, predicted / measured - 1; None without a comparable measurement."""
-        return None if self.measured_step_time_us is None else self.step_time_us / self.measured_step_time_us - 1.0
+        """Signed relative error, predicted / measured - 1; None without a comparable measurement, or one of 0."""
+        return self.step_time_us / self.measured_step_time_us - 1.0 if self.measured_step_time_us else None
 
     @property
     def whatif_difference_us(self) -> float | None:
