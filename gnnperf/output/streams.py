@@ -31,7 +31,7 @@ class _Lasting(io.RawIOBase):
 
     def __init__(self, raw: Any, name: str) -> None:
         self.raw, self.name = raw, name
-        self.failure = OSError(errno.EBADF, "it is closed") if raw is None else None
+        self.failure: OSError | None = None
 
     def writable(self) -> bool:
         return True
@@ -40,6 +40,8 @@ class _Lasting(io.RawIOBase):
         size = memoryview(data).nbytes
         if self.failure is None:
             try:
+                if self.raw is None:
+                    raise OSError(errno.EBADF, "it is closed")
                 return int(self.raw.write(data) or 0)
             except OSError as failure:
                 self.failure = failure

@@ -55,6 +55,13 @@ def test_work_ends_and_one_message_says_why(tmp_path: Path, command: str, code: 
     assert len(said) == (1 if why else 0) and all(why in line for line in said)
 
 
+def test_who_prints_nothing_needs_no_stream(tmp_path: Path) -> None:
+    silent = PROGRAM.replace("say(", "str(").replace("console().print(", "str(").replace("write_out(", "str(")
+    command = ["bash", "-c", '"$0" -c "$1" "$2" >&-', sys.executable, silent, str(tmp_path / "file")]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False, env={"PYTHONPATH": ":".join(sys.path)})
+    assert (done.returncode, done.stderr) == (0, b"talk: a warning\n")
+
+
 def test_an_encoding_that_lacks_characters_gets_escapes_and_json_stays_utf8(tmp_path: Path) -> None:
     code, messages, out = _run("", tmp_path / "file", PYTHONIOENCODING="ascii")
     assert (code, messages) == (0, "talk: a warning\n")
