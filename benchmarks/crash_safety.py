@@ -150,7 +150,7 @@ def trials_of(job: Job, counts: dict[str, int], folder: Path, seed: int) -> dict
     usual_s = (time.monotonic() - begin) / (2 if job.keeps else 1)
     sizes = sorted(p.stat().st_size for p in second.rglob("*") if p.is_file())
     known = {_facts(job, second): NEW} | ({_facts(job, first): EARLIER} if job.keeps else {})
-    found = {fault: Tally() for fault in counts}
+    tallies = {fault: Tally() for fault in counts}
     for fault, count in counts.items():
         for _ in range(count):
             out = folder / "trial" / "out"
@@ -164,12 +164,12 @@ def trials_of(job: Job, counts: dict[str, int], folder: Path, seed: int) -> dict
                 result = EARLIER  # not complete, and no reader takes it for complete
             if fault != KILL and _has_temporary(out.parent):
                 result = BROKEN
-            found[fault].results[result] += 1
-            found[fault].wrong_exits += not set(codes) <= {KILL: {0, -9}, INTERRUPT: {0, 130, -2}, FULL: {0, 2},
+            tallies[fault].results[result] += 1
+            tallies[fault].wrong_exits += not set(codes) <= {KILL: {0, -9}, INTERRUPT: {0, 130, -2}, FULL: {0, 2},
                                                            TWO: {0}}[fault]  # fmt: skip
     if job.keeps and KILL in counts:
         _refuse_leftovers(job, folder / "trial" / "out")
-    return found
+    return tallies
 
 
 def _with_fault(job: Job, fault: str, out: Path, chance: random.Random, usual_s: float, largest: int) -> list[int]:

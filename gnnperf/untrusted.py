@@ -78,8 +78,8 @@ def available_bytes() -> int:
         else [limit - _first_number("/proc/self/statm") * os.sysconf("SC_PAGE_SIZE")]
     )
     machine = _fields("/proc/meminfo").get("MemAvailable:")
-    found = [*own, *_cgroups(), *([] if machine is None else [machine * 1024])]
-    return max(min(found, default=2**62), 0)
+    limits = [*own, *_cgroups(), *([] if machine is None else [machine * 1024])]
+    return max(min(limits, default=2**62), 0)
 
 
 def _cgroups() -> Iterator[int]:

@@ -61,17 +61,17 @@ def trace(tmp_path: Path) -> Path:
 
 def _texts(folder: Path) -> str:
     """All that the files hold, decompressed, and their names."""
-    found = []
+    texts = []
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         data = path.read_bytes()
-        found.append(str(path.relative_to(folder)))
+        texts.append(str(path.relative_to(folder)))
         if path.suffix == ".gz":
             data = gzip.decompress(data)
         if path.suffix == ".parquet":
             table = pq.read_table(path)
-            found += [str(table.schema.metadata), str(table.to_pydict())]
-        found.append(data.decode("utf-8", "replace"))
-    return "\n".join(found)
+            texts += [str(table.schema.metadata), str(table.to_pydict())]
+        texts.append(data.decode("utf-8", "replace"))
+    return "\n".join(texts)
 
 
 def test_planted_texts_are_in_no_output(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

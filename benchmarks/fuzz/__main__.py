@@ -39,17 +39,19 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--case", help="READER:NUMBER, run here and now")
-    asked = parser.parse_args()
-    if asked.case:
-        return one_case(asked.case, asked.seed)
-    tallies = run(asked.readers, asked.cases, asked.whole_path, asked.seed, asked.processes, asked.seconds)
+    arguments = parser.parse_args()
+    if arguments.case:
+        return one_case(arguments.case, arguments.seed)
+    tallies = run(
+        arguments.readers, arguments.cases, arguments.whole_path, arguments.seed, arguments.processes, arguments.seconds
+    )
     print("\n".join(rows(tallies)))
     failures = {case: ended for tally in tallies.values() for case, ended in tally.failures.items()}
     for kind, count in Counter(how.partition(": ")[0] for how in failures.values()).most_common():
         case, ended = next((case, how) for case, how in failures.items() if how.partition(": ")[0] == kind)
         print(
-            f"FAILED {count}x {ended}\n  {keep(case, asked.seed, ended, OUT)}: python -m benchmarks.fuzz "
-            f"--seed {asked.seed} --case {case}"
+            f"FAILED {count}x {ended}\n  {keep(case, arguments.seed, ended, OUT)}: python -m benchmarks.fuzz "
+            f"--seed {arguments.seed} --case {case}"
         )
     total = sum(tally.cases for tally in tallies.values())
     print(f"{total - len(failures)} passed, {len(failures)} failed")

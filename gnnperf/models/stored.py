@@ -81,12 +81,12 @@ def check_network(
     Raises:
         InputError: names the part.
     """
-    for part, found in (
+    for part, checks in (
         ("vocabulary", _vocabulary(vocabulary)),
         ("normalizer", _normalizer(normalizer)),
         ("weights", _weights(model, vocabulary, weights)),
     ):
-        for good in found:
+        for good in checks:
             if not good:
                 raise InputError("names, shapes or values are not those of this network", where=part)
 

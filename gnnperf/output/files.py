@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from gnnperf.output.terminal import printable
+from gnnperf.output.terminal import visible
 
 FORMULA = ("=", "+", "-", "@", "\t", "\n")  # what a spreadsheet takes for the beginning of a formula
 
@@ -31,7 +31,7 @@ def _cells(column: pd.Series) -> pd.Series:
 def _cell(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    text = printable(value)  # a bare return would begin a row
+    text = visible(value)  # a bare return would begin a row
     return f"'{text}" if text.startswith(FORMULA) and not _is_number(text) else text
 
 

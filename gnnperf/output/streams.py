@@ -1,7 +1,7 @@
 """Standard output and standard error that outlast their readers.
 
-A program whose output goes to a full disk, a closed descriptor or a reader that left still does its work, and says in
-the end that nobody could read what it printed.
+A program whose output goes to a full disk, a closed descriptor or a reader that left still does its work, and reports in
+the end that its output could not be written.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def lasting_streams() -> Iterator[Streams]:
 
 
 def _replaced(name: str) -> _Lasting | None:
-    """The process' own stream, replaced; one that a program put there (a notebook, a test) is left alone: None."""
+    """The process' own stream, replaced; one that a program put there (a notebook, a test) stays: None."""
     stream: Any = getattr(sys, name)
     if stream is not getattr(sys, f"__{name}__"):
         return None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MAX_MESSAGE = 16_000  # characters of a refusal, which may quote a value
 
 
-def printable(text: str) -> str:
+def visible(text: str) -> str:
     """The text with an escape for every character that is not printed, but for line breaks and tabs.
 
     Among these are ESC and CSI, which move the cursor and set titles, marks that turn the direction of reading, and
@@ -27,18 +27,18 @@ def printable(text: str) -> str:
 
 def say(text: object) -> None:
     """Print to standard output, at once."""
-    print(printable(str(text)), flush=True)
+    print(visible(str(text)), flush=True)
 
 
 def complain(program: str, error: object) -> None:
     """One message to standard error."""
-    text = printable(str(error))
+    text = visible(str(error))
     shown = text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} ..."
     print(f"{program}: {shown}", file=sys.stderr, flush=True)
 
 
 def console(width: int | None = None, *, stderr: bool = False, quiet: bool = False) -> Console:
-    """A console of rich that reads no text as markup and shows every text as `printable` does.
+    """A console of rich that reads no text as markup and shows every text as `visible` does.
 
     Args:
         width: characters of a line; None: the terminal's.
@@ -66,7 +66,7 @@ def _console_class() -> type[Console]:
             self.is_part = True
             try:
                 for piece in super().render(renderable, options):
-                    yield piece if piece.control else Segment(printable(piece.text), piece.style)
+                    yield piece if piece.control else Segment(visible(piece.text), piece.style)
             finally:
                 self.is_part = False
 

@@ -69,8 +69,8 @@ def assemble(prediction: Prediction, question: Question) -> StepPrediction:
     unrolled = NUM_UNROLLED if kind is StepTimeKind.PERIOD else 1
     if question.jitter is not None:
         prediction = with_waits(prediction, question.jitter, repeats=unrolled > 1)
-    told_us = prediction.scheduled_us
-    known_us = np.where(np.isnan(told_us), 0.0, told_us)  # [num_nodes]; the missing ones are named below
+    scheduled_us = prediction.scheduled_us
+    known_us = np.where(np.isnan(scheduled_us), 0.0, scheduled_us)  # [num_nodes]; the missing ones are named below
     if prediction.alone is None:
         scheduled = schedule(prediction.graph, known_us, prediction.lag_us, num_unrolled=unrolled)
     else:

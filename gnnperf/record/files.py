@@ -90,7 +90,7 @@ def _temporary(path: Path, *, folder: bool = False) -> Iterator[Path]:
             temporary.mkdir()
         else:
             temporary.touch(exist_ok=False)
-        lock = _lock(temporary, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock = _lock(temporary)
     try:
         yield temporary
     finally:
@@ -128,10 +128,11 @@ def _remove_leftovers(folder: Path, prefix: str) -> None:
         return  # it may be writable all the same
     for name in names:
         if name.startswith(prefix) and name.endswith(SUFFIX):
-            lock = _lock(folder / name, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if lock is not None:
-                _remove(folder / name)
-                os.close(lock)
+            with suppress(BlockingIOError):  # its writer is at work
+                lock = _lock(folder / name)
+                if lock is not None:
+                    _remove(folder / name)
+                    os.close(lock)
 
 
 def _remove(path: Path) -> None:
@@ -146,7 +147,11 @@ def _remove(path: Path) -> None:
 def _locked(folder: Path) -> Iterator[None]:
     """One writer at a time begins or ends in a folder, where its file system has locks; nobody waits for long."""
     give_up = time.monotonic() + LOCK_WAIT_S
-    while (lock := _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)) is None and time.monotonic() < give_up:
+    lock = None
+    while time.monotonic() < give_up:
+        with suppress(BlockingIOError):
+            lock = _lock(folder)
+            break
         time.sleep(0.01)
     try:
         yield
@@ -155,16 +160,22 @@ def _locked(folder: Path) -> Iterator[None]:
             os.close(lock)
 
 
-def _lock(path: Path, operation: int) -> int | None:
-    """The descriptor that holds the lock; None where another holds it, or the file system has none."""
+def _lock(path: Path) -> int | None:
+    """The descriptor that holds the lock; None where there is no such path, or its file system has no locks.
+
+    Raises:
+        BlockingIOError: another writer holds it.
+    """
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:
         return None
     try:
-        fcntl.flock(handle, operation)
-    except OSError:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
         os.close(handle)
+        if isinstance(error, BlockingIOError):
+            raise
         return None
     return handle
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from gnnperf import untrusted
 from gnnperf.errors import InputError
+from gnnperf.schema.parquet_pages import unpacked_bytes
 
 MAX_FOOTER_BYTES = 16 * 2**20
 MAGIC = b"PAR1"
@@ -34,13 +35,14 @@ def read_parquet(path: Path, columns: Collection[str] | None = None, *, row_byte
     Raises:
         InputError: larger when decoded than such a file may be.
     """
-    metadata = _footer(path)
+    metadata, footer_bytes = _footer(path)
     leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
     wanted = [i for i, leaf in enumerate(leaves) if columns is None or leaf.path in columns]
     texts = [leaves[i].path for i in wanted if leaves[i].physical_type == TEXT]
     if any(leaves[i].max_repetition_level for i in wanted):
         raise InputError("holds lists", where=str(path), allowed="columns of numbers and texts")
-    _refuse_large(_decoded_bytes(metadata, wanted, row_bytes), path)
+    unpacked = unpacked_bytes(path, {leaves[i].path for i in wanted}, footer_bytes)
+    _refuse_large(max(unpacked, _decoded_bytes(metadata, wanted, row_bytes)), path)
     with pq.ParquetFile(path, metadata=metadata, memory_map=False, read_dictionary=texts,
                         page_checksum_verification=True) as file:  # fmt: skip
         stored = file.read([leaves[i].path for i in wanted])
@@ -53,8 +55,8 @@ def num_rows(metadata: pq.FileMetaData) -> int:
     return max(metadata.num_rows, sum(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)))
 
 
-def _footer(path: Path) -> pq.FileMetaData:
-    """The footer, unless it is huge."""
+def _footer(path: Path) -> tuple[pq.FileMetaData, int]:
+    """The footer, unless it is huge, and its length."""
     if path.exists() and not path.is_file():
         raise InputError("is not a file", where=str(path))
     with path.open("rb") as file:
@@ -63,7 +65,7 @@ def _footer(path: Path) -> pq.FileMetaData:
     size = int.from_bytes(end[:4], "little")
     if end[4:] == MAGIC and size > MAX_FOOTER_BYTES:
         raise InputError(f"has a footer of {size:,} bytes", where=str(path), allowed=f"{MAX_FOOTER_BYTES:,}")
-    return pq.read_metadata(path)
+    return pq.read_metadata(path), size
 
 
 def _decoded_bytes(metadata: pq.FileMetaData, wanted: Collection[int], row_bytes: int) -> int:

@@ -110,11 +110,11 @@ def public_name(kind: str, name: str, ordinals: Ordinals) -> str:
         ordinals: of the run.
     """
     text = printable(name)
-    found = _mark(text, ordinals) if kind in (EventKind.ANNOTATION, EventKind.CPU_OP) else None
-    if found is None and kind != EventKind.ANNOTATION:
+    result = _mark(text, ordinals) if kind in (EventKind.ANNOTATION, EventKind.CPU_OP) else None
+    if result is None and kind != EventKind.ANNOTATION:
         region = _REGION.fullmatch(text)
-        found = region[1] if region else _named(kind, without_private(text))
-    return ordinals.name(_PLACEHOLDER.get(kind, kind), name) if found is None else found
+        result = region[1] if region else _named(kind, without_private(text))
+    return ordinals.name(_PLACEHOLDER.get(kind, kind), name) if result is None else result
 
 
 _GRAMMAR = {
@@ -134,8 +134,8 @@ def _named(kind: str, text: str) -> str | None:
 def _mark(text: str, ordinals: Ordinals) -> str | None:
     """A range that later packages read, or that a wrapper of torch's names; None: another."""
     for pattern in _MARKS:
-        if found := pattern.fullmatch(text):
-            return found[1]
+        if result := pattern.fullmatch(text):
+            return result[1]
     if phase := _PHASE.match(text):
         return f"## {phase[1]} ##"
     module = _MODULE.fullmatch(text)

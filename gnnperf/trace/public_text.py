@@ -57,7 +57,7 @@ def _stem(path: Path) -> str:
 def file_name(name: str) -> str:
     """The base name of a trace file as outputs show it.
 
-    `<host>_<pid>.<time>` of torch's handler, a name with a domain, an address or user@host, and whatever stands beside
+    `<host>_<pid>.<time>` of torch's handler, a name with a domain, an address or user@host, and whatever stands next to
     a rank and a dot become `rank_<n>` where the name states a rank, else `trace`. The handler's time is left out.
     """
     base = printable(PurePath(name).name)

@@ -32,6 +32,6 @@ def test_no_text_ends_its_row() -> None:
 
 
 def test_json_is_strict_and_utf8() -> None:
-    found = to_json({"a": [math.nan, -math.inf, 1.5], "b": ("x\udcff", "ü"), "\ud800": None})
-    assert found.endswith(b"}\n")
-    assert json.loads(found) == {"a": [None, None, 1.5], "b": ["x\\udcff", "ü"], "\\ud800": None}
+    text = to_json({"a": [math.nan, -math.inf, 1.5], "b": ("x\udcff", "ü"), "\ud800": None})
+    assert text.endswith(b"}\n")
+    assert json.loads(text) == {"a": [None, None, 1.5], "b": ["x\\udcff", "ü"], "\\ud800": None}

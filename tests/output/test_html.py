@@ -20,8 +20,8 @@ def _hashes(html: str) -> set[str]:
 
 
 def _policy(html: str) -> str:
-    (found,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', html)
-    return str(found)
+    (content,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', html)
+    return str(content)
 
 
 def test_a_page_without_scripts_allows_none() -> None:

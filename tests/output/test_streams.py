@@ -1,4 +1,4 @@
-"""A program whose output nobody can read does its work, says so once, and has an exit code of its own."""
+"""A program whose output that cannot be written does its work, reports it once, and has an exit code of its own."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def _run(command: str, written: Path, **environment: str) -> tuple[int, str, byt
     ],
 )
 def test_work_ends_and_one_message_says_why(tmp_path: Path, command: str, code: int, why: str) -> None:
-    found, messages, _ = _run(command, tmp_path / "file")
-    assert found == code
+    code_seen, messages, _ = _run(command, tmp_path / "file")
+    assert code_seen == code
     assert "Traceback" not in messages
-    said = [line for line in messages.splitlines() if "standard output" in line]
-    assert len(said) == (1 if why else 0) and all(why in line for line in said)
+    lines = [line for line in messages.splitlines() if "standard output" in line]
+    assert len(lines) == (1 if why else 0) and all(why in line for line in lines)
 
 
 def test_who_prints_nothing_needs_no_stream(tmp_path: Path) -> None:

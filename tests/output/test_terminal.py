@@ -7,16 +7,16 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from gnnperf.output.terminal import complain, console, printable, say
+from gnnperf.output.terminal import complain, console, say, visible
 
 EVIL = "\x1b]0;title\x07\x1b[31mred\x9b2J\r[link=http://a]x[/link][bold]\u202egpj\ud800 :smile:"
 SHOWN = r"\x1b]0;title\x07\x1b[31mred\x9b2J\r[link=http://a]x[/link][bold]\u202egpj\ud800 :smile:"
 
 
 def test_only_what_is_not_printed_is_escaped() -> None:
-    assert printable(EVIL) == SHOWN
-    assert printable(SHOWN) == SHOWN
-    assert printable("a\tb\nübergröße 模型 €") == "a\tb\nübergröße 模型 €"
+    assert visible(EVIL) == SHOWN
+    assert visible(SHOWN) == SHOWN
+    assert visible("a\tb\nübergröße 模型 €") == "a\tb\nübergröße 模型 €"
 
 
 def test_lines_and_messages_are_printable(capsys: pytest.CaptureFixture[str]) -> None:
