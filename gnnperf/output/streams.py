@@ -1,7 +1,7 @@
 """Standard output and standard error that outlast their readers.
 
-A program whose output goes to a full disk, a closed descriptor or a reader that left still does its work, and reports in
-the end that its output could not be written.
+A program whose output goes to a full disk, a closed descriptor or a reader that left still finishes its work. At
+its end it reports that its output could not be written.
 """
 
 from __future__ import annotations
