@@ -58,6 +58,10 @@ def _kernel(name: str, start: float, duration: float, correlation: int, **args: 
 def kineto(rank: int = 0, world_size: int = 2) -> dict[str, Any]:
     """A trace of two steps: a product, an activation, an all-reduce, a copy, a synchronization."""
     events: list[dict[str, Any]] = []
+    message: dict[str, Any] = {
+        "Collective name": "allreduce", "In msg nelems": 64, "Out msg nelems": 64, "Group size": world_size,
+        "dtype": "Float", "Process Group Name": "0", "Process Group Ranks": "[0, 1]",
+    }  # fmt: skip
     for step, at in enumerate((1000.0, 1200.0)):
         ids = 10 * step
         dims = {
@@ -77,37 +81,9 @@ def kineto(rank: int = 0, world_size: int = 2) -> dict[str, Any]:
             ),
             _host("cudaLaunchKernel", at + 52, 4, "cuda_runtime", correlation=ids + 902),
             _kernel("void relu_kernel<float>(int)", at + 70, 5, ids + 902),
-            _host(
-                "record_param_comms",
-                at + 80,
-                12,
-                **{
-                    "External id": ids + 4,
-                    "Collective name": "allreduce",
-                    "In msg nelems": 64,
-                    "Out msg nelems": 64,
-                    "Group size": world_size,
-                    "dtype": "Float",
-                    "Process Group Name": "0",
-                    "Process Group Ranks": "[0, 1]",
-                },
-            ),
+            _host("record_param_comms", at + 80, 12, **{"External id": ids + 4, **message}),
             _host("cudaLaunchKernel", at + 84, 4, "cuda_runtime", correlation=ids + 903),
-            _kernel(
-                "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
-                at + 90,
-                20,
-                ids + 903,
-                **{
-                    "Collective name": "allreduce",
-                    "In msg nelems": 64,
-                    "Out msg nelems": 64,
-                    "Group size": world_size,
-                    "dtype": "Float",
-                    "Process Group Name": "0",
-                    "Process Group Ranks": "[0, 1]",
-                },
-            ),
+            _kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at + 90, 20, ids + 903, **message),
             _host("cudaDeviceSynchronize", at + 100, 30, "cuda_runtime", correlation=ids + 904),
         ]
     info = {"backend": "nccl", "rank": rank, "world_size": world_size, "pg_config": [{"pg_name": "0", "ranks": [0, 1]}]}
