@@ -12,6 +12,7 @@ import resource
 import shutil
 import signal
 import tempfile
+import threading
 import time
 import traceback
 import warnings
@@ -26,6 +27,7 @@ from gnnperf.errors import InputError
 
 LIMIT_S = 20.0
 LIMIT_BYTES = 2 * 2**30
+FORKING = threading.Lock()
 GRACE_S = 5.0  # before a worker that does not come back from native code is killed
 
 
@@ -109,15 +111,16 @@ def run_reader(reader: str, numbers: range, seed: int, until: float) -> Tally:
 
 def _one_worker(reader: str, numbers: range, seed: int, until: float, tally: Tally) -> int:
     """Run one worker until it is through, the deadline, or it is lost; the next case."""
-    receiver, sender = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(
-        target=work, args=(reader, numbers, seed, sender), daemon=True
-    )
-    process.start()
-    sender.close()
+    with FORKING:  # else a worker forked meanwhile keeps this pipe open, and the end of this worker goes unnoticed
+        receiver, sender = multiprocessing.Pipe(duplex=False)
+        process = multiprocessing.get_context("fork").Process(
+            target=work, args=(reader, numbers, seed, sender), daemon=True
+        )
+        process.start()
+        sender.close()
     current = numbers.start
     try:
-        while time.monotonic() < until:
+        while current < numbers.stop and time.monotonic() < until:
             if not receiver.poll(LIMIT_S + GRACE_S):
                 _note(tally, reader, current, f"hang: more than {LIMIT_S:g} s in native code", LIMIT_S, 0)
                 return current + 1
