@@ -23,7 +23,8 @@ def footer_bytes(path: Path) -> int:
 
 def varint(value: int, length: int = 0) -> bytes:
     """Zigzag, as Thrift writes it; padded to a length."""
-    value, pieces = value << 1, []
+    pieces: list[int] = []
+    value <<= 1
     while value > 127 or len(pieces) < length - 1:
         pieces.append(value & 127 | 128)
         value >>= 7
