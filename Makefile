@@ -44,7 +44,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m research.benchmarks
 
 # The variable silences an advertisement of the theme, which is no warning about these pages.
 docs: $(STAMP)

@@ -18,11 +18,11 @@ import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from gnnperf.config import entry_point
-from gnnperf.config.entry import EntryConfig
-from gnnperf.output.terminal import say
-from gnnperf.progress.bars import bars_on_terminal
-from gnnperf.training.processes import processes
+from gnnperf.core.output.terminal import say
+from gnnperf.core.progress.bars import bars_on_terminal
+from gnnperf.gnn.training.processes import processes
+from gnnperf.predict.composition import entry_point
+from gnnperf.predict.composition.entry import EntryConfig
 
 
 @entry_point("train", EntryConfig)
@@ -37,10 +37,10 @@ def main(config: EntryConfig) -> float | None:
 
 def on_op_tables(config: EntryConfig) -> None:
     """Write the checkpoint that ships, and its card, into config.out."""
-    from gnnperf.pretrain.card import FILE, card
-    from gnnperf.pretrain.op_checkpoint import save_op_checkpoint
-    from gnnperf.pretrain.recipe import shipped_checkpoint
-    from gnnperf.record.files import write_text
+    from gnnperf.core.files import write_text
+    from gnnperf.gnn.pretrain.card import FILE, card
+    from gnnperf.gnn.pretrain.op_checkpoint import save_op_checkpoint
+    from gnnperf.gnn.pretrain.recipe import shipped_checkpoint
 
     out = Path(config.out)
 
@@ -57,19 +57,25 @@ def on_runs(config: EntryConfig) -> float | None:
         the GMAE of node latencies on the validation runs; None in all but the first of several processes.
     """
     # torch is imported after the configuration is known to be right: a typing error is answered at once
-    from gnnperf.baselines.beside import judged_beside, keep_cells, show_rows, variant_of
-    from gnnperf.checkpoint import make_checkpoint, save_checkpoint
-    from gnnperf.data.prepare import load_data
-    from gnnperf.data.processors import processors_of
-    from gnnperf.finetune import begin_from, load_start
+    from gnnperf.gnn.baselines.beside import judged_beside, keep_cells, show_rows, variant_of
+    from gnnperf.gnn.checkpoint import make_checkpoint, save_checkpoint
+    from gnnperf.gnn.data.prepare import load_data
+    from gnnperf.gnn.data.processors import processors_of
+    from gnnperf.gnn.finetune import begin_from, load_start
+    from gnnperf.gnn.training.curves import open_log
+    from gnnperf.gnn.training.evaluate import (
+        evaluate,
+        print_comparison,
+        validation_gmae,
+        wide_console,
+        write_comparison,
+    )
+    from gnnperf.gnn.training.fit import build_model, fit
+    from gnnperf.gnn.training.gate import keep_what_helps
+    from gnnperf.gnn.training.look import log_answers
     from gnnperf.predict.intervals import calibrated
     from gnnperf.predict.judged import fits_of
     from gnnperf.predict.ladder import CALIBRATED, predictor_of
-    from gnnperf.training.curves import open_log
-    from gnnperf.training.evaluate import evaluate, print_comparison, validation_gmae, wide_console, write_comparison
-    from gnnperf.training.fit import build_model, fit
-    from gnnperf.training.gate import keep_what_helps
-    from gnnperf.training.look import log_answers
 
     console, out = wide_console(), Path(config.out)
 
@@ -118,10 +124,10 @@ def simpler_on_runs(config: EntryConfig) -> float | None:
         its error on the validation runs (beside.validation_error); None where nothing is learned, and in all but the
         first of several processes.
     """
-    from gnnperf.baselines.beside import judged_beside, keep_cells, show_rows, validation_error, variant_of
-    from gnnperf.baselines.rows import fits_asked_for
-    from gnnperf.data.prepare import load_data
-    from gnnperf.training.curves import open_log
+    from gnnperf.gnn.baselines.beside import judged_beside, keep_cells, show_rows, validation_error, variant_of
+    from gnnperf.gnn.baselines.rows import fits_asked_for
+    from gnnperf.gnn.data.prepare import load_data
+    from gnnperf.gnn.training.curves import open_log
 
     if not processes().is_first:
         return None

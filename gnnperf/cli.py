@@ -8,27 +8,27 @@ import sys
 from collections.abc import Sequence
 
 from gnnperf import __version__
-from gnnperf.errors import InputError
-from gnnperf.output.streams import lasting_streams
-from gnnperf.output.terminal import complain
-from gnnperf.progress.bars import bars_on_terminal
+from gnnperf.core.errors import InputError
+from gnnperf.core.output.streams import lasting_streams
+from gnnperf.core.output.terminal import complain
+from gnnperf.core.progress.bars import bars_on_terminal
 
 # Subcommand -> the module whose add_parsers(subparsers) defines it. Only the one asked for is imported, so that
 # `gnnperf inspect` answers at once.
 ROOM_OF_COMMAND = {
     "inspect": "gnnperf.trace.cli",
     "import": "gnnperf.graph.cli",
-    "data": "gnnperf.public.cli",
+    "data": "gnnperf.trace.public.cli",
     "record": "gnnperf.record.cli",
-    "calibrate": "gnnperf.calibrate.cli",
-    "interventions": "gnnperf.evaluate.cli",
-    "noise-floor": "gnnperf.evaluate.cli",
-    "improvement": "gnnperf.evaluate.improvement_cli",
-    "ops": "gnnperf.evaluate.ops_cli",
-    "collectives": "gnnperf.evaluate.collectives_cli",
+    "calibrate": "gnnperf.record.calibrate.cli",
+    "interventions": "gnnperf.gnn.evaluation.cli",
+    "noise-floor": "gnnperf.gnn.evaluation.cli",
+    "improvement": "gnnperf.gnn.evaluation.improvement_cli",
+    "ops": "gnnperf.gnn.evaluation.ops_cli",
+    "collectives": "gnnperf.gnn.evaluation.collectives_cli",
     "shard": "gnnperf.shard.cli",
     "coverage": "gnnperf.predict.coverage_cli",
-    "devices": "gnnperf.evaluate.devices_cli",
+    "devices": "gnnperf.gnn.evaluation.devices_cli",
     "compare": "gnnperf.report.compare.cli",
     "roofline": "gnnperf.report.roofline.cli",
     "sparsity-roofline": "gnnperf.report.roofline.sparsity_cli",

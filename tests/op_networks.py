@@ -8,15 +8,15 @@ import pandas as pd
 from op_rows import product_rows, table
 
 from gnnperf.analytic.kernels.call import KernelCall
-from gnnperf.models.config import ModelConfig
-from gnnperf.pretrain.config import PretrainConfig
-from gnnperf.pretrain.fit import fit, prepare
-from gnnperf.pretrain.forms import shipped_forms
-from gnnperf.pretrain.kinds import PRODUCTS
-from gnnperf.pretrain.op_checkpoint import KindAnswer, OpCheckpoint, op_network
-from gnnperf.pretrain.recipe import of_kinds
-from gnnperf.pretrain.rows import usable
-from gnnperf.pretrain.views import BY_SIZE, OWN, VIEWS
+from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.pretrain.config import PretrainConfig
+from gnnperf.gnn.pretrain.fit import fit, prepare
+from gnnperf.gnn.pretrain.forms import shipped_forms
+from gnnperf.gnn.pretrain.kinds import PRODUCTS
+from gnnperf.gnn.pretrain.op_checkpoint import KindAnswer, OpCheckpoint, op_network
+from gnnperf.gnn.pretrain.recipe import of_kinds
+from gnnperf.gnn.pretrain.rows import usable
+from gnnperf.gnn.pretrain.views import BY_SIZE, OWN, VIEWS
 
 CONFIG = PretrainConfig(ModelConfig(hidden_channels=8, num_layers=1), steps=60, rows_per_step=8)
 SHARE = 0.5

@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 
 from gnnperf import __version__, cli
-from gnnperf.errors import InputError
-from gnnperf.output.streams import BROKEN_PIPE
+from gnnperf.core.errors import InputError
+from gnnperf.core.output.streams import BROKEN_PIPE
 
 
 def _room(monkeypatch: pytest.MonkeyPatch, command: str, run: Callable[[argparse.Namespace], int]) -> None:

@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 
 from gnnperf.analytic.op_tables import Answer, OpRow
-from gnnperf.calibrate.output import write as write_calibration
 from gnnperf.cli import main
-from gnnperf.evaluate.cli import write_json
-from gnnperf.evaluate.op_answers import Answered, write_answers
+from gnnperf.gnn.evaluation.cli import write_json
+from gnnperf.gnn.evaluation.op_answers import Answered, write_answers
 from gnnperf.graph import build_graph
 from gnnperf.graph.storage import read_graph, write_graph
 from gnnperf.hardware import load_device
+from gnnperf.record.calibrate.output import write as write_calibration
 from gnnperf.report.compare.cli import _write as write_comparison
 from gnnperf.report.roofline.sheet import write as write_sheet
 from gnnperf.trace import read_run
@@ -91,7 +91,7 @@ def test_earlier_folders_come_back_between_two_renames(
     for name, write in writers.items():
         write(tmp_path / name)
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr("gnnperf.record.files._exchange", lambda one, other: False)  # as on some file systems
+            patch.setattr("gnnperf.core.files._exchange", lambda one, other: False)  # as on some file systems
             patch.setattr(Path, "rename", _interrupting(count, Path.rename))
             write(tmp_path / name)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(writers)

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from synthetic import cluster
 
-from gnnperf.checkpoint import save_checkpoint
+from gnnperf.core.schema import Source
+from gnnperf.gnn.checkpoint import save_checkpoint
 from gnnperf.predict import api
 from gnnperf.predict.target import Target
-from gnnperf.schema import Source
 from tests.predict.doubled import doubling
 from tests.predict.test_blended import HUGE, LIKE, NAMELESS, NEW_OP, TABLED, ladder_graph, measured_table
 

@@ -14,14 +14,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 WITHOUT_TORCH = (
     "cli",
-    "public",
+    "trace.public",
     "analytic",
     "schedule",
-    "prediction",
     "graph",
     "trace",
     "hardware",
-    "evaluate",
+    "gnn.evaluation",
     "predict",
 )
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "BENCHMARKS.md", "SECURITY.md", "CHANGELOG.md")
@@ -42,7 +41,7 @@ def test_looking_at_traces_does_not_load_torch() -> None:
 
 
 def test_listing_public_data_loads_no_tables_either() -> None:
-    assert not _loaded_by("gnnperf.cli", "gnnperf.public.cli") & {"torch", "pandas", "numba"}
+    assert not _loaded_by("gnnperf.cli", "gnnperf.trace.public.cli") & {"torch", "pandas", "numba"}
 
 
 def test_make_installs_the_torch_that_is_pinned() -> None:

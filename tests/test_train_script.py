@@ -12,16 +12,16 @@ import pytest
 from synthetic import cluster, prepared, toy_run
 
 import train
-from gnnperf.checkpoint import load_checkpoint
 from gnnperf.cli import main as gnnperf
-from gnnperf.data.config import DataConfig
-from gnnperf.data.earlier import Earlier
-from gnnperf.data.prepare import PreparedData
-from gnnperf.evaluate.cell_files import read_cells
+from gnnperf.gnn.checkpoint import load_checkpoint
+from gnnperf.gnn.data.config import DataConfig
+from gnnperf.gnn.data.earlier import Earlier
+from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.evaluation.cell_files import read_cells
+from gnnperf.gnn.pretrain.op_checkpoint import load_op_checkpoint
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 from gnnperf.predict.gnn import GnnPredictor
 from gnnperf.predict.pretrained import SHIPPED
-from gnnperf.pretrain.op_checkpoint import load_op_checkpoint
 
 SMALL = ("trainer.max_epochs=2", "trainer.progress_bar=false", "model.hidden_channels=8")
 
@@ -33,7 +33,7 @@ def toy_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ) -> PreparedData:
         return prepared(tmp_path / "cache", earlier=earlier)
 
-    monkeypatch.setattr("gnnperf.data.prepare.load_data", load)
+    monkeypatch.setattr("gnnperf.gnn.data.prepare.load_data", load)
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *overrides: str) -> None:
@@ -175,7 +175,9 @@ def test_a_refusal_takes_nothing_away(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_op_tables_become_the_checkpoint_that_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What ships is written again, and nothing else is."""
-    monkeypatch.setattr("gnnperf.pretrain.recipe.shipped_checkpoint", lambda config, seed: load_op_checkpoint(SHIPPED))
+    monkeypatch.setattr(
+        "gnnperf.gnn.pretrain.recipe.shipped_checkpoint", lambda config, seed: load_op_checkpoint(SHIPPED)
+    )
     monkeypatch.setattr(sys, "argv", ["train.py", "experiment=pretrained", f"out={tmp_path / 'out'}"])
     train.main()
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"checkpoint.pt", "MODEL_CARD.md"}

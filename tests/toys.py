@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf import schema
+from gnnperf.core import schema
+from gnnperf.core.schema import Evidence, NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.schema import Evidence, NodeType, Relation, Segment
 
 DEFAULTS: dict[str, object] = {
     "rank": 0, "step": 0, "thread": -1, "device": -1, "stream": -1, "op_name": None, "event_name": None,

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf import schema
-from gnnperf.schema import DEVICE_KINDS, EventKind, Link
+from gnnperf.core import schema
+from gnnperf.core.schema import DEVICE_KINDS, EventKind, Link
 from gnnperf.trace.table import DeviceInfo, RunTrace, TraceMeta, TraceTable
 
 MAIN = 1  # the thread of host events unless told otherwise

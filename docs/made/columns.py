@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gnnperf.schema import EDGE_COLUMNS, EVENT_COLUMNS, NODE_COLUMNS, PREDICTION_COLUMNS, Column
+from gnnperf.core.schema import EDGE_COLUMNS, EVENT_COLUMNS, NODE_COLUMNS, PREDICTION_COLUMNS, Column
 
 INTRODUCTION = """\
 # Columns
 
-Made from `gnnperf/schema/tables.py`. Unknown is NaN (floats), null (texts) or -1 (identifiers), never 0. What the
+Made from `gnnperf/core/schema/tables.py`. Unknown is NaN (floats), null (texts) or -1 (identifiers), never 0. What the
 network is told about a node is another table: [Features](../features.md).
 """
 TABLES = (

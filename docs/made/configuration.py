@@ -12,13 +12,13 @@ from functools import cache
 from typing import Any
 
 from docs.made.docstrings import field_docs, summary
-from gnnperf.config import composed
-from gnnperf.config.entry import EntryConfig
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.named import CLUSTER_GROUP
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, HostSpec, LinkSpec
 from gnnperf.hardware.yaml_spec import DEVICE_KEYS, HOST_KEYS, LINK_KEYS
 from gnnperf.predict import PredictConfig
+from gnnperf.predict.composition import composed
+from gnnperf.predict.composition.entry import EntryConfig
 from gnnperf.predict.whatif import WhatIf
 
 REQUIRED = "required"

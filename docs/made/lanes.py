@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from docs.made.drawing import Arrow, Box
+from gnnperf.core.schema import NodeType, Relation
 from gnnperf.graph import ExecutionGraph
-from gnnperf.schema import NodeType, Relation
 
 COLOR_OF_TYPE = {
     NodeType.HOST: "#cfd8dc",

@@ -18,14 +18,14 @@ from docs.made.interval_picture import interval_picture
 from docs.made.lanes import BETWEEN, EDGE_LEGEND, NODE_LEGEND, arrows_of, boxes_of, colors_by_type, lanes_of, shown
 from docs.made.small_run import BATCH, EDGE, SmallRun, small_graph
 from gnnperf.analytic import AnalyticPredictor
+from gnnperf.core.schema import Source
+from gnnperf.generate.fold import fold
 from gnnperf.graph import ExecutionGraph
+from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware import ClusterSpec, default_cluster, load_device
-from gnnperf.plan.fold import fold
 from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.measured import MeasuredPredictor
-from gnnperf.prediction import Prediction
 from gnnperf.schedule import Schedule, schedule, schedule_with_contention
-from gnnperf.schema import Source
 
 HARDWARE = "h100_sxm"
 COLOR_OF_SOURCE = {Source.MEASURED: "#4fc3f7", Source.ANALYTIC: "#fff176", Source.UNCOVERED: "#ef9a9a"}

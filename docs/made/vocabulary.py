@@ -1,4 +1,4 @@
-"""The kinds of everything (`gnnperf/schema/words.py`) as Markdown: every member with what its comment says."""
+"""The kinds of everything (`gnnperf/core/schema/words.py`) as Markdown: every member with what its comment says."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from docs.made.docstrings import summary
-from gnnperf.schema import words
+from gnnperf.core.schema import words
 
 INTRODUCTION = """\
 # Words
 
-Made from `gnnperf/schema/words.py`: the values that columns of kinds take.
+Made from `gnnperf/core/schema/words.py`: the values that columns of kinds take.
 """
 _MEMBER = re.compile(r'^    [A-Z0-9_]+ = "(\w+)"(?:\s+# (.*))?$', re.MULTILINE)
 

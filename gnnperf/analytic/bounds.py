@@ -11,9 +11,9 @@ from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.dispatch import bounds, roofline_us
 from gnnperf.analytic.kernels.nodes import distinct_calls
 from gnnperf.analytic.op_tables.cpu import op_times
+from gnnperf.core.schema import NodeType
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import DeviceSpec
-from gnnperf.schema import NodeType
 
 
 def node_bounds(graph: ExecutionGraph, device: DeviceSpec) -> np.ndarray:

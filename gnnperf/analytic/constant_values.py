@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 
 ABOVE_ZERO = "a number above 0"
 

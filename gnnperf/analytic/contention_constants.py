@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.files import write_text
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.contention import UNLIMITED, Bucket, Contention
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
-from gnnperf.record.files import write_text
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What shipped constants were made of, by device (conf/analytic/evidence.yaml, by `benchmarks.device_evidence`)."""
+"""Measurements behind shipped constants, by device (`research.benchmarks.device_evidence` writes them)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.files import write_text
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
-from gnnperf.record.files import write_text
 
 FILE = "evidence.yaml"
 NUMBERS = ("rows", "fitted")
@@ -58,7 +58,9 @@ def load_evidence(path: Path) -> tuple[Evidence, ...]:
     """
     raw = read_yaml(path).get("evidence")
     if not isinstance(raw, list):
-        raise InputError("has no list 'evidence'", where=str(path), remedy="python -m benchmarks.device_evidence")
+        raise InputError(
+            "has no list 'evidence'", where=str(path), remedy="python -m research.benchmarks.device_evidence"
+        )
     return tuple(_evidence(one, f"{path}, number {place}") for place, one in enumerate(raw))
 
 

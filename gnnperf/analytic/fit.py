@@ -13,9 +13,9 @@ from gnnperf.analytic.cpu_ops.fit import fit_op_prices
 from gnnperf.analytic.cpu_ops.measured import recorded_calls
 from gnnperf.analytic.cpu_ops.prices import core_numbers
 from gnnperf.analytic.host_overheads import overhead_keys
+from gnnperf.core.schema import NodeType, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import DeviceSpec
-from gnnperf.schema import NodeType, Segment
 
 MIN_SAMPLES = 5  # fewer back off to the segment
 FENCE = 3.0  # Tukey's outer fence, in interquartile ranges

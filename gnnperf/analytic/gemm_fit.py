@@ -13,21 +13,22 @@ from gnnperf.analytic.collective.solver import robust_least_squares
 from gnnperf.analytic.gemm import candidates, family_of, kernel_us, observed_us, tiled_us
 from gnnperf.analytic.gemm_sizes import ITEM_BYTES, DeviceNumbers, Products, numbers_of, products, rate_key
 from gnnperf.analytic.kernel_constants import GemmConstants, Members, kernels_of, members_for
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.hardware import match_device
 
 Array = npt.NDArray[np.float64]
 
 LOSS_SCALE = 0.15  # of log latency: beyond it, errors count linearly
 # Weight of the expectations below against one measurement: of a fit that answers for the GPUs it saw, and of one that
-# answers for others, which has less to go by. `benchmarks.gemm_choice` printed what the second was chosen by.
+# answers for others, which has less to go by. `research.benchmarks.gemm_choice` printed what the second was chosen by.
 OWN_CONFIDENCE, OTHERS_CONFIDENCE = 0.02, 0.06
 OWN_BASE_CLOCK, OTHERS_BASE_CLOCK = 1e-3, 1.0  # GemmConstants.base_clock_share: NeuSight's P4 did not keep its own
 OFFSET_SPREAD = 0.3  # of one device's log latency against what its numbers say: boards, clocks and campaigns differ
 STEPS = 25
 # Constant -> where the search starts, and by which factor (e^spread) it may be off before that counts. These are orders
 # of magnitude, set by hand while looking at fits to single GPUs of all generations; a wide spread leaves the data to
-# decide, and `benchmarks.gemm starts` prints what other starts would have given. flops_per_joule lies between what a
+# decide, and `research.benchmarks.gemm starts` prints what other starts would have given. flops_per_joule lies between
+# what a
 # board does at its base clock, which it keeps, and at its boost clock: the mean over the catalog's data sheets of
 # float32 rate / power limit * sqrt(base / boost clock).
 EXPECTED: Mapping[str, tuple[float, float]] = {
@@ -69,7 +70,7 @@ class Measured:
 
 
 def measured(rows: pd.DataFrame) -> Measured:
-    """From rows of `gnnperf.tables` that share dtype, family and way of measuring.
+    """From rows of `gnnperf.analytic.tables` that share dtype, family and way of measuring.
 
     Raises:
         InputError: a device that the catalog does not know, or has no rate for.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.hardware.spec import DeviceSpec
 
 Array = npt.NDArray[np.float64]

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.constants import AnalyticConstants
-from gnnperf.schema import Segment
+from gnnperf.core.schema import Segment
 
 
 def overhead_keys(nodes: pd.DataFrame) -> pd.Series:

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from gnnperf.analytic.constant_values import positive
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.files import write_text
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
-from gnnperf.record.files import write_text
 
 VERSION = 3
 FAMILIES = ("vector", "vector_batched", "matrix")
@@ -136,7 +136,7 @@ def load_gemm_constants(path: Path) -> Mapping[str, Members]:
             f"version {raw.get('version')!r}",
             where=str(path),
             allowed=str(VERSION),
-            remedy="fit again: python -m benchmarks.fit_gemm",
+            remedy="fit again: python -m research.benchmarks.fit_gemm",
         )
     return {family: _family(raw.get(family), f"{path}, key {family!r}") for family in FAMILIES}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.constants import AnalyticConstants
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 
 
 def lag_us(classes: pd.Series, device_kind: str, constants: AnalyticConstants) -> np.ndarray:

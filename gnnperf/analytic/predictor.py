@@ -21,12 +21,12 @@ from gnnperf.analytic.host_work import host_work_us
 from gnnperf.analytic.kernels import compute_nodes_us
 from gnnperf.analytic.lags import lag_us
 from gnnperf.analytic.roofline import compute_us, flops_per_s
+from gnnperf.core.schema import NodeType, Segment, Source
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Alone, Prediction, uncovered_ops
 from gnnperf.graph.table_counts import TableCounts
 from gnnperf.hardware.groups import ranks_per_machine
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.prediction import Alone, Prediction, uncovered_ops
-from gnnperf.schema import NodeType, Segment, Source
 
 WITHOUT_TIME = (NodeType.DEVICE, NodeType.LINK)
 

@@ -28,7 +28,7 @@ from gnnperf.analytic.kernels.sparse_products import SMALLEST_MATRIX_BLOCK
 from gnnperf.analytic.op_tables import OpRow, answer_rows
 from gnnperf.analytic.op_tables.sparse_columns import Sparsity
 from gnnperf.analytic.roofline import rate_key_of
-from gnnperf.errors import require
+from gnnperf.core.errors import require
 from gnnperf.graph.cost.op_call import DTYPE_BYTES
 from gnnperf.graph.cost.sparse_matmul import index_bytes
 from gnnperf.hardware.spec import DeviceSpec

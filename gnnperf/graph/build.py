@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.progress import each
 from gnnperf.graph.clock import clock_bracket, correct_clock
 from gnnperf.graph.collectives import collective_nodes
 from gnnperf.graph.direct import settle
@@ -24,7 +25,6 @@ from gnnperf.graph.steps import StepWindows, step_marks, step_windows
 from gnnperf.graph.table_counts import table_counts
 from gnnperf.graph.tables import concat_tables
 from gnnperf.hardware.placement import placement_of
-from gnnperf.progress import each
 from gnnperf.trace.table import RunTrace
 
 

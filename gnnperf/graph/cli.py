@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gnnperf import untrusted
-from gnnperf.errors import InputError
+from gnnperf.core import untrusted
+from gnnperf.core.errors import InputError
 
 _NAMED = 10
 TABLES, GRAPH = "tables", "graph"
@@ -21,11 +21,11 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _import(args: argparse.Namespace) -> int:
+    from gnnperf.core.files import replacing_folder
+    from gnnperf.core.output.terminal import say
+    from gnnperf.core.progress import task
     from gnnperf.graph import storage as graph_storage
     from gnnperf.graph.build import build_graph
-    from gnnperf.output.terminal import say
-    from gnnperf.progress import task
-    from gnnperf.record.files import replacing_folder
     from gnnperf.trace import read_run
     from gnnperf.trace import storage as trace_storage
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from gnnperf.core.schema import Segment
 from gnnperf.graph.host import Pieces
 from gnnperf.graph.rank_events import RankEvents, by_category
-from gnnperf.schema import Segment
 
 
 class Buckets:

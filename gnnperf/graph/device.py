@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gnnperf.core.schema import EventKind, Link
 from gnnperf.graph.calls import CallClass
 from gnnperf.graph.captures import captured_ops
 from gnnperf.graph.host import outer_calls
 from gnnperf.graph.rank_events import RankEvents
-from gnnperf.schema import EventKind, Link
 
 
 @dataclass(frozen=True)

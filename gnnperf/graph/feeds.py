@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from gnnperf.core.schema import Evidence, Relation
 from gnnperf.graph.rank_graph import RankGraph
 from gnnperf.graph.tables import EdgeList
-from gnnperf.schema import Evidence, Relation
 
 
 def feed_edges(ranks: list[RankGraph], offsets: list[int], nodes: pd.DataFrame) -> EdgeList:

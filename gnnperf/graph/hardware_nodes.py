@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from gnnperf.core.schema import NodeType, Relation
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.tables import EdgeList, concat_tables, node_table
-from gnnperf.schema import NodeType, Relation
 
 INTRA, INTER, HOST_LINK = "intra", "inter", "host_link"
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from gnnperf.core.schema import EventKind, Segment
 from gnnperf.graph.calls import SEGMENTING
 from gnnperf.graph.rank_events import RankEvents
-from gnnperf.schema import EventKind, Segment
 
 _LAST = np.iinfo(np.int32).max
 

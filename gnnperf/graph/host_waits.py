@@ -17,13 +17,13 @@ from math import prod
 import msgspec
 import numpy as np
 
+from gnnperf.core.schema import Segment
 from gnnperf.graph.ddp_buckets import Buckets
 from gnnperf.graph.device import Works
 from gnnperf.graph.host import Pieces
 from gnnperf.graph.host_works import is_direct
 from gnnperf.graph.rank_events import RankEvents, by_category, is_dispatcher_op
 from gnnperf.graph.result_uses import Uses
-from gnnperf.schema import Segment
 
 _ASYNC_ARGUMENT = -2  # of c10d ops: (..., asyncOp, timeout)
 # Share of recordings in which a collective must have ended where it is awaited. DDP's futures and early versions wake

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from gnnperf.core.schema import EventKind
 from gnnperf.graph.cost import fused_name, op_family
 from gnnperf.graph.op_costs import OpCosts, launching_op_costs
 from gnnperf.graph.rank_events import RankEvents, by_category
-from gnnperf.schema import EventKind
 
 
 def by_kernel_name(events: RankEvents, kernel: np.ndarray, costs: OpCosts) -> OpCosts:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from gnnperf.core.schema import Relation, Segment
 from gnnperf.graph.execution_graph import StepLabel
 from gnnperf.graph.rank_graph import RankGraph
 from gnnperf.graph.steps import StepWindows
-from gnnperf.schema import Relation, Segment
 
 
 def step_labels(ranks: list[RankGraph], windows: StepWindows, nodes: pd.DataFrame) -> tuple[StepLabel, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from gnnperf.core.schema import EventKind, NodeType, OpFamily, Phase, Segment
 from gnnperf.graph.device import Works
 from gnnperf.graph.host import Pieces
 from gnnperf.graph.kernel_names import by_kernel_name, fused_names
@@ -13,7 +14,6 @@ from gnnperf.graph.opened_events import opened_events
 from gnnperf.graph.phases import phases
 from gnnperf.graph.rank_events import RankEvents, by_category
 from gnnperf.graph.tables import content_keys, node_table
-from gnnperf.schema import EventKind, NodeType, OpFamily, Phase, Segment
 
 STEP_END = "step_end"
 _HOST_CONTENT = ("node_type", "thread", "op_name", "segment", "event_name")

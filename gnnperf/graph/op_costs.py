@@ -12,13 +12,13 @@ from math import isnan
 
 import numpy as np
 
+from gnnperf.core.schema import EventKind, OpFamily
 from gnnperf.graph.cost import op_cost
 from gnnperf.graph.cost.op_call import DTYPE_BYTES
 from gnnperf.graph.cost.sparse_matmul import thinned
 from gnnperf.graph.rank_events import RankEvents
 from gnnperf.graph.sparse_products import sparse_products
 from gnnperf.graph.sparse_sums import sparse_sum_cost, sparse_sums
-from gnnperf.schema import EventKind, OpFamily
 
 _MAX_CLIMB = 8
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from gnnperf.core.schema import EventKind
 from gnnperf.graph.host import Pieces
 from gnnperf.graph.rank_events import RankEvents
-from gnnperf.schema import EventKind
 
 
 def opened_events(events: RankEvents, pieces: Pieces, kind: EventKind) -> np.ndarray:

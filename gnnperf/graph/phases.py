@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from gnnperf.core.schema import Phase
 from gnnperf.graph.rank_events import RankEvents, by_category
-from gnnperf.schema import Phase
 
 _CODES = (None, str(Phase.FORWARD), str(Phase.BACKWARD), str(Phase.OPTIMIZER))
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.node_tables import STEP_END
-from gnnperf.schema import Relation, Segment
 
 
 @dataclass(frozen=True)

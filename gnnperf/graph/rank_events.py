@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from gnnperf.core.schema import DEVICE_KINDS, EventKind
 from gnnperf.graph.calls import CallClass, call_class
-from gnnperf.schema import DEVICE_KINDS, EventKind
 from gnnperf.trace.table import TraceTable
 
 _DISPATCHER_OP = re.compile(r"[A-Za-z_]\w*::[\w.]+")

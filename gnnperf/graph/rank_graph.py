@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from gnnperf.core.schema import Evidence, Relation
 from gnnperf.graph import streams, waits
 from gnnperf.graph.device import Works
 from gnnperf.graph.host import Pieces
@@ -18,7 +19,6 @@ from gnnperf.graph.rank_events import RankEvents
 from gnnperf.graph.steps import StepWindows
 from gnnperf.graph.tables import EdgeList, concat_tables
 from gnnperf.graph.threads import Bursts
-from gnnperf.schema import Evidence, Relation
 
 
 @dataclass(frozen=True)

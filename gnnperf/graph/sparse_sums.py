@@ -16,9 +16,9 @@ from math import prod
 
 import numpy as np
 
+from gnnperf.core.schema import EventKind
 from gnnperf.graph.cost.op_call import DTYPE_BYTES
 from gnnperf.graph.rank_events import RankEvents
-from gnnperf.schema import EventKind
 
 COUNT_OP, VALUES_OP = "aten::_nnz", "aten::to"
 IN_PLACE = "aten::add_"  # others write a whole new tensor

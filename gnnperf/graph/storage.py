@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import gnnperf
-from gnnperf import untrusted
-from gnnperf.errors import InputError
+from gnnperf.core import untrusted
+from gnnperf.core.errors import InputError
+from gnnperf.core.files import replacing_folder
+from gnnperf.core.schema import EDGE_COLUMNS, NODE_COLUMNS, Column
+from gnnperf.core.schema.parquet import read_parquet
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.graph.table_counts import TableCounts
 from gnnperf.hardware.placement import Placement
-from gnnperf.record.files import replacing_folder
-from gnnperf.schema import EDGE_COLUMNS, NODE_COLUMNS, Column
-from gnnperf.schema.parquet import read_parquet
 from gnnperf.trace import read_run
 from gnnperf.trace.public_text import run_name
 from gnnperf.trace.sources import is_regular

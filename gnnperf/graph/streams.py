@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gnnperf.core.schema import EventKind
 from gnnperf.graph.calls import CallClass
 from gnnperf.graph.device import Works
 from gnnperf.graph.rank_events import RankEvents
 from gnnperf.graph.waits import LaunchOrder
-from gnnperf.schema import EventKind
 
 _NEAR_NS = 25_000
 _GAP_NS = 30_000

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gnnperf.core.schema import EventKind, Segment
 from gnnperf.graph.host import Pieces, concat
 from gnnperf.graph.rank_events import RankEvents, by_category
-from gnnperf.schema import EventKind, Segment
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from gnnperf.generate.uses import RankTensors
 from gnnperf.memory.peak import Part, PeakMemory
 from gnnperf.memory.rounding import cuda_block_bytes
 from gnnperf.memory.stretches import ASKED, BLOCKS, KEPT, Profile, profiles
-from gnnperf.plan.uses import RankTensors
 
 STEP_NAME = "planned"
 

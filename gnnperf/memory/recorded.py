@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gnnperf.errors import require
+from gnnperf.core.errors import require
 from gnnperf.graph.rank_events import rank_events
 from gnnperf.memory.gathered import is_sharded, whole_names, whole_parameters
 from gnnperf.memory.held import Held, held

@@ -3,7 +3,7 @@
 recorded   data [8,64]    embedding -> [8,64,128]     view "[512, 128]"     addmm [512,128] x [128,384] -> [512,384]
 actual     data [16,64]   embedding -> [16,64,128]    view "[1024, 128]"    addmm [1024,128] x [128,384] -> [1024,384]
 
-Which sizes of data are batch is read off the graph (`gnnperf.plan.batch_sizes`). Sizes that ops take as numbers are
+Which sizes of data are batch is read off the graph (`gnnperf.whatif.batch_sizes`). Sizes that ops take as numbers are
 made to fit: a view has as many elements as its input. The ops are taken to stay, and be as many.
 """
 
@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import cast
 
+from gnnperf.core.schema import Phase
+from gnnperf.generate.shapes import Argument, Shape
 from gnnperf.memory.slots import Slot, TensorSlot, with_tensors
 from gnnperf.memory.step_calls import Call
-from gnnperf.plan.batch_shapes import scale_call
-from gnnperf.plan.batch_sizes import Batch, grown, op_of
-from gnnperf.plan.shapes import Argument, Shape
-from gnnperf.schema import Phase
+from gnnperf.whatif.batch_shapes import scale_call
+from gnnperf.whatif.batch_sizes import Batch, grown, op_of
 
 # Place of an argument that is a size (native_functions.yaml of PyTorch).
 _VIEWS = dict.fromkeys(("view", "_unsafe_view", "reshape", "_reshape_alias"), 1)

@@ -1,6 +1,6 @@
 """From a trace to one step's answer: predictors, the ladder among them, and the step time they make.
 
-The room can be called: `gnnperf.predict("trace.json.gz", hardware="h100_sxm")` is `gnnperf.notebook.predict`.
+The room can be called: `gnnperf.predict("trace.json.gz", hardware="h100_sxm")` is `gnnperf.report.notebook.predict`.
 """
 
 import importlib
@@ -18,8 +18,8 @@ class _CallableRoom(ModuleType):
     """A module by the name that users expect of a function."""
 
     def __call__(self, *trace: Any, **keys: Any) -> Any:
-        """See `gnnperf.notebook.predict`, which knows the configuration and is loaded when it is called."""
-        return importlib.import_module("gnnperf.notebook").predict(*trace, **keys)
+        """See `gnnperf.report.notebook.predict`, which knows the configuration and is loaded when it is called."""
+        return importlib.import_module("gnnperf.report.notebook").predict(*trace, **keys)
 
 
 sys.modules[__name__].__class__ = _CallableRoom

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnnperf.findings import LARGEST_GRAPH, Basis, Observed, find, measured_step
+from gnnperf.core.schema import NodeType, StepTimeKind
+from gnnperf.graph.prediction import Predictor
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.plan.edit import Edited
 from gnnperf.predict.assemble import Question, assemble
 from gnnperf.predict.edited import predict_edited
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.prediction import Predictor
 from gnnperf.schedule.step_visits import NUM_UNROLLED
-from gnnperf.schema import NodeType, StepTimeKind
+from gnnperf.whatif.edit import Edited
+from gnnperf.whatif.findings import LARGEST_GRAPH, Basis, Observed, find, measured_step
 
 ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY, NodeType.COLLECTIVE)
 MOST_UNCOVERED = 0.1  # of the nodes on devices: a device whose work is not told would seem idle

@@ -7,13 +7,16 @@ from pathlib import Path
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.bounds import node_bounds
-from gnnperf.data.processors import Processor
+from gnnperf.core.progress import task
+from gnnperf.core.schema import NodeType, Source
+from gnnperf.generate.families import build_graph_of, misplaced
+from gnnperf.gnn.data.processors import Processor
+from gnnperf.gnn.intervals import StepIntervals
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Prediction, Predictor
 from gnnperf.hardware.placement import with_bucket
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.intervals import StepIntervals
-from gnnperf.plan.families import build_graph_of, misplaced
 from gnnperf.predict.advice import with_findings
 from gnnperf.predict.assemble import Question, assemble, collect
 from gnnperf.predict.buckets import learned_beside, untold
@@ -35,10 +38,7 @@ from gnnperf.predict.step_interval import with_interval
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.predict.target import Target, choose_target, traced_device, traced_name
 from gnnperf.predict.trace_hosts import said, who_tells, with_hosts
-from gnnperf.prediction import Prediction, Predictor
-from gnnperf.progress import task
 from gnnperf.schedule.replay import replay_step
-from gnnperf.schema import NodeType, Source
 
 NO_CHECKPOINT = (
     "No checkpoint was given (checkpoint=FILE), and the shipped one knows nothing of this step, so mode=hybrid answers "
@@ -160,7 +160,7 @@ def _hosts(request: Request, target: Target) -> Hosts:
 def _learned_hosts(checkpoint: Path | None) -> bool:
     if checkpoint is None:
         return False
-    from gnnperf.pretrain.op_checkpoint import is_op_checkpoint
+    from gnnperf.gnn.pretrain.op_checkpoint import is_op_checkpoint
 
     return not is_op_checkpoint(checkpoint)
 
@@ -227,10 +227,10 @@ def answers_for(mode: Mode, checkpoint: Path | None, measured: Path | None = Non
 def _model_for(mode: Mode, checkpoint: Path | None) -> Answers:
     if checkpoint is None:
         return Answers(PretrainedPredictor() if mode is Mode.hybrid else AnalyticPredictor())
-    from gnnperf.checkpoint import load_checkpoint
+    from gnnperf.gnn.checkpoint import load_checkpoint
+    from gnnperf.gnn.pretrain.op_checkpoint import is_op_checkpoint
     from gnnperf.predict.intervals import WithIntervals
     from gnnperf.predict.ladder import op_predictor_of, predictor_of
-    from gnnperf.pretrain.op_checkpoint import is_op_checkpoint
 
     if is_op_checkpoint(checkpoint):
         return Answers(op_predictor_of(checkpoint, mode))

@@ -1,6 +1,6 @@
 """BlendedPredictor: the network as far as it can be trusted, the corrected analytical answer as far as it cannot.
 
-latency = network^weight x (analytical x correction)^(1 - weight)         weight as gnnperf.trust tells it
+latency = network^weight x (analytical x correction)^(1 - weight)         weight as gnnperf.gnn.trust tells it
 
 weight     source            answer
 1          gnn               the network's
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gnnperf.core.schema import Segment, Source
+from gnnperf.gnn.trust import Trusted
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import REASONS, Prediction, only, uncovered, uncovered_ops
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.gnn import GnnPredictor, Told
-from gnnperf.prediction import REASONS, Prediction, only, uncovered, uncovered_ops
-from gnnperf.schema import Segment, Source
-from gnnperf.trust import Trusted
 
 SILENT = "the network's corrections did not help on validation runs"
 NO_ANALYTIC = ", and the analytical model has no answer"

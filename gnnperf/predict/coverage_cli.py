@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnperf.errors import InputError
-from gnnperf.output.terminal import say
+from gnnperf.core.errors import InputError
+from gnnperf.core.output.terminal import say
 
 if TYPE_CHECKING:
     from gnnperf.predict.step_prediction import StepPrediction
@@ -40,12 +40,12 @@ def add_parsers(subparsers: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from gnnperf.core.files import write_text
     from gnnperf.hardware import load_device
     from gnnperf.predict.api import predict
     from gnnperf.predict.choose_calls import calls_to_measure
     from gnnperf.predict.fallback import ops_to_measure
     from gnnperf.predict.request import Request
-    from gnnperf.record.files import write_text
 
     if arguments.ops is not None and arguments.ops.exists():
         raise InputError("is there already", where=str(arguments.ops), remedy="name another file")

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnnperf.analytic.kernels.dispatch import has_forms
+from gnnperf.core.schema import NodeType, Source
+from gnnperf.gnn.intervals.device_file import shipped_device_intervals
+from gnnperf.gnn.intervals.devices import DeviceIntervals
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Prediction, Predictor
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.intervals.device_file import shipped_device_intervals
-from gnnperf.intervals.devices import DeviceIntervals
-from gnnperf.prediction import Prediction, Predictor
-from gnnperf.schema import NodeType, Source
 
 MODELS = (Source.ANALYTIC, Source.GNN, Source.GNN_CALIBRATED)  # what was measured or declared was not left out
 SAID = (

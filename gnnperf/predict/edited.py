@@ -8,16 +8,16 @@ from functools import partial
 
 import numpy as np
 
+from gnnperf.core.schema import Source
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import REASONS, Prediction, Predictor, uncovered_ops
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.plan import Edit, Edited, apply
-from gnnperf.plan.hardware_change import Asked, HardwareChange, asked
 from gnnperf.predict.assemble import Question, assemble
 from gnnperf.predict.laws import with_laws
 from gnnperf.predict.mixed import predict_on
 from gnnperf.predict.step_prediction import StepPrediction, WhatIfAnswer
-from gnnperf.prediction import REASONS, Prediction, Predictor, uncovered_ops
-from gnnperf.schema import Source
+from gnnperf.whatif import Edit, Edited, apply
+from gnnperf.whatif.hardware_change import Asked, HardwareChange, asked
 
 
 def with_edits(

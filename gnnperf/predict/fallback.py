@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pandas as pd
 
 from gnnperf.analytic.kernels.call import UNRECORDED_DTYPE
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import WORK_TYPES, NodeType
+from gnnperf.graph.prediction import uncovered
 from gnnperf.predict.config import FallbackConfig
 from gnnperf.predict.measured import tensor_shapes
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.prediction import uncovered
-from gnnperf.schema import WORK_TYPES, NodeType
 
 ORDER = [False, True, True]  # longest first, then by name
 NUM_SHOWN = 5  # ops named in the refusal; ops_to_measure has all

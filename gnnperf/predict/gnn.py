@@ -13,16 +13,16 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.checkpoint import Checkpoint
-from gnnperf.data.features import features
-from gnnperf.data.vocabulary import FIELDS, UNKNOWN
+from gnnperf.core.schema import Segment, Source
+from gnnperf.gnn.checkpoint import Checkpoint
+from gnnperf.gnn.data.features import features
+from gnnperf.gnn.data.vocabulary import FIELDS, UNKNOWN
+from gnnperf.gnn.models.gnn import WORK, TypedGNN
+from gnnperf.gnn.trust import Trusted, read_states
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Prediction, Predictor, only, uncovered_ops
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.models.gnn import WORK, TypedGNN
 from gnnperf.predict.crossing import asked_over
-from gnnperf.prediction import Prediction, Predictor, only, uncovered_ops
-from gnnperf.schema import Segment, Source
-from gnnperf.trust import Trusted, read_states
 
 OP = FIELDS.index("op_name")
 

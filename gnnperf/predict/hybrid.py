@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gnnperf.core.schema import Source
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Alone, Prediction, Predictor, only, uncovered, uncovered_ops
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.prediction import Alone, Prediction, Predictor, only, uncovered, uncovered_ops
-from gnnperf.schema import Source
 
 
 @dataclass(frozen=True)

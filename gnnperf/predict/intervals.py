@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from gnnperf.data.prepare import Step
-from gnnperf.data.runs import run_of
-from gnnperf.evaluate.noise_floor import node_kinds
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.intervals import (
+from gnnperf.core.progress import each
+from gnnperf.gnn.data.prepare import Step
+from gnnperf.gnn.data.runs import run_of
+from gnnperf.gnn.evaluation.noise_floor import node_kinds
+from gnnperf.gnn.intervals import (
     LEVEL,
     Intervals,
     NodeIntervals,
@@ -22,11 +21,12 @@ from gnnperf.intervals import (
     fit_step_intervals,
     miss_of,
 )
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Prediction, Predictor
+from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.assemble import Question, assemble
 from gnnperf.predict.config import Mode
 from gnnperf.predict.step_interval import path_table
-from gnnperf.prediction import Prediction, Predictor
-from gnnperf.progress import each
 
 
 @dataclass(frozen=True)

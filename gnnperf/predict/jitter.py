@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.errors import InputError, require_numbers
+from gnnperf.core.errors import InputError, require_numbers
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.prediction import Prediction
+from gnnperf.graph.prediction import Prediction
 from gnnperf.schedule.jitter import Jitter, Spread, arrival_lags_us
 from gnnperf.schedule.jitter_fit import jitter_of
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.baselines.judge import Fit
-from gnnperf.baselines.network import TrainedNetwork
-from gnnperf.checkpoint import Checkpoint
-from gnnperf.data.prepare import Step
-from gnnperf.data.step_time import AloneAnswer, contended_step_time_us, in_place_us
-from gnnperf.models.gnn import TypedGNN
+from gnnperf.gnn.baselines.judge import Fit
+from gnnperf.gnn.baselines.network import TrainedNetwork
+from gnnperf.gnn.checkpoint import Checkpoint
+from gnnperf.gnn.data.prepare import Step
+from gnnperf.gnn.data.step_time import AloneAnswer, contended_step_time_us, in_place_us
+from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.graph.prediction import Predictor
 from gnnperf.predict.config import Mode
 from gnnperf.predict.ladder import predictor_of
-from gnnperf.prediction import Predictor
 
 
 def fits_of(checkpoint: Checkpoint, network: TypedGNN, row: str, fit_s: float) -> dict[str, Fit]:

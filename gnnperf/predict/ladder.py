@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.checkpoint import Checkpoint
+from gnnperf.gnn.checkpoint import Checkpoint
+from gnnperf.graph.prediction import Predictor
 from gnnperf.predict.blended import BlendedPredictor
 from gnnperf.predict.config import Mode
 from gnnperf.predict.gnn import GnnPredictor
 from gnnperf.predict.pretrained import NetworkAlone, PretrainedPredictor
-from gnnperf.prediction import Predictor
 
 CALIBRATED = (Mode.hybrid, Mode.analytic)  # modes that have intervals of their own
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.plan.hardware_change import Asked
-from gnnperf.prediction import Alone, Prediction, Predictor, uncovered_ops
+from gnnperf.graph.prediction import Alone, Prediction, Predictor, uncovered_ops
+from gnnperf.whatif.hardware_change import Asked
 
 SHARED = "What if: what overlapping work takes from other work is told as in cluster {} with {}, on all ranks."
 

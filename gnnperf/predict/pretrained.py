@@ -12,14 +12,14 @@ import numpy as np
 import gnnperf
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.kernels.nodes import distinct_calls
+from gnnperf.core.schema import NodeType, Source
+from gnnperf.gnn.pretrain.calls import rows_of_calls
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Prediction, Predictor, only, uncovered_ops
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.prediction import Prediction, Predictor, only, uncovered_ops
-from gnnperf.pretrain.calls import rows_of_calls
-from gnnperf.schema import NodeType, Source
 
 if TYPE_CHECKING:
-    from gnnperf.pretrain.op_checkpoint import OpCheckpoint
+    from gnnperf.gnn.pretrain.op_checkpoint import OpCheckpoint
 
 SHIPPED = Path(gnnperf.__file__).parent / "pretrained" / "checkpoint.pt"
 
@@ -43,7 +43,7 @@ class PretrainedPredictor:
         Raises:
             InputError: it cannot be used.
         """
-        from gnnperf.pretrain.op_checkpoint import load_op_checkpoint
+        from gnnperf.gnn.pretrain.op_checkpoint import load_op_checkpoint
 
         return load_op_checkpoint(self.path)
 
@@ -60,7 +60,7 @@ class PretrainedPredictor:
         calls, code = distinct_calls(graph.nodes.iloc[rows])
         if rows_of_calls(calls, cluster.device).rows.empty:
             return base
-        from gnnperf.pretrain.answer import corrections
+        from gnnperf.gnn.pretrain.answer import corrections
 
         siblings = np.maximum(graph.nodes["num_siblings"].to_numpy(float)[rows], 1.0)
         call_us = np.full(len(calls), np.nan)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.data.processors import Processor, as_processor, processors_of
+from gnnperf.gnn.data.processors import Processor, as_processor, processors_of
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Prediction, Predictor
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.prediction import Prediction, Predictor
 
 OTHER = (
     "The trace ran on {ours}, the checkpoint's errors were measured on {theirs}: what another processor changes it "

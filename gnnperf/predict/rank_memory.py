@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gnnperf.generate.families import rank_tensors
+from gnnperf.generate.uses import NotAccounted
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.memory.planned import planned_peak
-from gnnperf.plan.families import rank_tensors
-from gnnperf.plan.uses import NotAccounted
 from gnnperf.predict.config import Mode
 from gnnperf.predict.request import MemoryQuestion, Request
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction

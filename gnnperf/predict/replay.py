@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import Source, StepTimeKind
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.prediction import Prediction
+from gnnperf.graph.prediction import Prediction
 from gnnperf.schedule.replay import ReplayResult
-from gnnperf.schema import Source, StepTimeKind
 
 
 def as_prediction(result: ReplayResult) -> Prediction:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.generate.families import Plan
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
-from gnnperf.plan import Edit
-from gnnperf.plan.families import Plan
 from gnnperf.predict.config import Hosts, Mode
 from gnnperf.predict.jitter import check_jitter
 from gnnperf.predict.laws import check_laws
+from gnnperf.whatif import Edit
 
 USES_CHECKPOINT = USES_HARDWARE = (Mode.gnn, Mode.hybrid, Mode.analytic)
 

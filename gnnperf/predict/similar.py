@@ -4,7 +4,7 @@
                                              not measured                   ->  base x exp(what similar ones are off by)
 
 How far a measurement reaches is chosen by leaving groups of them out; a family whose measurements do not tell of each
-other keeps its answers, and so does one with fewer than LEAST_ROWS (gnnperf.pretrain.reach).
+other keeps its answers, and so does one with fewer than LEAST_ROWS (gnnperf.gnn.pretrain.reach).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from gnnperf.core.schema import NodeType
+from gnnperf.gnn.pretrain.reach import LEAST_ROWS, learn
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Prediction, Predictor
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.hybrid import merge
 from gnnperf.predict.measured import MeasuredPredictor, tensor_shapes
-from gnnperf.prediction import Prediction, Predictor
-from gnnperf.pretrain.reach import LEAST_ROWS, learn
-from gnnperf.schema import NodeType
 
 SEED = 0
 CALL = ["op_name", "input_dims", "dtype"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import StepTimeKind
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.schema import StepTimeKind
 
 WINDOW_NAME = "window"  # the step name of a trace without step marks (ExecutionGraph.steps)
 

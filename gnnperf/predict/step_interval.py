@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from gnnperf.intervals import StepIntervals, shares_of
+from gnnperf.gnn.intervals import StepIntervals, shares_of
 from gnnperf.predict.step_prediction import StepPrediction
 
 NO_INTERVAL = (
@@ -37,7 +37,7 @@ def with_interval(answer: StepPrediction, intervals: StepIntervals | None) -> St
 
 
 def path_table(answer: StepPrediction) -> pd.DataFrame:
-    """[num_nodes] what gnnperf.intervals takes of a step's answer: node types as groups, and latencies."""
+    """[num_nodes] what gnnperf.gnn.intervals takes of a step's answer: node types as groups, and latencies."""
     nodes, prediction = answer.prediction.graph.nodes, answer.prediction
     return pd.DataFrame({"group": nodes["node_type"].astype(str), "critical_us": answer.critical_us,
                          "predicted_us": prediction.scheduled_us, "measured_us": nodes["latency_us"]})  # fmt: skip

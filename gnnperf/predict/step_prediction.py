@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.findings import Finding
+from gnnperf.core.schema import StepTimeKind
 from gnnperf.graph.execution_graph import StepLabel
+from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.memory.measured import Measured
 from gnnperf.memory.peak import PeakMemory
 from gnnperf.predict.config import Mode
-from gnnperf.prediction import Prediction
 from gnnperf.schedule import Schedule
-from gnnperf.schema import StepTimeKind
+from gnnperf.whatif.findings import Finding
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, device_names, load_device, match_device, placed, spread
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec

@@ -19,12 +19,12 @@ from gnnperf.analytic import fit_host_overheads
 from gnnperf.analytic.constants import AnalyticConstants
 from gnnperf.analytic.graph_launches import launched_kernels
 from gnnperf.analytic.host_overheads import overhead_keys, overhead_us
+from gnnperf.core.schema import NodeType, Source
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import REASONS, Prediction, Predictor, only, uncovered_ops
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.config import Hosts
 from gnnperf.predict.target import Target, choose_target
-from gnnperf.prediction import REASONS, Prediction, Predictor, only, uncovered_ops
-from gnnperf.schema import NodeType, Source
 
 MOVED = "such host work took {ratio:.2f} times as long in this trace"
 BY_TRACE = "Host work is told by this trace, {moved} (hosts=model: by the model)."

@@ -16,27 +16,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from gnnperf.errors import InputError, require_numbers
-from gnnperf.plan import Edit
-from gnnperf.plan.batch import ScaleBatch
-from gnnperf.plan.blocking import Block
-from gnnperf.plan.compress import CompressMessages
-from gnnperf.plan.declared import InputStall, OpLatency, Straggler
-from gnnperf.plan.declared_pause import DeclarePause
-from gnnperf.plan.dtype import ChangeDtype
-from gnnperf.plan.fold.world_size import WorldSize
-from gnnperf.plan.fusion import FuseElementwise
-from gnnperf.plan.horizontal import FuseHorizontally
-from gnnperf.plan.other_cluster import ChangeCluster
-from gnnperf.plan.other_device import ChangeDevice
-from gnnperf.plan.other_link import ChangeLink
-from gnnperf.plan.other_stream import MoveToStream
-from gnnperf.plan.repeated_op import RepeatCalls
-from gnnperf.plan.reshard.one_table import PlaceTable
-from gnnperf.plan.sequence import ScaleSequence
-from gnnperf.plan.table_size import ResizeTables
-from gnnperf.plan.tensor_train import CompressTables
-from gnnperf.plan.wait_later import WaitLater
+from gnnperf.core.errors import InputError, require_numbers
+from gnnperf.whatif import Edit
+from gnnperf.whatif.batch import ScaleBatch
+from gnnperf.whatif.blocking import Block
+from gnnperf.whatif.compress import CompressMessages
+from gnnperf.whatif.declared import InputStall, OpLatency, Straggler
+from gnnperf.whatif.declared_pause import DeclarePause
+from gnnperf.whatif.dtype import ChangeDtype
+from gnnperf.whatif.fusion import FuseElementwise
+from gnnperf.whatif.horizontal import FuseHorizontally
+from gnnperf.whatif.other_cluster import ChangeCluster
+from gnnperf.whatif.other_device import ChangeDevice
+from gnnperf.whatif.other_link import ChangeLink
+from gnnperf.whatif.other_stream import MoveToStream
+from gnnperf.whatif.repeated_op import RepeatCalls
+from gnnperf.whatif.reshard.one_table import PlaceTable
+from gnnperf.whatif.sequence import ScaleSequence
+from gnnperf.whatif.table_size import ResizeTables
+from gnnperf.whatif.tensor_train import CompressTables
+from gnnperf.whatif.wait_later import WaitLater
+from gnnperf.whatif.world_size import WorldSize
 
 KEY = "whatif"
 EXAMPLE = "whatif=[{latency:{op:aten::mm,factor:0.5}},{straggler:{rank:1,factor:1.3}}]"

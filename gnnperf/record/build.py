@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gnnperf.errors import InputError
-from gnnperf.progress import each
-from gnnperf.record import card, files
+from gnnperf.core import files
+from gnnperf.core.errors import InputError
+from gnnperf.core.progress import each
+from gnnperf.record import card
 from gnnperf.record.calibration import copy_calibration
 from gnnperf.record.dataset import accepted, recorded_in
 from gnnperf.record.dataset_card import NUM_EXAMPLES, dataset_card

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record.dataset import Say
 
 CALIBRATION = "calibration"

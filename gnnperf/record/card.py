@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gnnperf.errors import InputError
-from gnnperf.record import files, host, machine
+from gnnperf.core import files
+from gnnperf.core.errors import InputError
+from gnnperf.record import host, machine
 from gnnperf.record.step_clock import summary
 
 CARD = "run.json"

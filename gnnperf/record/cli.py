@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gnnperf.errors import InputError
-from gnnperf.output.terminal import say
-from gnnperf.progress import task
+from gnnperf.core.errors import InputError
+from gnnperf.core.output.terminal import say
+from gnnperf.core.progress import task
 
 RECIPES = ("demo", "cpu-gloo", "cpu-again", "cpu-unseen", "cpu-sharding", "cpu-random", "gpu")
 DESCRIPTION = """\

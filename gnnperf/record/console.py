@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnperf.output.terminal import complain
+from gnnperf.core.output.terminal import complain
 
 
 def say(line: str) -> None:

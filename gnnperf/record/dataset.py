@@ -14,9 +14,10 @@ from pathlib import Path
 
 import torch
 
-from gnnperf.errors import InputError
-from gnnperf.progress import each
-from gnnperf.record import card, files, host
+from gnnperf.core import files
+from gnnperf.core.errors import InputError
+from gnnperf.core.progress import each
+from gnnperf.record import card, host
 from gnnperf.record.gate import Gate, fastest
 from gnnperf.record.launch import RankFailed
 from gnnperf.record.plan import Plan, recording_name

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from gnnperf.errors import InputError
-from gnnperf.record import card, device, execution_step, files, garbage, kineto_file, machine, profiler_cost
+from gnnperf.core import files
+from gnnperf.core.errors import InputError
+from gnnperf.record import card, device, execution_step, garbage, kineto_file, machine, profiler_cost
 from gnnperf.record.card import Description
 from gnnperf.record.link_probe import probe_link
 from gnnperf.record.step_recorder import StepRecorder, Stretches

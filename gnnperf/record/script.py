@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record import recorder
 from gnnperf.record.console import say
 from gnnperf.record.marker import Recording, StepMarker

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from gnnperf.errors import InputError, require
+from gnnperf.core.errors import InputError, require
 from gnnperf.record import card
 from gnnperf.record.command import rewritten
 from gnnperf.record.console import say

@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gnnperf.output.terminal import console
+from gnnperf.core.output.terminal import console
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.summary import top_ops
 from gnnperf.report.text import (

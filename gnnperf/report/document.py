@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from gnnperf.findings import Finding
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.report.summary import num_nodes_by_reason, num_nodes_by_source
+from gnnperf.whatif.findings import Finding
 
-FORMAT = "gnnperf.prediction"
+FORMAT = "gnnperf.graph.prediction"
 FORMAT_VERSION = 1
 FREE_FORM = ("source", "host", "provenance")  # keys of a DeviceSpec
 

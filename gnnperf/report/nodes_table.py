@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from gnnperf.core.schema import PREDICTION_COLUMNS, Relation, Segment
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.slices import step_start_us
-from gnnperf.schema import PREDICTION_COLUMNS, Relation, Segment
 
 
 def nodes_table(answer: StepPrediction) -> pd.DataFrame:

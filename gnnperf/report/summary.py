@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from gnnperf.core.schema import WORK_TYPES, NodeType, OpFamily, Phase, Source
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.nodes_table import nodes_table
-from gnnperf.schema import WORK_TYPES, NodeType, OpFamily, Phase, Source
 
 UNNAMED = "(unnamed)"
 FAMILY_OF = {NodeType.HOST: "host, all families", NodeType.COMM: "arrival and exit"}  # of these a family says little

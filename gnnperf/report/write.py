@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 
-from gnnperf import untrusted
-from gnnperf.errors import InputError
-from gnnperf.output.files import to_json
+from gnnperf.core import untrusted
+from gnnperf.core.errors import InputError
+from gnnperf.core.files import replacing_folder
+from gnnperf.core.output.files import to_json
+from gnnperf.core.progress import task
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.progress import task
-from gnnperf.record.files import replacing_folder
 from gnnperf.report.document import FORMAT, document
 from gnnperf.report.nodes_table import nodes_table
 from gnnperf.report.page import html_report

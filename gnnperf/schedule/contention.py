@@ -26,8 +26,8 @@ import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.lanes import lane_ends
+from gnnperf.graph.prediction import Alone
 from gnnperf.hardware.contention import Bucket
-from gnnperf.prediction import Alone
 from gnnperf.schedule.claims import MOVES, RUNS, Claims, claims
 from gnnperf.schedule.progress import Shared, State, Steps, simulate
 from gnnperf.schedule.schedule import Schedule, TimedEdges, carried_over, checked, schedule_copies, timed_edges

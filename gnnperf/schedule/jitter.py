@@ -19,12 +19,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.errors import require
+from gnnperf.core.errors import require
+from gnnperf.core.schema import NodeType, Relation
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.lanes import lane_ends
 from gnnperf.schedule.jitter_pass import walk
 from gnnperf.schedule.schedule import TimedEdges, carried_over, timed_edges
-from gnnperf.schema import NodeType, Relation
 
 ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY)
 ALONE = -1

@@ -13,10 +13,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule.jitter import ON_DEVICE, Jitter, Spread
-from gnnperf.schema import NodeType
 
 LEAST = 2  # ranks, and steps
 MOST_SHARE = 0.99

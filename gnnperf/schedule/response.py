@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.labels import measured_lags
 from gnnperf.schedule.medians import fit_medians, in_peer_wait
 from gnnperf.schedule.schedule import schedule
-from gnnperf.schema import NodeType, Relation, Segment
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.errors import InputError, require
+from gnnperf.core.errors import InputError, require
+from gnnperf.core.schema import TIMED_RELATIONS, WORK_TYPES, Relation
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.lanes import LaneEnds, lane_ends
 from gnnperf.schedule.engine import backward_pass, forward_pass, topological_order
-from gnnperf.schema import TIMED_RELATIONS, WORK_TYPES, Relation
 
 _EPSILON_US = 1e-6
 CHECK = "check the shapes and sizes in the trace, the numbers of the hardware, and the edits"

@@ -8,11 +8,11 @@ from statistics import median
 
 import numpy as np
 
-from gnnperf.plan.recommendation.messages import vector_bytes
-from gnnperf.plan.recommendation.parts import parts_of
-from gnnperf.plan.recommendation.read import placement_as_written
-from gnnperf.plan.tables import Placement, Split
-from gnnperf.progress import each
+from gnnperf.core.progress import each
+from gnnperf.generate.recommendation.messages import vector_bytes
+from gnnperf.generate.recommendation.parts import parts_of
+from gnnperf.generate.recommendation.read import placement_as_written
+from gnnperf.generate.tables import Placement, Split
 from gnnperf.shard.judge import Judged, judged
 from gnnperf.shard.loads import INDICES, LOOKED_UP, MEMORY, UPDATED
 from gnnperf.shard.problem import Problem

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gnnperf.output.files import to_json
-from gnnperf.output.terminal import say, write_out
+from gnnperf.core.output.files import to_json
+from gnnperf.core.output.terminal import say, write_out
 
 DESCRIPTION = """\
 Where to put the embedding tables of a recommendation model: placements ranked by the predicted step.
@@ -51,7 +51,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _shard(arguments: argparse.Namespace) -> int:
-    from gnnperf.errors import require
+    from gnnperf.core.errors import require
     from gnnperf.hardware.named import PLAN_GROUP, path_of
     from gnnperf.hardware.strict_yaml import read_yaml
     from gnnperf.shard.answer import answer, document

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.analytic.predictor import AnalyticPredictor
+from gnnperf.core.schema import NodeType, OpFamily
+from gnnperf.generate.recommendation.build import build_recommendation
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.plan.recommendation.build import build_recommendation
 from gnnperf.schedule import schedule_with_contention
-from gnnperf.schema import NodeType, OpFamily
 from gnnperf.shard.loads import ARRANGE, INDICES, LOOKED_UP, UPDATED
 from gnnperf.shard.problem import Problem
 from gnnperf.shard.surrogate import State

@@ -13,15 +13,15 @@ import numpy as np
 
 from gnnperf.analytic.kernels.batched_lookups import LAUNCHES, LOOK_UP, UPDATE
 from gnnperf.analytic.predictor import AnalyticPredictor
+from gnnperf.core.schema import NodeType, Phase
+from gnnperf.generate.recommendation.items import BatchedOp, Item, Moves
+from gnnperf.generate.recommendation.lookups import batched_table, dense_gradient, sort_bytes
+from gnnperf.generate.recommendation.messages import INDEX_BYTES
+from gnnperf.generate.recommendation.parts import Part, Travel, part_of
+from gnnperf.generate.recommendation.plan import FLOAT_BYTES
+from gnnperf.generate.recommendation.rows import item_rows
+from gnnperf.generate.tables import Placed, Split
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.plan.recommendation.items import BatchedOp, Item, Moves
-from gnnperf.plan.recommendation.lookups import batched_table, dense_gradient, sort_bytes
-from gnnperf.plan.recommendation.messages import INDEX_BYTES
-from gnnperf.plan.recommendation.parts import Part, Travel, part_of
-from gnnperf.plan.recommendation.plan import FLOAT_BYTES
-from gnnperf.plan.recommendation.rows import item_rows
-from gnnperf.plan.tables import Placed, Split
-from gnnperf.schema import NodeType, Phase
 from gnnperf.shard.problem import Problem, ways
 
 # of each rank that holds a part: us of indices put in order, looked up, sorted and updated; per sample vector elements

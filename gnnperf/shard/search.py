@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.plan.tables import Placement
-from gnnperf.progress import each
+from gnnperf.core.progress import each
+from gnnperf.generate.tables import Placement
 from gnnperf.shard.improve import Budget, explore
 from gnnperf.shard.loads import Loads
 from gnnperf.shard.seeds import cost_weights, greedy, lookup_weights, size_weights

@@ -16,15 +16,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.analytic.predictor import AnalyticPredictor
+from gnnperf.core.schema import NodeType
+from gnnperf.generate.recommendation.items import Transfer
+from gnnperf.generate.recommendation.messages import INDEX_BYTES, even_bytes
+from gnnperf.generate.recommendation.network import update_bytes_per_parameter
+from gnnperf.generate.recommendation.plan import FLOAT_BYTES
+from gnnperf.generate.recommendation.shared import shared_by_all
+from gnnperf.generate.tables import Placed, Placement
 from gnnperf.graph.tables import node_table
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.plan.recommendation.items import Transfer
-from gnnperf.plan.recommendation.messages import INDEX_BYTES, even_bytes
-from gnnperf.plan.recommendation.network import update_bytes_per_parameter
-from gnnperf.plan.recommendation.plan import FLOAT_BYTES
-from gnnperf.plan.recommendation.shared import shared_by_all
-from gnnperf.plan.tables import Placed, Placement
-from gnnperf.schema import NodeType
 from gnnperf.shard.loads import (
     ARRANGE,
     DENSE,

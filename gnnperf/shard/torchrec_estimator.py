@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from gnnperf.analytic.kernels.batched_lookups import LAUNCHES, LOOK_UP, UPDATE, BatchedTable
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import Phase
+from gnnperf.generate.recommendation.items import BatchedOp, Moves
+from gnnperf.generate.recommendation.lookups import radix_sort_bytes
+from gnnperf.generate.recommendation.plan import FLOAT_BYTES, STATES, Optimizer
 from gnnperf.hardware import default_cluster, load_cluster, load_device, spread
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.plan.recommendation.items import BatchedOp, Moves
-from gnnperf.plan.recommendation.lookups import radix_sort_bytes
-from gnnperf.plan.recommendation.plan import FLOAT_BYTES, STATES, Optimizer
-from gnnperf.schema import Phase
 from gnnperf.shard.loads import kernels_us
 from gnnperf.shard.surrogate import US, collectives_us
 
@@ -63,7 +63,7 @@ class AnalyticShardEstimator:
         hardware: a device of gnnperf's catalog, or a .yaml file.
         cluster: links and hosts; None: the device's own.
         optimizer: fused with the tables' backward pass.
-        skew: table -> exponent of the access (gnnperf.plan.tables); others are uniform.
+        skew: table -> exponent of the access (gnnperf.generate.tables); others are uniform.
 
     Raises:
         InputError: an unknown name.

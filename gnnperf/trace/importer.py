@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from gnnperf import schema
+from gnnperf.core import schema
 from gnnperf.trace import execution_link, linking
 from gnnperf.trace.assemble import Assembled
 from gnnperf.trace.collectives import add_collectives

@@ -24,8 +24,8 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from gnnperf import schema
-from gnnperf.errors import InputError
+from gnnperf.core import schema
+from gnnperf.core.errors import InputError
 from gnnperf.trace.columns import Codes, categorical
 
 Columns = dict[str, np.ndarray]

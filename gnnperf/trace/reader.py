@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from gnnperf import untrusted
-from gnnperf.errors import InputError, printable
-from gnnperf.progress import task
+from gnnperf.core import untrusted
+from gnnperf.core.errors import InputError, printable
+from gnnperf.core.progress import task
 from gnnperf.trace import kineto
 from gnnperf.trace.assemble import assemble
 from gnnperf.trace.checks import check_run, refuse_twins

@@ -23,10 +23,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gnnperf import schema, untrusted
-from gnnperf.errors import InputError
-from gnnperf.record.files import replacing_folder
-from gnnperf.schema.parquet import read_parquet
+from gnnperf.core import schema, untrusted
+from gnnperf.core.errors import InputError
+from gnnperf.core.files import replacing_folder
+from gnnperf.core.schema.parquet import read_parquet
 from gnnperf.trace.columns import Codes
 from gnnperf.trace.limits import MAX_RUN_EVENTS
 from gnnperf.trace.metadata import MAX_RANKS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gnnperf.analytic.bounds import node_bounds
+from gnnperf.core.schema import NodeType
 from gnnperf.hardware import load_device
-from gnnperf.schema import NodeType
 from tests.toys import make_graph
 
 

@@ -17,7 +17,7 @@ from gnnperf.analytic.contention_constants import (
     load_contention,
     save_contention,
 )
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.contention import UNLIMITED, Bucket
 from tests.toys import two_rank_graph
@@ -63,7 +63,7 @@ def test_the_analytical_answer_is_of_ops_alone() -> None:
 
 
 def test_shipped_constants_name_their_command() -> None:
-    assert "benchmarks.fit_contention" in default_contention().provenance
+    assert "research.benchmarks.fit_contention" in default_contention().provenance
 
 
 @pytest.mark.parametrize(

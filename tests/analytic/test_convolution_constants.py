@@ -21,7 +21,7 @@ from gnnperf.analytic.convolution_constants import (
 from gnnperf.analytic.convolution_fit import fit_convolution_constants, forward_algorithms, log_error
 from gnnperf.analytic.kernel_constants import default_gemm_constants
 from gnnperf.analytic.kernels.call import Setting
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 
 DEVICE = replace(ROUND, memory_bandwidth_bytes_per_s=1e11)  # transforms count
 TRUE = ConvolutionConstants(0.8, 6.0, 1.3, 0.9, 40.0, 0.2, "made up")

@@ -15,7 +15,7 @@ from round_device import CONSTANTS, DEVICE
 
 from gnnperf.analytic.embedding import Caches, LookupPrices, Lookups, lookup_counts, lookup_us, specified
 from gnnperf.analytic.embedding_fit import BACKWARD, FORWARD, START, calls_of, fit_lookups, lookup_rows
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 
 CACHES = Caches(near_bytes=2**10, last_bytes=2**20, line_bytes=64, mapped_bytes=2**20)
 PRICES = LookupPrices(call=10.0, cold=100.0, row=1.0, element=0.1, bag=2.0, near_line=0.5, last_row=3.0, last_line=1.0,

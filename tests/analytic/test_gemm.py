@@ -22,7 +22,7 @@ from gnnperf.analytic.kernel_constants import (
     members_for,
     save_gemm_constants,
 )
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_device
 
 # Nothing but arithmetic costs anything: the other terms are as good as free.

@@ -9,9 +9,9 @@ from toys import make_graph
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.constants import default_constants
 from gnnperf.analytic.graph_launches import fit_graph_launches, graph_launch_us, launched_kernels
+from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import load_cluster
-from gnnperf.schema import NodeType, Relation, Segment
 
 
 def launches(*kernels: int, latency_us: float = float("nan")) -> ExecutionGraph:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor
+from gnnperf.core.schema import NodeType
 from gnnperf.graph.tables import node_table
 from gnnperf.hardware import ClusterSpec, load_cluster
-from gnnperf.schema import NodeType
 
 BYTES = 1e9
 

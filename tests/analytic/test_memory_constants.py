@@ -20,7 +20,7 @@ from gnnperf.analytic.memory_constants import (
     save_memory_constants,
 )
 from gnnperf.analytic.memory_fit import START, call_times_us, fit_memory_constants, predicted_us
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 
 
 def test_shipped_constants_are_plausible_and_say_where_they_come_from() -> None:

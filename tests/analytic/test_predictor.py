@@ -16,10 +16,10 @@ from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
 from gnnperf.analytic.constants import default_constants
 from gnnperf.analytic.gemm import gemm_us
 from gnnperf.analytic.gemm_sizes import products
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType, Segment, Source
+from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
-from gnnperf.prediction import Prediction
-from gnnperf.schema import NodeType, Segment, Source
 
 # Round numbers: 1e12 FLOP/s and 1e12 bytes/s sustained, so 1e6 of either is 1 us.
 DEVICE = DeviceSpec(

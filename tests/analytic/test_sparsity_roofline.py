@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from round_device import DEVICE
 
 from gnnperf.analytic.sparsity_roofline import Blocks, Dense, Layer, TwoFour, sparsity_points
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_device
 
 LAYER = Layer(64, 32, 64, "float16")

@@ -16,12 +16,12 @@ from hydra.core.override_parser.types import IntervalSweep, Override
 from docs.made.pages import DOCS, DOCUMENTS, ROOT
 from docs.made.shell import commands_of
 from gnnperf.cli import parser_of
-from gnnperf.config import composed
-from gnnperf.config.entry import EntryConfig
-from gnnperf.config.flags import with_keys
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.predict import PredictConfig
 from gnnperf.predict.asked import to_request
+from gnnperf.predict.composition import composed
+from gnnperf.predict.composition.entry import EntryConfig
+from gnnperf.predict.composition.flags import with_keys
 
 PAGES = sorted({*DOCUMENTS, *(str(path.relative_to(ROOT)) for path in (ROOT / DOCS).rglob("*.md"))} - {"CHANGELOG.md"})
 # A name that is there, in place of a file of the reader's own, or of NAME.
@@ -102,8 +102,8 @@ def test_targets_of_make_exist() -> None:
 
 
 def test_benchmarks_that_pages_name_exist() -> None:
-    named = {name for page in PAGES for name in
-             re.findall(r"python -m benchmarks[. ](\w+)", (ROOT / page).read_text(encoding="utf-8"))}  # fmt: skip
+    texts = [(ROOT / page).read_text(encoding="utf-8") for page in PAGES]
+    named = {name for text in texts for name in re.findall(r"python -m research.benchmarks[. ](\w+)", text)}
     assert "replay" in named
     folder = ROOT / "benchmarks"
     files = [(name, (folder / f"{name}.py", folder / name / "__main__.py")) for name in named]

@@ -12,7 +12,9 @@ from docs.made.pages import DOCS, DOCUMENTS, MADE, ROOT, with_links_of_site
 from docs.made.pictures import PICTURES
 
 PAGES = sorted({*DOCUMENTS, *(str(path.relative_to(ROOT)) for path in (ROOT / DOCS).rglob("*.md"))})
-OTHERS = sorted(str(path.relative_to(ROOT)) for at in ("benchmarks", "datasets/*") for path in ROOT.glob(f"{at}/*.md"))
+OTHERS = sorted(
+    str(path.relative_to(ROOT)) for at in ("research/benchmarks", "datasets/*") for path in ROOT.glob(f"{at}/*.md")
+)
 MADE_PAGES = {f"{DOCS}/{page}": make for page, make in MADE.items()}
 MADE_PICTURES = {f"{DOCS}/pictures/{name}.svg" for name in PICTURES}
 

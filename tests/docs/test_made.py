@@ -19,10 +19,10 @@ from docs.made.pictures import PICTURES
 from docs.made.small_run import SmallRun, small_graph
 from docs.made.vocabulary import kinds, members, word_page
 from gnnperf.cli import ROOM_OF_COMMAND
-from gnnperf.config import composed
-from gnnperf.config.messages import schema_keys
+from gnnperf.core.schema import NODE_COLUMNS, NodeType
 from gnnperf.hardware import load_device
-from gnnperf.schema import NODE_COLUMNS, NodeType
+from gnnperf.predict.composition import composed
+from gnnperf.predict.composition.messages import schema_keys
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 from traces import Event, all_reduce, annotation, call, copy, kernel, mark, op, run_of, trace
 
-from gnnperf import schema
-from gnnperf.errors import InputError
+from gnnperf.core import schema
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import Evidence, Relation
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.evidence import explained_waiting
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
-from gnnperf.schema import Evidence, Relation
 from gnnperf.trace.table import DeviceInfo, TraceTable
 
 

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from toys import make_graph
 
-from gnnperf import schema
+from gnnperf.core import schema
+from gnnperf.core.schema import Evidence, NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.graph.prediction import Alone
 from gnnperf.hardware.contention import Contention
-from gnnperf.prediction import Alone
 from gnnperf.schedule import schedule, schedule_with_contention
-from gnnperf.schema import Evidence, NodeType, Relation, Segment
 
 SYNC, LAUNCH, KERNEL = 1, 2, 3  # content keys
 

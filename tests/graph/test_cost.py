@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from gnnperf.schema import OpFamily
+from gnnperf.core.schema import OpFamily
 from tests.graph.op_calls import cost, recorded_calls
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from gnnperf.schema import OpFamily
+from gnnperf.core.schema import OpFamily
 from tests.graph.op_calls import cost
 
 BYTES: dict[str, tuple[str, list, list[str] | None, list[str] | None, float]] = {  # call -> bytes

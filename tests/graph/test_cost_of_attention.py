@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 from torch.utils import flop_counter
 
-from gnnperf.schema import OpFamily
+from gnnperf.core.schema import OpFamily
 from tests.graph.op_calls import cost, recorded_calls
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gnnperf.core.schema import OpFamily
 from gnnperf.graph.cost import op_cost
-from gnnperf.schema import OpFamily
 
 pytestmark = pytest.mark.mirror
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnnperf.core.schema import OpFamily
 from gnnperf.graph.cost import op_cost, supported_ops
-from gnnperf.schema import OpFamily
 from tests.graph.op_calls import cost
 
 

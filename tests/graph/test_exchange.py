@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from gnnperf.core.schema import NodeType
 from gnnperf.graph.build import build_graph
-from gnnperf.schema import NodeType
 from tests.traces import Event, annotation, mark, op, run_of, trace
 
 BASE = "c10d::alltoall_base_"

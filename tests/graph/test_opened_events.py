@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from traces import MAIN, Event, annotation, call, kernel, mark, op, run_of, trace
 
+from gnnperf.core.schema import EventKind
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.host import host_pieces
 from gnnperf.graph.opened_events import opened_events
 from gnnperf.graph.rank_events import rank_events
-from gnnperf.schema import EventKind
 
 
 def opened(

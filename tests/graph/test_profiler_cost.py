@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import make_graph
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.node_tables import STEP_END
 from gnnperf.graph.profiler_cost import ProfilerCost, cost_of_card, node_cost_us, without_profiler

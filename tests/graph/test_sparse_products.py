@@ -12,12 +12,12 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from traces import Event, call, kernel, mark, op, run_of, trace
 
+from gnnperf.core.schema import NodeType
 from gnnperf.graph import build_graph
 from gnnperf.graph.cost import op_cost
 from gnnperf.graph.op_costs import whole_op_costs
 from gnnperf.graph.rank_events import rank_events
 from gnnperf.graph.sparse_products import StoredOperand, sparse_products
-from gnnperf.schema import NodeType
 from gnnperf.trace import read_run
 
 BLOCKS, VALUES = "[[16,16,16]]", "[[4096]]"

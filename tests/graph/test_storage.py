@@ -12,7 +12,7 @@ import pytest
 from toys import two_rank_graph
 from traces import all_reduce, call, kernel, mark, op, run_of, trace
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.graph import build_graph, load_graph, read_graph, storage, write_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.trace.storage import write_run

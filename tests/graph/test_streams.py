@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from traces import Event, call, kernel, run_of, trace
 
+from gnnperf.core.schema import EventKind
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.device import device_works
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.rank_events import rank_events
 from gnnperf.graph.streams import event_waits
-from gnnperf.schema import EventKind
 
 
 def wait_step(at: float, *, a_ends: float, b_starts: float, corr: int) -> list[Event]:

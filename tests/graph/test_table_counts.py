@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from traces import mark, op, run_of, trace
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.graph import build_graph, read_graph, write_graph
 from gnnperf.graph.table_counts import TableCounts, lookups_held, table_counts
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from traces import Event, call, copy, kernel, mark, op, run_of, sync_event, trace
 
+from gnnperf.core.schema import Evidence
 from gnnperf.graph import waits
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.device import device_works
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.rank_events import rank_events
 from gnnperf.schedule.schedule import timed_edges
-from gnnperf.schema import Evidence
 
 TWO_STREAMS = (
     call("cudaLaunchKernel", 0, 5, corr=1),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.hardware import (
     cluster_names,
     default_cluster,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.hardware import (
     cluster_names,
     host_names,

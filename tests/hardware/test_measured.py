@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.hardware import Measured
 from gnnperf.hardware.yaml_spec import device_from
 

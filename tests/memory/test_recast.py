@@ -10,8 +10,8 @@ from gnnperf.memory.scaled import ScaledBatch
 from gnnperf.memory.slots import TensorSlot
 from gnnperf.memory.step_calls import Call
 from gnnperf.memory.variant import AsRecorded
-from gnnperf.plan import ChangeDtype, CompressMessages, InputStall, ScaleBatch
-from tests.plan.layers import layer
+from gnnperf.whatif import ChangeDtype, CompressMessages, InputStall, ScaleBatch
+from tests.whatif.layers import layer
 
 FULL, HALF, INDEX = TensorSlot((4,), "float32"), TensorSlot((4,), "bfloat16"), TensorSlot((4,), "int64")
 LAYER = layer(8, 64, 32, 100)

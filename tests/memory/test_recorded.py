@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import nn
 
-from gnnperf.capture import captured_peak_memory
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.graph import build_graph
 from gnnperf.memory import Part
+from gnnperf.memory.captured import captured_peak_memory
 from gnnperf.memory.edits import memory_edits
 from gnnperf.memory.measured import Measured, measured_peaks
 from gnnperf.memory.recast import Autocast
 from gnnperf.memory.recorded import peak_memory
 from gnnperf.memory.variant import AsRecorded
-from gnnperf.plan import ChangeDtype, Edit, ScaleBatch
 from gnnperf.trace import read_run
+from gnnperf.whatif import ChangeDtype, Edit, ScaleBatch
 
 DATASET = Path("datasets/cpu-gloo")
 ROWS, WIDTH, HIDDEN = 16, 64, 256

@@ -7,7 +7,7 @@ import pytest
 from gnnperf.memory.scaled import ScaledBatch
 from gnnperf.memory.slots import Slot, TensorSlot
 from gnnperf.memory.step_calls import Call
-from gnnperf.plan.batch_sizes import Batch
+from gnnperf.whatif.batch_sizes import Batch
 
 TWICE = ScaledBatch(Batch(frozenset({8, 512}), frozenset({(384, 128), (512, 128)})), 2.0)
 

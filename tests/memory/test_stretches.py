@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnnperf.generate.uses import NotAccounted, Pair, RankTensors, Stretch, Use, check_accounted, use
 from gnnperf.memory.peak import Part
 from gnnperf.memory.planned import planned_peak
 from gnnperf.memory.stretches import ASKED, BLOCKS, KEPT, profiles
-from gnnperf.plan.uses import NotAccounted, Pair, RankTensors, Stretch, Use, check_accounted, use
 
 
 def exactly(num_bytes: int) -> int:

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gnnperf.core.schema import Source
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.graph.prediction import Alone, Prediction, uncovered_ops
 from gnnperf.hardware.contention import Contention
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.assemble import Question, assemble
 from gnnperf.predict.config import Mode
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.prediction import Alone, Prediction, uncovered_ops
-from gnnperf.schema import Source
 from tests.toys import two_rank_graph
 
 GEMM_0, GEMM_1, COLLECTIVE = 3, 10, 14  # node ids in two_rank_graph

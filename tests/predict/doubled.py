@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from synthetic import prepared
 
-from gnnperf.checkpoint import Checkpoint, make_checkpoint
-from gnnperf.models.config import MAX_RESIDUAL, ModelConfig
-from gnnperf.models.gnn import Head, TypedGNN
+from gnnperf.gnn.checkpoint import Checkpoint, make_checkpoint
+from gnnperf.gnn.models.config import MAX_RESIDUAL, ModelConfig
+from gnnperf.gnn.models.gnn import Head, TypedGNN
 
 
 def doubling(tmp_path: Path) -> Checkpoint:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnnperf.findings import Basis
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.predict import advice
 from gnnperf.predict.advice import with_findings
 from gnnperf.predict.config import Mode
 from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.whatif.findings import Basis
 from tests.predict.answers import GEMM_0, GEMM_1, Fixed, question, toy_answer
 
 CLUSTER = default_cluster(load_device("v100_sxm2_32gb"))

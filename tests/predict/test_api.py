@@ -12,17 +12,17 @@ import pytest
 import torch
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import Source
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, take
 from gnnperf.graph.tables import concat_tables
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.spec import DeviceSpec
-from gnnperf.plan import ChangeDtype, Straggler
 from gnnperf.predict import api
 from gnnperf.predict.api import predict
 from gnnperf.predict.config import Mode
 from gnnperf.predict.request import Request
-from gnnperf.schema import Source
+from gnnperf.whatif import ChangeDtype, Straggler
 from tests.predict.answers import GEMM_1, Fixed
 from tests.synthetic import prepared
 from tests.toys import two_rank_graph
@@ -163,7 +163,7 @@ def test_trained_checkpoint_answers_and_the_analytical_model_fills_in(
 
 
 def test_the_analytical_model_answers_with_what_a_checkpoints_training_runs_told(tmp_path: Path) -> None:
-    from gnnperf.checkpoint import load_checkpoint
+    from gnnperf.gnn.checkpoint import load_checkpoint
 
     path = _checkpoint(tmp_path)
     found = api.answers_for(Mode.analytic, path).predictor
@@ -196,9 +196,9 @@ def test_a_trace_of_another_processor_than_training_has_no_interval_and_says_why
 
 def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> Path:
     """An untrained network with the toy runs' vocabulary."""
-    from gnnperf.checkpoint import make_checkpoint, save_checkpoint
-    from gnnperf.models.config import ModelConfig
-    from gnnperf.models.gnn import TypedGNN
+    from gnnperf.gnn.checkpoint import make_checkpoint, save_checkpoint
+    from gnnperf.gnn.models.config import ModelConfig
+    from gnnperf.gnn.models.gnn import TypedGNN
 
     data, config = prepared(folder / "data"), ModelConfig(hidden_channels=8)
     torch.manual_seed(0)

@@ -12,15 +12,15 @@ import pytest
 from synthetic import cluster, toy_run
 from toys import DEFAULTS
 
-from gnnperf.checkpoint import Checkpoint
+from gnnperf.core.schema import NODE_COLUMNS, NodeType, Source
+from gnnperf.gnn.checkpoint import Checkpoint
+from gnnperf.gnn.trust import Carry, Corrections
+from gnnperf.gnn.trust.beyond import NAMES
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.predict.blended import SILENT, BlendedPredictor
 from gnnperf.predict.gnn import GnnPredictor
 from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.measured import read_measured
-from gnnperf.schema import NODE_COLUMNS, NodeType, Source
-from gnnperf.trust import Carry, Corrections
-from gnnperf.trust.beyond import NAMES
 from tests.predict.doubled import doubling
 
 LIKE, TABLED, NEW_OP, HUGE, NAMELESS = 3, 10, 18, 19, 20  # node ids

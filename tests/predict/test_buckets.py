@@ -9,16 +9,16 @@ import pytest
 from toys import two_rank_graph
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.hardware import Placement, load_cluster
-from gnnperf.plan import apply
-from gnnperf.plan.other_link import ChangeLink
 from gnnperf.predict import api
 from gnnperf.predict.buckets import learned_beside, untold
 from gnnperf.predict.config import Mode
 from gnnperf.predict.edited import predict_edited
 from gnnperf.predict.mixed import NO_BUCKETS
 from gnnperf.predict.request import Request, check
+from gnnperf.whatif import apply
+from gnnperf.whatif.other_link import ChangeLink
 
 LIMITED = replace(two_rank_graph(), placement=Placement(2, 125e6))
 

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from synthetic import cluster, prepared
 from toys import two_rank_graph
 
-from gnnperf.checkpoint import make_checkpoint
-from gnnperf.data.features import features
+from gnnperf.core.schema import Relation
+from gnnperf.gnn.checkpoint import make_checkpoint
+from gnnperf.gnn.data.features import features
+from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.placement import Placement
-from gnnperf.models.config import ModelConfig
-from gnnperf.models.gnn import TypedGNN
 from gnnperf.predict.crossing import asked_over
 from gnnperf.predict.gnn import GnnPredictor
-from gnnperf.schema import Relation
 
 COMM = (4, 11)  # nodes that cross a link
 

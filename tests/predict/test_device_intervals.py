@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gnnperf.core.schema import Source
+from gnnperf.gnn.intervals.devices import DeviceIntervals
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.intervals.devices import DeviceIntervals
 from gnnperf.predict.device_intervals import UnseenDevices
-from gnnperf.schema import Source
 from tests.predict.answers import GEMM_0, GEMM_1, Fixed
 from tests.toys import two_rank_graph
 

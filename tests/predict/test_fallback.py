@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnperf.calibrate.ops_file import read_ops
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.predict.config import FallbackConfig
 from gnnperf.predict.fallback import NotCovered, check_covered, ops_to_measure, uncovered_share
 from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.record.calibrate.ops_file import read_ops
 from tests.predict.answers import GEMM_0, GEMM_1, toy_answer
 
 

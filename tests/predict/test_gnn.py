@@ -8,9 +8,9 @@ import pytest
 from synthetic import cluster, toy_run
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.checkpoint import Checkpoint
+from gnnperf.core.schema import Source
+from gnnperf.gnn.checkpoint import Checkpoint
 from gnnperf.predict.gnn import GnnPredictor
-from gnnperf.schema import Source
 from tests.predict.doubled import doubling
 
 

@@ -10,8 +10,8 @@ import pytest
 from synthetic import cluster, prepared, toy_run
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.data.prepare import PreparedData, Step
-from gnnperf.intervals import NodeIntervals, StepIntervals
+from gnnperf.gnn.data.prepare import PreparedData, Step
+from gnnperf.gnn.intervals import NodeIntervals, StepIntervals
 from gnnperf.predict.config import Mode
 from gnnperf.predict.intervals import WithIntervals, calibrated
 from gnnperf.predict.step_interval import with_interval

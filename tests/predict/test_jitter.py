@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_device
 from gnnperf.predict.api import predict
 from gnnperf.predict.config import Mode
 from gnnperf.predict.jitter import check_jitter, jitter_asked
 from gnnperf.predict.request import Request
 from gnnperf.schedule.jitter import Jitter, Spread
-from tests.plan.transformer.plans import small
+from tests.generate.transformer.plans import small
 from tests.predict.answers import toy_answer
 
 RECORDED = Path("datasets/cpu-gloo/gpt_l2_w128_s64_b4_fsdp_x2_1g/1")

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from synthetic import prepared
 
-from gnnperf.data.step_time import step_time_us
+from gnnperf.gnn.data.step_time import step_time_us
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.blended import BlendedPredictor
 from gnnperf.predict.gnn import GnnPredictor
 from gnnperf.predict.judged import PredictorAnswer, fits_of
-from gnnperf.prediction import Prediction
 from tests.predict.doubled import doubling
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.predict.config import Mode
 from gnnperf.predict.laws import laws_text, with_laws

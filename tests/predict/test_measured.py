@@ -12,11 +12,11 @@ from synthetic import cluster
 from toys import two_rank_graph
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import Source
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.measured import read_measured, tensor_shapes
-from gnnperf.schema import Source
 
 GEMM_0, GEMM_1 = 3, 10
 ROW = {"op": "aten::mm", "shapes": [[64, 32], [32, 16]], "dtypes": ["float32", "float32"], "latency_us": 30.0,

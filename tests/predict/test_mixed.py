@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from gnnperf.analytic import AnalyticPredictor
+from gnnperf.core.schema import NodeType, Source
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.plan import OpLatency, apply
-from gnnperf.plan.edit import Edit
-from gnnperf.plan.other_cluster import ChangeCluster
-from gnnperf.plan.other_device import ChangeDevice
-from gnnperf.plan.other_link import ChangeLink
 from gnnperf.predict.edited import predict_edited, with_edits
 from gnnperf.predict.target import choose_target
-from gnnperf.prediction import Prediction
-from gnnperf.schema import NodeType, Source
+from gnnperf.whatif import OpLatency, apply
+from gnnperf.whatif.edit import Edit
+from gnnperf.whatif.other_cluster import ChangeCluster
+from gnnperf.whatif.other_device import ChangeDevice
+from gnnperf.whatif.other_link import ChangeLink
 from tests.predict.answers import COLLECTIVE, GEMM_0, GEMM_1, Fixed, question, toy_answer
 from tests.toys import two_rank_graph
 

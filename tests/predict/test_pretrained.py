@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import Source
+from gnnperf.gnn.pretrain.op_checkpoint import save_op_checkpoint
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict import api
@@ -17,8 +19,6 @@ from gnnperf.predict.api import answers_for, predict
 from gnnperf.predict.config import Mode
 from gnnperf.predict.pretrained import SHIPPED, NetworkAlone, PretrainedPredictor
 from gnnperf.predict.request import Request
-from gnnperf.pretrain.op_checkpoint import save_op_checkpoint
-from gnnperf.schema import Source
 from tests.op_networks import checkpoint
 from tests.predict.answers import GEMM_1
 from tests.toys import two_rank_graph

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.generate.recommendation import RecommendationPlan
 from gnnperf.hardware import load_device
-from gnnperf.plan.recommendation import RecommendationPlan
 from gnnperf.predict.api import predict
 from gnnperf.predict.config import Mode, PredictConfig
 from gnnperf.predict.request import Request

@@ -12,14 +12,14 @@ import pytest
 from synthetic import cluster
 
 from gnnperf.cli import main
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.tables import EdgeList, node_table
 from gnnperf.predict import api
 from gnnperf.predict.choose_calls import calls_to_measure
 from gnnperf.predict.similar import REASON, SimilarPredictor, call_numbers, factors
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.schema import NodeType
 from tests.predict.answers import Fixed, toy_answer
 
 EDGES = [16 * (i + 1) for i in range(40)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.predict.step_choice import choose_step, other_step
 from tests.toys import two_rank_graph

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.predict.target import choose_target, closest, traced_name

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.checkpoint import save_checkpoint
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import Source
+from gnnperf.gnn.checkpoint import save_checkpoint
 from gnnperf.hardware import load_cluster, load_device, load_host
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
-from gnnperf.plan import ChangeCluster
 from gnnperf.predict import api
 from gnnperf.predict.api import predict
 from gnnperf.predict.asked import to_request
@@ -22,8 +22,8 @@ from gnnperf.predict.pretrained import SHIPPED
 from gnnperf.predict.request import Request
 from gnnperf.predict.target import Target
 from gnnperf.predict.trace_hosts import SAME, host_ratio, trace_hosts, who_tells
-from gnnperf.schema import Source
-from tests.plan.transformer.plans import small
+from gnnperf.whatif import ChangeCluster
+from tests.generate.transformer.plans import small
 from tests.predict.doubled import doubling
 from tests.toys import two_rank_graph
 

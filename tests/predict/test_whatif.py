@@ -9,9 +9,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import Source
 from gnnperf.hardware import load_cluster, load_device
-from gnnperf.plan import (
+from gnnperf.predict.api import predict
+from gnnperf.predict.config import Mode
+from gnnperf.predict.edited import with_edits
+from gnnperf.predict.request import Request, check
+from gnnperf.predict.whatif import read_edits
+from gnnperf.report.console import print_summary
+from gnnperf.report.document import document
+from gnnperf.whatif import (
     Block,
     ChangeCluster,
     ChangeDevice,
@@ -32,16 +40,8 @@ from gnnperf.plan import (
     Straggler,
     WaitLater,
 )
-from gnnperf.plan.fold import WorldSize
-from gnnperf.predict.api import predict
-from gnnperf.predict.config import Mode
-from gnnperf.predict.edited import with_edits
-from gnnperf.predict.request import Request, check
-from gnnperf.predict.whatif import read_edits
-from gnnperf.report.console import print_summary
-from gnnperf.report.document import document
-from gnnperf.schema import Source
-from tests.plan.transformer.plans import small
+from gnnperf.whatif.world_size import WorldSize
+from tests.generate.transformer.plans import small
 from tests.predict.answers import GEMM_0, GEMM_1, Fixed, question, toy_answer
 from tests.report.page.pages import page_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record import calibration
 from gnnperf.record.calibration import calibrate_first, copy_calibration
 

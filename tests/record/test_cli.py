@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record.cli import RECIPES, add_parsers
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record.command import rewritten
 
 HERE = "-m gnnperf.record.script --out o"

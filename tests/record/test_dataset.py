@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.errors import InputError
-from gnnperf.record import card, dataset, files
+from gnnperf.core import files
+from gnnperf.core.errors import InputError
+from gnnperf.record import card, dataset
 from gnnperf.record.build import DAY_AXIS, _axes, build
 from gnnperf.record.dataset import Outcome, record_all
 from gnnperf.record.plan import Change, Pair, Plan

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record import card, record
 
 FAST: dict[str, Any] = {"warmup_steps": 0, "unprofiled_steps": 1, "profiled_steps": 1}

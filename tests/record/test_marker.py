@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record.marker import Recording, StepMarker
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record import network
 from gnnperf.record.launch import launch
 from gnnperf.record.spec import LOOPBACK, Link

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record import record
 from gnnperf.record.card import status
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from gnnperf.core.schema import Source
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.console import print_summary
 from gnnperf.report.text import time_text
-from gnnperf.schema import Source
 from tests.predict.answers import GEMM_1, toy_answer
 
 

@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from gnnperf.core.output.files import to_json
+from gnnperf.core.schema import PREDICTION_COLUMNS
 from gnnperf.hardware import load_device
 from gnnperf.hardware.yaml_spec import device_from
-from gnnperf.output.files import to_json
 from gnnperf.report.document import document
 from gnnperf.report.nodes_table import nodes_table
-from gnnperf.schema import PREDICTION_COLUMNS
 from tests.predict.answers import GEMM_1, toy_answer
 
 GOLDEN = """\
 {
-  "format": "gnnperf.prediction",
+  "format": "gnnperf.graph.prediction",
   "format_version": 1,
   "run": "toy",
   "mode": "analytic",

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from gnnperf.findings import Basis, Finding
-from gnnperf.output.files import to_json
+from gnnperf.core.output.files import to_json
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.console import print_summary
 from gnnperf.report.document import document
+from gnnperf.whatif.findings import Basis, Finding
 from tests.predict.answers import toy_answer
 from tests.report.page.pages import page_of
 

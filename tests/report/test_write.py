@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.report import check_output, write, write_report
 from gnnperf.report.write import FILES
 from tests.predict.answers import GEMM_1, toy_answer
@@ -108,7 +108,7 @@ def test_ctrl_c_between_the_two_renames_brings_the_earlier_one_back(
             raise KeyboardInterrupt
         return rename(path, target)
 
-    monkeypatch.setattr("gnnperf.record.files._exchange", lambda one, other: False)  # as on some file systems
+    monkeypatch.setattr("gnnperf.core.files._exchange", lambda one, other: False)  # as on some file systems
     monkeypatch.setattr(Path, "rename", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_report(toy_answer(), tmp_path / "out")

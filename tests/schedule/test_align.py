@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import make_graph, two_rank_graph
 
+from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import align as module
 from gnnperf.schedule.align import align, common_subsequence
-from gnnperf.schema import NodeType, Relation, Segment
 
 KEYS = st.lists(st.integers(0, 3), max_size=12)
 

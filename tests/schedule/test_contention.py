@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import make_graph, two_rank_graph
 
+from gnnperf.core.schema import NodeType, OpFamily, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Alone
 from gnnperf.hardware.contention import Contention
-from gnnperf.prediction import Alone
 from gnnperf.schedule import schedule, schedule_with_contention
 from gnnperf.schedule.contention import Contended
-from gnnperf.schema import NodeType, OpFamily, Relation, Segment
 
 GPU = Contention(
     compute_slowdown=1.5, memory_slowdown=2.0, transfer_slowdown=1.25, ranks_per_node=8, ranks_per_inner_link=1,

@@ -11,16 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import Relation
+from gnnperf.generate.fold import fold
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.plan.fold import WorldSize, fold
 from gnnperf.schedule import schedule
 from gnnperf.schedule.jitter import Jitter, Spread, arrival_lags_us
 from gnnperf.schedule.jitter_fit import jitter_of
 from gnnperf.schedule.order_statistics import expected_excess, expected_maximum
-from gnnperf.schema import Relation
-from tests.plan.fold.graphs import Item, Meeting, Work, grid, latencies_us
-from tests.plan.loops import loop
+from gnnperf.whatif.world_size import WorldSize
+from tests.generate.fold.graphs import Item, Meeting, Work, grid, latencies_us
+from tests.whatif.loops import loop
 
 STEADY = Jitter(device=Spread(rank_share=0.1))
 BOTH = Jitter(Spread(0.05, 1.0), Spread(0.02, 3.0))

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import make_graph
 
+from gnnperf.core.schema import NodeType, Relation
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Alone
 from gnnperf.hardware.contention import Contention
-from gnnperf.prediction import Alone
 from gnnperf.schedule import schedule_with_contention
 from gnnperf.schedule.observed import alone_us
-from gnnperf.schema import NodeType, Relation
 from tests.schedule.test_contention import GPU, LINKS, ONE_CORE, arrive, host, kernel, thread, transfer
 
 

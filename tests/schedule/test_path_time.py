@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import two_rank_graph
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType
 from gnnperf.schedule import schedule
 from gnnperf.schedule.path_time import PartOf, path_times_us
-from gnnperf.schema import NodeType
 
 GRAPH = two_rank_graph()
 LATENCY = np.nan_to_num(GRAPH.nodes["latency_us"].to_numpy())

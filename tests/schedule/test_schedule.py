@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import make_graph, two_rank_graph
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import Schedule, schedule
-from gnnperf.schema import NodeType, Relation, Segment
 
 
 def run(graph: ExecutionGraph, **options: object) -> Schedule:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import make_graph, two_rank_graph
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule
 from gnnperf.schedule.step_visits import NUM_UNROLLED, StepVisits, constraints_of, step_visits
-from gnnperf.schema import NodeType, Relation, Segment
 
 TWO_RANKS = two_rank_graph()
 

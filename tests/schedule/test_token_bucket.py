@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import make_graph
 
+from gnnperf.core.schema import Relation
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Alone
 from gnnperf.hardware.contention import Bucket, Contention
-from gnnperf.prediction import Alone
 from gnnperf.schedule import schedule_with_contention
 from gnnperf.schedule.claims import claims
 from gnnperf.schedule.observed import alone_us
-from gnnperf.schema import Relation
 from tests.schedule.test_contention import LINKS, arrive, host, run, transfer
 
 # one byte a microsecond; 40 bytes pass at once, ten times as fast: a full bucket spares 36 us

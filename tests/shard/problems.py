@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from gnnperf.generate.recommendation import RecommendationPlan, Recommender
+from gnnperf.generate.recommendation.placing import largest_first
+from gnnperf.generate.tables import Table
 from gnnperf.hardware import default_cluster, load_device
-from gnnperf.plan.recommendation import RecommendationPlan, Recommender
-from gnnperf.plan.recommendation.placing import largest_first
-from gnnperf.plan.tables import Table
 from gnnperf.shard.problem import Problem
 
 

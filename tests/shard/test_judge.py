@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.plan.recommendation import build_recommendation
-from gnnperf.plan.tables import Placed, Placement, Split
+from gnnperf.generate.recommendation import build_recommendation
+from gnnperf.generate.tables import Placed, Placement, Split
 from gnnperf.schedule import schedule_with_contention
 from gnnperf.shard.judge import DENSE, awaited_ranks, judged
 from gnnperf.shard.problem import Problem

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from gnnperf.plan.tables import Placed, Placement, Split
+from gnnperf.generate.tables import Placed, Placement, Split
 from gnnperf.shard.problem import on_ranks, ways
 from gnnperf.shard.search import FOUND, Effort, candidates, rank, seeds
 from gnnperf.shard.surrogate import Surrogate, surrogate

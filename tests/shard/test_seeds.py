@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnnperf.errors import InputError
-from gnnperf.plan.tables import Placed, Split, Table
+from gnnperf.core.errors import InputError
+from gnnperf.generate.tables import Placed, Split, Table
 from gnnperf.shard.loads import Loads
 from gnnperf.shard.problem import ways
 from gnnperf.shard.seeds import by_rows, greedy, lookup_weights, random_placements, size_weights

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.plan.recommendation import build_recommendation
-from gnnperf.plan.tables import Placed, Placement, Split
-from gnnperf.schema import NodeType
+from gnnperf.core.schema import NodeType
+from gnnperf.generate.recommendation import build_recommendation
+from gnnperf.generate.tables import Placed, Placement, Split
 from gnnperf.shard.loads import ELEMENTS, INDICES, LOOKED_UP, MEMORY, SUMMED, UPDATED
 from gnnperf.shard.problem import Problem, on_ranks, ways
 from gnnperf.shard.surrogate import Surrogate, surrogate

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from gnnperf.errors import InputError
-from gnnperf.plan.recommendation.plan import Optimizer
+from gnnperf.core.errors import InputError
+from gnnperf.generate.recommendation.plan import Optimizer
 from gnnperf.shard.torchrec_estimator import AnalyticShardEstimator
 from tests.shard import torchrec_stand_in
 

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnnperf import untrusted
-from gnnperf.errors import InputError
+from gnnperf.core import untrusted
+from gnnperf.core.errors import InputError
 from gnnperf.trace import limits, read_run
 from gnnperf.trace.assemble import assemble
 from gnnperf.trace.table import RunTrace

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.trace import read_run
 from tests.trace import kineto_files as files
 

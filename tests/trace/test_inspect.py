@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from gnnperf.cli import main
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.trace.inspect import inspect, tied_share
 from gnnperf.trace.inspect_text import print_inspection
 from tests.trace import kineto_files as files

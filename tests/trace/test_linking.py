@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnnperf.schema import EventKind, Link
+from gnnperf.core.schema import EventKind, Link
 from gnnperf.trace import linking
 from gnnperf.trace.assemble import Assembled, assemble
 from gnnperf.trace.enclosing import enclosing_ops

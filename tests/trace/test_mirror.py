@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnperf import schema
-from gnnperf.errors import InputError
-from gnnperf.schema import DEVICE_KINDS
+from gnnperf.core import schema
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import DEVICE_KINDS
 from gnnperf.trace import read_run
 from gnnperf.trace.inspect import inspect_run
 from gnnperf.trace.table import RunTrace, TraceTable

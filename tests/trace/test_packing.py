@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf import schema
-from gnnperf.errors import InputError
-from gnnperf.schema import EventKind
+from gnnperf.core import schema
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import EventKind
 from gnnperf.trace.columns import Codes
 from gnnperf.trace.packing import COUNTERS, LANE, REFERENCES, TEXTS, Columns, pack, packed_dtypes, unpack
 from tests.traces import annotation, op, trace

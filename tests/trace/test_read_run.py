@@ -14,8 +14,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from gnnperf import schema
-from gnnperf.errors import InputError
+from gnnperf.core import schema
+from gnnperf.core.errors import InputError
 from gnnperf.trace import read_run
 from tests.trace import kineto_files as files
 

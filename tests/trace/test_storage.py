@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf import schema
-from gnnperf.errors import InputError
+from gnnperf.core import schema
+from gnnperf.core.errors import InputError
 from gnnperf.trace import read_run
 from gnnperf.trace.storage import read_tables, write_run
 from gnnperf.trace.table import RunTrace
@@ -235,7 +235,7 @@ def test_absurd_sizes_are_refused(tmp_path: Path, run: RunTrace, monkeypatch: py
     def exhausted(*args: object, **kwargs: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("gnnperf.schema.parquet.pq.ParquetFile", exhausted)
+    monkeypatch.setattr("gnnperf.core.schema.parquet.pq.ParquetFile", exhausted)
     with pytest.raises(InputError, match=r"takes about .* of memory to read"):
         read_run(tmp_path / "saved")
 

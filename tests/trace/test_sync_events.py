@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gnnperf.schema import EventKind
+from gnnperf.core.schema import EventKind
 from gnnperf.trace import read_run
 from tests.trace.kineto_files import Event, call, device, document, step_events, write
 

@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gnnperf import untrusted
-from gnnperf.errors import InputError
-from gnnperf.schema.parquet import MAX_FOOTER_BYTES, read_parquet
+from gnnperf.core import untrusted
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema.parquet import MAX_FOOTER_BYTES, read_parquet
 from gnnperf.trace import limits, read_run
 from gnnperf.trace.storage import write_run
 from tests.trace import kineto_files as files

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from gnnperf.core.schema import NodeType
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule.path_time import PartOf
-from gnnperf.schema import NodeType
 
 COLLECTIVE_CALLS = "c10d::"  # torch's namespace of them
 STREAM_LAG = "stream"  # class of edges between neighbors on a stream

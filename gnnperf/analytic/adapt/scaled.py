@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnnperf.analytic.adapt.parts import PARTS, parts_of
-from gnnperf.errors import require
+from gnnperf.core.errors import require
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Prediction, Predictor
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.prediction import Prediction, Predictor
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from gnnperf.analytic.collective.constants import CollectiveConstants, MeasuredLink
 from gnnperf.analytic.collective.law import CollectiveLaw, ProtocolSwitch
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.files import write_text
 from gnnperf.hardware.named import LAWS_GROUP, is_path, path_of
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
-from gnnperf.record.files import write_text
 
 SEPARATOR = " | "  # "all_reduce | nvlink", "all_reduce | 8 | 1": kind and link; kind, ranks, machines
 KEYS = ("provenance", "measured_inside", "measured_between", "between", "inside", "rings", "laws", "groups")

@@ -19,7 +19,7 @@ from gnnperf.analytic.collective.calls import CollectiveCalls, calls_of, rings_o
 from gnnperf.analytic.collective.constants import CollectiveConstants, Group, MeasuredLink, links_inside
 from gnnperf.analytic.collective.law import CollectiveLaw, ProtocolSwitch
 from gnnperf.analytic.collective.solver import robust_least_squares
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.hardware.spec import ClusterSpec
 
 NEEDED = ("kind", "message_bytes", "group_size", "nodes", "link", "latency_us")

@@ -35,7 +35,7 @@ from gnnperf.analytic.cpu_ops.call import Call, Counts, beyond, far_bytes, is_sh
 from gnnperf.analytic.cpu_ops.gathered import lookup
 from gnnperf.analytic.cpu_ops.recurrent import recurrent
 from gnnperf.analytic.cpu_ops.rows import norm, reduction, softmax
-from gnnperf.schema import OpFamily
+from gnnperf.core.schema import OpFamily
 
 CALLS = ("call", "cold_call", "product", "tensor")  # host work
 TRAFFIC = ("byte", "far_byte", "left", "right", "result", "row", "missed_row")  # what a warm cache makes cheaper

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 
 from gnnperf.analytic.cpu_ops.counts import COUNTS
 from gnnperf.analytic.cpu_ops.prices import BACK_OFF, CoreNumbers, FamilyPrices, OpPrices
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 
 DIGITS = 4  # significant
 LARGEST = 1e18  # of any number: FLOP/s

@@ -16,11 +16,11 @@ from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.read import OP, OpRow, read_op_rows
 from gnnperf.analytic.op_tables.signatures import recorded_call
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType, OpFamily
 from gnnperf.graph.cost.op_call import UnknownCost
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.sparse_sums import sparse_sum_cost
-from gnnperf.schema import NodeType, OpFamily
 
 SPARSE = "sparse_"
 LABELS = ("latency_us", "opened_ops")

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.cpu_ops.counts import ARITHMETIC, CALLS, COUNTS, TRAFFIC, op_counts, paid_families
+from gnnperf.core.schema import OpFamily
 from gnnperf.hardware.spec import DeviceSpec
-from gnnperf.schema import OpFamily
 
 BACK_OFF = str(OpFamily.ELEMENTWISE)
 

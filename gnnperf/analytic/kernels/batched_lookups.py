@@ -46,7 +46,7 @@ class BatchedTable:
         dim: columns that are here, float32.
         lookups: indices.
         bags: vectors written.
-        skew_thousandths: 1000 x the exponent of the access (see gnnperf.plan.tables).
+        skew_thousandths: 1000 x the exponent of the access (see gnnperf.generate.tables).
         state_bytes: of the optimizer per row that is here; of a lookup: 0.
     """
 

@@ -16,9 +16,9 @@ from gnnperf.analytic.access import Access
 from gnnperf.analytic.counted_access import counted_access
 from gnnperf.analytic.kernels.call import KernelCall, LookupAccess
 from gnnperf.analytic.kernels.lookups import sizes_of
+from gnnperf.core.schema import OpFamily
 from gnnperf.graph.cost.op_call import UnknownCost
 from gnnperf.graph.table_counts import TableCounts
-from gnnperf.schema import OpFamily
 
 
 def with_counts(calls: Sequence[KernelCall], counts: Sequence[TableCounts]) -> list[KernelCall]:

@@ -20,8 +20,8 @@ from gnnperf.analytic.kernels.sparse_products import sparse_products_us
 from gnnperf.analytic.kernels.streams import elementwise_calls_us, lists_us, reductions_us, streams_us
 from gnnperf.analytic.memory_constants import default_memory_constants
 from gnnperf.analytic.roofline import compute_us, flops_per_s
+from gnnperf.core.schema import OpFamily
 from gnnperf.hardware.spec import DeviceSpec
-from gnnperf.schema import OpFamily
 
 
 def matmuls_us(calls: Sequence[KernelCall], setting: Setting) -> Array:

@@ -18,8 +18,8 @@ import numpy as np
 
 from gnnperf.analytic.bandwidth_bound import chain_us
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, of_bytes, sized
+from gnnperf.core.schema import OpFamily
 from gnnperf.graph.cost.table import lookup, supported_ops
-from gnnperf.schema import OpFamily
 
 CHAIN = re.compile(r"triton_(?:poi|per|red)_fused_(.+?)(?:_\d+)?")
 PREFIX = "aten::"

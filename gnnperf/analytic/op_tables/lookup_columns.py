@@ -20,7 +20,7 @@ import numpy as np
 from gnnperf.analytic.access import Reuse, zipf_access
 from gnnperf.analytic.counted_access import ReuseDistances, counted_access
 from gnnperf.analytic.kernels.call import LookupAccess
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.graph.table_counts import lookups_held
 
 OPS = ("aten::embedding", "aten::embedding_bag", "aten::_embedding_bag", "aten::_embedding_bag_forward_only")

@@ -16,11 +16,11 @@ from gnnperf.analytic.op_tables.cpu import op_times
 from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.read import OP, OpRow
 from gnnperf.analytic.op_tables.signatures import recorded_call
+from gnnperf.core.progress import each
+from gnnperf.core.schema import OpFamily
 from gnnperf.graph.cost import sparse_matmul
 from gnnperf.graph.cost.op_call import DTYPE_BYTES, UnknownCost
 from gnnperf.hardware.spec import DeviceSpec
-from gnnperf.progress import each
-from gnnperf.schema import OpFamily
 
 
 class Reason(StrEnum):

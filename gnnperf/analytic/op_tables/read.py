@@ -14,8 +14,8 @@ import pandas as pd
 from gnnperf.analytic.kernels.call import LookupAccess
 from gnnperf.analytic.op_tables import lookup_columns, sparse_columns
 from gnnperf.analytic.op_tables.sparse_columns import Sparsity
-from gnnperf.errors import InputError
-from gnnperf.untrusted import reading
+from gnnperf.core.errors import InputError
+from gnnperf.core.untrusted import reading
 
 DIRECTIONS = ("forward", "backward")
 SUFFIXES = (".parquet", ".csv", ".jsonl", ".json")

@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from gnnperf.analytic.kernels.call import KernelCall
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.graph.cost.sparse_matmul import index_bytes, thinned
 
 SPARSE_AT: Mapping[str, int] = {"aten::mm": 0, "aten::addmm": 1, "aten::linear": 1}  # place of the sparse operand

@@ -10,9 +10,9 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
+from gnnperf.core.schema import OpFamily
 from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
 from gnnperf.graph.cost.work import Formula, Work, total_bytes
-from gnnperf.schema import OpFamily
 
 FAMILY = OpFamily.ATTENTION
 BACKWARD_PRODUCTS_QK, BACKWARD_PRODUCTS_V = 3, 2  # scores, dQ, dK over the head dimension of q; dP, dV over that of v

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
+from gnnperf.core.schema import OpFamily
 from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
 from gnnperf.graph.cost.work import Formula, Work, broadcast, total_bytes
-from gnnperf.schema import OpFamily
 
 FAMILY = OpFamily.GEMM
 SCALED_RESULT_BYTES = 2

@@ -6,9 +6,9 @@ and softmax rows are kept on chip between their passes.
 
 from __future__ import annotations
 
+from gnnperf.core.schema import OpFamily
 from gnnperf.graph.cost.op_call import OpCall, Tensor
 from gnnperf.graph.cost.work import Formula, Work, total_bytes
-from gnnperf.schema import OpFamily
 
 FORWARD_FLOPS = 8.0  # mean 1, variance 3, normalize 2, scale and shift 2
 EVAL_FLOPS = 4.0  # statistics are given: normalize 2, scale and shift 2

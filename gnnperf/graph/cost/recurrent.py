@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from math import prod
 
+from gnnperf.core.schema import OpFamily
 from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
 from gnnperf.graph.cost.work import Formula, Work, total_bytes
-from gnnperf.schema import OpFamily
 
 FAMILY = OpFamily.GEMM
 GATE_FLOPS = 10.0  # per element of a state and step, beside the products

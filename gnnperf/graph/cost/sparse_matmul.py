@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from math import prod
 
+from gnnperf.core.schema import OpFamily
 from gnnperf.graph.cost.op_call import DTYPE_BYTES, OpCall, Tensor, UnknownCost
 from gnnperf.graph.cost.work import Formula, Work, total_bytes
-from gnnperf.schema import OpFamily
 
 FAMILY = OpFamily.GEMM
 KEPT = 0.5  # of k, in 2:4

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import nan
 
+from gnnperf.core.schema import OpFamily
 from gnnperf.graph.cost import (
     attention,
     convolution,
@@ -22,7 +23,6 @@ from gnnperf.graph.cost import (
 )
 from gnnperf.graph.cost.op_call import UnknownCost, parse_call
 from gnnperf.graph.cost.work import Formula
-from gnnperf.schema import OpFamily
 
 
 @dataclass(frozen=True)

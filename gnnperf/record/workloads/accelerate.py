@@ -9,7 +9,7 @@ from itertools import cycle, islice
 import torch
 from torch import nn
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record.workloads.device import device
 from gnnperf.record.workloads.workload import At, LossTrainer, Place, Trainer, nothing
 

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from gnnperf.errors import require
+from gnnperf.core.errors import require
 from gnnperf.record.workloads.accelerate import captured, compiled
 from gnnperf.record.workloads.batches import own_batches
 from gnnperf.record.workloads.device import device

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record.workloads.device import device
 from gnnperf.record.workloads.exchange import Blocking, start_uneven_all_to_all
 from gnnperf.record.workloads.sharded_tables import Sharding

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record.workloads.device import device
 from gnnperf.record.workloads.dispatch import Dispatch, Experts, Padded, Uneven
 from gnnperf.record.workloads.names import name_of

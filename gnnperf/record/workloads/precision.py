@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record.workloads.device import device
 
 

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record.workloads.device import device
 from gnnperf.record.workloads.names import name_of
 from gnnperf.record.workloads.op_rules import ALONG, ELEMENTWISE, REDUCTIONS, Op, Rule, Value

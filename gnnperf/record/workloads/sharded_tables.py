@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record.workloads.device import device
 from gnnperf.record.workloads.exchange import Transfer, start_all_gather, start_all_to_all, start_reduce_scatter
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn import functional as F
 
-from gnnperf.errors import InputError, require
+from gnnperf.core.errors import InputError, require
 from gnnperf.record.workloads.accelerate import captured, compiled
 from gnnperf.record.workloads.device import device
 from gnnperf.record.workloads.language_model import HEAD, Block, Recomputed, language_model, recomputed

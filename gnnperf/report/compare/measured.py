@@ -6,19 +6,19 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import Source, StepTimeKind
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware import match_device
 from gnnperf.predict.assemble import Question, assemble
 from gnnperf.predict.config import Mode
 from gnnperf.predict.step_choice import choose_step, measured_step_time_us, step_time_kind
 from gnnperf.predict.target import traced_name
-from gnnperf.prediction import Prediction
 from gnnperf.report.compare.side import Side, work
 from gnnperf.report.nodes_table import nodes_table
 from gnnperf.schedule.response import measured_latencies
-from gnnperf.schema import Source, StepTimeKind
 
 MEASURED = "measured"
 

@@ -11,10 +11,10 @@ import msgspec
 import pandas as pd
 import pyarrow.parquet as pq
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import WORK_TYPES, StepTimeKind
+from gnnperf.core.untrusted import reading
 from gnnperf.report.document import FORMAT, FORMAT_VERSION
-from gnnperf.schema import WORK_TYPES, StepTimeKind
-from gnnperf.untrusted import reading
 
 DOCUMENT, NODES = "prediction.json", "nodes.parquet"
 COLUMNS = ("node_type", "op_name", "phase", "latency_us", "critical_us")

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from gnnperf.output import html
-from gnnperf.output.files import strict
+from gnnperf.core.output import html
+from gnnperf.core.output.files import strict
 
 STYLE = "report.css"
 SCRIPTS = (

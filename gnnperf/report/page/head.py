@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from gnnperf.findings import Finding
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.page.markup import Markup, paragraph
 from gnnperf.report.text import (
@@ -19,6 +18,7 @@ from gnnperf.report.text import (
     time_text,
     whatif_lines,
 )
+from gnnperf.whatif.findings import Finding
 
 UNNAMED_HARDWARE = "hardware that the trace does not name"
 

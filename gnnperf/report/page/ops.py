@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from gnnperf.core.schema import NodeType
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.page.colors import OF_TYPE, OTHER
 from gnnperf.report.page.markup import (
@@ -26,7 +27,6 @@ from gnnperf.report.page.markup import (
 )
 from gnnperf.report.summary import longest_calls, top_calls
 from gnnperf.report.text import bytes_text, comparison, shapes_text, time_text
-from gnnperf.schema import NodeType
 
 NUM_OPS = 30
 OP_HEADS = (

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gnnperf.core.schema import NodeType
 from gnnperf.report.page.colors import OF_PHASE, OF_TYPE, OTHER
 from gnnperf.report.page.markup import (
     Cell,
@@ -27,7 +28,6 @@ from gnnperf.report.page.markup import (
 )
 from gnnperf.report.path_stretches import longest_in_order, op_stretches, phase_stretches
 from gnnperf.report.text import time_text
-from gnnperf.schema import NodeType
 
 NUM_LISTED = 60  # stretches by themselves; what is between them is added up
 MOST_ROWS = 24  # of the picture; with more, a rank is one row, or all are

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gnnperf.core.schema import NodeType, Segment
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.text import shapes_text
 from gnnperf.report.tracks import tracks
-from gnnperf.schema import NodeType, Segment
 
 MAX_TEXT = 300  # characters of a name or of shapes
 NUM_TICKS = 2**32 - 1  # that a column of starts can count

@@ -18,8 +18,8 @@ import pandas as pd
 from gnnperf.analytic.bandwidth_bound import US
 from gnnperf.analytic.device_roofs import DeviceRoofs, roofs_of
 from gnnperf.analytic.roofline import rate_key_of
+from gnnperf.core.schema import NodeType, OpFamily
 from gnnperf.hardware.spec import DeviceSpec
-from gnnperf.schema import NodeType, OpFamily
 
 MEASURED, PREDICTED = "measured", "predicted"
 COMPUTE, MEMORY = "compute", "memory"

@@ -12,10 +12,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gnnperf.errors import InputError
-from gnnperf.output.files import csv_text
-from gnnperf.output.html import page as html_page
-from gnnperf.record.files import write_bytes
+from gnnperf.core.errors import InputError
+from gnnperf.core.files import write_bytes
+from gnnperf.core.output.files import csv_text
+from gnnperf.core.output.html import page as html_page
 
 SUFFIXES = (".html", ".csv")
 NUM_COLORS = 8

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_device, match_device
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.hardware.yaml_spec import device_from

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gnnperf.errors import require_writable
+from gnnperf.core.errors import require_writable
 
 DESCRIPTION = """\
 How much faster a layer can get with a sparse weight (Shinn et al. 2023, The Sparsity Roofline).

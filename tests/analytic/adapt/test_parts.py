@@ -10,10 +10,10 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.adapt import PARTS, ScaledPredictor, parts_of, planes_of
 from gnnperf.analytic.adapt.parts import CALLS, HOST, KERNELS, NO_PART, TRANSFERS
 from gnnperf.analytic.adapt.step_planes import CHOICES, StepPlanes
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType, Segment
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.schedule import schedule
-from gnnperf.schema import NodeType, Segment
 
 CLUSTER = default_cluster(load_device("a100_sxm_80gb"))
 

@@ -14,7 +14,7 @@ from gnnperf.analytic.collective.files import laws_of, shipped_collectives
 from gnnperf.analytic.collective.formulas import collective_us, fitted_collective_us
 from gnnperf.analytic.collective.law import CollectiveLaw, ProtocolSwitch
 from gnnperf.analytic.constants import default_constants
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.hardware import ClusterSpec, cluster_names, load_cluster
 from gnnperf.hardware.named import LAWS_GROUP, names_in
 
@@ -82,7 +82,13 @@ def _where_fitted(laws: CollectiveConstants) -> ClusterSpec:
 def test_shipped_laws_say_where_they_come_from(name: str) -> None:
     laws = shipped_collectives(name)
     assert laws.laws and laws.groups
-    for said in ("MIT", "Apache-2.0"), ("rows",), ("gnnperf",), ("unseen sizes",), ("benchmarks.fit_collectives",):
+    for said in (
+        ("MIT", "Apache-2.0"),
+        ("rows",),
+        ("gnnperf",),
+        ("unseen sizes",),
+        ("research.benchmarks.fit_collectives",),
+    ):
         assert any(word in laws.provenance for word in said)
 
 

@@ -12,8 +12,8 @@ import pytest
 from toys import make_graph
 
 from gnnperf.analytic.cpu_ops.measured import read_calibrated_calls, recorded_calls
-from gnnperf.errors import InputError
-from gnnperf.schema import NodeType
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType
 
 
 def node(latency_us: float, **columns: object) -> dict[str, object]:

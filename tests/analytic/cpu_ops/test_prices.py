@@ -16,7 +16,7 @@ from gnnperf.analytic.constants import default_constants, load_constants, save_c
 from gnnperf.analytic.cpu_ops.counts import KEYS
 from gnnperf.analytic.cpu_ops.fit import CALIBRATED, RECORDED, fit_op_prices
 from gnnperf.analytic.cpu_ops.prices import CoreNumbers, FamilyPrices, OpPrices, core_numbers
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.hardware.catalog import load_device
 from gnnperf.hardware.spec import DeviceSpec
 

@@ -15,9 +15,9 @@ from gnnperf.analytic.kernels.batched_lookups import LOOK_UP, UPDATE, BatchedTab
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.memory_constants import default_memory_constants
+from gnnperf.core.schema import OpFamily
 from gnnperf.graph.cost.table import op_cost
 from gnnperf.hardware import load_device
-from gnnperf.schema import OpFamily
 
 A100 = load_device("a100_sxm_80gb")
 TABLE = BatchedTable(rows=1_000_000, dim=128, lookups=8192, bags=2048)

@@ -26,12 +26,12 @@ from gnnperf.analytic.kernels.lookups import lookups_us
 from gnnperf.analytic.kernels.products import product_us
 from gnnperf.analytic.kernels.sparse_products import density_of, sparse_products_us, values_per_index
 from gnnperf.analytic.sparse_matmul import sparse_us, two_four_us
+from gnnperf.core.schema import NodeType
 from gnnperf.graph import build_graph
 from gnnperf.graph.cost import op_cost
 from gnnperf.graph.cost.sparse_matmul import index_bytes, thinned
 from gnnperf.graph.table_counts import TableCounts
 from gnnperf.hardware.catalog import default_cluster, load_device
-from gnnperf.schema import NodeType
 from tests.analytic.kernels.calls import call as op_call
 
 ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())

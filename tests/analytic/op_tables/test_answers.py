@@ -16,7 +16,7 @@ from gnnperf.analytic.op_tables import OpRow, answer_rows, read_op_rows
 from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.predict import Reason
 from gnnperf.analytic.op_tables.signatures import recorded_call
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.hardware.catalog import load_device
 
 H100 = load_device("h100_sxm")

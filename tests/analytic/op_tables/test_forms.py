@@ -19,7 +19,7 @@ from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.predict import Reason
 from gnnperf.analytic.op_tables.signatures import recorded_call
 from gnnperf.analytic.op_tables.unfused_attention import OP, backward_calls, forward_calls
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.hardware.catalog import load_device
 
 H100, CPU = load_device("h100_sxm"), load_device("cpu_generic")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record.workloads.cnn import Cnn, Layout
 
 TINY = Cnn(blocks=1, channels=4, image=8, batch=4)

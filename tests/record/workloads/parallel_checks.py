@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.profiler import profile
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record.workloads.language_model import language_model
 from gnnperf.record.workloads.pipeline import Order, layers_of_stage
 from gnnperf.record.workloads.tensor_parallel import cut_blocks

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record.launch import RankFailed, launch
 from gnnperf.record.workloads.dlrm import Dlrm, interact
 from gnnperf.record.workloads.index_statistics import index_statistics

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
 from gnnperf.record.launch import launch
 from gnnperf.record.workloads.op_rules import Value, broadcast
 from gnnperf.record.workloads.op_rules_layout import BINARY

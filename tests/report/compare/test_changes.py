@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import StepTimeKind
 from gnnperf.report.compare import Change, Side, compare
 from gnnperf.report.compare.changes import OTHERS, REST, UNNAMED, leading
 from gnnperf.report.compare.limits import Limits
-from gnnperf.schema import StepTimeKind
 
 Row = tuple[str, str | None, str, float, float]  # node type, op, phase, latency, time on the critical path
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gnnperf.errors import InputError
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import StepTimeKind
 from gnnperf.report import write_report
 from gnnperf.report.compare.measured import measured_side, read_measured
 from gnnperf.report.compare.side import is_prediction, read_prediction
-from gnnperf.schema import StepTimeKind
 from tests.predict.answers import GEMM_1, toy_answer
 from tests.toys import two_rank_graph
 
@@ -34,7 +34,7 @@ def test_a_folder_without_a_prediction_is_a_trace(tmp_path: Path) -> None:
     assert not is_prediction(tmp_path / "prediction.json")
 
 
-@pytest.mark.parametrize("text", ["[1]", "{", '{"format": "gnnperf.prediction", "format_version": 99}'])
+@pytest.mark.parametrize("text", ["[1]", "{", '{"format": "gnnperf.graph.prediction", "format_version": 99}'])
 def test_a_document_of_someone_else_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "prediction.json").write_text(text)
     with pytest.raises(InputError, match=r"prediction\.json"):

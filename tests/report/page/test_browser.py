@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks._chromium import Page, chromium
 from gnnperf.report import write_report
+from research.benchmarks._chromium import Page, chromium
 from tests.predict.answers import GEMM_1, toy_answer
 
 PROGRAM = chromium()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks._chromium import Page, chromium
-from benchmarks.report_speed import DRAWN, as_if_recorded, dlrm, planned
 from gnnperf.predict.step_prediction import StepPrediction
+from research.benchmarks._chromium import Page, chromium
+from research.benchmarks.report_speed import DRAWN, as_if_recorded, dlrm, planned
 from tests.report.page.pages import page_of
 
 OPENS_S = 3.0

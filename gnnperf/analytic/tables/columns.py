@@ -1,0 +1,103 @@
+"""One form for op tables of others: columns of `calibrate.op_table`, sizes as numbers, and how it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+US_PER_MS = 1e3
+ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int64": 8}
+
+TEXT, NUMBER, FLAG = "text", "number", "flag"
+# The first group has the names and meanings of gnnperf.record.calibrate.op_table.COLUMNS. Unknown is None or NaN,
+# never 0.
+COLUMNS: Mapping[str, tuple[str, str]] = {
+    "op": (TEXT, "as in traces (aten::mm), or the table's own name where torch has no such op (rope)"),
+    "direction": (TEXT, "forward, backward or optimizer"),
+    "shapes": (TEXT, "JSON: one list per tensor argument of the forward op"),
+    "dtypes": (TEXT, "JSON: of these tensors"),
+    "tf32": (FLAG, "products in float32 may use TF32"),
+    "flops": (NUMBER, "floating-point operations of one call; NaN unknown"),
+    "moved_bytes": (NUMBER, "bytes read and written at least; NaN unknown"),
+    "cache": (TEXT, "warm: the same call came right before; flushed: the last-level cache was overwritten"),
+    "launch_included": (FLAG, "true: from before the call until the end of its work; false: the device's own time"),
+    "device": (TEXT, "name of the device, as the table gives it; hardware.match_device knows it"),
+    "latency_us": (NUMBER, "us: of one call"),
+    # Where it is from
+    "source": (TEXT, "owner/name of the repository that published it"),
+    "table": (TEXT, "the table's own name for the op, e.g. linear3"),
+    "method": (TEXT, "how it was measured"),
+    "dtype": (TEXT, "of the first floating-point tensor"),
+    "turns": (NUMBER, "calls in turn on operands of their own, which compete for the cache; latency is per call"),
+    "calls_before": (NUMBER, "sizes that the process had called before, where that lengthens calls; NaN unknown"),
+    # Sizes as numbers; NaN where they mean nothing
+    "batch": (NUMBER, "GEMM: products in one call; attention: sequences; convolution: images"),
+    "m": (NUMBER, "GEMM: rows of the result"),
+    "n": (NUMBER, "GEMM: columns of the result"),
+    "k": (NUMBER, "GEMM: summed length"),
+    "rows": (NUMBER, "normalization, softmax, elementwise, embedding: all but the last dimension"),
+    "columns": (NUMBER, "... and the last dimension"),
+    "heads": (NUMBER, "attention and rotary embedding: heads of one sequence"),
+    "length": (NUMBER, "attention and rotary embedding: positions of one sequence"),
+    "head_dim": (NUMBER, "attention and rotary embedding: columns of one head"),
+    "vocabulary": (NUMBER, "embedding: rows of the table; loss: classes"),
+    "in_channels": (NUMBER, "convolution"),
+    "out_channels": (NUMBER, "convolution"),
+    "kernel": (NUMBER, "convolution: edge of the square window"),
+    "in_size": (NUMBER, "convolution: edge of the square image"),
+    "stride": (NUMBER, "convolution"),
+    "padding": (NUMBER, "convolution"),
+    "layers": (NUMBER, "optimizer: transformer layers whose parameters are stepped"),
+    "parameters": (NUMBER, "optimizer: parameters that are stepped"),
+    "tensors": (NUMBER, "optimizer: tensors that hold them; NaN unknown"),
+}
+
+
+@dataclass(frozen=True)
+class OpTable:
+    """Measured ops of one or several sources.
+
+    Attributes:
+        rows: one measurement per row, columns as in COLUMNS.
+        dropped: "source: reason" -> how many measurements were left out for it.
+    """
+
+    rows: pd.DataFrame
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+
+def completed(parts: Mapping[str, object], num_rows: int) -> pd.DataFrame:
+    """Rows with every column of COLUMNS, in their order; what `parts` does not give is unknown (turns: 1).
+
+    Args:
+        parts: column -> value of every row, or [num_rows] values.
+        num_rows: how many.
+    """
+    unknown = set(parts) - set(COLUMNS)
+    if unknown:
+        raise KeyError(f"no column {sorted(unknown)}")
+    given = {"turns": 1.0, **parts}
+    return pd.DataFrame({name: _column(given.get(name), kind, num_rows) for name, (kind, _) in COLUMNS.items()})
+
+
+def _column(values: object, kind: str, num_rows: int) -> pd.Series:
+    index = pd.RangeIndex(num_rows)
+    if kind == NUMBER:
+        return pd.Series(np.nan if values is None else np.asarray(values, float), index, dtype=float)
+    if kind == FLAG:
+        return pd.Series(bool(values) if np.isscalar(values) or values is None else values, index, dtype=bool)
+    return pd.Series(values if np.isscalar(values) or values is None else np.asarray(values, object), index, dtype=str)
+
+
+def joined(tables: Iterable[OpTable]) -> OpTable:
+    """All rows of several tables, renumbered; counts of what was left out are added."""
+    found = list(tables)
+    dropped: dict[str, int] = {}
+    for table in found:
+        for reason, count in table.dropped.items():
+            dropped[reason] = dropped.get(reason, 0) + count
+    rows = [table.rows for table in found] or [completed({}, 0)]
+    return OpTable(pd.concat(rows, ignore_index=True), dropped)

@@ -1,0 +1,231 @@
+"""Files and folders that are whole or not there: written under a temporary name in the same folder, then renamed.
+
+The temporary name starts with a dot, so no reader takes it for a result. Its writer holds a lock on it. What a killed
+writer left has no lock, and the next writer of the same result removes it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import gzip
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from gnnperf.core.errors import InputError
+
+GZIP_LEVEL = 6
+LINE_LENGTH = 120
+NAME_CHARS = 50  # of the result's name in the temporary one: names are limited to 255 bytes
+SUFFIX = ".tmp"
+LOCK_WAIT_S = 2.0
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # Linux
+
+
+class UnwritableError(InputError, OSError):
+    """A result that cannot be written: no space, no permission, a name that is too long."""
+
+
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder to write to, which takes the name of `folder` when the block ends without an exception.
+
+    An earlier folder of that name is then removed. The caller checks before that it may be.
+
+    Raises:
+        UnwritableError: the system refuses; nothing is changed.
+    """
+    with _writing(folder):
+        target = folder.resolve()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _temporary(target, folder=True) as temporary:
+            yield temporary
+            with _locked(target.parent):
+                _put(temporary, target)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file under a temporary name, flush it to the disk, and rename it.
+
+    Raises:
+        UnwritableError: the system refuses; an earlier file is as it was.
+    """
+    with _writing(path), _temporary(path) as temporary:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn what the system refuses into one message."""
+    try:
+        yield
+    except UnwritableError:
+        raise
+    except OSError as error:
+        reason = (error.strerror or str(error)).splitlines()[0]
+        refused = UnwritableError(f"cannot be written ({reason})", where=str(path),
+                                  remedy="choose a directory you may write to, with space left")  # fmt: skip
+        refused.strerror = reason
+        raise refused from error
+
+
+@contextmanager
+def _temporary(path: Path, *, folder: bool = False) -> Iterator[Path]:
+    """A temporary file or folder, locked while it is written; removed at the end unless it was renamed."""
+    prefix = f".{path.name[:NAME_CHARS]}."
+    with _locked(path.parent):
+        _remove_leftovers(path.parent, prefix)
+        temporary = path.with_name(f"{prefix}{secrets.token_hex(6)}{SUFFIX}")
+        if folder:
+            temporary.mkdir()
+        else:
+            temporary.touch(exist_ok=False)
+        lock = _lock(temporary)
+    try:
+        yield temporary
+    finally:
+        _remove(temporary)
+        if lock is not None:
+            os.close(lock)
+
+
+def _put(new: Path, target: Path) -> None:
+    """Rename a folder; an earlier one is then under the temporary name."""
+    if not target.exists():
+        new.rename(target)
+    elif not _exchange(new, target):  # a file system without it: there is a moment without a folder
+        earlier = new.with_name(f"{new.stem}.earlier{SUFFIX}")
+        target.rename(earlier)
+        try:
+            new.rename(target)
+        finally:  # Ctrl-C too
+            if not target.exists():
+                earlier.rename(target)
+            _remove(earlier)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two names in one step; False where the system cannot."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    return rename is not None and rename(AT_FDCWD, bytes(one), AT_FDCWD, bytes(other), RENAME_EXCHANGE) == 0
+
+
+def _remove_leftovers(folder: Path, prefix: str) -> None:
+    """Remove what killed writers of the same result left: it has no lock."""
+    try:
+        names = os.listdir(folder)
+    except PermissionError:
+        return  # it may be writable all the same
+    for name in names:
+        if name.startswith(prefix) and name.endswith(SUFFIX):
+            with suppress(BlockingIOError):  # its writer is at work
+                lock = _lock(folder / name)
+                if lock is not None:
+                    _remove(folder / name)
+                    os.close(lock)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One writer at a time begins or ends in a folder, where its file system has locks; nobody waits for long."""
+    give_up = time.monotonic() + LOCK_WAIT_S
+    lock = None
+    while time.monotonic() < give_up:
+        with suppress(BlockingIOError):
+            lock = _lock(folder)
+            break
+        time.sleep(0.01)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _lock(path: Path) -> int | None:
+    """The descriptor that holds the lock; None where there is no such path, or its file system has no locks.
+
+    Raises:
+        BlockingIOError: another writer holds it.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        if isinstance(error, BlockingIOError):
+            raise
+        return None
+    return handle
+
+
+def overwrite(path: Path, content: bytes) -> None:
+    """Put `content` where the old content is: for a disk without room for a second file. Not whole if interrupted."""
+    with path.open("r+b") as file:
+        file.write(content)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_text(path: Path, content: str) -> None:
+    """UTF-8 text, whole or not there."""
+    write_bytes(path, content.encode())
+
+
+def write_json(path: Path, content: Mapping[str, object]) -> None:
+    """JSON for people to read, whole or not there; NaN is refused."""
+    write_text(path, readable(content) + "\n")
+
+
+def readable(content: object, indent: int = 0) -> str:
+    """JSON with numbers of a list, and whatever fits, on one line: 40 samples are one line, not 42."""
+    line = json.dumps(content, allow_nan=False)
+    if len(line) + indent <= LINE_LENGTH or not isinstance(content, (dict, list, tuple)) or _is_numbers(content):
+        return line
+    inner = " " * (indent + 1)
+    if isinstance(content, dict):
+        items = [f"{json.dumps(str(key))}: {readable(value, indent + 1)}" for key, value in content.items()]
+    else:
+        items = [readable(value, indent + 1) for value in content]
+    opening, closing = "{}" if isinstance(content, dict) else "[]"
+    return f"{opening}\n{inner}" + f",\n{inner}".join(items) + f"\n{' ' * indent}{closing}"
+
+
+def _is_numbers(content: object) -> bool:
+    return isinstance(content, (list, tuple)) and all(isinstance(value, (int, float)) for value in content)
+
+
+def write_gzip(path: Path, content: bytes) -> None:
+    """Compressed, without a time stamp or file name inside: the same content gives the same bytes."""
+    write_bytes(path, gzip.compress(content, GZIP_LEVEL, mtime=0))
+
+
+def read_json(path: Path) -> dict[str, object] | None:
+    """The object in `path`; None where there is no such file or it is not whole."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None

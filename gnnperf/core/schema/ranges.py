@@ -1,0 +1,52 @@
+"""Ranges of numbers in files that others made, and the check of such a file's content against a type.
+
+A range is part of a field's type, so that the class which owns the field states it. NaN lies in no range.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from gnnperf.core.errors import InputError
+
+CheckedT = TypeVar("CheckedT")
+
+NotNegative = Annotated[float, Meta(ge=0.0, le=1e12)]  # of us: twelve days
+Unbounded = Annotated[float, Meta(ge=0.0)]  # infinity included
+Positive = Annotated[float, Meta(ge=1e-12, le=1e12)]
+Share = Annotated[float, Meta(ge=0.0, le=1.0)]
+LogRatio = Annotated[float, Meta(ge=-50.0, le=50.0)]  # of two latencies
+LogLow = Annotated[float, Meta(le=50.0)]  # the end of an interval of such ratios; infinite: nothing bounds it
+LogHigh = Annotated[float, Meta(ge=-50.0)]
+
+
+def checked(content: Any, kind: type[CheckedT]) -> CheckedT:
+    """Plain values as a `kind`, a dataclass whose annotations hold types and ranges; nothing is converted.
+
+    Raises:
+        InputError: names the first field that is missing or has another type or range.
+    """
+    try:
+        with warnings.catch_warnings(action="ignore"):  # a tensor warns where it is taken for a mapping
+            return msgspec.convert(content, kind)
+    except (msgspec.ValidationError, AttributeError, TypeError, RuntimeError) as error:
+        raise InputError(str(error)) from error
+
+
+def checked_json(content: Any, field: str, max_bytes: int = 2**22) -> dict[str, Any]:
+    """A mapping of plain values as JSON has it, with null for NaN and infinity.
+
+    Raises:
+        InputError: it holds something else, or more than `max_bytes`.
+    """
+    try:
+        text = msgspec.json.encode(content)
+        if len(text) <= max_bytes:
+            return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+        raise InputError(str(error), where=field) from error
+    raise InputError("too large", where=field, allowed=f"{max_bytes:,} bytes")

@@ -1,0 +1,1 @@
+"""Graphs of steps that nobody ran: plans, operator lists, folding of equal ranks, capture."""

@@ -1,0 +1,27 @@
+"""Residual networks that nobody ran: from a configuration to the graph of a step."""
+
+from gnnperf.generate.convolutional.build import build_network
+from gnnperf.generate.convolutional.memory import replica_tensors
+from gnnperf.generate.convolutional.plan import (
+    Block,
+    ConvolutionalPlan,
+    Gradients,
+    Network,
+    Optimizer,
+    Replicas,
+    Training,
+)
+from gnnperf.generate.convolutional.read import convolutional_from
+
+__all__ = [
+    "Block",
+    "ConvolutionalPlan",
+    "Gradients",
+    "Network",
+    "Optimizer",
+    "Replicas",
+    "Training",
+    "build_network",
+    "convolutional_from",
+    "replica_tensors",
+]

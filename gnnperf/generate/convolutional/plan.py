@@ -1,0 +1,139 @@
+"""What is asked of a residual network that nobody ran: its layers, how a rank trains it, over how many replicas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gnnperf.core.errors import require
+
+DTYPES = ("float32", "float16", "bfloat16")
+MEBIBYTE = 1 << 20
+WIDENED = 4  # a bottleneck gives so many times its inner channels (He et al. 2016, table 1)
+MAX_BLOCKS = 10_000
+
+
+class Block(StrEnum):
+    """What a residual block is made of (He et al. 2016, figure 5)."""
+
+    BASIC = "basic"  # two 3 x 3 convolutions
+    BOTTLENECK = "bottleneck"  # 1 x 1 to few channels, 3 x 3, 1 x 1 to four times as many
+
+
+class Optimizer(StrEnum):
+    """How SGD with momentum and weight decay goes over parameters (torch.optim.SGD)."""
+
+    FOREACH = "foreach"  # lists of tensors: torch's default on GPUs
+    FUSED = "fused"  # one op
+    ONE_BY_ONE = "one_by_one"  # an op per tensor: torch's default before 2.0
+
+
+class Gradients(StrEnum):
+    """What is done to gradients between steps (torch.optim.Optimizer.zero_grad)."""
+
+    RELEASED = "released"  # set to none: torch's default since 2.0
+    ZEROED = "zeroed"  # kept, set to zero and added to
+
+
+@dataclass(frozen=True)
+class Network:
+    """A residual network with batch norms.
+
+    Attributes:
+        block: of every stage.
+        blocks, widths, strides: of each stage: number of blocks, inner channels, stride of the first block. In a
+            bottleneck its 3 x 3 convolution has it, as torchvision and NVIDIA do ("v1.5").
+        classes: of the output layer.
+        image: height and width.
+        stem_channels, stem_kernel, stem_stride: of the first convolution.
+        stem_pool: a 3 x 3 maximum with stride 2 after it.
+        shortcut_norm: convolutions of shortcuts have a batch norm; else a bias.
+        inplace: activations and sums overwrite their input.
+    """
+
+    block: Block
+    blocks: tuple[int, ...]
+    widths: tuple[int, ...] = (64, 128, 256, 512)
+    strides: tuple[int, ...] = (1, 2, 2, 2)
+    classes: int = 1000
+    image: int = 224
+    stem_channels: int = 64
+    stem_kernel: int = 7
+    stem_stride: int = 2
+    stem_pool: bool = True
+    shortcut_norm: bool = True
+    inplace: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("blocks", "widths", "strides"):
+            found = getattr(self, name)
+            require(bool(found) and min(found) >= 1, f"network.{name}", list(found), "whole numbers from 1 up")
+            require(len(found) == len(self.blocks), f"network.{name}", list(found),
+                    f"one per stage, {len(self.blocks)} as network.blocks has")  # fmt: skip
+        require(sum(self.blocks) <= MAX_BLOCKS, "network.blocks", list(self.blocks), f"{MAX_BLOCKS:,} blocks in all")
+        for name in ("classes", "image", "stem_channels", "stem_kernel", "stem_stride"):
+            require(getattr(self, name) >= 1, f"network.{name}", getattr(self, name), "a whole number from 1 up")
+        require(self.stem_kernel % 2 == 1, "network.stem_kernel", self.stem_kernel, "an odd number")
+
+    @property
+    def expansion(self) -> int:
+        """Channels that a block gives / its inner channels."""
+        return WIDENED if self.block is Block.BOTTLENECK else 1
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a rank trains.
+
+    Attributes:
+        batch: samples per rank and step.
+        dtype: of convolutions and activations; below float32 by autocast, parameters stay float32. Loss scaling, which
+            float16 needs, is left out.
+        channels_last: memory format. Otherwise matrix units, which want channels last, make cuDNN turn tensors around.
+        optimizer, gradients: see there.
+        weight_decay: whether parameters are added to gradients.
+        bucket_bytes: of DDP's gradients; they go when so many are ready, the first ones from a mebibyte on.
+    """
+
+    batch: int
+    dtype: str = "float32"
+    channels_last: bool = False
+    optimizer: Optimizer = Optimizer.FOREACH
+    gradients: Gradients = Gradients.RELEASED
+    weight_decay: bool = True
+    bucket_bytes: float = 25.0 * MEBIBYTE
+
+    def __post_init__(self) -> None:
+        require(self.batch >= 1, "training.batch", self.batch, "a whole number from 1 up")
+        require(self.dtype in DTYPES, "training.dtype", self.dtype, ", ".join(DTYPES))
+        require(self.bucket_bytes > 0, "training.bucket_bytes", self.bucket_bytes, "more than 0")
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether autocast makes copies of parameters."""
+        return self.dtype != "float32"
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """Data parallelism: ranks with the whole model."""
+
+    data: int = 1
+
+    def __post_init__(self) -> None:
+        require(self.data >= 1, "replicas.data", self.data, "a whole number from 1 up")
+
+
+@dataclass(frozen=True)
+class ConvolutionalPlan:
+    """One configuration.
+
+    Attributes:
+        name: of the graph.
+        network, training, replicas: see there.
+    """
+
+    name: str
+    network: Network
+    training: Training
+    replicas: Replicas

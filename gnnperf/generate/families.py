@@ -1,0 +1,57 @@
+"""The families of plans: read by their sections, built, told apart rank by rank. The one place that knows them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gnnperf.core.errors import require_numbers
+from gnnperf.generate.convolutional import ConvolutionalPlan, build_network, convolutional_from, replica_tensors
+from gnnperf.generate.recommendation import (
+    RecommendationPlan,
+    build_recommendation,
+    is_recommendation,
+    recommendation_from,
+)
+from gnnperf.generate.transformer import TransformerPlan, build_plan, misplaced_groups, plan_from
+from gnnperf.generate.transformer.memory import stage_tensors
+from gnnperf.generate.uses import NotAccounted, RankTensors
+from gnnperf.graph.execution_graph import ExecutionGraph
+
+Plan = TransformerPlan | ConvolutionalPlan | RecommendationPlan
+CONVOLUTIONAL_SECTION = "network"  # transformers have a `model`
+
+
+def read_plan(raw: Mapping[str, Any], where: str) -> Plan:
+    """The plan of a mapping; its sections tell which family it is.
+
+    Raises:
+        InputError: an unknown or missing key, a wrong type, a value that cannot be.
+    """
+    require_numbers(raw, where)
+    if is_recommendation(raw):
+        return recommendation_from(raw, where)
+    return convolutional_from(raw, where) if CONVOLUTIONAL_SECTION in raw else plan_from(raw, where)
+
+
+def build_graph_of(plan: Plan) -> ExecutionGraph:
+    """The graph of one step."""
+    if isinstance(plan, RecommendationPlan):
+        return build_recommendation(plan)
+    return build_network(plan) if isinstance(plan, ConvolutionalPlan) else build_plan(plan)
+
+
+def rank_tensors(plan: Plan) -> tuple[RankTensors, ...]:
+    """What ranks hold, one account per rank that differs from others.
+
+    Raises:
+        NotAccounted: the plan has an op of which nobody said what it makes.
+    """
+    if isinstance(plan, RecommendationPlan):
+        raise NotAccounted("a batched lookup")
+    return replica_tensors(plan) if isinstance(plan, ConvolutionalPlan) else stage_tensors(plan)
+
+
+def misplaced(plan: Plan, ranks_per_node: int) -> tuple[str, ...]:
+    """Sentences about groups that leave their machine although they would fit into one; replicas fill machines."""
+    return misplaced_groups(plan, ranks_per_node) if isinstance(plan, TransformerPlan) else ()

@@ -1,0 +1,118 @@
+"""Which groups of a graph are data-parallel: those that grow with the number of replicas.
+
+8 ranks    tensor 2 x pipeline 2 x data 2      rank = tensor + 2 (data + 2 pipeline)
+groups     0 1 | 2 3 | ...   size 2, stride 1       of a replica: stays
+           0 2 | 1 3 | ...   size 2, stride 2       data-parallel: grows
+           0 4 | 1 5 | ...   size 2, stride 4       of a replica, around the replicas: moves apart
+           0 .. 7            size 8, stride 1       holds whole data-parallel groups: grows
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType, Phase
+from gnnperf.graph.execution_graph import ExecutionGraph
+
+SUMS = ("all_reduce", "reduce_scatter")
+OF_LAYERS = ("all_reduce", "send_recv", "send", "recv")
+SETTING = "data_parallel"
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """The data-parallel groups of a graph: ranks first + stride i, i below count.
+
+    Attributes:
+        count: ranks of such a group.
+        stride: distance of neighbors.
+    """
+
+    count: int
+    stride: int
+
+    @property
+    def block(self) -> int:
+        """Ranks from the first of a block of such groups to the next block."""
+        return self.count * self.stride
+
+    def moved(self, rank: np.ndarray, factor: Fraction) -> np.ndarray:
+        """[n] numbers of ranks [n] where there are `factor` as many replicas."""
+        inside = rank % self.block
+        new_block = int(self.block * factor)
+        return rank // self.block * new_block + np.minimum(inside, new_block - 1)
+
+    def hold(self, size: np.ndarray, stride: np.ndarray) -> np.ndarray:
+        """[n] bool: groups that hold whole data-parallel groups."""
+        fine = (stride > 0) & (stride <= self.stride)
+        return fine & (self.stride % np.maximum(stride, 1) == 0) & (size * np.maximum(stride, 1) >= self.block)
+
+
+def find_replicas(graph: ExecutionGraph, count: int | None) -> Replicas:
+    """The data-parallel groups.
+
+    The kind that sums gradients: most bytes of sums after the forward pass. What sums or sends as much within it
+    belongs to layers (tensor, pipeline).
+
+    Args:
+        graph: with collectives.
+        count: ranks of a data-parallel group; None: found.
+
+    Raises:
+        InputError: no group, or nothing tells which.
+    """
+    transfers = _transfers(graph)
+    pairs = transfers[["group_size", "group_stride"]].drop_duplicates().to_numpy().tolist()
+    kinds = [(int(size), int(stride)) for size, stride in pairs]
+    if not kinds:
+        raise InputError("has no collectives, so nothing grows with its ranks", where=f"graph {graph.name!r}")
+    if count is not None:
+        kinds = [kind for kind in kinds if kind[0] == count]
+        if not kinds:
+            raise _unclear(graph, transfers, f"no group of {count} ranks")
+    if count is None or len(kinds) > 1:
+        kinds = [_heaviest(graph, transfers, kinds)]
+    size, stride = kinds[0]
+    if stride < 1 and size < graph.world_size:
+        raise InputError(f"where the ranks of its groups of {size} are is not known", where=f"graph {graph.name!r}",
+                         remedy="record all ranks")  # fmt: skip
+    return Replicas(size, max(stride, 1))
+
+
+def _transfers(graph: ExecutionGraph) -> pd.DataFrame:
+    nodes = graph.nodes
+    chosen = (nodes["node_type"] == NodeType.COLLECTIVE) & (nodes["group_size"] > 1)
+    found = nodes.loc[chosen, ["collective", "op_name", "phase", "group_size", "group_stride", "message_bytes"]]
+    return found.assign(**{name: found[name].astype(str) for name in ("collective", "op_name", "phase")})
+
+
+def _heaviest(graph: ExecutionGraph, transfers: pd.DataFrame, kinds: list[tuple[int, int]]) -> tuple[int, int]:
+    weight = {}
+    for size, stride in kinds:
+        own = transfers[(transfers["group_size"] == size) & (transfers["group_stride"] == stride)]
+        forward = own["phase"] == Phase.FORWARD
+        scatters = own["op_name"].str.contains("reduce_scatter", regex=False)  # gloo sums and drops
+        later = own[~forward & own["collective"].isin(SUMS)]
+        layers = own[forward & own["collective"].isin(OF_LAYERS) & ~scatters]
+        if len(later) and 2 * _amount(layers) <= _amount(later):
+            weight[size, stride] = _amount(later)
+    if not weight:
+        raise _unclear(graph, transfers, "which groups are data-parallel is not clear")
+    return max(weight, key=lambda kind: weight[kind])
+
+
+def _amount(transfers: pd.DataFrame) -> float:
+    """Bytes, where they are known, and a little for each message."""
+    return float(transfers["message_bytes"].fillna(0.0).sum()) + len(transfers)
+
+
+def _unclear(graph: ExecutionGraph, transfers: pd.DataFrame, what: str) -> InputError:
+    sizes = [str(size) for size in sorted(transfers["group_size"].unique())]
+    return InputError(what, where=f"graph {graph.name!r}", allowed=f"{SETTING}: one of {', '.join(sizes)}",
+                      remedy=f"say how many ranks a data-parallel group has now, as in {SETTING}: {sizes[0]}; groups "
+                      "of layers (tensor, pipeline) cannot grow, as nothing tells what they would hold")  # fmt: skip

@@ -1,0 +1,120 @@
+"""From an operator list to the calls of its nodes: layouts, what gets a gradient, who uses whose result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gnnperf.analytic.tables.operator_list import NUMBER, ListedOp
+from gnnperf.core.schema import Phase
+from gnnperf.generate.listed import forward, gradients
+from gnnperf.generate.listed.call import Call, Result
+from gnnperf.generate.listed.layout import Layout, Shape, contiguous, permuted, viewed
+from gnnperf.generate.transformer.items import Item, op
+
+PERMUTING = ("permute", "transpose")
+HAND_ON = ("to", "type", "type_as", "float", "dropout")  # the tensor itself, strides and all
+TRAINED = ("Linear", "VECln", "EMBEDDING", "Weight")  # kinds with parameters
+UNTRAINED = ("argmax", "one_hot", "lt", "le", "gt", "eq", "bool", "long", "arange", "cumsum")  # whole numbers, masks
+
+
+def calls_of(ops: Sequence[ListedOp], training: bool) -> tuple[Call, ...]:
+    """The call of every node, in order."""
+    results: dict[str, Result] = {}
+    permuted_names = {name for op_ in ops if op_.function in PERMUTING for name in op_.sources}
+    found = []
+    for listed in ops:
+        call = _call(listed, results, training, listed.name in permuted_names)
+        results[listed.name] = result_of(call)
+        found.append(call)
+    return tuple(found)
+
+
+def _call(listed: ListedOp, results: dict[str, Result], training: bool, permuted_later: bool) -> Call:
+    """Arguments are told apart by their shapes: the list does not order sources."""
+    left = [results[name] for name in sorted(listed.sources) if name in results]
+    arguments = []
+    for shape in listed.tensors:
+        same = next((r for r in left if r.layout is not None and r.layout.shape == shape), None)
+        if same is not None:
+            left.remove(same)
+        arguments.append(same or Result(contiguous(shape)))
+    tuples = [r for r in left if r.layout is not None and listed.kind == "getitem"]
+    return Call(listed, tuple(arguments), tuples[0] if tuples else None, training, permuted_later)
+
+
+def result_of(call: Call) -> Result:
+    """What the node hands on."""
+    listed = call.op
+    trained = listed.kind in TRAINED or is_lookup(call)
+    gradient = call.training and listed.function not in UNTRAINED and (
+        trained or any(a.differentiable for a in (*call.arguments, *((call.parts_of,) if call.parts_of else ())))
+    )  # fmt: skip
+    if listed.function == "split" and call.arguments:
+        return Result(call.layouts[0], gradient)
+    return Result(_layout(call) if call.is_tensor else None, gradient)
+
+
+def _layout(call: Call) -> Layout:
+    listed, shape = call.op, call.op.output
+    if call.parts_of is not None and call.parts_of.layout is not None:
+        whole = call.parts_of.layout
+        return Layout(shape, whole.strides) if len(whole.shape) == len(shape) else contiguous(shape)
+    source = call.layouts[0] if call.arguments else contiguous(shape)
+    if listed.function in PERMUTING:
+        return permuted(source, shape) or contiguous(shape)
+    if listed.function in ("view", "reshape"):
+        return viewed(source, shape) or contiguous(shape)
+    if listed.function in HAND_ON and source.shape == shape and not call.training:
+        return source
+    if listed.kind == "getitem" and len(source.shape) == len(shape):
+        return Layout(shape, source.strides)
+    return contiguous(shape)
+
+
+def is_lookup(call: Call) -> bool:
+    """A module that NeuSight did not name turns whole numbers into rows."""
+    listed = call.op
+    return listed.kind == "EMBEDDING" or listed.function == "embedding" or (
+        listed.kind == "misc" and listed.function not in forward.FUNCTIONS and len(listed.tensors) == 1
+        and listed.output[:-1] == listed.tensors[0] and listed.output != NUMBER
+    )  # fmt: skip
+
+
+def forward_items(call: Call) -> tuple[Item, ...]:
+    """What the node calls in the forward pass. An unknown function is an op without a price, which is named."""
+    listed = call.op
+    if listed.kind in forward.KINDS:
+        return forward.KINDS[listed.kind](call)
+    if not call.is_tensor and listed.function != "split":
+        return ()
+    if listed.function in forward.FUNCTIONS:
+        return forward.FUNCTIONS[listed.function](call)
+    if not listed.tensors:  # a parameter
+        return ()
+    if listed.name.endswith(("dropout", "drop")) or "dropout" in listed.function:
+        return forward.dropout(call)
+    if is_lookup(call):
+        return forward.embedding(call)
+    return (op(f"aten::{listed.function}", Phase.FORWARD, *call.inputs),)
+
+
+def backward_items(call: Call) -> tuple[Item, ...]:
+    """What autograd calls for the node."""
+    listed = call.op
+    if not result_of(call).differentiable:
+        return ()
+    if is_lookup(call):
+        return gradients.embedding(call)
+    form = gradients.KINDS.get(listed.kind) or gradients.FUNCTIONS.get(listed.function) or gradients.nothing
+    return form(call)
+
+
+def gradient_sums(calls: Sequence[Call], name: str, shape: Shape, elsewhere: bool = False) -> tuple[Item, ...]:
+    """Adding up the gradients that a result gets from several of the calls, and from `elsewhere`."""
+    users = sum(name in call.op.sources and _passes_back(call) for call in calls)
+    return gradients.sums(shape, users + elsewhere)
+
+
+def _passes_back(call: Call) -> bool:
+    """Whether the call gives its sources gradients: a part of a tuple or any differentiable result does."""
+    return call.is_tensor and result_of(call).differentiable and call.op.kind != "output"

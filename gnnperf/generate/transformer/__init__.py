@@ -1,0 +1,48 @@
+"""Transformers that nobody ran: from a configuration to the graph of a step."""
+
+from gnnperf.generate.transformer.block import Activation, Attention, Block, Kernels, Norm, Positions
+from gnnperf.generate.transformer.build import build_plan
+from gnnperf.generate.transformer.compression import Compression
+from gnnperf.generate.transformer.mixture import Experts
+from gnnperf.generate.transformer.offload import Offload, Store
+from gnnperf.generate.transformer.plan import (
+    Parallelism,
+    Pipeline,
+    Recompute,
+    Reduction,
+    Schedule,
+    Transformer,
+    TransformerPlan,
+)
+from gnnperf.generate.transformer.read import plan_from
+from gnnperf.generate.transformer.roles import RoleMap, every_rank, one_per_stage
+from gnnperf.generate.transformer.sharding import Sharded, Sharding
+from gnnperf.generate.transformer.span import misplaced_groups
+
+__all__ = [
+    "Activation",
+    "Attention",
+    "Block",
+    "Compression",
+    "Experts",
+    "Kernels",
+    "Norm",
+    "Offload",
+    "Parallelism",
+    "Pipeline",
+    "Positions",
+    "Recompute",
+    "Reduction",
+    "RoleMap",
+    "Schedule",
+    "Sharded",
+    "Sharding",
+    "Store",
+    "Transformer",
+    "TransformerPlan",
+    "build_plan",
+    "every_rank",
+    "misplaced_groups",
+    "one_per_stage",
+    "plan_from",
+]

@@ -1,0 +1,71 @@
+"""What a layer keeps for its backward pass, by the tensors that its gradients need.
+
+GPT's layer of s positions, batch b, h hidden columns, a heads, t tensor ranks: s b h (10 + 24 / t) + 5 a s^2 b / t
+bytes in 16 bits, the 10 over t as well with sequence parallelism (Korthikanti et al. 2022, equations 2 and 4); 2 s b h
+where all of it is computed again.
+"""
+
+from __future__ import annotations
+
+from gnnperf.generate.transformer.block import Activation, Attention
+from gnnperf.generate.transformer.plan import Recompute, TransformerPlan
+from gnnperf.generate.transformer.sizes import routed, sizes
+from gnnperf.graph.cost.op_call import DTYPE_BYTES
+
+
+def kept_bytes(plan: TransformerPlan, layer: int) -> float:
+    """Of a layer of the model on one rank, for one micro-batch, as the plan recomputes it.
+
+    The input of several layers that are computed again together counts with the last of them, which needs it first.
+    """
+    if recomputed(plan, layer):
+        return float(sizes(plan).stream.num_bytes) if ends_checkpoint(plan, layer) else 0.0
+    return _around_bytes(plan) + _attention_bytes(plan) + _second_bytes(plan, layer)
+
+
+def recomputed(plan: TransformerPlan, layer: int) -> bool:
+    """Whether all of a layer is computed again before its backward pass."""
+    limit = plan.schedule.recomputed_layers
+    chosen = limit is None or layer % plan.layers_per_chunk < limit
+    return plan.schedule.recompute is Recompute.FULL and chosen
+
+
+def ends_checkpoint(plan: TransformerPlan, layer: int) -> bool:
+    """Whether a layer is the last of those that are computed again together."""
+    return (layer + 1) % plan.schedule.checkpoint_every == 0
+
+
+def _around_bytes(plan: TransformerPlan) -> float:
+    """Inputs of two norms; two masks of dropout."""
+    s = sizes(plan)
+    return 2.0 * s.stream.num_bytes + (2.0 * s.stream.numel if plan.block.dropout else 0.0)
+
+
+def _attention_bytes(plan: TransformerPlan) -> float:
+    """Input of the first product; queries, keys, values; context; scores or their logarithms of sums."""
+    s = sizes(plan)
+    item = DTYPE_BYTES[s.dtype]
+    columns = s.tokens * (s.projected + s.shard) * item
+    return float(s.stream.num_bytes + columns) + _score_bytes(plan)
+
+
+def _score_bytes(plan: TransformerPlan) -> float:
+    s = sizes(plan)
+    if plan.block.attention is Attention.FLASH:
+        return float(s.batch_heads * s.sequence * DTYPE_BYTES["float32"])
+    if plan.schedule.recompute is Recompute.SELECTIVE:
+        return 0.0
+    item = DTYPE_BYTES[s.dtype]
+    return float(s.scores.numel * (2 * item + 1 if plan.block.dropout else item))  # softmax; dropout and its mask
+
+
+def _second_bytes(plan: TransformerPlan, layer: int) -> float:
+    """Inputs of the second half's products and of its activation."""
+    s = sizes(plan)
+    item = DTYPE_BYTES[s.dtype]
+    inner = 3 if plan.block.activation is Activation.SWIGLU else 2  # gate and up, or one; and their product
+    if not plan.has_experts(layer):
+        return float(s.stream.num_bytes + inner * s.tokens * s.width * item)
+    r = routed(plan)
+    weighed = r.sent * s.hidden * item  # for the gradients of the router's weights
+    return float(s.stream.num_bytes + r.local * r.computed * (s.hidden + inner * r.width) * item + weighed)

@@ -1,0 +1,74 @@
+"""What a layer is made of: the parts in which published transformers differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gnnperf.core.errors import require
+
+
+class Attention(StrEnum):
+    """How scores are computed."""
+
+    UNFUSED = "unfused"  # every score is written (Megatron-LM of 2021)
+    FLASH = "flash"  # one kernel; scores stay on chip, a causal mask is skipped (Dao 2023, FlashAttention-2)
+
+
+class Norm(StrEnum):
+    """Before attention, before the MLP and after the last layer."""
+
+    LAYER = "layer_norm"  # scale and shift (Ba et al. 2016)
+    RMS = "rms_norm"  # scale (Zhang and Sennrich 2019)
+
+
+class Activation(StrEnum):
+    """Of the MLP."""
+
+    GELU = "gelu"  # two products
+    SWIGLU = "swiglu"  # three, gate and up in one call (Shazeer 2020; Megatron-LM, swiglu)
+
+
+class Positions(StrEnum):
+    """How the model knows them."""
+
+    LEARNED = "learned"  # a second embedding
+    ROTARY = "rotary"  # queries and keys are turned, one fused kernel each (Su et al. 2021; TransformerEngine)
+
+
+class Kernels(StrEnum):
+    """How much a layer does at a time."""
+
+    FUSED = "fused"  # Megatron-LM with TransformerEngine, or torch.compile
+    EAGER = "eager"  # torch as it is: a product for each weight, a kernel for each elementwise op, rotary in float32
+
+
+@dataclass(frozen=True)
+class Block:
+    """The parts of a layer; as they are here, it is that of GPT-2 and of Megatron-LM of 2021.
+
+    Attributes:
+        attention, norm, activation, positions, kernels: see there.
+        key_value_heads: heads of keys and values, shared by groups of query heads (Ainslie et al. 2023, GQA); None: as
+            many as of queries.
+        width: inner columns of the MLP; None: four times the hidden ones.
+        bias: whether products have one.
+        dropout: after embedding, attention and MLP.
+        tied_embedding: the logits take the embedding's weights; else they have their own.
+    """
+
+    attention: Attention = Attention.UNFUSED
+    key_value_heads: int | None = None
+    norm: Norm = Norm.LAYER
+    activation: Activation = Activation.GELU
+    width: int | None = None
+    positions: Positions = Positions.LEARNED
+    bias: bool = True
+    dropout: bool = True
+    tied_embedding: bool = True
+    kernels: Kernels = Kernels.FUSED
+
+    def __post_init__(self) -> None:
+        for name in ("key_value_heads", "width"):
+            value = getattr(self, name)
+            require(value is None or value >= 1, f"block.{name}", value, "a whole number from 1 up")

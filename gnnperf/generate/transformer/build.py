@@ -1,0 +1,162 @@
+"""TransformerPlan -> ExecutionGraph: the graph of a step that nobody ran, in the form that recorded ones have."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core.schema import NodeType, OpFamily, Relation
+from gnnperf.generate.fold.words import stands_for_text
+from gnnperf.generate.transformer.combinations import said
+from gnnperf.generate.transformer.items import Group, Transfer
+from gnnperf.generate.transformer.plan import Parallelism, TransformerPlan
+from gnnperf.generate.transformer.program import stage_program
+from gnnperf.generate.transformer.rank_nodes import RankNodes, rank_nodes
+from gnnperf.generate.transformer.roles import Role, RoleMap, all_roles, one_per_stage, rank_of
+from gnnperf.generate.transformer.rows import TRANSFER_OPS, group_size
+from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.graph.hardware_nodes import add_hardware
+from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
+from gnnperf.hardware.groups import progression
+
+STEP_NAME = "planned"
+MESSAGE = "send_recv"
+_CONTENT = ("node_type", "thread", "stream", "op_name", "segment", "event_name", "collective")
+Meeting = tuple[object, ...]  # what the parts of one transfer have in common
+
+
+@dataclass(frozen=True)
+class _Met:
+    """A part of a transfer in the numbers of the whole graph."""
+
+    transfer: Transfer
+    arrive: int
+    rank: int
+
+
+def build_plan(plan: TransformerPlan, roles: RoleMap | None = None) -> ExecutionGraph:
+    """The graph of one step.
+
+    Args:
+        plan: the configuration.
+        roles: which ranks are in the graph; None: one of each stage, which stands for all of it.
+
+    Returns:
+        Every latency, start and lag is NaN. Collectives know the size of their group, whatever part of it is there.
+    """
+    chosen = roles or one_per_stage(plan.parallelism)
+    by_stage = {stage: rank_nodes(stage_program(plan, stage), plan.parallelism)
+                for stage in sorted({role.stage for role in chosen.ranks.values()})}  # fmt: skip
+    tables, edges, offset = [], EdgeList(), 0
+    met: dict[Meeting, list[_Met]] = defaultdict(list)
+    for rank, role in chosen.ranks.items():
+        own = by_stage[role.stage]
+        tables.append(own.table.assign(rank=np.full(len(own.table), rank, dtype=np.int32)))
+        edges.parts += own.edges.shifted(offset).parts
+        _meet(met, own, role, plan, offset)
+        offset += len(own.table)
+    tables.append(_transfers(met, plan, offset, edges))
+    nodes = concat_tables([t for t in tables if len(t)])
+    nodes = nodes.assign(node_id=np.arange(len(nodes)), step=np.zeros(len(nodes), np.int32))
+    nodes = nodes.assign(blocked_us=np.full(len(nodes), np.nan), content_key=content_keys(nodes, _CONTENT))
+    return _graph(plan, chosen, nodes, edges)
+
+
+def _meet(
+    met: dict[Meeting, list[_Met]], own: RankNodes, role: Role, plan: TransformerPlan, offset: int
+) -> None:  # fmt: skip
+    """Put a rank's parts with those of its peers: messages by tag, all else by order within the group."""
+    count: dict[Group, int] = defaultdict(int)
+    for part in own.parts:
+        group = part.transfer.group
+        which: object = part.tag
+        if not part.tag:
+            which, count[group] = count[group], count[group] + 1
+        rank = rank_of(role, plan.parallelism)
+        met[*_members(group, role, plan.parallelism), which].append(_Met(part.transfer, part.arrive + offset, rank))
+
+
+def _members(group: Group, role: Role, ways: Parallelism) -> Meeting:
+    """What the ranks of a group have in common."""
+    block, place = divmod(role.replica, ways.expert)  # replicas side by side hold a layer's experts together
+    if group is Group.EXPERT:
+        return (group, role.stage, role.shard, block)
+    if group is Group.EXPERT_DATA:
+        return (group, role.stage, role.shard, place)
+    if group is Group.TENSOR:
+        return (group, role.stage, role.replica)
+    if group is Group.DATA:
+        return (group, role.stage, role.shard)
+    between = Group.EMBEDDING if group is Group.EMBEDDING else Group.NEXT
+    return (between, role.replica, role.shard)
+
+
+def _transfers(met: dict[Meeting, list[_Met]], plan: TransformerPlan, offset: int, edges: EdgeList) -> pd.DataFrame:
+    """[num_transfers] nodes, and their edges to the parts."""
+    if not met:
+        return node_table(0)
+    groups = list(met.values())
+    first = [parts[0].transfer for parts in groups]
+    direct = [t.kind in ("send", "recv") for t in first]
+    assert all(len(parts) == 2 for parts, d in zip(groups, direct, strict=True) if d), "a message without its other end"
+    places = _places(met, plan)
+    node = np.repeat(offset + np.arange(len(groups)), [len(parts) for parts in groups])
+    arrive = np.array([part.arrive for parts in groups for part in parts])
+    edges.add(arrive, node, Relation.JOINS)
+    edges.add(node, arrive + 1, Relation.RELEASES)
+    return node_table(
+        len(groups), node_type=str(NodeType.COLLECTIVE), family=str(OpFamily.COLLECTIVE),
+        op_name=np.array([TRANSFER_OPS["send" if d else t.kind] for t, d in zip(first, direct, strict=True)], object),
+        phase=np.array([str(t.phase) for t in first], dtype=object),
+        dtype=np.array([t.dtype for t in first], dtype=object),
+        collective=np.array([MESSAGE if d else t.kind for t, d in zip(first, direct, strict=True)], dtype=object),
+        message_bytes=np.array([t.message_bytes for t in first]),
+        group_size=np.array([group_size(t.group, plan.parallelism) for t in first]),
+        group_first=np.array([lowest for lowest, _ in places]),
+        group_stride=np.array([stride for _, stride in places]),
+    )  # fmt: skip
+
+
+def _places(met: dict[Meeting, list[_Met]], plan: TransformerPlan) -> list[tuple[int, int]]:
+    """Per transfer the lowest rank of its group and the distance of neighbors, whatever part of it is in the graph."""
+    whole: dict[Group, dict[Meeting, tuple[int, int]]] = {}
+    found = []
+    for key, parts in met.items():
+        group = parts[0].transfer.group
+        if len(parts) == group_size(group, plan.parallelism):
+            found.append(progression([part.rank for part in parts]))
+            continue
+        if group not in whole:
+            whole[group] = _whole_groups(group, plan)
+        found.append(whole[group][key[:-1]])
+    return found
+
+
+def _whole_groups(group: Group, plan: TransformerPlan) -> dict[Meeting, tuple[int, int]]:
+    """Place of every group of a kind, by what its ranks have in common."""
+    ranks: dict[Meeting, list[int]] = defaultdict(list)
+    for role in all_roles(plan.parallelism):
+        ranks[_members(group, role, plan.parallelism)].append(rank_of(role, plan.parallelism))
+    return {members: progression(own) for members, own in ranks.items()}
+
+
+def _fingerprint(plan: TransformerPlan) -> str:
+    return hashlib.sha256(repr(plan).encode()).hexdigest()
+
+
+def _graph(plan: TransformerPlan, roles: RoleMap, nodes: pd.DataFrame, edges: EdgeList) -> ExecutionGraph:
+    ranks = tuple(roles.ranks)
+    unknown = tuple(float("nan") for _ in ranks)
+    label = StepLabel(0, STEP_NAME, None, float("nan"), unknown, unknown)
+    stands_for = tuple(roles.multiplicity[rank] for rank in ranks)
+    graph = ExecutionGraph(
+        name=plan.name, nodes=nodes, edges=edges.table(), steps=(label,), ranks=ranks,
+        world_size=plan.parallelism.world_size, device_names=("",) * len(ranks),
+        counts={}, warnings=(*said(plan), *stands_for_text(stands_for)), fingerprint=_fingerprint(plan),
+        carried=np.zeros((2, 0), dtype=np.int64), stands_for=stands_for,
+    )  # fmt: skip
+    return add_hardware(graph).validate()

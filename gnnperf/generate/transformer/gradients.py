@@ -1,0 +1,133 @@
+"""Gradients on their way over replicas: at the end, in buckets, or unit by unit in every backward pass.
+
+          one rank sends   collective
+replicas  whole sum        all-reduce (2 P (n - 1) / n on the wire)
+sharded   its part         reduce-scatter (P (n - 1) / n); the parameters' all-gather after the update sends as much
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gnnperf.core.schema import Phase
+from gnnperf.generate.transformer.around import FIRST, Around, Items, UnitKind, Visit, unit_parameters
+from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Record, Transfer, op
+from gnnperf.generate.transformer.parameters import (
+    Count,
+    first_parameters,
+    head_parameters,
+    parameters_of,
+)
+from gnnperf.generate.transformer.plan import TransformerPlan
+from gnnperf.generate.transformer.sharding import Sharded
+from gnnperf.graph.cost.op_call import DTYPE_BYTES, Tensor
+
+B = Phase.BACKWARD
+REDUCED, SCATTERED = "gradients reduced", "gradients scattered"
+
+
+def summed(plan: TransformerPlan, count: Count, phase: Phase, *, awaited: bool = True) -> Iterator[Item]:
+    """Gradients over the replicas that hold the same parameters, compressed as the plan says."""
+    kind = "reduce_scatter" if plan.sharding.shards_update else "all_reduce"
+    ways = plan.parallelism
+    for group, number, replicas in (
+        (Group.DATA, count.shared, ways.data),
+        (Group.EXPERT_DATA, count.expert, ways.expert_data),
+    ):
+        if number and replicas > 1:
+            yield from _sent(plan, kind, group, number, phase, awaited)
+
+
+def _sent(
+    plan: TransformerPlan, kind: str, group: Group, number: int, phase: Phase, awaited: bool
+) -> Iterator[Item]:  # fmt: skip
+    dtype, packing = plan.schedule.gradient_dtype, plan.compression
+    casts, to = packing.casts(dtype), str(packing.to)
+    size = packing.sent_bytes(float(number * DTYPE_BYTES[dtype]), dtype)
+    if casts:
+        yield op("aten::copy_", phase, Tensor((number,), to), Tensor((number,), dtype))
+    yield Transfer(kind, group, size, to if casts else dtype, phase, awaited)
+    if casts:
+        left = Count(number).over(plan).shared if kind == "reduce_scatter" else number
+        lane = Lane.COMPUTE if awaited else Lane.DATA
+        yield op("aten::copy_", phase, Tensor((left,), dtype), Tensor((left,), to), lane=lane)
+
+
+def layers_per_bucket(plan: TransformerPlan) -> int:
+    """Whole layers whose gradients fill a bucket; those of the last one, which has experts if any has."""
+    layer_bytes = parameters_of(plan, plan.model.layers - 1).total * DTYPE_BYTES[plan.schedule.gradient_dtype]
+    return max(1, round(plan.schedule.bucket_bytes / layer_bytes))
+
+
+@dataclass(frozen=True)
+class Buckets(Around):
+    """Sums set off while the last backward pass runs; the optimizer waits for the last one.
+
+    Attributes:
+        plan: with gradients in buckets.
+    """
+
+    plan: TransformerPlan
+
+    def after_backward(self, at: Visit) -> Items:
+        """A bucket, where one is full or the chunk ends."""
+        if not at.final:
+            return ()
+        if at.unit.kind is not UnitKind.LAYER:
+            end = first_parameters(self.plan) if at.unit == FIRST else head_parameters(self.plan)
+            return tuple(summed(self.plan, Count(end), B, awaited=at.unit == FIRST))
+        layers = [unit.layer for unit in at.units if unit.kind is UnitKind.LAYER]
+        step = layers_per_bucket(self.plan)
+        done = layers[-1] - at.unit.layer + 1  # of the chunk, so far
+        ends = at.unit.layer == layers[0]
+        if done % step and not ends:
+            return ()
+        filled = sum((parameters_of(self.plan, at.unit.layer + i) for i in range((done - 1) % step + 1)), Count(0))
+        final = ends and 0 < at.part < self.plan.parallelism.pipeline  # the first chunk ends with the embedding
+        return tuple(summed(self.plan, filled, B, awaited=final))
+
+
+@dataclass(frozen=True)
+class Scattering(Around):
+    """Gradients of each unit reduce-scattered in every backward pass, and added up in parts.
+
+    As fully_shard does: copied into one buffer in the dtype of the sum, which is used again only when the unit before
+    has been sent (`_fsdp_param_group.py`, post_backward); what arrives is added to the rank's part on that stream.
+
+    Attributes:
+        plan: with gradients or parameters in parts.
+    """
+
+    plan: TransformerPlan
+
+    def after_backward(self, at: Visit) -> Items:
+        """The unit's gradients."""
+        count = unit_parameters(self.plan, at.unit)
+        if not count.total:
+            return ()
+        wide, half = (Tensor((count.total,), d) for d in (self.plan.schedule.gradient_dtype, self.plan.model.dtype))
+        return (
+            Await(Lane.COMPUTE, SCATTERED),
+            op("aten::copy_", B, wide, half),
+            *summed(self.plan, count, B, awaited=False),
+            Record(Lane.DATA, SCATTERED),
+            *self._kept(count.over(self.plan).total, first=at.first),
+        )
+
+    def after_passes(self) -> Items:
+        """The update waits for all of them."""
+        return (Record(Lane.DATA, REDUCED), Await(Lane.COMPUTE, REDUCED))
+
+    def _kept(self, part: int, *, first: bool) -> Iterator[Item]:
+        """The rank's part, in the dtype of its parameters, and added to that of earlier micro-batches."""
+        sent, held = self.plan.schedule.gradient_dtype, held_gradient_dtype(self.plan)
+        if sent != held:
+            yield op("aten::copy_", B, Tensor((part,), held), Tensor((part,), sent), lane=Lane.DATA)
+        if not first:
+            yield op("aten::add_", B, Tensor((part,), held), Tensor((part,), held), lane=Lane.DATA)
+
+
+def held_gradient_dtype(plan: TransformerPlan) -> str:
+    """In which a rank holds what it updates from: fully_shard's parts are float32, as the parameters are."""
+    return "float32" if plan.sharding.state is Sharded.PARAMETERS else plan.schedule.gradient_dtype

@@ -1,0 +1,243 @@
+"""What a rank's program is made of: ops with a kernel or without, transfers, copies, and waits for them.
+
+Streams order what is on them; an `Await` orders more, as CUDA's events do: what its lane is given next begins when the
+event has happened, that is when everything that the event's lane had been given before its `Record` has ended.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from functools import cached_property
+
+from gnnperf.core.schema import Phase
+from gnnperf.graph.cost.op_call import DTYPE_BYTES, PROFILER_DTYPES, Tensor
+from gnnperf.graph.cost.table import OpCost, op_cost
+
+PROFILER_NAME = {dtype: name for name, dtype in reversed(PROFILER_DTYPES.items())}  # the first of several names
+NO_TENSOR: tuple[int, ...] = ()
+Argument = Tensor | Sequence[tuple[int, ...]] | None  # a tensor, shapes of a list of float32 tensors, or neither
+
+
+class Group(StrEnum):
+    """Who takes part in a transfer."""
+
+    TENSOR = "tensor"  # the shards of one replica of a stage
+    DATA = "data"  # the replicas of one shard
+    EXPERT = "expert"  # replicas that hold one layer's experts together
+    EXPERT_DATA = "expert_data"  # replicas that hold the same experts
+    EMBEDDING = "embedding"  # first and last stage, which both hold the embedding
+    NEXT = "next"  # the stage after, round about
+    PREVIOUS = "previous"  # the stage before
+
+
+class Lane(IntEnum):
+    """The streams of a rank. What is in flight together has its own, so that none waits for another's peer."""
+
+    COMPUTE = 0
+    TENSOR = 1
+    DATA = 2  # sums over replicas
+    EMBEDDING = 3
+    SEND_NEXT = 4
+    RECV_NEXT = 5
+    SEND_PREVIOUS = 6
+    RECV_PREVIOUS = 7
+    GATHER = 8  # parameters from replicas
+    GATHER_INPUT = 9  # copies before it (fully_shard's copy-in stream)
+    EXPERT = 10
+    OUT = 11  # copies from the device
+    IN = 12  # copies to it
+    STORAGE_WRITE = 13
+    STORAGE_READ = 14
+
+
+@dataclass(frozen=True)
+class Op:
+    """One op call that launches one kernel.
+
+    Attributes:
+        name: as torch writes it; a fused elementwise kernel is named as inductor names it, its arguments are buffers.
+        dims, types, values: JSON as in schema.EVENT_COLUMNS.
+        phase: part of the step.
+        lane: where its kernel runs.
+    """
+
+    name: str
+    dims: str
+    types: str
+    values: str | None
+    phase: Phase
+    lane: Lane = Lane.COMPUTE
+
+    @cached_property
+    def cost(self) -> OpCost:
+        """FLOPs and bytes by the formulas that recorded ops have."""
+        return op_cost(self.name, self.dims, self.types, self.values)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """This rank's part in a collective, or one end of a message.
+
+    Attributes:
+        kind: all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, send or recv.
+        group: who takes part.
+        message_bytes: that each rank sends: all of its input (of an all-gather that is one part of the result).
+        dtype: of the message.
+        phase: part of the step.
+        awaited: the kernels after it wait for its end; else only what is on its own stream does.
+        follows_compute: it waits for the kernels before it; else for events alone.
+    """
+
+    kind: str
+    group: Group
+    message_bytes: float
+    dtype: str
+    phase: Phase
+    awaited: bool
+    follows_compute: bool = True
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Bytes between device and host, or between host and drive.
+
+    Attributes:
+        name: as a profiler writes copies (gnnperf.analytic.copies.path_of knows the direction by it).
+        moved_bytes: that go over.
+        dtype: of the values.
+        phase: part of the step.
+        lane: where it runs; it waits for events alone.
+    """
+
+    name: str
+    moved_bytes: float
+    dtype: str
+    phase: Phase
+    lane: Lane
+
+
+@dataclass(frozen=True)
+class HostWork:
+    """Arithmetic on the host: its thread does it, with all cores.
+
+    Attributes:
+        name: of the op.
+        moved_bytes: read and written in host memory.
+        phase: part of the step.
+    """
+
+    name: str
+    moved_bytes: float
+    phase: Phase
+
+
+@dataclass(frozen=True)
+class HostWait:
+    """The host waits until its device has done everything awaited so far."""
+
+    phase: Phase
+
+
+@dataclass(frozen=True)
+class Record:
+    """An event: everything that `lane` has been given so far (cudaEventRecord). A later record takes its name over."""
+
+    lane: Lane
+    event: str
+
+
+@dataclass(frozen=True)
+class Await:
+    """What `lane` is given next waits for the event, if it was recorded (cudaStreamWaitEvent)."""
+
+    lane: Lane
+    event: str
+
+
+@dataclass(frozen=True)
+class HostAwait:
+    """The host waits for the event (cudaEventSynchronize)."""
+
+    event: str
+    phase: Phase
+
+
+@dataclass(frozen=True)
+class Views:
+    """Ops one after the other that launch nothing: views and allocations. The host has work with them all the same.
+
+    Attributes:
+        names: as torch writes them.
+        phase: part of the step.
+    """
+
+    names: tuple[str, ...]
+    phase: Phase
+
+
+Item = Op | Transfer | Copy | HostWork | HostWait | Record | Await | HostAwait | Views
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An item of a program, and which message it is.
+
+    Attributes:
+        item: what is done.
+        tag: of a message between stages, equal at its two ends; "" for all else, which is matched by order.
+    """
+
+    item: Item
+    tag: str = ""
+
+
+def op(
+    name: str, phase: Phase, *arguments: Argument, values: Sequence[str] | None = None, lane: Lane = Lane.COMPUTE
+) -> Op:  # fmt: skip
+    """An op from its arguments."""
+    return Op(
+        name,
+        json.dumps([_shape(a) for a in arguments]),
+        json.dumps([PROFILER_NAME[a.dtype] if isinstance(a, Tensor) else "" for a in arguments]),
+        None if values is None else json.dumps(values),
+        phase,
+        lane,
+    )
+
+
+def fused(name: str, phase: Phase, *buffers: Tensor) -> Op:
+    """One elementwise kernel over buffers, each read or written once."""
+    return op(f"triton_poi_fused_{name}", phase, *buffers)
+
+
+def views(phase: Phase, *names: str) -> Views:
+    """Ops of torch that launch nothing, without their prefix."""
+    return Views(tuple(f"aten::{name}" for name in names), phase)
+
+
+def all_reduce(group: Group, tensor: Tensor, phase: Phase, *, awaited: bool = True) -> Transfer:
+    """A sum over a group; what follows waits for it unless it is said not to."""
+    return _transfer("all_reduce", group, tensor, phase, awaited)
+
+
+def reduce_scatter(group: Group, tensor: Tensor, phase: Phase, *, awaited: bool = True) -> Transfer:
+    """A sum over a group, of which each rank gets a part; `tensor` is a rank's whole input."""
+    return _transfer("reduce_scatter", group, tensor, phase, awaited)
+
+
+def all_gather(group: Group, tensor: Tensor, phase: Phase, *, awaited: bool = True) -> Transfer:
+    """Every rank's part on all of them; `tensor` is one part."""
+    return _transfer("all_gather", group, tensor, phase, awaited)
+
+
+def _transfer(kind: str, group: Group, tensor: Tensor, phase: Phase, awaited: bool) -> Transfer:
+    return Transfer(kind, group, float(tensor.numel * DTYPE_BYTES[tensor.dtype]), tensor.dtype, phase, awaited)
+
+
+def _shape(argument: Argument) -> object:
+    if argument is None:
+        return []
+    return list(argument.shape) if isinstance(argument, Tensor) else [list(shape) for shape in argument]

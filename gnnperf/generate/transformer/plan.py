@@ -1,0 +1,222 @@
+"""What is asked of a transformer that nobody ran: its model, how it is divided over ranks, how a step is scheduled."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gnnperf.core.errors import require
+from gnnperf.generate.transformer.block import Block
+from gnnperf.generate.transformer.combinations import check
+from gnnperf.generate.transformer.compression import Compression
+from gnnperf.generate.transformer.mixture import Experts
+from gnnperf.generate.transformer.offload import Offload
+from gnnperf.generate.transformer.sharding import Sharding
+
+VOCABULARY_MULTIPLE = 128  # Megatron-LM pads the vocabulary to a multiple of it, per tensor-parallel rank
+MAX_PASSES = 1_000_000  # layers x micro-batches: some ten nodes each, gigabytes of graph
+HALF_DTYPES = ("float16", "bfloat16")
+MEBIBYTE = 1 << 20
+MLP_FACTOR = 4  # width of the MLP over that of the model, where the block does not say it
+
+
+class Pipeline(StrEnum):
+    """Order of a stage's forward and backward passes (Narayanan et al. 2021, section 2.2)."""
+
+    GPIPE = "gpipe"
+    ONE_F_ONE_B = "1f1b"
+    INTERLEAVED = "interleaved"
+
+
+class Recompute(StrEnum):
+    """What a layer computes once more before its backward pass."""
+
+    NONE = "none"
+    SELECTIVE = "selective"  # scores, softmax, dropout, context (Korthikanti et al. 2022, section 5)
+    FULL = "full"  # the layer
+
+
+class Reduction(StrEnum):
+    """When gradients are summed over replicas."""
+
+    AT_END = "at_end"  # all of them in one message, after the last backward pass
+    BUCKETS = "buckets"  # while the last backward pass runs
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """How large a decoder is; what its layers are made of is the plan's block.
+
+    Attributes:
+        layers, hidden, heads: of the model.
+        sequence: positions of a sample.
+        vocabulary: tokens, before they are padded.
+        dtype: of weights and activations; the optimizer keeps float32 copies.
+    """
+
+    layers: int
+    hidden: int
+    heads: int
+    sequence: int
+    vocabulary: int = 50257
+    dtype: str = "float16"
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "hidden", "heads", "sequence", "vocabulary"):
+            require(getattr(self, name) >= 1, f"model.{name}", getattr(self, name), "a whole number from 1 up")
+        require(self.dtype in HALF_DTYPES, "model.dtype", self.dtype, ", ".join(HALF_DTYPES))
+        require(self.hidden % self.heads == 0, "model.heads", self.heads, f"a divisor of model.hidden, {self.hidden}")
+
+
+@dataclass(frozen=True)
+class Parallelism:
+    """How ranks divide the work: tensor ranks are neighbors, then replicas, then stages (Megatron-LM).
+
+    Attributes:
+        tensor, pipeline, data: ranks of a shard group, stages, replicas.
+        expert: replicas, side by side, that hold the experts of a layer together; each sends tokens to the others.
+        sequence: tensor ranks divide norms, dropout and residuals too, along the sequence (Korthikanti et al. 2022).
+    """
+
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
+    expert: int = 1
+    sequence: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("tensor", "pipeline", "data", "expert"):
+            require(getattr(self, name) >= 1, f"parallelism.{name}", getattr(self, name), "a whole number from 1 up")
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return self.tensor * self.pipeline * self.data
+
+    @property
+    def expert_data(self) -> int:
+        """Replicas that hold the same experts."""
+        return self.data // self.expert
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a step runs.
+
+    Attributes:
+        global_batch: samples of a step, over all replicas.
+        micro_batch: samples that pass through the pipeline together.
+        pipeline: order of passes.
+        chunks: parts of the model that each stage holds; more than one is interleaved.
+        recompute: activation checkpointing.
+        reduction: when gradients are summed over replicas.
+        bucket_bytes: of gradients; they go when so many are ready.
+        gradient_dtype: in which gradients of micro-batches are added up, and summed over replicas.
+        checkpoint_every: with full recomputation: of so many layers in a row only the first one's input is kept, all of
+            them are computed again together (Megatron-LM, recompute-method uniform).
+        recomputed_layers: with full recomputation: the first so many layers of a chunk are, the others keep all (its
+            recompute-method block); None: all.
+    """
+
+    global_batch: int
+    micro_batch: int
+    pipeline: Pipeline = Pipeline.ONE_F_ONE_B
+    chunks: int = 1
+    recompute: Recompute = Recompute.FULL
+    reduction: Reduction = Reduction.AT_END
+    bucket_bytes: float = 25.0 * MEBIBYTE
+    gradient_dtype: str = "float16"
+    checkpoint_every: int = 1
+    recomputed_layers: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("global_batch", "micro_batch", "chunks", "checkpoint_every"):
+            require(getattr(self, name) >= 1, f"schedule.{name}", getattr(self, name), "a whole number from 1 up")
+        require(self.bucket_bytes > 0, "schedule.bucket_bytes", self.bucket_bytes, "more than 0")
+        require(self.gradient_dtype in (*HALF_DTYPES, "float32"), "schedule.gradient_dtype", self.gradient_dtype,
+                ", ".join((*HALF_DTYPES, "float32")))  # fmt: skip
+        interleaved = self.pipeline is Pipeline.INTERLEAVED
+        require(interleaved == (self.chunks > 1), "schedule.chunks", self.chunks,
+                "more than 1 with schedule.pipeline interleaved, else 1")  # fmt: skip
+        self._check_checkpoints()
+
+    def _check_checkpoints(self) -> None:
+        layers, every, full = self.recomputed_layers, self.checkpoint_every, self.recompute is Recompute.FULL
+        require(layers is None or layers >= 0, "schedule.recomputed_layers", layers, "a whole number from 0 up")
+        require(full or layers is None, "schedule.recomputed_layers", layers, "nothing without full recomputation")
+        require(full or every == 1, "schedule.checkpoint_every", every, "1 without full recomputation")
+        require(layers is None or every == 1, "schedule.checkpoint_every", every, "1 with schedule.recomputed_layers")
+
+
+@dataclass(frozen=True)
+class TransformerPlan:
+    """One configuration.
+
+    Attributes:
+        name: of the graph.
+        model, parallelism, schedule, block, sharding, offload, compression: see there; they are checked against each
+            other (`combinations`).
+        experts: of its expert layers; None: there are none.
+    """
+
+    name: str
+    model: Transformer
+    parallelism: Parallelism
+    schedule: Schedule
+    block: Block = field(default_factory=Block)
+    experts: Experts | None = None
+    sharding: Sharding = field(default_factory=Sharding)
+    offload: Offload = field(default_factory=Offload)
+    compression: Compression = field(default_factory=Compression)
+
+    def __post_init__(self) -> None:
+        check(self)
+        work = self.model.layers * self.num_micro_batches
+        require(work <= MAX_PASSES, "schedule.global_batch", self.schedule.global_batch,
+                f"layers x micro-batches of a replica up to {MAX_PASSES:,}; here {work:,}")  # fmt: skip
+
+    @property
+    def num_micro_batches(self) -> int:
+        """Per replica and step."""
+        return self.schedule.global_batch // self.parallelism.data // self.schedule.micro_batch
+
+    @property
+    def tokens(self) -> int:
+        """Of a micro-batch."""
+        return self.schedule.micro_batch * self.model.sequence
+
+    @property
+    def resident_tokens(self) -> int:
+        """Of a micro-batch, that a rank holds outside of products."""
+        return self.tokens // self.parallelism.tensor if self.splits_sequence else self.tokens
+
+    @property
+    def splits_sequence(self) -> bool:
+        """Whether tensor ranks hold parts of the sequence."""
+        return self.parallelism.sequence and self.parallelism.tensor > 1
+
+    @property
+    def layers_per_chunk(self) -> int:
+        """Of each part of the model that a stage holds."""
+        return self.model.layers // self.parallelism.pipeline // self.schedule.chunks
+
+    @property
+    def vocabulary_per_rank(self) -> int:
+        """Rows of the embedding on one tensor-parallel rank, padded."""
+        multiple = VOCABULARY_MULTIPLE * self.parallelism.tensor
+        return math.ceil(self.model.vocabulary / multiple) * multiple // self.parallelism.tensor
+
+    @property
+    def key_value_heads(self) -> int:
+        """Of the model."""
+        return self.block.key_value_heads or self.model.heads
+
+    @property
+    def mlp_width(self) -> int:
+        """Inner columns of the MLP."""
+        return self.block.width or MLP_FACTOR * self.model.hidden
+
+    def has_experts(self, layer: int) -> bool:
+        """Whether a layer of the model (from 0) has experts."""
+        return self.experts is not None and self.experts.has(layer)

@@ -1,0 +1,1 @@
+"""The graph neural network: data, model, training, checkpoint, evaluation, intervals."""

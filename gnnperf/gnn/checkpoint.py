@@ -1,0 +1,182 @@
+"""A trained model in one file that describes itself. Plain tensors, numbers and text: loading runs no code from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnperf import __version__
+from gnnperf.analytic import AnalyticConstants
+from gnnperf.analytic.constants import SEPARATOR, constants_from_plain
+from gnnperf.analytic.cpu_ops.files import prices_to_plain
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema.ranges import checked, checked_json
+from gnnperf.gnn.data.floors import TypedFloors
+from gnnperf.gnn.data.normalizer import Normalizer
+from gnnperf.gnn.data.plain import refused_in
+from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.data.vocabulary import Vocabulary
+from gnnperf.gnn.intervals import Intervals
+from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.models.gnn import WORK, TypedGNN
+from gnnperf.gnn.models.stored import check_network, feature_names, is_within, load_stored, network_of
+from gnnperf.gnn.trust import Trust, fit_trust
+from gnnperf.gnn.trust.likeness import KEPT, Likeness
+
+FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 9
+LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
+OURS = "a checkpoint.pt that train.py wrote"
+UNIT = 1.01  # length of a state, with rounding
+RETRAIN = "train again with this version of gnnperf"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A trained model and all it needs to answer.
+
+    Attributes:
+        model: what the network is.
+        vocabulary: words of the training runs.
+        constants: of the analytical base; they travel with the weights that correct it.
+        floors: bases where the analytical model has no answer.
+        normalizer: feature statistics of the training runs.
+        weights: parameter name -> tensor.
+        trust: what training had, and so how far the network is trusted.
+        provenance: what it was made from: gnnperf and library versions, data set fingerprint, split, seed, the
+            configuration's training part.
+        intervals: how sure its answers are; None: it was not calibrated.
+        sha256: of the file; "" before it is saved.
+    """
+
+    model: ModelConfig
+    vocabulary: Vocabulary
+    constants: AnalyticConstants
+    floors: TypedFloors
+    normalizer: Normalizer
+    weights: Mapping[str, Tensor]
+    trust: Trust
+    provenance: Mapping[str, Any]
+    intervals: Intervals | None = None
+    sha256: str = ""
+
+    def network(self) -> TypedGNN:
+        """The network in evaluation mode."""
+        return network_of(self.model, self.vocabulary, self.weights)
+
+
+def make_checkpoint(
+    network: TypedGNN, model: ModelConfig, data: PreparedData, training: Mapping[str, Any]
+) -> Checkpoint:
+    """A checkpoint of a trained network.
+
+    Args:
+        network: the network, trained.
+        model: its configuration.
+        data: what it was trained on.
+        training: how, as what JSON can say (seed, optimizer settings).
+    """
+    provenance = {
+        "gnnperf": __version__,
+        "libraries": {name: version(name) for name in LIBRARIES},
+        "data_fingerprint": data.fingerprint,
+        "split_axis": data.split.axis,
+        "training_runs": list(data.split.train),
+        "training": json.loads(json.dumps(training)),  # enums become text: the file holds plain values only
+    }
+    weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
+    parts = (data.vocabulary, data.constants, data.floors, data.normalizer, weights, fit_trust(network, data))
+    return Checkpoint(model, *parts, provenance)
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint) -> Checkpoint:
+    """Write beside, then rename; returns the checkpoint with the file's sha256."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        torch.save(_to_plain(checkpoint), beside)
+        digest = _sha256(beside)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return dataclasses.replace(checkpoint, sha256=digest)
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises:
+        InputError: no such file, not a checkpoint of gnnperf, of another schema, or damaged.
+    """
+    plain = load_stored(path, FORMAT, SCHEMA_VERSION, OURS, RETRAIN)
+    with refused_in(path, RETRAIN):
+        checkpoint = _from_plain(plain, _sha256(path))
+        check_network(checkpoint.model, checkpoint.vocabulary, checkpoint.normalizer, checkpoint.weights)
+        for likeness in (checkpoint.trust.own, checkpoint.trust.around):
+            _check_likeness(likeness, checkpoint.model.hidden_channels)
+    return checkpoint
+
+
+def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
+    floors, normalizer = checkpoint.floors, checkpoint.normalizer
+    return {
+        "format": FORMAT,
+        "schema_version": SCHEMA_VERSION,
+        "features": feature_names(),
+        "model": dataclasses.asdict(checkpoint.model),
+        "vocabulary": {t: {f: list(words) for f, words in fs.items()} for t, fs in checkpoint.vocabulary.words.items()},
+        "constants": _plain_constants(checkpoint.constants),
+        "floors": {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(floors).items()},
+        "normalizer": {name: dict(values) for name, values in vars(normalizer).items()},
+        "weights": dict(checkpoint.weights),
+        "trust": checkpoint.trust.to_plain(),
+        "provenance": dict(checkpoint.provenance),
+        "intervals": None if checkpoint.intervals is None else checkpoint.intervals.to_plain(),
+    }
+
+
+def _from_plain(plain: dict[str, Any], sha256: str) -> Checkpoint:
+    parts = {
+        "vocabulary": {"words": plain.get("vocabulary")},
+        "constants": _constants(plain.get("constants")),
+        "provenance": checked_json(plain.get("provenance"), "provenance"),
+        "sha256": sha256,
+    }
+    return checked({**plain, **parts}, Checkpoint)
+
+
+def _check_likeness(likeness: Likeness, hidden_channels: int) -> None:
+    fits = set(likeness.states) == set(likeness.usual) == set(WORK)
+    for states in likeness.states.values():
+        shape = (*states.shape[:1], hidden_channels)
+        fits = fits and tuple(states.shape[:1]) <= (KEPT,) and is_within(states, shape, UNIT)
+    if not fits:
+        raise InputError("names, shapes or values are not those of this network", where="trust")
+
+
+def _plain_constants(constants: AnalyticConstants) -> dict[str, Any]:
+    prices = constants.op_prices
+    rest = dataclasses.asdict(dataclasses.replace(constants, op_prices=None))
+    return {**rest, "op_prices": None if prices is None else prices_to_plain(prices)}
+
+
+def _constants(plain: object) -> AnalyticConstants:
+    overheads = plain.get("host_overhead_us") if isinstance(plain, dict) else None
+    if not isinstance(plain, dict) or not isinstance(overheads, dict):
+        raise InputError("is not a mapping of names to values", where="constants")
+    joined = {SEPARATOR.join(key) if isinstance(key, tuple) else key: us for key, us in overheads.items()}
+    return constants_from_plain({**plain, "host_overhead_us": joined}, "constants")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

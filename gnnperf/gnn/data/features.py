@@ -1,0 +1,155 @@
+"""ExecutionGraph of one step -> HeteroData: features known before the run, labels apart from them.
+
+Attributes per work type, n nodes of it (names avoid `batch` and `index`, which PyG increments in collation):
+    x [n, len(WORK_NAMES)] float32      codes [n, len(FIELDS)] int64      node_id [n] int64, row in the graph
+    base_us [n] float64      analytic_us, latency_us [n] float64, NaN unknown
+    target, steady_target [n] float32, log(latency alone / base), NaN where it is not defined: what is usual, and what a
+        schedule adds up; stretch [n] float32, latency beside other work over that (data.runs.AloneLabels)
+    time_share [n] float32, share of the step's measured busy time, scaled to mean 1 over labeled nodes
+    known_law [n] bool, collectives only: link and group within the training range (the normalizer says)
+Device and link nodes carry x only. Every node type and every edge type is there, with zero rows if need be.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import torch
+from torch_geometric.data import HeteroData
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import WORK_TYPES, NodeType
+from gnnperf.gnn.data.categories import texts_of, words_of
+from gnnperf.gnn.data.floors import TypedFloors, base_us
+from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, device_numbers, link_spec_numbers, work_numbers
+from gnnperf.gnn.data.places import link_of
+from gnnperf.gnn.data.relations import FORWARD_EDGE_TYPES, EdgeType, reverse
+from gnnperf.gnn.data.runs import AloneLabels
+from gnnperf.gnn.data.untraced import joined_by_parts
+from gnnperf.gnn.data.vocabulary import Vocabulary
+from gnnperf.gnn.evaluation.metrics import is_measured
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Prediction
+from gnnperf.hardware.spec import ClusterSpec
+
+
+def features(
+    graph: ExecutionGraph,
+    cluster: ClusterSpec,
+    analytic: Prediction,
+    vocabulary: Vocabulary,
+    floors: TypedFloors,
+    alone: AloneLabels | None = None,
+) -> HeteroData:
+    """The network's view of one step.
+
+    Args:
+        graph: one step, without edges inferred from time (ExecutionGraph.step, .for_predictors).
+        cluster: the hardware asked about; it fills the device and link nodes.
+        analytic: the analytical answer for this graph and cluster.
+        vocabulary: words of the training runs.
+        floors: bases of the training runs where `analytic` has no answer.
+        alone: labels to learn; None: there are none, as in a prediction.
+
+    Raises:
+        InputError: an edge between node types that the schema does not foresee, or an unknown link class.
+    """
+    graph = joined_by_parts(graph)
+    nodes = graph.nodes
+    base, _ = base_us(nodes, analytic.latency_us, floors)  # [num_nodes]
+    numbers = work_numbers(graph, analytic.latency_us, base, cluster)  # [num_nodes, num_features]
+    types = texts_of(nodes["node_type"])  # [num_nodes]
+    learned = types != NodeType.COMM  # which rank leaves a collective first is chance: they keep their base
+    labels = _labels(nodes["latency_us"].to_numpy(np.float64), base, learned & (base > 0), alone)
+    labels["analytic_us"] = analytic.latency_us
+    data = HeteroData()
+    for node_type in map(str, WORK_TYPES):
+        rows = np.flatnonzero(types == node_type)  # [n]
+        store = data[node_type]
+        store.x = torch.from_numpy(numbers[rows])
+        store.codes = torch.from_numpy(vocabulary.encode(node_type, nodes.iloc[rows]))
+        store.node_id = torch.from_numpy(rows)
+        for name, values in labels.items():
+            store[name] = torch.from_numpy(values[rows])
+        store.num_nodes = len(rows)
+    collective = data[str(NodeType.COLLECTIVE)]
+    collective.known_law = torch.ones(collective.num_nodes, dtype=torch.bool)
+    _add_hardware(data, nodes, types, cluster)
+    _add_edges(data, graph, types)
+    return _checked(data, graph.name)
+
+
+def _labels(
+    latency_us: np.ndarray, base: np.ndarray, learned: np.ndarray, alone: AloneLabels | None
+) -> dict[str, np.ndarray]:
+    """Targets and weight; a node counts where it is learned and measured."""
+    unknown = np.full(len(base), np.nan)
+    found = alone or AloneLabels(unknown, unknown, np.ones(len(base)))
+    usable = learned & is_measured(latency_us)  # [num_nodes]
+    mean = latency_us[usable].mean() if usable.any() else 1.0
+    return {
+        "base_us": base,
+        "latency_us": latency_us.copy(),
+        "target": _target(found.usual_us, base, learned),
+        "steady_target": _target(found.steady_us, base, learned),
+        "stretch": found.stretch.astype(np.float32),
+        "time_share": np.where(usable, latency_us / mean, 0.0).astype(np.float32),
+    }
+
+
+def _target(latency_us: np.ndarray, base: np.ndarray, learned: np.ndarray) -> np.ndarray:
+    """[num_nodes] float32 log(latency / base); NaN where it is not defined or not learned."""
+    usable = learned & is_measured(latency_us)  # [num_nodes]
+    target = np.full(len(base), np.nan, np.float32)
+    target[usable] = np.log(latency_us[usable] / base[usable])
+    return target
+
+
+def _add_hardware(data: HeteroData, nodes: pd.DataFrame, types: np.ndarray, cluster: ClusterSpec) -> None:
+    num_devices = int((types == NodeType.DEVICE).sum())
+    device = device_numbers(cluster.device)  # [num_device_features]
+    data["device"].x = torch.from_numpy(np.tile(device, (num_devices, 1)))
+    names = nodes["op_name"].astype(object).to_numpy()[types == NodeType.LINK]
+    links = [link_spec_numbers(str(n), link_of(str(n), cluster)) for n in names]
+    data["link"].x = torch.from_numpy(np.asarray(links, dtype=np.float32).reshape(-1, len(LINK_NAMES)))
+    assert data["device"].x.shape[1] == len(DEVICE_NAMES)
+
+
+def _add_edges(data: HeteroData, graph: ExecutionGraph, types: np.ndarray) -> None:
+    """Both directions of every edge type, ends renumbered within their node type."""
+    local = np.zeros(len(types), dtype=np.int64)  # [num_nodes] position within its type
+    for node_type in np.unique(types):
+        local[types == node_type] = np.arange(int((types == node_type).sum()))
+    src, dst = graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy()  # [num_edges]
+    groups = _edge_groups(graph, src, dst)
+    unforeseen = sorted(groups.keys() - set(FORWARD_EDGE_TYPES))
+    if unforeseen:
+        raise InputError(
+            f"edge type {unforeseen[0]} is not in gnnperf.gnn.data.relations", where=f"graph {graph.name!r}"
+        )
+    for edge_type in FORWARD_EDGE_TYPES:
+        rows = groups.get(edge_type, np.empty(0, dtype=np.int64))
+        ends = torch.from_numpy(np.stack([local[src[rows]], local[dst[rows]]]))  # [2, num_edges of the type]
+        data[edge_type].edge_index = ends
+        data[reverse(edge_type)].edge_index = ends.flip(0)
+
+
+def _edge_groups(graph: ExecutionGraph, src: np.ndarray, dst: np.ndarray) -> dict[EdgeType, np.ndarray]:
+    """Edge type -> its rows in the edge table, in order."""
+    names, node_type = words_of(graph.nodes["node_type"])  # [num_nodes]
+    relations, relation = words_of(graph.edges["relation"])  # [num_edges]
+    key = (node_type[src] * len(relations) + relation) * len(names) + node_type[dst]  # [num_edges]
+    order = np.argsort(key, kind="stable")
+    found, first = np.unique(key[order], return_index=True)
+    ends = (found // len(names) // len(relations), found // len(names) % len(relations), found % len(names))
+    types = zip(names[ends[0]], relations[ends[1]], names[ends[2]], strict=True)
+    return dict(zip(types, np.split(order, first[1:]), strict=True)) if len(found) else {}
+
+
+def _checked(data: HeteroData, name: str) -> HeteroData:
+    """PyG's validate() lets NaN and infinity through."""
+    data.validate(raise_on_error=True)
+    for node_type in data.node_types:
+        if not bool(torch.isfinite(data[node_type].x).all()):
+            raise InputError(f"a feature of a {node_type} node is not finite", where=f"graph {name!r}")
+    return data

@@ -1,0 +1,81 @@
+"""The base of the residual: the analytical answer, or where it has none a typed floor fitted on training runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import WORK_TYPES
+from gnnperf.core.schema.ranges import NotNegative
+from gnnperf.gnn.data.categories import of_each, texts_of
+from gnnperf.gnn.evaluation.metrics import is_measured
+
+
+class BaseKind(StrEnum):
+    """Where a base came from."""
+
+    COSTED = "costed"  # the analytical model
+    FLOOR = "floor"  # median of its type and segment in the training runs
+
+
+@dataclass(frozen=True)
+class TypedFloors:
+    """Median measured latencies of the training runs, zeros included (arriving at a collective takes none).
+
+    Attributes:
+        by_segment_us: "node_type/segment" -> median latency.
+        by_type_us: node type -> median latency.
+        overall_us: median latency of all work.
+        residual: whether the analytical answer is the base where there is one, and the network learns what it leaves
+            over; False: floors everywhere (the ablation "no residual target").
+    """
+
+    by_segment_us: Mapping[str, NotNegative]
+    by_type_us: Mapping[str, NotNegative]
+    overall_us: NotNegative
+    residual: bool = True
+
+    def floor_us(self, nodes: pd.DataFrame) -> np.ndarray:
+        """[num_nodes] the narrowest median there is."""
+        narrow = _segment_keys(nodes).map(self.by_segment_us).to_numpy(np.float64)
+        wide = of_each(nodes["node_type"], lambda name: self.by_type_us.get(name, np.nan))
+        return np.where(np.isfinite(narrow), narrow, np.where(np.isfinite(wide), wide, self.overall_us))
+
+
+def fit_floors(tables: Iterable[pd.DataFrame]) -> TypedFloors:
+    """Medians over these node tables (training runs only).
+
+    Raises:
+        InputError: no node has a measured latency.
+    """
+    nodes = pd.concat([t[["node_type", "segment", "latency_us"]].astype({"node_type": str}) for t in tables])
+    nodes = nodes[nodes["node_type"].isin([str(t) for t in WORK_TYPES]) & (nodes["latency_us"] >= 0)]
+    if nodes.empty:
+        raise InputError("no node of the training runs has a measured latency", where="data.path")
+    latency = nodes["latency_us"]
+    latency = latency.where(is_measured(latency.to_numpy()), 0.0)
+    by_segment = latency.groupby(_segment_keys(nodes)).median()
+    by_type = latency.groupby(nodes["node_type"]).median()
+    return TypedFloors(
+        {str(k): float(v) for k, v in by_segment.items()},
+        {str(k): float(v) for k, v in by_type.items()},
+        float(latency.median()),
+    )
+
+
+def base_us(nodes: pd.DataFrame, analytic_us: np.ndarray, floors: TypedFloors) -> tuple[np.ndarray, np.ndarray]:
+    """The base, [num_nodes] float64, never NaN, and its kind, [num_nodes]. A base of 0 can only be answered by 0."""
+    costed = floors.residual & np.isfinite(analytic_us) & (np.nan_to_num(analytic_us) > 0)  # [num_nodes]
+    kinds = np.where(costed, BaseKind.COSTED, BaseKind.FLOOR).astype(object)
+    found = np.array(analytic_us, dtype=np.float64)
+    found[~costed] = floors.floor_us(nodes[~costed])
+    return found, kinds
+
+
+def _segment_keys(nodes: pd.DataFrame) -> pd.Series:
+    return pd.Series(texts_of(nodes["node_type"]) + "/" + texts_of(nodes["segment"]), index=nodes.index)

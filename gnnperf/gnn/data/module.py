@@ -1,0 +1,123 @@
+"""Batches of graphs for Lightning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import lightning
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+from torch_geometric.data import Batch, HeteroData
+
+from gnnperf.gnn.data.config import DataConfig
+from gnnperf.gnn.data.order import EpochShuffle, SharedBatches
+from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.data.relations import EdgeType
+from gnnperf.gnn.data.segments import SegmentedGraph
+
+
+@dataclass(frozen=True)
+class Example:
+    """What one place in a batch holds.
+
+    Attributes:
+        data: a graph, or a segment of one.
+        step: number of its step among those to train on, followed by those to validate on; -1: a segment, of which
+            no step time is known.
+    """
+
+    data: HeteroData
+    step: int
+
+
+class Examples(Dataset[Example]):
+    """Graphs that fit, and segments of those that do not, cut when they are asked for.
+
+    Args:
+        graphs: whole graphs.
+        first_step: number of the first one's step.
+        max_nodes: nodes that one example may hold.
+        num_hops: how far a segment sees beyond its own nodes (segments.SegmentedGraph).
+    """
+
+    def __init__(self, graphs: Sequence[HeteroData], first_step: int, max_nodes: int, num_hops: int) -> None:
+        self._made: list[Callable[[], Example]] = []
+        for step, graph in enumerate(graphs, start=first_step):
+            if (graph.num_nodes or 0) <= max_nodes:
+                self._made.append(partial(Example, graph, step))
+                continue
+            whole = SegmentedGraph(graph, num_hops)
+            self._made += [partial(_segment, whole, window) for window in whole.windows(max_nodes)]
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __getitem__(self, index: int) -> Example:
+        return self._made[index]()
+
+
+def _segment(whole: SegmentedGraph, window: np.ndarray) -> Example:
+    return Example(whole.cut(window).data, -1)
+
+
+class StepDataModule(lightning.LightningDataModule):
+    """Training and validation steps of a PreparedData; batches carry `step` [num_graphs], see Example.
+
+    Args:
+        data: the prepared steps.
+        config: how many graphs and nodes make a batch, over all processes.
+        num_hops: layers of message passing of the network that trains; segments see config.segment_hops of them.
+        seed: of the order.
+        rank: this process.
+        count: processes that train together.
+
+    Raises:
+        InputError: too few steps for so many processes.
+    """
+
+    def __init__(
+        self, data: PreparedData, config: DataConfig, num_hops: int, seed: int, rank: int = 0, count: int = 1
+    ) -> None:
+        super().__init__()
+        self.batch_size = config.batch_size
+        max_nodes = config.max_nodes_per_batch // config.batch_size
+        hops = min(num_hops, config.segment_hops)
+        graphs = {part: [step.data for step in data.steps[part]] for part in ("train", "val")}
+        self.train = Examples(graphs["train"], 0, max_nodes, hops)
+        self.val = Examples(graphs["val"], len(graphs["train"]), max_nodes, hops)
+        self.batches = SharedBatches(EpochShuffle(len(self.train), seed), config.batch_size, rank, count)
+
+    def train_dataloader(self) -> DataLoader:
+        """Shuffled training steps, this process's share."""
+        return DataLoader(self.train, batch_sampler=self.batches, collate_fn=batch_of_examples)
+
+    def val_dataloader(self) -> DataLoader:
+        """All validation steps in order, in every process: all agree on which epoch was best."""
+        return DataLoader(self.val, batch_size=self.batch_size, shuffle=False, collate_fn=batch_of_examples)
+
+
+def batch_of_examples(examples: Sequence[Example]) -> Batch:
+    """One disconnected graph that knows the numbers of its steps."""
+    batch = batch_of([e.data for e in examples])
+    batch.step = torch.tensor([e.step for e in examples])  # [num_graphs]
+    return batch
+
+
+def batch_of(graphs: Sequence[HeteroData]) -> Batch:
+    """One disconnected graph. Edge types that none of the graphs uses say nothing and would cost most of the time."""
+    used = {t for g in graphs for t in g.edge_types if g[t].edge_index.shape[1]}
+    return Batch.from_data_list([_with_edge_types(g, used) for g in graphs])
+
+
+def _with_edge_types(graph: HeteroData, kept: set[EdgeType]) -> HeteroData:
+    """A shallow copy with these edge types only, in the graph's order."""
+    copy = HeteroData()
+    for node_type in graph.node_types:
+        copy[node_type].update(graph[node_type].to_dict())
+    for edge_type in graph.edge_types:
+        if edge_type in kept:
+            copy[edge_type].edge_index = graph[edge_type].edge_index
+    return copy

@@ -1,0 +1,114 @@
+"""Mean, spread and range of each feature by node type, from training steps only.
+
+Beyond the training range a feature counts as its nearest end: the base goes on with the size, link or rank count that
+was asked for, and its correction stays what it was at the edge. A correction that goes on has nothing to hold it.
+
+Collectives are an exception. Their base is a law of link and group, and what a correction makes up for (a protocol, a
+processor that cannot keep up with the link) is not there on a link ten times slower. Where link or group lie beyond
+what was trained on, `known_law` is false, and the network leaves the law as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from gnnperf.core.schema import NodeType
+from gnnperf.gnn.data.numbers import WORK_NAMES
+
+COLLECTIVE = str(NodeType.COLLECTIVE)
+LAW = [WORK_NAMES.index(n) for n in ("log_group_size", "log_machines", "log_link_bytes_per_s", "log_link_latency_us")]
+ROUNDING = 1e-3  # of logs
+REACH = 3.0  # scales beyond its earlier range that a feature counts in a later training
+
+
+@dataclass(frozen=True)
+class Normalizer:
+    """Feature statistics.
+
+    Attributes:
+        mean: node type -> [num_features] float32.
+        scale: node type -> [num_features] float32; infinite where the feature is constant in training, so that it
+            stays 0 later: nothing could be learned from it, and an untrained weight would answer with noise.
+        low, high: node type -> [num_features] float32, the range in training, raw.
+    """
+
+    mean: Mapping[str, Tensor]
+    scale: Mapping[str, Tensor]
+    low: Mapping[str, Tensor]
+    high: Mapping[str, Tensor]
+
+    def apply(self, data: HeteroData) -> HeteroData:
+        """A shallow copy with normalized x, clipped to the training range, and known_law; `data` stays as it is."""
+        normalized = data.__copy__()
+        for node_type in data.node_types:
+            known = data[node_type].x.clamp(self.low[node_type], self.high[node_type])  # [n, num_features]
+            normalized[node_type].x = (known - self.mean[node_type]) / self.scale[node_type]
+            if node_type == COLLECTIVE:
+                normalized[node_type].known_law = self._known_law(data[node_type].x)
+        return normalized
+
+    def occurred(self, node_type: str) -> bool:
+        """Whether there were nodes of the type: of none, nothing varies and the range is 0."""
+        varied = bool(self.scale[node_type].isfinite().any())
+        return varied or bool(self.low[node_type].any()) or bool(self.high[node_type].any())
+
+    def constant(self, node_type: str) -> Tensor:
+        """[num_features] bool: what did not vary."""
+        return self.scale[node_type].isinf()
+
+    def _known_law(self, x: Tensor) -> Tensor:
+        """[n, num_features] raw features of collectives -> [n] bool, link and group within the training range."""
+        law, low, high = x[:, LAW], self.low[COLLECTIVE][LAW], self.high[COLLECTIVE][LAW]
+        return ((law >= low - ROUNDING) & (law <= high + ROUNDING)).all(1)
+
+
+def fit_normalizer(graphs: Sequence[HeteroData]) -> Normalizer:
+    """Statistics over all nodes of a type in these graphs; a type without nodes gets mean 0 and an infinite scale."""
+    mean, scale, low, high = {}, {}, {}, {}
+    for node_type in graphs[0].node_types:
+        x = torch.cat([g[node_type].x for g in graphs]).double()  # [all nodes of the type, num_features]
+        count = max(len(x), 1)
+        mu = x.sum(0) / count
+        sigma = ((x - mu).square().sum(0) / count).sqrt()
+        mean[node_type] = mu.float()
+        zero = torch.zeros_like(mu)
+        low[node_type] = (x.amin(0) if len(x) else zero).float()
+        high[node_type] = (x.amax(0) if len(x) else zero).float()
+        scale[node_type] = torch.where(sigma > 1e-6, sigma, torch.full_like(sigma, float("inf"))).float()
+    return Normalizer(mean, scale, low, high)
+
+
+def widened(earlier: Normalizer, later: Normalizer) -> Normalizer:
+    """The earlier mean and scale of every feature that varied then, the later ones of the rest; the range of both.
+
+    A feature that varied widens by REACH of its scales at most: it may have varied so little that what is usual now
+    would be tens of scales away, where the earlier weights answer anything. One that has another constant now than
+    then varies between the two. A node type that did not occur then is as it is later.
+    """
+    both = {t: _of_both(earlier, later, t) for t in later.mean}
+    return Normalizer(*({t: found[place] for t, found in both.items()} for place in range(4)))
+
+
+def _of_both(earlier: Normalizer, later: Normalizer, node_type: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Mean, scale, low and high of one type, [num_features] each."""
+    then, now = ((n.mean[node_type], n.scale[node_type], n.low[node_type], n.high[node_type]) for n in (earlier, later))
+    if not (earlier.occurred(node_type) and later.occurred(node_type)):
+        return then if earlier.occurred(node_type) else now
+    low, high = torch.minimum(then[2], now[2]), torch.maximum(then[3], now[3])
+    moved = earlier.constant(node_type) & later.constant(node_type) & (high > low)  # [num_features]
+    mean, scale = torch.where(moved, (low + high) / 2, now[0]), torch.where(moved, (high - low) / 2, now[1])
+    varied = ~earlier.constant(node_type)  # [num_features]
+    farthest = REACH * torch.where(varied, then[1], torch.zeros_like(then[1]))  # [num_features]
+    if node_type == COLLECTIVE:
+        farthest[LAW] = float("inf")  # where it trained, a collective has a correction: known_law goes by these
+    return (
+        torch.where(varied, then[0], mean),
+        torch.where(varied, then[1], scale),
+        torch.where(varied, torch.maximum(low, then[2] - farthest), low),
+        torch.where(varied, torch.minimum(high, then[3] + farthest), high),
+    )

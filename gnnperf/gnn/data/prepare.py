@@ -1,0 +1,260 @@
+"""Data set folder -> PreparedData: the typical step of every run as a normalized graph, statistics from train only."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from torch_geometric.data import HeteroData
+
+from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
+from gnnperf.analytic.collective.files import laws_of
+from gnnperf.core.errors import InputError
+from gnnperf.core.progress import each
+from gnnperf.gnn.data.base import fit_base
+from gnnperf.gnn.data.cache import cached_graphs, fingerprint
+from gnnperf.gnn.data.config import DataConfig
+from gnnperf.gnn.data.content import content_digest
+from gnnperf.gnn.data.earlier import Earlier
+from gnnperf.gnn.data.elsewhere import prefix_of, read_also, read_named, with_more_to_train, with_tests_of
+from gnnperf.gnn.data.features import features
+from gnnperf.gnn.data.floors import TypedFloors
+from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer, widened
+from gnnperf.gnn.data.paces import Paces, in_our_pace
+from gnnperf.gnn.data.runs import RunGraph, RunStep, merged, read_runs, told_of_buckets, typical
+from gnnperf.gnn.data.splits import PARTS, Split, read_split
+from gnnperf.gnn.data.vocabulary import Vocabulary, fit_vocabulary, joined
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Prediction, Predictor
+from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
+
+
+@dataclass(frozen=True)
+class Step:
+    """The typical step of one run.
+
+    Attributes:
+        run: the run's name; in the test part the recording's.
+        graph: the step, without edges inferred from time; its node labels are what `data` holds.
+        data: the normalized graph; `data[...].node_id` are rows of the node table.
+        cluster: the hardware it ran on.
+        base: the analytical answer, with the lags of edges.
+        step_us: measured step time (runs.RunStep).
+        workload: which program it is, as the run's card says; "" unknown.
+    """
+
+    run: str
+    graph: ExecutionGraph
+    data: HeteroData
+    cluster: ClusterSpec
+    base: Prediction
+    step_us: float
+    workload: str = ""
+
+    @property
+    def nodes(self) -> pd.DataFrame:
+        """Node table of the step."""
+        return self.graph.nodes
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """What training takes.
+
+    Attributes:
+        split: run names by part; of train those that are learned from.
+        steps: part -> its steps: one per run to train and to validate on, one per recording to test on.
+        recordings: of the validation runs, one step per recording: what intervals are calibrated on, because a user
+            compares with one recording, and a mean over several misses less.
+        vocabulary: words of the training runs, behind those of an earlier training.
+        constants: of the analytical base, host overheads fitted on the training runs, or an earlier training's.
+        floors: bases where the analytical model has no answer.
+        normalizer: feature statistics of the training runs, on the scales of an earlier training.
+        fingerprint: hash of what the steps hold, in all parts; code that makes equal data keeps it.
+        paces: of other data sets that train: what their recordings' names begin with -> how much longer their machine
+            takes, which is taken out of their labels.
+        training_fingerprint: the same without the test part: of all that a learner sees. What is tested on two parts
+            after the same training has one.
+    """
+
+    split: Split
+    steps: dict[str, tuple[Step, ...]]
+    recordings: tuple[Step, ...]
+    vocabulary: Vocabulary
+    constants: AnalyticConstants
+    floors: TypedFloors
+    normalizer: Normalizer
+    fingerprint: str
+    training_fingerprint: str
+    paces: Mapping[str, Paces]
+
+
+def load_data(
+    config: DataConfig, hardware: DeviceSpec | None = None, cluster: ClusterSpec | None = None,
+    earlier: Earlier | None = None,
+) -> PreparedData:  # fmt: skip
+    """Read a data set folder.
+
+    Args:
+        config: which data, how much of it.
+        hardware: the device that all runs ran on, those of `test_path`, too; None: each trace's own.
+        cluster: their links and hosts; None: the default of the device.
+        earlier: of the network that trains on with these data; None: a new one.
+
+    Raises:
+        InputError: a bad split, another data set to test on without a run that is new, a run that cannot be read,
+            unknown hardware, no measured latency in train, or an earlier base that is not of such data.
+    """
+    split, read = opened(config, hardware, cluster)
+    return prepare(config, split, read, earlier)
+
+
+def opened(
+    config: DataConfig, hardware: DeviceSpec | None = None, cluster: ClusterSpec | None = None
+) -> tuple[Split, Callable[[str], RunGraph]]:
+    """The split of a data set folder, and what reads its runs by name.
+
+    Raises:
+        InputError: a bad split, another data set to test on without a run that is new, one to train on that may hold
+            what is held out, or a bucket beside a cluster.
+    """
+    root, cache_dir = Path(config.path).expanduser(), Path(config.cache_dir).expanduser()
+    if config.bucket_bytes is not None and cluster is not None:
+        raise InputError("a cluster says what its links are", where="data.bucket_bytes",
+                         allowed="cluster.inter.bucket_bytes beside cluster=")  # fmt: skip
+
+    def runs_of(folder: Path) -> Callable[[str], RunGraph]:
+        read = read_runs(folder, cache_dir, hardware, cluster)
+        return read if config.bucket_bytes is None else told_of_buckets(read, config.bucket_bytes)
+
+    split, read, tested_in = read_split(root, config.axis), runs_of(root), root
+    if config.test_path is not None:
+        tested_in = Path(config.test_path).expanduser()
+        split = with_tests_of(split, tested_in)
+        read = read_also(read, runs_of(tested_in), split.test)
+    tested = [tested_in / name for name in split.test]
+    for folder in (Path(path).expanduser() for path in config.train_paths):
+        known, split = split.train, with_more_to_train(split, folder, tested)
+        read = read_also(read, read_named(folder, runs_of(folder)), split.train[len(known) :])
+    return split, read
+
+
+def prepare(
+    config: DataConfig, split: Split, read: Callable[[str], RunGraph], earlier: Earlier | None = None
+) -> PreparedData:
+    """PreparedData from runs that `read` supplies by name.
+
+    Raises:
+        InputError: no measured latency in train, a run without whole steps, runs on CPUs and on GPUs, or an earlier
+            base that is not of such data.
+    """
+    split = replace(split, train=split.train[: config.max_runs])
+    found = {part: [typical(read(name)) for name in _read_of(split, part)] for part in PARTS}
+    others = [prefix_of(Path(path).expanduser()) for path in config.train_paths]
+    found["train"], paces = in_our_pace(found["train"], others)
+    split = replace(split, train=tuple(run.run for run in found["train"]))
+    runs = {"train": merged(found["train"]), "val": merged(found["val"]), "test": tuple(found["test"])}
+    _check_kinds(config, runs)
+    tables = [run.graph.nodes for run in runs["train"]]
+    vocabulary = fit_vocabulary(tables)
+    if earlier is not None:
+        vocabulary = joined(earlier.vocabulary, vocabulary)
+    fitted, floors = fit_base(config, runs["train"], split.train[0], earlier)
+    encoder = _Encoder(AnalyticPredictor(fitted), vocabulary, floors, Path(config.cache_dir).expanduser())
+    encoded = {part: [encoder.encode(run) for run in _features_of(runs[part], part)] for part in PARTS}
+    normalizer = fit_normalizer([one.data for one in encoded["train"]])
+    if earlier is not None:
+        normalizer = widened(earlier.normalizer, normalizer)
+    steps = {part: _steps(runs[part], encoded[part], normalizer) for part in PARTS}
+    singly = [encoder.encode(run) for run in _features_of(found["val"], "intervals")]
+    recordings = _steps(found["val"], singly, normalizer)
+    told = {part: content_digest([_told(step) for step in steps[part]]) for part in PARTS}
+    learned_from = content_digest(
+        told["train"], told["val"], [_told(step) for step in recordings], vocabulary, floors, normalizer
+    )
+    whole = content_digest(learned_from, told["test"])
+    return PreparedData(split, steps, recordings, vocabulary, fitted, floors, normalizer, whole, learned_from, paces)
+
+
+def _check_kinds(config: DataConfig, runs: Mapping[str, Sequence[RunStep]]) -> None:
+    """What learns on CPUs is not asked about GPUs; training runs of both kinds are refused where they are fitted."""
+    trained = {run.cluster.device.kind for run in runs["train"]}
+    other = [run for part in ("val", "test") for run in runs[part] if run.cluster.device.kind not in trained]
+    if trained and other:
+        what = f"run {other[0].run!r} ran on a {other[0].cluster.device.kind}, training runs on a {', '.join(trained)}"
+        raise InputError(what, where=config.test_path or config.path, remedy="test on runs of the same kind of device")
+
+
+def _told(step: Step) -> tuple[object, ...]:
+    """All that a learner is given of a step, or is judged by."""
+    base, graph = step.base, step.graph
+    answers = (base.latency_us, base.lag_us, base.analytic_latency_us, base.mean_latency_us, base.alone)
+    machine = (
+        graph.world_size,
+        graph.ranks,
+        graph.stands_for,
+        step.cluster.device.name,
+        step.cluster.intra,
+        graph.tables,
+    )
+    measured = (step.run, step.workload, step.step_us, graph.nodes, graph.edges, graph.carried)
+    return (*measured, machine, step.data.to_dict(), answers)
+
+
+def _read_of(split: Split, part: str) -> Iterator[str]:
+    """Names of recordings, one after the other; the first time graphs are built."""
+    return each(split.part(part), f"reading recordings, {part}", "recordings")
+
+
+def _features_of(runs: Sequence[RunStep], part: str) -> Iterator[RunStep]:
+    """The runs, one after the other; the first time features take long."""
+    return each(runs, f"building features, {part}", "runs")
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    """A raw (not normalized) graph and the analytical answer it starts from."""
+
+    data: HeteroData
+    base: Prediction
+
+
+@dataclass(frozen=True)
+class _Encoder:
+    """Run -> HeteroData, cached on disk."""
+
+    analytic: Predictor
+    vocabulary: Vocabulary
+    floors: TypedFloors
+    cache_dir: Path
+
+    def encode(self, run: RunStep) -> _Encoded:
+        """The run's step; the analytical answer is quick, features are not."""
+        base = self.analytic.predict(run.graph, run.cluster)
+        labels = (run.graph.fingerprint, run.graph.name, run.graph.steps, _digest(run))
+        fitted = (self.analytic, laws_of(run.cluster))  # a file of laws may change under its name
+        key = fingerprint(labels, run.cluster, fitted, self.vocabulary, self.floors)
+        made = cached_graphs(self.cache_dir, key, lambda: [self._features(run, base)])
+        return _Encoded(made[0], base)
+
+    def _features(self, run: RunStep, base: Prediction) -> HeteroData:
+        return features(run.graph, run.cluster, base, self.vocabulary, self.floors, run.alone)
+
+
+def _digest(run: RunStep) -> str:
+    """Of the labels: means over steps are not in the graph's fingerprint."""
+    digest = hashlib.sha256(run.graph.nodes["latency_us"].to_numpy(np.float64).tobytes())
+    for values in (run.alone.usual_us, run.alone.steady_us, run.alone.stretch):
+        digest.update(values.tobytes())
+    return digest.hexdigest()
+
+
+def _steps(runs: Iterable[RunStep], encoded: Iterable[_Encoded], normalizer: Normalizer) -> tuple[Step, ...]:
+    return tuple(
+        Step(run.run, run.graph, normalizer.apply(one.data), run.cluster, one.base, run.step_us, run.workload)
+        for run, one in zip(runs, encoded, strict=True)
+    )

@@ -1,0 +1,220 @@
+"""What a recorded run tells: one typical step, its nodes with mean latencies, and how long the step takes.
+
+Steps of one run have the same features and differ by chance, so a node's label is its mean over them. Recordings of one
+run likewise become one example where they train or choose; where they judge, each stands for itself.
+
+What is learned are latencies of ops alone: what overlapping work took is taken out of them (schedule.observed), so that
+a schedule can stretch them by what overlaps elsewhere, over another link or with more ranks on a core. There are two.
+One is the mean over all steps, as errors of nodes are judged. The other is what a schedule adds up: the step time of a
+run is the median over its steps, so only steps that took about that long tell what it is made of. With a stall in one
+of four steps the mean of a node holds a quarter of it, the median step nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from gnnperf.analytic.contention_constants import default_contention
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType
+from gnnperf.gnn.data.clusters import cluster_for
+from gnnperf.gnn.evaluation.noise_floor import Occurrences, occurrences
+from gnnperf.gnn.evaluation.recordings import CARD, read_json
+from gnnperf.graph import load_graph
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.placement import with_bucket
+from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
+from gnnperf.schedule.align import align
+from gnnperf.schedule.observed import alone_us
+
+STEADY = 0.1  # a step counts for what is scheduled if its time is so near the median: |ratio - 1|
+
+
+@dataclass(frozen=True)
+class RunGraph:
+    """One recording of a data set.
+
+    Attributes:
+        run: its name in the split, <run> or <run>/<repeat>.
+        graph: all its steps.
+        cluster: the hardware it ran on.
+        workload: which program it is, as its card says; "" unknown.
+    """
+
+    run: str
+    graph: ExecutionGraph
+    cluster: ClusterSpec
+    workload: str = ""
+
+
+@dataclass(frozen=True)
+class AloneLabels:
+    """Latencies of a run's ops without what overlapping work took; all [num_nodes].
+
+    Attributes:
+        usual_us: mean over all steps, without what such work usually took (Contention.usual_stretch); NaN unknown.
+        steady_us: mean over the steps that took about the median time; NaN unknown.
+        stretch: latency beside other work over `steady_us`, in the same steps; 1 or more, 1 where unknown, less of a
+            transfer that found tokens (Bucket).
+    """
+
+    usual_us: np.ndarray
+    steady_us: np.ndarray
+    stretch: np.ndarray
+
+
+@dataclass(frozen=True)
+class RunStep:
+    """The typical step of a run.
+
+    Attributes:
+        run: the run's name.
+        graph: one step without edges inferred from time; `latency_us` of its nodes are means over the run's steps.
+        cluster: the hardware it ran on.
+        step_us: measured: the median period of the run's steps; of a trace without periods the median makespan.
+        alone: latencies of its ops alone.
+        workload: which program it is; "" unknown.
+    """
+
+    run: str
+    graph: ExecutionGraph
+    cluster: ClusterSpec
+    step_us: float
+    alone: AloneLabels
+    workload: str = ""
+
+
+def run_of(recording: str) -> str:
+    """<run>/<repeat> -> run; another name as it is."""
+    run, _, repeat = recording.rpartition("/")
+    return run if run and repeat.isdecimal() else recording
+
+
+def read_runs(
+    root: Path, cache_dir: Path, hardware: DeviceSpec | None, cluster: ClusterSpec | None
+) -> Callable[[str], RunGraph]:
+    """Name of a run -> what was recorded.
+
+    The profiler's cost stays in it: taken out as a mean per event, it would leave nothing of short segments.
+
+    Args:
+        root: folder with one folder per run.
+        cache_dir: where graphs are kept.
+        hardware: the device that all runs ran on; None: each trace's own.
+        cluster: their links and hosts; None: the default of the device.
+    """
+
+    def read(name: str) -> RunGraph:
+        graph = load_graph(root / name, cache_dir)
+        return RunGraph(name, graph, cluster_for(graph, hardware, cluster), workload_of(root / name))
+
+    return read
+
+
+def told_of_buckets(read: Callable[[str], RunGraph], bucket_bytes: float) -> Callable[[str], RunGraph]:
+    """`read`, told what limits links whose rate a card names, where it names no bucket itself."""
+
+    def told(name: str) -> RunGraph:
+        run = read(name)
+        placement = with_bucket(run.graph.placement, bucket_bytes)
+        if placement is None or placement == run.graph.placement:
+            return run
+        inter = replace(run.cluster.inter, bucket_bytes=placement.bucket_bytes)
+        return replace(run, graph=replace(run.graph, placement=placement), cluster=replace(run.cluster, inter=inter))
+
+    return told
+
+
+def workload_of(folder: Path) -> str:
+    """The program that a recorder's card names; "" where there is no card, or it does not say. A name says nothing."""
+    card = folder / CARD
+    return str(read_json(card).get("workload") or "") if card.is_file() else ""
+
+
+def typical(run: RunGraph) -> RunStep:
+    """The run's last step with mean latencies.
+
+    Raises:
+        InputError: the run has no whole step.
+    """
+    if not run.graph.steps:
+        raise InputError(
+            "no whole step in the trace", where=f"run {run.run!r}", remedy="leave the run out of the split"
+        )
+    graph = run.graph.for_predictors()
+    found, step_us = occurrences(graph), _step_times_us(graph)
+    mean_us = found.mean(graph.nodes["latency_us"].to_numpy(np.float64))
+    typical_us = float(np.nanmedian(step_us))
+    steady = found.of_steps(np.abs(step_us / typical_us - 1) <= STEADY)
+    last = replace(found.last, nodes=found.last.nodes.assign(latency_us=mean_us))
+    alone = _alone(run, found, steady if len(steady.rows) else found)
+    return RunStep(run.run, last, run.cluster, typical_us, alone, run.workload)
+
+
+def _alone(run: RunGraph, every: Occurrences, steady: Occurrences) -> AloneLabels:
+    """A node that no steady step has takes its means over all steps."""
+    contention, nodes = default_contention().on(run.cluster), run.graph.nodes
+    recorded_us = nodes["latency_us"].to_numpy(np.float64)  # [num_nodes of the recording]
+    free_us = alone_us(run.graph, contention)  # [num_nodes of the recording]
+    moves = (nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
+    usual_us = recorded_us / contention.usual_stretch(moves, free_us, _ratio(recorded_us, free_us))
+    in_place_us, steady_us = (_first(steady.mean(v), every.mean(v)) for v in (recorded_us, free_us))
+    return AloneLabels(every.mean(usual_us), steady_us, _ratio(in_place_us, steady_us))
+
+
+def _ratio(recorded_us: np.ndarray, free_us: np.ndarray) -> np.ndarray:
+    """[n] how much longer it took; 1 where that is unknown."""
+    return np.divide(recorded_us, free_us, out=np.ones(len(free_us)), where=np.nan_to_num(free_us) > 0)
+
+
+def _first(better: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return np.where(np.isnan(better), other, better)
+
+
+def merged(steps: Sequence[RunStep]) -> tuple[RunStep, ...]:
+    """One step per run, in order of first appearance: labels are means over its recordings, aligned by content."""
+    by_run: dict[str, list[RunStep]] = {}
+    for step in steps:
+        by_run.setdefault(run_of(step.run), []).append(step)
+    return tuple(_merge(run, repeats) for run, repeats in by_run.items())
+
+
+def _merge(run: str, repeats: Sequence[RunStep]) -> RunStep:
+    first = repeats[0]
+    if len(repeats) == 1:
+        return replace(first, run=run)
+    rows = [_rows(first.graph, other.graph) for other in repeats]  # per recording [num_nodes]
+    mean_us = _mean(rows, [step.graph.nodes["latency_us"].to_numpy(np.float64) for step in repeats])
+    usual_us = _mean(rows, [step.alone.usual_us for step in repeats])
+    steady_us = _mean(rows, [step.alone.steady_us for step in repeats])
+    stretch = _mean(rows, [step.alone.stretch for step in repeats])
+    graph = replace(
+        first.graph,
+        nodes=first.graph.nodes.assign(latency_us=mean_us),
+        fingerprint=" ".join(r.graph.fingerprint for r in repeats),
+    )
+    step_us = float(np.mean([r.step_us for r in repeats]))
+    return replace(first, run=run, graph=graph, step_us=step_us, alone=AloneLabels(usual_us, steady_us, stretch))
+
+
+def _rows(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:
+    """[num_nodes of structure] rows of the same nodes in `other`; -1 where it has no such node."""
+    return np.arange(structure.num_nodes) if structure is other else align(structure, other)
+
+
+def _mean(rows: Sequence[np.ndarray], values: Sequence[np.ndarray]) -> np.ndarray:
+    """[num_nodes] means of what is known: `values` of each recording, at its `rows`."""
+    found = np.stack([np.where(r >= 0, v[r], np.nan) for r, v in zip(rows, values, strict=True)])
+    known = ~np.isnan(found)  # [num_repeats, num_nodes]
+    count = known.sum(axis=0)  # [num_nodes]
+    return np.where(count > 0, np.where(known, found, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
+
+
+def _step_times_us(graph: ExecutionGraph) -> np.ndarray:
+    """[num_steps] periods, NaN where a step has none; of a trace without periods makespans."""
+    periods = np.array([np.nan if s.period_us is None else s.period_us for s in graph.steps])
+    return periods if np.isfinite(periods).any() else np.array([s.makespan_us for s in graph.steps])

@@ -1,0 +1,90 @@
+"""Latencies of a step's nodes -> its step time, of the kind that the step's label is, as `predict` schedules it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnnperf.core.schema import WORK_TYPES, NodeType
+from gnnperf.gnn.data.prepare import Step
+from gnnperf.graph.prediction import Alone
+from gnnperf.hardware.contention import Contention
+from gnnperf.schedule import Schedule, schedule, schedule_with_contention
+from gnnperf.schedule.step_visits import NUM_UNROLLED
+
+
+@dataclass(frozen=True)
+class AloneAnswer:
+    """What a model says of the nodes of a step, each by itself; all [num_nodes]. In a schedule NaN takes the base's.
+
+    Attributes:
+        usual_us: what a node usually takes.
+        scheduled_us: what a schedule adds up.
+    """
+
+    usual_us: np.ndarray
+    scheduled_us: np.ndarray
+
+
+def filled_us(step: Step, latency_us: np.ndarray) -> np.ndarray:
+    """[num_nodes] latencies; a node without one (NaN) takes its base, device and link nodes take 0."""
+    base = np.zeros(len(step.nodes))  # [num_nodes]
+    for node_type in map(str, WORK_TYPES):
+        store = step.data[node_type]
+        base[store.node_id.numpy()] = store.base_us.numpy()
+    return np.where(np.isnan(latency_us), base, latency_us)
+
+
+def step_time_us(step: Step, latency_us: np.ndarray) -> float:
+    """Step time from latencies [num_nodes] that hold beside other work; NaN takes the base's.
+
+    Raises:
+        InputError: a latency is infinite.
+    """
+    scheduled = schedule(step.graph, filled_us(step, latency_us), step.base.lag_us, num_unrolled=_copies(step))
+    return _time_us(scheduled)
+
+
+def contended_step_time_us(step: Step, alone_us: np.ndarray) -> float:
+    """The same from latencies [num_nodes] of ops alone: they are stretched while work overlaps.
+
+    Raises:
+        InputError: a latency is infinite.
+    """
+    return _contended(step, filled_us(step, alone_us))[1]
+
+
+def in_place_us(step: Step, answer: AloneAnswer) -> np.ndarray:
+    """[num_nodes] usual latencies beside other work: stretched by what stretches the scheduled ones; NaN as it was.
+
+    Raises:
+        InputError: a latency is infinite.
+    """
+    scheduled_us = filled_us(step, answer.scheduled_us)  # [num_nodes]
+    served_us, _ = _contended(step, scheduled_us)
+    stretch = np.divide(served_us, scheduled_us, out=np.ones(len(served_us)), where=scheduled_us > 0)
+    moves = (step.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
+    return answer.usual_us * _contention(step).usual_stretch(moves, answer.usual_us, stretch)
+
+
+def _contended(step: Step, alone_us: np.ndarray) -> tuple[np.ndarray, float]:
+    """Latencies as served, and the step time."""
+    alone = Alone(np.ones(step.graph.num_nodes, dtype=bool), _contention(step))
+    found = schedule_with_contention(step.graph, alone_us, step.base.lag_us, alone, num_unrolled=_copies(step))
+    return found.latency_us, _time_us(found.schedule)
+
+
+def _contention(step: Step) -> Contention:
+    assert step.base.alone is not None, "the base is of ops alone"
+    return step.base.alone.contention
+
+
+def _copies(step: Step) -> int:
+    """Four where the label is a period, one where it is a makespan."""
+    return NUM_UNROLLED if step.graph.steps[0].period_us is not None else 1
+
+
+def _time_us(scheduled: Schedule) -> float:
+    """A schedule of several copies has a period, one of a single copy has none."""
+    return scheduled.makespan_us if scheduled.period_us is None else scheduled.period_us

@@ -1,0 +1,76 @@
+"""Trivial answers, fitted on training runs only. What a learned model does not beat, it has not learned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.gnn.evaluation.metrics import is_measured
+
+OP_KEYS = ("node_type", "segment", "op_name")
+
+
+@dataclass(frozen=True)
+class OpMedians:
+    """One constant per node type, segment and op: the median of the training runs.
+
+    Attributes:
+        medians_us: (node type, segment, op) -> median latency.
+    """
+
+    medians_us: Mapping[tuple[str, str, str], float]
+
+    def predict(self, nodes: pd.DataFrame) -> np.ndarray:
+        """[num_nodes]; NaN where training had no such op."""
+        keys = _op_keys(nodes)
+        return np.asarray([self.medians_us.get(k, np.nan) for k in keys], dtype=np.float64)
+
+
+def fit_op_medians(tables: Sequence[pd.DataFrame]) -> OpMedians:
+    """Medians over the measured nodes of these node tables."""
+    latency = pd.concat([t["latency_us"] for t in tables], ignore_index=True)
+    keys = pd.Series([k for t in tables for k in _op_keys(t)], dtype=object)
+    measured = is_measured(latency.to_numpy())
+    medians = latency[measured].groupby(keys[measured]).median()
+    return OpMedians({key: float(value) for key, value in medians.items()})  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class NearestRun:
+    """The measured latencies of the training run that shares most work with the one asked about.
+
+    Attributes:
+        runs: run name -> content_key -> median latency.
+        fallback: answers for work that the nearest run does not have.
+    """
+
+    runs: Mapping[str, pd.Series]
+    fallback: OpMedians
+
+    def nearest(self, nodes: pd.DataFrame) -> str:
+        """Name of the training run in which most of these nodes have a counterpart; ties go to the first name."""
+        shared = {name: int(nodes["content_key"].isin(run.index).sum()) for name, run in self.runs.items()}
+        return max(sorted(shared), key=lambda name: shared[name])
+
+    def predict(self, nodes: pd.DataFrame) -> np.ndarray:
+        """[num_nodes]; NaN where neither the nearest run nor the fallback has an answer."""
+        copied = nodes["content_key"].map(self.runs[self.nearest(nodes)]).to_numpy(np.float64)  # [num_nodes]
+        return np.where(np.isfinite(copied), copied, self.fallback.predict(nodes))
+
+
+def fit_nearest_run(tables: Mapping[str, Sequence[pd.DataFrame]]) -> NearestRun:
+    """From the node tables of each training run's steps."""
+    runs = {}
+    for name, steps in tables.items():
+        nodes = pd.concat([s[["content_key", "latency_us"]] for s in steps], ignore_index=True)
+        nodes = nodes[is_measured(nodes["latency_us"].to_numpy())]
+        runs[name] = nodes.groupby("content_key")["latency_us"].median()
+    return NearestRun(runs, fit_op_medians([s for steps in tables.values() for s in steps]))
+
+
+def _op_keys(nodes: pd.DataFrame) -> list[tuple[str, str, str]]:
+    columns = [nodes[c].astype(object).where(nodes[c].notna(), "").astype(str) for c in OP_KEYS]
+    return list(zip(*columns, strict=True))

@@ -1,0 +1,149 @@
+"""Answers to an op table: as a table, as a document, as text, with errors where the table was measured."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.analytic.op_tables import Answer, OpRow
+from gnnperf.analytic.op_tables.read import MEASURED
+from gnnperf.core.errors import InputError, require_writable
+from gnnperf.core.files import write_bytes
+from gnnperf.core.output.files import csv_text
+from gnnperf.gnn.evaluation.metrics import ErrorSummary, summarize
+from gnnperf.hardware.spec import DeviceSpec
+
+SUFFIXES = (".parquet", ".csv", ".jsonl")
+MOST_SHOWN, OP_WIDTH, SHAPES_WIDTH = 20, 36, 44
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An op table with its answers.
+
+    Attributes:
+        table: as it was read.
+        rows: of the table.
+        answers: one per row.
+        device: asked about.
+    """
+
+    table: pd.DataFrame
+    rows: tuple[OpRow, ...]
+    answers: tuple[Answer, ...]
+    device: DeviceSpec
+
+    @property
+    def unanswered(self) -> Mapping[str, int]:
+        """Reason -> rows, most first."""
+        return dict(Counter(a.reason for a in self.answers if a.reason is not None).most_common())
+
+    @property
+    def compared(self) -> np.ndarray:
+        """[n] bool: measured rows whose time is what is answered: a GPU's own time, an op's whole time on a CPU."""
+        own = self.device.kind == "cpu"
+        return np.array([r.measured_us is not None and (own or not r.launch_included) for r in self.rows], bool)
+
+    def errors(self) -> ErrorSummary | None:
+        """Errors over the rows that can be compared; None without any."""
+        if not self.compared.any():
+            return None
+        pairs = [(a.latency_us, r.measured_us) for a, r in zip(self.answers, self.rows, strict=True)]
+        predicted, measured = np.array(pairs, float).T  # None becomes NaN
+        return summarize(predicted[self.compared], measured[self.compared])
+
+
+def answer_table(found: Answered) -> pd.DataFrame:
+    """The table with latency_us, bound and reason; what it had measured is measured_latency_us."""
+    answers = pd.DataFrame([asdict(answer) for answer in found.answers], index=found.table.index)
+    answers = answers.astype({"latency_us": "float64", "bound": object, "reason": object})
+    table = found.table if MEASURED in found.table.columns else found.table.rename(columns={"latency_us": MEASURED})
+    if MEASURED not in table.columns:  # or the answers would be what a later reading takes for measured
+        table = table.assign(**{MEASURED: np.nan})
+    kept = table.drop(columns=[name for name in answers.columns if name in table.columns])
+    return pd.concat([kept, answers], axis=1)
+
+
+def write_answers(found: Answered, path: Path) -> None:
+    """Write the table by its suffix.
+
+    Raises:
+        InputError: another suffix, or the file cannot be written.
+    """
+    require_writable(path, SUFFIXES)
+    table = answer_table(found)
+    try:
+        write_bytes(path, _content(table, path.suffix))
+    except OSError as error:
+        raise InputError(f"cannot be written ({error})", where=str(path)) from None
+
+
+def _content(table: pd.DataFrame, suffix: str) -> bytes:
+    if suffix == ".parquet":
+        return _flat(table).to_parquet(index=False)
+    return (csv_text(_flat(table)) if suffix == ".csv" else table.to_json(orient="records", lines=True)).encode()
+
+
+def _flat(table: pd.DataFrame) -> pd.DataFrame:
+    """Lists and mappings as JSON text, as `gnnperf calibrate` writes them: their cells have no one type."""
+    nested = [name for name in table.columns if table[name].map(lambda v: isinstance(v, list | dict)).any()]
+    return table.assign(**{
+        name: [json.dumps(v) if isinstance(v, list | dict) else v for v in table[name]] for name in nested
+    })  # fmt: skip
+
+
+def document(found: Answered) -> dict[str, Any]:
+    """Everything as JSON: unknown is null."""
+    errors = found.errors()
+    rows = json.loads(answer_table(found).to_json(orient="records"))
+    return {
+        "hardware": found.device.name,
+        "num_rows": len(rows),
+        "num_answered": _num_answered(found),
+        "unanswered": found.unanswered,
+        "errors": asdict(errors) if errors is not None and errors.num_nodes else None,
+        "rows": rows,
+    }
+
+
+def text(found: Answered) -> str:
+    """The first rows, what has no answer, and the errors."""
+    lines = [f"{'op':{OP_WIDTH}} {'shapes':{SHAPES_WIDTH}} {'direction':9} {'latency us':>11}  bound"]
+    lines += [_line(row, answer) for row, answer in zip(found.rows, found.answers, strict=True)][:MOST_SHOWN]
+    if len(found.rows) > MOST_SHOWN:
+        lines.append(f"... {len(found.rows) - MOST_SHOWN:,} more rows; --out FILE or --json has them all")
+    lines.append(f"{_num_answered(found):,} of {len(found.rows):,} rows answered for {found.device.name}")
+    lines += [f"  no answer for {count:,}: {reason}" for reason, count in found.unanswered.items()]
+    return "\n".join(lines + _error_lines(found))
+
+
+def _num_answered(found: Answered) -> int:
+    return sum(answer.latency_us is not None for answer in found.answers)
+
+
+def _line(row: OpRow, answer: Answer) -> str:
+    shapes = json.dumps(row.shapes, separators=(",", ":"))
+    shown = f"{shapes[: SHAPES_WIDTH - 3]}..." if len(shapes) > SHAPES_WIDTH else shapes
+    said = f"{'-':>11}  {answer.reason}" if answer.latency_us is None else f"{answer.latency_us:11.2f}  {answer.bound}"
+    return f"{row.op[:OP_WIDTH]:{OP_WIDTH}} {shown:{SHAPES_WIDTH}} {row.direction:9} {said}"
+
+
+def _error_lines(found: Answered) -> list[str]:
+    measured = sum(row.measured_us is not None for row in found.rows)
+    if not measured:
+        return []
+    left_out = measured - int(found.compared.sum())
+    lines = [f"{left_out:,} measured rows are not compared: their times include the launch"] if left_out else []
+    errors = found.errors()
+    if errors is None or not errors.num_nodes:
+        return lines
+    named = ("mean_ape", "median_ape", "p90_ape", "max_ape", "bias")
+    shown = ", ".join(f"{name.removesuffix('_ape')} {100 * getattr(errors, name):.1f} %" for name in named)
+    return [*lines, f"error against {errors.num_nodes:,} measured rows: {shown}"]

@@ -1,0 +1,123 @@
+"""A recorded data set as its folders say: <root>/<run>/<repeat>/ with a card (run.json) and the tables of all ranks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnperf.core import untrusted
+from gnnperf.core.errors import InputError
+
+CARD = "run.json"
+COMPLETE = "complete"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One recording of a run.
+
+    Attributes:
+        path: its folder.
+        run: name of the run.
+        repeat: which recording of it.
+        unprofiled_us: median step without the profiler.
+        profiled_us: median step with it.
+        workload: which program; "" unknown.
+        link: what the ranks talk over, in words.
+        world_size: number of ranks.
+        machine: its fingerprint; "" unknown.
+    """
+
+    path: Path
+    run: str
+    repeat: int
+    unprofiled_us: float
+    profiled_us: float
+    workload: str
+    link: str
+    world_size: int
+    machine: str
+
+    @property
+    def name(self) -> str:
+        """<run>/<repeat>."""
+        return f"{self.run}/{self.repeat}"
+
+
+Repeats = Mapping[int, Recording]  # repeat -> recording
+
+
+def read_recordings(root: Path) -> dict[str, Repeats]:
+    """Run -> its complete recordings, in order of name and repeat; what is marked broken or rejected is left out.
+
+    Raises:
+        InputError: `root` holds no recordings, or a card cannot be used.
+    """
+    found: dict[str, dict[int, Recording]] = {}
+    for card in sorted(root.glob(f"*/*/{CARD}")):
+        folder = card.parent
+        if not folder.name.isdecimal():
+            continue
+        recording = read_recording(folder)
+        if recording is not None:
+            found.setdefault(recording.run, {})[recording.repeat] = recording
+    if not found:
+        raise InputError("holds no complete recordings", where=str(root),
+                         allowed="<run>/<repeat>/run.json, as `gnnperf record --recipe` writes it")  # fmt: skip
+    return {run: dict(sorted(repeats.items())) for run, repeats in found.items()}
+
+
+def read_recording(folder: Path) -> Recording | None:
+    """The recording in a folder; None unless its card says that it is complete.
+
+    Raises:
+        InputError: the card cannot be read, or a step time is missing.
+    """
+    card = read_json(folder / CARD)
+    if card.get("status") != COMPLETE:
+        return None
+    with untrusted.reading(folder / CARD, "is not a card of gnnperf record"):
+        return Recording(
+            path=folder, run=folder.parent.name, repeat=int(folder.name),
+            unprofiled_us=_median_us(card, "without_profiler", folder),
+            profiled_us=_median_us(card, "with_profiler", folder),
+            workload=str(card.get("workload") or ""), link=_link_name(card.get("link") or {}),
+            world_size=int(card.get("world_size") or 1), machine=str(card.get("machine") or ""),
+        )  # fmt: skip
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object.
+
+    Raises:
+        InputError: it cannot be read or is something else.
+    """
+    with untrusted.reading(path, "cannot be read, or is not JSON"):
+        content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise InputError("is not a JSON object", where=str(path))
+    return content
+
+
+def _median_us(card: Mapping[str, Any], kind: str, folder: Path) -> float:
+    try:
+        found = float(card["step_time"][kind]["median_us"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"has no step time {kind.replace('_', ' ')}", where=str(folder / CARD),
+                         remedy="record the run again with gnnperf record") from error  # fmt: skip
+    if not (np.isfinite(found) and found > 0):
+        raise InputError(
+            f"step time {kind.replace('_', ' ')} is {found} us", where=str(folder / CARD), allowed="above 0"
+        )
+    return found
+
+
+def _link_name(link: Mapping[str, Any]) -> str:
+    """loopback, veth, veth 1 Gbit/s; what the card says, in words."""
+    medium, rate = str(link.get("medium") or "unknown"), link.get("rate_gbit_per_s")
+    return medium if rate is None else f"{medium} {float(rate):g} Gbit/s"

@@ -1,0 +1,106 @@
+"""Intervals on a device that nobody calibrated: what answers missed on devices that were left out may be missed again.
+
+    generation left out       A     B     C           scores of each: log(measured / predicted without it), by group
+    its quantiles             |-a-| |-b-| |-c-|
+    bounds                    where those of one more generation are expected to lie: mean of the lower ones less
+                              t x deviation x root of (1 + 1 / generations), and likewise above
+
+Rows of one device miss together, so that many rows of devices that trained say little of another one, whatever they are
+weighted by (BENCHMARKS.md); what counts is how far generations differ. t is Student's, one-sided, for GENERATION_LEVEL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.gnn.intervals.conformal import two_sided
+
+SEPARATOR = " | "
+LEAST_GENERATIONS = 3
+GENERATION_LEVEL = 0.9  # of generations whose quantile lies within, on each side
+
+
+@dataclass(frozen=True)
+class DeviceIntervals:
+    """What answers may miss on a device that nobody calibrated.
+
+    Attributes:
+        level: share of nodes that lie within.
+        log_bounds: family and dtype, or family -> lower and upper log(measured / predicted).
+        generations: that were left out, one after the other.
+    """
+
+    level: float
+    log_bounds: Mapping[str, tuple[float, float]]
+    generations: tuple[str, ...]
+
+    def bounds_us(self, family: np.ndarray, dtype: np.ndarray, latency_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """[n] lowest and highest latency; NaN where no device tells of the family.
+
+        Args:
+            family: [n] op families; None unknown.
+            dtype: [n]; None unknown.
+            latency_us: [n] predicted.
+        """
+        bounds = np.full((len(latency_us), 2), np.nan)
+        for keys in (group_names(family, np.full(len(family), "", dtype=object)), group_names(family, dtype)):
+            names, place = np.unique(keys, return_inverse=True)
+            found = np.array([self.log_bounds.get(str(name), (np.nan, np.nan)) for name in names]).reshape(-1, 2)[place]
+            bounds = np.where(np.isnan(found), bounds, found)
+        return latency_us * np.exp(bounds[:, 0]), latency_us * np.exp(bounds[:, 1])
+
+
+def group_names(family: np.ndarray, dtype: np.ndarray) -> np.ndarray:
+    """[n] text; an unknown dtype leaves the family alone."""
+    known = pd.Series(dtype, dtype=object).fillna("").astype(str)
+    named = pd.Series(family, dtype=object).fillna("").astype(str)
+    return (named + np.where(known != "", SEPARATOR + known, "")).to_numpy(str)
+
+
+def fit_device_intervals(held_out: pd.DataFrame, level: float) -> DeviceIntervals:
+    """Groups that at least LEAST_GENERATIONS generations tell of; families that they tell of in several dtypes.
+
+    Args:
+        held_out: columns generation, family, dtype, score = log(measured / predicted without the generation).
+        level: share that should lie within.
+    """
+    found: dict[str, tuple[float, float]] = {}
+    for keys in (held_out["family"], held_out["family"] + SEPARATOR + held_out["dtype"]):
+        for key, rows in held_out.groupby(keys.astype(str), sort=True):
+            generation = rows["generation"].to_numpy(str)
+            told = SEPARATOR in str(key) or len(set(rows["dtype"])) > 1  # one dtype tells nothing of another
+            if told and len(set(generation)) >= LEAST_GENERATIONS:
+                found[str(key)] = expected_bounds(rows["score"].to_numpy(float), generation, level)
+    return DeviceIntervals(level, found, tuple(sorted(map(str, set(held_out["generation"])))))
+
+
+def expected_bounds(scores: np.ndarray, generation: np.ndarray, level: float) -> tuple[float, float]:
+    """Where quantiles of one more generation are expected, from scores [n] of generations [n]; one alone tells none."""
+    each = generation_quantiles(scores, generation, level)  # [num_generations, 2]
+    count = len(each)
+    if count < 2:
+        return -np.inf, np.inf
+    reach = student_quantile(GENERATION_LEVEL, count - 1) * np.sqrt(1.0 + 1.0 / count)
+    low, high = each.mean(axis=0) + reach * each.std(axis=0, ddof=1) * np.array([-1.0, 1.0])
+    return float(low), float(high)
+
+
+def student_quantile(level: float, freedom: int) -> float:
+    """What Student's t with so many degrees of freedom exceeds with probability 1 - level.
+
+    t = root(freedom) tan(angle) has the density cos(angle)^(freedom - 1), which is summed up.
+    """
+    angle = np.linspace(-np.pi / 2, np.pi / 2, 20_001)
+    density = np.cos(angle) ** (freedom - 1)
+    below = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
+    return float(np.sqrt(freedom) * np.tan(np.interp(level, below / below[-1], angle)))
+
+
+def generation_quantiles(scores: np.ndarray, generation: np.ndarray, level: float) -> np.ndarray:
+    """[num_generations, 2] lower and upper bounds of each generation's own scores."""
+    parts = (scores[generation == name] for name in np.unique(generation.astype(str)))
+    return np.array([two_sided(part, level) for part in parts])

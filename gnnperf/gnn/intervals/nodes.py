@@ -1,0 +1,101 @@
+"""Intervals of node latencies: quantiles of log(measured / predicted) on runs that nothing was fitted on, by group.
+
+    device, who answered, kind, family, size -> .. kind, family -> .. kind -> .. who answered -> none
+
+A node takes the first of these groups that holds enough. Noise of the machine is the larger, the shorter a node is, so
+that size (decades of the predicted latency) is part of the finest group. Another device than those of the calibration
+has no group: nothing is known of how far answers for it are off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core.schema.ranges import LogHigh, LogLow, Share
+from gnnperf.gnn.intervals.conformal import two_sided
+
+MIN_NODES, MIN_RUNS = 100, 5  # of a group: nodes of one run miss together
+SIZES_PER_DECADE = 2.0
+SEPARATOR = " | "
+
+
+@dataclass(frozen=True)
+class NodeIntervals:
+    """What nodes may miss.
+
+    Attributes:
+        level: share of nodes that lie within.
+        log_bounds: group -> lower and upper log(measured / predicted).
+        devices: names of the devices of the calibration.
+    """
+
+    level: Share
+    log_bounds: Mapping[str, tuple[LogLow, LogHigh]]
+    devices: tuple[str, ...]
+
+    def bounds_us(self, answers: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+        """[num_nodes] lowest and highest latency; NaN without a latency or a group.
+
+        Args:
+            answers: as `answer_table` makes it.
+        """
+        log_low, log_high = np.full(len(answers), np.nan), np.full(len(answers), np.nan)
+        for keys in reversed(_groups(answers)):  # the finest last: it stands
+            found = keys.map(self.log_bounds)
+            has = found.notna().to_numpy()
+            low_high = np.array(found[has].tolist()).reshape(-1, 2)
+            log_low[has], log_high[has] = low_high[:, 0], low_high[:, 1]
+        latency_us = answers["predicted_us"].to_numpy(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):  # infinite: no bound
+            return latency_us * np.exp(log_low), latency_us * np.exp(log_high)
+
+
+def fit_node_intervals(answers: pd.DataFrame, level: float) -> NodeIntervals:
+    """Groups that hold enough nodes of enough runs.
+
+    Args:
+        answers: rows of `answer_table` of calibration runs, with columns `run` and `measured_us`; unmeasured nodes and
+            nodes without an answer are left out.
+        level: share of nodes that should lie within.
+    """
+    known = answers[(answers["measured_us"] > 0) & (answers["predicted_us"] > 0)]
+    scores = np.log(known["measured_us"] / known["predicted_us"])
+    found: dict[str, tuple[float, float]] = {}
+    for keys in _groups(known):
+        grouped = pd.DataFrame({"key": keys, "score": scores, "run": known["run"]}).groupby("key", sort=True)
+        for key, group in grouped:
+            if len(group) >= MIN_NODES and group["run"].nunique() >= MIN_RUNS:
+                found[str(key)] = two_sided(group["score"].to_numpy(np.float64), level)
+    return NodeIntervals(level, found, tuple(sorted(set(known["device"]))))
+
+
+def answer_table(device: str, source: np.ndarray, kind: np.ndarray, family: np.ndarray, predicted_us: np.ndarray
+                 ) -> pd.DataFrame:  # fmt: skip
+    """One row per node of a prediction.
+
+    Args:
+        device: predicted for.
+        source: [num_nodes] who answered.
+        kind: [num_nodes] as evaluate.noise_floor.node_kinds.
+        family: [num_nodes] op family; None or NaN unknown.
+        predicted_us: [num_nodes] latencies.
+    """
+    named = pd.Series(family, dtype=object).fillna("").astype(str)
+    return pd.DataFrame({"device": device, "source": np.asarray(source, dtype=object).astype(str), "kind": kind,
+                         "family": named, "predicted_us": predicted_us})  # fmt: skip
+
+
+def _groups(answers: pd.DataFrame) -> list[pd.Series]:
+    """Names of each row's groups, the finest first."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        size = np.floor(SIZES_PER_DECADE * np.log10(answers["predicted_us"])).replace([-np.inf, np.inf], np.nan)
+    parts = [answers["device"], answers["source"], answers["kind"], answers["family"], size.astype(str)]
+    named, keys = parts[0].astype(str), []
+    for part in parts[1:]:
+        named = named + SEPARATOR + part.astype(str)
+        keys.append(named)
+    return keys[::-1]

@@ -1,0 +1,122 @@
+"""Intervals of step times, from how far steps of unseen runs were off and from what.
+
+    scale of a step = root of the sum over groups of (share of the critical path x error of the group in other runs)^2
+    half width of the interval = quantile over runs of |log(measured / predicted)| / scale, times scale
+
+Within a group (host, compute, collective ..) errors are shared: an op that is told too short in one layer is so in all
+of them, so they add up along the path. Groups err independently, so their errors add up in squares. What that leaves
+out (waits that change which path is critical) is in the quantile, which is of whole steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core.schema.ranges import NotNegative, Share, Unbounded
+from gnnperf.gnn.intervals.conformal import attainable, one_sided
+
+PRIOR_RUNS = 3.0  # a group's error is held to that of all groups, as if so many more runs had shown it
+
+
+@dataclass(frozen=True)
+class StepMiss:
+    """One recorded step and its prediction.
+
+    Attributes:
+        run: recordings of one run share it.
+        log_error: log(measured / predicted) of the step.
+        share: group -> share of the step time that the critical path spends there.
+        group_error: group -> log(measured / predicted) of the sum of its nodes on the path.
+    """
+
+    run: str
+    log_error: float
+    share: Mapping[str, float]
+    group_error: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class StepIntervals:
+    """What steps may miss.
+
+    Attributes:
+        level: share of steps that lie within; what the number of runs can tell.
+        group_error: group -> root mean square of its log error over runs.
+        other_error: the same over all groups, for one that was never on a path.
+        scores: quantile, over runs, of a step's |log error| in units of its scale.
+        devices: names of the devices of the calibration.
+    """
+
+    level: Share
+    group_error: Mapping[str, NotNegative]
+    other_error: NotNegative
+    scores: Unbounded
+    devices: tuple[str, ...]
+
+    def bounds_us(self, step_time_us: float, share: Mapping[str, float]) -> tuple[float, float]:
+        """Lowest and highest step time.
+
+        Args:
+            step_time_us: predicted.
+            share: group -> share of it on the critical path.
+        """
+        with np.errstate(over="ignore"):  # to infinity, which is no bound
+            factor = float(np.exp(self.scores * _scale(share, self.group_error, self.other_error)))
+        return step_time_us / factor, step_time_us * factor
+
+
+def miss_of(run: str, step: tuple[float, float], nodes: pd.DataFrame) -> StepMiss:
+    """One step.
+
+    Args:
+        run: its name.
+        step: predicted and measured step time, us.
+        nodes: columns group, critical_us, predicted_us (as scheduled) and measured_us.
+    """
+    predicted_us, measured_us = step
+    on_path = nodes[nodes["critical_us"] > 0]
+    known = on_path[(on_path["predicted_us"] > 0) & (on_path["measured_us"] > 0)]
+    sums = known.groupby("group", sort=True)[["predicted_us", "measured_us"]].sum()
+    return StepMiss(
+        run, math.log(measured_us / predicted_us), shares_of(on_path, predicted_us),
+        {str(g): float(np.log(m / p)) for g, p, m in zip(sums.index, *sums.to_numpy().T, strict=True)},
+    )  # fmt: skip
+
+
+def shares_of(nodes: pd.DataFrame, step_time_us: float) -> dict[str, float]:
+    """Group -> share of the step time; columns group and critical_us."""
+    sums = nodes.groupby("group", sort=True)["critical_us"].sum()
+    return {str(group): float(us / step_time_us) for group, us in sums.items()}
+
+
+def fit_step_intervals(misses: Sequence[StepMiss], level: float, devices: Sequence[str]) -> StepIntervals:
+    """From steps of runs that nothing was fitted on.
+
+    Args:
+        misses: at least one.
+        level: share of steps that should lie within.
+        devices: that they ran on.
+    """
+    squares: dict[str, list[float]] = {}
+    for miss in misses:
+        for group, error in miss.group_error.items():
+            squares.setdefault(group, []).append(error**2)
+    every = [square for found in squares.values() for square in found]
+    other = math.sqrt(float(np.mean(every))) if every else 1.0
+    group_error = {
+        group: math.sqrt((sum(found) + PRIOR_RUNS * other**2) / (len(found) + PRIOR_RUNS))
+        for group, found in squares.items()
+    }
+    sizes = np.array([abs(m.log_error) / _scale(m.share, group_error, other) for m in misses])  # [num_steps]
+    runs = np.array([m.run for m in misses])
+    told = attainable(len(set(runs.tolist())), level)
+    return StepIntervals(told, group_error, other, one_sided(sizes, runs, told), tuple(sorted(set(devices))))
+
+
+def _scale(share: Mapping[str, float], group_error: Mapping[str, float], other: float) -> float:
+    return math.sqrt(sum((part * group_error.get(group, other)) ** 2 for group, part in share.items()))

@@ -1,0 +1,150 @@
+"""One residual round of directed message passing; forward and reverse relations have weights of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gnnperf.core.schema import Relation
+from gnnperf.gnn.data.relations import REVERSE_PREFIX
+from gnnperf.gnn.models.config import ModelConfig
+
+# Device and link nodes only send: as receivers they would be hubs that mix every node with every other.
+_WORK_RELATIONS = (
+    Relation.FOLLOWS, Relation.LAUNCHES, Relation.WAITS, Relation.FEEDS, Relation.JOINS, Relation.RELEASES,
+)  # fmt: skip
+FORWARD_RELATIONS: tuple[str, ...] = tuple(map(str, _WORK_RELATIONS))
+REVERSE_RELATIONS: tuple[str, ...] = tuple(f"{REVERSE_PREFIX}{r}" for r in _WORK_RELATIONS)
+HARDWARE_RELATIONS: tuple[str, ...] = (
+    f"{REVERSE_PREFIX}{Relation.RUNS_ON}",  # device -> work
+    f"{REVERSE_PREFIX}{Relation.CROSSES}",  # link -> work
+)
+
+
+def message_relations(config: ModelConfig) -> tuple[str, ...]:
+    """The relations along which a network of this configuration sends."""
+    reverse = REVERSE_RELATIONS if config.reverse else ()
+    return (*FORWARD_RELATIONS, *reverse, *(HARDWARE_RELATIONS if config.hardware_nodes else ()))
+
+
+@dataclass(frozen=True)
+class WeightedRows:
+    """Sums of weighted rows of a matrix.
+
+    Attributes:
+        rows: [num_edges] rows, sum by sum.
+        first: [num_sums] place of each sum's first row.
+        weights: [num_edges].
+    """
+
+    rows: Tensor
+    first: Tensor
+    weights: Tensor
+
+    def of(self, matrix: Tensor) -> Tensor:
+        """[n, hidden_channels] -> [num_sums, hidden_channels]; a sum of no rows is 0."""
+        weights = self.weights.to(matrix.dtype)
+        return nn.functional.embedding_bag(self.rows, matrix, self.first, mode="sum", per_sample_weights=weights)
+
+
+@dataclass(frozen=True)
+class Messages:
+    """All edges over the joint node matrix, arranged once for all layers.
+
+    A slot is what one relation tells one receiver: the mean of its senders. Slots lie relation by relation, so that one
+    gather makes all of them, and each relation's weights see one stretch of rows.
+
+    Attributes:
+        slots_of: relation -> number of its slots; relations without edges are left out.
+        receivers: [num_slots] row that a slot is for.
+        to_slots: the senders of every slot.
+        to_senders: the same edges by sender, for gradients.
+    """
+
+    slots_of: Mapping[str, int]
+    receivers: Tensor
+    to_slots: WeightedRows
+    to_senders: WeightedRows
+
+    def means(self, state: Tensor) -> Mapping[str, Tensor]:
+        """[num_nodes, hidden_channels] -> relation -> its slots, [n, hidden_channels]."""
+        slots: Tensor = _Gather.apply(state, self.to_slots, self.to_senders)  # [num_slots, hidden_channels]
+        return dict(zip(self.slots_of, slots.split(list(self.slots_of.values())), strict=True))
+
+
+class _Gather(torch.autograd.Function):
+    """Senders -> slots; the gradient goes back along the same edges, which torch's own would sort at every layer."""
+
+    @staticmethod
+    def forward(ctx: Any, state: Tensor, to_slots: WeightedRows, to_senders: WeightedRows) -> Tensor:
+        ctx.to_senders = to_senders
+        return to_slots.of(state)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        return ctx.to_senders.of(gradient.contiguous()), None, None
+
+
+def arrange(ends: Mapping[str, Tensor], num_nodes: int) -> Messages:
+    """Relation -> its edges, [2, num_edges] rows of sender and receiver -> Messages."""
+    ends = {relation: edges for relation, edges in ends.items() if edges.shape[1]}
+    if not ends:
+        return _no_messages(num_nodes)
+    senders, receivers = torch.cat(list(ends.values()), dim=1)  # [num_edges] each
+    numbers = [torch.full_like(edges[0], place) for place, edges in enumerate(ends.values())]  # [num_edges] in all
+    keys, slot = torch.unique(torch.cat(numbers) * num_nodes + receivers, return_inverse=True)  # [num_slots], [..edges]
+    weights = (1.0 / torch.bincount(slot, minlength=len(keys)))[slot]  # [num_edges] float32
+    slots_of = torch.bincount(keys // num_nodes, minlength=len(ends)).tolist()
+    return Messages(
+        dict(zip(ends, slots_of, strict=True)),
+        keys % num_nodes,
+        _weighted_rows(senders, slot, weights, len(keys)),
+        _weighted_rows(slot, senders, weights, num_nodes),
+    )
+
+
+def _no_messages(num_nodes: int) -> Messages:
+    none, weights = torch.zeros(0, dtype=torch.long), torch.zeros(0)
+    return Messages({}, none, WeightedRows(none, none, weights), _weighted_rows(none, none, weights, num_nodes))
+
+
+def _weighted_rows(rows: Tensor, sums: Tensor, weights: Tensor, num_sums: int) -> WeightedRows:
+    """[num_edges] row, the sum it is part of, its weight -> the sums in order."""
+    order = torch.argsort(sums, stable=True)  # [num_edges]
+    size = torch.bincount(sums, minlength=num_sums)  # [num_sums]
+    return WeightedRows(rows[order], size.cumsum(0) - size, weights[order])
+
+
+class MessagePassing(nn.Module):
+    """state + W relu(W_own norm(state) + sum over relations of W_r mean of senders), on all node types at once.
+
+    States of all types share one width, so nodes of every type are rows of one matrix and a relation is one
+    edge list, whichever types it joins. A relation without edges costs nothing, and a node that receives
+    nothing keeps a state (its own part).
+
+    Args:
+        hidden_channels: width of the state.
+        dropout: share of the update dropped in training.
+        relations: those that carry messages.
+    """
+
+    def __init__(self, hidden_channels: int, dropout: float, relations: tuple[str, ...]) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(hidden_channels)
+        self.own = nn.Linear(hidden_channels, hidden_channels)
+        self.relations = nn.ModuleDict({r: nn.Linear(hidden_channels, hidden_channels, bias=False) for r in relations})
+        self.out = nn.Linear(hidden_channels, hidden_channels)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, state: Tensor, messages: Messages) -> Tensor:
+        """[num_nodes, hidden_channels] -> [num_nodes, hidden_channels]."""
+        normed = self.norm(state)  # [num_nodes, hidden_channels]
+        mixed = self.own(normed)  # [num_nodes, hidden_channels]
+        if messages.slots_of:
+            told = [self.relations[relation](mean) for relation, mean in messages.means(normed).items()]  # [n, ..] each
+            mixed = mixed.index_add(0, messages.receivers, torch.cat(told))
+        return state + self.dropout(self.out(torch.relu(mixed)))

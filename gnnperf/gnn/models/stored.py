@@ -1,0 +1,142 @@
+"""A network at rest: stored parameters become a TypedGNN, once they are known to be those of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType
+from gnnperf.core.schema.ranges import checked
+from gnnperf.gnn.data.normalizer import Normalizer
+from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
+from gnnperf.gnn.data.plain import load_plain, refused_in
+from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary
+from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.models.gnn import TYPES, WORK, TypedGNN
+
+# Within these limits no activation of the widest network overflows float32. Trained networks stay below 10 and 100.
+MAX_WEIGHT, MAX_INPUT = 1e3, 1e7
+MAX_NETWORK_BYTES = 2**27  # leaves room for the rest of a checkpoint
+NUM_FEATURES = {**dict.fromkeys(WORK, len(WORK_NAMES)), str(NodeType.DEVICE): len(DEVICE_NAMES),
+                str(NodeType.LINK): len(LINK_NAMES)}  # fmt: skip
+
+
+def feature_names() -> dict[str, list[str]]:
+    """What a network's inputs are called, by kind: a file of other ones is of another version."""
+    named = {"work": WORK_NAMES, "device": DEVICE_NAMES, "link": LINK_NAMES, "fields": FIELDS}
+    return {kind: list(names) for kind, names in named.items()}
+
+
+def load_stored(path: Path, name: str, version: int, allowed: str, remedy: str) -> dict[str, Any]:
+    """The content of a file that holds networks.
+
+    Args:
+        path: the file.
+        name: of the format.
+        version: of its schema.
+        allowed: what kind of file was expected, for messages.
+        remedy: for the message about another version.
+
+    Raises:
+        InputError: no such file, of another format, of another version, or damaged.
+    """
+    plain: dict[str, Any] = load_plain(path, allowed)
+    with refused_in(path, remedy):
+        header = checked(plain, _Header)
+    if header.format != name:
+        raise InputError(f"not a {name}", where=str(path), allowed=allowed)
+    if header.schema_version != version or header.features != feature_names():
+        raise InputError(f"schema version {header.schema_version}, or features of another gnnperf", where=str(path),
+                         allowed=f"schema version {version}", remedy=remedy)  # fmt: skip
+    return plain
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What files of networks begin with."""
+
+    format: str = ""
+    schema_version: int = 0
+    features: Mapping[str, list[str]] = field(default_factory=dict)
+
+
+def network_of(model: ModelConfig, vocabulary: Vocabulary, weights: Mapping[str, Tensor]) -> TypedGNN:
+    """The network in evaluation mode."""
+    network = TypedGNN(model, vocabulary)
+    network.load_state_dict(dict(weights))
+    return network.eval()
+
+
+def check_network(
+    model: ModelConfig, vocabulary: Vocabulary, normalizer: Normalizer, weights: Mapping[str, Tensor]
+) -> None:
+    """Refuse parts that do not fit each other, before anything of the network's size is allocated.
+
+    Raises:
+        InputError: names the part.
+    """
+    for part, checks in (
+        ("vocabulary", _vocabulary(vocabulary)),
+        ("normalizer", _normalizer(normalizer)),
+        ("weights", _weights(model, vocabulary, weights)),
+    ):
+        for good in checks:
+            if not good:
+                raise InputError("names, shapes or values are not those of this network", where=part)
+
+
+def check_storable(model: ModelConfig, vocabulary: Vocabulary) -> None:
+    """Refuse to train what could not be loaded again.
+
+    Raises:
+        InputError: the network is too large for a checkpoint.
+    """
+    size = sum(weight.nbytes for weight in _expected(model, vocabulary).values())
+    if size > MAX_NETWORK_BYTES:
+        most = f"{MAX_NETWORK_BYTES / 2**20:.0f} MiB, which a checkpoint can hold"
+        raise InputError(f"a network of {size / 2**20:.0f} MiB", where="model", allowed=most, remedy="fewer channels")
+
+
+def is_within(tensor: Tensor, shape: tuple[int, ...], most: float) -> bool:
+    """Whether it is float32 of this shape, and no number is NaN or larger than `most`."""
+    if tensor.dtype != torch.float32 or tuple(tensor.shape) != shape:
+        return False
+    low, high = tensor.aminmax() if tensor.numel() else (torch.zeros(()), torch.zeros(()))
+    return bool(low >= -most) and bool(high <= most)
+
+
+def _vocabulary(vocabulary: Vocabulary) -> Iterator[bool]:
+    yield set(vocabulary.words) == set(WORK)
+    for fields in vocabulary.words.values():
+        yield set(fields) == set(FIELDS)
+        yield all(len(set(words)) == len(words) for words in fields.values())
+
+
+def _normalizer(normalizer: Normalizer) -> Iterator[bool]:
+    parts = normalizer.mean, normalizer.scale, normalizer.low, normalizer.high
+    yield all(set(part) == set(TYPES) for part in parts)
+    for node_type in TYPES:
+        shape = (NUM_FEATURES[node_type],)
+        mean, scale, low, high = (part[node_type] for part in parts)
+        yield is_within(scale, shape, torch.inf) and all(is_within(part, shape, 1e9) for part in (mean, low, high))
+        yield bool((scale > 0).all()) and bool((low <= high).all())
+        yield all(is_within((end - mean) / scale, shape, MAX_INPUT) for end in (low, high))
+
+
+def _weights(model: ModelConfig, vocabulary: Vocabulary, weights: Mapping[str, Tensor]) -> Iterator[bool]:
+    expected = _expected(model, vocabulary)
+    yield set(weights) == set(expected)
+    for name, weight in weights.items():
+        yield is_within(weight, tuple(expected[name].shape), MAX_WEIGHT)
+
+
+def _expected(model: ModelConfig, vocabulary: Vocabulary) -> Mapping[str, Tensor]:
+    """Its parameters by name: shapes without memory."""
+    with torch.device("meta"):
+        return TypedGNN(model, vocabulary).state_dict()

@@ -1,0 +1,145 @@
+"""What train.py can be told (conf/train.yaml and its groups)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gnnperf.core.errors import require
+from gnnperf.gnn.data.config import DataConfig
+from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.hardware.config import HardwareConfig
+
+EVALUATED = ("val", "test")  # parts of a split
+
+# Enum names are lower case because that is how Hydra spells an enum on the command line.
+
+
+class LossKind(StrEnum):
+    """How far off an answer is, in log space."""
+
+    huber = "huber"  # robust distance; the spread stays 0
+    gaussian = "gaussian"  # negative log likelihood; the spread is learned
+    laplace = "laplace"  # the same with heavier tails
+
+
+class LoggerKind(StrEnum):
+    """Where the curves go."""
+
+    csv = "csv"
+    wandb = "wandb"
+
+
+@dataclass
+class OptimConfig:
+    """Optimizer and loss.
+
+    Attributes:
+        learning_rate: peak of the schedule (linear warm-up, cosine decay).
+        weight_decay: AdamW's.
+        warmup_share: share of all optimizer steps spent warming up.
+        gradient_clip: largest gradient norm.
+        loss: kind of loss.
+        huber_delta: |log error| from which huber is linear, of nodes and of steps; small, because latencies have heavy
+            tails on both sides.
+        share_weight: 0: every node counts the same; 1: by the root of its share of the step's busy time.
+        scheduled_weight: of what a schedule adds up, beside what nodes usually take; 0: they are the same.
+        step_weight: of the distance of log(step time) through the critical path, beside that of nodes; 0: none.
+        ranking_weight: of the order of steps of one workload; 0: none.
+        ranking_noise: |log ratio| of measured step times up to which two steps are not told apart.
+        op_class_weight: of telling which op a node is where its name is hidden; 0: no name is hidden.
+        op_class_share: share of the op names of each graph that are hidden while training.
+    """
+
+    learning_rate: float = 3e-3
+    weight_decay: float = 1e-4
+    warmup_share: float = 0.05
+    gradient_clip: float = 1.0
+    loss: LossKind = LossKind.huber
+    huber_delta: float = 0.05
+    share_weight: float = 0.5
+    scheduled_weight: float = 0.3
+    step_weight: float = 0.05
+    ranking_weight: float = 0.0
+    ranking_noise: float = 0.05
+    op_class_weight: float = 0.0
+    op_class_share: float = 0.05
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        require(0 < self.learning_rate <= 10, "optim.learning_rate", self.learning_rate, "0 < learning_rate <= 10")
+        require(self.weight_decay >= 0, "optim.weight_decay", self.weight_decay, "a number >= 0")
+        require(0 <= self.warmup_share < 1, "optim.warmup_share", self.warmup_share, "0 <= warmup_share < 1")
+        require(self.gradient_clip > 0, "optim.gradient_clip", self.gradient_clip, "a number > 0")
+        require(self.huber_delta > 0, "optim.huber_delta", self.huber_delta, "a number > 0")
+        require(0 <= self.share_weight <= 1, "optim.share_weight", self.share_weight, "0 to 1")
+        require(self.scheduled_weight >= 0, "optim.scheduled_weight", self.scheduled_weight, "a number >= 0")
+        require(self.step_weight >= 0, "optim.step_weight", self.step_weight, "a number >= 0")
+        require(self.ranking_weight >= 0, "optim.ranking_weight", self.ranking_weight, "a number >= 0")
+        require(self.ranking_noise > 0, "optim.ranking_noise", self.ranking_noise, "a number > 0")
+        require(self.op_class_weight >= 0, "optim.op_class_weight", self.op_class_weight, "a number >= 0")
+        require(0 < self.op_class_share < 1, "optim.op_class_share", self.op_class_share, "0 < op_class_share < 1")
+
+
+@dataclass
+class TrainerConfig:
+    """The loop.
+
+    Attributes:
+        max_epochs: passes over the training steps.
+        progress_bar: draw one.
+        threads: CPU threads; 1 keeps results bit-identical on every machine with the same libraries.
+    """
+
+    max_epochs: int = 60
+    progress_bar: bool = True
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        require(self.max_epochs >= 1, "trainer.max_epochs", self.max_epochs, "a whole number >= 1")
+        require(1 <= self.threads <= 1024, "trainer.threads", self.threads, "1 to 1024")
+
+
+@dataclass
+class LoggerConfig:
+    """Where the curves go.
+
+    Attributes:
+        kind: csv (metrics.csv below `out`) or wandb.
+        project: wandb project.
+        offline: keep the wandb run on disk, to be synced later.
+    """
+
+    kind: LoggerKind = LoggerKind.csv
+    project: str = "gnnperf"
+    offline: bool = False
+
+
+@dataclass
+class TrainConfig(HardwareConfig):
+    """Options of train.py. With `hardware` all runs ran on that device; without, each trace says its own.
+
+    Attributes:
+        seed: the same seed gives the same bits on a CPU.
+        out: folder for checkpoint.pt, curves and this configuration.
+        evaluate_on: parts of the split whose errors are told; a search over settings leaves "test" out.
+        resume: a Lightning checkpoint to go on from; "auto": out/last.ckpt if there is one; None: start afresh.
+    """
+
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    logger: LoggerConfig = field(default_factory=LoggerConfig)
+    seed: int = 0
+    out: str = "outputs/train"
+    evaluate_on: list[str] = field(default_factory=lambda: list(EVALUATED))
+    resume: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        require(0 <= self.seed < 2**32, "seed", self.seed, "0 to 4294967295")
+        require(bool(self.out), "out", self.out, "a folder")
+        fine = "val" in self.evaluate_on and set(self.evaluate_on) <= set(EVALUATED)
+        require(fine, "evaluate_on", self.evaluate_on, "[val] or [val, test]")

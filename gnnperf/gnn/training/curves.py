@@ -1,0 +1,89 @@
+"""Where a training run leaves what a person looks at: curves, tables, figures, facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import pandas as pd
+from lightning.pytorch.loggers import CSVLogger, Logger
+from plotly.graph_objects import Figure
+
+from gnnperf.core.files import write_bytes, write_text
+from gnnperf.core.output.files import csv_text, to_json
+from gnnperf.core.output.html import plotly_page
+from gnnperf.gnn.training.config import LoggerKind, TrainConfig
+
+
+class Log(Protocol):
+    """A run's log; names are file names without an ending."""
+
+    @property
+    def curves(self) -> Logger:
+        """What Lightning writes losses to, epoch by epoch."""
+        ...
+
+    def table(self, name: str, rows: pd.DataFrame) -> None:
+        """Keep a table."""
+        ...
+
+    def figure(self, name: str, figure: Figure) -> None:
+        """Keep a figure."""
+        ...
+
+    def fact(self, name: str, value: str | float) -> None:
+        """Keep one number or text about the run."""
+        ...
+
+
+class FolderLog:
+    """Files below `out`: curves/, tables/NAME.csv, figures/NAME.html (works offline), facts.json."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.facts: dict[str, str | float] = {}
+
+    @property
+    def curves(self) -> Logger:
+        """curves/version_N/metrics.csv."""
+        return CSVLogger(save_dir=self.out, name="curves")
+
+    def table(self, name: str, rows: pd.DataFrame) -> None:
+        """Write tables/NAME.csv."""
+        write_text(self._file("tables", f"{name}.csv"), csv_text(rows))
+
+    def figure(self, name: str, figure: Figure) -> None:
+        """Write figures/NAME.html, with the program that draws it inside."""
+        write_text(self._file("figures", f"{name}.html"), plotly_page(name, [figure]))
+
+    def fact(self, name: str, value: str | float) -> None:
+        """Write facts.json anew."""
+        self.facts[name] = value
+        write_bytes(self._file(".", "facts.json"), to_json(self.facts))
+
+    def _file(self, folder: str, name: str) -> Path:
+        (self.out / folder).mkdir(parents=True, exist_ok=True)
+        return self.out / folder / name
+
+
+@contextmanager
+def open_log(config: TrainConfig) -> Iterator[Log]:
+    """The log that the configuration asks for, closed at the end: the next job of a multirun begins one of its own.
+
+    Raises:
+        InputError: wandb refuses.
+    """
+    if config.logger.kind is LoggerKind.csv:
+        yield FolderLog(Path(config.out))
+        return
+    from gnnperf.gnn.training.wandb_logger import WandbLog  # starting wandb takes a second
+
+    log = WandbLog(config)
+    try:
+        yield log
+    except BaseException:
+        log.close("failed")
+        raise
+    log.close("success")

@@ -1,0 +1,126 @@
+"""A trained network beside the trivial answers, on runs that training has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from gnnperf.core.files import write_text
+from gnnperf.core.output.files import csv_text
+from gnnperf.core.output.terminal import console
+from gnnperf.core.progress import each
+from gnnperf.gnn.data.prepare import PreparedData, Step
+from gnnperf.gnn.data.runs import run_of
+from gnnperf.gnn.data.step_time import AloneAnswer, in_place_us
+from gnnperf.gnn.evaluation.baselines import NearestRun, fit_nearest_run
+from gnnperf.gnn.evaluation.comparison import ALL, compare
+from gnnperf.gnn.models.gnn import WORK, TypedGNN
+from gnnperf.gnn.models.segmented import answers_of
+from gnnperf.gnn.training.config import EVALUATED
+from gnnperf.gnn.training.processes import processes
+
+
+def evaluate(network: TypedGNN, data: PreparedData, parts: Sequence[str] = EVALUATED) -> dict[str, pd.DataFrame]:
+    """Part ("val", "test") -> comparison table; a part without runs is left out.
+
+    Answers: gnn; base (analytical, else typed floor), which the network corrects; analytic alone; one constant per
+    op; a copy of the nearest training run.
+    """
+    nearest = fit_nearest_run({step.run: [step.nodes] for step in data.steps["train"]})
+    return {part: _compare(network, data.steps[part], nearest, part) for part in parts if data.steps[part]}
+
+
+def _compare(network: TypedGNN, steps: Sequence[Step], nearest: NearestRun, part: str) -> pd.DataFrame:
+    parts = [_answers(network, step, nearest) for step in each(steps, f"judging, {part}", "runs")]
+    nodes = pd.concat(parts, ignore_index=True)
+    answers = {n: nodes[n].to_numpy() for n in ("gnn", "base", "analytic", "op median", "nearest run")}
+    return compare(answers, nodes["measured"].to_numpy(), nodes["node_type"].to_numpy(), nodes["run"].to_numpy())
+
+
+def _answers(network: TypedGNN, step: Step, nearest: NearestRun) -> pd.DataFrame:
+    """One row per node: measured latency and every answer."""
+    count = len(step.nodes)
+    columns = {name: np.full(count, np.nan) for name in ("base", "analytic", "measured")}
+    for node_type in WORK:
+        store = step.data[node_type]
+        row = store.node_id.numpy()
+        for name, values in (("base", store.base_us), ("analytic", store.analytic_us), ("measured", store.latency_us)):
+            columns[name][row] = values.numpy()
+    return pd.DataFrame(
+        {
+            "gnn": predicted_us(network, step),
+            **columns,
+            "op median": nearest.fallback.predict(step.nodes),
+            "nearest run": nearest.predict(step.nodes),
+            "node_type": step.nodes["node_type"].astype(str).to_numpy(),
+            "run": np.full(count, run_of(step.run), dtype=object),
+        }
+    )
+
+
+def predicted_us(network: TypedGNN, step: Step) -> np.ndarray:
+    """[num_nodes] what a node usually takes, beside other work; NaN at device and link nodes."""
+    return in_place_us(step, alone_answer(network, step))
+
+
+def alone_answer(network: TypedGNN, step: Step) -> AloneAnswer:
+    """What the network says of each node by itself; NaN at device and link nodes."""
+    answers = answers_of(network.eval(), step.data)
+    usual_us, scheduled_us = np.full((2, len(step.nodes)), np.nan)
+    for node_type in WORK:
+        store, answer = step.data[node_type], answers[node_type]
+        row, base_us = store.node_id.numpy(), store.base_us.numpy()
+        usual_us[row] = base_us * answer.residual.double().exp().numpy()
+        scheduled_us[row] = base_us * answer.scheduled_residual.double().exp().numpy()
+    return AloneAnswer(usual_us, scheduled_us)
+
+
+def validation_gmae(tables: Mapping[str, pd.DataFrame]) -> float:
+    """GMAE over all nodes of the validation runs: what a search over settings minimizes.
+
+    Not the loss: two settings of the loss give values that say nothing about each other.
+    """
+    val = tables["val"]
+    found = val[(val["node_type"] == ALL) & (val["answer"] == "gnn")]["gmae"]
+    return float(found.to_numpy()[0])
+
+
+def wide_console() -> Console:
+    """A console on which the table fits, also where the output is a file; of several processes one is heard."""
+    return console(width=max(console().width, 110), quiet=not processes().is_first)
+
+
+def print_comparison(part: str, table: pd.DataFrame, onto: Console) -> None:
+    """Print one part's table: percentages, GMAE with its 95 % interval over runs."""
+    shown = Table(title=f"{part}: error of node latencies in %", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for name in ("node type", "answer"):
+        shown.add_column(name, no_wrap=True)
+    for name in ("nodes", "covered", "GMAE", "95 %", "mean", "median", "p90", "max", "bias"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for node_type, rows in table.groupby("node_type", sort=False):
+        for place, row in enumerate(rows.to_dict("records")):
+            shown.add_row(str(node_type) if place == 0 else "", *_cells(row), end_section=place == len(rows) - 1)
+    onto.print(shown)
+
+
+def _cells(row: Mapping[Hashable, Any]) -> list[str]:
+    interval = "-" if np.isnan(row["gmae_low"]) else f"{_percent(row['gmae_low'])}..{_percent(row['gmae_high'])}"
+    errors = [_percent(row[name]) for name in ("mean_ape", "median_ape", "p90_ape", "max_ape", "bias")]
+    return [row["answer"], str(row["num_nodes"]), _percent(row["coverage"]), _percent(row["gmae"]), interval, *errors]
+
+
+def write_comparison(tables: dict[str, pd.DataFrame], path: Path) -> None:
+    """All parts as one CSV."""
+    write_text(path, csv_text(pd.concat([t.assign(part=part) for part, t in tables.items()])))
+
+
+def _percent(share: float) -> str:
+    if np.isnan(share):
+        return "-"
+    return f"{100 * share:.1f}" if abs(share) < 100 else f"{100 * share:.0e}"

@@ -1,0 +1,136 @@
+"""What training minimizes: a sum of terms, each made once from the configuration. A weight of 0 leaves its term out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from gnnperf.gnn.models.gnn import WORK, NodeAnswer
+from gnnperf.gnn.training.config import OptimConfig
+from gnnperf.gnn.training.loss import HuberLoss, NodeLoss, build_loss, weighted_mean
+from gnnperf.gnn.training.step_target import StepTarget
+from gnnperf.gnn.training.step_time import ranking_error, robust_step_error, step_times
+
+Answers = Mapping[str, NodeAnswer]
+
+
+class Term(Protocol):
+    """A part of the loss of one batch."""
+
+    def __call__(self, batch: HeteroData, answers: Answers) -> Tensor:
+        """Batch and the network's answers for it -> scalar."""
+        ...
+
+
+@dataclass(frozen=True)
+class LabeledNodes:
+    """The labeled nodes of all work types, [n] each.
+
+    Attributes:
+        residual, log_spread, scheduled_residual: answered.
+        target, steady_target: log(latency / base), of ops alone: over all steps, and as a schedule adds it up.
+        time_share: share of the step's busy time, scaled to mean 1.
+    """
+
+    residual: Tensor
+    log_spread: Tensor
+    scheduled_residual: Tensor
+    target: Tensor
+    steady_target: Tensor
+    time_share: Tensor
+
+
+def labeled(batch: HeteroData, answers: Answers) -> LabeledNodes:
+    """Answers and labels of the nodes that have a label."""
+    target, steady = (torch.cat([batch[t][name] for t in WORK]) for name in ("target", "steady_target"))
+    use = torch.isfinite(target)  # [num work nodes]
+    return LabeledNodes(
+        residual=torch.cat([answers[t].residual for t in WORK])[use],
+        log_spread=torch.cat([answers[t].log_spread for t in WORK])[use],
+        scheduled_residual=torch.cat([answers[t].scheduled_residual for t in WORK])[use],
+        target=target[use],
+        steady_target=torch.where(torch.isfinite(steady), steady, target)[use],  # 0 in the steady steps: no target
+        time_share=torch.cat([batch[t].time_share for t in WORK])[use],
+    )
+
+
+@dataclass(frozen=True)
+class NodeTerm:
+    """Mean error of labeled nodes.
+
+    Attributes:
+        loss: error per node.
+        share_weight: how much a node's time counts (loss.weighted_mean).
+    """
+
+    loss: NodeLoss
+    share_weight: float
+
+    def __call__(self, batch: HeteroData, answers: Answers) -> Tensor:
+        """Scalar."""
+        nodes = labeled(batch, answers)
+        errors = self.loss(nodes.residual, nodes.log_spread, nodes.target)  # [n]
+        assert errors.shape == nodes.target.shape
+        return weighted_mean(errors, nodes.time_share, self.share_weight)
+
+
+@dataclass(frozen=True)
+class ScheduledTerm:
+    """Mean error of what a schedule adds up.
+
+    Attributes:
+        loss: error per node.
+        weight: of the term.
+        share_weight: how much a node's time counts (loss.weighted_mean).
+    """
+
+    loss: HuberLoss
+    weight: float
+    share_weight: float
+
+    def __call__(self, batch: HeteroData, answers: Answers) -> Tensor:
+        """Scalar."""
+        nodes = labeled(batch, answers)
+        errors = self.loss(nodes.scheduled_residual, nodes.log_spread, nodes.steady_target)  # [n]
+        return self.weight * weighted_mean(errors, nodes.time_share, self.share_weight)
+
+
+@dataclass(frozen=True)
+class StepTerm:
+    """Error of step times through the critical path, and of their order within a workload.
+
+    Attributes:
+        targets: of all steps.
+        step_weight, ranking_weight: of the two.
+        delta: |log error| of a step from which its loss is linear.
+        noise: |log ratio| up to which two measured steps are not told apart.
+    """
+
+    targets: Sequence[StepTarget]
+    step_weight: float
+    ranking_weight: float
+    delta: float
+    noise: float
+
+    def __call__(self, batch: HeteroData, answers: Answers) -> Tensor:
+        """Scalar."""
+        times = step_times(batch, answers, self.targets)
+        distance, order = robust_step_error(times, self.delta), ranking_error(times, self.noise)
+        return self.step_weight * distance + self.ranking_weight * order
+
+
+def build_terms(config: OptimConfig, targets: Sequence[StepTarget]) -> tuple[Term, ...]:
+    """The terms that the configuration asks for."""
+    nodes: tuple[Term, ...] = (NodeTerm(build_loss(config), config.share_weight),)
+    if config.scheduled_weight > 0:
+        scheduled = ScheduledTerm(HuberLoss(config.huber_delta), config.scheduled_weight, config.share_weight)
+        nodes = (*nodes, scheduled)
+    if config.step_weight == config.ranking_weight == 0:
+        return nodes
+    steps = StepTerm(targets, config.step_weight, config.ranking_weight, config.huber_delta, config.ranking_noise)
+    return *nodes, steps

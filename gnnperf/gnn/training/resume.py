@@ -1,0 +1,120 @@
+"""Going on where a training was stopped: in which file it lies, and whether that is of this training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import lightning
+from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
+from lightning.pytorch.callbacks import Callback
+
+from gnnperf.core.errors import InputError
+from gnnperf.gnn.data.content import content_digest
+from gnnperf.gnn.data.plain import MAX_CHECKPOINT_BYTES, load_plain
+from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.training.config import TrainConfig
+
+LAST = "last"  # name of the Lightning checkpoint to go on from
+OURS = "a last.ckpt that train.py wrote"
+REMEDY = "resume with the configuration and data it was trained with, or train anew in another folder"
+KEY = "gnnperf_training"
+MAX_BYTES = 4 * MAX_CHECKPOINT_BYTES  # the optimizer keeps two numbers per weight
+
+
+class PlainCheckpoints(TorchCheckpointIO):
+    """Lightning's checkpoints, read as all of ours are: as data."""
+
+    def load_checkpoint(self, path: str | Path, *_: object, **__: object) -> dict[str, Any]:
+        """The content of the file, on the CPU.
+
+        Raises:
+            InputError: no such file, or damaged.
+        """
+        content = load_plain(Path(path), OURS, MAX_BYTES)
+        return content if isinstance(content, dict) else {}
+
+
+class TellsItsTraining(Callback):
+    """Puts into every Lightning checkpoint what the training is of.
+
+    Args:
+        told: training_of.
+    """
+
+    def __init__(self, told: Mapping[str, str]) -> None:
+        self.told = dict(told)
+
+    def on_save_checkpoint(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Plain text, so that loading runs no code."""
+        checkpoint[KEY] = self.told
+
+
+def training_of(config: TrainConfig, data: PreparedData, model: TypedGNN) -> dict[str, str]:
+    """What a training must not change on its way, by name; how long it takes and who computes may.
+
+    Args:
+        config: settings.
+        data: names of its runs count, not what they hold, whose last bits depend on the number of threads.
+        model: as it is before the first step: fresh from a seed, or another training's (`init_from`).
+    """
+    optim = asdict(config.optim)
+    return {
+        "seed": str(config.seed),
+        **{
+            f"data.{name}": str(getattr(config.data, name))
+            for name in ("batch_size", "residual_target", "bucket_bytes")
+        },
+        "runs": content_digest(data.split.train, data.split.val),
+        "network at the start": content_digest(model.state_dict()),
+        **{f"optim.{name}": str(value) for name, value in optim.items()},
+    }
+
+
+def resume_path(resume: str | None, out: Path) -> Path | None:
+    """The Lightning checkpoint to go on from.
+
+    Raises:
+        InputError: the named file is not there.
+    """
+    if resume is None:
+        return None
+    path = out / f"{LAST}.ckpt" if resume == "auto" else Path(resume)
+    if resume == "auto" and not path.is_file():
+        return None
+    if not path.is_file():
+        raise InputError("no such file", where=f"resume={resume}", allowed=f"auto, or {OURS}")
+    return path
+
+
+def check_fits(resume: Path, model: TypedGNN, told: Mapping[str, str]) -> None:
+    """Refuse a Lightning checkpoint of another network, or of another training of this one.
+
+    Args:
+        resume: its path.
+        model: the network.
+        told: training_of what goes on.
+
+    Raises:
+        InputError: not a checkpoint, its weights have other names or shapes, or it was told something else.
+    """
+    stored = PlainCheckpoints().load_checkpoint(resume)
+    if _shapes(stored.get("state_dict"), "model.") != _shapes(model.state_dict(), ""):
+        raise InputError("holds the weights of another network", where=str(resume), allowed=OURS, remedy=REMEDY)
+    before = stored.get(KEY)
+    before = before if isinstance(before, dict) else {}
+    changed = [name for name, value in told.items() if before.get(name) != value]
+    if changed:
+        raise InputError(f"is of another training: {', '.join(changed)} differ", where=str(resume), allowed=OURS,
+                         remedy=REMEDY)  # fmt: skip
+
+
+def _shapes(weights: Any, prefix: str) -> dict[str, Any]:
+    if not isinstance(weights, Mapping):
+        return {}
+    return {name.removeprefix(prefix): tensor.shape for name, tensor in weights.items()}

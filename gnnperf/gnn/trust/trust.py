@@ -1,0 +1,218 @@
+"""Trust: the share of the network's answer that a node takes, in log space, and why it is not all of it.
+
+    weight = of the op's name x of dtype and device x of numbers beyond training x of states unlike training
+             x of kernels of a program that training lacks
+
+Each is 1 where training has the like and falls as evidence thins; what is left goes to the corrected analytical answer.
+How fast they fall was chosen on programs of op families that training lacked (BENCHMARKS.md), never on test runs; the
+last is measured in training itself (trust.carry).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from torch_geometric.data import HeteroData
+from torch_geometric.data.storage import NodeStorage
+
+from gnnperf.core.schema import NodeType, Source
+from gnnperf.gnn.data.categories import texts_of, words_of
+from gnnperf.gnn.data.normalizer import Normalizer
+from gnnperf.gnn.data.prepare import PreparedData, Step
+from gnnperf.gnn.data.vocabulary import FIELDS, UNKNOWN
+from gnnperf.gnn.models.gnn import WORK, TypedGNN
+from gnnperf.gnn.models.segmented import states_of
+from gnnperf.gnn.trust.beyond import NAMES, beyond
+from gnnperf.gnn.trust.carry import Carry, Work, fit_carry
+from gnnperf.gnn.trust.corrections import Corrections, Missed, fit_corrections
+from gnnperf.gnn.trust.likeness import KEPT, Likeness, fit_likeness
+from gnnperf.gnn.trust.seen import Seen, fit_seen
+from gnnperf.graph.prediction import REASONS
+
+OP = FIELDS.index("op_name")
+KERNELS = NodeType.COMPUTE
+UNKNOWN_OP = 0.9  # weight of an op that training lacks
+UNSEEN_DTYPE = 0.75  # weight of a dtype that training lacks on the device
+BEYOND_DECAY = 3.0  # spreads beyond the training range over which the weight falls by e
+UNLIKE_DECAY = 6.0  # usual distances beyond the usual one over which it does
+LEAST = 0.05  # a smaller weight is none
+ALIKE = REASONS[Source.GNN]
+
+
+@dataclass(frozen=True)
+class States:
+    """Attributes: own, around: work type -> [n, hidden_channels], of nodes by themselves and among their neighbors."""
+
+    own: Mapping[str, Tensor]
+    around: Mapping[str, Tensor]
+
+
+def distance_weights(beyond: np.ndarray, unlike: np.ndarray) -> np.ndarray:
+    """[2, n] weights of numbers beyond training and of states unlike training, from [n] distances of each."""
+    return np.stack([np.exp(-beyond / BEYOND_DECAY), np.exp(-np.maximum(unlike - 1.0, 0.0) / UNLIKE_DECAY)])
+
+
+@torch.no_grad()
+def read_states(network: TypedGNN, data: HeteroData) -> States:
+    """Of a normalized graph."""
+    return States(network.own_states(data), states_of(network, data))
+
+
+@dataclass(frozen=True)
+class Trusted:
+    """All [num_nodes].
+
+    Attributes:
+        weight: 0 to 1.
+        reason: object, why it is not more.
+        unknown_op, unseen_dtype: bool, whether training lacks the op, the dtype on the device.
+        beyond: distance beyond the training range (trust.beyond).
+        unlike: distance to training states (trust.likeness).
+        carried: weight of a kernel of this length in this program (trust.carry).
+    """
+
+    weight: np.ndarray
+    reason: np.ndarray
+    unknown_op: np.ndarray
+    unseen_dtype: np.ndarray
+    beyond: np.ndarray
+    unlike: np.ndarray
+    carried: np.ndarray
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What training had.
+
+    Attributes:
+        seen: dtypes by device.
+        corrections: of the analytical answer.
+        carry: how far corrections of kernels carry to another program.
+        own, around: likeness of states, of nodes by themselves and among their neighbors.
+    """
+
+    seen: Seen
+    corrections: Corrections
+    carry: Carry
+    own: Likeness
+    around: Likeness
+
+    def of(self, nodes: pd.DataFrame, device: str, data: HeteroData, normalizer: Normalizer, states: States) -> Trusted:
+        """Of every node; hardware has weight 1.
+
+        Args:
+            nodes: node table of the graph.
+            device: predicted for.
+            data: the graph's features, raw.
+            normalizer: of the checkpoint.
+            states: the network's.
+        """
+        zero, no = np.zeros(len(nodes)), np.zeros(len(nodes), dtype=bool)
+        reason = np.full(len(nodes), ALIKE, dtype=object)
+        found = Trusted(zero + 1.0, reason, no, no.copy(), zero, zero.copy(), zero + 1.0)
+        for node_type in WORK:
+            store, rows = data[node_type], data[node_type].node_id.numpy()
+            if not len(rows):
+                continue
+            distance, place = beyond(normalizer, node_type, store.x)
+            found.unknown_op[rows] = (store.codes[:, OP] == UNKNOWN).numpy()
+            found.unseen_dtype[rows] = self.seen.unseen(node_type, nodes.iloc[rows], device)
+            found.beyond[rows] = distance.double().numpy()
+            found.unlike[rows] = self._unlike(node_type, states).double().numpy()
+            if node_type == KERNELS:
+                found.carried[rows] = self.carry.weight(texts_of(nodes["op_name"].iloc[rows]), _base_us(store))
+            found.weight[rows], found.reason[rows] = self._together(found, rows, nodes["dtype"], place.numpy(), device)
+        return found
+
+    def _unlike(self, node_type: str, states: States) -> Tensor:
+        own = self.own.unlike(node_type, states.own[node_type])
+        return torch.maximum(own, self.around.unlike(node_type, states.around[node_type]))
+
+    def _together(
+        self, found: Trusted, rows: np.ndarray, dtype: pd.Series, place: np.ndarray, device: str
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """[n] product of the weights of all tests, and what took most; a word that is new says more than a distance."""
+        of_pair = UNSEEN_DTYPE if self.seen.knows(device) else 0.0  # of another device nothing was learned
+        weights = np.stack([
+            np.where(found.unknown_op[rows], UNKNOWN_OP, 1.0),
+            np.where(found.unseen_dtype[rows], of_pair, 1.0),
+            *distance_weights(found.beyond[rows], found.unlike[rows]),
+            found.carried[rows],
+        ])  # fmt: skip
+        words, of_node = words_of(dtype)
+        same = np.full(len(rows), "op not in the vocabulary", dtype=object)
+        reasons = np.stack([
+            same,
+            np.array([f"dtype {word} not seen on this device" for word in words], dtype=object)[of_node[rows]],
+            np.array([f"{name} beyond training" for name in NAMES], dtype=object)[place],
+            np.full(len(rows), "unlike training", dtype=object),
+            np.full(len(rows), "kernel of a program that training lacks", dtype=object),
+        ])  # fmt: skip
+        new_word = np.where(weights[0] < 1, 0, 1)  # [n]
+        which = np.where(weights[:2].min(axis=0) < 1, new_word, 2 + weights[2:].argmin(axis=0))  # [n]
+        why: np.ndarray = reasons[which, np.arange(len(rows))]
+        product: np.ndarray = weights.prod(axis=0)
+        return np.where(product < LEAST, 0.0, product), np.where(product < 1.0, why, ALIKE)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain tensors, numbers and text."""
+        plain = asdict(self)
+        for name, likeness in (("own", self.own), ("around", self.around)):
+            plain[name]["states"] = dict(likeness.states)
+        return plain
+
+
+def fit_trust(network: TypedGNN, data: PreparedData) -> Trust:
+    """From training steps; how far states of seen ops usually are, from validation steps."""
+    train, val = data.steps["train"], data.steps["val"]
+    seen = fit_seen((step.cluster.device.name, step.nodes) for step in train)
+    corrections = fit_corrections([_missed(step) for step in train], [_missed(step) for step in val])
+    (own, around), (val_own, val_around) = _states(network, train), _states(network, val)
+    carry = fit_carry([_work(step) for step in train])
+    return Trust(seen, corrections, carry, fit_likeness(own, val_own), fit_likeness(around, val_around))
+
+
+def _work(step: Step) -> Work:
+    """Kernels that the analytical model has a price for: of a typed floor nothing is told."""
+    store = step.data[KERNELS]
+    op = texts_of(step.nodes["op_name"].iloc[store.node_id.numpy()])
+    priced = torch.isfinite(store.analytic_us) & (store.analytic_us > 0)
+    return Work(step.workload, op, _base_us(store), torch.where(priced, store.target, torch.nan).double().numpy())
+
+
+def _base_us(store: NodeStorage) -> np.ndarray:
+    base_us: np.ndarray = store.base_us.double().numpy()  # [n]
+    return base_us
+
+
+def _missed(step: Step) -> Missed:
+    missed = np.full(len(step.nodes), np.nan)
+    for node_type in WORK:
+        store = step.data[node_type]
+        ratio = torch.log(store.base_us / store.analytic_us).nan_to_num(nan=torch.nan, posinf=torch.nan)
+        missed[store.node_id.numpy()] = (store.target + ratio).numpy()
+    return Missed(step.cluster.device.name, step.nodes, missed)
+
+
+def _states(network: TypedGNN, steps: Sequence[Step]) -> tuple[list[dict[str, Tensor]], list[dict[str, Tensor]]]:
+    """Per step both states of nodes whose op training has; of many, one in so many."""
+    own: list[dict[str, Tensor]] = []
+    around: list[dict[str, Tensor]] = []
+    for step in steps:
+        states = read_states(network, step.data)
+        rows = {t: _some(step.data[t].codes[:, OP] != UNKNOWN) for t in WORK}
+        own.append({t: states.own[t][rows[t]] for t in WORK})
+        around.append({t: states.around[t][rows[t]] for t in WORK})
+    return own, around
+
+
+def _some(known: Tensor) -> Tensor:
+    """[n] bool -> [at most 2 KEPT] rows that are true, evenly apart."""
+    rows = known.nonzero()[:, 0]
+    return rows[:: max(len(rows) // KEPT, 1)]

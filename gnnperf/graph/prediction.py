@@ -1,0 +1,136 @@
+"""Prediction: what anything that can answer "how long" returns, and the protocol it follows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from gnnperf.core.schema import WORK_TYPES, NodeType, Segment, Source
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.contention import Contention
+from gnnperf.hardware.spec import ClusterSpec
+
+REASONS = {  # where nobody says more
+    Source.MEASURED: "measured",
+    Source.TRACE: "such host work took so long in this trace",
+    Source.GNN: "alike in training",
+    Source.GNN_CALIBRATED: "partly alike in training",
+    Source.ANALYTIC: "no network was asked",
+    Source.DECLARED: "set by an edit",
+    Source.UNCOVERED: "nobody has an answer",
+    Source.CLASS_MEDIAN: "the median of its class on other steps",
+}
+
+
+@dataclass(frozen=True)
+class Alone:
+    """Latencies that hold for an op alone, and what it shares with others in a run.
+
+    Attributes:
+        nodes: [num_nodes] bool, nodes whose latency is of the op alone; that of others was measured beside whatever
+            ran with it.
+        contention: what overlapping work takes from each other on the cluster predicted for.
+    """
+
+    nodes: np.ndarray
+    contention: Contention
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Latencies for the nodes of one graph.
+
+    Attributes:
+        graph: the graph predicted.
+        latency_us: [num_nodes] float64; NaN where uncovered, 0 for device and link nodes.
+        lag_us: [num_edges] float64; delay along each timed edge (0 where the edge has no lag class).
+        source: [num_nodes] object array of schema.Source values.
+        analytic_latency_us: [num_nodes] the analytical answer; NaN if it has none.
+        latency_low_us, latency_high_us: [num_nodes] interval; NaN: nothing tells how far the answer may be off.
+        uncovered_ops: op name -> number of nodes without any latency. They never count as zero silently.
+        warnings: sentences for the user.
+        mean_latency_us: [num_nodes] what a node takes on average in steps of about the median time: what a schedule
+            adds up; NaN where uncovered; None: nobody tells it apart from `latency_us`.
+        alone: whose latencies the schedule has still to stretch where work overlaps; None: nobody's.
+        reason: [num_nodes] object array of sentences, why a node has its source; None: what REASONS says of it.
+    """
+
+    graph: ExecutionGraph
+    latency_us: np.ndarray
+    lag_us: np.ndarray
+    source: np.ndarray
+    analytic_latency_us: np.ndarray
+    latency_low_us: np.ndarray
+    latency_high_us: np.ndarray
+    uncovered_ops: dict[str, int]
+    warnings: tuple[str, ...] = ()
+    alone: Alone | None = None
+    mean_latency_us: np.ndarray | None = None
+    reason: np.ndarray | None = None
+
+    @property
+    def reasons(self) -> np.ndarray:
+        """[num_nodes] why each node has its source."""
+        return reasons_of(self.source) if self.reason is None else self.reason
+
+    @property
+    def scheduled_us(self) -> np.ndarray:
+        """[num_nodes] what a schedule adds up: means where they are told."""
+        return self.latency_us if self.mean_latency_us is None else self.mean_latency_us
+
+
+class Predictor(Protocol):
+    """Anything that can answer "how long"."""
+
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+        """Predict every node of `graph` as if run on `cluster`."""
+        ...
+
+
+def reasons_of(source: np.ndarray) -> np.ndarray:
+    """[num_nodes] sources -> [num_nodes] what there is to say of them as such."""
+    return np.array([REASONS[Source(one)] for one in source], dtype=object)
+
+
+def only(alone: Alone | None, nodes: np.ndarray) -> Alone | None:
+    """`alone`, of the `nodes` [num_nodes] bool."""
+    return None if alone is None else replace(alone, nodes=alone.nodes & nodes)
+
+
+def in_place(prediction: Prediction, latency_us: np.ndarray) -> Prediction:
+    """The prediction with latencies [num_nodes] as they were scheduled beside other work; NaN where it has none.
+
+    Where what is usual is told apart from what a schedule adds up, it is stretched as far as is usual.
+    """
+    known, told_us = ~np.isnan(prediction.latency_us), prediction.scheduled_us
+    takes = known & (told_us > 0)
+    factor = np.divide(latency_us, told_us, out=np.ones(len(known)), where=takes)
+    means_us = prediction.mean_latency_us
+    if means_us is not None and prediction.alone is not None:
+        moves = (prediction.graph.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
+        factor = prediction.alone.contention.usual_stretch(moves, np.nan_to_num(prediction.latency_us), factor)
+    return replace(
+        prediction,
+        latency_us=np.where(known, latency_us, np.nan) if means_us is None else prediction.latency_us * factor,
+        mean_latency_us=None if means_us is None else np.where(known, latency_us, np.nan),
+        latency_low_us=prediction.latency_low_us * factor,
+        latency_high_us=prediction.latency_high_us * factor,
+        alone=None,
+    )
+
+
+def uncovered(graph: ExecutionGraph, latency_us: np.ndarray) -> np.ndarray:
+    """[num_nodes] bool: work without a latency."""
+    return graph.nodes["node_type"].isin(list(WORK_TYPES)).to_numpy() & np.isnan(latency_us)
+
+
+def uncovered_ops(graph: ExecutionGraph, latency_us: np.ndarray) -> dict[str, int]:
+    """Op name -> number of its nodes without a latency, most frequent first; peer waits are named as such."""
+    missing = graph.nodes.loc[uncovered(graph, latency_us), ["op_name", "event_name", "segment"]]
+    names = missing["op_name"].astype(object).fillna(missing["event_name"].astype(object)).fillna("(unnamed)")
+    waits = (missing["segment"] == Segment.PEER_WAIT).to_numpy()
+    named = np.where(waits, "peer_wait", names.to_numpy(dtype=object))
+    return dict(sorted(Counter(map(str, named)).items(), key=lambda item: (-item[1], item[0])))

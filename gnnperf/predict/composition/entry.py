@@ -1,0 +1,75 @@
+"""What train.py can be told, all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from gnnperf.core.errors import InputError, require
+from gnnperf.gnn.baselines.config import LearnerConfig, LearnerKind
+from gnnperf.gnn.evaluation.cells import NAME
+from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.pretrain.config import ShippedConfig
+from gnnperf.gnn.training.config import OptimConfig, TrainConfig
+
+
+@dataclass
+class EntryConfig(TrainConfig):
+    """What train.py can be told: recorded runs, or with `pretrain.mirror` op tables, for the checkpoint that ships.
+
+    Attributes:
+        learner: who is trained; the network, unless it says otherwise.
+        row: what the learner is called in tables of several.
+        cells: folder for the answers on held-out runs, of several trainings to be compared; empty: `out`/cells.
+        init_from: a checkpoint.pt whose network trains on with these runs; None: a new one.
+        pretrain: op tables that train the checkpoint that ships.
+    """
+
+    learner: LearnerConfig = field(default_factory=LearnerConfig)
+    row: str = "gnn"
+    cells: str = ""
+    init_from: str | None = None
+    pretrain: ShippedConfig = field(default_factory=ShippedConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        super().__post_init__()
+        require(bool(NAME.fullmatch(self.row)), "row", self.row, "letters, digits, _ . + -")
+        require(self.init_from != "", "init_from", self.init_from, "a checkpoint.pt, or null for a new network")
+        fine = self.init_from is None or not self.pretrain.mirror
+        require(fine, "init_from", self.init_from, "null where op tables train (pretrain.mirror)")
+        beside = self.init_from is not None and Path(self.init_from).resolve().parent == Path(self.out).resolve()
+        require(not beside, "out", self.out, "another folder than that of init_from, whose checkpoint would be lost")
+        if not self.trains_network:
+            self._refuse_what_is_the_networks()
+
+    @property
+    def trains_network(self) -> bool:
+        """Whether there will be a checkpoint."""
+        return self.learner.kind is LearnerKind.network
+
+    @property
+    def cells_folder(self) -> Path:
+        """Where cells go."""
+        return Path(self.cells) if self.cells else Path(self.out) / "cells"
+
+    def _refuse_what_is_the_networks(self) -> None:
+        """A key that nobody reads would be a setting that is silently lost."""
+        unread = {"init_from": (self.init_from, None), "resume": (self.resume, None),
+                  "pretrain.mirror": (self.pretrain.mirror, ""),
+                  **_beside_default("model", self.model), **_beside_default("optim", self.optim)}  # fmt: skip
+        for key, (value, default) in unread.items():
+            if value != default:
+                raise InputError(f"{value!r} is for the network, and the learner {self.learner.kind} does not read it",
+                                 where=key, allowed=repr(default), remedy="see learner.settings")  # fmt: skip
+
+
+def _beside_default(key: str, part: ModelConfig | OptimConfig) -> dict[str, tuple[object, object]]:
+    """Dotted key -> (value, default)."""
+    default = type(part)()
+    return {f"{key}.{f.name}": (getattr(part, f.name), getattr(default, f.name)) for f in fields(part)}
+
+
+def training_part(config: EntryConfig) -> TrainConfig:
+    """What the network is trained with, and nothing else."""
+    return TrainConfig(**{f.name: getattr(config, f.name) for f in fields(TrainConfig)})

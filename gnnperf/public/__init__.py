@@ -1,7 +1,0 @@
-"""Public measurements: a shipped catalog of what to fetch, and the code that fetches and verifies it."""
-
-from gnnperf.public.build import build
-from gnnperf.public.catalog import Entry, load_catalog, select
-from gnnperf.public.fetch import Origin, fetch
-
-__all__ = ["Entry", "Origin", "build", "fetch", "load_catalog", "select"]

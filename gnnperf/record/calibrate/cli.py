@@ -1,0 +1,91 @@
+"""`gnnperf calibrate`. torch is loaded by what runs, not by the parser."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnperf.core.errors import require
+from gnnperf.core.output.terminal import say
+
+if TYPE_CHECKING:
+    from gnnperf.record.calibrate.machine import Machine
+
+DESCRIPTION = """\
+Measure the device at hand: sustained rates, bandwidth, launch floor, host overheads, embedding lookups, links.
+
+  gnnperf calibrate --out calibrated/mine                     writes device.yaml, cluster.yaml, ops.parquet
+  python predict.py hardware=calibrated/mine/device.yaml ...  and uses them
+  gnnperf calibrate --out ops/mine --ops ops.jsonl            measures the ops of a list only
+  gnnperf calibrate --compare calibrated/a calibrated/b       do two calibrations agree?
+
+A line of a list: {"op": "aten::addmm", "shapes": [[64], [32, 128], [128, 64]], "dtype": "float32"}
+with, if need be, "dtypes", "arguments", "direction" (forward, backward), "tables", "skew", "tf32", "transposed".
+Nothing else should run on the machine meanwhile. On a CPU, one core with one thread is measured, as a rank has it.
+"""
+DEFAULT_MINUTES, LEAST_AGREEMENT = 5.0, 0.9
+
+
+def add_parsers(subparsers: Any) -> None:
+    """Add `calibrate`."""
+    parser = subparsers.add_parser("calibrate", help="measure the device at hand", description=DESCRIPTION,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--out", type=Path, metavar="DIR", help="the folder to write")
+    what.add_argument("--compare", type=Path, nargs=2, metavar=("A", "B"), help="two folders of earlier calibrations")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: CUDA where there is a device, else the CPU")
+    parser.add_argument("--minutes", type=float, default=DEFAULT_MINUTES, metavar="M",
+                        help="time to measure (default: %(default)g); five rounds are made in any case")  # fmt: skip
+    parser.add_argument("--ranks", type=int, metavar="N",
+                        help="collectives of up to N ranks (default: one per GPU, or per core); 1: none")  # fmt: skip
+    parser.add_argument("--link-gbit", type=float, action="append", default=[], metavar="RATE",
+                        help="CPU, root: also over a link of that rate between two namespaces; repeatable")  # fmt: skip
+    parser.add_argument("--ops", type=Path, metavar="FILE", help="measure these ops only (JSON lines or YAML)")
+    parser.add_argument("--overwrite", action="store_true", help="replace an earlier calibration in --out")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    return _compare(*arguments.compare) if arguments.compare else _calibrate(arguments)
+
+
+def _calibrate(arguments: argparse.Namespace) -> int:
+    from gnnperf.record.calibrate.machine import machine
+    from gnnperf.record.calibrate.ops_file import read_ops
+    from gnnperf.record.calibrate.output import check_out
+    from gnnperf.record.calibrate.plan import Ask
+    from gnnperf.record.calibrate.run import calibrate
+
+    require(math.isfinite(arguments.minutes) and arguments.minutes > 0, "--minutes", arguments.minutes, "more than 0")
+    require(all(rate > 0 for rate in arguments.link_gbit), "--link-gbit", arguments.link_gbit, "rates above 0")
+    check_out(arguments.out, arguments.overwrite)
+    ops = read_ops(arguments.ops) if arguments.ops else None
+    here = machine(arguments.device)
+    ask = Ask(_ranks(arguments.ranks, here), tuple(arguments.link_gbit), ops)
+    found = calibrate(arguments.out, here, ask, arguments.minutes, arguments.overwrite)
+    widths = sorted((r.latency_us.high - r.latency_us.low) / 2 / r.latency_us.value for r in found)
+    say(f"{arguments.out}: {here.label}, {len(found)} measured values in {len(found[0].round_medians_us)} rounds; "
+          f"median interval +- {widths[len(widths) // 2]:.1%}")  # fmt: skip
+    return 0
+
+
+def _ranks(asked: int | None, here: Machine) -> int:
+    if asked is None:
+        return here.count
+    limit = here.count if here.kind == "gpu" else 8 * here.count
+    require(0 <= asked <= limit, "--ranks", asked, f"0 to {limit} on this machine")
+    return asked
+
+
+def _compare(first: Path, second: Path) -> int:
+    """0 if at least LEAST_AGREEMENT of all values agree, else 1."""
+    from gnnperf.record.calibrate.compare import agreement, pairs
+
+    found = agreement(pairs(first, second))
+    say(f"{'values':28} {'number':>7} {'agree':>7} {'A in B':>7} {'B in A':>7} {'median change':>14} {'interval':>9}")
+    for kind, group in found.items():
+        say(f"{kind:28} {group.num_pairs:7d} {group.share:7.1%} {group.first_in_second:7.1%} "
+              f"{group.second_in_first:7.1%} {group.median_change:14.1%} {group.median_half_width:9.1%}")  # fmt: skip
+    return 0 if found["all"].share >= LEAST_AGREEMENT else 1

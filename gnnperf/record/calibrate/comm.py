@@ -1,0 +1,153 @@
+"""Collectives and send/receive between ranks: the suite, and what every rank does to time it."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from gnnperf.core.files import write_text
+from gnnperf.record.calibrate.point import Cache, CommPoint, Reading, from_json, reading_to_json, to_json
+from gnnperf.record.launch import Transport, put_transport_first
+
+MESSAGE_BYTES = tuple(2**power for power in (10, 13, 16, 18, 20, 22, 24, 26))
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+SEND_RECV = "send"
+LEAST_SAMPLES, MOST_SAMPLES = 3, 40
+NUM_CONTENTS = 3
+
+Transfer = Callable[[torch.Tensor, torch.Tensor], object]
+
+
+def comm_points(
+    num_ranks: int, link: str, pair_links: Sequence[tuple[int, int, str]] = (), sizes: Sequence[int] = MESSAGE_BYTES
+) -> tuple[CommPoint, ...]:
+    """Every collective at every size over groups of 2, 4, ... and all ranks; send/receive over every link.
+
+    Args:
+        num_ranks: ranks 0 to num_ranks - 1.
+        link: what joins a group of several ranks.
+        pair_links: (rank, rank, link) of one pair per kind of link; empty: ranks 0 and 1 over `link`.
+        sizes: bytes.
+    """
+    groups = [tuple(range(n)) for n in group_sizes(num_ranks)]
+    pairs = pair_links or [(0, 1, link)] if num_ranks > 1 else []
+    return (
+        *(CommPoint(op, size, group, link) for op in COLLECTIVES for group in groups for size in sizes),
+        *(CommPoint(SEND_RECV, size, (a, b), name) for a, b, name in pairs for size in sizes),
+    )
+
+
+def group_sizes(num_ranks: int) -> list[int]:
+    """2, 4, 8, ... and all of them."""
+    powers = [2**p for p in range(1, num_ranks.bit_length()) if 2**p < num_ranks]
+    return [*powers, num_ranks] if num_ranks > 1 else []
+
+
+def measure_groups(lines: Sequence[str], device: str, seed: int, seconds: float, out: str) -> None:
+    """On every rank: all points in the same shuffled order; rank 0 writes one line per reading.
+
+    A reading is from the last rank's arrival to the last rank's end, on one host's clock (of ranks on hosts of their
+    own, which are network namespaces of one machine, too).
+    """
+    points = [from_json(line) for line in lines]
+    rank_order = random.Random(seed)
+    rank_order.shuffle(points)
+    own = torch.device(device, dist.get_rank() % torch.cuda.device_count()) if device == "cuda" else torch.device("cpu")
+    backend = "nccl" if device == "cuda" else "gloo"
+    groups = {ranks: dist.new_group(list(ranks), backend=backend) for ranks in _ranks_of(points)}
+    put_transport_first(Transport.SHORT_SLICE)  # real-time threads of gloo stall sends and receives
+    deadline = time.monotonic() + seconds
+    written = []
+    for place, point in enumerate(points):
+        assert isinstance(point, CommPoint)
+        share_s = max(deadline - time.monotonic(), 0.0) / (len(points) - place)
+        found = _measure(point, groups[point.ranks], own, share_s)
+        if found and dist.get_rank() == 0:
+            written.append(reading_to_json(Reading(point, Cache.WARM, True, statistics.median(found), len(found))))
+    if dist.get_rank() == 0:
+        write_text(Path(out), "".join(line + "\n" for line in written))
+
+
+def _ranks_of(points: Sequence[object]) -> list[tuple[int, ...]]:
+    return sorted({point.ranks for point in points if isinstance(point, CommPoint)})
+
+
+def _measure(point: CommPoint, group: dist.ProcessGroup, device: torch.device, seconds: float) -> list[float]:
+    """[samples] us on every rank of the world; those outside the group only keep in step."""
+    member = dist.get_rank() in point.ranks
+    run = _transfer(point, group) if member else None
+    contents = [_buffers(point, device) for _ in range(NUM_CONTENTS)] if member else []
+    _sample(run, contents, 0, device)  # connects, allocates
+    begin = time.monotonic()
+    _sample(run, contents, 1, device)
+    affordable = seconds / max(time.monotonic() - begin, 1e-6)
+    num_samples = int(_agree(max(LEAST_SAMPLES, min(MOST_SAMPLES, affordable))))
+    return [_sample(run, contents, place, device) for place in range(num_samples)]
+
+
+def _agree(value: float) -> float:
+    """Rank 0's."""
+    shared = torch.tensor([value], dtype=torch.float64, device=_default_device())
+    dist.broadcast(shared, 0)
+    return float(shared)
+
+
+def _default_device() -> torch.device:
+    return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+
+
+def _sample(run: Transfer | None, contents: Sequence[tuple[torch.Tensor, torch.Tensor]], place: int,
+            device: torch.device) -> float:  # fmt: skip
+    """us, the same on every rank: last end - last arrival."""
+    dist.barrier()
+    arrival = end = 0
+    if run is not None:
+        given, got = contents[place % len(contents)]
+        _finish(device)
+        arrival = time.perf_counter_ns()
+        run(given, got)
+        _finish(device)
+        end = time.perf_counter_ns()
+    last = torch.tensor([arrival, end], dtype=torch.int64, device=_default_device())
+    dist.all_reduce(last, op=dist.ReduceOp.MAX)
+    return max(float(last[1] - last[0]) / 1e3, 1e-3)
+
+
+def _finish(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _buffers(point: CommPoint, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """(input, output) of one rank, random float32."""
+    n, size = point.num_bytes // 4, len(point.ranks)
+    n -= n % size if point.op in ("reduce_scatter", "all_to_all") else 0
+    outputs = {"all_gather": n * size, "reduce_scatter": n // size}
+    return torch.randn(n, device=device), torch.zeros(outputs.get(point.op, n), device=device)
+
+
+def _transfer(point: CommPoint, group: dist.ProcessGroup) -> Transfer:
+    first, second = point.ranks[0], point.ranks[1]
+
+    def exchange(given: torch.Tensor, got: torch.Tensor) -> object:
+        return dist.send(given, second, group=group) if dist.get_rank() == first else dist.recv(got, first, group=group)
+
+    return {
+        "all_reduce": lambda given, got: dist.all_reduce(given, group=group),
+        "all_gather": lambda given, got: dist.all_gather_single(got, given, group=group),
+        "reduce_scatter": lambda given, got: dist.reduce_scatter_single(got, given, group=group),
+        "all_to_all": lambda given, got: dist.all_to_all_single(got, given, group=group),
+        "broadcast": lambda given, got: dist.broadcast(given, first, group=group),
+        SEND_RECV: exchange,
+    }[point.op]
+
+
+def lines_of(points: Sequence[CommPoint]) -> Iterator[str]:
+    """For `measure_groups`."""
+    return map(to_json, points)

@@ -1,0 +1,162 @@
+"""The points of a calibration: products, streams, the launch floor and embedding lookups, from small to large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gnnperf.record.calibrate.point import Direction, OpPoint, op_point
+
+ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1, "int64": 8}
+FLOOR_OP = "aten::neg_"
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """One embedding lookup: tables of rows x dim, batch bags of `pooling` rows each, access skew."""
+
+    tables: int
+    rows: int
+    dim: int
+    batch: int
+    pooling: int
+    skew: float
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a suite covers.
+
+    Attributes:
+        products: dtype -> edges n of n x n x n products.
+        tf32: edges of float32 products with TF32.
+        oblong: (m, k, n) of float32 and bfloat16 products.
+        batched: (batch, n) of n x n x n products.
+        stream_bytes: bytes of one operand of copy, sum and triad.
+        lookups: embedding lookups.
+        backward: edges of float32 products whose gradient is measured.
+    """
+
+    products: dict[str, tuple[int, ...]]
+    stream_bytes: tuple[int, ...]
+    lookups: tuple[Lookup, ...]
+    tf32: tuple[int, ...] = ()
+    oblong: tuple[tuple[int, int, int], ...] = ()
+    batched: tuple[tuple[int, int], ...] = ()
+    backward: tuple[int, ...] = ()
+
+
+CPU = Sizes(
+    # float16 has no fast path on most CPUs: 1 GFLOP/s, so that larger products would take seconds
+    products={"float32": (32, 128, 512, 1024), "float64": (128, 512), "bfloat16": (32, 128, 512, 1024),
+              "float16": (32, 128)},
+    oblong=((64, 512, 512), (16, 4096, 64), (1024, 64, 1024)),
+    batched=((16, 32), (64, 64), (8, 256)),
+    stream_bytes=tuple(2**power for power in (14, 18, 21, 24, 27)),
+    lookups=(Lookup(1, 1_000, 16, 256, 1, 1.0), Lookup(1, 100_000, 32, 256, 8, 1.0),
+             Lookup(1, 100_000, 32, 256, 8, 4.0), Lookup(8, 10_000, 32, 256, 4, 1.0),
+             Lookup(1, 1_000_000, 64, 512, 16, 1.0),
+             Lookup(1, 1_000_000, 64, 512, 16, 4.0), Lookup(4, 200_000, 64, 1024, 1, 2.0)),
+    backward=(128, 512),
+)  # fmt: skip
+CUDA = Sizes(
+    products={"float32": (128, 512, 1024, 2048, 4096), "float64": (128, 512, 2048, 4096),
+              "bfloat16": (128, 512, 1024, 2048, 4096, 8192), "float16": (128, 512, 2048, 8192)},
+    tf32=(128, 512, 2048, 8192),
+    oblong=((64, 4096, 4096), (16, 16384, 1024), (8192, 1024, 1024), (16384, 64, 1024)),
+    batched=((16, 64), (256, 64), (64, 256), (64, 1024)),
+    stream_bytes=tuple(2**power for power in (14, 18, 22, 24, 27, 30)),
+    lookups=(Lookup(1, 100_000, 64, 4096, 8, 1.0), Lookup(1, 100_000, 64, 4096, 8, 4.0),
+             Lookup(8, 1_000_000, 64, 4096, 8, 1.0), Lookup(8, 1_000_000, 64, 4096, 8, 4.0),
+             Lookup(1, 10_000_000, 128, 8192, 1, 1.0), Lookup(1, 10_000_000, 128, 8192, 32, 1.0),
+             Lookup(1, 10_000_000, 128, 8192, 32, 4.0)),
+    backward=(512, 2048),
+)  # fmt: skip
+FP8_EDGES = (512, 2048, 8192)
+
+
+def points(sizes: Sizes, fp8: bool = False) -> tuple[OpPoint, ...]:
+    """Every point of a suite; `fp8` adds scaled products where the device has them."""
+    found: list[OpPoint] = [floor_point()]
+    for dtype, edges in sizes.products.items():
+        found += [product(n, n, n, dtype) for n in edges]
+    found += [product(n, n, n, "float32", tf32=True) for n in sizes.tf32]
+    found += [product(*mkn, dtype) for mkn in sizes.oblong for dtype in ("float32", "bfloat16")]
+    found += [batched(b, n, dtype) for b, n in sizes.batched for dtype in ("float32", "bfloat16")]
+    found += [product(n, n, n, "float32", direction=Direction.BACKWARD) for n in sizes.backward]
+    found += [scaled_product(n) for n in FP8_EDGES if fp8]
+    found += [point for num_bytes in sizes.stream_bytes for point in streams(num_bytes)]
+    found += [point for lookup in sizes.lookups for point in lookups(lookup)]
+    return tuple(found)
+
+
+def floor_point() -> OpPoint:
+    """The smallest op there is: one element, in place."""
+    return op_point(FLOOR_OP, [(1,)], "float32", moved_bytes=8.0)
+
+
+def product(m: int, k: int, n: int, dtype: str, **more: Any) -> OpPoint:
+    """[m, k] x [k, n]. Its gradient is two such products."""
+    times = 2 if more.get("direction") is Direction.BACKWARD else 1
+    moved = (m * k + k * n + m * n) * ITEM_BYTES[dtype]
+    return op_point("aten::mm", [(m, k), (k, n)], dtype, flops=2.0 * m * k * n * times,
+                    moved_bytes=float(moved * times), **more)  # fmt: skip
+
+
+def batched(batch: int, n: int, dtype: str) -> OpPoint:
+    """`batch` products of n x n."""
+    return op_point("aten::bmm", [(batch, n, n)] * 2, dtype, flops=2.0 * batch * n**3,
+                    moved_bytes=3.0 * batch * n * n * ITEM_BYTES[dtype])  # fmt: skip
+
+
+def scaled_product(n: int) -> OpPoint:
+    """n x n x n in float8, with one scale per operand; the second operand is transposed, as the hardware wants it."""
+    return OpPoint(
+        "aten::_scaled_mm",
+        ((n, n), (n, n), (), ()),
+        ("float8_e4m3fn", "float8_e4m3fn", "float32", "float32"),
+        arguments=(("out_dtype", "bfloat16"),),
+        transposed=(1,),
+        flops=2.0 * n**3,
+        moved_bytes=4.0 * n * n,
+    )
+
+
+def streams(num_bytes: int) -> Iterator[OpPoint]:
+    """copy (a = b), sum (read only) and triad (a = b + 3 c) over operands of `num_bytes` (McCalpin's STREAM, 1995)."""
+    n = num_bytes // ITEM_BYTES["float32"]
+    yield op_point("aten::copy_", [(n,)] * 2, "float32", moved_bytes=2.0 * num_bytes)
+    yield op_point("aten::sum", [(n,)], "float32", flops=float(n), moved_bytes=float(num_bytes))
+    yield op_point("aten::add.out", [(n,)] * 3, "float32", arguments=(("alpha", 3.0),), flops=2.0 * n,
+                   moved_bytes=3.0 * num_bytes)  # fmt: skip
+
+
+def lookups(lookup: Lookup) -> Iterable[OpPoint]:
+    """Forward, backward with a dense and with a sparse gradient (mode 0: rows of a bag are summed)."""
+    row_bytes, num = lookup.dim * 4, lookup.batch * lookup.pooling
+    read = float(num * (row_bytes + 8) + lookup.batch * row_bytes)
+    for direction, sparse in ((Direction.FORWARD, False), (Direction.BACKWARD, False), (Direction.BACKWARD, True)):
+        dense_bytes = lookup.rows * row_bytes if direction is Direction.BACKWARD and not sparse else 0
+        yield OpPoint(
+            "aten::embedding_bag",
+            ((lookup.rows, lookup.dim), (num,), (lookup.batch,)),
+            ("float32", "int64", "int64"),
+            arguments=(("mode", 0), ("sparse", sparse)),
+            direction=direction, tables=lookup.tables, skew=lookup.skew,
+            flops=float(num * lookup.dim), moved_bytes=read + dense_bytes,
+        )  # fmt: skip
+
+
+def footprint_bytes(point: OpPoint) -> int:
+    """Of one call's tensors."""
+    return sum(
+        _volume(shape) * ITEM_BYTES.get(dtype, 4) for shape, dtype in zip(point.shapes, point.dtypes, strict=True)
+    )
+
+
+def _volume(shape: Sequence[int] | None) -> int:
+    volume = 1 if shape is not None else 0
+    for edge in shape or ():
+        volume *= edge
+    return volume

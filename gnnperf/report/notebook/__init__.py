@@ -1,0 +1,6 @@
+"""Predictions from Python and in notebooks: `gnnperf.predict(...)`, with cards and figures."""
+
+from gnnperf.report.notebook.answer import Answer
+from gnnperf.report.notebook.ask import predict
+
+__all__ = ["Answer", "predict"]

@@ -1,0 +1,106 @@
+"""A prediction as a notebook shows it: a card, a table of nodes, figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.report import write_report
+from gnnperf.report.nodes_table import nodes_table
+from gnnperf.report.notebook.card import card
+from gnnperf.report.text import headline
+from gnnperf.whatif.findings import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from plotly.graph_objects import Figure
+
+
+@dataclass(frozen=True, repr=False)
+class Answer:
+    """The answer about one step.
+
+    Attributes:
+        step: everything that is known of it.
+    """
+
+    step: StepPrediction
+
+    @property
+    def step_time_us(self) -> float:
+        """Of `step.step_time_kind`; with uncovered work a lower bound (`step.is_lower_bound`)."""
+        return self.step.step_time_us
+
+    @property
+    def step_time_interval_us(self) -> tuple[float, float] | None:
+        """Lowest and highest step time at `step.interval_level`; None: a warning says why there is none."""
+        return self.step.step_time_interval_us
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Read them first."""
+        return self.step.warnings
+
+    @property
+    def uncovered_ops(self) -> dict[str, int]:
+        """Op -> number of nodes that nobody answers for."""
+        return self.step.uncovered_ops
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What holds the step up, the largest gain first; () also where it was not looked for."""
+        return self.step.findings or ()
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """[num_nodes] the columns of nodes.parquet (schema.PREDICTION_COLUMNS)."""
+        return nodes_table(self.step)
+
+    def write(self, out: str | Path) -> tuple[Path, ...]:
+        """Write prediction.json, nodes.parquet, timeline.json.gz and report.html; their paths.
+
+        Raises:
+            InputError: `out` may not or cannot be written.
+        """
+        return write_report(self.step, Path(out))
+
+    def plot_timeline(self, ranks: Sequence[int] | None = None) -> Figure:
+        """Predicted beside measured slices per rank, stream and thread.
+
+        Raises:
+            InputError: no such rank, or plotly is not installed.
+        """
+        from gnnperf.report.notebook.figures import timeline
+
+        return timeline(self.step, ranks)
+
+    def plot_breakdown(self, by: str = "node type") -> Figure:
+        """Time on the critical path and latencies over all ranks, by node type, phase or op.
+
+        Raises:
+            InputError: another way to add up, or plotly is not installed.
+        """
+        from gnnperf.report.notebook.figures import breakdown
+
+        return breakdown(self.step, by)
+
+    def plot_critical_path(self) -> Figure:
+        """What holds the step back, moment by moment.
+
+        Raises:
+            InputError: plotly is not installed.
+        """
+        from gnnperf.report.notebook.figures import critical_path
+
+        return critical_path(self.step)
+
+    def __repr__(self) -> str:
+        return f"<{headline(self.step)}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return card(self.step)

@@ -1,0 +1,151 @@
+"""The shipped catalog: one entry per public file, with where it comes from and what its bytes must be."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import gzip
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+from gnnperf.core.errors import InputError
+
+CATALOG = Path(__file__).parent / "catalog.csv.gz"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One public file. None: the catalog does not know.
+
+    Attributes:
+        name: unique; also the path of the file below a mirror or a fetch folder.
+        kind: kineto, execution-trace, archive, op-table, collective-table, step-table, ...
+        run: the recording the file belongs to; None for tables.
+        repo: owner/name of the GitHub repository.
+        commit: the commit the bytes were published in; None: they can only come from a mirror.
+        path: path inside the repository.
+        size_bytes: size of the mirrored file.
+        sha256: of the bytes upstream.
+        mirror_sha256: of the mirrored bytes (the same unless re-compressed or scrubbed).
+        license: license of the repository, and what is special about this file.
+        gpu: device name.
+        rank: rank of the run.
+        world_size: ranks of the run, traced or not.
+        steps: whole steps in the file.
+        with_shapes: "yes" or "no": whether ops carry their input shapes.
+        scrubbed: what the mirror removed, e.g. "environment removed".
+        note: what was measured.
+    """
+
+    name: str
+    kind: str
+    run: str | None
+    repo: str
+    commit: str | None
+    path: str
+    size_bytes: int
+    sha256: str
+    mirror_sha256: str
+    license: str
+    gpu: str | None
+    rank: int | None
+    world_size: int | None
+    steps: int | None
+    with_shapes: str | None
+    scrubbed: str | None
+    note: str | None
+
+    @property
+    def recompressed(self) -> bool:
+        """Whether the file is kept gzipped although upstream publishes it plain."""
+        return self.name.endswith(".gz") and not self.path.endswith((".gz", ".tgz"))
+
+
+COLUMNS = tuple(f.name for f in fields(Entry))
+NUMBERS = ("size_bytes", "rank", "world_size", "steps")
+
+
+def load_catalog(path: Path = CATALOG) -> tuple[Entry, ...]:
+    """Read a catalog (gzipped CSV with the fields of `Entry`).
+
+    Raises:
+        InputError: not such a file, or a name that points outside of its folder.
+    """
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            if tuple(reader.fieldnames or ()) != COLUMNS:
+                raise InputError("not a catalog of public files", where=str(path), allowed=", ".join(COLUMNS))
+            return tuple(_entry(row) for row in reader)
+    except (OSError, EOFError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"cannot read the catalog: {error}", where=str(path)) from error
+
+
+def _entry(row: dict[str, str]) -> Entry:
+    """One row; an empty cell is None, an empty `mirror_sha256` means the bytes are those of upstream."""
+    parts = PurePosixPath(row["name"]).parts
+    if not parts or ".." in parts or PurePosixPath(row["name"]).is_absolute():
+        raise InputError(f"name {row['name']!r} points outside of its folder", where="catalog")
+    cells: dict[str, object] = {key: value or None for key, value in row.items()}
+    cells.update({key: int(row[key]) for key in NUMBERS if row[key]})
+    cells["mirror_sha256"] = row["mirror_sha256"] or row["sha256"]
+    return Entry(**cells)  # type: ignore[arg-type]
+
+
+def save_catalog(entries: Iterable[Entry], path: Path) -> None:
+    """Write a catalog; the same entries always give the same bytes."""
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as raw, gzip.GzipFile("", "wb", compresslevel=9, fileobj=raw, mtime=0) as packed:
+        packed.write(_csv(entries).encode())
+    part.replace(path)
+
+
+def _csv(entries: Iterable[Entry]) -> str:
+    """The catalog as text, header first."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for entry in sorted(entries, key=lambda e: e.name):
+        cells = {c: getattr(entry, c) for c in COLUMNS}
+        if entry.mirror_sha256 == entry.sha256:
+            cells["mirror_sha256"] = None
+        writer.writerow("" if value is None else value for value in cells.values())
+    return text.getvalue()
+
+
+def select(
+    entries: Sequence[Entry], *, names: Sequence[str] = (), runs: Sequence[str] = (), kinds: Sequence[str] = ()
+) -> tuple[Entry, ...]:
+    """Entries that match one of the names or runs (all, if neither is given) and one of the kinds (if given).
+
+    A name may be the whole name, its last part, or a pattern with * and ?; a run or kind may be a pattern, too.
+
+    Raises:
+        InputError: a name, run or kind that nothing matches; names the nearest that exist.
+    """
+    named = [_matching(entries, n, "file", lambda e: (e.name, PurePosixPath(e.name).name)) for n in names]
+    in_run = [_matching(entries, r, "run", lambda e: (e.run,) if e.run else ()) for r in runs]
+    chosen = set().union(*named, *in_run) if names or runs else set(entries)
+    if kinds:
+        of_kind = [_matching(entries, k, "kind", lambda e: (e.kind,)) for k in kinds]
+        chosen &= set().union(*of_kind)
+    return tuple(e for e in entries if e in chosen)
+
+
+def _matching(entries: Sequence[Entry], asked: str, what: str, labels: Callable[[Entry], Sequence[str]]) -> set[Entry]:
+    """Entries one of whose labels is, or fits the pattern, `asked`."""
+    found = {e for e in entries if any(label == asked or fnmatchcase(label, asked) for label in labels(e))}
+    if found:
+        return found
+    known = sorted({label for e in entries for label in labels(e)})
+    near = difflib.get_close_matches(asked, known, n=5, cutoff=0.3) or known[:5]
+    raise InputError(
+        f"no {what} {asked!r} in the catalog of public data",
+        allowed=f"a {what} or pattern, such as {', '.join(near)}",
+        remedy="see `gnnperf data list`",
+    )

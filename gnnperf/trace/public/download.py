@@ -1,0 +1,95 @@
+"""One URL into one file: size limit, timeouts, retries with back-off, and resuming where a connection broke."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from gnnperf.core.errors import InputError
+from gnnperf.trace.public.verify import CHUNK_BYTES
+
+TIMEOUT_S = 30.0
+BACK_OFF_S = (1.0, 2.0, 4.0, 8.0)  # pauses between five attempts
+PASSING_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+RANGE_REFUSED = 416
+OfflineError = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
+
+
+class _BrokenOffError(ConnectionError):
+    """The server closed before it had sent what it announced."""
+
+
+def download(
+    url: str,
+    part: Path,
+    *,
+    limit_bytes: int,
+    on_bytes: Callable[[int], None] = lambda count: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Append to `part` what is still missing of `url`, trying again after passing faults.
+
+    Args:
+        url: where the file lies.
+        part: partial file, kept on failure so that the next call resumes it.
+        limit_bytes: refuse more than this.
+        on_bytes: told the size of every piece written (negative when a partial file is thrown away).
+        sleep: how to wait between attempts.
+
+    Raises:
+        InputError: the server does not have it, sends too much, or stays out of reach.
+    """
+    for pause_s in (*BACK_OFF_S, None):
+        try:
+            return _attempt(url, part, limit_bytes, on_bytes)
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == RANGE_REFUSED:  # the partial file is not a beginning of what lies there
+                on_bytes(-part.stat().st_size)
+                part.unlink()
+            elif error.code not in PASSING_STATUS:
+                raise _refused(url, f"HTTP {error.code} {error.reason}") from error
+            fault: Exception = error
+        except OfflineError as error:
+            if isinstance(getattr(error, "reason", None), socket.gaierror):  # no network at all: waiting will not help
+                raise _refused(url, "the name of the server cannot be resolved") from error
+            fault = error
+        if pause_s is None:
+            raise _refused(url, str(getattr(fault, "reason", fault)) or type(fault).__name__) from fault
+        sleep(pause_s)
+
+
+def _attempt(url: str, part: Path, limit_bytes: int, on_bytes: Callable[[int], None]) -> None:
+    """One request, from where the partial file ends."""
+    have_bytes = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have_bytes}-"} if have_bytes else {})
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+        resumed = response.status == http.client.PARTIAL_CONTENT
+        if not resumed:  # the server sent the whole file again
+            on_bytes(-have_bytes)
+            have_bytes = 0
+        announced = response.headers.get("Content-Length")
+        with part.open("ab" if resumed else "wb") as file:
+            received_bytes = 0
+            while chunk := response.read(CHUNK_BYTES):
+                received_bytes += len(chunk)
+                if have_bytes + received_bytes > limit_bytes:
+                    part.unlink()
+                    raise _refused(url, f"more than the {limit_bytes:,} bytes expected")
+                file.write(chunk)
+                on_bytes(len(chunk))
+    if announced is not None and received_bytes < int(announced):
+        raise _BrokenOffError(f"the connection broke off after {received_bytes:,} of {announced} bytes")
+
+
+def _refused(url: str, why: str) -> InputError:
+    return InputError(
+        f"could not be downloaded: {why}",
+        where=url,
+        remedy="try again (what arrived is kept and resumed), or take the file from a mirror with --mirror DIR",
+    )

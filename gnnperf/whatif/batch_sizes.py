@@ -1,0 +1,182 @@
+"""Which sizes are batch: told from the shapes of a graph, by what the arguments of ops mean.
+
+linear           data [512,128], weight [384,128]       the first size of data is batch: 512
+embedding        table [1000,128], indices [8,64]       8
+optimizer        [384,128], [1000,128], ...             parameters: never batch, wherever they appear
+
+What is a parameter in one place may look like data in another: [512,128] may be 512 tokens or a weight. Such a shape
+is a parameter where ops do to it what they do to unmistakable parameters only (a gradient copied out of a bucket).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+import pandas as pd
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import Phase
+from gnnperf.generate.shapes import Argument, Shape, parse, tensors
+from gnnperf.graph.execution_graph import ExecutionGraph
+
+# Positions of parameters and of data among the arguments of ops (native_functions.yaml of PyTorch).
+WEIGHTS: dict[str, tuple[int, ...]] = {
+    "linear": (1, 2), "addmm": (0, 2), "conv1d": (1, 2), "conv2d": (1, 2), "conv3d": (1, 2), "convolution": (1, 2),
+    "cudnn_convolution": (1,), "embedding": (0,), "embedding_bag": (0,), "layer_norm": (2, 3),
+    "native_layer_norm": (2, 3), "batch_norm": (1, 2, 3, 4), "group_norm": (2, 3), "rms_norm": (2,),
+    "native_layer_norm_backward": (5, 6), "native_batch_norm_backward": (2, 3, 4, 5, 6), "convolution_backward": (2,),
+}  # fmt: skip
+DATA: dict[str, tuple[int, ...]] = {
+    "linear": (0,), "addmm": (1,), "conv1d": (0,), "conv2d": (0,), "conv3d": (0,), "convolution": (0,),
+    "cudnn_convolution": (0,), "embedding": (1,), "embedding_bag": (1, 2), "layer_norm": (0,),
+    "native_layer_norm": (0,), "batch_norm": (0,), "group_norm": (0,), "rms_norm": (0,), "cross_entropy_loss": (0, 1),
+    "nll_loss": (0, 1), "mse_loss": (0, 1), "binary_cross_entropy_with_logits": (0, 1),
+}  # fmt: skip
+PRODUCTS = ("mm", "matmul", "bmm")  # forward: data x parameter, if the second is one
+WHOLE = 1e-6  # relative
+Call = tuple[str, str, tuple[Argument, ...]]  # op name, phase, arguments
+Pattern = tuple[str, str, tuple[bool, ...]]  # what is done to a tensor, whatever its sizes
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is batch in a graph.
+
+    Attributes:
+        sizes: sizes of dimensions that grow with the batch.
+        parameters: shapes of parameters.
+        bookkeeping: what is done to parameters only.
+    """
+
+    sizes: frozenset[int]
+    parameters: frozenset[Shape]
+    bookkeeping: frozenset[Pattern] = frozenset()
+
+    @property
+    def elements(self) -> frozenset[int]:
+        """Numbers of elements of parameters."""
+        return frozenset(prod(shape) for shape in self.parameters)
+
+    def looks_like(self, shape: Shape) -> bool:
+        """Whether any dimension has a size of the batch."""
+        return any(size in self.sizes for size in shape)
+
+    def is_doubtful(self, shape: Shape) -> bool:
+        """Whether a shape could be either."""
+        return shape in self.parameters and self.looks_like(shape)
+
+    def scaled(self, shape: Shape, factor: float) -> Shape:
+        """The shape with its first batch dimension scaled."""
+        at = next((place for place, size in enumerate(shape) if size in self.sizes), None)
+        return shape if at is None else grown(shape, at, factor)
+
+
+def grown(shape: Shape, at: int, factor: float) -> Shape:
+    """The shape with dimension `at` scaled, to the next whole number where data decide a size (`check_whole`)."""
+    return (*shape[:at], max(round(shape[at] * factor), 1), *shape[at + 1 :])
+
+
+def check_whole(batch: Batch, factor: float) -> tuple[int, ...]:
+    """Sizes that are no multiple of the batch: data decide them (how many rows of a table fall to a rank).
+
+    Raises:
+        InputError: the smallest size, of which the others are multiples, does not stay whole.
+    """
+    least = min(batch.sizes)
+    if abs(least * factor - max(round(least * factor), 1)) > WHOLE * least * factor:
+        raise InputError(f"{least} x {factor:g} is no whole size", where="factor of the batch",
+                         allowed=f"a factor that keeps {least} whole")  # fmt: skip
+    return tuple(sorted(size for size in batch.sizes if size % least))
+
+
+def op_of(name: str) -> str:
+    """`aten::add_` -> `add_`."""
+    return name.rpartition("::")[2]
+
+
+def pattern(call: Call) -> Pattern:
+    """A call without its sizes."""
+    return call[0], call[1], tuple(bool(argument) for argument in call[2])
+
+
+def calls_of(nodes: pd.DataFrame) -> list[Call]:
+    """Every distinct call of a node table."""
+    known = nodes.loc[nodes["input_dims"].notna(), ["op_name", "phase", "input_dims"]].astype(str).drop_duplicates()
+    return [(name, phase, parse(dims)) for name, phase, dims in known.itertuples(index=False)]
+
+
+def find_batch(graph: ExecutionGraph) -> Batch:
+    """Sizes and parameters of a graph.
+
+    Raises:
+        InputError: no op tells which of its arguments is data.
+    """
+    calls = calls_of(graph.nodes)
+    parameters = frozenset(_parameters(calls))
+    sizes = _without_sequence(Counter(_leading(calls, parameters)), calls)
+    if not sizes:
+        raise InputError("no op whose shapes tell the batch", where=f"graph {graph.name!r}",
+                         allowed="a trace with the shapes of inputs, of a program with linear layers, convolutions "
+                         "or embeddings", remedy="record with record_shapes=True")  # fmt: skip
+    return _with_bookkeeping(Batch(frozenset(sizes), parameters), calls)
+
+
+def _parameters(calls: list[Call]) -> Iterator[Shape]:
+    for name, phase, arguments in calls:
+        weights = WEIGHTS.get(op_of(name), ())
+        for place, argument in enumerate(arguments):
+            if phase == Phase.OPTIMIZER or place in weights:
+                yield from tensors(argument)
+
+
+def _leading(calls: list[Call], parameters: frozenset[Shape]) -> Iterator[int]:
+    """First sizes of arguments that are data by position."""
+    for name, phase, arguments in calls:
+        op = op_of(name)
+        places = DATA.get(op, ()) if phase != Phase.OPTIMIZER else ()
+        for place in places:
+            if place < len(arguments):
+                yield from (shape[0] for shape in tensors(arguments[place]))
+        if op in PRODUCTS and phase == Phase.FORWARD and len(arguments) > 1 and arguments[1] in parameters:
+            first = next(iter(tensors(arguments[0])), ())
+            if len(first) > 1:
+                yield first[-2] if op == "bmm" else first[0]
+
+
+def _without_sequence(found: Counter[int], calls: list[Call]) -> set[int]:
+    """Leave out lengths of sequences, which lead where positions are looked up: 8 x 64 tokens = 512, so 64 is none."""
+    second = {
+        (shape[0], shape[1])
+        for _, _, arguments in calls
+        for argument in arguments
+        for shape in tensors(argument)
+        if len(shape) > 1
+    }
+    return {
+        size
+        for size in found
+        if size == 1 or not any(
+            (batch, size) in second and batch * size in found for batch in found if batch not in (size, 1)
+        )
+    }  # fmt: skip
+
+
+def _with_bookkeeping(batch: Batch, calls: list[Call]) -> Batch:
+    """What is done to unmistakable parameters, and to nothing that is unmistakably data."""
+    to_parameters: set[Pattern] = set()
+    to_data: set[Pattern] = set()
+    for call in calls:
+        shapes = [shape for argument in call[2] for shape in tensors(argument)]
+        if shapes and all(shape in batch.parameters and not batch.looks_like(shape) for shape in shapes):
+            to_parameters.add(pattern(call))
+        elif any(batch.looks_like(shape) and shape not in batch.parameters for shape in shapes):
+            to_data.add(pattern(call))
+    return replace(batch, bookkeeping=frozenset(to_parameters - to_data))
+
+
+def is_product(name: str) -> bool:
+    """Whether the arguments are two factors of a matrix product."""
+    return op_of(name) in PRODUCTS

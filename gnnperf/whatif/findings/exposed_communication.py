@@ -1,0 +1,56 @@
+"""Transfers beside which a rank computes nothing.
+
+stream 0   |--- gemm ---|              |--- gemm ---|
+stream 1           |== all_reduce =====|
+exposed                 |==============|
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gnnperf.core.schema import NodeType
+from gnnperf.whatif.declared import OpLatency
+from gnnperf.whatif.findings.finding import Suspect, Way
+from gnnperf.whatif.findings.observed import Observed
+from gnnperf.whatif.findings.spans import length_us, outside_us
+from gnnperf.whatif.wait_later import WaitLater
+
+SUSPICIOUS = 0.05  # share of the step that is exposed, mean over ranks
+REMEDY = "issue it earlier or wait for it later, in smaller parts beside the work that is left; or send less"
+
+
+def exposed_communication(step: Observed) -> list[Suspect]:
+    """The kind of collective that is exposed for longest."""
+    arrival, transfer = step.joins
+    kinds = step.graph.nodes["collective"].astype(object).to_numpy()[transfer]
+    known = np.array([isinstance(kind, str) for kind in kinds], dtype=bool)
+    exposed_us = {str(kind): _exposed_us(step, arrival[kinds == kind], transfer[kinds == kind])
+                  for kind in sorted(set(kinds[known]))}  # fmt: skip
+    if not exposed_us:
+        return []
+    kind = max(exposed_us, key=lambda one: exposed_us[one][0])
+    alone_us, all_us = exposed_us[kind]
+    if alone_us < SUSPICIOUS * step.step_time_us:
+        return []
+    share = 100.0 * alone_us / step.step_time_us
+    evidence = (
+        f"{kind}: {all_us:,.0f} us of transfers per rank, of which {alone_us:,.0f} us ({share:.1f} % of the step) pass "
+        "while the rank computes nothing (means over ranks)",
+    )
+    ways = (
+        Way((WaitLater(kind),), f"{{overlap:{{collective:{kind}}}}}"),
+        Way((OpLatency(kind, factor=0.0),), f"{{latency:{{op:{kind},factor:0}}}} (nothing left of it)", at_most=True),
+    )
+    return [Suspect("exposed_communication", f"{kind} is not hidden behind work", evidence, REMEDY, ways)]
+
+
+def _exposed_us(step: Observed, arrival: np.ndarray, transfer: np.ndarray) -> tuple[float, float]:
+    """Means over ranks of (us of these transfers while the rank computes nothing, us of these transfers)."""
+    alone, total = [], []
+    for rank in step.graph.ranks:
+        spans = step.spans(transfer[step.rank[arrival] == rank])
+        work = step.spans(np.flatnonzero((step.kind == NodeType.COMPUTE) & (step.rank == rank)))
+        alone.append(outside_us(spans, work))
+        total.append(length_us(spans))
+    return float(np.mean(alone)), float(np.mean(total))

@@ -1,0 +1,97 @@
+"""Matrix products whose sizes the matrix units do not like: rows that do not begin at multiples of 16 bytes.
+
+NVIDIA's guide to matrix products asks for m, n and k in multiples of 16 bytes (8 elements of 16 bits):
+https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication
+The analytical model has no term for it, so only a recording that has aligned products as well tells what it costs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.analytic.cpu_ops.call import Call
+from gnnperf.analytic.cpu_ops.counts import product_sizes
+from gnnperf.analytic.gemm_sizes import ITEM_BYTES
+from gnnperf.core.schema import NodeType, OpFamily
+from gnnperf.generate.shapes import is_list, parse
+from gnnperf.whatif.chosen import ScaleNodes
+from gnnperf.whatif.findings.finding import Basis, Suspect, Way
+from gnnperf.whatif.findings.observed import Observed
+
+ALIGNED_BYTES = 16
+SUSPICIOUS = 0.05  # share of the step in misaligned products, mean over ranks
+REMEDY = "pad the sizes (vocabulary, hidden size, batch x length) to the next multiple"
+NO_MODEL = "the model prices no alignment: only a recording with aligned products of this dtype tells the gain"
+
+
+def misaligned_products(step: Observed) -> list[Suspect]:
+    """Products on matrix units with a size that is no multiple of 16 bytes."""
+    found = _products(step)
+    odd = found[found["padding"] > 1.0]
+    ranks = max(len(step.graph.ranks), 1)
+    odd_us = step.latency_us[odd.index.to_numpy()].sum() / ranks if len(odd) else 0.0
+    if not len(odd) or odd_us < SUSPICIOUS * step.step_time_us:
+        return []
+    sizes = odd["sizes"].value_counts().head(3)
+    evidence = (
+        f"{len(odd):,} of {len(found):,} products on matrix units have a size that is no multiple of {ALIGNED_BYTES} "
+        f"bytes; they take {odd_us:,.0f} us of a rank's step (mean over ranks)",
+        "most often " + ", ".join(f"{text} ({count:,})" for text, count in sizes.items()),
+    )
+    cause = "matrix products have sizes that matrix units are slow on"
+    way, seen = _padded(step, found, odd)
+    return [Suspect("misaligned_products", cause, (*evidence, *seen), REMEDY, way, "" if way else NO_MODEL)]
+
+
+def _padded(step: Observed, found: pd.DataFrame, odd: pd.DataFrame) -> tuple[tuple[Way, ...], tuple[str, ...]]:
+    """Products padded, in the median as fast against the model as the aligned ones of their dtype; () without any.
+
+    One factor for all of a dtype: products that are slow by chance are not counted as slow by their sizes.
+    """
+    if step.basis is not Basis.MEASURED:
+        return (), ()
+    over_model = pd.Series(step.latency_us[found.index] / step.told_us[found.index], index=found.index)
+    aligned = over_model[found["padding"] == 1.0].groupby(found["dtype"]).median().dropna()
+    known = odd[odd["dtype"].isin(aligned.index) & over_model[odd.index].notna()]
+    if not len(known):
+        return (), ()
+    own = over_model[known.index].groupby(known["dtype"]).median()
+    factor = known["dtype"].map(aligned / own) * known["padding"]
+    text = f"{len(known):,} products padded, as fast as aligned ones of this recording"
+    seen = (
+        f"measured over analytical time, medians: {_listed(own)}; of aligned products {_listed(aligned[own.index])}",
+    )
+    return (Way((ScaleNodes(tuple(known.index.tolist()), tuple(factor.tolist())),), text),), seen
+
+
+def _listed(ratio: pd.Series) -> str:
+    return ", ".join(f"{dtype} {value:.2f}" for dtype, value in ratio.items())
+
+
+def _products(step: Observed) -> pd.DataFrame:
+    """By node: products whose dtype has matrix units on the device; dtype, sizes as text, FLOPs when padded / FLOPs."""
+    nodes = step.graph.nodes
+    rates = {} if step.cluster is None else step.cluster.device.flops_per_s
+    dtypes = [dtype for dtype in ("float16", "bfloat16") if f"{dtype}_matrix" in rates]
+    chosen = (step.kind == NodeType.COMPUTE) & (nodes["family"] == OpFamily.GEMM).to_numpy()
+    chosen &= nodes["dtype"].isin(dtypes).to_numpy() & nodes["input_dims"].notna().to_numpy()
+    rows = []
+    calls = nodes.loc[chosen, ["op_name", "input_dims", "dtype"]].astype(str)
+    for node, op, dims, dtype in calls.itertuples(name=None):
+        sizes = _sizes(op, dims)
+        if sizes is not None:
+            rows.append((node, dtype, " x ".join(f"{n:g}" for n in sizes), _padding(sizes, dtype)))
+    return pd.DataFrame(rows, columns=["node", "dtype", "sizes", "padding"]).set_index("node")
+
+
+def _sizes(op: str, dims: str) -> tuple[float, float, float] | None:
+    """m, n, k; None: not told by the shapes."""
+    shapes = tuple([] if is_list(argument) else [int(n) for n in argument] for argument in parse(dims))  # type: ignore[arg-type]
+    sizes = product_sizes(Call(op.rpartition("::")[2], shapes, 0.0, 0.0))
+    return None if sizes is None or min(sizes) <= 0 else (sizes[1], sizes[2], sizes[3])
+
+
+def _padding(sizes: tuple[float, float, float], dtype: str) -> float:
+    multiple = ALIGNED_BYTES / ITEM_BYTES[dtype]
+    return float(np.prod([np.ceil(n / multiple) * multiple / n for n in sizes]))

@@ -1,0 +1,122 @@
+"""A run of elementwise ops becomes one op, as a compiler would make it.
+
+before   [T1|add]-[T1|mul]-[T1|relu]-[T1|linear]      each reads its inputs and writes its result
+after    [T1|relu*]-[T1|linear]                       * all FLOPs; what one op hands to the next stays in registers
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType, OpFamily, Relation, Segment
+from gnnperf.generate.shapes import Shape, parse, tensors
+from gnnperf.graph.cost.op_call import DTYPE_BYTES
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.lanes import consecutive, lane_keys
+from gnnperf.whatif.edit import Edited
+from gnnperf.whatif.surgery import remove
+from gnnperf.whatif.units import host_units
+
+HANDED_OVER = (
+    "whether each op of a chain reads what the one before it wrote (they have equal shapes), and whether anyone "
+    "else reads it: then it must be written all the same"
+)
+ONE_OP = "how fast the fused op is: it is told as the last op of its chain, with the bytes and FLOPs of all"
+
+
+@dataclass(frozen=True)
+class FuseElementwise:
+    """Every run of elementwise ops with results of one shape becomes one op.
+
+    Attributes:
+        phase: forward, backward, optimizer; None any.
+    """
+
+    phase: str | None = None
+
+    def __call__(self, graph: ExecutionGraph) -> Edited:
+        """Fuse; the last op of a chain stays, with the FLOPs of all and the bytes that still move.
+
+        Raises:
+            InputError: the graph has no such run.
+        """
+        before, after = _links(graph, self._fits(graph))
+        if not len(before):
+            allowed = f"a program that has them{f' in {self.phase}' if self.phase else ''}"
+            raise InputError("no two elementwise ops of one shape in a row", where=f"graph {graph.name!r}",
+                             allowed=allowed)  # fmt: skip
+        nodes = graph.nodes
+        flops, moved = nodes["flops"].to_numpy(copy=True), nodes["bytes"].to_numpy(copy=True)
+        fused = np.zeros(graph.num_nodes, dtype=bool)
+        for one, next_ in zip(before.tolist(), after.tolist(), strict=True):  # in order: sums run along a chain
+            flops[next_] += flops[one]
+            moved[next_] += moved[one] - 2.0 * _result_bytes(nodes, one)
+            fused[next_] = True
+        gone = np.zeros(graph.num_nodes, dtype=bool)
+        gone[before] = True
+        fused &= ~gone
+        latency_us = nodes["latency_us"].mask(fused)
+        told = replace(graph, nodes=nodes.assign(flops=flops, bytes=moved, latency_us=latency_us))
+        edited, came_from = remove(told, gone | _host_side(graph, gone))
+        chains = int(fused.sum())
+        unknown = (HANDED_OVER, f"{ONE_OP} ({len(before) + chains} ops become {chains})")
+        return Edited(edited, fused[came_from], came_from, unknown)
+
+    def _fits(self, graph: ExecutionGraph) -> np.ndarray:
+        """[num_nodes] bool: elementwise ops of one kernel whose cost and shapes are known."""
+        nodes = graph.nodes
+        fits = (nodes["node_type"] == NodeType.COMPUTE) & (nodes["family"] == OpFamily.ELEMENTWISE)
+        fits &= nodes["step"].ge(0) & nodes["input_dims"].notna() & nodes["dtype"].isin(list(DTYPE_BYTES))
+        fits &= nodes["flops"].notna() & nodes["bytes"].notna() & (nodes["num_siblings"] == 1)
+        return (fits if self.phase is None else fits & (nodes["phase"] == self.phase)).to_numpy()
+
+
+def _links(graph: ExecutionGraph, fits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Neighbors of a chain, first to last, of one step; nobody but the next op waits for the one before."""
+    nodes, edges = graph.nodes, graph.edges
+    gap = (nodes["segment"] == Segment.T1).to_numpy()
+    before, after = consecutive(np.where(gap, -1, lane_keys(nodes)))
+    waited = np.zeros(graph.num_nodes, dtype=bool)
+    waited[edges["src"].to_numpy()[(edges["relation"] == Relation.WAITS).to_numpy()]] = True
+    for column in ("step", "dtype"):
+        values = nodes[column].astype(object).to_numpy()
+        fits_both = fits[before] & fits[after] & (values[before] == values[after])
+        before, after = before[fits_both], after[fits_both]
+    handed = [_hands_over(nodes, *pair) for pair in zip(before, after, strict=True)]
+    same = ~waited[before] & np.array(handed, dtype=bool)
+    order = np.argsort(after[same], kind="stable")
+    return before[same][order], after[same][order]
+
+
+def _shapes(nodes: pd.DataFrame, node: int) -> list[Shape]:
+    return [s for argument in parse(str(nodes["input_dims"].iloc[node])) for s in tensors(argument)]
+
+
+def _result(nodes: pd.DataFrame, node: int) -> Shape:
+    """The shape of an elementwise op's result: its inputs, broadcast; the largest input where they are not alike."""
+    return max(_shapes(nodes, node), key=lambda shape: (prod(shape), len(shape)), default=())
+
+
+def _hands_over(nodes: pd.DataFrame, one: int, next_: int) -> bool:
+    """Whether the next op has an input, and the result, of the shape of this one's result."""
+    shape = _result(nodes, one)
+    return bool(shape) and shape in _shapes(nodes, next_) and _result(nodes, next_) == shape
+
+
+def _result_bytes(nodes: pd.DataFrame, node: int) -> float:
+    return float(prod(_result(nodes, node)) * DTYPE_BYTES[str(nodes["dtype"].iloc[node])])
+
+
+def _host_side(graph: ExecutionGraph, gone: np.ndarray) -> np.ndarray:
+    """[num_nodes] bool: the gap before each op that goes, and host segments of calls whose device work all goes."""
+    unit = host_units(graph)
+    launches = (graph.edges["relation"] == Relation.LAUNCHES).to_numpy()
+    src, dst = graph.edges["src"].to_numpy()[launches], graph.edges["dst"].to_numpy()[launches]
+    stays = np.unique(unit[src[~gone[dst]]])
+    going = np.union1d(unit[src[gone[dst]]], unit[gone & (unit >= 0)])
+    return np.isin(unit, np.setdiff1d(going, stays)) & (unit >= 0)

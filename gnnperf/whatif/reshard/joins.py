@@ -1,0 +1,107 @@
+"""What makes a table's vectors whole after the exchange: partial sums added, columns put side by side.
+
+[B, D] + [B, D]   a table by row          cat([B, D/2], [B, D/2])   a table by column          nothing for a whole one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnnperf.core.schema import Phase
+from gnnperf.generate.shapes import Argument, each, parse
+from gnnperf.generate.tables import Placement, Split
+from gnnperf.whatif.recost import Cost, with_shapes
+from gnnperf.whatif.reshard.copies import Change, Copy
+from gnnperf.whatif.reshard.parts import Model
+from gnnperf.whatif.reshard.units import LOOKUPS, Lane, Shape
+
+OP = {Split.ROW: "aten::add", Split.COLUMN: "aten::cat"}
+
+
+@dataclass(frozen=True)
+class Join:
+    """Calls that make one table's vectors whole.
+
+    Attributes:
+        table: number of the table.
+        split: how it is divided.
+        columns: of each tensor that is joined.
+        shapes: of every call, in order.
+    """
+
+    table: int
+    split: Split
+    columns: int
+    shapes: tuple[tuple[Shape, ...], ...]
+
+
+@dataclass(frozen=True)
+class Widen:
+    """Calls on [B, old] columns that now take [B, new]."""
+
+    old: int
+    new: int
+
+    def arguments(self, name: str, dims: str) -> tuple[Argument, ...]:
+        """Shapes of a call."""
+        return tuple(
+            each(a, lambda s: (s[0], self.new) if len(s) == 2 and s[1] == self.old else s) for a in parse(dims)
+        )
+
+    def cost(self, name: str, dims: str, new: tuple[Argument, ...], recorded: Cost, dtype: str | None) -> Cost:
+        """FLOPs and bytes."""
+        return with_shapes(name, parse(dims), new, recorded, dtype, self.new / self.old)
+
+
+def join_changes(lanes: Sequence[Lane], model: Model, before: Placement, after: Placement) -> Iterator[Change]:
+    """Joins of another placement in place of the recorded ones; none where a lane shows none in a row."""
+    wanted, shown = joins(model, after), joins(model, before)
+    for lane in lanes:
+        found = _found(lane, shown)
+        if not found:
+            continue
+        known = dict(zip([join.table for join in shown], zip(shown, found, strict=True), strict=True))
+        copies = []
+        for join in wanted:
+            alike = [(other, calls) for other, calls in known.values() if other.split is join.split]
+            if alike:
+                other, calls = min(
+                    alike, key=lambda one: (one[0].table != join.table, abs(one[0].columns - join.columns))
+                )
+                copies.append(Copy(_nodes(lane, calls), Widen(other.columns, join.columns)))
+        yield Change(int(lane.first[found[0][0]]), int(lane.last[found[-1][-1]]) + 1, tuple(copies))
+
+
+def joins(model: Model, placement: Placement) -> list[Join]:
+    """In the order of the tables."""
+    result = []
+    for t, (table, placed) in enumerate(zip(model.tables, placement, strict=True)):
+        number, batch = len(placed.ranks), model.batch
+        if placed.split is Split.ROW:
+            result.append(Join(t, Split.ROW, table.dim, (((batch, table.dim),) * 2,) * (number - 1)))
+        elif placed.split is Split.COLUMN:
+            columns = table.dim // number
+            result.append(Join(t, Split.COLUMN, columns, (((batch, columns),) * number,)))
+    return result
+
+
+def _found(lane: Lane, shown: Sequence[Join]) -> list[list[int]]:
+    """Calls of each join; none unless all are there, one right after the other."""
+    expected = [(OP[join.split], shapes) for join in shown for shapes in join.shapes]
+    begin = max(call for call, name in enumerate(lane.name) if name in LOOKUPS) + 1
+    for at in range(begin, len(lane.name) - len(expected) + 1 if expected else begin):
+        calls = range(at, at + len(expected))
+        if all(
+            (lane.name[c], lane.shapes[c]) == e and lane.phase[c] == Phase.FORWARD
+            for c, e in zip(calls, expected, strict=True)
+        ):
+            ends = np.cumsum([len(join.shapes) for join in shown])
+            return [[int(c) for c in part] for part in np.split(np.array(calls), ends[:-1])]
+    return []
+
+
+def _nodes(lane: Lane, calls: Sequence[int]) -> np.ndarray:
+    return np.arange(lane.first[calls[0]], lane.last[calls[-1]] + 1)

@@ -1,0 +1,1 @@
+"""What the figures come from: benchmarks, not part of the installed package."""

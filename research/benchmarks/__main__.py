@@ -1,0 +1,53 @@
+"""`python -m research.benchmarks [NAME ... [OPTION ...]]`: run all or the named ones, each in its own process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+# fit_*.py writes constants that ship, record_*.py measurements: run them by hand
+NOT_BENCHMARKS = ("_", "fit_", "record_")
+# they train for hours, go with one that does, or kill what they run: only where they are asked for
+BY_NAME = ("crash_safety", "fine_tuning", "learned", "learned_edits", "public_families", "second_machine")
+
+
+def names() -> tuple[str, ...]:
+    """The benchmarks there are."""
+    return tuple(sorted(p.stem for p in FOLDER.glob("*.py") if not p.stem.startswith(NOT_BENCHMARKS)))
+
+
+def main(asked: Sequence[str]) -> int:
+    """Run them one after the other; 1 if any failed, 2 if there is none of that name.
+
+    What follows the first option is for the benchmarks: `learned --rows gnn`.
+    """
+    first = next((place for place, word in enumerate(asked) if word.startswith("-")), len(asked))
+    asked, options = asked[:first], asked[first:]
+    if options and not asked:
+        print(f"options ({' '.join(options)}) of which benchmark? Name it first.", file=sys.stderr)
+        return 2
+    unknown = [name for name in asked if name not in names()]
+    if unknown:
+        print(f"no benchmark {unknown[0]!r}. Allowed: {', '.join(names()) or 'none yet'}.", file=sys.stderr)
+        return 2
+    failed = [name for name in asked or _usual() if _run(name, options) != 0]
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _usual() -> tuple[str, ...]:
+    return tuple(name for name in names() if name not in BY_NAME)
+
+
+def _run(name: str, options: Sequence[str]) -> int:
+    print(f"\n== {name}", flush=True)
+    command = [sys.executable, "-m", f"benchmarks.{name}", *options]
+    return subprocess.run(command, cwd=FOLDER.parent, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

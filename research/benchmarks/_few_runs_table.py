@@ -1,0 +1,73 @@
+"""What a few runs are worth, of a program or a machine: per number of runs every row's errors of nodes and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from gnnperf.core.errors import InputError
+from gnnperf.gnn.evaluation.cells import Cell
+from gnnperf.gnn.evaluation.row_errors import REPEAT, node_figures, rows_of, step_figures
+
+MACHINE = "machine"  # a second one, in place of a program
+ROWS = ("analytic", "gnn", "analytic-few", "nearest-run-few", "median-step-few", "nearest-step-few", "gnn-few",
+        "fine-tuned", REPEAT)  # fmt: skip
+
+
+def print_tables(cells: Sequence[Cell]) -> None:
+    """Nodes, then steps; the last lines of each are means over the programs."""
+    found = rows_of(cells)
+    for split, rows in found.items():
+        _check_same(split, [cell for row, seeds in rows.items() if row != REPEAT for cell in seeds])
+    for of, name in ((_nodes, "node latencies, GMAE in %"), (_steps, "step time, geomean of the error in %")):
+        table = Table(title=name)
+        for title in ("program", "runs", "judged", "seeds", *ROWS):
+            table.add_column(title, justify="left" if title == "program" else "right")
+        figures = {split: [of(rows.get(row, ())) for row in ROWS] for split, rows in found.items()}
+        for split in sorted(figures, key=_key):
+            program, runs = _key(split)
+            seeds = max(map(len, found[split].values()))
+            table.add_row(program, str(runs), _judged(found[split]), str(seeds), *map(_percent, figures[split]))
+        programs = [split for split in figures if _key(split)[0] != MACHINE]
+        for runs, splits in groupby(sorted(programs, key=lambda s: _key(s)[::-1]), key=lambda s: _key(s)[1]):
+            means = np.mean([figures[split] for split in splits], axis=0)
+            table.add_row("mean", str(runs), "", "", *map(_percent, means))
+        Console(width=190).print(table)
+
+
+def _check_same(split: str, cells: Sequence[Cell]) -> None:
+    """Rows of one split are of the same recordings.
+
+    Raises:
+        InputError: they are not.
+    """
+    if len({tuple(cell.steps["recording"]) for cell in cells}) > 1:
+        raise InputError("rows were judged on different recordings", where=split, remedy="delete its folder")
+
+
+def _judged(rows: Mapping[str, Sequence[Cell]]) -> str:
+    """Number of recordings."""
+    return str(max(len(cell.steps) for row, seeds in rows.items() if row != REPEAT for cell in seeds))
+
+
+def _key(split: str) -> tuple[str, int]:
+    """<program>-<runs>."""
+    program, _, runs = split.rpartition("-")
+    return program, int(runs)
+
+
+def _nodes(cells: Sequence[Cell]) -> float:
+    figures = node_figures(cells) if cells else None
+    return float("nan") if figures is None else figures.gmae
+
+
+def _steps(cells: Sequence[Cell]) -> float:
+    return step_figures(cells).gmae if cells else float("nan")
+
+
+def _percent(value: float) -> str:
+    return "-" if np.isnan(value) else f"{100 * value:.1f}"

@@ -1,0 +1,138 @@
+"""Rows of op tables told by networks that saw nothing of their generation, for `research.benchmarks.generations`.
+
+Every generation is left out once (it is judged), and every pair of generations (what is chosen for one of them is
+chosen on the other). Answers are kept by fold, so that a run that was killed goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+import gnnperf
+from gnnperf.analytic.tables import read_aiconfigurator, read_neusight
+from gnnperf.gnn.intervals.devices import group_names
+from gnnperf.gnn.pretrain.adapt import FEATURES, numbers
+from gnnperf.gnn.pretrain.config import PretrainConfig
+from gnnperf.gnn.pretrain.fit import fit, prepare
+from gnnperf.gnn.pretrain.kept_forms import kept_forms
+from gnnperf.gnn.pretrain.rows import GENERATION, sampled, usable
+from gnnperf.gnn.pretrain.views import BY_SIZE, VIEWS
+from research.benchmarks import _row_trust
+from research.benchmarks._public_runs import mirror
+from research.benchmarks._row_trust import fit_row_trust
+
+CONFIG = PretrainConfig()
+SEEDS = (0, 1, 2)
+GEMM, OPS = "bfloat16 products", "single ops in float32"
+TRAIN_ROWS, OTHER_ROWS, JUDGED_ROWS = {GEMM: 1000, OPS: 300}, 200, 600  # of each device and kind
+KINDS = {"gemm": "product", "linear": "linear", "bmm": "bmm", "conv": "convolution", "softmax": "softmax",
+         "ln": "layer norm", "add": "elementwise", "gelu": "elementwise"}  # fmt: skip
+KIND, LEFT, GROUP = "kind", "left", "group"
+CODE = ("schema/*.py", "hardware/*.py", "analytic/**/*.py", "graph/cost/*.py", "graph/tables.py", "data/*.py",
+        "models/*.py", "pretrain/*.py", "tables/*.py", "trust/*.py")  # fmt: skip
+DENSITY = FEATURES  # sizes and ratios, for weights by likeness
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Generations that are left out, and rows.
+
+    Attributes:
+        left: one, or two.
+        train: of the other generations.
+        asked: rows of those left out, and of the others' GPUs rows that did not train.
+    """
+
+    left: tuple[str, ...]
+    train: pd.DataFrame
+    asked: pd.DataFrame
+
+
+FAMILIES = {"product": "gemm", "linear": "gemm", "bmm": "gemm", "convolution": "conv", "softmax": "softmax",
+            "layer norm": "norm", "elementwise": "elementwise"}  # fmt: skip
+DTYPES = {GEMM: "bfloat16", OPS: "float32"}
+
+
+@cache
+def tables() -> Mapping[str, pd.DataFrame]:
+    """Rows with a kind, by campaign."""
+    read = {GEMM: usable(read_aiconfigurator(mirror())).rows, OPS: usable(read_neusight(mirror())).rows}
+    return {name: rows.assign(**{KIND: rows["table"].map(KINDS)}).dropna(subset=[KIND]) for name, rows in read.items()}
+
+
+def folds(rows: pd.DataFrame, train_rows: int) -> Iterator[Fold]:
+    """Every generation, and every pair of them, left out; so many rows of each device and kind train."""
+    every = sorted(rows[GENERATION].unique())
+    for left in [*((one,) for one in every), *combinations(every, 2)]:
+        out = rows[GENERATION].isin(left)
+        others, judged = rows[~out].reset_index(drop=True), rows[out].reset_index(drop=True)
+        known = others.iloc[sampled(others, train_rows + OTHER_ROWS, ["device", KIND], seed=0)]
+        apart = np.random.default_rng(0).random(len(known)) < OTHER_ROWS / (train_rows + OTHER_ROWS)  # [n]
+        some = judged.iloc[sampled(judged, JUDGED_ROWS, ["device", KIND], seed=1)]
+        yield Fold(left, known[~apart].reset_index(drop=True), pd.concat([some, known[apart]], ignore_index=True))
+
+
+def answers(campaign: str, keep: Path) -> pd.DataFrame:
+    """All folds' answers.
+
+    Args:
+        campaign: of `tables`.
+        keep: folder of what was fitted and told before.
+
+    Returns:
+        Columns left (tuple), device, generation, kind, family, dtype, group (of both), seen (bool, whether the
+        generation trained), measured, analytic, gnn (us, as the method reads them; gnn: geometric mean over networks
+        of SEEDS), weight (of the gate), DENSITY.
+    """
+    every = folds(tables()[campaign], TRAIN_ROWS[campaign])
+    found = [
+        _kept(fold, keep).assign(**{LEFT: pd.Series([fold.left] * len(fold.asked), dtype=object)}) for fold in every
+    ]
+    told = pd.concat(found, ignore_index=True)
+    family = np.array([FAMILIES[kind] for kind in told[KIND]], dtype=object)
+    dtype = np.full(len(told), DTYPES[campaign], dtype=object)
+    return told.assign(**{"family": family, "dtype": dtype, GROUP: group_names(family, dtype)})
+
+
+def _kept(fold: Fold, keep: Path) -> pd.DataFrame:
+    sums = [(len(part), float(part["latency_us"].sum())) for part in (fold.train, fold.asked)]
+    key = hashlib.sha256(repr((_code(), fold.left, sums, CONFIG, SEEDS)).encode()).hexdigest()
+    path = keep / f"answers-{key[:16]}.parquet"
+    if not path.is_file():
+        _told(fold, keep).to_parquet(path)
+    return pd.read_parquet(path)
+
+
+@cache
+def _code() -> str:
+    """Hash of what such answers depend on."""
+    package = Path(gnnperf.__file__).parent
+    digest = hashlib.sha256(torch.__version__.encode())
+    for source in sorted(path for room in CODE for path in package.glob(room)):
+        digest.update(source.read_bytes())
+    digest.update(Path(_row_trust.__file__).read_bytes())
+    return digest.hexdigest()
+
+
+def _told(fold: Fold, keep: Path) -> pd.DataFrame:
+    prepared = prepare(fold.train, kept_forms(fold.train, keep), CONFIG)
+    models = [fit(prepared, VIEWS[BY_SIZE], CONFIG, seed) for seed in SEEDS]
+    asked, seen = models[0].encode(fold.asked), ~fold.asked[GENERATION].isin(fold.left).to_numpy()
+    known = asked.part(torch.from_numpy(np.flatnonzero(seen)))
+    weight = np.mean([fit_row_trust(model, known).weight(asked) for model in models], axis=0)
+    return pd.DataFrame({
+        "device": fold.asked["device"].astype(str), GENERATION: fold.asked[GENERATION].astype(str),
+        KIND: fold.asked[KIND].astype(str), "seen": seen, "measured": fold.asked["latency_us"].to_numpy(float),
+        "analytic": np.exp(models[0].with_share(0.0).log_us(asked)),
+        "gnn": np.exp(np.mean([model.log_us(asked) for model in models], axis=0)), "weight": weight,
+        **dict(zip(DENSITY, numbers(asked).T, strict=True)),
+    })  # fmt: skip

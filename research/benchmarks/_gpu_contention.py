@@ -1,0 +1,96 @@
+"""Kernels beside a collective's kernel, and the same op, shape and kernel alone in the same public run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType, Relation, Segment
+from gnnperf.graph.build import build_graph
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.schedule.claims import COMPUTE_BOUND
+from gnnperf.trace import read_run
+from gnnperf.trace.public.catalog import load_catalog
+from research.benchmarks._contention import MIN_GPU_US, beside
+from research.benchmarks._public_runs import mirror
+
+# Runs with collectives on a stream of their own. All others of the catalog have none, or none beside kernels.
+RUNS = (
+    "dlrm-8", "megatron-tp2", "hta/df_index_resolver", "hta/nccl_parser_config", "hta/trace_diff/control",
+    "hta/negative_queue_length_values_check", "torchrec/log/resnet18", "torchrec/trace/sst_long_a2a_optimizer",
+    "torchrec/trace/sst_long_a2a_optimizer_3", "torchrec/trace/sst_long_a2a_optimizer_4",
+    "torchrec/trace/sst_long_a2a_optimizer_5_qcomm/a", "torchrec/trace/sst_long_a2a_optimizer_5_qcomm/b",
+    "torchrec/trace/sst_sleep_pl_dense_after_backward_2", "tracelens/mi300/resnet_act_checkpoint.json.gz",
+)  # fmt: skip
+WITHIN = 0.95  # share of a kernel's time beside a collective from which it counts as beside it
+KEY = ("op_name", "event_name", "input_dims", "ordinal", "num_siblings", "bytes")
+
+
+def gpu_runs() -> Iterator[tuple[str, str, ExecutionGraph]]:
+    """(run, GPU, graph) of public runs with collectives."""
+    entries = [e for e in load_catalog() if e.kind in ("kineto", "archive") and e.gpu]
+    for run in RUNS:
+        files = [e for e in entries if e.run == run]
+        try:
+            paths = [mirror() / e.name for e in files]
+            yield run, str(files[0].gpu), build_graph(read_run(paths if len(paths) > 1 else paths[0], name=run))
+        except InputError as error:
+            print(f"{run}: left out, {error}")
+
+
+def kernel_ratios(graph: ExecutionGraph) -> pd.DataFrame:
+    """One row per op, shape and kernel of a run: median latency beside a collective's kernel / alone.
+
+    A collective's kernel counts from its start, its wait for peers included: it holds its multiprocessors meanwhile,
+    and traces of one rank do not tell the two apart.
+    """
+    nodes = graph.nodes
+    kernels = nodes["node_type"].isin([NodeType.COMPUTE, NodeType.MEMORY]).to_numpy()
+    usable = kernels & nodes["input_dims"].notna().to_numpy() & (nodes["latency_us"] > 0).to_numpy()
+    rows = nodes[usable].assign(overlap_us=_with_collectives(graph)[usable])
+    keys = [rows[c].astype(object).fillna("") for c in KEY]
+    alone = rows["latency_us"].where(rows["overlap_us"] == 0).groupby(keys)
+    found = pd.DataFrame({
+        "alone_us": alone.median(), "num_alone": alone.count(), "low": alone.quantile(0.1), "high": alone.quantile(0.9),
+        "beside_us": rows["latency_us"].where(rows["overlap_us"] > WITHIN * rows["latency_us"]).groupby(keys).median(),
+        "compute_bound": rows["family"].isin(COMPUTE_BOUND).groupby(keys).first(),
+    })  # fmt: skip
+    agree = (found["num_alone"] >= 2) & (found["high"] <= 1.25 * found["low"]) & (found["alone_us"] > MIN_GPU_US)
+    found = found[agree & found["beside_us"].notna()]
+    return found.assign(ratio=found["beside_us"] / found["alone_us"]).reset_index(drop=True)
+
+
+def _with_collectives(graph: ExecutionGraph) -> np.ndarray:
+    """[num_nodes] us of each node beside kernels of collectives of its rank."""
+    nodes = graph.nodes
+    start, latency = nodes["start_us"].to_numpy(), np.nan_to_num(nodes["latency_us"].to_numpy())
+    end, rank = start + latency, nodes["rank"].to_numpy()
+    overlap = np.zeros(graph.num_nodes)
+    for arrival in np.flatnonzero((nodes["segment"] == Segment.ARRIVE).to_numpy()).tolist():
+        shared = np.minimum(end, end[arrival + 1]) - np.maximum(start, start[arrival])  # its exit is the next node
+        overlap += np.where(rank == rank[arrival], np.maximum(np.nan_to_num(shared), 0.0), 0.0)
+    return overlap
+
+
+def transfer_ratios(graph: ExecutionGraph) -> pd.DataFrame:
+    """One row per kind and size of a run: median transfer mostly beside kernels of all its ranks / beside none."""
+    found = beside(graph, MIN_GPU_US)
+    kind = graph.nodes["node_type"].to_numpy().astype(str)
+    node, transfer = found.moving[:2].astype(np.int64)
+    kernels = kind[node] != NodeType.COLLECTIVE
+    overlap = np.bincount(transfer[kernels], found.moving[2][kernels], minlength=graph.num_nodes)
+    joins = graph.edges.loc[(graph.edges["relation"] == Relation.JOINS).to_numpy(), "dst"]
+    rows = graph.nodes[(kind == NodeType.COLLECTIVE) & graph.nodes["latency_us"].notna().to_numpy()]
+    rows = rows.assign(
+        share=overlap[rows.index] / rows["latency_us"] / np.bincount(joins, minlength=graph.num_nodes)[rows.index]
+    )
+    keys = [rows["collective"].astype(object), rows["message_bytes"]]
+    found_us = pd.DataFrame({
+        "alone_us": rows["latency_us"].where(rows["share"] < 0.1).groupby(keys).median(),
+        "beside_us": rows["latency_us"].where(rows["share"] > 0.5).groupby(keys).median(),
+    })  # fmt: skip
+    found_us = found_us.reset_index(drop=True).dropna()
+    return found_us.assign(ratio=found_us["beside_us"] / found_us["alone_us"])

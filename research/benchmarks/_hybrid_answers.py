@@ -1,0 +1,57 @@
+"""Nodes of recorded steps with every answer beside them: the network's, the analytical model's and the blend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.gnn.data.prepare import Step
+from gnnperf.gnn.evaluation.metrics import gmae, is_measured
+from gnnperf.gnn.evaluation.noise_floor import node_kinds
+from gnnperf.gnn.models.gnn import WORK
+from gnnperf.predict.blended import BlendedPredictor
+
+
+def node_table(predictor: BlendedPredictor, steps: Sequence[Step]) -> pd.DataFrame:
+    """Nodes with a latency of the op alone. The network (gnn) answers for every node, whatever ground it has.
+
+    Returns:
+        Columns run, node (row of the step), kind, family, node_type, dtype, source, reason, known, weight; measured,
+        gnn, analytic, hybrid in us.
+    """
+    return pd.concat([_of_step(predictor, step) for step in steps], ignore_index=True)
+
+
+def _of_step(predictor: BlendedPredictor, step: Step) -> pd.DataFrame:
+    base = predictor.network.analytic.predict(step.graph, step.cluster)
+    told = predictor.network.told(step.graph, step.cluster, base)
+    hybrid = predictor.predict(step.graph, step.cluster)
+    table = pd.DataFrame({
+        "run": step.run, "node": np.arange(len(step.nodes)),
+        "kind": node_kinds(step.nodes), "family": step.nodes["family"].astype(object).to_numpy(),
+        "node_type": step.nodes["node_type"].astype(str).to_numpy(), "source": hybrid.source.astype(str),
+        "dtype": step.nodes["dtype"].astype(object).to_numpy(),
+        "reason": hybrid.reasons, "measured": _alone_us(step), "gnn": told.latency_us[0], "analytic": base.latency_us,
+        "hybrid": hybrid.latency_us, "known": told.known_op, "weight": told.trusted.weight,
+    })  # fmt: skip
+    return table[is_measured(table["measured"].to_numpy())]
+
+
+def _alone_us(step: Step) -> np.ndarray:
+    """[num_nodes] labels of ops alone; NaN unknown or not learned."""
+    found = np.full(len(step.nodes), np.nan)
+    for node_type in WORK:
+        store = step.data[node_type]
+        found[store.node_id.numpy()] = (store.target.double().exp() * store.base_us).numpy()
+    return found
+
+
+def errors(table: pd.DataFrame, by_time: bool) -> dict[str, float]:
+    """Answer -> GMAE over nodes that all three answer, all alike or weighted by what they took."""
+    known = (table[["gnn", "analytic", "hybrid"]] > 0).all(axis=1)
+    rows, answers = table[known], ("gnn", "analytic", "hybrid")
+    measured_us = rows["measured"].to_numpy()
+    weights = measured_us if by_time else None
+    return {name: gmae(rows[name].to_numpy(), measured_us, weights) for name in answers}

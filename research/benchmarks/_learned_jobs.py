@@ -1,0 +1,156 @@
+"""Cells to be made, each in a process of its own that keeps the last split it loaded."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gnnperf.gnn.baselines.answer import Learner
+from gnnperf.gnn.baselines.beside import variant_of
+from gnnperf.gnn.baselines.table import Place, SplitData, ensure_cell, ensure_floor, load_split
+from gnnperf.gnn.data.config import DataConfig
+from gnnperf.gnn.evaluation.row_errors import REPEAT
+from research.benchmarks._learned_rows import ABLATIONS, CURVE_SHARES, DATA, FIXED, LEARNED
+from research.benchmarks._recorded_graphs import DATASET, OP_TABLES
+
+AGAIN = "run-cpu-again"  # another day and machine
+UNSEEN = "run-cpu-unseen"  # eight programs that nothing was fitted on
+ELSEWHERE = (AGAIN, UNSEEN)  # axis-data set to test on, as gnnperf.gnn.data.elsewhere names them
+
+
+@dataclass(frozen=True)
+class Job:
+    """One cell.
+
+    Attributes:
+        place: where it belongs.
+        split: as data_config takes it.
+        learner: name in the tables of rows; REPEAT: the noise floor.
+        share: of the training runs, drawn by the place's seed.
+        bucket_bytes: of the token buckets that limit links, where it is told.
+    """
+
+    place: Place
+    split: str
+    learner: str
+    share: float = 1.0
+    bucket_bytes: float | None = None
+
+    def __str__(self) -> str:
+        """As the file is named."""
+        return f"{self.split}/{self.place.row}/{'fixed' if self.place.seed is None else self.place.seed}"
+
+
+def jobs_of(out: Path, split: str, rows: Sequence[str], seeds: Sequence[int], part: str) -> list[Job]:
+    """Every row, and where recordings are judged one by one the noise floor; what is quick comes first.
+
+    Then seed by seed: rows that search for settings keep them for later seeds, and two seeds of one row that ran side
+    by side would both search.
+    """
+    floor = [Job(Place(out, REPEAT, None, part), split, REPEAT)] if part == "test" else []
+    fixed = [Job(Place(out, row, None, part), split, row) for row in rows if row in FIXED]
+    seeded = [Job(Place(out, row, seed, part), split, row) for seed in seeds for row in rows if row not in FIXED]
+    return floor + fixed + seeded
+
+
+def curve_jobs(out: Path, split: str, row: str, seeds: Sequence[int], part: str) -> list[Job]:
+    """The row with a share of the training runs; seed by seed, because the share is drawn by it."""
+    return [Job(Place(out, f"{row}-{share:g}", seed, part), split, row, share)
+            for seed in seeds for share in CURVE_SHARES]  # fmt: skip
+
+
+def make(jobs: Sequence[Job], processes: int) -> list[tuple[Job, str]]:
+    """Make the cells that are missing or out of date.
+
+    Returns:
+        the jobs that failed, and why; the others are not held up by them.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes: as many cells at a time as there are of them
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_end_with_parent)
+    try:
+        running = {pool.submit(run, job): job for job in jobs}
+        return [failure for done in as_completed(running) for failure in _told(running[done], done)]
+    finally:
+        pool.shutdown(cancel_futures=True)  # stopped by hand, it does not go on with the cells that wait
+
+
+def _told(job: Job, done: Future[str]) -> list[tuple[Job, str]]:
+    """Say what became of a job; [(job, why)] if it failed."""
+    error = done.exception()
+    reason = "" if error is None else f"{type(error).__name__}: {error}"
+    print(f"{job}: {reason or done.result()}", file=sys.stderr, flush=True)
+    return [(job, reason)] if reason else []
+
+
+def _end_with_parent() -> None:
+    """A killed table leaves no process behind that nobody asks any more, an interrupted one waits for no cell."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=_wait_and_end, daemon=True).start()
+
+
+def _wait_and_end() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "runs in a process of the pool"
+    parent.join()
+    os._exit(1)
+
+
+def run(job: Job) -> str:
+    """In a process of the pool: one cell, and what became of it."""
+    data = _loaded(job)
+    begin = time.perf_counter()
+    made = ensure_floor(job.place, data) if job.learner == REPEAT else ensure_cell(job.place, _learner(job), data)
+    return f"made in {time.perf_counter() - begin:.0f} s" if made else "is there"
+
+
+def data_config(split: str, learner: str = "", bucket_bytes: float | None = None) -> DataConfig:
+    """The embedded data set, split so, and as this row takes it.
+
+    Args:
+        split: an axis of splits.json or one of ELSEWHERE, then +NAME for each further data set to train on.
+        learner: name in the tables of rows.
+        bucket_bytes: of the token buckets that limit links, where it is told.
+    """
+    first, *more = split.split("+")
+    axis, _, other = first.partition("-") if first in ELSEWHERE else (first, "", "")
+    config = DataConfig(path=str(DATASET), axis=axis, op_tables=[str(path) for path in OP_TABLES],
+                        bucket_bytes=bucket_bytes, test_path=str(dataset(other)) if other else None,
+                        train_paths=[str(dataset(name)) for name in more])  # fmt: skip
+    return replace(config, **DATA.get(learner, {}))
+
+
+def dataset(name: str) -> Path:
+    """An embedded data set."""
+    return DATASET.parent / name
+
+
+def _drawn_by(job: Job) -> int:
+    """The seed of a share; all runs are the same whatever the seed, and loaded once."""
+    return 0 if job.share == 1 or job.place.seed is None else job.place.seed
+
+
+_held: dict[tuple[str, str, float, int], SplitData] = {}  # one at a time: it is a gigabyte
+
+
+def _loaded(job: Job) -> SplitData:
+    """The job's data, kept until others are asked for."""
+    config = data_config(job.split, job.learner, job.bucket_bytes)
+    told = variant_of(config)
+    key = (job.split, told, job.share, _drawn_by(job))
+    if key not in _held:
+        _held.clear()
+        _held[key] = load_split(config, job.share, _drawn_by(job), told)
+    return _held[key]
+
+
+def _learner(job: Job) -> Learner:
+    return (FIXED | LEARNED | ABLATIONS)[job.learner]

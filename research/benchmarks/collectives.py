@@ -1,0 +1,169 @@
+"""Collectives of public tables: sizes and group sizes that the fit has not seen, beside trivial answers and noise.
+
+Unseen sizes: what nccl-tests call size (the larger of a rank's input and output) lies in an odd octave; the fit sees
+even octaves only, so every other power of two, and blocks of a factor of two where a table is dense.
+Unseen groups: the fit sees groups of 2 and 4 (of up to 8), and answers 8 (16), inside and between machines apart.
+Unseen machines: the fit sees one platform, and answers another one with the same links (owner, library or device).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.analytic.tables.collective import POINT
+from gnnperf.analytic.tables.collective_sources import read_collectives
+from gnnperf.gnn.evaluation.metrics import summarize
+from gnnperf.hardware.collective_terms import ring_terms, touched_bytes
+from research.benchmarks._collective_answers import catalog_us, cluster_of, laws_us, nearest_us, two_parameters_us
+from research.benchmarks._public_runs import mirror
+from research.benchmarks.fit_collectives import SHIPPED
+
+CLASSES = (0, 2**16, 2**20, 2**24, 2**28, 2**62)
+CLASS_NAMES = ("< 64 KiB", "64 KiB to 1 MiB", "1 to 16 MiB", "16 to 256 MiB", "larger")
+NEIGHBORS = 9  # sizes in a row, for the noise of dense tables
+DENSE = 100  # sizes of a group
+HEAD = "rows | mean | median | p90 | max | bias | nearest size | start + bytes / bandwidth | specification"
+Split = tuple[str, pd.DataFrame, pd.DataFrame]
+
+
+def main() -> None:
+    """Print all tables."""
+    table = read_collectives(mirror())
+    rows = table.rows
+    size = touched_bytes(rows["kind"].to_numpy(object), rows["message_bytes"].to_numpy(), rows["group_size"].to_numpy())
+    rows = rows.assign(size=size, name=rows["source"].str.partition("/")[2] + ": " + rows["platform"])
+    print(f"{len(rows)} rows. Left out: " + "; ".join(f"{count} ({reason})" for reason, count in table.dropped.items()))
+    print("Mean error of the trivial answers; bias: geometric mean of predicted / measured, less 1.\n")
+    sizes = _judged("unseen sizes", _size_splits(rows))
+    _print_worst(sizes)
+    _print_classes(sizes)
+    _print_noise(rows)
+    _print_worst(_judged("unseen groups", _group_splits(rows)))
+    _judged("unseen machines", _machine_splits(rows))
+    _print_wires(rows[rows["nodes"] > 1])
+
+
+def _size_splits(rows: pd.DataFrame) -> Iterator[Split]:
+    for name, own in rows.groupby("name"):
+        odd = np.floor(np.log2(own["size"])).astype(int) % 2 == 1
+        yield str(name), own[~odd], own[odd]
+
+
+def _group_splits(rows: pd.DataFrame) -> Iterator[Split]:
+    for name, own in rows.groupby("name"):
+        for place, here in (("inside", own[own["nodes"] == 1]), ("between machines", own[own["nodes"] > 1])):
+            for seen, asked in (((2, 4), 8), ((2, 4, 8), 16)):
+                train, test = here[here["group_size"].isin(seen)], here[here["group_size"] == asked]
+                if len(test):
+                    yield f"{name}, {place}, {', '.join(map(str, seen))} -> {asked}", train, test
+
+
+def _machine_splits(rows: pd.DataFrame) -> Iterator[Split]:
+    """Platforms whose laws ship, each with the others on the same links, in the kinds and places that both have."""
+    shipped = {f"{source.partition('/')[2]}: {platform}" for source, platform in SHIPPED.values()}
+    platforms = {str(name): own for name, own in rows.groupby("name")}
+    for one, train in platforms.items():
+        for other, test in platforms.items():
+            if one in shipped and one != other and cluster_of(train).name == cluster_of(test).name:
+                known = set(zip(train["kind"], train["link"], strict=True))
+                both = [pair in known for pair in zip(test["kind"], test["link"], strict=True)]
+                if any(both):
+                    yield f"{one} -> {other}", train, test[both]
+
+
+def _judged(title: str, splits: Iterable[Split]) -> pd.DataFrame:
+    """Print a line per split; all test rows with the laws' answer and its error."""
+    print(f"\n## {title}\n\n| source: platform | {HEAD} |\n|{'---|' * 10}")
+    parts = []
+    for name, train, test in splits:
+        measured, ours = test["latency_us"].to_numpy(), laws_us(train, test)
+        found = summarize(ours, measured)
+        others = (nearest_us(train, test), two_parameters_us(train, test), catalog_us(test))
+        beside = " | ".join(_share(summarize(other, measured).mean_ape) for other in others)
+        shares = (found.mean_ape, found.median_ape, found.p90_ape, found.max_ape)
+        print(
+            f"| {name} | {len(test)} | {' | '.join(map(_share, shares))} | {found.bias:+.1%} | {beside} |", flush=True
+        )
+        parts.append(test.assign(split=name, error=np.abs(ours / measured - 1)))
+    return pd.concat(parts)
+
+
+def _print_worst(judged: pd.DataFrame, count: int = 8) -> None:
+    """The groups with the largest errors, beside how much their rows scatter around their neighbors."""
+    print(f"\nThe {count} worst groups:\n\n| split | kind | ranks on machines | mean error | scatter of its rows |\n"
+          f"|{'---|' * 5}")  # fmt: skip
+    keys = ["split", "kind", "group_size", "nodes"]
+    worst = judged.groupby(keys)["error"].mean().sort_values(ascending=False).head(count)
+    grouped = judged.groupby(keys)
+    for group, error in zip(worst.index.to_list(), worst, strict=True):
+        split, kind, ranks, nodes = group
+        rows = grouped.get_group(group)
+        print(f"| {split} | {kind} | {ranks} on {nodes} | {_share(error)} | {_share(_scatter(rows).mean())} |")
+
+
+def _print_classes(judged: pd.DataFrame) -> None:
+    print(f"\nBy source, link and size, mean error (median):\n\n| | {' | '.join(CLASS_NAMES)} |\n|{'---|' * 6}")
+    names = pd.cut(judged["size"], CLASSES, labels=CLASS_NAMES, right=False)
+    for (source, link), own in judged.groupby(["source", "link"]):
+        here = [own.loc[names.loc[own.index] == name, "error"] for name in CLASS_NAMES]
+        cells = (f"{_share(part.mean())} ({_share(part.median())})" if len(part) else "-" for part in here)
+        print(f"| {source}, {link} | {' | '.join(cells)} |")
+
+
+def _print_wires(rows: pd.DataFrame) -> None:
+    """What the largest messages get of the network: a law over groups needs a machine's share to follow its ranks."""
+    print("\nBytes on the wire of a machine's ranks together, largest octave, GB/s:\n\n"
+          f"| source: platform | kind | ranks on machines | GB/s |\n|{'---|' * 4}")  # fmt: skip
+    for (name, kind, ranks, nodes), own in rows.groupby(["name", "kind", "group_size", "nodes"]):
+        large = own[own["size"] > own["size"].max() / 2]
+        kinds, group = large["kind"].to_numpy(object), large["group_size"].to_numpy(float)
+        _, share = ring_terms(kinds, group)
+        rate = share * large["message_bytes"].to_numpy() / large["latency_us"].to_numpy() / 1e3
+        print(f"| {name} | {kind} | {ranks} on {nodes} | {np.median(rate):.1f} |")
+
+
+def _print_noise(rows: pd.DataFrame) -> None:
+    columns = f"repeated rows, from their median | other dtype, same bytes | dense sizes, from {NEIGHBORS} neighbors"
+    print(f"\n## Noise of the tables\n\n| source: platform | {columns} |\n|{'---|' * 4}")
+    for name, own in rows.groupby("name"):
+        cells = (_repeats(own), _other_dtype(own), _scatter(own).mean())
+        print(f"| {name} | {' | '.join(map(_share, cells))} |")
+
+
+def _repeats(rows: pd.DataFrame) -> float:
+    points = rows.groupby(list(POINT))["latency_us"]
+    several = (points.transform("size") > 1).to_numpy()
+    return float((rows["latency_us"] / points.transform("median") - 1).abs()[several].mean())
+
+
+def _other_dtype(rows: pd.DataFrame) -> float:
+    """Mean distance of a point from the same bytes in another dtype."""
+    keys = [key for key in POINT if key != "dtype"]
+    medians = rows.groupby([*keys, "dtype"])["latency_us"].median().groupby(keys)
+    ratio = (medians.max() / medians.min() - 1)[medians.size() > 1]
+    return float(ratio.mean())
+
+
+def _scatter(rows: pd.DataFrame) -> pd.Series:
+    """Distance of each latency from the median of NEIGHBORS sizes in a row; of groups with many sizes only."""
+    parts = [
+        _distance(own.sort_values("message_bytes")["latency_us"])
+        for _, own in rows.groupby(["kind", "group_size", "nodes", "dtype", "method"])
+        if len(own) >= DENSE
+    ]
+    return pd.concat(parts) if parts else pd.Series([np.nan])
+
+
+def _distance(latency_us: pd.Series) -> pd.Series:
+    return (latency_us / latency_us.rolling(NEIGHBORS, center=True).median() - 1).abs().dropna()
+
+
+def _share(value: float) -> str:
+    return "-" if np.isnan(value) else f"{value:.1%}"
+
+
+if __name__ == "__main__":
+    main()

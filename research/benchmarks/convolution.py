@@ -1,0 +1,95 @@
+"""Convolution forward in float32 (NeuSight, 3 x 3 windows at stride 1), one chip left out of everything that is fitted.
+
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.convolution
+
+Beside the model: no algorithm but the direct one; FLOPs over peak, both behind the same wait for the host; and what
+the same call took on the nearest GPU times the ratio of peaks, which knows this very size and when it was measured.
+"model, host known": what it would say if the host's pace of this GPU were known, as its short rows tell it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from gnnperf.analytic.convolution_fit import forward_algorithms
+from gnnperf.analytic.kernels.call import Setting
+from gnnperf.analytic.tables import read_neusight
+from gnnperf.gnn.evaluation.metrics import summarize
+from gnnperf.gnn.pretrain.forms import CONVOLUTION, form_names, on_lanes
+from gnnperf.gnn.pretrain.observation import Observed, fit_observation
+from gnnperf.gnn.pretrain.rows import CHIP, sampled, spec_of, usable
+from research.benchmarks._public_runs import mirror
+from research.benchmarks._transfer_few import Forms, forms_of
+from research.benchmarks._transfer_tables import Judged, nearest_op_us
+
+KEPT = Path("outputs/transfer")
+SHORT_US = 100.0
+SHORTER = f"kernels under {SHORT_US:g} us"
+FITTED_ROWS = 2000  # of each device and table
+MODEL, DIRECT, ROOFLINE, NEAREST, HOST = "model", "without Winograd", "FLOPs / peak", "nearest GPU", "model, host known"
+
+
+def answers(rows: pd.DataFrame, others: pd.DataFrame, forms: Forms) -> dict[str, np.ndarray]:
+    """What every answer says for one device's rows: [n] us each."""
+    asked, device, constants = forms.asked(rows), spec_of(str(rows["device"].iloc[0])), forms.constants
+    assert constants.memory is not None and constants.convolution is not None
+    setting = Setting(device, constants.memory, on_lanes(constants.gemm), constants.convolution)
+    peak_us = rows["flops"].to_numpy(float) / device.flops_per_s["float32"] * 1e6  # [n]
+    host, own_host = asked.encoded.observed, fit_observation(rows, constants).of(rows)
+    told = {
+        MODEL: (asked.encoded.base_us.numpy(), host), HOST: (asked.encoded.base_us.numpy(), own_host),
+        DIRECT: (forward_algorithms(rows, setting).direct, host), ROOFLINE: (peak_us, host),
+    }  # fmt: skip
+    found = {name: behind(us, waits) for name, (us, waits) in told.items()}
+    return {**found, NEAREST: nearest_op_us(Judged(device.name, rows, rows), others)}
+
+
+def waits_us(rows: pd.DataFrame, kernel_us: np.ndarray) -> tuple[float, float]:
+    """What short kernels took longer than the model says, in the first and in the last tenth of the calls: medians."""
+    order, short = rows["calls_before"].rank(pct=True).to_numpy(), kernel_us < SHORT_US  # [n]
+    over = rows["latency_us"].to_numpy(float) - kernel_us  # [n]
+    return float(np.median(over[short & (order <= 0.1)])), float(np.median(over[short & (order > 0.9)]))
+
+
+def behind(kernel_us: np.ndarray, host: Observed) -> np.ndarray:
+    """[n] us that the method reads of kernels behind a host's wait."""
+    return np.asarray(host.log_us(torch.from_numpy(np.log(kernel_us))).exp())
+
+
+def main() -> int:
+    """Print one line per device and answer, then means over devices."""
+    rows = usable(read_neusight(mirror())).rows
+    printed = Table("GPU", "answer", "rows", "mean %", "median %", "p90 %", "max %", "bias %")
+    means: dict[str, list[float]] = {}
+    for chip in sorted(rows[CHIP].unique()):
+        others = rows[rows[CHIP] != chip].reset_index(drop=True)
+        some = others.iloc[sampled(others, FITTED_ROWS, ["device", "table"], seed=0)].reset_index(drop=True)
+        own = rows[(rows[CHIP] == chip).to_numpy() & (form_names(rows) == CONVOLUTION)]
+        for name, part in own.groupby("device"):
+            forms = forms_of(some, KEPT)
+            forms_us = forms.asked(part.reset_index(drop=True)).encoded.base_us.numpy()
+            first, last = waits_us(part, forms_us)
+            (pace,) = fit_observation(part, forms.constants).shares.values()
+            print(f"{name}: {SHORTER} took {first:.0f} us longer in the first tenth of calls, {last:.0f} in the last; "
+                  f"the host takes {pace:.2f} times as long as that of the others")  # fmt: skip
+            told = answers(part.reset_index(drop=True), others, forms)
+            for answer, found in told.items():
+                errors = summarize(found, part["latency_us"].to_numpy(float))
+                shown = (errors.mean_ape, errors.median_ape, errors.p90_ape, errors.max_ape, errors.bias)
+                printed.add_row(str(name), answer, str(errors.num_nodes), *(f"{100 * x:.1f}" for x in shown))
+                means.setdefault(answer, []).append(errors.mean_ape)
+    Console(width=110).print(printed)
+    for answer, errors_of in means.items():
+        print(f"{answer}: mean over GPUs {np.mean(errors_of):.1%}, worst {max(errors_of):.1%}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

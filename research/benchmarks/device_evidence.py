@@ -1,0 +1,91 @@
+"""Which measurements of which device the shipped constants were made of: writes conf/analytic/evidence.yaml.
+
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.device_evidence
+
+Counts the rows that research/benchmarks/fit_gemm.py, fit_memory_bound.py, fit_convolution.py and fit_cpu_constants.py
+fit on, as
+they choose them.
+`gnnperf devices` reads the file.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+
+from gnnperf.analytic.convolution_fit import some_of_each
+from gnnperf.analytic.evidence import FILE, Evidence, save_evidence
+from gnnperf.gnn.evaluation.recordings import CARD
+from gnnperf.gnn.pretrain.groups import grouped
+from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.trace.public.catalog import load_catalog
+from research.benchmarks._neusight import convolution_rows, memory_rows
+from research.benchmarks._products import TABLES, product_rows, sample, spec
+from research.benchmarks._public_runs import mirror
+from research.benchmarks.fit_gemm import FIT_ROWS
+
+PROVENANCE = (
+    "python -m research.benchmarks.device_evidence: rows that research/benchmarks/fit_gemm.py, "
+    "fit_memory_bound.py, fit_convolution.py "
+    "and fit_cpu_constants.py fit on; licenses as the catalog of public files says"
+)
+OWN_LICENSE = "Apache-2.0"
+CPU, DATA_SETS = "cpu_generic", Path("datasets")
+RECORDED, OP_TABLES = "cpu-gloo", ("cpu-ops", "cpu-lookups", "cpu-updates")
+ROW_OPS = {"softmax": "softmax", "ln": "layer norm"}
+
+
+def main() -> int:
+    """Count and write."""
+    save_evidence(gpu_evidence() + cpu_evidence(), PROVENANCE, conf_dir("analytic") / FILE)
+    return 0
+
+
+def gpu_evidence() -> list[Evidence]:
+    """Of products, of kernels bound by memory and of convolutions, from the mirror's op tables."""
+    rows = product_rows(mirror())
+    found: list[Evidence] = []
+    for table in TABLES:
+        every = rows[rows["table"] == table]
+        found += _counted(every, sample(every, FIT_ROWS[table]), pd.Series(table, every.index), "gemm.yaml")
+    memory, _ = memory_rows()
+    found += _counted(memory, memory, memory["table"].map(ROW_OPS).fillna("elementwise"), "memory_bound.yaml")
+    convolved, _ = convolution_rows()
+    ops = pd.Series("convolution", convolved.index)
+    return found + _counted(convolved, some_of_each(convolved), ops, "convolution.yaml")
+
+
+def cpu_evidence() -> list[Evidence]:
+    """Of the shipped recordings and op tables; traces do not name processors, so they count for the generic one."""
+    runs = len(list((DATA_SETS / RECORDED).rglob(CARD)))
+    steps = Evidence(CPU, f"datasets/{RECORDED}", OWN_LICENSE, "recordings of training steps", "float32", runs, runs,
+                     "cpu.yaml")  # fmt: skip
+    counts = {name: len(pd.read_parquet(DATA_SETS / name / "ops.parquet", columns=["op"])) for name in OP_TABLES}
+    return [steps, *(Evidence(CPU, f"datasets/{name}", OWN_LICENSE, "op calls", "float32", count, count, "cpu.yaml")
+                     for name, count in counts.items())]  # fmt: skip
+
+
+def _counted(every: pd.DataFrame, fitted: pd.DataFrame, ops: pd.Series, constants: str) -> list[Evidence]:
+    """One line per device and kind of op."""
+    names = {name: spec(name).name for name in every["device"].unique()}
+    named = every.assign(device=every["device"].map(names), ops=ops)
+    used = every.index.isin(fitted.index)  # [rows]
+    return [
+        Evidence(device, source, license_of(source), op, dtype, len(places), int(used[places].sum()), constants)
+        for (device, source, op, dtype), places in grouped(named, ["device", "source", "ops", "dtype"])
+    ]
+
+
+@cache
+def license_of(source: str) -> str:
+    """Of a repository's op tables; several are joined."""
+    found: Iterable[str] = {e.license for e in load_catalog() if e.repo == source and e.kind == "op-table"}
+    return ", ".join(sorted(found)) or "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

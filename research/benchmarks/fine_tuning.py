@@ -1,0 +1,180 @@
+"""A network that never saw a program, or a machine, trained on with a few runs of it: what they are worth.
+
+    python -m research.benchmarks.fine_tuning [--of dlrm .. machine] [--runs 2 4 8] [--seeds 0 1] [--out DIR]
+    [--print-only]
+
+Of every program: the row `gnn` of `learned`, trained on all other programs (seed 0). Up to 16 of its runs are judged;
+of 2, 4 or 8 others, drawn by seed, a quarter (at least one) validates and the rest trains (rows that validate nothing
+take all of them). Recordings of a run stay together. moe and rl have 13 runs: 5 are judged, and 8 others are all.
+
+Of the second machine: the row `gnn` of `run`, trained on the first one. What `run` tests on is judged as the second
+machine recorded it; the few are of what `run` validates on, recorded there, too.
+
+Beside it the same network without those runs, the analytical model with the constants of what it was trained on and
+with those of the few, a network from nothing but the few runs, trivial answers from them, and the noise: one recording
+says another of its run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from gnnperf.core.errors import InputError
+from gnnperf.gnn.baselines.answer import Learner
+from gnnperf.gnn.baselines.network import Network
+from gnnperf.gnn.baselines.table import Place, SplitData, ensure_cell, ensure_floor, load_split
+from gnnperf.gnn.baselines.trivial import Analytic, NearestNodes
+from gnnperf.gnn.baselines.whole_steps import MedianStep, NearestStep
+from gnnperf.gnn.data.config import DataConfig
+from gnnperf.gnn.data.content import content_digest
+from gnnperf.gnn.data.prepare import PreparedData, prepare
+from gnnperf.gnn.data.runs import read_runs, run_of
+from gnnperf.gnn.data.splits import Split
+from gnnperf.gnn.evaluation.cell_files import read_cells
+from gnnperf.gnn.evaluation.recordings import read_recordings
+from gnnperf.gnn.evaluation.row_errors import REPEAT
+from gnnperf.gnn.finetune import Start, start_of
+from gnnperf.gnn.training.config import TrainConfig
+from gnnperf.predict.composition import composed
+from gnnperf.predict.composition.entry import EntryConfig
+from research.benchmarks._few_runs_table import MACHINE, print_tables
+from research.benchmarks._fine_tuned import AsItIs, FineTuned
+from research.benchmarks._learned_jobs import AGAIN, data_config, dataset
+from research.benchmarks._learned_rows import GNN
+
+OUT = Path("outputs/fine_tuning")
+AXES = {"dlrm": "workload-dlrm", "transformer": "workload-transformer", "cnn": "workload", "moe": "workload-moe",
+        "rl": "workload-rl", "random_graph": "workload-random_graph"}  # fmt: skip
+RUNS, JUDGED, SEEDS = (2, 4, 8), 16, (0, 1)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make what is missing, print; 2 for bad input."""
+    parser = argparse.ArgumentParser(prog="python -m research.benchmarks.fine_tuning")
+    parser.add_argument("--of", nargs="+", choices=[*AXES, MACHINE], default=[*AXES, MACHINE], help="default: all")
+    parser.add_argument("--runs", nargs="+", type=int, default=list(RUNS), choices=RUNS)
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"default: {OUT}")
+    parser.add_argument("--print-only", action="store_true", help="tables of the cells that are there")
+    args = parser.parse_args(arguments)
+    torch.set_num_threads(1)  # kept networks go by sums that depend on it
+    try:
+        for name in () if args.print_only else args.of:
+            _make(_machine() if name == MACHINE else _program(name), args)
+        print_tables(read_cells(args.out, "test"))
+    except InputError as error:
+        print(f"fine_tuning: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """What the network never saw.
+
+    Attributes:
+        name: of the program, or MACHINE.
+        axis: of `learned`, whose row `gnn` goes on.
+        whole: its data; the test part holds what is judged.
+        config: how the few runs are read.
+        pool: recordings that the few runs are drawn from.
+        judged: recordings.
+    """
+
+    name: str
+    axis: str
+    whole: PreparedData
+    config: DataConfig
+    pool: tuple[str, ...]
+    judged: tuple[str, ...]
+
+
+def _program(name: str) -> Unseen:
+    """A program that its axis leaves out."""
+    whole = load_split(data_config(AXES[name])).data
+    return Unseen(name, AXES[name], whole, data_config(AXES[name]), *apart(whole.split.test))
+
+
+def _machine() -> Unseen:
+    """The second machine. It has no op tables: those of the first teach what goes on from its base, the few nothing."""
+    whole = load_split(data_config(AGAIN)).data
+    folder = dataset("cpu-again")
+    known = {run_of(name) for name in whole.split.val}
+    found = [one.name for run, repeats in read_recordings(folder).items() if run in known for one in repeats.values()]
+    return Unseen(MACHINE, AGAIN, whole, DataConfig(path=str(folder)), tuple(found), whole.split.test)
+
+
+def _make(new: Unseen, args: argparse.Namespace) -> None:
+    """The cells that are missing."""
+    start = start_of(GNN.checkpoint(new.whole, 0), f"the row gnn of {new.axis}")
+    for seed in args.seeds:
+        for count in args.runs:
+            split = few_runs(new.pool, new.judged, count, seed, f"{new.name}-{count}")
+            for row, (learner, data) in _rows(new, start, split).items():
+                made = ensure_cell(Place(args.out, row, seed), learner, SplitData(data, 1.0))
+                print(f"{split.axis}/{row}/{seed}: {'made' if made else 'is there'}", file=sys.stderr, flush=True)
+            ensure_floor(Place(args.out, REPEAT, seed), SplitData(_judged(new.whole, split), 1.0))
+
+
+def apart(test: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Recordings to draw few runs from, and those of JUDGED other runs, the same for every seed."""
+    runs = np.random.default_rng(0).permutation(list(dict.fromkeys(map(run_of, test))))
+    judged = slice(max(RUNS), max(RUNS) + JUDGED)
+    return _recordings(test, np.delete(runs, judged).tolist()), _recordings(test, runs[judged].tolist())
+
+
+def few_runs(pool: Sequence[str], judged: tuple[str, ...], count: int, seed: int, name: str) -> Split:
+    """So many runs of the pool to learn from, drawn by seed; those of a larger count hold those of a smaller one."""
+    runs = np.random.default_rng(seed).permutation(list(dict.fromkeys(map(run_of, pool)))).tolist()
+    validate = max(count // 4, 1)
+    return Split(name, _recordings(pool, runs[validate:count]), _recordings(pool, runs[:validate]), judged)
+
+
+def _recordings(of: Sequence[str], runs: Sequence[str]) -> tuple[str, ...]:
+    """Those of these runs, run by run."""
+    return tuple(one for run in runs for one in of if run_of(one) == run)
+
+
+def _rows(new: Unseen, start: Start, split: Split) -> dict[str, tuple[Learner, PreparedData]]:
+    """Row -> learner and what it is fitted and judged on."""
+    config = new.config
+    read = read_runs(Path(config.path), Path(config.cache_dir).expanduser(), None, None)
+    alone, further = prepare(config, split, read), prepare(config, split, read, start.earlier)
+    every = prepare(config, replace(split, train=(*split.val, *split.train)), read)
+    known = _judged(new.whole, split)
+    return {
+        "analytic": (Analytic(), known), "gnn": (AsItIs(start, start.sha256), known),
+        "analytic-few": (Analytic(), every), "nearest-run-few": (NearestNodes(), every),
+        "median-step-few": (MedianStep(), every), "nearest-step-few": (NearestStep(), every),
+        "gnn-few": (Network(_settings("gnn")), alone),
+        "fine-tuned": (FineTuned(_settings("fine_tune"), start, start.sha256), further),
+    }  # fmt: skip
+
+
+def _judged(whole: PreparedData, split: Split) -> PreparedData:
+    """As the training that lacks them prepared it, to be judged on the same runs."""
+    by_name = {step.run: step for step in whole.steps["test"]}
+    test = tuple(by_name[name] for name in split.test)
+    told = content_digest(whole.fingerprint, split.test)
+    return replace(whole, split=split, steps={**whole.steps, "test": test}, fingerprint=told)
+
+
+def _settings(experiment: str) -> TrainConfig:
+    """As train.py would take them; a network from nothing has as many updates as one that goes on."""
+    words = ("init_from=a checkpoint at hand", "trainer.progress_bar=false")
+    further: TrainConfig = composed("train", EntryConfig, "experiment=fine_tune", *words)
+    if experiment == "fine_tune":
+        return further
+    own: TrainConfig = composed("train", EntryConfig, f"experiment={experiment}", words[1])
+    return replace(own, trainer=further.trainer, data=further.data)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

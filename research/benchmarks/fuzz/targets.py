@@ -1,0 +1,170 @@
+"""What reads each kind of input: file name, bytes of a case, and the product's own function."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gnnperf.core.errors import InputError
+from research.benchmarks.fuzz import corpus
+from research.benchmarks.fuzz.mutations import mutated_value
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reader under test.
+
+    Attributes:
+        file: name of the file that holds the case's bytes.
+        make: bytes of a case.
+        read: reads the file at a path; returns, or raises InputError.
+        share: of all cases; slow readers get fewer.
+    """
+
+    file: str
+    make: corpus.Make
+    read: Callable[[Path], object]
+    share: float = 1.0
+
+
+def _run(path: Path) -> object:
+    from gnnperf.trace import read_run
+
+    return read_run(path)
+
+
+def _with_execution_trace(path: Path) -> object:
+    kineto = path.with_name("rank_0.json")
+    if not kineto.exists():
+        kineto.write_text(json.dumps(corpus.kineto()))
+    return _run(path.parent)
+
+
+def _tables(path: Path) -> object:
+    from gnnperf.trace.storage import read_tables
+
+    return read_tables(path)
+
+
+def _card(path: Path) -> object:
+    from gnnperf.hardware.placement import placement_of
+    from gnnperf.trace.storage import read_card
+
+    return placement_of(read_card(path.parent))
+
+
+def _split(path: Path) -> object:
+    from gnnperf.gnn.data.splits import read_split
+
+    for name in ("a/1", "b/1", "c/1", "d/1"):
+        (path.parent / name).mkdir(parents=True, exist_ok=True)
+    return read_split(path.parent, "run")
+
+
+def _op_rows(path: Path) -> object:
+    from gnnperf.analytic.op_tables.read import read_op_rows
+
+    return read_op_rows(path)
+
+
+def _ops_to_measure(path: Path) -> object:
+    from gnnperf.record.calibrate.ops_file import read_ops
+
+    return read_ops(path)
+
+
+def _against(path: Path) -> object:
+    from gnnperf.report.threshold import read_threshold
+
+    return read_threshold(None, 5.0, str(path))
+
+
+def _device(path: Path) -> object:
+    from gnnperf.hardware import load_device
+
+    return load_device(path)
+
+
+def _cluster(path: Path) -> object:
+    from gnnperf.hardware import load_cluster
+
+    return load_cluster(path, "h100_sxm")
+
+
+def _collectives(path: Path) -> object:
+    from gnnperf.analytic.collective.files import load_collectives
+
+    return load_collectives(path)
+
+
+def _plan(path: Path) -> object:
+    from gnnperf.generate.families import read_plan
+    from gnnperf.hardware.strict_yaml import read_yaml
+
+    return read_plan(read_yaml(path), "plan")
+
+
+def _checkpoint(path: Path) -> object:
+    from gnnperf.gnn.pretrain.op_checkpoint import load_op_checkpoint
+
+    return load_op_checkpoint(path)
+
+
+def _edits(path: Path) -> object:
+    from gnnperf.predict.whatif import read_edits
+
+    try:
+        entries = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None  # these words come from a command line, which Hydra parses
+    return read_edits(entries if isinstance(entries, list) else [entries])
+
+
+def predicted_step(path: Path, rng: random.Random) -> float:
+    """The whole path: trace -> graph -> prediction -> schedule -> document, with edits now and then."""
+    from gnnperf.core.output.files import to_json
+    from gnnperf.predict.api import Request, predict
+    from gnnperf.predict.config import Mode
+    from gnnperf.predict.whatif import read_edits
+    from gnnperf.report.document import document
+
+    entries = [rng.choice(corpus.EDITS) for _ in range(rng.choice((0, 1, 1, 2)))]
+    if entries and rng.random() < 0.3:
+        entries = [mutated_value(entry, rng, 1) for entry in entries]
+    edits = read_edits(entries)
+    answer = predict(Request(trace=path, mode=Mode.analytic, whatif=edits, findings=rng.random() < 0.1))
+    written = json.loads(to_json(document(answer)))
+    steps = [written["step_time_us"], *([written["whatif"]["step_time_us"]] if written.get("whatif") else [])]
+    for step_us in steps:
+        if step_us is None or not math.isfinite(step_us) or step_us <= 0:
+            raise AssertionError(f"step time {step_us}")
+    return float(steps[0])
+
+
+TARGETS = {
+    "kineto": Target("rank_0.json", corpus.kineto_bytes, _run, 0.1),
+    "execution_trace": Target("rank_0_et.json", corpus.execution_trace, _with_execution_trace, 0.1),
+    "zip": Target("run.zip", corpus.zip_bytes, _run),
+    "tar": Target("run.tar", corpus.tar_bytes, _run, 0.1),
+    "tables": Target("events.parquet", corpus.table_bytes, _tables, 0.05),
+    "card": Target("run.json", corpus.of_value(corpus.CARD), _card),
+    "splits": Target("splits.json", corpus.of_value(corpus.SPLITS), _split),
+    "op_rows": Target("ops.jsonl", corpus.op_rows, _op_rows, 0.1),
+    "ops_to_measure": Target("ops.jsonl", corpus.op_rows, _ops_to_measure, 0.5),
+    "against": Target("prediction.json", corpus.of_value(corpus.PREDICTION), _against),
+    "device": Target("device.yaml", corpus.yaml_of("hardware", "t4"), _device),
+    "cluster": Target("cluster.yaml", corpus.yaml_of("cluster", "hgx8"), _cluster, 0.5),
+    "plan": Target("plan.yaml", corpus.yaml_of("plan", "gpt2_345m"), _plan),
+    "collectives": Target(
+        "laws.yaml", corpus.yaml_of("analytic/collective_laws", "h100_sxm_nccl_2_29"), _collectives, 0.2
+    ),
+    "edits": Target("whatif.json", corpus.of_value(list(corpus.EDITS)), _edits, 0.1),
+    "checkpoint": Target("checkpoint.pt", corpus.checkpoint_bytes, _checkpoint, 0.002),
+}
+WHOLE_PATH = "whole_path"
+
+__all__ = ["TARGETS", "WHOLE_PATH", "InputError", "Target", "predicted_step"]

@@ -1,0 +1,107 @@
+"""The learned predictor beside every simpler learner, cell by cell: a killed table goes on where it was.
+
+    python -m research.benchmarks.learned [--rows gnn mlp ..] [--splits size ..] [--seeds 0 1 ..] [--out DIR]
+    [--processes 2]
+    python -m research.benchmarks.learned --curve          also 1/8, 1/4 and 1/2 of the training runs, drawn by seed
+    python -m research.benchmarks.learned --ablations      also the network without one of its parts (two splits, three
+    seeds)
+    python -m research.benchmarks.learned --sanity  hardware and links that are not the runs' own, first split named
+    python -m research.benchmarks.learned --print-only     tables of the cells that are there
+    python -m research.benchmarks.learned --bucket-bytes N told of the token buckets that limit links; cells of their
+    own
+    python -m research.benchmarks.learned --part val  judged on the validation runs, without a look at the test runs
+
+A cell (DIR/<split>/<row>/<seed>.parquet) is one fit. It is made if it is missing, or of other data or another
+configuration; a changed program is told, not noticed: delete the folders of its rows. Splits by default: the six of
+issue 5. SPLIT+NAME also trains on datasets/NAME, programs that are tested on left out: `--splits workload+cpu-unseen`.
+F, the row another-recording: one recording answers for another of the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gnnperf.cli import INTERRUPTED
+from gnnperf.core.errors import InputError
+from gnnperf.gnn.evaluation.cell_files import read_cells
+from gnnperf.gnn.evaluation.row_tables import print_tables
+from research.benchmarks._learned_jobs import Job, curve_jobs, jobs_of, make
+from research.benchmarks._learned_rows import (
+    ABLATION_SEEDS,
+    ABLATION_SPLITS,
+    ABLATIONS,
+    AFTER_OTHERS,
+    CURVE_ROW,
+    FIXED,
+    LEARNED,
+)
+
+SPLITS = ("size", "workload", "link", "world_size", "parallelism", "run")
+SEEDS = (0, 1, 2, 3, 4)
+OUT = Path("outputs/learned")
+BUCKET_OUT = Path("outputs/learned-bucket")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make what is missing, print; 1 if a cell could not be made, 2 for bad input."""
+    args = _parser().parse_args(arguments)
+    out = args.out or (OUT if args.bucket_bytes is None else BUCKET_OUT) / args.part
+    try:
+        failed = [] if args.print_only else make(_jobs(args, out), args.processes)
+        print_tables(read_cells(out, args.part), args.splits)
+        if args.sanity:
+            from research.benchmarks._learned_sanity import print_sanity
+
+            print_sanity(args.splits[0], args.part, args.bucket_bytes)
+    except InputError as error:
+        print(f"learned: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("learned: interrupted; the cells that are there stay", file=sys.stderr)
+        return INTERRUPTED
+    for job, reason in failed:
+        print(f"failed: {job}: {reason}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _jobs(args: argparse.Namespace, out: Path) -> list[Job]:
+    """In order of splits, so that a process seldom loads one twice; what is quick comes first.
+
+    Rows that need another row's network come last, at the price of loading splits once more: beside it they would
+    only wait for it.
+    """
+    rows = args.rows or [*FIXED, *LEARNED]
+    found: list[Job] = []
+    for split in args.splits:
+        found += jobs_of(out, split, rows, args.seeds, args.part)
+        if args.ablations and split in ABLATION_SPLITS:
+            found += jobs_of(out, split, list(ABLATIONS), ABLATION_SEEDS, args.part)
+        if args.curve:
+            found += curve_jobs(out, split, CURVE_ROW, args.seeds, args.part)
+    told = (replace(job, bucket_bytes=args.bucket_bytes) for job in found)
+    return sorted(told, key=lambda job: job.learner in AFTER_OTHERS)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m research.benchmarks.learned", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--rows", nargs="+", choices=[*FIXED, *LEARNED, *ABLATIONS], help="default: all but ablations")
+    parser.add_argument("--splits", nargs="+", default=list(SPLITS), help="as _learned_jobs.data_config takes them")
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    parser.add_argument("--part", choices=("test", "val"), default="test")
+    parser.add_argument("--bucket-bytes", type=float, metavar="BYTES", help="as data.bucket_bytes of train.py")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help=f"default: {OUT}/<part>, of a bucket {BUCKET_OUT}/<part>"
+    )
+    parser.add_argument("--processes", type=int, default=2)
+    for name in ("curve", "ablations", "sanity", "print-only"):
+        parser.add_argument(f"--{name}", action="store_true")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

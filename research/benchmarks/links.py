@@ -1,0 +1,159 @@
+"""Links between device work and CPU ops on real traces: how many, and whether they are right.
+
+    GNNPERF_DATA_MIRROR=DIR python research/benchmarks/links.py
+
+Right: on files whose device events name their CPU op, the names are hidden, the events are linked by correlation, and
+the two answers are compared. Enough: of the device events inside whole steps whose launch is in the file, the share
+tied to a CPU op; and apart, those launched where no op is open (from Python, between ops), which are tied to their
+launch only.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import DEVICE_KINDS, EventKind, Link
+from gnnperf.trace import linking
+from gnnperf.trace.assemble import Assembled, assemble
+from gnnperf.trace.enclosing import clocks_differ
+from gnnperf.trace.sources import Source, sources
+
+MIRROR = "GNNPERF_DATA_MIRROR"
+
+
+@dataclass(frozen=True)
+class Links:
+    """Counts of one file.
+
+    Attributes:
+        device_events: kernels, copies, memsets.
+        before_window: launched before the window.
+        in_steps: inside whole steps, launch in the file.
+        tied: of these, tied to a CPU op.
+        opless: of these, launched where no op of the thread is open, nor within the clocks' disagreement of it.
+        compared: device events with a true id whose launch is in the file; 0 if the file has no true ids.
+        agreeing: of these, linked to the same op when the ids are hidden.
+    """
+
+    method: str
+    device_events: int
+    before_window: int
+    in_steps: int
+    tied: int
+    opless: int
+    compared: int
+    agreeing: int
+
+
+def measure(table: Assembled) -> Links:
+    """Count and compare the links of one file."""
+    links = linking.link(table)
+    hidden = linking.link(table, trust_ids=False)
+    device = table.is_kind(*DEVICE_KINDS)
+    in_steps = device & (links.launch_event >= 0) & inside_steps(table, links.launch_event)
+    tied = in_steps & (links.op_event >= 0)
+    true_ids = links.link == linking.LINKS.index(Link.EXTERNAL_ID)
+    compared = true_ids & (links.launch_event >= 0)
+    opless = in_steps & ~tied & ~near_an_op(table, links.launch_event)
+    return Links(
+        str(links.method), int(device.sum()), int((links.link == linking.LINKS.index(Link.BEFORE_WINDOW)).sum()),
+        int(in_steps.sum()), int(tied.sum()), int(opless.sum()), int(compared.sum()),
+        int((compared & (links.op_event == hidden.op_event)).sum()),
+    )  # fmt: skip
+
+
+CLOCKS_AGREE_NS, CLOCKS_DIFFER_NS = 1_000, 15_000  # rounding to whole us; see gnnperf/trace/enclosing.py
+
+
+def near_an_op(table: Assembled, launch: np.ndarray) -> np.ndarray:
+    """[num_events] bool: an op of the launch's thread overlaps the launch, give or take what the clocks differ by."""
+    start, thread = table.columns["start_ns"], table.columns["thread"]
+    end = start + table.columns["duration_ns"]
+    slack = CLOCKS_DIFFER_NS if clocks_differ(table) else CLOCKS_AGREE_NS
+    near = np.zeros(len(table), dtype=bool)
+    is_op = table.is_kind(EventKind.CPU_OP)
+    for one in np.unique(thread[is_op]):
+        starts, ends = start[is_op & (thread == one)], np.sort(end[is_op & (thread == one)])
+        rows = np.flatnonzero((launch >= 0) & (thread[launch] == one))
+        begun = np.searchsorted(starts, end[launch[rows]] + slack, side="right")
+        ended = np.searchsorted(ends, start[launch[rows]] - slack, side="left")
+        near[rows] = begun > ended
+    return near
+
+
+def inside_steps(table: Assembled, launch: np.ndarray) -> np.ndarray:
+    """[num_events] bool: launched inside a step mark; everywhere in a file without marks."""
+    name = table.columns["name"]
+    marks = np.array([t.startswith("ProfilerStep") for t in name.categories] + [False])[name.codes]
+    marks &= table.is_kind(EventKind.ANNOTATION)
+    if not marks.any():
+        return np.ones(len(table), dtype=bool)
+    start = table.columns["start_ns"]
+    end = start + table.columns["duration_ns"]
+    at = start[launch]  # [num_events]
+    return np.logical_or.reduce([(start[m] <= at) & (at <= end[m]) for m in np.flatnonzero(marks)])
+
+
+def files(mirror: Path) -> Iterator[Source]:
+    """Every Kineto file of the mirror."""
+    with (mirror / "catalog.csv").open(newline="") as stream:
+        rows = [r for r in csv.DictReader(stream) if r["kind"] == "kineto" or "kineto" in r["file"].split("/")[-1]]
+    for row in rows:
+        if row["kind"] in ("kineto", "archive"):
+            yield from sources(mirror / row["file"])
+
+
+def main() -> int:
+    """Print one line per file that has device work, and the totals."""
+    if MIRROR not in os.environ:
+        print(f"set {MIRROR} to the directory of the mirrored data", file=sys.stderr)
+        return 2
+    table = Table(
+        "file", "link by", "device", "before", "in steps", "tied %", "tied or no op open %", "true ids", "agree %"
+    )
+    found = []
+    for source in files(Path(os.environ[MIRROR])):
+        try:
+            links = measure(assemble(source.unpack(), source.path))
+        except InputError:
+            continue
+        if links.device_events:
+            found.append(links)
+            table.add_row("/".join(source.path.split("/")[-2:])[-48:], *cells(links))
+    total = Links("", *(sum(getattr(x, f) for x in found) for f in list(Links.__dataclass_fields__)[1:]))
+    table.add_row("all", *cells(total))
+    Console(width=160).print(table)
+    with_ids = [x.agreeing / x.compared for x in found if x.compared]
+    below = sum(x.tied < 0.99 * x.in_steps for x in found)
+    agreement = f"{percent(total.agreeing, total.compared)} %, worst file {100 * min(with_ids):.2f} %"
+    print(f"true ids hidden: {len(with_ids)} files, {total.compared:,} events, agreement {agreement}")
+    print(f"tied to their op: {percent(total.tied, total.in_steps)} %; {below} of {len(found)} files below 99 %")
+    print(f"tied to their op, or launched where none is open: {percent(total.tied + total.opless, total.in_steps)} %")
+    return 0
+
+
+def cells(x: Links) -> tuple[str, ...]:
+    """The columns of one line."""
+    return (
+        x.method, f"{x.device_events:,}", f"{x.before_window:,}", f"{x.in_steps:,}", percent(x.tied, x.in_steps),
+        percent(x.tied + x.opless, x.in_steps), f"{x.compared:,}", percent(x.agreeing, x.compared),
+    )  # fmt: skip
+
+
+def percent(part: int, whole: int) -> str:
+    """A share in percent, "-" of nothing."""
+    return f"{100 * part / whole:.2f}" if whole else "-"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

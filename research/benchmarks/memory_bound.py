@@ -1,0 +1,96 @@
+"""Memory-bound kernels on a GPU of a generation that no constant was fitted on: elementwise, softmax, layer norm.
+
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.memory_bound
+
+NeuSight's tables (float32 forward, eager, between events). Constants are fitted on the other generations. Beside them
+the trivial answers: the same shape's time on the nearest other GPU, scaled by the ratio of bandwidths; and bytes over
+data-sheet bandwidth. "own gap" is the same model with the one thing that is the host's and no specification tells: how
+long a call takes without its kernel, read off the unseen machine's smallest shapes. It shows what is left of the error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from gnnperf.analytic.memory_constants import MemoryConstants
+from gnnperf.analytic.memory_fit import LAYER_NORM, SOFTMAX, call_times_us, fit_memory_constants, predicted_us
+from gnnperf.gnn.evaluation.metrics import summarize
+from gnnperf.hardware.spec import DeviceSpec
+from research.benchmarks._neusight import memory_rows
+
+POINT = ["table", "rows", "columns"]
+MODEL, OWN_GAP, NEAREST, ROOFLINE = "model", "own gap", "nearest GPU x bandwidth", "bytes / bandwidth"
+ANSWERS = (MODEL, OWN_GAP, NEAREST, ROOFLINE)
+
+
+def generation(device: DeviceSpec) -> str:
+    """What is left out together."""
+    return device.architecture or device.name
+
+
+def held_out(rows: pd.DataFrame, devices: dict[str, DeviceSpec]) -> Iterator[pd.DataFrame]:
+    """Rows of each device with a column per answer, from constants that saw nothing of its generation."""
+    groups = rows["device"].map({name: generation(device) for name, device in devices.items()})
+    for group in sorted(groups.unique()):
+        seen = rows[groups != group]
+        constants = fit_memory_constants(seen, devices, "")
+        for name, part in rows[groups == group].groupby("device"):
+            yield answers(part, str(name), seen, devices, constants)
+
+
+def answers(
+    part: pd.DataFrame, name: str, seen: pd.DataFrame, devices: dict[str, DeviceSpec], constants: MemoryConstants
+) -> pd.DataFrame:
+    """One device's rows with every answer, us."""
+    device = devices[name]
+    own = call_times_us(part)
+    gaps = {table: replace(gap, call_us=own[name, table]) for table, gap in constants.gaps.items()}
+    roofline_us = part["moved_bytes"] / device.memory_bandwidth_bytes_per_s * 1e6
+    model_us = predicted_us(part, device, constants)
+    own_gap_us = predicted_us(part, device, replace(constants, gaps=gaps))
+    found = part.assign(**{MODEL: model_us, OWN_GAP: own_gap_us, ROOFLINE: roofline_us.to_numpy()})
+    return found.merge(nearest(device, seen, devices), on=POINT, how="left")
+
+
+def nearest(device: DeviceSpec, seen: pd.DataFrame, devices: dict[str, DeviceSpec]) -> pd.DataFrame:
+    """Times of the GPU whose bandwidth is closest (in ratio), scaled by that ratio."""
+    ratio = {name: devices[name].memory_bandwidth_bytes_per_s / device.memory_bandwidth_bytes_per_s
+             for name in map(str, seen["device"].unique())}  # fmt: skip
+    best = min(ratio, key=lambda name: abs(np.log(ratio[name])))
+    theirs = seen[seen["device"] == best]
+    return theirs[POINT].assign(**{NEAREST: theirs["latency_us"] * ratio[best]})
+
+
+def kind_of(table: str) -> str:
+    return {LAYER_NORM: "layer norm", SOFTMAX: "softmax"}.get(table, "elementwise")
+
+
+def main() -> int:
+    """Print one line per class, device and answer, then the means over devices."""
+    rows, devices = memory_rows()
+    found = pd.concat(held_out(rows, devices), ignore_index=True)
+    found["kind"] = found["table"].map(kind_of)
+    printed = Table("class", "unseen GPU", "answer", "rows", "mean %", "median %", "p90 %", "max %", "bias %")
+    means: dict[tuple[str, str], list[float]] = {}
+    for (kind, name), part in found.groupby(["kind", "device"]):
+        for answer in ANSWERS:
+            errors = summarize(part[answer].to_numpy(float), part["latency_us"].to_numpy(float))
+            shown = (errors.mean_ape, errors.median_ape, errors.p90_ape, errors.max_ape, errors.bias)
+            printed.add_row(str(kind), str(name), answer, str(errors.num_nodes), *(f"{100 * x:.1f}" for x in shown))
+            means.setdefault((str(kind), answer), []).append(errors.mean_ape)
+    Console(width=140).print(printed)
+    for (kind, answer), values in means.items():
+        print(f"{kind:12s} {answer:24s} mean over {len(values)} unseen GPUs {100 * np.mean(values):6.1f} %, "
+              f"worst GPU {100 * max(values):6.1f} %")  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""Traces of one GPU, predicted for another one on which the same workload was recorded as well.
+
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks other_hardware
+
+Workloads that the catalog of public files has on two GPUs under one file name. The trace of the first is predicted
+for the second, as `predict.py trace=... hardware=...` does (shipped checkpoint, host work of the trace moved to the
+target's host, target's links), and held to what the second recorded. Nothing was fitted on either. Beside it: the
+same with host work by the model; the second's own trace predicted for itself, which knows its kernels by name; the
+first's recording as it is; and times the ratio of memory bandwidths. Device time: kernels and copies of all streams,
+added up. Host time: host segments, added up.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import permutations
+from pathlib import PurePosixPath
+
+import numpy as np
+
+from gnnperf.core.schema import NodeType
+from gnnperf.graph.build import build_graph
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.predict.api import predicted
+from gnnperf.predict.config import Hosts
+from gnnperf.predict.request import Request
+from gnnperf.predict.step_choice import choose_step, measured_step_time_us
+from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.predict.target import choose_target
+from gnnperf.trace import read_run
+from gnnperf.trace.public.catalog import Entry, load_catalog
+from research.benchmarks._public_runs import mirror
+
+KINETO = "kineto"
+DEVICE_TYPES = (NodeType.COMPUTE, NodeType.MEMORY)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Of one step, us.
+
+    Attributes:
+        step: the whole step.
+        device: kernels and copies, added up.
+        host: host segments, added up.
+    """
+
+    step: float
+    device: float
+    host: float
+
+    def scaled(self, factor: float) -> Times:
+        """Everything times a factor."""
+        return Times(self.step * factor, self.device * factor, self.host * factor)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One recording.
+
+    Attributes:
+        graph: of its trace.
+        device: that it ran on.
+        times: of the step that is predicted.
+    """
+
+    graph: ExecutionGraph
+    device: DeviceSpec
+    times: Times
+
+
+def main() -> int:
+    """Print one block per workload and direction."""
+    print("| workload | from -> to | answer | step | device time | host time |\n|---|---|---|---|---|---|")
+    for name, entries in sorted(pairs(load_catalog()).items()):
+        runs = [recorded(entry) for entry in entries]
+        for source, target in permutations(runs, 2):
+            for label, times in answers(source, target):
+                cells = " | ".join(compared(getattr(times, part), getattr(target.times, part))
+                                   for part in ("step", "device", "host"))  # fmt: skip
+                print(f"| {name} | {source.device.name} -> {target.device.name} | {label} | {cells} |", flush=True)
+    return 0
+
+
+def pairs(entries: Iterable[Entry]) -> dict[str, tuple[Entry, ...]]:
+    """File name -> traces of that name in one repository, each of another GPU: the same workload on several."""
+    found: dict[tuple[str, str], list[Entry]] = {}
+    for entry in entries:
+        if entry.kind == KINETO and entry.gpu:
+            found.setdefault((entry.repo, PurePosixPath(entry.path).name), []).append(entry)
+    several = {key: every for key, every in found.items() if len({e.gpu for e in every}) == len(every) > 1}
+    return {name.split(".json")[0]: tuple(every) for (_, name), every in several.items()}
+
+
+def recorded(entry: Entry) -> Recorded:
+    """A recording as a graph, and what it measured."""
+    graph = build_graph(read_run(mirror() / entry.name))
+    label = choose_step(graph, None)
+    nodes = graph.step(label.step).nodes
+    times = Times(measured_step_time_us(label), *_sums(nodes["node_type"].to_numpy(str), nodes["latency_us"]))
+    return Recorded(graph, choose_target(graph, None, None).cluster.device, times)
+
+
+def answers(source: Recorded, target: Recorded) -> Iterator[tuple[str, Times]]:
+    """Who says what about the target's step."""
+    ratio = source.device.memory_bandwidth_bytes_per_s / target.device.memory_bandwidth_bytes_per_s
+    yield "measured", target.times
+    yield "predicted", told(predicted(source.graph, Request(hardware=target.device)))
+    by_model = Request(hardware=target.device, hosts=Hosts.model)
+    yield "predicted, hosts=model", told(predicted(source.graph, by_model))
+    yield "predicted from its own trace", told(predicted(target.graph, Request(hardware=target.device)))
+    yield "the other recording", source.times
+    yield "the other recording x bandwidth", source.times.scaled(ratio)
+
+
+def told(answer: StepPrediction) -> Times:
+    """Of a prediction; what has no answer adds nothing, as in its step time."""
+    found = answer.prediction
+    return Times(answer.step_time_us, *_sums(found.graph.nodes["node_type"].to_numpy(str), found.latency_us))
+
+
+def compared(us: float, measured_us: float) -> str:
+    """Milliseconds, and the signed error in percent."""
+    return f"{us / 1e3:.2f} ({us / measured_us - 1:+.0%})"
+
+
+def _sums(node_type: np.ndarray, latency_us: Iterable[float]) -> tuple[float, float]:
+    us = np.nan_to_num(np.asarray(latency_us, float))  # [num_nodes]
+    device = np.isin(node_type, [str(each) for each in DEVICE_TYPES])
+    return float(us[device].sum()), float(us[node_type == str(NodeType.HOST)].sum())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""A planned ResNet-50 against recordings of the same program: torch_tb_profiler's samples on a V100 (2021).
+
+    GNNPERF_DATA_MIRROR=... python -m research.benchmarks planned_networks
+
+The plan is conf/plan/resnet50.yaml, trained as the sample's script does: one replica, batch 32, float32, SGD with
+momentum and without weight decay, parameter by parameter, gradients set to zero. Nothing of the recordings is read to
+make it. Ops: calls of the plan's ops that the recording has, too, under names of today (torch 1.8 had convolution's
+backward in two ops). Kernels: the sum of all kernels of a step; its measured value is the median over steps. Step: the
+period. The samples load and copy their batches, which a plan does not know: with no workers (loading inside the step)
+the step is no label for it, and is printed to say so. The constants of kernels have seen none of these runs.
+
+Trivial answers: all FLOPs at the device's peak, and at half of it (a share that nothing but this table tells).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.core.schema import NodeType
+from gnnperf.generate.convolutional import ConvolutionalPlan, Gradients, Optimizer, Replicas, build_network
+from gnnperf.generate.families import read_plan
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware import default_cluster, load_device
+from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.schedule import schedule_with_contention
+from research.benchmarks._public_runs import graph_recordings, imported
+
+DEVICE = "v100_dgxs_32gb"
+RUNS = "kineto-resnet50/"
+# The same work under the names of 2021.
+NAMES = {
+    "aten::cudnn_convolution_backward": "aten::convolution_backward", "aten::add": "aten::add_",
+    "aten::clamp_min": "aten::clamp_min_", "aten::fill_": "aten::zero_",
+}  # fmt: skip
+WITHIN = ("aten::cudnn_convolution_backward_input", "aten::cudnn_convolution_backward_weight")
+HALF = 0.5
+
+
+def sample_plan() -> ConvolutionalPlan:
+    """ResNet-50 as the sample trains it."""
+    plan = read_plan(yaml.safe_load((conf_dir("plan") / "resnet50.yaml").read_text()), "resnet50")
+    assert isinstance(plan, ConvolutionalPlan), "a network"
+    training = replace(plan.training, batch=32, optimizer=Optimizer.ONE_BY_ONE, gradients=Gradients.ZEROED,
+                       weight_decay=False)  # fmt: skip
+    return replace(plan, training=training, replicas=Replicas(1))
+
+
+def calls(graph: ExecutionGraph, step: int) -> Counter[str]:
+    """Op -> calls that launch kernels in a step."""
+    nodes = graph.nodes[((graph.nodes["step"] == step) & (graph.nodes["node_type"] == NodeType.COMPUTE)).to_numpy()]
+    weight = 1.0 / np.maximum(nodes["num_siblings"].to_numpy(float), 1.0)
+    found: Counter[str] = Counter()
+    for name, share in zip(nodes["op_name"].astype(str), weight, strict=True):
+        if name not in WITHIN:
+            found[NAMES.get(name, name)] += share
+    return Counter({name: round(count) for name, count in found.items()})
+
+
+def kernels_us(graph: ExecutionGraph) -> float:
+    """Sum of measured kernels, the median over steps."""
+    compute = (graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()
+    steps, latency_us = graph.nodes["step"].to_numpy(), graph.nodes["latency_us"].to_numpy()
+    return float(np.median([np.nansum(latency_us[compute & (steps == label.step)]) for label in graph.steps]))
+
+
+def told_us(graph: ExecutionGraph) -> tuple[float, float]:
+    """Predicted sum of kernels, and the step."""
+    told = AnalyticPredictor().predict(graph, default_cluster(load_device(DEVICE)))
+    assert told.alone is not None, "the analytical model answers for ops alone"
+    compute = (graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()
+    found = schedule_with_contention(graph, told.latency_us, told.lag_us, told.alone, num_unrolled=4).schedule
+    assert found.period_us is not None, "unrolled"
+    return float(told.latency_us[compute].sum()), found.period_us
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the plan answers, in us: kernels, step; and the trivial answers for kernels."""
+
+    kernels_us: float
+    step_us: float
+    trivial_us: tuple[float, float]
+
+
+def row(recorded: ExecutionGraph, planned: Counter[str], told: Told) -> list[str]:
+    """Cells of one recording."""
+    found = calls(recorded, recorded.steps[len(recorded.steps) // 2].step)
+    measured_us = kernels_us(recorded)
+    period_us = float(np.median([s.period_us for s in recorded.steps if s.period_us is not None]))
+    errors = [f"{100 * (us / measured_us - 1):+.1f} %" for us in (told.kernels_us, *told.trivial_us)]
+    return [f"{100 * (planned & found).total() / planned.total():.1f} %", f"{measured_us / 1e3:.1f}",
+            f"{told.kernels_us / 1e3:.1f}", *errors, f"{period_us / 1e3:.1f}", f"{told.step_us / 1e3:.1f}",
+            f"{100 * (told.step_us / period_us - 1):+.1f} %"]  # fmt: skip
+
+
+def main() -> None:
+    """Print a row per recording that names its device."""
+    graph, console = build_network(sample_plan()), Console(width=150)
+    planned = calls(graph, 0)
+    flops, peak = float(np.nansum(graph.nodes["flops"])), load_device(DEVICE).flops_per_s["float32"]
+    told = Told(*told_us(graph), (flops / peak * 1e6, flops / (HALF * peak) * 1e6))
+    table = Table("recording", "ops", "kernels ms", "predicted", "error", "at peak", "at half", "step ms", "predicted",
+                  "error")  # fmt: skip
+    for recording in graph_recordings((RUNS,)):
+        _, recorded = imported(recording)
+        if any(recorded.device_names):
+            table.add_row(recording.name[-36:], *row(recorded, planned, told))
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

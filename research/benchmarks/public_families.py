@@ -1,0 +1,119 @@
+"""Public runs on GPUs, one workload family left out at a time: the network beside trivial answers.
+
+    python -m research.benchmarks.public_families [--out DIR] [--families NAME ..] [--rows NAME ..] [--print-only]
+
+Of every family: rows are fitted on all other families but one, which validates (the next in order; it chooses the
+network's best epoch and how much it may correct), and judged on the family. The labels are those of the trace: the
+median period, of a single step its makespan, of a run without step marks the whole pass. Recordings of one program are
+one example where they train; where they judge, each stands for itself. Steps in which a rank sleeps are listed apart.
+gnn-from-ops is the network that starts from the checkpoint of op tables that ships, instead of from nothing.
+host-pace and host-and-device-pace are no answers: they read off the recording how fast its machine is (_public_paces).
+
+Cells are kept in DIR and made if they are missing or of other data, as those of `learned`; a training of the row gnn
+that was killed goes on after its last whole epoch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType
+from gnnperf.gnn.baselines.answer import Learner
+from gnnperf.gnn.baselines.network import Network
+from gnnperf.gnn.baselines.table import Place, SplitData, ensure_cell
+from gnnperf.gnn.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
+from gnnperf.gnn.baselines.whole_steps import MedianStep, NearestStep
+from gnnperf.gnn.data.config import DataConfig
+from gnnperf.gnn.data.earlier import Earlier
+from gnnperf.gnn.data.prepare import prepare
+from gnnperf.gnn.evaluation.cell_files import read_cells
+from gnnperf.gnn.finetune import load_start
+from gnnperf.gnn.training.config import TrainConfig
+from gnnperf.predict.composition import composed
+from gnnperf.predict.pretrained import SHIPPED
+from research.benchmarks._fine_tuned import FineTuned
+from research.benchmarks._kept_networks import KeptNetwork
+from research.benchmarks._public_families import FAMILIES, PublicRuns, public_runs
+from research.benchmarks._public_paces import OwnPace
+from research.benchmarks._public_tables import tables
+
+OUT, SEED, NETWORK, FROM_OPS = Path("outputs/public_families"), 0, "gnn", "gnn-from-ops"
+PACES = ((NodeType.HOST,), (NodeType.COMPUTE, NodeType.MEMORY))
+EPOCHS, BATCH_SIZE = 20, 2  # some 35 programs train: small batches, so that 20 epochs are a few hundred updates
+
+
+def rows(out: Path) -> dict[str, Learner]:
+    """Row -> learner; what is quick comes first."""
+    return {
+        "analytic": Analytic(), "base": Base(), "op-constant": OpConstant(), "nearest-run": NearestNodes(),
+        "median-step": MedianStep(), "nearest-step": NearestStep(),
+        "host-pace": OwnPace(PACES[:1]), "host-and-device-pace": OwnPace(PACES),
+        NETWORK: KeptNetwork(Network(_settings()), out / "networks"),
+    }  # fmt: skip
+
+
+def from_ops() -> FineTuned:
+    """The network that starts from the checkpoint that ships."""
+    config = _settings()
+    start = load_start(SHIPPED, config.model)
+    return FineTuned(config, start, start.sha256)
+
+
+def _settings() -> TrainConfig:
+    return composed("train", TrainConfig, "experiment=gnn", "trainer.progress_bar=false",
+                    f"trainer.max_epochs={EPOCHS}", f"data.batch_size={BATCH_SIZE}")  # fmt: skip
+
+
+def make(found: PublicRuns, out: Path, families: Sequence[str], names: Sequence[str]) -> None:
+    """The cells that are missing."""
+    learners, ops = rows(out), from_ops()
+    for family in families:
+        _cells(found, out, family, {name: learners[name] for name in names if name != FROM_OPS}, None)
+        _cells(found, out, family, {name: ops for name in names if name == FROM_OPS}, ops.start.earlier)
+
+
+def _cells(found: PublicRuns, out: Path, family: str, learners: Mapping[str, Learner], earlier: Earlier | None) -> None:
+    if not learners:
+        return
+    config = DataConfig(path="public runs", axis=family)  # nothing is read there: the runs are at hand
+    data = SplitData(prepare(config, found.split(family), found.graphs.__getitem__, earlier), 1.0)
+    for name, learner in learners.items():
+        place = Place(out / "cells", name, SEED if name in (NETWORK, FROM_OPS) else None)
+        made = ensure_cell(place, learner, data)
+        print(f"{family}/{name}: {'made' if made else 'is there'}", file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make what is missing, print; 2 for bad input."""
+    parser, every = (
+        argparse.ArgumentParser(prog="python -m research.benchmarks.public_families"),
+        [*rows(OUT), FROM_OPS],
+    )
+    parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"default: {OUT}")
+    parser.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
+    parser.add_argument("--rows", nargs="+", choices=every, default=every)
+    parser.add_argument("--print-only", action="store_true", help="tables of the cells that are there")
+    args = parser.parse_args(arguments)
+    found = public_runs()
+    try:
+        if not args.print_only:
+            make(found, args.out, args.families, args.rows)
+    except InputError as error:
+        print(f"public_families: {error}", file=sys.stderr)
+        return error.exit_code
+    console = Console(width=200)
+    for table in tables(read_cells(args.out / "cells", "test"), found):
+        console.print(table)
+    for line in found.left_out:
+        print(f"left out: {line}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""Strict replay of public runs: error of period and makespan beside the trivial answer, and how much is explained."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from gnnperf.graph.evidence import ExplainedWaiting, explained_waiting
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.schedule.replay import ReplayResult, replay_step
+from research.benchmarks._public_runs import graph_recordings, imported
+
+MAX_PAIRS = 20
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run: [num_pairs] relative errors, and shares."""
+
+    name: str
+    period: np.ndarray
+    makespan: np.ndarray
+    trivial_period: np.ndarray
+    trivial_makespan: np.ndarray
+    start_error_us: float
+    aligned: float
+    medians: float
+    peers: float
+    num_unknown: int
+    explained: ExplainedWaiting
+    cause: str
+
+    @property
+    def error(self) -> float:
+        """Median over pairs of |error| of the period, or of the makespan where a run has one step."""
+        known = self.period[~np.isnan(self.period)]
+        return float(np.median(np.abs(known if len(known) else self.makespan)))
+
+    @property
+    def worst(self) -> float:
+        known = self.period[~np.isnan(self.period)]
+        return float(np.max(np.abs(known if len(known) else self.makespan)))
+
+
+def pairs(graph: ExecutionGraph) -> list[tuple[int, int]]:
+    """(structure step, latency step); a single step replays itself with medians of the other ranks."""
+    steps = range(len(graph.steps))
+    if len(graph.steps) == 1:
+        return [(0, 0)]
+    all_pairs = [(i, j) for j, i in product(steps, steps) if i != j and j > 0]
+    return [all_pairs[k] for k in np.unique(np.linspace(0, len(all_pairs) - 1, MAX_PAIRS).astype(int))]
+
+
+def measure(name: str, graph: ExecutionGraph, explained: ExplainedWaiting) -> Row:
+    """Replay every pair of steps of one run."""
+    results = [replay_step(graph, i, j) for i, j in pairs(graph)]
+    labels = [(graph.steps[i], graph.steps[j]) for i, j in pairs(graph)]
+    row = Row(
+        name=name,
+        period=np.array([_ratio(r.period_us, r.measured.period_us) for r in results]),
+        makespan=np.array([_ratio(r.makespan_us, r.measured.makespan_us) for r in results]),
+        trivial_period=np.array([_ratio(i.period_us, j.period_us) for i, j in labels]),
+        trivial_makespan=np.array([_ratio(i.makespan_us, j.makespan_us) for i, j in labels]),
+        start_error_us=float(np.nanmedian(np.concatenate([_start_errors(r) for r in results]))),
+        aligned=float(np.mean([r.aligned_share for r in results])),
+        medians=float(np.mean([r.median_time_share for r in results])),
+        peers=float(np.mean([r.peer_time_share for r in results])),
+        num_unknown=max(r.num_unknown for r in results),
+        explained=explained, cause="",
+    )  # fmt: skip
+    return Row(**{**row.__dict__, "cause": cause(graph, results) if row.worst > 0.03 else ""})
+
+
+def _ratio(predicted: float | None, measured: float | None) -> float:
+    return float("nan") if predicted is None or measured is None else predicted / measured - 1
+
+
+def _start_errors(result: ReplayResult) -> np.ndarray:
+    return np.abs(result.schedule.start_us - result.measured_start_us)
+
+
+def cause(graph: ExecutionGraph, results: list[ReplayResult]) -> str:
+    """What the worst pair's error comes from: nodes only one step has, and gaps no edge explains."""
+    worst = max(results, key=lambda r: abs(r.makespan_us - r.measured.makespan_us))
+    missing = 1 - worst.aligned_share
+    lag = graph.edges["lag_us"].to_numpy()
+    long = np.flatnonzero(lag > 1000.0)
+    if not len(long):
+        return f"{missing:.1%} of nodes are in one of the two steps only"
+    target = graph.nodes.iloc[graph.edges["dst"].to_numpy()[long]]
+    busiest = target["event_name"].astype("str").str.slice(0, 28).value_counts().index[0]
+    return (
+        f"{len(long)} device starts {np.median(lag[long]) / 1000:.1f} ms (median) after every known cause, most often "
+        f"{busiest!r}; {missing:.1%} of nodes in one step only"
+    )
+
+
+def share(part: float, whole: float) -> str:
+    """A percentage, or a dash where there is nothing to explain."""
+    return f"{part / whole:4.0%}" if whole > 0 else "   -"
+
+
+COLUMNS = (
+    "run", "pairs", "period error, median / max", "makespan error, median / max",
+    "other step as it is, period / makespan", "nodes aligned", "time from medians",
+    "untraced peers, as measured", "unknown nodes", "start error, median us",
+    "blocked ms", "explained", "of waits for the device", "with timing", "gaps explained",
+)  # fmt: skip
+
+
+def line(row: Row) -> str:
+    """One row of the table."""
+    e = row.explained
+    waiting = e.blocked_us - e.blocked_elsewhere_us
+    known = row.period[~np.isnan(row.period)]
+    period = f"{np.median(np.abs(known)):.2%} / {np.abs(known).max():.2%}" if len(known) else "-"
+    trivial = f"{np.nanmedian(np.abs(row.trivial_period)):.1%}" if len(known) else "-"
+    return (
+        f"| {row.name} | {len(row.makespan)} | {period} | {np.median(np.abs(row.makespan)):.2%} / "
+        f"{np.abs(row.makespan).max():.2%} | {trivial} / {np.median(np.abs(row.trivial_makespan)):.1%} | "
+        f"{row.aligned:.1%} | {row.medians:.1%} | {row.peers:.1%} | {row.num_unknown} | {row.start_error_us:.0f} | "
+        f"{e.blocked_us / 1000:.1f} | "
+        f"{share(e.blocked_explained_us, e.blocked_us)} | {share(e.blocked_explained_us, waiting)} | "
+        f"{share(e.blocked_explained_us + e.blocked_timing_us, waiting)} | {share(e.gap_explained_us, e.gap_us)} |"
+    )
+
+
+def main() -> None:
+    """Print the table and its medians."""
+    warnings.simplefilter("ignore", RuntimeWarning)  # medians of runs that have no period
+    print(f"| {' | '.join(COLUMNS)} |")
+    print("|---" * len(COLUMNS) + "|")
+    rows = []
+    for recording in graph_recordings():
+        run, graph = imported(recording)
+        rows.append(measure(recording.name, graph, explained_waiting(run)))
+        print(line(rows[-1]), flush=True)
+    errors = np.array([r.error for r in rows])
+    full = np.array([r.error for r in rows if r.aligned >= 0.99])
+    raw = [r.explained.blocked_explained_us / r.explained.blocked_us for r in rows if r.explained.blocked_us > 0]
+    of_waits = [
+        r.explained.blocked_explained_us / (r.explained.blocked_us - r.explained.blocked_elsewhere_us)
+        for r in rows
+        if r.explained.blocked_us > r.explained.blocked_elsewhere_us
+    ]
+    print(f"\nmedian error over {len(rows)} runs {np.median(errors):.2%}, p90 {np.quantile(errors, 0.9):.2%}, ", end="")
+    print(f"worst pair {max(r.worst for r in rows):.2%}; ", end="")
+    print(f"over the {len(full)} runs that align >= 99 %: {np.median(full):.2%}")
+    print(f"blocked host time explained, median over runs: {np.median(raw):.0%} of all of it, ", end="")
+    print(f"{np.median(of_waits):.0%} of the calls that can be waiting for the device (not: device idle, still busy")
+    print("when an allocation returned, or a launch queue less than half full)")
+    for row in rows:
+        if row.cause:
+            print(f"above 3 %: {row.name} ({row.worst:.1%}): {row.cause}")
+
+
+if __name__ == "__main__":
+    main()

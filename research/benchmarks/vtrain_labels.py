@@ -1,0 +1,92 @@
+"""What few of vTrain's iteration times bring for the others.
+
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks vtrain_labels
+
+Labels of one model size and one parallelism (ten), all 144 choices of them; asked is what differs from them in both.
+"""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from itertools import repeat
+
+import numpy as np
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.analytic.adapt import PARTS, ScaledPredictor, StepPlanes, planes_of
+from gnnperf.core.errors import InputError
+from gnnperf.generate.transformer import TransformerPlan, build_plan
+from gnnperf.hardware import default_cluster, load_device
+from gnnperf.hardware.spec import ANY_DEVICE, ClusterSpec
+from gnnperf.schedule import schedule_with_contention
+from research.benchmarks._public_runs import mirror
+from research.benchmarks._vtrain import configurations, iteration_us
+from research.benchmarks._vtrain_labels import FewLabels, all_labels, few_labels, learning_curve
+from research.benchmarks.vtrain import DEVICE, LAWS
+
+CORES = 2
+CONFIGURED = "as configured"
+CHECKED = 60  # every so many a plan is scheduled in full, with factors that no plane was made at
+CHECK_FACTORS = (1.2, 0.6, 0.9, 1.1, 2.0)
+
+
+def main(argv: list[str]) -> int:
+    """Print errors; a number takes every n-th configuration."""
+    folder = mirror()
+    plans = configurations(folder)[:: int(argv[0]) if argv else 1]
+    cluster = replace(default_cluster(load_device(DEVICE)), collectives={ANY_DEVICE: LAWS})
+    hypotheses = {CONFIGURED: planes(plans, cluster)}
+    _print_check(plans, hypotheses[CONFIGURED], cluster)
+    measured = iteration_us(folder, plans)  # no label has been read before
+    _print_few_labels(few_labels(plans, hypotheses, measured))
+    for count, errors in learning_curve(plans, hypotheses, measured).items():
+        print(f"labels of {count} random pairs, all other pairs: {errors.mean():.1%} (worst draw {errors.max():.1%})")
+    for name, found in hypotheses.items():
+        factors, error = all_labels(found, measured)
+        told = ", ".join(f"{part.name} {factor:.2f}" for part, factor in zip(PARTS, factors, strict=True))
+        unlabeled = np.abs(found.step_us(np.ones(len(PARTS))) / measured - 1).mean()
+        print(f"{name}: without labels {unlabeled:.1%}; with all labels, on the same {error:.1%}: {told}")
+    return 0
+
+
+def planes(plans: list[TransformerPlan], cluster: ClusterSpec) -> StepPlanes:
+    """Of all plans, on two cores."""
+    with ProcessPoolExecutor(CORES) as pool:
+        return StepPlanes(np.array(list(pool.map(_planes, plans, repeat(cluster), chunksize=20))))
+
+
+def _planes(plan: TransformerPlan, cluster: ClusterSpec) -> np.ndarray:
+    told = AnalyticPredictor().predict(build_plan(plan), cluster)
+    if told.uncovered_ops:
+        raise InputError("ops without a latency", where=plan.name, allowed=str(told.uncovered_ops))
+    return planes_of(told)
+
+
+def _print_check(plans: list[TransformerPlan], found: StepPlanes, cluster: ClusterSpec) -> None:
+    """Planes beside schedules with contention, at factors between those that planes were made at."""
+    rows = np.arange(0, len(plans), CHECKED)
+    below = found.of(rows).step_us(np.array(CHECK_FACTORS))
+    exact = []
+    for row in rows:
+        told = ScaledPredictor(AnalyticPredictor(), CHECK_FACTORS).predict(build_plan(plans[row]), cluster)
+        if told.alone is None:
+            sys.exit(f"{plans[row].name}: nothing says what shares")
+        step = schedule_with_contention(told.graph, told.latency_us, told.lag_us, told.alone)
+        exact.append(step.schedule.makespan_us)
+    missed = np.abs(below / np.array(exact) - 1)
+    print(f"planes against full schedules, {len(rows)} plans: mean {missed.mean():.2%}, max {missed.max():.2%}")
+
+
+def _print_few_labels(found: FewLabels) -> None:
+    print(f"labels of one model size and one parallelism, {len(found.tensor)} choices; error on what differs in both:")
+    for name, errors in found.errors.items():
+        by_tensor = ", ".join(f"{ways}: {errors[found.tensor == ways].mean():.1%}" for ways in np.unique(found.tensor))
+        print(f"  {name:38s}{errors.mean():7.1%}  (worst {errors.max():.1%}; median {np.median(errors):.1%}; "
+              f"by tensor-parallel size of the labels {by_tensor})")  # fmt: skip
+    print(f"  weights of the prior: {dict(found.chosen)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnperf.generate.listed.layout import Layout, contiguous, permuted, viewed
+
+SHAPES = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
+
+
+def test_heads_of_one_sequence_fold_without_a_copy_and_of_two_do_not() -> None:
+    one = permuted(contiguous((1, 8, 2, 4)), (1, 2, 8, 4))
+    two = permuted(contiguous((3, 8, 2, 4)), (3, 2, 8, 4))
+    assert one is not None and two is not None and not two.is_contiguous
+    assert viewed(one, (2, 8, 4)) == Layout((2, 8, 4), (4, 8, 1))
+    assert viewed(two, (6, 8, 4)) is None
+
+
+def test_of_several_orders_the_one_that_moves_fewest_axes_is_taken() -> None:
+    found = permuted(contiguous((2, 5, 2, 3)), (2, 2, 5, 3))
+    assert found == Layout((2, 2, 5, 3), (30, 3, 6, 1))
+
+
+def test_equal_axes_are_exchanged_and_other_shapes_refused() -> None:
+    assert permuted(contiguous((3, 3)), (3, 3)) == Layout((3, 3), (1, 3))
+    assert permuted(contiguous((3, 3)), (3, 4)) is None
+
+
+def test_another_number_of_elements_is_no_view() -> None:
+    assert viewed(contiguous((2, 3)), (7,)) is None
+    assert viewed(contiguous((0, 3)), (0,)) == contiguous((0,))
+
+
+@given(SHAPES, SHAPES)
+def test_a_contiguous_tensor_can_be_viewed_as_whatever_has_its_elements(
+    old: tuple[int, ...], new: tuple[int, ...]
+) -> None:
+    found = viewed(contiguous(old), new)
+    assert (found is not None) == (prod(old) == prod(new))
+    assert found is None or found.is_contiguous
+
+
+@given(SHAPES, st.randoms(use_true_random=False), SHAPES)
+def test_a_view_has_the_elements_in_the_order_that_numpy_has_them(shape: tuple[int, ...], random, new) -> None:  # type: ignore[no-untyped-def]
+    axes = list(range(len(shape)))
+    random.shuffle(axes)
+    flat = np.arange(prod(shape))
+    base = contiguous(shape)
+    turned = Layout(tuple(shape[a] for a in axes), tuple(base.strides[a] for a in axes))
+    found = viewed(turned, new)
+    if found is None:
+        return
+    strided = np.lib.stride_tricks.as_strided(flat, found.shape, [s * flat.itemsize for s in found.strides])
+    expected = flat.reshape(shape).transpose(axes).reshape(new)
+    assert (strided == expected).all()

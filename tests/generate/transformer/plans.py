@@ -1,0 +1,33 @@
+"""Small plans that the tests share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.generate.transformer import Parallelism, Pipeline, Schedule, Transformer, TransformerPlan
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware import default_cluster, load_device
+from gnnperf.schedule import schedule_with_contention
+
+MODEL = Transformer(layers=4, hidden=256, heads=4, sequence=128, vocabulary=1000)
+
+
+def small(
+    tensor: int = 1, pipeline: int = 1, data: int = 1, *, batch: int = 4,
+    order: Pipeline = Pipeline.ONE_F_ONE_B, **settings: Any,
+) -> TransformerPlan:  # fmt: skip
+    """`batch` micro-batches of one sample per replica."""
+    ways = Parallelism(tensor, pipeline, data)
+    return TransformerPlan("small", MODEL, ways, Schedule(batch * data, 1, order, **settings))
+
+
+def step_us(graph: ExecutionGraph) -> float:
+    """As the analytical model and the schedule have it, on A100s."""
+    told = AnalyticPredictor().predict(graph, default_cluster(load_device("a100_sxm_80gb")))
+    assert told.alone is not None
+    assert np.isfinite(told.latency_us).all()
+    scheduled = schedule_with_contention(graph, told.latency_us, told.lag_us, told.alone)
+    return scheduled.schedule.makespan_us

@@ -1,0 +1,117 @@
+"""The graph and its schedule: by hand, reduced against whole, bubbles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gnnperf.core.schema import NodeType, Phase, Relation
+from gnnperf.generate.transformer import (
+    Pipeline,
+    Recompute,
+    Reduction,
+    TransformerPlan,
+    build_plan,
+    every_rank,
+    one_per_stage,
+)
+from gnnperf.generate.transformer.items import Group, HostWait, Placed, Transfer, op
+from gnnperf.generate.transformer.rank_nodes import rank_nodes
+from gnnperf.generate.transformer.update import layer_parameters
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.schedule import schedule
+from tests.generate.transformer.plans import small, step_us
+
+
+def test_a_rank_of_three_items_by_hand() -> None:
+    """Kernel, awaited transfer, kernel: 5 + 6 + 5 nodes; the transfer waits for the first kernel, the second for it."""
+    kernel = Placed(op("aten::add", Phase.FORWARD, None))
+    transfer = Placed(Transfer("all_reduce", Group.TENSOR, 8.0, "float16", Phase.FORWARD, awaited=True))
+    found = rank_nodes([kernel, transfer, kernel], small(2).parallelism)
+    edges = found.edges.table()
+    between = {relation: set(zip(part["src"], part["dst"], strict=True))
+               for relation, part in edges.groupby("relation", observed=True)}  # fmt: skip
+    assert len(found.table) == 16
+    assert [(p.arrive, p.transfer) for p in found.parts] == [(9, transfer.item)]
+    assert between[Relation.LAUNCHES] == {(2, 4), (7, 9), (13, 15)}
+    assert between[Relation.WAITS] == {(4, 9), (10, 15)}
+    assert (4, 15) in between[Relation.FOLLOWS]
+    assert (9, 10) not in between[Relation.FOLLOWS]
+
+
+def test_the_host_waits_for_the_last_kernel_and_transfer() -> None:
+    kernel = Placed(op("aten::add", Phase.FORWARD, None))
+    transfer = Placed(Transfer("all_reduce", Group.TENSOR, 8.0, "float16", Phase.FORWARD, awaited=True))
+    found = rank_nodes([kernel, transfer, Placed(HostWait(Phase.FORWARD))], small(2).parallelism)
+    waits = found.edges.table().query("relation == 'waits' and dst == 11")
+    assert sorted(waits["src"]) == [4, 10]
+    assert set(waits["lag_class"]) == {"sync"}
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        small(2, 2, 2),
+        small(2, 2, 2, order=Pipeline.GPIPE),
+        small(2, 2, 2, order=Pipeline.INTERLEAVED, chunks=2),
+        small(2, 2, 2, reduction=Reduction.BUCKETS, bucket_bytes=1.0),
+        small(1, 4, 2, recompute=Recompute.NONE),
+    ],
+)
+def test_one_rank_per_stage_takes_as_long_as_all(plan: TransformerPlan) -> None:
+    whole, reduced = build_plan(plan, every_rank(plan.parallelism)), build_plan(plan)
+    assert len(whole.ranks) == 8
+    assert len(reduced.ranks) == plan.parallelism.pipeline
+    assert step_us(reduced) == pytest.approx(step_us(whole), rel=1e-12)
+
+
+def test_roles_say_for_how_many_ranks_they_stand() -> None:
+    plan = small(2, 2, 2)
+    assert one_per_stage(plan.parallelism).multiplicity == {0: 4, 4: 4}
+    graph = build_plan(plan)
+    assert (graph.ranks, graph.world_size, graph.stands_for) == ((0, 4), 8, (4, 4))
+    assert any("each for 4" in sentence for sentence in graph.warnings)
+
+
+def _equal_stages_us(graph: ExecutionGraph, kernel_us: float) -> float:
+    """The step where every kernel of a layer takes the same time and everything else none."""
+    nodes = graph.nodes
+    layer = (nodes["node_type"] == NodeType.COMPUTE).to_numpy() & nodes["op_name"].isin(["aten::baddbmm"]).to_numpy()
+    return schedule(graph, np.where(layer, kernel_us, 0.0), np.zeros(len(graph.edges))).makespan_us
+
+
+@pytest.mark.parametrize("stages", [1, 2, 4])
+@pytest.mark.parametrize("order", [Pipeline.ONE_F_ONE_B, Pipeline.GPIPE])
+def test_the_bubble_of_equal_stages(stages: int, order: Pipeline) -> None:
+    """(p - 1) / m of the ideal time (Narayanan et al. 2021, section 2.2.1): a kernel forward and one backward here."""
+    micro_batches = 8
+    graph = build_plan(small(pipeline=stages, batch=micro_batches, order=order))
+    ideal_us = micro_batches * 2 * (4 / stages)  # both ways through a stage's layers, 1 us each
+    assert _equal_stages_us(graph, 1.0) == pytest.approx(ideal_us * (1 + (stages - 1) / micro_batches))
+
+
+def test_interleaving_divides_the_bubble_by_the_chunks() -> None:
+    """Ibid., section 2.2.2: (p - 1) / (v m)."""
+    graph = build_plan(small(pipeline=2, batch=4, order=Pipeline.INTERLEAVED, chunks=2))
+    assert _equal_stages_us(graph, 1.0) == pytest.approx(4 * 2 * 2 * (1 + 1 / (2 * 4)))
+
+
+def test_buckets_hide_behind_the_backward_pass() -> None:
+    """Four layers of ten us each backward, a layer's gradients take 8 us: only the last ones are left at the end."""
+    found = {}
+    for kind in Reduction:
+        graph = build_plan(small(data=8, batch=1, reduction=kind, bucket_bytes=1.0))
+        nodes = graph.nodes
+        moves = (nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
+        layer = nodes["op_name"].isin(["aten::_softmax_backward_data"]).to_numpy() & (nodes["device"] >= 0).to_numpy()
+        transfer_us = 8.0 * nodes["message_bytes"].to_numpy() / (2.0 * layer_parameters(small()))
+        latency_us = np.where(moves, transfer_us, np.where(layer, 10.0, 0.0))
+        found[kind] = schedule(graph, latency_us, np.zeros(len(graph.edges))).makespan_us
+    after_us = 8.0 * (1024 + 128) * 256 / layer_parameters(small())  # the embedding's gradients come last
+    assert found[Reduction.BUCKETS] == pytest.approx(4 * 10.0 + 8.0 + after_us)
+    assert found[Reduction.AT_END] == pytest.approx(4 * 10.0 + 4 * 8.0 + after_us, rel=1e-3)  # and the last norm's
+
+
+def test_recomputation_costs_time() -> None:
+    found = {kind: step_us(build_plan(small(recompute=kind))) for kind in Recompute}
+    assert found[Recompute.NONE] < found[Recompute.SELECTIVE] < found[Recompute.FULL]

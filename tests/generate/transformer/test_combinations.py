@@ -1,0 +1,83 @@
+"""Settings together: whatever a plan accepts is a graph, and one rank of each stage takes as long as all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnnperf.generate.transformer import (
+    Block,
+    Compression,
+    Experts,
+    Kernels,
+    Offload,
+    Parallelism,
+    Recompute,
+    Reduction,
+    Schedule,
+    Sharded,
+    Sharding,
+    Store,
+    Transformer,
+    TransformerPlan,
+    build_plan,
+    every_rank,
+)
+from tests.generate.transformer.graphs import product_flops
+from tests.generate.transformer.plans import step_us
+from tests.generate.transformer.test_block import LLAMA
+
+MODEL = Transformer(layers=4, hidden=64, heads=4, sequence=32, vocabulary=256, dtype="bfloat16")
+WAYS = (Parallelism(2, 1, 2), Parallelism(2, 1, 2, 2, sequence=True), Parallelism(1, 2, 2), Parallelism(1, 1, 4, 2),
+        Parallelism(2, 2, 1, sequence=True), Parallelism(1, 4, 1))  # fmt: skip
+
+
+EXPERTS = st.builds(Experts, st.just(4), st.sampled_from([1, 2]), st.sampled_from([1, 2]),
+                    capacity_factor=st.sampled_from([None, 1.25]))  # fmt: skip
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> TransformerPlan:
+    ways = draw(st.sampled_from(WAYS))
+    schedule = draw(st.builds(
+        Schedule, st.just(2 * ways.data), st.just(1), recompute=st.sampled_from(list(Recompute)),
+        reduction=st.sampled_from(list(Reduction)), bucket_bytes=st.just(1.0),
+    ))  # fmt: skip
+    if schedule.recompute is Recompute.FULL:
+        schedule = replace(schedule, checkpoint_every=draw(st.sampled_from([1, 2 if ways.pipeline < 4 else 1])))
+    state = draw(st.sampled_from(_states(ways, schedule)))
+    on_host = state is not Sharded.NOTHING or ways.data == 1
+    optimizer = draw(st.sampled_from(list(Store) if on_host else [Store.DEVICE]))
+    return TransformerPlan(
+        "drawn", MODEL, ways, schedule, draw(st.sampled_from([Block(), LLAMA, replace(LLAMA, kernels=Kernels.EAGER)])),
+        draw(EXPERTS) if ways.expert > 1 or (ways.tensor == 1 and draw(st.booleans())) else None,
+        Sharding(state, draw(st.booleans())), Offload(draw(st.sampled_from(list(Store))), optimizer),
+        draw(st.sampled_from([Compression(), Compression(ratio=0.5), Compression(to="float16")])),
+    )  # fmt: skip
+
+
+def _states(ways: Parallelism, schedule: Schedule) -> list[Sharded]:
+    """What replicas may share."""
+    if ways.data == 1:
+        return [Sharded.NOTHING]
+    if ways.pipeline > 1:
+        return [Sharded.NOTHING, Sharded.OPTIMIZER]
+    return [state for state in Sharded if state is not Sharded.PARAMETERS or schedule.checkpoint_every == 1]
+
+
+@settings(max_examples=25, deadline=None)
+@given(plan=plans())
+def test_what_is_accepted_is_a_graph(plan: TransformerPlan) -> None:
+    reduced, whole = build_plan(plan), build_plan(plan, every_rank(plan.parallelism))
+    assert whole.ops_without_cost() == {}
+    assert step_us(reduced) == pytest.approx(step_us(whole), rel=1e-12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(plan=plans())
+def test_where_things_lie_does_not_change_what_is_computed(plan: TransformerPlan) -> None:
+    plain = TransformerPlan("plain", plan.model, plan.parallelism, plan.schedule, plan.block, plan.experts)
+    assert product_flops(build_plan(plan)) == product_flops(build_plan(plain))

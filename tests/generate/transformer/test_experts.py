@@ -1,0 +1,183 @@
+"""Layers with experts: parameters, FLOPs, messages by hand; loads."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gnnperf.core.errors import InputError
+from gnnperf.generate.transformer import (
+    Experts,
+    Parallelism,
+    Reduction,
+    Schedule,
+    Sharded,
+    Sharding,
+    TransformerPlan,
+    build_plan,
+    every_rank,
+    misplaced_groups,
+)
+from gnnperf.generate.transformer.parameters import expert_layer_parameters, stage_count
+from gnnperf.generate.transformer.plan import Recompute
+from tests.generate.transformer.graphs import product_flops, transfers
+from tests.generate.transformer.plans import step_us
+from tests.generate.transformer.test_block import LLAMA, MODEL, llama
+
+X = MODEL.sequence * MODEL.hidden * 2.0  # bytes of a micro-batch's activations
+
+
+def mixture(ways: Parallelism = Parallelism(), batch: int = 1, **changes: Any) -> TransformerPlan:  # noqa: B008
+    experts = Experts(**{"count": 8, "top_k": 2, **changes})
+    schedule = Schedule(batch * ways.data, 1, recompute=Recompute.NONE)
+    return TransformerPlan("mixture", MODEL, ways, schedule, LLAMA, experts)
+
+
+def test_parameters_by_hand() -> None:
+    """Every expert has an MLP's three matrices; the router has a column for each; a rank holds a part of them."""
+    h, width = MODEL.hidden, 768
+    layer = expert_layer_parameters(mixture(Parallelism(data=4, expert=4)))
+    assert layer.expert == 2 * 3 * h * width
+    assert layer.shared == 3 * h * h + 2 * h + 8 * h
+    assert expert_layer_parameters(mixture(width=256)).expert == 8 * 3 * h * 256
+
+
+def test_every_second_layer() -> None:
+    plan = mixture(every=2)
+    assert [plan.has_experts(layer) for layer in range(4)] == [False, True, False, True]
+    dense, all_of_them = stage_count(llama(), 0), stage_count(mixture(), 0)
+    assert stage_count(plan, 0).total == (dense.total + all_of_them.total) / 2
+
+
+@pytest.mark.parametrize("expert", [1, 2, 8])
+def test_flops_of_products_are_six_per_active_parameter_and_token(expert: int) -> None:
+    """Of eight experts two multiply a token, wherever they are."""
+    h, tokens = MODEL.hidden, MODEL.sequence
+    plan = mixture(Parallelism(data=8, expert=expert))
+    layer = 3 * h * h + 8 * h + 2 * 3 * h * 768
+    assert product_flops(build_plan(plan)) == pytest.approx(6.0 * tokens * (4 * layer + 1024 * h), rel=1e-12)
+
+
+def test_two_exchanges_forward_and_two_backward() -> None:
+    """tokens x top_k x hidden x 2 bytes each, and once more forward where the layer is computed again."""
+    ways = Parallelism(data=8, expert=4)
+    message = ("all_to_all", 2 * X, 4)
+    assert transfers(build_plan(mixture(ways)))[message] == 4 * 4
+    again = replace(mixture(ways), schedule=replace(mixture(ways).schedule, recompute=Recompute.FULL))
+    assert transfers(build_plan(again))[message] == 4 * 6
+    assert transfers(build_plan(mixture(ways, every=2)))[message] == 2 * 4
+
+
+def test_a_capacity_pads_what_is_sent() -> None:
+    """Eight experts, each ceil(1.3 x 128 x 2 / 8) = 42 rows of a rank; no counts are exchanged."""
+    found = transfers(build_plan(mixture(Parallelism(data=8, expert=4), capacity_factor=1.3)))
+    rows = 8 * math.ceil(1.3 * 128 * 2 / 8)
+    assert found["all_to_all", rows * MODEL.hidden * 2.0, 4] == 16
+    assert not any(size == 8 * 8.0 for _, size, _ in found)
+
+
+def test_without_a_capacity_counts_are_gathered_first() -> None:
+    found = transfers(build_plan(mixture(Parallelism(data=8, expert=4))))
+    assert found["all_gather", 8 * 8.0, 4] == 4
+
+
+def test_gradients_of_experts_are_summed_over_replicas_that_hold_the_same() -> None:
+    plan = mixture(Parallelism(data=8, expert=4))
+    count, found = stage_count(plan, 0), transfers(build_plan(plan))
+    assert found["all_reduce", count.shared * 2.0, 8] == 1
+    assert found["all_reduce", count.expert * 2.0, 2] == 1
+
+
+def test_experts_on_all_replicas_are_summed_by_none() -> None:
+    plan = mixture(Parallelism(data=8, expert=8))
+    assert not any(kind == "all_reduce" and n == 1 for kind, _, n in transfers(build_plan(plan)))
+
+
+def test_parts_of_experts_lie_over_their_own_replicas() -> None:
+    plan = replace(mixture(Parallelism(data=8, expert=4)), sharding=Sharding(Sharded.PARAMETERS))
+    layer, found = expert_layer_parameters(plan), transfers(build_plan(plan))
+    assert found["all_gather", layer.shared / 8 * 2.0, 8] == 2 * 4
+    assert found["all_gather", layer.expert / 2 * 2.0, 2] == 2 * 4
+    assert found["reduce_scatter", layer.expert * 2.0, 2] == 4
+
+
+def test_buckets_hold_experts_apart() -> None:
+    plan = mixture(Parallelism(data=8, expert=4))
+    plan = replace(plan, schedule=replace(plan.schedule, reduction=Reduction.BUCKETS, bucket_bytes=1.0))
+    found, layer = transfers(build_plan(plan)), expert_layer_parameters(plan)
+    assert found["all_reduce", layer.shared * 2.0, 8] == 4
+    assert found["all_reduce", layer.expert * 2.0, 2] == 4
+
+
+@settings(max_examples=15, deadline=None)
+@given(load=st.floats(1.0, 4.0))
+def test_the_busiest_rank_makes_all_wait(load: float) -> None:
+    """Rows, and with them messages and products, grow by the load."""
+    ways = Parallelism(data=8, expert=8)
+    even, uneven = mixture(ways, imbalance=1.0), mixture(ways, imbalance=load)
+    rows = math.ceil(2 * MODEL.sequence * load)
+    assert transfers(build_plan(uneven))["all_to_all", rows * MODEL.hidden * 2.0, 8] == 16
+    experts = 6.0 * 3 * MODEL.hidden * 768 * 4
+    difference = product_flops(build_plan(uneven)) - product_flops(build_plan(even))
+    assert difference == pytest.approx(experts * (rows - 2 * MODEL.sequence), abs=1.0)
+
+
+def test_an_even_load_that_nobody_stated_is_said() -> None:
+    def sentences(plan: TransformerPlan) -> int:
+        return sum("experts.imbalance" in sentence for sentence in build_plan(plan).warnings)
+
+    assert [sentences(mixture()), sentences(mixture(imbalance=1.0)), sentences(mixture(capacity_factor=1.0))] == [
+        1,
+        0,
+        0,
+    ]
+
+
+@pytest.mark.parametrize("ways", [Parallelism(data=4, expert=2), Parallelism(tensor=2, data=2, expert=2, sequence=True),
+                                  Parallelism(pipeline=2, data=4, expert=4)])  # fmt: skip
+def test_one_rank_per_stage_takes_as_long_as_all(ways: Parallelism) -> None:
+    whole = build_plan(mixture(ways, batch=2), every_rank(ways))
+    assert step_us(build_plan(mixture(ways, batch=2))) == pytest.approx(step_us(whole), rel=1e-12)
+    assert whole.ops_without_cost() == {}
+
+
+def test_tensor_ranks_route_their_part_of_the_sequence() -> None:
+    """Half the tokens each; what arrives is gathered from the neighbor and the sums are scattered."""
+    found = transfers(build_plan(mixture(Parallelism(tensor=2, data=4, expert=4, sequence=True))))
+    assert found["all_to_all", X, 4] == 16
+    assert found["reduce_scatter", 2 * X, 2] == 4 * 2
+
+
+def test_groups_of_experts_that_leave_their_machine_are_named() -> None:
+    plan = mixture(Parallelism(tensor=2, data=8, expert=4, sequence=True))
+    sentences = misplaced_groups(plan, 6)
+    assert any("expert" in sentence for sentence in sentences)
+
+
+@pytest.mark.parametrize(
+    ("ways", "changes", "key"),
+    [
+        (Parallelism(data=6, expert=4), {}, "parallelism.expert"),
+        (Parallelism(data=16, expert=16), {}, "parallelism.expert"),
+        (Parallelism(tensor=2), {}, "parallelism.sequence"),
+        (Parallelism(), {"every": 3}, "experts.every"),
+        (Parallelism(), {"top_k": 9}, "experts.top_k"),
+        (Parallelism(), {"imbalance": 0.5}, "experts.imbalance"),
+        (Parallelism(), {"imbalance": 2.0, "capacity_factor": 1.0}, "experts.imbalance"),
+        (Parallelism(), {"capacity_factor": 0.0}, "experts.capacity_factor"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(ways: Parallelism, changes: dict[str, Any], key: str) -> None:
+    with pytest.raises(InputError) as error:
+        mixture(ways, **changes)
+    assert error.value.where == key
+
+
+def test_expert_ranks_without_experts_are_refused() -> None:
+    with pytest.raises(InputError, match="model without experts"):
+        replace(llama(), parallelism=Parallelism(data=2, expert=2), block=LLAMA)

@@ -1,0 +1,111 @@
+"""What a transformer's stages hold, against published formulas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gnnperf.generate.transformer import Parallelism, Pipeline, Recompute, Schedule, Transformer, TransformerPlan
+from gnnperf.generate.transformer.memory import stage_tensors
+from gnnperf.generate.transformer.tensors import embedding_uses, head_uses, layer_uses
+from gnnperf.generate.transformer.update import stage_parameters
+from gnnperf.memory.peak import Part, PeakMemory
+from gnnperf.memory.planned import planned_peak
+from gnnperf.memory.stretches import ASKED, profiles
+from tests.generate.transformer.plans import MODEL, small
+
+GPT3 = Transformer(layers=96, hidden=12288, heads=96, sequence=2048, vocabulary=51200)
+ALL_KEPT: dict[str, Any] = {"recompute": Recompute.NONE, "gradient_dtype": "float32"}  # the update needs nothing more
+STATISTICS = 16  # bytes per token: mean and deviation of two norms, which the paper leaves out
+
+
+def _plan(recompute: Recompute, tensor: int = 1, micro_batch: int = 1) -> TransformerPlan:
+    return TransformerPlan("gpt3", GPT3, Parallelism(tensor), Schedule(4, micro_batch, recompute=recompute))
+
+
+def _kept(plan: TransformerPlan) -> int:
+    """Bytes of a layer between its passes: what it leaves, its input instead of its result."""
+    return int(profiles(layer_uses(plan), lambda n: n)[0].net[ASKED])
+
+
+@pytest.mark.parametrize("tensor", [1, 8])
+@pytest.mark.parametrize("micro_batch", [1, 4])
+def test_a_layer_keeps_what_korthikanti_counts(tensor: int, micro_batch: int) -> None:
+    """Korthikanti et al. 2022, table 2: 34 + 5as/h on one rank; 10 + 24/t + 5as/(ht); without the core; the input."""
+    tokens = micro_batch * GPT3.sequence
+    sbh, core = tokens * GPT3.hidden, 5 * GPT3.heads * GPT3.sequence / (GPT3.hidden * tensor)
+    closed = {
+        Recompute.NONE: sbh * (10 + 24 / tensor + core) + STATISTICS * tokens,
+        Recompute.SELECTIVE: sbh * (10 + 24 / tensor) + STATISTICS * tokens,
+        Recompute.FULL: 2 * sbh,
+    }
+    assert {kind: _kept(_plan(kind, tensor, micro_batch)) for kind in Recompute} == closed
+    assert tensor > 1 or closed[Recompute.NONE] == sbh * (34 + core) + STATISTICS * tokens
+
+
+def test_the_ends_keep_what_korthikanti_counts() -> None:
+    """Ibid., section 4.3: mask of the embedding's dropout sbh; inputs of norm and logits 4sbh; logits 4sbv."""
+    plan = _plan(Recompute.NONE)
+    tokens, hidden = GPT3.sequence, GPT3.hidden
+    first, last = (int(profiles(pair(plan), lambda n: n)[0].net[ASKED]) for pair in (embedding_uses, head_uses))
+    x, ids, statistics = 2 * tokens * hidden, 8 * tokens, 8 * tokens
+    assert first == tokens * hidden + x + 2 * ids  # and its result, and tokens and positions
+    assert last == 2 * x + 4 * tokens * GPT3.vocabulary + statistics + ids - x  # the last layer's result is copied
+
+
+def _peaks(plan: TransformerPlan) -> list[PeakMemory]:
+    return [planned_peak(tensors) for tensors in stage_tensors(plan)]
+
+
+@pytest.mark.parametrize(("gradients", "per_parameter"), [("float16", 16), ("float32", 18)])
+def test_sixteen_bytes_per_parameter(gradients: str, per_parameter: int) -> None:
+    """Rajbhandari et al. 2020, section 3.1: 2 + 2 + 12 with Adam in mixed precision; gradients in float32 are 4."""
+    (found,) = _peaks(small(gradient_dtype=gradients))
+    held = [found.parts_bytes[p] for p in (Part.PARAMETERS, Part.OPTIMIZER_STATE)]
+    count = stage_parameters(small(), 0)
+    assert sum(held) == 14 * count
+    assert found.parts_bytes[Part.GRADIENTS] - 2 * count in ((per_parameter - 16) * count, 4 * count)
+
+
+@pytest.mark.parametrize("stage", range(4))
+def test_a_stage_of_1f1b_holds_as_many_micro_batches_as_stages_follow(stage: int) -> None:
+    """p - i micro-batches at stage i: the difference of neighbors in the middle is one micro-batch of a layer."""
+    plan = small(pipeline=4, batch=8, **ALL_KEPT)
+    found = [peak.parts_bytes[Part.ACTIVATIONS] for peak in _peaks(plan)]
+    if stage in (1, 2):
+        assert found[1] - found[2] == _kept(plan)
+    few = _peaks(replace(plan, schedule=replace(plan.schedule, global_batch=4)))
+    assert found[stage] == few[stage].parts_bytes[Part.ACTIVATIONS]  # however many there are
+
+
+def test_gpipe_holds_all_micro_batches() -> None:
+    two, four = (_peaks(small(pipeline=2, batch=n, order=Pipeline.GPIPE, **ALL_KEPT)) for n in (2, 4))
+    held = [b.parts_bytes[Part.ACTIVATIONS] - a.parts_bytes[Part.ACTIVATIONS] for a, b in zip(two, four, strict=True)]
+    plan = small(pipeline=2, **ALL_KEPT)
+    tokens, first = MODEL.sequence, _kept(plan) * 2 + MODEL.sequence * MODEL.hidden + 16 * MODEL.sequence
+    assert held[0] == 2 * first  # two more of two layers, of the dropout's mask, tokens and positions
+    assert held[1] > 2 * (_kept(plan) * 2 + 4 * tokens * plan.vocabulary_per_rank)  # and of the logits
+
+
+def test_interleaving_holds_more_than_1f1b() -> None:
+    """Korthikanti et al. 2022, section 4.2.2: 1 + (p - 1) / (p m) as much, of the layers of the first stage."""
+    plans = [small(pipeline=2, batch=8, **ALL_KEPT),
+             small(pipeline=2, batch=8, order=Pipeline.INTERLEAVED, chunks=2, **ALL_KEPT)]  # fmt: skip
+    once, chunked = (_peaks(plan)[0].parts_bytes[Part.ACTIVATIONS] for plan in plans)
+    assert 1.0 < chunked / once < 1 + 1 / 2
+
+
+def test_recomputation_saves_memory() -> None:
+    found = [_peaks(small(batch=2, recompute=kind))[0].peak_bytes for kind in
+             (Recompute.FULL, Recompute.SELECTIVE, Recompute.NONE)]  # fmt: skip
+    assert found == sorted(found)
+
+
+@pytest.mark.parametrize("order", [Pipeline.ONE_F_ONE_B, Pipeline.GPIPE])
+@pytest.mark.parametrize("recompute", list(Recompute))
+def test_all_is_let_go_at_the_end(order: Pipeline, recompute: Recompute) -> None:
+    """`planned_peak` asserts it: every tensor that a step makes is taken for the last time in it."""
+    for peak in _peaks(small(tensor=2, pipeline=2, data=2, order=order, recompute=recompute)):
+        assert peak.peak_bytes > peak.held_between_steps_bytes - peak.parts_bytes[Part.GRADIENTS]

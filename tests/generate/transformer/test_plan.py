@@ -1,0 +1,136 @@
+"""What a plan refuses, and what follows from its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gnnperf.core.errors import InputError
+from gnnperf.generate.families import read_plan
+from gnnperf.generate.transformer import (
+    Parallelism,
+    Pipeline,
+    Schedule,
+    Transformer,
+    TransformerPlan,
+    misplaced_groups,
+    plan_from,
+)
+from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.strict_yaml import read_yaml
+from tests.generate.transformer.plans import MODEL, small
+
+RAW = {"name": "a", "model": {"layers": 2, "hidden": 64, "heads": 2, "sequence": 8},
+       "schedule": {"global_batch": 4, "micro_batch": 2}}  # fmt: skip
+
+
+def test_micro_batches_tokens_and_padded_vocabulary() -> None:
+    plan = TransformerPlan("a", MODEL, Parallelism(2, 2, 3), Schedule(24, 2))
+    assert (plan.num_micro_batches, plan.tokens, plan.layers_per_chunk) == (4, 256, 2)
+    assert plan.vocabulary_per_rank == 512  # 1000 -> 1024, a multiple of 2 x 128; half of it
+
+
+@pytest.mark.parametrize(
+    ("ways", "schedule", "key"),
+    [
+        (Parallelism(tensor=3), Schedule(4, 1), "parallelism.tensor"),
+        (Parallelism(pipeline=3), Schedule(4, 1), "parallelism.pipeline x schedule.chunks"),
+        (Parallelism(data=3), Schedule(4, 1), "parallelism.data x schedule.micro_batch"),
+        (Parallelism(), Schedule(4, 1, Pipeline.INTERLEAVED, chunks=2), "parallelism.pipeline"),
+        (Parallelism(pipeline=2), Schedule(3, 1, Pipeline.INTERLEAVED, chunks=2), "parallelism.pipeline"),
+    ],
+)
+def test_what_does_not_divide_is_named(ways: Parallelism, schedule: Schedule, key: str) -> None:
+    with pytest.raises(InputError) as error:
+        TransformerPlan("a", MODEL, ways, schedule)
+    assert error.value.where == key
+
+
+@pytest.mark.parametrize(
+    ("make", "key"),
+    [
+        (lambda: Schedule(4, 1, Pipeline.INTERLEAVED), "schedule.chunks"),
+        (lambda: Schedule(4, 1, chunks=2), "schedule.chunks"),
+        (lambda: Schedule(0, 1), "schedule.global_batch"),
+        (lambda: Transformer(1, 64, 3, 8), "model.heads"),
+        (lambda: Transformer(1, 64, 2, 8, dtype="float32"), "model.dtype"),
+        (lambda: Parallelism(tensor=0), "parallelism.tensor"),
+    ],
+)
+def test_bad_values_are_named(make: Any, key: str) -> None:
+    with pytest.raises(InputError) as error:
+        make()
+    assert error.value.where == key
+
+
+def test_a_mapping_becomes_a_plan() -> None:
+    plan = plan_from({**RAW, "schedule": {"global_batch": 4, "micro_batch": 2, "pipeline": "gpipe"}}, "plan")
+    assert plan.schedule.pipeline is Pipeline.GPIPE
+    assert plan.parallelism == Parallelism()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"modle": {}}, "unknown key 'modle'"),
+        ({"model": {"layers": 2}}, "hidden is required"),
+        ({"schedule": {"global_batch": "four", "micro_batch": 1}}, "bad value 'four'"),
+        ({"schedule": {"global_batch": 4, "micro_batch": 1, "recompute": "some"}}, "none, selective, full"),
+        ({"parallelism": {"tensr": 2}}, "unknown key 'tensr'"),
+        ({"model": None}, "bad value None"),
+    ],
+)
+def test_a_bad_mapping_is_one_message(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        plan_from({**RAW, **changes}, "plan")
+
+
+def test_every_shipped_plan_is_one() -> None:
+    names = sorted(conf_dir("plan").glob("*.yaml"))
+    assert names
+    for path in names:
+        assert read_plan(read_yaml(path), str(path)).name == path.stem
+
+
+def test_groups_on_unequal_machines_are_named() -> None:
+    plan = TransformerPlan("a", MODEL, Parallelism(4, 2, 2), Schedule(4, 1))
+    assert [misplaced_groups(plan, ranks_per_node) for ranks_per_node in (1, 2, 4, 8, 16)] == [()] * 5
+    tensor, data = misplaced_groups(plan, 6)  # of 0-3 and 4-7 the second leaves the first machine, 8-15 sits otherwise
+    assert "tensor" in tensor and "data" in data
+
+
+def test_a_schedule_with_more_replicas_has_fewer_micro_batches() -> None:
+    plan = small(data=2)
+    with_one = replace(plan, parallelism=Parallelism())
+    assert (plan.num_micro_batches, with_one.num_micro_batches) == (4, 8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"expert": {"count": 8}}, "did you mean 'experts'"),
+        ({"block": {"atention": "flash"}}, "did you mean 'attention'"),
+        ({"block": {"bias": 1}}, "true or false"),
+        ({"block": {"key_value_heads": "four"}}, "a whole number or null"),
+        ({"sharding": {"state": "zero3"}}, "nothing, optimizer, gradients, parameters"),
+        ({"offload": {"optimizer": "disk"}}, "device, host, nvme"),
+        ({"experts": {"top_k": 2}}, "count is required"),
+        ({"schedule": {"global_batch": True, "micro_batch": 1}}, "bad value True"),
+    ],
+)
+def test_a_bad_setting_of_a_section_is_one_message(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        plan_from({**RAW, **changes}, "plan")
+
+
+def test_sections_become_settings() -> None:
+    plan = plan_from(
+        {**RAW, "block": {"attention": "flash", "width": None}, "experts": {"count": 4, "imbalance": 1.5},
+         "sharding": {"state": "optimizer"}, "offload": {"activations": "host"}, "compression": {"ratio": 0.5},
+         "parallelism": {"data": 2, "expert": 2}},
+        "plan",
+    )  # fmt: skip
+    assert (plan.block.attention, plan.block.width, plan.experts and plan.experts.load) == ("flash", None, 1.5)
+    assert (plan.sharding.state, plan.offload.activations, plan.compression.ratio) == ("optimizer", "host", 0.5)

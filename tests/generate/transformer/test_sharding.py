@@ -1,0 +1,189 @@
+"""Sharded data parallelism: bytes against the papers' formulas, time against the picture of its streams."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType
+from gnnperf.generate.transformer import (
+    Reduction,
+    Sharded,
+    Sharding,
+    TransformerPlan,
+    build_plan,
+    every_rank,
+)
+from gnnperf.generate.transformer.block import Block
+from gnnperf.generate.transformer.parameters import (
+    embedding_parameters,
+    first_parameters,
+    head_parameters,
+    layer_parameters,
+    owned_count,
+    stage_parameters,
+)
+from gnnperf.generate.transformer.plan import Recompute
+from tests.generate.transformer.graphs import product_flops, sent_bytes, transfers, with_times
+from tests.generate.transformer.plans import small, step_us
+
+REPLICAS = 8
+UNTIED = Block(tied_embedding=False)
+SCALAR = 2 * (REPLICAS - 1) / REPLICAS * 4.0  # the norm's square, summed over replicas
+
+
+def sharded(state: Sharded, batch: int = 1, data: int = REPLICAS, **settings: Any) -> TransformerPlan:
+    block = settings.pop("block", Block())
+    reshard = settings.pop("reshard_after_forward", True)
+    return replace(small(data=data, batch=batch, **settings), sharding=Sharding(state, reshard), block=block)
+
+
+def volume(plan: TransformerPlan) -> float:
+    """Bytes that a rank sends, over the parameters' bytes and (n - 1) / n."""
+    parameters = stage_parameters(plan, 0) * 2.0 * (REPLICAS - 1) / REPLICAS
+    scalars = SCALAR if plan.sharding.shards_update else 0.0
+    return (sent_bytes(build_plan(plan)) - scalars) / parameters
+
+
+@pytest.mark.parametrize("state", [Sharded.NOTHING, Sharded.OPTIMIZER, Sharded.GRADIENTS])
+def test_up_to_gradients_the_volume_is_twice_the_parameters(state: Sharded) -> None:
+    """Rajbhandari et al. 2020, section 7.2.1."""
+    assert volume(sharded(state)) == pytest.approx(2.0, rel=1e-5)  # parts are padded
+
+
+def test_with_parameters_the_volume_is_three_times_the_parameters() -> None:
+    """Ibid., section 7.2.2; but norm and logits, kept from forward to backward, are gathered once only."""
+    plan = sharded(Sharded.PARAMETERS, block=UNTIED)
+    kept = head_parameters(plan) / stage_parameters(plan, 0)
+    assert volume(plan) == pytest.approx(3.0 - kept, rel=1e-5)
+
+
+def test_parameters_that_are_kept_after_forward_are_twice_the_volume() -> None:
+    assert volume(sharded(Sharded.PARAMETERS, reshard_after_forward=False)) == pytest.approx(2.0, rel=1e-5)
+
+
+def test_gradients_leave_in_every_pass_of_the_later_stages() -> None:
+    """Of m micro-batches: m reduce-scatters, and one gather (gradients) or two of each (parameters)."""
+    assert volume(sharded(Sharded.OPTIMIZER, batch=3)) == pytest.approx(2.0, rel=1e-5)
+    assert volume(sharded(Sharded.GRADIENTS, batch=3)) == pytest.approx(3 + 1, rel=1e-5)
+    root = (first_parameters(small()) + head_parameters(small())) / stage_parameters(small(), 0)
+    assert volume(sharded(Sharded.PARAMETERS, batch=3)) == pytest.approx(3 * (3 - root), rel=1e-5)
+
+
+def test_messages_of_sharded_parameters_by_hand() -> None:
+    """Four layers gathered twice, a tied embedding with positions and last norm once; each reduce-scattered once."""
+    plan = sharded(Sharded.PARAMETERS)
+    layer, root = layer_parameters(plan), first_parameters(plan) + head_parameters(plan)
+    assert transfers(build_plan(plan)) == {
+        ("all_gather", layer * 2.0 / REPLICAS, REPLICAS): 8,
+        ("all_gather", root * 2.0 / REPLICAS, REPLICAS): 1,
+        ("reduce_scatter", layer * 2.0, REPLICAS): 4,
+        ("reduce_scatter", root * 2.0, REPLICAS): 1,
+        ("all_reduce", 4.0, REPLICAS): 1,
+    }
+
+
+def test_buckets_of_a_sharded_optimizer_are_reduce_scattered() -> None:
+    plan = sharded(Sharded.OPTIMIZER, reduction=Reduction.BUCKETS, bucket_bytes=1.0)
+    found = transfers(build_plan(plan))
+    assert found["reduce_scatter", layer_parameters(plan) * 2.0, REPLICAS] == 4
+    assert sum(size * n for (kind, size, _), n in found.items() if kind == "reduce_scatter") == (
+        stage_parameters(plan, 0) * 2.0
+    )
+
+
+def test_a_rank_updates_its_part() -> None:
+    plan = sharded(Sharded.OPTIMIZER)
+    assert owned_count(plan, 0).total == -(-stage_parameters(plan, 0) // REPLICAS)
+    nodes = build_plan(plan).nodes
+    adam = nodes[(nodes["op_name"] == "aten::_fused_adam_").to_numpy() & (nodes["node_type"] == "compute").to_numpy()]
+    assert adam["input_dims"].tolist()[0].startswith(f"[[[{owned_count(plan, 0).total}]]")
+
+
+def times(plan: TransformerPlan, layer_us: float) -> float:
+    """Ten us for each layer, forward and backward; a layer's gather `layer_us`, others by their bytes."""
+    ops = {"aten::_softmax": 10.0, "aten::_softmax_backward_data": 10.0}
+    rate = layer_us / (layer_parameters(plan) * 2.0 / REPLICAS)
+    return with_times(build_plan(plan), ops, {"all_gather": rate}, {})
+
+
+def root_us(plan: TransformerPlan, layer_us: float) -> float:
+    return layer_us * (first_parameters(plan) + head_parameters(plan)) / layer_parameters(plan)
+
+
+def test_gathers_that_are_shorter_than_layers_hide_behind_them() -> None:
+    """The embedding's and the first layer's gather are waited for; then eight layers' work in a row."""
+    plan = sharded(Sharded.PARAMETERS, recompute=Recompute.NONE)
+    assert times(plan, 8.0) == pytest.approx(root_us(plan, 8.0) + 8.0 + 80.0)
+
+
+def test_gathers_that_are_longer_than_layers_hold_them_back() -> None:
+    """12 us each: forward one ends every 12 us from the embedding's on.
+
+    The last layer's second gather begins when the fourth one has ended (48) and is done at 60; each one after that
+    begins with a layer's backward pass: 72, 84, 96.
+    """
+    plan = sharded(Sharded.PARAMETERS, recompute=Recompute.NONE)
+    assert times(plan, 12.0) == pytest.approx(root_us(plan, 12.0) + 96.0 + 10.0)
+
+
+def test_reduce_scatters_lag_one_layer_behind() -> None:
+    """25 us each, layers 10: the second layer's gradients are copied when those of the first are away, and so on."""
+    plan = sharded(Sharded.GRADIENTS, recompute=Recompute.NONE)
+    rate = 25.0 / (layer_parameters(plan) * 2.0)
+    graph = build_plan(plan)
+    after_us = rate * 2.0 * (first_parameters(plan) + head_parameters(plan))
+    found = with_times(graph, {"aten::_softmax_backward_data": 10.0}, {"reduce_scatter": rate}, {})
+    assert found == pytest.approx(10.0 + 4 * 25.0 + after_us, rel=1e-6)
+
+
+def test_what_is_computed_does_not_depend_on_where_parameters_lie() -> None:
+    flops = {state: product_flops(build_plan(sharded(state, batch=2))) for state in Sharded}
+    assert len(set(flops.values())) == 1
+
+
+@pytest.mark.parametrize("state", list(Sharded))
+def test_one_rank_takes_as_long_as_all(state: Sharded) -> None:
+    plan = sharded(state, batch=2, data=4, tensor=2)
+    whole = build_plan(plan, every_rank(plan.parallelism))
+    assert step_us(build_plan(plan)) == pytest.approx(step_us(whole), rel=1e-12)
+    assert whole.ops_without_cost() == {}
+
+
+def test_the_later_stages_add_nothing_up_in_full() -> None:
+    """Gradients of one micro-batch are added to none; of the next ones in parts, on the stream of the sums."""
+
+    def added(plan: TransformerPlan) -> list[str]:
+        nodes = build_plan(plan).nodes
+        which = (nodes["op_name"] == "aten::add_").to_numpy() & (nodes["node_type"] == NodeType.COMPUTE).to_numpy()
+        return sorted(set(nodes["input_dims"][which]))
+
+    part = -(-layer_parameters(small()) // REPLICAS)
+    assert added(sharded(Sharded.PARAMETERS)) == []
+    assert f"[[{part}], [{part}]]" in added(sharded(Sharded.PARAMETERS, batch=2))
+    assert f"[[{layer_parameters(small())}], [{layer_parameters(small())}]]" not in added(sharded(Sharded.GRADIENTS, 2))
+
+
+def test_an_untied_embedding_is_not_summed_over_the_ends() -> None:
+    plan = replace(small(pipeline=2), block=UNTIED)
+    size = embedding_parameters(plan) * 2.0
+    assert ("all_reduce", size, 2) in transfers(build_plan(small(pipeline=2)))
+    assert ("all_reduce", size, 2) not in transfers(build_plan(plan))
+
+
+@pytest.mark.parametrize(
+    ("state", "settings", "key"),
+    [
+        (Sharded.PARAMETERS, {"pipeline": 2}, "parallelism.pipeline"),
+        (Sharded.GRADIENTS, {"pipeline": 2}, "parallelism.pipeline"),
+        (Sharded.OPTIMIZER, {"data": 1}, "parallelism.data"),
+        (Sharded.PARAMETERS, {"checkpoint_every": 2}, "schedule.checkpoint_every"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(state: Sharded, settings: dict[str, Any], key: str) -> None:
+    with pytest.raises(InputError) as error:
+        sharded(state, **settings)
+    assert error.value.where == key

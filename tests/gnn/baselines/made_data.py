@@ -1,0 +1,63 @@
+"""The synthetic data set with two recordings of its test run, and answers by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from synthetic import SPLIT, prepared, read
+
+from gnnperf.gnn.data.config import DataConfig
+from gnnperf.gnn.data.prepare import PreparedData, Step, prepare
+from gnnperf.gnn.data.runs import RunGraph
+
+
+def twice_recorded(cache: Path) -> PreparedData:
+    """Run f twice: f/1 and f/2, in which every latency is 10 % longer and the step 20 %."""
+    split = replace(SPLIT, test=("f/1", "f/2"))
+
+    def recorded(name: str) -> RunGraph:
+        found = replace(read(name[0]), run=name, workload="toy" if name.startswith("f") else "")
+        if not name.endswith("/2"):
+            return found
+        (label,) = found.graph.steps
+        nodes = found.graph.nodes.assign(latency_us=1.1 * found.graph.nodes["latency_us"])
+        longer = replace(label, makespan_us=1.2 * label.makespan_us)
+        return replace(found, graph=replace(found.graph, nodes=nodes, steps=(longer,), fingerprint=name))
+
+    return prepare(DataConfig(cache_dir=str(cache)), split, recorded)
+
+
+def once_recorded(cache: Path) -> PreparedData:
+    """As tests of other rooms have it."""
+    return prepared(cache)
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Measured latencies and steps times a factor; knows nothing of collectives. `seed` counts in percent.
+
+    Attributes:
+        factor: told to it.
+        fits: how often it was fitted, appended to by `fit`.
+    """
+
+    factor: float
+    fits: Path | None = None
+
+    def fit(self, data: PreparedData, seed: int) -> Scaled:
+        """One more line in `fits`."""
+        if self.fits is not None:
+            with self.fits.open("a") as file:
+                file.write(f"{seed}\n")
+        return Scaled(self.factor + seed / 100)
+
+    def latency_us(self, step: Step) -> np.ndarray:
+        """[num_nodes]."""
+        collective = (step.nodes["node_type"] == "collective").to_numpy()
+        return np.where(collective, np.nan, self.factor * step.nodes["latency_us"].to_numpy(np.float64))
+
+    def step_us(self, step: Step) -> float:
+        """Of the step measured."""
+        return self.factor * step.step_us

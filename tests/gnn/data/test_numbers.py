@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic import cluster
+from toys import two_rank_graph
+
+from gnnperf.core.schema import NUM_TEXT_FEATURES, WORK_FEATURES, Relation
+from gnnperf.gnn.data.numbers import (
+    DEVICE_NAMES,
+    LINK_NAMES,
+    WORK_NAMES,
+    device_numbers,
+    link_spec_numbers,
+    work_numbers,
+)
+from gnnperf.gnn.data.places import sustained_flops_per_s
+from gnnperf.gnn.data.shapes import alignment, shape_numbers
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware import default_cluster, load_device
+
+HARDWARE = cluster()
+
+
+def numbers(graph: ExecutionGraph, analytic_us: float = np.nan) -> pd.DataFrame:
+    answer = np.full(graph.num_nodes, analytic_us)
+    base = np.nan_to_num(answer, nan=4.0)
+    return pd.DataFrame(work_numbers(graph, answer, base, HARDWARE), columns=list(WORK_NAMES))
+
+
+def test_a_gemm_by_hand() -> None:
+    row = numbers(two_rank_graph()).iloc[3]
+    assert row["log_flops"] == pytest.approx(np.log1p(2 * 512**3))
+    assert row["log_bytes"] == pytest.approx(np.log1p(12 * 512**2))
+    assert row["log_intensity"] == pytest.approx(np.log(512 / 6), rel=1e-4)
+    assert (row["flops_unknown"], row["message_bytes_unknown"], row["dims_unknown"]) == (0, 1, 0)
+    assert row["log_num_inputs"] == pytest.approx(np.log1p(2))
+    assert row["max_dims"] == 2
+    assert row["log_elements"] == pytest.approx(np.log1p(2 * 512**2))
+    assert row["log_last_dim"] == pytest.approx(np.log1p(512))
+    assert (row["analytic_unknown"], row["log_analytic_us"]) == (1, 0)
+    assert row["log_base_us"] == pytest.approx(np.log1p(4.0))
+
+
+def test_the_sizes_of_a_product_and_its_waves_by_hand() -> None:
+    row = numbers(two_rank_graph()).iloc[3]
+    assert row["is_product"] == 1
+    assert np.expm1([row["log_batch"], row["log_m"], row["log_n"], row["log_k"]]).round() == pytest.approx(
+        [1, 512, 512, 512]
+    )
+    assert (row["align_m"], row["align_last_dim"]) == (6, 6)  # 64 is as far as it counts
+    assert row["log_waves"] == pytest.approx(np.log1p(16 / 80))  # 4 x 4 tiles on 80 SMs
+    assert row["wave_efficiency"] == pytest.approx(16 / 80)
+    compute_us = 2 * 512**3 / (15e12 * 0.65) * 1e6
+    memory_us = 12 * 512**2 / (900e9 * 0.80) * 1e6
+    assert row["log_compute_us"] == pytest.approx(np.log1p(compute_us))
+    assert row["log_memory_us"] == pytest.approx(np.log1p(memory_us))
+    assert row["is_memory_bound"] == 0
+    assert row["log_num_sms"] == pytest.approx(np.log(80))
+
+
+def test_places_by_hand() -> None:
+    graph = two_rank_graph()
+    table = numbers(graph)
+    (transfer,) = np.flatnonzero((graph.nodes["node_type"] == "collective").to_numpy())
+    row = table.iloc[transfer]
+    assert (row["from_partial"], row["to_replicate"], row["from_split"], row["to_split"]) == (1, 1, 0, 0)  # all-reduce
+    assert np.expm1(row["log_group_size"]) == pytest.approx(2)
+    assert np.expm1(row["log_machines"]) == pytest.approx(1)
+    crossing = graph.edges["src"][graph.edges["relation"] == Relation.CROSSES]
+    assert len(crossing)
+    crossing = [*crossing, 14]  # the transfer crosses what its parts cross
+    assert table["log_link_bytes_per_s"].iloc[crossing].tolist() == pytest.approx([np.log(80e9)] * len(crossing))
+    assert (table["log_link_bytes_per_s"].drop(index=crossing) == 0).all()
+    assert (row["is_first_rank"], row["is_last_rank"], row["rank_share"]) == (0, 0, 0)  # it belongs to no rank
+    last = table[graph.nodes["rank"].to_numpy() == 1]
+    assert set(last["is_last_rank"]) == {1.0}
+    assert set(last["rank_share"]) == {1.0}
+
+
+def test_every_feature_of_the_schema_has_a_column() -> None:
+    assert WORK_NAMES[: len(WORK_FEATURES)] == tuple(c.name for c in WORK_FEATURES)
+    assert len(WORK_NAMES) == len(WORK_FEATURES) + NUM_TEXT_FEATURES == len(set(WORK_NAMES))
+
+
+def test_unknown_is_flagged_and_never_nan() -> None:
+    table = numbers(two_rank_graph())
+    assert np.isfinite(table.to_numpy()).all()
+    host = table.iloc[0]
+    assert (host["flops_unknown"], host["bytes_unknown"], host["dims_unknown"], host["group_size_unknown"]) == (1,) * 4
+
+
+def test_labels_are_no_features() -> None:
+    graph = two_rank_graph()
+    nodes = graph.nodes.assign(start_us=1e9, latency_us=7.0, blocked_us=3.0, event_id=5, event_name="x")
+    assert numbers(graph).equals(numbers(replace(graph, nodes=nodes)))
+
+
+def with_dims(texts: list[str | None], op: str = "aten::add", family: str = "elementwise") -> pd.DataFrame:
+    return pd.DataFrame({"input_dims": pd.Series(texts, dtype="category"), "op_name": op, "family": family})
+
+
+def test_shapes() -> None:
+    found = shape_numbers(with_dims(["[[2,3],[],[4]]", "[[[5,6],[7,8]],[]]", None, "not json", "[]"]))
+    assert found.dims[:, 7].tolist() == [0, 0, 1, 1, 0]
+    assert np.expm1(found.dims[:, 0]).round().tolist() == [2, 2, 0, 0, 0]
+    assert np.expm1(found.dims[:, 2]).round().tolist() == [10, 86, 0, 0, 0]  # a tensor list is opened
+    assert np.expm1(found.dims[:, 5]).round().tolist() == [2, 7, 0, 0, 0]
+    assert found.last_dim.tolist() == [3, 8, 0, 0, 0]
+
+
+def test_products_by_op() -> None:
+    linear = shape_numbers(with_dims(["[[4,8,16],[32,16],[32]]"], "aten::linear", "gemm")).product
+    assert linear.tolist() == [[1, 32, 32, 16, 1]]
+    batched = shape_numbers(with_dims(["[[3,8,16],[3,16,4]]"], "aten::bmm", "gemm")).product
+    assert batched.tolist() == [[3, 8, 4, 16, 1]]
+    assert shape_numbers(with_dims([None], "aten::mm", "gemm")).product.tolist() == [[0] * 5]
+    assert shape_numbers(with_dims(["[[8,16],[16,4]]"])).product.tolist() == [[0] * 5]  # an addition is no product
+
+
+@pytest.mark.parametrize("text", ["[1,2]", '["a",[2]]', "[null,[2,3]]", "[[2.5,1],[1,2]]", "[[],[]]", "[[[2,3]],[4]]"])
+@pytest.mark.parametrize("op", ["aten::mm", "aten::linear", "aten::bmm", "aten::addmm"])
+def test_what_is_no_shape_makes_no_product(op: str, text: str) -> None:
+    assert shape_numbers(with_dims([text], op, "gemm")).product.tolist() == [[0] * 5]
+
+
+def test_sizes_below_zero_count_as_none() -> None:
+    assert shape_numbers(with_dims(["[[-1,2],[2,3]]"], "aten::mm", "gemm")).product.tolist() == [[1, 0, 3, 2, 1]]
+
+
+def test_alignment() -> None:
+    assert alignment(np.array([0, 1, 6, 64, 256, 48])).tolist() == [0, 0, 1, 6, 6, 4]
+
+
+@given(st.text(max_size=30))
+def test_no_text_in_place_of_shapes_breaks_it(text: str) -> None:
+    assert np.isfinite(shape_numbers(with_dims([text], "aten::mm", "gemm")).dims).all()
+
+
+def test_a_dtype_that_matrix_units_alone_have_goes_by_their_rate() -> None:
+    h100 = load_device("h100_sxm")
+    found = sustained_flops_per_s(pd.Series(["float8", "float16", "float32", None]), default_cluster(h100))
+    assert found == pytest.approx(h100.sustained_flops_share * np.array([1979e12, 989.4e12, 67e12, 67e12]))
+
+
+def test_hardware_numbers() -> None:
+    device = dict(zip(DEVICE_NAMES, device_numbers(HARDWARE.device), strict=True))
+    assert device["log_float32"] == pytest.approx(np.log1p(15e12))
+    assert device["log_float16_matrix"] == device["log_float32"]  # not in the catalog
+    assert device["is_gpu"] == 1
+    link = dict(zip(LINK_NAMES, link_spec_numbers("inter", HARDWARE.inter), strict=True))
+    assert (link["is_intra"], link["is_inter"], link["is_host_link"]) == (0, 1, 0)
+    assert link["log_latency_us"] == pytest.approx(np.log1p(2.0))

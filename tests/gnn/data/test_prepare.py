@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from synthetic import SPLIT, cluster, prepared, read, toy_run
+
+from gnnperf.analytic.collective.files import save_collectives, shipped_collectives
+from gnnperf.core.errors import InputError
+from gnnperf.gnn.data import cache
+from gnnperf.gnn.data.clusters import cluster_for
+from gnnperf.gnn.data.config import DataConfig
+from gnnperf.gnn.data.module import EpochShuffle, StepDataModule
+from gnnperf.gnn.data.prepare import load_data, opened, prepare
+from gnnperf.gnn.data.runs import RunGraph
+from gnnperf.hardware import load_device
+from gnnperf.hardware.placement import Placement
+
+
+def test_parts_and_statistics_from_train_only(tmp_path: Path) -> None:
+    data = prepared(tmp_path)
+    assert {part: [s.run for s in steps] for part, steps in data.steps.items()} == {
+        "train": ["a", "b", "c", "d"], "val": ["e"], "test": ["f"]
+    }  # fmt: skip
+
+    def strange(run: str) -> RunGraph:
+        found = read(run)
+        if run in SPLIT.train:
+            return found
+        nodes = found.graph.nodes.assign(dtype="strange", latency_us=1e6)
+        return replace(found, graph=replace(found.graph, nodes=nodes, fingerprint=f"strange {run}"))
+
+    other = prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, strange)
+    assert other.vocabulary == data.vocabulary
+    assert other.floors == data.floors
+    assert other.constants == data.constants
+    assert all(torch.equal(other.normalizer.mean[t], data.normalizer.mean[t]) for t in data.normalizer.mean)
+    assert other.fingerprint != data.fingerprint
+    assert other.training_fingerprint != data.training_fingerprint  # val is strange, too
+
+
+def test_what_is_tested_on_is_no_part_of_what_is_learned_from(tmp_path: Path) -> None:
+    data = prepared(tmp_path)
+    elsewhere = prepare(DataConfig(cache_dir=str(tmp_path)), replace(SPLIT, test=("g",)), read)
+    assert elsewhere.training_fingerprint == data.training_fingerprint
+    assert elsewhere.fingerprint != data.fingerprint
+    fewer = prepare(DataConfig(cache_dir=str(tmp_path), max_runs=3), SPLIT, read)
+    assert fewer.training_fingerprint != data.training_fingerprint
+
+
+def test_training_features_have_mean_zero(tmp_path: Path) -> None:
+    data = prepared(tmp_path)
+    x = torch.cat([s.data["compute"].x for s in data.steps["train"]])
+    assert x.mean(0).abs().max() < 1e-5
+
+
+def test_max_runs_limits_training_only(tmp_path: Path) -> None:
+    data = prepare(DataConfig(cache_dir=str(tmp_path), max_runs=2), SPLIT, read)
+    assert data.split.train == ("a", "b")
+    assert data.split.test == ("f",)
+
+
+def test_the_cache_knows_laws_of_collectives_by_their_content(tmp_path: Path) -> None:
+    laws = tmp_path / "laws.yaml"
+
+    def with_laws(run: str) -> RunGraph:
+        found = read(run)
+        return replace(found, cluster=replace(found.cluster, collectives={"any": str(laws)}))
+
+    for count, name in ((6, "a100_vtrain"), (6, "a100_vtrain"), (12, "perlmutter")):
+        save_collectives(shipped_collectives(name), laws)
+        prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, with_laws)
+        assert len(list(tmp_path.rglob("*.pt"))) == count
+
+
+def test_the_cache_answers_the_second_time_and_knows_its_inputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = prepared(tmp_path)
+    files = sorted(tmp_path.rglob("*.pt"))
+    assert len(files) == 6
+    monkeypatch.setattr("gnnperf.gnn.data.prepare.features", None)  # would fail if it were called
+    again = prepared(tmp_path)
+    assert torch.equal(again.steps["val"][0].data["host"].x, first.steps["val"][0].data["host"].x)
+    assert again.fingerprint == first.fingerprint
+    monkeypatch.setattr(cache, "code_fingerprint", lambda: "other code")
+    with pytest.raises(TypeError):
+        prepared(tmp_path)
+    monkeypatch.undo()
+    monkeypatch.setattr(cache, "code_fingerprint", lambda: "other code")
+    assert prepared(tmp_path).fingerprint == first.fingerprint  # the same data, made anew
+    assert len(list(tmp_path.rglob("*.pt"))) == 12
+
+
+def test_a_damaged_cache_file_is_made_anew(tmp_path: Path) -> None:
+    first = prepared(tmp_path)
+    for file in tmp_path.rglob("*.pt"):
+        file.write_bytes(b"damaged")
+    assert prepared(tmp_path).fingerprint == first.fingerprint
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_the_order_of_an_epoch_depends_on_seed_and_epoch_only() -> None:
+    one, two = EpochShuffle(20, seed=1), EpochShuffle(20, seed=1)
+    for epoch in (0, 1, 2):
+        one.set_epoch(epoch)
+    two.set_epoch(2)
+    assert list(one) == list(two)
+    two.set_epoch(1)
+    assert list(one) != list(two)
+    assert sorted(one) == list(range(20))
+
+
+def test_batches_leave_unused_edge_types_out(tmp_path: Path) -> None:
+    module = StepDataModule(prepared(tmp_path), DataConfig(batch_size=2), num_hops=1, seed=0)
+    batch = next(iter(module.train_dataloader()))
+    assert batch.num_graphs == 2
+    assert batch["compute"].num_nodes == 4
+    assert all(batch[t].edge_index.shape[1] for t in batch.edge_types)
+
+
+def test_without_a_residual_target_labels_start_from_floors(tmp_path: Path) -> None:
+    data = prepare(DataConfig(cache_dir=str(tmp_path), residual_target=False), SPLIT, read)
+    assert not data.floors.residual
+    store = data.steps["val"][0].data["compute"]
+    assert store.base_us.tolist() == [data.floors.by_segment_us["compute/"]] * 2
+    assert store.target.double().exp().tolist() == pytest.approx((store.latency_us / store.base_us).tolist())
+    assert torch.isfinite(store.analytic_us).all()
+
+
+def test_batches_number_their_steps(tmp_path: Path) -> None:
+    module = StepDataModule(prepared(tmp_path), DataConfig(batch_size=2), num_hops=1, seed=0)
+    numbers = [n for batch in module.train_dataloader() for n in batch.step.tolist()]
+    assert sorted(numbers) == [0, 1, 2, 3]
+    assert [b.step.tolist() for b in module.val_dataloader()] == [[4]]  # those to validate on follow
+    cut = StepDataModule(prepared(tmp_path), DataConfig(batch_size=1, max_nodes_per_batch=16), num_hops=1, seed=0)
+    batches = list(cut.train_dataloader())
+    assert len(batches) > 4
+    assert {n for batch in batches for n in batch.step.tolist()} == {-1}
+
+
+def test_the_hardware_of_a_run() -> None:
+    graph = toy_run(1)
+    assert cluster_for(graph, None, None).device.name == "v100_sxm2_32gb"
+    assert cluster_for(graph, load_device("cpu_generic"), None).device.kind == "cpu"
+    on_host = replace(graph, device_names=("", ""), nodes=graph.nodes.assign(stream=-1))
+    assert cluster_for(on_host, None, None).device.name == "cpu_generic"
+    with pytest.raises(InputError, match="device '' is not in the catalog"):
+        cluster_for(replace(graph, device_names=("", "")), None, None)
+    with pytest.raises(InputError, match=r"'Abacus' is not in the catalog.*pass hardware="):
+        cluster_for(replace(graph, device_names=("Abacus", "Abacus")), None, None)
+    with pytest.raises(InputError, match="ranks on"):
+        cluster_for(replace(graph, device_names=("A", "B")), None, None)
+    assert cluster().device.name == "v100"
+
+
+def test_a_cluster_that_is_named_says_what_its_links_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("gnnperf.gnn.data.prepare.read_split", lambda root, axis: SPLIT)
+    limited = replace(toy_run(0), placement=Placement(2, 125e6))
+    monkeypatch.setattr(
+        "gnnperf.gnn.data.prepare.read_runs", lambda *_: lambda name: RunGraph(name, limited, cluster())
+    )
+    config = DataConfig(path=str(tmp_path), bucket_bytes=7e4)
+    assert opened(config)[1]("a").cluster.inter.bucket_bytes == 7e4
+    with pytest.raises(InputError, match=r"data\.bucket_bytes.*cluster\.inter\.bucket_bytes"):
+        opened(config, None, cluster())
+
+
+@pytest.mark.parametrize("size", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_bucket_holds_something(size: float) -> None:
+    with pytest.raises(InputError, match=r"data\.bucket_bytes"):
+        DataConfig(bucket_bytes=size)
+
+
+def test_no_such_data_set(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no such file.*data\.path"):
+        load_data(DataConfig(path=str(tmp_path / "nowhere")))
+
+
+def on_cpu(run: str) -> RunGraph:
+    found = read(run)
+    device = load_device("cpu_generic")
+    return replace(found, cluster=replace(found.cluster, device=device))
+
+
+def test_runs_on_gpus_and_cpus_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="training runs on GPUs and on CPUs"):
+        prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, lambda run: on_cpu(run) if run == "a" else read(run))
+
+
+@pytest.mark.parametrize("part", ["e", "f"])
+def test_what_learned_on_gpus_is_not_asked_about_cpus(tmp_path: Path, part: str) -> None:
+    with pytest.raises(InputError, match=f"run '{part}' ran on a cpu, training runs on a gpu"):
+        prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, lambda run: on_cpu(run) if run == part else read(run))
+
+
+@pytest.mark.parametrize("recording", ["a", "a/1"])
+def test_op_tables_of_another_processor_are_refused(tmp_path: Path, recording: str) -> None:
+    (tmp_path / recording).mkdir(parents=True)
+    (tmp_path / recording / "run.json").write_text('{"ranks": [{"device": {"kind": "cpu", "name": "Xeon CPU"}}]}')
+    tables = ["datasets/cpu-lookups/ops.parquet"]
+    config = DataConfig(path=str(tmp_path), cache_dir=str(tmp_path / "cache"), op_tables=tables)
+    with pytest.raises(InputError, match=r"op tables of AMD EPYC, runs on Xeon CPU.*op_tables=\[\]"):
+        prepare(config, replace(SPLIT, train=(recording,)), lambda run: replace(on_cpu(run[0]), run=run))

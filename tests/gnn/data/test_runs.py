@@ -1,0 +1,129 @@
+"""Recordings as examples: mean labels over steps and recordings, step times from cards or from the trace."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic import read, toy_run
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import WORK_TYPES
+from gnnperf.gnn.data.runs import AloneLabels, RunGraph, RunStep, merged, run_of, told_of_buckets, typical, workload_of
+from gnnperf.hardware.placement import Placement
+
+
+def recording(name: str, latency_us: float, step_us: float = 100.0) -> RunStep:
+    found = read("a")
+    nodes = found.graph.nodes.assign(latency_us=latency_us)
+    alone = np.full(found.graph.num_nodes, latency_us)
+    labels = AloneLabels(alone, alone / 2, np.full(len(alone), 1.5))
+    return RunStep(name, replace(found.graph, nodes=nodes, fingerprint=name), found.cluster, step_us, labels)
+
+
+def labels(step: RunStep) -> set[float]:
+    nodes = step.graph.nodes
+    return set(nodes["latency_us"][nodes["node_type"].isin([str(t) for t in WORK_TYPES])])
+
+
+@pytest.mark.parametrize(
+    ("name", "run"),
+    [("gpt/1", "gpt"), ("gpt/12", "gpt"), ("gpt", "gpt"), ("torchrec/a2a", "torchrec/a2a"), ("1", "1")],
+)
+def test_repeats_belong_to_one_run(name: str, run: str) -> None:
+    assert run_of(name) == run
+
+
+def test_recordings_of_a_run_become_one_example_with_mean_labels() -> None:
+    first, other, second = recording("x/1", 2.0, 100.0), recording("y/1", 7.0), recording("x/2", 4.0, 120.0)
+    found = merged([first, other, second])
+    assert [step.run for step in found] == ["x", "y"]
+    assert labels(found[0]) == {3.0}
+    assert found[0].step_us == 110.0
+    for values, expected in ((found[0].alone.usual_us, 3.0), (found[0].alone.steady_us, 1.5),
+                             (found[0].alone.stretch, 1.5)):  # fmt: skip
+        assert set(values[np.isin(found[0].graph.nodes["node_type"], list(map(str, WORK_TYPES)))]) == {expected}
+    assert found[0].graph.fingerprint != first.graph.fingerprint
+    assert labels(found[1]) == {7.0}
+
+
+def test_a_label_of_one_recording_is_kept() -> None:
+    first, second = recording("x/1", 2.0), recording("x/2", np.nan)
+    assert labels(merged([first, second])[0]) == {2.0}
+
+
+def test_the_workload_is_what_the_card_says(tmp_path: Path) -> None:
+    assert workload_of(tmp_path) == ""  # no card; a run's name says nothing
+    for card, workload in (("{}", ""), ('{"workload": null}', ""), ('{"workload": "dlrm"}', "dlrm")):
+        (tmp_path / "run.json").write_text(card)
+        assert workload_of(tmp_path) == workload
+    for broken, message in ((b"[", "not JSON"), (b"[" * 100_000, "nested deeper"), (b'{"\xff"', "not JSON")):
+        (tmp_path / "run.json").write_bytes(broken)
+        with pytest.raises(InputError, match=message):
+            workload_of(tmp_path)
+
+
+def test_a_step_keeps_the_workload() -> None:
+    steps = [typical(replace(read("a"), run=name, workload="dlrm")) for name in ("x/1", "x/2")]
+    assert [s.workload for s in (*steps, *merged(steps))] == ["dlrm"] * 3
+
+
+def test_the_typical_step_of_a_run() -> None:
+    run = read("a")
+    step = typical(run)
+    assert step.graph.nodes["latency_us"].tolist() == pytest.approx(run.graph.nodes["latency_us"].tolist(), nan_ok=True)
+    assert step.step_us == run.graph.steps[0].makespan_us  # a window of one step has no period
+    with pytest.raises(InputError, match="no whole step"):
+        typical(replace(run, graph=replace(run.graph, steps=())))
+
+
+def _repeated(step_us: list[float | None], gemm_us: list[float]) -> RunGraph:
+    """The toy, a step after the other: periods, and what the gemms took in each."""
+    run = read("a")
+    one = run.graph.nodes[~run.graph.nodes["node_type"].isin(["device", "link"])]
+    gemm = (one["node_type"] == "compute").to_numpy()
+    tables = [one.assign(step=k, latency_us=np.where(gemm, us, 1.0), start_us=1000.0 * k + np.arange(len(one)))
+              for k, us in enumerate(gemm_us)]  # fmt: skip
+    hardware = run.graph.nodes.iloc[len(one) :]
+    nodes = pd.concat([*tables, hardware], ignore_index=True)
+    nodes = nodes.assign(node_id=np.arange(len(nodes)), node_type=nodes["node_type"].astype("category"))
+    label = run.graph.steps[0]
+    steps = tuple(replace(label, step=k, period_us=us) for k, us in enumerate(step_us))
+    edges = run.graph.edges.iloc[:0]
+    return replace(run, graph=replace(run.graph, nodes=nodes, edges=edges, steps=steps))
+
+
+def test_only_steps_of_about_the_median_time_tell_what_a_schedule_adds_up() -> None:
+    """The first step has no period, the third one stalls: their gemms count for the usual mean only."""
+    found = typical(_repeated([None, 100.0, 900.0, 104.0], [7.0, 10.0, 400.0, 12.0]))
+    gemm = (found.graph.nodes["node_type"] == "compute").to_numpy()
+    assert found.step_us == 104.0
+    assert set(found.graph.nodes["latency_us"][gemm]) == {107.25}
+    assert found.alone.usual_us[gemm] == pytest.approx([107.25, 107.25])
+    assert found.alone.steady_us[gemm] == pytest.approx([11.0, 11.0])
+    assert set(found.alone.stretch) == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("placement", "expected"),
+    [
+        (Placement(2, 125e6), 7e4),
+        (Placement(2, 125e6, 5e4), None),  # the card's own is in the cluster by then
+        (Placement(2), None),  # no limit is said
+        (None, None),
+    ],
+)
+def test_links_that_a_card_limits_may_be_told_their_bucket(placement: Placement | None, expected: float | None) -> None:
+    def read_placed(name: str) -> RunGraph:
+        run = read(name)
+        return replace(run, graph=replace(toy_run(0), placement=placement))
+
+    run = told_of_buckets(read_placed, 7e4)("a")
+    told = run.cluster
+    before = None if placement is None else placement.bucket_bytes
+    assert (run.graph.placement.bucket_bytes if run.graph.placement else None) == (expected or before)
+    assert told.inter.bucket_bytes == expected
+    assert replace(told, inter=replace(told.inter, bucket_bytes=None)) == read("a").cluster

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnperf.gnn.evaluation.bootstrap import gmae_interval
+from gnnperf.gnn.evaluation.comparison import compare
+from gnnperf.gnn.evaluation.metrics import gmae, summarize
+
+NAN = float("nan")
+
+
+def test_by_hand() -> None:
+    found = summarize(np.array([110.0, 50.0, 200.0, NAN, 7.0]), np.array([100.0, 100.0, 100.0, 100.0, NAN]))
+    assert found.num_nodes == 3
+    assert found.coverage == 0.75
+    assert found.gmae == pytest.approx((0.1 * 0.5 * 1.0) ** (1 / 3))
+    assert found.mean_ape == pytest.approx(1.6 / 3)
+    assert found.median_ape == pytest.approx(0.5)
+    assert found.p90_ape == pytest.approx(0.9)
+    assert found.max_ape == pytest.approx(1.0)
+    assert found.bias == pytest.approx((1.1 * 0.5 * 2.0) ** (1 / 3) - 1)
+    assert found.total_bias == pytest.approx(360 / 300 - 1)
+
+
+def test_the_floor_of_a_tenth_of_a_percent() -> None:
+    assert gmae(np.array([1.0, 1.1]), np.array([1.0, 1.0])) == pytest.approx(math.sqrt(0.001 * 0.1))
+
+
+def test_less_than_a_nanosecond_is_no_measurement() -> None:
+    found = summarize(np.array([5.0, 1.1]), np.array([1e-9, 1.0]))
+    assert found.num_nodes == 1
+    assert found.max_ape == pytest.approx(0.1)
+
+
+def test_no_nodes_are_nan_not_zero() -> None:
+    assert math.isnan(gmae(np.array([]), np.array([])))
+    found = summarize(np.array([NAN]), np.array([1.0]))
+    assert (found.num_nodes, found.coverage) == (0, 0.0)
+    assert math.isnan(found.gmae)
+    assert math.isnan(summarize(np.array([1.0]), np.array([NAN])).coverage)
+
+
+def test_an_answer_of_zero_is_an_error_of_one_hundred_percent() -> None:
+    found = summarize(np.array([0.0]), np.array([5.0]))
+    assert found.gmae == 1.0
+    assert found.bias == pytest.approx(-0.999)
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 1e4), st.floats(0.1, 1e4)), min_size=1, max_size=20))
+def test_order_of_summaries(pairs: list[tuple[float, float]]) -> None:
+    found = summarize(*(np.array(column) for column in zip(*pairs, strict=True)))
+    assert found.median_ape <= found.max_ape
+    assert found.gmae <= max(found.mean_ape, 0.001) * (1 + 1e-9)  # geometric mean <= mean
+
+
+def test_intervals_hold_runs_together() -> None:
+    predicted = np.array([1.1] * 5 + [1.4] * 5)
+    measured, runs = np.ones(10), np.array(["a"] * 5 + ["b"] * 5)
+    low, high = gmae_interval(predicted, measured, runs)
+    assert [low, high] == pytest.approx([0.1, 0.4])  # the whole of a, or the whole of b
+    assert gmae_interval(predicted, measured, runs) == (low, high)
+    assert all(math.isnan(v) for v in gmae_interval(predicted[:5], measured[:5], runs[:5]))
+
+
+def test_answers_side_by_side() -> None:
+    measured = np.array([10.0, 20.0, NAN, 40.0])
+    types = np.array(["host", "host", "host", "compute"], dtype=object)
+    answers = {"good": np.array([11.0, 22.0, 1.0, 44.0]), "partly": np.array([20.0, NAN, 1.0, NAN])}
+    table = compare(answers, measured, types, np.array(["a", "a", "a", "b"], dtype=object)).set_index(
+        ["node_type", "answer"]
+    )
+    assert list(dict.fromkeys(table.index.get_level_values(0))) == ["all", "compute", "host"]
+    assert table.loc[("all", "good"), "num_nodes"] == 3
+    assert table.loc[("host", "good"), "gmae"] == pytest.approx(0.1)
+    assert table.loc[("host", "partly"), "coverage"] == 0.5
+    assert table.loc[("compute", "partly"), "num_nodes"] == 0

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from op_networks import checkpoint as op_checkpoint
+from synthetic import SPLIT, prepared, read
+from torch import Tensor
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import WORK_TYPES
+from gnnperf.gnn.checkpoint import make_checkpoint, save_checkpoint
+from gnnperf.gnn.data.config import DataConfig
+from gnnperf.gnn.data.prepare import PreparedData, prepare
+from gnnperf.gnn.data.runs import RunGraph
+from gnnperf.gnn.finetune import Start, begin_from, load_start, start_of
+from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.models.segmented import answers_of
+from gnnperf.gnn.pretrain.op_checkpoint import save_op_checkpoint
+
+CONFIG = ModelConfig(hidden_channels=8, num_layers=2)
+STRANGE = replace(SPLIT, train=("d",), val=("e",), test=("f",))
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """A network that answers something else than the base for every node."""
+    data = prepared(tmp_path / "before")
+    torch.manual_seed(0)
+    network = TypedGNN(CONFIG, data.vocabulary)
+    for t in map(str, WORK_TYPES):
+        torch.nn.init.normal_(network.get_parameter(f"heads.{t}.last.weight"), std=0.3)
+    save_checkpoint(tmp_path / "checkpoint.pt", make_checkpoint(network, CONFIG, data, {}))
+    return load_start(tmp_path / "checkpoint.pt", CONFIG)
+
+
+def strange(run: str) -> RunGraph:
+    """The toy in words that nobody heard."""
+    found = read(run)
+    kernel = found.graph.nodes["node_type"] == "compute"
+    nodes = found.graph.nodes.astype({"op_name": object, "dtype": object})
+    nodes.loc[kernel, ["op_name", "dtype"]] = ["mine::op", "float8"]
+    nodes = nodes.astype({"op_name": "category", "dtype": "category"})
+    return replace(found, graph=replace(found.graph, nodes=nodes, fingerprint=f"strange {run}"))
+
+
+def begun(start: Start, data: PreparedData, config: ModelConfig = CONFIG) -> TypedGNN:
+    torch.manual_seed(1)
+    return begin_from(TypedGNN(config, data.vocabulary), start).eval()
+
+
+def residuals(network: TypedGNN, data: PreparedData) -> dict[str, Tensor]:
+    return {t: answer.residual for t, answer in answers_of(network, data.steps["test"][0].data).items()}
+
+
+def test_it_answers_as_before_on_the_runs_it_knows(tmp_path: Path, start: Start) -> None:
+    data = prepared(tmp_path / "same", earlier=start.earlier)
+    before, after = residuals(start.network(), data), residuals(begun(start, data), data)
+    for node_type in before:
+        assert torch.equal(before[node_type], after[node_type])
+    assert float(before["compute"].abs().max()) > 0.01
+
+
+def test_new_words_are_what_unknown_words_were(tmp_path: Path, start: Start) -> None:
+    """Two vocabularies, one answer: the earlier network hears the unknown word, and nothing of what never varied."""
+    cache = DataConfig(cache_dir=str(tmp_path / "new"))
+    data = prepare(cache, STRANGE, strange, start.earlier)
+    assert data.vocabulary.words["compute"]["op_name"] == ("aten::mm", "mine::op")
+    network, codes = begun(start, data), data.steps["test"][0].data["compute"].codes
+    assert int(codes.max()) == 2
+    after = residuals(network, data)["compute"]
+    for t in map(str, WORK_TYPES):
+        known = torch.tensor([start.earlier.vocabulary.num_codes(t, f) for f in start.earlier.vocabulary.words[t]])
+        store = data.steps["test"][0].data[t]
+        store.codes = torch.where(store.codes < known, store.codes, torch.zeros_like(store.codes))
+        store.x[:, start.earlier.normalizer.constant(t)] = 0.0  # as its own normalizer shows it
+    assert torch.equal(residuals(start.network(), data)["compute"], after)
+
+
+def test_further_rounds_and_relations_add_nothing_at_first(tmp_path: Path, start: Start) -> None:
+    data = prepared(tmp_path / "same", earlier=start.earlier)
+    deeper = residuals(begun(start, data, replace(CONFIG, num_layers=4)), data)
+    assert all(torch.equal(deeper[t], known) for t, known in residuals(start.network(), data).items())
+
+
+def test_a_feature_that_never_varied_has_no_say_at_first(tmp_path: Path, start: Start) -> None:
+    data = prepared(tmp_path / "same", earlier=start.earlier)
+    constant = start.earlier.normalizer.constant("compute")  # [num_features]
+    weight = begun(start, data).get_parameter("encoders.compute.linear.weight")
+    assert bool(constant.any())
+    assert not weight[:, constant].any() and bool(weight[:, ~constant].any())
+
+
+def test_everything_learns_from_there(tmp_path: Path, start: Start) -> None:
+    data = prepared(tmp_path / "same", earlier=start.earlier)
+    network = begun(start, data, replace(CONFIG, num_layers=3)).train()
+    answers = network(data.steps["train"][0].data)
+    sum(answer.residual.square().sum() for answer in answers.values()).backward()
+    for name in ("layers.2.out.weight", "encoders.compute.linear.weight", "encoders.host.embeddings.0.weight"):
+        gradient = network.get_parameter(name).grad
+        assert gradient is not None and bool(gradient.any()), name
+
+
+def test_a_network_of_op_tables_knows_kernels_and_devices_only(tmp_path: Path) -> None:
+    save_op_checkpoint(tmp_path / "ops.pt", op_checkpoint())
+    ops = load_start(tmp_path / "ops.pt", CONFIG)
+    data = prepared(tmp_path / "data", earlier=ops.earlier)
+    network, trained = begun(ops, data), dict(ops.network().named_parameters())
+    own = dict(network.named_parameters())
+    assert torch.equal(own["layers.0.relations.rev_runs_on.weight"], trained["layers.0.relations.rev_runs_on.weight"])
+    assert torch.equal(own["heads.compute.hidden.weight"], trained["heads.compute.hidden.weight"])
+    assert not own["layers.0.relations.follows.weight"].any()
+    assert not own["layers.1.out.weight"].any()
+    torch.manual_seed(1)
+    fresh = TypedGNN(CONFIG, data.vocabulary)
+    assert torch.equal(own["encoders.host.linear.weight"], fresh.get_parameter("encoders.host.linear.weight"))
+    assert data.constants == prepared(tmp_path / "data").constants  # its base is the data's own
+    assert bool(op_checkpoint().own.weights["heads.compute.last.weight"].any())
+    assert not any(answer.any() for answer in residuals(network, data).values())
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"hidden_channels": 16}, r"model\.hidden_channels=16: not the network .* Allowed: 8, as in the checkpoint"),
+        ({"max_residual": 2.0}, r"model\.max_residual=2\.0"),
+        ({"num_layers": 1}, r"model\.num_layers=1.* 2 or more"),
+        ({"reverse": False}, r"model\.reverse=False"),
+        ({"hardware_nodes": False}, r"model\.hardware_nodes=False"),
+    ],
+)  # fmt: skip
+def test_another_network_is_refused(tmp_path: Path, start: Start, changed: dict[str, object], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        load_start(Path(start.where), replace(CONFIG, **changed))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("lacks", [{"num_layers": 0}, {"reverse": False}, {"hardware_nodes": False}])
+def test_relations_that_a_network_had_not_say_nothing_at_first(tmp_path: Path, lacks: dict[str, int | bool]) -> None:
+    """One without messages goes on as one with any: it cannot have heard of those that it would not send."""
+    config, data = replace(CONFIG, **lacks), prepared(tmp_path)  # type: ignore[arg-type]
+    network = TypedGNN(config, data.vocabulary)
+    torch.nn.init.normal_(network.get_parameter("heads.compute.last.weight"), std=0.3)
+    earlier = start_of(make_checkpoint(network, config, data, {}), "a test")
+    same = prepared(tmp_path, earlier=earlier.earlier)
+    before, after = residuals(earlier.network(), same), residuals(begun(earlier, same), same)
+    assert torch.equal(before["compute"], after["compute"]) and bool(after["compute"].any())
+
+
+@pytest.mark.parametrize("content", ["text", "lightning", "folder", "nothing"])
+def test_what_is_no_checkpoint_is_refused_in_the_same_words(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "it.pt"
+    if content == "text":
+        path.write_text("# a readme")
+    if content == "lightning":
+        torch.save({"state_dict": {}}, path)
+    if content == "folder":
+        path.mkdir()
+    with pytest.raises(InputError, match=str(path)):
+        load_start(path, CONFIG)
+
+
+def test_corrections_of_other_devices_or_of_another_target_are_refused(tmp_path: Path, start: Start) -> None:
+    """Those of op tables, too, though they bring no base."""
+    for earlier in (start.earlier, replace(start.earlier, base=None)):
+        with pytest.raises(InputError, match="the checkpoint is of runs on a cpu, these are on a gpu"):
+            prepared(tmp_path / "cpu", earlier=replace(earlier, device_kind="cpu"))
+        with pytest.raises(InputError, match=r"data\.residual_target"):
+            prepare(DataConfig(cache_dir=str(tmp_path), residual_target=False), SPLIT, read, earlier)
+
+
+def test_runs_on_gpus_and_on_cpus_are_refused(tmp_path: Path, start: Start) -> None:
+    def mixed(run: str) -> RunGraph:
+        found = read(run)
+        device = replace(found.cluster.device, kind="cpu")
+        return found if run == "a" else replace(found, cluster=replace(found.cluster, device=device))
+
+    with pytest.raises(InputError, match="training runs on GPUs and on CPUs"):
+        prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, mixed, start.earlier)
+
+
+def test_the_base_it_corrects_stays(tmp_path: Path, start: Start) -> None:
+    data = prepare(DataConfig(cache_dir=str(tmp_path)), STRANGE, strange, start.earlier)
+    assert start.earlier.base == (data.constants, data.floors)
+    assert data.floors != prepare(DataConfig(cache_dir=str(tmp_path)), STRANGE, strange).floors

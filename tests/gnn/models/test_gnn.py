@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from synthetic import cluster, toy_run
+from torch_geometric.data import Batch, HeteroData
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.gnn.data.features import features
+from gnnperf.gnn.data.floors import fit_floors
+from gnnperf.gnn.data.module import batch_of
+from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer
+from gnnperf.gnn.data.vocabulary import fit_vocabulary
+from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.models.gnn import TYPES, WORK, Head, TypedGNN, joint_messages
+from gnnperf.gnn.models.message_passing import (
+    HARDWARE_RELATIONS,
+    REVERSE_RELATIONS,
+    MessagePassing,
+    arrange,
+    message_relations,
+)
+from gnnperf.graph.execution_graph import ExecutionGraph
+
+GRAPHS = [toy_run(1), toy_run(2)]
+VOCABULARY, FLOORS = fit_vocabulary([g.nodes for g in GRAPHS]), fit_floors([g.nodes for g in GRAPHS])
+
+
+def data_of(graph: ExecutionGraph) -> HeteroData:
+    return features(graph, cluster(), AnalyticPredictor().predict(graph, cluster()), VOCABULARY, FLOORS)
+
+
+ALL_RELATIONS = message_relations(ModelConfig())
+NORMALIZER = fit_normalizer([data_of(g) for g in GRAPHS])
+
+
+def network(**settings: float | bool) -> TypedGNN:
+    """A network whose heads do not answer zero."""
+    torch.manual_seed(0)
+    made = TypedGNN(ModelConfig(**{"hidden_channels": 8, "num_layers": 2, **settings}), VOCABULARY).eval()  # type: ignore[arg-type]
+    for head in made.heads.values():
+        assert isinstance(head, Head)
+        torch.nn.init.normal_(head.last.weight)
+    return made
+
+
+def telling(*node_types: str) -> Normalizer:
+    """As if hardware of all kinds had been trained on: nothing is constant, nothing beyond the range."""
+    ones = {t: torch.ones_like(NORMALIZER.scale[t]) for t in node_types}
+    low, high = ({**known, **{t: sign * 1e9 * one for t, one in ones.items()}}
+                 for known, sign in ((NORMALIZER.low, -1), (NORMALIZER.high, 1)))  # fmt: skip
+    return replace(NORMALIZER, scale={**NORMALIZER.scale, **ones}, low=low, high=high)
+
+
+def answer(model: TypedGNN, data: HeteroData) -> dict[str, torch.Tensor]:
+    with torch.no_grad():
+        return {t: a.residual for t, a in model(NORMALIZER.apply(data)).items()}
+
+
+def test_an_untrained_network_answers_the_base() -> None:
+    fresh = TypedGNN(ModelConfig(hidden_channels=8), VOCABULARY)
+    answers = fresh(NORMALIZER.apply(data_of(GRAPHS[0])))
+    assert set(answers) == set(WORK)
+    assert all(torch.equal(a.residual, torch.zeros_like(a.residual)) for a in answers.values())
+    assert answers["host"].residual.shape == (8,)
+    assert answers["memory"].log_spread.shape == (0,)
+
+
+@pytest.mark.parametrize("collate", [Batch.from_data_list, batch_of])
+def test_a_batch_of_graphs_equals_graph_by_graph(collate: Callable[[list[HeteroData]], HeteroData]) -> None:
+    model, graphs = network(), [data_of(g) for g in GRAPHS]
+    together = answer(model, collate(graphs))
+    apart = [answer(model, g) for g in graphs]
+    for node_type in WORK:
+        assert torch.allclose(together[node_type], torch.cat([a[node_type] for a in apart]), atol=1e-6), node_type
+
+
+def test_the_order_of_nodes_is_irrelevant() -> None:
+    graph = GRAPHS[0]
+    order = np.random.default_rng(0).permutation(graph.num_nodes)  # new row -> old row
+    place = np.argsort(order)  # old row -> new row
+    nodes = graph.nodes.iloc[order].reset_index(drop=True).assign(node_id=np.arange(graph.num_nodes))
+    edges = graph.edges.assign(src=place[graph.edges["src"]], dst=place[graph.edges["dst"]])
+    shuffled = data_of(replace(graph, nodes=nodes, edges=edges.iloc[::-1].reset_index(drop=True)).validate())
+    model, plain = network(), data_of(graph)
+    before, after = answer(model, plain), answer(model, shuffled)
+    for node_type in WORK:
+        rows = {int(r): i for i, r in enumerate(plain[node_type].node_id)}
+        mapped = [rows[int(order[r])] for r in shuffled[node_type].node_id]
+        assert torch.allclose(after[node_type], before[node_type][mapped], atol=1e-6), node_type
+
+
+def test_messages_reach_as_far_as_there_are_layers_and_only_there() -> None:
+    plain, changed = data_of(GRAPHS[0]), data_of(GRAPHS[0])
+    changed["compute"].x[0] += 1.0  # the gemm of rank 0
+    moved = {
+        layers: (
+            answer(network(num_layers=layers), changed)["host"] != answer(network(num_layers=layers), plain)["host"]
+        )
+        for layers in (0, 1)
+    }
+    assert not moved[0].any()
+    assert moved[1].tolist() == [False, True, *[False] * 6]  # its launch only; the device node passes nothing on
+
+
+def test_device_numbers_reach_the_work_on_the_device() -> None:
+    plain, changed = data_of(GRAPHS[0]), data_of(GRAPHS[0])
+    normalizer = telling("device")
+    changed["device"].x[0] += 1.0
+    model = network(num_layers=1)
+    with torch.no_grad():
+        moved = (
+            model(normalizer.apply(changed))["compute"].residual != model(normalizer.apply(plain))["compute"].residual
+        )
+    assert moved.tolist() == [True, False]
+
+
+def test_device_and_link_nodes_only_send() -> None:
+    data = data_of(GRAPHS[0])
+    sizes = {t: int(data[t].num_nodes) for t in TYPES}
+    first_hardware = sum(sizes[t] for t in WORK)
+    messages = joint_messages(data, sizes, ALL_RELATIONS)
+    assert set(messages.slots_of) <= set(ALL_RELATIONS)
+    assert int(messages.receivers.max()) < first_hardware
+    assert int(messages.to_slots.rows.max()) >= first_hardware
+
+
+def test_without_reverse_relations_nothing_flows_back() -> None:
+    plain, changed = data_of(GRAPHS[0]), data_of(GRAPHS[0])
+    changed["compute"].x[0] += 1.0  # the gemm of rank 0
+    model = network(num_layers=1, reverse=False)
+    before, after = answer(model, plain), answer(model, changed)
+    assert torch.equal(before["host"], after["host"])  # its launch is told nothing
+    assert (before["comm"] != after["comm"]).tolist() == [True, False, False, False]  # the arrival behind it is
+    assert not [name for name, _ in model.named_parameters() if REVERSE_RELATIONS[0] in name]
+
+
+def test_without_hardware_nodes_no_work_hears_of_them() -> None:
+    plain, changed = data_of(GRAPHS[0]), data_of(GRAPHS[0])
+    for node_type in ("device", "link"):
+        changed[node_type].x += 1.0
+    normalizer = telling("device", "link")
+    for with_them in (True, False):
+        model = network(num_layers=2, hardware_nodes=with_them)
+        with torch.no_grad():
+            one, two = (model(normalizer.apply(d)) for d in (plain, changed))
+        assert any(not torch.equal(one[t].residual, two[t].residual) for t in WORK) is with_them
+    assert not set(HARDWARE_RELATIONS) & set(network(hardware_nodes=False).relations)
+
+
+def test_ops_are_told_from_final_states() -> None:
+    model, data = network(), NORMALIZER.apply(data_of(GRAPHS[0]))
+    states = model.states(data)
+    logits = model.op_logits(states)
+    assert {t: tuple(one.shape) for t, one in logits.items()} == {
+        t: (len(data[t].x), VOCABULARY.num_codes(t, "op_name")) for t in WORK
+    }
+    assert torch.equal(model.answers(states)["host"].residual, model(data)["host"].residual)
+
+
+def test_a_mean_of_senders_by_hand() -> None:
+    ends = {"follows": torch.tensor([[0, 1, 2], [3, 3, 1]]), "waits": torch.zeros(2, 0, dtype=torch.long),
+            "feeds": torch.tensor([[3], [1]])}  # fmt: skip
+    state = torch.tensor([[2.0], [4.0], [8.0], [1.0]], requires_grad=True)
+    messages = arrange(ends, num_nodes=4)
+    means = messages.means(state)
+    assert messages.receivers.tolist() == [1, 3, 1]
+    assert {relation: mean.tolist() for relation, mean in means.items()} == {
+        "follows": [[8.0], [3.0]], "feeds": [[1.0]]}  # fmt: skip
+    (3.0 * means["follows"][1] + 5.0 * means["feeds"][0]).sum().backward()
+    assert state.grad is not None
+    assert state.grad.tolist() == [[1.5], [1.5], [0.0], [5.0]]
+
+
+def test_a_layer_without_any_edge_keeps_every_node() -> None:
+    state, none = torch.randn(3, 8), arrange({}, num_nodes=3)
+    out = MessagePassing(8, 0.0, ALL_RELATIONS)(MessagePassing(8, 0.0, ())(state, none), none)
+    assert out.shape == (3, 8)
+    assert torch.isfinite(out).all()
+
+
+def test_an_unknown_op_is_the_unknown_word_and_known_by_its_text() -> None:
+    new = [replace(g, nodes=g.nodes.assign(op_name=g.nodes["op_name"].astype(object).replace("aten::mm", name)))
+           for g in GRAPHS[:1] for name in ("aten::new", "aten::other")]  # fmt: skip
+    model = network(hidden_channels=32)
+    one, two = (answer(model, data_of(g)) for g in new)
+    assert torch.equal(data_of(new[0])["compute"].codes, data_of(new[1])["compute"].codes)
+    assert not torch.equal(one["compute"], two["compute"])
+    assert torch.isfinite(one["compute"]).all()
+    assert not torch.equal(one["compute"], answer(model, data_of(GRAPHS[0]))["compute"])
+
+
+def test_words_are_dropped_in_training_only() -> None:
+    model, data = network(op_dropout=0.9), NORMALIZER.apply(data_of(GRAPHS[0]))
+    assert torch.equal(model(data)["host"].residual, model(data)["host"].residual)
+    model.train()
+    assert not torch.equal(model(data)["host"].residual, model(data)["host"].residual)

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from synthetic import prepared
+
+from gnnperf.core.errors import InputError
+from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.training.config import LoggerConfig, LoggerKind, LossKind, OptimConfig, TrainConfig, TrainerConfig
+from gnnperf.gnn.training.evaluate import evaluate, print_comparison, wide_console, write_comparison
+from gnnperf.gnn.training.fit import build_model, fit
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
+    """Steps of one workload that are told apart: b and d take longer than a and c."""
+    made = prepared(tmp_path_factory.mktemp("cache"))
+    train = tuple(
+        replace(s, workload="toy", step_us=s.step_us * (1 + i % 2)) for i, s in enumerate(made.steps["train"])
+    )
+    return replace(made, steps={**made.steps, "train": train})
+
+
+def config(out: Path, epochs: int = 3, **changes: object) -> TrainConfig:
+    made = TrainConfig(
+        out=str(out), model=ModelConfig(hidden_channels=8, num_layers=1, op_dropout=0.2),
+        trainer=TrainerConfig(max_epochs=epochs, progress_bar=False),
+    )  # fmt: skip
+    made.data.batch_size = 2
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+EVERY_LOSS = OptimConfig(step_weight=0.1, ranking_weight=0.1, op_class_weight=0.1, op_class_share=0.5)
+
+
+def trained(made: TrainConfig, data: PreparedData) -> TypedGNN:
+    return fit(made, data, build_model(made, data))
+
+
+def last_weights(out: Path) -> dict[str, torch.Tensor]:
+    return torch.load(out / "last.ckpt", weights_only=True)["state_dict"]
+
+
+def value(table: pd.DataFrame, node_type: str, answer: str, column: str) -> float:
+    found = table[(table["node_type"] == node_type) & (table["answer"] == answer)][column]
+    return float(found.to_numpy()[0])
+
+
+def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == two.keys() and all(torch.equal(one[k], two[k]) for k in one)
+
+
+def test_training_leaves_torch_as_it_was(tmp_path: Path, data: PreparedData) -> None:
+    before = torch.are_deterministic_algorithms_enabled()
+    trained(config(tmp_path, epochs=1), data)
+    assert torch.are_deterministic_algorithms_enabled() is before
+
+
+def test_training_beats_the_base_it_starts_from(tmp_path: Path, data: PreparedData) -> None:
+    made = config(tmp_path, epochs=40, model=ModelConfig(hidden_channels=16, num_layers=1))
+    table = evaluate(trained(made, data), data)["test"]
+    assert value(table, "compute", "base", "gmae") > 0.3
+    assert value(table, "compute", "gnn", "gmae") < 0.1
+    assert value(table, "all", "gnn", "coverage") == 1.0
+
+
+@pytest.mark.parametrize("optim", [OptimConfig(), EVERY_LOSS])
+def test_the_same_seed_gives_the_same_bits(tmp_path: Path, data: PreparedData, optim: OptimConfig) -> None:
+    one, two = (trained(config(tmp_path / name, optim=optim), data).state_dict() for name in ("one", "two"))
+    assert same(one, two)
+    other = trained(config(tmp_path / "three", optim=optim, seed=1), data).state_dict()
+    assert not same(one, other)
+
+
+@pytest.mark.parametrize("weight", ["step_weight", "ranking_weight", "op_class_weight"])
+def test_every_loss_changes_the_weights_and_none_of_weight_zero(
+    tmp_path: Path, data: PreparedData, weight: str
+) -> None:
+    off = OptimConfig(step_weight=0.0)
+    without = trained(config(tmp_path / "off", optim=off), data).state_dict()
+    again = trained(config(tmp_path / "again", optim=replace(off, ranking_noise=0.2, op_class_share=0.4)), data)
+    on = trained(config(tmp_path / "on", optim=replace(off, **{weight: 0.5})), data).state_dict()  # type: ignore[arg-type]
+    assert same(without, again.state_dict())
+    assert not same(without, on)
+
+
+def test_heads_of_ops_are_trained_where_there_is_a_loss_for_them(tmp_path: Path, data: PreparedData) -> None:
+    for name, optim in (("off", OptimConfig()), ("on", EVERY_LOSS)):
+        made = config(tmp_path / name, optim=optim, epochs=1)
+        model = build_model(made, data)
+        before = {key: tensor.clone() for key, tensor in model.op_heads.state_dict().items()}
+        fit(made, data, model)
+        assert same(model.op_heads.state_dict(), before) is (name == "off")
+
+
+def test_the_step_loss_brings_steps_nearer(tmp_path: Path, data: PreparedData) -> None:
+    """Measured steps that are half of what their nodes give: only the step loss can learn that."""
+    halved = {part: tuple(replace(s, step_us=s.step_us / 2) for s in steps) for part, steps in data.steps.items()}
+    shorter = replace(data, steps=halved)
+    errors = {}
+    for weight in (0.0, 10.0):
+        optim = OptimConfig(step_weight=weight)
+        trained(config(tmp_path / str(weight), epochs=20, optim=optim), shorter)
+        curves = pd.read_csv(tmp_path / str(weight) / "curves" / "version_0" / "metrics.csv")
+        errors[weight] = curves["val_step_log_error"].dropna().iloc[-1]
+    assert errors[10.0] < 0.7 * errors[0.0]
+
+
+def test_graphs_that_do_not_fit_train_in_segments(tmp_path: Path, data: PreparedData) -> None:
+    made = config(tmp_path, epochs=20)
+    made.data.batch_size, made.data.max_nodes_per_batch = 1, 16  # the toy has 18 nodes
+    table = evaluate(trained(made, data), data)["test"]
+    assert value(table, "compute", "gnn", "gmae") < 0.7 * value(table, "compute", "base", "gmae")
+    curves = pd.read_csv(tmp_path / "curves" / "version_0" / "metrics.csv")
+    assert "val_step_log_error" not in curves  # no segment has one
+
+
+@pytest.mark.parametrize("optim", [OptimConfig(), EVERY_LOSS])
+def test_a_resumed_run_equals_an_uninterrupted_one(
+    tmp_path: Path, data: PreparedData, monkeypatch: pytest.MonkeyPatch, optim: OptimConfig
+) -> None:
+    whole = config(tmp_path / "whole", epochs=4, optim=optim)
+    best = trained(whole, data).state_dict()
+
+    from gnnperf.gnn.training.module import LatencyModule
+
+    def killed(self: LatencyModule) -> None:
+        if self.current_epoch == 2:
+            raise KeyboardInterrupt
+
+    parts = config(tmp_path / "parts", epochs=4, optim=optim)
+    with monkeypatch.context() as patch:
+        patch.setattr(LatencyModule, "on_train_epoch_start", killed)
+        with pytest.raises((SystemExit, KeyboardInterrupt)):
+            trained(parts, data)
+    assert not same(last_weights(tmp_path / "parts"), last_weights(tmp_path / "whole"))
+    resumed = trained(replace(parts, resume="auto"), data).state_dict()
+    assert same(last_weights(tmp_path / "parts"), last_weights(tmp_path / "whole"))
+    assert same(resumed, best)
+
+
+@pytest.mark.parametrize("kind", [LossKind.gaussian, LossKind.laplace])
+def test_a_spread_is_learned(tmp_path: Path, data: PreparedData, kind: LossKind) -> None:
+    model = trained(config(tmp_path, optim=OptimConfig(loss=kind)), data)
+    answers = model(data.steps["val"][0].data)
+    assert answers["host"].log_spread.abs().min() > 0
+
+
+def test_curves_as_csv_and_no_noise(tmp_path: Path, data: PreparedData, capsys: pytest.CaptureFixture[str]) -> None:
+    trained(config(tmp_path), data)
+    curves = pd.read_csv(tmp_path / "curves" / "version_0" / "metrics.csv")
+    assert {"train_loss", "val_loss", "val_log_error", "epoch"} <= set(curves.columns)
+    captured = capsys.readouterr()
+    assert captured.out + captured.err == ""
+
+
+def test_wandb_offline(tmp_path: Path, data: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # wandb's own
+        trained(config(tmp_path, epochs=1, logger=LoggerConfig(kind=LoggerKind.wandb)), data)
+    assert list(tmp_path.rglob("*.wandb"))
+
+
+def test_the_table(tmp_path: Path, data: PreparedData, capsys: pytest.CaptureFixture[str]) -> None:
+    tables = evaluate(build_model(config(tmp_path), data), data)
+    assert set(tables) == {"val", "test"}
+    untrained = tables["val"]
+    assert value(untrained, "all", "gnn", "gmae") == value(untrained, "all", "base", "gmae")
+    assert value(untrained, "all", "gnn", "num_nodes") == 11
+    print_comparison("val", tables["val"], wide_console())
+    printed = capsys.readouterr().out
+    assert "nearest run" in printed
+    assert "collective" in printed
+    assert "…" not in printed
+    write_comparison(tables, tmp_path / "errors.csv")
+    assert set(pd.read_csv(tmp_path / "errors.csv")["part"]) == {"val", "test"}
+
+
+class NotLoggedIn(Exception):
+    """As wandb raises it."""
+
+    __module__ = "wandb.errors.errors"
+
+
+class LoggerWithoutLogin:
+    def __init__(self, **_: object) -> None:
+        pass
+
+    @property
+    def experiment(self) -> object:
+        raise NotLoggedIn("No API key configured.")
+
+
+def test_wandb_without_a_login_is_one_message(
+    tmp_path: Path, data: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnnperf.gnn.training.wandb_logger.WandbLogger", LoggerWithoutLogin)
+    with pytest.raises(InputError, match=r"logger=wandb: No API key.*wandb login"):
+        trained(config(tmp_path, epochs=1, logger=LoggerConfig(kind=LoggerKind.wandb)), data)

@@ -1,0 +1,99 @@
+"""Calls made from points compute what the op computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from gnnperf.core.errors import InputError
+from gnnperf.record.calibrate.call import calls, overload_of, random_tensor
+from gnnperf.record.calibrate.point import Direction, OpPoint, op_point
+from gnnperf.record.calibrate.suite import CPU, Lookup, Sizes, lookups, points
+
+HERE = torch.device("cpu")
+TINY = Sizes(products={"float32": (4,)}, stream_bytes=(64,), lookups=(Lookup(2, 10, 4, 3, 2, 2.0),),
+             oblong=((2, 3, 4),), batched=((2, 3),), backward=(4,))  # fmt: skip
+
+
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(1)
+
+
+def run(point: OpPoint) -> list[Any]:
+    return [call() for call in calls(point, HERE, generator())]
+
+
+def test_a_product_has_its_shape_and_no_graph():
+    (found,) = run(op_point("aten::mm", [(2, 3), (3, 5)], "float32"))
+    assert isinstance(found, torch.Tensor)
+    assert (found.shape, found.requires_grad) == ((2, 5), False)
+
+
+def test_a_gradient_has_one_part_per_floating_input_and_can_be_repeated():
+    (call,) = calls(op_point("aten::mm", [(2, 3), (3, 5)], "float32", direction=Direction.BACKWARD), HERE, generator())
+    first, second = call(), call()
+    assert isinstance(first, tuple) and isinstance(second, tuple)
+    assert [g.shape for g in first] == [(2, 3), (3, 5)]
+    assert torch.equal(first[0], second[0])
+
+
+def test_lookups_run_forward_backward_dense_and_sparse():
+    forward, dense, sparse = (run(point) for point in lookups(Lookup(2, 10, 4, 3, 2, 2.0)))
+    assert len(forward) == 2  # tables
+    assert forward[0][0].shape == (3, 4)
+    assert dense[0][0].shape == (10, 4) and not dense[0][0].is_sparse
+    assert sparse[0][0].is_sparse
+
+
+def test_a_sparse_gradient_is_added_to_its_rows_only():
+    (found,) = run(OpPoint("aten::add_", ((100, 4), (3, 4)), ("float32", "sparse_float32")))
+    assert isinstance(found, torch.Tensor) and not found.is_sparse
+    assert found.shape == (100, 4)
+
+
+def test_triad_writes_into_its_third_tensor():
+    (found,) = run(op_point("aten::add.out", [(8,)] * 3, "float32", arguments=(("alpha", 3.0),)))
+    assert isinstance(found, torch.Tensor)
+    assert found.shape == (8,)
+
+
+def test_lists_of_tensors_and_transposed_ones():
+    (joined,) = run(op_point("aten::cat", [(2, 3), (4, 3)], "float32"))
+    assert isinstance(joined, torch.Tensor)
+    assert joined.shape == (6, 3)
+    (product,) = run(op_point("aten::mm", [(2, 3), (3, 5)], "float32", transposed=(1,)))
+    assert isinstance(product, torch.Tensor)
+    assert product.shape == (2, 5)
+
+
+def test_skewed_rows_are_in_range_and_smaller():
+    uniform, skewed = (random_tensor((4000,), torch.int64, HERE, generator(), 100, skew) for skew in (1.0, 4.0))
+    assert int(skewed.min()) >= 0 and int(skewed.max()) <= 99
+    assert float(uniform.double().mean()) == pytest.approx(49.5, abs=3)  # 100 / (1 + skew), rounded down
+    assert float(skewed.double().mean()) == pytest.approx(19.5, abs=3)
+
+
+def test_shapes_that_do_not_fit_are_refused_with_the_schema():
+    with pytest.raises(InputError, match=r"aten::mm does not run.*aten::mm\(Tensor self"):
+        calls(op_point("aten::mm", [(2, 3), (4, 5)], "float32"), HERE, generator())
+
+
+def test_an_op_without_gradient_says_so():
+    with pytest.raises(InputError, match="gradient"):
+        calls(op_point("aten::zeros_like", [(2,)], "float32", direction=Direction.BACKWARD), HERE, generator())
+
+
+def test_every_op_of_the_suites_has_an_overload():
+    for point in points(CPU, fp8=True):
+        overload_of(point)
+    for point in points(TINY):
+        run(point)
+
+
+@pytest.mark.parametrize("op", ["aten::sqrt", "aten::log.out"])
+def test_roots_and_logarithms_are_of_positive_numbers(op: str) -> None:
+    shapes = [(64,)] * (2 if op.endswith("out") else 1)
+    (found,) = run(op_point(op, shapes, "float32"))
+    assert isinstance(found, torch.Tensor) and not found.isnan().any()

@@ -1,0 +1,209 @@
+"""From readings to files. The rounds' readings are made up, except in the last tests."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from gnnperf.cli import main
+from gnnperf.core.errors import InputError
+from gnnperf.hardware import load_cluster, load_device
+from gnnperf.record.calibrate import run as run_module
+from gnnperf.record.calibrate.compare import agreement, pairs
+from gnnperf.record.calibrate.job import Job
+from gnnperf.record.calibrate.machine import Machine
+from gnnperf.record.calibrate.op_table import COLUMNS
+from gnnperf.record.calibrate.plan import Ask
+from gnnperf.record.calibrate.point import Cache, CommPoint, HostPoint, OpPoint, Reading, from_json
+from gnnperf.record.calibrate.rounds import num_rounds, results, run_rounds
+from gnnperf.record.calibrate.run import calibrate
+from gnnperf.record.calibrate.suite import Lookup, Sizes, product
+
+SIZES = Sizes(products={"float32": (64,), "float64": (64,)}, stream_bytes=(1024, 131_072),
+              lookups=(Lookup(1, 100, 4, 8, 2, 1.0),))  # fmt: skip
+HERE = Machine("cpu", "cpu", "Toy CPU @ 1 GHz", cache_bytes=65_536, num_sms=1, clock_hz=1e9, memory_bytes=1e9,
+               power_limit_w=None, count=2, fp8=False)  # fmt: skip
+ASK = Ask(ranks=2, sizes=SIZES, message_bytes=(1000, 100_000))
+NUM_ROUNDS = 5
+FLOP_PER_US, BYTES_PER_US = 1e4, 5e3  # 10 GFLOP/s, 5 GB/s
+LINK_US, LINK_BYTES_PER_US = 20.0, 1e3
+
+
+def ideal_us(reading_of: OpPoint | CommPoint | HostPoint) -> float:
+    if isinstance(reading_of, CommPoint):
+        return LINK_US + reading_of.num_bytes / LINK_BYTES_PER_US
+    if isinstance(reading_of, HostPoint):
+        return 2.0
+    return max((reading_of.flops or 0) / FLOP_PER_US, (reading_of.moved_bytes or 0) / BYTES_PER_US, 1.0)
+
+
+def fake_rounds(seed: int, factor: float = 1.0) -> Callable[..., list[list[Reading]]]:
+    """Rounds with 1 % of noise, on a machine slower by `factor`."""
+    noise = random.Random(seed)
+
+    def rounds(job: Job, minutes: float) -> list[list[Reading]]:
+        lines = [*job.points, *(line for _, _, comm in job.comm for line in comm)]
+        points = [*map(from_json, lines), *([HostPoint("host_op_us")] if job.host_costs else [])]
+        return [
+            [
+                Reading(p, cache, True, factor * ideal_us(p) * noise.lognormvariate(0, 0.01), 3)
+                for p in points
+                for cache in Cache
+            ]
+            for _ in range(NUM_ROUNDS)
+        ]
+
+    return rounds
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(run_module, "run_rounds", fake_rounds(1))
+    calibrate(tmp_path / "a", HERE, ASK, 1.0, False)
+    return tmp_path / "a"
+
+
+def test_the_device_loads_with_sustained_rates(folder: Path):
+    device = load_device(folder / "device.yaml")
+    assert (device.name, device.aliases, device.kind) == ("calibrated_toy_cpu_1_ghz", ("Toy CPU @ 1 GHz",), "cpu")
+    assert device.flops_per_s["float32"] == pytest.approx(1e10, rel=0.03)
+    assert device.memory_bandwidth_bytes_per_s == pytest.approx(5e9, rel=0.03)
+    assert device.launch_floor_us == pytest.approx(1.0, rel=0.03)
+    assert (device.sustained_flops_share, device.sustained_bandwidth_share) == (1.0, 1.0)
+    rate = device.measured["flops_per_s.float32"]
+    assert rate.low < rate.value < rate.high
+    assert rate.low < 1e10 < rate.high
+    assert device.host["host_op_us"].value == pytest.approx(2.0, rel=0.03)
+    assert {"began", "ended", "versions.torch", "versions.python"} <= set(device.provenance)
+
+
+def test_the_cluster_loads_with_the_link_that_was_measured(folder: Path):
+    cluster = load_cluster(folder / "cluster.yaml", load_device(folder / "device.yaml"))
+    assert cluster.intra.name == "lo"
+    assert cluster.intra.latency_us == pytest.approx(LINK_US, rel=0.1)
+    assert cluster.intra.bandwidth_bytes_per_s == pytest.approx(1e9, rel=0.1)
+    assert cluster.inter.source.startswith("not measured: ")
+    assert cluster.ranks_per_node == 2
+
+
+def test_the_op_table_has_its_columns_and_their_meaning(folder: Path):
+    table = pq.read_table(folder / "ops.parquet")
+    assert table.column_names == list(COLUMNS)
+    for field in table.schema:
+        assert field.metadata is not None and field.metadata[b"meaning"]
+    rows = table.to_pylist()
+    backward = [row for row in rows if row["direction"] == "backward"]
+    assert {json.loads(row["arguments"])["sparse"] for row in backward} == {True, False}
+    assert {row["cache"] for row in rows} == {"warm", "flushed"}
+    assert {row["kind"] for row in rows} == {"op", "collective", "host"}
+    assert all(row["latency_low_us"] < row["latency_us"] < row["latency_high_us"] for row in rows)
+    assert all(row["num_rounds"] == NUM_ROUNDS and row["device"] == HERE.label for row in rows)
+
+
+def test_all_rounds_are_kept(folder: Path):
+    kept = json.loads((folder / "calibration.json").read_text(encoding="utf-8"))
+    assert {"clocks_before", "clocks_after", "versions"} <= set(kept["facts"])
+    assert all(len(reading["round_medians_us"]) == NUM_ROUNDS for reading in kept["readings"])
+
+
+def test_ops_of_a_list_give_a_table_and_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(run_module, "run_rounds", fake_rounds(1))
+    calibrate(tmp_path / "ops", HERE, Ask(2, ops=(product(4, 4, 4, "float32"),)), 1.0, False)
+    assert sorted(p.name for p in (tmp_path / "ops").iterdir()) == ["calibration.json", "ops.parquet"]
+    assert pq.read_table(tmp_path / "ops" / "ops.parquet").num_rows == 2  # warm and flushed
+
+
+def test_a_calibration_is_replaced_only_when_asked(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    before = (folder / "ops.parquet").read_bytes()
+    monkeypatch.setattr(run_module, "run_rounds", fake_rounds(2))
+    with pytest.raises(InputError, match="--overwrite"):
+        calibrate(folder, HERE, ASK, 1.0, False)
+    assert (folder / "ops.parquet").read_bytes() == before
+    calibrate(folder, HERE, ASK, 1.0, True)
+    assert (folder / "ops.parquet").read_bytes() != before
+    assert [p.name for p in folder.parent.iterdir()] == ["a"]
+
+
+def test_other_files_are_never_touched(tmp_path: Path):
+    (tmp_path / "thesis.tex").write_text("x", encoding="utf-8")
+    with pytest.raises(InputError, match=r"thesis\.tex"):
+        calibrate(tmp_path, HERE, ASK, 1.0, True)
+    with pytest.raises(InputError, match="is a file"):
+        calibrate(tmp_path / "thesis.tex", HERE, ASK, 1.0, True)
+
+
+def test_a_failed_calibration_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fails(*_: object) -> list[list[Reading]]:
+        raise InputError("aten::mm does not run")
+
+    monkeypatch.setattr(run_module, "run_rounds", fails)
+    with pytest.raises(InputError, match="does not run"):
+        calibrate(tmp_path / "a", HERE, ASK, 1.0, False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_calibrations_of_one_machine_agree(folder: Path, monkeypatch: pytest.MonkeyPatch,
+                                               capsys: pytest.CaptureFixture[str]):  # fmt: skip
+    monkeypatch.setattr(run_module, "run_rounds", fake_rounds(2))
+    calibrate(folder.parent / "b", HERE, ASK, 1.0, False)
+    found = agreement(pairs(folder, folder.parent / "b"))
+    assert found["all"].num_pairs == pq.read_table(folder / "ops.parquet").num_rows
+    assert found["all"].share >= 0.9
+    assert main(["calibrate", "--compare", str(folder), str(folder.parent / "b")]) == 0
+    assert "collective, warm" in capsys.readouterr().out
+
+
+def test_calibrations_that_differ_by_more_than_their_intervals_do_not(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(run_module, "run_rounds", fake_rounds(2, factor=3.0))
+    calibrate(folder.parent / "b", HERE, Ask(2, ops=(product(64, 64, 64, "float32"),)), 1.0, False)
+    assert main(["calibrate", "--compare", str(folder), str(folder.parent / "b")]) == 1
+    assert "0.0%" in capsys.readouterr().out
+
+
+def test_comparing_with_no_calibration_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["calibrate", "--compare", str(tmp_path), str(tmp_path)]) == 2
+    assert "is no calibration" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"), [(["--minutes", "0"], "--minutes"), (["--minutes", "nan"], "--minutes"),
+                            (["--link-gbit", "-1"], "--link-gbit"), (["--ranks", "-1"], "--ranks")])  # fmt: skip
+def test_bad_settings_are_named(tmp_path: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["calibrate", "--out", str(tmp_path / "a"), "--device", "cpu", *arguments]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_five_rounds_at_least_and_more_with_time():
+    assert [num_rounds(minutes) for minutes in (0.01, 3.0, 5.0, 60.0)] == [5, 5, 7, 15]
+
+
+def test_one_real_round_reads_ops_collectives_and_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Two processes per round and two ranks: seconds, most of them spent loading torch."""
+    from gnnperf.record.calibrate import rounds
+    from gnnperf.record.calibrate.plan import job_for
+
+    monkeypatch.setattr(rounds, "num_rounds", lambda minutes: 2)
+    ask = Ask(2, sizes=SIZES, message_bytes=(1024, 4096))
+    found = results(run_rounds(job_for(HERE, ask), 0.01))
+    kinds = {type(result.way.point) for result in found}
+    assert kinds == {OpPoint, CommPoint, HostPoint}
+    assert {r.way.point.op for r in found if isinstance(r.way.point, CommPoint)} == {
+        "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send"}  # fmt: skip
+    assert {r.way.point.quantity for r in found if isinstance(r.way.point, HostPoint)} >= {"host_op_us"}
+    assert all(len(result.round_medians_us) == 2 and result.latency_us.low > 0 for result in found)
+
+
+def test_an_op_that_does_not_run_ends_the_calibration_with_its_name(tmp_path: Path):
+    from gnnperf.record.calibrate.plan import job_for
+    from gnnperf.record.calibrate.point import op_point
+
+    wrong = op_point("aten::mm", [(2, 3), (4, 5)], "float32")
+    with pytest.raises(InputError, match="aten::mm does not run"):
+        run_rounds(job_for(HERE, Ask(1, ops=(wrong,))), 0.01)

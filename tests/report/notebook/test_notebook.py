@@ -1,0 +1,168 @@
+"""`gnnperf.predict(...)`: what docs/how-to/python.md shows works, answers as cards, tables and figures."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import gnnperf
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import PREDICTION_COLUMNS
+from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.report.notebook import Answer
+from tests.predict.answers import GEMM_1, toy_answer
+from tests.test_predict_script import _step
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "python.md"
+
+
+@pytest.fixture(name="trace")
+def _trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Five steps of 200 us on one V100, as trace.json.gz of the working folder; no graph is kept outside of it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    events = [event for k in range(5) for event in _step(10 + k, 1000.0 + 200.0 * k)]
+    document = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "Tesla V100-SXM2-32GB"}],
+                "distributedInfo": {"rank": 0, "world_size": 1}, "traceEvents": events}  # fmt: skip
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(document).encode()))
+    return path
+
+
+@pytest.fixture(name="toy")
+def _toy() -> Answer:
+    """185 us, of which nobody knows the second gemm."""
+    return Answer(toy_answer({GEMM_1: float("nan")}))
+
+
+def test_the_snippet_of_the_page_runs(trace: Path) -> None:
+    block = PAGE.read_text().split("## Predict\n\n")[1].split("\n\n`gnnperf.predict` takes")[0]
+    lines = [line.removeprefix("    ") for line in block.splitlines()]
+    names: dict[str, object] = {}
+    exec("\n".join(lines), names)
+    answer = names["answer"]
+    assert isinstance(answer, Answer)
+    assert answer.step.hardware == "h100_sxm"
+    assert answer.step.whatif is not None
+    assert sorted(p.name for p in (trace.parent / "outputs" / "h100").iterdir()) == [
+        "nodes.parquet", "prediction.json", "report.html", "timeline.json.gz",
+    ]  # fmt: skip
+
+
+def test_importing_gnnperf_loads_nothing_else() -> None:
+    code = "import sys, gnnperf; print(*sorted(m for m in sys.modules if m.startswith('gnnperf') or m == 'pandas'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["gnnperf"]
+    with pytest.raises(AttributeError, match="no attribute 'predikt'"):
+        _ = gnnperf.predikt
+
+
+def test_the_room_is_the_function_and_stays_a_room(trace: Path) -> None:
+    room = importlib.import_module("gnnperf.predict")
+    answer = gnnperf.predict(trace, mode="replay", findings=False)
+    assert answer.step_time_us == pytest.approx(200.0, rel=0.05)
+    assert gnnperf.predict is room
+    assert room.StepPrediction is StepPrediction
+    assert list(trace.parent.glob("outputs*")) == []
+
+
+def test_a_plan_with_words_and_settings_as_on_the_command_line() -> None:
+    small = {"model": {"layers": 2}, "parallelism": {"data": 2}, "schedule": {"global_batch": 32}}
+    answer = gnnperf.predict(plan="gpt2_345m", hardware="a100_sxm_80gb", mode="analytic", memory=False, findings=False,
+                             words=[f"plan.{a}.{b}={v}" for a, of in small.items() for b, v in of.items()])  # fmt: skip
+    assert answer.step.prediction.graph.world_size == 2
+    assert answer.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"trace": "no/such.json"}, r"no/such.json: no such file or directory"),
+        ({"trace": "x", "mod": "gnn"}, r"unknown key 'mod'.*did you mean 'mode'"),
+        ({"trace": "x", "step": "first"}, r"step: bad value 'first'"),
+        ({"plan": "gpt2_345m"}, r"hardware: a plan does not say"),
+        ({"plan": "gpt2_345m", "hardware": "h1000"}, r"no hardware named 'h1000'"),
+        ({"trace": "x", "whatif": [{"bach": {"factor": 2}}]}, r"unknown edit 'bach'"),
+        ({}, r"trace: a value is required"),
+    ],
+)
+def test_bad_input_is_one_error(keys: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        gnnperf.predict(**keys)
+
+
+def test_a_card_says_warnings_first_and_escapes_names(toy: Answer) -> None:
+    strange = replace(toy.step, warnings=("<script>1</script>",), uncovered_ops={"<b>x</b>": 2})
+    card = Answer(strange)._repr_html_()
+    assert card.index("&lt;script&gt;") < card.index("step makespan: at least")
+    assert "<b>not covered</b> &lt;b&gt;x&lt;/b&gt; (2)" in card
+    assert "<script" not in card
+    assert "aten::mm" in card
+    assert repr(Answer(strange)).startswith("<step makespan: at least ")
+
+
+def test_the_interval_stands_beside_the_step_time(toy: Answer) -> None:
+    sure = Answer(replace(toy.step, step_time_interval_us=(150.0, 220.0), interval_level=0.9))
+    assert "90 % of steps within 150 us to 220 us" in sure._repr_html_()
+    assert sure.step_time_interval_us == (150.0, 220.0)
+
+
+def test_nodes_are_a_table(toy: Answer) -> None:
+    table = toy.to_dataframe()
+    assert isinstance(table, pd.DataFrame)
+    assert list(table.columns) == [column.name for column in PREDICTION_COLUMNS]
+    assert table["latency_us"].isna().sum() == 1
+    assert toy.uncovered_ops == {"aten::mm": 1}
+
+
+def test_the_timeline_has_a_bar_per_slice() -> None:
+    answer = Answer(toy_answer())
+    figure = answer.plot_timeline()
+    assert {bar.name for bar in figure.data} == {"predicted", "measured"}
+    assert set(figure.layout.yaxis.categoryarray) >= {"rank 0, stream 0 predicted", "rank 1, thread 0 measured"}
+    gemms = [us for bar in figure.data if bar.name == "predicted" for us in bar.x if us == pytest.approx(0.12)]
+    assert len(gemms) == 1
+    (only,) = {lane.split(",")[0] for bar in answer.plot_timeline([1]).data for lane in bar.y}
+    assert only == "rank 1"
+    with pytest.raises(InputError, match="ranks of a timeline"):
+        answer.plot_timeline([7])
+
+
+def test_the_breakdown_adds_up_to_the_step() -> None:
+    answer = Answer(toy_answer())
+    for by in ("node type", "phase", "op"):
+        path = answer.plot_breakdown(by).data[0]
+        assert path.name == "on the critical path"
+        assert sum(path.y) == pytest.approx(0.185)
+    with pytest.raises(InputError, match=r"by of a breakdown: bad value 'rank'\. Allowed: node type, phase, op"):
+        answer.plot_breakdown("rank")
+
+
+def test_the_critical_path_has_no_gap() -> None:
+    (bars,) = Answer(toy_answer()).plot_critical_path().data
+    assert bars.name == "analytic"
+    assert sum(bars.x) == pytest.approx(0.185)
+    assert "collective" in set(bars.y)
+
+
+def test_long_timelines_are_cut_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gnnperf.report.notebook import figures
+
+    monkeypatch.setattr(figures, "MOST_SLICES", 3)
+    figure = Answer(toy_answer()).plot_timeline()
+    assert sum(len(bar.x) for bar in figure.data) == 3
+    assert "the 3 longest slices" in figure.layout.title.text
+
+
+def test_without_plotly_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, toy: Answer) -> None:
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    with pytest.raises(InputError, match=r"plotly is not installed.*pip install 'gnnperf\[notebook\]'"):
+        toy.plot_breakdown()

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from synthetic import prepared
+
+from gnnperf.gnn.baselines.judge import fitted_cell
+from gnnperf.gnn.checkpoint import make_checkpoint
+from gnnperf.gnn.data.prepare import opened
+from gnnperf.gnn.data.runs import run_of
+from gnnperf.gnn.evaluation.cells import Origin
+from gnnperf.gnn.finetune import start_of
+from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
+from research.benchmarks import _few_runs_table
+from research.benchmarks._few_runs_table import ROWS, print_tables
+from research.benchmarks._fine_tuned import AsItIs, FineTuned
+from research.benchmarks._learned_jobs import AGAIN, data_config
+from research.benchmarks.fine_tuning import JUDGED, RUNS, apart, few_runs
+
+TEST = tuple(f"run{number:02}/{repeat}" for number in range(30) for repeat in (1, 2))
+
+
+def runs(names: tuple[str, ...]) -> set[str]:
+    return {run_of(name) for name in names}
+
+
+def test_few_runs_are_disjoint_whole_and_nested() -> None:
+    pool, judged = apart(TEST)
+    assert sorted((*pool, *judged)) == sorted(TEST)
+    found = {count: few_runs(pool, judged, count, 3, f"x-{count}") for count in RUNS}
+    for count, split in found.items():
+        parts = [runs(part) for part in (split.train, split.val, split.test)]
+        assert sum(map(len, parts)) == len(set.union(*parts)) == count + JUDGED
+        assert len(parts[1]) == max(count // 4, 1)
+        assert all(sorted(part) == sorted(n for n in TEST if run_of(n) in runs(part))
+                   for part in (split.train, split.val, split.test))  # fmt: skip
+    assert len({split.test for split in found.values()}) == 1
+    learned = [runs(found[count].train) | runs(found[count].val) for count in RUNS]
+    assert learned[0] < learned[1] < learned[2]
+    other = few_runs(pool, judged, 2, 4, "x-2")
+    assert other.test == found[2].test and other.train != found[2].train
+
+
+def test_draws_stay_as_they_were_when_the_table_was_made() -> None:
+    pool, judged = apart(TEST)
+    assert judged[:4] == ("run23/1", "run23/2", "run06/1", "run06/2")
+    assert few_runs(pool, judged, 2, 0, "x-2").train == ("run26/1", "run26/2")
+
+
+def test_the_second_machine_is_asked_about_runs_that_nobody_trained_on() -> None:
+    split, _ = opened(data_config(AGAIN))
+    assert split.axis == AGAIN
+    assert split.test and not runs(split.test) & (runs(split.train) | runs(split.val))
+
+
+def test_rows_of_one_network_as_it_is_and_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toy's labels are three times what the base says: training on goes there, staying does not."""
+    config = TrainConfig(model=ModelConfig(hidden_channels=8, num_layers=1), trainer=TrainerConfig(40, False))
+    data = prepared(tmp_path)
+    start = start_of(make_checkpoint(TypedGNN(config.model, data.vocabulary), config.model, data, {}), "a test")
+    further = prepared(tmp_path, earlier=start.earlier)
+    asked = Origin("x-2", "test", "gnn", 0, 1.0, "", "", "", "")
+    as_it_is = fitted_cell(AsItIs(start, "s"), data, asked)
+    trained = fitted_cell(FineTuned(config, start, "s"), further, Origin(**{**vars(asked), "row": "fine-tuned"}))
+    gmae = [_few_runs_table._nodes([cell]) for cell in (as_it_is, trained)]
+    assert gmae[1] < 0.9 * gmae[0]
+
+    wide = Console(width=300, record=True)
+    monkeypatch.setattr(_few_runs_table, "Console", lambda width: wide)
+    print_tables([as_it_is, trained])
+    lines = wide.export_text().splitlines()
+    first = next(line for line in lines if line.strip("│ ").startswith("x "))
+    told = [cell.strip() for cell in first.strip("│").split("│")]
+    assert told[:4] == ["x", "2", "1", "1"]
+    assert told[4 + ROWS.index("gnn")] == f"{100 * gmae[0]:.1f}"
+    assert told[4 + ROWS.index("fine-tuned")] == f"{100 * gmae[1]:.1f}"
+    assert told[4 + ROWS.index("gnn-few")] == "-"

@@ -1,0 +1,35 @@
+"""How far a network of op tables is trusted at rows near to and far from those that trained it."""
+
+from __future__ import annotations
+
+import numpy as np
+from op_networks import CONFIG, small_rows
+from op_rows import product_rows
+
+from gnnperf.analytic.tables.products import product_columns
+from gnnperf.gnn.pretrain.fit import fit, prepare
+from gnnperf.gnn.pretrain.forms import shipped_forms
+from gnnperf.gnn.pretrain.views import BY_SIZE, VIEWS
+from gnnperf.gnn.trust.trust import LEAST
+from research.benchmarks._row_trust import fit_row_trust
+
+
+def test_rows_of_training_are_trusted_and_larger_ones_less() -> None:
+    model = fit(prepare(small_rows(), shipped_forms(), CONFIG), VIEWS[BY_SIZE], CONFIG, 0)
+    trained = model.encode(small_rows())
+    trust = fit_row_trust(model, trained)
+    beyond, unlike = trust.distances(trained)
+    assert not beyond.any()
+    # Nineteen twentieths of the twelve rows by which it was told lie within each of the two usual distances.
+    assert (unlike > 1.0 + 1e-6).sum() <= 2
+    assert (trust.weight(trained) > 0.5).all()
+
+    huge = product_rows()
+    edge = np.full(len(huge), 2.0**17)
+    columns = product_columns("aten::linear", edge, edge, edge, "float32")
+    far = model.encode(huge.assign(**columns))
+    beyond, _ = trust.distances(far)
+    assert (beyond > 0).all()
+    weight = trust.weight(far)
+    assert (weight < trust.weight(trained).min()).all()
+    assert ((weight == 0) | (weight >= LEAST)).all()

@@ -1,0 +1,90 @@
+"""The benchmark of unseen GPUs on toy tables: trivial answers by hand, and both halves from rows to printed lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from op_rows import A100, T4, V100, product_rows, table
+
+from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.pretrain.config import PretrainConfig
+from gnnperf.gnn.pretrain.rows import spec_of, usable
+from research.benchmarks import transfer
+from research.benchmarks._transfer_axes import as_other_dtype, as_other_software
+from research.benchmarks._transfer_tables import Judged, nearest_op_us
+from research.benchmarks._transfer_where import CACHED, LONG, SHORT, STREAMED, groups
+
+WAYS = {
+    ("gen", "other"): {("ratios", 0.0): 0.2, ("ratios", 0.5): 0.1},
+    ("other", "gen"): {("ratios", 0.0): 0.2, ("ratios", 0.5): 0.3},
+}
+
+
+def test_the_nearest_gpu_is_scaled_by_peak() -> None:
+    rows = product_rows((A100, V100, T4))
+    one = Judged(T4, rows[rows["device"] == T4], rows.iloc[:0])
+    ratio = spec_of(V100).flops_per_s["float32"] / spec_of(T4).flops_per_s["float32"]
+    found = nearest_op_us(one, rows[rows["device"] != T4])
+    assert found == pytest.approx(ratio * np.array([50.0, 100.0, 150.0, 200.0, 250.0, 300.0]))
+
+
+def test_another_dtype_is_scaled_by_peak_and_another_software_by_flops() -> None:
+    rows = product_rows((A100,)).assign(dtype="bfloat16")
+    one = Judged(A100, rows.assign(dtype="float32", latency_us=1.0), rows.iloc[:0])
+    answers = as_other_dtype(one, rows)
+    assert answers["bfloat16 as it is"].tolist() == [50.0, 100.0, 150.0, 200.0, 250.0, 300.0]
+    ratio = spec_of(A100).flops_per_s["bfloat16_matrix"] / spec_of(A100).flops_per_s["float32"]
+    assert answers["bfloat16 x peak"] == pytest.approx(ratio * answers["bfloat16 as it is"])
+    (similar,) = as_other_software(one, rows[rows["k"] == rows["k"].max()]).values()
+    largest = rows["flops"] == rows.loc[rows["k"] == rows["k"].max(), "flops"].iloc[0]
+    assert similar[largest.to_numpy()] == pytest.approx(rows.loc[largest, "latency_us"].to_numpy())
+
+
+def test_the_least_mean_error_is_chosen_and_of_equals_the_first() -> None:
+    assert transfer.best_way(WAYS.values()) == ("ratios", 0.0)
+    assert transfer.best_way([WAYS["gen", "other"]]) == ("ratios", 0.5)
+
+
+def test_single_ops_from_tables_to_lines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = usable(table(product_rows((A100, V100, T4)))).rows
+    monkeypatch.setattr(transfer, "KEPT", tmp_path)
+    monkeypatch.setattr(transfer, "_ops_rows", lambda: rows)
+    monkeypatch.setattr(transfer, "_gemm_inner", lambda: WAYS)
+    monkeypatch.setattr(transfer, "CONFIG", PretrainConfig(ModelConfig(hidden_channels=4, num_layers=1), steps=2))
+    monkeypatch.setattr(transfer, "OPS_ROWS", 4)
+    monkeypatch.setattr(transfer, "SEEDS", (0,))
+    transfer.ops()
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith(f"| {T4}, linear |")]
+    answers = [line.split("|")[2].strip() for line in lines]
+    assert answers == ["nearest GPU x peak", "closed forms", "network, seed 0", "same GPU, trees"]
+
+
+def test_a_few_rows_from_tables_to_curves(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = usable(table(product_rows((A100, V100, T4)))).rows
+    monkeypatch.setattr(transfer, "KEPT", tmp_path)
+    monkeypatch.setattr(transfer, "_ops_rows", lambda: rows)
+    monkeypatch.setattr(transfer, "OPS_ROWS", 4)
+    monkeypatch.setattr(transfer, "FEW", (2,))
+    transfer.few()
+    printed = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    answers = [cells[2].strip() for cells in printed if cells[1].strip() == f"{T4}, linear"]
+    assert answers == ["0 rows", "2 rows, seed 0", "2 rows, seed 1", "2 rows, seed 2", "same GPU, trees"]
+    (curve,) = (cells for cells in printed if cells[1].strip() == "linear")
+    assert curve[2] == curve[3]  # two rows are too few to change anything
+    assert curve[5].strip() == "0 of 9"
+
+
+def test_products_by_what_bounds_them() -> None:
+    rows = (
+        product_rows((A100,))
+        .iloc[:3]
+        .assign(moved_bytes=[1e6, 1e8, 1e8], flops=[1.0, 1e6, 1e12], turns=6.0, latency_us=[1.0, 100.0, 2e5])
+    )
+    assert groups(rows, A100).tolist() == [CACHED, STREAMED, LONG]
+    assert groups(rows.assign(latency_us=10.0), A100)[2] == SHORT

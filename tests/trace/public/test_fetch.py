@@ -1,0 +1,140 @@
+"""Fetching: what ends up in the folder is verified, whole, or absent."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gnnperf.core.errors import InputError
+from gnnperf.trace.public import Entry, Origin, fetch, load_catalog, select
+from gnnperf.trace.public.fetch import upstream_url
+from tests.trace.public.file_server import Site, serving
+
+TRACE = b'{"traceEvents": []}' * 100
+MIRRORED = gzip.compress(TRACE, 9, mtime=7)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+ENTRY = Entry(
+    name="me+mine/a b/trace.json.gz", kind="kineto", run="mine", repo="me/mine", commit="c" * 40,
+    path="a b/trace.json", size_bytes=len(MIRRORED), sha256=_sha256(TRACE), mirror_sha256=_sha256(MIRRORED),
+    license="MIT", gpu=None, rank=0, world_size=None, steps=None, with_shapes=None, scrubbed=None, note=None,
+)  # fmt: skip
+AS_PUBLISHED = replace(ENTRY, name="me+mine/t.csv", path="t.csv", size_bytes=len(TRACE), mirror_sha256=ENTRY.sha256)
+PATH = f"/me/mine/{'c' * 40}/a%20b/trace.json"
+PATH_PUBLISHED = f"/me/mine/{'c' * 40}/t.csv"
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def _mirror(tmp_path: Path, content: bytes) -> Path:
+    file = tmp_path / "mirror" / ENTRY.name
+    file.parent.mkdir(parents=True)
+    file.write_bytes(content)
+    return tmp_path / "mirror"
+
+
+def test_the_address_names_repository_commit_and_path() -> None:
+    assert upstream_url(ENTRY) == f"https://raw.githubusercontent.com{PATH}"
+
+
+def test_without_a_commit_only_a_mirror_has_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--mirror"):
+        fetch(replace(ENTRY, commit=None), tmp_path, Origin())
+
+
+def test_from_a_mirror(tmp_path: Path) -> None:
+    path = fetch(ENTRY, tmp_path / "to", Origin(_mirror(tmp_path, MIRRORED)))
+    assert path.read_bytes() == MIRRORED
+    assert _files(tmp_path / "to") == [ENTRY.name]
+
+
+def test_other_bytes_in_the_mirror_are_refused_and_not_kept(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="other bytes"):
+        fetch(ENTRY, tmp_path / "to", Origin(_mirror(tmp_path, gzip.compress(TRACE + b" "))))
+    assert _files(tmp_path / "to") == []
+
+
+def test_a_file_that_the_mirror_lacks_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not in the mirror"):
+        fetch(AS_PUBLISHED, tmp_path / "to", Origin(_mirror(tmp_path, MIRRORED)))
+
+
+def test_from_upstream_plain_json_is_packed_and_the_folder_serves_as_a_mirror(tmp_path: Path) -> None:
+    with serving(Site({PATH: TRACE})) as site:
+        path = fetch(ENTRY, tmp_path / "one", Origin(base_url=site.url))
+    assert gzip.decompress(path.read_bytes()) == TRACE
+    assert _files(tmp_path / "one") == [ENTRY.name]
+    again = fetch(ENTRY, tmp_path / "two", Origin(tmp_path / "one"))
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_from_upstream_as_published(tmp_path: Path) -> None:
+    with serving(Site({PATH_PUBLISHED: TRACE})) as site:
+        assert fetch(AS_PUBLISHED, tmp_path, Origin(base_url=site.url)).read_bytes() == TRACE
+
+
+def test_what_is_there_and_verified_is_not_fetched_again(tmp_path: Path) -> None:
+    with serving(Site({PATH: TRACE})) as site:
+        fetch(ENTRY, tmp_path, Origin(base_url=site.url))
+        fetch(ENTRY, tmp_path, Origin(base_url=site.url))
+    assert len(site.asked) == 1
+
+
+def test_what_is_there_and_damaged_is_replaced(tmp_path: Path) -> None:
+    target = tmp_path / ENTRY.name
+    target.parent.mkdir(parents=True)
+    target.write_bytes(MIRRORED[:-4])
+    with serving(Site({PATH: TRACE})) as site:
+        fetch(ENTRY, tmp_path, Origin(base_url=site.url))
+    assert gzip.decompress(target.read_bytes()) == TRACE
+
+
+def test_other_bytes_upstream_are_refused_and_not_kept(tmp_path: Path) -> None:
+    with serving(Site({PATH: TRACE.replace(b"[", b"(")})) as site, pytest.raises(InputError, match="other bytes"):
+        fetch(ENTRY, tmp_path, Origin(base_url=site.url))
+    assert _files(tmp_path) == []
+
+
+def test_a_partial_file_that_is_no_beginning_is_fetched_whole(tmp_path: Path) -> None:
+    part = tmp_path / (ENTRY.name + ".part")
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"x" * 50)
+    with serving(Site({PATH: TRACE})) as site:
+        path = fetch(ENTRY, tmp_path, Origin(base_url=site.url))
+    assert gzip.decompress(path.read_bytes()) == TRACE
+    assert [asked for _, asked in site.asked] == ["bytes=50-", None]
+
+
+def test_a_download_that_ended_before_its_rename_is_used(tmp_path: Path) -> None:
+    part = tmp_path / (AS_PUBLISHED.name + ".part")
+    part.parent.mkdir(parents=True)
+    part.write_bytes(TRACE)
+    path = fetch(AS_PUBLISHED, tmp_path, Origin(base_url="http://127.0.0.1:1"))
+    assert path.read_bytes() == TRACE
+    assert not part.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "to").write_text("a file where the folder should be")
+    with pytest.raises(InputError, match="cannot be written"):
+        fetch(ENTRY, tmp_path / "to", Origin(_mirror(tmp_path, MIRRORED)))
+
+
+@pytest.mark.mirror
+def test_the_real_mirror_holds_what_the_catalog_promises(mirror: Path, tmp_path: Path) -> None:
+    chosen = select(load_catalog(), runs=["dlrm-8", "megatron-tp2", "tracelens/h100/gaunernst*"])
+    assert len(chosen) == 9
+    for entry in chosen:
+        assert os.path.samefile(fetch(entry, mirror, Origin()), mirror / entry.name)  # verified in place
+        assert fetch(entry, tmp_path, Origin(mirror)).stat().st_size == entry.size_bytes

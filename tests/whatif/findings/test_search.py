@@ -1,0 +1,87 @@
+"""What becomes of suspects: judged by their edits, sorted by gain, dropped where nothing is to be gained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from gnnperf.core.errors import InputError
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.whatif.chosen import ScaleNodes
+from gnnperf.whatif.edit import Edited
+from gnnperf.whatif.findings import Observed, Suspect, Way, find
+from gnnperf.whatif.findings.search import LEAST_GAIN, Rule
+from tests.whatif.findings.steps import Steps
+
+
+@dataclass(frozen=True)
+class Refuses:
+    """An edit for which no graph has a place."""
+
+    def __call__(self, graph: ExecutionGraph) -> Edited:
+        raise InputError("no place for it")
+
+
+def _rule(name: str, *ways: Way, unpriced: str = "") -> Rule:
+    def rule(step: Observed) -> Sequence[Suspect]:
+        return [Suspect(name, "a cause", ("evidence",), "a remedy", ways, unpriced)]
+
+    return rule
+
+
+def _faster(share: float, text: str = "faster") -> Way:
+    """The step of one op of 100 us takes this share."""
+    return Way((ScaleNodes((0,), (share,)),), text)
+
+
+@pytest.fixture(name="step")
+def _step() -> Observed:
+    step = Steps()
+    step.work(100.0)
+    return step.observed()
+
+
+def test_largest_gain_first_and_unknown_gains_last(step: Observed) -> None:
+    rules = (_rule("none", unpriced="nobody says"), _rule("small", _faster(0.9)), _rule("large", _faster(0.2)))
+    found = find(step, rules)
+    assert [one.rule for one in found] == ["large", "small", "none"]
+    assert [one.gain_us for one in found] == pytest.approx([80.0, 10.0, None])
+    assert [one.gain_share for one in found] == pytest.approx([0.8, 0.1, None])
+    assert found[2].unknown == ("nobody says",)
+
+
+def test_what_gains_next_to_nothing_is_no_finding(step: Observed) -> None:
+    assert find(step, (_rule("least", _faster(1.0 - LEAST_GAIN)),)) != ()
+    assert find(step, (_rule("less", _faster(1.001 - LEAST_GAIN)),)) == ()
+    assert find(step, (_rule("longer", _faster(2.0)),)) == ()
+
+
+def test_the_first_way_that_gains_is_taken(step: Observed) -> None:
+    ways = (Way((Refuses(),), "refused"), _faster(1.0, "nothing"), _faster(0.5, "half"), _faster(0.1, "more"))
+    (found,) = find(step, (_rule("some", *ways),))
+    assert (found.edit, found.gain_us) == ("half", 50.0)
+
+
+def test_where_every_way_is_refused_the_gain_is_unknown_and_said_why(step: Observed) -> None:
+    (found,) = find(step, (_rule("some", Way((Refuses(),), "this edit")),))
+    assert (found.gain_us, found.unknown) == (None, ("this edit: no place for it",))
+
+
+def test_an_edit_whose_latencies_nobody_tells_is_refused() -> None:
+    """A chain of elementwise ops fuses into an op of other bytes; without a predictor nobody knows its latency."""
+    step = Steps()
+    for _ in range(2):
+        step.call(1.0, 100.0, op_name="aten::relu", family="elementwise", dtype="float32", input_dims="[[10,10]]",
+                  flops=100.0, bytes=800.0)  # fmt: skip
+    (found,) = find(step.observed())
+    assert found.rule == "unfused_chains"
+    assert found.gain_us is None
+    assert "nobody tells the latency of aten::relu" in found.unknown[0]
+
+
+def test_a_step_without_anything_has_no_findings() -> None:
+    step = Steps()
+    step.work(100.0)
+    assert find(step.observed()) == ()

@@ -1,0 +1,77 @@
+"""Messages that go compressed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnperf.core.errors import InputError
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.whatif import CompressMessages, apply
+from tests.whatif.layers import ARRIVE, EXIT, LINEAR, SEND, TRANSFER, layer
+
+MESSAGE = 4.0 * (7 * 5 + 7)  # the flat gradient
+
+
+def gradients(dtype: str = "float32") -> ExecutionGraph:
+    graph = layer(2, 3, 5, 7, sends=False)
+    sent = np.isin(np.arange(len(graph.nodes)), [ARRIVE, EXIT, TRANSFER])
+    values = np.where(sent, dtype, graph.nodes["dtype"].astype(object))
+    return replace(graph, nodes=graph.nodes.assign(dtype=pd.Categorical(values)))
+
+
+def test_a_ratio_and_what_comes_with_each_message() -> None:
+    graph = gradients()
+    found = CompressMessages(ratio=0.25, extra_bytes=8.0)(graph)
+    nodes = found.graph.nodes
+    assert nodes["message_bytes"][[ARRIVE, EXIT, TRANSFER]].tolist() == [MESSAGE / 4 + 8] * 3
+    assert np.isnan(nodes["latency_us"][TRANSFER])
+    assert np.flatnonzero(found.touched).tolist() == [ARRIVE, EXIT, TRANSFER]
+    untouched = [LINEAR, SEND]
+    assert nodes.loc[untouched].equals(graph.nodes.loc[untouched])
+    assert graph.nodes["message_bytes"][TRANSFER] == MESSAGE
+    assert any("decompressing" in said for said in found.unknown) and any("added up" in said for said in found.unknown)
+
+
+def test_a_dtype_halves_floats_of_twice_its_size() -> None:
+    nodes = CompressMessages(to="float16")(gradients()).graph.nodes
+    assert nodes["message_bytes"][TRANSFER] == MESSAGE / 2 and nodes["dtype"][TRANSFER] == "float16"
+    assert nodes["dtype"][LINEAR] == gradients().nodes["dtype"][LINEAR]
+
+
+def test_what_is_small_already_is_refused_and_what_is_unknown_said() -> None:
+    with pytest.raises(InputError, match="makes smaller"):
+        CompressMessages(to="float16")(gradients("bfloat16"))
+    graph = gradients()
+    graph.nodes.loc[ARRIVE, "message_bytes"] = np.nan
+    assert any(said.startswith("how many bytes 1 ") for said in CompressMessages(ratio=0.5)(graph).unknown)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "one of the two"), ({"ratio": 0.5, "to": "float16"}, "one of the two"), ({"ratio": 0.0}, "above 0"),
+        ({"ratio": 1.5}, "at most 1"), ({"to": "int4"}, "bfloat16"), ({"ratio": 0.5, "extra_bytes": -1.0}, "0 or more"),
+    ],
+)  # fmt: skip
+def test_refusals(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        CompressMessages(**settings)  # type: ignore[arg-type]
+
+
+def test_a_kind_that_is_not_there_is_answered_with_those_that_are() -> None:
+    with pytest.raises(InputError, match=r"no 'allreduce'.*all_reduce.*did you mean 'all_reduce'"):
+        CompressMessages("allreduce", ratio=0.5)(gradients())
+    with pytest.raises(InputError, match="in forward"):
+        CompressMessages(ratio=0.5, phase="forward")(gradients())
+
+
+@given(st.floats(0.01, 0.99), st.floats(0.01, 0.99))
+def test_ratios_compose(first: float, second: float) -> None:
+    both = apply(gradients(), [CompressMessages(ratio=first), CompressMessages(ratio=second)])
+    assert both.graph.nodes["message_bytes"][TRANSFER] == pytest.approx(MESSAGE * first * second)

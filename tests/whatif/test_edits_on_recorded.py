@@ -1,0 +1,106 @@
+"""Edits on recorded graphs: two small recordings of a transformer, one of a DLRM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.graph import load_graph
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware import default_cluster, load_device, placed
+from gnnperf.predict.edited import predict_edited
+from gnnperf.schedule.align import align_runs
+from gnnperf.whatif import (
+    Block,
+    ChangeCluster,
+    ChangeDevice,
+    ChangeLink,
+    CompressTables,
+    DeclarePause,
+    Edit,
+    FuseHorizontally,
+    RepeatCalls,
+    ResizeTables,
+    ScaleBatch,
+    ScaleSequence,
+    WaitLater,
+    apply,
+)
+
+DATASET = Path(__file__).parents[2] / "datasets" / "cpu-gloo"
+GPT, LONGER, DLRM, OVERLAPPED = (
+    f"{run}/1"
+    for run in (
+        "gpt_l2_w64_s64_b4_x2_lo",
+        "gpt_l2_w64_s128_b8_x2_lo",
+        "dlrm_t4_r100k_d32_b512_x2_lo",
+        "dlrm_t4_r100k_d16_b1024_bottom512-256_overlap_x2_1g",
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def steps() -> dict[str, ExecutionGraph]:
+    """The second step of each recording, as predictors get it."""
+    return {name: load_graph(DATASET / name, None).step(1).for_predictors() for name in (GPT, LONGER, DLRM, OVERLAPPED)}
+
+
+def test_another_batch_and_length_is_the_other_recording(steps: dict[str, ExecutionGraph]) -> None:
+    """FLOPs are those of the other program, and shapes but where a width is a head, a length and a position at once."""
+    edited, other = apply(steps[GPT], [ScaleBatch(2.0), ScaleSequence(to=128)]).graph, steps[LONGER]
+    assert np.nansum(edited.nodes["flops"]) == pytest.approx(np.nansum(other.nodes["flops"]), rel=1e-4)
+    matched = align_runs(edited, other)
+    has = edited.nodes["input_dims"].notna().to_numpy() & (matched >= 0)
+    mine, theirs = (graph.nodes["input_dims"].astype(object).to_numpy() for graph in (edited, other))
+    assert (mine == theirs[matched])[has].mean() > 0.95
+    sent = [graph.nodes["message_bytes"].sum() for graph in (edited, other)]
+    assert sent[0] == sent[1]
+
+
+def test_waiting_later_undoes_waiting_earlier(steps: dict[str, ExecutionGraph]) -> None:
+    """The look-ups of a DLRM that computes its dense part while they travel."""
+    blocked = Block("all_to_all")(steps[OVERLAPPED]).graph
+    assert waits(blocked) != waits(steps[OVERLAPPED])
+    edited = WaitLater("all_to_all")(blocked)
+    assert waits(edited.graph) == waits(steps[OVERLAPPED])
+
+
+def waits(graph: ExecutionGraph) -> list[tuple[int, int]]:
+    found = graph.edges.loc[graph.edges["relation"] == "waits", ["src", "dst"]]
+    return sorted(map(tuple, found.to_numpy()))
+
+
+def test_look_ups_of_one_rank_become_one(steps: dict[str, ExecutionGraph]) -> None:
+    """Two tables on each of two ranks."""
+    found = FuseHorizontally(op="aten::embedding_bag")(steps[DLRM])
+    assert found.found == ("4 calls become 2: aten::embedding_bag (4)",)
+    bags = found.graph.nodes[found.graph.nodes["op_name"] == "aten::embedding_bag"]
+    works = bags[bags["node_type"] == "compute"]
+    assert set(works["input_dims"].str[:23]) == {"[[200000,32],[8192],[20"}
+
+
+EDITS: list[tuple[str, list[Edit]]] = [
+    (GPT, [ChangeDevice("xeon_platinum_8480", (1,)), ChangeLink(bandwidth_factor=2.0)]),
+    (GPT, [ChangeCluster(nodes=2), ChangeLink(rate_gbit_per_s=1.0, link="inter")]),
+    (GPT, [ScaleSequence(factor=0.5), ScaleBatch(3.0), DeclarePause(500.0, 1, "backward")]),
+    (GPT, [RepeatCalls("aten::linear", 3, "forward", calls=(2, 6)), Block()]),
+    (DLRM, [CompressTables(rank=4), FuseHorizontally(op="aten::bmm"), ScaleBatch(2.0)]),
+    (DLRM, [ResizeTables(4.0), FuseHorizontally(op="aten::embedding_bag")]),
+]
+
+
+@pytest.mark.parametrize(("name", "edits"), EDITS)
+def test_edits_compose_and_are_covered(steps: dict[str, ExecutionGraph], name: str, edits: list[Edit]) -> None:
+    """The edited graph is a graph, and the analytical model knows every op that an edit brings."""
+    graph = steps[name]
+    edited = apply(graph, edits)
+    edited.graph.validate()
+    cluster = placed(default_cluster(load_device("cpu_generic")), graph.placement, graph.world_size)
+    told = predict_edited(edited, AnalyticPredictor(), cluster)
+    before = AnalyticPredictor().predict(graph, cluster)
+    assert set(told.uncovered_ops) <= set(before.uncovered_ops)
+    assert edited.touched.any()
+    assert edited.unknown
