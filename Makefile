@@ -14,7 +14,7 @@ DATASET     := datasets/cpu-gloo
 HELD_OUT    := import json; print(json.load(open("$(DATASET)/splits.json"))["demo"]["test"][0])
 
 BIN   := $(VENV)/bin
-PINS  := $(shell cksum < pyproject.toml | tr -c '0-9\n' '-')
+PINS  := $(shell cat pyproject.toml research/pyproject.toml | cksum | tr -c '0-9\n' '-')
 STAMP := $(VENV)/.installed-$(PINS)
 
 # The tools of the environment come first on PATH, for the processes that the tests start, too.
@@ -53,7 +53,7 @@ docs: $(STAMP)
 
 environment: $(STAMP)
 
-# The stamp carries the checksum of pyproject.toml: a changed pin installs again, an unchanged one asks no network.
+# The stamp carries the checksum of both pyproject.toml: a changed pin installs again, an unchanged one asks no network.
 $(STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "gnnperf needs Python 3.11 or newer; '$(PYTHON)' is older or missing. Try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
@@ -61,7 +61,7 @@ $(STAMP):
 	  { echo "Could not create $(VENV). On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@echo "Installing into $(VENV) (once; about a gigabyte) ..."
 	@{ $(BIN)/python -m pip install --quiet --retries 1 --extra-index-url $(TORCH_INDEX) $(TORCH) && \
-	   $(BIN)/python -m pip install --quiet --editable '.[dev]'; } || \
+	   $(BIN)/python -m pip install --quiet --editable '.[dev]' --editable ./research; } || \
 	  { echo "Installing the packages that pyproject.toml names failed; pip says why above. A network or a package mirror is needed once; then run make again." >&2; exit 1; }
 	@rm -f $(VENV)/.installed-*
 	@touch $@

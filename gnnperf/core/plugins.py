@@ -1,0 +1,37 @@
+"""Optional parts of other distributions, named by entry points: the product never imports the research code.
+
+A distribution offers an object under a group and a name (pyproject.toml, `[project.entry-points."gnnperf.recipes"]`).
+Only installed distributions count, so no input file can name code.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Any
+
+from gnnperf.core.errors import InputError
+
+RESEARCH = "install the research code of a source checkout: pip install --editable ./research"
+
+
+def plugin_names(group: str) -> tuple[str, ...]:
+    """Sorted names that installed distributions offer in `group`."""
+    return tuple(sorted({entry.name for entry in entry_points(group=group)}))
+
+
+def load_plugin(group: str, name: str, where: str) -> Any:
+    """The object that an installed distribution offers.
+
+    Args:
+        group: of entry points, such as "gnnperf.recipes".
+        name: within the group.
+        where: the option or key that names it, for the message.
+
+    Raises:
+        InputError: no installed distribution offers it.
+    """
+    for entry in entry_points(group=group, name=name):
+        return entry.load()
+    raise InputError(
+        f"{name!r} is not installed", where=where, allowed=", ".join(plugin_names(group)) or "nothing", remedy=RESEARCH
+    )
