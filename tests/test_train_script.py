@@ -17,11 +17,11 @@ from gnnperf.gnn.checkpoint import load_checkpoint
 from gnnperf.gnn.data.config import DataConfig
 from gnnperf.gnn.data.earlier import Earlier
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.evaluation.cell_files import read_cells
 from gnnperf.gnn.pretrain.op_checkpoint import load_op_checkpoint
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 from gnnperf.predict.gnn import GnnPredictor
 from gnnperf.predict.pretrained import SHIPPED
+from research.evaluation.cell_files import read_cells
 
 SMALL = ("trainer.max_epochs=2", "trainer.progress_bar=false", "model.hidden_channels=8")
 

@@ -29,7 +29,7 @@ from rich.table import Table
 from gnnperf.analytic import AnalyticConstants
 from gnnperf.core.errors import InputError
 from gnnperf.generate.capture import capture
-from gnnperf.gnn.evaluation.recordings import Recording
+from gnnperf.gnn.data.recordings import Recording
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.record.cpu_gloo_runs import plain_runs
 from gnnperf.record.spec import RunSpec

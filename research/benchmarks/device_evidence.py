@@ -19,7 +19,7 @@ import pandas as pd
 
 from gnnperf.analytic.convolution_fit import some_of_each
 from gnnperf.analytic.evidence import FILE, Evidence, save_evidence
-from gnnperf.gnn.evaluation.recordings import CARD
+from gnnperf.gnn.data.recordings import CARD
 from gnnperf.gnn.pretrain.groups import grouped
 from gnnperf.hardware.conf_dir import conf_dir
 from gnnperf.trace.public.catalog import load_catalog

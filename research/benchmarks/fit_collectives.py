@@ -17,7 +17,7 @@ from gnnperf.analytic.tables.collective_sources import (
     VTRAIN,
     read_collectives,
 )
-from gnnperf.gnn.evaluation.collective_laws import fit_and_judge
+from gnnperf.predict.collective_fit import fit_and_judge
 from research.benchmarks._collective_answers import cluster_of
 from research.benchmarks._public_runs import mirror
 

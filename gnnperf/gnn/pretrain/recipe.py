@@ -7,13 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pandas as pd
 
 from gnnperf import __version__
 from gnnperf.analytic.tables import OpTable
+from gnnperf.core.files import write_text
+from gnnperf.core.output.terminal import say
 from gnnperf.gnn.pretrain.calls import KIND
+from gnnperf.gnn.pretrain.card import FILE, card
 from gnnperf.gnn.pretrain.choice import NONE, choose, judged_generations, own_share
 from gnnperf.gnn.pretrain.config import ShippedConfig
 from gnnperf.gnn.pretrain.fit import OpModel, fit, prepare
@@ -21,7 +24,7 @@ from gnnperf.gnn.pretrain.forms import shipped_forms
 from gnnperf.gnn.pretrain.groups import grouped
 from gnnperf.gnn.pretrain.held_out import CHOOSES, JUDGES, HeldOut, of_kind, unseen_generations, unseen_sizes
 from gnnperf.gnn.pretrain.kinds import kind_names
-from gnnperf.gnn.pretrain.op_checkpoint import KindAnswer, OpCheckpoint, op_network
+from gnnperf.gnn.pretrain.op_checkpoint import KindAnswer, OpCheckpoint, op_network, save_op_checkpoint
 from gnnperf.gnn.pretrain.rows import sampled, spec_of, usable
 from gnnperf.gnn.pretrain.sources import read_sources, sources
 from gnnperf.gnn.pretrain.views import BY_SIZE, OWN, VIEWS
@@ -30,6 +33,22 @@ from gnnperf.hardware.conf_dir import conf_dir
 CONSTANTS = ("gemm.yaml", "memory_bound.yaml", "convolution.yaml")
 LIBRARIES = ("torch", "torch-geometric", "numpy", "pandas")
 FORMS_ROWS = 2000  # of each device and table, for constants that are fitted without a generation
+
+
+class Settings(Protocol):
+    """Keys of train.py that this training reads."""
+
+    out: str
+    seed: int
+    pretrain: ShippedConfig
+
+
+def train(config: Settings) -> None:
+    """Write the checkpoint that ships, and its card, into `config.out` (train.py experiment=pretrained)."""
+    out = Path(config.out)
+    checkpoint = save_op_checkpoint(out / "checkpoint.pt", shipped_checkpoint(config.pretrain, config.seed))
+    write_text(out / FILE, card(checkpoint))
+    say(f"{out / 'checkpoint.pt'}  sha256 {checkpoint.sha256}")
 
 
 def shipped_checkpoint(config: ShippedConfig, seed: int) -> OpCheckpoint:

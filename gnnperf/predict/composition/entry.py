@@ -6,11 +6,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from gnnperf.core.errors import InputError, require
-from gnnperf.gnn.baselines.config import LearnerConfig, LearnerKind
-from gnnperf.gnn.evaluation.cells import NAME
 from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.pretrain.config import ShippedConfig
-from gnnperf.gnn.training.config import OptimConfig, TrainConfig
+from gnnperf.gnn.training.config import NAME, LearnerConfig, LearnerKind, OptimConfig, TrainConfig
 
 
 @dataclass
@@ -47,6 +45,13 @@ class EntryConfig(TrainConfig):
     def trains_network(self) -> bool:
         """Whether there will be a checkpoint."""
         return self.learner.kind is LearnerKind.network
+
+    @property
+    def other_trainer(self) -> str | None:
+        """Name of the trainer (an entry point of "gnnperf.trainers") that trains; None: train.py, the network."""
+        if self.pretrain.mirror:
+            return "pretrained"
+        return None if self.trains_network else "learner"
 
     @property
     def cells_folder(self) -> Path:
