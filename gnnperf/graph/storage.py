@@ -92,7 +92,7 @@ def fingerprint(inputs: Sequence[Path]) -> str:
 def _code_hash() -> str:
     root = Path(gnnperf.__file__).parent
     named = [
-        *(root / "schema" / name for name in ("words.py", "column.py", "tables.py", "parquet.py")),
+        *(root / "core" / "schema" / name for name in ("words.py", "column.py", "tables.py", "parquet.py")),
         root / "hardware" / "placement.py",
     ]
     sources = [*named, *sorted((root / "trace").rglob("*.py")), *sorted((root / "graph").rglob("*.py"))]

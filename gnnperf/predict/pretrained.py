@@ -21,7 +21,7 @@ from gnnperf.hardware.spec import ClusterSpec
 if TYPE_CHECKING:
     from gnnperf.gnn.pretrain.op_checkpoint import OpCheckpoint
 
-SHIPPED = Path(gnnperf.__file__).parent / "pretrained" / "checkpoint.pt"
+SHIPPED = Path(gnnperf.__file__).parent / "gnn" / "pretrained" / "checkpoint.pt"
 
 
 @dataclass(frozen=True)

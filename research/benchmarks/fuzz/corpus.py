@@ -239,7 +239,7 @@ def yaml_of(group: str, name: str) -> Make:
 
 @cache
 def _checkpoint() -> bytes:
-    return (Path(__file__).resolve().parents[3] / "gnnperf" / "pretrained" / "checkpoint.pt").read_bytes()
+    return (Path(__file__).resolve().parents[3] / "gnnperf" / "gnn" / "pretrained" / "checkpoint.pt").read_bytes()
 
 
 def checkpoint_bytes(rng: random.Random) -> bytes:
