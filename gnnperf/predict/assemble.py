@@ -20,7 +20,7 @@ from gnnperf.predict.step_choice import measured_step_time_us, rank_start_skew_u
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.schedule import Schedule, schedule, schedule_with_contention
 from gnnperf.schedule.jitter import Jitter
-from gnnperf.schedule.schedule import CHECK
+from gnnperf.schedule.longest_path import CHECK
 from gnnperf.schedule.step_visits import NUM_UNROLLED
 
 LONGEST_US = 1e14  # three years; outputs hold ns in 64 bits

@@ -19,8 +19,8 @@ from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.graph.labels import measured_end_us
 from gnnperf.graph.rank_events import by_category, is_host_transfer
 from gnnperf.schedule.align import align
+from gnnperf.schedule.longest_path import Schedule, schedule
 from gnnperf.schedule.medians import ClassMedians, fit_medians, in_peer_wait
-from gnnperf.schedule.schedule import Schedule, schedule
 
 
 @dataclass(frozen=True)

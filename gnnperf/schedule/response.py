@@ -13,8 +13,8 @@ import numpy as np
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.labels import measured_lags
+from gnnperf.schedule.longest_path import schedule
 from gnnperf.schedule.medians import fit_medians, in_peer_wait
-from gnnperf.schedule.schedule import schedule
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from gnnperf.core.schema import WORK_TYPES
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.lanes import lane_ends
 from gnnperf.schedule.engine import forward_pass
-from gnnperf.schedule.schedule import TimedEdges, carried_over, checked, timed_edges
+from gnnperf.schedule.longest_path import TimedEdges, carried_over, checked, timed_edges
 
 NUM_UNROLLED = 4  # steps in a row until the increment is a period: the first ones fill the lanes
 

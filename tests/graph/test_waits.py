@@ -11,7 +11,7 @@ from gnnperf.graph.build import build_graph
 from gnnperf.graph.device import device_works
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.rank_events import rank_events
-from gnnperf.schedule.schedule import timed_edges
+from gnnperf.schedule.longest_path import timed_edges
 
 TWO_STREAMS = (
     call("cudaLaunchKernel", 0, 5, corr=1),
