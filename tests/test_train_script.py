@@ -102,6 +102,21 @@ def test_the_network_and_the_hybrid_stand_beside_trivial_answers(
     assert rows.loc[("small", "nodes"), "gmae"] == pytest.approx(errors["gmae"].item(), rel=0.5)
 
 
+def test_without_the_research_code_the_network_trains_and_other_learners_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("gnnperf.core.plugins.entry_points", lambda **_: ())
+    call(monkeypatch, f"out={tmp_path / 'network'}", "evaluate_on=[val]")
+    printed = capsys.readouterr().out
+    assert "val: error of node latencies" in printed and "nearest run" in printed and "step time" not in printed
+    assert (tmp_path / "network" / "errors.csv").is_file() and not (tmp_path / "network" / "cells").exists()
+    with pytest.raises(SystemExit) as exit_info:
+        call_simpler(monkeypatch, "experiment=trees", f"out={tmp_path / 'trees'}")
+    assert exit_info.value.code == 2
+    assert "experiment: 'learner' is not installed" in capsys.readouterr().err
+    assert not (tmp_path / "trees").exists()
+
+
 def test_learners_that_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

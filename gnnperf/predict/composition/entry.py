@@ -18,7 +18,7 @@ class EntryConfig(TrainConfig):
     Attributes:
         learner: who is trained; the network, unless it says otherwise.
         row: what the learner is called in tables of several.
-        cells: folder for the answers on held-out runs, of several trainings to be compared; empty: `out`/cells.
+        cells: folder for evaluation records of several trainings to be compared (research); empty: `out`/cells.
         init_from: a checkpoint.pt whose network trains on with these runs; None: a new one.
         pretrain: op tables that train the checkpoint that ships.
     """
