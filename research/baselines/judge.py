@@ -21,7 +21,7 @@ from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.data.step_time import filled_us
 from gnnperf.gnn.evaluation.metrics import is_measured
-from gnnperf.schedule.align import align
+from gnnperf.schedule.alignment import align
 from research.evaluation.cells import NODE_COLUMNS, STEP_COLUMNS, Cell, Origin
 
 # what learns, and what makes step times of what was learned

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gnnperf.whatif import ChangeDtype, Edit, OpSelector, RepeatOp, ScaleBatch
-from gnnperf.whatif.repeated_calls import repeated_calls
+from gnnperf.whatif.call_repeats import repeated_calls
 from research.benchmarks._folds import Graphs
 from research.benchmarks._recorded_graphs import DATASET
 from research.evaluation.pairs import PAIRS

@@ -31,7 +31,7 @@ from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.recordings import CARD, read_json, read_recordings
 from gnnperf.gnn.data.runs import RunStep, merged, read_runs, run_of, typical
 from gnnperf.gnn.evaluation.metrics import gmae
-from gnnperf.schedule.align import align
+from gnnperf.schedule.alignment import align
 from research.baselines.table import Place, ensure_cell, load_split
 from research.benchmarks._learned_jobs import AGAIN, data_config, dataset
 from research.benchmarks._recorded_graphs import DATASET

@@ -22,7 +22,7 @@ from gnnperf.gnn.data.occurrences import node_kinds, occurrences
 from gnnperf.gnn.data.recordings import Recording, Repeats
 from gnnperf.gnn.evaluation.metrics import APE_FLOOR, absolute_percentage_error, is_measured
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.schedule.align import align
+from gnnperf.schedule.alignment import align
 from research.evaluation.loading import Load, as_recorded
 
 ALL = "all"

@@ -10,7 +10,7 @@ import pandas as pd
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.schedule.align import align
+from gnnperf.schedule.alignment import align
 
 
 @dataclass(frozen=True)

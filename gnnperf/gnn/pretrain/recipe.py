@@ -28,7 +28,7 @@ from gnnperf.gnn.pretrain.op_checkpoint import KindAnswer, OpCheckpoint, op_netw
 from gnnperf.gnn.pretrain.rows import sampled, spec_of, usable
 from gnnperf.gnn.pretrain.sources import read_sources, sources
 from gnnperf.gnn.pretrain.views import BY_SIZE, OWN, VIEWS
-from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.conf_folders import conf_dir
 
 CONSTANTS = ("gemm.yaml", "memory_bound.yaml", "convolution.yaml")
 LIBRARIES = ("torch", "torch-geometric", "numpy", "pandas")
