@@ -123,7 +123,7 @@ def is_repeated(data: PreparedData, part: str) -> bool:
 def repeat_cell(data: PreparedData, origin: Origin) -> Cell:
     """The noise floor in the same figures: every recording answered by every other one of its run.
 
-    Nodes that the other recording lacks are left out, as in evaluate.noise_floor.
+    Nodes that the other recording lacks are left out, as in evaluation.noise_floor.
 
     Raises:
         InputError: no run of the part was recorded twice.
@@ -172,7 +172,7 @@ def _cell(origin: Origin, fit_s: float, judged: Sequence[Judged]) -> Cell:
 
 
 def _labeled(step: Step) -> np.ndarray:
-    """Rows of nodes with a label; arriving at a collective takes no time by definition (evaluate.noise_floor)."""
+    """Rows of nodes with a label; arriving at a collective takes no time by definition (evaluation.noise_floor)."""
     measured = is_measured(step.nodes["latency_us"].to_numpy(np.float64))  # [num_nodes]
     return np.flatnonzero(measured & (node_kinds(step.nodes) != f"{NodeType.COMM} {Segment.ARRIVE}"))
 

@@ -129,5 +129,5 @@ def test_longer_nodes_weigh_more(data: PreparedData) -> None:
 
 def test_lightgbm_that_is_not_there_is_named(data: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lightgbm", None)
-    with pytest.raises(InputError, match=r"lightgbm is not installed.*gnnperf\[baselines\]"):
+    with pytest.raises(InputError, match=r"lightgbm is not installed.*research\[baselines\]"):
         Trees().bench(data)

@@ -156,7 +156,7 @@ def test_the_folder_is_not_part_of_the_name_of_a_row(tmp_path: Path) -> None:
 
 def test_flaml_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "flaml", None)
-    with pytest.raises(InputError, match=r"flaml is not installed.*gnnperf\[baselines\]"):
+    with pytest.raises(InputError, match=r"flaml is not installed.*research\[baselines\]"):
         search(Bowl(), SPACE, START, 2, seed=0)
 
 
