@@ -30,7 +30,7 @@ from gnnperf.record.calibrate.point import (
 from gnnperf.record.calibrate.suite import footprint_bytes
 from gnnperf.record.calibrate.timer import median_us, timers
 from gnnperf.record.launch import launch
-from gnnperf.record.spec import Link
+from gnnperf.record.network import Link
 
 CONTENTS_BYTES = 256 * 2**20  # of all contents of a point, unless one alone has more
 MOST_CONTENTS = 4
