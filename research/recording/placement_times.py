@@ -18,8 +18,8 @@ from statistics import median
 import torch
 import torch.distributed as dist
 
-from gnnperf.record.garbage import set_aside
 from gnnperf.record.launch import Transport, launch, put_transport_first
+from gnnperf.record.step_clock import garbage_set_aside
 from research.recording.sharding_problems import Problem, problems
 from research.recording.workloads.mixed_dlrm import Batch, MixedDlrm, Network, batches, trainer
 from research.recording.workloads.workload import SEED
@@ -74,7 +74,7 @@ def _measure_rank(problem: Problem, file: Path) -> None:
     network, data, memory = Network(problem.recorded), batches(problem.recorded), _Memory(problem)
     order, models = random.Random(SEED), problem.models()
     rounds = []
-    with set_aside():
+    with garbage_set_aside():
         for _ in range(ROUNDS):
             turns = order.sample(range(len(models)), len(models))
             found = {turn: _visit(models[turn], network, data, memory) for turn in turns}

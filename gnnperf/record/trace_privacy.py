@@ -1,4 +1,4 @@
-"""Take out of a Kineto file what it says about the machine and its user.
+"""Take out of trace files what they say about the machine and its user.
 
 Kineto writes a header of metadata (`host_name` among it), the events, and the path it was written to (`traceName`).
 Header keys are kept by a list of what is wanted, so that a key a later version adds is dropped, not published.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 EVENTS = b'"traceEvents": ['
-KEPT_KEYS = (
+KINETO_KEYS = (
     "schemaVersion",
     "deviceProperties",
     "distributedInfo",
@@ -21,9 +21,10 @@ KEPT_KEYS = (
     "cuda_driver_version",
     "cupti_version",
 )
+EXECUTION_TRACE_KEYS = ("schema", "nodes")  # left out: process number and date
 
 
-def without_environment(trace: bytes) -> bytes:
+def kineto_without_environment(trace: bytes) -> bytes:
     """The same trace with the wanted header keys and the events only.
 
     Raises:
@@ -32,5 +33,11 @@ def without_environment(trace: bytes) -> bytes:
     start = trace.index(EVENTS)
     end = trace.rindex(b"]")
     header = json.loads(trace[:start] + EVENTS + b"]}")
-    kept = json.dumps({key: header[key] for key in KEPT_KEYS if key in header})
+    kept = json.dumps({key: header[key] for key in KINETO_KEYS if key in header})
     return kept[:-1].encode() + b',\n"traceEvents": [' + trace[start + len(EVENTS) : end] + b"]}\n"
+
+
+def execution_trace_without_environment(trace: bytes) -> bytes:
+    """The same execution trace with its schema and its nodes only."""
+    content = json.loads(trace)
+    return json.dumps({key: content[key] for key in EXECUTION_TRACE_KEYS}).encode()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gnnperf.record.kineto_file import without_environment
+from gnnperf.record.trace_privacy import kineto_without_environment
 
 TRACE = b"""
  {
@@ -20,7 +20,7 @@ TRACE = b"""
 
 
 def test_events_and_wanted_keys_stay() -> None:
-    cleaned = json.loads(without_environment(TRACE))
+    cleaned = json.loads(kineto_without_environment(TRACE))
     assert cleaned == {
         "schemaVersion": 1,
         "deviceProperties": [],
@@ -31,4 +31,4 @@ def test_events_and_wanted_keys_stay() -> None:
 
 def test_a_file_without_events_is_refused() -> None:
     with pytest.raises(ValueError, match="not found"):
-        without_environment(b"{}")
+        kineto_without_environment(b"{}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from gnnperf.record.garbage import all_objects, set_aside
+from gnnperf.record.step_clock import all_objects, garbage_set_aside
 
 
 class Thing:
@@ -13,7 +13,7 @@ class Thing:
 
 def test_objects_are_set_aside_and_come_back() -> None:
     thing = Thing()
-    with set_aside():
+    with garbage_set_aside():
         assert gc.get_freeze_count() > 0
         assert not any(known is thing for known in gc.get_objects())
         assert any(known is thing for known in all_objects())
@@ -24,7 +24,7 @@ def test_objects_are_set_aside_and_come_back() -> None:
 def test_a_program_that_froze_its_objects_keeps_them_frozen() -> None:
     gc.freeze()
     try:
-        with set_aside():
+        with garbage_set_aside():
             pass
         assert gc.get_freeze_count() > 0
     finally:
