@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from research.recording.workloads.batches import own_batches
-from research.recording.workloads.device import device
-from research.recording.workloads.names import name_of
-from research.recording.workloads.replicate import replicate
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer
+from research.recording.workloads.replicate import ReplicatedWorkload, Tensors
 
 STAGES = 2  # each halves the image and doubles the channels
 
 
 @dataclass(frozen=True)
-class Autoencoder:
+class Autoencoder(ReplicatedWorkload, kind="autoencoder", width="channels",
+                  letters={"channels": "c", "image": "i", "latent": "z", "batch": "b"}):  # fmt: skip
     """A generator of images.
 
     Attributes:
@@ -37,48 +34,27 @@ class Autoencoder:
     batch: int = 16
     bucket_mb: float = 1.0
 
-    @property
-    def kind(self) -> str:
-        """Which program this is."""
-        return "autoencoder"
+    def model(self) -> nn.Module:
+        """Fresh weights, on the CPU."""
+        return Vae(self)
 
-    @property
-    def name(self) -> str:
-        """Sizes: autoencoder_c16_i16_z32_b16."""
-        letters = {"channels": "c", "image": "i", "latent": "z", "batch": "b"}
-        return name_of(self, letters, {"bucket_mb": "mb"})
+    def draw(self) -> Tensors:
+        """Discs at random positions, [B, 1, I, I]."""
+        center = self.image * torch.rand(self.batch, 2, 1, 1)
+        at = torch.arange(self.image)
+        distance = (at[:, None] - center[:, :1]) ** 2 + (at[None, :] - center[:, 1:]) ** 2  # [B, 1, I, I]
+        return ((distance < (self.image / 4) ** 2).float(),)
 
-    @property
-    def width(self) -> int:
-        """Channels after the first convolution."""
-        return self.channels
+    def loss(self, model: nn.Module, batch: Tensors) -> torch.Tensor:
+        """Of the pixels, and the divergence of the latent distribution."""
+        (images,) = batch
+        restored, mean, log_variance = model(images)
+        divergence = -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum(dim=1).mean()
+        return F.binary_cross_entropy_with_logits(restored, images) + 1e-3 * divergence
 
-    @property
-    def parallelism(self) -> dict[str, int]:
-        """Replicated."""
-        return {"dp": dist.get_world_size()}
-
-    def build(self) -> Trainer:
-        """The replicated model and batches."""
-        torch.manual_seed(SEED)
-        model = replicate(Vae(self).to(device()), self.bucket_mb)
-        batches = own_batches(lambda: _discs(self).to(device()))
-
-        def forward() -> torch.Tensor:
-            images = next(batches)
-            restored, mean, log_variance = model(images)
-            divergence = -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum(dim=1).mean()
-            return F.binary_cross_entropy_with_logits(restored, images) + 1e-3 * divergence
-
-        return LossTrainer((model,), forward, (torch.optim.Adam(model.parameters(), lr=1e-3),))
-
-
-def _discs(size: Autoencoder) -> torch.Tensor:
-    """Of random places, [B, 1, I, I]."""
-    center = size.image * torch.rand(size.batch, 2, 1, 1)
-    at = torch.arange(size.image)
-    distance = (at[:, None] - center[:, :1]) ** 2 + (at[None, :] - center[:, 1:]) ** 2  # [B, 1, I, I]
-    return (distance < (size.image / 4) ** 2).float()
+    def optimizer(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Of all weights."""
+        return torch.optim.Adam(weights, lr=1e-3)
 
 
 class Vae(nn.Module):

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from research.recording.workloads.exchange import Blocking, exchange, start_all_to_all, start_uneven_all_to_all
-from research.recording.workloads.repeats import repeated
+from research.recording.workloads.workload import repeated
 
 
 class Experts(nn.Module):

@@ -6,7 +6,7 @@ dense [B, 13] ----------------------> bottom MLP (DDP) ------------------> inter
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import cycle, pairwise
 
@@ -14,18 +14,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from research.recording.workloads.device import device
+from research.recording.workloads.device import arithmetic, device
 from research.recording.workloads.exchange import Blocking, Transfer
-from research.recording.workloads.index_statistics import index_statistics
-from research.recording.workloads.names import name_of
-from research.recording.workloads.precision import arithmetic
-from research.recording.workloads.repeats import repeated, repeats_here
-from research.recording.workloads.replicated import replicated
+from research.recording.workloads.replicate import NUM_BATCHES, replicated
 from research.recording.workloads.sharded_tables import Sharding, sharded
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, name_of, repeated, repeats_here
 
 DENSE_FEATURES = 13  # as in the Criteo data
-NUM_BATCHES = 4  # made before the first step and used in turn
 LEARNING_RATE = 0.01
 NAMED_ALWAYS = {"tables": "t", "rows": "r", "dim": "d", "batch": "b"}
 NAMED_IF_DIFFERENT = {
@@ -162,3 +157,36 @@ def perceptron(widths: tuple[int, ...], *, last_relu: bool) -> nn.Module:
         if last_relu or i < len(widths) - 2:
             layers.append(nn.ReLU())
     return replicated(nn.Sequential(*layers))
+
+
+def index_statistics(batches: Iterable[torch.Tensor], rows: int, dim: int) -> tuple[dict[str, object], ...]:
+    """One entry per table, of one rank's samples.
+
+    Args:
+        batches: indices, [T, B, P] int64 each.
+        rows: rows of every table.
+        dim: columns of every table.
+
+    Returns:
+        Per table its number, `rows`, `dim`, `pooling_factor` (indices per sample), `batches`, `lookups_per_batch`,
+        `distinct_rows_per_batch` (mean) and `reuse_histogram`: of all batches together, the number of rows that a
+        batch asks for once, twice, 3 to 4, 5 to 8, ... times.
+    """
+    found = torch.stack(list(batches))  # [batches, T, B, P]
+    number, tables, batch, pooling = found.shape
+    result: list[dict[str, object]] = []
+    for table in range(tables):
+        histogram = _reuse(found[:, table])
+        result.append({
+            "table": table, "rows": rows, "dim": dim, "pooling_factor": float(pooling), "batches": number,
+            "lookups_per_batch": batch * pooling, "distinct_rows_per_batch": sum(histogram) / number,
+            "reuse_histogram": histogram,
+        })  # fmt: skip
+    return tuple(result)
+
+
+def _reuse(indices: torch.Tensor) -> list[int]:
+    """[batches, B, P] int64 -> number of rows by the power of two (rounded up) of their accesses within a batch."""
+    accesses = torch.cat([batch.unique(return_counts=True)[1] for batch in indices])
+    powers: list[int] = torch.bincount(accesses.double().log2().ceil().long()).tolist()
+    return powers

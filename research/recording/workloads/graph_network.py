@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from research.recording.workloads.batches import own_batches
-from research.recording.workloads.device import device
-from research.recording.workloads.names import name_of
-from research.recording.workloads.replicate import replicate
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer
+from research.recording.workloads.replicate import ReplicatedWorkload, Tensors
 
 FEATURES, CLASSES = 32, 8
-Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # x [N, FEATURES], edge_index [2, E] int64, labels [N] int64
 
 
 @dataclass(frozen=True)
-class GraphNetwork:
+class GraphNetwork(ReplicatedWorkload, kind="graph_network", width="hidden",
+                   letters={"layers": "l", "hidden": "h", "nodes": "n", "degree": "d", "batch": "b"}):  # fmt: skip
     """A classifier of nodes.
 
     Attributes:
@@ -39,49 +35,31 @@ class GraphNetwork:
     batch: int = 4
     bucket_mb: float = 1.0
 
-    @property
-    def kind(self) -> str:
-        """Which program this is."""
-        return "graph_network"
+    def model(self) -> nn.Module:
+        """Fresh weights, on the CPU."""
+        return Network(self)
 
-    @property
-    def name(self) -> str:
-        """Sizes: graph_network_l2_h64_n256_d8_b4."""
-        letters = {"layers": "l", "hidden": "h", "nodes": "n", "degree": "d", "batch": "b"}
-        return name_of(self, letters, {"bucket_mb": "mb"})
+    def draw(self) -> Tensors:
+        """x [N, FEATURES], edge_index [2, E] int64, labels [N] int64.
 
-    @property
-    def width(self) -> int:
-        """Of a node's vector."""
-        return self.hidden
+        A node's label is the largest of the first features of its neighbors' sum.
+        """
+        num_nodes = self.nodes * self.batch
+        x = torch.randn(num_nodes, FEATURES)
+        target = torch.arange(num_nodes).repeat_interleave(self.degree)  # [E]
+        part = target // self.nodes * self.nodes  # [E] first node of the graph
+        source = part + torch.randint(0, self.nodes, target.shape)
+        sums = torch.zeros(num_nodes, CLASSES).index_add_(0, target, x[source, :CLASSES])
+        return x, torch.stack([source, target]), sums.argmax(dim=1)
 
-    @property
-    def parallelism(self) -> dict[str, int]:
-        """Replicated."""
-        return {"dp": dist.get_world_size()}
+    def loss(self, model: nn.Module, batch: Tensors) -> torch.Tensor:
+        """Of the labels of nodes."""
+        x, edge_index, labels = batch
+        return F.cross_entropy(model(x, edge_index), labels)
 
-    def build(self) -> Trainer:
-        """The replicated model and batches."""
-        torch.manual_seed(SEED)
-        model = replicate(Network(self).to(device()), self.bucket_mb)
-        batches = own_batches(lambda: _batch(self))
-
-        def forward() -> torch.Tensor:
-            x, edge_index, labels = next(batches)
-            return F.cross_entropy(model(x, edge_index), labels)
-
-        return LossTrainer((model,), forward, (torch.optim.Adam(model.parameters(), lr=1e-3, fused=True),))
-
-
-def _batch(size: GraphNetwork) -> Batch:
-    """A node's label is the largest of the first features of its neighbors' sum."""
-    num_nodes = size.nodes * size.batch
-    x = torch.randn(num_nodes, FEATURES)
-    target = torch.arange(num_nodes).repeat_interleave(size.degree)  # [E]
-    part = target // size.nodes * size.nodes  # [E] first node of the graph
-    source = part + torch.randint(0, size.nodes, target.shape)
-    sums = torch.zeros(num_nodes, CLASSES).index_add_(0, target, x[source, :CLASSES])
-    return x.to(device()), torch.stack([source, target]).to(device()), sums.argmax(dim=1).to(device())
+    def optimizer(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Of all weights."""
+        return torch.optim.Adam(weights, lr=1e-3, fused=True)
 
 
 class Network(nn.Module):

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from research.recording.workloads.repeats import repeated, repeats_here
+from research.recording.workloads.workload import repeated, repeats_here
 
 if TYPE_CHECKING:
     from research.recording.workloads.transformer import Transformer

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from research.recording.workloads.batches import own_batches
-from research.recording.workloads.device import device
-from research.recording.workloads.names import name_of
-from research.recording.workloads.replicate import replicate
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer
+from research.recording.workloads.replicate import ReplicatedWorkload, Tensors
 
 CLASSES, SIDE = 10, 32  # of images
 DROPOUT = 0.1
-Batch = tuple[torch.Tensor, torch.Tensor]  # images [B, 3, SIDE, SIDE], labels [B] int64
 
 
 @dataclass(frozen=True)
-class Mixer:
+class Mixer(ReplicatedWorkload, kind="mixer", width="hidden",
+            letters={"layers": "l", "hidden": "h", "patch": "p", "batch": "b"}):  # fmt: skip
     """A classifier of images.
 
     Attributes:
@@ -38,43 +34,22 @@ class Mixer:
     batch: int = 8
     bucket_mb: float = 1.0
 
-    @property
-    def kind(self) -> str:
-        """Which program this is."""
-        return "mixer"
+    def model(self) -> nn.Module:
+        """Fresh weights, on the CPU."""
+        return Classifier(self)
 
-    @property
-    def name(self) -> str:
-        """Sizes: mixer_l2_h64_p4_b8."""
-        letters = {"layers": "l", "hidden": "h", "patch": "p", "batch": "b"}
-        return name_of(self, letters, {"bucket_mb": "mb"})
+    def draw(self) -> Tensors:
+        """Images [B, 3, SIDE, SIDE], labels [B] int64."""
+        return torch.randn(self.batch, 3, SIDE, SIDE), torch.randint(0, CLASSES, (self.batch,))
 
-    @property
-    def width(self) -> int:
-        """Channels of a patch."""
-        return self.hidden
+    def loss(self, model: nn.Module, batch: Tensors) -> torch.Tensor:
+        """Of the labels, smoothed."""
+        images, labels = batch
+        return F.cross_entropy(model(images), labels, label_smoothing=0.1)
 
-    @property
-    def parallelism(self) -> dict[str, int]:
-        """Replicated."""
-        return {"dp": dist.get_world_size()}
-
-    def build(self) -> Trainer:
-        """The replicated model and batches."""
-        torch.manual_seed(SEED)
-        model = replicate(Classifier(self).to(device()), self.bucket_mb)
-        batches = own_batches(lambda: _batch(self))
-
-        def forward() -> torch.Tensor:
-            images, labels = next(batches)
-            return F.cross_entropy(model(images), labels, label_smoothing=0.1)
-
-        return LossTrainer((model,), forward, (torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True),))
-
-
-def _batch(size: Mixer) -> Batch:
-    images, labels = torch.randn(size.batch, 3, SIDE, SIDE), torch.randint(0, CLASSES, (size.batch,))
-    return images.to(device()), labels.to(device())
+    def optimizer(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Of all weights."""
+        return torch.optim.AdamW(weights, lr=1e-3, fused=True)
 
 
 class Classifier(nn.Module):

@@ -15,15 +15,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from gnnperf.core.errors import InputError
-from research.recording.workloads.device import device
+from research.recording.workloads.device import arithmetic, device
 from research.recording.workloads.dispatch import Dispatch, Experts, Padded, Uneven
-from research.recording.workloads.names import name_of
-from research.recording.workloads.precision import arithmetic
-from research.recording.workloads.repeats import repeats_here
-from research.recording.workloads.replicated import replicated
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer
+from research.recording.workloads.replicate import NUM_BATCHES, replicated
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, name_of, repeats_here
 
-NUM_BATCHES = 4  # made before the first step and used in turn
 HEAD = 32  # columns of an attention head
 NAMED_ALWAYS = {"layers": "l", "width": "w", "experts": "e", "sequence": "s", "batch": "b"}
 NAMED_IF_DIFFERENT = {

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from research.recording.workloads.batches import own_batches
-from research.recording.workloads.device import device
-from research.recording.workloads.names import name_of
-from research.recording.workloads.replicate import replicate
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer
+from research.recording.workloads.replicate import ReplicatedWorkload, Tensors
 
 CLASSES = 5
 DROPOUT = 0.3
-Batch = tuple[torch.Tensor, torch.Tensor]  # points [B, P, 3], labels [B] int64
 
 
 @dataclass(frozen=True)
-class PointCloud:
+class PointCloud(ReplicatedWorkload, kind="point_cloud", width="hidden",
+                 letters={"points": "p", "hidden": "h", "layers": "l", "batch": "b"}):  # fmt: skip
     """A classifier of clouds.
 
     Attributes:
@@ -39,44 +35,24 @@ class PointCloud:
     batch: int = 8
     bucket_mb: float = 1.0
 
-    @property
-    def kind(self) -> str:
-        """Which program this is."""
-        return "point_cloud"
+    def model(self) -> nn.Module:
+        """Fresh weights, on the CPU."""
+        return Classifier(self)
 
-    @property
-    def name(self) -> str:
-        """Sizes: point_cloud_p256_h32_l4_b8."""
-        return name_of(self, {"points": "p", "hidden": "h", "layers": "l", "batch": "b"}, {"bucket_mb": "mb"})
+    def draw(self) -> Tensors:
+        """Points [B, P, 3], labels [B] int64: how far a cloud is stretched along its first axis."""
+        labels = torch.randint(0, CLASSES, (self.batch,))
+        stretch = torch.stack([1.0 + labels, torch.ones(self.batch), torch.ones(self.batch)], dim=1)  # [B, 3]
+        return torch.randn(self.batch, self.points, 3) * stretch[:, None], labels
 
-    @property
-    def width(self) -> int:
-        """Of the first layers."""
-        return self.hidden
+    def loss(self, model: nn.Module, batch: Tensors) -> torch.Tensor:
+        """Of the labels."""
+        points, labels = batch
+        return F.cross_entropy(model(points), labels)
 
-    @property
-    def parallelism(self) -> dict[str, int]:
-        """Replicated."""
-        return {"dp": dist.get_world_size()}
-
-    def build(self) -> Trainer:
-        """The replicated model and batches."""
-        torch.manual_seed(SEED)
-        model = replicate(Classifier(self).to(device()), self.bucket_mb)
-        batches = own_batches(lambda: _batch(self))
-
-        def forward() -> torch.Tensor:
-            points, labels = next(batches)
-            return F.cross_entropy(model(points), labels)
-
-        return LossTrainer((model,), forward, (torch.optim.AdamW(model.parameters(), lr=1e-3),))
-
-
-def _batch(size: PointCloud) -> Batch:
-    """A class says how far a cloud is stretched along its first axis."""
-    labels = torch.randint(0, CLASSES, (size.batch,))
-    stretch = torch.stack([1.0 + labels, torch.ones(size.batch), torch.ones(size.batch)], dim=1)  # [B, 3]
-    return (torch.randn(size.batch, size.points, 3) * stretch[:, None]).to(device()), labels.to(device())
+    def optimizer(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Of all weights."""
+        return torch.optim.AdamW(weights, lr=1e-3)
 
 
 class Classifier(nn.Module):

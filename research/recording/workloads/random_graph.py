@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import cycle, product
+from itertools import product
 from math import prod
 from random import Random
 
@@ -17,16 +17,13 @@ import torch.distributed as dist
 from torch import nn
 
 from gnnperf.core.errors import InputError
-from research.recording.workloads.device import device
-from research.recording.workloads.names import name_of
+from research.recording.workloads.device import arithmetic, device
 from research.recording.workloads.op_rules import ALONG, ELEMENTWISE, REDUCTIONS, Op, Rule, Value
 from research.recording.workloads.op_rules_layout import BINARY, LAYOUT
 from research.recording.workloads.op_rules_product import CONVOLUTIONS, PRODUCTS, WEIGHTED
-from research.recording.workloads.precision import arithmetic
-from research.recording.workloads.replicated import replicated
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer
+from research.recording.workloads.replicate import own_batches, replicated
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, name_of
 
-NUM_BATCHES = 4  # made before the first step and used in turn
 FAMILIES: tuple[Sequence[Rule], ...] = (
     ELEMENTWISE, ALONG, REDUCTIONS, LAYOUT, BINARY, WEIGHTED, PRODUCTS, CONVOLUTIONS,
 )  # fmt: skip
@@ -90,13 +87,12 @@ class RandomGraph:
         """
         torch.manual_seed(SEED + self.seed)
         model = replicated(Program(sources(self), compose(self)))
-        torch.manual_seed(SEED + 1 + dist.get_rank())
-        turn = cycle([self._batch() for _ in range(NUM_BATCHES)])
+        batches = own_batches(self._batch)
         context = arithmetic(self.precision)
 
         def forward() -> torch.Tensor:
             with context():
-                loss: torch.Tensor = model(*next(turn))
+                loss: torch.Tensor = model(*next(batches))
             return loss
 
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, fused=True)

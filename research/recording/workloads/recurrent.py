@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from research.recording.workloads.batches import own_batches
-from research.recording.workloads.device import device
-from research.recording.workloads.names import name_of
-from research.recording.workloads.replicate import replicate
-from research.recording.workloads.workload import SEED, At, LossTrainer, Place, Trainer, nothing
+from research.recording.workloads.replicate import ReplicatedWorkload, Tensors
+from research.recording.workloads.workload import At, Place, Trainer, nothing
 
 VOCABULARY = 256
 LARGEST_NORM = 1.0  # of all gradients together
 
 
 @dataclass(frozen=True)
-class Recurrent:
+class Recurrent(ReplicatedWorkload, kind="recurrent", width="hidden",
+                letters={"layers": "l", "hidden": "h", "sequence": "s", "batch": "b"}):  # fmt: skip
     """A predictor of the next token.
 
     Attributes:
@@ -37,44 +35,27 @@ class Recurrent:
     batch: int = 16
     bucket_mb: float = 1.0
 
-    @property
-    def kind(self) -> str:
-        """Which program this is."""
-        return "recurrent"
+    def model(self) -> nn.Module:
+        """Fresh weights, on the CPU."""
+        return LanguageModel(self)
 
-    @property
-    def name(self) -> str:
-        """Sizes: recurrent_l1_h64_s32_b16."""
-        return name_of(self, {"layers": "l", "hidden": "h", "sequence": "s", "batch": "b"}, {"bucket_mb": "mb"})
+    def draw(self) -> Tensors:
+        """Tokens that count up from a random one, [B, S + 1] int64."""
+        first = torch.randint(0, VOCABULARY, (self.batch, 1))
+        return ((first + torch.arange(self.sequence + 1)) % VOCABULARY,)
 
-    @property
-    def width(self) -> int:
-        """Of the state."""
-        return self.hidden
+    def loss(self, model: nn.Module, batch: Tensors) -> torch.Tensor:
+        """Of every next token."""
+        (tokens,) = batch  # [B, S + 1]
+        return F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
 
-    @property
-    def parallelism(self) -> dict[str, int]:
-        """Replicated."""
-        return {"dp": dist.get_world_size()}
+    def optimizer(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Of all weights."""
+        return torch.optim.SGD(weights, lr=1.0, momentum=0.9)
 
     def build(self) -> Trainer:
-        """The replicated model and batches."""
-        torch.manual_seed(SEED)
-        model = replicate(LanguageModel(self).to(device()), self.bucket_mb)
-        batches = own_batches(lambda: _batch(self))
-
-        def forward() -> torch.Tensor:
-            tokens = next(batches)  # [B, S + 1]
-            return F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
-
-        optimizer = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9)
-        return ClippedTrainer(LossTrainer((model,), forward, (optimizer,)))
-
-
-def _batch(size: Recurrent) -> torch.Tensor:
-    """Tokens that count up from a random one, [B, S + 1] int64."""
-    first = torch.randint(0, VOCABULARY, (size.batch, 1))
-    return ((first + torch.arange(size.sequence + 1)) % VOCABULARY).to(device())
+        """The replicated model, batches and the optimizer, before which gradients are clipped."""
+        return ClippedTrainer(super().build())
 
 
 class LanguageModel(nn.Module):
@@ -101,7 +82,7 @@ class ClippedTrainer:
         inner: everything else.
     """
 
-    inner: LossTrainer
+    inner: Trainer
 
     @property
     def replicated(self) -> tuple[nn.Module, ...]:

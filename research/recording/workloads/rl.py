@@ -14,10 +14,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from research.recording.workloads.cart_poles import LARGEST_START, CartPoles, PythonCartPoles, TensorCartPoles
-from research.recording.workloads.names import name_of
-from research.recording.workloads.repeats import repeated, repeats_here
-from research.recording.workloads.replicated import replicated
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer
+from research.recording.workloads.replicate import replicated
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, name_of, repeated, repeats_here
 
 STATE = 4
 DISCOUNT, VALUE_WEIGHT, ENTROPY_WEIGHT = 0.95, 0.5, 0.01

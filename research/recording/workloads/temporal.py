@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from research.recording.workloads.batches import own_batches
-from research.recording.workloads.device import device
-from research.recording.workloads.names import name_of
-from research.recording.workloads.replicate import replicate
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer
+from research.recording.workloads.replicate import ReplicatedWorkload, Tensors
 
 SENSORS = 4  # values per time step
 WINDOW = 3  # of a convolution
@@ -21,7 +17,8 @@ DROPOUT = 0.1
 
 
 @dataclass(frozen=True)
-class Temporal:
+class Temporal(ReplicatedWorkload, kind="temporal", width="channels",
+               letters={"blocks": "n", "channels": "c", "length": "s", "batch": "b"}):  # fmt: skip
     """A forecaster of the next values.
 
     Attributes:
@@ -38,44 +35,24 @@ class Temporal:
     batch: int = 16
     bucket_mb: float = 1.0
 
-    @property
-    def kind(self) -> str:
-        """Which program this is."""
-        return "temporal"
+    def model(self) -> nn.Module:
+        """Fresh weights, on the CPU."""
+        return Forecaster(self)
 
-    @property
-    def name(self) -> str:
-        """Sizes: temporal_n4_c32_s128_b16."""
-        return name_of(self, {"blocks": "n", "channels": "c", "length": "s", "batch": "b"}, {"bucket_mb": "mb"})
+    def draw(self) -> Tensors:
+        """Each sensor its own frequency, phase and noise, [B, SENSORS, S + 1]."""
+        rates, phases = 0.1 + torch.rand(self.batch, SENSORS, 1), 6.0 * torch.rand(self.batch, SENSORS, 1)
+        waves = torch.sin(rates * torch.arange(self.length + 1) + phases)
+        return (waves + 0.1 * torch.randn_like(waves),)
 
-    @property
-    def width(self) -> int:
-        """Channels of every block."""
-        return self.channels
+    def loss(self, model: nn.Module, batch: Tensors) -> torch.Tensor:
+        """Error of every next value."""
+        (series,) = batch  # [B, SENSORS, S + 1]
+        return F.mse_loss(model(series[:, :, :-1]), series[:, :, 1:])
 
-    @property
-    def parallelism(self) -> dict[str, int]:
-        """Replicated."""
-        return {"dp": dist.get_world_size()}
-
-    def build(self) -> Trainer:
-        """The replicated model and batches."""
-        torch.manual_seed(SEED)
-        model = replicate(Forecaster(self).to(device()), self.bucket_mb)
-        batches = own_batches(lambda: _waves(self))
-
-        def forward() -> torch.Tensor:
-            series = next(batches)  # [B, SENSORS, S + 1]
-            return F.mse_loss(model(series[:, :, :-1]), series[:, :, 1:])
-
-        return LossTrainer((model,), forward, (torch.optim.Adam(model.parameters(), lr=2e-3),))
-
-
-def _waves(size: Temporal) -> torch.Tensor:
-    """Each sensor its own frequency, phase and noise, [B, SENSORS, S + 1]."""
-    rates, phases = 0.1 + torch.rand(size.batch, SENSORS, 1), 6.0 * torch.rand(size.batch, SENSORS, 1)
-    waves = torch.sin(rates * torch.arange(size.length + 1) + phases)
-    return (waves + 0.1 * torch.randn_like(waves)).to(device())
+    def optimizer(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Of all weights."""
+        return torch.optim.Adam(weights, lr=2e-3)
 
 
 class Forecaster(nn.Module):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import cycle
 
 import torch
 import torch.distributed as dist
@@ -15,16 +14,13 @@ from torch.nn import functional as F
 
 from gnnperf.core.errors import InputError, require
 from research.recording.workloads.accelerate import captured, compiled
-from research.recording.workloads.device import device
+from research.recording.workloads.device import arithmetic, device
 from research.recording.workloads.language_model import HEAD, Block, Recomputed, language_model, recomputed
-from research.recording.workloads.names import name_of
 from research.recording.workloads.pipeline import ORDERS, Order, PipelineTrainer, layers_of_stage
-from research.recording.workloads.precision import arithmetic
-from research.recording.workloads.replicate import replicate, shared_by_ranks
+from research.recording.workloads.replicate import own_batches, replicate, shared_by_ranks
 from research.recording.workloads.tensor_parallel import can_be_cut, cut_blocks
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, name_of
 
-NUM_BATCHES = 4  # made before the first step and used in turn
 Batch = tuple[torch.Tensor, torch.Tensor]  # tokens and targets, [B, S] int64 each
 NAMED_ALWAYS = {"layers": "l", "width": "w", "sequence": "s", "batch": "b"}
 NAMED_IF_DIFFERENT = {
@@ -136,8 +132,8 @@ def _check(size: Transformer) -> None:
     """Refuse what would run as something else than it says."""
     require(size.width % HEAD == 0, "width", size.width, f"multiples of {HEAD}")
     require(size.accumulation >= 1, "accumulation", size.accumulation, "a whole number >= 1")
-    own_batches = size.parallel in (Parallel.DDP, Parallel.FSDP)
-    require(own_batches or size.uneven == 1, "uneven", size.uneven, f"1 with {size.parallel}: ranks share a batch")
+    of_each_rank = size.parallel in (Parallel.DDP, Parallel.FSDP)
+    require(of_each_rank or size.uneven == 1, "uneven", size.uneven, f"1 with {size.parallel}: ranks share a batch")
     require(size.parallel == Parallel.DDP or not size.blocking, "blocking", size.blocking,
             f"false with {size.parallel}")  # fmt: skip
     plain = size.parallel == Parallel.DDP and dist.get_world_size() == 1
@@ -156,8 +152,7 @@ def _with_recomputation(model: nn.Sequential, size: Transformer) -> nn.Sequentia
 
 def _batches(size: Transformer, data_rank: int, samples: int) -> Iterator[Batch]:
     """Micro-batches without end."""
-    torch.manual_seed(SEED + 1 + data_rank)
-    return cycle([_batch(size, samples) for _ in range(NUM_BATCHES)])
+    return own_batches(lambda: _batch(size, samples), data_rank)
 
 
 def _batch(size: Transformer, samples: int) -> Batch:

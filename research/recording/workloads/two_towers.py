@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from research.recording.workloads.batches import own_batches
-from research.recording.workloads.device import device
-from research.recording.workloads.names import name_of
-from research.recording.workloads.replicate import replicate
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer
+from research.recording.workloads.replicate import ReplicatedWorkload, Tensors
 
 WORDS = 8  # of a query or an item
 TEMPERATURE = 0.1
-Batch = tuple[torch.Tensor, torch.Tensor]  # words of queries and of items, both [B, WORDS] int64
 
 
 @dataclass(frozen=True)
-class TwoTowers:
+class TwoTowers(ReplicatedWorkload, kind="two_towers", width="hidden",
+                letters={"vocabulary": "v", "hidden": "h", "layers": "l", "batch": "b"}):  # fmt: skip
     """A retriever.
 
     Attributes:
@@ -38,45 +34,24 @@ class TwoTowers:
     batch: int = 64
     bucket_mb: float = 1.0
 
-    @property
-    def kind(self) -> str:
-        """Which program this is."""
-        return "two_towers"
+    def model(self) -> nn.Module:
+        """Fresh weights, on the CPU."""
+        return Retriever(self)
 
-    @property
-    def name(self) -> str:
-        """Sizes: two_towers_v2k_h64_l2_b64."""
-        letters = {"vocabulary": "v", "hidden": "h", "layers": "l", "batch": "b"}
-        return name_of(self, letters, {"bucket_mb": "mb"})
+    def draw(self) -> Tensors:
+        """Words of queries and of items, both [B, WORDS] int64: an item has those of its query, in reverse."""
+        queries = torch.randint(0, self.vocabulary, (self.batch, WORDS))
+        return queries, queries.flip(1)
 
-    @property
-    def width(self) -> int:
-        """Of words and layers."""
-        return self.hidden
+    def loss(self, model: nn.Module, batch: Tensors) -> torch.Tensor:
+        """A query has its own item among those of the batch."""
+        queries, items = batch
+        scores = model(queries, items)  # [B, B]
+        return F.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
 
-    @property
-    def parallelism(self) -> dict[str, int]:
-        """Replicated."""
-        return {"dp": dist.get_world_size()}
-
-    def build(self) -> Trainer:
-        """The replicated model and batches."""
-        torch.manual_seed(SEED)
-        model = replicate(Retriever(self).to(device()), self.bucket_mb)
-        batches = own_batches(lambda: _batch(self))
-
-        def forward() -> torch.Tensor:
-            queries, items = next(batches)
-            scores = model(queries, items)  # [B, B]
-            return F.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
-
-        return LossTrainer((model,), forward, (torch.optim.Adagrad(model.parameters(), lr=0.05),))
-
-
-def _batch(size: TwoTowers) -> Batch:
-    """An item has the words of its query, in reverse."""
-    queries = torch.randint(0, size.vocabulary, (size.batch, WORDS))
-    return queries.to(device()), queries.flip(1).to(device())
+    def optimizer(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Of all weights."""
+        return torch.optim.Adagrad(weights, lr=0.05)
 
 
 class Retriever(nn.Module):

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from research.recording.workloads.batches import own_batches
-from research.recording.workloads.device import device
-from research.recording.workloads.names import name_of
-from research.recording.workloads.replicate import replicate
-from research.recording.workloads.workload import SEED, LossTrainer, Trainer
+from research.recording.workloads.replicate import ReplicatedWorkload, Tensors
 
 GROUPS = 4  # of a group norm
-Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # noisy images, noise, both [B, 3, I, I], and times [B, 1]
 
 
 @dataclass(frozen=True)
-class Unet:
+class Unet(ReplicatedWorkload, kind="unet", width="channels",
+           letters={"levels": "l", "channels": "c", "image": "i", "batch": "b"}):  # fmt: skip
     """A denoiser of images.
 
     Attributes:
@@ -37,46 +33,26 @@ class Unet:
     batch: int = 8
     bucket_mb: float = 1.0
 
-    @property
-    def kind(self) -> str:
-        """Which program this is."""
-        return "unet"
+    def model(self) -> nn.Module:
+        """Fresh weights, on the CPU."""
+        return Denoiser(self)
 
-    @property
-    def name(self) -> str:
-        """Sizes: unet_l2_c16_i16_b8."""
-        return name_of(self, {"levels": "l", "channels": "c", "image": "i", "batch": "b"}, {"bucket_mb": "mb"})
+    def draw(self) -> Tensors:
+        """Images are waves; the noise goes in by the time: noisy images, noise, both [B, 3, I, I], and times [B, 1]."""
+        noise = torch.randn(self.batch, 3, self.image, self.image)
+        times = torch.rand(self.batch, 1)
+        waves = torch.sin(torch.arange(self.image) + 6 * torch.rand(self.batch, 3, 1, 1)).expand_as(noise)
+        share = times[:, :, None, None]
+        return (1 - share) * waves + share * noise, noise, times
 
-    @property
-    def width(self) -> int:
-        """Channels of the first level."""
-        return self.channels
+    def loss(self, model: nn.Module, batch: Tensors) -> torch.Tensor:
+        """Error of the noise."""
+        noisy, noise, times = batch
+        return F.mse_loss(model(noisy, times), noise)
 
-    @property
-    def parallelism(self) -> dict[str, int]:
-        """Replicated."""
-        return {"dp": dist.get_world_size()}
-
-    def build(self) -> Trainer:
-        """The replicated model and batches."""
-        torch.manual_seed(SEED)
-        model = replicate(Denoiser(self).to(device()), self.bucket_mb)
-        batches = own_batches(lambda: _batch(self))
-
-        def forward() -> torch.Tensor:
-            noisy, noise, times = next(batches)
-            return F.mse_loss(model(noisy, times), noise)
-
-        return LossTrainer((model,), forward, (torch.optim.AdamW(model.parameters(), lr=1e-3),))
-
-
-def _batch(size: Unet) -> Batch:
-    """Images are waves; the noise goes in by the time."""
-    noise = torch.randn(size.batch, 3, size.image, size.image)
-    times = torch.rand(size.batch, 1)
-    waves = torch.sin(torch.arange(size.image) + 6 * torch.rand(size.batch, 3, 1, 1)).expand_as(noise)
-    share = times[:, :, None, None]
-    return ((1 - share) * waves + share * noise).to(device()), noise.to(device()), times.to(device())
+    def optimizer(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Of all weights."""
+        return torch.optim.AdamW(weights, lr=1e-3)
 
 
 class Denoiser(nn.Module):

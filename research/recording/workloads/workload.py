@@ -1,14 +1,15 @@
-"""What every workload offers: a name, its parameters, and a training step."""
+"""What every workload offers: a name, its parameters, and a training step that an intervention may disturb."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -66,6 +67,31 @@ class Workload(Protocol):
     def build(self) -> Trainer:
         """Weights, optimizers and batches on this rank; the process group must be up."""
         ...
+
+
+def name_of(workload: Workload, always: Mapping[str, str], otherwise: Mapping[str, str]) -> str:
+    """kind_<always>_<those of otherwise that differ from their default>: dlrm_t8_r100k_d32_b256_acc2.
+
+    Args:
+        workload: a dataclass instance; every field must be in one of the two.
+        always: letters by field, in the order of the name.
+        otherwise: the same, for fields that are named only where they are not the default.
+    """
+    defaults = {field.name: field.default for field in fields(workload)}
+    differing = [field for field in otherwise if getattr(workload, field) != defaults[field]]
+    letters = {**always, **otherwise}
+    return "_".join([workload.kind, *(letters[field] + _short(getattr(workload, field)) for field in
+                                      [*always, *differing])])  # fmt: skip
+
+
+def _short(value: object) -> str:
+    if isinstance(value, tuple):
+        return "-".join(map(_short, value))
+    if isinstance(value, bool):
+        return "" if value else "0"
+    if isinstance(value, int):
+        return f"{value // 1000}k" if value >= 1000 and value % 1000 == 0 else str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 class Trainer(Protocol):
@@ -128,3 +154,17 @@ def synchronized(modules: tuple[nn.Module, ...], wanted: bool) -> Iterator[None]
             if not wanted and isinstance(module, DistributedDataParallel):
                 stack.enter_context(module.no_sync())
         yield
+
+
+def repeats_here(repeats: int, repeating_rank: int | None) -> int:
+    """How often this rank runs the op: `repeats` if it is the repeating one, or all are (None), else once."""
+    return repeats if repeating_rank is None or repeating_rank == dist.get_rank() else 1
+
+
+def repeated(op: Callable[..., torch.Tensor], times: int, *inputs: torch.Tensor) -> torch.Tensor:
+    """`op(*inputs)`, after `times` - 1 runs more that leave no trace in the gradient."""
+    if times > 1:
+        with torch.no_grad():
+            for _ in range(times - 1):
+                op(*inputs)
+    return op(*inputs)

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
 from gnnperf.record.launch import RankFailed, launch
-from research.recording.workloads.dlrm import Dlrm, interact
-from research.recording.workloads.index_statistics import index_statistics
-from research.recording.workloads.precision import arithmetic
+from research.recording.workloads.device import arithmetic
+from research.recording.workloads.dlrm import Dlrm, index_statistics, interact
 from research.recording.workloads.sharded_tables import Sharding
 from tests.research.recording.workloads.table_checks import compare, train
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
 from gnnperf.record.launch import launch
+from research.recording.workloads.device import arithmetic
 from research.recording.workloads.op_rules import Value, broadcast
 from research.recording.workloads.op_rules_layout import BINARY
 from research.recording.workloads.op_rules_product import CONVOLUTIONS, PRODUCTS
-from research.recording.workloads.precision import arithmetic
 from research.recording.workloads.random_graph import FAMILIES, LARGEST_BOUND, Program, RandomGraph, compose, sources
 from tests.research.recording.workloads.programs import train
 

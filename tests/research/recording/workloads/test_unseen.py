@@ -11,7 +11,7 @@ import torch
 
 from gnnperf.record.launch import launch
 from research.recording.workloads.autoencoder import Autoencoder, Vae
-from research.recording.workloads.graph_network import GraphNetwork, Messages, _batch
+from research.recording.workloads.graph_network import GraphNetwork, Messages
 from research.recording.workloads.mixer import Classifier, Mixer
 from research.recording.workloads.point_cloud import CLASSES, PointCloud
 from research.recording.workloads.point_cloud import Classifier as PointClassifier
@@ -58,7 +58,7 @@ def test_a_denoiser_gives_what_it_is_given() -> None:
 
 
 def test_edges_stay_within_their_graph() -> None:
-    _, edge_index, labels = _batch(GraphNetwork(nodes=4, degree=3, batch=2))
+    _, edge_index, labels = GraphNetwork(nodes=4, degree=3, batch=2).draw()
     assert edge_index.shape == (2, 24) and labels.shape == (8,)
     assert (edge_index[0] // 4).equal(edge_index[1] // 4)
     assert torch.bincount(edge_index[1]).tolist() == [3] * 8
