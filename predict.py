@@ -35,7 +35,7 @@ def main(config: PredictConfig) -> None:
     from gnnperf.predict.fallback import check_covered
     from gnnperf.predict.request import check
     from gnnperf.report import check_output, print_summary, write_report
-    from gnnperf.report.document import document
+    from gnnperf.report.json_document import document
     from gnnperf.report.threshold import read_threshold
 
     request = to_request(config)

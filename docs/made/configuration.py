@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from docs.made.docstrings import field_docs, summary
-from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.named import CLUSTER_GROUP
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, HostSpec, LinkSpec
 from gnnperf.hardware.yaml_spec import DEVICE_KEYS, HOST_KEYS, LINK_KEYS

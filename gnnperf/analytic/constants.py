@@ -11,7 +11,7 @@ from gnnperf.analytic.cpu_ops.files import prices_from_plain, prices_to_plain
 from gnnperf.analytic.cpu_ops.prices import OpPrices
 from gnnperf.core.errors import InputError
 from gnnperf.core.files import write_text
-from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
 
 SEGMENTS = ("T1", "T2", "T3", "T4", "T5", "arrive", "exit")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gnnperf.analytic.constant_values import exactly, positive
 from gnnperf.core.files import write_text
-from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
 
 FILE = "convolution.yaml"

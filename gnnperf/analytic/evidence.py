@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.files import write_text
-from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
 
 FILE = "evidence.yaml"

@@ -12,7 +12,7 @@ import numpy as np
 from gnnperf.analytic.constant_values import positive
 from gnnperf.core.errors import InputError
 from gnnperf.core.files import write_text
-from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
 
 VERSION = 3

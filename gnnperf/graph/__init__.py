@@ -1,7 +1,5 @@
 """TraceTables -> ExecutionGraph: one function per relation, op cost, storage."""
 
-from gnnperf.graph.build import build_graph
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.storage import load_graph, read_graph, write_graph
+import lazy_loader
 
-__all__ = ["ExecutionGraph", "StepLabel", "build_graph", "load_graph", "read_graph", "write_graph"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -12,6 +12,7 @@ from gnnperf.core.progress import each
 from gnnperf.graph.clock import clock_bracket, correct_clock
 from gnnperf.graph.collectives import collective_nodes
 from gnnperf.graph.direct import settle
+from gnnperf.graph.event_columns import RankEvents, rank_events
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.feeds import feed_edges
 from gnnperf.graph.hardware_nodes import add_hardware
@@ -19,7 +20,6 @@ from gnnperf.graph.host_comm import host_comm
 from gnnperf.graph.labels import measured_lags, step_labels
 from gnnperf.graph.matching import comm_parts, match
 from gnnperf.graph.rank_draft import RankDraft, rank_draft
-from gnnperf.graph.rank_events import RankEvents, rank_events
 from gnnperf.graph.rank_graph import RankGraph, rank_graph
 from gnnperf.graph.steps import StepWindows, step_marks, step_windows
 from gnnperf.graph.table_counts import table_counts

@@ -18,7 +18,7 @@ import numpy as np
 from gnnperf.core.schema import EventKind
 from gnnperf.graph.calls import CallClass
 from gnnperf.graph.cost import fused_name
-from gnnperf.graph.rank_events import RankEvents
+from gnnperf.graph.event_columns import RankEvents
 
 _KERNEL, _COPY, _MEMSET = range(3)
 _LAUNCHES = (int(CallClass.LAUNCH), int(CallClass.COPY_AND_WAIT))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnnperf.graph.calls import CallClass
-from gnnperf.graph.rank_events import RankEvents
+from gnnperf.graph.event_columns import RankEvents
 from gnnperf.trace.table import TraceTable
 
 _LAUNCH_FLOOR_NS = 1_000  # no kernel starts within a microsecond of the beginning of its launch call

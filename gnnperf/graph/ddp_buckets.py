@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from gnnperf.core.schema import Segment
+from gnnperf.graph.event_columns import RankEvents, by_category
 from gnnperf.graph.host import Pieces
-from gnnperf.graph.rank_events import RankEvents, by_category
 
 
 class Buckets:

@@ -12,8 +12,8 @@ import numpy as np
 from gnnperf.core.schema import EventKind, Link
 from gnnperf.graph.calls import CallClass
 from gnnperf.graph.captures import captured_ops
+from gnnperf.graph.event_columns import RankEvents
 from gnnperf.graph.host import outer_calls
-from gnnperf.graph.rank_events import RankEvents
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.graph.rank_events import RankEvents
+from gnnperf.graph.event_columns import RankEvents
 
 BASE, LISTS = "c10d::alltoall_base_", "c10d::alltoall_"
 RECEIVED_AT, SENT_AT = 3, 4  # split sizes among the inputs of BASE

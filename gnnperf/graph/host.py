@@ -15,7 +15,7 @@ import numpy as np
 
 from gnnperf.core.schema import EventKind, Segment
 from gnnperf.graph.calls import SEGMENTING
-from gnnperf.graph.rank_events import RankEvents
+from gnnperf.graph.event_columns import RankEvents
 
 _LAST = np.iinfo(np.int32).max
 

@@ -20,9 +20,9 @@ import numpy as np
 from gnnperf.core.schema import Segment
 from gnnperf.graph.ddp_buckets import Buckets
 from gnnperf.graph.device import Works
+from gnnperf.graph.event_columns import RankEvents, by_category, is_dispatcher_op
 from gnnperf.graph.host import Pieces
 from gnnperf.graph.host_works import is_direct
-from gnnperf.graph.rank_events import RankEvents, by_category, is_dispatcher_op
 from gnnperf.graph.result_uses import Uses
 
 _ASYNC_ARGUMENT = -2  # of c10d ops: (..., asyncOp, timeout)

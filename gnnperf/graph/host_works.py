@@ -14,7 +14,7 @@ import numpy as np
 
 from gnnperf.core.schema import EventKind
 from gnnperf.graph.device import Works
-from gnnperf.graph.rank_events import RankEvents, by_category, is_host_transfer
+from gnnperf.graph.event_columns import RankEvents, by_category, is_host_transfer
 
 POINT_TO_POINT = ("send", "recv")
 ISSUED_AS = {"all_reduce": ("all_reduce", "reduce_scatter")}  # gloo's reduce-scatter reduces all of it

@@ -13,8 +13,8 @@ import numpy as np
 
 from gnnperf.core.schema import EventKind
 from gnnperf.graph.cost import fused_name, op_family
+from gnnperf.graph.event_columns import RankEvents, by_category
 from gnnperf.graph.op_costs import OpCosts, launching_op_costs
-from gnnperf.graph.rank_events import RankEvents, by_category
 
 
 def by_kernel_name(events: RankEvents, kernel: np.ndarray, costs: OpCosts) -> OpCosts:

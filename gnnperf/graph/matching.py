@@ -17,10 +17,10 @@ from typing import Protocol
 import numpy as np
 
 from gnnperf.graph.device import Works
+from gnnperf.graph.event_columns import RankEvents
 from gnnperf.graph.exchange import even_bytes, stated_around
 from gnnperf.graph.host_works import POINT_TO_POINT
 from gnnperf.graph.node_tables import item_bytes, message_bytes
-from gnnperf.graph.rank_events import RankEvents
 from gnnperf.trace.point_to_point import is_channel
 
 SEND_RECV = "send_recv"

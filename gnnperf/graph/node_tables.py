@@ -7,12 +7,12 @@ import pandas as pd
 
 from gnnperf.core.schema import EventKind, NodeType, OpFamily, Phase, Segment
 from gnnperf.graph.device import Works
+from gnnperf.graph.event_columns import RankEvents, by_category
 from gnnperf.graph.host import Pieces
 from gnnperf.graph.kernel_names import by_kernel_name, fused_names
 from gnnperf.graph.op_costs import OpCosts, launching_op_costs, whole_op_costs
 from gnnperf.graph.opened_events import opened_events
 from gnnperf.graph.phases import phases
-from gnnperf.graph.rank_events import RankEvents, by_category
 from gnnperf.graph.tables import content_keys, node_table
 
 STEP_END = "step_end"

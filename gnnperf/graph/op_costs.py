@@ -16,7 +16,7 @@ from gnnperf.core.schema import EventKind, OpFamily
 from gnnperf.graph.cost import op_cost
 from gnnperf.graph.cost.op_call import DTYPE_BYTES
 from gnnperf.graph.cost.sparse_matmul import thinned
-from gnnperf.graph.rank_events import RankEvents
+from gnnperf.graph.event_columns import RankEvents
 from gnnperf.graph.sparse_products import sparse_products
 from gnnperf.graph.sparse_sums import sparse_sum_cost, sparse_sums
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from gnnperf.core.schema import EventKind
+from gnnperf.graph.event_columns import RankEvents
 from gnnperf.graph.host import Pieces
-from gnnperf.graph.rank_events import RankEvents
 
 
 def opened_events(events: RankEvents, pieces: Pieces, kind: EventKind) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gnnperf.core.schema import Phase
-from gnnperf.graph.rank_events import RankEvents, by_category
+from gnnperf.graph.event_columns import RankEvents, by_category
 
 _CODES = (None, str(Phase.FORWARD), str(Phase.BACKWARD), str(Phase.OPTIMIZER))
 

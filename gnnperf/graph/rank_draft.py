@@ -8,9 +8,9 @@ import numpy as np
 
 from gnnperf.graph import waits
 from gnnperf.graph.device import Works, device_works
+from gnnperf.graph.event_columns import RankEvents
 from gnnperf.graph.host import Pieces, host_pieces, split_calls
 from gnnperf.graph.host_works import host_comm_works, transport_threads
-from gnnperf.graph.rank_events import RankEvents
 from gnnperf.graph.steps import StepWindows
 from gnnperf.graph.threads import Bursts, fork_and_join
 

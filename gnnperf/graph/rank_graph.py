@@ -10,12 +10,12 @@ import pandas as pd
 from gnnperf.core.schema import Evidence, Relation
 from gnnperf.graph import streams, waits
 from gnnperf.graph.device import Works
+from gnnperf.graph.event_columns import RankEvents
 from gnnperf.graph.host import Pieces
 from gnnperf.graph.host_comm import HostComm
 from gnnperf.graph.lanes import consecutive
 from gnnperf.graph.node_tables import host_table, work_table
 from gnnperf.graph.rank_draft import RankDraft
-from gnnperf.graph.rank_events import RankEvents
 from gnnperf.graph.steps import StepWindows
 from gnnperf.graph.tables import EdgeList, concat_tables
 from gnnperf.graph.threads import Bursts

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from gnnperf.graph.event_columns import RankEvents, by_category
 from gnnperf.graph.host import Pieces
-from gnnperf.graph.rank_events import RankEvents, by_category
 
 Shape = tuple[int, ...]
 

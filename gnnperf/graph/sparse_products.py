@@ -18,7 +18,7 @@ import numpy as np
 
 from gnnperf.core.schema import EventKind
 from gnnperf.graph.cost.sparse_matmul import index_bytes
-from gnnperf.graph.rank_events import RankEvents
+from gnnperf.graph.event_columns import RankEvents
 
 VALUES_OP, STORED_OP = "aten::values", "aten::alias"
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::matmul", "aten::linear")

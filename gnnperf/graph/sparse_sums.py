@@ -18,7 +18,7 @@ import numpy as np
 
 from gnnperf.core.schema import EventKind
 from gnnperf.graph.cost.op_call import DTYPE_BYTES
-from gnnperf.graph.rank_events import RankEvents
+from gnnperf.graph.event_columns import RankEvents
 
 COUNT_OP, VALUES_OP = "aten::_nnz", "aten::to"
 IN_PLACE = "aten::add_"  # others write a whole new tensor

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.core.schema import EventKind, Phase
+from gnnperf.graph.event_columns import STEP_MARK, RankEvents, by_category
 from gnnperf.graph.phases import phases
-from gnnperf.graph.rank_events import STEP_MARK, RankEvents, by_category
 
 WINDOW = "window"
 

@@ -25,7 +25,7 @@ from gnnperf.graph.table_counts import TableCounts
 from gnnperf.hardware.placement import Placement
 from gnnperf.trace import read_run
 from gnnperf.trace.public_text import run_name
-from gnnperf.trace.sources import is_regular
+from gnnperf.trace.trace_sources import is_regular
 
 _FILES = ("nodes.parquet", "edges.parquet")
 _META_KEY = b"gnnperf.graph"
@@ -92,7 +92,7 @@ def fingerprint(inputs: Sequence[Path]) -> str:
 def _code_hash() -> str:
     root = Path(gnnperf.__file__).parent
     named = [
-        *(root / "schema" / name for name in ("words.py", "column.py", "tables.py", "parquet.py")),
+        *(root / "core" / "schema" / name for name in ("words.py", "column.py", "tables.py", "parquet.py")),
         root / "hardware" / "placement.py",
     ]
     sources = [*named, *sorted((root / "trace").rglob("*.py")), *sorted((root / "graph").rglob("*.py"))]

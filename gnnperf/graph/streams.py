@@ -20,7 +20,7 @@ import numpy as np
 from gnnperf.core.schema import EventKind
 from gnnperf.graph.calls import CallClass
 from gnnperf.graph.device import Works
-from gnnperf.graph.rank_events import RankEvents
+from gnnperf.graph.event_columns import RankEvents
 from gnnperf.graph.waits import LaunchOrder
 
 _NEAR_NS = 25_000

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.core.schema import EventKind, Segment
+from gnnperf.graph.event_columns import RankEvents, by_category
 from gnnperf.graph.host import Pieces, concat
-from gnnperf.graph.rank_events import RankEvents, by_category
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ import numpy as np
 from gnnperf.core.schema import EventKind
 from gnnperf.graph.calls import SYNCHRONIZING, CallClass
 from gnnperf.graph.device import Works, stream_lanes
+from gnnperf.graph.event_columns import RankEvents
 from gnnperf.graph.host import segmenting_calls
-from gnnperf.graph.rank_events import RankEvents
 
 LAUNCH_QUEUE_DEPTH = 1022  # launches in flight before the next launch blocks
 _TIMING_WINDOW_NS = 25_000

@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from gnnperf.core.errors import InputError
-from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.conf_folders import conf_dir
 
 DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP = "hardware", "cluster", "link", "host"
 LAWS_GROUP = "analytic/collective_laws"  # not a folder of its own: Hydra would take collectives=NAME for its choice

@@ -1,5 +1,5 @@
 """How much memory a step holds at its peak, rank by rank: from what a recording tells of its ops, or from a capture."""
 
-from gnnperf.memory.peak import Part, PeakMemory
+import lazy_loader
 
-__all__ = ["Part", "PeakMemory"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gnnperf.core.errors import require
-from gnnperf.graph.rank_events import rank_events
+from gnnperf.graph.event_columns import rank_events
 from gnnperf.memory.gathered import is_sharded, whole_names, whole_parameters
 from gnnperf.memory.held import Held, held
 from gnnperf.memory.lifetimes import Lifetimes

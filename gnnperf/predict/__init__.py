@@ -1,6 +1,6 @@
-"""From a trace to one step's answer: predictors, the ladder among them, and the step time they make.
+"""From a trace to the predicted step: predictors, their fallback order, and the step time that they make.
 
-The room can be called: `gnnperf.predict("trace.json.gz", hardware="h100_sxm")` is `gnnperf.report.notebook.predict`.
+The package can be called: `gnnperf.predict("trace.json.gz", hardware="h100_sxm")` is `gnnperf.report.notebook.predict`.
 """
 
 import importlib
@@ -8,18 +8,17 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from gnnperf.predict.config import Mode, PredictConfig
-from gnnperf.predict.step_prediction import StepPrediction
+import lazy_loader
 
-__all__ = ["Mode", "PredictConfig", "StepPrediction"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
-class _CallableRoom(ModuleType):
-    """A module by the name that users expect of a function."""
+class _CallablePackage(ModuleType):
+    """A package with the name that users expect of a function."""
 
     def __call__(self, *trace: Any, **keys: Any) -> Any:
-        """See `gnnperf.report.notebook.predict`, which knows the configuration and is loaded when it is called."""
+        """See `gnnperf.report.notebook.predict`, which is imported at the first call."""
         return importlib.import_module("gnnperf.report.notebook").predict(*trace, **keys)
 
 
-sys.modules[__name__].__class__ = _CallableRoom
+sys.modules[__name__].__class__ = _CallablePackage

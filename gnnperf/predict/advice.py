@@ -12,7 +12,7 @@ from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.assemble import Question, assemble
 from gnnperf.predict.edited import predict_edited
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.schedule.step_visits import NUM_UNROLLED
+from gnnperf.schedule.path_counts import NUM_UNROLLED
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.findings import LARGEST_GRAPH, Basis, Observed, find, measured_step
 

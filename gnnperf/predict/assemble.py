@@ -20,8 +20,8 @@ from gnnperf.predict.step_choice import measured_step_time_us, rank_start_skew_u
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.schedule import Schedule, schedule, schedule_with_contention
 from gnnperf.schedule.jitter import Jitter
-from gnnperf.schedule.schedule import CHECK
-from gnnperf.schedule.step_visits import NUM_UNROLLED
+from gnnperf.schedule.longest_path import CHECK
+from gnnperf.schedule.path_counts import NUM_UNROLLED
 
 LONGEST_US = 1e14  # three years; outputs hold ns in 64 bits
 NOTED_SKEW = 0.05  # share of a measured makespan from which the ranks' different starts are worth a sentence

@@ -13,7 +13,7 @@ import pandas as pd
 
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import Schedule
-from gnnperf.schedule.schedule import timed_edges
+from gnnperf.schedule.longest_path import timed_edges
 
 
 def critical_chain(graph: ExecutionGraph, schedule: Schedule) -> np.ndarray:

@@ -1,6 +1,5 @@
 """From a StepPrediction to what people read: console, JSON, Parquet, Perfetto timeline, HTML."""
 
-from gnnperf.report.console import print_summary
-from gnnperf.report.write import check_output, write_report
+import lazy_loader
 
-__all__ = ["check_output", "print_summary", "write_report"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from gnnperf.core.schema import WORK_TYPES, NodeType, OpFamily, Phase, Source
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.report.nodes_table import nodes_table
+from gnnperf.report.nodes_parquet import nodes_table
 
 UNNAMED = "(unnamed)"
 FAMILY_OF = {NodeType.HOST: "host, all families", NodeType.COMM: "arrival and exit"}  # of these a family says little

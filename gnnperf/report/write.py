@@ -13,8 +13,8 @@ from gnnperf.core.files import replacing_folder
 from gnnperf.core.output.files import to_json
 from gnnperf.core.progress import task
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.report.document import FORMAT, document
-from gnnperf.report.nodes_table import nodes_table
+from gnnperf.report.json_document import FORMAT, document
+from gnnperf.report.nodes_parquet import nodes_table
 from gnnperf.report.page import html_report
 from gnnperf.report.timeline import write_timeline
 

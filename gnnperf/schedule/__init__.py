@@ -1,6 +1,5 @@
 """From latencies to step time: the schedule, its critical path and slack, contention, and strict replay."""
 
-from gnnperf.schedule.contention import schedule_with_contention
-from gnnperf.schedule.schedule import Schedule, schedule
+import lazy_loader
 
-__all__ = ["Schedule", "schedule", "schedule_with_contention"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -29,8 +29,8 @@ from gnnperf.graph.lanes import lane_ends
 from gnnperf.graph.prediction import Alone
 from gnnperf.hardware.contention import Bucket
 from gnnperf.schedule.claims import MOVES, RUNS, Claims, claims
+from gnnperf.schedule.longest_path import Schedule, TimedEdges, carried_over, checked, schedule_copies, timed_edges
 from gnnperf.schedule.progress import Shared, State, Steps, simulate
-from gnnperf.schedule.schedule import Schedule, TimedEdges, carried_over, checked, schedule_copies, timed_edges
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from gnnperf.core.schema import NodeType, Relation
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.lanes import lane_ends
 from gnnperf.schedule.jitter_pass import walk
-from gnnperf.schedule.schedule import TimedEdges, carried_over, timed_edges
+from gnnperf.schedule.longest_path import TimedEdges, carried_over, timed_edges
 
 ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY)
 ALONE = -1

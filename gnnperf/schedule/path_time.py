@@ -20,7 +20,7 @@ import numpy as np
 
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule.engine import forward_pass
-from gnnperf.schedule.schedule import TimedEdges, checked, timed_edges
+from gnnperf.schedule.longest_path import TimedEdges, checked, timed_edges
 
 
 @dataclass(frozen=True)

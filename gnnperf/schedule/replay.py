@@ -15,12 +15,12 @@ import numpy as np
 
 from gnnperf.core.schema import TIMED_RELATIONS, NodeType, Segment
 from gnnperf.graph.calls import BLOCKING, call_class
+from gnnperf.graph.event_columns import by_category, is_host_transfer
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.graph.labels import measured_end_us
-from gnnperf.graph.rank_events import by_category, is_host_transfer
-from gnnperf.schedule.align import align
+from gnnperf.schedule.alignment import align
+from gnnperf.schedule.longest_path import Schedule, schedule
 from gnnperf.schedule.medians import ClassMedians, fit_medians, in_peer_wait
-from gnnperf.schedule.schedule import Schedule, schedule
 
 
 @dataclass(frozen=True)

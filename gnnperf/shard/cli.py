@@ -54,9 +54,9 @@ def _shard(arguments: argparse.Namespace) -> int:
     from gnnperf.core.errors import require
     from gnnperf.hardware.named import PLAN_GROUP, path_of
     from gnnperf.hardware.strict_yaml import read_yaml
-    from gnnperf.shard.answer import answer, document
     from gnnperf.shard.ask import check_out, given_placement, problem_from, write_plan
     from gnnperf.shard.search import Effort
+    from gnnperf.shard.shard_answer import answer, document
     from gnnperf.shard.text import text
 
     require(arguments.top >= 1, "--top", arguments.top, "a whole number from 1 up")

@@ -12,7 +12,7 @@ import numpy as np
 
 from gnnperf.shard.neighbors import idlest, neighbors
 from gnnperf.shard.problem import on_ranks, ways
-from gnnperf.shard.surrogate import State, Surrogate, Value
+from gnnperf.shard.surrogate_cost import State, Surrogate, Value
 
 SHOVED_TABLES = 3
 

@@ -19,7 +19,7 @@ from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule_with_contention
 from gnnperf.shard.loads import ARRANGE, INDICES, LOOKED_UP, UPDATED
 from gnnperf.shard.problem import Problem
-from gnnperf.shard.surrogate import State
+from gnnperf.shard.surrogate_cost import State
 
 LOOKUPS, EXCHANGE, REDUCE, DENSE, HOST = "lookups", "exchange", "all-reduce", "perceptrons", "host"
 PARTS = (LOOKUPS, EXCHANGE, REDUCE, DENSE, HOST)

@@ -10,7 +10,7 @@ import numpy as np
 from gnnperf.generate.tables import Placed, Split
 from gnnperf.shard.loads import ELEMENTS, LOOKED_UP, MEMORY, UPDATED
 from gnnperf.shard.problem import on_ranks, ways
-from gnnperf.shard.surrogate import State, Surrogate
+from gnnperf.shard.surrogate_cost import State, Surrogate
 
 MOST_TARGETS, MOST_SWAPS = 6, 4  # idle ranks that a table may go to, tables of such a rank to change places with
 MOST_SPREAD = 16  # tables on several ranks whose other ways are looked at

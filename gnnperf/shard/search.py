@@ -15,9 +15,9 @@ import numpy as np
 from gnnperf.core.progress import each
 from gnnperf.generate.tables import Placement
 from gnnperf.shard.improve import Budget, explore
+from gnnperf.shard.initial_placements import cost_weights, greedy, lookup_weights, size_weights
 from gnnperf.shard.loads import Loads
-from gnnperf.shard.seeds import cost_weights, greedy, lookup_weights, size_weights
-from gnnperf.shard.surrogate import State, Surrogate
+from gnnperf.shard.surrogate_cost import State, Surrogate
 
 Price = Callable[[Placement], float]  # us of a step
 BY_SIZE, BY_LOOKUPS, BY_COST, FOUND = "greedy by size", "greedy by lookups", "greedy by predicted time", "search"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gnnperf.generate.recommendation.read import placement_as_written
-from gnnperf.shard.answer import Answer, RankLoad, gain, rank_loads, splits, unevenness
 from gnnperf.shard.judge import DENSE, EXCHANGE, HOST, LOOKUPS, REDUCE, Judged
+from gnnperf.shard.shard_answer import Answer, RankLoad, gain, rank_loads, splits, unevenness
 
 GIB, MIB = float(1 << 30), float(1 << 20)
 MOST_RANKS, MOST_TABLES = 16, 40  # in a list

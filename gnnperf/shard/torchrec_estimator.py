@@ -26,7 +26,7 @@ from gnnperf.generate.recommendation.plan import FLOAT_BYTES, STATES, Optimizer
 from gnnperf.hardware import default_cluster, load_cluster, load_device, spread
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.shard.loads import kernels_us
-from gnnperf.shard.surrogate import US, collectives_us
+from gnnperf.shard.surrogate_cost import US, collectives_us
 
 SUMMED, COPIED = ("row_wise",), ("data_parallel",)
 DIVIDED = (*SUMMED, "table_row_wise", "grid_shard")  # a shard has a part of the rows, and of the lookups

@@ -1,5 +1,5 @@
 """Traces of strangers -> TraceTables: Kineto files, directories, archives, execution traces, saved tables."""
 
-from gnnperf.trace.reader import read_run
+import lazy_loader
 
-__all__ = ["read_run"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -23,7 +23,7 @@ import numpy as np
 
 from gnnperf.core.schema import EventKind
 from gnnperf.trace import point_to_point
-from gnnperf.trace.assemble import Assembled
+from gnnperf.trace.assembly import Assembled
 from gnnperf.trace.collective_names import dtype_name, kind_of_host_name, kind_of_kernel_name, kind_of_word
 from gnnperf.trace.columns import categorical, coded, float_column, int_column
 from gnnperf.trace.extract import KIND_CODES

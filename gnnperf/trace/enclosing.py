@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from gnnperf.core.schema import EventKind
-from gnnperf.trace.assemble import Assembled
+from gnnperf.trace.assembly import Assembled
 from gnnperf.trace.extract import KIND_CODES
 
 CUT_SHARE = 0.01  # of launches cut by the end of an op, above which the clocks are taken to differ

@@ -8,7 +8,7 @@ import pandas as pd
 
 from gnnperf.core import schema
 from gnnperf.trace import execution_link, linking
-from gnnperf.trace.assemble import Assembled
+from gnnperf.trace.assembly import Assembled
 from gnnperf.trace.collectives import add_collectives
 from gnnperf.trace.execution_trace import ExecutionTrace
 from gnnperf.trace.metadata import Distributed, read_devices

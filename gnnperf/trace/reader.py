@@ -12,7 +12,7 @@ from gnnperf.core import untrusted
 from gnnperf.core.errors import InputError, printable
 from gnnperf.core.progress import task
 from gnnperf.trace import kineto
-from gnnperf.trace.assemble import assemble
+from gnnperf.trace.assembly import assemble
 from gnnperf.trace.checks import check_run, refuse_twins
 from gnnperf.trace.event_names import with_public_names
 from gnnperf.trace.execution_trace import ExecutionTrace, is_execution_trace, read_execution_trace, refuse_chakra
@@ -21,8 +21,8 @@ from gnnperf.trace.importer import Origin, import_kineto
 from gnnperf.trace.metadata import Distributed, rank_from_name, read_distributed
 from gnnperf.trace.public_card import public_card
 from gnnperf.trace.public_text import file_name, run_name
-from gnnperf.trace.sources import ARCHIVE_ENDINGS, FORMS, Source, is_regular, skipped, sources
 from gnnperf.trace.table import EARLIER_FILE, EVENTS_FILE, RunTrace, TraceTable
+from gnnperf.trace.trace_sources import ARCHIVE_ENDINGS, FORMS, Source, is_regular, skipped, sources
 
 CARD = "run.json"
 

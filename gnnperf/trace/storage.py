@@ -31,8 +31,8 @@ from gnnperf.trace.columns import Codes
 from gnnperf.trace.limits import MAX_RUN_EVENTS
 from gnnperf.trace.metadata import MAX_RANKS
 from gnnperf.trace.packing import TEXTS, pack, packed_dtypes, unpack
-from gnnperf.trace.sources import is_regular
 from gnnperf.trace.table import EARLIER_FILE, EVENTS_FILE, RunTrace, TraceMeta, TraceTable
+from gnnperf.trace.trace_sources import is_regular
 
 META_KEY = b"gnnperf.trace"
 FORMAT_VERSION = 2

@@ -15,7 +15,7 @@ from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.lanes import lane_keys
 from gnnperf.graph.tables import EdgeList, concat_tables
-from gnnperf.schedule.align import align_runs
+from gnnperf.schedule.alignment import align_runs
 from gnnperf.whatif.donor import step_ids
 from gnnperf.whatif.edit import Edited
 

@@ -15,7 +15,7 @@ import numpy as np
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import WORK_TYPES, NodeType
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.schedule.align import align_runs
+from gnnperf.schedule.alignment import align_runs
 from gnnperf.whatif.edit import Edited
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import WORK_TYPES
 from gnnperf.graph.execution_graph import ExecutionGraph, take
-from gnnperf.schedule.response import measured_latencies
-from gnnperf.schedule.schedule import schedule
+from gnnperf.schedule.longest_path import schedule
+from gnnperf.schedule.step_response import measured_latencies
 
 
 def step_times_us(graph: ExecutionGraph) -> np.ndarray:

@@ -16,10 +16,10 @@ import numpy as np
 
 from gnnperf.core.errors import InputError, require
 from gnnperf.core.schema import NodeType, Relation
-from gnnperf.generate.fold.fold import Folded, fold
-from gnnperf.generate.fold.messages import doubts, shard_messages, shard_work, smaller
-from gnnperf.generate.fold.replicas import Replicas, find_replicas
-from gnnperf.generate.fold.words import said_anew
+from gnnperf.generate.folding.fold import Folded, fold
+from gnnperf.generate.folding.messages import doubts, shard_messages, shard_work, smaller
+from gnnperf.generate.folding.replicas import Replicas, find_replicas
+from gnnperf.generate.folding.words import said_anew
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.placement import Placement
 from gnnperf.whatif.edit import Edited, unedited

@@ -18,8 +18,8 @@ from gnnperf.graph.prediction import Prediction, Predictor
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.edited import predict_edited
 from gnnperf.schedule import schedule, schedule_with_contention
-from gnnperf.schedule.response import measured_latencies
-from gnnperf.schedule.step_visits import NUM_UNROLLED
+from gnnperf.schedule.path_counts import NUM_UNROLLED
+from gnnperf.schedule.step_response import measured_latencies
 from gnnperf.whatif.edit import Edited, unedited
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gnnperf.gnn.evaluation.pairs import PAIRS
 from gnnperf.whatif import ChangeDtype, Edit, OpSelector, RepeatOp, ScaleBatch
-from gnnperf.whatif.repeated_calls import repeated_calls
+from gnnperf.whatif.call_repeats import repeated_calls
 from research.benchmarks._folds import Graphs
 from research.benchmarks._recorded_graphs import DATASET
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.generate.fold import fold
+from gnnperf.generate.folding import fold
 from gnnperf.generate.transformer import (
     Parallelism,
     Pipeline,
@@ -24,7 +24,7 @@ from gnnperf.generate.transformer import (
 )
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import load_device
-from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.strict_yaml import read_yaml
 from gnnperf.predict.target import choose_target
 from gnnperf.schedule import Schedule as Scheduled

@@ -36,8 +36,8 @@ TRAIN_ROWS, OTHER_ROWS, JUDGED_ROWS = {GEMM: 1000, OPS: 300}, 200, 600  # of eac
 KINDS = {"gemm": "product", "linear": "linear", "bmm": "bmm", "conv": "convolution", "softmax": "softmax",
          "ln": "layer norm", "add": "elementwise", "gelu": "elementwise"}  # fmt: skip
 KIND, LEFT, GROUP = "kind", "left", "group"
-CODE = ("schema/*.py", "hardware/*.py", "analytic/**/*.py", "graph/cost/*.py", "graph/tables.py", "data/*.py",
-        "models/*.py", "pretrain/*.py", "tables/*.py", "trust/*.py")  # fmt: skip
+CODE = ("core/schema/*.py", "hardware/*.py", "analytic/**/*.py", "graph/cost/*.py", "graph/tables.py", "gnn/data/*.py",
+        "gnn/models/*.py", "gnn/pretrain/*.py", "analytic/tables/*.py", "gnn/trust/*.py")  # fmt: skip
 DENSITY = FEATURES  # sizes and ratios, for weights by likeness
 
 

@@ -16,10 +16,10 @@ from gnnperf.gnn.data.clusters import cluster_for
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.record.sharding_problems import Problem
 from gnnperf.record.workloads.mixed_tables import PlacedTable
-from gnnperf.whatif.anchored import anchored
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.reshard import Model, Recorded
 from gnnperf.whatif.step_time import step_times_us
+from gnnperf.whatif.trace_calibration import anchored
 
 DATASET = Path("datasets/cpu-sharding")
 PASSES = DATASET / "placements.json"

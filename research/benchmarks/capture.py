@@ -28,13 +28,13 @@ from rich.table import Table
 
 from gnnperf.analytic import AnalyticConstants
 from gnnperf.core.errors import InputError
-from gnnperf.generate.capture import capture
+from gnnperf.generate.capturing import capture
 from gnnperf.gnn.evaluation.recordings import Recording
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.record.cpu_gloo_runs import plain_runs
 from gnnperf.record.spec import RunSpec
 from gnnperf.schedule import schedule
-from gnnperf.schedule.align import common_subsequence
+from gnnperf.schedule.alignment import common_subsequence
 from research.benchmarks._folds import Graphs, answered, folds
 from research.benchmarks._recorded_graphs import recorded_graphs, recordings
 

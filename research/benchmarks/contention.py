@@ -25,7 +25,7 @@ from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Alone
 from gnnperf.hardware import default_cluster, load_device, placed
 from gnnperf.schedule import schedule, schedule_with_contention
-from gnnperf.schedule.response import measured_latencies
+from gnnperf.schedule.step_response import measured_latencies
 from research.benchmarks._contention import MIN_CPU_US, Beside, beside, cpu_recordings, probe_us, split_of
 from research.benchmarks._core_sharing import extra_per_overlap
 

@@ -131,8 +131,7 @@ def jobs(folder: Path) -> dict[str, Job]:
                                          "quiet=true"], predict_facts, modules=(*graphs, "predict")),
         "train": Job(lambda run, out: ["train.py", "experiment=demo", "trainer.max_epochs=1",
                                        "trainer.progress_bar=false", f"out={out}"], train_facts, keeps=False,
-                     modules=("train", "gnnperf.gnn.training.fit", "gnnperf.gnn.data.prepare",
-                              "gnnperf.gnn.checkpoint")),
+                     modules=("train", *(f"gnnperf.gnn.{m}" for m in ("training.fit", "data.prepare", "checkpoint")))),
         "record": Job(lambda run, out: ["gnnperf", "record", "--out", str(out), *steps, "--", sys.executable,
                                         str(program)], record_facts, keeps=False, modules=("gnnperf.record.cli",)),
     }  # fmt: skip

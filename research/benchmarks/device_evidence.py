@@ -20,7 +20,7 @@ import pandas as pd
 from gnnperf.analytic.convolution_fit import some_of_each
 from gnnperf.analytic.evidence import FILE, Evidence, save_evidence
 from gnnperf.gnn.evaluation.recordings import CARD
-from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._neusight import convolution_rows, memory_rows
 from research.benchmarks._products import TABLES, product_rows, sample, spec

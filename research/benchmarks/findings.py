@@ -17,7 +17,7 @@ import numpy as np
 from gnnperf.gnn.evaluation.pairs import PAIRS, Change
 from gnnperf.graph import load_graph
 from gnnperf.predict.step_choice import choose_step, measured_step_time_us
-from gnnperf.schedule.step_visits import NUM_UNROLLED
+from gnnperf.schedule.path_counts import NUM_UNROLLED
 from gnnperf.whatif.findings import Finding, find, measured_step
 from gnnperf.whatif.findings.search import RULES
 from gnnperf.whatif.findings.straggler import straggler

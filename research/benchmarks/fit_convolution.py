@@ -16,7 +16,7 @@ from gnnperf.analytic.convolution_constants import FILE, save_convolution_consta
 from gnnperf.analytic.convolution_fit import fit_convolution_constants
 from gnnperf.analytic.kernel_constants import default_gemm_constants
 from gnnperf.analytic.memory_constants import default_memory_constants
-from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.conf_folders import conf_dir
 from research.benchmarks._neusight import convolution_rows
 
 PROVENANCE = (

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gnnperf.analytic.gemm_fit import fit_for_others
 from gnnperf.analytic.kernel_constants import load_gemm_constants, save_gemm_constants
-from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.strict_yaml import read_yaml
 from research.benchmarks._products import TABLES, product_rows, sample
 from research.benchmarks._public_runs import mirror

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gnnperf.analytic.memory_constants import FILE, save_memory_constants
 from gnnperf.analytic.memory_fit import fit_memory_constants
-from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.conf_folders import conf_dir
 from research.benchmarks._neusight import memory_rows
 
 PROVENANCE = (

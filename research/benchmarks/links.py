@@ -24,9 +24,9 @@ from rich.table import Table
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import DEVICE_KINDS, EventKind, Link
 from gnnperf.trace import linking
-from gnnperf.trace.assemble import Assembled, assemble
+from gnnperf.trace.assembly import Assembled, assemble
 from gnnperf.trace.enclosing import clocks_differ
-from gnnperf.trace.sources import Source, sources
+from gnnperf.trace.trace_sources import Source, sources
 
 MIRROR = "GNNPERF_DATA_MIRROR"
 

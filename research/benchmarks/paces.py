@@ -24,7 +24,7 @@ from gnnperf.gnn.data.paces import in_our_pace, paced, paces_of, shared
 from gnnperf.gnn.data.prepare import opened
 from gnnperf.gnn.data.runs import RunStep, typical
 from gnnperf.gnn.evaluation.metrics import gmae, is_measured
-from gnnperf.schedule.align import align
+from gnnperf.schedule.alignment import align
 from research.benchmarks._learned_jobs import data_config
 
 Pair = tuple[RunStep, RunStep]

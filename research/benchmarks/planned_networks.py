@@ -28,7 +28,7 @@ from gnnperf.generate.convolutional import ConvolutionalPlan, Gradients, Optimiz
 from gnnperf.generate.families import read_plan
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device
-from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.schedule import schedule_with_contention
 from research.benchmarks._public_runs import graph_recordings, imported
 

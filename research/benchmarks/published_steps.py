@@ -19,7 +19,7 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.generate.transformer import TransformerPlan, build_plan, plan_from
 from gnnperf.generate.transformer.parameters import stage_parameters
 from gnnperf.hardware import default_cluster, load_device
-from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.hardware.strict_yaml import read_yaml
 from gnnperf.schedule import schedule_with_contention

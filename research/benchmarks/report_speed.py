@@ -35,7 +35,7 @@ from gnnperf.predict.api import predict
 from gnnperf.predict.config import Mode
 from gnnperf.predict.request import Request
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.report.nodes_table import nodes_table
+from gnnperf.report.nodes_parquet import nodes_table
 from gnnperf.report.page import html_report
 from gnnperf.report.timeline import write_timeline
 from research.benchmarks._chromium import Page, chromium

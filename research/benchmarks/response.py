@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnperf.schedule.response import response, without_waits
+from gnnperf.schedule.step_response import response, without_waits
 from research.benchmarks._public_runs import graph_recordings, imported
 
 SCALINGS = (

@@ -35,7 +35,7 @@ from gnnperf.gnn.evaluation.metrics import gmae
 from gnnperf.gnn.evaluation.noise_floor import node_kinds
 from gnnperf.gnn.evaluation.recordings import CARD, read_json, read_recordings
 from gnnperf.gnn.evaluation.row_tables import print_tables
-from gnnperf.schedule.align import align
+from gnnperf.schedule.alignment import align
 from research.benchmarks._learned_jobs import AGAIN, data_config, dataset
 from research.benchmarks._recorded_graphs import DATASET
 

@@ -20,12 +20,12 @@ from gnnperf.generate.tables import Placed, Placement, Split, Table
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.hardware.named import PLAN_GROUP, path_of
 from gnnperf.hardware.strict_yaml import read_yaml
-from gnnperf.shard.answer import NUM_RANDOM, answer
 from gnnperf.shard.ask import problem_from
 from gnnperf.shard.judge import judged
 from gnnperf.shard.problem import Problem, on_ranks, ways
 from gnnperf.shard.search import BY_COST, BY_LOOKUPS, BY_SIZE, FOUND, Effort, candidates, rank, seeds
-from gnnperf.shard.surrogate import Surrogate, surrogate
+from gnnperf.shard.shard_answer import NUM_RANDOM, answer
+from gnnperf.shard.surrogate_cost import Surrogate, surrogate
 
 HARDWARE, DIM, REPEATS = "a100_sxm_80gb", 64, 3
 WHOLE = "whole tables"

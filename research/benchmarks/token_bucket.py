@@ -26,7 +26,7 @@ from gnnperf.gnn.data.splits import read_split
 from gnnperf.gnn.evaluation.metrics import gmae
 from gnnperf.record.spec import BUCKET_BYTES
 from gnnperf.schedule import schedule_with_contention
-from gnnperf.schedule.step_visits import NUM_UNROLLED
+from gnnperf.schedule.path_counts import NUM_UNROLLED
 from research.benchmarks._recorded_graphs import CACHE, DATASET
 
 AXIS = "run"

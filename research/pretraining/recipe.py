@@ -14,7 +14,7 @@ import pandas as pd
 from gnnperf import __version__
 from gnnperf.analytic.tables import OpTable
 from gnnperf.gnn.training.pretrain_config import ShippedConfig
-from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.conf_folders import conf_dir
 from research.pretraining.calls import KIND
 from research.pretraining.choice import NONE, choose, judged_generations, own_share
 from research.pretraining.fit import BY_SIZE, OWN, VIEWS, OpModel, fit, prepare

@@ -105,7 +105,7 @@ def test_benchmarks_that_pages_name_exist() -> None:
     texts = [(ROOT / page).read_text(encoding="utf-8") for page in PAGES]
     named = {name for text in texts for name in re.findall(r"python -m research.benchmarks[. ](\w+)", text)}
     assert "replay" in named
-    folder = ROOT / "benchmarks"
+    folder = ROOT / "research" / "benchmarks"
     files = [(name, (folder / f"{name}.py", folder / name / "__main__.py")) for name in named]
     assert [name for name, paths in files if not any(path.is_file() for path in paths)] == []
 

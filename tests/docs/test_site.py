@@ -33,7 +33,7 @@ def test_the_site_builds_strictly_and_has_what_the_code_makes(site: Path) -> Non
     for page in ("index", "tutorial", "reference/configuration", "reference/command-line", "project/architecture"):
         assert (site / f"{page}.html").is_file()
     assert {path.stem for path in (site / "pictures").iterdir()} == set(PICTURES)
-    assert "gnnperf.schedule.schedule.Schedule" in (site / "reference/schedule.html").read_text()
+    assert "gnnperf.schedule.longest_path.Schedule" in (site / "reference/schedule.html").read_text()
     assert not list(site.rglob("*.py"))
 
 

@@ -8,7 +8,7 @@ from traces import Event, call, kernel, op, run_of, trace
 
 from gnnperf.graph.build import build_graph, correct_clocks
 from gnnperf.graph.clock import clock_bracket
-from gnnperf.graph.rank_events import rank_events
+from gnnperf.graph.event_columns import rank_events
 from gnnperf.trace.table import TraceTable
 
 

@@ -10,7 +10,7 @@ from traces import Event, annotation, call, kernel, mark, op, run_of, trace
 
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.schedule.schedule import schedule
+from gnnperf.schedule.longest_path import schedule
 
 
 def message(

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from traces import MAIN, Event, annotation, call, kernel, mark, op, run_of, trace
 
 from gnnperf.graph.build import build_graph
+from gnnperf.graph.event_columns import RankEvents, is_dispatcher_op, rank_events
 from gnnperf.graph.host import Pieces, host_pieces
-from gnnperf.graph.rank_events import RankEvents, is_dispatcher_op, rank_events
 from gnnperf.trace.table import TraceTable
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gnnperf.graph.event_columns import rank_events
 from gnnperf.graph.node_tables import message_bytes
-from gnnperf.graph.rank_events import rank_events
 from tests.traces import all_reduce, mark, trace
 
 

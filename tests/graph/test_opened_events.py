@@ -8,9 +8,9 @@ from traces import MAIN, Event, annotation, call, kernel, mark, op, run_of, trac
 
 from gnnperf.core.schema import EventKind
 from gnnperf.graph.build import build_graph
+from gnnperf.graph.event_columns import rank_events
 from gnnperf.graph.host import host_pieces
 from gnnperf.graph.opened_events import opened_events
-from gnnperf.graph.rank_events import rank_events
 
 
 def opened(

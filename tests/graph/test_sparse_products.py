@@ -15,8 +15,8 @@ from traces import Event, call, kernel, mark, op, run_of, trace
 from gnnperf.core.schema import NodeType
 from gnnperf.graph import build_graph
 from gnnperf.graph.cost import op_cost
+from gnnperf.graph.event_columns import rank_events
 from gnnperf.graph.op_costs import whole_op_costs
-from gnnperf.graph.rank_events import rank_events
 from gnnperf.graph.sparse_products import StoredOperand, sparse_products
 from gnnperf.trace import read_run
 

@@ -7,7 +7,7 @@ import pytest
 from traces import Event, call, kernel, mark, op, run_of, trace
 
 from gnnperf.graph.build import build_graph
-from gnnperf.graph.rank_events import rank_events
+from gnnperf.graph.event_columns import rank_events
 from gnnperf.graph.steps import StepWindows, step_windows
 from gnnperf.trace.table import TraceTable
 

@@ -9,9 +9,9 @@ from gnnperf.core.schema import Evidence
 from gnnperf.graph import waits
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.device import device_works
+from gnnperf.graph.event_columns import rank_events
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.rank_events import rank_events
-from gnnperf.schedule.schedule import timed_edges
+from gnnperf.schedule.longest_path import timed_edges
 
 TWO_STREAMS = (
     call("cudaLaunchKernel", 0, 5, corr=1),

@@ -18,7 +18,7 @@ from gnnperf.predict.edited import with_edits
 from gnnperf.predict.request import Request, check
 from gnnperf.predict.whatif import read_edits
 from gnnperf.report.console import print_summary
-from gnnperf.report.document import document
+from gnnperf.report.json_document import document
 from gnnperf.whatif import (
     Block,
     ChangeCluster,

@@ -11,7 +11,7 @@ from rich.console import Console
 from gnnperf.core.output.files import to_json
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.console import print_summary
-from gnnperf.report.document import document
+from gnnperf.report.json_document import document
 from gnnperf.whatif.findings import Basis, Finding
 from tests.predict.answers import toy_answer
 from tests.report.page.pages import page_of

@@ -5,7 +5,7 @@ from dataclasses import replace
 from gnnperf.memory import Part, PeakMemory
 from gnnperf.memory.measured import Measured
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction, WhatIfAnswer
-from gnnperf.report.document import document
+from gnnperf.report.json_document import document
 from gnnperf.report.text import bytes_text, memory_lines
 from tests.predict.answers import toy_answer
 

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.report.document import document
-from gnnperf.report.nodes_table import nodes_table
+from gnnperf.report.json_document import document
+from gnnperf.report.nodes_parquet import nodes_table
 from gnnperf.report.occupancy import PARTS, occupancy
 from tests.predict.answers import toy_answer
 

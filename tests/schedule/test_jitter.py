@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Relation
-from gnnperf.generate.fold import fold
+from gnnperf.generate.folding import fold
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule
 from gnnperf.schedule.jitter import Jitter, Spread, arrival_lags_us
 from gnnperf.schedule.jitter_fit import jitter_of
 from gnnperf.schedule.order_statistics import expected_excess, expected_maximum
 from gnnperf.whatif.world_size import WorldSize
-from tests.generate.fold.graphs import Item, Meeting, Work, grid, latencies_us
+from tests.generate.folding.graphs import Item, Meeting, Work, grid, latencies_us
 from tests.whatif.loops import loop
 
 STEADY = Jitter(device=Spread(rank_share=0.1))

@@ -9,7 +9,7 @@ import pytest
 from gnnperf.generate.tables import Placed, Placement, Split
 from gnnperf.shard.problem import on_ranks, ways
 from gnnperf.shard.search import FOUND, Effort, candidates, rank, seeds
-from gnnperf.shard.surrogate import Surrogate, surrogate
+from gnnperf.shard.surrogate_cost import Surrogate, surrogate
 from tests.shard.problems import problem, tables
 
 QUICK = Effort(asked=3000, judged=4)

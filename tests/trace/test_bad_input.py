@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from gnnperf.core import untrusted
 from gnnperf.core.errors import InputError
 from gnnperf.trace import limits, read_run
-from gnnperf.trace.assemble import assemble
+from gnnperf.trace.assembly import assemble
 from gnnperf.trace.table import RunTrace
 from tests.trace import kineto_files as files
 

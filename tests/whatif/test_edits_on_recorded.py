@@ -12,7 +12,7 @@ from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device, placed
 from gnnperf.predict.edited import predict_edited
-from gnnperf.schedule.align import align_runs
+from gnnperf.schedule.alignment import align_runs
 from gnnperf.whatif import (
     Block,
     ChangeCluster,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gnnperf.generate.capture import capture
+from gnnperf.generate.capturing import capture
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.record.workloads.transformer import Parallel, Transformer
 from gnnperf.whatif import ScaleSequence

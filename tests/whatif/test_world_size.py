@@ -14,7 +14,7 @@ from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.whatif.edit import apply
 from gnnperf.whatif.world_size import WorldSize
-from tests.generate.fold.graphs import Meeting, Work, grid
+from tests.generate.folding.graphs import Meeting, Work, grid
 from tests.generate.transformer.plans import small, step_us
 
 RUNS = Path("datasets/cpu-gloo")

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core.schema import NodeType, OpFamily, Relation
-from gnnperf.generate.fold.words import stands_for_text
+from gnnperf.generate.folding.words import stands_for_text
 from gnnperf.generate.transformer.combinations import said
 from gnnperf.generate.transformer.items import Group, Transfer
 from gnnperf.generate.transformer.plan import Parallelism, TransformerPlan

@@ -20,7 +20,7 @@ from gnnperf.gnn.data.step_time import filled_us
 from gnnperf.gnn.evaluation.cells import NODE_COLUMNS, STEP_COLUMNS, Cell, Origin
 from gnnperf.gnn.evaluation.metrics import is_measured
 from gnnperf.gnn.evaluation.noise_floor import node_kinds
-from gnnperf.schedule.align import align
+from gnnperf.schedule.alignment import align
 
 # what learns, and what makes step times of what was learned
 _LEARNING_CODE = ("models", "training", "baselines", "schedule", "data/step_time.py", "hardware/contention.py")

@@ -22,7 +22,7 @@ from gnnperf.gnn.data.categories import texts_of
 from gnnperf.gnn.data.vocabulary import FIELDS, field_column
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.lanes import lane_keys
-from gnnperf.schedule.schedule import timed_edges
+from gnnperf.schedule.longest_path import timed_edges
 
 UNKNOWN_WORD = 0
 MIN_STEPS = 2  # a word of a single training step is read as unknown, so that the unknown word is trained

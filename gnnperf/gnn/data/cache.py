@@ -14,12 +14,12 @@ from torch_geometric.data import HeteroData
 
 from gnnperf.core.files import write_bytes
 
-_ROOMS = ("errors.py", "schema", "prediction.py", "hardware", "graph", "analytic", "data")
+_SOURCES = ("core/errors.py", "core/schema", "hardware", "graph", "analytic", "gnn/data")
 
 
 @cache
 def code_of(*sources: str) -> str:
-    """Hash of the source of rooms and modules of the package."""
+    """Hash of the source of packages and modules."""
     package = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
     for name in sources:
@@ -30,8 +30,8 @@ def code_of(*sources: str) -> str:
 
 
 def code_fingerprint() -> str:
-    """Hash of the source of every room that features depend on."""
-    return f"{torch.__version__} {code_of(*_ROOMS)}"
+    """Hash of the source of all packages that features depend on."""
+    return f"{torch.__version__} {code_of(*_SOURCES)}"
 
 
 def fingerprint(*parts: object) -> str:

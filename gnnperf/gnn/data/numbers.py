@@ -20,7 +20,7 @@ from gnnperf.gnn.data.text import text_numbers
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.lanes import lane_keys
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
-from gnnperf.schedule.schedule import timed_edges
+from gnnperf.schedule.longest_path import timed_edges
 
 SIZE_COLUMNS = ("flops", "bytes", "message_bytes")
 WORK_NAMES = (*names(WORK_FEATURES), *(f"text_{i}" for i in range(NUM_TEXT_FEATURES)))

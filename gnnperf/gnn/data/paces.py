@@ -21,7 +21,7 @@ from gnnperf.core.schema import NodeType
 from gnnperf.gnn.data.categories import NOTHING, texts_of
 from gnnperf.gnn.data.runs import AloneLabels, RunStep, merged, run_of
 from gnnperf.gnn.evaluation.noise_floor import node_kinds
-from gnnperf.schedule.align import align
+from gnnperf.schedule.alignment import align
 
 MIN_NODES = 30  # that tell a pace
 MOST_UNKNOWN = 0.05  # of a step's time: with more at paces that nobody knows, the recording is left out

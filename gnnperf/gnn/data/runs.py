@@ -28,7 +28,7 @@ from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.placement import with_bucket
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
-from gnnperf.schedule.align import align
+from gnnperf.schedule.alignment import align
 from gnnperf.schedule.observed import alone_us
 
 STEADY = 0.1  # a step counts for what is scheduled if its time is so near the median: |ratio - 1|

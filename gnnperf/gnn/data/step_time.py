@@ -11,7 +11,7 @@ from gnnperf.gnn.data.prepare import Step
 from gnnperf.graph.prediction import Alone
 from gnnperf.hardware.contention import Contention
 from gnnperf.schedule import Schedule, schedule, schedule_with_contention
-from gnnperf.schedule.step_visits import NUM_UNROLLED
+from gnnperf.schedule.path_counts import NUM_UNROLLED
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from gnnperf.gnn.evaluation.loading import Load, as_recorded
 from gnnperf.gnn.evaluation.metrics import APE_FLOOR, absolute_percentage_error, is_measured
 from gnnperf.gnn.evaluation.recordings import Recording, Repeats
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.schedule.align import align
+from gnnperf.schedule.alignment import align
 
 ALL = "all"
 WITHIN, ACROSS = "within a machine", "across machines"

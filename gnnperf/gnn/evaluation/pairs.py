@@ -29,7 +29,7 @@ from gnnperf.core.errors import InputError
 from gnnperf.gnn.evaluation.recordings import read_json
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.whatif import Edit, LatenciesOf, OpSelector, Pause, Place, RepeatOp, RunOnce, WaitAs
-from gnnperf.whatif.repeated_calls import repeated_calls
+from gnnperf.whatif.call_repeats import repeated_calls
 from gnnperf.whatif.spin import NoSpin, Spin, spin_us
 from gnnperf.whatif.touched import changed_inputs, transfers
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf.core.errors import InputError
-from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.named import CLUSTER_GROUP, DEVICE_GROUP, PLAN_GROUP, is_path
 from gnnperf.hardware.strict_yaml import INTERPOLATION, read_yaml
 

@@ -17,8 +17,8 @@ from gnnperf.predict.config import Mode
 from gnnperf.predict.step_choice import choose_step, measured_step_time_us, step_time_kind
 from gnnperf.predict.target import traced_name
 from gnnperf.report.compare.side import Side, work
-from gnnperf.report.nodes_table import nodes_table
-from gnnperf.schedule.response import measured_latencies
+from gnnperf.report.nodes_parquet import nodes_table
+from gnnperf.schedule.step_response import measured_latencies
 
 MEASURED = "measured"
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import WORK_TYPES, StepTimeKind
 from gnnperf.core.untrusted import reading
-from gnnperf.report.document import FORMAT, FORMAT_VERSION
+from gnnperf.report.json_document import FORMAT, FORMAT_VERSION
 
 DOCUMENT, NODES = "prediction.json", "nodes.parquet"
 COLUMNS = ("node_type", "op_name", "phase", "latency_us", "critical_us")

@@ -10,7 +10,7 @@ import pandas as pd
 
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report import write_report
-from gnnperf.report.nodes_table import nodes_table
+from gnnperf.report.nodes_parquet import nodes_table
 from gnnperf.report.notebook.card import card
 from gnnperf.report.text import headline
 from gnnperf.whatif.findings import Finding

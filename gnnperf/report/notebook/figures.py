@@ -15,7 +15,7 @@ from gnnperf.core.schema import WORK_TYPES
 from gnnperf.predict.critical_time import critical_chain
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.compare.changes import BY, UNNAMED
-from gnnperf.report.nodes_table import nodes_table
+from gnnperf.report.nodes_parquet import nodes_table
 from gnnperf.report.text import headline, time_text
 from gnnperf.report.tracks import MEASURED, PREDICTED, tracks
 

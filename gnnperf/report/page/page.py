@@ -8,8 +8,8 @@ from html import escape
 import pandas as pd
 
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.report.document import document
 from gnnperf.report.family_errors import family_errors
+from gnnperf.report.json_document import document
 from gnnperf.report.occupancy import occupancy
 from gnnperf.report.page import assets, breakdown, head, memory, ops, path
 from gnnperf.report.page.markup import Cell, Markup, note, section, table, text_cell

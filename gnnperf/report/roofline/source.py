@@ -15,8 +15,8 @@ from gnnperf.hardware.yaml_spec import device_from
 from gnnperf.predict.api import predict
 from gnnperf.predict.request import Request
 from gnnperf.report.compare.side import AGAIN, DOCUMENT, NODES, is_prediction, read_document, read_nodes
-from gnnperf.report.document import document
-from gnnperf.report.nodes_table import nodes_table
+from gnnperf.report.json_document import document
+from gnnperf.report.nodes_parquet import nodes_table
 
 NUMBERS = ("flops", "bytes", "latency_us", "measured_latency_us")
 COLUMNS = ("node_type", "family", "dtype", *NUMBERS)

@@ -16,11 +16,11 @@ from gnnperf.graph.prediction import Predictor
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.schedule import Schedule, schedule
 from gnnperf.schedule.medians import ClassMedians, fit_medians
-from gnnperf.schedule.response import measured_latencies
-from gnnperf.whatif.anchored import anchored
+from gnnperf.schedule.step_response import measured_latencies
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.findings.finding import Basis
 from gnnperf.whatif.findings.observed import Observed
+from gnnperf.whatif.trace_calibration import anchored
 
 
 def measured_step(

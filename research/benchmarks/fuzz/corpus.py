@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gnnperf.hardware.conf_dir import conf_dir
-from gnnperf.report.document import FORMAT, FORMAT_VERSION
+from gnnperf.hardware.conf_folders import conf_dir
+from gnnperf.report.json_document import FORMAT, FORMAT_VERSION
 from research.benchmarks.fuzz.mutations import json_text, mutated_bytes, mutated_value
 
 Make = Callable[[random.Random], bytes]

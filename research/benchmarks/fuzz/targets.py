@@ -130,7 +130,7 @@ def predicted_step(path: Path, rng: random.Random) -> float:
     from gnnperf.predict.api import Request, predict
     from gnnperf.predict.config import Mode
     from gnnperf.predict.whatif import read_edits
-    from gnnperf.report.document import document
+    from gnnperf.report.json_document import document
 
     entries = [rng.choice(corpus.EDITS) for _ in range(rng.choice((0, 1, 1, 2)))]
     if entries and rng.random() < 0.3:

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from gnnperf.core.schema import NodeType, OpFamily
-from gnnperf.generate.capture import capture
-from gnnperf.generate.capture.api import captured_run
+from gnnperf.generate.capturing import capture
+from gnnperf.generate.capturing.api import captured_run
 from gnnperf.generate.convolutional import Block, build_network, replica_tensors
 from gnnperf.generate.shapes import parse, tensors
 from gnnperf.memory import Part

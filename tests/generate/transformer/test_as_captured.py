@@ -12,7 +12,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional as F
 
 from gnnperf.core.schema import NodeType
-from gnnperf.generate.capture import capture
+from gnnperf.generate.capturing import capture
 from gnnperf.generate.transformer import (
     Parallelism,
     Recompute,

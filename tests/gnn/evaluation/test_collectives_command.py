@@ -14,7 +14,7 @@ from gnnperf import cli
 from gnnperf.analytic.collective.files import laws_of, load_collectives
 from gnnperf.gnn.evaluation.collective_laws import fit_and_judge, specified_us, splits
 from gnnperf.hardware import load_cluster
-from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.record.calibrate.op_table import COLUMNS, parquet_bytes
 
 HGX = load_cluster("hgx_h100")

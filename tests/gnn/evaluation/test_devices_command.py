@@ -11,7 +11,7 @@ from gnnperf.analytic.memory_constants import default_memory_constants
 from gnnperf.cli import main
 from gnnperf.gnn.evaluation.device_evidence import DeviceEvidence, Standing, catalog_evidence
 from gnnperf.hardware import device_names, load_device
-from gnnperf.hardware.conf_dir import conf_dir
+from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.strict_yaml import read_yaml
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.report.nodes_table import nodes_table
+from gnnperf.report.nodes_parquet import nodes_table
 from gnnperf.report.page import html_report
 
 

@@ -18,6 +18,7 @@ from gnnperf.gnn.finetune import load_start
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.predict import api
 from gnnperf.predict.api import answers_for, predict
 from gnnperf.predict.config import Mode
 from gnnperf.predict.request import Request
@@ -43,6 +44,14 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_formats, "plugin_names", lambda group: ("op-tables",))
     monkeypatch.setattr(checkpoint_formats, "load_plugin", lambda group, name, where: OpTables)
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that reads as the toy graph."""
+    monkeypatch.setattr(api, "load_graph", lambda paths, cache_dir: two_rank_graph())
+    (tmp_path / "toy.json").write_text("{}")
+    return tmp_path / "toy.json"
 
 
 def cluster(name: str) -> ClusterSpec:

@@ -1,0 +1,176 @@
+"""A dispatch mode that answers collectives: nothing is sent, tensors keep their shapes, every call leaves a mark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import ProcessGroup
+from torch.distributed.distributed_c10d import GroupName
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gnnperf.generate.capturing import sparse_rows
+from gnnperf.generate.capturing.works import SHARED, FakeWork, Issued, mark
+
+Op = Any  # torch._ops.OpOverload
+_PROCESS_GROUP = "c10d.ProcessGroup"
+_OUTPUT_FIRST = ("_base_", "allgather_", "reduce_scatter_", "alltoall_", "gather_", "scatter_", "_coalesced_")
+_REDUCE_SCATTER = "c10d::_reduce_scatter_base_"
+_DIRECT = {"send": 2, "recv_": 2}  # -> position of the peer, after it the tag
+_TYPE_NAMES = {  # torch dtype -> how the profiler writes it
+    torch.float32: "float", torch.float64: "double", torch.float16: "c10::Half", torch.bfloat16: "c10::BFloat16",
+    torch.int64: "long int", torch.int32: "int", torch.int16: "short int", torch.int8: "signed char",
+    torch.uint8: "unsigned char", torch.bool: "bool",
+}  # fmt: skip
+
+
+# Ops whose cost is that of the ops that they are made of.
+_COMPOSED = ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full",
+             "binary_cross_entropy_with_logits", "constant_pad_nd", "slice_backward", "select_backward",
+             "split_with_sizes_copy", "_chunk_cat", "rand", "randn")  # fmt: skip
+
+
+_SUMS = (torch.ops.aten.add.Tensor,)
+_OWN_REFERENCES, _STORAGE_REFERENCES = 4, 2  # of a tensor that only its caller in C++ holds, seen from inside the mode
+
+
+def _is_shared(tensor: torch.Tensor) -> bool:
+    """Whether someone else holds a tensor or its memory: autograd then adds to a copy, not in place."""
+    held = torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) if tensor.layout == torch.strided else 0
+    held_by: int = tensor._use_count()  # type: ignore[attr-defined]
+    return held_by > _OWN_REFERENCES or held > _STORAGE_REFERENCES
+
+
+_ZEROED = re.compile(r"aten::upsample_\w+_backward")  # begin with zeros and add to them
+
+
+class Communication(TorchDispatchMode):
+    """Answers ops of c10d, and those of functional collectives through c10d's, as the real ones do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.issued: list[Issued] = []
+        self._works: list[FakeWork] = []  # C++ holds them, but not their Python part
+
+    def __torch_dispatch__(
+        self, func: Op, types: Iterable[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Answer a collective; hand every other op on."""
+        if func.namespace == "c10d":
+            return self._issue(func, args)
+        if func.namespace == "profiler":  # opens or closes a range: not inside another one
+            return func(*args, **(kwargs or {}))
+        through = _FUNCTIONAL.get(func)
+        if through is not None:
+            with self:  # what it calls is a collective of c10d, to be answered here
+                return through(*args, **(kwargs or {}))
+        if func.namespace == "fsdp":  # written in ops: those are what a rank runs
+            with self:
+                return func._op_dk(torch._C.DispatchKey.CPU, *args, **(kwargs or {}))
+        if func.namespace == "aten" and func._schema.name.removeprefix("aten::") in _COMPOSED:
+            with self:  # the parts that a real one runs, too
+                return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **(kwargs or {}))
+        if func in _SUMS and _is_shared(args[0]):
+            mark(SHARED)
+        with self:
+            sparse_rows.look_into(func, args)
+        found = func(*args, **(kwargs or {}))
+        if _ZEROED.fullmatch(func._schema.name):
+            with self:
+                found.zero_()
+        sparse_rows.note(func, args, found)
+        return found
+
+    def _issue(self, func: Op, args: Sequence[Any]) -> Any:
+        name = func.name().split(".")[0]
+        number, results = len(self._works), list(_tensors(args[0]))
+        group = dist.get_process_group_ranks(ProcessGroup.unbox(_group_of(args)))
+        place = _DIRECT.get(name.removeprefix("c10d::"))
+        peer, tag = (int(args[place]), int(args[place + 1])) if place else (None, 0)
+        sent = list(_tensors(_sent(name, args)))
+        self.issued.append(Issued(number, name, tuple(group), peer, tag, tuple(tuple(t.shape) for t in sent),
+                                  tuple(_TYPE_NAMES.get(t.dtype, str(t.dtype)) for t in sent)))  # fmt: skip
+        self.issued[-1].mark()
+        finish = None
+        if name == _REDUCE_SCATTER:  # gloo reduces a copy of all of it, and whoever waits takes out its part
+            with self:
+                reduced = args[1].clone()
+            finish = partial(_take_part, args[0], reduced, len(group))
+        self._works.append(FakeWork(number, results, finish))
+        boxed = self._works[-1].boxed()
+        return boxed if len(func._schema.returns) == 1 else (args[0], boxed)
+
+
+def _take_part(result: torch.Tensor, reduced: torch.Tensor, parts: int) -> None:
+    result.copy_(reduced.chunk(parts)[0])
+
+
+def _group_of(args: Sequence[Any]) -> Any:
+    found = [a for a in args if isinstance(a, torch.ScriptObject) and _PROCESS_GROUP in str(a._type())]
+    assert found, "every collective names its group"
+    return found[0]
+
+
+def _sent(name: str, args: Sequence[Any]) -> Any:
+    """The argument that holds what is sent."""
+    return args[1] if name.removeprefix("c10d::").endswith(_OUTPUT_FIRST) and _holds_tensors(args[1]) else args[0]
+
+
+def _holds_tensors(value: Any) -> bool:
+    return any(True for _ in _tensors(value))
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _tensors(part)
+
+
+# --- functional collectives (DTensor): what their C++ does, in the same ops -----------------------------------------
+
+
+def _resolved(name: str) -> ProcessGroup:
+    return torch._C._distributed_c10d._resolve_process_group(GroupName(name))
+
+
+def _all_reduce(tensor: torch.Tensor, op: str, group: str) -> torch.Tensor:
+    return _all_reduce_(tensor.clone(memory_format=torch.contiguous_format), op, group)
+
+
+def _all_reduce_(tensor: torch.Tensor, op: str, group: str) -> torch.Tensor:
+    dist.all_reduce(tensor, group=_resolved(group), async_op=True)
+    return tensor
+
+
+def _all_gather(tensor: torch.Tensor, size: int, group: str) -> torch.Tensor:
+    found = tensor.new_empty((tensor.shape[0] * size, *tensor.shape[1:]))
+    dist.all_gather_into_tensor(found, tensor, group=_resolved(group), async_op=True)
+    return found
+
+
+def _reduce_scatter(tensor: torch.Tensor, op: str, size: int, group: str) -> torch.Tensor:
+    found = tensor.new_empty((tensor.shape[0] // size, *tensor.shape[1:]))
+    dist.reduce_scatter_tensor(found, tensor, group=_resolved(group), async_op=True)
+    return found
+
+
+def _all_to_all(tensor: torch.Tensor, receive: list[int], send: list[int], group: str) -> torch.Tensor:
+    found = tensor.new_empty((sum(receive), *tensor.shape[1:]))
+    dist.all_to_all_single(found, tensor, receive, send, group=_resolved(group), async_op=True)
+    return found
+
+
+_c10d = torch.ops._c10d_functional
+_FUNCTIONAL: Mapping[Op, Callable[..., torch.Tensor]] = {
+    _c10d.all_reduce.default: _all_reduce,
+    _c10d.all_reduce_.default: _all_reduce_,
+    _c10d.all_gather_into_tensor.default: _all_gather,
+    _c10d.reduce_scatter_tensor.default: _reduce_scatter,
+    _c10d.all_to_all_single.default: _all_to_all,
+}

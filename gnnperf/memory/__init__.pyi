@@ -1,0 +1,2 @@
+from .peak import Part as Part
+from .peak import PeakMemory as PeakMemory

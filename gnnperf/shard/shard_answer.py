@@ -1,0 +1,154 @@
+"""What `gnnperf shard` found: ranked placements, what they are compared with, what each rank has to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from gnnperf.core.progress import each
+from gnnperf.generate.recommendation.messages import vector_bytes
+from gnnperf.generate.recommendation.parts import parts_of
+from gnnperf.generate.recommendation.read import placement_as_written
+from gnnperf.generate.tables import Placement, Split
+from gnnperf.shard.initial_placements import random_placements
+from gnnperf.shard.judge import Judged, judged
+from gnnperf.shard.loads import INDICES, LOOKED_UP, MEMORY, UPDATED
+from gnnperf.shard.problem import Problem
+from gnnperf.shard.search import BY_SIZE, Effort, Ranked, candidates, rank, seeds
+from gnnperf.shard.surrogate_cost import Surrogate, surrogate
+
+NUM_RANDOM = 11
+GIVEN = "as the file has it"
+
+
+@dataclass(frozen=True)
+class RankLoad:
+    """What one rank does in a step, and holds.
+
+    Attributes:
+        tables: of which it holds a part.
+        lookups: indices that it looks up.
+        work_us: of looking up and updating.
+        vector_bytes: of the even all-to-all that keeps it as busy.
+        memory_bytes: of tables, optimizer state and gradients of replicated tables.
+    """
+
+    tables: int
+    lookups: float
+    work_us: float
+    vector_bytes: float
+    memory_bytes: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The result.
+
+    Attributes:
+        problem: asked about.
+        ranked: the best placements, the fastest first.
+        judged: of each of them.
+        compared_us: steps of other placements, by their origin; none of random ones where none fits.
+        asked: placements that were looked at.
+    """
+
+    problem: Problem
+    ranked: tuple[Ranked, ...]
+    judged: tuple[Judged, ...]
+    compared_us: Mapping[str, float]
+    costs: Surrogate
+    asked: int
+
+
+def answer(problem: Problem, effort: Effort, given: Placement | None, top: int) -> Answer:
+    """Search, and judge what was found, the greedy placements and random ones by the schedule.
+
+    Args:
+        problem: asked about.
+        effort: of the search.
+        given: a placement to begin with and compare with; None: there is none.
+        top: placements in the answer.
+
+    Raises:
+        InputError: the tables do not fit.
+    """
+    costs = surrogate(problem)
+    known = {**seeds(costs.loads), **({} if given is None else {GIVEN: given})}
+    asked: dict[Placement, Judged] = {}
+
+    def price(placement: Placement) -> float:
+        if placement not in asked:
+            asked[placement] = judged(problem, costs.start(placement))
+        return asked[placement].step_us
+
+    ranked = rank(candidates(known.values(), costs, effort), known, price)[:top]
+    compared = {name: price(placement) for name, placement in known.items()}
+    drawn = each(list(random_placements(costs.loads, NUM_RANDOM, effort.seed)), "pricing random ones", "placements")
+    random = [price(placement) for placement in drawn]
+    if random:
+        compared[f"median of {len(random)} random"] = median(random)
+    return Answer(problem, ranked, tuple(asked[r.placement] for r in ranked), compared, costs, len(asked))
+
+
+def rank_loads(found: Answer, placement: Placement) -> tuple[RankLoad, ...]:
+    """Of each rank."""
+    plan, state = found.problem.placed(placement), found.costs.start(placement)
+    sent = vector_bytes(parts_of(plan), plan.ranks, plan.samples)  # [ranks]
+    tables = [sum(r in placed.ranks for placed in placement) for r in range(plan.ranks)]
+    copies = sum(t.pooling for t, p in zip(plan.model.tables, placement, strict=True) if _is_local(p.split, plan.ranks))
+    lookups = state.per_rank[INDICES] * plan.batch + copies * plan.samples  # [ranks]
+    work = state.per_rank[LOOKED_UP] + state.per_rank[UPDATED]
+    columns = [values.tolist() for values in (lookups, work, sent, state.per_rank[MEMORY])]
+    return tuple(RankLoad(*values) for values in zip(tables, *columns, strict=True))
+
+
+def _is_local(split: Split, ranks: int) -> bool:
+    return split is Split.REPLICATED or ranks == 1
+
+
+def splits(placement: Placement) -> dict[str, int]:
+    """How many tables are held in which way."""
+    return {str(split): sum(placed.split is split for placed in placement) for split in Split}
+
+
+def document(found: Answer) -> dict[str, object]:
+    """Everything, for JSON."""
+    problem, plan = found.problem, found.problem.plan
+    return {
+        "name": plan.name,
+        "num_tables": len(problem.tables),
+        "devices": problem.ranks,
+        "hardware": problem.cluster.device.name,
+        "cluster": problem.cluster.name,
+        "batch": plan.batch,
+        "capacity_bytes_per_device": problem.capacity_bytes,
+        "num_judged": found.asked,
+        "compared_step_us": dict(found.compared_us),
+        "placements": [_one(found, r, j) for r, j in zip(found.ranked, found.judged, strict=True)],
+    }
+
+
+def _one(found: Answer, ranked: Ranked, told: Judged) -> dict[str, object]:
+    loads = rank_loads(found, ranked.placement)
+    return {
+        "step_us": ranked.step_us,
+        "origin": ranked.origin,
+        "critical_path_us": dict(told.critical_us),
+        "tables_by_split": splits(ranked.placement),
+        "ranks": [vars(load) for load in loads],
+        "placement": placement_as_written(found.problem.tables, ranked.placement, found.problem.ranks),
+    }
+
+
+def gain(found: Answer) -> float:
+    """Share of the greedy-by-size step that the best placement saves."""
+    return 1.0 - found.ranked[0].step_us / found.compared_us[BY_SIZE]
+
+
+def unevenness(values: list[float]) -> float:
+    """The busiest over the mean; 1 is even."""
+    mean = float(np.mean(values))
+    return max(values) / mean if mean > 0 else 1.0

@@ -1,0 +1,76 @@
+"""Which calls of an op does the other program repeat? Read off the order of ops, never off times.
+
+once       linear | gelu | linear            runs of equal calls: 1  1  1
+repeated   linear | gelu | linear linear linear                  1  1  3      the second one, three times
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import Segment
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.schedule.alignment import common_subsequence
+from gnnperf.whatif.units import OpSelector, host_units
+
+
+def repeated_calls(
+    once: ExecutionGraph, repeated: ExecutionGraph, calls: OpSelector, times: int
+) -> list[tuple[OpSelector, OpSelector]]:
+    """For every rank with such calls: which calls of `once` are repeated, and which calls of `repeated` they become.
+
+    Args:
+        once: a recording of the program that runs each call once; its last whole step is read.
+        repeated: a recording of the other program; likewise.
+        calls: the op, and what else is known of its calls.
+        times: how often each of them runs in `repeated`.
+
+    Raises:
+        InputError: no run of equal calls is `times` times as long there.
+    """
+    found = []
+    for rank in once.ranks if calls.ranks is None else calls.ranks:
+        of_rank = replace(calls, ranks=(rank,))
+        here, there = (_runs(graph, rank, of_rank) for graph in (once, repeated))
+        pairs = common_subsequence(here["key"].to_numpy(), there["key"].to_numpy())
+        a, b = here.iloc[pairs[0]].reset_index(drop=True), there.iloc[pairs[1]].reset_index(drop=True)
+        both = pd.concat([a, b.add_suffix("_b")], axis=1)
+        both = both[both["selected"] & (both["length_b"] == times * both["length"]) & (times > 1)]
+        if len(both):
+            found.append((
+                replace(of_rank, ordinals=_ordinals(both["first"], both["length"])),
+                replace(of_rank, ordinals=_ordinals(both["first_b"], both["length_b"])),
+            ))  # fmt: skip
+    if not found:
+        raise InputError(f"no call of {calls} that runs {times} times as often in graph {repeated.name!r}",
+                         where=f"graph {once.name!r}", allowed="an op that the other program repeats")  # fmt: skip
+    return found
+
+
+def _runs(graph: ExecutionGraph, rank: int, calls: OpSelector) -> pd.DataFrame:
+    """Runs of equal op calls in a rank's last step, thread by thread in order of execution.
+
+    Columns: key, length, selected (whether `calls` names them), first (ordinal of its first call among those it names).
+    """
+    nodes = graph.nodes
+    inside = (nodes["rank"] == rank) & (nodes["step"] == graph.steps[-1].step)
+    inside &= (nodes["thread"] >= 0) & (nodes["segment"] != Segment.T1)
+    own = nodes[inside].assign(unit=host_units(graph)[inside.to_numpy()])
+    own = own.drop_duplicates("unit").sort_values(["thread", "node_id"])
+    text = own["thread"].astype(str) + own["op_name"].astype("str") + own["input_dims"].astype("str").fillna("")
+    key = pd.util.hash_array(text.to_numpy(dtype=object))
+    run = np.cumsum(np.r_[True, key[1:] != key[:-1]][: len(key)])
+    selected = calls.names(own)
+    ordinal = np.cumsum(selected) - 1
+    table = pd.DataFrame({"run": run, "key": key.view(np.int64), "selected": selected, "first": ordinal})
+    runs = table.groupby("run").agg(key=("key", "first"), selected=("selected", "first"), first=("first", "first"))
+    return runs.assign(length=table.groupby("run").size()).reset_index(drop=True)
+
+
+def _ordinals(first: pd.Series, length: pd.Series) -> tuple[int, ...]:
+    spans = zip(first.tolist(), length.tolist(), strict=True)
+    return tuple(ordinal for begin, count in spans for ordinal in range(begin, begin + count))

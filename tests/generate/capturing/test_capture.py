@@ -1,0 +1,194 @@
+"""Tiny programs whose ops can be listed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.core.errors import InputError
+from gnnperf.generate.capturing import capture
+from gnnperf.gnn.data.clusters import cluster_for
+from gnnperf.graph import ExecutionGraph
+
+Step = Callable[[], object]
+
+
+def training_step(model: nn.Module) -> Step:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    rows = torch.ones(4, 8)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(rows).sum().backward()
+        optimizer.step()
+
+    return step
+
+
+def linear() -> Step:
+    return training_step(nn.Linear(8, 2, bias=False))
+
+
+def data_parallel() -> Step:
+    layers = nn.Sequential(nn.Linear(8, 8, bias=False), nn.Linear(8, 2, bias=False))
+    return training_step(DistributedDataParallel(layers))
+
+
+def nodes_of(graph: ExecutionGraph, node_type: str, rank: int = 0) -> list[tuple[str, str]]:
+    mine = graph.nodes[
+        (graph.nodes["node_type"] == node_type) & (graph.nodes["rank"] == rank) & (graph.nodes["step"] == 1)
+    ]
+    return list(zip(mine["op_name"].astype(str), mine["phase"].astype(str), strict=True))
+
+
+def test_one_rank() -> None:
+    graph = capture(linear)
+    # [4, 8] x [8, 2]; the gradient of the weight only: the inputs need none
+    assert nodes_of(graph, "compute") == [
+        ("aten::linear", "forward"), ("aten::sum", "forward"), ("aten::ones_like", "forward"),
+        ("aten::mm", "backward"), ("aten::_fused_sgd_", "optimizer"),
+    ]  # fmt: skip
+    step = graph.step(1).nodes
+    products = step[step["op_name"].astype(str).isin(["aten::linear", "aten::mm"]) & (step["node_type"] == "compute")]
+    assert products["flops"].tolist() == [2 * 4 * 8 * 2, 2 * 2 * 4 * 8]
+    assert products["input_dims"].tolist() == ["[[4,8],[2,8],[]]", "[[2,4],[4,8]]"]
+    assert products["dtype"].tolist() == ["float32", "float32"]
+
+
+def test_nothing_is_labeled() -> None:
+    graph = capture(data_parallel, 2)
+    assert graph.nodes[["start_us", "latency_us", "blocked_us"]].isna().all(axis=None)
+    assert graph.edges["lag_us"].isna().all()
+    assert all(np.isnan(step.makespan_us) and step.period_us is None for step in graph.steps)
+
+
+def test_data_parallel_sums_one_bucket() -> None:
+    graph = capture(data_parallel, 2)
+    transfers = graph.nodes[(graph.nodes["node_type"] == "collective") & (graph.nodes["step"] == 1)]
+    assert transfers["collective"].tolist() == ["all_reduce"]
+    assert transfers["message_bytes"].tolist() == [(8 * 8 + 2 * 8) * 4.0]
+    assert transfers["group_size"].tolist() == [2]
+    relations = graph.step(1).edges["relation"].value_counts()
+    assert (relations["joins"], relations["releases"]) == (2, 2)
+    assert nodes_of(graph, "compute", 0) == nodes_of(graph, "compute", 1)
+
+
+def test_wait_is_where_the_program_waits() -> None:
+    def build() -> Step:
+        rows = torch.ones(16)
+
+        def step() -> None:
+            work = dist.all_reduce(rows, async_op=True)
+            assert work is not None
+            torch.ones(4, 4).mm(torch.ones(4, 4))
+            work.wait()
+            rows.exp()
+
+        return step
+
+    step = capture(build, 2).step(1)
+    exits = step.nodes.index[(step.nodes["node_type"] == "comm") & (step.nodes["segment"] == "exit")]
+    waits = step.edges[(step.edges["relation"] == "waits") & step.edges["src"].isin(exits)]
+    assert [str(name) for name in step.nodes["op_name"].iloc[waits["dst"]]] == ["aten::exp", "aten::exp"]
+
+
+def test_send_and_receive_are_one_transfer() -> None:
+    def build() -> Step:
+        rows = torch.ones(16)
+
+        def step() -> None:
+            if dist.get_rank() == 0:
+                dist.send(rows, 1)
+            else:
+                dist.recv(rows, 0)
+
+        return step
+
+    graph = capture(build, 2)
+    transfers = graph.nodes[(graph.nodes["node_type"] == "collective") & (graph.nodes["step"] == 1)]
+    assert transfers["collective"].tolist() == ["send_recv"]
+    assert transfers["message_bytes"].tolist() == [64.0]
+
+
+def test_ranks_that_wait_for_each_other_are_refused() -> None:
+    def build() -> Step:
+        rows = torch.ones(16)
+        return lambda: dist.recv(rows, 1 - dist.get_rank())
+
+    with pytest.raises(InputError, match="wait for each other"):
+        capture(build, 2)
+
+
+def test_gradients_are_summed_in_place_unless_they_are_shared() -> None:
+    def build() -> Step:
+        weight = nn.Parameter(torch.ones(4, 4))
+        return lambda: (weight.exp().sin() + weight.cos()).sum().backward()
+
+    ops = [name for name, phase in nodes_of(capture(build), "compute") if phase == "backward"]
+    assert "aten::add_" in ops
+    assert "aten::add" not in ops
+
+
+@pytest.mark.parametrize(
+    ("look", "op"),
+    [(lambda rows: rows.sum().item(), "aten._local_scalar_dense"), (lambda rows: rows.nonzero(), "aten.nonzero")],
+)
+def test_what_depends_on_values_is_refused_by_op_and_line(look: Callable[[torch.Tensor], object], op: str) -> None:
+    def build() -> Step:
+        rows = torch.ones(4)
+        return lambda: look(rows)
+
+    with pytest.raises(InputError, match=rf"rank 0, test_capture.py:\d+: {op} needs numbers"):
+        capture(build)
+
+
+def test_reading_memory_is_refused() -> None:
+    def build() -> Step:
+        rows = torch.ones(4)
+        return lambda: rows.numpy()
+
+    with pytest.raises(InputError, match=r"test_capture.py:\d+: a tensor's memory is read"):
+        capture(build)
+
+
+def test_errors_of_the_program_stay_what_they_are() -> None:
+    def build() -> Step:
+        rows = torch.ones(4)
+        return lambda: rows.mm(rows)
+
+    with pytest.raises(RuntimeError, match=r"2D|matri[cx]"):
+        capture(build)
+
+
+def test_only_some_ranks() -> None:
+    graph = capture(data_parallel, 1024, ranks=[3])
+    assert (graph.ranks, graph.world_size) == ((3,), 1024)
+    assert graph.nodes["segment"].eq("peer_wait").any()
+
+
+@pytest.mark.parametrize(("settings", "key"), [({"world_size": 0}, "world_size"), ({"steps": 0}, "steps"),
+                                               ({"world_size": 2, "ranks": [2]}, "ranks")])  # fmt: skip
+def test_settings_that_cannot_be(settings: dict[str, object], key: str) -> None:
+    with pytest.raises(InputError, match=key):
+        capture(linear, **settings)  # type: ignore[arg-type]
+
+
+def test_process_is_left_as_it_was() -> None:
+    swap, rebuild = torch.utils.swap_tensors, dist.Reducer._rebuild_buckets
+    capture(data_parallel, 2)
+    assert not dist.is_initialized()
+    assert (torch.utils.swap_tensors, dist.Reducer._rebuild_buckets) == (swap, rebuild)
+
+
+def test_predictor_answers_what_was_captured() -> None:
+    graph = capture(data_parallel, 2)
+    found = AnalyticPredictor().predict(graph, cluster_for(graph, None, None))
+    work = graph.nodes["node_type"].isin(["compute", "collective"]).to_numpy()
+    assert (found.latency_us[work] > 0).all()
