@@ -2,7 +2,7 @@
 
 python train.py                              defaults, on datasets/cpu-gloo
 python train.py experiment=demo out=DIR      about a minute
-python train.py experiment=pretrained        the checkpoint that ships, from op tables (research/pretraining)
+python train.py experiment=pretrained        a checkpoint of public op tables (research/pretraining)
 python train.py experiment=fine_tune init_from=CHECKPOINT data.path=DIR    a network that is there, on your runs
 python train.py --multirun seed=0,1,2
 python train.py --multirun experiment=sweep  a search over settings
@@ -59,8 +59,8 @@ def train(config: EntryConfig) -> float | None:
     from gnnperf.gnn.training.fit import build_model, fit
     from gnnperf.gnn.training.gate import keep_what_helps
     from gnnperf.gnn.training.look import log_answers
+    from gnnperf.predict.blended import CALIBRATED, predictor_of
     from gnnperf.predict.intervals import calibrated
-    from gnnperf.predict.ladder import CALIBRATED, predictor_of
 
     console, out = wide_console(), Path(config.out)
 

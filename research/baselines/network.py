@@ -16,8 +16,8 @@ from gnnperf.gnn.training.evaluate import alone_answer
 from gnnperf.gnn.training.fit import build_model, fit
 from gnnperf.gnn.training.gate import keep_what_helps
 from gnnperf.graph.prediction import Predictor
+from gnnperf.predict.blended import predictor_of
 from gnnperf.predict.config import Mode
-from gnnperf.predict.ladder import predictor_of
 from research.baselines.judge import Fit
 
 
