@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from gnnperf.analytic.memory_constants import EventGap
-from gnnperf.analytic.memory_fit import call_times_us
 from gnnperf.analytic.observation import SHARPNESS
+from research.fitting.memory import call_times_us
 from research.pretraining.forms import CONVOLUTION, FormConstants, base_us, families, form_names
 from research.pretraining.graphs import grouped
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.analytic.adapt.parts import parts_of
 from gnnperf.graph.prediction import Prediction
 from gnnperf.schedule.path_time import path_times_us
+from research.fitting.adapt.parts import parts_of
 
 # Which of host and device is slower decides a step: choices go through their ratio, and through what fills the device,
 # kernels or the gaps between them.

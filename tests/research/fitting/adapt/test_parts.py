@@ -7,13 +7,13 @@ import pytest
 from toys import make_graph, two_rank_graph
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.analytic.adapt import PARTS, ScaledPredictor, parts_of, planes_of
-from gnnperf.analytic.adapt.parts import CALLS, HOST, KERNELS, NO_PART, TRANSFERS
-from gnnperf.analytic.adapt.step_planes import CHOICES, StepPlanes
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Segment
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.schedule import schedule
+from research.fitting.adapt import PARTS, ScaledPredictor, parts_of, planes_of
+from research.fitting.adapt.parts import CALLS, HOST, KERNELS, NO_PART, TRANSFERS
+from research.fitting.adapt.step_planes import CHOICES, StepPlanes
 
 CLUSTER = default_cluster(load_device("a100_sxm_80gb"))
 

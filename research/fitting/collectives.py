@@ -1,4 +1,4 @@
-"""Write the laws that ship: `python -m research.benchmarks.fit_collectives conf/analytic/collective_laws`.
+"""Write the laws that ship: `python -m research.fitting.collectives conf/analytic/collective_laws`.
 
 One YAML file per platform of the public collective tables, the newest library of each device. All rows are used: do not
 judge the laws on these tables; what fits on a part of the rows are off by on the others is in each file's provenance.
@@ -44,7 +44,7 @@ def main(folder: Path) -> None:
     for name, key in SHIPPED.items():
         rows, cluster = platforms[key], cluster_of(platforms[key])
         source, platform = key
-        origin = (f"python -m research.benchmarks.fit_collectives: {source} ({LICENSES[source]}), {platform}, "
+        origin = (f"python -m research.fitting.collectives: {source} ({LICENSES[source]}), {platform}, "
                   f"links of cluster {cluster.name}")  # fmt: skip
         found = fit_and_judge(rows, cluster, origin)
         save_collectives(found.constants, folder / f"{name}.yaml")
@@ -53,5 +53,5 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m research.benchmarks.fit_collectives FOLDER")
+        sys.exit("usage: python -m research.fitting.collectives FOLDER")
     main(Path(sys.argv[1]))

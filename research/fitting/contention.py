@@ -1,6 +1,6 @@
 """Fit what overlapping work takes from each other, and write conf/analytic/contention.yaml.
 
-    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.fit_contention [OUT.yaml]
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.contention [OUT.yaml]
 
 GPU: medians over ops, shapes and kernels that occur alone and beside a collective's kernel in one public run; each run
 is judged by the median of the others, beside the answer 1. A slowdown that does not judge better than 1 stays 1.
@@ -29,7 +29,7 @@ from research.benchmarks._gpu_contention import gpu_runs, kernel_ratios, transfe
 MIN_GROUPS = 10  # of at least two runs: fewer are no evidence
 RATES = np.geomspace(1e8, 1e10, 201)  # bytes/s; neighbors differ by 2.3 %
 PROVENANCE = (
-    "python -m research.benchmarks.fit_contention. gpu: public Kineto traces (HolisticTraceAnalysis MIT, TraceLens "
+    "python -m research.fitting.contention. gpu: public Kineto traces (HolisticTraceAnalysis MIT, TraceLens "
     "MIT, param "
     "MIT, TorchRec BSD-3, Megatron-LM), same op, shape and kernel alone and beside a collective's kernel; 1.0 where "
     "the median of other runs judges a run no better than 1.0, or no two runs have such pairs. cpu: gloo of "
@@ -111,6 +111,7 @@ def fitted_rate(found: pd.DataFrame) -> float:
 
 
 def main() -> None:
+    """Fit and write."""
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "contention.yaml"
     constants = ContentionConstants(gpu_constants(), cpu_constants(), PROVENANCE)
     print(constants.gpu, constants.cpu)

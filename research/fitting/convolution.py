@@ -5,25 +5,39 @@ process had
 called before. They were called in random order, so that what grows with that number is the host's and not the op's:
 
     observed = first call + growth x calls before + fastest algorithm
+
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.convolution [OUT.yaml]
+
+writes conf/analytic/convolution.yaml, from NeuSight's convolutions (MIT) on every device of the catalog, with the
+constants of gemms and streams that ship. To judge the model, `python -m research.benchmarks.convolution` fits all of
+them again without the chip that it is judged on.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.convolution import ConvolutionPass, Convolutions, result_edge
-from gnnperf.analytic.convolution_constants import NUMBERS, ConvolutionConstants
-from gnnperf.analytic.kernel_constants import Members
+from gnnperf.analytic.convolution_constants import FILE, NUMBERS, ConvolutionConstants, save_convolution_constants
+from gnnperf.analytic.kernel_constants import Members, default_gemm_constants
 from gnnperf.analytic.kernels.call import Setting
 from gnnperf.analytic.kernels.convolutions import lanes_algorithms
 from gnnperf.analytic.log_fit import fit_logs, softened
-from gnnperf.analytic.memory_constants import MemoryConstants
+from gnnperf.analytic.memory_constants import MemoryConstants, default_memory_constants
 from gnnperf.analytic.winograd import Algorithms
+from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.spec import DeviceSpec
+from research.benchmarks._neusight import convolution_rows
 
+PROVENANCE = (
+    "fitted by research/fitting/convolution.py on the convolutions of sitar-lab/NeuSight (MIT; float32 forward, "
+    "3 x 3 windows at stride 1, torch 2.1, {devices}). Do not judge the model on those devices with these constants."
+)
 DTYPE = "float32"
 ROWS_PER_DEVICE = 1000  # enough for a handful of constants
 DISTURBED = 0.1  # |log error| from which a row pulls no harder
@@ -95,3 +109,17 @@ def log_error(ways: Algorithms, rows: pd.DataFrame, constants: ConvolutionConsta
     before = np.nan_to_num(rows["calls_before"].to_numpy(float))  # [n] unknown: as a first call
     wait = np.where(rows["launch_included"], constants.call_us + constants.growth_us * before, 0.0)  # [n]
     return np.asarray(np.log(ways.fastest_us(constants) + wait) - np.log(rows["latency_us"].to_numpy(float)))
+
+
+def main() -> None:
+    """Fit and write."""
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / FILE
+    rows, devices = convolution_rows()
+    said = PROVENANCE.format(devices=", ".join(sorted(devices)))
+    found = fit_convolution_constants(rows, devices, default_gemm_constants(), default_memory_constants(), said)
+    save_convolution_constants(found, out)
+    print(out.read_text())
+
+
+if __name__ == "__main__":
+    main()

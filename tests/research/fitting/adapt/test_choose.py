@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnnperf.analytic.adapt import PARTS, StepPlanes, adapt
-from gnnperf.analytic.adapt.choose import UNLABELED, fit_factors, left_out_error
 from gnnperf.core.errors import InputError
+from research.fitting.adapt import PARTS, StepPlanes, adapt
+from research.fitting.adapt.choose import UNLABELED, fit_factors, left_out_error
 
 BATCHES = np.array([1.0, 2.0, 4.0, 8.0])
 ONES = np.ones(len(PARTS))

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.analytic.adapt.parts import PARTS, parts_of
 from gnnperf.core.errors import require
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Prediction, Predictor
 from gnnperf.hardware.spec import ClusterSpec
+from research.fitting.adapt.parts import PARTS, parts_of
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,45 @@
 """Fit MemoryConstants on op tables of eager calls between events: first the streams, then the kernels over rows.
 
 Rows have the columns `table` (add, mul, ..., softmax, ln), `device`, `rows`, `columns`, `moved_bytes`, `latency_us`.
+
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.memory [OUT.yaml]
+
+writes conf/analytic/memory_bound.yaml, from NeuSight's tables (MIT) of every device in the catalog. To judge the model,
+`python -m research.benchmarks.memory_bound` fits again without the generation that it is judged on.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.bandwidth_bound import OTHER, elementwise_us
 from gnnperf.analytic.log_fit import fit_logs
-from gnnperf.analytic.memory_constants import EventGap, MemoryConstants, MemorySystem, RowKernel
+from gnnperf.analytic.memory_constants import (
+    FILE,
+    EventGap,
+    MemoryConstants,
+    MemorySystem,
+    RowKernel,
+    save_memory_constants,
+)
 from gnnperf.analytic.normalization import WARP_COLUMNS, layer_norm_us, softmax_us
 from gnnperf.analytic.observation import between_events_us
+from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.spec import DeviceSpec
+from research.benchmarks._neusight import memory_rows
 
+PROVENANCE = (
+    "fitted by research/fitting/memory.py on the elementwise, softmax and layer norm tables of "
+    "sitar-lab/NeuSight "
+    "(MIT; float32 forward, torch 2.1, {devices}). rereads, overlap_power and lane_cycles.other follow from how the "
+    "kernels are written and are not fitted. Do not judge the model on those devices with these constants."
+)
 LAYER_NORM, SOFTMAX = "ln", "softmax"
 HEAVY = {"pow": "pow", "powu": "pow"}  # tables whose op costs more instructions than an add: op of the lane cycles
 ITEM_BYTES = 4
@@ -168,3 +190,16 @@ def _fit_row_kernel(
     start = np.array([first.cycles_per_row, first.cycles_per_element, first.rows_in_flight_per_sm,
                       first.bandwidth_share, START_ISSUE_SHARE])  # fmt: skip
     return _fit(rows, devices, calls, build, start)
+
+
+def main() -> None:
+    """Fit and write."""
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / FILE
+    rows, devices = memory_rows()
+    constants = fit_memory_constants(rows, devices, PROVENANCE.format(devices=", ".join(sorted(devices))))
+    save_memory_constants(constants, out)
+    print(out.read_text())
+
+
+if __name__ == "__main__":
+    main()

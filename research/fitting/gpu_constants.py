@@ -1,6 +1,6 @@
 """Fit the analytical model's host overheads and lags on public traces, and write conf/analytic/gpu.yaml.
 
-    GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.fit_analytic_constants [OUT.yaml]
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.gpu_constants [OUT.yaml]
 
 The folder holds the files of `gnnperf data fetch`. Only files under MIT, BSD or Apache licenses that were merged in
 their repositories are used, and none of 2021 (its overheads differ). What the profiler adds per op and annotation is
@@ -44,7 +44,7 @@ COST = ProfilerCost(
     op_us=0.88, range_us=0.48, call_us=0.0, step_us=0.0, provenance="datasets/cpu-gloo, median of cards"
 )
 PROVENANCE = (
-    "host_overhead_us, segment_us and lag_us.gpu: fitted by research/benchmarks/fit_analytic_constants.py on "
+    "host_overhead_us, segment_us and lag_us.gpu: fitted by research/fitting/gpu_constants.py on "
     "public Kineto "
     "traces (param MIT, HolisticTraceAnalysis MIT, TraceLens MIT; V100, A100, H100 hosts), robust means "
     "and medians over all of them, without what the profiler adds per op and annotation (0.88 and 0.48 us, measured by "
@@ -69,6 +69,7 @@ def graphs(mirror: Path, runs: tuple[str, ...] = RUNS) -> Iterator[ExecutionGrap
 
 
 def main() -> None:
+    """Fit and write."""
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "gpu.yaml"
     base = load_constants(conf_dir("analytic") / "gpu.yaml")
     found = [without_profiler(graph, COST).graph for graph in graphs(mirror())]

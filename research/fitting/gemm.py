@@ -1,9 +1,18 @@
-"""Fit the constants of the GEMM model to measured products: robust least squares of log latency, from fixed starts."""
+"""Fit the constants of the GEMM model to measured gemms: robust least squares of log latency, from fixed starts.
+
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.gemm [gemm] [bmm] [linear]
+
+writes conf/analytic/gemm.yaml, fitted on all GPUs that have public tables. Families of tables that are not named keep
+their constants. `python -m research.benchmarks.gemm` judges such constants on GPUs that they were not fitted on; do not
+judge them on these tables. No row of a whole model or of its nodes is among them.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +21,26 @@ import pandas as pd
 from gnnperf.analytic.collective.solver import robust_least_squares
 from gnnperf.analytic.gemm import candidates, family_of, kernel_us, observed_us, tiled_us
 from gnnperf.analytic.gemm_sizes import ITEM_BYTES, DeviceNumbers, Products, numbers_of, products, rate_key
-from gnnperf.analytic.kernel_constants import GemmConstants, Members, kernels_of, members_for
+from gnnperf.analytic.kernel_constants import (
+    GemmConstants,
+    Members,
+    kernels_of,
+    load_gemm_constants,
+    members_for,
+    save_gemm_constants,
+)
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import match_device
+from gnnperf.hardware.conf_folders import conf_dir
+from gnnperf.hardware.strict_yaml import read_yaml
+from research.benchmarks._products import TABLES, product_rows, sample
+from research.benchmarks._public_runs import mirror
 
 Array = npt.NDArray[np.float64]
 
+FITTED_BY = "Fitted by research/fitting/gemm.py."
+FIT_ROWS = {"gemm": 300, "bmm": 500, "linear": 500}  # of each GPU
+FAMILY = {"gemm": "matrix", "bmm": "vector_batched", "linear": "vector"}
 LOSS_SCALE = 0.15  # of log latency: beyond it, errors count linearly
 # Weight of the expectations below against one measurement: of a fit that answers for the GPUs it saw, and of one that
 # answers for others, which has less to go by. `research.benchmarks.gemm_choice` printed what the second was chosen by.
@@ -229,3 +252,33 @@ def _at(start: GemmConstants, names: Sequence[str], at: Array) -> GemmConstants:
     for name, value in zip(names, np.exp(np.clip(at, -50.0, 50.0)).tolist(), strict=True):
         found[name] = value / (1 + value) if name in AT_MOST_ONE else 1 + value if name in AT_LEAST_ONE else value
     return replace(start, **found)  # type: ignore[arg-type]
+
+
+def main(asked: Sequence[str]) -> int:
+    """Fit and write."""
+    unknown = sorted(set(asked) - set(TABLES))
+    if unknown:
+        sys.exit(f"no table {unknown[0]!r}. Allowed: {', '.join(TABLES)}.")
+    path = conf_dir("analytic") / "gemm.yaml"
+    rows = product_rows(mirror())
+    constants, sources = dict(load_gemm_constants(path)), sources_of(path)
+    for table in asked or TABLES:
+        part = sample(rows[rows["table"] == table], FIT_ROWS[table])
+        constants[FAMILY[table]] = fit_for_others(part)
+        sources[FAMILY[table]] = f"{part['source'].iloc[0]}, {table}, {len(part)} rows of " + ", ".join(
+            part["device"].unique()
+        )
+    said = "; ".join(f"{family}: {source}" for family, source in sources.items())
+    save_gemm_constants(constants, f"{FITTED_BY} {said}.", path)
+    return 0
+
+
+def sources_of(path: Path) -> dict[str, str]:
+    """Family -> where its constants come from, as the file says."""
+    said = str(read_yaml(path)["provenance"]).removeprefix(FITTED_BY).strip().removesuffix(".")
+    parts = (part.partition(": ") for part in said.split("; "))
+    return {family: source for family, _, source in parts}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

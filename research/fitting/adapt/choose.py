@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.analytic.adapt.parts import PARTS
-from gnnperf.analytic.adapt.step_planes import StepPlanes
 from gnnperf.analytic.log_fit import fit_logs
 from gnnperf.core.errors import InputError, require
+from research.fitting.adapt.parts import PARTS
+from research.fitting.adapt.step_planes import StepPlanes
 
 WEIGHTS = (0.5, 0.15, 0.05, 0.02)  # strongest first: of two that are as good, the stronger is taken
 SPREADS = np.array([part.spread for part in PARTS])  # [num_parts]

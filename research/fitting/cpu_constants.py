@@ -1,6 +1,6 @@
 """Fit what the analytical model takes as given on CPUs, and write conf/analytic/cpu.yaml.
 
-    python -m research.benchmarks.fit_cpu_constants [OUT.yaml]
+    python -m research.fitting.cpu_constants [OUT.yaml]
 
 Host overheads, lags and prices of ops: from all recordings of datasets/cpu-gloo, the profiler's own cost taken out, and
 the op tables datasets/cpu-ops, cpu-lookups and cpu-updates. So the model is not to be judged on these recordings with
@@ -20,7 +20,7 @@ from gnnperf.hardware.conf_folders import conf_dir
 from research.benchmarks._recorded_graphs import OP_TABLES, recorded_graphs
 
 PROVENANCE = (
-    "host_overhead_us, segment_us, lag_us.cpu and op_prices: fitted by research/benchmarks/fit_cpu_constants.py on "
+    "host_overhead_us, segment_us, lag_us.cpu and op_prices: fitted by research/fitting/cpu_constants.py on "
     "datasets/cpu-gloo (gloo runs on an AMD EPYC, two cores, torch 2.13; without the profiler's cost), "
     "datasets/cpu-ops, cpu-lookups and cpu-updates. Do not judge the analytical model on those recordings with these "
     "constants. lag_us.gpu, collective_floor_us, copy_floor_us, pageable_share: as in gpu.yaml."
