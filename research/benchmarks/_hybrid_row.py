@@ -12,7 +12,7 @@ from gnnperf.predict.gnn import GnnPredictor
 from gnnperf.predict.judged import PredictorAnswer
 from research.benchmarks._kept_networks import KeptNetwork
 
-BLENDS = ("trust", "predict/gnn.py", "predict/blended.py", "predict/crossing.py")
+BLENDS = ("gnn/trust", "predict/gnn.py", "predict/blended.py", "predict/crossing.py")
 
 
 @dataclass(frozen=True)

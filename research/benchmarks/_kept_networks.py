@@ -78,7 +78,7 @@ class KeptNetwork:
 
     def checkpoint(self, data: PreparedData, seed: int) -> Checkpoint:
         """The same with all that it needs to answer; how far it is trusted, as it was told when it was trained."""
-        told = (data.training_fingerprint, repr(self.network), code_of("models", "training"), SCHEMA_VERSION)
+        told = (data.training_fingerprint, repr(self.network), code_of("gnn/models", "gnn/training"), SCHEMA_VERSION)
         path = self.folder / f"{seed}-{content_digest(*told)[:12]}" / FILE  # no axis: two may train on the same
         return _trained(path, self.network, seed, data)
 

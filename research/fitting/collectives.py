@@ -10,16 +10,16 @@ import sys
 from pathlib import Path
 
 from gnnperf.analytic.collective.files import save_collectives
-from gnnperf.analytic.tables.collective_sources import (
+from gnnperf.gnn.evaluation.collective_laws import fit_and_judge
+from research.benchmarks._collective_answers import cluster_of
+from research.benchmarks._public_runs import mirror
+from research.tables.collective_sources import (
     AICONFIGURATOR,
     ESTIMATE_TRAIN_TIME,
     VIDUR,
     VTRAIN,
     read_collectives,
 )
-from gnnperf.gnn.evaluation.collective_laws import fit_and_judge
-from research.benchmarks._collective_answers import cluster_of
-from research.benchmarks._public_runs import mirror
 
 LICENSES = {AICONFIGURATOR: "Apache-2.0", ESTIMATE_TRAIN_TIME: "MIT", VIDUR: "MIT", VTRAIN: "MIT"}
 SHIPPED = {

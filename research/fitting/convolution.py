@@ -1,6 +1,6 @@
 """Fit ConvolutionConstants on op tables of eager calls between events, whose host got slower from size to size.
 
-Rows have the columns of `gnnperf.analytic.tables` for convolutions, `calls_before` among them: sizes that the same
+Rows have the columns of `research.tables` for convolutions, `calls_before` among them: sizes that the same
 process had
 called before. They were called in random order, so that what grows with that number is the host's and not the op's:
 

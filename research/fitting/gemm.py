@@ -93,7 +93,7 @@ class Measured:
 
 
 def measured(rows: pd.DataFrame) -> Measured:
-    """From rows of `gnnperf.analytic.tables` that share dtype, family and way of measuring.
+    """From rows of `research.tables` that share dtype, family and way of measuring.
 
     Raises:
         InputError: a device that the catalog does not know, or has no rate for.

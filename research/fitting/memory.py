@@ -29,10 +29,10 @@ from gnnperf.analytic.memory_constants import (
     save_memory_constants,
 )
 from gnnperf.analytic.normalization import WARP_COLUMNS, layer_norm_us, softmax_us
-from gnnperf.analytic.observation import between_events_us
 from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.spec import DeviceSpec
 from research.benchmarks._neusight import memory_rows
+from research.tables.observation import between_events_us
 
 PROVENANCE = (
     "fitted by research/fitting/memory.py on the elementwise, softmax and layer norm tables of "

@@ -14,7 +14,7 @@ import pandas as pd
 
 from gnnperf.core.schema import NodeType
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.schedule.path_time import PartOf
+from research.fitting.adapt.path_time import PartOf
 
 COLLECTIVE_CALLS = "c10d::"  # torch's namespace of them
 STREAM_LAG = "stream"  # class of edges between neighbors on a stream

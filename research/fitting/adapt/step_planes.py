@@ -1,6 +1,6 @@
 """Step times of many graphs as functions of the factors on their parts: maxima of planes.
 
-The planes are longest paths at some choices of factors (gnnperf.schedule.path_time): exact at these, never too long
+The planes are longest paths at some choices of factors (fitting.adapt.path_time): exact at these, never too long
 elsewhere. Once they are known, a step time at other factors takes no schedule.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnnperf.graph.prediction import Prediction
-from gnnperf.schedule.path_time import path_times_us
 from research.fitting.adapt.parts import parts_of
+from research.fitting.adapt.path_time import path_times_us
 
 # Which of host and device is slower decides a step: choices go through their ratio, and through what fills the device,
 # kernels or the gaps between them.

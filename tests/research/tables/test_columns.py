@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic.tables.columns import COLUMNS, OpTable, completed, joined
-from gnnperf.analytic.tables.products import product_columns
-from gnnperf.analytic.tables.shapes import shapes_json
 from gnnperf.record.calibrate import op_table
+from research.tables.columns import COLUMNS, OpTable, completed, joined
+from research.tables.products import product_columns
+from research.tables.shapes import shapes_json
 
 SHARED = ("op", "direction", "shapes", "dtypes", "tf32", "flops", "moved_bytes", "cache", "launch_included", "device",
           "latency_us")  # fmt: skip

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from gnnperf.analytic.tables.collective import COLUMNS, COUNT, NUMBER, CollectiveTable, collective_table
-from gnnperf.analytic.tables.collective_calibrated import POINT_TO_POINT, read_calibrated
+from gnnperf.analytic.collective.calibrated import POINT_TO_POINT, read_calibrated
+from gnnperf.analytic.collective.table import COLUMNS, COUNT, NUMBER, CollectiveTable, collective_table
 from gnnperf.core import untrusted
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema.parquet import read_parquet

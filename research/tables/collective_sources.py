@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.tables.collective import ITEM_BYTES, CollectiveTable, collective_table, joined
+from gnnperf.analytic.collective.table import ITEM_BYTES, CollectiveTable, collective_table, joined
 from gnnperf.core import untrusted
 from gnnperf.core.schema.parquet import read_parquet
 

@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.analytic.tables.collective import COLUMNS, collective_table, joined
-from gnnperf.analytic.tables.collective_sources import (
+from gnnperf.analytic.collective.table import COLUMNS, collective_table, joined
+from gnnperf.core.schema import NODE_COLUMNS
+from research.tables.collective_sources import (
     read_aiconfigurator,
     read_collectives,
     read_estimate_train_time,
     read_vidur,
     read_vtrain,
 )
-from gnnperf.core.schema import NODE_COLUMNS
 
 ONE: dict[str, Any] = {
     "kind": "all_reduce", "message_bytes": 8.0, "group_size": 2, "nodes": 1, "device": "d", "platform": "p",

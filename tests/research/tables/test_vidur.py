@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from gnnperf.analytic.tables import read_vidur
-from gnnperf.analytic.tables.vidur import FOLDER
+from research.tables import read_vidur
+from research.tables.vidur import FOLDER
 
 SIZES = {"n_head": 4, "n_kv_head": 2, "n_embd": 16, "n_expanded_embd": 24, "vocab_size": 64,
          "num_tokens": 5, "num_tensor_parallel_workers": 2}  # fmt: skip

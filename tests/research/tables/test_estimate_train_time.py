@@ -5,8 +5,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gnnperf.analytic.tables import read_estimate_train_time
-from gnnperf.analytic.tables.estimate_train_time import FOLDER, PREFIX, SUFFIX
+from research.tables import read_estimate_train_time
+from research.tables.estimate_train_time import FOLDER, PREFIX, SUFFIX
 
 GEMM = {"mp": 2.0, "b": 2.0, "l": 4.0, "dim": 8.0}
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.analytic.tables.calibrated_file import rows_of_kind
-from gnnperf.analytic.tables.columns import OpTable, completed
-from gnnperf.analytic.tables.keep import UNMEASURED
+from gnnperf.analytic.collective.calibrated import rows_of_kind
+from research.tables.columns import OpTable, completed
+from research.tables.keep import UNMEASURED
 
 SOURCE, METHOD = "gnnperf calibrate", "medians of rounds, each a process of its own"
 SHARED = ("op", "direction", "shapes", "dtypes", "tf32", "flops", "moved_bytes", "cache", "launch_included", "device",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.tables.columns import OpTable
+from research.tables.columns import OpTable
 
 # What tells one measured point from another.
 KEY = ("source", "table", "device", "op", "direction", "shapes", "dtypes", "method")

@@ -5,9 +5,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gnnperf.analytic.tables import read_neusight
-from gnnperf.analytic.tables.neusight import FOLDER
 from gnnperf.hardware import match_device
+from research.tables import read_neusight
+from research.tables.neusight import FOLDER
 
 
 def _write(mirror: Path, name: str, rows: list[dict[str, object]]) -> None:

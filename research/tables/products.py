@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from gnnperf.analytic.tables.columns import ITEM_BYTES
-from gnnperf.analytic.tables.shapes import dtypes_json, shapes_json
+from research.tables.columns import ITEM_BYTES
+from research.tables.shapes import dtypes_json, shapes_json
 
 BACKWARD_PRODUCTS = 2  # gradients of both operands
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
-from gnnperf.analytic.tables.calibrated_file import rows_of_kind
-from gnnperf.analytic.tables.collective import CollectiveTable, collective_table
+import pandas as pd
+
+from gnnperf.analytic.collective.table import CollectiveTable, collective_table
+from gnnperf.core import untrusted
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema.parquet import read_parquet
 
 NEEDED = ("op", "kind", "message_bytes", "ranks", "link", "device", "latency_us")
+REMEDY = "name an ops.parquet"
 SOURCE = "gnnperf calibrate"
 HOSTS_OF_A_RATE = 2  # a link named by its rate ("0.25g") joins two namespaces, one rank or block each
 POINT_TO_POINT = {"send": "send_recv", "recv": "send_recv"}
@@ -41,3 +47,17 @@ def link_name(measured: str) -> str:
     if measured.startswith("NV"):
         return "nvlink"
     return "network" if measured.endswith("g") and measured[:1].isdigit() else "pcie"
+
+
+def rows_of_kind(path: Path, kind: str, needed: Sequence[str]) -> pd.DataFrame:
+    """Its rows of one kind ("op", "collective"), numbered from 0.
+
+    Raises:
+        InputError: not readable, or one of the needed columns is missing.
+    """
+    with untrusted.reading(path, remedy=REMEDY):
+        found = read_parquet(path).to_pandas()
+    missing = [column for column in (*needed, "kind") if column not in found]
+    if missing:
+        raise InputError(f"column {missing[0]!r} is missing", where=str(path), remedy=REMEDY)
+    return found[(found["kind"] == kind).to_numpy()].reset_index(drop=True)

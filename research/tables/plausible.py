@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.tables.columns import OpTable, joined
 from gnnperf.hardware import match_device
+from research.tables.columns import OpTable, joined
 
 THROTTLED_FACTOR = 2.0
 IMPOSSIBLE = "more FLOP/s than the device's peak"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from gnnperf.analytic.tables.columns import US_PER_MS
 from gnnperf.core.errors import InputError
+from research.tables.columns import US_PER_MS
 
 ROOT = "sitar-lab+NeuSight/scripts/asplos"
 RUN = re.compile(r"(?P<model>.+)-(?P<kind>train|inf)-(?P<length>\d+)-(?P<batch>\d+)(?:-(?P<variant>.+))?")

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from gnnperf.analytic.tables.columns import US_PER_MS, OpTable, completed, joined
-from gnnperf.analytic.tables.keep import checked
-from gnnperf.analytic.tables.products import product_columns
 from gnnperf.core import untrusted
 from gnnperf.core.schema.parquet import read_parquet
+from research.tables.columns import US_PER_MS, OpTable, completed, joined
+from research.tables.keep import checked
+from research.tables.products import product_columns
 
 SOURCE = "ai-dynamo/aiconfigurator"
 METHOD = "CUDA-graph replay of six calls in turn"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from gnnperf.analytic.tables import read_aiconfigurator
-from gnnperf.analytic.tables.aiconfigurator import PATTERN
+from research.tables import read_aiconfigurator
+from research.tables.aiconfigurator import PATTERN
 
 
 def _write(mirror: Path, rows: list[tuple[str, int, int, int, float]]) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.analytic.memory_constants import EventGap
-from gnnperf.analytic.observation import between_events_us
+from research.tables.observation import between_events_us
 
 GAP = EventGap(call_us=20.0, issue_share=0.5)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.analytic.tables.model_labels import ROOT, layers_of, node_times, peer_us, read_model_labels, run_of
 from gnnperf.core.errors import InputError
+from research.tables.model_labels import ROOT, layers_of, node_times, peer_us, read_model_labels, run_of
 
 
 def _write(path: Path, text: str) -> None:

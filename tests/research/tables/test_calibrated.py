@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.analytic.tables import COLUMNS, read_calibrated_ops
-from gnnperf.analytic.tables.calibrated import size_of
 from gnnperf.core.errors import InputError
 from gnnperf.record.calibrate.op_table import COLUMNS as WRITTEN
 from gnnperf.record.calibrate.op_table import parquet_bytes
+from research.tables import COLUMNS, read_calibrated_ops
+from research.tables.calibrated import size_of
 
 SHIPPED = Path(__file__).parents[3] / "datasets" / "cpu-ops" / "ops.parquet"
 

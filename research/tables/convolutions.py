@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gnnperf.analytic.tables.columns import ITEM_BYTES
-from gnnperf.analytic.tables.shapes import dtypes_json, shapes_json
+from research.tables.columns import ITEM_BYTES
+from research.tables.shapes import dtypes_json, shapes_json
 
 OP = "aten::conv2d"
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.tables.columns import ITEM_BYTES, OpTable, completed, joined
-from gnnperf.analytic.tables.keep import checked
-from gnnperf.analytic.tables.plausible import without_impossible
-from gnnperf.analytic.tables.products import BACKWARD_PRODUCTS, product_columns
-from gnnperf.analytic.tables.shapes import dtypes_json, shapes_json
+from research.tables.columns import ITEM_BYTES, OpTable, completed, joined
+from research.tables.keep import checked
+from research.tables.plausible import without_impossible
+from research.tables.products import BACKWARD_PRODUCTS, product_columns
+from research.tables.shapes import dtypes_json, shapes_json
 
 SOURCE = "DebarghaG/estimate-train-time"
 METHOD = "profiler, first kernel's start to last kernel's end, trimmed mean of 10"
