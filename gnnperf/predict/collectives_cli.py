@@ -48,7 +48,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 def _fit(arguments: argparse.Namespace) -> int:
     from gnnperf.analytic.collective.files import save_collectives
-    from gnnperf.analytic.tables.collective_read import of_platform, read_collective_table
+    from gnnperf.analytic.collective.table_files import of_platform, read_collective_table
     from gnnperf.hardware.catalog import load_cluster, load_device
     from gnnperf.predict.collective_fit import fit_and_judge
 

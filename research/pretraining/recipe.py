@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 
 from gnnperf import __version__
-from gnnperf.analytic.tables import OpTable
 from gnnperf.core.files import write_text
 from gnnperf.core.output.terminal import say
 from gnnperf.gnn.training.pretrain_config import ShippedConfig
@@ -29,6 +28,7 @@ from research.pretraining.kinds import kind_names
 from research.pretraining.op_checkpoint import KindAnswer, OpCheckpoint, op_network, save_op_checkpoint
 from research.pretraining.rows import sampled, spec_of, usable
 from research.pretraining.sources import read_sources, sources
+from research.tables import OpTable
 
 CONSTANTS = ("gemm.yaml", "memory_bound.yaml", "convolution.yaml")
 LIBRARIES = ("torch", "torch-geometric", "numpy", "pandas")
