@@ -26,7 +26,7 @@ def test_rows_of_training_are_trusted_and_larger_ones_less() -> None:
     huge = product_rows()
     edge = np.full(len(huge), 2.0**17)
     columns = product_columns("aten::linear", edge, edge, edge, "float32")
-    far = model.encode(huge.assign(**columns))
+    far = model.encode(huge.assign(**columns))  # type: ignore[arg-type]
     beyond, _ = trust.distances(far)
     assert (beyond > 0).all()
     weight = trust.weight(far)
