@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 
-from gnnperf.analytic.constant_values import positive
-from gnnperf.core.errors import InputError
+from gnnperf.analytic.constants_file import AboveZero, constants_from, rounded
+from gnnperf.core.errors import InputError, require
 from gnnperf.core.files import write_text
 from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
 
 VERSION = 3
+DIGITS = 5  # significant, in the file
 FAMILIES = ("vector", "vector_batched", "matrix")
 
 # Tiles [rows of the result, columns of the result] that a library chooses from. The first holds what CUTLASS 3 and
@@ -71,29 +74,39 @@ class GemmConstants:
         kernels: generation whose kernels these are the constants of (`kernels_of`); ANY_KERNELS: of any device's.
     """
 
-    compute_share: float
-    flops_per_joule: float
-    base_clock_share: float
-    throttle_us: float
-    load_bytes_per_flop: float
-    quantization: float
-    wave_clocks: float
-    least_elements: float
-    lone_tile_share: float
-    l2_bytes_per_clock: float
-    split_clocks: float
-    l2_share: float
-    l2_sharpness: float
-    memory_share: float
-    overlap_power: float
-    reread_share: float
-    far_share: float
-    far_slowdown: float
-    floor_clocks: float
-    launch_us: float
-    launch_power: float
+    compute_share: AboveZero
+    flops_per_joule: AboveZero
+    base_clock_share: AboveZero
+    throttle_us: AboveZero
+    load_bytes_per_flop: AboveZero
+    quantization: AboveZero
+    wave_clocks: AboveZero
+    least_elements: AboveZero
+    lone_tile_share: AboveZero
+    l2_bytes_per_clock: AboveZero
+    split_clocks: AboveZero
+    l2_share: AboveZero
+    l2_sharpness: AboveZero
+    memory_share: AboveZero
+    overlap_power: AboveZero
+    reread_share: AboveZero
+    far_share: AboveZero
+    far_slowdown: AboveZero
+    floor_clocks: AboveZero
+    launch_us: AboveZero
+    launch_power: AboveZero
     tiles: str
     kernels: str = ANY_KERNELS
+
+    def __post_init__(self) -> None:
+        """Refuse unknown tiles and kernels.
+
+        Raises:
+            InputError: names what is allowed.
+        """
+        require(self.tiles in TILE_SETS, "tiles", self.tiles, ", ".join(TILE_SETS))
+        kernels = sorted({*KERNELS_OF.values(), LATEST_KERNELS, ANY_KERNELS})
+        require(self.kernels in kernels, "kernels", self.kernels, ", ".join(kernels))
 
 
 Members = tuple[GemmConstants, ...]  # of one family: fits that differ in tiles or in what they saw
@@ -138,39 +151,21 @@ def load_gemm_constants(path: Path) -> Mapping[str, Members]:
             allowed=str(VERSION),
             remedy="fit again: python -m research.fitting.gemm",
         )
-    return {family: _family(raw.get(family), f"{path}, key {family!r}") for family in FAMILIES}
+    found = constants_from(raw, _GemmFile, str(path))
+    return {family: getattr(found, family) for family in FAMILIES}
 
 
-def _family(raw: object, where: str) -> Members:
-    if not isinstance(raw, list) or not raw:
-        raise InputError(f"value {raw!r}", where=where, allowed="a list of at least one set of constants")
-    return tuple(_member(one, f"{where}, number {place}") for place, one in enumerate(raw))
-
-
-def _member(raw: object, where: str) -> GemmConstants:
-    wanted = {*NUMBERS, "tiles", "kernels"}
-    if not isinstance(raw, dict) or set(raw) != wanted:
-        odd = sorted(wanted ^ set(raw)) if isinstance(raw, dict) else sorted(wanted)
-        raise InputError(f"missing or unknown: {', '.join(map(str, odd))}", where=where, allowed=", ".join(NUMBERS))
-    if raw["tiles"] not in TILE_SETS:
-        raise InputError(f"tiles {raw['tiles']!r}", where=where, allowed=", ".join(TILE_SETS))
-    allowed = {*KERNELS_OF.values(), LATEST_KERNELS, ANY_KERNELS}
-    if raw["kernels"] not in allowed:
-        raise InputError(f"kernels {raw['kernels']!r}", where=where, allowed=", ".join(sorted(allowed)))
-    numbers = {key: positive(raw[key], f"{where}, {key}") for key in NUMBERS}
-    return GemmConstants(**numbers, tiles=str(raw["tiles"]), kernels=str(raw["kernels"]))
+@dataclass(frozen=True)
+class _GemmFile:
+    version: int
+    provenance: str
+    vector: Annotated[Members, Meta(min_length=1)]
+    vector_batched: Annotated[Members, Meta(min_length=1)]
+    matrix: Annotated[Members, Meta(min_length=1)]
 
 
 def save_gemm_constants(constants: Mapping[str, Members], provenance: str, path: Path) -> None:
     """Write constants as YAML: beside `path`, then renamed."""
     raw: dict[str, object] = {"version": VERSION, "provenance": provenance}
-    for family in FAMILIES:
-        raw[family] = [
-            {
-                **{key: float(f"{getattr(found, key):.5g}") for key in NUMBERS},
-                "tiles": found.tiles,
-                "kernels": found.kernels,
-            }
-            for found in constants[family]
-        ]
+    raw |= {family: [rounded(asdict(member), DIGITS) for member in constants[family]] for family in FAMILIES}
     write_text(path, yaml_text(raw))

@@ -9,11 +9,10 @@ import pytest
 import yaml
 from round_device import DEVICE as ROUND
 
+from gnnperf.analytic.constants_file import read_constants, write_constants
 from gnnperf.analytic.convolution_constants import (
     ConvolutionConstants,
     default_convolution_constants,
-    load_convolution_constants,
-    save_convolution_constants,
 )
 from gnnperf.core.errors import InputError
 
@@ -29,8 +28,8 @@ def test_shipped_constants_are_plausible_and_say_where_they_come_from() -> None:
 
 
 def test_there_and_back(tmp_path: Path) -> None:
-    save_convolution_constants(TRUE, tmp_path / "c.yaml")
-    assert load_convolution_constants(tmp_path / "c.yaml") == TRUE
+    write_constants(tmp_path / "c.yaml", TRUE, 6)
+    assert read_constants(tmp_path / "c.yaml", ConvolutionConstants) == TRUE
     assert [p.name for p in tmp_path.iterdir()] == ["c.yaml"]  # nothing half-written beside it
 
 
@@ -45,8 +44,8 @@ def test_there_and_back(tmp_path: Path) -> None:
     ],
 )
 def test_bad_constants_are_named(changed: dict[str, object], message: str, tmp_path: Path) -> None:
-    save_convolution_constants(TRUE, tmp_path / "c.yaml")
+    write_constants(tmp_path / "c.yaml", TRUE, 6)
     raw = yaml.safe_load((tmp_path / "c.yaml").read_text())
     (tmp_path / "c.yaml").write_text(yaml.safe_dump({**raw, **changed}))
     with pytest.raises(InputError, match=message):
-        load_convolution_constants(tmp_path / "c.yaml")
+        read_constants(tmp_path / "c.yaml", ConvolutionConstants)

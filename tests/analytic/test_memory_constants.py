@@ -10,11 +10,11 @@ import yaml
 from round_device import CONSTANTS, DEVICE
 
 from gnnperf.analytic.bandwidth_bound import stream_share
+from gnnperf.analytic.constants_file import read_constants, write_constants
 from gnnperf.analytic.memory_constants import (
+    MemoryConstants,
     MemorySystem,
     default_memory_constants,
-    load_memory_constants,
-    save_memory_constants,
 )
 from gnnperf.core.errors import InputError
 
@@ -26,8 +26,8 @@ def test_shipped_constants_are_plausible_and_say_where_they_come_from() -> None:
 
 
 def test_there_and_back(tmp_path: Path) -> None:
-    save_memory_constants(CONSTANTS, tmp_path / "c.yaml")
-    assert load_memory_constants(tmp_path / "c.yaml") == CONSTANTS
+    write_constants(tmp_path / "c.yaml", CONSTANTS, 6)
+    assert read_constants(tmp_path / "c.yaml", MemoryConstants) == CONSTANTS
     assert [p.name for p in tmp_path.iterdir()] == ["c.yaml"]  # nothing half-written beside it
 
 
@@ -44,11 +44,11 @@ def test_there_and_back(tmp_path: Path) -> None:
     ],
 )
 def test_bad_constants_are_named(key: str, value: object, message: str, tmp_path: Path) -> None:
-    save_memory_constants(CONSTANTS, tmp_path / "c.yaml")
+    write_constants(tmp_path / "c.yaml", CONSTANTS, 6)
     raw = yaml.safe_load((tmp_path / "c.yaml").read_text())
     (tmp_path / "c.yaml").write_text(yaml.safe_dump({**raw, key: value}))
     with pytest.raises(InputError, match=message):
-        load_memory_constants(tmp_path / "c.yaml")
+        read_constants(tmp_path / "c.yaml", MemoryConstants)
 
 
 def test_a_device_has_the_share_of_the_memory_that_is_nearest() -> None:
@@ -67,5 +67,5 @@ def test_a_generation_that_was_measured_has_row_kernels_of_its_own(tmp_path: Pat
     assert constants.row_kernel("layer_norm", "volta") == own["layer_norm"]
     assert constants.row_kernel("layer_norm", "ada") == constants.row_kernel("layer_norm", None)
     assert constants.row_kernel("layer_norm", None) == CONSTANTS.rows["layer_norm"]
-    save_memory_constants(constants, tmp_path / "c.yaml")
-    assert load_memory_constants(tmp_path / "c.yaml") == constants
+    write_constants(tmp_path / "c.yaml", constants, 6)
+    assert read_constants(tmp_path / "c.yaml", MemoryConstants) == constants

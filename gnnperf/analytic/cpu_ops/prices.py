@@ -8,15 +8,22 @@ An op that was never seen pays its family's prices, a family that was never seen
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import chain
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
+from msgspec import Meta
 
+from gnnperf.analytic.constants_file import rounded
 from gnnperf.analytic.cpu_ops.counts import ARITHMETIC, CALLS, COUNTS, TRAFFIC, op_counts, paid_families
+from gnnperf.core.errors import InputError, require
 from gnnperf.core.schema import OpFamily
 from gnnperf.hardware.spec import DeviceSpec
 
+DIGITS = 4  # significant, in a file
+Price = Annotated[float, Meta(ge=0.0, le=1e18)]  # FLOP/s included
 BACK_OFF = str(OpFamily.ELEMENTWISE)
 
 
@@ -30,9 +37,18 @@ class FamilyPrices:
         dtype_factor: dtype -> factor of every count but calls.
     """
 
-    price_us: Mapping[str, float]
-    op_factor: Mapping[str, Mapping[str, float]]
-    dtype_factor: Mapping[str, float]
+    price_us: Mapping[str, Price]
+    op_factor: Mapping[str, Mapping[str, Price]]
+    dtype_factor: Mapping[str, Price]
+
+    def __post_init__(self) -> None:
+        """Refuse other counts than COUNTS.
+
+        Raises:
+            InputError: names the first unknown one.
+        """
+        for count in chain(self.price_us, *self.op_factor.values()):
+            require(count in COUNTS, "count", count, ", ".join(COUNTS))
 
     def of(self, op: str, dtype: str) -> np.ndarray:
         """[len(COUNTS)] us of one count each."""
@@ -45,9 +61,9 @@ class FamilyPrices:
 class CoreNumbers:
     """What prices are moved to another processor by, of one core: FLOP/s in float32, memory bandwidth, clock."""
 
-    flops_per_s: float
-    bandwidth_bytes_per_s: float
-    clock_hz: float
+    flops_per_s: Price
+    bandwidth_bytes_per_s: Price
+    clock_hz: Price
 
 
 @dataclass(frozen=True)
@@ -61,6 +77,20 @@ class OpPrices:
 
     families: Mapping[str, FamilyPrices]
     core: CoreNumbers
+
+    def __post_init__(self) -> None:
+        """Refuse prices without those of BACK_OFF.
+
+        Raises:
+            InputError: they are missing.
+        """
+        if BACK_OFF not in self.families:
+            raise InputError(f"has no prices of the family {BACK_OFF!r}", where="families")
+
+    def to_plain(self) -> dict[str, object]:
+        """Names and numbers only, for a file."""
+        families = {name: rounded(asdict(family), DIGITS) for name, family in self.families.items()}
+        return {"core": asdict(self.core), "families": families}
 
     def latency_us(self, calls: pd.DataFrame, device: DeviceSpec) -> np.ndarray:
         """[n] us of calls (counts.KEYS) on a CPU; NaN where neither FLOPs nor bytes are known."""
