@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from gnnperf.analytic.constants_file import constants_from, require_names
-from gnnperf.analytic.cpu_ops.prices import OpPrices
+from gnnperf.analytic.cpu.prices import OpPrices
 from gnnperf.core.errors import InputError
 from gnnperf.core.files import write_text
 from gnnperf.core.schema.ranges import NotNegative

@@ -23,14 +23,14 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.constants_file import write_constants
-from gnnperf.analytic.convolution import ConvolutionPass, Convolutions, result_edge
-from gnnperf.analytic.convolution_constants import FILE, NUMBERS, ConvolutionConstants
-from gnnperf.analytic.kernel_constants import Members, default_gemm_constants
+from gnnperf.analytic.convolution.calls import lanes_algorithms
+from gnnperf.analytic.convolution.constants import FILE, NUMBERS, ConvolutionConstants
+from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions, result_edge
+from gnnperf.analytic.convolution.winograd import Algorithms
+from gnnperf.analytic.gemm.constants import Members, default_gemm_constants
 from gnnperf.analytic.kernels.call import Setting
-from gnnperf.analytic.kernels.convolutions import lanes_algorithms
 from gnnperf.analytic.log_fit import fit_logs, softened
-from gnnperf.analytic.memory_constants import MemoryConstants, default_memory_constants
-from gnnperf.analytic.winograd import Algorithms
+from gnnperf.analytic.memory_bound.constants import MemoryConstants, default_memory_constants
 from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.spec import DeviceSpec
 from research.benchmarks._neusight import convolution_rows

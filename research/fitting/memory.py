@@ -18,17 +18,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.bandwidth_bound import OTHER, elementwise_us
 from gnnperf.analytic.constants_file import write_constants
 from gnnperf.analytic.log_fit import fit_logs
-from gnnperf.analytic.memory_constants import (
+from gnnperf.analytic.memory_bound.constants import (
     FILE,
     EventGap,
     MemoryConstants,
     MemorySystem,
     RowKernel,
 )
-from gnnperf.analytic.normalization import WARP_COLUMNS, layer_norm_us, softmax_us
+from gnnperf.analytic.memory_bound.streams import OTHER, elementwise_us
+from gnnperf.analytic.normalization.model import WARP_COLUMNS, layer_norm_us, softmax_us
 from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.spec import DeviceSpec
 from research.benchmarks._neusight import memory_rows
