@@ -18,7 +18,7 @@ from pathlib import Path
 import pandas as pd
 
 from gnnperf.analytic.evidence import FILE, Evidence, save_evidence
-from gnnperf.gnn.evaluation.recordings import CARD
+from gnnperf.gnn.data.recordings import CARD
 from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._neusight import convolution_rows, memory_rows

@@ -30,9 +30,9 @@ from gnnperf.core.errors import InputError
 from gnnperf.gnn.checkpoint import Checkpoint
 from gnnperf.gnn.data.clusters import cluster_for
 from gnnperf.gnn.data.prepare import PreparedData, prepare
+from gnnperf.gnn.data.recordings import Recording
 from gnnperf.gnn.data.runs import RunGraph, read_runs, typical
 from gnnperf.gnn.data.splits import Split
-from gnnperf.gnn.evaluation.recordings import Recording
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.predict.gnn import GnnPredictor
 from gnnperf.predict.hybrid import HybridPredictor

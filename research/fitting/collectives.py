@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from gnnperf.analytic.collective.files import save_collectives
-from gnnperf.gnn.evaluation.collective_laws import fit_and_judge
+from gnnperf.predict.collective_fit import fit_and_judge
 from research.benchmarks._collective_answers import cluster_of
 from research.benchmarks._public_runs import mirror
 from research.tables.collective_sources import (
