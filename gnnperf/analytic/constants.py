@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta
 
 from gnnperf.analytic.constants_file import constants_from, require_names
 from gnnperf.analytic.cpu.prices import OpPrices
-from gnnperf.core.errors import InputError
+from gnnperf.core.errors import InputError, require
 from gnnperf.core.files import write_text
 from gnnperf.core.schema.ranges import NotNegative
 from gnnperf.hardware.conf_folders import conf_dir
@@ -53,8 +53,16 @@ class AnalyticConstants:
     pageable_share: Annotated[float, Meta(gt=1e-6, le=1e12)] = 0.5
     roofline_power: Annotated[float, Meta(gt=1.0, le=1e12)] = 4.0
     op_prices: OpPrices | None = None
-    device_kind: Literal["", "gpu", "cpu"] = ""
+    device_kind: str = ""
     provenance: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown kind of device.
+
+        Raises:
+            InputError: names what is allowed.
+        """
+        require(self.device_kind in ("", *DEVICE_KINDS), "device_kind", self.device_kind, ", ".join(DEVICE_KINDS))
 
 
 @cache

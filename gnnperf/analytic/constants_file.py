@@ -92,7 +92,7 @@ def rounded(value: Any, digits: int) -> Any:
 
 
 def _constants(raw: Any, kind: type[ConstantsT], key: str) -> ConstantsT:
-    hints = _hints(kind)
+    hints = _hints(cast(Any, kind))
     require_names(_mapping(raw, key), hints, key)
     values = {name: _value(raw[name], hint, f"{key}.{name}") for name, hint in hints.items()}
     try:
