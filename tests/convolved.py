@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.analytic.convolution import Convolutions, result_edge
-from gnnperf.analytic.gemm import SPLITS, Splits
-from gnnperf.analytic.gemm_sizes import Products
+from gnnperf.analytic.convolution.model import Convolutions, result_edge
+from gnnperf.analytic.gemm.model import SPLITS, Splits
+from gnnperf.analytic.gemm.sizes import Products
 
 
 def convolution(images: float = 2, channels: float = 4, out: float = 8, size: float = 10, window: float = 3,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnperf.analytic.memory_constants import EventGap, MemoryConstants, RowKernel
+from gnnperf.analytic.memory_bound.constants import EventGap, MemoryConstants, RowKernel
 from gnnperf.hardware.spec import DeviceSpec
 
 DEVICE = DeviceSpec(

@@ -189,7 +189,7 @@ def test_a_refusal_takes_nothing_away(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_op_tables_become_a_checkpoint_and_its_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("research.pretraining.recipe.shipped_checkpoint", lambda config, seed: op_checkpoint())
+    monkeypatch.setattr("research.pretraining.recipe.trained_checkpoint", lambda config, seed: op_checkpoint())
     monkeypatch.setattr("research.pretraining.recipe.card", lambda checkpoint: f"card of {checkpoint.sha256}")
     monkeypatch.setattr(sys, "argv", ["train.py", "experiment=pretrained", f"out={tmp_path / 'out'}"])
     train.main()

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pandas as pd
 
 from gnnperf.analytic.constants import default_constants
-from gnnperf.analytic.kernels.call import KernelCall
+from gnnperf.analytic.cpu.counts import ARITHMETIC, AT_ONCE, CALLS, COUNTS, KEYS, TRAFFIC
+from gnnperf.analytic.kernels.call import Bound, KernelCall, KernelTimes
 from gnnperf.analytic.kernels.dispatch import bounds, roofline_us
 from gnnperf.analytic.kernels.nodes import distinct_calls
-from gnnperf.analytic.op_tables.cpu import op_times
 from gnnperf.core.schema import NodeType
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.spec import DeviceSpec
+
+PAID_FOR: Mapping[Bound, tuple[str, ...]] = {Bound.LAUNCH: CALLS, Bound.MEMORY: TRAFFIC, Bound.COMPUTE: ARITHMETIC}
 
 
 def node_bounds(graph: ExecutionGraph, device: DeviceSpec) -> np.ndarray:
@@ -31,3 +34,21 @@ def _call_bounds(calls: Sequence[KernelCall], device: DeviceSpec) -> np.ndarray:
     if device.kind == "cpu":
         return op_times(calls, device).bound
     return bounds(calls, device, roofline_us(calls, device, default_constants(device.kind).roofline_power))
+
+
+def op_times(calls: Sequence[KernelCall], device: DeviceSpec) -> KernelTimes:
+    """Latencies of calls on one CPU; NaN and no bound where neither FLOPs nor bytes are known.
+
+    Args:
+        calls: [n].
+        device: a CPU.
+    """
+    prices = default_constants("cpu").op_prices
+    assert prices is not None, "conf/analytic/cpu.yaml holds prices"
+    rows = [(c.op_name, c.input_dims, c.dtype, str(c.family), c.flops, c.moved_bytes, AT_ONCE) for c in calls]
+    terms = prices.terms_us(pd.DataFrame(rows, columns=KEYS), device)  # [n, num_counts]
+    latency = terms.sum(axis=1)  # [n] us
+    sums = [terms[:, [COUNTS.index(name) for name in names]].sum(axis=1) for names in PAID_FOR.values()]
+    bound = np.array(list(PAID_FOR), dtype=object)[np.argmax(np.nan_to_num(np.stack(sums)), axis=0)]  # [n]
+    bound[np.isnan(latency)] = None
+    return KernelTimes(latency, bound, ~np.isnan(latency))

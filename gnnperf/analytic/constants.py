@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
-from gnnperf.analytic.cpu_ops.files import prices_from_plain, prices_to_plain
-from gnnperf.analytic.cpu_ops.prices import OpPrices
-from gnnperf.core.errors import InputError
+from msgspec import Meta
+
+from gnnperf.analytic.constants_file import constants_from, require_names
+from gnnperf.analytic.cpu.prices import OpPrices
+from gnnperf.core.errors import InputError, require
 from gnnperf.core.files import write_text
+from gnnperf.core.schema.ranges import NotNegative
 from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
 
@@ -18,7 +21,8 @@ SEGMENTS = ("T1", "T2", "T3", "T4", "T5", "arrive", "exit")
 LAG_CLASSES = ("launch", "stream", "event", "sync", "thread", "copy")
 DEVICE_KINDS = ("gpu", "cpu")
 GRAPH_LAUNCH = ("call", "kernel")
-LARGEST = 1e12  # of any number: of us, twelve days
+KEYS = {"segment_us": SEGMENTS, "lag_us": DEVICE_KINDS, "graph_launch_us": GRAPH_LAUNCH,
+        "collective_floor_us": DEVICE_KINDS, "copy_floor_us": DEVICE_KINDS}  # fmt: skip
 SEPARATOR = " | "  # in YAML, "T4 | aten::mm": segment and op
 
 
@@ -40,17 +44,25 @@ class AnalyticConstants:
         provenance: where the numbers come from.
     """
 
-    host_overhead_us: dict[tuple[str, str], float] = field(default_factory=dict)
-    segment_us: dict[str, float] = field(default_factory=dict)
-    lag_us: dict[str, dict[str, float]] = field(default_factory=dict)
-    graph_launch_us: dict[str, float] = field(default_factory=dict)
-    collective_floor_us: dict[str, float] = field(default_factory=dict)
-    copy_floor_us: dict[str, float] = field(default_factory=dict)
-    pageable_share: float = 0.5
-    roofline_power: float = 4.0
+    host_overhead_us: dict[tuple[str, str], NotNegative] = field(default_factory=dict)
+    segment_us: dict[str, NotNegative] = field(default_factory=dict)
+    lag_us: dict[str, dict[str, NotNegative]] = field(default_factory=dict)
+    graph_launch_us: dict[str, NotNegative] = field(default_factory=dict)
+    collective_floor_us: dict[str, NotNegative] = field(default_factory=dict)
+    copy_floor_us: dict[str, NotNegative] = field(default_factory=dict)
+    pageable_share: Annotated[float, Meta(gt=1e-6, le=1e12)] = 0.5
+    roofline_power: Annotated[float, Meta(gt=1.0, le=1e12)] = 4.0
     op_prices: OpPrices | None = None
     device_kind: str = ""
     provenance: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown kind of device.
+
+        Raises:
+            InputError: names what is allowed.
+        """
+        require(self.device_kind in ("", *DEVICE_KINDS), "device_kind", self.device_kind, ", ".join(DEVICE_KINDS))
 
 
 @cache
@@ -68,37 +80,32 @@ def load_constants(path: Path) -> AnalyticConstants:
     return constants_from_plain(read_yaml(path), str(path))
 
 
-def constants_from_plain(raw: Mapping[str, object], where: str) -> AnalyticConstants:
-    """The constants in a plain mapping: of a YAML file, or of a checkpoint.
+def constants_from_plain(raw: object, where: str) -> AnalyticConstants:
+    """The constants in plain values: of a YAML file, or of a checkpoint.
 
     Args:
-        raw: the mapping.
+        raw: names and values.
         where: it was read, for messages.
 
     Raises:
         InputError: an unknown or missing key, or a value that is no number from 0 up.
     """
-    allowed = tuple(AnalyticConstants.__dataclass_fields__)
-    for key in raw:
-        if key not in allowed:
-            raise InputError(f"unknown key {key!r}", where=where, allowed=", ".join(allowed))
-    for key in allowed:
-        if key not in raw:
-            raise InputError(f"key {key!r} is missing", where=where)
-    lags = _mapping(raw["lag_us"], where, "lag_us", DEVICE_KINDS)
-    return AnalyticConstants(
-        host_overhead_us=_overheads(raw["host_overhead_us"], where),
-        segment_us=_numbers(raw["segment_us"], where, "segment_us", SEGMENTS),
-        lag_us={kind: _numbers(lags[kind], where, f"lag_us.{kind}", LAG_CLASSES) for kind in DEVICE_KINDS},
-        graph_launch_us=_numbers(raw["graph_launch_us"], where, "graph_launch_us", GRAPH_LAUNCH),
-        collective_floor_us=_numbers(raw["collective_floor_us"], where, "collective_floor_us", DEVICE_KINDS),
-        copy_floor_us=_numbers(raw["copy_floor_us"], where, "copy_floor_us", DEVICE_KINDS),
-        pageable_share=_number(raw["pageable_share"], where, "pageable_share", above=1e-6),
-        roofline_power=_number(raw["roofline_power"], where, "roofline_power", above=1.0),
-        op_prices=None if raw["op_prices"] is None else prices_from_plain(raw["op_prices"], f"{where}, op_prices"),
-        device_kind=_kind(raw["device_kind"], where),
-        provenance=str(raw["provenance"]),
-    )
+    if isinstance(raw, dict) and isinstance(overheads := raw.get("host_overhead_us"), dict):
+        raw = {**raw, "host_overhead_us": {_overhead_key(key, where): us for key, us in overheads.items()}}
+    found = constants_from(raw, AnalyticConstants, where)
+    for name, keys in KEYS.items():
+        require_names(getattr(found, name), keys, f"{where}, {name}")
+    for kind in DEVICE_KINDS:
+        require_names(found.lag_us[kind], LAG_CLASSES, f"{where}, lag_us.{kind}")
+    return found
+
+
+def _overhead_key(key: object, where: str) -> object:
+    """Segment and op of a key: "T4 | aten::mm" in YAML, a pair in a checkpoint."""
+    pair = tuple(key.split(SEPARATOR, 1)) if isinstance(key, str) else key
+    if not isinstance(pair, tuple) or len(pair) != 2 or pair[0] not in SEGMENTS:
+        raise InputError(f"key {key!r}", where=f"{where}, host_overhead_us", allowed=f"SEGMENT{SEPARATOR}OP")
+    return pair
 
 
 def save_constants(constants: AnalyticConstants, path: Path) -> None:
@@ -115,50 +122,10 @@ def save_constants(constants: AnalyticConstants, path: Path) -> None:
         "lag_us": {kind: _rounded(lags) for kind, lags in constants.lag_us.items()},
         "segment_us": _rounded(constants.segment_us),
         "host_overhead_us": overheads,
-        "op_prices": None if constants.op_prices is None else prices_to_plain(constants.op_prices),
+        "op_prices": None if constants.op_prices is None else constants.op_prices.to_plain(),
     }
     write_text(path, yaml_text(raw))
 
 
-def _kind(raw: object, where: str) -> str:
-    if raw not in ("", *DEVICE_KINDS):
-        raise InputError(f"value {raw!r}", where=f"{where}, key 'device_kind'", allowed=", ".join(DEVICE_KINDS))
-    return str(raw)
-
-
 def _rounded(values: dict[str, float]) -> dict[str, float]:
     return {key: round(value, 3) for key, value in values.items()}
-
-
-def _overheads(raw: object, where: str) -> dict[tuple[str, str], float]:
-    found = _mapping(raw, where, "host_overhead_us", ())
-    result = {}
-    for key, value in found.items():
-        segment, separator, op = key.partition(SEPARATOR)
-        if not separator or segment not in SEGMENTS:
-            raise InputError(f"key {key!r}", where=f"{where}, host_overhead_us", allowed=f"SEGMENT{SEPARATOR}OP")
-        result[segment, op] = _number(value, where, f"host_overhead_us.{key}")
-    return result
-
-
-def _numbers(raw: object, where: str, key: str, needed: tuple[str, ...]) -> dict[str, float]:
-    return {k: _number(v, where, f"{key}.{k}") for k, v in _mapping(raw, where, key, needed).items()}
-
-
-def _mapping(raw: object, where: str, key: str, needed: tuple[str, ...]) -> dict[str, object]:
-    if not isinstance(raw, dict) or not all(isinstance(k, str) for k in raw):
-        raise InputError("is not a mapping of names to values", where=f"{where}, key {key!r}")
-    if needed and set(raw) != set(needed):
-        odd = sorted(set(raw) ^ set(needed))
-        raise InputError(
-            f"missing or unknown: {', '.join(odd)}", where=f"{where}, key {key!r}", allowed=", ".join(needed)
-        )
-    return raw
-
-
-def _number(raw: object, where: str, key: str, above: float | None = None) -> float:
-    good = isinstance(raw, (int, float)) and not isinstance(raw, bool) and 0 <= raw <= LARGEST
-    if not good or (above is not None and not float(raw) > above):  # type: ignore[arg-type]
-        limit = "a number from 0 up" if above is None else f"a number above {above:g}"
-        raise InputError(f"value {raw!r}", where=f"{where}, key {key!r}", allowed=limit)
-    return float(raw)  # type: ignore[arg-type]

@@ -1,18 +1,16 @@
-"""ContentionConstants: what overlapping work takes from each other, per kind of device; its YAML form."""
+"""ContentionConstants: what overlapping work takes from each other, per kind of device."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.files import write_text
+from gnnperf.analytic.constants_file import FromOne, read_constants
 from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.contention import UNLIMITED, Bucket, Contention
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
+
+FILE = "contention.yaml"
 
 
 @dataclass(frozen=True)
@@ -25,9 +23,9 @@ class GpuContention:
         transfer_slowdown: of a collective's transfer while kernels run on one of its devices.
     """
 
-    compute_slowdown: float
-    memory_slowdown: float
-    transfer_slowdown: float
+    compute_slowdown: FromOne
+    memory_slowdown: FromOne
+    transfer_slowdown: FromOne
 
 
 @dataclass(frozen=True)
@@ -39,8 +37,8 @@ class CpuContention:
         network_core_bytes_per_s: ... and over a network.
     """
 
-    loopback_core_bytes_per_s: float
-    network_core_bytes_per_s: float
+    loopback_core_bytes_per_s: FromOne
+    network_core_bytes_per_s: FromOne
 
 
 @dataclass(frozen=True)
@@ -80,39 +78,4 @@ def _bucket_of(cluster: ClusterSpec, moved_bytes_per_s: float) -> Bucket | None:
 @cache
 def default_contention() -> ContentionConstants:
     """The constants that ship, conf/analytic/contention.yaml."""
-    return load_contention(conf_dir("analytic") / "contention.yaml")
-
-
-def load_contention(path: Path) -> ContentionConstants:
-    """Read constants.
-
-    Raises:
-        InputError: not readable, an unknown or missing key, a slowdown below 1 or a rate not above 0.
-    """
-    raw = read_yaml(path)
-    _exactly(raw, tuple(f.name for f in fields(ContentionConstants)), str(path))
-    gpu = _numbers(raw["gpu"], tuple(f.name for f in fields(GpuContention)), 1.0, f"{path}, key 'gpu'")
-    cpu = _numbers(raw["cpu"], tuple(f.name for f in fields(CpuContention)), 1.0, f"{path}, key 'cpu'")
-    return ContentionConstants(GpuContention(**gpu), CpuContention(**cpu), str(raw["provenance"]))
-
-
-def save_contention(constants: ContentionConstants, path: Path) -> None:
-    """Write constants as YAML: beside `path`, then renamed."""
-    write_text(path, yaml_text(asdict(constants)))
-
-
-def _exactly(raw: object, keys: tuple[str, ...], where: str) -> Mapping[str, object]:
-    if not isinstance(raw, dict) or set(raw) != set(keys):
-        found = ", ".join(map(str, raw)) if isinstance(raw, dict) else repr(raw)
-        raise InputError(f"has the keys {found}", where=where, allowed=", ".join(keys))
-    return raw
-
-
-def _numbers(raw: object, keys: tuple[str, ...], least: float, where: str) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for key, value in _exactly(raw, keys, where).items():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not least <= float(value) < float("inf"):  # type: ignore[arg-type]
-            raise InputError(f"value {value!r} of {key!r}", where=where, allowed=f"a number from {least:g} up")
-        found[key] = float(value)  # type: ignore[arg-type]
-    return found
+    return read_constants(conf_dir("analytic") / FILE, ContentionConstants)

@@ -1,4 +1,12 @@
-"""Memory nodes: copies over the link they cross, device copies and memsets over device memory."""
+"""Memory nodes: copies over the link they cross, device copies and memsets over device memory; host arithmetic.
+
+Arithmetic on the host beside a GPU is an optimizer whose state lies there:
+
+    latency = bytes / (sockets x bandwidth of a socket x HOST_SHARE / ranks of the node)
+
+An update like Adam's has half an operation per byte, vectorized and on all cores (DeepSpeed, csrc/adam): memory is what
+it waits for. All ranks of a node update at the same time and share its sockets evenly.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +16,10 @@ import numpy as np
 
 from gnnperf.analytic.constants import AnalyticConstants
 from gnnperf.hardware.spec import ClusterSpec, LinkSpec
+
+# Of the channels' peak that mixed reads and writes sustain: an estimate, as of the shipped links; no table of host
+# updates is at hand that it could be fitted to.
+HOST_SHARE = 0.80
 
 
 class CopyPath(StrEnum):
@@ -75,3 +87,12 @@ def copy_us(
 
 def _sustained(link: LinkSpec) -> float:
     return link.bandwidth_bytes_per_s * link.sustained_bandwidth_share
+
+
+def host_work_us(moved_bytes: np.ndarray, cluster: ClusterSpec) -> np.ndarray:
+    """[n] us for [n] bytes read and written in host memory; NaN where the cluster does not say its host's memory."""
+    rate = cluster.host_memory_bytes_per_s
+    if rate is None:
+        return np.full(len(moved_bytes), np.nan)
+    found: np.ndarray = moved_bytes / (rate * HOST_SHARE) * 1e6
+    return found

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnnperf.analytic.bandwidth_bound import US, stream_share
-from gnnperf.analytic.gemm import family_of
-from gnnperf.analytic.kernel_constants import default_gemm_constants, members_for, typical
+from gnnperf.analytic.gemm.constants import default_gemm_constants, members_for, typical
+from gnnperf.analytic.gemm.model import family_of
 from gnnperf.analytic.kernels.dispatch import has_forms
-from gnnperf.analytic.memory_constants import default_memory_constants
+from gnnperf.analytic.memory_bound.constants import default_memory_constants
+from gnnperf.analytic.memory_bound.streams import US, stream_share
 from gnnperf.hardware.spec import DeviceSpec
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.constants import LAG_CLASSES, SEGMENTS, AnalyticConstants, default_constants
-from gnnperf.analytic.cpu_ops.fit import fit_op_prices
-from gnnperf.analytic.cpu_ops.measured import recorded_calls
-from gnnperf.analytic.cpu_ops.prices import core_numbers
+from gnnperf.analytic.cpu.fit import fit_op_prices
+from gnnperf.analytic.cpu.measured import recorded_calls
+from gnnperf.analytic.cpu.prices import core_numbers
 from gnnperf.analytic.host_overheads import overhead_keys
 from gnnperf.core.schema import NodeType, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -38,7 +38,7 @@ def fit_constants(
     Args:
         graphs: with labels.
         device: what they ran on.
-        calibrated: calls of the device's own op table (cpu_ops.measured.read_calibrated_calls); CPU only.
+        calibrated: calls of the device's own op table (cpu.measured.read_calibrated_calls); CPU only.
         base: keeps what is not fitted; None: constants that have seen no run of such a device.
     """
     every = list(graphs)

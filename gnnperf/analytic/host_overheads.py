@@ -1,4 +1,7 @@
-"""Mean own time per segment and op, T4 per runtime call (Lin et al. 2022, section 3.2); exits of collectives alike."""
+"""Host nodes and edges: mean own time per segment and op, T4 per runtime call (Lin et al. 2022, section 3.2), and lags.
+
+Exits of collectives are like host nodes. An edge has a constant delay per lag class and kind of device.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.constants import AnalyticConstants
+from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Segment
 
 
@@ -46,3 +50,18 @@ def _lookup(pair: int, segments: pd.Index, ops: pd.Index, constants: AnalyticCon
     segment = str(segments[segment_at - 1])
     back_off = constants.segment_us.get(segment, np.nan)
     return constants.host_overhead_us.get((segment, str(ops[op_at - 1])), back_off) if op_at else back_off
+
+
+def lag_us(classes: pd.Series, device_kind: str, constants: AnalyticConstants) -> np.ndarray:
+    """Delay along each edge [num_edges] us; 0 where the edge has no class.
+
+    Raises:
+        InputError: a class without a constant.
+    """
+    table = constants.lag_us[device_kind]
+    code, names = pd.factorize(classes.astype(object), use_na_sentinel=True)
+    missing = [str(n) for n in names if n not in table]
+    if missing:
+        raise InputError(f"lag class {missing[0]!r} has no constant", where="graph edges", allowed=", ".join(table))
+    values = np.array([0.0, *(table[str(n)] for n in names)])
+    return values[code + 1]

@@ -13,13 +13,11 @@ from gnnperf.analytic.collective.files import laws_of
 from gnnperf.analytic.collective.formulas import collective_us, fitted_collective_us
 from gnnperf.analytic.constants import AnalyticConstants, default_constants
 from gnnperf.analytic.contention_constants import ContentionConstants, default_contention
-from gnnperf.analytic.copies import copy_us, path_of
-from gnnperf.analytic.cpu_ops.warmth import between_bytes
+from gnnperf.analytic.copies import copy_us, host_work_us, path_of
+from gnnperf.analytic.cpu.counts import between_bytes
 from gnnperf.analytic.graph_launches import graph_launch_us, launched_kernels
-from gnnperf.analytic.host_overheads import host_us, overhead_us
-from gnnperf.analytic.host_work import host_work_us
-from gnnperf.analytic.kernels import compute_nodes_us
-from gnnperf.analytic.lags import lag_us
+from gnnperf.analytic.host_overheads import host_us, lag_us, overhead_us
+from gnnperf.analytic.kernels.nodes import compute_nodes_us
 from gnnperf.analytic.roofline import compute_us, flops_per_s
 from gnnperf.core.schema import NodeType, Segment, Source
 from gnnperf.graph.execution_graph import ExecutionGraph

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gnnperf.analytic.device_roofs import roof_us
-from gnnperf.analytic.gemm_sizes import rate_key
-from gnnperf.analytic.kernels.sparse_products import SMALLEST_MATRIX_BLOCK
+from gnnperf.analytic.gemm.sizes import rate_key
+from gnnperf.analytic.gemm.sparse_calls import SMALLEST_MATRIX_BLOCK
 from gnnperf.analytic.op_tables import OpRow, answer_rows
 from gnnperf.analytic.op_tables.sparse_columns import Sparsity
 from gnnperf.analytic.roofline import rate_key_of

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from gnnperf import __version__
 from gnnperf.analytic import AnalyticConstants
-from gnnperf.analytic.constants import SEPARATOR, constants_from_plain
-from gnnperf.analytic.cpu_ops.files import prices_to_plain
+from gnnperf.analytic.constants import constants_from_plain
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema.ranges import checked, checked_json
 from gnnperf.gnn.data.floors import TypedFloors
@@ -156,7 +155,7 @@ def _to_plain(checkpoint: Checkpoint) -> dict[str, Any]:
 def _from_plain(plain: dict[str, Any], sha256: str) -> Checkpoint:
     parts = {
         "vocabulary": {"words": plain.get("vocabulary")},
-        "constants": _constants(plain.get("constants")),
+        "constants": constants_from_plain(plain.get("constants"), "constants"),
         "provenance": checked_json(plain.get("provenance"), "provenance"),
         "sha256": sha256,
     }
@@ -175,15 +174,7 @@ def _check_likeness(likeness: Likeness, hidden_channels: int) -> None:
 def _plain_constants(constants: AnalyticConstants) -> dict[str, Any]:
     prices = constants.op_prices
     rest = dataclasses.asdict(dataclasses.replace(constants, op_prices=None))
-    return {**rest, "op_prices": None if prices is None else prices_to_plain(prices)}
-
-
-def _constants(plain: object) -> AnalyticConstants:
-    overheads = plain.get("host_overhead_us") if isinstance(plain, dict) else None
-    if not isinstance(plain, dict) or not isinstance(overheads, dict):
-        raise InputError("is not a mapping of names to values", where="constants")
-    joined = {SEPARATOR.join(key) if isinstance(key, tuple) else key: us for key, us in overheads.items()}
-    return constants_from_plain({**plain, "host_overhead_us": joined}, "constants")
+    return {**rest, "op_prices": None if prices is None else prices.to_plain()}
 
 
 def _sha256(path: Path) -> str:

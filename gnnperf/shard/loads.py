@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gnnperf.analytic.kernels.batched_lookups import LAUNCHES, LOOK_UP, UPDATE
+from gnnperf.analytic.embedding.batched_calls import LAUNCHES, LOOK_UP, UPDATE
 from gnnperf.analytic.predictor import AnalyticPredictor
 from gnnperf.core.schema import NodeType, Phase
 from gnnperf.generate.recommendation.items import BatchedOp, Item, Moves

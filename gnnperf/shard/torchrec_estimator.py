@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.analytic.kernels.batched_lookups import LAUNCHES, LOOK_UP, UPDATE, BatchedTable
+from gnnperf.analytic.embedding.batched_calls import LAUNCHES, LOOK_UP, UPDATE, BatchedTable
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Phase
 from gnnperf.generate.recommendation.items import BatchedOp, Moves

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.access import power_access, unique_rows
-from gnnperf.analytic.attention import Attentions, FusedRates, fused_us
-from gnnperf.analytic.bandwidth_bound import US, sustained_bytes_per_s
-from gnnperf.analytic.gemm import gemm_us
-from gnnperf.analytic.gemm_sizes import products
+from gnnperf.analytic.attention.model import Attentions, FusedRates, fused_us
+from gnnperf.analytic.embedding.access import power_access, unique_rows
+from gnnperf.analytic.gemm.model import gemm_us
+from gnnperf.analytic.gemm.sizes import products
 from gnnperf.analytic.log_fit import fit_logs
-from gnnperf.analytic.memory_constants import EventGap, MemoryConstants
-from gnnperf.analytic.normalization import uneven_rows
+from gnnperf.analytic.memory_bound.constants import EventGap, MemoryConstants
+from gnnperf.analytic.memory_bound.streams import US, sustained_bytes_per_s
+from gnnperf.analytic.normalization.model import uneven_rows
 from gnnperf.hardware.spec import DeviceSpec
 from research.tables.observation import between_events_us
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from rich.table import Table
 
-from gnnperf.analytic.memory_constants import default_memory_constants
+from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.gnn.evaluation.metrics import summarize
 from gnnperf.graph.prediction import Predictor
 from research.benchmarks._whole_models import Row, kernels_us

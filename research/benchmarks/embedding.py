@@ -19,7 +19,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.analytic.embedding import LINE_BYTES
+from gnnperf.analytic.embedding.model import LINE_BYTES
 from gnnperf.analytic.log_fit import fit_logs
 from gnnperf.gnn.evaluation.metrics import summarize
 from research.fitting.embedding import WAYS, calls_of, fit_lookups, lookup_rows

@@ -21,7 +21,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.kernel_constants import Members, default_gemm_constants
+from gnnperf.analytic.gemm.constants import Members, default_gemm_constants
 from gnnperf.gnn.evaluation.metrics import summarize
 from research.benchmarks._products import (
     TABLES,

@@ -20,7 +20,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.kernel_constants import Members
+from gnnperf.analytic.gemm.constants import Members
 from research.benchmarks._products import SEED, SHAPE, TABLES, product_rows, sample
 from research.benchmarks._public_runs import mirror
 from research.fitting.gemm import Measured, fit_apart, fit_together, measured, predicted_us

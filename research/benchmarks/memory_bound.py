@@ -19,7 +19,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.analytic.memory_constants import MemoryConstants
+from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.gnn.evaluation.metrics import summarize
 from gnnperf.hardware.spec import DeviceSpec
 from research.benchmarks._neusight import memory_rows

@@ -18,7 +18,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.analytic.memory_constants import default_memory_constants
+from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.gnn.evaluation.metrics import ErrorSummary, summarize
 from gnnperf.hardware.catalog import match_device
 from research.benchmarks._public_runs import mirror

@@ -16,16 +16,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from gnnperf.analytic.constants_file import write_constants
 from gnnperf.analytic.contention_constants import (
     ContentionConstants,
     CpuContention,
     GpuContention,
-    save_contention,
 )
 from gnnperf.hardware.conf_folders import conf_dir
 from research.benchmarks._contention import MIN_CPU_US, Beside, beside, cpu_recordings, split_of
 from research.benchmarks._gpu_contention import gpu_runs, kernel_ratios, transfer_ratios
 
+DIGITS = 6  # significant, in the file
 MIN_GROUPS = 10  # of at least two runs: fewer are no evidence
 RATES = np.geomspace(1e8, 1e10, 201)  # bytes/s; neighbors differ by 2.3 %
 PROVENANCE = (
@@ -115,7 +116,7 @@ def main() -> None:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "contention.yaml"
     constants = ContentionConstants(gpu_constants(), cpu_constants(), PROVENANCE)
     print(constants.gpu, constants.cpu)
-    save_contention(constants, out)
+    write_constants(out, constants, DIGITS)
 
 
 if __name__ == "__main__":

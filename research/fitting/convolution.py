@@ -22,14 +22,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.convolution import ConvolutionPass, Convolutions, result_edge
-from gnnperf.analytic.convolution_constants import FILE, NUMBERS, ConvolutionConstants, save_convolution_constants
-from gnnperf.analytic.kernel_constants import Members, default_gemm_constants
+from gnnperf.analytic.constants_file import write_constants
+from gnnperf.analytic.convolution.calls import lanes_algorithms
+from gnnperf.analytic.convolution.constants import FILE, NUMBERS, ConvolutionConstants
+from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions, result_edge
+from gnnperf.analytic.convolution.winograd import Algorithms
+from gnnperf.analytic.gemm.constants import Members, default_gemm_constants
 from gnnperf.analytic.kernels.call import Setting
-from gnnperf.analytic.kernels.convolutions import lanes_algorithms
 from gnnperf.analytic.log_fit import fit_logs, softened
-from gnnperf.analytic.memory_constants import MemoryConstants, default_memory_constants
-from gnnperf.analytic.winograd import Algorithms
+from gnnperf.analytic.memory_bound.constants import MemoryConstants, default_memory_constants
 from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.spec import DeviceSpec
 from research.benchmarks._neusight import convolution_rows
@@ -38,6 +39,7 @@ PROVENANCE = (
     "fitted by research/fitting/convolution.py on the convolutions of sitar-lab/NeuSight (MIT; float32 forward, "
     "3 x 3 windows at stride 1, torch 2.1, {devices}). Do not judge the model on those devices with these constants."
 )
+DIGITS = 4  # significant, in the file
 DTYPE = "float32"
 ROWS_PER_DEVICE = 1000  # enough for a handful of constants
 DISTURBED = 0.1  # |log error| from which a row pulls no harder
@@ -117,7 +119,7 @@ def main() -> None:
     rows, devices = convolution_rows()
     said = PROVENANCE.format(devices=", ".join(sorted(devices)))
     found = fit_convolution_constants(rows, devices, default_gemm_constants(), default_memory_constants(), said)
-    save_convolution_constants(found, out)
+    write_constants(out, found, DIGITS)
     print(out.read_text())
 
 

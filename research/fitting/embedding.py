@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.embedding import LINE_BYTES, TERMS, Caches, LookupPrices, Lookups, lookup_counts, lookup_us
+from gnnperf.analytic.embedding.model import LINE_BYTES, TERMS, Caches, LookupPrices, Lookups, lookup_counts, lookup_us
 from gnnperf.analytic.log_fit import fit_logs, softened
 from gnnperf.core.errors import InputError
 

@@ -19,9 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from gnnperf.analytic.collective.solver import robust_least_squares
-from gnnperf.analytic.gemm import candidates, family_of, kernel_us, observed_us, tiled_us
-from gnnperf.analytic.gemm_sizes import ITEM_BYTES, DeviceNumbers, Products, numbers_of, products, rate_key
-from gnnperf.analytic.kernel_constants import (
+from gnnperf.analytic.gemm.constants import (
     GemmConstants,
     Members,
     kernels_of,
@@ -29,6 +27,8 @@ from gnnperf.analytic.kernel_constants import (
     members_for,
     save_gemm_constants,
 )
+from gnnperf.analytic.gemm.model import candidates, family_of, kernel_us, observed_us, tiled_us
+from gnnperf.analytic.gemm.sizes import ITEM_BYTES, DeviceNumbers, Products, numbers_of, products, rate_key
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import match_device
 from gnnperf.hardware.conf_folders import conf_dir

@@ -18,17 +18,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.bandwidth_bound import OTHER, elementwise_us
+from gnnperf.analytic.constants_file import write_constants
 from gnnperf.analytic.log_fit import fit_logs
-from gnnperf.analytic.memory_constants import (
+from gnnperf.analytic.memory_bound.constants import (
     FILE,
     EventGap,
     MemoryConstants,
     MemorySystem,
     RowKernel,
-    save_memory_constants,
 )
-from gnnperf.analytic.normalization import WARP_COLUMNS, layer_norm_us, softmax_us
+from gnnperf.analytic.memory_bound.streams import OTHER, elementwise_us
+from gnnperf.analytic.normalization.model import WARP_COLUMNS, layer_norm_us, softmax_us
 from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.spec import DeviceSpec
 from research.benchmarks._neusight import memory_rows
@@ -42,6 +42,7 @@ PROVENANCE = (
 )
 LAYER_NORM, SOFTMAX = "ln", "softmax"
 HEAVY = {"pow": "pow", "powu": "pow"}  # tables whose op costs more instructions than an add: op of the lane cycles
+DIGITS = 4  # significant, in the file
 ITEM_BYTES = 4
 FLOOR_QUANTILE = 0.05  # of a table's rows by size: these are the call's own time, whatever the kernel does
 EVERY = 7  # of the rows is enough for a handful of constants
@@ -197,7 +198,7 @@ def main() -> None:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / FILE
     rows, devices = memory_rows()
     constants = fit_memory_constants(rows, devices, PROVENANCE.format(devices=", ".join(sorted(devices))))
-    save_memory_constants(constants, out)
+    write_constants(out, constants, DIGITS)
     print(out.read_text())
 
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.convolution import ConvolutionPass, Convolutions
-from gnnperf.analytic.gemm_sizes import rate_key
+from gnnperf.analytic.convolution.calls import WIDTH, convolution_size, passes
+from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions
+from gnnperf.analytic.gemm.calls import has_rate, plain_dtype, product_size
+from gnnperf.analytic.gemm.sizes import rate_key
 from gnnperf.analytic.kernels.call import KernelCall, known_rows, sized
-from gnnperf.analytic.kernels.convolutions import WIDTH, convolution_size, passes
-from gnnperf.analytic.kernels.products import has_rate, plain_dtype, product_size
 from gnnperf.hardware.spec import DeviceSpec
 from research.pretraining.kinds import (
     BATCHED_PRODUCTS,

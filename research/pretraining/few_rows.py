@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from gnnperf.analytic.kernel_constants import Members, members_for, typical
+from gnnperf.analytic.gemm.constants import Members, members_for, typical
 from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.predict.gaussian_process import FOLDS, LEAST_ROWS, Learned, choose, is_better, learn
 from research.fitting.gemm import fit_near, measured

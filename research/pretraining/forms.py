@@ -2,7 +2,7 @@
 
     rows                          form                                   constants
     products (m, n, k)            analytic.gemm, operands in turn        fitting.gemm: per family of kernels
-    elementwise, softmax, norm    analytic.bandwidth_bound, rows         fitting.memory
+    elementwise, softmax, norm    analytic.memory_bound, rows            fitting.memory
     convolution                   analytic.convolution                   both of these, and fitting.convolution
 
 The constants that ship saw every GPU of the tables: `shipped_forms` is for answers about others, never for judging.
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.convolution_constants import ConvolutionConstants, default_convolution_constants
-from gnnperf.analytic.gemm import tiled_us
-from gnnperf.analytic.kernel_constants import Members, default_gemm_constants, members_for
+from gnnperf.analytic.convolution.constants import ConvolutionConstants, default_convolution_constants
+from gnnperf.analytic.gemm.constants import Members, default_gemm_constants, members_for
+from gnnperf.analytic.gemm.model import tiled_us
 from gnnperf.analytic.kernels.call import Setting
-from gnnperf.analytic.memory_constants import MemoryConstants, default_memory_constants
+from gnnperf.analytic.memory_bound.constants import MemoryConstants, default_memory_constants
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import match_device
 from gnnperf.hardware.spec import DeviceSpec

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.convolution_constants import ConvolutionConstants
-from gnnperf.analytic.kernel_constants import GemmConstants
-from gnnperf.analytic.memory_constants import EventGap, MemoryConstants, MemorySystem, RowKernel
+from gnnperf.analytic.convolution.constants import ConvolutionConstants
+from gnnperf.analytic.gemm.constants import GemmConstants
+from gnnperf.analytic.memory_bound.constants import EventGap, MemoryConstants, MemorySystem, RowKernel
 from gnnperf.core.files import write_text
 from gnnperf.gnn.data.cache import fingerprint
 from research.pretraining.forms import FormConstants, fit_forms

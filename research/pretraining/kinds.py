@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.gemm_sizes import rate_key
-from gnnperf.analytic.kernels.convolutions import TF32
+from gnnperf.analytic.convolution.calls import TF32
+from gnnperf.analytic.gemm.sizes import rate_key
 from gnnperf.hardware.spec import DeviceSpec
 from research.pretraining.rows import spec_of
 from research.tables import aiconfigurator, convolutions, neusight

@@ -22,7 +22,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from gnnperf.analytic.memory_constants import EventGap
+from gnnperf.analytic.memory_bound.constants import EventGap
 from research.fitting.memory import call_times_us
 from research.pretraining.forms import CONVOLUTION, FormConstants, base_us, families, form_names
 from research.pretraining.graphs import grouped

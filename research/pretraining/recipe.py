@@ -14,7 +14,7 @@ import pandas as pd
 from gnnperf import __version__
 from gnnperf.core.files import write_text
 from gnnperf.core.output.terminal import say
-from gnnperf.gnn.training.pretrain_config import ShippedConfig
+from gnnperf.gnn.training.pretrain_config import OpTablesConfig
 from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.predict.composition.entry import EntryConfig
 from research.pretraining.calls import KIND
@@ -38,12 +38,12 @@ FORMS_ROWS = 2000  # of each device and table, for constants that are fitted wit
 def train(config: EntryConfig) -> None:
     """Write a checkpoint of op tables, and its card, into `config.out` (train.py experiment=pretrained)."""
     out = Path(config.out)
-    checkpoint = save_op_checkpoint(out / "checkpoint.pt", shipped_checkpoint(config.pretrain, config.seed))
+    checkpoint = save_op_checkpoint(out / "checkpoint.pt", trained_checkpoint(config.pretrain, config.seed))
     write_text(out / FILE, card(checkpoint))
     say(f"{out / 'checkpoint.pt'}  sha256 {checkpoint.sha256}")
 
 
-def shipped_checkpoint(config: ShippedConfig, seed: int) -> OpCheckpoint:
+def trained_checkpoint(config: OpTablesConfig, seed: int) -> OpCheckpoint:
     """Train both networks, and choose where they are used.
 
     Args:

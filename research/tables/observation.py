@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.analytic.memory_constants import EventGap
+from gnnperf.analytic.memory_bound.constants import EventGap
 
 SHARPNESS = 8.0  # of the maximum below: host times scatter by some percent
 

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from gnnperf.analytic import AnalyticPredictor
+from gnnperf.analytic.constants_file import read_constants, write_constants
 from gnnperf.analytic.contention_constants import (
     ContentionConstants,
     CpuContention,
     GpuContention,
     default_contention,
-    load_contention,
-    save_contention,
 )
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_cluster, load_device
@@ -26,8 +25,8 @@ CONSTANTS = ContentionConstants(GpuContention(1.1, 1.2, 1.3), CpuContention(2e9,
 
 
 def test_what_is_saved_is_read(tmp_path: Path) -> None:
-    save_contention(CONSTANTS, tmp_path / "own.yaml")
-    assert load_contention(tmp_path / "own.yaml") == CONSTANTS
+    write_constants(tmp_path / "own.yaml", CONSTANTS, 6)
+    assert read_constants(tmp_path / "own.yaml", ContentionConstants) == CONSTANTS
 
 
 def test_a_gpu_shares_its_device_and_its_own_links() -> None:
@@ -83,5 +82,5 @@ def test_bad_files_are_refused_by_name(tmp_path: Path, change: str, named: str) 
         encoding="utf-8",
     )
     with pytest.raises(InputError) as refused:
-        load_contention(path)
+        read_constants(path, ContentionConstants)
     assert named in str(refused.value)

@@ -8,7 +8,7 @@ import pytest
 
 from gnnperf.analytic.device_evidence import DeviceEvidence, Standing, catalog_evidence
 from gnnperf.analytic.evidence import Evidence, shipped_evidence
-from gnnperf.analytic.memory_constants import default_memory_constants
+from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.cli import main
 from gnnperf.hardware import device_names, load_device
 from gnnperf.hardware.conf_folders import conf_dir

@@ -10,6 +10,7 @@ import pandas as pd
 
 from gnnperf.analytic.collective.calls import calls_of
 from gnnperf.analytic.collective.law import CollectiveLaw
+from gnnperf.analytic.constants_file import AboveZero, FromZero
 from gnnperf.hardware.collective_terms import POINT_TO_POINT
 from gnnperf.hardware.spec import ClusterSpec, LinkSpec
 
@@ -30,8 +31,8 @@ class MeasuredLink:
     """
 
     medium: str
-    bandwidth_bytes_per_s: float
-    latency_us: float
+    bandwidth_bytes_per_s: AboveZero
+    latency_us: FromZero
 
     @classmethod
     def of(cls, link: LinkSpec) -> MeasuredLink:

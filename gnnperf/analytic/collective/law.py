@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnnperf.analytic.collective.calls import CollectiveCalls
+from gnnperf.analytic.constants_file import FromZero
 
 REFERENCE_RANKS = 4.0  # `at_bytes` is for a group of this size
 LARGEST_EXPONENT = 60.0  # exp of it is still far from overflow, and r / (1 + r) is 1
@@ -37,11 +38,11 @@ class ProtocolSwitch:
         sharpness: 1 gradual; large: a step.
     """
 
-    extra_us: float
-    extra_hop_us: float
-    at_bytes: float
+    extra_us: FromZero
+    extra_hop_us: FromZero
+    at_bytes: FromZero
     growth: float
-    sharpness: float
+    sharpness: FromZero
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,13 @@ class CollectiveLaw:
         from_bytes: the smallest measured size (larger of a rank's input and output); far below it, start-up is a guess.
     """
 
-    start_us: float
-    hop_us: float
-    pass_bytes_per_s: float
-    wire_bytes_per_s: float
-    sharing_power: float
+    start_us: FromZero
+    hop_us: FromZero
+    pass_bytes_per_s: FromZero
+    wire_bytes_per_s: FromZero
+    sharing_power: FromZero
     switches: tuple[ProtocolSwitch, ...]
-    from_bytes: float = 0.0
+    from_bytes: FromZero = 0.0
 
     def latency_us(self, calls: CollectiveCalls) -> np.ndarray:
         """[n] us of `calls`."""

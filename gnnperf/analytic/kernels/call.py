@@ -9,10 +9,10 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from gnnperf.analytic.access import Reuse
-from gnnperf.analytic.convolution_constants import ConvolutionConstants
-from gnnperf.analytic.kernel_constants import Members
-from gnnperf.analytic.memory_constants import MemoryConstants
+from gnnperf.analytic.convolution.constants import ConvolutionConstants
+from gnnperf.analytic.embedding.access import Reuse
+from gnnperf.analytic.gemm.constants import Members
+from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.graph.cost.op_call import DTYPE_BYTES, OpCall, UnknownCost, parse_call
 from gnnperf.hardware.spec import DeviceSpec
 

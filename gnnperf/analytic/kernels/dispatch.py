@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gnnperf.analytic.convolution_constants import default_convolution_constants
-from gnnperf.analytic.kernel_constants import default_gemm_constants
-from gnnperf.analytic.kernels.attentions import attentions_us
-from gnnperf.analytic.kernels.batched_lookups import batched_us
+from gnnperf.analytic.attention.calls import attentions_us
+from gnnperf.analytic.convolution.calls import convolutions_us
+from gnnperf.analytic.convolution.constants import default_convolution_constants
+from gnnperf.analytic.embedding.batched_calls import batched_us
+from gnnperf.analytic.embedding.calls import lookups_us
+from gnnperf.analytic.gemm.calls import products_us
+from gnnperf.analytic.gemm.constants import default_gemm_constants
+from gnnperf.analytic.gemm.sparse_calls import sparse_products_us
 from gnnperf.analytic.kernels.call import Array, Bound, Form, KernelCall, KernelTimes, Setting, of_bytes
-from gnnperf.analytic.kernels.convolutions import convolutions_us
-from gnnperf.analytic.kernels.fused_chains import chains_us, is_chain
-from gnnperf.analytic.kernels.lookups import lookups_us
-from gnnperf.analytic.kernels.products import products_us
-from gnnperf.analytic.kernels.rows import rows_us
-from gnnperf.analytic.kernels.sparse_products import sparse_products_us
-from gnnperf.analytic.kernels.streams import elementwise_calls_us, lists_us, reductions_us, streams_us
-from gnnperf.analytic.memory_constants import default_memory_constants
+from gnnperf.analytic.memory_bound.calls import elementwise_calls_us, lists_us, reductions_us, streams_us
+from gnnperf.analytic.memory_bound.constants import default_memory_constants
+from gnnperf.analytic.memory_bound.fused_chains import chains_us, is_chain
+from gnnperf.analytic.normalization.calls import rows_us
 from gnnperf.analytic.roofline import compute_us, flops_per_s
 from gnnperf.core.schema import OpFamily
 from gnnperf.hardware.spec import DeviceSpec

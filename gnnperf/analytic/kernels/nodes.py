@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from gnnperf.analytic.embedding.counted_tables import with_counts
 from gnnperf.analytic.kernels.call import Array, KernelCall
-from gnnperf.analytic.kernels.counted_tables import with_counts
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.graph.table_counts import TableCounts
 from gnnperf.hardware.spec import DeviceSpec

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import prod
 
+from gnnperf.analytic.gemm.calls import SIZES
 from gnnperf.analytic.kernels.call import KernelCall
-from gnnperf.analytic.kernels.products import SIZES
 from gnnperf.analytic.op_tables import unfused_attention
 from gnnperf.analytic.op_tables.read import OpRow, Shape
 from gnnperf.analytic.op_tables.signatures import recorded_call, tensor_call

@@ -9,10 +9,11 @@ from enum import StrEnum
 
 import numpy as np
 
+from gnnperf.analytic.bounds import op_times
 from gnnperf.analytic.constants import default_constants
-from gnnperf.analytic.kernels import KernelCall, KernelTimes, kernel_times
+from gnnperf.analytic.kernels.call import KernelCall, KernelTimes
+from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.op_tables import unfused_attention
-from gnnperf.analytic.op_tables.cpu import op_times
 from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.read import OP, OpRow
 from gnnperf.analytic.op_tables.signatures import recorded_call

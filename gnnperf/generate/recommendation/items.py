@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gnnperf.analytic.kernels.batched_lookups import BatchedTable, batched_work, stated
+from gnnperf.analytic.embedding.batched_calls import BatchedTable, batched_work, stated
 from gnnperf.core.schema import OpFamily, Phase
 from gnnperf.generate.transformer.items import HostWait, Op, Views
 from gnnperf.graph.cost.table import OpCost
@@ -48,7 +48,7 @@ class Await:
 
 @dataclass(frozen=True)
 class BatchedOp:
-    """A batched lookup or update (gnnperf.analytic.kernels.batched_lookups).
+    """A batched lookup or update (gnnperf.analytic.embedding.batched_calls).
 
     Attributes:
         name: LOOK_UP or UPDATE.

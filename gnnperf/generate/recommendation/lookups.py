@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from gnnperf.analytic.kernels.batched_lookups import LOOK_UP, UPDATE, BatchedTable
+from gnnperf.analytic.embedding.batched_calls import LOOK_UP, UPDATE, BatchedTable
 from gnnperf.core.schema import Phase
 from gnnperf.generate.recommendation.items import Await, BatchedOp, Item, Moves, exchange
 from gnnperf.generate.recommendation.messages import INDEX_BYTES, LENGTH_BYTES, even_bytes

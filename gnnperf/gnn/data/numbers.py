@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.cpu_ops.warmth import between_bytes
+from gnnperf.analytic.cpu.counts import between_bytes
 from gnnperf.core.schema import DEVICE_FEATURES, LINK_FEATURES, NUM_TEXT_FEATURES, WORK_FEATURES, names
 from gnnperf.gnn.data.places import (
     LINKS,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.cpu_ops.call import Call
-from gnnperf.analytic.cpu_ops.counts import product_sizes
+from gnnperf.analytic.cpu.call import Call
+from gnnperf.analytic.cpu.counts import product_sizes
 from gnnperf.core.schema import OpFamily
 
 NUM_DIMS, NUM_PRODUCT = 8, 5  # columns of each table

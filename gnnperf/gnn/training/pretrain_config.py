@@ -51,7 +51,7 @@ def own_gpus() -> PretrainConfig:
 
 
 @dataclass
-class ShippedConfig:
+class OpTablesConfig:
     """A checkpoint of op tables (not frozen: Hydra composes into it).
 
     Attributes:

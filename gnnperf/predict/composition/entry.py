@@ -8,7 +8,7 @@ from pathlib import Path
 from gnnperf.core.errors import InputError, require
 from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.training.config import NAME, LearnerConfig, LearnerKind, OptimConfig, TrainConfig
-from gnnperf.gnn.training.pretrain_config import ShippedConfig
+from gnnperf.gnn.training.pretrain_config import OpTablesConfig
 
 
 @dataclass
@@ -27,7 +27,7 @@ class EntryConfig(TrainConfig):
     row: str = "gnn"
     cells: str = ""
     init_from: str | None = None
-    pretrain: ShippedConfig = field(default_factory=ShippedConfig)
+    pretrain: OpTablesConfig = field(default_factory=OpTablesConfig)
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.bandwidth_bound import US
 from gnnperf.analytic.device_roofs import DeviceRoofs, roofs_of
+from gnnperf.analytic.memory_bound.streams import US
 from gnnperf.analytic.roofline import rate_key_of
 from gnnperf.core.schema import NodeType, OpFamily
 from gnnperf.hardware.spec import DeviceSpec

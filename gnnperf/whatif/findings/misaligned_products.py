@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.cpu_ops.call import Call
-from gnnperf.analytic.cpu_ops.counts import product_sizes
-from gnnperf.analytic.gemm_sizes import ITEM_BYTES
+from gnnperf.analytic.cpu.call import Call
+from gnnperf.analytic.cpu.counts import product_sizes
+from gnnperf.analytic.gemm.sizes import ITEM_BYTES
 from gnnperf.core.schema import NodeType, OpFamily
 from gnnperf.generate.shapes import is_list, parse
 from gnnperf.whatif.chosen import ScaleNodes

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gnnperf.analytic.bandwidth_bound import US
 from gnnperf.analytic.copies import CopyPath, path_of
 from gnnperf.analytic.device_roofs import roofs_of
+from gnnperf.analytic.memory_bound.streams import US
 from gnnperf.analytic.roofline import rate_key_of
 from gnnperf.core.schema import NodeType
 from gnnperf.graph.lanes import lane_keys

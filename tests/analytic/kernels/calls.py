@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gnnperf.analytic.kernels import KernelCall
+from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.graph.cost import op_cost
 
 PROFILER = {"float32": "float", "bfloat16": "c10::BFloat16", "float16": "c10::Half", "int64": "long int"}

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from round_device import DEVICE
 
-from gnnperf.analytic.gemm import gemm_us
-from gnnperf.analytic.gemm_sizes import products
-from gnnperf.analytic.kernels import Bound, KernelCall, kernel_times
-from gnnperf.analytic.kernels.dispatch import has_forms, roofline_us
+from gnnperf.analytic.gemm.model import gemm_us
+from gnnperf.analytic.gemm.sizes import products
+from gnnperf.analytic.kernels.call import Bound, KernelCall
+from gnnperf.analytic.kernels.dispatch import has_forms, kernel_times, roofline_us
 from gnnperf.hardware.catalog import device_names, load_device
 from gnnperf.hardware.spec import DeviceSpec, Measured
 from tests.analytic.kernels.calls import call, of_every_family, without_work

@@ -12,20 +12,21 @@ from round_device import CONSTANTS, DEVICE
 from traces import Event, call, kernel, mark, op, run_of, trace
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.analytic.bandwidth_bound import chain_us
-from gnnperf.analytic.convolution_constants import default_convolution_constants
-from gnnperf.analytic.counted_access import counted_access
-from gnnperf.analytic.embedding import Lookups, lookup_us, specified
-from gnnperf.analytic.gemm_sizes import products
-from gnnperf.analytic.kernel_constants import default_gemm_constants, typical
-from gnnperf.analytic.kernels import KernelCall, compute_nodes_us, kernel_times
-from gnnperf.analytic.kernels.call import LookupAccess, Setting
-from gnnperf.analytic.kernels.counted_tables import with_counts
-from gnnperf.analytic.kernels.fused_chains import chain_ops, chains_us
-from gnnperf.analytic.kernels.lookups import lookups_us
-from gnnperf.analytic.kernels.products import product_us
-from gnnperf.analytic.kernels.sparse_products import density_of, sparse_products_us, values_per_index
-from gnnperf.analytic.sparse_matmul import sparse_us, two_four_us
+from gnnperf.analytic.convolution.constants import default_convolution_constants
+from gnnperf.analytic.embedding.calls import lookups_us
+from gnnperf.analytic.embedding.counted_access import counted_access
+from gnnperf.analytic.embedding.counted_tables import with_counts
+from gnnperf.analytic.embedding.model import Lookups, lookup_us, specified
+from gnnperf.analytic.gemm.calls import product_us
+from gnnperf.analytic.gemm.constants import default_gemm_constants, typical
+from gnnperf.analytic.gemm.sizes import products
+from gnnperf.analytic.gemm.sparse import sparse_us, two_four_us
+from gnnperf.analytic.gemm.sparse_calls import density_of, sparse_products_us, values_per_index
+from gnnperf.analytic.kernels.call import KernelCall, LookupAccess, Setting
+from gnnperf.analytic.kernels.dispatch import kernel_times
+from gnnperf.analytic.kernels.nodes import compute_nodes_us
+from gnnperf.analytic.memory_bound.fused_chains import chain_ops, chains_us
+from gnnperf.analytic.memory_bound.streams import chain_us
 from gnnperf.core.schema import NodeType
 from gnnperf.graph import build_graph
 from gnnperf.graph.cost import op_cost

@@ -11,21 +11,21 @@ import pandas as pd
 import pytest
 from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.attention import Attentions, fused_us
-from gnnperf.analytic.bandwidth_bound import stream_us
-from gnnperf.analytic.convolution import ConvolutionPass
-from gnnperf.analytic.convolution_constants import default_convolution_constants
-from gnnperf.analytic.gemm import gemm_us
-from gnnperf.analytic.gemm_sizes import products
-from gnnperf.analytic.kernel_constants import default_gemm_constants, typical
-from gnnperf.analytic.kernels import KernelCall, compute_nodes_us, kernel_times
-from gnnperf.analytic.kernels.attentions import WARP_SHARE, attentions_us, fused_rates
-from gnnperf.analytic.kernels.call import Setting
-from gnnperf.analytic.kernels.convolutions import BOTH, PASS_OF, _both, convolved_us, passes
-from gnnperf.analytic.kernels.lookups import DENSE_SIZES, SIZES
-from gnnperf.analytic.kernels.nodes import distinct_calls
-from gnnperf.analytic.kernels.rows import _rows_and_columns
-from gnnperf.analytic.kernels.streams import lists_us, reductions_us
+from gnnperf.analytic.attention.calls import WARP_SHARE, attentions_us, fused_rates
+from gnnperf.analytic.attention.model import Attentions, fused_us
+from gnnperf.analytic.convolution.calls import BOTH, PASS_OF, _both, convolved_us, passes
+from gnnperf.analytic.convolution.constants import default_convolution_constants
+from gnnperf.analytic.convolution.model import ConvolutionPass
+from gnnperf.analytic.embedding.calls import DENSE_SIZES, SIZES
+from gnnperf.analytic.gemm.constants import default_gemm_constants, typical
+from gnnperf.analytic.gemm.model import gemm_us
+from gnnperf.analytic.gemm.sizes import products
+from gnnperf.analytic.kernels.call import KernelCall, Setting
+from gnnperf.analytic.kernels.dispatch import kernel_times
+from gnnperf.analytic.kernels.nodes import compute_nodes_us, distinct_calls
+from gnnperf.analytic.memory_bound.calls import lists_us, reductions_us
+from gnnperf.analytic.memory_bound.streams import stream_us
+from gnnperf.analytic.normalization.calls import _rows_and_columns
 from gnnperf.graph.cost import op_cost
 from gnnperf.hardware.catalog import load_device
 from tests.analytic.kernels.calls import call

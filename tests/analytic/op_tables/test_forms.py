@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from gnnperf.analytic.access import zipf_access
-from gnnperf.analytic.counted_access import ReuseDistances
-from gnnperf.analytic.kernels import KernelCall, kernel_times
+from gnnperf.analytic.embedding.access import zipf_access
+from gnnperf.analytic.embedding.counted_access import ReuseDistances
+from gnnperf.analytic.kernels.call import KernelCall
+from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.op_tables import Answer, OpRow, answer_rows, read_op_rows
 from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.predict import Reason

@@ -74,7 +74,7 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changed", "said"),
-    [({"level": 2.0}, "level is 2.0"), ({"log_bounds": {"gemm": [0.1, 0.0]}}, "log_bounds"), ({"more": 1}, "more")],
+    [({"level": 2.0}, "level: value 2.0"), ({"log_bounds": {"gemm": [0.1, 0.0]}}, "log_bounds"), ({"more": 1}, "more")],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, changed: dict[str, object], said: str) -> None:
     whole = {"provenance": "by hand", "level": 0.9, "generations": ["ada"], "log_bounds": {"gemm": [-0.25, 0.5]}}

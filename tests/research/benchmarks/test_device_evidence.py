@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.analytic.evidence import load_evidence, save_evidence, shipped_evidence
+from gnnperf.analytic.constants_file import read_constants
+from gnnperf.analytic.evidence import EvidenceFile, save_evidence, shipped_evidence
 from gnnperf.core.errors import InputError
 from research.benchmarks.device_evidence import cpu_evidence, gpu_evidence
 
@@ -23,12 +24,13 @@ def test_op_tables_of_gpus_are_as_counted_in_the_mirror(mirror: Path, monkeypatc
 
 def test_evidence_survives_its_file(tmp_path: Path) -> None:
     save_evidence(shipped_evidence(), "made by a test", tmp_path / "evidence.yaml")
-    assert load_evidence(tmp_path / "evidence.yaml") == shipped_evidence()
+    assert read_constants(tmp_path / "evidence.yaml", EvidenceFile).evidence == shipped_evidence()
 
 
 def test_a_row_without_a_count_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "evidence.yaml"
-    path.write_text("evidence:\n- {device: t4, source: a/b, license: MIT, ops: bmm, dtype: float32, rows: many, "
+    path.write_text("provenance: a test\nevidence:\n- {device: t4, source: a/b, license: MIT, ops: bmm, "
+                    "dtype: float32, rows: many, "
                     "fitted: 1, constants: gemm.yaml}\n")  # fmt: skip
-    with pytest.raises(InputError, match="rows is 'many'"):
-        load_evidence(path)
+    with pytest.raises(InputError, match="rows: value 'many'"):
+        read_constants(path, EvidenceFile)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gnnperf.gnn.trust.trust import LEAST
@@ -25,8 +27,8 @@ def test_rows_of_training_are_trusted_and_larger_ones_less() -> None:
 
     huge = product_rows()
     edge = np.full(len(huge), 2.0**17)
-    columns = product_columns("aten::linear", edge, edge, edge, "float32")
-    far = model.encode(huge.assign(**columns))  # type: ignore[arg-type]
+    columns: dict[str, Any] = product_columns("aten::linear", edge, edge, edge, "float32")
+    far = model.encode(huge.assign(**columns))
     beyond, _ = trust.distances(far)
     assert (beyond > 0).all()
     weight = trust.weight(far)

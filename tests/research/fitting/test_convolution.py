@@ -10,10 +10,10 @@ import pytest
 from round_device import CONSTANTS
 from round_device import DEVICE as ROUND
 
-from gnnperf.analytic.convolution_constants import (
+from gnnperf.analytic.convolution.constants import (
     ConvolutionConstants,
 )
-from gnnperf.analytic.kernel_constants import default_gemm_constants
+from gnnperf.analytic.gemm.constants import default_gemm_constants
 from gnnperf.analytic.kernels.call import Setting
 from research.fitting.convolution import fit_convolution_constants, forward_algorithms, log_error
 

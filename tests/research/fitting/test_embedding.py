@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.analytic.embedding import Caches, Lookups, lookup_us
+from gnnperf.analytic.embedding.model import Caches, Lookups, lookup_us
 from gnnperf.core.errors import InputError
 from research.fitting.embedding import BACKWARD, FORWARD, START, calls_of, fit_lookups, lookup_rows
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from gnnperf.analytic.convolution_constants import default_convolution_constants
-from gnnperf.analytic.gemm import tiled_us
-from gnnperf.analytic.kernel_constants import default_gemm_constants, members_for
+from gnnperf.analytic.convolution.calls import convolutions_us
+from gnnperf.analytic.convolution.constants import default_convolution_constants
+from gnnperf.analytic.gemm.constants import default_gemm_constants, members_for
+from gnnperf.analytic.gemm.model import tiled_us
 from gnnperf.analytic.kernels.call import KernelCall, Setting
-from gnnperf.analytic.kernels.convolutions import convolutions_us
-from gnnperf.analytic.memory_constants import default_memory_constants
+from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.core.errors import InputError
 from research.fitting.gemm import measured
 from research.fitting.memory import device_us

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.analytic.convolution_constants import default_convolution_constants
-from gnnperf.analytic.memory_constants import default_memory_constants
+from gnnperf.analytic.convolution.constants import default_convolution_constants
+from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from research.pretraining import kept_forms
 from research.pretraining.forms import FormConstants, shipped_forms
 from research.pretraining.kept_forms import kept_forms as keep

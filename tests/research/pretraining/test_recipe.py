@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.training.pretrain_config import ShippedConfig
+from gnnperf.gnn.training.pretrain_config import OpTablesConfig
 from gnnperf.trace.public.catalog import load_catalog
 from research.pretraining import held_out, recipe
 from research.pretraining.card import card
 from research.pretraining.forms import FormConstants, shipped_forms
 from research.pretraining.kinds import CONVOLUTIONS, PRODUCTS, kind_names
-from research.pretraining.recipe import of_kinds, shipped_checkpoint
+from research.pretraining.recipe import of_kinds, trained_checkpoint
 from research.pretraining.rows import usable
 from research.pretraining.sources import sources
 from tests.research.op_networks import CONFIG
@@ -37,7 +37,7 @@ def test_from_tables_to_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(recipe, "read_sources", lambda mirror: table(rows((A100, V100, T4))))
     monkeypatch.setattr(held_out, "kept_forms", fitted)
-    found = shipped_checkpoint(ShippedConfig(str(tmp_path), SHORT, SHORT), 0)
+    found = trained_checkpoint(OpTablesConfig(str(tmp_path), SHORT, SHORT), 0)
     told = found.provenance
     assert {one["kind"] for one in told["rows"]} == {PRODUCTS.name}
     assert {one["generation"] for one in told["generations"]} == {"ampere", "volta", "turing"}

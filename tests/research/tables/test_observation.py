@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic.memory_constants import EventGap
+from gnnperf.analytic.memory_bound.constants import EventGap
 from research.tables.observation import between_events_us
 
 GAP = EventGap(call_us=20.0, issue_share=0.5)

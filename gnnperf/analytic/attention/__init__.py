@@ -1,0 +1,1 @@
+"""Fused attention: sizes of calls, FLOPs and time."""

@@ -1,0 +1,1 @@
+"""Convolutions as implicit products or by Winograd transforms: sizes of calls, constants, time."""

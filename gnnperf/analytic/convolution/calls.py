@@ -1,0 +1,185 @@
+"""Convolutions: sizes of each pass from shapes, FLOPs and bytes, then `model` and `winograd`.
+
+A node keeps no stride and no padding. What they decide is the size of the result, and that follows from the FLOPs:
+
+    FLOPs = 2 N K P Q C/G R S        (forward and each gradient; graph.cost.convolution)
+
+So P Q is FLOPs over the rest, and the stride is the edge's ratio, rounded. The image that a gradient writes is what
+the recorded operands leave of the bytes. Three axes are treated as two, of the same number of pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions, convolution_us
+from gnnperf.analytic.convolution.winograd import Algorithms, algorithms
+from gnnperf.analytic.gemm.calls import has_rate, plain_dtype, product_us
+from gnnperf.analytic.gemm.constants import ANY_KERNELS
+from gnnperf.analytic.gemm.model import ProductTime
+from gnnperf.analytic.gemm.sizes import ITEM_BYTES, rate_key
+from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
+from gnnperf.graph.cost.op_call import UnknownCost
+
+FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
+TF32 = True  # torch.backends.cudnn.allow_tf32 is True by default (torch 1.7 and later)
+DIGITS = 6  # of an edge that follows from FLOPs
+Shape = tuple[int, ...]
+WIDTH = len(Convolutions.__dataclass_fields__)
+
+
+def _geometry(image: Shape, weight: Shape, result_pixels: float) -> tuple[float, ...]:
+    """Fields of Convolutions for an image [N, C, ...], a weight [K, C/G, ...] and P Q."""
+    rank = len(weight) - 2
+    if rank < 1 or len(image) != len(weight) or not min(*image, *weight) or not 0 < result_pixels < np.inf:
+        raise UnknownCost
+    groups = image[1] / weight[1]
+    if weight[1] == 1 and groups > 1:
+        raise UnknownCost  # depthwise: kernels of their own, no products
+    pixels = float(prod(image[2:]))
+    height, width = (float(image[2]), pixels / image[2])
+    window_height, window_width = float(weight[2]), float(prod(weight[3:]))
+    stride = max(round((pixels / result_pixels) ** (1.0 / rank)), 1) ** (rank / 2.0)
+    shrunk = (result_pixels / pixels) ** 0.5
+    return (float(image[0]), float(image[1]), float(weight[0]), height, width, window_height, window_width,
+            round(height * shrunk, DIGITS), round(width * shrunk, DIGITS), stride, groups)  # fmt: skip
+
+
+def _forward(call: KernelCall) -> tuple[float, ...]:
+    """convolution(input, weight, ...)."""
+    parsed = call.parsed()
+    image, weight = parsed.tensor(0).shape, parsed.tensor(1).shape
+    return _geometry(image, weight, call.flops / (2.0 * image[0] * weight[0] * prod(weight[1:]) or 1.0))
+
+
+def _transposed(call: KernelCall) -> tuple[float, ...]:
+    """convolution_transpose(input [N, K, P, Q], weight [K, C, R, S], ...): the gradient of an image of C channels."""
+    parsed = call.parsed()
+    return _of_gradient(call, parsed.tensor(0).shape, parsed.tensor(1).shape)
+
+
+def _both(call: KernelCall) -> tuple[float, ...]:
+    """convolution_backward(grad_output, input, weight, ...)."""
+    parsed = call.parsed()
+    return _geometry(parsed.tensor(1).shape, parsed.tensor(2).shape, float(prod(parsed.tensor(0).shape[2:])))
+
+
+def _weight_of_parent(call: KernelCall) -> tuple[float, ...]:
+    """cudnn_convolution_backward(input, grad_output, weight, ...)."""
+    parsed = call.parsed()
+    return _geometry(parsed.tensor(0).shape, parsed.tensor(2).shape, float(prod(parsed.tensor(1).shape[2:])))
+
+
+def _input(call: KernelCall) -> tuple[float, ...]:
+    """convolution_backward_input(input_size, grad_output, weight, ...)."""
+    parsed = call.parsed()
+    return _of_gradient(call, parsed.tensor(1).shape, parsed.tensor(2).shape)
+
+
+def _of_gradient(call: KernelCall, grad: Shape, weight: Shape) -> tuple[float, ...]:
+    """The image that is written has what grad [N, K, ...] and weight [K, C, ...] leave of the bytes; one group."""
+    pixels = (call.moved_bytes / call.item_bytes - prod(grad) - prod(weight)) / ((grad[0] * weight[1]) or 1.0)
+    if len(grad) < 3 or not pixels >= 1.0 or not prod(grad[2:]):
+        raise UnknownCost
+    edge = round(pixels ** (1.0 / (len(grad) - 2)))
+    image = (grad[0], weight[1], *[edge] * (len(grad) - 2))
+    return _geometry(image, weight, float(prod(grad[2:])))
+
+
+def _weight(call: KernelCall) -> tuple[float, ...]:
+    """convolution_backward_weight(weight_size, grad_output, input, ...): the window follows from the FLOPs."""
+    parsed = call.parsed()
+    grad, image = parsed.tensor(1).shape, parsed.tensor(2).shape
+    taps = call.flops / (2.0 * prod(grad) * image[1] or 1.0)  # R S, of one group
+    if not taps >= 1.0:
+        raise UnknownCost  # fewer FLOPs than one tap takes: several groups, whose number is not recorded
+    edge = max(round(taps ** (1.0 / (len(image) - 2))), 1)
+    return _geometry(image, (grad[1], image[1], *[edge] * (len(image) - 2)), float(prod(grad[2:])))
+
+
+Sizes = Callable[[KernelCall], tuple[float, ...]]
+_BACKENDS = ("cudnn", "miopen", "mkldnn")
+_FORWARD = ("aten::convolution", "aten::_convolution", "aten::convolution_overrideable", "aten::conv1d", "aten::conv2d",
+            "aten::conv3d", "aten::cudnn_convolution_relu", "aten::thnn_conv2d", "aten::_slow_conv2d_forward",
+            *(f"aten::{b}_convolution" for b in _BACKENDS))  # fmt: skip
+PASS_OF: Mapping[str, tuple[ConvolutionPass, Sizes]] = {
+    **dict.fromkeys(_FORWARD, (FORWARD, _forward)),
+    **{f"aten::{b}_convolution_transpose": (GRAD_INPUT, _transposed) for b in _BACKENDS},
+    **{f"aten::{b}_convolution_backward": (GRAD_WEIGHT, _weight_of_parent) for b in _BACKENDS},
+    **{f"aten::{b}_convolution_backward_input": (GRAD_INPUT, _input) for b in _BACKENDS},
+    **{f"aten::{b}_convolution_backward_weight": (GRAD_WEIGHT, _weight) for b in _BACKENDS},
+}
+BOTH = "aten::convolution_backward"
+
+
+def convolutions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
+    """[n] us of convolutions; NaN: depthwise, another op, sizes that do not follow, or a dtype without a rate."""
+    found = np.zeros(len(calls))
+    answered = np.zeros(len(calls), bool)
+    for which in ConvolutionPass:
+        rows = np.array([r for r, call in enumerate(calls) if which in passes(call)], dtype=np.intp)
+        found[rows] += _pass_us([calls[r] for r in rows], which, setting)
+        answered[rows] = True
+    return np.where(answered, found, np.nan)
+
+
+def passes(call: KernelCall) -> tuple[ConvolutionPass, ...]:
+    """Which products a call is: the FLOPs of convolution_backward tell whether it gives one gradient or two."""
+    if call.op_name == BOTH:
+        try:
+            parsed = call.parsed()
+            one = 2.0 * parsed.tensor(0).numel * prod(parsed.tensor(2).shape[1:])
+        except UnknownCost:
+            return ()
+        return (GRAD_INPUT, GRAD_WEIGHT) if call.flops > 1.5 * one else (GRAD_WEIGHT,)  # first layers: weight only
+    return (PASS_OF[call.op_name][0],) if call.op_name in PASS_OF else ()
+
+
+def _pass_us(calls: Sequence[KernelCall], which: ConvolutionPass, setting: Setting) -> Array:
+    sizes = sized(calls, convolution_size, WIDTH)
+    found = np.full(len(calls), np.nan)
+    for dtype, rows in _by_dtype(calls):
+        rows = np.intersect1d(rows, known_rows(sizes))
+        if not len(rows) or not has_rate(setting.device, dtype, TF32):
+            continue
+        found[rows] = form_us(Convolutions(*sizes[rows].T), which, dtype, setting, TF32)
+    return found
+
+
+def form_us(calls: Convolutions, which: ConvolutionPass, dtype: str, setting: Setting, tf32: bool) -> Array:
+    """[calls] us on the units that the dtype is multiplied with: see `gnnperf.analytic.convolution.model`."""
+    if rate_key(setting.device, dtype, tf32).endswith("_matrix"):
+        how = ITEM_BYTES[dtype], setting.device, setting.memory
+        return convolution_us(calls, which, *how, convolved_us(setting, dtype, tf32))
+    return lanes_algorithms(calls, which, dtype, setting).fastest_us(setting.convolution)
+
+
+def lanes_algorithms(calls: Convolutions, which: ConvolutionPass, dtype: str, setting: Setting) -> Algorithms:
+    """What every algorithm takes without matrix units."""
+    return algorithms(calls, which, ITEM_BYTES[dtype], setting.device, setting.memory, convolved_us(setting, dtype))
+
+
+def convolved_us(setting: Setting, dtype: str, tf32: bool = False) -> ProductTime:
+    """The products inside cuDNN's kernels, as all sets of cuBLAS's in the mean: they are not the generation's own."""
+    every = {family: tuple(replace(member, kernels=ANY_KERNELS) for member in members)
+             for family, members in setting.gemm.items()}  # fmt: skip
+    return product_us(replace(setting, gemm=every), dtype, tf32)
+
+
+def _by_dtype(calls: Sequence[KernelCall]) -> Iterator[tuple[str, np.ndarray]]:
+    dtypes = np.array([plain_dtype(call.known_dtype) for call in calls])
+    for dtype in np.unique(dtypes):
+        yield str(dtype), np.flatnonzero(dtypes == dtype)
+
+
+def convolution_size(call: KernelCall) -> tuple[float, ...]:
+    """Fields of Convolutions.
+
+    Raises:
+        UnknownCost: shapes and FLOPs that do not tell.
+    """
+    return (_both if call.op_name == BOTH else PASS_OF[call.op_name][1])(call)

@@ -1,0 +1,139 @@
+"""Convolutions on plain lanes: the direct product, or Winograd's minimal filtering (Lavin, Gray 2016) in two forms.
+
+    3 x 3 windows at stride 1, one group
+
+                multiplications                   products                     transforms
+    fused       F(2 x 2, 3 x 3): 16 for 4 sums    [16 tiles, C] x [C, K]       inside, but for the weight's
+    unfused     F(4 x 4, 3 x 3): 36 for 16 sums   36 of [tiles, C] x [C, K]    kernels of their own, through memory
+
+A fused kernel works on blocks of 8 x 8 results: an image of 9 x 9 costs four of them. The weight's gradient is
+F(3 x 3, 4 x 4) (section 3), summed over tiles, and unfused: cuDNN has no fused kernel for it. What an algorithm's sizes
+do not say is fitted (`ConvolutionConstants`): what transforms take of the bandwidth, and products between them of such
+products alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnnperf.analytic.convolution.constants import ConvolutionConstants
+from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions, convolution_us, moved_bytes
+from gnnperf.analytic.gemm.model import SPLITS, WHOLE, ProductTime
+from gnnperf.analytic.gemm.sizes import Products, products
+from gnnperf.analytic.memory_bound.constants import MemoryConstants
+from gnnperf.analytic.memory_bound.streams import US, stream_us, sustained_bytes_per_s
+from gnnperf.hardware.spec import DeviceSpec
+
+WINOGRAD_WINDOW = 3
+FUSED_RESULTS, UNFUSED_RESULTS = 2, 4  # edge of a tile
+FUSED_BLOCK = 8  # results along an edge that one block of the fused kernel makes
+
+
+def winograd_applies(calls: Convolutions) -> np.ndarray:
+    """[calls] bool: 3 x 3 windows at stride 1 in one group."""
+    square = (calls.window_height == WINOGRAD_WINDOW) & (calls.window_width == WINOGRAD_WINDOW)
+    return square & (calls.stride == 1) & (calls.groups == 1)
+
+
+def fused_products(calls: Convolutions, which: ConvolutionPass, item_bytes: int) -> Products:
+    """The products [calls] of minimal filtering in one kernel (no weight gradient): a place of a 4 x 4 tile each.
+
+    Memory gives the image, of which a tile has 4 pixels of its own, and the kernel makes 16 places of them.
+    """
+    places = _places(FUSED_RESULTS)
+    tiles = _blocks(calls, which, FUSED_BLOCK) * (FUSED_BLOCK / FUSED_RESULTS) ** 2  # [calls]
+    into, out = calls.in_channels, calls.out_channels
+    forward = which is ConvolutionPass.FORWARD
+    read_bytes = item_bytes * FUSED_RESULTS**2 / places
+    return products(tiles * places, out if forward else into, into if forward else out, 1, read_bytes)
+
+
+def unfused_products(calls: Convolutions, which: ConvolutionPass, item_bytes: int) -> Products:
+    """The batch of products [calls] between separate transforms: one for every place of a 6 x 6 tile."""
+    tiles, places = _blocks(calls, which, UNFUSED_RESULTS), _places(UNFUSED_RESULTS)  # [calls]
+    into, out = calls.in_channels, calls.out_channels
+    if which is ConvolutionPass.GRAD_WEIGHT:
+        return products(out, into, tiles, places, item_bytes)
+    forward = which is ConvolutionPass.FORWARD
+    return products(tiles, out if forward else into, into if forward else out, places, item_bytes)
+
+
+def weight_bytes(calls: Convolutions, results: int, item_bytes: int) -> np.ndarray:
+    """What transforming the weight (or its gradient back) reads and writes [calls] bytes."""
+    filters = calls.in_channels * calls.out_channels  # [calls]
+    return filters * (WINOGRAD_WINDOW**2 + _places(results)) * float(item_bytes)
+
+
+def image_bytes(calls: Convolutions, which: ConvolutionPass, item_bytes: int) -> np.ndarray:
+    """What the transforms of image and result read and write [calls] bytes: places on one side, pixels on the other."""
+    elements = _blocks(calls, which, UNFUSED_RESULTS) * (_places(UNFUSED_RESULTS) + UNFUSED_RESULTS**2)  # [calls]
+    return elements * (calls.in_channels + calls.out_channels) * float(item_bytes)
+
+
+def _blocks(calls: Convolutions, which: ConvolutionPass, edge: int) -> np.ndarray:
+    """[calls] squares of `edge` results that cover what is written; of the weight's gradient, what is summed over."""
+    of_input = which is ConvolutionPass.GRAD_INPUT
+    height, width = (calls.in_height, calls.in_width) if of_input else (calls.out_height, calls.out_width)
+    return calls.images * np.ceil(height / edge) * np.ceil(width / edge)
+
+
+def _places(results: int) -> int:
+    """Of a tile with so many results along an edge."""
+    return (results + WINOGRAD_WINDOW - 1) ** 2
+
+
+@dataclass(frozen=True)
+class Algorithms:
+    """What each way to convolve on lanes takes, before constants: [calls] us each.
+
+    Attributes:
+        direct: `convolution_us`.
+        moved: image, weight and result streamed once: no algorithm takes less.
+        fused_products: as such products alone take; infinite for the weight's gradient.
+        fused_weight: the weight's transform, streamed.
+        unfused_products: as such a batch alone takes.
+        transforms: what the unfused form's transforms read and write, streamed.
+        filtered: bool, whether Winograd's forms apply.
+    """
+
+    direct: np.ndarray
+    moved: np.ndarray
+    fused_products: np.ndarray
+    fused_weight: np.ndarray
+    unfused_products: np.ndarray
+    transforms: np.ndarray
+    filtered: np.ndarray
+
+    def fastest_us(self, constants: ConvolutionConstants) -> np.ndarray:
+        """Time [calls] us of the fastest one that applies."""
+        fused = constants.fused_factor * self.fused_products + constants.weight_factor * self.fused_weight  # [calls]
+        unfused = constants.unfused_factor * self.unfused_products + constants.transform_factor * self.transforms
+        winograd = np.maximum(np.minimum(fused, unfused), self.moved)  # [calls]
+        return np.where(self.filtered, np.minimum(self.direct, winograd), self.direct)
+
+
+def algorithms(
+    calls: Convolutions,
+    which: ConvolutionPass,
+    item_bytes: int,
+    device: DeviceSpec,
+    memory: MemoryConstants,
+    product_us: ProductTime,
+) -> Algorithms:
+    """Every way to convolve without matrix units; arguments as of `convolution_us`."""
+    per_byte_us = US / sustained_bytes_per_s(device, memory)
+    transformed = image_bytes(calls, which, item_bytes) + weight_bytes(calls, UNFUSED_RESULTS, item_bytes)  # [calls]
+    fused, splits = product_us(fused_products(calls, which, item_bytes)), WHOLE  # [calls]
+    if which is ConvolutionPass.GRAD_WEIGHT:
+        fused, splits = np.full(len(calls.images), np.inf), SPLITS  # there is no such kernel
+    return Algorithms(
+        direct=convolution_us(calls, which, item_bytes, device, memory, product_us, splits),
+        moved=stream_us(moved_bytes(calls, item_bytes), device, memory),
+        fused_products=fused,
+        fused_weight=per_byte_us * weight_bytes(calls, FUSED_RESULTS, item_bytes),
+        unfused_products=product_us(unfused_products(calls, which, item_bytes)),
+        transforms=per_byte_us * transformed,
+        filtered=winograd_applies(calls),
+    )

@@ -1,0 +1,174 @@
+"""What the time of an op on a CPU is made of: how often each price is paid in one call.
+
+latency = sum over counts of count x price: a roofline (Williams, Waterman, Patterson 2009) in which arithmetic and
+traffic do not overlap, as on a core that runs one op at a time, with the terms that small ops add to it.
+
+                calls  products  rows   arithmetic              panels            traffic
+    gemm        1      b - 1     b m    2 b m n k               mk, kn, mn        beyond the last-level cache
+    conv        1                       2 N P Q R S C' K'                         all; beyond the cache
+    recurrent   1      time steps  2 T B  FLOPs                 of every step     beyond the cache
+    embedding   1                n      n D elements                              rows of a table that caches miss
+    optimizer   1      tensors          elements                                  all; beyond the cache
+    softmax     1                n      FLOPs                                     all; beyond the cache
+    layer norm  1                n      FLOPs                                     all; beyond the cache
+    reduction   1                n if inner, FLOPs; sorts: elements               all; beyond the cache
+    random      1                       numbers                                 beyond the cache
+    others      1                       FLOPs                                     all; beyond the cache
+
+Every call also pays for being cold: the share of its code that other work drove out of a core's own caches since the
+op last ran (`between_bytes`). Matrix products: lower-order terms are packing of both operands and writing the result
+(Goto, van de Geijn 2008, section 4). Convolutions: channels come in blocks of 16 (oneDNN, nChw16c), so that C' and K'
+are rounded up. Every count grows with every size, so more work is never faster.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.analytic.cpu.call import Call, Counts, beyond, far_bytes, is_shape, streamed
+from gnnperf.analytic.cpu.recurrent import recurrent
+from gnnperf.analytic.cpu.rows import lookup, norm, reduction, softmax
+from gnnperf.core.schema import OpFamily
+
+CALLS = ("call", "cold_call", "product", "tensor")  # host work
+TRAFFIC = ("byte", "far_byte", "left", "right", "result", "row", "missed_row")  # what a warm cache makes cheaper
+ARITHMETIC = ("flop", "lane_flop", "element")
+COUNTS = (*CALLS, *TRAFFIC, *ARITHMETIC)
+CHANNEL_BLOCK, FEW_CHANNELS = 16, 4  # oneDNN keeps up to four input channels as they are
+OWN_CACHE_BYTES, OWN_SHARPNESS = 2.0**19, 1.0  # of one core (level 2); code leaves it little by little
+DRAW_FLOPS = 15.0  # of a number, by the formula of its cost
+LANE = ["rank", "thread"]
+AT_ONCE = 0.0  # bytes between two calls of what is called again and again: op tables, calibrations
+KEYS = ["op_name", "input_dims", "dtype", "family", "flops", "bytes", "between_bytes"]
+# Ops of several parts: the family of the part that takes the time, where another one moves more bytes.
+PAID_AS: Mapping[str, OpFamily] = dict.fromkeys(("aten::dropout", "aten::feature_dropout"), OpFamily.RANDOM)
+
+
+def paid_families(calls: pd.DataFrame) -> pd.Series:
+    """[n] the family whose prices each call (columns op_name, family) pays."""
+    paid = [PAID_AS.get(op, family) for op, family in zip(calls["op_name"], calls["family"], strict=True)]
+    return pd.Series(paid, calls.index, dtype=object)
+
+
+def op_counts(calls: pd.DataFrame) -> np.ndarray:
+    """Counts of calls.
+
+    Args:
+        calls: [n] rows with KEYS; unknown: NaN or None.
+
+    Returns:
+        [n, len(COUNTS)]; NaN in all of a row where neither FLOPs nor bytes are known.
+    """
+    known = calls[KEYS].assign(family=paid_families(calls)).astype(object)
+    rows = known.where(calls[KEYS].notna(), None).itertuples(index=False, name=None)
+    found = [_counts(str(op), dims, str(family), *numbers) for op, dims, _, family, *numbers in rows]
+    return np.array(found, dtype=float).reshape(len(calls), len(COUNTS))
+
+
+@lru_cache(maxsize=1 << 16)
+def _counts(
+    op: str, dims: str | None, family: str, flops: float | None, moved: float | None, between: float | None
+) -> tuple[float, ...]:
+    if flops is None and moved is None:
+        return (float("nan"),) * len(COUNTS)
+    shapes = tuple(json.loads(dims)) if dims else ()
+    call = Call(op.rpartition("::")[2], shapes, flops or 0.0, moved or 0.0)
+    cold = beyond(between or 0.0, OWN_CACHE_BYTES, OWN_SHARPNESS)
+    found = {"cold_call": cold, **BY_FAMILY.get(family, streamed)(call)}
+    return tuple(found.get(name, 0.0) for name in COUNTS)
+
+
+def _product(call: Call) -> Counts:
+    in_steps = recurrent(call)
+    if in_steps is not None:
+        return in_steps
+    sizes = product_sizes(call)
+    if sizes is None:
+        return streamed(call)
+    b, m, n, k = sizes
+    return {"call": 1.0, "product": max(b - 1.0, 0.0), "row": b * m, "flop": 2.0 * b * m * n * k, "left": b * m * k,
+            "right": b * k * n, "result": b * m * n, "far_byte": far_bytes(call)}  # fmt: skip
+
+
+def product_sizes(call: Call) -> tuple[float, float, float, float] | None:
+    """(batch, m, n, k) of a product; None where the recorded shapes are none."""
+    first = 1 if call.op in ("addmm", "baddbmm") else 0
+    if len(call.dims) < first + 2 or not all(is_shape(d) for d in call.dims[first : first + 2]):
+        return None
+    left, right = call.dims[first], call.dims[first + 1]
+    if call.op == "linear":
+        return 1.0, float(prod(left[:-1])), float(prod(right[:-1])), float(left[-1])
+    if len(right) > 2 and len(left) > 1:
+        return float(prod(right[:-2])), float(left[-2]), float(right[-1]), float(left[-1])
+    columns = right[-1] if len(right) > 1 else 1
+    return 1.0, float(prod(left[:-1])), float(columns), float(left[-1])
+
+
+def _convolution(call: Call) -> Counts:
+    counts = dict(streamed(call))
+    weight = (
+        call.dims[2] if "backward" in call.op and len(call.dims) > 2 else call.dims[1] if len(call.dims) > 1 else []
+    )
+    if len(weight or []) < 3 or not prod(weight[:2]):
+        return counts
+    out, into = weight[0], weight[1]
+    if into == 1:  # one channel per group: no product to speak of
+        return {**counts, "flop": 0.0, "lane_flop": call.flops}
+    blocks = _blocked(out) * (_blocked(into) if into > FEW_CHANNELS else FEW_CHANNELS)
+    return {**counts, "flop": call.flops * blocks / (out * into)}
+
+
+def _blocked(channels: int) -> int:
+    return -(-channels // CHANNEL_BLOCK) * CHANNEL_BLOCK
+
+
+def _drawn(call: Call) -> Counts:
+    """Numbers come from a generator one by one (Mersenne twister), which takes ten times as long as writing them."""
+    return {"call": 1.0, "element": call.flops / DRAW_FLOPS, "far_byte": far_bytes(call)}
+
+
+def _update(call: Call) -> Counts:
+    first = call.dims[0] if call.dims else []
+    return {**streamed(call), "tensor": float(len(first)) if first and isinstance(first[0], list) else 1.0}
+
+
+BY_FAMILY: Mapping[str, Callable[[Call], Counts]] = {
+    OpFamily.GEMM: _product,
+    OpFamily.CONV: _convolution,
+    OpFamily.EMBEDDING: lookup,
+    OpFamily.OPTIMIZER: _update,
+    OpFamily.RANDOM: _drawn,
+    OpFamily.SOFTMAX: softmax,
+    OpFamily.NORM: norm,
+    OpFamily.REDUCTION: reduction,
+}
+
+
+def between_bytes(nodes: pd.DataFrame) -> np.ndarray:
+    """[n] bytes that the thread of each op moved since the end of its last call of that op: how cold the op is.
+
+    The code and the tables of an op leave a core's own caches as other work goes through them, so a small op costs 1 us
+    where it runs again at once (an optimizer's loop over small weights), and 8 us where megabytes were moved between.
+
+        add_ |mul_| add_ |== mm, 4 MB ==| add_
+                   ^ next to nothing     ^ 4 MB in between
+
+    A window stands for a run: what comes before the first call of an op is what follows its last one.
+
+    Args:
+        nodes: [n] ops on CPUs (schema.NODE_COLUMNS), those of a thread in their order. Unknown bytes count nothing.
+    """
+    moved = nodes["bytes"].fillna(0.0)  # [n]
+    lanes = [nodes[name] for name in LANE]
+    same = [*lanes, nodes["op_name"].astype(object)]
+    end = moved.groupby(lanes, observed=True).cumsum()  # [n] bytes moved up to the end of each op
+    ends = end.groupby(same, observed=True, dropna=False)
+    whole = moved.groupby(lanes, observed=True).transform("sum")
+    last_end = ends.shift().fillna(ends.transform("last") - whole)  # of the window before, where there is none
+    return (end - moved - last_end).clip(lower=0.0).to_numpy(float)

@@ -1,0 +1,209 @@
+"""Embedding bags, forward and backward: rows looked up, what the caches hold of them, gradients of whole tables.
+
+Time of one call = sum over terms of count x price (`TERMS` names the counts, `LookupPrices` holds the prices):
+
+    forward          calls, looked-up rows and elements, bags, lines that come from the last-level cache or from DRAM
+    backward, sparse the same, with prices of its own: one gradient row per lookup is written
+    backward, dense  also the gradient of the whole table: every row, and a counter per row
+
+Which rows come from where follows from the access distribution (`embedding.access`): different rows per call,
+and Che's approximation of what a cache of a given size keeps. A warm call finds what the call before it left; tables
+that are looked up in turn share the caches. After a flush, code and metadata are cold too, once for all tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from gnnperf.analytic.embedding.access import Reuse, power_access, unique_rows
+from gnnperf.analytic.memory_bound.constants import MemoryConstants
+from gnnperf.analytic.memory_bound.streams import US, miss_share, sustained_bytes_per_s
+from gnnperf.hardware.spec import DeviceSpec
+
+INDEX_BYTES = 8
+PAGE_BYTES = 4096
+LINE_BYTES = {"cpu": 64, "gpu": 32}  # of a cache; GPU: a sector
+NEAR_BYTES_PER_SM = {"cpu": 2.0**20, "gpu": 2.0**17}  # a core's L2, an SM's L1: what most devices have at least
+COUNTER_BYTES = 8  # per row of the table: ATen counts the lookups of each row in dense backward (EmbeddingBag.cpp)
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """k calls of an embedding bag.
+
+    Attributes:
+        rows: [k] of the table.
+        dim: [k] columns.
+        lookups: [k] rows looked up in one call.
+        bags: [k] rows of the result; lookups / bags is the pooling factor.
+        skew: [k] of the access: row = floor(rows u^skew).
+        tables: [k] tables looked up in turn, each as large.
+        warm: [k] bool: the same call came before; else the caches hold something else.
+        item_bytes: of an element.
+        counted: how often rows were asked for again, for tables where that is known; None: as `skew` says. What it
+            says about rows says nothing about pages, whose skew stays.
+    """
+
+    rows: np.ndarray
+    dim: np.ndarray
+    lookups: np.ndarray
+    bags: np.ndarray
+    skew: np.ndarray
+    tables: np.ndarray
+    warm: np.ndarray
+    item_bytes: int = 4
+    counted: Reuse | None = None
+
+    @property
+    def reuse(self) -> Reuse:
+        """As counted, else by the skew."""
+        return self.counted or power_access(self.rows, self.skew)
+
+    @property
+    def row_bytes(self) -> np.ndarray:
+        """[k]."""
+        return self.dim * float(self.item_bytes)
+
+    @property
+    def gradient_bytes(self) -> np.ndarray:
+        """[k] written by a dense backward."""
+        return self.rows * (self.row_bytes + COUNTER_BYTES)
+
+
+@dataclass(frozen=True)
+class Caches:
+    """What lies between the cores and DRAM.
+
+    Attributes:
+        near_bytes: a core's own cache (CPU: L2; GPU: its L1s together).
+        last_bytes: the last-level cache, as much of it as a program gets.
+        line_bytes: what is moved at least (CPU: 64; NVIDIA: a sector of 32).
+        mapped_bytes: memory whose page addresses are held (CPU: entries of the second-level TLB x page).
+    """
+
+    near_bytes: float
+    last_bytes: float
+    line_bytes: int = 64
+    mapped_bytes: float = 2048.0 * PAGE_BYTES
+
+
+@dataclass(frozen=True)
+class LookupPrices:
+    """Prices of one direction, us each.
+
+    Attributes:
+        call: one call on one table.
+        cold: beside it, the first call after a flush.
+        row: one looked-up row, however long.
+        element: one element of it.
+        bag: one bag.
+        near_line: one line that the near cache does not hold.
+        last_row: one row that the last-level cache does not hold: its latency, as far as it is not overlapped.
+        last_line: one line of it.
+        page: one lookup on a page whose address is not held.
+        sort: one step of sorting the indices, lookups x log2(lookups) of them (dense backward: EmbeddingBag.cpp).
+        result_byte: one byte of the result.
+        gradient_byte: one byte of the table's gradient.
+        far_byte: beside it, where the gradient outgrows the last-level cache.
+        fresh_page: there, one page of it that a row is added to: large blocks are new memory at each call, and the
+            kernel hands pages out at the first touch.
+    """
+
+    call: float
+    cold: float
+    row: float
+    element: float
+    bag: float
+    near_line: float
+    last_row: float
+    last_line: float
+    page: float
+    sort: float = 0.0
+    result_byte: float = 0.0
+    gradient_byte: float = 0.0
+    far_byte: float = 0.0
+    fresh_page: float = 0.0
+
+
+TERMS = tuple(f.name for f in fields(LookupPrices))
+
+
+def specified(device: DeviceSpec, constants: MemoryConstants) -> tuple[Caches, LookupPrices]:
+    """Caches and prices of a device on which no lookups were measured: its bandwidths and rate, nothing else.
+
+    Lines cost their bytes over the bandwidth of where they come from, an element one operation (Lin et al. 2022 model
+    an embedding lookup by its traffic through the last-level cache and DRAM as well). Latencies count as overlapped,
+    so this is a lower bound for few lookups.
+    """
+    line = LINE_BYTES[device.kind]
+    dram_byte_us = US / sustained_bytes_per_s(device, constants)
+    cache_byte_us = dram_byte_us / constants.cache_speedup
+    prices = LookupPrices(
+        call=device.launch_floor_us, cold=0.0, row=INDEX_BYTES * dram_byte_us,
+        element=US / device.flops_per_s["float32"], bag=0.0, near_line=line * cache_byte_us,
+        last_row=0.0, last_line=line * dram_byte_us, page=0.0, result_byte=dram_byte_us, gradient_byte=dram_byte_us,
+    )  # fmt: skip
+    near_bytes = NEAR_BYTES_PER_SM[device.kind] * device.num_sms
+    return Caches(near_bytes, constants.cache_share * device.l2_bytes, line), prices
+
+
+def lookup_us(calls: Lookups, caches: Caches, prices: LookupPrices, dense_backward: bool = False) -> np.ndarray:
+    """Time [k] us of one call on one table.
+
+    Args:
+        calls: what is looked up.
+        caches: sizes.
+        prices: of this direction; `research.fitting.embedding` finds them.
+        dense_backward: the gradient of the whole table is written.
+    """
+    counts = lookup_counts(calls, caches, dense_backward)
+    return sum((getattr(prices, term) * counts[term] for term in TERMS), np.zeros(len(calls.rows)))
+
+
+def lookup_counts(calls: Lookups, caches: Caches, dense_backward: bool = False) -> Mapping[str, np.ndarray]:
+    """How often each price is paid in one call: term -> [k]."""
+    lines = lines_per_row(calls, caches)  # [k]
+    near, last = (missing_rows(calls, size, caches.line_bytes, dense_backward)
+                  for size in (caches.near_bytes, caches.last_bytes))  # fmt: skip
+    gradient = calls.gradient_bytes if dense_backward else np.zeros(len(calls.rows))  # [k]
+    far = miss_share(calls.tables * gradient, caches.last_bytes)  # [k]
+    pages = _on_pages(calls)
+    return {
+        "call": np.ones(len(calls.rows)), "cold": np.where(calls.warm, 0.0, 1.0 / calls.tables), "row": calls.lookups,
+        "element": calls.lookups * calls.dim, "bag": calls.bags, "near_line": near * lines, "last_row": last,
+        "last_line": last * lines, "page": missing_rows(pages, caches.mapped_bytes, PAGE_BYTES),
+        "sort": calls.lookups * np.log2(np.maximum(calls.lookups, 1.0)) * float(dense_backward),
+        "result_byte": calls.bags * calls.row_bytes, "gradient_byte": gradient,
+        "far_byte": gradient * far,
+        "fresh_page": far * unique_rows(power_access(pages.rows, pages.skew), pages.lookups) * float(dense_backward),
+    }  # fmt: skip
+
+
+def _on_pages(calls: Lookups) -> Lookups:
+    """The same lookups on rows as long as a page: hot rows lie together, so pages have the rows' skew."""
+    pages = np.maximum(np.ceil(calls.rows * calls.row_bytes / PAGE_BYTES), 1.0)  # [k]
+    return replace(calls, rows=pages, dim=np.full(len(pages), PAGE_BYTES / calls.item_bytes), bags=0 * pages,
+                   counted=None)  # fmt: skip
+
+
+def lines_per_row(calls: Lookups, caches: Caches) -> np.ndarray:
+    """Lines [k] that are moved for a row: rows lie one after the other, so that parts of lines belong to neighbors."""
+    return np.maximum(calls.row_bytes / caches.line_bytes, 1.0)
+
+
+def missing_rows(calls: Lookups, cache_bytes: float, line_bytes: int, dense_backward: bool = False) -> np.ndarray:
+    """Lookups [k] of one call that a cache of `cache_bytes` does not hold.
+
+    From an empty cache: `access.missed_rows`. A warm one still holds what it held, as far as all that is touched
+    between two calls on the same table fits: the different rows, results and indices of all tables, and the gradients
+    where they are written.
+    """
+    reuse = calls.reuse
+    held_row_bytes = np.maximum(calls.row_bytes, float(line_bytes))  # [k]
+    cold = reuse.missed(calls.lookups, cache_bytes / held_row_bytes)  # [k]
+    touched = reuse.unique(calls.lookups) * held_row_bytes + calls.bags * calls.row_bytes  # [k]
+    touched = touched + calls.lookups * INDEX_BYTES + (calls.gradient_bytes if dense_backward else 0.0)
+    return np.where(calls.warm, cold * miss_share(calls.tables * touched, cache_bytes), cold)

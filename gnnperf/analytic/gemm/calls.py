@@ -1,0 +1,149 @@
+"""Matrix products: batch, m, n and k of each op from its shapes, then `gnnperf.analytic.gemm.model`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from gnnperf.analytic.gemm.constants import members_for, typical
+from gnnperf.analytic.gemm.model import SPLITS, US_PER_S, ProductTime, Splits, family_of, gemm_us
+from gnnperf.analytic.gemm.sizes import ITEM_BYTES, Products, products, rate_key
+from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
+from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
+from gnnperf.graph.cost.work import broadcast
+from gnnperf.hardware.spec import DeviceSpec
+
+CALIBRATED_EDGE = 4096
+SHORT_EDGE = 64  # of the tiles that batched float32 products were fitted with
+Size = tuple[float, float, float, float]  # batch, m, n, k
+
+
+def _product(a: tuple[int, ...], b: tuple[int, ...]) -> Size:
+    """a [..., m, k] times b [..., k, n]; a matrix b is multiplied by all of a's rows at once, as torch folds them."""
+    if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
+        raise UnknownCost
+    if len(b) == 2:
+        return 1.0, float(prod(a[:-1])), float(b[-1]), float(a[-1])
+    return float(prod(broadcast([a[:-2], b[:-2]]))), float(a[-2]), float(b[-1]), float(a[-1])
+
+
+def _first_two(call: OpCall) -> Size:
+    return _product(call.tensor(0).shape, call.tensor(1).shape)
+
+
+def _after_bias(call: OpCall) -> Size:
+    return _product(call.tensor(1).shape, call.tensor(2).shape)
+
+
+def _matmul(call: OpCall) -> Size:
+    a, b = call.tensor(0).shape, call.tensor(1).shape
+    return _product((1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b)
+
+
+def _linear(call: OpCall) -> Size:
+    """linear(x [..., k], weight [n, k])."""
+    x, weight = call.tensor(0), call.tensor(1)
+    return _product(_matrix(x), weight.shape[::-1])
+
+
+def _matrix(x: Tensor) -> tuple[int, ...]:
+    return (prod(x.shape[:-1]), x.shape[-1])
+
+
+def _matrix_vector(call: OpCall) -> Size:
+    return _product(call.tensor(0).shape, (*call.tensor(1).shape, 1))
+
+
+SIZES: Mapping[str, Callable[[OpCall], Size]] = {
+    "aten::mm": _first_two,
+    "aten::bmm": _first_two,
+    "aten::_scaled_mm": _first_two,
+    "aten::addmm": _after_bias,
+    "aten::_addmm_activation": _after_bias,
+    "aten::baddbmm": _after_bias,
+    "aten::matmul": _matmul,
+    "aten::linear": _linear,
+    "aten::mv": _matrix_vector,
+}
+
+
+def products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
+    """[n] us of calls of matrix products; NaN: another op, shapes not recorded, or a dtype without a rate."""
+    sizes = sized(calls, product_size, 4)
+    found = np.full(len(calls), np.nan)
+    kinds = [(plain_dtype(call.known_dtype), call.tf32) for call in calls]
+    for dtype, tf32 in sorted(set(kinds)):
+        same = np.array([kind == (dtype, tf32) for kind in kinds])
+        rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))
+        if len(rows) and has_rate(setting.device, dtype, tf32):
+            batch, m, n, k = sizes[rows].T
+            found[rows] = product_us(setting, dtype, tf32)(products(m, n, k, batch, ITEM_BYTES[dtype]))
+    return found
+
+
+def product_size(call: KernelCall) -> tuple[float, ...]:
+    """Batch, m, n, k.
+
+    Raises:
+        UnknownCost: another op, or shapes that do not tell.
+    """
+    if call.plain_name not in SIZES:
+        raise UnknownCost  # inductor's templates among them: their tiles are tuned for the shapes at hand
+    return SIZES[call.plain_name](call.parsed())
+
+
+def plain_dtype(dtype: str) -> str:
+    """The name that rates go by: all 8-bit floats have one."""
+    return "float8" if dtype.startswith("float8") else dtype
+
+
+def has_rate(device: DeviceSpec, dtype: str, tf32: bool = False) -> bool:
+    """Whether products in that dtype have a rate of their own on the device."""
+    return dtype in ITEM_BYTES and rate_key(device, dtype, tf32) in device.flops_per_s
+
+
+def product_us(setting: Setting, dtype: str, tf32: bool = False) -> ProductTime:
+    """The model of matrix products on the setting's device. Its floor is no shorter than the device's.
+
+    The tiles of batched float32 products are those of square matrices. Results with a shorter edge come with other ones
+    as well (a kernel named volta_sgemm_128x32 multiplies 64 x 64 by 64 x 3): the better of both families answers.
+    """
+    device = as_specified(setting, dtype, tf32)
+    key = rate_key(device, dtype, tf32)
+    single = {**setting.gemm, family_of(key, batched=True): setting.gemm[family_of(key, batched=False)]}
+
+    def answer(found: Products, splits: Splits = SPLITS) -> Array:
+        us = gemm_us(device, dtype, found, tf32=tf32, constants=setting.gemm, splits=splits)
+        rows = np.flatnonzero(found.batch > 1)
+        if len(rows) and family_of(key, batched=True) != family_of(key, batched=False):
+            asked, one = found.part(rows), replace(found.part(rows), batch=np.ones(len(rows)))
+            other, least = (gemm_us(device, dtype, p, tf32=tf32, constants=single, splits=splits) for p in (asked, one))
+            short = np.minimum(asked.m, asked.n) < SHORT_EDGE
+            better = np.where(short, np.minimum(us[rows], other), us[rows])
+            us[rows] = np.maximum(better, least)  # a batch takes no less than one product of it
+        return np.maximum(us, setting.device.launch_floor_us)
+
+    return answer
+
+
+def as_specified(setting: Setting, dtype: str, tf32: bool = False) -> DeviceSpec:
+    """The device in vendor numbers, of which the constants are shares.
+
+    A calibrated device's rates are sustained already, power limit included: the rate of its fastest product. The peak
+    is what makes the model sustain that rate on a product of CALIBRATED_EDGE.
+    """
+    device = setting.device
+    key = rate_key(device, dtype, tf32)
+    if not device.measured:
+        return device
+    members = members_for(setting.gemm[family_of(key, batched=False)], device.architecture or "")
+    rate = device.flops_per_s[key]
+    bandwidth = device.memory_bandwidth_bytes_per_s / typical(members, "memory_share")
+    free = replace(device, memory_bandwidth_bytes_per_s=bandwidth, power_limit_w=None)
+    square = products(CALIBRATED_EDGE, CALIBRATED_EDGE, CALIBRATED_EDGE, 1, ITEM_BYTES[dtype])
+    us = gemm_us(free, dtype, square, tf32=tf32, constants=setting.gemm)[0]
+    reached = 2.0 * CALIBRATED_EDGE**3 / us * US_PER_S
+    return replace(free, flops_per_s={**device.flops_per_s, key: rate * rate / reached})

@@ -1,0 +1,171 @@
+"""Constants of the GEMM model: what they mean, their YAML form with version and provenance, the values that ship."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta
+
+from gnnperf.analytic.constants_file import AboveZero, constants_from, rounded
+from gnnperf.core.errors import InputError, require
+from gnnperf.core.files import write_text
+from gnnperf.hardware.conf_folders import conf_dir
+from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
+
+VERSION = 3
+DIGITS = 5  # significant, in the file
+FAMILIES = ("vector", "vector_batched", "matrix")
+
+# Tiles [rows of the result, columns of the result] that a library chooses from. The first holds what CUTLASS 3 and
+# cuBLAS ship for matrix units and SIMT; the others are the only tiles of some cuBLAS batched float32 kernels, as their
+# names say in NeuSight's tables (ampere_sgemm_128x128, maxwell_sgemm_128x64, volta_sgemm_64x64 and 32x128).
+TILE_SETS: Mapping[str, tuple[tuple[int, int], ...]] = {
+    "any": ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (64, 32),
+            (32, 64), (32, 32), (16, 64), (16, 128), (64, 256)),
+    "128x128": ((128, 128),),
+    "64x128": ((64, 128),),
+    "narrow": ((64, 64), (32, 128), (128, 32), (64, 128)),
+}  # fmt: skip
+
+
+# Whose float32 kernels cuBLAS runs on a generation, as their names say in NeuSight's tables and in traces of the others
+# (maxwell_sgemm_128x64 on P100, volta_sgemm_32x128 on T4, ampere_sgemm_128x128 on L4 and H100). Later generations got
+# kernels for matrix units only.
+KERNELS_OF: Mapping[str, str] = {"pascal": "maxwell", "volta": "volta", "turing": "volta"}
+LATEST_KERNELS = "ampere"
+ANY_KERNELS = "any"
+
+
+@dataclass(frozen=True)
+class GemmConstants:
+    """One family of kernels: shares of vendor numbers and clocks, so that a device enters as its numbers only.
+
+    Attributes:
+        compute_share: sustained share of the peak FLOP rate, without a power limit.
+        flops_per_joule: the power limit holds the rate down where peak / power limit is larger than this.
+        base_clock_share: of the base clock, which the vendor guarantees under that limit, what is left at least; not
+            fitted: 1 for a GPU that nobody measured, as good as 0 where its own measurements decide.
+        throttle_us: calls that are long against this feel the power limit; short ones are over before it acts.
+        load_bytes_per_flop: operands that an SM takes in, in the time that it does one FLOP.
+        quantization: 0: the last wave of tiles costs its share; 1: as much as a full one.
+        wave_clocks: filling and draining the pipeline of one wave.
+        least_elements: a tile that is alone on its SM is never faster than one with so many elements.
+        lone_tile_share: of the time that a tile's arithmetic takes, its latency alone on its SM; above 1: one tile
+            cannot use a whole SM.
+        l2_bytes_per_clock: of one SM from the last-level cache.
+        split_clocks: adding up the parts of a product whose k is split over tiles.
+        l2_share: share of the last-level cache that operands can use.
+        l2_sharpness: exponent of the change from cache to memory as the operands outgrow it.
+        memory_share: sustained share of the peak memory bandwidth.
+        overlap_power: p of the soft maximum of compute and memory.
+        reread_share: of what tiles read of the operands, the part that comes from DRAM again once the operands of the
+            tiles in flight outgrow the cache; above 1: with neighbors that nobody asked for.
+        far_share: operands of tiles in flight that span this many caches miss in address translation ...
+        far_slowdown: ... and take up to so much longer.
+        floor_clocks: the shortest kernel.
+        launch_us: wait for the host, where a latency includes the launch.
+        launch_power: p of the soft maximum of launch and kernel (1: one after the other).
+        tiles: key of TILE_SETS.
+        kernels: generation whose kernels these are the constants of (`kernels_of`); ANY_KERNELS: of any device's.
+    """
+
+    compute_share: AboveZero
+    flops_per_joule: AboveZero
+    base_clock_share: AboveZero
+    throttle_us: AboveZero
+    load_bytes_per_flop: AboveZero
+    quantization: AboveZero
+    wave_clocks: AboveZero
+    least_elements: AboveZero
+    lone_tile_share: AboveZero
+    l2_bytes_per_clock: AboveZero
+    split_clocks: AboveZero
+    l2_share: AboveZero
+    l2_sharpness: AboveZero
+    memory_share: AboveZero
+    overlap_power: AboveZero
+    reread_share: AboveZero
+    far_share: AboveZero
+    far_slowdown: AboveZero
+    floor_clocks: AboveZero
+    launch_us: AboveZero
+    launch_power: AboveZero
+    tiles: str
+    kernels: str = ANY_KERNELS
+
+    def __post_init__(self) -> None:
+        """Refuse unknown tiles and kernels.
+
+        Raises:
+            InputError: names what is allowed.
+        """
+        require(self.tiles in TILE_SETS, "tiles", self.tiles, ", ".join(TILE_SETS))
+        kernels = sorted({*KERNELS_OF.values(), LATEST_KERNELS, ANY_KERNELS})
+        require(self.kernels in kernels, "kernels", self.kernels, ", ".join(kernels))
+
+
+Members = tuple[GemmConstants, ...]  # of one family: fits that differ in tiles or in what they saw
+
+
+def kernels_of(architecture: str) -> str:
+    """Whose float32 kernels run on a generation."""
+    return KERNELS_OF.get(architecture, LATEST_KERNELS)
+
+
+def members_for(members: Members, architecture: str) -> Members:
+    """Those that are constants of the kernels that run on a generation; all, where none are: nobody measured them."""
+    own = kernels_of(architecture)
+    return tuple(m for m in members if m.kernels in (own, ANY_KERNELS)) or members
+
+
+def typical(members: Members, number: str) -> float:
+    """Geometric mean over members of one of their NUMBERS, as their answers are averaged."""
+    return float(np.exp(np.mean([np.log(getattr(member, number)) for member in members])))
+
+
+NUMBERS = tuple(f.name for f in fields(GemmConstants) if f.name not in ("tiles", "kernels"))
+
+
+@cache
+def default_gemm_constants() -> Mapping[str, Members]:
+    """Family -> the members that ship, conf/analytic/gemm.yaml."""
+    return load_gemm_constants(conf_dir("analytic") / "gemm.yaml")
+
+
+def load_gemm_constants(path: Path) -> Mapping[str, Members]:
+    """Family -> members.
+
+    Raises:
+        InputError: not readable, another version, an unknown or missing key, a number out of range.
+    """
+    raw = read_yaml(path)
+    if raw.get("version") != VERSION:
+        raise InputError(
+            f"version {raw.get('version')!r}",
+            where=str(path),
+            allowed=str(VERSION),
+            remedy="fit again: python -m research.fitting.gemm",
+        )
+    found = constants_from(raw, _GemmFile, str(path))
+    return {family: getattr(found, family) for family in FAMILIES}
+
+
+@dataclass(frozen=True)
+class _GemmFile:
+    version: int
+    provenance: str
+    vector: Annotated[Members, Meta(min_length=1)]
+    vector_batched: Annotated[Members, Meta(min_length=1)]
+    matrix: Annotated[Members, Meta(min_length=1)]
+
+
+def save_gemm_constants(constants: Mapping[str, Members], provenance: str, path: Path) -> None:
+    """Write constants as YAML: beside `path`, then renamed."""
+    raw: dict[str, object] = {"version": VERSION, "provenance": provenance}
+    raw |= {family: [rounded(asdict(member), DIGITS) for member in constants[family]] for family in FAMILIES}
+    write_text(path, yaml_text(raw))

@@ -1,0 +1,246 @@
+"""Matrix products on GPUs: launch floor and a soft maximum of compute and memory, with tiles, waves, split k and L2.
+
+    latency = floor + min over tiles and splits of (compute^p + memory^p)^(1/p)
+
+compute: waves of tiles over SMs (Osama et al. 2023, Stream-K, section 2), each a number of steps along k; a step takes
+its arithmetic and its operands (Williams, Waterman, Patterson 2009, applied to one SM). memory: compulsory traffic and
+what tiles read again, from DRAM as far as it outgrows the last-level cache. Every candidate's time grows with each of
+batch, m, n and k, so their minimum does: more work is never faster. That is why alignment has no term of its own: a
+product of 127 columns would cost more than one of 128. The constants (`GemmConstants`) are fitted; a device enters as
+its vendor numbers. Without another source a formula is this module's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from gnnperf.analytic.gemm.constants import (
+    TILE_SETS,
+    GemmConstants,
+    Members,
+    default_gemm_constants,
+    members_for,
+)
+from gnnperf.analytic.gemm.sizes import Array, DeviceNumbers, Products, numbers_of, rate_key
+from gnnperf.hardware.spec import DeviceSpec
+
+US_PER_S = 1e6
+SUM_BYTES = 4  # parts of a split product are added up in float32
+Splits = tuple[float, ...]
+SPLITS: Splits = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+WHOLE: Splits = (1.0,)  # kernels that sum all of k in one tile
+SHORTEST_SPLIT = 32.0  # steps along k that a part keeps
+SM_ELEMENTS = 2 * 128 * 128  # of results that one SM's registers hold at a time
+MOST_TILES_PER_SM = 8.0
+LIMIT_POWER = 6.0  # p of the soft maximum: a power limit acts on what is beyond it only
+SOFT = 2.0  # sharpness of misses that are fitted by one constant only
+LARGEST_RATIO = 1e6  # keeps powers finite
+CHUNK_ROWS = 8192
+
+
+class ProductTime(Protocol):
+    """A model of products on one device."""
+
+    def __call__(self, found: Products, splits: Splits = SPLITS) -> Array:
+        """[rows] us of kernels that may divide k into so many parts."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What does not depend on constants: [rows, candidates] of every tile and split."""
+
+    tile_elements: Array  # [candidates]
+    splits: Array  # [candidates]
+    steps: Array  # along k, of one tile
+    load_elements: Array  # of both operands, per step of one tile
+    tiles_per_sm: Array
+    resident: Array  # [candidates] tiles that one SM works on at a time
+    span_elements: Array  # of the operands that tiles in flight read
+    read_elements: Array  # of operands, by all tiles
+
+
+def family_of(key: str, batched: bool) -> str:
+    """Family of constants for a rate's key: libraries choose other tiles for batches of float32 products."""
+    if key.endswith("_matrix"):
+        return "matrix"
+    return "vector_batched" if batched else "vector"
+
+
+def gemm_us(
+    device: DeviceSpec,
+    dtype: str,
+    found: Products,
+    *,
+    tf32: bool = False,
+    launch_included: bool = False,
+    constants: Mapping[str, Members] | None = None,
+    splits: Splits = SPLITS,
+) -> Array:
+    """[rows] us of products on one device.
+
+    Args:
+        device: a GPU.
+        dtype: of operands and result, e.g. "bfloat16".
+        found: what is multiplied; `products` makes them.
+        tf32: float32 products may use TF32.
+        launch_included: latency from the call (host), not of the kernel alone.
+        constants: family -> members; None: those that ship.
+        splits: into how many parts kernels may divide k.
+
+    Raises:
+        InputError: see `numbers_of`.
+    """
+    family = constants or default_gemm_constants()
+    key, numbers = rate_key(device, dtype, tf32), numbers_of(device, dtype, tf32)  # numbers of one row
+    us = np.full(len(found.m), np.nan)  # [rows]
+    for batched in (False, True):
+        rows = np.flatnonzero((found.batch > 1) == batched)
+        members = members_for(family[family_of(key, batched)], device.architecture or "")
+        us[rows] = tiled_us(found.part(rows), numbers, members, launch_included, splits)
+    return us
+
+
+def tiled_us(
+    found: Products, device: DeviceNumbers, members: Members, launch_included: bool, splits: Splits = SPLITS
+) -> Array:
+    """[rows] us of one family: the geometric mean over its members, which grows with work as each of them does.
+
+    Args:
+        found: products.
+        device: numbers of one device, or of one per row.
+        members: constants of the family.
+        launch_included: see `gemm_us`.
+        splits: see `gemm_us`.
+    """
+    rows = len(found.m)
+    numbers = DeviceNumbers(*(np.broadcast_to(getattr(device, f), rows) for f in device.__dataclass_fields__))
+    return np.exp(np.mean([np.log(_one_us(found, numbers, c, launch_included, splits)) for c in members], axis=0))
+
+
+def _one_us(
+    found: Products, numbers: DeviceNumbers, constants: GemmConstants, launch_included: bool, splits: Splits
+) -> Array:
+    """[rows] us of one member, a chunk of rows at a time."""
+    parts = [slice(at, at + CHUNK_ROWS) for at in range(0, len(found.m), CHUNK_ROWS)]
+    kernels = [
+        kernel_us(
+            found.part(p),
+            numbers.part(p),
+            candidates(found.part(p), numbers.part(p), constants.tiles, splits),
+            constants,
+        )
+        for p in parts
+    ]
+    return observed_us(np.concatenate([*kernels, np.empty(0)]), constants, launch_included)
+
+
+def candidates(found: Products, device: DeviceNumbers, tiles: str, splits: Splits = SPLITS) -> Candidates:
+    """Counts of every tile and split; one tile set of TILE_SETS."""
+    height, width, parts = np.array([(*tile, s) for tile in TILE_SETS[tiles] for s in splits], float).T
+    m, n = found.m[:, None], found.n[:, None]
+    resident = np.clip(SM_ELEMENTS / (height * width), 1.0, MOST_TILES_PER_SM)
+    tiles_in_all = found.batch[:, None] * np.ceil(m / height) * np.ceil(n / width) * parts
+    side = np.sqrt(device.num_sms[:, None] * resident)  # tiles in flight, arranged as a square
+    load = np.minimum(m, height) + np.minimum(n, width)
+    return Candidates(
+        tile_elements=height * width,
+        splits=parts,
+        steps=np.maximum(found.k[:, None] / parts, np.minimum(found.k, SHORTEST_SPLIT)[:, None]),
+        load_elements=load,
+        tiles_per_sm=tiles_in_all / device.num_sms[:, None],
+        resident=resident,
+        span_elements=found.k[:, None] * (np.minimum(m, side * height) + np.minimum(n, side * width)),
+        read_elements=tiles_in_all / parts * load * found.k[:, None],
+    )
+
+
+def kernel_us(found: Products, device: DeviceNumbers, counts: Candidates, constants: GemmConstants) -> Array:
+    """[rows] us of the fastest candidate, with the kernel's floor; an empty product costs the floor.
+
+    Args:
+        found: products.
+        device: numbers of [rows].
+        counts: of `candidates` for the same.
+        constants: of the family.
+    """
+    compute, memory = _compute_us(found, device, counts, constants), _memory_us(found, device, counts, constants)
+    larger = np.maximum(compute, memory)  # keeps the powers in range
+    p = constants.overlap_power
+    soft = larger * ((compute / larger) ** p + (memory / larger) ** p) ** (1.0 / p)  # [rows, candidates]
+    empty = (found.batch == 0) | (found.m == 0) | (found.n == 0) | (found.k == 0)  # [rows]
+    return constants.floor_clocks / device.clock_hz * US_PER_S + np.where(empty, 0.0, soft.min(axis=1))
+
+
+def observed_us(kernel: Array, constants: GemmConstants, launch_included: bool) -> Array:
+    """[rows] us as measured: the kernel alone, or with the wait for its launch, of which a long kernel hides a part."""
+    if not launch_included:
+        return kernel
+    p = constants.launch_power
+    return (constants.launch_us**p + kernel**p) ** (1.0 / p)
+
+
+def _compute_us(found: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
+    """[rows, candidates] us of tiles and waves, and of adding up split parts."""
+    clock = device.clock_hz[:, None]
+    rate = device.flops_per_s[:, None] / device.num_sms[:, None] * c.compute_share  # FLOP/s of one SM
+    arithmetic = 2 * counts.tile_elements / rate  # s per step
+    load = counts.load_elements * found.item_bytes[:, None] / (c.load_bytes_per_flop * rate)  # s per step
+    step = np.hypot(arithmetic, load) * _far(found, device, counts, c)
+    fill = c.wave_clocks / clock  # s
+    flat = np.maximum(counts.tiles_per_sm, 1.0)
+    waves = c.quantization * np.ceil(counts.tiles_per_sm) + (1 - c.quantization) * flat
+    throughput = waves * (counts.steps * step + fill)  # s, if SMs are busy
+    alone = counts.steps * (2 * c.least_elements / rate + c.lone_tile_share * arithmetic) + fill
+    latency = np.maximum(counts.tiles_per_sm / counts.resident, 1.0) * alone  # s, if they wait for each step
+    tiled = _throttled_us(np.hypot(throughput, latency) * US_PER_S, device, c)
+    return tiled + np.where(counts.splits > 1, _split_us(found, device, counts, c), 0.0)
+
+
+def _far(found: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
+    """[rows, candidates] factor: rows of long operands lie far apart, and address translation misses."""
+    reach = c.far_share * device.l2_bytes[:, None]  # bytes
+    return 1.0 + c.far_slowdown * _missing(counts.span_elements * found.item_bytes[:, None] / reach, SOFT)
+
+
+def _throttled_us(us: Array, device: DeviceNumbers, c: GemmConstants) -> Array:
+    """Long calls run at the clock that the power limit leaves, slower by max(1, peak / (power flops_per_joule)).
+
+    But not far below the base clock, which vendors guarantee under that limit (`base_clock_share`). The whole kernel
+    is slowed, as its clock is. So a higher peak under the same limit may lengthen a kernel that does little
+    arithmetic, by what the lower clock costs it.
+    """
+    demand = device.flops_per_s / device.power_limit_w / c.flops_per_joule
+    limited = (1.0 + demand**LIMIT_POWER) ** (1.0 / LIMIT_POWER)  # [rows]
+    slower = np.minimum(limited, device.boost_over_base / c.base_clock_share)[:, None] - 1.0
+    return us * (1.0 + slower * us / (us + c.throttle_us))
+
+
+def _split_us(found: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
+    """Every part is written and read once, through the cache."""
+    results = (found.batch * found.m * found.n)[:, None] * counts.splits
+    return c.split_clocks / device.clock_hz[:, None] * US_PER_S + 2 * SUM_BYTES * results / _l2_bytes_per_us(device, c)
+
+
+def _l2_bytes_per_us(device: DeviceNumbers, c: GemmConstants) -> Array:
+    return (c.l2_bytes_per_clock * device.clock_hz * device.num_sms / US_PER_S)[:, None]
+
+
+def _memory_us(found: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
+    """[rows, candidates] us: compulsory traffic and what tiles read again, as far as they outgrow the cache."""
+    item, cache = found.item_bytes[:, None], c.l2_share * device.l2_bytes[:, None]  # bytes
+    elements = found.batch * (found.m * found.k + found.k * found.n + found.m * found.n)
+    moved = elements[:, None] * item
+    again = counts.read_elements * item * c.reread_share * _missing(counts.span_elements * item / cache, SOFT)
+    dram = moved * _missing(found.turns[:, None] * moved / cache, c.l2_sharpness) + again
+    bandwidth = device.bandwidth_bytes_per_s[:, None] * c.memory_share / US_PER_S  # bytes per us
+    return dram / bandwidth + moved / _l2_bytes_per_us(device, c)
+
+
+def _missing(working_set: Array, sharpness: float) -> Array:
+    """Share of accesses that miss a cache, from the working set over its size: 0 far below 1, 1 far above."""
+    outgrown = np.minimum(working_set, LARGEST_RATIO) ** sharpness
+    return outgrown / (1.0 + outgrown)

@@ -1,0 +1,1 @@
+"""Elementwise ops, reductions, fused chains and optimizers: sizes of calls, constants, time of their bytes."""

@@ -1,0 +1,139 @@
+"""Kernels that stream memory: elementwise ops and fused chains of them, reductions, copies.
+
+A kernel takes its launch floor, then the slower of moving bytes and issuing instructions (roofline: Williams, Waterman,
+Patterson 2009). Bytes that the call before left in the last-level cache come from there: with a working set W and a
+cache that keeps C bytes, the share that misses is W^6 / (W^6 + C^6), a soft form of what a cache of C bytes does to a
+cyclic sweep over W (all hits below C, none above under least-recently-used replacement; GPUs do not replace strictly in
+that order, so the step is soft).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gnnperf.analytic.memory_bound.constants import MemoryConstants
+from gnnperf.hardware.spec import DeviceSpec
+
+CACHE_SHARPNESS = 6.0
+DEFAULT_LANES_PER_SM = 64  # float32 lanes; devices whose specification does not say
+US = 1e6  # us per s
+OTHER = "other"
+
+
+def sustained_bytes_per_s(device: DeviceSpec, constants: MemoryConstants) -> float:
+    """Bandwidth of a long stream: measured on a calibrated device, else a fitted share of the data sheet's."""
+    share = device.sustained_bandwidth_share if device.measured else stream_share(device, constants)
+    return device.memory_bandwidth_bytes_per_s * share
+
+
+def stream_share(device: DeviceSpec, constants: MemoryConstants) -> float:
+    """Of the measured memory that is nearest in width and rate, by ratios; one for all where a device's is not known.
+
+    Wide and slow (HBM) or narrow and fast (GDDR, whose error correction takes a part of the bandwidth), and within
+    these by generation: memory controllers got better at keeping it busy.
+    """
+    width, rate = device.memory_bus_bits, device.memory_pin_bits_per_s
+    if not constants.systems or not width or not rate:
+        return constants.stream_share
+    nearest = min(constants.systems.values(), key=lambda s: np.hypot(np.log(s.bus_bits / width),
+                                                                    np.log(s.pin_bits_per_s / rate)))  # fmt: skip
+    return nearest.stream_share
+
+
+def miss_share(working_set_bytes: np.ndarray, cache_bytes: float) -> np.ndarray:
+    """Share [n] of a repeated sweep over `working_set_bytes` that the cache no longer holds; see the module."""
+    ratio = cache_bytes / np.maximum(working_set_bytes, 1.0)  # [n]
+    return 1.0 / (1.0 + np.minimum(ratio, 1e6) ** CACHE_SHARPNESS)
+
+
+def traffic_us(
+    moved_bytes: np.ndarray, working_set_bytes: np.ndarray, device: DeviceSpec, constants: MemoryConstants
+) -> np.ndarray:
+    """Time [n] us to move bytes, from DRAM and from the last-level cache.
+
+    Args:
+        moved_bytes: [n] read and written.
+        working_set_bytes: [n] what is touched between two uses of the same byte; infinite: nothing is reused.
+        device: bandwidth and cache.
+        constants: sustained shares.
+    """
+    missing = miss_share(working_set_bytes, constants.cache_share * device.l2_bytes)  # [n]
+    per_byte_us = US / sustained_bytes_per_s(device, constants)
+    return moved_bytes * per_byte_us * (missing + (1.0 - missing) / constants.cache_speedup)
+
+
+def stream_us(
+    moved_bytes: np.ndarray,
+    device: DeviceSpec,
+    constants: MemoryConstants,
+    working_set_bytes: np.ndarray | float = np.inf,
+) -> np.ndarray:
+    """Device time [n] us of a copy, fill or cast: floor + bytes / bandwidth. Zero bytes cost the floor."""
+    return device.launch_floor_us + traffic_us(moved_bytes, np.asarray(working_set_bytes), device, constants)
+
+
+def issue_us(elements: np.ndarray, lane_cycles: float, device: DeviceSpec) -> np.ndarray:
+    """Time [n] us to issue `lane_cycles` per element on all float32 lanes."""
+    lanes = device.num_sms * (device.lanes_per_sm or DEFAULT_LANES_PER_SM)
+    return elements * lane_cycles / (lanes * device.clock_hz) * US
+
+
+def elementwise_us(
+    op: str,
+    elements: np.ndarray,
+    moved_bytes: np.ndarray,
+    device: DeviceSpec,
+    constants: MemoryConstants,
+    working_set_bytes: np.ndarray | float = np.inf,
+) -> np.ndarray:
+    """Device time [n] us of one elementwise kernel.
+
+    Args:
+        op: "pow", "gelu", ...; looked up in the constants' lane cycles.
+        elements: [n] of the result.
+        moved_bytes: [n] operands read and result written.
+        device: floor, bandwidth, cache, lanes.
+        constants: lane cycles and sustained shares.
+        working_set_bytes: [n] bytes touched until the call's own operands are used again; default: never.
+    """
+    cycles = constants.lane_cycles.get(op, constants.lane_cycles[OTHER])
+    memory = traffic_us(moved_bytes, np.asarray(working_set_bytes), device, constants)  # [n]
+    return device.launch_floor_us + np.maximum(memory, issue_us(elements, cycles, device))
+
+
+def chain_us(
+    ops: Sequence[str], elements: np.ndarray, moved_bytes: np.ndarray, device: DeviceSpec, constants: MemoryConstants
+) -> np.ndarray:
+    """Device time [n] us of a fused chain of elementwise ops: one floor, every buffer once, the instructions of all.
+
+    Not fused, each op is a call of its own, and each intermediate is written and read (Ansel et al. 2024, PyTorch 2).
+    What an op that is not heavy issues (`lane_cycles`) is mostly loading and storing, which a chain does once; each
+    further op of a chain is an instruction.
+
+    Args:
+        ops: of the chain; "pow", ... are looked up in the constants' lane cycles.
+        elements: [n] that the chain runs over.
+        moved_bytes: [n] of its buffers.
+        device: floor, bandwidth, lanes.
+        constants: lane cycles and sustained shares.
+    """
+    plain = constants.lane_cycles[OTHER]
+    heavy = sum(constants.lane_cycles[op] - plain for op in ops if op in constants.lane_cycles)
+    issue = issue_us(elements, plain + max(len(ops) - 1, 0) + heavy, device)  # [n]
+    memory = traffic_us(moved_bytes, np.asarray(np.inf), device, constants)  # [n]
+    return device.launch_floor_us + np.maximum(memory, issue)
+
+
+def reduction_us(
+    elements: np.ndarray, results: np.ndarray, item_bytes: int, device: DeviceSpec, constants: MemoryConstants
+) -> np.ndarray:
+    """Device time [n] us of a sum, mean or maximum: elements read once, results written once.
+
+    Fewer results than SMs are split over blocks that meet in a second pass (ATen's Reduce.cuh, global_reduce), which
+    costs another floor.
+    """
+    moved = (elements + results) * float(item_bytes)  # [n]
+    second = np.where(results < device.num_sms, device.launch_floor_us, 0.0)  # [n]
+    return stream_us(moved, device, constants) + second

@@ -1,0 +1,238 @@
+"""Counts of CPU ops by hand, and that more work never counts less."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnperf.analytic.cpu.counts import COUNTS, KEYS, between_bytes, op_counts, paid_families
+from gnnperf.graph.cost import op_cost
+
+
+def call(name: str, dims: list[object], values: list[str] | None = None) -> dict[str, object]:
+    """A call as a graph holds it."""
+    text, types = json.dumps(dims, separators=(",", ":")), json.dumps(["float" if d else "" for d in dims])
+    cost = op_cost(name, text, types, None if values is None else json.dumps(values))
+    return {"op_name": name, "input_dims": text, "dtype": "float32", "family": str(cost.family), "flops": cost.flops,
+            "bytes": cost.bytes, "between_bytes": 0.0}  # fmt: skip
+
+
+def counts(*calls: dict[str, object]) -> list[dict[str, float]]:
+    """Counts that are not 0."""
+    found = op_counts(pd.DataFrame(list(calls), columns=KEYS))
+    return [{name: float(value) for name, value in zip(COUNTS, row, strict=True) if value} for row in found]
+
+
+def small(found: dict[str, float]) -> dict[str, float]:
+    """Without the shares beyond the caches, which are next to nothing for small ops that run again at once."""
+    assert found.get("far_byte", 0.0) < 1e-6 and found["cold_call"] < 1e-5
+    return {name: value for name, value in found.items() if name not in ("far_byte", "cold_call")}
+
+
+def test_a_product() -> None:
+    (found,) = counts(call("aten::mm", [[4, 8], [8, 2]]))
+    assert small(found) == {"call": 1, "row": 4, "flop": 2 * 4 * 8 * 2, "left": 32, "right": 16, "result": 8}
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "product", "rows"),
+    [
+        ("aten::bmm", [[3, 4, 8], [3, 8, 2]], 2, 12),
+        ("aten::linear", [[5, 4, 8], [2, 8], [2]], 0, 20),
+        ("aten::addmm", [[2], [4, 8], [8, 2]], 0, 4),
+    ],
+)
+def test_kinds_of_products(name: str, dims: list[object], product: float, rows: float) -> None:
+    (found,) = counts(call(name, dims))
+    assert (found.get("product", 0.0), found["row"]) == (product, rows)
+
+
+def test_a_recurrent_layer_is_one_product_of_inputs_and_one_of_the_state_per_step() -> None:
+    """3 steps of 2 samples, 4 inputs, 2 states, 8 gates."""
+    dims: list[object] = [[3, 2, 4], [8, 4], [8, 2], [8], [8], [2, 2], [2, 2]]
+    (layer,) = counts(call("aten::mkldnn_rnn_layer", dims))
+    assert small(layer) == {"call": 1, "product": 3, "row": 12, "flop": 2 * 6 * 48 + 120, "left": 6 * (4 + 2),
+                            "right": 4 * 8 + 3 * 2 * 8, "result": 2 * 6 * 8}  # fmt: skip
+    (gradient,) = counts(call("aten::mkldnn_rnn_layer_backward", dims))
+    assert [gradient[name] / layer[name] for name in ("product", "row", "left", "right", "result")] == [2] * 5
+
+
+def test_a_stack_is_its_layers_whichever_dimension_comes_first() -> None:
+    known = {"family": "gemm", "flops": 100.0, "bytes": 10.0}
+    states, weights = [[2, 2, 2], [2, 2, 2]], [[8, 4], [8, 2], [8], [8], [8, 2], [8, 2], [8], [8]]
+    for x in ([3, 2, 4], [2, 3, 4]):
+        (stack,) = counts(call("aten::lstm", [x, states, weights]) | known)
+        assert (stack["product"], stack["row"], stack["flop"]) == (6, 24, 100)
+        assert stack["right"] == (4 * 8 + 3 * 2 * 8) + (2 * 8 + 3 * 2 * 8)
+    (one,) = counts(call("aten::gru", [[3, 2, 4], [1, 2, 2], [[6, 4], [6, 2]]]) | known)
+    assert one["product"] == 3
+    (unknown,) = counts(call("aten::gru", [[3, 2, 4], [1, 2, 2], []]) | known)
+    assert small(unknown) == {"call": 1, "flop": 100, "byte": 10}
+
+
+def test_softmax_and_layer_norm_finish_rows() -> None:
+    softmax, layer, group = counts(
+        call("aten::_softmax", [[5, 4, 8], [], []]), call("aten::layer_norm", [[5, 4, 8], [], [8], [8], []]),
+        call("aten::group_norm", [[5, 4, 8], [], [4], [4], []]),
+    )  # fmt: skip
+    assert (softmax["row"], layer["row"], group.get("row", 0)) == (20, 20, 0)
+
+
+@pytest.mark.parametrize(
+    ("dims", "rows"),
+    [("[1, 2]", 6), ("[0]", 0), ("[2]", 30), ("[]", 1)],  # of [6, 5, 8]: 6 rows of 40, 40 sums over 6, 30 rows of 8
+)
+def test_inner_reductions_finish_rows(dims: str, rows: float) -> None:
+    (found,) = counts(call("aten::sum", [[6, 5, 8], [], []], ["", dims, "False"]))
+    assert (found.get("row", 0.0), found["flop"]) == (rows, 240)
+
+
+def test_sorting_is_no_pass_over_rows() -> None:
+    (found,) = counts(call("aten::topk", [[6, 8], [], []]))
+    assert small(found) == {"call": 1, "element": 4 * 48}
+
+
+def test_an_op_that_ran_just_now_is_warm_and_one_after_half_a_megabyte_is_half_cold() -> None:
+    relu = call("aten::relu", [[8]])
+    found = counts(*(relu | {"between_bytes": between} for between in (0.0, 2.0**19, 1e12)))
+    assert [row["cold_call"] for row in found] == pytest.approx([0.0, 0.5, 1.0], abs=1e-5)
+
+
+def test_dropout_pays_for_the_numbers_it_draws() -> None:
+    dropout = call("aten::relu", [[8]]) | {"op_name": "aten::dropout"}
+    families = paid_families(pd.DataFrame([dropout, call("aten::relu", [[8]])]))
+    assert families.tolist() == ["random", "elementwise"]
+
+
+def test_random_numbers_cost_by_the_number() -> None:
+    (found,) = counts(call("aten::bernoulli", [[100]]))
+    assert small(found) == {"call": 1, "element": 100}
+
+
+def test_a_list_where_a_product_has_a_matrix_is_no_product() -> None:
+    (found,) = counts(call("my::op", [[4, 8], [[8, 2]]]) | {"family": "gemm", "flops": 5.0, "bytes": 3.0})
+    assert small(found) == {"call": 1, "flop": 5, "byte": 3}
+
+
+def test_convolutions_work_on_blocks_of_sixteen_channels() -> None:
+    values = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "1"]
+    (whole,), (part,) = (
+        counts(call("aten::conv2d", [[2, c, 6, 6], [16, c, 3, 3], [], [], [], [], []], values)) for c in (16, 12)
+    )
+    assert whole["flop"] == 2 * 2 * 36 * 16 * 16 * 9
+    assert part["flop"] == pytest.approx(whole["flop"])  # 12 channels take as long as 16
+
+
+def test_a_depthwise_convolution_is_no_product() -> None:
+    values = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "16"]
+    (found,) = counts(call("aten::conv2d", [[2, 16, 6, 6], [16, 1, 3, 3], [], [], [], [], []], values))
+    assert found["lane_flop"] == 2 * 2 * 36 * 16 * 9 and "flop" not in found
+
+
+def test_lookups_miss_by_the_size_of_the_table() -> None:
+    small_table, large_table = counts(*(call("aten::embedding", [[rows, 16], [64]]) for rows in (100, 10_000_000)))
+    assert small_table["row"] == large_table["row"] == 64
+    assert small_table["element"] == 64 * 16
+    assert small_table["missed_row"] < 0.01 and large_table["missed_row"] > 63
+
+
+def test_a_sparse_sum_counts_its_rows() -> None:
+    sparse = {"op_name": "aten::add_", "input_dims": "[[1000,4],[1000,4],[]]", "dtype": "float32",
+              "family": "embedding", "flops": 48.0, "bytes": 294.0, "between_bytes": 0.0}  # fmt: skip
+    (found,) = counts(sparse)
+    assert (found["row"], found["element"], found["byte"]) == (6.0, 72.0, 6.0)
+
+
+def test_an_optimizer_counts_its_tensors() -> None:
+    (found,) = counts(call("aten::_fused_sgd_", [[[4], [2, 2]], [[4], [2, 2]], [], [], [], [], [], [], [], [], []]))
+    assert found["tensor"] == 2
+
+
+def test_what_is_not_known_has_no_counts() -> None:
+    unknown = {"op_name": "my::op", "input_dims": None, "dtype": None, "family": "unknown", "flops": np.nan,
+               "bytes": np.nan, "between_bytes": 0.0}  # fmt: skip
+    assert np.isnan(op_counts(pd.DataFrame([unknown], columns=KEYS))).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "family"),
+    [
+        ("aten::conv2d", "[[1,3,8,8],[8,0,3,3]]", "conv"),
+        ("aten::conv2d", "[[1,3,8,8],null]", "conv"),
+        ("aten::embedding", "[[],[3]]", "embedding"),
+        ("aten::add_", None, "embedding"),
+        ("aten::add_", "[[0,0],[0,0]]", "embedding"),
+        ("aten::bmm", "[[0,4,8],[0,8,2]]", "gemm"),
+        ("aten::mm", "[null,[8,2]]", "gemm"),
+    ],
+)
+def test_shapes_without_sizes_count_as_streams_and_never_below_nothing(
+    name: str, dims: str | None, family: str
+) -> None:
+    row = {
+        "op_name": name,
+        "input_dims": dims,
+        "dtype": "float32",
+        "family": family,
+        "flops": 0.0,
+        "bytes": 64.0,
+        "between_bytes": 0.0,
+    }
+    found = op_counts(pd.DataFrame([row], columns=KEYS))
+    assert (found >= 0).all() and found[0, COUNTS.index("call")] == 1
+
+
+sizes = st.integers(1, 300)
+
+
+@given(st.tuples(sizes, sizes, sizes), st.integers(0, 2), st.integers(1, 50))
+def test_a_larger_product_counts_no_less(shape: tuple[int, int, int], axis: int, more: int) -> None:
+    larger = tuple(size + more * (place == axis) for place, size in enumerate(shape))
+    rows = [call("aten::mm", [[m, k], [k, n]]) for m, n, k in (shape, larger)]
+    before, after = op_counts(pd.DataFrame(rows, columns=KEYS))
+    assert (after >= before).all() and after.sum() > before.sum()
+
+
+@given(st.tuples(st.integers(1, 8), st.integers(5, 70), st.integers(1, 70), st.integers(3, 20)), st.integers(0, 3),
+       st.integers(1, 20))  # fmt: skip
+def test_a_larger_convolution_counts_no_less(shape: tuple[int, int, int, int], axis: int, more: int) -> None:
+    values = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "1"]
+    larger = tuple(size + more * (place == axis) for place, size in enumerate(shape))
+    rows = [call("aten::conv2d", [[i, c, s, s], [o, c, 3, 3], [], [], [], [], []], values)
+            for i, c, o, s in (shape, larger)]  # fmt: skip
+    before, after = op_counts(pd.DataFrame(rows, columns=KEYS))
+    assert (after >= before * (1 - 1e-12)).all()
+
+
+def ops(*rows: tuple[str, float, int]) -> pd.DataFrame:
+    """(op, bytes, rank), all on one thread of a rank."""
+    names, moved, ranks = zip(*rows, strict=True)
+    return pd.DataFrame({"op_name": names, "bytes": moved, "rank": ranks, "thread": 0})
+
+
+def test_what_ran_in_between_counts_not_the_op_itself() -> None:
+    """The first add comes after the mm that ends the window, which repeats."""
+    found = between_bytes(ops(("add", 3.0, 0), ("mm", 10.0, 0), ("add", 5.0, 0), ("add", 1.0, 0), ("mm", 20.0, 0)))
+    assert found.tolist() == [20.0, 3.0, 10.0, 0.0, 6.0]
+
+
+def test_ranks_have_caches_of_their_own_and_unknown_bytes_count_nothing() -> None:
+    found = between_bytes(ops(("add", 1.0, 0), ("mm", 50.0, 1), ("mm", np.nan, 0), ("add", 1.0, 0)))
+    assert found.tolist() == [0.0, 0.0, 2.0, 0.0]
+
+
+def test_an_op_that_runs_once_comes_again_after_the_rest_of_the_window() -> None:
+    assert between_bytes(ops(("mm", 4.0, 0), ("relu", 2.0, 0)))[0] == pytest.approx(2.0)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.floats(0, 1e9), st.integers(0, 1)), min_size=1))
+def test_never_negative_and_at_most_the_window(rows: list[tuple[str, float, int]]) -> None:
+    nodes = ops(*rows)
+    whole = nodes.groupby("rank")["bytes"].transform("sum").to_numpy()
+    found = between_bytes(nodes)
+    assert (found >= 0).all() and (found <= whole * (1 + 1e-9)).all()

@@ -1,0 +1,203 @@
+"""Matrix products by formula: hand-computed cases, and what must hold for every product and device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnperf.analytic.gemm.constants import (
+    FAMILIES,
+    GemmConstants,
+    default_gemm_constants,
+    load_gemm_constants,
+    members_for,
+    save_gemm_constants,
+)
+from gnnperf.analytic.gemm.model import gemm_us, tiled_us
+from gnnperf.analytic.gemm.sizes import DeviceNumbers, numbers_of, products, rate_key
+from gnnperf.core.errors import InputError
+from gnnperf.hardware import load_device
+
+# Nothing but arithmetic costs anything: the other terms are as good as free.
+IDEAL = GemmConstants(
+    compute_share=0.5, flops_per_joule=1e30, base_clock_share=1.0, throttle_us=1.0, load_bytes_per_flop=1e12,
+    quantization=1.0, wave_clocks=1e-9, least_elements=1e-9, lone_tile_share=1e-9, l2_bytes_per_clock=1e12,
+    split_clocks=1e12, l2_share=1.0, l2_sharpness=4.0, memory_share=0.8, overlap_power=50.0, reread_share=1e-12,
+    far_share=1e9, far_slowdown=1e-12, floor_clocks=2000.0, launch_us=30.0, launch_power=1.0, tiles="128x128",
+)  # fmt: skip
+# 10 SMs of 100 GFLOP/s, 1 GHz, 100 GB/s, 1 MB of cache.
+SMALL = DeviceNumbers(*(np.array([v]) for v in (1e12, 1e11, 1e6, 10.0, 1e9, np.inf, np.inf)))
+SIZES = st.integers(1, 5000)
+DEVICES = ("p4", "v100_pcie_32gb", "a100_sxm_80gb", "l40s", "h100_sxm", "gb200")
+
+
+def _us(m: int, n: int, k: int, batch: int = 1, constants: GemmConstants = IDEAL, launch: bool = False) -> float:
+    return float(tiled_us(products(m, n, k, batch), SMALL, (constants,), launch)[0])
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "waves"), [(128, 128, 1), (1, 1, 1), (1280, 128, 1), (1281, 128, 2), (1280, 256, 2)]
+)
+def test_an_sm_multiplies_whole_tiles_in_whole_waves(m: int, n: int, waves: int) -> None:
+    tile_us = 2 * 128 * 128 * 4096 / (0.5 * 1e11) * 1e6  # half of the peak of one SM
+    assert _us(m, n, 4096) == pytest.approx(2.0 + waves * tile_us, rel=1e-3)  # 2000 clocks are 2 us
+
+
+def test_without_quantization_a_wave_costs_its_share() -> None:
+    free = replace(IDEAL, quantization=1e-9)
+    one, three_halves = _us(1280, 128, 4096, constants=free) - 2.0, _us(1920, 128, 4096, constants=free) - 2.0
+    assert three_halves == pytest.approx(1.5 * one, rel=1e-6)
+
+
+def test_a_product_that_outgrows_the_cache_takes_its_bytes() -> None:
+    fast = replace(IDEAL, compute_share=1e9)
+    moved = 4 * (16 * 5000 + 5000 * 5000 + 16 * 5000)  # 101 MB against a cache of 1 MB
+    assert _us(16, 5000, 5000, constants=fast) == pytest.approx(2.0 + moved / 0.8e5, rel=1e-3)  # bytes per us
+
+
+def test_calls_in_turn_push_each_other_out_of_the_cache() -> None:
+    fast = replace(IDEAL, compute_share=1e9)
+    one, six = (tiled_us(products(256, 256, 256, turns=turns), SMALL, (fast,), False)[0] for turns in (1, 6))
+    for us, megabytes in ((one, 3 * 0.262144), (six, 6 * 3 * 0.262144)):
+        assert us == pytest.approx(2.0 + 786432 / 0.8e5 * megabytes**4 / (1 + megabytes**4), rel=1e-3)
+
+
+def test_a_power_limit_slows_long_calls_only() -> None:
+    limited = replace(IDEAL, flops_per_joule=1e10, throttle_us=1e3)  # 1e12 FLOP/s at 20 W are five times too many
+    device = replace(SMALL, power_limit_w=np.array([20.0]))
+    for k, factor in ((1, 1.0), (10**8, 5.0)):
+        free, slow = (tiled_us(products(1, 1, k), d, (limited,), False)[0] - 2.0 for d in (SMALL, device))
+        assert slow / free == pytest.approx(factor, rel=1e-2)
+
+
+def test_a_power_limit_leaves_the_base_clock() -> None:
+    limited = replace(IDEAL, flops_per_joule=1e10, throttle_us=1e3)
+    device = replace(SMALL, power_limit_w=np.array([20.0]), boost_over_base=np.array([1.5]))
+    free, slow = (tiled_us(products(1, 1, 10**8), d, (limited,), False)[0] - 2.0 for d in (SMALL, device))
+    assert slow / free == pytest.approx(1.5, rel=1e-2)  # not five times, as by power alone
+
+
+def test_the_clocks_of_the_data_sheet_bound_throttling() -> None:
+    t4, gb200 = (numbers_of(load_device(name), "float32").boost_over_base[0] for name in ("t4", "gb200"))
+    assert t4 == pytest.approx(1590 / 585)
+    assert np.isinf(gb200)  # no base clock was published
+
+
+def test_a_launch_comes_before_the_kernel() -> None:
+    assert _us(128, 128, 4096, launch=True) == pytest.approx(30.0 + _us(128, 128, 4096))
+    hidden = replace(IDEAL, launch_power=50.0)
+    assert _us(1, 1, 1, constants=hidden, launch=True) == pytest.approx(30.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [(0, 5, 5, 1), (5, 0, 5, 1), (5, 5, 0, 1), (5, 5, 5, 0)])
+def test_an_empty_product_costs_the_floor(sizes: tuple[int, int, int, int]) -> None:
+    assert _us(*sizes) == pytest.approx(2.0)
+    us = gemm_us(load_device("h100_sxm"), "bfloat16", products(*sizes))
+    assert us[0] == pytest.approx(default_gemm_constants()["matrix"][0].floor_clocks / 1980)
+
+
+@pytest.mark.parametrize("axis", range(4))
+@given(sizes=st.tuples(SIZES, SIZES, SIZES, st.integers(1, 64)), more=st.integers(1, 300),
+       name=st.sampled_from(DEVICES), dtype=st.sampled_from(["float32", "bfloat16"]))  # fmt: skip
+def test_more_work_is_never_faster(
+    axis: int, sizes: tuple[int, int, int, int], more: int, name: str, dtype: str
+) -> None:
+    device = load_device(name)
+    dtype = dtype if dtype in device.flops_per_s else "float32"
+    larger = [size + more * (place == axis) for place, size in enumerate(sizes)]
+    for family in default_gemm_constants().values():
+        before, after = (
+            tiled_us(products(s[0], s[1], s[2], s[3], item_bytes=2), numbers_of(device, dtype), family, False)[0]
+            for s in (sizes, larger)
+        )
+        assert after >= before * (1 - 1e-12)
+
+
+@given(sizes=st.tuples(SIZES, SIZES, SIZES, st.integers(1, 64)), factor=st.floats(1.0, 10.0),
+       what=st.sampled_from(["bandwidth_bytes_per_s", "l2_bytes", "power_limit_w"]))  # fmt: skip
+def test_more_bandwidth_cache_or_power_is_never_slower(
+    sizes: tuple[int, int, int, int], factor: float, what: str
+) -> None:
+    device = numbers_of(load_device("t4"), "float32")
+    better = replace(device, **{what: getattr(device, what) * factor})
+    for family in default_gemm_constants().values():
+        before, after = (tiled_us(products(*sizes), d, family, True)[0] for d in (device, better))
+        assert after <= before * (1 + 1e-12)
+
+
+def test_batches_of_float32_products_have_constants_of_their_own() -> None:
+    device, both = load_device("v100_pcie_32gb"), products([64, 64], 512, 512, batch=[1, 8])
+    family = {name: members_for(own, "volta") for name, own in default_gemm_constants().items()}
+    single, many = (
+        tiled_us(both, numbers_of(device, "float32"), family[f], False) for f in ("vector", "vector_batched")
+    )
+    assert gemm_us(device, "float32", both).tolist() == [single[0], many[1]]
+
+
+def test_the_dtype_decides_about_matrix_units() -> None:
+    device = load_device("a100_sxm_80gb")
+    keys = [rate_key(device, "bfloat16"), rate_key(device, "float32"), rate_key(device, "float32", tf32=True)]
+    assert keys == ["bfloat16_matrix", "float32", "float32_matrix"]
+    with pytest.raises(InputError, match="no tiled products in float8"):
+        numbers_of(device, "float8")
+    with pytest.raises(InputError, match="cpu_generic"):
+        numbers_of(load_device("cpu_generic"), "float32")
+
+
+def test_shipped_constants_predict_a_known_rate() -> None:
+    us = gemm_us(load_device("a100_sxm_80gb"), "bfloat16", products(8192, 8192, 8192, item_bytes=2))[0]
+    assert 0.6 < 2 * 8192**3 / us * 1e6 / 312e12 < 0.95  # of the data sheet
+
+
+def test_constants_survive_their_file(tmp_path: Path) -> None:
+    path, two = tmp_path / "gemm.yaml", (IDEAL, replace(IDEAL, tiles="narrow", kernels="volta"))
+    save_gemm_constants(dict.fromkeys(FAMILIES, two), "by hand", path)
+    assert load_gemm_constants(path) == dict.fromkeys(FAMILIES, two)
+    path.write_text(path.read_text().replace("version: 3", "version: 0"))
+    with pytest.raises(InputError, match="version 0"):
+        load_gemm_constants(path)
+
+
+def test_a_family_without_members_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "gemm.yaml"
+    save_gemm_constants({**dict.fromkeys(FAMILIES, (IDEAL,)), "matrix": ()}, "by hand", path)
+    with pytest.raises(InputError, match="matrix"):
+        load_gemm_constants(path)
+
+
+def test_members_answer_with_their_geometric_mean() -> None:
+    slow = replace(IDEAL, floor_clocks=8000.0)  # 8 us against 2 us
+    assert tiled_us(products(0, 1, 1), SMALL, (IDEAL, slow), False)[0] == pytest.approx(4.0)
+
+
+def test_a_generation_is_answered_by_the_constants_of_the_kernels_that_it_runs() -> None:
+    old, new = replace(IDEAL, kernels="maxwell"), replace(IDEAL, kernels="ampere", tiles="narrow")
+    assert members_for((old, new), "pascal") == (old,)
+    assert members_for((old, new), "ampere") == members_for((old, new), "ada") == (new,)
+    assert members_for((old, new), "turing") == (old, new)  # nobody measured Volta's kernels
+    assert members_for((IDEAL,), "turing") == (IDEAL,)  # constants of any kernels
+
+
+def test_a_device_takes_the_members_for_it() -> None:
+    slow = replace(IDEAL, kernels="maxwell", floor_clocks=1e6)
+    family = dict.fromkeys(FAMILIES, (slow, replace(IDEAL, kernels="volta")))
+    empty = products(0, 1, 1)
+    of_t4, of_p4 = (float(gemm_us(load_device(n), "float32", empty, constants=family)[0]) for n in ("t4", "p4"))
+    assert of_t4 == pytest.approx(2000 / 1590, rel=1e-3) and of_p4 == pytest.approx(1e6 / 1063, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("128x128", "7x7"), ("kernels: any", "kernels: fermi"), ("quantization", "quantisation"), ("0.5", "-1")],
+)
+def test_a_bad_constant_is_refused(tmp_path: Path, old: str, new: str) -> None:
+    path = tmp_path / "gemm.yaml"
+    save_gemm_constants(dict.fromkeys(FAMILIES, (IDEAL,)), "by hand", path)
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(InputError):
+        load_gemm_constants(path)
