@@ -9,7 +9,7 @@ import numpy as np
 from gnnperf.core.schema import NodeType, StepTimeKind
 from gnnperf.graph.prediction import Predictor
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.predict.assemble import Question, assemble
+from gnnperf.predict.assembly import Question, assemble
 from gnnperf.predict.edited import predict_edited
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.schedule.path_counts import NUM_UNROLLED

@@ -17,7 +17,7 @@ from gnnperf.graph.prediction import Predictor
 from gnnperf.hardware.placement import with_bucket
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.advice import with_findings
-from gnnperf.predict.assemble import Question, assemble, collect
+from gnnperf.predict.assembly import Question, assemble, collect
 from gnnperf.predict.buckets import learned_beside, untold
 from gnnperf.predict.config import Hosts, Mode
 from gnnperf.predict.device_intervals import UnseenDevices

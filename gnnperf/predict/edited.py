@@ -12,7 +12,7 @@ from gnnperf.core.schema import Source
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import REASONS, Prediction, Predictor, uncovered_ops
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.predict.assemble import Question, assemble
+from gnnperf.predict.assembly import Question, assemble
 from gnnperf.predict.laws import with_laws
 from gnnperf.predict.mixed import predict_on
 from gnnperf.predict.step_prediction import StepPrediction, WhatIfAnswer

@@ -24,7 +24,7 @@ from gnnperf.gnn.intervals import (
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Prediction, Predictor
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.predict.assemble import Question, assemble
+from gnnperf.predict.assembly import Question, assemble
 from gnnperf.predict.config import Mode
 from gnnperf.predict.step_interval import path_table
 

@@ -11,7 +11,7 @@ from gnnperf.core.schema import WORK_TYPES, NodeType, OpFamily, Source
 from gnnperf.gnn.data.prepare import Step
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Predictor
-from gnnperf.predict.assemble import assemble
+from gnnperf.predict.assembly import assemble
 from gnnperf.predict.config import Mode
 from gnnperf.predict.intervals import asked_about
 

@@ -29,7 +29,7 @@ from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.evaluation.metrics import is_measured
 from gnnperf.gnn.intervals import LEVEL
 from gnnperf.gnn.intervals.conformal import attainable, one_sided, two_sided
-from gnnperf.predict.assemble import assemble
+from gnnperf.predict.assembly import assemble
 from gnnperf.predict.blended import CALIBRATED, predictor_of
 from gnnperf.predict.config import Mode
 from gnnperf.predict.intervals import WithIntervals, asked_about

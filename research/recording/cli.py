@@ -13,7 +13,7 @@ from functools import partial
 from gnnperf.core.errors import InputError
 from gnnperf.core.output.terminal import say
 from gnnperf.core.progress import task
-from gnnperf.record.launch import RankFailed
+from gnnperf.record.launcher import RankFailed
 from research.recording import cpu_gloo as gloo
 from research.recording.build import build
 from research.recording.cpu_random import cpu_random as random_plan

@@ -20,7 +20,7 @@ from gnnperf.core import files
 from gnnperf.core.errors import InputError
 from gnnperf.core.progress import each
 from gnnperf.record import card, host
-from gnnperf.record.launch import RankFailed
+from gnnperf.record.launcher import RankFailed
 from research.recording.plan import Plan, recording_name
 from research.recording.probe import NoiseProbe, device_probe_us, drift, fastest, probe_us
 from research.recording.run import record_run

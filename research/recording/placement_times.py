@@ -18,7 +18,7 @@ from statistics import median
 import torch
 import torch.distributed as dist
 
-from gnnperf.record.launch import Transport, launch, put_transport_first
+from gnnperf.record.launcher import Transport, launch, put_transport_first
 from gnnperf.record.step_clock import garbage_set_aside
 from research.recording.sharding_problems import Problem, problems
 from research.recording.workloads.mixed_dlrm import Batch, MixedDlrm, Network, batches, trainer

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from gnnperf.record import card
-from gnnperf.record.launch import RankFailed, Transport, conditions, launch, put_transport_first
+from gnnperf.record.launcher import RankFailed, Transport, conditions, launch, put_transport_first
 from gnnperf.record.recorder import claim, record
 from research.recording.spec import DeviceSleep, RunSpec, Sleep
 from research.recording.workloads.transformer import Parallel

@@ -11,7 +11,7 @@ from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.graph.prediction import Alone, Prediction, uncovered_ops
 from gnnperf.hardware.contention import Contention
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.predict.assemble import Question, assemble
+from gnnperf.predict.assembly import Question, assemble
 from gnnperf.predict.config import Mode
 from gnnperf.predict.step_prediction import StepPrediction
 from tests.toys import two_rank_graph

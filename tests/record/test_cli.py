@@ -71,6 +71,6 @@ def test_the_parser_does_not_load_torch() -> None:
 def test_the_recorder_needs_torch_and_the_standard_library_only() -> None:
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['pandas', 'pyarrow', 'msgspec', 'lightning', 'hydra']));"
-        "from gnnperf.record import record; import gnnperf.record.launch, gnnperf.record.wrap"
+        "from gnnperf.record import record; import gnnperf.record.launcher, gnnperf.record.wrap"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from gnnperf.core.schema import NodeType, Relation
 from gnnperf.graph.execution_graph import StepLabel
-from gnnperf.predict.assemble import assemble
+from gnnperf.predict.assembly import assemble
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report import timeline as timeline_module
 from gnnperf.report.timeline import timeline_events, write_timeline

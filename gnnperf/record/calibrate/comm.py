@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from gnnperf.core.files import write_text
 from gnnperf.record.calibrate.point import Cache, CommPoint, Reading, from_json, reading_to_json, to_json
-from gnnperf.record.launch import Transport, put_transport_first
+from gnnperf.record.launcher import Transport, put_transport_first
 
 MESSAGE_BYTES = tuple(2**power for power in (10, 13, 16, 18, 20, 22, 24, 26))
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")

@@ -28,7 +28,7 @@ from gnnperf.record.calibrate.point import (
 )
 from gnnperf.record.calibrate.suite import footprint_bytes
 from gnnperf.record.calibrate.timer import median_us, timers
-from gnnperf.record.launch import launch
+from gnnperf.record.launcher import launch
 from gnnperf.record.network import Link
 from gnnperf.record.rank_process import keep_memory
 

@@ -12,7 +12,7 @@ from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware import match_device
-from gnnperf.predict.assemble import Question, assemble
+from gnnperf.predict.assembly import Question, assemble
 from gnnperf.predict.config import Mode
 from gnnperf.predict.step_choice import choose_step, measured_step_time_us, step_time_kind
 from gnnperf.predict.target import traced_name

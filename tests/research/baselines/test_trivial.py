@@ -8,7 +8,7 @@ import pytest
 
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import step_time_us
-from gnnperf.predict.assemble import assemble
+from gnnperf.predict.assembly import assemble
 from gnnperf.predict.config import Mode
 from gnnperf.predict.intervals import asked_about
 from research.baselines.judge import Answer

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gnnperf.record.launch import launch
+from gnnperf.record.launcher import launch
 from tests.research.recording.programs import TINY, train_tiny
 
 NAMES = [workload.name for workload in TINY]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from gnnperf.record.launch import launch
+from gnnperf.record.launcher import launch
 from research.recording.workloads.cnn import Bottleneck, Cnn, Layout, ResNet
 from tests.research.recording.workloads.cnn_checks import FORMS, train
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
-from gnnperf.record.launch import RankFailed, launch
+from gnnperf.record.launcher import RankFailed, launch
 from research.recording.workloads.device import arithmetic
 from research.recording.workloads.dlrm import Dlrm, index_statistics, interact
 from research.recording.workloads.sharded_tables import Sharding

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.record.launch import RankFailed, launch
+from gnnperf.record.launcher import RankFailed, launch
 from tests.research.recording.workloads.mixed_checks import TABLES, compare, train, without_a_table
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gnnperf.record.launch import launch
+from gnnperf.record.launcher import launch
 from research.recording.workloads.moe import Moe
 from tests.research.recording.workloads.expert_checks import compare
 

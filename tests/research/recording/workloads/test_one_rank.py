@@ -4,7 +4,7 @@ import json
 import math
 from pathlib import Path
 
-from gnnperf.record.launch import launch
+from gnnperf.record.launcher import launch
 from tests.research.recording.workloads.one_rank import PROGRAMS, alone
 
 

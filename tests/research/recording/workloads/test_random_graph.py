@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
-from gnnperf.record.launch import launch
+from gnnperf.record.launcher import launch
 from research.recording.workloads.device import arithmetic
 from research.recording.workloads.op_rules import Value, broadcast
 from research.recording.workloads.op_rules_layout import BINARY

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from gnnperf.record.launch import launch
+from gnnperf.record.launcher import launch
 from research.recording.workloads.cart_poles import PythonCartPoles, TensorCartPoles
 from research.recording.workloads.rl import Policy, Rl, loss_of, returns_of, roll_out
 from tests.research.recording.workloads.balancing import PROGRAMS, train

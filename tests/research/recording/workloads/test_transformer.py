@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from gnnperf.record.launch import launch
+from gnnperf.record.launcher import launch
 from research.recording.workloads.pipeline import Order, Turn, gpipe, one_forward_one_backward
 from research.recording.workloads.transformer import Optimizer, Parallel, Transformer
 from tests.research.recording.workloads.parallel_checks import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from gnnperf.record.launch import launch
+from gnnperf.record.launcher import launch
 from research.recording.workloads.autoencoder import Autoencoder, Vae
 from research.recording.workloads.graph_network import GraphNetwork, Messages
 from research.recording.workloads.mixer import Classifier, Mixer

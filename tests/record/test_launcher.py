@@ -21,7 +21,7 @@ def wait_in_vain(folder: Path) -> None:
 
 def main(folder: Path) -> None:
     """The launcher, in a process of its own."""
-    from gnnperf.record.launch import launch
+    from gnnperf.record.launcher import launch
 
     launch(wait_in_vain, (folder,), world_size=2, timeout_s=600)
 
