@@ -12,7 +12,7 @@ from gnnperf.core.files import write_text
 from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.hardware.strict_yaml import yaml_text
 
-FILE = "evidence.yaml"
+EVIDENCE_FILE = "evidence.yaml"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class EvidenceFile:
 @cache
 def shipped_evidence() -> tuple[Evidence, ...]:
     """Of the constants that ship."""
-    return read_constants(conf_dir("analytic") / FILE, EvidenceFile).evidence
+    return read_constants(conf_dir("analytic") / EVIDENCE_FILE, EvidenceFile).evidence
 
 
 def save_evidence(found: Sequence[Evidence], provenance: str, path: Path) -> None:

@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.generate.listed import Owned, Part, Section, build_listed, listed_program, sections
-from gnnperf.generate.listed.operator_list import ListedOp, read_operator_list
 from gnnperf.generate.transformer import Parallelism
 from gnnperf.generate.transformer.items import Op
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -19,6 +17,8 @@ from gnnperf.graph.prediction import Prediction, Predictor
 from gnnperf.hardware import default_cluster, match_device
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
 from gnnperf.schedule import schedule, schedule_with_contention
+from research.listed import Owned, Part, Section, build_listed, listed_program, sections
+from research.listed.operator_list import ListedOp, read_operator_list
 from research.tables.model_labels import (
     ModelLabel,
     layers_of,

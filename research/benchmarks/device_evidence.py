@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from gnnperf.analytic.evidence import FILE, Evidence, save_evidence
+from gnnperf.analytic.evidence import EVIDENCE_FILE, Evidence, save_evidence
 from gnnperf.gnn.data.recordings import CARD
 from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.trace.public.catalog import load_catalog
@@ -41,7 +41,7 @@ ROW_OPS = {"softmax": "softmax", "ln": "layer norm"}
 
 def main() -> int:
     """Count and write."""
-    save_evidence(gpu_evidence() + cpu_evidence(), PROVENANCE, conf_dir("analytic") / FILE)
+    save_evidence(gpu_evidence() + cpu_evidence(), PROVENANCE, conf_dir("analytic") / EVIDENCE_FILE)
     return 0
 
 

@@ -24,7 +24,13 @@ from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import NodeType
-from gnnperf.generate.convolutional import ConvolutionalPlan, Gradients, Optimizer, Replicas, build_network
+from gnnperf.generate.convolutional import (
+    ConvolutionalPlan,
+    Gradients,
+    NetworkOptimizer,
+    NetworkReplicas,
+    build_network,
+)
 from gnnperf.generate.families import read_plan
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device
@@ -47,9 +53,9 @@ def sample_plan() -> ConvolutionalPlan:
     """ResNet-50 as the sample trains it."""
     plan = read_plan(yaml.safe_load((conf_dir("plan") / "resnet50.yaml").read_text()), "resnet50")
     assert isinstance(plan, ConvolutionalPlan), "a network"
-    training = replace(plan.training, batch=32, optimizer=Optimizer.ONE_BY_ONE, gradients=Gradients.ZEROED,
+    training = replace(plan.training, batch=32, optimizer=NetworkOptimizer.ONE_BY_ONE, gradients=Gradients.ZEROED,
                        weight_decay=False)  # fmt: skip
-    return replace(plan, training=training, replicas=Replicas(1))
+    return replace(plan, training=training, replicas=NetworkReplicas(1))
 
 
 def calls(graph: ExecutionGraph, step: int) -> Counter[str]:

@@ -3,7 +3,7 @@
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks whole_models [--checkpoint FILE] [--seen] [--classes]
     [--passes]
 
-A list of operators becomes a graph (gnnperf.generate.listed); a predictor and the schedule answer: the analytical model
+A list of operators becomes a graph (research.listed); a predictor and the schedule answer: the analytical model
 with the constants that ship, the same with networks of op tables (`train.py experiment=pretrained`) as sizes alone
 would have them kept, or the network of a checkpoint beside them. Nothing is fitted on these rows. Peers are
 NeuSight, roofline, Habitat and Li et al., as NeuSight's authors published their predictions; the floor is the measured

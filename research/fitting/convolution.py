@@ -24,7 +24,7 @@ import pandas as pd
 
 from gnnperf.analytic.constants_file import write_constants
 from gnnperf.analytic.convolution.calls import lanes_algorithms
-from gnnperf.analytic.convolution.constants import FILE, NUMBERS, ConvolutionConstants
+from gnnperf.analytic.convolution.constants import CONVOLUTION_FILE, NUMBERS, ConvolutionConstants
 from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions, result_edge
 from gnnperf.analytic.convolution.winograd import Algorithms
 from gnnperf.analytic.gemm.constants import Members, default_gemm_constants
@@ -115,7 +115,7 @@ def log_error(ways: Algorithms, rows: pd.DataFrame, constants: ConvolutionConsta
 
 def main() -> None:
     """Fit and write."""
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / FILE
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / CONVOLUTION_FILE
     rows, devices = convolution_rows()
     said = PROVENANCE.format(devices=", ".join(sorted(devices)))
     found = fit_convolution_constants(rows, devices, default_gemm_constants(), default_memory_constants(), said)

@@ -21,7 +21,7 @@ import pandas as pd
 from gnnperf.analytic.constants_file import write_constants
 from gnnperf.analytic.log_fit import fit_logs
 from gnnperf.analytic.memory_bound.constants import (
-    FILE,
+    MEMORY_BOUND_FILE,
     EventGap,
     MemoryConstants,
     MemorySystem,
@@ -195,7 +195,7 @@ def _fit_row_kernel(
 
 def main() -> None:
     """Fit and write."""
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / FILE
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / MEMORY_BOUND_FILE
     rows, devices = memory_rows()
     constants = fit_memory_constants(rows, devices, PROVENANCE.format(devices=", ".join(sorted(devices))))
     write_constants(out, constants, DIGITS)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective.table import ITEM_BYTES, CollectiveTable, collective_table, joined
+from gnnperf.analytic.collective.table import ELEMENT_BYTES, CollectiveTable, collective_table, joined
 from gnnperf.core import untrusted
 from gnnperf.core.schema.parquet import read_parquet
 
@@ -58,7 +58,7 @@ def _aiconfigurator_file(path: Path) -> CollectiveTable:
     device, version = path.parents[3].name, path.parent.name
     dtype = found["nccl_dtype"].map(AICONFIGURATOR_DTYPES)
     kind = found["op_name"].replace(AICONFIGURATOR_KINDS)
-    size = found["message_size"] * dtype.map(ITEM_BYTES)  # [n] as nccl-tests count
+    size = found["message_size"] * dtype.map(ELEMENT_BYTES)  # [n] as nccl-tests count
     parts = np.where(kind == "all_gather", found["num_gpus"], 1)
     return collective_table(
         {"kind": kind, "message_bytes": size / parts, "group_size": found["num_gpus"], "nodes": 1, "device": device,
@@ -85,7 +85,7 @@ def read_estimate_train_time(mirror: Path) -> CollectiveTable:
         nodes = found["nodes"].astype(int)
         tables.append(collective_table(
             {"kind": ESTIMATE_TRAIN_TIME_KINDS[name.partition("_")[0]],
-             "message_bytes": found["shape"] * ITEM_BYTES["float16"], "group_size": nodes * found["GPUsPerNode"],
+             "message_bytes": found["shape"] * ELEMENT_BYTES["float16"], "group_size": nodes * found["GPUsPerNode"],
              "nodes": nodes, "device": "A100-SXM4-80GB", "platform": "perlmutter",
              "link": np.where(nodes > 1, "network", "nvlink"), "dtype": "float16", "latency_us": found["dur(us)"],
              "source": ESTIMATE_TRAIN_TIME, "method": "not told"},

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-ITEM_BYTES = {"float32": 4, "float16": 2, "int8": 1}
+ELEMENT_BYTES = {"float32": 4, "float16": 2, "int8": 1}
 
 TEXT, NUMBER, COUNT = "text", "number", "count"
 COLUMNS: Mapping[str, tuple[str, str]] = {

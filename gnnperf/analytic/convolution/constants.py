@@ -8,7 +8,7 @@ from functools import cache
 from gnnperf.analytic.constants_file import AboveZero, read_constants
 from gnnperf.hardware.conf_folders import conf_dir
 
-FILE = "convolution.yaml"
+CONVOLUTION_FILE = "convolution.yaml"
 
 
 @dataclass(frozen=True)
@@ -40,4 +40,4 @@ NUMBERS = tuple(f.name for f in fields(ConvolutionConstants) if f.name != "prove
 @cache
 def default_convolution_constants() -> ConvolutionConstants:
     """The constants that ship, conf/analytic/convolution.yaml."""
-    return read_constants(conf_dir("analytic") / FILE, ConvolutionConstants)
+    return read_constants(conf_dir("analytic") / CONVOLUTION_FILE, ConvolutionConstants)

@@ -9,7 +9,7 @@ from functools import cache
 from gnnperf.analytic.constants_file import AboveZero, FromZero, read_constants, require_names
 from gnnperf.hardware.conf_folders import conf_dir
 
-FILE = "memory_bound.yaml"
+MEMORY_BOUND_FILE = "memory_bound.yaml"
 ROW_KERNELS = ("layer_norm", "softmax_warp", "softmax_block")
 
 
@@ -105,4 +105,4 @@ class MemoryConstants:
 @cache
 def default_memory_constants() -> MemoryConstants:
     """The constants that ship, conf/analytic/memory_bound.yaml."""
-    return read_constants(conf_dir("analytic") / FILE, MemoryConstants)
+    return read_constants(conf_dir("analytic") / MEMORY_BOUND_FILE, MemoryConstants)

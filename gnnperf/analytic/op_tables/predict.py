@@ -19,7 +19,7 @@ from gnnperf.analytic.op_tables.read import OP, OpRow
 from gnnperf.analytic.op_tables.signatures import recorded_call
 from gnnperf.core.progress import each
 from gnnperf.core.schema import OpFamily
-from gnnperf.graph.cost import sparse_matmul
+from gnnperf.graph.cost.sparse_matmul import SPARSE_MATMUL_FORMULAS
 from gnnperf.graph.cost.op_call import DTYPE_BYTES, UnknownCost
 from gnnperf.hardware.spec import DeviceSpec
 
@@ -76,7 +76,7 @@ def _calls(row: OpRow, device: DeviceSpec) -> list[KernelCall] | Reason:
         return Reason.NOT_AN_OP
     if not set(row.dtypes) <= DTYPE_BYTES.keys():
         return Reason.DTYPE
-    if device.kind == "cpu" and (row.sparsity is not None or row.op in sparse_matmul.FORMULAS):
+    if device.kind == "cpu" and (row.sparsity is not None or row.op in SPARSE_MATMUL_FORMULAS):
         return Reason.SPARSE_ON_CPU
     if row.direction == "backward":
         return _known(row, gradient_calls, Reason.GRADIENT)

@@ -16,7 +16,7 @@ SCRIPT = re.compile(r"<script[^>]*>(.*?)</script>", re.DOTALL)
 PLOTLY_IMAGES = "img-src data: blob:"  # what its camera button makes
 
 
-def policy(scripts: Iterable[str], more: str = "") -> str:
+def content_security_policy(scripts: Iterable[str], more: str = "") -> str:
     """A content security policy as an element, for the head of a page, before anything else.
 
     Args:
@@ -29,7 +29,7 @@ def policy(scripts: Iterable[str], more: str = "") -> str:
     return f'<meta http-equiv="Content-Security-Policy" content="{content}">'
 
 
-def page(title: str, style: str, body: str, rules: str | None = None) -> str:
+def html_page(title: str, style: str, body: str, rules: str | None = None) -> str:
     """A whole page.
 
     Args:
@@ -38,7 +38,8 @@ def page(title: str, style: str, body: str, rules: str | None = None) -> str:
         body: HTML, in which every text is escaped.
         rules: the policy; None: no script runs.
     """
-    head = f'<meta charset="utf-8">{rules or policy(())}<title>{escape(title)}</title><style>{style}</style>'
+    rules = rules or content_security_policy(())
+    head = f'<meta charset="utf-8">{rules}<title>{escape(title)}</title><style>{style}</style>'
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
 
 
@@ -56,7 +57,7 @@ def plotly_page(title: str, figures: Iterable[Figure], style: str = "", before: 
         for number, figure in enumerate(figures)
     ]
     scripts = [script for fragment in drawn for script in SCRIPT.findall(fragment)]  # plotly escapes texts in them
-    return page(title, style, "\n".join([before, *drawn]), policy(scripts, PLOTLY_IMAGES))
+    return html_page(title, style, "\n".join([before, *drawn]), content_security_policy(scripts, PLOTLY_IMAGES))
 
 
 def _sha256(text: str) -> str:

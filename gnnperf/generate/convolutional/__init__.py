@@ -7,8 +7,8 @@ from gnnperf.generate.convolutional.plan import (
     ConvolutionalPlan,
     Gradients,
     Network,
-    Optimizer,
-    Replicas,
+    NetworkOptimizer,
+    NetworkReplicas,
     Training,
 )
 from gnnperf.generate.convolutional.read import convolutional_from
@@ -18,8 +18,8 @@ __all__ = [
     "ConvolutionalPlan",
     "Gradients",
     "Network",
-    "Optimizer",
-    "Replicas",
+    "NetworkOptimizer",
+    "NetworkReplicas",
     "Training",
     "build_network",
     "convolutional_from",

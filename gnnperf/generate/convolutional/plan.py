@@ -20,7 +20,7 @@ class Block(StrEnum):
     BOTTLENECK = "bottleneck"  # 1 x 1 to few channels, 3 x 3, 1 x 1 to four times as many
 
 
-class Optimizer(StrEnum):
+class NetworkOptimizer(StrEnum):
     """How SGD with momentum and weight decay goes over parameters (torch.optim.SGD)."""
 
     FOREACH = "foreach"  # lists of tensors: torch's default on GPUs
@@ -98,7 +98,7 @@ class Training:
     batch: int
     dtype: str = "float32"
     channels_last: bool = False
-    optimizer: Optimizer = Optimizer.FOREACH
+    optimizer: NetworkOptimizer = NetworkOptimizer.FOREACH
     gradients: Gradients = Gradients.RELEASED
     weight_decay: bool = True
     bucket_bytes: float = 25.0 * MEBIBYTE
@@ -115,7 +115,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Replicas:
+class NetworkReplicas:
     """Data parallelism: ranks with the whole model."""
 
     data: int = 1
@@ -136,4 +136,4 @@ class ConvolutionalPlan:
     name: str
     network: Network
     training: Training
-    replicas: Replicas
+    replicas: NetworkReplicas

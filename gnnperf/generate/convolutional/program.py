@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gnnperf.core.schema import Phase
 from gnnperf.generate.convolutional.network import Passes
-from gnnperf.generate.convolutional.plan import MEBIBYTE, ConvolutionalPlan, Gradients, Optimizer
+from gnnperf.generate.convolutional.plan import MEBIBYTE, ConvolutionalPlan, Gradients, NetworkOptimizer
 from gnnperf.generate.convolutional.steps import FLOAT, B, F, Named, Step, step
 from gnnperf.generate.transformer.items import Group, Item, Transfer, all_reduce, op
 from gnnperf.generate.uses import Use
@@ -81,10 +81,10 @@ def _zeroed(plan: ConvolutionalPlan, passes: Passes) -> tuple[Step, ...]:
 
 def optimizer(plan: ConvolutionalPlan, passes: Passes) -> tuple[Step, ...]:
     """SGD with momentum (torch/optim/sgd.py)."""
-    if plan.training.optimizer is Optimizer.ONE_BY_ONE:
+    if plan.training.optimizer is NetworkOptimizer.ONE_BY_ONE:
         return tuple(each for elements in passes.parameters for each in _one(plan, elements))
     lists = [(elements,) for elements in passes.parameters]
-    if plan.training.optimizer is Optimizer.FUSED:
+    if plan.training.optimizer is NetworkOptimizer.FUSED:
         return (step(op("aten::_fused_sgd_", O, lists, lists, lists)),)
     decayed = Named("decayed", Tensor((sum(passes.parameters),), FLOAT))
     decay = [step(op("aten::_foreach_add", O, lists, lists), (), decayed)] if plan.training.weight_decay else []

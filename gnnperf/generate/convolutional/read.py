@@ -9,9 +9,9 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from gnnperf.core.errors import InputError
-from gnnperf.generate.convolutional.plan import ConvolutionalPlan, Network, Replicas, Training
+from gnnperf.generate.convolutional.plan import ConvolutionalPlan, Network, NetworkReplicas, Training
 
-Section = TypeVar("Section", Network, Training, Replicas)
+Section = TypeVar("Section", Network, Training, NetworkReplicas)
 SECTIONS = ("name", "network", "training", "replicas", "source")
 
 
@@ -28,7 +28,7 @@ def convolutional_from(raw: Mapping[str, Any], where: str) -> ConvolutionalPlan:
         str(raw.get("name", where)),
         _section(Network, raw.get("network"), f"{where}.network"),
         _section(Training, raw.get("training"), f"{where}.training"),
-        _section(Replicas, raw.get("replicas", {}), f"{where}.replicas"),
+        _section(NetworkReplicas, raw.get("replicas", {}), f"{where}.replicas"),
     )
 
 

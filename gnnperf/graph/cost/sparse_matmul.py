@@ -93,7 +93,7 @@ def index_bytes(indices: float, pointers: float) -> float:
     return INDEX_BYTES * (indices + pointers + 1.0)
 
 
-FORMULAS: dict[str, Formula] = {
+SPARSE_MATMUL_FORMULAS: dict[str, Formula] = {
     "aten::_cslt_sparse_mm": cslt_sparse_mm,
     "aten::_sparse_semi_structured_mm": semi_structured_mm,
     "aten::_sparse_semi_structured_addmm": semi_structured_addmm,

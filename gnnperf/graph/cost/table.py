@@ -47,7 +47,7 @@ class OpCost:
 _BY_FAMILY: tuple[tuple[OpFamily, dict[str, Formula]], ...] = (
     (matmul.FAMILY, matmul.FORMULAS),
     (recurrent.FAMILY, recurrent.FORMULAS),
-    (sparse_matmul.FAMILY, sparse_matmul.FORMULAS),
+    (sparse_matmul.FAMILY, sparse_matmul.SPARSE_MATMUL_FORMULAS),
     (convolution.FAMILY, convolution.FORMULAS),
     (attention.FAMILY, attention.FORMULAS),
     (normalization.NORM_FAMILY, normalization.NORM_FORMULAS),

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gnnperf.core.output import html
+from gnnperf.core.output.html import content_security_policy
 from gnnperf.core.output.files import strict
 
 STYLE = "report.css"
@@ -40,7 +40,7 @@ def scripts() -> str:
 
 def policy() -> str:
     """What the page may do: run these scripts, and nothing else; load nothing from anywhere."""
-    return html.policy(map(_script, SCRIPTS))
+    return content_security_policy(map(_script, SCRIPTS))
 
 
 def json_block(name: str, value: Any) -> str:

@@ -15,7 +15,7 @@ from rich.text import Text
 from gnnperf.core.errors import InputError
 from gnnperf.core.files import write_bytes
 from gnnperf.core.output.files import csv_text
-from gnnperf.core.output.html import page as html_page
+from gnnperf.core.output.html import html_page
 
 SUFFIXES = (".html", ".csv")
 NUM_COLORS = 8

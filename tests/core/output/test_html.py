@@ -9,7 +9,7 @@ import re
 import pytest
 from plotly.graph_objects import Bar, Figure
 
-from gnnperf.core.output.html import page, plotly_page
+from gnnperf.core.output.html import html_page, plotly_page
 
 EVIL = "</script><script>alert(1)</script><!--\u2028<img src=x onerror=alert(1)>"
 
@@ -25,7 +25,7 @@ def _policy(html: str) -> str:
 
 
 def test_a_page_without_scripts_allows_none() -> None:
-    html = page(EVIL, "p { color: red }", "<p>text</p>")
+    html = html_page(EVIL, "p { color: red }", "<p>text</p>")
     assert "script-src 'none'" in _policy(html) and "default-src 'none'" in _policy(html)
     assert "<script" not in html and "<img" not in html
     assert html.index("Content-Security-Policy") < html.index("<title>")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gnnperf.generate.convolutional import ConvolutionalPlan, Gradients, Optimizer, replica_tensors
+from gnnperf.generate.convolutional import ConvolutionalPlan, Gradients, NetworkOptimizer, replica_tensors
 from gnnperf.memory.peak import Part, PeakMemory
 from gnnperf.memory.planned import planned_peak
 from gnnperf.memory.stretches import ASKED, KEPT, profiles
@@ -46,10 +46,10 @@ def test_gradients_that_are_set_to_zero_are_always_there() -> None:
     assert profiles(kept.stretches[1].pair, lambda n: n)[1].net[KEPT] == 0
 
 
-@pytest.mark.parametrize("optimizer", list(Optimizer))
+@pytest.mark.parametrize("optimizer", list(NetworkOptimizer))
 @pytest.mark.parametrize("gradients", list(Gradients))
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_all_is_let_go_at_the_end(optimizer: Optimizer, gradients: Gradients, dtype: str) -> None:
+def test_all_is_let_go_at_the_end(optimizer: NetworkOptimizer, gradients: Gradients, dtype: str) -> None:
     """`planned_peak` asserts it."""
     plan = shipped("resnet18", replicas=2, optimizer=optimizer, gradients=gradients, dtype=dtype)
     assert _peak(plan).peak_bytes > 3 * 4 * 11_689_512

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.generate.convolutional import Block, ConvolutionalPlan, Optimizer
+from gnnperf.generate.convolutional import Block, ConvolutionalPlan, NetworkOptimizer
 from gnnperf.generate.families import read_plan
 
 RAW: dict[str, Any] = {
@@ -21,7 +21,11 @@ def test_values_are_read_and_the_rest_is_default() -> None:
     plan = read_plan(RAW, "plan")
     assert isinstance(plan, ConvolutionalPlan)
     assert (plan.network.block, plan.network.blocks, plan.network.image) == (Block.BASIC, (1, 2), 224)
-    assert (plan.training.optimizer, plan.training.bucket_bytes, plan.replicas.data) == (Optimizer.FUSED, 1000.0, 1)
+    assert (plan.training.optimizer, plan.training.bucket_bytes, plan.replicas.data) == (
+        NetworkOptimizer.FUSED,
+        1000.0,
+        1,
+    )
 
 
 @pytest.mark.parametrize(

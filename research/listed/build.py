@@ -20,9 +20,6 @@ import numpy as np
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Phase
-from gnnperf.generate.listed.call import Call, floats
-from gnnperf.generate.listed.nodes import backward_items, calls_of, forward_items, gradient_sums, result_of
-from gnnperf.generate.listed.operator_list import ListedOp, Shape
 from gnnperf.generate.transformer.build import STEP_NAME
 from gnnperf.generate.transformer.items import Group, Item, Placed, all_reduce
 from gnnperf.generate.transformer.plan import Parallelism
@@ -31,6 +28,9 @@ from gnnperf.generate.transformer.world_transfers import world_transfers
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.graph.hardware_nodes import add_hardware
 from gnnperf.graph.tables import EdgeList, concat_tables, content_keys
+from research.listed.call import Call, floats
+from research.listed.nodes import backward_items, calls_of, forward_items, gradient_sums, result_of
+from research.listed.operator_list import ListedOp, Shape
 
 LAYER = re.compile(r"(?:_h|_layers?|block)_(\d+)_")  # a module inside of a numbered layer
 CONTENT = ("node_type", "thread", "stream", "op_name", "segment", "event_name", "collective")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnperf.generate.listed.operator_list import ListedOp
+from research.listed.operator_list import ListedOp
 
 X = (2, 4, 8)
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.generate.listed import Part, build_listed, sections
-from gnnperf.generate.listed.operator_list import read_operator_list
 from gnnperf.hardware import default_cluster, load_device
+from research.listed import Part, build_listed, sections
+from research.listed.operator_list import read_operator_list
 from research.tables.model_labels import layers_of, operator_list_path, read_model_labels, run_of
 
 

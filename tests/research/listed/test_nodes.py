@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from generate.listed.lists import X, op
 
-from gnnperf.generate.listed.nodes import backward_items, calls_of, forward_items
-from gnnperf.generate.listed.operator_list import NUMBER, ListedOp
 from gnnperf.generate.transformer.items import Op
+from research.listed.nodes import backward_items, calls_of, forward_items
+from research.listed.operator_list import NUMBER, ListedOp
 
 START = op("h_0_fc", "Linear", "", (X,), X)  # its result gets a gradient
 

@@ -8,11 +8,11 @@ from generate.listed.lists import X, op, residual
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
-from gnnperf.generate.listed import Part, build_listed, listed_program, sections
-from gnnperf.generate.listed.operator_list import ListedOp
 from gnnperf.generate.transformer import Parallelism
 from gnnperf.generate.transformer.items import Op
 from gnnperf.hardware import default_cluster, load_device
+from research.listed import Part, build_listed, listed_program, sections
+from research.listed.operator_list import ListedOp
 
 
 def _ops(part: Part, layers: int = 1, training: bool = True) -> Counter[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gnnperf.core.schema import Phase
-from gnnperf.generate.listed import forward, gradients
-from gnnperf.generate.listed.call import Call, Result
-from gnnperf.generate.listed.layout import Layout, Shape, contiguous, permuted, viewed
-from gnnperf.generate.listed.operator_list import NUMBER, ListedOp
 from gnnperf.generate.transformer.items import Item, op
+from research.listed import forward, gradients
+from research.listed.call import Call, Result
+from research.listed.layout import Layout, Shape, contiguous, permuted, viewed
+from research.listed.operator_list import NUMBER, ListedOp
 
 PERMUTING = ("permute", "transpose")
 HAND_ON = ("to", "type", "type_as", "float", "dropout")  # the tensor itself, strides and all

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnnperf.generate.listed.layout import Layout, Shape, contiguous
-from gnnperf.generate.listed.operator_list import NUMBER, ListedOp
 from gnnperf.graph.cost.op_call import Tensor
+from research.listed.layout import Layout, Shape, contiguous
+from research.listed.operator_list import NUMBER, ListedOp
 
 FLOAT, INDEX = "float32", "int64"
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from gnnperf.core.schema import Phase
-from gnnperf.generate.listed.call import Call, floats
-from gnnperf.generate.listed.forward import indices, linear_sizes, product_sizes, table
-from gnnperf.generate.listed.layout import Shape
 from gnnperf.generate.transformer.items import Item, op, views
 from gnnperf.graph.cost.op_call import Tensor
+from research.listed.call import Call, floats
+from research.listed.forward import indices, linear_sizes, product_sizes, table
+from research.listed.layout import Shape
 
 B = Phase.BACKWARD
 Items = tuple[Item, ...]

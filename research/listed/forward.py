@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from math import prod
 
 from gnnperf.core.schema import Phase
-from gnnperf.generate.listed.call import INDEX, Call, floats
-from gnnperf.generate.listed.layout import Layout, viewed
 from gnnperf.generate.transformer.items import Item, op, views
 from gnnperf.graph.cost.op_call import Tensor
+from research.listed.call import INDEX, Call, floats
+from research.listed.layout import Layout, viewed
 
 F = Phase.FORWARD
 Items = tuple[Item, ...]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.generate.listed.operator_list import NUMBER, ListedOp, read_operator_list
+from research.listed.operator_list import NUMBER, ListedOp, read_operator_list
 
 HEAD = "Name,OpName,FwOps,BwOps,AccOps,Prev,Next,InputShapes,OutputShape"
 

@@ -1,5 +1,5 @@
 """Graphs of models from lists of their operators, with no configuration and no trace."""
 
-from gnnperf.generate.listed.build import Owned, Part, Section, build_listed, listed_program, sections
+from research.listed.build import Owned, Part, Section, build_listed, listed_program, sections
 
 __all__ = ["Owned", "Part", "Section", "build_listed", "listed_program", "sections"]
