@@ -15,7 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnperf.predict.composition import entry_point
+from gnnperf.predict import entry_point
 
 if TYPE_CHECKING:
     from gnnperf.predict import PredictConfig, StepPrediction
@@ -27,16 +27,9 @@ FLAGS = ("json", "quiet", "max_step_ms", "max_regression", "against")
 def main(config: PredictConfig) -> None:
     """Trace -> graph -> prediction -> report."""
     # imported after the user's files are known to be plain: one that is not is refused at once
-    from gnnperf.core.output.files import to_json
-    from gnnperf.core.output.terminal import write_out
-    from gnnperf.core.progress.bars import bars_on_terminal
-    from gnnperf.predict.api import predict
-    from gnnperf.predict.asked import to_request
-    from gnnperf.predict.fallback import check_covered
-    from gnnperf.predict.request import check
-    from gnnperf.report import check_output, print_summary, write_report
-    from gnnperf.report.json_document import document
-    from gnnperf.report.threshold import read_threshold
+    from gnnperf.core import bars_on_terminal, to_json, write_out
+    from gnnperf.predict import check, check_covered, predict, to_request
+    from gnnperf.report import check_output, document, print_summary, read_threshold, write_report
 
     request = to_request(config)
     check(request)

@@ -18,11 +18,9 @@ import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from gnnperf.core.plugins import load_plugin, plugin_names
-from gnnperf.core.progress.bars import bars_on_terminal
-from gnnperf.gnn.training.processes import processes
-from gnnperf.predict.composition import entry_point
-from gnnperf.predict.composition.entry import EntryConfig
+from gnnperf.core import bars_on_terminal, load_plugin, plugin_names
+from gnnperf.gnn import processes
+from gnnperf.predict import EntryConfig, entry_point
 
 
 @entry_point("train", EntryConfig)
@@ -44,23 +42,25 @@ def train(config: EntryConfig) -> float | None:
         the GMAE of node latencies on the validation runs; None in all but the first of several processes.
     """
     # torch is imported after the configuration is known to be right: a typing error is answered at once
-    from gnnperf.gnn.checkpoint import make_checkpoint, save_checkpoint
-    from gnnperf.gnn.data.prepare import load_data
-    from gnnperf.gnn.data.processors import processors_of
-    from gnnperf.gnn.finetune import begin_from, load_start
-    from gnnperf.gnn.training.curves import open_log
-    from gnnperf.gnn.training.evaluate import (
+    from gnnperf.gnn import (
+        begin_from,
+        build_model,
         evaluate,
+        fit,
+        keep_what_helps,
+        load_data,
+        load_start,
+        log_answers,
+        make_checkpoint,
+        open_log,
         print_comparison,
+        processors_of,
+        save_checkpoint,
         validation_gmae,
         wide_console,
         write_comparison,
     )
-    from gnnperf.gnn.training.fit import build_model, fit
-    from gnnperf.gnn.training.gate import keep_what_helps
-    from gnnperf.gnn.training.look import log_answers
-    from gnnperf.predict.blended import CALIBRATED, predictor_of
-    from gnnperf.predict.intervals import calibrated
+    from gnnperf.predict import CALIBRATED, calibrated, predictor_of
 
     console, out = wide_console(), Path(config.out)
 

@@ -8,11 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from gnnperf import __version__
-from gnnperf.core.errors import InputError
-from gnnperf.core.output.streams import lasting_streams
-from gnnperf.core.output.terminal import complain
-from gnnperf.core.plugins import load_plugin, plugin_names
-from gnnperf.core.progress.bars import bars_on_terminal
+from gnnperf.core import InputError, bars_on_terminal, complain, lasting_streams, load_plugin, plugin_names
 
 Adder = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
 

@@ -12,13 +12,9 @@ from functools import cache
 from typing import Any
 
 from docs.made.docstrings import field_docs, summary
-from gnnperf.hardware.conf_folders import conf_dir
-from gnnperf.hardware.named import CLUSTER_GROUP
-from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, HostSpec, LinkSpec
+from gnnperf.hardware import CLUSTER_GROUP, ClusterSpec, DeviceSpec, HostSpec, LinkSpec, conf_dir
 from gnnperf.hardware.yaml_spec import DEVICE_KEYS, HOST_KEYS, LINK_KEYS
-from gnnperf.predict import PredictConfig
-from gnnperf.predict.composition import composed
-from gnnperf.predict.composition.entry import EntryConfig
+from gnnperf.predict import EntryConfig, PredictConfig, composed
 from gnnperf.predict.whatif import WhatIf
 
 REQUIRED = "required"

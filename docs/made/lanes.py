@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from docs.made.drawing import Arrow, Box
-from gnnperf.core.schema import NodeType, Relation
+from gnnperf.core import NodeType, Relation
 from gnnperf.graph import ExecutionGraph
 
 COLOR_OF_TYPE = {

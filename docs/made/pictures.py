@@ -18,10 +18,9 @@ from docs.made.interval_picture import interval_picture
 from docs.made.lanes import BETWEEN, EDGE_LEGEND, NODE_LEGEND, arrows_of, boxes_of, colors_by_type, lanes_of, shown
 from docs.made.small_run import BATCH, EDGE, SmallRun, small_graph
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.schema import Source
+from gnnperf.core import Source
 from gnnperf.generate.folding import fold
-from gnnperf.graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction
+from gnnperf.graph import ExecutionGraph, Prediction
 from gnnperf.hardware import ClusterSpec, default_cluster, load_device
 from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.measured import MeasuredPredictor

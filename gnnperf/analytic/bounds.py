@@ -12,9 +12,9 @@ from gnnperf.analytic.cpu.counts import ARITHMETIC, AT_ONCE, CALLS, COUNTS, KEYS
 from gnnperf.analytic.kernels.call import Bound, KernelCall, KernelTimes
 from gnnperf.analytic.kernels.dispatch import bounds, roofline_us
 from gnnperf.analytic.kernels.nodes import distinct_calls
-from gnnperf.core.schema import NodeType
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.core import NodeType
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import DeviceSpec
 
 PAID_FOR: Mapping[Bound, tuple[str, ...]] = {Bound.LAUNCH: CALLS, Bound.MEMORY: TRAFFIC, Bound.COMPUTE: ARITHMETIC}
 

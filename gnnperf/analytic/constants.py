@@ -11,11 +11,8 @@ from msgspec import Meta
 
 from gnnperf.analytic.constants_file import constants_from, require_names
 from gnnperf.analytic.cpu.prices import OpPrices
-from gnnperf.core.errors import InputError, require
-from gnnperf.core.files import write_text
-from gnnperf.core.schema.ranges import NotNegative
-from gnnperf.hardware.conf_folders import conf_dir
-from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
+from gnnperf.core import InputError, NotNegative, require, write_text
+from gnnperf.hardware import conf_dir, read_yaml, yaml_text
 
 SEGMENTS = ("T1", "T2", "T3", "T4", "T5", "arrive", "exit")
 LAG_CLASSES = ("launch", "stream", "event", "sync", "thread", "copy")

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_args, get_o
 import msgspec
 from msgspec import Meta
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.files import write_text
-from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
+from gnnperf.core import InputError, write_text
+from gnnperf.hardware import read_yaml, yaml_text
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -6,9 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 
 from gnnperf.analytic.constants_file import FromOne, read_constants
-from gnnperf.hardware.conf_folders import conf_dir
-from gnnperf.hardware.contention import UNLIMITED, Bucket, Contention
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.hardware import UNLIMITED, Bucket, ClusterSpec, Contention, conf_dir
 
 FILE = "contention.yaml"
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 import numpy as np
 
 from gnnperf.analytic.constants import AnalyticConstants
-from gnnperf.hardware.spec import ClusterSpec, LinkSpec
+from gnnperf.hardware import ClusterSpec, LinkSpec
 
 # Of the channels' peak that mixed reads and writes sustain: an estimate, as of the shipped links; no table of host
 # updates is at hand that it could be fitted to.

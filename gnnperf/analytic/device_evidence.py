@@ -13,8 +13,7 @@ from enum import StrEnum
 
 from gnnperf.analytic.evidence import Evidence, shipped_evidence
 from gnnperf.analytic.kernels.dispatch import has_forms
-from gnnperf.hardware import default_cluster, device_names, load_device
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec, default_cluster, device_names, load_device
 
 LEAST_ROWS = 256
 HALVES = ("bfloat16_matrix", "float16_matrix", "float16")  # dense rates of 16 bits, the first that a device has

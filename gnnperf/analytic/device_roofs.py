@@ -21,7 +21,7 @@ from gnnperf.analytic.gemm.model import family_of
 from gnnperf.analytic.kernels.dispatch import has_forms
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.analytic.memory_bound.streams import US, stream_share
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from gnnperf.core.output.files import to_json
-from gnnperf.core.output.terminal import console, write_out
+from gnnperf.core import console, to_json, write_out
 
 if TYPE_CHECKING:
     from rich.table import Table

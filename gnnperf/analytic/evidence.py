@@ -8,9 +8,8 @@ from functools import cache
 from pathlib import Path
 
 from gnnperf.analytic.constants_file import read_constants
-from gnnperf.core.files import write_text
-from gnnperf.hardware.conf_folders import conf_dir
-from gnnperf.hardware.strict_yaml import yaml_text
+from gnnperf.core import write_text
+from gnnperf.hardware import conf_dir, yaml_text
 
 EVIDENCE_FILE = "evidence.yaml"
 

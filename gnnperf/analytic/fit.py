@@ -13,9 +13,9 @@ from gnnperf.analytic.cpu.fit import fit_op_prices
 from gnnperf.analytic.cpu.measured import recorded_calls
 from gnnperf.analytic.cpu.prices import core_numbers
 from gnnperf.analytic.host_overheads import overhead_keys
-from gnnperf.core.schema import NodeType, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.core import NodeType, Segment
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import DeviceSpec
 
 MIN_SAMPLES = 5  # fewer back off to the segment
 FENCE = 3.0  # Tukey's outer fence, in interquartile ranges

@@ -14,9 +14,8 @@ import numpy as np
 
 from gnnperf.analytic.constants import AnalyticConstants, default_constants
 from gnnperf.analytic.log_fit import fit_logs, softened
-from gnnperf.core.schema import NodeType, Relation, Segment
-from gnnperf.graph.calls import CallClass, call_class
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import NodeType, Relation, Segment
+from gnnperf.graph import CallClass, ExecutionGraph, call_class
 
 CALL, KERNEL = "call", "kernel"  # keys of AnalyticConstants.graph_launch_us
 _FUSED = re.compile(r"\[(\d+) kernels\]$")  # how the graph names the work of a graph launch

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.constants import AnalyticConstants
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Segment
+from gnnperf.core import InputError, Segment
 
 
 def overhead_keys(nodes: pd.DataFrame) -> pd.Series:

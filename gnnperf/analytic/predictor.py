@@ -19,12 +19,9 @@ from gnnperf.analytic.graph_launches import graph_launch_us, launched_kernels
 from gnnperf.analytic.host_overheads import host_us, lag_us, overhead_us
 from gnnperf.analytic.kernels.nodes import compute_nodes_us
 from gnnperf.analytic.roofline import compute_us, flops_per_s
-from gnnperf.core.schema import NodeType, Segment, Source
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Alone, Prediction, uncovered_ops
-from gnnperf.graph.table_counts import TableCounts
-from gnnperf.hardware.groups import ranks_per_machine
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.core import NodeType, Segment, Source
+from gnnperf.graph import Alone, ExecutionGraph, Prediction, TableCounts, uncovered_ops
+from gnnperf.hardware import ClusterSpec, ranks_per_machine
 
 WITHOUT_TIME = (NodeType.DEVICE, NodeType.LINK)
 

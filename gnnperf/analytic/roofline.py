@@ -6,8 +6,8 @@ from functools import cache
 
 import numpy as np
 
-from gnnperf.core.schema import OpFamily
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.core import OpFamily
+from gnnperf.hardware import DeviceSpec
 
 MATRIX_FAMILIES = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
 # Matrix products in float32 do not use TF32 unless asked, convolutions do: by default

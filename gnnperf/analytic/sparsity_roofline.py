@@ -28,10 +28,9 @@ from gnnperf.analytic.gemm.sparse_calls import SMALLEST_MATRIX_BLOCK
 from gnnperf.analytic.op_tables import OpRow, answer_rows
 from gnnperf.analytic.op_tables.sparse_columns import Sparsity
 from gnnperf.analytic.roofline import rate_key_of
-from gnnperf.core.errors import require
-from gnnperf.graph.cost.op_call import DTYPE_BYTES
-from gnnperf.graph.cost.sparse_matmul import index_bytes
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.core import require
+from gnnperf.graph import DTYPE_BYTES, index_bytes
+from gnnperf.hardware import DeviceSpec
 
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int8")
 TWO_FOUR_SPARSITY = 0.5

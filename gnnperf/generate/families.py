@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gnnperf.core.errors import require_numbers
+from gnnperf.core import require_numbers
 from gnnperf.generate.convolutional import ConvolutionalPlan, build_network, convolutional_from, replica_tensors
 from gnnperf.generate.recommendation import (
     RecommendationPlan,
@@ -16,7 +16,7 @@ from gnnperf.generate.recommendation import (
 from gnnperf.generate.transformer import TransformerPlan, build_plan, misplaced_groups, plan_from
 from gnnperf.generate.transformer.memory import stage_tensors
 from gnnperf.generate.uses import NotAccounted, RankTensors
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 
 Plan = TransformerPlan | ConvolutionalPlan | RecommendationPlan
 CONVOLUTIONAL_SECTION = "network"  # transformers have a `model`

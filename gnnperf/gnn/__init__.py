@@ -1,1 +1,5 @@
 """The graph neural network: data, model, training, checkpoint, evaluation, intervals."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -16,10 +16,8 @@ import torch
 from torch import Tensor
 
 from gnnperf import __version__
-from gnnperf.analytic import AnalyticConstants
-from gnnperf.analytic.constants import constants_from_plain
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema.ranges import checked, checked_json
+from gnnperf.analytic import AnalyticConstants, constants_from_plain
+from gnnperf.core import InputError, checked, checked_json
 from gnnperf.gnn.data.floors import TypedFloors
 from gnnperf.gnn.data.normalizer import Normalizer
 from gnnperf.gnn.data.plain import refused_in

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.plugins import RESEARCH, load_plugin, plugin_names
+from gnnperf.core import RESEARCH, InputError, load_plugin, plugin_names
 from gnnperf.gnn.checkpoint import FORMAT, OURS, Checkpoint, checkpoint_from
 from gnnperf.gnn.models.stored import StoredFile, read_stored
-from gnnperf.graph.prediction import Predictor
+from gnnperf.graph import Predictor
 
 if TYPE_CHECKING:
     from gnnperf.gnn.finetune import Start

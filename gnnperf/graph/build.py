@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.progress import each
+from gnnperf.core import InputError, each
 from gnnperf.graph.clock import clock_bracket, correct_clock
 from gnnperf.graph.collectives import collective_nodes
 from gnnperf.graph.direct import settle
@@ -24,8 +23,8 @@ from gnnperf.graph.rank_graph import RankGraph, rank_graph
 from gnnperf.graph.steps import StepWindows, step_marks, step_windows
 from gnnperf.graph.table_counts import table_counts
 from gnnperf.graph.tables import concat_tables
-from gnnperf.hardware.placement import placement_of
-from gnnperf.trace.table import RunTrace
+from gnnperf.hardware import placement_of
+from gnnperf.trace import RunTrace
 
 
 def build_graph(run: RunTrace) -> ExecutionGraph:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gnnperf.core.schema import EventKind
+from gnnperf.core import EventKind
 from gnnperf.graph.calls import CallClass
 from gnnperf.graph.cost import fused_name
 from gnnperf.graph.event_columns import RankEvents

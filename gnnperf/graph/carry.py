@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import TIMED_RELATIONS, Evidence, Relation
+from gnnperf.core import TIMED_RELATIONS, Evidence, Relation
 
 NOTHING = np.zeros((2, 0), dtype=np.int64)
 

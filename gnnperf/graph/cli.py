@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gnnperf.core import untrusted
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError, untrusted
 
 _NAMED = 10
 TABLES, GRAPH = "tables", "graph"
@@ -21,9 +20,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _import(args: argparse.Namespace) -> int:
-    from gnnperf.core.files import replacing_folder
-    from gnnperf.core.output.terminal import say
-    from gnnperf.core.progress import task
+    from gnnperf.core import replacing_folder, say, task
     from gnnperf.graph import storage as graph_storage
     from gnnperf.graph.build import build_graph
     from gnnperf.trace import read_run

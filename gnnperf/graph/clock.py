@@ -14,7 +14,7 @@ import numpy as np
 
 from gnnperf.graph.calls import CallClass
 from gnnperf.graph.event_columns import RankEvents
-from gnnperf.trace.table import TraceTable
+from gnnperf.trace import TraceTable
 
 _LAUNCH_FLOOR_NS = 1_000  # no kernel starts within a microsecond of the beginning of its launch call
 _TRUSTED_SHARE = 0.001  # a few events are out of order for other reasons

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, OpFamily, Relation, Segment
+from gnnperf.core import NodeType, OpFamily, Relation, Segment
 from gnnperf.graph.matching import SEND_RECV, CommPart, Release, is_complete, is_consistent, releases
 from gnnperf.graph.rank_graph import RankGraph
 from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
-from gnnperf.hardware.groups import UNKNOWN, progression
+from gnnperf.hardware import UNKNOWN, progression
 
 _CONTENT = ("node_type", "collective", "op_name", "message_bytes", "group_size")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.core.schema import Segment
+from gnnperf.core import Segment
 from gnnperf.graph.event_columns import RankEvents, by_category
 from gnnperf.graph.host import Pieces
 

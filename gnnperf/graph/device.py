@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.schema import EventKind, Link
+from gnnperf.core import EventKind, Link
 from gnnperf.graph.calls import CallClass
 from gnnperf.graph.captures import captured_ops
 from gnnperf.graph.event_columns import RankEvents

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import DEVICE_KINDS, EventKind
+from gnnperf.core import DEVICE_KINDS, EventKind
 from gnnperf.graph.calls import CallClass, call_class
-from gnnperf.trace.table import TraceTable
+from gnnperf.trace import TraceTable
 
 _DISPATCHER_OP = re.compile(r"[A-Za-z_]\w*::[\w.]+")
 _COMM_CALL = re.compile(r"c10d::|_c10d_functional(?:_autograd)?::wait_tensor$")

@@ -15,7 +15,7 @@ from gnnperf.graph.lanes import consecutive
 from gnnperf.graph.steps import step_windows
 from gnnperf.graph.streams import event_waits
 from gnnperf.graph.waits import LAUNCH_QUEUE_DEPTH, LaunchOrder, blocking_copies, host_waits
-from gnnperf.trace.table import RunTrace
+from gnnperf.trace import RunTrace
 
 _NEAR_NS = 25_000
 _LONG_NS = 30_000

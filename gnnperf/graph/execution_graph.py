@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import schema
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Evidence, NodeType
+from gnnperf.core import Evidence, InputError, NodeType, schema
 from gnnperf.graph.carry import carried_waits
 from gnnperf.graph.table_counts import TableCounts
-from gnnperf.hardware.placement import Placement
+from gnnperf.hardware import Placement
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import Evidence, Relation
+from gnnperf.core import Evidence, Relation
 from gnnperf.graph.rank_graph import RankGraph
 from gnnperf.graph.tables import EdgeList
 

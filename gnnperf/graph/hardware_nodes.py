@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnnperf.core.schema import NodeType, Relation
+from gnnperf.core import NodeType, Relation
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.tables import EdgeList, concat_tables, node_table
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from gnnperf.core.schema import EventKind, Segment
+from gnnperf.core import EventKind, Segment
 from gnnperf.graph.calls import SEGMENTING
 from gnnperf.graph.event_columns import RankEvents
 

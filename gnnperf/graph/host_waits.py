@@ -17,7 +17,7 @@ from math import prod
 import msgspec
 import numpy as np
 
-from gnnperf.core.schema import Segment
+from gnnperf.core import Segment
 from gnnperf.graph.ddp_buckets import Buckets
 from gnnperf.graph.device import Works
 from gnnperf.graph.event_columns import RankEvents, by_category, is_dispatcher_op

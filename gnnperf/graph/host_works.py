@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnnperf.core.schema import EventKind
+from gnnperf.core import EventKind
 from gnnperf.graph.device import Works
 from gnnperf.graph.event_columns import RankEvents, by_category, is_host_transfer
 

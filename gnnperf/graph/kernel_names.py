@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnnperf.core.schema import EventKind
+from gnnperf.core import EventKind
 from gnnperf.graph.cost import fused_name, op_family
 from gnnperf.graph.event_columns import RankEvents, by_category
 from gnnperf.graph.op_costs import OpCosts, launching_op_costs

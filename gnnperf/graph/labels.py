@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import Relation, Segment
+from gnnperf.core import Relation, Segment
 from gnnperf.graph.execution_graph import StepLabel
 from gnnperf.graph.rank_graph import RankGraph
 from gnnperf.graph.steps import StepWindows

@@ -21,7 +21,7 @@ from gnnperf.graph.event_columns import RankEvents
 from gnnperf.graph.exchange import even_bytes, stated_around
 from gnnperf.graph.host_works import POINT_TO_POINT
 from gnnperf.graph.node_tables import item_bytes, message_bytes
-from gnnperf.trace.point_to_point import is_channel
+from gnnperf.trace import is_channel
 
 SEND_RECV = "send_recv"
 _ONE_SIDED = ("broadcast", "reduce", "scatter", "gather")  # not every rank needs every other

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import EventKind, NodeType, OpFamily, Phase, Segment
+from gnnperf.core import EventKind, NodeType, OpFamily, Phase, Segment
 from gnnperf.graph.device import Works
 from gnnperf.graph.event_columns import RankEvents, by_category
 from gnnperf.graph.host import Pieces

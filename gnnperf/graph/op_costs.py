@@ -12,7 +12,7 @@ from math import isnan
 
 import numpy as np
 
-from gnnperf.core.schema import EventKind, OpFamily
+from gnnperf.core import EventKind, OpFamily
 from gnnperf.graph.cost import op_cost
 from gnnperf.graph.cost.op_call import DTYPE_BYTES
 from gnnperf.graph.cost.sparse_matmul import thinned

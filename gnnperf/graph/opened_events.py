@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.core.schema import EventKind
+from gnnperf.core import EventKind
 from gnnperf.graph.event_columns import RankEvents
 from gnnperf.graph.host import Pieces
 

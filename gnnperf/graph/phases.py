@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.graph.event_columns import RankEvents, by_category
 
 _CODES = (None, str(Phase.FORWARD), str(Phase.BACKWARD), str(Phase.OPTIMIZER))

@@ -8,10 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from gnnperf.core.schema import WORK_TYPES, NodeType, Segment, Source
+from gnnperf.core import WORK_TYPES, NodeType, Segment, Source
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.contention import Contention
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.hardware import ClusterSpec, Contention
 
 REASONS = {  # where nobody says more
     Source.MEASURED: "measured",

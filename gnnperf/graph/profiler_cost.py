@@ -14,8 +14,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Relation, Segment
+from gnnperf.core import InputError, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.node_tables import STEP_END
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import Evidence, Relation
+from gnnperf.core import Evidence, Relation
 from gnnperf.graph import streams, waits
 from gnnperf.graph.device import Works
 from gnnperf.graph.event_columns import RankEvents

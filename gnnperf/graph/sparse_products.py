@@ -16,7 +16,7 @@ from math import prod
 
 import numpy as np
 
-from gnnperf.core.schema import EventKind
+from gnnperf.core import EventKind
 from gnnperf.graph.cost.sparse_matmul import index_bytes
 from gnnperf.graph.event_columns import RankEvents
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.schema import EventKind, Phase
+from gnnperf.core import EventKind, Phase
 from gnnperf.graph.event_columns import STEP_MARK, RankEvents, by_category
 from gnnperf.graph.phases import phases
 

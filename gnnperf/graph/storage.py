@@ -14,18 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import gnnperf
-from gnnperf.core import untrusted
-from gnnperf.core.errors import InputError
-from gnnperf.core.files import replacing_folder
-from gnnperf.core.schema import EDGE_COLUMNS, NODE_COLUMNS, Column
-from gnnperf.core.schema.parquet import read_parquet
+from gnnperf.core import EDGE_COLUMNS, NODE_COLUMNS, Column, InputError, read_parquet, replacing_folder, untrusted
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
 from gnnperf.graph.table_counts import TableCounts
-from gnnperf.hardware.placement import Placement
-from gnnperf.trace import read_run
-from gnnperf.trace.public_text import run_name
-from gnnperf.trace.trace_sources import is_regular
+from gnnperf.hardware import Placement
+from gnnperf.trace import is_regular, read_run, run_name
 
 _FILES = ("nodes.parquet", "edges.parquet")
 _META_KEY = b"gnnperf.graph"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.schema import EventKind
+from gnnperf.core import EventKind
 from gnnperf.graph.calls import CallClass
 from gnnperf.graph.device import Works
 from gnnperf.graph.event_columns import RankEvents

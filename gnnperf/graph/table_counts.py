@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 
 KEYS = ("rows", "dim", "batches", "lookups_per_batch")
 KEY = "index_statistics"

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from gnnperf.core import schema
-from gnnperf.core.schema import Evidence, Relation
+from gnnperf.core import Evidence, Relation, schema
 
 _NODE_DEFAULTS: dict[str, object] = {
     "rank": -1, "step": -1, "thread": -1, "device": -1, "stream": -1, "ordinal": 0, "num_siblings": 1,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.schema import EventKind, Segment
+from gnnperf.core import EventKind, Segment
 from gnnperf.graph.event_columns import RankEvents, by_category
 from gnnperf.graph.host import Pieces, concat
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.schema import EventKind
+from gnnperf.core import EventKind
 from gnnperf.graph.calls import SYNCHRONIZING, CallClass
 from gnnperf.graph.device import Works, stream_lanes
 from gnnperf.graph.event_columns import RankEvents

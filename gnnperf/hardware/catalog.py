@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.hardware.named import CLUSTER_GROUP, DEVICE_GROUP, HOST_GROUP, LINK_GROUP, names_in, path_of
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, HostSpec, LinkSpec
 from gnnperf.hardware.strict_yaml import read_yaml

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import gnnperf
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 
 _PACKAGE = Path(gnnperf.__file__).resolve().parent
 CANDIDATES = (_PACKAGE.parent / "conf", _PACKAGE / "conf")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gnnperf.core.errors import require
+from gnnperf.core import require
 from gnnperf.hardware.spec import LinkSpec
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.hardware.spec import ClusterSpec
 
 BYTES_PER_GBIT = 1e9 / 8

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 
 MAX_FILE_BYTES = 1 << 20
 MAX_DEPTH = 24

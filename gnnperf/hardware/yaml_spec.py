@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.hardware.link_path import in_a_row
 from gnnperf.hardware.named import HOST_GROUP, LAWS_GROUP, LINK_GROUP, path_of
 from gnnperf.hardware.spec import (

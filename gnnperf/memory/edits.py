@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 from gnnperf.memory.recast import AllCast, Autocast
 from gnnperf.memory.scaled import ScaledBatch
 from gnnperf.memory.variant import AsRecorded, Variant
-from gnnperf.whatif import ChangeDtype, Edit, InputStall, OpLatency, ScaleBatch, Straggler
-from gnnperf.whatif.batch_sizes import find_batch
+from gnnperf.whatif import ChangeDtype, Edit, InputStall, OpLatency, ScaleBatch, Straggler, find_batch
 
 MIXED = "mixed"  # of ChangeDtype's scopes: autocast
 TIME_ONLY = (OpLatency, InputStall, Straggler)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 from math import prod
 
-from gnnperf.graph.cost.op_call import DTYPE_BYTES
+from gnnperf.graph import DTYPE_BYTES
 from gnnperf.memory.slots import Slot, TensorSlot
 
 _DTYPE_AT = {"aten::empty": 1, "aten::empty_strided": 2}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.generate.uses import RankTensors
+from gnnperf.generate import RankTensors
 from gnnperf.memory.peak import Part, PeakMemory
 from gnnperf.memory.rounding import cuda_block_bytes
 from gnnperf.memory.stretches import ASKED, BLOCKS, KEPT, Profile, profiles

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gnnperf.core.schema import OpFamily
-from gnnperf.graph.cost.table import lookup
+from gnnperf.core import OpFamily
+from gnnperf.graph import lookup
 from gnnperf.memory.slots import Slot, TensorSlot
 from gnnperf.memory.step_calls import Call
 from gnnperf.memory.variant import Variant
-from gnnperf.whatif.batch_sizes import op_of
+from gnnperf.whatif import op_of
 
 PRODUCTS = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
 # In float32 under autocast. What GPUs do so besides, CPUs compute as it comes.

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gnnperf.core.errors import require
-from gnnperf.graph.event_columns import rank_events
+from gnnperf.core import require
+from gnnperf.graph import rank_events
 from gnnperf.memory.gathered import is_sharded, whole_names, whole_parameters
 from gnnperf.memory.held import Held, held
 from gnnperf.memory.lifetimes import Lifetimes
@@ -23,7 +23,7 @@ from gnnperf.memory.step_calls import StepCalls, step_calls
 from gnnperf.memory.storages import Role
 from gnnperf.memory.timeline import Stay, peak_of
 from gnnperf.memory.variant import AsRecorded, Variant
-from gnnperf.trace.table import RunTrace, TraceTable
+from gnnperf.trace import RunTrace, TraceTable
 
 _PART = {Role.ACTIVATION: Part.ACTIVATIONS, Role.GRADIENT: Part.GRADIENTS, Role.SPARSE: Part.GRADIENTS}
 _DDP, _REDUCED = "DistributedDataParallel.forward", "c10d::allreduce_"

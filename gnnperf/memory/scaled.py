@@ -15,12 +15,11 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import cast
 
-from gnnperf.core.schema import Phase
-from gnnperf.generate.shapes import Argument, Shape
+from gnnperf.core import Phase
+from gnnperf.generate import Argument, Shape
 from gnnperf.memory.slots import Slot, TensorSlot, with_tensors
 from gnnperf.memory.step_calls import Call
-from gnnperf.whatif.batch_shapes import scale_call
-from gnnperf.whatif.batch_sizes import Batch, grown, op_of
+from gnnperf.whatif import Batch, grown, op_of, scale_call
 
 # Place of an argument that is a size (native_functions.yaml of PyTorch).
 _VIEWS = dict.fromkeys(("view", "_unsafe_view", "reshape", "_reshape_alias"), 1)

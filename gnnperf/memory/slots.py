@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-from gnnperf.graph.cost.op_call import DTYPE_BYTES, OpCall, UnknownCost, parse_call
+from gnnperf.graph import DTYPE_BYTES, OpCall, UnknownCost, parse_call
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gnnperf.core.schema import EventKind
-from gnnperf.graph.event_columns import STEP_MARK, RankEvents
+from gnnperf.core import EventKind
+from gnnperf.graph import STEP_MARK, RankEvents
 from gnnperf.memory.effects import is_composite, is_known
 from gnnperf.memory.slots import Slot, slots_of
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gnnperf.generate.uses import LEAVES, Pair, Use
+from gnnperf.generate import LEAVES, Pair, Use
 
 ASKED, KEPT, BLOCKS = range(3)  # columns: bytes of activations, bytes of gradients that stay, both as handed out
 Sizes = npt.NDArray[np.int64]

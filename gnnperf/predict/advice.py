@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnnperf.core.schema import NodeType, StepTimeKind
-from gnnperf.graph.prediction import Predictor
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.core import NodeType, StepTimeKind
+from gnnperf.graph import Predictor
+from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble
 from gnnperf.predict.edited import predict_edited
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.schedule.path_counts import NUM_UNROLLED
-from gnnperf.whatif.edit import Edited
-from gnnperf.whatif.findings import LARGEST_GRAPH, Basis, Observed, find, measured_step
+from gnnperf.schedule import NUM_UNROLLED
+from gnnperf.whatif import LARGEST_GRAPH, Basis, Edited, Observed, find, measured_step
 
 ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY, NodeType.COLLECTIVE)
 MOST_UNCOVERED = 0.1  # of the nodes on devices: a device whose work is not told would seem idle

@@ -8,20 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import WORK_TYPES, StepTimeKind
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.prediction import Prediction, in_place, uncovered, uncovered_ops
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.core import WORK_TYPES, InputError, StepTimeKind
+from gnnperf.graph import ExecutionGraph, Prediction, StepLabel, in_place, uncovered, uncovered_ops
+from gnnperf.hardware import DeviceSpec
 from gnnperf.predict.config import Mode
 from gnnperf.predict.critical_time import critical_time_us, delay_us, shares
 from gnnperf.predict.jitter import with_waits
 from gnnperf.predict.step_choice import measured_step_time_us, rank_start_skew_us, step_time_kind
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.schedule import Schedule, schedule, schedule_with_contention
-from gnnperf.schedule.jitter import Jitter
-from gnnperf.schedule.longest_path import CHECK
-from gnnperf.schedule.path_counts import NUM_UNROLLED
+from gnnperf.schedule import CHECK, NUM_UNROLLED, Jitter, Schedule, schedule, schedule_with_contention
 
 LONGEST_US = 1e14  # three years; outputs hold ns in 64 bits
 NOTED_SKEW = 0.05  # share of a measured makespan from which the ranks' different starts are worth a sentence

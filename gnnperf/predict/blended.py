@@ -16,12 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.schema import Segment, Source
-from gnnperf.gnn.checkpoint import Checkpoint
-from gnnperf.gnn.trust import Trusted
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import REASONS, Prediction, Predictor, only, uncovered, uncovered_ops
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.core import Segment, Source
+from gnnperf.gnn import Checkpoint, Trusted
+from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, only, uncovered, uncovered_ops
+from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.config import Mode
 from gnnperf.predict.gnn import GnnPredictor, Told
 

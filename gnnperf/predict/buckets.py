@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 
 UNTOLD = (
     "The checkpoint's training was told of token buckets of {size:g} bytes on limited links (data.bucket_bytes), and "

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gnnperf.analytic.kernels.call import UNRECORDED_DTYPE
-from gnnperf.core.errors import require
+from gnnperf.analytic import UNRECORDED_DTYPE
+from gnnperf.core import require
 from gnnperf.predict.gaussian_process import LEAST_ROWS, choose
 from gnnperf.predict.measured import tensor_shapes
 from gnnperf.predict.similar import CALL, call_numbers, families

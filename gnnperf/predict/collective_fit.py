@@ -9,15 +9,10 @@ import numpy as np
 import pandas as pd
 
 from gnnperf import __version__
-from gnnperf.analytic.collective.constants import CollectiveConstants
-from gnnperf.analytic.collective.fit import fit_collectives
-from gnnperf.analytic.collective.formulas import collective_us
-from gnnperf.analytic.constants import default_constants
-from gnnperf.core.errors import InputError
-from gnnperf.core.progress import each
-from gnnperf.gnn.evaluation.metrics import ErrorSummary, summarize
-from gnnperf.hardware.collective_terms import KINDS, touched_bytes
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.analytic import CollectiveConstants, collective_us, default_constants, fit_collectives
+from gnnperf.core import InputError, each
+from gnnperf.gnn import ErrorSummary, summarize
+from gnnperf.hardware import KINDS, ClusterSpec, touched_bytes
 
 SIZES, GROUP = "unseen sizes", "unseen group"
 

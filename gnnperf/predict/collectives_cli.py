@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gnnperf.core.output.terminal import say
+from gnnperf.core import say
 
 DESCRIPTION = """\
 Fit the laws of a platform's collectives to a table of its own, and say what they are worth on held-out rows.
@@ -47,9 +47,8 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _fit(arguments: argparse.Namespace) -> int:
-    from gnnperf.analytic.collective.files import save_collectives
-    from gnnperf.analytic.collective.table_files import of_platform, read_collective_table
-    from gnnperf.hardware.catalog import load_cluster, load_device
+    from gnnperf.analytic import of_platform, read_collective_table, save_collectives
+    from gnnperf.hardware import load_cluster, load_device
     from gnnperf.predict.collective_fit import fit_and_judge
 
     _check_out(arguments.out, arguments.overwrite)
@@ -72,8 +71,8 @@ def _fit(arguments: argparse.Namespace) -> int:
 
 
 def _check_out(out: Path, overwrite: bool) -> None:
-    from gnnperf.core.errors import InputError
-    from gnnperf.hardware.named import SUFFIXES
+    from gnnperf.core import InputError
+    from gnnperf.hardware import SUFFIXES
 
     if out.suffix not in SUFFIXES:
         raise InputError(f"has the suffix {out.suffix!r}", where=f"--out {out}", allowed=", ".join(SUFFIXES))

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from gnnperf.core.errors import require
-from gnnperf.generate.families import Plan, read_plan
-from gnnperf.hardware.config import HardwareConfig
+from gnnperf.core import require
+from gnnperf.generate import Plan, read_plan
+from gnnperf.hardware import HardwareConfig
 
 
 class Mode(StrEnum):

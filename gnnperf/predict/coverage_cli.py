@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.output.terminal import say
+from gnnperf.core import InputError, say
 
 if TYPE_CHECKING:
     from gnnperf.predict.step_prediction import StepPrediction
@@ -40,7 +39,7 @@ def add_parsers(subparsers: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from gnnperf.core.files import write_text
+    from gnnperf.core import write_text
     from gnnperf.hardware import load_device
     from gnnperf.predict.api import predict
     from gnnperf.predict.choose_calls import calls_to_measure

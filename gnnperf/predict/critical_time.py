@@ -11,9 +11,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.schedule import Schedule
-from gnnperf.schedule.longest_path import timed_edges
+from gnnperf.graph import ExecutionGraph
+from gnnperf.schedule import Schedule, timed_edges
 
 
 def critical_chain(graph: ExecutionGraph, schedule: Schedule) -> np.ndarray:

@@ -13,11 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnnperf.core.schema import NodeType, Relation
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.hardware_nodes import INTER, INTRA
-from gnnperf.graph.tables import EdgeList, concat_tables, node_table
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.core import NodeType, Relation
+from gnnperf.graph import INTER, INTRA, EdgeList, ExecutionGraph, concat_tables, node_table
+from gnnperf.hardware import ClusterSpec
 
 
 def asked_over(graph: ExecutionGraph, cluster: ClusterSpec) -> ExecutionGraph:

@@ -8,16 +8,14 @@ from functools import partial
 
 import numpy as np
 
-from gnnperf.core.schema import Source
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import REASONS, Prediction, Predictor, uncovered_ops
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.core import Source
+from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, uncovered_ops
+from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble
 from gnnperf.predict.laws import with_laws
 from gnnperf.predict.mixed import predict_on
 from gnnperf.predict.step_prediction import StepPrediction, WhatIfAnswer
-from gnnperf.whatif import Edit, Edited, apply
-from gnnperf.whatif.hardware_change import Asked, HardwareChange, asked
+from gnnperf.whatif import Asked, Edit, Edited, HardwareChange, apply, asked
 
 
 def with_edits(

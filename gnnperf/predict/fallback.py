@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from gnnperf.analytic.kernels.call import UNRECORDED_DTYPE
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import WORK_TYPES, NodeType
-from gnnperf.graph.prediction import uncovered
+from gnnperf.analytic import UNRECORDED_DTYPE
+from gnnperf.core import WORK_TYPES, InputError, NodeType
+from gnnperf.graph import uncovered
 from gnnperf.predict.config import FallbackConfig
 from gnnperf.predict.measured import tensor_shapes
 from gnnperf.predict.step_prediction import StepPrediction

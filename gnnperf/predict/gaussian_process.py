@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 
 OFFSET_ROWS = 4.0  # so many rows' worth of belief that the offset is 0
 FOLDS = 5

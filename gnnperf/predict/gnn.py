@@ -13,15 +13,10 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.schema import Segment, Source
-from gnnperf.gnn.checkpoint import Checkpoint
-from gnnperf.gnn.data.features import features
-from gnnperf.gnn.data.vocabulary import FIELDS, UNKNOWN
-from gnnperf.gnn.models.gnn import WORK, TypedGNN
-from gnnperf.gnn.trust import Trusted, read_states
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction, Predictor, only, uncovered_ops
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.core import Segment, Source
+from gnnperf.gnn import FIELDS, UNKNOWN, WORK, Checkpoint, Trusted, TypedGNN, features, read_states
+from gnnperf.graph import ExecutionGraph, Prediction, Predictor, only, uncovered_ops
+from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.crossing import asked_over
 
 OP = FIELDS.index("op_name")

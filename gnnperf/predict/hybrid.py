@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.core.schema import Source
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Alone, Prediction, Predictor, only, uncovered, uncovered_ops
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.core import Source
+from gnnperf.graph import Alone, ExecutionGraph, Prediction, Predictor, only, uncovered, uncovered_ops
+from gnnperf.hardware import ClusterSpec
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.core.errors import InputError, require_numbers
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction
-from gnnperf.schedule.jitter import Jitter, Spread, arrival_lags_us
-from gnnperf.schedule.jitter_fit import jitter_of
+from gnnperf.core import InputError, require_numbers
+from gnnperf.graph import ExecutionGraph, Prediction
+from gnnperf.schedule import Jitter, Spread, arrival_lags_us, jitter_of
 
 TRACE = "trace"
 PARTS = tuple(field.name for field in dataclasses.fields(Jitter))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from gnnperf.analytic.collective.files import laws_named, laws_of
-from gnnperf.hardware.spec import ANY_DEVICE, ClusterSpec
+from gnnperf.analytic import laws_named, laws_of
+from gnnperf.hardware import ANY_DEVICE, ClusterSpec
 
 SPECIFICATION = "specification"  # the one word that is no name of laws
 

@@ -16,13 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.op_tables.read import OP, OpRow, read_op_rows
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Source
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction, Predictor, only, uncovered_ops
-from gnnperf.hardware.catalog import match_device
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.analytic import OP, OpRow, read_op_rows
+from gnnperf.core import InputError, NodeType, Source
+from gnnperf.graph import ExecutionGraph, Prediction, Predictor, only, uncovered_ops
+from gnnperf.hardware import ClusterSpec, match_device
 
 FORWARD = "forward"
 Call = tuple[str, tuple[tuple[int, ...], ...], str]  # op, shapes of its tensors, dtype

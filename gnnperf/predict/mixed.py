@@ -13,9 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Alone, Prediction, Predictor, uncovered_ops
-from gnnperf.whatif.hardware_change import Asked
+from gnnperf.graph import Alone, ExecutionGraph, Prediction, Predictor, uncovered_ops
+from gnnperf.whatif import Asked
 
 SHARED = "What if: what overlapping work takes from other work is told as in cluster {} with {}, on all ranks."
 

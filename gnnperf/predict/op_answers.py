@@ -12,13 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.op_tables import Answer, OpRow
-from gnnperf.analytic.op_tables.read import MEASURED
-from gnnperf.core.errors import InputError, require_writable
-from gnnperf.core.files import write_bytes
-from gnnperf.core.output.files import csv_text
-from gnnperf.gnn.evaluation.metrics import ErrorSummary, summarize
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.analytic import MEASURED, Answer, OpRow
+from gnnperf.core import InputError, csv_text, require_writable, write_bytes
+from gnnperf.gnn import ErrorSummary, summarize
+from gnnperf.hardware import DeviceSpec
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 MOST_SHOWN, OP_WIDTH, SHAPES_WIDTH = 20, 36, 44

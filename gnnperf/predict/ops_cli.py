@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gnnperf.core.errors import require_writable
-from gnnperf.core.output.files import to_json
-from gnnperf.core.output.terminal import say, write_out
+from gnnperf.core import require_writable, say, to_json, write_out
 
 DESCRIPTION = """\
 How long ops take on a device, by the analytical model: latency and bound (compute, memory, launch) per row.
@@ -42,8 +40,8 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _predict(arguments: argparse.Namespace) -> int:
-    from gnnperf.analytic.op_tables import answer_rows, read_op_rows
-    from gnnperf.hardware.catalog import load_device
+    from gnnperf.analytic import answer_rows, read_op_rows
+    from gnnperf.hardware import load_device
     from gnnperf.predict.op_answers import SUFFIXES, Answered, document, text, write_answers
 
     device = load_device(arguments.hardware)

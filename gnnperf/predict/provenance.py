@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf import __version__
-from gnnperf.trace.public_text import file_names
+from gnnperf.trace import file_names
 
 LIBRARIES = ("numpy", "pandas", "pyarrow", "numba", "torch", "torch-geometric")
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gnnperf.generate.families import rank_tensors
-from gnnperf.generate.uses import NotAccounted
-from gnnperf.hardware.spec import DeviceSpec
-from gnnperf.memory.planned import planned_peak
+from gnnperf.generate import NotAccounted, rank_tensors
+from gnnperf.hardware import DeviceSpec
+from gnnperf.memory import planned_peak
 from gnnperf.predict.config import Mode
 from gnnperf.predict.request import MemoryQuestion, Request
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
@@ -55,8 +54,7 @@ def _traced(
     answer: StepPrediction, request: Request, question: MemoryQuestion, device: DeviceSpec | None
 ) -> StepPrediction:
     """Torch, which tells what ops return, is loaded here."""
-    from gnnperf.memory.measured import measured_peaks
-    from gnnperf.memory.recorded import peak_memory
+    from gnnperf.memory import measured_peaks, peak_memory
 
     assert request.trace is not None, "asked about a trace"
     run = read_run(request.trace)
@@ -81,8 +79,7 @@ def _edited(
     answer: StepPrediction, request: Request, question: MemoryQuestion, device: DeviceSpec | None, on_gpu: bool | None
 ) -> StepPrediction:
     """The same of the step with edits."""
-    from gnnperf.memory.edits import memory_edits
-    from gnnperf.memory.recorded import peak_memory
+    from gnnperf.memory import memory_edits, peak_memory
 
     assert request.trace is not None, "asked about a trace"
     assert answer.whatif is not None, "asked about edits"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Source, StepTimeKind
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction
-from gnnperf.schedule.replay import ReplayResult
+from gnnperf.core import InputError, Source, StepTimeKind
+from gnnperf.graph import ExecutionGraph, Prediction
+from gnnperf.schedule import ReplayResult
 
 
 def as_prediction(result: ReplayResult) -> Prediction:

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction, Predictor
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.core import NodeType
+from gnnperf.graph import ExecutionGraph, Prediction, Predictor
+from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.gaussian_process import LEAST_ROWS, learn
 from gnnperf.predict.hybrid import merge
 from gnnperf.predict.measured import MeasuredPredictor, tensor_shapes

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import StepTimeKind
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.core import InputError, StepTimeKind
+from gnnperf.graph import ExecutionGraph, StepLabel
 
 WINDOW_NAME = "window"  # the step name of a trace without step marks (ExecutionGraph.steps)
 

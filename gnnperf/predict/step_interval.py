@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from gnnperf.gnn.intervals import StepIntervals, shares_of
+from gnnperf.gnn import StepIntervals, shares_of
 from gnnperf.predict.step_prediction import StepPrediction
 
 NO_INTERVAL = (

@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.core.schema import StepTimeKind
-from gnnperf.graph.execution_graph import StepLabel
-from gnnperf.graph.prediction import Prediction
-from gnnperf.hardware.spec import DeviceSpec
-from gnnperf.memory.measured import Measured
-from gnnperf.memory.peak import PeakMemory
+from gnnperf.core import StepTimeKind
+from gnnperf.graph import Prediction, StepLabel
+from gnnperf.hardware import DeviceSpec
+from gnnperf.memory import Measured, PeakMemory
 from gnnperf.predict.config import Mode
 from gnnperf.schedule import Schedule
-from gnnperf.whatif.findings import Finding
+from gnnperf.whatif import Finding
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gnnperf.core.errors import InputError
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware import default_cluster, device_names, load_device, match_device, placed, spread
-from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
+from gnnperf.core import InputError
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import (
+    ClusterSpec,
+    DeviceSpec,
+    default_cluster,
+    device_names,
+    load_device,
+    match_device,
+    placed,
+    spread,
+)
 from gnnperf.predict.laws import with_laws
 
 GENERIC_CPU = "cpu_generic"

@@ -15,14 +15,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.analytic import fit_host_overheads
-from gnnperf.analytic.constants import AnalyticConstants
-from gnnperf.analytic.graph_launches import launched_kernels
-from gnnperf.analytic.host_overheads import overhead_keys, overhead_us
-from gnnperf.core.schema import NodeType, Source
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import REASONS, Prediction, Predictor, only, uncovered_ops
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.analytic import AnalyticConstants, fit_host_overheads, launched_kernels, overhead_keys, overhead_us
+from gnnperf.core import NodeType, Source
+from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, only, uncovered_ops
+from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.config import Hosts
 from gnnperf.predict.target import Target, choose_target
 

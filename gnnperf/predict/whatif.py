@@ -16,27 +16,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from gnnperf.core.errors import InputError, require_numbers
-from gnnperf.whatif import Edit
-from gnnperf.whatif.batch import ScaleBatch
-from gnnperf.whatif.blocking import Block
-from gnnperf.whatif.compress import CompressMessages
-from gnnperf.whatif.declared import InputStall, OpLatency, Straggler
-from gnnperf.whatif.declared_pause import DeclarePause
-from gnnperf.whatif.dtype import ChangeDtype
-from gnnperf.whatif.fusion import FuseElementwise
-from gnnperf.whatif.horizontal import FuseHorizontally
-from gnnperf.whatif.other_cluster import ChangeCluster
-from gnnperf.whatif.other_device import ChangeDevice
-from gnnperf.whatif.other_link import ChangeLink
-from gnnperf.whatif.other_stream import MoveToStream
-from gnnperf.whatif.repeated_op import RepeatCalls
-from gnnperf.whatif.reshard.one_table import PlaceTable
-from gnnperf.whatif.sequence import ScaleSequence
-from gnnperf.whatif.table_size import ResizeTables
-from gnnperf.whatif.tensor_train import CompressTables
-from gnnperf.whatif.wait_later import WaitLater
-from gnnperf.whatif.world_size import WorldSize
+from gnnperf.core import InputError, require_numbers
+from gnnperf.whatif import (
+    Block,
+    ChangeCluster,
+    ChangeDevice,
+    ChangeDtype,
+    ChangeLink,
+    CompressMessages,
+    CompressTables,
+    DeclarePause,
+    Edit,
+    FuseElementwise,
+    FuseHorizontally,
+    InputStall,
+    MoveToStream,
+    OpLatency,
+    PlaceTable,
+    RepeatCalls,
+    ResizeTables,
+    ScaleBatch,
+    ScaleSequence,
+    Straggler,
+    WaitLater,
+    WorldSize,
+)
 
 KEY = "whatif"
 EXAMPLE = "whatif=[{latency:{op:aten::mm,factor:0.5}},{straggler:{rank:1,factor:1.3}}]"

@@ -8,20 +8,15 @@
 Needs torch and the standard library only, so it drops into anybody's training image.
 """
 
-from __future__ import annotations
+import importlib
 
-from typing import TYPE_CHECKING
+_MODULES = {"PROFILER_WARMUP_STEPS": "step_recorder", "record": "recorder", "step_profiler": "step_recorder"}
 
-if TYPE_CHECKING:
-    from gnnperf.record.recorder import record as record
-
-__all__ = ["record"]
+__all__ = ["PROFILER_WARMUP_STEPS", "record", "step_profiler"]
 
 
 def __getattr__(name: str) -> object:
-    """Load torch when `record` is asked for, not when the package is (`gnnperf record --help` answers at once)."""
-    if name == "record":
-        from gnnperf.record.recorder import record
-
-        return record
+    """Load a module, and torch with it, when one of its names is first used."""
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core import files
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError, files
 from gnnperf.record import host, machine
 from gnnperf.record.step_clock import summary
 

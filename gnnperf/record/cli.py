@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.plugins import load_plugin, plugin_names
+from gnnperf.core import InputError, load_plugin, plugin_names
 
 RECIPES = "gnnperf.recipes"  # group of entry points
 Recipe = Callable[[argparse.Namespace], int]  # takes the parsed options, returns the exit code

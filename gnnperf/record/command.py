@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 
 SCRIPT_MODULE = "gnnperf.record.script"
 PYTHON = re.compile(r"python[\d.]*")

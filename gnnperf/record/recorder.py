@@ -14,8 +14,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from gnnperf.core import files
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError, files
 from gnnperf.record import card, device, machine, profiler_cost
 from gnnperf.record.card import Description
 from gnnperf.record.link_probe import probe_link

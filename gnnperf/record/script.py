@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.output.terminal import complain
+from gnnperf.core import InputError, complain
 from gnnperf.record import recorder
 from gnnperf.record.marker import Recording, StepMarker
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from gnnperf.core.errors import require
+from gnnperf.core import require
 from gnnperf.record.execution_step import ExecutionTraceStep
 from gnnperf.record.idle_threads import SafeProfile
 from gnnperf.record.peak_memory import PeakMemory, peak_memory_of_this_rank

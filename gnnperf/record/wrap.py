@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from gnnperf.core.errors import InputError, require
-from gnnperf.core.output.terminal import complain
+from gnnperf.core import InputError, complain, require
 from gnnperf.record import card
 from gnnperf.record.command import rewritten
 

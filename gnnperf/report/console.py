@@ -10,8 +10,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gnnperf.core.output.terminal import console
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.core import console
+from gnnperf.predict import StepPrediction
 from gnnperf.report.summary import top_ops
 from gnnperf.report.text import (
     MEANING,

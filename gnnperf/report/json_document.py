@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from gnnperf.hardware.spec import DeviceSpec
-from gnnperf.predict.step_prediction import RankMemory, StepPrediction
+from gnnperf.hardware import DeviceSpec
+from gnnperf.predict import RankMemory, StepPrediction
 from gnnperf.report.summary import num_nodes_by_reason, num_nodes_by_source
-from gnnperf.whatif.findings import Finding
+from gnnperf.whatif import Finding
 
 FORMAT = "gnnperf.prediction"
 FORMAT_VERSION = 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import PREDICTION_COLUMNS, Relation, Segment
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.core import PREDICTION_COLUMNS, Relation, Segment
+from gnnperf.predict import StepPrediction
 from gnnperf.report.slices import step_start_us
 
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, Segment, StepTimeKind
-from gnnperf.whatif.findings.spans import length_us, union
+from gnnperf.core import NodeType, Segment, StepTimeKind
+from gnnperf.whatif import length_us, union
 
 PARTS = ("active_us", "transfer_us", "wait_us", "host_us", "idle_us")
 

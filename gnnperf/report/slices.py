@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, Relation, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.core import NodeType, Relation, Segment
+from gnnperf.graph import ExecutionGraph
+from gnnperf.predict import StepPrediction
 
 SLICE_COLUMNS = ("node_id", "rank", "lane", "name", "start_us", "end_us")
 

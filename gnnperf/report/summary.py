@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import WORK_TYPES, NodeType, OpFamily, Phase, Source
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.core import WORK_TYPES, NodeType, OpFamily, Phase, Source
+from gnnperf.predict import StepPrediction
 from gnnperf.report.nodes_parquet import nodes_table
 
 UNNAMED = "(unnamed)"

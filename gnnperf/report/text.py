@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import Source, StepTimeKind
-from gnnperf.memory.peak import OUTSIDE
-from gnnperf.predict.step_prediction import RankMemory, StepPrediction
+from gnnperf.core import Source, StepTimeKind
+from gnnperf.memory import OUTSIDE
+from gnnperf.predict import RankMemory, StepPrediction
 from gnnperf.report.summary import num_nodes_by_reason, num_nodes_by_source
-from gnnperf.whatif.findings import Finding
+from gnnperf.whatif import Finding
 
 DOUBTED, NUM_DOUBTS = (Source.GNN_CALIBRATED, Source.ANALYTIC, Source.UNCOVERED), 3
 UNKNOWN = "unknown"

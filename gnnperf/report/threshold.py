@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnnperf.core.errors import InputError, require
-from gnnperf.core.schema import StepTimeKind
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.core import InputError, StepTimeKind, require
+from gnnperf.predict import StepPrediction
 from gnnperf.report.compare.cli import EXCEEDED
 from gnnperf.report.compare.limits import Limits
 from gnnperf.report.compare.side import read_step

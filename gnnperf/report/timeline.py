@@ -22,8 +22,7 @@ import numpy as np
 import pandas as pd
 from isal import igzip
 
-from gnnperf.predict.critical_time import critical_chain
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.predict import StepPrediction, critical_chain
 from gnnperf.report.timeline_args import COLOR_OF_ERROR, COLOR_OF_SOURCE, NodeArgs, color_of_error, color_of_source
 from gnnperf.report.tracks import FIRST_RANK_PID, PREDICTED, tracks
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import Source
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.core import Source
+from gnnperf.predict import StepPrediction
 
 MAX_TEXT = 500  # characters of a text (shapes, mostly)
 COLOR_OF_SOURCE = {

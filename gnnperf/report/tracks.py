@@ -7,7 +7,7 @@ import heapq
 import numpy as np
 import pandas as pd
 
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.predict import StepPrediction
 from gnnperf.report.slices import measured_slices, predicted_slices
 
 PREDICTED, MEASURED = "predicted", "measured"

@@ -7,12 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from gnnperf.core import untrusted
-from gnnperf.core.errors import InputError
-from gnnperf.core.files import replacing_folder
-from gnnperf.core.output.files import to_json
-from gnnperf.core.progress import task
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.core import InputError, replacing_folder, task, to_json, untrusted
+from gnnperf.predict import StepPrediction
 from gnnperf.report.json_document import FORMAT, document
 from gnnperf.report.nodes_parquet import nodes_table
 from gnnperf.report.page import html_report

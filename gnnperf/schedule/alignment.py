@@ -10,10 +10,8 @@ import numba
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, Relation
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import lane_keys
-from gnnperf.graph.tables import content_keys
+from gnnperf.core import NodeType, Relation
+from gnnperf.graph import ExecutionGraph, content_keys, lane_keys
 
 _MAX_EDITS = 3000
 _ANY_RUN = ("node_type", "op_name", "segment", "ordinal", "collective")

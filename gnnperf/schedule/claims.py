@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.schema import NodeType, OpFamily, Relation
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.collective_terms import POINT_TO_POINT, ring_terms
-from gnnperf.hardware.contention import UNLIMITED, Contention
-from gnnperf.hardware.groups import machines_of, ranks_per_machine
+from gnnperf.core import NodeType, OpFamily, Relation
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import POINT_TO_POINT, UNLIMITED, Contention, machines_of, ranks_per_machine, ring_terms
 
 IDLE, RUNS, MOVES = 0, 1, 2  # roles: claims nothing; runs on a place; moves data between places
 COMPUTE_BOUND = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)

@@ -24,10 +24,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import lane_ends
-from gnnperf.graph.prediction import Alone
-from gnnperf.hardware.contention import Bucket
+from gnnperf.graph import Alone, ExecutionGraph, lane_ends
+from gnnperf.hardware import Bucket
 from gnnperf.schedule.claims import MOVES, RUNS, Claims, claims
 from gnnperf.schedule.longest_path import Schedule, TimedEdges, carried_over, checked, schedule_copies, timed_edges
 from gnnperf.schedule.progress import Shared, State, Steps, simulate

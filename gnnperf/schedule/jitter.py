@@ -19,10 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.errors import require
-from gnnperf.core.schema import NodeType, Relation
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import lane_ends
+from gnnperf.core import NodeType, Relation, require
+from gnnperf.graph import ExecutionGraph, lane_ends
 from gnnperf.schedule.jitter_pass import walk
 from gnnperf.schedule.longest_path import TimedEdges, carried_over, timed_edges
 

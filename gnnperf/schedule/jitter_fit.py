@@ -13,9 +13,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError, NodeType
+from gnnperf.graph import ExecutionGraph
 from gnnperf.schedule.jitter import ON_DEVICE, Jitter, Spread
 
 LEAST = 2  # ranks, and steps

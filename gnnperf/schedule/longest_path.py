@@ -12,10 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.errors import InputError, require
-from gnnperf.core.schema import TIMED_RELATIONS, WORK_TYPES, Relation
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import LaneEnds, lane_ends
+from gnnperf.core import TIMED_RELATIONS, WORK_TYPES, InputError, Relation, require
+from gnnperf.graph import ExecutionGraph, LaneEnds, lane_ends
 from gnnperf.schedule.engine import backward_pass, forward_pass, topological_order
 
 _EPSILON_US = 1e-6

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import NodeType, Segment
+from gnnperf.graph import ExecutionGraph
 
 _NODE_CLASSES = (
     ["node_type", "segment", "op_name", "event_name", "input_dims"],

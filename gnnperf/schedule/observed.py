@@ -15,8 +15,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.contention import Contention
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import Contention
 from gnnperf.schedule.claims import IDLE, claims
 from gnnperf.schedule.contention import idle, may_share, shared
 from gnnperf.schedule.progress import ENDS, STARTS, changes

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from gnnperf.core.schema import WORK_TYPES
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import lane_ends
+from gnnperf.core import WORK_TYPES
+from gnnperf.graph import ExecutionGraph, lane_ends
 from gnnperf.schedule.engine import forward_pass
 from gnnperf.schedule.longest_path import TimedEdges, carried_over, checked, timed_edges
 

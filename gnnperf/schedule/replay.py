@@ -13,11 +13,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.schema import TIMED_RELATIONS, NodeType, Segment
-from gnnperf.graph.calls import BLOCKING, call_class
-from gnnperf.graph.event_columns import by_category, is_host_transfer
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.labels import measured_end_us
+from gnnperf.core import TIMED_RELATIONS, NodeType, Segment
+from gnnperf.graph import (
+    BLOCKING,
+    ExecutionGraph,
+    StepLabel,
+    by_category,
+    call_class,
+    is_host_transfer,
+    measured_end_us,
+)
 from gnnperf.schedule.alignment import align
 from gnnperf.schedule.longest_path import Schedule, schedule
 from gnnperf.schedule.medians import ClassMedians, fit_medians, in_peer_wait

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.core.schema import NodeType, Relation, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.labels import measured_lags
+from gnnperf.core import NodeType, Relation, Segment
+from gnnperf.graph import ExecutionGraph, measured_lags
 from gnnperf.schedule.longest_path import schedule
 from gnnperf.schedule.medians import fit_medians, in_peer_wait
 

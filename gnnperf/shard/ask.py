@@ -6,14 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core.errors import InputError, require
-from gnnperf.core.files import write_text
-from gnnperf.generate.recommendation import is_recommendation, placement_as_written, recommendation_from
-from gnnperf.generate.recommendation.plan import MOST_RANKS
-from gnnperf.generate.tables import Placement
-from gnnperf.hardware import default_cluster, load_cluster, load_device, spread
-from gnnperf.hardware.named import SUFFIXES
-from gnnperf.hardware.strict_yaml import yaml_text
+from gnnperf.core import InputError, require, write_text
+from gnnperf.generate import MOST_RANKS, Placement, is_recommendation, placement_as_written, recommendation_from
+from gnnperf.hardware import SUFFIXES, default_cluster, load_cluster, load_device, spread, yaml_text
 from gnnperf.shard.problem import Problem
 
 PLACEMENT, RANKS, SOURCE = "placement", "ranks", "source"

@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core.output.files import to_json
-from gnnperf.core.output.terminal import say, write_out
+from gnnperf.core import say, to_json, write_out
 
 DESCRIPTION = """\
 Where to put the embedding tables of a recommendation model: placements ranked by the predicted step.
@@ -51,9 +50,8 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _shard(arguments: argparse.Namespace) -> int:
-    from gnnperf.core.errors import require
-    from gnnperf.hardware.named import PLAN_GROUP, path_of
-    from gnnperf.hardware.strict_yaml import read_yaml
+    from gnnperf.core import require
+    from gnnperf.hardware import PLAN_GROUP, path_of, read_yaml
     from gnnperf.shard.ask import check_out, given_placement, problem_from, write_plan
     from gnnperf.shard.search import Effort
     from gnnperf.shard.shard_answer import answer, document

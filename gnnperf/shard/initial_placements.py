@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.generate.tables import Placed, Placement, Split
+from gnnperf.core import InputError
+from gnnperf.generate import Placed, Placement, Split
 from gnnperf.shard.loads import LOOKED_UP, MEMORY, UPDATED, Loads
 from gnnperf.shard.problem import Problem
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.analytic.predictor import AnalyticPredictor
-from gnnperf.core.schema import NodeType, OpFamily
-from gnnperf.generate.recommendation.build import build_recommendation
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.core import NodeType, OpFamily
+from gnnperf.generate import build_recommendation
+from gnnperf.graph import ExecutionGraph
 from gnnperf.schedule import schedule_with_contention
 from gnnperf.shard.loads import ARRANGE, INDICES, LOOKED_UP, UPDATED
 from gnnperf.shard.problem import Problem

@@ -11,17 +11,25 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gnnperf.analytic.embedding.batched_calls import LAUNCHES, LOOK_UP, UPDATE
-from gnnperf.analytic.predictor import AnalyticPredictor
-from gnnperf.core.schema import NodeType, Phase
-from gnnperf.generate.recommendation.items import BatchedOp, Item, Moves
-from gnnperf.generate.recommendation.lookups import batched_table, dense_gradient, sort_bytes
-from gnnperf.generate.recommendation.messages import INDEX_BYTES
-from gnnperf.generate.recommendation.parts import Part, Travel, part_of
-from gnnperf.generate.recommendation.plan import FLOAT_BYTES
-from gnnperf.generate.recommendation.rows import item_rows
-from gnnperf.generate.tables import Placed, Split
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.analytic import LAUNCHES, LOOK_UP, UPDATE, AnalyticPredictor
+from gnnperf.core import NodeType, Phase
+from gnnperf.generate import (
+    FLOAT_BYTES,
+    INDEX_BYTES,
+    BatchedOp,
+    Item,
+    Moves,
+    Part,
+    Placed,
+    Split,
+    Travel,
+    batched_table,
+    dense_gradient,
+    item_rows,
+    part_of,
+    sort_bytes,
+)
+from gnnperf.hardware import ClusterSpec
 from gnnperf.shard.problem import Problem, ways
 
 # of each rank that holds a part: us of indices put in order, looked up, sorted and updated; per sample vector elements

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from gnnperf.generate.tables import Placed, Split
+from gnnperf.generate import Placed, Split
 from gnnperf.shard.loads import ELEMENTS, LOOKED_UP, MEMORY, UPDATED
 from gnnperf.shard.problem import on_ranks, ways
 from gnnperf.shard.surrogate_cost import State, Surrogate

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gnnperf.core.errors import require
-from gnnperf.generate.recommendation.network import dense_parameters
-from gnnperf.generate.recommendation.plan import COLUMN_MULTIPLE, FLOAT_BYTES, STATES, RecommendationPlan
-from gnnperf.generate.tables import Placed, Placement, Split, Table
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.core import require
+from gnnperf.generate import (
+    COLUMN_MULTIPLE,
+    FLOAT_BYTES,
+    STATES,
+    Placed,
+    Placement,
+    RecommendationPlan,
+    Split,
+    Table,
+    dense_parameters,
+)
+from gnnperf.hardware import ClusterSpec
 
 RESERVE_SHARE = 0.15  # of a device's memory for activations and libraries: torchrec's storage reservation by default
 GRADIENT_AND_BUCKET = 2  # float32 copies beside a replicated parameter

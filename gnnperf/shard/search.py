@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.progress import each
-from gnnperf.generate.tables import Placement
+from gnnperf.core import each
+from gnnperf.generate import Placement
 from gnnperf.shard.improve import Budget, explore
 from gnnperf.shard.initial_placements import cost_weights, greedy, lookup_weights, size_weights
 from gnnperf.shard.loads import Loads

@@ -8,11 +8,8 @@ from statistics import median
 
 import numpy as np
 
-from gnnperf.core.progress import each
-from gnnperf.generate.recommendation.messages import vector_bytes
-from gnnperf.generate.recommendation.parts import parts_of
-from gnnperf.generate.recommendation.read import placement_as_written
-from gnnperf.generate.tables import Placement, Split
+from gnnperf.core import each
+from gnnperf.generate import Placement, Split, parts_of, placement_as_written, vector_bytes
 from gnnperf.shard.initial_placements import random_placements
 from gnnperf.shard.judge import Judged, judged
 from gnnperf.shard.loads import INDICES, LOOKED_UP, MEMORY, UPDATED

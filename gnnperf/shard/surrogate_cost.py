@@ -15,16 +15,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.analytic.predictor import AnalyticPredictor
-from gnnperf.core.schema import NodeType
-from gnnperf.generate.recommendation.items import Transfer
-from gnnperf.generate.recommendation.messages import INDEX_BYTES, even_bytes
-from gnnperf.generate.recommendation.network import update_bytes_per_parameter
-from gnnperf.generate.recommendation.plan import FLOAT_BYTES
-from gnnperf.generate.recommendation.shared import shared_by_all
-from gnnperf.generate.tables import Placed, Placement
-from gnnperf.graph.tables import node_table
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.core import NodeType
+from gnnperf.generate import (
+    FLOAT_BYTES,
+    INDEX_BYTES,
+    Placed,
+    Placement,
+    Transfer,
+    even_bytes,
+    shared_by_all,
+    update_bytes_per_parameter,
+)
+from gnnperf.graph import node_table
+from gnnperf.hardware import ClusterSpec
 from gnnperf.shard.loads import (
     ARRANGE,
     DENSE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gnnperf.generate.recommendation.read import placement_as_written
+from gnnperf.generate import placement_as_written
 from gnnperf.shard.judge import DENSE, EXCHANGE, HOST, LOOKUPS, REDUCE, Judged
 from gnnperf.shard.shard_answer import Answer, RankLoad, gain, rank_loads, splits, unevenness
 

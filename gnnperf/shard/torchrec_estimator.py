@@ -17,14 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.analytic.embedding.batched_calls import LAUNCHES, LOOK_UP, UPDATE, BatchedTable
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Phase
-from gnnperf.generate.recommendation.items import BatchedOp, Moves
-from gnnperf.generate.recommendation.lookups import radix_sort_bytes
-from gnnperf.generate.recommendation.plan import FLOAT_BYTES, STATES, Optimizer
-from gnnperf.hardware import default_cluster, load_cluster, load_device, spread
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.analytic import LAUNCHES, LOOK_UP, UPDATE, BatchedTable
+from gnnperf.core import InputError, Phase
+from gnnperf.generate import FLOAT_BYTES, STATES, BatchedOp, Moves, Optimizer, radix_sort_bytes
+from gnnperf.hardware import ClusterSpec, default_cluster, load_cluster, load_device, spread
 from gnnperf.shard.loads import kernels_us
 from gnnperf.shard.surrogate_cost import US, collectives_us
 

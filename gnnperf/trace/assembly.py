@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import EventKind
+from gnnperf.core import EventKind, InputError
 from gnnperf.trace.columns import MISSING_NS, Codes, categorical, coded, json_column, ns_column, thread_column
 from gnnperf.trace.extract import JSON_FIELDS, KIND_CODES, LAST_OP_CODE, SIDE_FIELDS, Parts, add, unknown
 from gnnperf.trace.kineto import SPACE, Reader, no_collection, repair

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import DEVICE_KINDS, EventKind
+from gnnperf.core import DEVICE_KINDS, EventKind, InputError
 from gnnperf.trace.table import TraceTable
 
 MAX_CLOCK_SKEW_NS = 60 * 10**9  # hosts' clocks differ by less; windows further apart are different runs

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from gnnperf.core.schema import EventKind
+from gnnperf.core import EventKind
 from gnnperf.trace import point_to_point
 from gnnperf.trace.assembly import Assembled
 from gnnperf.trace.collective_names import dtype_name, kind_of_host_name, kind_of_kernel_name, kind_of_word

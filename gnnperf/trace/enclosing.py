@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.core.schema import EventKind
+from gnnperf.core import EventKind
 from gnnperf.trace.assembly import Assembled
 from gnnperf.trace.extract import KIND_CODES
 

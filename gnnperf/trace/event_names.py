@@ -21,8 +21,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import printable
-from gnnperf.core.schema import EventKind
+from gnnperf.core import EventKind, printable
 from gnnperf.trace.collective_names import BACKENDS
 from gnnperf.trace.columns import categorical, coded
 from gnnperf.trace.metadata import ranks_of_text

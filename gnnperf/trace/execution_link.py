@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import EventKind
+from gnnperf.core import EventKind
 from gnnperf.trace.assembly import Assembled
 from gnnperf.trace.columns import coded, json_column
 from gnnperf.trace.execution_trace import ExecutionTrace, Node

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.trace.kineto_fields import Head, decoded
 
 PSEUDO_NODES = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:thread|process)\]")

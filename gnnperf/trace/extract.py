@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.core.schema import EventKind
+from gnnperf.core import EventKind
 from gnnperf.trace.columns import Codes, float_column, int_column, lane_column, ns_column, thread_column
 from gnnperf.trace.kineto_fields import FLOW, KINDS, NO_ARGS, Args, CommArgs
 

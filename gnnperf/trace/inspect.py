@@ -9,8 +9,7 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import DEVICE_KINDS, EventKind, Link
+from gnnperf.core import DEVICE_KINDS, EventKind, InputError, Link
 from gnnperf.trace.checks import step_rows
 from gnnperf.trace.execution_trace import ExecutionTrace
 from gnnperf.trace.reader import read_execution_traces, read_run, without_folder

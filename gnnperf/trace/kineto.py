@@ -22,8 +22,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.progress import task
+from gnnperf.core import InputError, task
 from gnnperf.trace.kineto_fields import Args, Category, CommArgs, Head, Number, Phase
 
 METADATA_KEY = b'"Collective name"'

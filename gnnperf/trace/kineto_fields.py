@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
-from gnnperf.core.schema import EventKind
+from gnnperf.core import EventKind
 
 Number = int | float | str | None
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.schema import DEVICE_KINDS, EventKind, Link
+from gnnperf.core import DEVICE_KINDS, EventKind, Link
 from gnnperf.trace.assembly import Assembled
 from gnnperf.trace.columns import categorical
 from gnnperf.trace.enclosing import enclosing_ops, launch_calls

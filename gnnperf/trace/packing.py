@@ -24,8 +24,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import schema
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError, schema
 from gnnperf.trace.columns import Codes, categorical
 
 Columns = dict[str, np.ndarray]

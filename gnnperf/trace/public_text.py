@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path, PurePath
 
-from gnnperf.core.errors import printable
+from gnnperf.core import printable
 from gnnperf.trace.metadata import rank_from_name
 
 ENDINGS = re.compile(r"(?:\.(?:pt|trace|json|gz|zip|tar|tgz|parquet|et))+$", re.I)

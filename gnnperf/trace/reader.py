@@ -8,9 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from gnnperf.core import untrusted
-from gnnperf.core.errors import InputError, printable
-from gnnperf.core.progress import task
+from gnnperf.core import InputError, printable, task, untrusted
 from gnnperf.trace import kineto
 from gnnperf.trace.assembly import assemble
 from gnnperf.trace.checks import check_run, refuse_twins

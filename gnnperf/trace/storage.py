@@ -23,10 +23,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gnnperf.core import schema, untrusted
-from gnnperf.core.errors import InputError
-from gnnperf.core.files import replacing_folder
-from gnnperf.core.schema.parquet import read_parquet
+from gnnperf.core import InputError, read_parquet, replacing_folder, schema, untrusted
 from gnnperf.trace.columns import Codes
 from gnnperf.trace.limits import MAX_RUN_EVENTS
 from gnnperf.trace.metadata import MAX_RANKS

@@ -16,8 +16,7 @@ from typing import IO, Any
 
 from isal import igzip, igzip_lib, isal_zlib
 
-from gnnperf.core import untrusted
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError, untrusted
 from gnnperf.trace import limits
 
 TRACE_ENDINGS = (".json", ".json.gz", ".et", ".et.gz")

@@ -15,11 +15,9 @@ from math import prod
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import require
-from gnnperf.core.schema import NodeType, OpFamily, Phase, Relation
-from gnnperf.generate.shapes import parse, tensors, text
-from gnnperf.graph.cost.op_call import DTYPE_BYTES
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import NodeType, OpFamily, Phase, Relation, require
+from gnnperf.generate import parse, tensors, text
+from gnnperf.graph import DTYPE_BYTES, ExecutionGraph
 from gnnperf.whatif.batch_shapes import scale_call
 from gnnperf.whatif.batch_sizes import Batch, check_whole, find_batch
 from gnnperf.whatif.edit import Edited, unedited

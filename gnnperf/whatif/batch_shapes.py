@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnnperf.core.schema import Phase
-from gnnperf.generate.shapes import Argument, Shape, each, tensors
+from gnnperf.core import Phase
+from gnnperf.generate import Argument, Shape, each, tensors
 from gnnperf.whatif.batch_sizes import WEIGHTS, Batch, Call, grown, is_product, op_of, pattern
 
 TRANSPOSE = "t"

@@ -17,10 +17,9 @@ from math import prod
 
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Phase
-from gnnperf.generate.shapes import Argument, Shape, parse, tensors
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError, Phase
+from gnnperf.generate import Argument, Shape, parse, tensors
+from gnnperf.graph import ExecutionGraph
 
 # Positions of parameters and of data among the arguments of ops (native_functions.yaml of PyTorch).
 WEIGHTS: dict[str, tuple[int, ...]] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from math import prod
 
-from gnnperf.generate.shapes import Argument, Shape, each, tensors
+from gnnperf.generate import Argument, Shape, each, tensors
 from gnnperf.whatif.batch_sizes import WEIGHTS, op_of
 
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "convolution", "_convolution", "cudnn_convolution", "mkldnn_convolution")

@@ -10,12 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Relation, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import lane_keys
-from gnnperf.graph.tables import EdgeList, concat_tables
-from gnnperf.schedule.alignment import align_runs
+from gnnperf.core import InputError, NodeType, Relation, Segment
+from gnnperf.graph import EdgeList, ExecutionGraph, concat_tables, lane_keys
+from gnnperf.schedule import align_runs
 from gnnperf.whatif.donor import step_ids
 from gnnperf.whatif.edit import Edited
 

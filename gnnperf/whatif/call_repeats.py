@@ -11,10 +11,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Segment
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.schedule.alignment import common_subsequence
+from gnnperf.core import InputError, Segment
+from gnnperf.graph import ExecutionGraph
+from gnnperf.schedule import common_subsequence
 from gnnperf.whatif.units import OpSelector, host_units
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, OpFamily, Relation, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import lane_keys
+from gnnperf.core import NodeType, OpFamily, Relation, Segment
+from gnnperf.graph import ExecutionGraph, lane_keys
 from gnnperf.whatif.units import host_units, with_launched
 
 

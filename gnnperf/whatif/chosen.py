@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.errors import require
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import require
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.latency_change import LatencyChange, no_change
 

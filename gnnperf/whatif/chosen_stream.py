@@ -15,11 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import require
-from gnnperf.core.schema import NodeType, Relation
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import lane_keys
-from gnnperf.graph.tables import EdgeList, concat_tables
+from gnnperf.core import NodeType, Relation, require
+from gnnperf.graph import EdgeList, ExecutionGraph, concat_tables, lane_keys
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.other_stream import followed, on_own_streams
 

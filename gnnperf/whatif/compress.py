@@ -12,11 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType
-from gnnperf.generate.transformer.compression import FLOATING, SUM, WORK, check_compression
-from gnnperf.graph.cost.op_call import DTYPE_BYTES
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError, NodeType
+from gnnperf.generate import FLOATING, SUM, WORK, check_compression
+from gnnperf.graph import DTYPE_BYTES, ExecutionGraph
 from gnnperf.whatif.edit import Edited
 
 ON_THE_WIRE = (NodeType.COLLECTIVE, NodeType.COMM)

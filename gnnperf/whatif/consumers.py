@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import Phase, Relation
-from gnnperf.generate.shapes import Shape, parse, tensors
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import Phase, Relation
+from gnnperf.generate import Shape, parse, tensors
+from gnnperf.graph import ExecutionGraph
 
 ALLOCATES = ("empty_like", "zeros_like", "ones_like", "new_empty", "new_zeros", "empty_strided", "rand_like")
 Takers = dict[Shape, np.ndarray]

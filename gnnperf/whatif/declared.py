@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.errors import InputError, require
-from gnnperf.core.schema import NodeType, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError, NodeType, Segment, require
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.latency_change import LatencyChange, declared, delayed, scaled
 from gnnperf.whatif.places import Place, gap_at

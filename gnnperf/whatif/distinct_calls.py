@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.generate.shapes import Argument, parse, text
+from gnnperf.generate import Argument, parse, text
 from gnnperf.whatif.recost import Cost
 
 KEYS = ["op_name", "phase", "input_dims", "dtype", "family", "flops", "bytes", "num_siblings"]

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import WORK_TYPES, NodeType
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.schedule.alignment import align_runs
+from gnnperf.core import WORK_TYPES, InputError, NodeType
+from gnnperf.graph import ExecutionGraph
+from gnnperf.schedule import align_runs
 from gnnperf.whatif.edit import Edited
 
 

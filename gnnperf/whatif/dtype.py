@@ -12,12 +12,9 @@ from math import isnan
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError, require
-from gnnperf.core.schema import NodeType, OpFamily, Phase
-from gnnperf.generate.shapes import parse
-from gnnperf.generate.transformer.compression import FLOATING
-from gnnperf.graph.cost.op_call import DTYPE_BYTES
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError, NodeType, OpFamily, Phase, require
+from gnnperf.generate import FLOATING, parse
+from gnnperf.graph import DTYPE_BYTES, ExecutionGraph
 from gnnperf.whatif.edit import Edited, unedited
 from gnnperf.whatif.recost import formula_cost
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.hardware_change import HardwareChange
 from gnnperf.whatif.latency_change import LatencyChange, no_change
 

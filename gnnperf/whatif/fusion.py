@@ -12,12 +12,9 @@ from math import prod
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, OpFamily, Relation, Segment
-from gnnperf.generate.shapes import Shape, parse, tensors
-from gnnperf.graph.cost.op_call import DTYPE_BYTES
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import consecutive, lane_keys
+from gnnperf.core import InputError, NodeType, OpFamily, Relation, Segment
+from gnnperf.generate import Shape, parse, tensors
+from gnnperf.graph import DTYPE_BYTES, ExecutionGraph, consecutive, lane_keys
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.surgery import remove
 from gnnperf.whatif.units import host_units

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Relation
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.core import InputError, NodeType, Relation
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import ClusterSpec
 
 MIXED = "how a library goes about a group of unlike ranks: a transfer takes what it takes on the slowest of them"
 

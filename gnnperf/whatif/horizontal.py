@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError, require
-from gnnperf.core.schema import NodeType, Relation
-from gnnperf.generate.shapes import parse, text
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError, NodeType, Relation, require
+from gnnperf.generate import parse, text
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.batch import listed
 from gnnperf.whatif.batched_shapes import batched
 from gnnperf.whatif.call_table import call_table

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from gnnperf.generate.shapes import Shape, parse, tensors
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.generate import Shape, parse, tensors
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.batched_shapes import may_be, result
 from gnnperf.whatif.consumers import ALLOCATES, fed_by
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import OpFamily
-from gnnperf.generate.shapes import Argument, Shape, parse, tensors
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError, OpFamily
+from gnnperf.generate import Argument, Shape, parse, tensors
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.batch_sizes import op_of
 
 LOOKUPS = ("embedding", "embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gnnperf.core.errors import require
-from gnnperf.core.schema import NodeType, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware import load_cluster, load_host, spread
-from gnnperf.hardware.spec import ClusterSpec, HostSpec
+from gnnperf.core import NodeType, Segment, require
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import ClusterSpec, HostSpec, load_cluster, load_host, spread
 from gnnperf.whatif.edit import Edited, declared_on
 from gnnperf.whatif.hardware_change import HardwareChange, transfers_of
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gnnperf.core.schema import NodeType
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware import load_device
-from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
+from gnnperf.core import NodeType
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import ClusterSpec, DeviceSpec, load_device
 from gnnperf.whatif.edit import Edited, declared_on
 from gnnperf.whatif.hardware_change import MIXED, HardwareChange, transfers_of, work_of
 

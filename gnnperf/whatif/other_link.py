@@ -10,11 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.core.errors import InputError, require
-from gnnperf.core.schema import NodeType
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware import load_link
-from gnnperf.hardware.spec import ClusterSpec, LinkSpec
+from gnnperf.core import InputError, NodeType, require
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import ClusterSpec, LinkSpec, load_link
 from gnnperf.whatif.edit import Edited, declared_on
 from gnnperf.whatif.hardware_change import MIXED, HardwareChange, transfers_of, work_of
 

@@ -14,11 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Relation
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import consecutive, lane_keys
-from gnnperf.graph.tables import EdgeList, concat_tables
+from gnnperf.core import InputError, NodeType, Relation
+from gnnperf.graph import EdgeList, ExecutionGraph, concat_tables, consecutive, lane_keys
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.surgery import next_kept
 

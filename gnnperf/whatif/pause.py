@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.edit import Edited, unedited
 from gnnperf.whatif.places import Place, gap_at
 

@@ -10,10 +10,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Phase, Relation, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import consecutive, lane_keys
+from gnnperf.core import InputError, Phase, Relation, Segment
+from gnnperf.graph import ExecutionGraph, consecutive, lane_keys
 
 ROOT_GRADIENT = "aten::ones_like"
 

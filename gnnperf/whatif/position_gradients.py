@@ -14,9 +14,9 @@ from math import prod
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, Phase, Relation
-from gnnperf.generate.shapes import each, parse, tensors, text
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import NodeType, Phase, Relation
+from gnnperf.generate import each, parse, tensors, text
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.edit import Edited, unedited
 from gnnperf.whatif.sequence_sizes import Sequence
 

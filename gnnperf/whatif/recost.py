@@ -15,9 +15,8 @@ import json
 from dataclasses import dataclass
 from math import isnan, prod
 
-from gnnperf.generate.shapes import Argument, is_list, tensors, text
-from gnnperf.graph.cost import op_cost
-from gnnperf.graph.cost.op_call import DTYPE_BYTES, PROFILER_DTYPES
+from gnnperf.generate import Argument, is_list, tensors, text
+from gnnperf.graph import DTYPE_BYTES, PROFILER_DTYPES, op_cost
 from gnnperf.whatif.batch_sizes import op_of
 
 INTEGERS: dict[str, tuple[int, ...]] = {

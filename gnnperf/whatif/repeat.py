@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.errors import InputError, require
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError, require
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.donor import LatenciesOf
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.surgery import insert_copies, remove

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gnnperf.core.errors import require
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import require
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.repeat import RepeatOp
 from gnnperf.whatif.units import OpSelector

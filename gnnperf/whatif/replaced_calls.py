@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, OpFamily, Segment
-from gnnperf.generate.shapes import Argument, is_list, text
-from gnnperf.graph.cost import op_cost
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import NodeType, OpFamily, Segment
+from gnnperf.generate import Argument, is_list, text
+from gnnperf.graph import ExecutionGraph, op_cost
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.recost import PROFILER_NAME
 from gnnperf.whatif.surgery import insert_copies

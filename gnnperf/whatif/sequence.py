@@ -16,10 +16,9 @@ from math import isnan, prod
 
 import numpy as np
 
-from gnnperf.core.errors import InputError, require
-from gnnperf.core.schema import NodeType, Phase
-from gnnperf.generate.shapes import Argument, tensors
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError, NodeType, Phase, require
+from gnnperf.generate import Argument, tensors
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.batch import NO_WORK, copied, listed, messages, sizes_text
 from gnnperf.whatif.batch_sizes import WHOLE
 from gnnperf.whatif.distinct_calls import DistinctCall, change_calls

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnnperf.core.schema import Phase
-from gnnperf.generate.shapes import Argument, Shape, each, is_list, tensors
+from gnnperf.core import Phase
+from gnnperf.generate import Argument, Shape, each, is_list, tensors
 from gnnperf.whatif.batch_shapes import is_parameter, scale_call
 from gnnperf.whatif.batch_sizes import WEIGHTS, Call, is_product, op_of
 from gnnperf.whatif.sequence_sizes import Sequence, is_attention, length_place

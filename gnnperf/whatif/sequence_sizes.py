@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Phase
-from gnnperf.generate.shapes import Shape, tensors
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError, Phase
+from gnnperf.generate import Shape, tensors
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.batch_sizes import DATA, WEIGHTS, Batch, Call, calls_of, find_batch, op_of
 
 LENGTH_FIRST = ("_flash_attention", "_efficient_attention")  # [samples, length, heads, head]; others: heads first

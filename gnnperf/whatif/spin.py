@@ -10,10 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Relation
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import lane_keys
+from gnnperf.core import InputError, NodeType, Relation
+from gnnperf.graph import ExecutionGraph, lane_keys
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.places import Place, gap_at
 from gnnperf.whatif.surgery import insert_copies, remove

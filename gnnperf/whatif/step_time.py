@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import WORK_TYPES
-from gnnperf.graph.execution_graph import ExecutionGraph, take
-from gnnperf.schedule.longest_path import schedule
-from gnnperf.schedule.step_response import measured_latencies
+from gnnperf.core import WORK_TYPES, InputError
+from gnnperf.graph import ExecutionGraph, take
+from gnnperf.schedule import measured_latencies, schedule
 
 
 def step_times_us(graph: ExecutionGraph) -> np.ndarray:

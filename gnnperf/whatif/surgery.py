@@ -15,10 +15,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import TIMED_RELATIONS, Relation
-from gnnperf.graph.execution_graph import ExecutionGraph, take
-from gnnperf.graph.lanes import consecutive, lane_keys
-from gnnperf.graph.tables import EdgeList, concat_tables
+from gnnperf.core import TIMED_RELATIONS, Relation
+from gnnperf.graph import EdgeList, ExecutionGraph, concat_tables, consecutive, lane_keys, take
 
 
 def insert_copies(

@@ -13,12 +13,9 @@ from functools import partial
 
 import numpy as np
 
-from gnnperf.core.errors import InputError, require
-from gnnperf.core.schema import NodeType, OpFamily, Phase
-from gnnperf.generate.shapes import Argument, Shape, each, is_list, tensors
-from gnnperf.graph.cost.op_call import DTYPE_BYTES
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.table_counts import TableCounts
+from gnnperf.core import InputError, NodeType, OpFamily, Phase, require
+from gnnperf.generate import Argument, Shape, each, is_list, tensors
+from gnnperf.graph import DTYPE_BYTES, ExecutionGraph, TableCounts
 from gnnperf.whatif.batch_sizes import WHOLE, op_of
 from gnnperf.whatif.distinct_calls import DistinctCall, change_calls
 from gnnperf.whatif.edit import Edited

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from gnnperf.core.errors import InputError, require
-from gnnperf.core.schema import Phase
-from gnnperf.generate.shapes import Argument, Shape, is_list, parse, tensors
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError, Phase, require
+from gnnperf.generate import Argument, Shape, is_list, parse, tensors
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.batch_sizes import op_of
 from gnnperf.whatif.call_table import call_table
 from gnnperf.whatif.edit import Edited

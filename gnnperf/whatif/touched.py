@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, OpFamily, Phase, Segment
+from gnnperf.core import NodeType, OpFamily, Phase, Segment
 from gnnperf.whatif.donor import Aligned
 from gnnperf.whatif.units import host_units
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType
-from gnnperf.generate.shapes import parse, tensors
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import NodeType
+from gnnperf.generate import parse, tensors
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.edit import Edited
 
 OP = ["node_type", "op_name", "collective", "phase"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from gnnperf.generate.shapes import Argument, Shape
+from gnnperf.generate import Argument, Shape
 
 CORES = 3  # as TT-Rec
 Call = tuple[str, tuple[Argument, ...], float]  # op, shapes, FLOPs where shapes do not tell them

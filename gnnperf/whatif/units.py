@@ -12,10 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Relation, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import lane_keys
+from gnnperf.core import InputError, NodeType, Relation, Segment
+from gnnperf.graph import ExecutionGraph, lane_keys
 
 
 @dataclass(frozen=True)

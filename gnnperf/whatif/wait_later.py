@@ -13,11 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.errors import InputError, require
-from gnnperf.core.schema import NodeType, Segment
-from gnnperf.generate.shapes import Shape, parse, tensors
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import lane_keys
+from gnnperf.core import InputError, NodeType, Segment, require
+from gnnperf.generate import Shape, parse, tensors
+from gnnperf.graph import ExecutionGraph, lane_keys
 from gnnperf.whatif.blocking import CONTENTION, exits, host_waits, issuers, waiting
 from gnnperf.whatif.consumers import Takers, fed_by, first_after, takers
 from gnnperf.whatif.edit import Edited

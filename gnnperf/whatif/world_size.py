@@ -14,14 +14,20 @@ from fractions import Fraction
 
 import numpy as np
 
-from gnnperf.core.errors import InputError, require
-from gnnperf.core.schema import NodeType, Relation
-from gnnperf.generate.folding.fold import Folded, fold
-from gnnperf.generate.folding.messages import doubts, shard_messages, shard_work, smaller
-from gnnperf.generate.folding.replicas import Replicas, find_replicas
-from gnnperf.generate.folding.words import said_anew
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.placement import Placement
+from gnnperf.core import InputError, NodeType, Relation, require
+from gnnperf.generate import (
+    Folded,
+    Replicas,
+    doubts,
+    find_replicas,
+    fold,
+    said_anew,
+    shard_messages,
+    shard_work,
+    smaller,
+)
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import Placement
 from gnnperf.whatif.edit import Edited, unedited
 
 SAME_BATCH = "whether the program keeps the batch of a rank: it stays, so that the global batch grows with the ranks"

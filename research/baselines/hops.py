@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from torch_geometric.data import HeteroData
 
-from gnnperf.core.schema import NUM_TEXT_FEATURES, NodeType, Relation
+from gnnperf.core import NUM_TEXT_FEATURES, NodeType, Relation
+from gnnperf.gnn import FIELDS
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.relations import FORWARD_EDGE_TYPES
-from gnnperf.gnn.data.vocabulary import FIELDS
 from research.baselines.trees import Trees
 from research.baselines.trees_table import WORK, Own, OwnColumns, joint_codes
 

@@ -12,16 +12,14 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Segment
+from gnnperf.core import InputError, NodeType, Segment
+from gnnperf.gnn import node_kinds, run_of
 from gnnperf.gnn.data.cache import code_of
 from gnnperf.gnn.data.content import content_digest
-from gnnperf.gnn.data.occurrences import node_kinds
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.data.step_time import filled_us
 from gnnperf.gnn.evaluation.metrics import is_measured
-from gnnperf.schedule.alignment import align
+from gnnperf.schedule import align
 from research.evaluation.cells import NODE_COLUMNS, STEP_COLUMNS, Cell, Origin
 
 # what learns, and what makes step times of what was learned

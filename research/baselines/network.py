@@ -7,17 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.gnn.checkpoint import Checkpoint
+from gnnperf.gnn import Checkpoint, TrainConfig, TypedGNN, build_model, fit, keep_what_helps
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import AloneAnswer, contended_step_time_us, in_place_us
-from gnnperf.gnn.models.gnn import TypedGNN
-from gnnperf.gnn.training.config import TrainConfig
 from gnnperf.gnn.training.evaluate import alone_answer
-from gnnperf.gnn.training.fit import build_model, fit
-from gnnperf.gnn.training.gate import keep_what_helps
-from gnnperf.graph.prediction import Predictor
-from gnnperf.predict.blended import predictor_of
-from gnnperf.predict.config import Mode
+from gnnperf.graph import Predictor
+from gnnperf.predict import Mode, predictor_of
 from research.baselines.judge import Fit
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import SAGEConv
 
-from gnnperf.core.schema import NodeType
+from gnnperf.core import NodeType
 from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
 from gnnperf.gnn.data.relations import FORWARD_EDGE_TYPES
 from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
+from gnnperf.gnn import LearnerConfig, LearnerKind
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.training.config import LearnerConfig, LearnerKind
 from research.baselines.hops import trees_with_hops
 from research.baselines.judge import Fit, Learner, fitted
 from research.baselines.pooled import PooledSage

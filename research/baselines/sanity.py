@@ -10,13 +10,12 @@ import torch
 from torch_geometric.data import HeteroData
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import WORK_TYPES, NodeType, Relation
-from gnnperf.gnn.data.features import features
+from gnnperf.core import WORK_TYPES, InputError, NodeType, Relation
+from gnnperf.gnn import features
 from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.places import link_of
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
+from gnnperf.hardware import ClusterSpec, DeviceSpec, LinkSpec
 from research.baselines.judge import Answer
 
 LINK_COLUMNS = ("log_link_bytes_per_s", "log_link_latency_us", "crosses_machines")

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnperf.core.schema import NodeType
+from gnnperf.core import NodeType
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import AloneAnswer, contended_step_time_us, in_place_us
 from research.baselines.descent import DESCENT_SPACE, DESCENT_START, Problem, descend, repeatable

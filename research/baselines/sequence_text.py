@@ -20,9 +20,8 @@ import pandas as pd
 
 from gnnperf.gnn.data.categories import texts_of
 from gnnperf.gnn.data.vocabulary import FIELDS, field_column
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import lane_keys
-from gnnperf.schedule.longest_path import timed_edges
+from gnnperf.graph import ExecutionGraph, lane_keys
+from gnnperf.schedule import timed_edges
 
 UNKNOWN_WORD = 0
 MIN_STEPS = 2  # a word of a single training step is read as unknown, so that the unknown word is trained

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gnnperf.gnn.data.prepare import Step
+from gnnperf.gnn import Step
 from gnnperf.gnn.data.step_time import contended_step_time_us
 
 MAX_RESIDUAL = 5.0  # largest |log(step / base step)|, as the network's for nodes

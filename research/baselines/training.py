@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gnnperf.core.output.terminal import console, say
-from gnnperf.core.progress import each
-from gnnperf.gnn.checkpoint import Checkpoint
+from gnnperf.core import console, each, say
+from gnnperf.gnn import Checkpoint, TypedGNN, processes
 from gnnperf.gnn.data import prepare
 from gnnperf.gnn.data.config import DataConfig
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.training.curves import Log, open_log
-from gnnperf.gnn.training.processes import processes
-from gnnperf.predict.composition.entry import EntryConfig
+from gnnperf.predict import EntryConfig
 from research.baselines.judge import Fit, fitted, is_repeated, judged_cell, learning_code, repeat_cell
 from research.baselines.network import fits_of
 from research.baselines.rows import TRIVIAL, fits_asked_for

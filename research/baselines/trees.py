@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType
+from gnnperf.core import InputError, NodeType
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import AloneAnswer, contended_step_time_us, in_place_us
 from gnnperf.gnn.evaluation.metrics import gmae

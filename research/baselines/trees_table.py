@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from torch_geometric.data import HeteroData
 
-from gnnperf.core.schema import WORK_TYPES
+from gnnperf.core import WORK_TYPES
 from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary

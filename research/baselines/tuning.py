@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gnnperf.core.errors import InputError, require
+from gnnperf.core import InputError, require
 from gnnperf.gnn.data.content import content_digest
 from gnnperf.gnn.data.prepare import PreparedData
 from research.baselines.judge import Answer

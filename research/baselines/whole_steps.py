@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 
 RIDGE = 1.0  # weight of the penalty, against columns of spread 1
 SUMMED = ("flops", "bytes", "message_bytes")

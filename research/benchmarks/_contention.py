@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, Relation
+from gnnperf.core import NodeType, Relation
 from gnnperf.gnn.data.recordings import CARD, Recording, read_json, read_recordings
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.labels import measured_end_us
+from gnnperf.graph import ExecutionGraph, measured_end_us
 from research.evaluation.loading import as_recorded, machine_costs, without_profiler_cost
 
 DATASET = Path("datasets/cpu-gloo")

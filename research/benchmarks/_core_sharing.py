@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.labels import measured_end_us
+from gnnperf.core import NodeType
+from gnnperf.graph import ExecutionGraph, measured_end_us
 from research.benchmarks._contention import MIN_CPU_US, PEERS, beside
 
 FREE, BUSY = 0.05, 0.5  # share of an op's time beside another thread: at most for alone, at least for beside

@@ -13,12 +13,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware.placement import BYTES_PER_GBIT
-from gnnperf.whatif import Block, DeclarePause, Edit, ResizeTables, ScaleBatch, ScaleSequence, WaitLater
-from gnnperf.whatif.other_cluster import ChangeCluster
-from gnnperf.whatif.other_link import ChangeLink
-from gnnperf.whatif.repeated_op import RepeatCalls
+from gnnperf.whatif import (
+    Block,
+    ChangeCluster,
+    ChangeLink,
+    DeclarePause,
+    Edit,
+    RepeatCalls,
+    ResizeTables,
+    ScaleBatch,
+    ScaleSequence,
+    WaitLater,
+)
 from research.benchmarks._recorded_graphs import DATASET
 from research.evaluation.pairs import PAIRS, Change
 

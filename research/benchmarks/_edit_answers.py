@@ -13,13 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction, Predictor
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.graph import ExecutionGraph, Prediction, Predictor
+from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.edited import predict_edited
-from gnnperf.schedule import schedule, schedule_with_contention
-from gnnperf.schedule.path_counts import NUM_UNROLLED
-from gnnperf.schedule.step_response import measured_latencies
+from gnnperf.schedule import NUM_UNROLLED, measured_latencies, schedule, schedule_with_contention
 from gnnperf.whatif.edit import Edited, unedited
 
 

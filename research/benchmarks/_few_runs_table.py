@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from research.evaluation.cells import Cell
 from research.evaluation.row_errors import REPEAT, node_figures, rows_of, step_figures
 

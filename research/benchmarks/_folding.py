@@ -22,14 +22,12 @@ from gnnperf.generate.transformer import (
     every_rank,
     plan_from,
 )
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware import load_device
-from gnnperf.hardware.conf_folders import conf_dir
-from gnnperf.hardware.strict_yaml import read_yaml
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import conf_dir, load_device, read_yaml
 from gnnperf.predict.target import choose_target
 from gnnperf.schedule import Schedule as Scheduled
 from gnnperf.schedule import schedule_with_contention
-from gnnperf.whatif.world_size import WorldSize
+from gnnperf.whatif import WorldSize
 
 MODEL = Transformer(layers=8, hidden=512, heads=8, sequence=256, vocabulary=8000)
 FITTING: tuple[tuple[str, Parallelism, dict[str, Any]], ...] = (

@@ -15,13 +15,11 @@ from gnnperf.analytic import (
     fit_lags,
     read_calibrated_calls,
 )
-from gnnperf.core.schema import WORK_TYPES
+from gnnperf.core import WORK_TYPES
 from gnnperf.gnn.data.clusters import cluster_for
 from gnnperf.gnn.data.recordings import Recording
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction
-from gnnperf.schedule import schedule
-from gnnperf.schedule.contention import schedule_with_contention
+from gnnperf.graph import ExecutionGraph, Prediction
+from gnnperf.schedule import schedule, schedule_with_contention
 from research.benchmarks._recorded_graphs import OP_TABLES
 
 Graphs = Mapping[str, ExecutionGraph]  # name of the recording -> graph

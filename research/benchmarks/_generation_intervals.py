@@ -15,7 +15,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from gnnperf.gnn.intervals import LEVEL
+from gnnperf.gnn import LEVEL
 from gnnperf.gnn.intervals.conformal import two_sided
 from gnnperf.gnn.intervals.devices import expected_bounds, generation_quantiles
 from research.baselines.trees import FIXED

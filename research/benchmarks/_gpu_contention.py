@@ -7,10 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Relation, Segment
-from gnnperf.graph.build import build_graph
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError, NodeType, Relation, Segment
+from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.schedule.claims import COMPUTE_BOUND
 from gnnperf.trace import read_run
 from gnnperf.trace.public.catalog import load_catalog

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from gnnperf.gnn import WORK, TypedGNN
 from gnnperf.gnn.data.module import batch_of
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.models.gnn import WORK, TypedGNN
 from gnnperf.gnn.models.segmented import states_of
 from gnnperf.gnn.training.op_class import OP, OpHider
 

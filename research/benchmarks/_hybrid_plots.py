@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from plotly.graph_objects import Figure
 
-from gnnperf.gnn.intervals import answer_table, fit_node_intervals
+from gnnperf.gnn import answer_table, fit_node_intervals
 from research.benchmarks._hybrid_scores import error_coverage
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)

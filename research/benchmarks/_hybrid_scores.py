@@ -9,13 +9,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from gnnperf.core.schema import NodeType
-from gnnperf.gnn.data.features import features
-from gnnperf.gnn.data.prepare import Step
-from gnnperf.gnn.models.gnn import WORK
-from gnnperf.gnn.trust import read_states
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.core import NodeType
+from gnnperf.gnn import WORK, Step, features, read_states
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.gnn import GnnPredictor
 from gnnperf.predict.whatif import read_edits
 from gnnperf.whatif import apply

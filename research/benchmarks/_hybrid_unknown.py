@@ -7,12 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import WORK_TYPES, NodeType, OpFamily, Source
-from gnnperf.gnn.data.prepare import Step
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Predictor
-from gnnperf.predict.assembly import assemble
-from gnnperf.predict.config import Mode
+from gnnperf.core import WORK_TYPES, NodeType, OpFamily, Source
+from gnnperf.gnn import Step
+from gnnperf.graph import ExecutionGraph, Predictor
+from gnnperf.predict import Mode, assemble
 from gnnperf.predict.intervals import asked_about
 
 

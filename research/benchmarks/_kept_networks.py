@@ -9,13 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from gnnperf.gnn import build_model, fit, keep_what_helps
 from gnnperf.gnn.checkpoint import SCHEMA_VERSION, Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
 from gnnperf.gnn.data.cache import code_of, fingerprint
 from gnnperf.gnn.data.content import content_digest
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.splits import Split
-from gnnperf.gnn.training.fit import build_model, fit
-from gnnperf.gnn.training.gate import keep_what_helps
 from research.baselines.network import Network, TrainedNetwork
 
 FILE = "checkpoint.pt"

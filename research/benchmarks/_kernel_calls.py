@@ -8,17 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.constants import default_constants
+from gnnperf.analytic import default_constants
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.dispatch import kernel_times, roofline_us
 from gnnperf.analytic.kernels.nodes import distinct_calls
-from gnnperf.core.schema import NodeType
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.catalog import match_device
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.core import NodeType
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import DeviceSpec, match_device
+from gnnperf.trace import RunTrace
 from gnnperf.trace.public.build import Recording, recordings
 from gnnperf.trace.public.catalog import load_catalog
-from gnnperf.trace.table import RunTrace
 from research.benchmarks._public_runs import imported
 from research.pretraining.answer import corrections
 from research.pretraining.choice import by_sizes_only

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gnnperf.predict.composition import composed
+from gnnperf.predict import composed
 from gnnperf.predict.composition.entry import EntryConfig, training_part
 from research.baselines.judge import Learner
 from research.baselines.network import Network

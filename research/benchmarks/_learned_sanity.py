@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.core.schema import NodeType
+from gnnperf.core import NodeType
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.evaluation.metrics import gmae, is_measured
 from research.baselines.judge import Answer

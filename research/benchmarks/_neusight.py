@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from gnnperf.hardware.catalog import match_device
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec, match_device
 from research.benchmarks._public_runs import mirror
 from research.tables import read_neusight
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.hardware import match_device
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec, match_device
 from research.tables import joined, read_aiconfigurator, read_estimate_train_time, read_neusight, read_vidur
 
 TABLES = ("gemm", "bmm", "linear")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.schema import NodeType
+from gnnperf.core import NodeType
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import AloneAnswer, contended_step_time_us, filled_us, in_place_us
 from gnnperf.gnn.evaluation.metrics import is_measured

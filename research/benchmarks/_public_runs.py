@@ -7,12 +7,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gnnperf.graph.build import build_graph
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.trace import read_run
+from gnnperf.graph import ExecutionGraph, build_graph
+from gnnperf.trace import RunTrace, read_run
 from gnnperf.trace.public.build import Recording, recordings
 from gnnperf.trace.public.catalog import load_catalog
-from gnnperf.trace.table import RunTrace
 
 GRAPH_RUNS = (
     "dlrm-8", "megatron-tp2", "torchrec/trace/", "torchrec/log/resnet18", "hta/trace_diff/control",

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from rich.table import Table
 
-from gnnperf.core.schema import NodeType
+from gnnperf.core import NodeType
 from research.benchmarks._public_families import FAMILIES, ONE_PASS, PublicRuns
 from research.evaluation.cells import Cell
 from research.evaluation.row_errors import Figures, node_figures, rows_of, step_figures

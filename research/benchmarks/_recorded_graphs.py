@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnnperf.gnn.data.recordings import Recording, read_recordings
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 from research.evaluation.loading import as_recorded, machine_costs, without_profiler_cost
 
 DATASET = Path("datasets/cpu-gloo")

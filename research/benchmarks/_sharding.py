@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.generate.tables import Placed, Placement, Split, Table
+from gnnperf.generate import Placed, Placement, Split, Table
 from gnnperf.gnn.data.clusters import cluster_for
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.whatif.edit import Edited
+from gnnperf.graph import ExecutionGraph
+from gnnperf.whatif import Edited, step_times_us
 from gnnperf.whatif.reshard import Model, Recorded
-from gnnperf.whatif.step_time import step_times_us
 from gnnperf.whatif.trace_calibration import anchored
 from research.recording.sharding_problems import Problem
 from research.recording.workloads.mixed_tables import PlacedTable

@@ -9,7 +9,7 @@ import pandas as pd
 from rich.table import Table
 
 from gnnperf.gnn.data.recordings import Recording
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 from research.baselines.whole_steps import totals
 from research.benchmarks._folds import (
     Fold,

@@ -20,7 +20,7 @@ from gnnperf.analytic.log_fit import fit_logs
 from gnnperf.analytic.memory_bound.constants import EventGap, MemoryConstants
 from gnnperf.analytic.memory_bound.streams import US, sustained_bytes_per_s
 from gnnperf.analytic.normalization.model import uneven_rows
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec
 from research.tables.observation import between_events_us
 
 DTYPE, ITEM_BYTES = "float16", 2

@@ -9,7 +9,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from gnnperf.gnn.evaluation.metrics import summarize
+from gnnperf.gnn import summarize
 from research.baselines.trees import FIXED
 from research.benchmarks._products import scaled_nearest_us, scaled_neighbor_us
 from research.pretraining.encode import EncodedRows

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType
+from gnnperf.core import NodeType
 from gnnperf.generate.transformer import TransformerPlan
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import DeviceSpec
 from research.benchmarks._vtrain import CONFIG_COLUMNS, columns_of
 
 FIXED_MFU = 0.4  # a common guess

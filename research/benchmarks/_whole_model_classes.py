@@ -10,8 +10,8 @@ import pandas as pd
 from rich.table import Table
 
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
-from gnnperf.gnn.evaluation.metrics import summarize
-from gnnperf.graph.prediction import Predictor
+from gnnperf.gnn import summarize
+from gnnperf.graph import Predictor
 from research.benchmarks._whole_models import Row, kernels_us
 from research.tables.model_labels import node_times, peer_node_times
 from research.tables.observation import between_events_us

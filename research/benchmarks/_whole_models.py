@@ -12,10 +12,8 @@ import pandas as pd
 
 from gnnperf.generate.transformer import Parallelism
 from gnnperf.generate.transformer.items import Op
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction, Predictor
-from gnnperf.hardware import default_cluster, match_device
-from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
+from gnnperf.graph import ExecutionGraph, Prediction, Predictor
+from gnnperf.hardware import ClusterSpec, DeviceSpec, default_cluster, match_device
 from gnnperf.schedule import schedule, schedule_with_contention
 from research.listed import Owned, Part, Section, build_listed, listed_program, sections
 from research.listed.operator_list import ListedOp, read_operator_list

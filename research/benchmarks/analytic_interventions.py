@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.gnn.data.recordings import Recording, Repeats
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 from research.benchmarks._folds import answered, folds
 from research.benchmarks._recorded_graphs import DATASET, recorded_graphs, recordings
 from research.evaluation.intervention_summary import KindSummary, summarize_trials

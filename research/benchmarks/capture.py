@@ -27,12 +27,11 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticConstants
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.generate.capturing import capture
 from gnnperf.gnn.data.recordings import Recording
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.schedule import schedule
-from gnnperf.schedule.alignment import common_subsequence
+from gnnperf.graph import ExecutionGraph
+from gnnperf.schedule import common_subsequence, schedule
 from research.benchmarks._folds import Graphs, answered, folds
 from research.benchmarks._recorded_graphs import recorded_graphs, recordings
 from research.recording.cpu_gloo_runs import plain_runs

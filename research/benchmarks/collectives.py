@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.collective.table import POINT
-from gnnperf.gnn.evaluation.metrics import summarize
-from gnnperf.hardware.collective_terms import ring_terms, touched_bytes
+from gnnperf.gnn import summarize
+from gnnperf.hardware import ring_terms, touched_bytes
 from research.benchmarks._collective_answers import catalog_us, cluster_of, laws_us, nearest_us, two_parameters_us
 from research.benchmarks._public_runs import mirror
 from research.fitting.collectives import SHIPPED

@@ -18,14 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.analytic.contention_constants import default_contention
-from gnnperf.core.schema import WORK_TYPES, NodeType
+from gnnperf.analytic import default_contention
+from gnnperf.core import WORK_TYPES, NodeType
 from gnnperf.gnn.data.recordings import Recording
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Alone
+from gnnperf.graph import Alone, ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device, placed
-from gnnperf.schedule import schedule, schedule_with_contention
-from gnnperf.schedule.step_response import measured_latencies
+from gnnperf.schedule import measured_latencies, schedule, schedule_with_contention
 from research.benchmarks._contention import MIN_CPU_US, Beside, beside, cpu_recordings, probe_us, split_of
 from research.benchmarks._core_sharing import extra_per_overlap
 

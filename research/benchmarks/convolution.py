@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic.kernels.call import Setting
-from gnnperf.gnn.evaluation.metrics import summarize
+from gnnperf.gnn import summarize
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._transfer_few import Forms, forms_of
 from research.benchmarks._transfer_tables import Judged, nearest_op_us

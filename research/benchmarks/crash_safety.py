@@ -85,7 +85,7 @@ class Tally:
 
 
 def import_facts(out: Path) -> object:
-    from gnnperf.graph.storage import read_graph
+    from gnnperf.graph import read_graph
     from gnnperf.trace import read_run
 
     tables = read_run(out).tables

@@ -21,9 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.gnn.data.clusters import cluster_for
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 from gnnperf.predict.edited import predict_edited
 from gnnperf.whatif import apply
 from gnnperf.whatif.edit import Edited, unedited

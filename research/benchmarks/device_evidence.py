@@ -19,7 +19,7 @@ import pandas as pd
 
 from gnnperf.analytic.evidence import EVIDENCE_FILE, Evidence, save_evidence
 from gnnperf.gnn.data.recordings import CARD
-from gnnperf.hardware.conf_folders import conf_dir
+from gnnperf.hardware import conf_dir
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._neusight import convolution_rows, memory_rows
 from research.benchmarks._products import TABLES, product_rows, sample, spec

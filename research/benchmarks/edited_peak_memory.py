@@ -17,13 +17,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.gnn.data.recordings import Recording
 from gnnperf.gnn.data.splits import PARTS, read_split
 from gnnperf.graph import load_graph
-from gnnperf.memory.edits import memory_edits
-from gnnperf.memory.measured import measured_peaks
-from gnnperf.memory.recorded import peak_memory
+from gnnperf.memory import measured_peaks, memory_edits, peak_memory
 from gnnperf.trace import read_run
 from research.benchmarks._edit_pairs import EditPair, shape_pairs
 from research.benchmarks._recorded_graphs import CACHE, DATASET, recordings

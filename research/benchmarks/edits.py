@@ -20,8 +20,8 @@ from rich.table import Table
 
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
 from gnnperf.gnn.data.clusters import cluster_for
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.schedule.alignment import align_runs
+from gnnperf.graph import ExecutionGraph
+from gnnperf.schedule import align_runs
 from gnnperf.whatif import Straggler, apply
 from gnnperf.whatif.edit import Edited, unedited
 from research.benchmarks._edit_pairs import EditPair, edit_pairs

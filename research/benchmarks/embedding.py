@@ -21,7 +21,7 @@ from rich.table import Table
 
 from gnnperf.analytic.embedding.model import LINE_BYTES
 from gnnperf.analytic.log_fit import fit_logs
-from gnnperf.gnn.evaluation.metrics import summarize
+from gnnperf.gnn import summarize
 from research.fitting.embedding import WAYS, calls_of, fit_lookups, lookup_rows
 
 TABLE_KEY = ["rows", "dim", "tables"]

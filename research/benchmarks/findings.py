@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.graph import load_graph
-from gnnperf.predict.step_choice import choose_step, measured_step_time_us
-from gnnperf.schedule.path_counts import NUM_UNROLLED
-from gnnperf.whatif.findings import Finding, find, measured_step
+from gnnperf.predict import choose_step, measured_step_time_us
+from gnnperf.schedule import NUM_UNROLLED
+from gnnperf.whatif import Finding, find, measured_step
 from gnnperf.whatif.findings.search import RULES
 from gnnperf.whatif.findings.straggler import straggler
 from research.benchmarks._recorded_graphs import DATASET

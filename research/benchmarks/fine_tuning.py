@@ -26,7 +26,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
+from gnnperf.gnn import TrainConfig
 from gnnperf.gnn.data.config import DataConfig
 from gnnperf.gnn.data.content import content_digest
 from gnnperf.gnn.data.prepare import PreparedData, prepare
@@ -34,9 +35,7 @@ from gnnperf.gnn.data.recordings import read_recordings
 from gnnperf.gnn.data.runs import read_runs, run_of
 from gnnperf.gnn.data.splits import Split
 from gnnperf.gnn.finetune import Start, start_of
-from gnnperf.gnn.training.config import TrainConfig
-from gnnperf.predict.composition import composed
-from gnnperf.predict.composition.entry import EntryConfig
+from gnnperf.predict import EntryConfig, composed
 from research.baselines.judge import Learner
 from research.baselines.network import Network
 from research.baselines.table import Place, SplitData, ensure_cell, ensure_floor, load_split

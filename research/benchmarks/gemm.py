@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.gemm.constants import Members, default_gemm_constants
-from gnnperf.gnn.evaluation.metrics import summarize
+from gnnperf.gnn import summarize
 from research.benchmarks._products import (
     TABLES,
     is_held_out,

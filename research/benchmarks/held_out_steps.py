@@ -14,9 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from gnnperf.graph import load_graph
-from gnnperf.predict.api import predict
-from gnnperf.predict.config import Mode
-from gnnperf.predict.request import Request
+from gnnperf.predict import Mode, Request, predict
 
 DATASET = Path("datasets/cpu-gloo")
 CHECKPOINT = Path("runs/demo/train/checkpoint.pt")

@@ -23,7 +23,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.predict.blended import BlendedPredictor
 from gnnperf.predict.gnn import GnnPredictor

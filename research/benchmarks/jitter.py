@@ -19,12 +19,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, Relation, Segment
+from gnnperf.core import NodeType, Relation, Segment
 from gnnperf.gnn.data.recordings import read_recordings
-from gnnperf.graph import load_graph
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.schedule.jitter import Jitter, Spread, arrival_lags_us
-from gnnperf.schedule.jitter_fit import jitter_of
+from gnnperf.graph import ExecutionGraph, load_graph
+from gnnperf.schedule import Jitter, Spread, arrival_lags_us, jitter_of
 from gnnperf.schedule.order_statistics import expected_excess
 from research.benchmarks._recorded_graphs import CACHE
 

@@ -13,11 +13,9 @@ import argparse
 
 import numpy as np
 
+from gnnperf.gnn import WORK, Step, load_data, run_of
 from gnnperf.gnn.data.config import DataConfig
-from gnnperf.gnn.data.prepare import Step, load_data
-from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.data.step_time import contended_step_time_us, step_time_us
-from gnnperf.gnn.models.gnn import WORK
 
 
 def alone_us(step: Step, label: str) -> np.ndarray:

@@ -26,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnnperf.cli import INTERRUPTED
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from research.benchmarks._learned_jobs import Job, curve_jobs, jobs_of, make
 from research.benchmarks._learned_rows import (
     ABLATION_SEEDS,

@@ -26,14 +26,14 @@ import numpy as np
 from rich.console import Console
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.errors import InputError
-from gnnperf.gnn.checkpoint import Checkpoint
+from gnnperf.core import InputError
+from gnnperf.gnn import Checkpoint
 from gnnperf.gnn.data.clusters import cluster_for
 from gnnperf.gnn.data.prepare import PreparedData, prepare
 from gnnperf.gnn.data.recordings import Recording
 from gnnperf.gnn.data.runs import RunGraph, read_runs, typical
 from gnnperf.gnn.data.splits import Split
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 from gnnperf.predict.gnn import GnnPredictor
 from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.whatif import apply

@@ -21,8 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import DEVICE_KINDS, EventKind, Link
+from gnnperf.core import DEVICE_KINDS, EventKind, InputError, Link
 from gnnperf.trace import linking
 from gnnperf.trace.assembly import Assembled, assemble
 from gnnperf.trace.enclosing import clocks_differ

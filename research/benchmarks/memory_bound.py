@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
-from gnnperf.gnn.evaluation.metrics import summarize
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.gnn import summarize
+from gnnperf.hardware import DeviceSpec
 from research.benchmarks._neusight import memory_rows
 from research.fitting.memory import LAYER_NORM, SOFTMAX, call_times_us, fit_memory_constants, predicted_us
 

@@ -18,13 +18,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.gnn.data.elsewhere import prefix_of
 from gnnperf.gnn.data.paces import in_our_pace, paced, paces_of, shared
 from gnnperf.gnn.data.prepare import opened
 from gnnperf.gnn.data.runs import RunStep, typical
 from gnnperf.gnn.evaluation.metrics import gmae, is_measured
-from gnnperf.schedule.alignment import align
+from gnnperf.schedule import align
 from research.benchmarks._learned_jobs import data_config
 
 Pair = tuple[RunStep, RunStep]

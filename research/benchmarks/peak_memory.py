@@ -24,13 +24,11 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.gnn.data.recordings import Recording
 from gnnperf.gnn.data.splits import PARTS, read_split
-from gnnperf.memory import Part, PeakMemory
+from gnnperf.memory import Measured, Part, PeakMemory, measured_peaks, peak_memory
 from gnnperf.memory.captured import captured_peak_memory
-from gnnperf.memory.measured import Measured, measured_peaks
-from gnnperf.memory.recorded import peak_memory
 from gnnperf.trace import read_run
 from research.benchmarks._recorded_graphs import DATASET, recordings
 from research.benchmarks.capture import kind_of, programs

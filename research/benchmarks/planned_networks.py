@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.schema import NodeType
+from gnnperf.core import NodeType
+from gnnperf.generate import read_plan
 from gnnperf.generate.convolutional import (
     ConvolutionalPlan,
     Gradients,
@@ -31,10 +32,8 @@ from gnnperf.generate.convolutional import (
     NetworkReplicas,
     build_network,
 )
-from gnnperf.generate.families import read_plan
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware import default_cluster, load_device
-from gnnperf.hardware.conf_folders import conf_dir
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import conf_dir, default_cluster, load_device
 from gnnperf.schedule import schedule_with_contention
 from research.benchmarks._public_runs import graph_recordings, imported
 

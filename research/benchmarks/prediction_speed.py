@@ -19,16 +19,13 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.generate.families import build_graph_of, read_plan
+from gnnperf.generate import build_graph_of, read_plan
+from gnnperf.gnn import features
 from gnnperf.gnn.checkpoint import load_checkpoint
 from gnnperf.gnn.data.clusters import cluster_for
-from gnnperf.gnn.data.features import features
 from gnnperf.gnn.models.segmented import answers_of
-from gnnperf.graph import load_graph
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware import default_cluster, load_device
-from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.hardware.strict_yaml import read_yaml
+from gnnperf.graph import ExecutionGraph, load_graph
+from gnnperf.hardware import ClusterSpec, default_cluster, load_device, read_yaml
 from gnnperf.predict.blended import BlendedPredictor
 from gnnperf.predict.gnn import GnnPredictor
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.graph import load_graph
 from gnnperf.graph.profiler_cost import ProfilerCost, cost_of_card, without_profiler
 from gnnperf.record.profiler_cost import measure

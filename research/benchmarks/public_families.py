@@ -23,14 +23,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType
+from gnnperf.core import InputError, NodeType
+from gnnperf.gnn import TrainConfig, load_start
 from gnnperf.gnn.data.config import DataConfig
 from gnnperf.gnn.data.earlier import Earlier
 from gnnperf.gnn.data.prepare import prepare
-from gnnperf.gnn.finetune import load_start
-from gnnperf.gnn.training.config import TrainConfig
-from gnnperf.predict.composition import composed
+from gnnperf.predict import composed
 from research.baselines.judge import Learner
 from research.baselines.network import Network
 from research.baselines.table import Place, SplitData, ensure_cell

@@ -18,10 +18,7 @@ from rich.table import Table
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.generate.transformer import TransformerPlan, build_plan, plan_from
 from gnnperf.generate.transformer.parameters import stage_parameters
-from gnnperf.hardware import default_cluster, load_device
-from gnnperf.hardware.conf_folders import conf_dir
-from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.hardware.strict_yaml import read_yaml
+from gnnperf.hardware import ClusterSpec, conf_dir, default_cluster, load_device, read_yaml
 from gnnperf.schedule import schedule_with_contention
 
 DEVICE = "a100_sxm_80gb"

@@ -14,7 +14,7 @@ import numpy as np
 
 from gnnperf.gnn.data.recordings import Recording, read_recordings
 from gnnperf.graph import load_graph
-from gnnperf.schedule.replay import replay_step
+from gnnperf.schedule import replay_step
 
 COLUMNS = ("recordings", "n", "median", "p90", "p95", "max", "bias", "other step as it is", "aligned", "untraced peers")
 QUANTILES = (0.5, 0.9, 0.95, 1.0)

@@ -28,13 +28,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.generate.families import read_plan
-from gnnperf.hardware import load_device
-from gnnperf.hardware.strict_yaml import read_yaml
-from gnnperf.predict.api import predict
-from gnnperf.predict.config import Mode
-from gnnperf.predict.request import Request
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.generate import read_plan
+from gnnperf.hardware import load_device, read_yaml
+from gnnperf.predict import Mode, Request, StepPrediction, predict
 from gnnperf.report.nodes_parquet import nodes_table
 from gnnperf.report.page import html_report
 from gnnperf.report.timeline import write_timeline

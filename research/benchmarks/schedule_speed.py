@@ -7,11 +7,9 @@ import time
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, Relation, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.prediction import Alone
-from gnnperf.graph.tables import EdgeList, node_table
-from gnnperf.hardware.contention import Contention
+from gnnperf.core import NodeType, Relation, Segment
+from gnnperf.graph import Alone, EdgeList, ExecutionGraph, StepLabel, node_table
+from gnnperf.hardware import Contention
 from gnnperf.schedule import schedule, schedule_with_contention
 
 NUM_LAUNCHES = 200_000  # per rank: a host chain of three pieces and one kernel each

@@ -24,14 +24,14 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
+from gnnperf.gnn import node_kinds
 from gnnperf.gnn.data.content import content_digest
-from gnnperf.gnn.data.occurrences import node_kinds
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.recordings import CARD, read_json, read_recordings
 from gnnperf.gnn.data.runs import RunStep, merged, read_runs, run_of, typical
 from gnnperf.gnn.evaluation.metrics import gmae
-from gnnperf.schedule.alignment import align
+from gnnperf.schedule import align
 from research.baselines.table import Place, ensure_cell, load_split
 from research.benchmarks._learned_jobs import AGAIN, data_config, dataset
 from research.benchmarks._recorded_graphs import DATASET

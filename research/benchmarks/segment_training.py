@@ -24,6 +24,7 @@ from gnnperf.generate.transformer import (
     build_plan,
     every_rank,
 )
+from gnnperf.gnn import build_model, fit
 from gnnperf.gnn.data.config import DataConfig
 from gnnperf.gnn.data.module import StepDataModule
 from gnnperf.gnn.data.prepare import PreparedData, prepare
@@ -31,7 +32,6 @@ from gnnperf.gnn.data.runs import RunGraph
 from gnnperf.gnn.data.splits import Split
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
 from gnnperf.gnn.training.evaluate import alone_answer
-from gnnperf.gnn.training.fit import build_model, fit
 from gnnperf.hardware import load_device
 from gnnperf.predict.target import choose_target
 

@@ -14,12 +14,10 @@ from itertools import product
 
 import numpy as np
 
+from gnnperf.generate import Placed, Placement, Split, Table
 from gnnperf.generate.recommendation import Interaction, RecommendationPlan, Recommender
 from gnnperf.generate.recommendation.placing import largest_first
-from gnnperf.generate.tables import Placed, Placement, Split, Table
-from gnnperf.hardware import default_cluster, load_device
-from gnnperf.hardware.named import PLAN_GROUP, path_of
-from gnnperf.hardware.strict_yaml import read_yaml
+from gnnperf.hardware import PLAN_GROUP, default_cluster, load_device, path_of, read_yaml
 from gnnperf.shard.ask import problem_from
 from gnnperf.shard.judge import judged
 from gnnperf.shard.problem import Problem, on_ranks, ways

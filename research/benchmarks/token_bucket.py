@@ -19,14 +19,12 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType
+from gnnperf.core import InputError, NodeType
 from gnnperf.gnn.data.runs import RunStep, read_runs, typical
 from gnnperf.gnn.data.splits import read_split
 from gnnperf.gnn.evaluation.metrics import gmae
 from gnnperf.record.network import BUCKET_BYTES
-from gnnperf.schedule import schedule_with_contention
-from gnnperf.schedule.path_counts import NUM_UNROLLED
+from gnnperf.schedule import NUM_UNROLLED, schedule_with_contention
 from research.benchmarks._recorded_graphs import CACHE, DATASET
 
 AXIS = "run"

@@ -19,7 +19,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.gnn.evaluation.metrics import summarize
+from gnnperf.gnn import summarize
 from research.benchmarks._kernel_calls import ANSWERS, BY_SIZES, FORM, ROOFLINE, TF32, measured_calls
 
 LEAST_SHARE = 0.003  # of a GPU's device time: families below are in the sums only

@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
-from gnnperf.gnn.evaluation.metrics import ErrorSummary, summarize
-from gnnperf.hardware.catalog import match_device
+from gnnperf.gnn import ErrorSummary, summarize
+from gnnperf.hardware import match_device
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._training_models import DTYPE, Setting, model_of
 from research.tables import read_estimate_train_time

@@ -20,7 +20,7 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from gnnperf.analytic.constants import default_constants
+from gnnperf.analytic import default_constants
 from research.benchmarks._folds import Fold, is_first
 from research.benchmarks._recorded_graphs import recorded_graphs, recordings
 from research.benchmarks._three_figures import by_workload, figures, labels_of, over_runs, print_means, rows_of, trivial

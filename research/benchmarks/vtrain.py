@@ -20,9 +20,8 @@ from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.generate.transformer import TransformerPlan, build_plan
-from gnnperf.gnn.evaluation.metrics import summarize
-from gnnperf.hardware import default_cluster, load_device
-from gnnperf.hardware.spec import ANY_DEVICE, ClusterSpec
+from gnnperf.gnn import summarize
+from gnnperf.hardware import ANY_DEVICE, ClusterSpec, default_cluster, load_device
 from gnnperf.schedule import schedule_with_contention
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._vtrain import columns_of, configurations, iteration_us

@@ -15,10 +15,9 @@ from itertools import repeat
 import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.generate.transformer import TransformerPlan, build_plan
-from gnnperf.hardware import default_cluster, load_device
-from gnnperf.hardware.spec import ANY_DEVICE, ClusterSpec
+from gnnperf.hardware import ANY_DEVICE, ClusterSpec, default_cluster, load_device
 from gnnperf.schedule import schedule_with_contention
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._vtrain import configurations, iteration_us

@@ -27,10 +27,10 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.gnn.evaluation.metrics import summarize
-from gnnperf.graph.prediction import Predictor
+from gnnperf.gnn import summarize
+from gnnperf.graph import Predictor
+from gnnperf.predict import Mode
 from gnnperf.predict.api import answers_for
-from gnnperf.predict.config import Mode
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._whole_model_classes import class_table
 from research.benchmarks._whole_models import Row, answer, rows

@@ -16,8 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.files import write_bytes
+from gnnperf.core import InputError, write_bytes
 from research.evaluation.cells import STEP_COLUMNS, Cell, Origin
 
 KEY = b"gnnperf.cell"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError, require
-from gnnperf.gnn.training.config import NAME
+from gnnperf.core import InputError, require
+from gnnperf.gnn import NAME
 
 STEP_COLUMNS = ("recording", "run", "workload", "predicted_us", "measured_us")
 NODE_COLUMNS = ("recording", "kind", "predicted_us", "measured_us")

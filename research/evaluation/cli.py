@@ -8,10 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.files import write_bytes
-from gnnperf.core.output.files import to_json
-from gnnperf.core.output.terminal import console, say
+from gnnperf.core import InputError, console, say, to_json, write_bytes
 
 if TYPE_CHECKING:
     import pandas as pd

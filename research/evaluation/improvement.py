@@ -16,7 +16,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from research.evaluation.run_sums import LEVEL, RunSums, draws
 
 GAMMA = 0.75  # Bouthillier et al. 2021: from here on a difference is meaningful

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.output.terminal import say
+from gnnperf.core import InputError, say
 
 if TYPE_CHECKING:
     from research.evaluation.cells import Cell
@@ -81,7 +80,7 @@ def _is_whole(cells: Sequence[Cell], row: str) -> bool:
 
 def _comparisons(splits: dict[str, dict[str, list[Cell]]], of: str, others: Sequence[str]) -> list[dict[str, object]]:
     """One record per split, other row and metric that both answer."""
-    from gnnperf.core.progress import each
+    from gnnperf.core import each
 
     asked = [(split, other) for split, rows in splits.items() for other in others if of in rows and other in rows]
     return [record for split, other in each(asked, "resampling runs and seeds", "comparisons")

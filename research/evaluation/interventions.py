@@ -23,11 +23,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.progress import each
+from gnnperf.core import InputError, each
 from gnnperf.gnn.data.recordings import Repeats
 from gnnperf.gnn.evaluation.metrics import RESOLUTION_US
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif import apply, step_times_us
 from research.evaluation.loading import Load
 from research.evaluation.pairs import Pair, Way, edits

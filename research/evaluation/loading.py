@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from gnnperf.gnn.data.recordings import CARD, Recording, read_json
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph, load_graph
 from gnnperf.graph.profiler_cost import ProfilerCost, cost_of_card, without_profiler
-from gnnperf.graph.storage import load_graph
 from research.evaluation.profiler_cost import median_cost
 
 Load = Callable[[Recording], ExecutionGraph]

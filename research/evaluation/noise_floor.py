@@ -16,13 +16,12 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.progress import each
-from gnnperf.core.schema import NodeType, Segment
+from gnnperf.core import NodeType, Segment, each
 from gnnperf.gnn.data.occurrences import node_kinds, occurrences
 from gnnperf.gnn.data.recordings import Recording, Repeats
 from gnnperf.gnn.evaluation.metrics import APE_FLOOR, absolute_percentage_error, is_measured
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.schedule.alignment import align
+from gnnperf.graph import ExecutionGraph
+from gnnperf.schedule import align
 from research.evaluation.loading import Load, as_recorded
 
 ALL = "all"

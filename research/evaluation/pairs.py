@@ -25,9 +25,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.gnn.data.recordings import read_json
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif import Edit, LatenciesOf, OpSelector, Pause, Place, RepeatOp, RunOnce, WaitAs
 from gnnperf.whatif.call_repeats import repeated_calls
 from gnnperf.whatif.spin import NoSpin, Spin, spin_us

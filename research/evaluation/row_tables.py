@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pandas as pd
 from rich.table import Table
 
-from gnnperf.core.output.terminal import console, say
+from gnnperf.core import console, say
 from research.evaluation.cell_files import codes, same_question
 from research.evaluation.cells import Cell
 from research.evaluation.row_errors import (

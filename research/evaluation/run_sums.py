@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.gnn.evaluation.metrics import APE_FLOOR, absolute_percentage_error
 from research.evaluation.cells import Cell
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from gnnperf.analytic.collective.files import save_collectives
+from gnnperf.analytic import save_collectives
 from gnnperf.predict.collective_fit import fit_and_judge
 from research.benchmarks._collective_answers import cluster_of
 from research.benchmarks._public_runs import mirror

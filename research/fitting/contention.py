@@ -22,7 +22,7 @@ from gnnperf.analytic.contention_constants import (
     CpuContention,
     GpuContention,
 )
-from gnnperf.hardware.conf_folders import conf_dir
+from gnnperf.hardware import conf_dir
 from research.benchmarks._contention import MIN_CPU_US, Beside, beside, cpu_recordings, split_of
 from research.benchmarks._gpu_contention import gpu_runs, kernel_ratios, transfer_ratios
 

@@ -31,8 +31,7 @@ from gnnperf.analytic.gemm.constants import Members, default_gemm_constants
 from gnnperf.analytic.kernels.call import Setting
 from gnnperf.analytic.log_fit import fit_logs, softened
 from gnnperf.analytic.memory_bound.constants import MemoryConstants, default_memory_constants
-from gnnperf.hardware.conf_folders import conf_dir
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec, conf_dir
 from research.benchmarks._neusight import convolution_rows
 
 PROVENANCE = (

@@ -14,7 +14,7 @@ import pandas as pd
 
 from gnnperf.analytic.embedding.model import LINE_BYTES, TERMS, Caches, LookupPrices, Lookups, lookup_counts, lookup_us
 from gnnperf.analytic.log_fit import fit_logs, softened
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 
 OP = "aten::embedding_bag"
 FORWARD, BACKWARD, SPARSE_BACKWARD = "forward", "backward", "sparse backward"

@@ -29,10 +29,8 @@ from gnnperf.analytic.gemm.constants import (
 )
 from gnnperf.analytic.gemm.model import candidates, family_of, kernel_us, observed_us, tiled_us
 from gnnperf.analytic.gemm.sizes import ITEM_BYTES, DeviceNumbers, Products, numbers_of, products, rate_key
-from gnnperf.core.errors import InputError
-from gnnperf.hardware import match_device
-from gnnperf.hardware.conf_folders import conf_dir
-from gnnperf.hardware.strict_yaml import read_yaml
+from gnnperf.core import InputError
+from gnnperf.hardware import conf_dir, match_device, read_yaml
 from research.benchmarks._products import TABLES, product_rows, sample
 from research.benchmarks._public_runs import mirror
 

@@ -19,7 +19,7 @@ from gnnperf.analytic import fit_host_overheads, fit_lags, load_constants, save_
 from gnnperf.analytic.graph_launches import fit_graph_launches
 from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.graph.profiler_cost import ProfilerCost, without_profiler
-from gnnperf.hardware.conf_folders import conf_dir
+from gnnperf.hardware import conf_dir
 from gnnperf.trace import read_run
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._public_runs import mirror

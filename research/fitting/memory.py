@@ -29,8 +29,7 @@ from gnnperf.analytic.memory_bound.constants import (
 )
 from gnnperf.analytic.memory_bound.streams import OTHER, elementwise_us
 from gnnperf.analytic.normalization.model import WARP_COLUMNS, layer_norm_us, softmax_us
-from gnnperf.hardware.conf_folders import conf_dir
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec, conf_dir
 from research.benchmarks._neusight import memory_rows
 from research.tables.observation import between_events_us
 

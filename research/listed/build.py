@@ -18,16 +18,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Phase
+from gnnperf.core import InputError, Phase
 from gnnperf.generate.transformer.build import STEP_NAME
 from gnnperf.generate.transformer.items import Group, Item, Placed, all_reduce
 from gnnperf.generate.transformer.plan import Parallelism
 from gnnperf.generate.transformer.rank_nodes import rank_nodes
 from gnnperf.generate.transformer.world_transfers import world_transfers
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.hardware_nodes import add_hardware
-from gnnperf.graph.tables import EdgeList, concat_tables, content_keys
+from gnnperf.graph import EdgeList, ExecutionGraph, StepLabel, add_hardware, concat_tables, content_keys
 from research.listed.call import Call, floats
 from research.listed.nodes import backward_items, calls_of, forward_items, gradient_sums, result_of
 from research.listed.operator_list import ListedOp, Shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnnperf.graph.cost.op_call import Tensor
+from gnnperf.graph import Tensor
 from research.listed.layout import Layout, Shape, contiguous
 from research.listed.operator_list import NUMBER, ListedOp
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import prod
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.transformer.items import Item, op, views
-from gnnperf.graph.cost.op_call import Tensor
+from gnnperf.graph import Tensor
 from research.listed.call import INDEX, Call, floats
 from research.listed.layout import Layout, viewed
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.transformer.items import Item, op, views
-from gnnperf.graph.cost.op_call import Tensor
+from gnnperf.graph import Tensor
 from research.listed.call import Call, floats
 from research.listed.forward import indices, linear_sizes, product_sizes, table
 from research.listed.layout import Shape

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from gnnperf.core import untrusted
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError, untrusted
 
 COLUMNS = ("Name", "OpName", "FwOps", "BwOps", "Prev", "InputShapes", "OutputShape")
 Shape = tuple[int, ...]

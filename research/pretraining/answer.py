@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from gnnperf.analytic import has_forms
 from gnnperf.analytic.kernels.call import KernelCall
-from gnnperf.analytic.kernels.dispatch import has_forms
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec
 from research.pretraining.calls import KIND, CallRows, rows_of_calls
 from research.pretraining.encode import encode_calls
 from research.pretraining.op_checkpoint import OpCheckpoint, OpNetwork

@@ -20,7 +20,7 @@ from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions
 from gnnperf.analytic.gemm.calls import has_rate, plain_dtype, product_size
 from gnnperf.analytic.gemm.sizes import rate_key
 from gnnperf.analytic.kernels.call import KernelCall, known_rows, sized
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec
 from research.pretraining.kinds import (
     BATCHED_PRODUCTS,
     CONVOLUTIONS,

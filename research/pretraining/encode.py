@@ -15,17 +15,15 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from gnnperf.core.schema import WORK_TYPES, NodeType, Relation, Source
-from gnnperf.gnn.data.features import features
+from gnnperf.core import WORK_TYPES, NodeType, Relation, Source
+from gnnperf.gnn import features
 from gnnperf.gnn.data.floors import TypedFloors
 from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer
 from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
 from gnnperf.gnn.data.relations import REVERSE_PREFIX
 from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary, fit_vocabulary
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction
-from gnnperf.hardware import default_cluster
-from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
+from gnnperf.graph import ExecutionGraph, Prediction
+from gnnperf.hardware import ClusterSpec, DeviceSpec, default_cluster
 from research.pretraining.forms import FormConstants, base_us
 from research.pretraining.graphs import OpGraph, op_graphs
 from research.pretraining.observation import Observation, Observed

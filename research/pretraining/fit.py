@@ -10,11 +10,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from gnnperf.core.progress import each
+from gnnperf.core import each
+from gnnperf.gnn import TypedGNN
 from gnnperf.gnn.data.normalizer import Normalizer
 from gnnperf.gnn.data.numbers import DEVICE_NAMES, WORK_NAMES
 from gnnperf.gnn.data.vocabulary import Vocabulary
-from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.training.module import learning_rate_share
 from gnnperf.gnn.training.pretrain_config import PretrainConfig
 from research.pretraining.encode import COMPUTE, EncodedRows, encode, fit_row_normalizer, words_of

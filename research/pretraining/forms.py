@@ -21,9 +21,8 @@ from gnnperf.analytic.gemm.constants import Members, default_gemm_constants, mem
 from gnnperf.analytic.gemm.model import tiled_us
 from gnnperf.analytic.kernels.call import Setting
 from gnnperf.analytic.memory_bound.constants import MemoryConstants, default_memory_constants
-from gnnperf.core.errors import InputError
-from gnnperf.hardware import match_device
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.core import InputError
+from gnnperf.hardware import DeviceSpec, match_device
 from research.fitting.convolution import fit_convolution_constants, forward_algorithms
 from research.fitting.gemm import fit_for_others, measured
 from research.fitting.memory import LAYER_NORM, SOFTMAX, device_us, fit_memory_constants

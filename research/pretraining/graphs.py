@@ -17,11 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType
-from gnnperf.graph.cost.table import lookup
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.hardware_nodes import add_hardware
-from gnnperf.graph.tables import EdgeList, node_table
+from gnnperf.core import NodeType
+from gnnperf.graph import EdgeList, ExecutionGraph, add_hardware, lookup, node_table
 
 TOGETHER = ["device", "source", "method", "op"]  # rows of one graph
 

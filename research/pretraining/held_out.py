@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.progress import each
+from gnnperf.core import each
 from gnnperf.gnn.training.pretrain_config import PretrainConfig
 from gnnperf.hardware import match_device
 from research.pretraining.calls import KIND

@@ -15,7 +15,7 @@ import pandas as pd
 from gnnperf.analytic.convolution.constants import ConvolutionConstants
 from gnnperf.analytic.gemm.constants import GemmConstants
 from gnnperf.analytic.memory_bound.constants import EventGap, MemoryConstants, MemorySystem, RowKernel
-from gnnperf.core.files import write_text
+from gnnperf.core import write_text
 from gnnperf.gnn.data.cache import fingerprint
 from research.pretraining.forms import FormConstants, fit_forms
 

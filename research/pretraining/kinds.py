@@ -12,7 +12,7 @@ import pandas as pd
 
 from gnnperf.analytic.convolution.calls import TF32
 from gnnperf.analytic.gemm.sizes import rate_key
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec
 from research.pretraining.rows import spec_of
 from research.tables import aiconfigurator, convolutions, neusight
 

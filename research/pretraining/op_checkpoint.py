@@ -14,14 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnperf.core.schema.ranges import NotNegative, Positive, Share, checked, checked_json
+from gnnperf.core import NotNegative, Positive, Share, checked, checked_json
+from gnnperf.gnn import ModelConfig
 from gnnperf.gnn.data.normalizer import Normalizer
 from gnnperf.gnn.data.plain import refused_in
 from gnnperf.gnn.data.vocabulary import Vocabulary
-from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.stored import StoredFile, check_network, feature_names, network_of, read_stored
-from gnnperf.hardware import device_names, load_device
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec, device_names, load_device
 from research.pretraining.encode import EncodedRows
 from research.pretraining.fit import OpModel, residuals
 from research.pretraining.observation import Observation, Wait

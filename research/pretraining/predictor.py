@@ -10,14 +10,13 @@ import torch
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.kernels.nodes import distinct_calls
-from gnnperf.core.schema import NodeType, Relation, Source
+from gnnperf.core import NodeType, Relation, Source
 from gnnperf.gnn.data.earlier import Earlier
 from gnnperf.gnn.data.relations import REVERSE_PREFIX
 from gnnperf.gnn.finetune import Start
 from gnnperf.gnn.models.stored import StoredFile
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction, Predictor, only, uncovered_ops
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.graph import ExecutionGraph, Prediction, Predictor, only, uncovered_ops
+from gnnperf.hardware import ClusterSpec
 from research.pretraining.answer import corrections
 from research.pretraining.calls import rows_of_calls
 from research.pretraining.op_checkpoint import FORMAT, OpCheckpoint, op_checkpoint_from

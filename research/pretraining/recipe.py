@@ -12,11 +12,10 @@ from typing import Any
 import pandas as pd
 
 from gnnperf import __version__
-from gnnperf.core.files import write_text
-from gnnperf.core.output.terminal import say
-from gnnperf.gnn.training.pretrain_config import OpTablesConfig
-from gnnperf.hardware.conf_folders import conf_dir
-from gnnperf.predict.composition.entry import EntryConfig
+from gnnperf.core import say, write_text
+from gnnperf.gnn import OpTablesConfig
+from gnnperf.hardware import conf_dir
+from gnnperf.predict import EntryConfig
 from research.pretraining.calls import KIND
 from research.pretraining.card import FILE, card
 from research.pretraining.choice import NONE, choose, judged_generations, own_share

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.kernels.dispatch import has_forms
-from gnnperf.core.errors import InputError
-from gnnperf.hardware import match_device
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.analytic import has_forms
+from gnnperf.core import InputError
+from gnnperf.hardware import DeviceSpec, match_device
 from research.pretraining.forms import form_names
 from research.tables import OpTable
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.trace.public.catalog import Entry, load_catalog
 from research.tables import OpTable, aiconfigurator, joined, neusight, read_aiconfigurator, read_neusight
 

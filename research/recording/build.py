@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core import files
-from gnnperf.core.errors import InputError
-from gnnperf.core.progress import each
+from gnnperf.core import InputError, each, files
 from gnnperf.record import card
 from gnnperf.trace import read_run
 from gnnperf.trace.storage import write_run

@@ -10,9 +10,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.output.terminal import say
-from gnnperf.core.progress import task
+from gnnperf.core import InputError, say, task
 from gnnperf.record.launcher import RankFailed
 from research.recording import cpu_gloo as gloo
 from research.recording.build import build

@@ -16,9 +16,7 @@ from pathlib import Path
 
 import torch
 
-from gnnperf.core import files
-from gnnperf.core.errors import InputError
-from gnnperf.core.progress import each
+from gnnperf.core import InputError, each, files
 from gnnperf.record import card, host
 from gnnperf.record.launcher import RankFailed
 from research.recording.plan import Plan, recording_name

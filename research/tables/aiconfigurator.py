@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from gnnperf.core import untrusted
-from gnnperf.core.schema.parquet import read_parquet
+from gnnperf.core import read_parquet, untrusted
 from research.tables.columns import US_PER_MS, OpTable, completed, joined
 from research.tables.keep import checked
 from research.tables.products import product_columns

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from research.tables.columns import US_PER_MS
 
 ROOT = "sitar-lab+NeuSight/scripts/asplos"

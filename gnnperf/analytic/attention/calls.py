@@ -21,7 +21,7 @@ from gnnperf.analytic.gemm.calls import as_specified
 from gnnperf.analytic.gemm.constants import typical
 from gnnperf.analytic.gemm.sizes import ITEM_BYTES, rate_key
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
-from gnnperf.graph.cost.op_call import UnknownCost
+from gnnperf.graph import UnknownCost
 
 EXPONENTIALS_PER_CLOCK = 16.0
 WARP_SHARE: Mapping[str, float] = {"hopper": 0.63}

@@ -9,9 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from gnnperf.analytic.collective.table import CollectiveTable, collective_table
-from gnnperf.core import untrusted
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema.parquet import read_parquet
+from gnnperf.core import InputError, read_parquet, untrusted
 
 NEEDED = ("op", "kind", "message_bytes", "ranks", "link", "device", "latency_us")
 REMEDY = "name an ops.parquet"

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.hardware.collective_terms import ring_hops_between_nodes, ring_terms, touched_bytes
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.hardware import ClusterSpec, ring_hops_between_nodes, ring_terms, touched_bytes
 
 SMALLEST_GROUP = 2.0
 # Edge-disjoint directed rings through the first n GPUs of a hybrid cube mesh: GPUs 0 to 3 and 4 to 7 are two squares

@@ -11,8 +11,7 @@ import pandas as pd
 from gnnperf.analytic.collective.calls import calls_of
 from gnnperf.analytic.collective.law import CollectiveLaw
 from gnnperf.analytic.constants_file import AboveZero, FromZero
-from gnnperf.hardware.collective_terms import POINT_TO_POINT
-from gnnperf.hardware.spec import ClusterSpec, LinkSpec
+from gnnperf.hardware import POINT_TO_POINT, ClusterSpec, LinkSpec
 
 SEND_RECV = "send_recv"  # the name of every point-to-point kind here
 REACH = 4.0  # a law answers sizes down to a quarter of the smallest measured one

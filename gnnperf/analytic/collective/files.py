@@ -8,11 +8,8 @@ from pathlib import Path
 
 from gnnperf.analytic.collective.constants import CollectiveConstants
 from gnnperf.analytic.constants_file import constants_from, rounded
-from gnnperf.core.errors import InputError
-from gnnperf.core.files import write_text
-from gnnperf.hardware.named import LAWS_GROUP, is_path, path_of
-from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
+from gnnperf.core import InputError, write_text
+from gnnperf.hardware import LAWS_GROUP, ClusterSpec, is_path, path_of, read_yaml, yaml_text
 
 SEPARATOR = " | "  # "all_reduce | nvlink", "all_reduce | 8 | 1": kind and link; kind, ranks, machines
 DIGITS = 6  # significant

@@ -19,8 +19,8 @@ from gnnperf.analytic.collective.calls import CollectiveCalls, calls_of, rings_o
 from gnnperf.analytic.collective.constants import CollectiveConstants, Group, MeasuredLink, links_inside
 from gnnperf.analytic.collective.law import CollectiveLaw, ProtocolSwitch
 from gnnperf.analytic.collective.solver import robust_least_squares
-from gnnperf.core.errors import InputError
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.core import InputError
+from gnnperf.hardware import ClusterSpec
 
 NEEDED = ("kind", "message_bytes", "group_size", "nodes", "link", "latency_us")
 BINS_PER_OCTAVE = 6  # tables in steps of 1 MiB have half of their rows in the last octave: every bin counts once

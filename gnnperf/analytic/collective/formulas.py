@@ -28,15 +28,16 @@ from gnnperf.analytic.collective.protocols import (
 )
 from gnnperf.analytic.collective.wires import across_bytes_per_s, hops_us, inside_bytes_per_s
 from gnnperf.analytic.constants import AnalyticConstants
-from gnnperf.hardware.collective_terms import (
+from gnnperf.hardware import (
     BARRIER,
+    HIERARCHICAL,
     KINDS,
+    ClusterSpec,
     in_network_terms,
     ring_hops_between_nodes,
     ring_terms,
     tree_terms,
 )
-from gnnperf.hardware.spec import HIERARCHICAL, ClusterSpec
 
 __all__ = ["KINDS", "collective_us", "fitted_collective_us"]
 

@@ -22,8 +22,7 @@ from gnnperf.analytic.collective.protocols import (
     Protocol,
 )
 from gnnperf.analytic.collective.wires import adapter_bytes_per_s, hops_us, inside_bytes_per_s
-from gnnperf.hardware.collective_terms import in_network_terms
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.hardware import ClusterSpec, in_network_terms
 
 NUM_STAGES = 3  # reduce-scatter, all-reduce, all-gather
 

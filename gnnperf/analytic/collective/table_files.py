@@ -8,9 +8,7 @@ import pandas as pd
 
 from gnnperf.analytic.collective.calibrated import POINT_TO_POINT, read_calibrated
 from gnnperf.analytic.collective.table import COLUMNS, COUNT, NUMBER, CollectiveTable, collective_table
-from gnnperf.core import untrusted
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema.parquet import read_parquet
+from gnnperf.core import InputError, read_parquet, untrusted
 
 SUFFIXES = (".parquet", ".csv")
 NEEDED = ("kind", "message_bytes", "group_size", "link", "latency_us")

@@ -6,8 +6,7 @@ import numpy as np
 
 from gnnperf.analytic.collective.calls import rings_of
 from gnnperf.analytic.collective.protocols import Protocol
-from gnnperf.hardware.collective_terms import POINT_TO_POINT
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.hardware import POINT_TO_POINT, ClusterSpec
 
 
 def hops_us(inside: np.ndarray, between: np.ndarray, cluster: ClusterSpec, protocol: Protocol) -> np.ndarray:

@@ -23,7 +23,7 @@ from gnnperf.analytic.gemm.constants import ANY_KERNELS
 from gnnperf.analytic.gemm.model import ProductTime
 from gnnperf.analytic.gemm.sizes import ITEM_BYTES, rate_key
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
-from gnnperf.graph.cost.op_call import UnknownCost
+from gnnperf.graph import UnknownCost
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
 TF32 = True  # torch.backends.cudnn.allow_tf32 is True by default (torch 1.7 and later)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 
 from gnnperf.analytic.constants_file import AboveZero, read_constants
-from gnnperf.hardware.conf_folders import conf_dir
+from gnnperf.hardware import conf_dir
 
 CONVOLUTION_FILE = "convolution.yaml"
 

@@ -25,7 +25,7 @@ from gnnperf.analytic.gemm.model import SPLITS, ProductTime, Splits
 from gnnperf.analytic.gemm.sizes import Products, products
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.analytic.memory_bound.streams import stream_us
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec
 
 
 class ConvolutionPass(StrEnum):

@@ -24,7 +24,7 @@ from gnnperf.analytic.gemm.model import SPLITS, WHOLE, ProductTime
 from gnnperf.analytic.gemm.sizes import Products, products
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.analytic.memory_bound.streams import US, stream_us, sustained_bytes_per_s
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec
 
 WINOGRAD_WINDOW = 3
 FUSED_RESULTS, UNFUSED_RESULTS = 2, 4  # edge of a tile

@@ -34,7 +34,7 @@ import pandas as pd
 from gnnperf.analytic.cpu.call import Call, Counts, beyond, far_bytes, is_shape, streamed
 from gnnperf.analytic.cpu.recurrent import recurrent
 from gnnperf.analytic.cpu.rows import lookup, norm, reduction, softmax
-from gnnperf.core.schema import OpFamily
+from gnnperf.core import OpFamily
 
 CALLS = ("call", "cold_call", "product", "tensor")  # host work
 TRAFFIC = ("byte", "far_byte", "left", "right", "result", "row", "missed_row")  # what a warm cache makes cheaper

@@ -18,7 +18,7 @@ import pandas as pd
 
 from gnnperf.analytic.cpu.counts import CALLS, COUNTS, TRAFFIC, op_counts, paid_families
 from gnnperf.analytic.cpu.prices import BACK_OFF, CoreNumbers, FamilyPrices, OpPrices
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 
 # Where the search starts, us of one count: a core of some 50 GFLOP/s and 10 GB/s. What no call tells stays there.
 START_US = {

@@ -15,11 +15,8 @@ from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.read import OP, OpRow, read_op_rows
 from gnnperf.analytic.op_tables.signatures import recorded_call
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, OpFamily
-from gnnperf.graph.cost.op_call import UnknownCost
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.sparse_sums import sparse_sum_cost
+from gnnperf.core import InputError, NodeType, OpFamily
+from gnnperf.graph import ExecutionGraph, UnknownCost, sparse_sum_cost
 
 SPARSE = "sparse_"
 LABELS = ("latency_us", "opened_ops")

@@ -18,9 +18,8 @@ from msgspec import Meta
 
 from gnnperf.analytic.constants_file import rounded
 from gnnperf.analytic.cpu.counts import ARITHMETIC, CALLS, COUNTS, TRAFFIC, op_counts, paid_families
-from gnnperf.core.errors import InputError, require
-from gnnperf.core.schema import OpFamily
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.core import InputError, OpFamily, require
+from gnnperf.hardware import DeviceSpec
 
 DIGITS = 4  # significant, in a file
 Price = Annotated[float, Meta(ge=0.0, le=1e18)]  # FLOP/s included

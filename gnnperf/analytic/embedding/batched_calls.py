@@ -23,7 +23,7 @@ import numpy as np
 
 from gnnperf.analytic.embedding.model import INDEX_BYTES, Caches, LookupPrices, Lookups, lookup_us, specified
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting
-from gnnperf.graph.cost.op_call import UnknownCost
+from gnnperf.graph import UnknownCost
 
 LOOK_UP, UPDATE = "planned::batched_lookup", "planned::batched_lookup_update"
 # An update linearizes and sorts indices, finds runs and long ones of them, then updates by blocks and by warps: 9

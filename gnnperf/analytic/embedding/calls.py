@@ -13,7 +13,7 @@ import numpy as np
 
 from gnnperf.analytic.embedding.model import Lookups, lookup_us, specified
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
-from gnnperf.graph.cost.op_call import OpCall, UnknownCost
+from gnnperf.graph import OpCall, UnknownCost
 
 Size = tuple[float, float, float, float]  # rows of the table, columns, lookups, bags
 INDEX_BYTES = 8

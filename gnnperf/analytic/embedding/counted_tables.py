@@ -16,9 +16,8 @@ from gnnperf.analytic.embedding.access import Access
 from gnnperf.analytic.embedding.calls import sizes_of
 from gnnperf.analytic.embedding.counted_access import counted_access
 from gnnperf.analytic.kernels.call import KernelCall, LookupAccess
-from gnnperf.core.schema import OpFamily
-from gnnperf.graph.cost.op_call import UnknownCost
-from gnnperf.graph.table_counts import TableCounts
+from gnnperf.core import OpFamily
+from gnnperf.graph import TableCounts, UnknownCost
 
 
 def with_counts(calls: Sequence[KernelCall], counts: Sequence[TableCounts]) -> list[KernelCall]:

@@ -21,7 +21,7 @@ import numpy as np
 from gnnperf.analytic.embedding.access import Reuse, power_access, unique_rows
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.analytic.memory_bound.streams import US, miss_share, sustained_bytes_per_s
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec
 
 INDEX_BYTES = 8
 PAGE_BYTES = 4096

@@ -12,9 +12,8 @@ from gnnperf.analytic.gemm.constants import members_for, typical
 from gnnperf.analytic.gemm.model import SPLITS, US_PER_S, ProductTime, Splits, family_of, gemm_us
 from gnnperf.analytic.gemm.sizes import ITEM_BYTES, Products, products, rate_key
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
-from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
-from gnnperf.graph.cost.work import broadcast
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.graph import OpCall, Tensor, UnknownCost, broadcast
+from gnnperf.hardware import DeviceSpec
 
 CALIBRATED_EDGE = 4096
 SHORT_EDGE = 64  # of the tiles that batched float32 products were fitted with

@@ -12,10 +12,8 @@ import numpy as np
 from msgspec import Meta
 
 from gnnperf.analytic.constants_file import AboveZero, constants_from, rounded
-from gnnperf.core.errors import InputError, require
-from gnnperf.core.files import write_text
-from gnnperf.hardware.conf_folders import conf_dir
-from gnnperf.hardware.strict_yaml import read_yaml, yaml_text
+from gnnperf.core import InputError, require, write_text
+from gnnperf.hardware import conf_dir, read_yaml, yaml_text
 
 VERSION = 3
 DIGITS = 5  # significant, in the file

@@ -26,7 +26,7 @@ from gnnperf.analytic.gemm.constants import (
     members_for,
 )
 from gnnperf.analytic.gemm.sizes import Array, DeviceNumbers, Products, numbers_of, rate_key
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec
 
 US_PER_S = 1e6
 SUM_BYTES = 4  # parts of a split product are added up in float32

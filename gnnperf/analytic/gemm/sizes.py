@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gnnperf.core.errors import InputError
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.core import InputError
+from gnnperf.hardware import DeviceSpec
 
 Array = npt.NDArray[np.float64]
 

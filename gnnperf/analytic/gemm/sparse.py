@@ -13,7 +13,7 @@ import numpy as np
 
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.analytic.memory_bound.streams import US, stream_us
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec
 
 TWO_FOUR_DENSITY = 0.5
 

@@ -18,9 +18,7 @@ from gnnperf.analytic.gemm.sizes import ITEM_BYTES, products, rate_key
 from gnnperf.analytic.gemm.sparse import sparse_us, two_four_us
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting
 from gnnperf.analytic.roofline import flops_per_s
-from gnnperf.graph.cost import op_cost
-from gnnperf.graph.cost.op_call import DTYPE_BYTES, OpCall, UnknownCost
-from gnnperf.graph.cost.sparse_matmul import INDEX_BYTES, compressed_rows
+from gnnperf.graph import DTYPE_BYTES, INDEX_BYTES, OpCall, UnknownCost, compressed_rows, op_cost
 
 SMALLEST_MATRIX_BLOCK = 16  # edge that matrix units take (torch/sparse/_triton_ops.py, check_blocksize)
 DENSE = 1.0 - 1e-6  # density from which on nothing is missing

@@ -13,8 +13,8 @@ from gnnperf.analytic.convolution.constants import ConvolutionConstants
 from gnnperf.analytic.embedding.access import Reuse
 from gnnperf.analytic.gemm.constants import Members
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
-from gnnperf.graph.cost.op_call import DTYPE_BYTES, OpCall, UnknownCost, parse_call
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.graph import DTYPE_BYTES, OpCall, UnknownCost, parse_call
+from gnnperf.hardware import DeviceSpec
 
 Array = npt.NDArray[np.float64]
 UNRECORDED_DTYPE = "float32"  # torch's default, as gnnperf.graph.cost assumes where a trace has shapes without dtypes

@@ -20,8 +20,8 @@ from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.analytic.memory_bound.fused_chains import chains_us, is_chain
 from gnnperf.analytic.normalization.calls import rows_us
 from gnnperf.analytic.roofline import compute_us, flops_per_s
-from gnnperf.core.schema import OpFamily
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.core import OpFamily
+from gnnperf.hardware import DeviceSpec
 
 
 def matmuls_us(calls: Sequence[KernelCall], setting: Setting) -> Array:

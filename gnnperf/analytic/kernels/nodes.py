@@ -10,8 +10,8 @@ import pandas as pd
 from gnnperf.analytic.embedding.counted_tables import with_counts
 from gnnperf.analytic.kernels.call import Array, KernelCall
 from gnnperf.analytic.kernels.dispatch import kernel_times
-from gnnperf.graph.table_counts import TableCounts
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.graph import TableCounts
+from gnnperf.hardware import DeviceSpec
 
 TEXTS = ("op_name", "input_dims", "dtype", "family")
 

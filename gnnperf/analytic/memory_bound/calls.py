@@ -14,8 +14,7 @@ from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows
 from gnnperf.analytic.memory_bound.optimizers import CHUNK_ELEMENTS, CHUNKS_PER_LAUNCH, TENSORS_PER_LAUNCH
 from gnnperf.analytic.memory_bound.streams import US, elementwise_us, reduction_us, stream_us
 from gnnperf.analytic.roofline import flops_per_s
-from gnnperf.graph.cost.op_call import UnknownCost
-from gnnperf.graph.cost.work import broadcast
+from gnnperf.graph import UnknownCost, broadcast
 
 
 def streams_us(calls: Sequence[KernelCall], setting: Setting) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from gnnperf.analytic.constants_file import AboveZero, FromZero, read_constants, require_names
-from gnnperf.hardware.conf_folders import conf_dir
+from gnnperf.hardware import conf_dir
 
 MEMORY_BOUND_FILE = "memory_bound.yaml"
 ROW_KERNELS = ("layer_norm", "softmax_warp", "softmax_block")

@@ -18,8 +18,8 @@ import numpy as np
 
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, of_bytes, sized
 from gnnperf.analytic.memory_bound.streams import chain_us
-from gnnperf.core.schema import OpFamily
-from gnnperf.graph.cost.table import lookup, supported_ops
+from gnnperf.core import OpFamily
+from gnnperf.graph import lookup, supported_ops
 
 CHAIN = re.compile(r"triton_(?:poi|per|red)_fused_(.+?)(?:_\d+)?")
 PREFIX = "aten::"

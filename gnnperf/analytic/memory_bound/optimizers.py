@@ -19,7 +19,7 @@ import numpy as np
 
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.analytic.memory_bound.streams import US, sustained_bytes_per_s
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec
 
 STATE_BYTES = 4  # moments and the master copy are float32
 TENSORS_PER_LAUNCH = {1: 110, 2: 64, 3: 48, 4: 36, 5: 30}  # MultiTensorApply.cuh: depth_to_max_tensors

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec
 
 CACHE_SHARPNESS = 6.0
 DEFAULT_LANES_PER_SM = 64  # float32 lanes; devices whose specification does not say

@@ -8,7 +8,7 @@ import numpy as np
 
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.analytic.normalization.model import layer_norm_backward_us, layer_norm_us, softmax_us
-from gnnperf.graph.cost.op_call import UnknownCost
+from gnnperf.graph import UnknownCost
 
 RowForm = Callable[[Array, Array, int, Setting], Array]  # rows, columns, bytes of an element
 

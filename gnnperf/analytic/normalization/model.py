@@ -12,7 +12,7 @@ import numpy as np
 
 from gnnperf.analytic.memory_bound.constants import MemoryConstants, RowKernel
 from gnnperf.analytic.memory_bound.streams import DEFAULT_LANES_PER_SM, US, stream_us, traffic_us
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.hardware import DeviceSpec
 
 REUSE_SHARPNESS = 3.0  # rows in flight spread over their passes: the step from hits to misses is softer than a sweep's
 WARP_COLUMNS, WARP_ROW_BYTES = 1024, 4096  # torch's SoftMax.cu keeps such rows in registers, read once

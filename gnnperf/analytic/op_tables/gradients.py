@@ -10,7 +10,7 @@ from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.op_tables import unfused_attention
 from gnnperf.analytic.op_tables.read import OpRow, Shape
 from gnnperf.analytic.op_tables.signatures import recorded_call, tensor_call
-from gnnperf.graph.cost.op_call import UnknownCost
+from gnnperf.graph import UnknownCost
 
 Gradient = Callable[[OpRow], list[KernelCall]]
 

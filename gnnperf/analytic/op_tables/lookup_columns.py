@@ -20,8 +20,8 @@ import numpy as np
 from gnnperf.analytic.embedding.access import Reuse, zipf_access
 from gnnperf.analytic.embedding.counted_access import ReuseDistances, counted_access
 from gnnperf.analytic.kernels.call import LookupAccess
-from gnnperf.core.errors import InputError
-from gnnperf.graph.table_counts import lookups_held
+from gnnperf.core import InputError
+from gnnperf.graph import lookups_held
 
 OPS = ("aten::embedding", "aten::embedding_bag", "aten::_embedding_bag", "aten::_embedding_bag_forward_only")
 LISTS = ("reuse_histogram", "reuse_distances")  # JSON text in Parquet and CSV

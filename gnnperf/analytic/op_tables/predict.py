@@ -17,11 +17,9 @@ from gnnperf.analytic.op_tables import unfused_attention
 from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.read import OP, OpRow
 from gnnperf.analytic.op_tables.signatures import recorded_call
-from gnnperf.core.progress import each
-from gnnperf.core.schema import OpFamily
-from gnnperf.graph.cost.sparse_matmul import SPARSE_MATMUL_FORMULAS
-from gnnperf.graph.cost.op_call import DTYPE_BYTES, UnknownCost
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.core import OpFamily, each
+from gnnperf.graph import DTYPE_BYTES, SPARSE_MATMUL_FORMULAS, UnknownCost
+from gnnperf.hardware import DeviceSpec
 
 
 class Reason(StrEnum):

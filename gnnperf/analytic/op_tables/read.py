@@ -14,8 +14,7 @@ import pandas as pd
 from gnnperf.analytic.kernels.call import LookupAccess
 from gnnperf.analytic.op_tables import lookup_columns, sparse_columns
 from gnnperf.analytic.op_tables.sparse_columns import Sparsity
-from gnnperf.core.errors import InputError
-from gnnperf.core.untrusted import reading
+from gnnperf.core import InputError, reading
 
 DIRECTIONS = ("forward", "backward")
 SUFFIXES = (".parquet", ".csv", ".jsonl", ".json")

@@ -12,8 +12,7 @@ from typing import Any
 
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.op_tables.read import OpRow
-from gnnperf.graph.cost import op_cost
-from gnnperf.graph.cost.op_call import PROFILER_DTYPES
+from gnnperf.graph import PROFILER_DTYPES, op_cost
 
 _CONVOLUTION = "* * * stride padding dilation transposed output_padding groups"
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {  # of arguments that a cost depends on

@@ -14,8 +14,8 @@ from math import prod
 from typing import Any
 
 from gnnperf.analytic.kernels.call import KernelCall
-from gnnperf.core.errors import InputError
-from gnnperf.graph.cost.sparse_matmul import index_bytes, thinned
+from gnnperf.core import InputError
+from gnnperf.graph import index_bytes, thinned
 
 SPARSE_AT: Mapping[str, int] = {"aten::mm": 0, "aten::addmm": 1, "aten::linear": 1}  # place of the sparse operand
 COLUMNS = ("density", "block")

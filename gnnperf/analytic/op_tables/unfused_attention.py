@@ -15,7 +15,7 @@ from math import prod
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.op_tables.read import OpRow, Shape
 from gnnperf.analytic.op_tables.signatures import tensor_call
-from gnnperf.graph.cost.op_call import UnknownCost
+from gnnperf.graph import UnknownCost
 
 OP = "aten::_scaled_dot_product_attention_math"
 LAST_AXIS: Mapping[str, str] = {"aten::all": "[-1]", "aten::_softmax": "-1"}

@@ -13,15 +13,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from gnnperf.core.errors import require
+from gnnperf.core import require
 from gnnperf.generate.capturing.kineto_text import kineto_text
 from gnnperf.generate.capturing.logical_time import in_logical_time
 from gnnperf.generate.capturing.rank_run import Build, run_rank
 from gnnperf.generate.capturing.unlabeled import unlabeled
 from gnnperf.graph import ExecutionGraph, build_graph
-from gnnperf.hardware.placement import Placement
-from gnnperf.trace import read_run
-from gnnperf.trace.table import RunTrace
+from gnnperf.hardware import Placement
+from gnnperf.trace import RunTrace, read_run
 
 
 def capture(

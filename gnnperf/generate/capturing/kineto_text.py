@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.generate.capturing.logical_time import TICK_US, Timed
 from gnnperf.generate.capturing.nesting import Event
 from gnnperf.generate.capturing.works import Issued

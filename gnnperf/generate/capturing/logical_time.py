@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.generate.capturing.nesting import Boundary, Event, boundaries
 from gnnperf.generate.capturing.rank_run import RankRun
 from gnnperf.generate.capturing.works import ISSUE, MARK, WAIT, Issued

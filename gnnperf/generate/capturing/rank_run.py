@@ -14,13 +14,13 @@ import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.generate.capturing.communication import Communication
 from gnnperf.generate.capturing.nesting import Event, program_events
 from gnnperf.generate.capturing.refusal import refused
 from gnnperf.generate.capturing.without_data import without_data
 from gnnperf.generate.capturing.works import Issued
-from gnnperf.record.step_recorder import PROFILER_WARMUP_STEPS, step_profiler
+from gnnperf.record import PROFILER_WARMUP_STEPS, step_profiler
 
 Step = Callable[[], object]
 Build = Callable[[], Step]

@@ -6,7 +6,7 @@ import traceback
 
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 
 _TORCH = ("/torch/", "gnnperf/generate/capturing/")
 

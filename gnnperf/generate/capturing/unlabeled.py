@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 
 _TIMES = ("start_us", "latency_us", "blocked_us")
 _PROFILER = ("opened_ops", "opened_ranges")  # what a profiler records costs time; here none ran

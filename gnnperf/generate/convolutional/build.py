@@ -15,9 +15,7 @@ from gnnperf.generate.transformer.build import STEP_NAME
 from gnnperf.generate.transformer.items import Placed
 from gnnperf.generate.transformer.rank_nodes import rank_nodes
 from gnnperf.generate.transformer.world_transfers import world_transfers
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.hardware_nodes import add_hardware
-from gnnperf.graph.tables import EdgeList, concat_tables, content_keys
+from gnnperf.graph import EdgeList, ExecutionGraph, StepLabel, add_hardware, concat_tables, content_keys
 
 _CONTENT = ("node_type", "thread", "stream", "op_name", "segment", "event_name", "collective")
 STANDS_FOR = "Ranks with the same role are in the graph once: one rank, for {}."

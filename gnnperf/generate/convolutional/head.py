@@ -19,7 +19,7 @@ from gnnperf.generate.convolutional.steps import (
     with_gradients,
 )
 from gnnperf.generate.transformer.items import op
-from gnnperf.graph.cost.op_call import Tensor
+from gnnperf.graph import Tensor
 
 
 @dataclass(frozen=True)

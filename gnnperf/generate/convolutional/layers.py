@@ -24,7 +24,7 @@ from gnnperf.generate.convolutional.steps import (
 )
 from gnnperf.generate.transformer.items import op
 from gnnperf.generate.uses import Use
-from gnnperf.graph.cost.op_call import Tensor
+from gnnperf.graph import Tensor
 
 _NO_SHAPE: tuple[None, ...] = (None,) * 8  # the rest of convolution_backward's arguments: they are no tensors
 

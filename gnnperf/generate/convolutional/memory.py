@@ -7,7 +7,7 @@ from gnnperf.generate.convolutional.plan import ConvolutionalPlan, Gradients
 from gnnperf.generate.convolutional.program import buckets, optimizer, uses
 from gnnperf.generate.convolutional.steps import FLOAT
 from gnnperf.generate.uses import Pair, RankTensors, Stretch
-from gnnperf.graph.cost.op_call import DTYPE_BYTES
+from gnnperf.graph import DTYPE_BYTES
 
 FLOAT_BYTES, COUNTER_BYTES, LABEL_BYTES = DTYPE_BYTES[FLOAT], DTYPE_BYTES["int64"], DTYPE_BYTES["int64"]
 ASSUMED = "Python's names hold no tensor beyond its last use, and a loader holds no batch besides the one of the step"

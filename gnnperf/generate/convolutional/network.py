@@ -15,7 +15,7 @@ from gnnperf.generate.convolutional.head import Head
 from gnnperf.generate.convolutional.layers import Activation, Convolution, Norm, Pool, Sum, meeting
 from gnnperf.generate.convolutional.plan import Block, ConvolutionalPlan
 from gnnperf.generate.convolutional.steps import FLOAT, F, Named, Step, cast
-from gnnperf.graph.cost.op_call import Tensor
+from gnnperf.graph import Tensor
 
 Layer = Convolution | Norm | Activation | Pool
 COLORS = 3

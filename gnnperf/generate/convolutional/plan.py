@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gnnperf.core.errors import require
+from gnnperf.core import require
 
 DTYPES = ("float32", "float16", "bfloat16")
 MEBIBYTE = 1 << 20

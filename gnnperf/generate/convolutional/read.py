@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.generate.convolutional.plan import ConvolutionalPlan, Network, NetworkReplicas, Training
 
 Section = TypeVar("Section", Network, Training, NetworkReplicas)

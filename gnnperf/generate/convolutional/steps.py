@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.convolutional.plan import Gradients, Training
 from gnnperf.generate.transformer.items import Item, fused, op, views
 from gnnperf.generate.uses import Use
-from gnnperf.graph.cost.op_call import Tensor
+from gnnperf.graph import Tensor
 
 F, B = Phase.FORWARD, Phase.BACKWARD
 FLOAT = "float32"

@@ -15,7 +15,7 @@ from gnnperf.generate.folding.quotient import of_ranks, reduced, stand_ins
 from gnnperf.generate.folding.reasons import why_apart
 from gnnperf.generate.folding.structure import structure_of
 from gnnperf.generate.folding.words import said_anew
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 
 
 @dataclass(frozen=True)

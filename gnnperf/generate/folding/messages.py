@@ -15,9 +15,9 @@ import math
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, Phase
+from gnnperf.core import NodeType, Phase
 from gnnperf.generate.shapes import Shape, each, is_list, parse, text
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 
 REDUCE_SCATTER, ALL_GATHER, ALL_TO_ALL = "reduce_scatter", "all_gather", "all_to_all"
 OF_SHARDS = ("fsdp::all_gather_copy_in",)  # reads and writes one rank's shard

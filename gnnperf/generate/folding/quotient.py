@@ -8,7 +8,7 @@ import numpy as np
 
 from gnnperf.generate.folding.classes import Colors
 from gnnperf.generate.folding.structure import SHARED, Structure
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.graph import ExecutionGraph, StepLabel
 
 
 def stand_ins(structure: Structure, colors: Colors) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.generate.folding.structure import seen
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 
 
 def why_apart(graph: ExecutionGraph, alone: np.ndarray, machine: np.ndarray, position: int, other: int) -> str:

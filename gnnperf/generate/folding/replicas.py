@@ -15,9 +15,8 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Phase
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError, NodeType, Phase
+from gnnperf.graph import ExecutionGraph
 
 SUMS = ("all_reduce", "reduce_scatter")
 OF_LAYERS = ("all_reduce", "send_recv", "send", "recv")

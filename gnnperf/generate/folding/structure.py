@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.tables import content_keys
-from gnnperf.hardware.groups import machines_of
+from gnnperf.core import NodeType
+from gnnperf.graph import ExecutionGraph, content_keys
+from gnnperf.hardware import machines_of
 
 # What predictors see of a node, less who it belongs to. Labels, row numbers, ranks and device ordinals are not here.
 CONTENT = (

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, OpFamily, Relation, Segment
+from gnnperf.core import NodeType, OpFamily, Relation, Segment
 from gnnperf.generate.recommendation.items import Item, Transfer
 from gnnperf.generate.recommendation.plan import RecommendationPlan
 from gnnperf.generate.recommendation.program import rank_program
@@ -21,10 +21,17 @@ from gnnperf.generate.recommendation.rows import TRANSFER_OPS, item_rows
 from gnnperf.generate.recommendation.shared import shared_by_all
 from gnnperf.generate.recommendation.waits import Pair, Waits, waits_of
 from gnnperf.generate.transformer.rows import LAUNCH_AT
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.hardware_nodes import add_hardware
-from gnnperf.graph.lanes import consecutive, lane_keys
-from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
+from gnnperf.graph import (
+    EdgeList,
+    ExecutionGraph,
+    StepLabel,
+    add_hardware,
+    concat_tables,
+    consecutive,
+    content_keys,
+    lane_keys,
+    node_table,
+)
 
 STEP_NAME = "planned"
 _CONTENT = ("node_type", "thread", "stream", "op_name", "segment", "event_name", "collective")

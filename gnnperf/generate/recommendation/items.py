@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from gnnperf.analytic.embedding.batched_calls import BatchedTable, batched_work, stated
-from gnnperf.core.schema import OpFamily, Phase
+from gnnperf.analytic import BatchedTable, batched_work, stated
+from gnnperf.core import OpFamily, Phase
 from gnnperf.generate.transformer.items import HostWait, Op, Views
-from gnnperf.graph.cost.table import OpCost
+from gnnperf.graph import OpCost
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from gnnperf.analytic.embedding.batched_calls import LOOK_UP, UPDATE, BatchedTable
-from gnnperf.core.schema import Phase
+from gnnperf.analytic import LOOK_UP, UPDATE, BatchedTable
+from gnnperf.core import Phase
 from gnnperf.generate.recommendation.items import Await, BatchedOp, Item, Moves, exchange
 from gnnperf.generate.recommendation.messages import INDEX_BYTES, LENGTH_BYTES, even_bytes
 from gnnperf.generate.recommendation.parts import Part, Travel, here
 from gnnperf.generate.recommendation.plan import RecommendationPlan
 from gnnperf.generate.recommendation.shared import Shared
 from gnnperf.generate.transformer.items import HostWait, op
-from gnnperf.graph.cost.op_call import Tensor
+from gnnperf.graph import Tensor
 
 F, B = Phase.FORWARD, Phase.BACKWARD
 KEY_BITS_PER_PASS, SORTED_BYTES = 8, 12  # cub's radix sort; a 64-bit row number and a 32-bit place go together

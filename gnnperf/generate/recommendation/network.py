@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.recommendation.items import Item, Transfer
 from gnnperf.generate.recommendation.plan import FLOAT_BYTES, Interaction, Optimizer, RecommendationPlan, Recommender
 from gnnperf.generate.transformer.items import Op, fused, op, views
-from gnnperf.graph.cost.op_call import Tensor
+from gnnperf.graph import Tensor
 
 F, B, O = Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER  # noqa: E741
 MEBIBYTE = 1 << 20

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gnnperf.core.errors import InputError, require
+from gnnperf.core import InputError, require
 from gnnperf.generate.tables import Placed, Placement, Split, Table
 
 DTYPES = ("float32", "float16", "bfloat16")

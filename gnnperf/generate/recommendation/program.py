@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.recommendation.items import Await, Item, Transfer, equal, exchange
 from gnnperf.generate.recommendation.lookups import dense_gradient, input_items, look_up, update_rows
 from gnnperf.generate.recommendation.messages import even_bytes, summed_width
@@ -23,7 +23,7 @@ from gnnperf.generate.recommendation.parts import Travel, here
 from gnnperf.generate.recommendation.plan import FLOAT_BYTES
 from gnnperf.generate.recommendation.shared import Shared
 from gnnperf.generate.transformer.items import fused
-from gnnperf.graph.cost.op_call import Tensor
+from gnnperf.graph import Tensor
 
 F, B = Phase.FORWARD, Phase.BACKWARD
 VECTORS, SUMS = "vectors", "sums"

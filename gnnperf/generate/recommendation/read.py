@@ -19,11 +19,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.generate.recommendation.placing import largest_first
 from gnnperf.generate.recommendation.plan import Interaction, Optimizer, RecommendationPlan, Recommender, check_sizes
 from gnnperf.generate.tables import Placed, Placement, Split, Table
-from gnnperf.hardware.named import closest
+from gnnperf.hardware import closest
 
 SECTIONS = ("name", "model", "batch", "ranks", "placement", "source")
 MODEL_KEYS = tuple(field.name for field in dataclasses.fields(Recommender))

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, OpFamily, Phase, Segment
+from gnnperf.core import NodeType, OpFamily, Phase, Segment
 from gnnperf.generate.recommendation.items import Await, Item, Kernel, Transfer
 from gnnperf.generate.transformer.items import HostWait, Lane, Views
 from gnnperf.generate.transformer.rows import LAUNCH, LAUNCH_SEGMENTS, WAIT
-from gnnperf.graph.tables import node_table
+from gnnperf.graph import node_table
 
 TRANSFER_STREAM = 1
 TRANSFER_OPS = {"all_to_all": "c10d::alltoall_base_", "all_reduce": "c10d::allreduce_",

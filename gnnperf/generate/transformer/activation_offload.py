@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.transformer.activations import kept_bytes
 from gnnperf.generate.transformer.around import Around, Items, Unit, UnitKind, Visit
 from gnnperf.generate.transformer.copies import copy_in, copy_out, fetching, stored

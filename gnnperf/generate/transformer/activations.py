@@ -10,7 +10,7 @@ from __future__ import annotations
 from gnnperf.generate.transformer.block import Activation, Attention
 from gnnperf.generate.transformer.plan import Recompute, TransformerPlan
 from gnnperf.generate.transformer.sizes import routed, sizes
-from gnnperf.graph.cost.op_call import DTYPE_BYTES
+from gnnperf.graph import DTYPE_BYTES
 
 
 def kept_bytes(plan: TransformerPlan, layer: int) -> float:

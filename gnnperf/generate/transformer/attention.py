@@ -7,13 +7,13 @@ scaled_dot_product_attention with its flash kernel, causal, dropout inside; fewe
 
 from __future__ import annotations
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.transformer.block import Attention, Kernels, Positions
 from gnnperf.generate.transformer.items import Item, fused, op, views
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.products import B
 from gnnperf.generate.transformer.sizes import Sizes, sizes
-from gnnperf.graph.cost.op_call import Tensor
+from gnnperf.graph import Tensor
 
 FLASH = "aten::_scaled_dot_product_flash_attention"
 CAUSAL_FORWARD = ("", "", "", "0.", "True")  # argument 4

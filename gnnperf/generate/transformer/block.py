@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gnnperf.core.errors import require
+from gnnperf.core import require
 
 
 class Attention(StrEnum):

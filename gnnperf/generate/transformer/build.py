@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, OpFamily, Relation
+from gnnperf.core import NodeType, OpFamily, Relation
 from gnnperf.generate.folding.words import stands_for_text
 from gnnperf.generate.transformer.combinations import said
 from gnnperf.generate.transformer.items import Group, Transfer
@@ -18,10 +18,8 @@ from gnnperf.generate.transformer.program import stage_program
 from gnnperf.generate.transformer.rank_nodes import RankNodes, rank_nodes
 from gnnperf.generate.transformer.roles import Role, RoleMap, all_roles, one_per_stage, rank_of
 from gnnperf.generate.transformer.rows import TRANSFER_OPS, group_size
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.hardware_nodes import add_hardware
-from gnnperf.graph.tables import EdgeList, concat_tables, content_keys, node_table
-from gnnperf.hardware.groups import progression
+from gnnperf.graph import EdgeList, ExecutionGraph, StepLabel, add_hardware, concat_tables, content_keys, node_table
+from gnnperf.hardware import progression
 
 STEP_NAME = "planned"
 MESSAGE = "send_recv"

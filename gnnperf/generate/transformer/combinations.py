@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gnnperf.core.errors import InputError, require
+from gnnperf.core import InputError, require
 from gnnperf.generate.transformer.block import Attention, Kernels
 from gnnperf.generate.transformer.compression import SUM, WORK
 from gnnperf.generate.transformer.offload import Store

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnnperf.core.errors import require
-from gnnperf.graph.cost.op_call import DTYPE_BYTES
+from gnnperf.core import require
+from gnnperf.graph import DTYPE_BYTES
 
 FLOATING = tuple(sorted(name for name in DTYPE_BYTES if name.startswith(("float", "bfloat"))))
 WORK = "what compressing and decompressing cost: no op is added"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.transformer.items import Await, Copy, Item, Lane, Record
 from gnnperf.generate.transformer.offload import Store
 

@@ -19,7 +19,7 @@ from gnnperf.generate.transformer.shards import (
     out_of_products_backward,
 )
 from gnnperf.generate.transformer.sizes import Sizes, sizes
-from gnnperf.graph.cost.op_call import Tensor
+from gnnperf.graph import Tensor
 
 
 def embedding_forward(plan: TransformerPlan) -> tuple[Item, ...]:

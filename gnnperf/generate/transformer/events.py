@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gnnperf.core.schema import Relation
+from gnnperf.core import Relation
 from gnnperf.generate.transformer.items import Await, HostAwait, Lane, Placed, Record, Transfer
 from gnnperf.generate.transformer.rows import FIRST_WORK, lane_of
-from gnnperf.graph.tables import EdgeList
+from gnnperf.graph import EdgeList
 
 NONE = -1
 # Kinds of items: kernels of the compute stream; transfers that the compute stream waits for, or not; device work that

@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.transformer.around import FIRST, LAST, Around, Items, Unit, Visit, unit_parameters
 from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Record, Transfer, op
 from gnnperf.generate.transformer.offload import Store
 from gnnperf.generate.transformer.parameters import Count
 from gnnperf.generate.transformer.plan import TransformerPlan
-from gnnperf.graph.cost.op_call import DTYPE_BYTES, Tensor
+from gnnperf.graph import DTYPE_BYTES, Tensor
 
 COPIED_IN, GATHERED, COPIED_OUT = "parameters copied in", "parameters gathered", "parameters copied out"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.transformer.around import FIRST, Around, Items, UnitKind, Visit, unit_parameters
 from gnnperf.generate.transformer.items import Await, Group, Item, Lane, Record, Transfer, op
 from gnnperf.generate.transformer.parameters import (
@@ -21,7 +21,7 @@ from gnnperf.generate.transformer.parameters import (
 )
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.sharding import Sharded
-from gnnperf.graph.cost.op_call import DTYPE_BYTES, Tensor
+from gnnperf.graph import DTYPE_BYTES, Tensor
 
 B = Phase.BACKWARD
 REDUCED, SCATTERED = "gradients reduced", "gradients scattered"

@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.transformer.around import Around, Items, Visit, unit_parameters
 from gnnperf.generate.transformer.copies import FROM_STORAGE, TO_DEVICE, TO_HOST, TO_STORAGE
 from gnnperf.generate.transformer.gradients import held_gradient_dtype
@@ -25,7 +25,7 @@ from gnnperf.generate.transformer.items import Await, Copy, HostAwait, HostWork,
 from gnnperf.generate.transformer.offload import Store
 from gnnperf.generate.transformer.parameters import layers_of, owned_count
 from gnnperf.generate.transformer.plan import TransformerPlan
-from gnnperf.graph.cost.op_call import DTYPE_BYTES
+from gnnperf.graph import DTYPE_BYTES
 
 O = Phase.OPTIMIZER  # noqa: E741
 HOST_ADAM = "cpu_adam"

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cached_property
 
-from gnnperf.core.schema import Phase
-from gnnperf.graph.cost.op_call import DTYPE_BYTES, PROFILER_DTYPES, Tensor
-from gnnperf.graph.cost.table import OpCost, op_cost
+from gnnperf.core import Phase
+from gnnperf.graph import DTYPE_BYTES, PROFILER_DTYPES, OpCost, Tensor, op_cost
 
 PROFILER_NAME = {dtype: name for name, dtype in reversed(PROFILER_DTYPES.items())}  # the first of several names
 NO_TENSOR: tuple[int, ...] = ()

@@ -12,7 +12,7 @@ in every pass. Ops that launch nothing stand where torch's profiler shows them f
 
 from __future__ import annotations
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.transformer.attention import attention, attention_backward, core, projections
 from gnnperf.generate.transformer.items import Item, op, views
 from gnnperf.generate.transformer.mlp import activated, activated_backward, first_products, residual, residual_backward

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.transformer.block import Block
 from gnnperf.generate.transformer.compression import Compression
 from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
@@ -29,7 +29,7 @@ from gnnperf.generate.transformer.sharding import Sharding
 from gnnperf.generate.transformer.tensors import FLOAT_BYTES, embedding_uses, head_uses, layer_uses
 from gnnperf.generate.transformer.update import update, zero_gradients
 from gnnperf.generate.uses import NotAccounted, Pair, RankTensors, Stretch, Use, check_accounted, use
-from gnnperf.graph.cost.op_call import DTYPE_BYTES, parse_call
+from gnnperf.graph import DTYPE_BYTES, parse_call
 
 _ADAM, _GRADIENTS_AT = "aten::_fused_adam_", 1  # of its lists: parameters, gradients, two moments
 _UPDATE = ("aten::copy_", "aten::mul_", "aten::norm", "aten::mul_", _ADAM, "aten::copy_")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnnperf.core.errors import require
+from gnnperf.core import require
 
 
 @dataclass(frozen=True)

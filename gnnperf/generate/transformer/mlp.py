@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.transformer.block import Activation, Kernels
 from gnnperf.generate.transformer.items import Item, fused, op
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.products import B, bias_backward
 from gnnperf.generate.transformer.sizes import sizes
-from gnnperf.graph.cost.op_call import Tensor
+from gnnperf.graph import Tensor
 
 
 def up_columns(plan: TransformerPlan, width: int) -> int:

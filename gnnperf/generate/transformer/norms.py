@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.transformer.block import Norm
 from gnnperf.generate.transformer.items import Item, op
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.products import B, accumulate
 from gnnperf.generate.transformer.sizes import Sizes, sizes
-from gnnperf.graph.cost.op_call import Tensor
+from gnnperf.graph import Tensor
 
 
 def norm(plan: TransformerPlan, phase: Phase) -> Item:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gnnperf.core.errors import require
+from gnnperf.core import require
 from gnnperf.generate.transformer.block import Block
 from gnnperf.generate.transformer.combinations import check
 from gnnperf.generate.transformer.compression import Compression

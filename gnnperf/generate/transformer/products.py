@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.transformer.items import Item, op, views
 from gnnperf.generate.transformer.sizes import Sizes
-from gnnperf.graph.cost.op_call import Tensor
+from gnnperf.graph import Tensor
 
 B = Phase.BACKWARD
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.transformer.activation_offload import ActivationOffload
 from gnnperf.generate.transformer.activations import ends_checkpoint, recomputed
 from gnnperf.generate.transformer.around import FIRST, LAST, Around, Unit, UnitKind, Visit
@@ -21,7 +21,7 @@ from gnnperf.generate.transformer.plan import Reduction, TransformerPlan
 from gnnperf.generate.transformer.products import B
 from gnnperf.generate.transformer.sharding import Sharded
 from gnnperf.generate.transformer.update import reduce_gradients, update, zero_gradients
-from gnnperf.graph.cost.op_call import DTYPE_BYTES
+from gnnperf.graph import DTYPE_BYTES
 
 
 class _Shelf:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import Relation
+from gnnperf.core import Relation
 from gnnperf.generate.transformer.events import (
     ASIDE,
     AWAITED,
@@ -31,8 +31,7 @@ from gnnperf.generate.transformer.events import (
 from gnnperf.generate.transformer.items import Await, Copy, HostAwait, HostWait, Lane, Op, Placed, Record, Transfer
 from gnnperf.generate.transformer.plan import Parallelism
 from gnnperf.generate.transformer.rows import FIRST_WORK, LAUNCH_AT, item_rows
-from gnnperf.graph.lanes import consecutive
-from gnnperf.graph.tables import EdgeList
+from gnnperf.graph import EdgeList, consecutive
 
 
 @dataclass(frozen=True)

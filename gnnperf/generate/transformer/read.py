@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import NoneType
 from typing import Any, TypeVar
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.generate.transformer.block import Block
 from gnnperf.generate.transformer.compression import Compression
 from gnnperf.generate.transformer.mixture import Experts

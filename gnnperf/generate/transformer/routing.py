@@ -16,7 +16,7 @@ rows are gathered and sums scattered around the experts (Megatron-LM demands seq
 
 from __future__ import annotations
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.transformer.items import (
     Group,
     HostWait,
@@ -32,7 +32,7 @@ from gnnperf.generate.transformer.mlp import activated, activated_backward, up_c
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.products import B, accumulate
 from gnnperf.generate.transformer.sizes import routed, sizes
-from gnnperf.graph.cost.op_call import DTYPE_BYTES, Tensor
+from gnnperf.graph import DTYPE_BYTES, Tensor
 
 
 def experts_forward(plan: TransformerPlan, phase: Phase) -> tuple[Item, ...]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, OpFamily, Phase, Segment
+from gnnperf.core import NodeType, OpFamily, Phase, Segment
 from gnnperf.generate.transformer.items import (
     Await,
     Copy,
@@ -33,7 +33,7 @@ from gnnperf.generate.transformer.items import (
     Views,
 )
 from gnnperf.generate.transformer.plan import Parallelism
-from gnnperf.graph.tables import node_table
+from gnnperf.graph import node_table
 
 LAUNCH_SEGMENTS = (Segment.T1, Segment.T2, Segment.T4, Segment.T3)
 LAUNCH_AT = LAUNCH_SEGMENTS.index(Segment.T4)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from gnnperf.generate.transformer.plan import TransformerPlan
-from gnnperf.graph.cost.op_call import Tensor
+from gnnperf.graph import Tensor
 
 
 @dataclass(frozen=True)

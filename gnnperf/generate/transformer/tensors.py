@@ -16,7 +16,7 @@ from __future__ import annotations
 from gnnperf.generate.transformer.plan import Recompute, TransformerPlan
 from gnnperf.generate.transformer.sizes import Sizes, sizes
 from gnnperf.generate.uses import Pair, Use, use
-from gnnperf.graph.cost.op_call import DTYPE_BYTES
+from gnnperf.graph import DTYPE_BYTES
 
 FLOAT_BYTES, INDEX_BYTES = DTYPE_BYTES["float32"], DTYPE_BYTES["int64"]
 _NORM, _NORM_BACKWARD = "aten::native_layer_norm", "aten::native_layer_norm_backward"

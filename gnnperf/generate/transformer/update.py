@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gnnperf.core.schema import Phase
+from gnnperf.core import Phase
 from gnnperf.generate.transformer.gradients import held_gradient_dtype, summed
 from gnnperf.generate.transformer.host_update import host_update
 from gnnperf.generate.transformer.items import Group, HostWait, Item, all_gather, all_reduce, op
@@ -27,7 +27,7 @@ from gnnperf.generate.transformer.parameters import (
 )
 from gnnperf.generate.transformer.plan import Reduction, TransformerPlan
 from gnnperf.generate.transformer.sharding import Sharded
-from gnnperf.graph.cost.op_call import Tensor
+from gnnperf.graph import Tensor
 
 __all__ = ["embedding_parameters", "head_parameters", "layer_parameters", "reduce_gradients", "stage_parameters",
            "update", "zero_gradients"]  # fmt: skip

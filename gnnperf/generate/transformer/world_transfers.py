@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, OpFamily, Relation
+from gnnperf.core import NodeType, OpFamily, Relation
 from gnnperf.generate.transformer.rank_nodes import RankNodes
 from gnnperf.generate.transformer.rows import TRANSFER_OPS
-from gnnperf.graph.tables import EdgeList, node_table
+from gnnperf.graph import EdgeList, node_table
 
 
 def world_transfers(own: RankNodes, edges: EdgeList, num_ranks: int) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnnperf.analytic import AnalyticConstants, fit_constants, read_calibrated_calls
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.gnn.data.config import DataConfig
 from gnnperf.gnn.data.earlier import Earlier
 from gnnperf.gnn.data.floors import TypedFloors, fit_floors

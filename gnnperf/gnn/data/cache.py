@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch_geometric.data import HeteroData
 
-from gnnperf.core.files import write_bytes
+from gnnperf.core import write_bytes
 
 PACKAGE = Path(__file__).resolve().parents[2]
 _SOURCES = ("core/errors.py", "core/schema", "hardware", "graph", "analytic", "gnn/data")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gnnperf.core.errors import InputError
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError
+from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import (
     ClusterSpec,
     DeviceSpec,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from gnnperf.core.errors import require
+from gnnperf.core import require
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.gnn.data.recordings import read_recordings
 from gnnperf.gnn.data.runs import RunGraph, run_of, workload_of
 from gnnperf.gnn.data.splits import Split

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gnnperf.core.schema import (
+from gnnperf.core import (
     DEVICE_FEATURES,
     LABEL_COLUMNS,
     LINK_FEATURES,

@@ -17,8 +17,7 @@ import pandas as pd
 import torch
 from torch_geometric.data import HeteroData
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import WORK_TYPES, NodeType
+from gnnperf.core import WORK_TYPES, InputError, NodeType
 from gnnperf.gnn.data.categories import texts_of, words_of
 from gnnperf.gnn.data.floors import TypedFloors, base_us
 from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, device_numbers, link_spec_numbers, work_numbers
@@ -28,9 +27,8 @@ from gnnperf.gnn.data.runs import AloneLabels
 from gnnperf.gnn.data.untraced import joined_by_parts
 from gnnperf.gnn.data.vocabulary import Vocabulary
 from gnnperf.gnn.evaluation.metrics import is_measured
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.graph import ExecutionGraph, Prediction
+from gnnperf.hardware import ClusterSpec
 
 
 def features(

@@ -9,9 +9,7 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import WORK_TYPES
-from gnnperf.core.schema.ranges import NotNegative
+from gnnperf.core import WORK_TYPES, InputError, NotNegative
 from gnnperf.gnn.data.categories import of_each, texts_of
 from gnnperf.gnn.evaluation.metrics import is_measured
 

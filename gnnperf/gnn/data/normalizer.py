@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from gnnperf.core.schema import NodeType
+from gnnperf.core import NodeType
 from gnnperf.gnn.data.numbers import WORK_NAMES
 
 COLLECTIVE = str(NodeType.COLLECTIVE)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.cpu.counts import between_bytes
-from gnnperf.core.schema import DEVICE_FEATURES, LINK_FEATURES, NUM_TEXT_FEATURES, WORK_FEATURES, names
+from gnnperf.analytic import between_bytes
+from gnnperf.core import DEVICE_FEATURES, LINK_FEATURES, NUM_TEXT_FEATURES, WORK_FEATURES, names
 from gnnperf.gnn.data.places import (
     LINKS,
     group_numbers,
@@ -17,10 +17,9 @@ from gnnperf.gnn.data.places import (
 )
 from gnnperf.gnn.data.shapes import ShapeNumbers, alignment, shape_numbers
 from gnnperf.gnn.data.text import text_numbers
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.lanes import lane_keys
-from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
-from gnnperf.schedule.longest_path import timed_edges
+from gnnperf.graph import ExecutionGraph, lane_keys
+from gnnperf.hardware import ClusterSpec, DeviceSpec, LinkSpec
+from gnnperf.schedule import timed_edges
 
 SIZE_COLUMNS = ("flops", "bytes", "message_bytes")
 WORK_NAMES = (*names(WORK_FEATURES), *(f"text_{i}" for i in range(NUM_TEXT_FEATURES)))

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.schedule.alignment import align
+from gnnperf.core import InputError, NodeType
+from gnnperf.graph import ExecutionGraph
+from gnnperf.schedule import align
 
 
 @dataclass(frozen=True)

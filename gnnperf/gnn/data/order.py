@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch.utils.data import Sampler
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 
 
 class EpochShuffle(Sampler[int]):

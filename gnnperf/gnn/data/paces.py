@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType
+from gnnperf.core import NodeType
 from gnnperf.gnn.data.categories import NOTHING, texts_of
 from gnnperf.gnn.data.occurrences import node_kinds
 from gnnperf.gnn.data.runs import AloneLabels, RunStep, merged, run_of
-from gnnperf.schedule.alignment import align
+from gnnperf.schedule import align
 
 MIN_NODES = 30  # that tell a pace
 MOST_UNKNOWN = 0.05  # of a step's time: with more at paces that nobody knows, the recording is left out

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Relation
+from gnnperf.core import InputError, Relation
 from gnnperf.gnn.data.categories import of_each
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.groups import machines_of
-from gnnperf.hardware.spec import ClusterSpec, LinkSpec
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import ClusterSpec, LinkSpec, machines_of
 
 LINKS = ("intra", "inter", "host_link")
 SPLIT, PARTIAL, REPLICATE = "split", "partial", "replicate"

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 
 MAX_CHECKPOINT_BYTES = 3 * 2**26  # of a file, and of all tensors in it
 MAX_DIRECTORY_BYTES = 2**21  # of the archive

@@ -11,10 +11,8 @@ import numpy as np
 import pandas as pd
 from torch_geometric.data import HeteroData
 
-from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
-from gnnperf.analytic.collective.files import laws_of
-from gnnperf.core.errors import InputError
-from gnnperf.core.progress import each
+from gnnperf.analytic import AnalyticConstants, AnalyticPredictor, laws_of
+from gnnperf.core import InputError, each
 from gnnperf.gnn.data.base import fit_base
 from gnnperf.gnn.data.cache import cached_graphs, fingerprint
 from gnnperf.gnn.data.config import DataConfig
@@ -28,9 +26,8 @@ from gnnperf.gnn.data.paces import Paces, in_our_pace
 from gnnperf.gnn.data.runs import RunGraph, RunStep, merged, read_runs, told_of_buckets, typical
 from gnnperf.gnn.data.splits import PARTS, Split, read_split
 from gnnperf.gnn.data.vocabulary import Vocabulary, fit_vocabulary, joined
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction, Predictor
-from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
+from gnnperf.graph import ExecutionGraph, Prediction, Predictor
+from gnnperf.hardware import ClusterSpec, DeviceSpec
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnnperf.trace.device_names import device_name
-from gnnperf.trace.storage import read_card
+from gnnperf.trace import device_name, read_card
 
 CAPABILITY = re.compile("[A-Z0-9_ .]{0,32}")  # a card may come from a stranger
 

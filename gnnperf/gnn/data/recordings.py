@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.core import untrusted
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError, untrusted
 
 CARD = "run.json"
 COMPLETE = "complete"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnperf.core.schema import NodeType, Relation
+from gnnperf.core import NodeType, Relation
 
 REVERSE_PREFIX = "rev_"
 EdgeType = tuple[str, str, str]

@@ -18,18 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.analytic.contention_constants import default_contention
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType
+from gnnperf.analytic import default_contention
+from gnnperf.core import InputError, NodeType
 from gnnperf.gnn.data.clusters import cluster_for
 from gnnperf.gnn.data.occurrences import Occurrences, occurrences
 from gnnperf.gnn.data.recordings import CARD, read_json
-from gnnperf.graph import load_graph
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.placement import with_bucket
-from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
-from gnnperf.schedule.alignment import align
-from gnnperf.schedule.observed import alone_us
+from gnnperf.graph import ExecutionGraph, load_graph
+from gnnperf.hardware import ClusterSpec, DeviceSpec, with_bucket
+from gnnperf.schedule import align, alone_us
 
 STEADY = 0.1  # a step counts for what is scheduled if its time is so near the median: |ratio - 1|
 

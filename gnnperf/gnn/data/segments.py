@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch_geometric.data import HeteroData
 
-from gnnperf.core.schema import TIMED_RELATIONS, WORK_TYPES, NodeType
-from gnnperf.schedule.engine import topological_order
+from gnnperf.core import TIMED_RELATIONS, WORK_TYPES, NodeType
+from gnnperf.schedule import topological_order
 
 TYPES = tuple(map(str, NodeType))
 WORK = frozenset(map(str, WORK_TYPES))

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.cpu.call import Call
-from gnnperf.analytic.cpu.counts import product_sizes
-from gnnperf.core.schema import OpFamily
+from gnnperf.analytic import Call, product_sizes
+from gnnperf.core import OpFamily
 
 NUM_DIMS, NUM_PRODUCT = 8, 5  # columns of each table
 MAX_ALIGNMENT = 64.0

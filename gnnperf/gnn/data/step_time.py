@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.schema import WORK_TYPES, NodeType
+from gnnperf.core import WORK_TYPES, NodeType
 from gnnperf.gnn.data.prepare import Step
-from gnnperf.graph.prediction import Alone
-from gnnperf.hardware.contention import Contention
-from gnnperf.schedule import Schedule, schedule, schedule_with_contention
-from gnnperf.schedule.path_counts import NUM_UNROLLED
+from gnnperf.graph import Alone
+from gnnperf.hardware import Contention
+from gnnperf.schedule import NUM_UNROLLED, Schedule, schedule, schedule_with_contention
 
 
 @dataclass(frozen=True)

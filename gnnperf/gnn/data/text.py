@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NUM_TEXT_FEATURES
+from gnnperf.core import NUM_TEXT_FEATURES
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _WORD_WEIGHT = 2.0  # a whole word says more than three of its letters

@@ -15,8 +15,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnnperf.core.schema import Relation, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import Relation, Segment
+from gnnperf.graph import ExecutionGraph
 
 
 def joined_by_parts(graph: ExecutionGraph) -> ExecutionGraph:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import WORK_TYPES
+from gnnperf.core import WORK_TYPES
 from gnnperf.gnn.data.categories import NOTHING, words_of
 
 FIELDS = ("op_name", "family", "phase", "segment", "dtype", "collective", "lane")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.gnn.checkpoint import Checkpoint
 from gnnperf.gnn.checkpoint_formats import read_checkpoint
 from gnnperf.gnn.data.earlier import Earlier

@@ -10,12 +10,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from gnnperf.analytic.constants_file import read_constants
-from gnnperf.core.errors import require
-from gnnperf.core.files import write_text
+from gnnperf.analytic import read_constants
+from gnnperf.core import require, write_text
 from gnnperf.gnn.intervals.devices import DeviceIntervals
-from gnnperf.hardware.conf_folders import conf_dir
-from gnnperf.hardware.strict_yaml import yaml_text
+from gnnperf.hardware import conf_dir, yaml_text
 
 FILE = "unseen_gpu.yaml"
 

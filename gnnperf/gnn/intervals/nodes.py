@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema.ranges import LogHigh, LogLow, Share
+from gnnperf.core import LogHigh, LogLow, Share
 from gnnperf.gnn.intervals.conformal import two_sided
 
 MIN_NODES, MIN_RUNS = 100, 5  # of a group: nodes of one run miss together

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnnperf.core.errors import require
+from gnnperf.core import require
 
 MAX_RESIDUAL = 20.0  # a factor of 5e8
 

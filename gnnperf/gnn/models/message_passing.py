@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnnperf.core.schema import Relation
+from gnnperf.core import Relation
 from gnnperf.gnn.data.relations import REVERSE_PREFIX
 from gnnperf.gnn.models.config import ModelConfig
 

@@ -11,9 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType
-from gnnperf.core.schema.ranges import checked
+from gnnperf.core import InputError, NodeType, checked
 from gnnperf.gnn.data.normalizer import Normalizer
 from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
 from gnnperf.gnn.data.plain import load_plain, refused_in

@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gnnperf.core.errors import require
+from gnnperf.core import require
 from gnnperf.gnn.data.config import DataConfig
 from gnnperf.gnn.models.config import ModelConfig
-from gnnperf.hardware.config import HardwareConfig
+from gnnperf.hardware import HardwareConfig
 
 EVALUATED = ("val", "test")  # parts of a split
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")  # of rows and splits, which name folders

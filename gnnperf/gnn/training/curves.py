@@ -11,9 +11,7 @@ import pandas as pd
 from lightning.pytorch.loggers import CSVLogger, Logger
 from plotly.graph_objects import Figure
 
-from gnnperf.core.files import write_bytes, write_text
-from gnnperf.core.output.files import csv_text, to_json
-from gnnperf.core.output.html import plotly_page
+from gnnperf.core import csv_text, plotly_page, to_json, write_bytes, write_text
 from gnnperf.gnn.training.config import LoggerKind, TrainConfig
 
 

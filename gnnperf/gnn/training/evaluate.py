@@ -11,10 +11,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.core.files import write_text
-from gnnperf.core.output.files import csv_text
-from gnnperf.core.output.terminal import console
-from gnnperf.core.progress import each
+from gnnperf.core import console, csv_text, each, write_text
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.data.step_time import AloneAnswer, in_place_us

@@ -12,7 +12,7 @@ from copy import deepcopy
 import numpy as np
 import torch
 
-from gnnperf.core.progress import each
+from gnnperf.core import each
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import WORK, TypedGNN
 from gnnperf.gnn.models.segmented import answers_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gnnperf.core.errors import require
+from gnnperf.core import require
 from gnnperf.gnn.models.config import ModelConfig
 
 

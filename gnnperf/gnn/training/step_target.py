@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.schema import NodeType, Segment
+from gnnperf.core import NodeType, Segment
 from gnnperf.gnn.data.prepare import Step
-from gnnperf.schedule.path_counts import NUM_UNROLLED, StepConstraints, constraints_of
+from gnnperf.schedule import NUM_UNROLLED, StepConstraints, constraints_of
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from torch_geometric.data import HeteroData
 
 from gnnperf.gnn.models.gnn import WORK, NodeAnswer
 from gnnperf.gnn.training.step_target import StepTarget
-from gnnperf.schedule.path_counts import step_visits
+from gnnperf.schedule import step_visits
 
 
 @dataclass(frozen=True)

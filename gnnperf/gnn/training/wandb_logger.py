@@ -11,7 +11,7 @@ import pandas as pd
 from lightning.pytorch.loggers import Logger, WandbLogger
 from plotly.graph_objects import Figure
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.gnn.training.config import TrainConfig
 from gnnperf.gnn.training.curves import FolderLog
 from gnnperf.gnn.training.processes import processes

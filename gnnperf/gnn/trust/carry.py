@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema.ranges import LogRatio, Share
+from gnnperf.core import LogRatio, Share
 from gnnperf.gnn.trust.falling import falling
 
 LENGTH = 0.5  # of a bin of log(base): nodes of one op and program within it tell of one length

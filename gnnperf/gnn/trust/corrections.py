@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema.ranges import LogRatio
+from gnnperf.core import LogRatio
 from gnnperf.gnn.data.categories import texts_of
 from gnnperf.gnn.data.occurrences import node_kinds
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnnperf.core.schema.ranges import Positive
+from gnnperf.core import Positive
 
 KEPT = 1000  # training states per node type
 SEEN_KEPT = 0.95  # share of nodes of unseen runs that count as like training

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 from torch_geometric.data.storage import NodeStorage
 
-from gnnperf.core.schema import NodeType, Source
+from gnnperf.core import NodeType, Source
 from gnnperf.gnn.data.categories import texts_of, words_of
 from gnnperf.gnn.data.normalizer import Normalizer
 from gnnperf.gnn.data.prepare import PreparedData, Step
@@ -33,7 +33,7 @@ from gnnperf.gnn.trust.carry import Carry, Work, fit_carry
 from gnnperf.gnn.trust.corrections import Corrections, Missed, fit_corrections
 from gnnperf.gnn.trust.likeness import KEPT, Likeness, fit_likeness
 from gnnperf.gnn.trust.seen import Seen, fit_seen
-from gnnperf.graph.prediction import REASONS
+from gnnperf.graph import REASONS
 
 OP = FIELDS.index("op_name")
 KERNELS = NodeType.COMPUTE

@@ -6,7 +6,7 @@ and softmax rows are kept on chip between their passes.
 
 from __future__ import annotations
 
-from gnnperf.core.schema import OpFamily
+from gnnperf.core import OpFamily
 from gnnperf.graph.cost.op_call import OpCall, Tensor
 from gnnperf.graph.cost.work import Formula, Work, total_bytes
 

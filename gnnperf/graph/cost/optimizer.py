@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnperf.core.schema import OpFamily
+from gnnperf.core import OpFamily
 from gnnperf.graph.cost.op_call import OpCall
 from gnnperf.graph.cost.work import Formula, Work, total_bytes
 

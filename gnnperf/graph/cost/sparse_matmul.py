@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from math import prod
 
-from gnnperf.core.schema import OpFamily
+from gnnperf.core import OpFamily
 from gnnperf.graph.cost.op_call import DTYPE_BYTES, OpCall, Tensor, UnknownCost
 from gnnperf.graph.cost.work import Formula, Work, total_bytes
 

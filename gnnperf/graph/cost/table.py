@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import nan
 
-from gnnperf.core.schema import OpFamily
+from gnnperf.core import OpFamily
 from gnnperf.graph.cost import (
     attention,
     convolution,

@@ -29,9 +29,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.output.streams import lasting_streams
-from gnnperf.core.output.terminal import complain
+from gnnperf.core import InputError, complain, lasting_streams
 from gnnperf.predict.composition.flags import with_keys
 from gnnperf.predict.composition.messages import REMEDY, check_keys, explain, is_text, missing_choice, unreadable
 from gnnperf.predict.composition.own_files import GROUPS, OwnFiles, escaped, literal

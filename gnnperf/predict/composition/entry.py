@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from gnnperf.core.errors import InputError, require
-from gnnperf.gnn.models.config import ModelConfig
-from gnnperf.gnn.training.config import NAME, LearnerConfig, LearnerKind, OptimConfig, TrainConfig
-from gnnperf.gnn.training.pretrain_config import OpTablesConfig
+from gnnperf.core import InputError, require
+from gnnperf.gnn import NAME, LearnerConfig, LearnerKind, ModelConfig, OpTablesConfig, OptimConfig, TrainConfig
 
 
 @dataclass

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Iterator, Sequence
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.predict.composition.own_files import quoted
 
 

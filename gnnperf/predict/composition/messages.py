@@ -20,9 +20,9 @@ from omegaconf.errors import (
     ValidationError,
 )
 
-from gnnperf.core.errors import InputError
-from gnnperf.hardware.named import GROUPS as CATALOG_GROUPS
-from gnnperf.hardware.named import unknown_name
+from gnnperf.core import InputError
+from gnnperf.hardware import GROUPS as CATALOG_GROUPS
+from gnnperf.hardware import unknown_name
 
 OPTUNA = "hydra/sweeper/optuna"
 REMEDY = "see conf/ for every key and its default, or run with --cfg job"

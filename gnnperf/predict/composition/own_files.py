@@ -17,10 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core.errors import InputError
-from gnnperf.hardware.conf_folders import conf_dir
-from gnnperf.hardware.named import CLUSTER_GROUP, DEVICE_GROUP, PLAN_GROUP, is_path
-from gnnperf.hardware.strict_yaml import INTERPOLATION, read_yaml
+from gnnperf.core import InputError
+from gnnperf.hardware import CLUSTER_GROUP, DEVICE_GROUP, INTERPOLATION, PLAN_GROUP, conf_dir, is_path, read_yaml
 
 OWN = "own_file"
 GROUPS = (DEVICE_GROUP, CLUSTER_GROUP, PLAN_GROUP)

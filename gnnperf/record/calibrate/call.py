@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.record.calibrate.point import Direction, OpPoint, Shape
 
 Call = Callable[[], object]

@@ -7,8 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnperf.core.errors import require
-from gnnperf.core.output.terminal import say
+from gnnperf.core import require, say
 
 if TYPE_CHECKING:
     from gnnperf.record.calibrate.machine import Machine

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from gnnperf.core.files import write_text
+from gnnperf.core import write_text
 from gnnperf.record.calibrate.point import Cache, CommPoint, Reading, from_json, reading_to_json, to_json
 from gnnperf.record.launcher import Transport, put_transport_first
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.record.calibrate.interval import Interval
 from gnnperf.record.calibrate.op_table import COLUMNS, read_table
 

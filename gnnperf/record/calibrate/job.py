@@ -13,8 +13,7 @@ from pathlib import Path
 
 import torch
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.files import write_text
+from gnnperf.core import InputError, write_text
 from gnnperf.record.calibrate.call import Call, calls
 from gnnperf.record.calibrate.comm import measure_groups
 from gnnperf.record.calibrate.host_costs import host_costs_us

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.record import gpu, host
 from gnnperf.record.machine import versions
 

@@ -15,9 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.untrusted import reading
-from gnnperf.hardware.strict_yaml import parse_yaml
+from gnnperf.core import InputError, reading
+from gnnperf.hardware import parse_yaml
 from gnnperf.record.calibrate.call import dtype_of, overload_of
 from gnnperf.record.calibrate.point import Direction, OpPoint, frozen
 

@@ -6,8 +6,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.files import replacing_folder
+from gnnperf.core import InputError, replacing_folder
 from gnnperf.record.calibrate.compare import OPS_FILE
 
 DEVICE_FILE, CLUSTER_FILE, ROUNDS_FILE = "device.yaml", "cluster.yaml", "calibration.json"

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.progress import each
+from gnnperf.core import InputError, each
 from gnnperf.record.calibrate.interval import Interval, intervals
 from gnnperf.record.calibrate.job import Job, job_text
 from gnnperf.record.calibrate.point import Cache, Point, Reading, reading_from_json

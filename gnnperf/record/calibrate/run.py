@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gnnperf.hardware.strict_yaml import yaml_text
-from gnnperf.hardware.yaml_spec import device_from
+from gnnperf.hardware import device_from, yaml_text
 from gnnperf.record.calibrate.compare import OPS_FILE
 from gnnperf.record.calibrate.machine import Machine, clocks, software
 from gnnperf.record.calibrate.op_table import parquet_bytes, rows

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
-from gnnperf.hardware import default_cluster
-from gnnperf.hardware.spec import DeviceSpec, LinkSpec
-from gnnperf.hardware.yaml_spec import cluster_from, device_from
+from gnnperf.hardware import DeviceSpec, LinkSpec, cluster_from, default_cluster, device_from
 from gnnperf.record.calibrate import rates
 from gnnperf.record.calibrate.interval import Interval
 from gnnperf.record.calibrate.machine import Machine

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.report.compare.side import Side
 
 BY = {"node type": "node_type", "phase": "phase", "op": "op_name"}

@@ -6,10 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.files import write_bytes
-from gnnperf.core.output.files import to_json
-from gnnperf.core.output.terminal import complain, write_out
+from gnnperf.core import InputError, complain, to_json, write_bytes, write_out
 
 if TYPE_CHECKING:
     from gnnperf.report.compare.side import Side

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gnnperf.core.errors import require
+from gnnperf.core import require
 from gnnperf.report.compare.changes import Comparison
 from gnnperf.report.text import time_text
 

@@ -6,19 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Source, StepTimeKind
-from gnnperf.graph import load_graph
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction
+from gnnperf.core import InputError, Source, StepTimeKind
+from gnnperf.graph import ExecutionGraph, Prediction, load_graph
 from gnnperf.hardware import match_device
-from gnnperf.predict.assembly import Question, assemble
-from gnnperf.predict.config import Mode
-from gnnperf.predict.step_choice import choose_step, measured_step_time_us, step_time_kind
-from gnnperf.predict.target import traced_name
+from gnnperf.predict import Mode, Question, assemble, choose_step, measured_step_time_us, step_time_kind, traced_name
 from gnnperf.report.compare.side import Side, work
 from gnnperf.report.nodes_parquet import nodes_table
-from gnnperf.schedule.step_response import measured_latencies
+from gnnperf.schedule import measured_latencies
 
 MEASURED = "measured"
 

@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 from plotly.graph_objects import Figure, Waterfall
 
-from gnnperf.core.output.html import plotly_page
+from gnnperf.core import plotly_page
 from gnnperf.report.compare.changes import Change, Comparison, leading
 from gnnperf.report.compare.text import headline, sides, signed, warnings
 from gnnperf.report.text import time_text

@@ -11,9 +11,7 @@ import msgspec
 import pandas as pd
 import pyarrow.parquet as pq
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import WORK_TYPES, StepTimeKind
-from gnnperf.core.untrusted import reading
+from gnnperf.core import WORK_TYPES, InputError, StepTimeKind, reading
 from gnnperf.report.json_document import FORMAT, FORMAT_VERSION
 
 DOCUMENT, NODES = "prediction.json", "nodes.parquet"

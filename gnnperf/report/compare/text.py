@@ -14,7 +14,7 @@ from gnnperf.report.compare.changes import Change, Comparison, leading
 from gnnperf.report.compare.limits import Limits
 from gnnperf.report.compare.side import Side
 from gnnperf.report.text import time_text
-from gnnperf.trace.public_text import run_name
+from gnnperf.trace import run_name
 
 FORMAT, FORMAT_VERSION = "gnnperf.comparison", 1
 BAR_WIDTH = 24  # characters

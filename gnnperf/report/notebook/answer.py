@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.predict import StepPrediction
 from gnnperf.report import write_report
 from gnnperf.report.nodes_parquet import nodes_table
 from gnnperf.report.notebook.card import card
 from gnnperf.report.text import headline
-from gnnperf.whatif.findings import Finding
+from gnnperf.whatif import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

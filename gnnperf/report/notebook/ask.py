@@ -6,15 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core.errors import require
-from gnnperf.core.progress.bars import bars_on_terminal
-from gnnperf.hardware.named import CLUSTER_GROUP, DEVICE_GROUP, PLAN_GROUP
-from gnnperf.predict.api import predict as answer_of
-from gnnperf.predict.asked import to_request
-from gnnperf.predict.composition import composed
-from gnnperf.predict.config import PredictConfig
-from gnnperf.predict.fallback import check_covered
-from gnnperf.predict.request import check
+from gnnperf.core import bars_on_terminal, require
+from gnnperf.hardware import CLUSTER_GROUP, DEVICE_GROUP, PLAN_GROUP
+from gnnperf.predict import PredictConfig, check, check_covered, composed, to_request
+from gnnperf.predict import predict as answer_of
 from gnnperf.report import check_output, write_report
 from gnnperf.report.notebook.answer import Answer
 from gnnperf.report.threshold import read_threshold

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.predict import StepPrediction
 from gnnperf.report.summary import top_ops
 from gnnperf.report.text import (
     MEANING,

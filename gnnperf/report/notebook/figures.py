@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError, require
-from gnnperf.core.schema import WORK_TYPES
-from gnnperf.predict.critical_time import critical_chain
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.core import WORK_TYPES, InputError, require
+from gnnperf.predict import StepPrediction, critical_chain
 from gnnperf.report.compare.changes import BY, UNNAMED
 from gnnperf.report.nodes_parquet import nodes_table
 from gnnperf.report.text import headline, time_text

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gnnperf.core.output.html import content_security_policy
-from gnnperf.core.output.files import strict
+from gnnperf.core import content_security_policy, strict
 
 STYLE = "report.css"
 SCRIPTS = (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.predict import StepPrediction
 from gnnperf.report import summary
 from gnnperf.report.occupancy import PARTS
 from gnnperf.report.page.colors import OF_PHASE, OF_SOURCE, OF_TYPE, OTHER

@@ -6,7 +6,7 @@ lightened until they stand out from the background by 3:1.
 
 from __future__ import annotations
 
-from gnnperf.core.schema import NodeType, Phase, Source
+from gnnperf.core import NodeType, Phase, Source
 
 OTHER = "grey"
 OF_TYPE = {

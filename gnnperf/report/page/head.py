@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.predict import StepPrediction
 from gnnperf.report.page.markup import Markup, paragraph
 from gnnperf.report.text import (
     MEANING,
@@ -18,7 +18,7 @@ from gnnperf.report.text import (
     time_text,
     whatif_lines,
 )
-from gnnperf.whatif.findings import Finding
+from gnnperf.whatif import Finding
 
 UNNAMED_HARDWARE = "hardware that the trace does not name"
 

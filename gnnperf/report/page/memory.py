@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gnnperf.predict.step_prediction import RankMemory, StepPrediction
+from gnnperf.predict import RankMemory, StepPrediction
 from gnnperf.report.page.markup import Cell, Markup, paragraph, rank_cell, signed_share_cell, table, text_cell
 from gnnperf.report.text import UNKNOWN, bytes_text, fit_lines, memory_lines
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from gnnperf.core.schema import NodeType
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.core import NodeType
+from gnnperf.predict import StepPrediction
 from gnnperf.report.page.colors import OF_TYPE, OTHER
 from gnnperf.report.page.markup import (
     Cell,

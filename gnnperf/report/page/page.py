@@ -7,7 +7,7 @@ from html import escape
 
 import pandas as pd
 
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.predict import StepPrediction
 from gnnperf.report.family_errors import family_errors
 from gnnperf.report.json_document import document
 from gnnperf.report.occupancy import occupancy

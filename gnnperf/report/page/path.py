@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType
+from gnnperf.core import NodeType
 from gnnperf.report.page.colors import OF_PHASE, OF_TYPE, OTHER
 from gnnperf.report.page.markup import (
     Cell,

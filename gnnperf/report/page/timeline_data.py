@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, Segment
-from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.core import NodeType, Segment
+from gnnperf.predict import StepPrediction
 from gnnperf.report.text import shapes_text
 from gnnperf.report.tracks import tracks
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from gnnperf.analytic.sparsity_roofline import BLOCK, UNSTRUCTURED, Blocks, Dense, Pattern, TwoFour
-from gnnperf.core.errors import InputError
+from gnnperf.analytic import BLOCK, UNSTRUCTURED, Blocks, Dense, Pattern, TwoFour
+from gnnperf.core import InputError
 
 COLUMNS = ("pattern", "sparsity", "accuracy")
 PATTERNS = f"{UNSTRUCTURED}, {TwoFour().name}, {BLOCK}N (N the edge, e.g. {BLOCK}32)"

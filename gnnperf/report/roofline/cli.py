@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnperf.core.errors import require_writable
+from gnnperf.core import require_writable
 
 if TYPE_CHECKING:
     from gnnperf.report.roofline.sheet import Sheet

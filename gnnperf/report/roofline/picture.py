@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from gnnperf.analytic.device_roofs import DeviceRoofs, Roof
+from gnnperf.analytic import DeviceRoofs, Roof
 from gnnperf.report.roofline.chart import Axis, Chart, decades, number_text
 from gnnperf.report.roofline.points import MEASURED, PREDICTED, DevicePicture, Point
 from gnnperf.report.roofline.sheet import NUM_COLORS, Sheet

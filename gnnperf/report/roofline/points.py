@@ -15,11 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.device_roofs import DeviceRoofs, roofs_of
-from gnnperf.analytic.memory_bound.streams import US
-from gnnperf.analytic.roofline import rate_key_of
-from gnnperf.core.schema import NodeType, OpFamily
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.analytic import US, DeviceRoofs, rate_key_of, roofs_of
+from gnnperf.core import NodeType, OpFamily
+from gnnperf.hardware import DeviceSpec
 
 MEASURED, PREDICTED = "measured", "predicted"
 COMPUTE, MEMORY = "compute", "memory"

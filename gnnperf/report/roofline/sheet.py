@@ -12,10 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.files import write_bytes
-from gnnperf.core.output.files import csv_text
-from gnnperf.core.output.html import html_page
+from gnnperf.core import InputError, csv_text, html_page, write_bytes
 
 SUFFIXES = (".html", ".csv")
 NUM_COLORS = 8

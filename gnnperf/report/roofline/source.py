@@ -8,12 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.hardware import load_device, match_device
-from gnnperf.hardware.spec import DeviceSpec
-from gnnperf.hardware.yaml_spec import device_from
-from gnnperf.predict.api import predict
-from gnnperf.predict.request import Request
+from gnnperf.core import InputError
+from gnnperf.hardware import DeviceSpec, device_from, load_device, match_device
+from gnnperf.predict import Request, predict
 from gnnperf.report.compare.side import AGAIN, DOCUMENT, NODES, is_prediction, read_document, read_nodes
 from gnnperf.report.json_document import document
 from gnnperf.report.nodes_parquet import nodes_table

@@ -8,8 +8,8 @@ from html import escape
 
 import pandas as pd
 
-from gnnperf.analytic.sparsity_roofline import Dense, Layer, Pattern, SparsityPoint, sparsity_points
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.analytic import Dense, Layer, Pattern, SparsityPoint, sparsity_points
+from gnnperf.hardware import DeviceSpec
 from gnnperf.report.roofline.accuracy import Asked
 from gnnperf.report.roofline.chart import Axis, Chart
 from gnnperf.report.roofline.sheet import NUM_COLORS, Sheet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gnnperf.core.errors import require_writable
+from gnnperf.core import require_writable
 
 DESCRIPTION = """\
 How much faster a layer can get with a sparse weight (Shinn et al. 2023, The Sparsity Roofline).
@@ -46,7 +46,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _sparsity_roofline(arguments: argparse.Namespace) -> int:
-    from gnnperf.analytic.sparsity_roofline import UNSTRUCTURED, Layer
+    from gnnperf.analytic import UNSTRUCTURED, Layer
     from gnnperf.hardware import load_device
     from gnnperf.report.roofline.accuracy import check_sparsity, pattern_of, read_accuracies
     from gnnperf.report.roofline.cli import print_sheets

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 
 CATALOG = Path(__file__).parent / "catalog.csv.gz"
 

@@ -11,9 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.output.terminal import say
-from gnnperf.core.progress import each, task
+from gnnperf.core import InputError, each, say, task
 from gnnperf.trace.public.build import build, recordings
 from gnnperf.trace.public.catalog import Entry, load_catalog, select
 from gnnperf.trace.public.fetch import Origin, fetch

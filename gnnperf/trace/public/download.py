@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.trace.public.verify import CHUNK_BYTES
 
 TIMEOUT_S = 30.0

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.trace.public.catalog import Entry
 from gnnperf.trace.public.download import download
 from gnnperf.trace.public.verify import CHUNK_BYTES, MAX_PLAIN_BYTES, is_promised, sha256_of

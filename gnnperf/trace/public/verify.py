@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 from typing import Protocol
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.trace.public.catalog import Entry
 
 CHUNK_BYTES = 1 << 20

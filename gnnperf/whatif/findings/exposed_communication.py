@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.core.schema import NodeType
+from gnnperf.core import NodeType
 from gnnperf.whatif.declared import OpLatency
 from gnnperf.whatif.findings.finding import Suspect, Way
 from gnnperf.whatif.findings.observed import Observed

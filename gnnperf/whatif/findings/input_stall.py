@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Segment
-from gnnperf.graph.steps import WINDOW
+from gnnperf.core import InputError, Segment
+from gnnperf.graph import WINDOW
 from gnnperf.whatif.findings.finding import Basis, Suspect, Way
 from gnnperf.whatif.findings.observed import Observed
 from gnnperf.whatif.pause import Pause

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType
+from gnnperf.core import NodeType
 from gnnperf.whatif.chosen import ScaleNodes
 from gnnperf.whatif.findings.finding import Suspect, Way
 from gnnperf.whatif.findings.observed import Observed

@@ -10,13 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Predictor
-from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.schedule import Schedule, schedule
-from gnnperf.schedule.medians import ClassMedians, fit_medians
-from gnnperf.schedule.step_response import measured_latencies
+from gnnperf.core import InputError
+from gnnperf.graph import ExecutionGraph, Predictor
+from gnnperf.hardware import ClusterSpec
+from gnnperf.schedule import ClassMedians, Schedule, fit_medians, measured_latencies, schedule
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.findings.finding import Basis
 from gnnperf.whatif.findings.observed import Observed

@@ -10,11 +10,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.cpu.call import Call
-from gnnperf.analytic.cpu.counts import product_sizes
-from gnnperf.analytic.gemm.sizes import ITEM_BYTES
-from gnnperf.core.schema import NodeType, OpFamily
-from gnnperf.generate.shapes import is_list, parse
+from gnnperf.analytic import ITEM_BYTES, Call, product_sizes
+from gnnperf.core import NodeType, OpFamily
+from gnnperf.generate import is_list, parse
 from gnnperf.whatif.chosen import ScaleNodes
 from gnnperf.whatif.findings.finding import Basis, Suspect, Way
 from gnnperf.whatif.findings.observed import Observed

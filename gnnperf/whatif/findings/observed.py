@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from gnnperf.core.schema import NodeType, Relation
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.core import NodeType, Relation
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import ClusterSpec
 from gnnperf.schedule import Schedule
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.findings.finding import Basis

@@ -5,7 +5,7 @@ device   |mm|mm|mm|mm|     ->     |bmm|            Wang et al. 2021, "Horizontal
 
 from __future__ import annotations
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.whatif.findings.finding import Suspect, Way
 from gnnperf.whatif.findings.observed import Observed
 from gnnperf.whatif.horizontal import FuseHorizontally

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.progress import each
+from gnnperf.core import InputError, each
 from gnnperf.whatif.edit import Edited, apply
 from gnnperf.whatif.findings.exposed_communication import exposed_communication
 from gnnperf.whatif.findings.finding import Finding, Suspect, Way

@@ -19,13 +19,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gnnperf.analytic.copies import CopyPath, path_of
-from gnnperf.analytic.device_roofs import roofs_of
-from gnnperf.analytic.memory_bound.streams import US
-from gnnperf.analytic.roofline import rate_key_of
-from gnnperf.core.schema import NodeType
-from gnnperf.graph.lanes import lane_keys
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.analytic import US, CopyPath, path_of, rate_key_of, roofs_of
+from gnnperf.core import NodeType
+from gnnperf.graph import lane_keys
+from gnnperf.hardware import DeviceSpec
 from gnnperf.whatif.chosen_stream import MoveNodesToStream, is_unordered
 from gnnperf.whatif.findings.finding import Suspect, Way
 from gnnperf.whatif.findings.observed import Observed

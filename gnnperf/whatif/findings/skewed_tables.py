@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import OpFamily
-from gnnperf.generate.tables import Placed, Placement, Split, Table
+from gnnperf.core import InputError, OpFamily
+from gnnperf.generate import Placed, Placement, Split, Table
 from gnnperf.whatif.chosen import ScaleNodes
 from gnnperf.whatif.findings.finding import Suspect, Way
 from gnnperf.whatif.findings.observed import Observed

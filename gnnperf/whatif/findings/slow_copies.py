@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.analytic.copies import CopyPath, path_of
-from gnnperf.core.schema import NodeType
+from gnnperf.analytic import CopyPath, path_of
+from gnnperf.core import NodeType
 from gnnperf.whatif.chosen import ScaleNodes
 from gnnperf.whatif.findings.finding import Suspect, Way
 from gnnperf.whatif.findings.observed import Observed

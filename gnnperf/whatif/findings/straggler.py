@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import Segment
+from gnnperf.core import Segment
 from gnnperf.whatif.chosen import ScaleNodes
 from gnnperf.whatif.declared import Straggler
 from gnnperf.whatif.findings.finding import Suspect, Way

@@ -5,8 +5,7 @@ device   |add|mul|relu|     three times through memory      ->     |add mul relu
 
 from __future__ import annotations
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, OpFamily
+from gnnperf.core import InputError, NodeType, OpFamily
 from gnnperf.whatif.findings.finding import Suspect, Way
 from gnnperf.whatif.findings.observed import Observed
 from gnnperf.whatif.fusion import FuseElementwise

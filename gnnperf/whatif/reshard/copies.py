@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
-from gnnperf.generate.shapes import Argument, text
+from gnnperf.generate import Argument, text
 from gnnperf.whatif.recost import Cost
 from gnnperf.whatif.reshard.rewrite import Stretch
 

@@ -13,10 +13,9 @@ from math import log
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType
-from gnnperf.generate.tables import Placement, Table
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError, NodeType
+from gnnperf.generate import Placement, Table
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.reshard.copies import Change, Copy, resized
 from gnnperf.whatif.reshard.joins import join_changes

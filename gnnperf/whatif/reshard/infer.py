@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from gnnperf.core.errors import InputError
-from gnnperf.generate.shapes import Shape
-from gnnperf.generate.tables import Placed, Placement, Split, Table
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError
+from gnnperf.generate import Placed, Placement, Shape, Split, Table
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.reshard.parts import Model
 from gnnperf.whatif.reshard.units import LOOKUPS, Lane, lane_of
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.core.schema import Phase
-from gnnperf.generate.shapes import Argument, each, parse
-from gnnperf.generate.tables import Placement, Split
+from gnnperf.core import Phase
+from gnnperf.generate import Argument, Placement, Split, each, parse
 from gnnperf.whatif.recost import Cost, with_shapes
 from gnnperf.whatif.reshard.copies import Change, Copy
 from gnnperf.whatif.reshard.parts import Model

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import Phase
-from gnnperf.generate.shapes import Shape, text
-from gnnperf.generate.tables import Placement
+from gnnperf.core import Phase
+from gnnperf.generate import Placement, Shape, text
 from gnnperf.whatif.reshard.parts import Model
 
 CAT = "aten::cat"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Phase
-from gnnperf.generate.tables import Placement
+from gnnperf.core import InputError, NodeType, Phase
+from gnnperf.generate import Placement
 from gnnperf.whatif.reshard.parts import INDEX_BYTES, VALUE_BYTES, Model, Traffic, index_traffic, vector_traffic
 
 EXCHANGE = "all_to_all"

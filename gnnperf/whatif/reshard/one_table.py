@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gnnperf.core.errors import InputError, require
-from gnnperf.generate.tables import Placed, Split, Table
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError, require
+from gnnperf.generate import Placed, Split, Table
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.reshard.edit import PlaceTables
 from gnnperf.whatif.reshard.infer import infer

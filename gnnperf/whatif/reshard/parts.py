@@ -8,8 +8,8 @@ from math import ceil
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.generate.tables import Placed, Placement, Split, Table
+from gnnperf.core import InputError
+from gnnperf.generate import Placed, Placement, Split, Table
 
 INDEX_BYTES, VALUE_BYTES = 8.0, 4.0
 

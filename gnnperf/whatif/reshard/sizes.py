@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnnperf.generate.shapes import Argument, Shape, each, parse
+from gnnperf.generate import Argument, Shape, each, parse
 from gnnperf.whatif.recost import Cost, with_shapes
 from gnnperf.whatif.reshard.parts import Part
 from gnnperf.whatif.reshard.units import LOOKUPS

@@ -17,10 +17,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Phase, Segment
-from gnnperf.generate.shapes import parse, tensors
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError, Phase, Segment
+from gnnperf.generate import parse, tensors
+from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.reshard.parts import Part
 
 LOOKUPS = ("aten::embedding_bag", "aten::embedding")

@@ -21,7 +21,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from research.benchmarks.fuzz.corpus import kineto
 from research.benchmarks.fuzz.run import LIMIT_S, Tally, case_bytes, keep, rows, run_reader
 from research.benchmarks.fuzz.targets import TARGETS, WHOLE_PATH, predicted_step

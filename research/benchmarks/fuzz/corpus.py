@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gnnperf.hardware.conf_folders import conf_dir
+from gnnperf.hardware import conf_dir
 from gnnperf.report.json_document import FORMAT, FORMAT_VERSION
 from research.benchmarks.fuzz.mutations import json_text, mutated_bytes, mutated_value
 
@@ -242,10 +242,9 @@ def _checkpoint() -> bytes:
     """A checkpoint of op tables whose networks are untrained."""
     import torch
 
+    from gnnperf.gnn import WORK, ModelConfig, TypedGNN
     from gnnperf.gnn.data.normalizer import Normalizer
     from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary
-    from gnnperf.gnn.models.config import ModelConfig
-    from gnnperf.gnn.models.gnn import WORK, TypedGNN
     from gnnperf.gnn.models.stored import NUM_FEATURES
     from research.pretraining.kinds import PRODUCTS
     from research.pretraining.observation import Observation, Wait

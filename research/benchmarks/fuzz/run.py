@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from research.benchmarks.fuzz.targets import TARGETS, WHOLE_PATH, predicted_step
 
 LIMIT_S = 20.0

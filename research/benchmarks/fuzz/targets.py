@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from research.benchmarks.fuzz import corpus
 from research.benchmarks.fuzz.mutations import mutated_value
 
@@ -51,8 +51,8 @@ def _tables(path: Path) -> object:
 
 
 def _card(path: Path) -> object:
-    from gnnperf.hardware.placement import placement_of
-    from gnnperf.trace.storage import read_card
+    from gnnperf.hardware import placement_of
+    from gnnperf.trace import read_card
 
     return placement_of(read_card(path.parent))
 
@@ -66,7 +66,7 @@ def _split(path: Path) -> object:
 
 
 def _op_rows(path: Path) -> object:
-    from gnnperf.analytic.op_tables.read import read_op_rows
+    from gnnperf.analytic import read_op_rows
 
     return read_op_rows(path)
 
@@ -78,7 +78,7 @@ def _ops_to_measure(path: Path) -> object:
 
 
 def _against(path: Path) -> object:
-    from gnnperf.report.threshold import read_threshold
+    from gnnperf.report import read_threshold
 
     return read_threshold(None, 5.0, str(path))
 
@@ -102,8 +102,8 @@ def _collectives(path: Path) -> object:
 
 
 def _plan(path: Path) -> object:
-    from gnnperf.generate.families import read_plan
-    from gnnperf.hardware.strict_yaml import read_yaml
+    from gnnperf.generate import read_plan
+    from gnnperf.hardware import read_yaml
 
     return read_plan(read_yaml(path), "plan")
 
@@ -126,11 +126,11 @@ def _edits(path: Path) -> object:
 
 def predicted_step(path: Path, rng: random.Random) -> float:
     """The whole path: trace -> graph -> prediction -> schedule -> document, with edits now and then."""
-    from gnnperf.core.output.files import to_json
+    from gnnperf.core import to_json
+    from gnnperf.predict import Mode
     from gnnperf.predict.api import Request, predict
-    from gnnperf.predict.config import Mode
     from gnnperf.predict.whatif import read_edits
-    from gnnperf.report.json_document import document
+    from gnnperf.report import document
 
     entries = [rng.choice(corpus.EDITS) for _ in range(rng.choice((0, 1, 1, 2)))]
     if entries and rng.random() < 0.3:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import NodeType
+from gnnperf.graph import ExecutionGraph
 from research.fitting.adapt.path_time import PartOf
 
 COLLECTIVE_CALLS = "c10d::"  # torch's namespace of them

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph
 from gnnperf.schedule.engine import forward_pass
 from gnnperf.schedule.longest_path import TimedEdges, checked, timed_edges
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.core.errors import require
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction, Predictor
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.core import require
+from gnnperf.graph import ExecutionGraph, Prediction, Predictor
+from gnnperf.hardware import ClusterSpec
 from research.fitting.adapt.parts import PARTS, parts_of
 
 

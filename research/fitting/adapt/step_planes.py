@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.graph.prediction import Prediction
+from gnnperf.graph import Prediction
 from research.fitting.adapt.parts import parts_of
 from research.fitting.adapt.path_time import path_times_us
 

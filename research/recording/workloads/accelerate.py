@@ -9,7 +9,7 @@ from itertools import cycle, islice
 import torch
 from torch import nn
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from research.recording.workloads.device import device
 from research.recording.workloads.workload import At, LossTrainer, Place, Trainer, nothing
 

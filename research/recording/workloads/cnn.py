@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from gnnperf.core.errors import require
+from gnnperf.core import require
 from research.recording.workloads.accelerate import captured, compiled
 from research.recording.workloads.device import arithmetic, device
 from research.recording.workloads.replicate import own_batches, replicate, shared_by_ranks

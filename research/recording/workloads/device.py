@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 
 
 def device() -> torch.device:

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from research.recording.workloads.device import device
 from research.recording.workloads.exchange import Blocking, start_uneven_all_to_all
 from research.recording.workloads.sharded_tables import Sharding

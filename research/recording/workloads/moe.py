@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from research.recording.workloads.device import arithmetic, device
 from research.recording.workloads.dispatch import Dispatch, Experts, Padded, Uneven
 from research.recording.workloads.replicate import NUM_BATCHES, replicated

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from research.recording.workloads.device import arithmetic, device
 from research.recording.workloads.op_rules import ALONG, ELEMENTWISE, REDUCTIONS, Op, Rule, Value
 from research.recording.workloads.op_rules_layout import BINARY, LAYOUT

@@ -12,7 +12,7 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn import functional as F
 
-from gnnperf.core.errors import InputError, require
+from gnnperf.core import InputError, require
 from research.recording.workloads.accelerate import captured, compiled
 from research.recording.workloads.device import arithmetic, device
 from research.recording.workloads.language_model import HEAD, Block, Recomputed, language_model, recomputed

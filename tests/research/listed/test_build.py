@@ -4,7 +4,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from generate.listed.lists import X, op, residual
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
@@ -13,6 +12,7 @@ from gnnperf.generate.transformer.items import Op
 from gnnperf.hardware import default_cluster, load_device
 from research.listed import Part, build_listed, listed_program, sections
 from research.listed.operator_list import ListedOp
+from tests.research.listed.lists import X, op, residual
 
 
 def _ops(part: Part, layers: int = 1, training: bool = True) -> Counter[str]:

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from generate.listed.lists import X, op
 
 from gnnperf.generate.transformer.items import Op
 from research.listed.nodes import backward_items, calls_of, forward_items
 from research.listed.operator_list import NUMBER, ListedOp
+from tests.research.listed.lists import X, op
 
 START = op("h_0_fc", "Linear", "", (X,), X)  # its result gets a gradient
 
