@@ -38,9 +38,9 @@ def main(config: EntryConfig) -> float | None:
 def on_op_tables(config: EntryConfig) -> None:
     """Write the checkpoint that ships, and its card, into config.out."""
     from gnnperf.core.files import write_text
-    from gnnperf.gnn.pretrain.card import FILE, card
-    from gnnperf.gnn.pretrain.op_checkpoint import save_op_checkpoint
-    from gnnperf.gnn.pretrain.recipe import shipped_checkpoint
+    from research.pretraining.card import FILE, card
+    from research.pretraining.op_checkpoint import save_op_checkpoint
+    from research.pretraining.recipe import shipped_checkpoint
 
     out = Path(config.out)
 
@@ -73,9 +73,9 @@ def on_runs(config: EntryConfig) -> float | None:
     from gnnperf.gnn.training.fit import build_model, fit
     from gnnperf.gnn.training.gate import keep_what_helps
     from gnnperf.gnn.training.look import log_answers
+    from gnnperf.predict.blended import CALIBRATED, predictor_of
     from gnnperf.predict.intervals import calibrated
     from gnnperf.predict.judged import fits_of
-    from gnnperf.predict.ladder import CALIBRATED, predictor_of
 
     console, out = wide_console(), Path(config.out)
 

@@ -18,10 +18,10 @@ from gnnperf.gnn.data.config import DataConfig
 from gnnperf.gnn.data.earlier import Earlier
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.evaluation.cell_files import read_cells
-from gnnperf.gnn.pretrain.op_checkpoint import load_op_checkpoint
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 from gnnperf.predict.gnn import GnnPredictor
-from gnnperf.predict.pretrained import SHIPPED
+from research.pretraining.op_checkpoint import load_op_checkpoint
+from tests.research.op_networks import checkpoint as op_checkpoint
 
 SMALL = ("trainer.max_epochs=2", "trainer.progress_bar=false", "model.hidden_channels=8")
 
@@ -173,13 +173,12 @@ def test_a_refusal_takes_nothing_away(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
 
 
-def test_op_tables_become_the_checkpoint_that_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What ships is written again, and nothing else is."""
-    monkeypatch.setattr(
-        "gnnperf.gnn.pretrain.recipe.shipped_checkpoint", lambda config, seed: load_op_checkpoint(SHIPPED)
-    )
+def test_op_tables_become_a_checkpoint_and_its_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("research.pretraining.recipe.shipped_checkpoint", lambda config, seed: op_checkpoint())
+    monkeypatch.setattr("research.pretraining.card.card", lambda checkpoint: f"card of {checkpoint.sha256}")
     monkeypatch.setattr(sys, "argv", ["train.py", "experiment=pretrained", f"out={tmp_path / 'out'}"])
     train.main()
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"checkpoint.pt", "MODEL_CARD.md"}
-    assert (tmp_path / "out" / "MODEL_CARD.md").read_bytes() == (SHIPPED.parent / "MODEL_CARD.md").read_bytes()
-    assert load_op_checkpoint(tmp_path / "out" / "checkpoint.pt").answers == load_op_checkpoint(SHIPPED).answers
+    written = load_op_checkpoint(tmp_path / "out" / "checkpoint.pt")
+    assert (tmp_path / "out" / "MODEL_CARD.md").read_text() == f"card of {written.sha256}"
+    assert written.answers == op_checkpoint().answers

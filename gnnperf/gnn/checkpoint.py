@@ -29,7 +29,7 @@ from gnnperf.gnn.data.vocabulary import Vocabulary
 from gnnperf.gnn.intervals import Intervals
 from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.gnn import WORK, TypedGNN
-from gnnperf.gnn.models.stored import check_network, feature_names, is_within, load_stored, network_of
+from gnnperf.gnn.models.stored import StoredFile, check_network, feature_names, is_within, network_of, read_stored
 from gnnperf.gnn.trust import Trust, fit_trust
 from gnnperf.gnn.trust.likeness import KEPT, Likeness
 
@@ -117,9 +117,18 @@ def load_checkpoint(path: Path) -> Checkpoint:
     Raises:
         InputError: no such file, not a checkpoint of gnnperf, of another schema, or damaged.
     """
-    plain = load_stored(path, FORMAT, SCHEMA_VERSION, OURS, RETRAIN)
-    with refused_in(path, RETRAIN):
-        checkpoint = _from_plain(plain, _sha256(path))
+    return checkpoint_from(read_stored(path, OURS))
+
+
+def checkpoint_from(stored: StoredFile) -> Checkpoint:
+    """The checkpoint in a file that was read.
+
+    Raises:
+        InputError: not a checkpoint of gnnperf, of another schema, or damaged.
+    """
+    plain = stored.content(FORMAT, SCHEMA_VERSION, OURS, RETRAIN)
+    with refused_in(stored.path, RETRAIN):
+        checkpoint = _from_plain(plain, stored.sha256)
         check_network(checkpoint.model, checkpoint.vocabulary, checkpoint.normalizer, checkpoint.weights)
         for likeness in (checkpoint.trust.own, checkpoint.trust.around):
             _check_likeness(likeness, checkpoint.model.hidden_channels)

@@ -8,13 +8,12 @@ from pathlib import Path
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.bounds import node_bounds
 from gnnperf.core.progress import task
-from gnnperf.core.schema import NodeType, Source
 from gnnperf.generate.families import build_graph_of, misplaced
 from gnnperf.gnn.data.processors import Processor
 from gnnperf.gnn.intervals import StepIntervals
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Prediction, Predictor
+from gnnperf.graph.prediction import Predictor
 from gnnperf.hardware.placement import with_bucket
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.advice import with_findings
@@ -26,7 +25,6 @@ from gnnperf.predict.edited import with_edits
 from gnnperf.predict.jitter import jitter_asked
 from gnnperf.predict.laws import laws_text
 from gnnperf.predict.measured import read_measured
-from gnnperf.predict.pretrained import SHIPPED, PretrainedPredictor
 from gnnperf.predict.processors import WithoutIntervals, calibrated_on, other_processor
 from gnnperf.predict.provenance import provenance
 from gnnperf.predict.rank_memory import with_memory
@@ -40,15 +38,7 @@ from gnnperf.predict.target import Target, choose_target, traced_device, traced_
 from gnnperf.predict.trace_hosts import said, who_tells, with_hosts
 from gnnperf.schedule.replay import replay_step
 
-NO_CHECKPOINT = (
-    "No checkpoint was given (checkpoint=FILE), and the shipped one knows nothing of this step, so mode=hybrid answers "
-    "with the analytical model alone."
-)
-NO_CHECKPOINT_BUT_HOSTS = NO_CHECKPOINT.replace("the analytical model alone", "the analytical model, but for host work")
-SHIPPED_ANSWERS = (
-    "No checkpoint was given (checkpoint=FILE): the shipped one answers for {nodes:,} of {every:,} kernels, the "
-    "analytical model for all else{but}."
-)
+NO_CHECKPOINT = "No checkpoint was given (checkpoint=FILE): latencies come from the analytical model."
 MEASURED_TOO = "The interval of the step time was calibrated without what a table or the trace itself tells here."
 
 
@@ -77,16 +67,15 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     """The answer of a model for one step of `graph`."""
     label = choose_step(graph, request.step)
     target = choose_target(graph, request.hardware, request.cluster).with_laws(request.collectives)
-    hosts = _hosts(request, target)
     with task("predicting latencies", 2, "parts") as advance:  # loading who answers is the first
         answers = answers_for(request.mode, request.checkpoint, request.measured)
+        hosts = _hosts(request, target, answers)
         predictor: Predictor = UnseenDevices(with_hosts(answers.predictor, graph, hosts, target))
         elsewhere = "" if request.hardware else other_processor(request.trace, answers.processors)
         if elsewhere:
             predictor = WithoutIntervals(predictor, elsewhere)
         advance(1.0)
         prediction = predictor.predict(graph.step(label.step).for_predictors(), target.cluster)
-    checkpoint = request.checkpoint or (SHIPPED if _num_learned(prediction) else None)
     question = Question(
         label=label,
         structure_step=label.step,
@@ -97,14 +86,14 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
         same_hardware=target.same_hardware,
         provenance=provenance(
             request.trace,
-            checkpoint,
+            answers.checkpoint_sha256,
             graph.fingerprint,
             laws_text(target.cluster),
             request.measured,
             hosts,
         ),
         warnings=(
-            *_without_checkpoint(request, prediction, hosts),
+            *([NO_CHECKPOINT] if request.mode is Mode.hybrid and request.checkpoint is None else []),
             *_uncalibrated(request, hosts, answers),
             *untold(graph, answers.bucket_bytes, request.cluster is None),
             *said(graph, hosts, target),
@@ -132,37 +121,15 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     return with_edits(answer, request.whatif, predictor, target.cluster, question, request.collectives, cluster_of)
 
 
-def _num_learned(prediction: Prediction) -> int:
-    return int((prediction.source == Source.GNN).sum())
-
-
-def _without_checkpoint(request: Request, prediction: Prediction, hosts: Hosts) -> tuple[str, ...]:
-    if request.mode is not Mode.hybrid or request.checkpoint is not None:
-        return ()
-    nodes, every = _num_learned(prediction), int((prediction.graph.nodes["node_type"] == NodeType.COMPUTE).sum())
-    by_trace = hosts is Hosts.trace
-    if nodes:
-        return (SHIPPED_ANSWERS.format(nodes=nodes, every=every, but=" but host work" if by_trace else ""),)
-    return (NO_CHECKPOINT_BUT_HOSTS if by_trace else NO_CHECKPOINT,)
-
-
 def _uncalibrated(request: Request, hosts: Hosts, answers: Answers) -> tuple[str, ...]:
     told = request.measured is not None or hosts is Hosts.trace
     return (MEASURED_TOO,) if told and answers.steps is not None else ()
 
 
-def _hosts(request: Request, target: Target) -> Hosts:
+def _hosts(request: Request, target: Target, answers: Answers) -> Hosts:
     """Who tells host work: mode=gnn is the network alone, a trained checkpoint learned its hosts, a plan has none."""
-    by_model = request.mode is Mode.gnn or request.plan is not None or _learned_hosts(request.checkpoint)
+    by_model = request.mode is Mode.gnn or request.plan is not None or answers.learned_hosts
     return Hosts.model if request.hosts is Hosts.auto and by_model else who_tells(request.hosts, target)
-
-
-def _learned_hosts(checkpoint: Path | None) -> bool:
-    if checkpoint is None:
-        return False
-    from gnnperf.gnn.pretrain.op_checkpoint import is_op_checkpoint
-
-    return not is_op_checkpoint(checkpoint)
 
 
 def _misplaced(request: Request, target: Target) -> tuple[str, ...]:
@@ -203,12 +170,16 @@ class Answers:
         steps: how sure its step times are; None: nobody knows.
         processors: that its validation runs ran on; () unknown.
         bucket_bytes: of the token buckets that its training was told of; None: of none.
+        checkpoint_sha256: of the checkpoint; None: there is none.
+        learned_hosts: whether the checkpoint was trained on host work.
     """
 
     predictor: Predictor
     steps: StepIntervals | None = None
     processors: tuple[Processor, ...] = ()
     bucket_bytes: float | None = None
+    checkpoint_sha256: str | None = None
+    learned_hosts: bool = False
 
 
 def answers_for(mode: Mode, checkpoint: Path | None, measured: Path | None = None) -> Answers:
@@ -226,19 +197,21 @@ def answers_for(mode: Mode, checkpoint: Path | None, measured: Path | None = Non
 
 def _model_for(mode: Mode, checkpoint: Path | None) -> Answers:
     if checkpoint is None:
-        return Answers(PretrainedPredictor() if mode is Mode.hybrid else AnalyticPredictor())
-    from gnnperf.gnn.checkpoint import load_checkpoint
-    from gnnperf.gnn.pretrain.op_checkpoint import is_op_checkpoint
+        return Answers(AnalyticPredictor())
+    from gnnperf.gnn.checkpoint import Checkpoint
+    from gnnperf.gnn.checkpoint_formats import read_checkpoint
+    from gnnperf.predict.blended import predictor_of
     from gnnperf.predict.intervals import WithIntervals
-    from gnnperf.predict.ladder import op_predictor_of, predictor_of
 
-    if is_op_checkpoint(checkpoint):
-        return Answers(op_predictor_of(checkpoint, mode))
-    loaded = load_checkpoint(checkpoint)
-    predictor = predictor_of(loaded, mode)
-    processors, bucket_bytes = calibrated_on(loaded.provenance), learned_beside(loaded.provenance)
+    loaded = read_checkpoint(checkpoint)
+    if not isinstance(loaded, Checkpoint):
+        return Answers(loaded.predictor(mode), checkpoint_sha256=loaded.sha256)
+    found = Answers(
+        predictor_of(loaded, mode), None, calibrated_on(loaded.provenance), learned_beside(loaded.provenance),
+        loaded.sha256, learned_hosts=True,
+    )  # fmt: skip
     if loaded.intervals is None:
-        return Answers(predictor, None, processors, bucket_bytes)
+        return found
     # What the network does not answer makes a lower bound in mode=gnn; where it answers all, the modes agree.
     steps = loaded.intervals.steps.get(str(Mode.hybrid if mode is Mode.gnn else mode))
-    return Answers(WithIntervals(predictor, loaded.intervals.nodes), steps, processors, bucket_bytes)
+    return replace(found, predictor=WithIntervals(found.predictor, loaded.intervals.nodes), steps=steps)

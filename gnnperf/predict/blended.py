@@ -15,16 +15,32 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import Segment, Source
+from gnnperf.gnn.checkpoint import Checkpoint
 from gnnperf.gnn.trust import Trusted
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import REASONS, Prediction, only, uncovered, uncovered_ops
+from gnnperf.graph.prediction import REASONS, Prediction, Predictor, only, uncovered, uncovered_ops
 from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.predict.config import Mode
 from gnnperf.predict.gnn import GnnPredictor, Told
 
 SILENT = "the network's corrections did not help on validation runs"
 NO_ANALYTIC = ", and the analytical model has no answer"
 NOT_TRACED = "its peers were not traced"
+
+CALIBRATED = (Mode.hybrid, Mode.analytic)  # modes that have intervals of their own
+
+
+def predictor_of(checkpoint: Checkpoint, mode: Mode) -> Predictor:
+    """The predictor of a mode.
+
+    The network; the network blended with the analytical model; or that model with the constants of the training runs.
+    """
+    if mode is Mode.analytic:
+        return AnalyticPredictor(checkpoint.constants)
+    network = GnnPredictor(checkpoint)
+    return network if mode is Mode.gnn else BlendedPredictor(network)
 
 
 @dataclass(frozen=True)

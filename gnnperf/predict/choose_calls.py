@@ -13,7 +13,7 @@ import numpy as np
 
 from gnnperf.analytic.kernels.call import UNRECORDED_DTYPE
 from gnnperf.core.errors import require
-from gnnperf.gnn.pretrain.reach import LEAST_ROWS, choose
+from gnnperf.predict.gaussian_process import LEAST_ROWS, choose
 from gnnperf.predict.measured import tensor_shapes
 from gnnperf.predict.similar import CALL, call_numbers, families
 from gnnperf.predict.step_prediction import StepPrediction

@@ -54,8 +54,8 @@ class PredictConfig(HardwareConfig):
         trace: trace file, directory of rank files, or archive; None: a plan is asked about.
         plan: a choice of conf/plan (or a YAML file of one's own) and its settings; empty: a trace is asked about.
         mode: who answers.
-        checkpoint: trained model, of which mode=analytic takes the constants of the base only; None: the one that
-            ships, in mode=hybrid.
+        checkpoint: trained model, of which mode=analytic takes the constants of the base only; None: mode=hybrid
+            uses the analytical model.
         measured: table of ops measured on the device predicted for (`gnnperf calibrate --ops`), which answers first
             and corrects the answers for calls like its own; None: none.
         hosts: who tells how long host work takes; auto: the trace where another GPU is asked about than it was taken

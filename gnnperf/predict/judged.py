@@ -11,8 +11,8 @@ from gnnperf.gnn.data.prepare import Step
 from gnnperf.gnn.data.step_time import AloneAnswer, contended_step_time_us, in_place_us
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.graph.prediction import Predictor
+from gnnperf.predict.blended import predictor_of
 from gnnperf.predict.config import Mode
-from gnnperf.predict.ladder import predictor_of
 
 
 def fits_of(checkpoint: Checkpoint, network: TypedGNN, row: str, fit_s: float) -> dict[str, Fit]:

@@ -16,7 +16,7 @@ LIBRARIES = ("numpy", "pandas", "pyarrow", "numba", "torch", "torch-geometric")
 
 def provenance(
     inputs: Path | None,
-    checkpoint: Path | None,
+    checkpoint_sha256: str | None,
     fingerprint: str,
     collectives: str | None = None,
     measured: Path | None = None,
@@ -26,7 +26,7 @@ def provenance(
 
     Args:
         inputs: the trace as the user named it, a file or a directory; None: a plan, whose fingerprint is the graph's.
-        checkpoint: the trained model, if one was used.
+        checkpoint_sha256: of the trained model, if one was used.
         fingerprint: of the graph (code and inputs).
         collectives: what answers collectives; None: measured, as in a replay.
         measured: the user's own op table, if one answers first.
@@ -36,7 +36,7 @@ def provenance(
         "gnnperf": __version__,
         "python": platform.python_version(),
         "libraries": {name: _version(name) for name in LIBRARIES},
-        "checkpoint_sha256": None if checkpoint is None else sha256(checkpoint),
+        "checkpoint_sha256": checkpoint_sha256,
         "measured_sha256": None if measured is None else sha256(measured),
         "graph_fingerprint": fingerprint,
         "collectives": collectives,

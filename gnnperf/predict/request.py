@@ -39,7 +39,7 @@ class Request:
         hardware: device to predict for; None: the trace's own.
         cluster: links and hosts to predict for; None: the default of the device.
         collectives: laws of collectives by name or path; SPECIFICATION: none; None: as the cluster says.
-        checkpoint: trained model; None: the one that ships, in mode=hybrid.
+        checkpoint: trained model; None: mode=hybrid uses the analytical model.
         measured: op table of the user's own, which answers first and corrects calls like its own; None: none.
         hosts: who tells host work.
         bucket_bytes: of the token bucket that limits the trace's links, where its card names their rate only.

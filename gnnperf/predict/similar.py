@@ -4,7 +4,7 @@
                                              not measured                   ->  base x exp(what similar ones are off by)
 
 How far a measurement reaches is chosen by leaving groups of them out; a family whose measurements do not tell of each
-other keeps its answers, and so does one with fewer than LEAST_ROWS (gnnperf.gnn.pretrain.reach).
+other keeps its answers, and so does one with fewer than LEAST_ROWS (gnnperf.predict.gaussian_process).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core.schema import NodeType
-from gnnperf.gnn.pretrain.reach import LEAST_ROWS, learn
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Prediction, Predictor
 from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.predict.gaussian_process import LEAST_ROWS, learn
 from gnnperf.predict.hybrid import merge
 from gnnperf.predict.measured import MeasuredPredictor, tensor_shapes
 

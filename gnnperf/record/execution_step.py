@@ -6,14 +6,11 @@ are numbered alike in both, so that reading a run finds each op of this step in 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from torch.profiler import ExecutionTraceObserver
 
 from gnnperf.record.idle_threads import await_idle_threads
-
-KEPT_KEYS = ("schema", "nodes")  # left out: process number and date
 
 
 class ExecutionTraceStep:
@@ -46,9 +43,3 @@ class ExecutionTraceStep:
     def close(self) -> None:
         """Stop if the step did not end."""
         self.end()
-
-
-def without_environment(trace: bytes) -> bytes:
-    """The same trace with its schema and its nodes only."""
-    content = json.loads(trace)
-    return json.dumps({key: content[key] for key in KEPT_KEYS}).encode()

@@ -20,10 +20,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from gnnperf.record.allocator import keep_memory
-from gnnperf.record.lifeline import end_with
-from gnnperf.record.network import Seat, seats
-from gnnperf.record.spec import LOOPBACK, Link
+from gnnperf.record.network import LOOPBACK, Link, Seat, seats
+from gnnperf.record.rank_process import end_with, keep_memory
 
 COLLECTIVE_TIMEOUT = timedelta(seconds=15)  # gloo hangs now and then
 # Ranks are forked from a process that has loaded torch once. Kineto reads its setting when torch is loaded: below this

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnnperf.core.errors import InputError
-from gnnperf.record.spec import BUCKET_BYTES, Link
 
 PREFIX = "gnnperf"
 NAMESPACES = Path("/run/netns")
@@ -29,6 +28,37 @@ INTERFACE = "gnnperf0"  # each host's only one beside its loopback
 QUEUE_MS = 400  # longer than any queue of ours: nothing is dropped
 CLONE_NEWNET = 0x40000000
 MAX_HOSTS = 8
+BUCKET_BYTES = 70_000  # of the token bucket that limits a link: one segment of 64 KiB with its headers
+
+
+@dataclass(frozen=True)
+class Link:
+    """What ranks talk over.
+
+    Attributes:
+        hosts: ranks are placed on so many hosts, in equal blocks; hosts are network namespaces of this machine.
+        rate_gbit_per_s: limit of each host's link, in either direction; None unlimited (one host: loopback).
+    """
+
+    hosts: int = 1
+    rate_gbit_per_s: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Short: lo, veth, 0.25g."""
+        if self.hosts == 1:
+            return "lo"
+        return "veth" if self.rate_gbit_per_s is None else f"{self.rate_gbit_per_s:g}g"
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """For the card."""
+        limit = {} if self.rate_gbit_per_s is None else {"bucket_bytes": BUCKET_BYTES}
+        return {"backend": "gloo", "medium": "loopback" if self.hosts == 1 else "veth", "hosts": self.hosts,
+                "rate_gbit_per_s": self.rate_gbit_per_s, **limit}  # fmt: skip
+
+
+LOOPBACK = Link()
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from typing import Any, Protocol
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from gnnperf.record import garbage
 from gnnperf.record.device import cuda_device
 from gnnperf.record.idle_threads import SafeProfile
+from gnnperf.record.step_clock import all_objects
 
 LET_GO_STEPS, KNOWING_STEPS, COUNTED_STEPS = 1, 1, 1
 ALLOCATION = "[memory]"  # what Kineto calls an allocation, or with negative bytes a release
@@ -166,7 +166,7 @@ def tensor_bytes() -> int:
 
 def _tensors() -> Iterable[torch.Tensor]:
     """Plain tensors and parameters; of others (distributed, fake) the plain ones inside, which Python knows too."""
-    for known in garbage.all_objects():
+    for known in all_objects():
         if type(known) in (torch.Tensor, torch.nn.Parameter):
             assert isinstance(known, torch.Tensor)
             yield known

@@ -16,10 +16,12 @@ import torch.distributed as dist
 
 from gnnperf.core import files
 from gnnperf.core.errors import InputError
-from gnnperf.record import card, device, execution_step, garbage, kineto_file, machine, profiler_cost
+from gnnperf.record import card, device, machine, profiler_cost
 from gnnperf.record.card import Description
 from gnnperf.record.link_probe import probe_link
+from gnnperf.record.step_clock import garbage_set_aside
 from gnnperf.record.step_recorder import StepRecorder, Stretches
+from gnnperf.record.trace_privacy import execution_trace_without_environment, kineto_without_environment
 
 PEERS_TIMEOUT_S = 120.0  # how long rank 0 waits for the other ranks' files
 
@@ -82,7 +84,7 @@ def record(
     folder = _open(Path(run_dir), about, rank)
     with _marked_if_broken(folder, about, rank):
         began = {"recorded_at": card.now(), "link_probe": probe_link()}
-        with garbage.set_aside(), closing(StepRecorder(stretches, execution_trace=execution_trace)) as step:
+        with garbage_set_aside(), closing(StepRecorder(stretches, execution_trace=execution_trace)) as step:
             yield step
             _finish(step, folder, {**began, **machine.placement(), "backend": machine.backend(), **tables}, rank)
         if rank == 0:
@@ -138,9 +140,9 @@ def _finish(step: StepRecorder, folder: Path, place: Mapping[str, object], rank:
     ops = step.execution_trace()
     measured = {**measured, "profiler_cost": profiler_cost.measure()}
     try:
-        files.write_gzip(folder / card.trace_name(rank), kineto_file.without_environment(step.kineto_trace()))
+        files.write_gzip(folder / card.trace_name(rank), kineto_without_environment(step.kineto_trace()))
         if ops is not None:
-            files.write_gzip(folder / card.execution_trace_name(rank), execution_step.without_environment(ops))
+            files.write_gzip(folder / card.execution_trace_name(rank), execution_trace_without_environment(ops))
         files.write_json(folder / card.part_name(rank), card.own_part(place, measured))
     except OSError as error:
         raise InputError(f"cannot be written ({error.strerror})", where=str(folder)) from error

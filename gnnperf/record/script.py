@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from gnnperf.core.errors import InputError
+from gnnperf.core.output.terminal import complain
 from gnnperf.record import recorder
-from gnnperf.record.console import say
 from gnnperf.record.marker import Recording, StepMarker
 
 
@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         _run(options.script, options.arguments, module=options.module)
     except InputError as fault:
-        say(str(fault))
+        complain("gnnperf", str(fault))
         error = fault
         return fault.exit_code
     except BaseException as raised:
@@ -88,7 +88,7 @@ def _end(marker: StepMarker, error: BaseException | None) -> None:
         marker.end(error)
     except BaseException as raised:
         if error is None or raised is not error:
-            say(str(raised))
+            complain("gnnperf", str(raised))
 
 
 def _run(script: str, arguments: list[str], *, module: bool) -> None:

@@ -7,16 +7,18 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from gnnperf.core.errors import InputError, require
+from gnnperf.core.output.terminal import complain
 from gnnperf.record import card
 from gnnperf.record.command import rewritten
-from gnnperf.record.console import say
 
 PATIENCE_S = 130.0  # a rank 0 on another host waits for all ranks before it writes the card
 KINETO_LEVEL = ("KINETO_LOG_LEVEL", "99")  # below it Kineto announces every start and stop
 BROKEN_RUN, NO_STEPS = 1, 2
+say = partial(complain, "gnnperf")  # on stderr: stdout belongs to the program that is recorded
 UNKNOWN = card.Description(precision="unknown")  # of a program that never got to say
 
 

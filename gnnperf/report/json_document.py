@@ -10,7 +10,7 @@ from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.report.summary import num_nodes_by_reason, num_nodes_by_source
 from gnnperf.whatif.findings import Finding
 
-FORMAT = "gnnperf.graph.prediction"
+FORMAT = "gnnperf.prediction"
 FORMAT_VERSION = 1
 FREE_FORM = ("source", "host", "provenance")  # keys of a DeviceSpec
 

@@ -19,7 +19,7 @@ ROOT_GRADIENT = "aten::ones_like"
 
 
 class Place(StrEnum):
-    """The places that recorded programs name (`gnnperf.record` has the same three; it imports nothing of ours)."""
+    """Positions in a step, named as in the cards of recorded programs (`research.recording`)."""
 
     START = "start"
     BACKWARD = "backward"

@@ -1,7 +1,7 @@
 """Every other kind of pair of recorded runs as edits of the first: what a user would say, no recording of the second.
 
-What is said of repeated ops is what the programs of `gnnperf.record.workloads` say of themselves: the interaction of a
-DLRM, the up-projection of a transformer, the first convolution of a block, the first product of experts.
+What is said of repeated ops is what the programs of `research.recording.workloads` say of themselves: the interaction
+of a DLRM, the up-projection of a transformer, the first convolution of a block, the first product of experts.
 """
 
 from __future__ import annotations

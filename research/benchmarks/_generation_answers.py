@@ -20,15 +20,14 @@ import torch
 import gnnperf
 from gnnperf.analytic.tables import read_aiconfigurator, read_neusight
 from gnnperf.gnn.intervals.devices import group_names
-from gnnperf.gnn.pretrain.adapt import FEATURES, numbers
-from gnnperf.gnn.pretrain.config import PretrainConfig
-from gnnperf.gnn.pretrain.fit import fit, prepare
-from gnnperf.gnn.pretrain.kept_forms import kept_forms
-from gnnperf.gnn.pretrain.rows import GENERATION, sampled, usable
-from gnnperf.gnn.pretrain.views import BY_SIZE, VIEWS
+from gnnperf.gnn.training.pretrain_config import PretrainConfig
 from research.benchmarks import _row_trust
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._row_trust import fit_row_trust
+from research.pretraining.few_rows import FEATURES, numbers
+from research.pretraining.fit import BY_SIZE, VIEWS, fit, prepare
+from research.pretraining.kept_forms import kept_forms
+from research.pretraining.rows import GENERATION, sampled, usable
 
 CONFIG = PretrainConfig()
 SEEDS = (0, 1, 2)

@@ -19,9 +19,9 @@ from gnnperf.gnn.baselines.trees import FIXED
 from gnnperf.gnn.intervals import LEVEL
 from gnnperf.gnn.intervals.conformal import two_sided
 from gnnperf.gnn.intervals.devices import expected_bounds, generation_quantiles
-from gnnperf.gnn.pretrain.rows import GENERATION
 from research.benchmarks._generation_answers import DENSITY, GROUP
 from research.benchmarks._weighted_bounds import pooled_bounds, weighted_two_sided
+from research.pretraining.rows import GENERATION
 
 ROUNDS, LEAVES, LIKELIEST = 60, 8, 20.0  # of the classifier; most that a row counts
 Bounds = tuple[np.ndarray, np.ndarray]

@@ -13,18 +13,18 @@ from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.dispatch import kernel_times, roofline_us
 from gnnperf.analytic.kernels.nodes import distinct_calls
 from gnnperf.core.schema import NodeType
-from gnnperf.gnn.pretrain.answer import corrections
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.catalog import match_device
 from gnnperf.hardware.spec import DeviceSpec
-from gnnperf.predict.pretrained import PretrainedPredictor
 from gnnperf.trace.public.build import Recording, recordings
 from gnnperf.trace.public.catalog import load_catalog
 from gnnperf.trace.table import RunTrace
-from research.benchmarks._by_sizes import BySizesAlone
 from research.benchmarks._public_runs import imported
+from research.pretraining.answer import corrections
+from research.pretraining.choice import by_sizes_only
+from research.pretraining.op_checkpoint import TRAINED, OpCheckpoint, load_op_checkpoint
 
-FORM, SHIPPED, BY_SIZES = "form", "shipped network", "network, by sizes alone"
+FORM, BY_SIZES = "form", "network, by sizes alone"
 TF32, ROOFLINE, OTHER_RUNS, OTHER_PROJECTS = "form, if TF32", "roofline", "op, other runs", "op, other projects"
 ANSWERS = (FORM, TF32, ROOFLINE, OTHER_RUNS, OTHER_PROJECTS)
 MOST_NODES = 20_000  # of one run
@@ -33,10 +33,10 @@ CALL = ["gpu", "project", "run", "rank", "owner"]
 
 
 def learned_us(
-    who: PretrainedPredictor, calls: Sequence[KernelCall], form_us: np.ndarray, device: DeviceSpec
+    checkpoint: OpCheckpoint, calls: Sequence[KernelCall], form_us: np.ndarray, device: DeviceSpec
 ) -> np.ndarray:
     """[num_calls] what networks of op tables answer; NaN where they do not."""
-    found = corrections(who.checkpoint, calls, form_us, device)
+    found = corrections(checkpoint, calls, form_us, device)
     return np.where(found.answered, form_us * np.exp(found.log_factor), np.nan)
 
 
@@ -55,14 +55,15 @@ def gpu_recordings() -> Iterator[Recording]:
 
 def measured_calls() -> pd.DataFrame:
     """One row per op call of every recording: measured us, and every answer."""
-    found = [_calls(recording, *imported(recording)) for recording in gpu_recordings()]
+    checkpoint = by_sizes_only(load_op_checkpoint(TRAINED)) if TRAINED.is_file() else None
+    found = [_calls(checkpoint, recording, *imported(recording)) for recording in gpu_recordings()]
     calls = pd.concat([f for f in found if len(f)], ignore_index=True)
     calls[OTHER_RUNS] = median_of_others(calls, "run")
     calls[OTHER_PROJECTS] = median_of_others(calls, "project")
     return calls
 
 
-def _calls(recording: Recording, run: RunTrace, graph: ExecutionGraph) -> pd.DataFrame:
+def _calls(checkpoint: OpCheckpoint | None, recording: Recording, run: RunTrace, graph: ExecutionGraph) -> pd.DataFrame:
     nodes = graph.nodes[(graph.nodes["node_type"] == NodeType.COMPUTE) & (graph.nodes["stream"] >= 0)][:MOST_NODES]
     device = match_device(graph.device_names[0])
     if device is None or nodes.empty:
@@ -73,21 +74,19 @@ def _calls(recording: Recording, run: RunTrace, graph: ExecutionGraph) -> pd.Dat
     allowed = kernel_times([replace(call, tf32=True) for call in calls], device, power).latency_us
     allowed = np.where(allowed == times.latency_us, np.nan, allowed)  # an answer of its own for float32 products only
     kernels = np.array([call.num_kernels for call in calls], float)
-    shipped, by_sizes = (
-        learned_us(who, calls, times.latency_us, device) for who in (PretrainedPredictor(), BySizesAlone())
-    )
+    by_sizes = np.full(len(calls), np.nan)
+    if checkpoint is not None:
+        by_sizes = learned_us(checkpoint, calls, times.latency_us, device)
     plain = roofline_us(calls, device, power) + (kernels - 1) * device.launch_floor_us
     rows = pd.DataFrame({
         "gpu": device.name, "project": recording.entries[0].repo, "run": recording.name,
         "rank": nodes["rank"].to_numpy(), "owner": _owners(run, graph, nodes),
         "op_name": nodes["op_name"].astype(object).to_numpy(), "family": nodes["family"].astype(object).to_numpy(),
         "by_form": times.by_form[code], "measured_us": nodes["latency_us"].to_numpy(float),
-        FORM: (times.latency_us / kernels)[code], SHIPPED: (shipped / kernels)[code],
+        FORM: (times.latency_us / kernels)[code],
         BY_SIZES: (by_sizes / kernels)[code], TF32: (allowed / kernels)[code], ROOFLINE: (plain / kernels)[code],
     })  # fmt: skip
-    summed = {
-        name: (name, lambda v: v.sum(skipna=False)) for name in ("measured_us", FORM, SHIPPED, BY_SIZES, TF32, ROOFLINE)
-    }
+    summed = {name: (name, lambda v: v.sum(skipna=False)) for name in ("measured_us", FORM, BY_SIZES, TF32, ROOFLINE)}
     whole = rows.groupby(CALL, sort=False).agg(
         op_name=("op_name", "first"), family=("family", "first"), by_form=("by_form", "first"), **summed
     )

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from gnnperf.gnn.pretrain.encode import COMPUTE, EncodedRows
-from gnnperf.gnn.pretrain.fit import CHUNK, OpModel
 from gnnperf.gnn.trust import Likeness, fit_likeness
 from gnnperf.gnn.trust.beyond import beyond
 from gnnperf.gnn.trust.likeness import KEPT
 from gnnperf.gnn.trust.trust import LEAST, States, distance_weights, read_states
+from research.pretraining.encode import COMPUTE, EncodedRows
+from research.pretraining.fit import CHUNK, OpModel
 
 
 @dataclass(frozen=True)

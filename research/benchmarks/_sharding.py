@@ -14,12 +14,12 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.generate.tables import Placed, Placement, Split, Table
 from gnnperf.gnn.data.clusters import cluster_for
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.record.sharding_problems import Problem
-from gnnperf.record.workloads.mixed_tables import PlacedTable
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.reshard import Model, Recorded
 from gnnperf.whatif.step_time import step_times_us
 from gnnperf.whatif.trace_calibration import anchored
+from research.recording.sharding_problems import Problem
+from research.recording.workloads.mixed_tables import PlacedTable
 
 DATASET = Path("datasets/cpu-sharding")
 PASSES = DATASET / "placements.json"

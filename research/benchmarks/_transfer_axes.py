@@ -10,14 +10,13 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.tables import joined, read_aiconfigurator, read_estimate_train_time, read_vidur
-from gnnperf.gnn.pretrain.config import PretrainConfig
-from gnnperf.gnn.pretrain.fit import OpModel, fit, prepare
-from gnnperf.gnn.pretrain.forms import shipped_forms
-from gnnperf.gnn.pretrain.rows import spec_of, usable
-from gnnperf.gnn.pretrain.views import BY_SIZE, OWN, VIEWS
+from gnnperf.gnn.training.pretrain_config import PretrainConfig
 from research.benchmarks._products import peak_flops_per_s, scaled_neighbor_us
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._transfer_tables import Judged, judged, line
+from research.pretraining.fit import BY_SIZE, OWN, VIEWS, OpModel, fit, prepare
+from research.pretraining.forms import shipped_forms
+from research.pretraining.rows import spec_of, usable
 
 SHAPE = ["m", "n", "k"]
 TRAINED, LEFT_OUT = "bfloat16", "float8"

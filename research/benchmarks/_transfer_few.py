@@ -1,7 +1,7 @@
 """A few rows of a new GPU, for each kind of single op in float32: curves of error against rows.
 
 Zero-shot is the closed forms', whose constants no row of the chip had a part in: networks add nothing to them on these
-ops (`research.benchmarks.transfer ops`). What rows change is chosen among themselves (gnnperf.gnn.pretrain.few_rows).
+ops (`research.benchmarks.transfer ops`). What rows change is chosen among themselves (research.pretraining.few_rows).
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import pandas as pd
 import torch
 
 from gnnperf.gnn.data.vocabulary import Vocabulary
-from gnnperf.gnn.pretrain.adapt import choose_rows
-from gnnperf.gnn.pretrain.encode import encode, words_of
-from gnnperf.gnn.pretrain.few_rows import Asked, learn_from
-from gnnperf.gnn.pretrain.forms import FormConstants
-from gnnperf.gnn.pretrain.kept_forms import kept_forms
-from gnnperf.gnn.pretrain.observation import Observation, fit_observation
 from research.benchmarks._transfer_tables import Judged, line, mean_error, same_gpu_trees_us
+from research.pretraining.encode import encode, words_of
+from research.pretraining.few_rows import Asked, choose_rows, learn_from
+from research.pretraining.forms import FormConstants
+from research.pretraining.kept_forms import kept_forms
+from research.pretraining.observation import Observation, fit_observation
 
 SEEDS = (0, 1, 2)  # of the choice of rows, and of the groups that are left out among them
 POOL_ROWS = 1000  # of a chip and kind: what can be measured
@@ -36,7 +35,7 @@ class Forms:
     observation: Observation
 
     def asked(self, rows: pd.DataFrame) -> Asked:
-        """Rows of gnnperf.gnn.pretrain.rows.usable, without a network."""
+        """Rows of research.pretraining.rows.usable, without a network."""
         nothing = torch.zeros(len(rows), dtype=torch.float64)
         return Asked(rows, encode(rows, self.vocabulary, self.constants, self.observation), nothing)
 

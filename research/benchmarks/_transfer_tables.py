@@ -11,10 +11,10 @@ import pandas as pd
 
 from gnnperf.gnn.baselines.trees import FIXED
 from gnnperf.gnn.evaluation.metrics import summarize
-from gnnperf.gnn.pretrain.encode import EncodedRows
-from gnnperf.gnn.pretrain.forms import CONVOLUTION, PRODUCT, form_names
-from gnnperf.gnn.pretrain.rows import sampled, spec_of
 from research.benchmarks._products import scaled_nearest_us, scaled_neighbor_us
+from research.pretraining.encode import EncodedRows
+from research.pretraining.forms import CONVOLUTION, PRODUCT, form_names
+from research.pretraining.rows import sampled, spec_of
 
 JUDGED_ROWS, POOL_ROWS = 1500, 2000  # of each device
 TREES, LEAVES = 300, 31

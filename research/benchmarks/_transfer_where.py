@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.gnn.pretrain.forms import base_us
-from gnnperf.gnn.pretrain.kept_forms import kept_forms
-from gnnperf.gnn.pretrain.rows import GENERATION, spec_of
 from research.benchmarks._products import peak_flops_per_s
 from research.benchmarks._transfer_tables import judged
+from research.pretraining.forms import base_us
+from research.pretraining.kept_forms import kept_forms
+from research.pretraining.rows import GENERATION, spec_of
 
 LONG_US = 1000.0
 CACHED, STREAMED, SHORT, LONG = (

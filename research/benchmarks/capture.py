@@ -31,12 +31,12 @@ from gnnperf.core.errors import InputError
 from gnnperf.generate.capturing import capture
 from gnnperf.gnn.evaluation.recordings import Recording
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.record.cpu_gloo_runs import plain_runs
-from gnnperf.record.spec import RunSpec
 from gnnperf.schedule import schedule
 from gnnperf.schedule.alignment import common_subsequence
 from research.benchmarks._folds import Graphs, answered, folds
 from research.benchmarks._recorded_graphs import recorded_graphs, recordings
+from research.recording.cpu_gloo_runs import plain_runs
+from research.recording.spec import RunSpec
 
 STEP = 1  # the second of a window
 OPS = ("op_name", "phase", "dtype", "input_dims")
@@ -87,7 +87,7 @@ def captured(spec: RunSpec, like: ExecutionGraph) -> ExecutionGraph:
     """The program, placed as its recording. What the card says of lookups is no part of a step: it is left out."""
 
     def build() -> Callable[[], object]:
-        with patch("gnnperf.record.workloads.dlrm.index_statistics", return_value=()):
+        with patch("research.recording.workloads.dlrm.index_statistics", return_value=()):
             return spec.workload.build().step
 
     return capture(build, spec.world_size, name=spec.name, placement=like.placement)

@@ -20,13 +20,13 @@ import pandas as pd
 from gnnperf.analytic.convolution_fit import some_of_each
 from gnnperf.analytic.evidence import FILE, Evidence, save_evidence
 from gnnperf.gnn.evaluation.recordings import CARD
-from gnnperf.gnn.pretrain.groups import grouped
 from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._neusight import convolution_rows, memory_rows
 from research.benchmarks._products import TABLES, product_rows, sample, spec
 from research.benchmarks._public_runs import mirror
 from research.benchmarks.fit_gemm import FIT_ROWS
+from research.pretraining.graphs import grouped
 
 PROVENANCE = (
     "python -m research.benchmarks.device_evidence: rows that research/benchmarks/fit_gemm.py, "

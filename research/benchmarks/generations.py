@@ -28,11 +28,11 @@ from gnnperf.gnn.evaluation.metrics import absolute_percentage_error, gmae
 from gnnperf.gnn.intervals import LEVEL
 from gnnperf.gnn.intervals.device_file import FILE, save_device_intervals
 from gnnperf.gnn.intervals.devices import fit_device_intervals
-from gnnperf.gnn.pretrain.rows import GENERATION
 from gnnperf.hardware.conf_folders import conf_dir
 from research.benchmarks._console_tables import right_aligned
 from research.benchmarks._generation_answers import GEMM, KIND, LEFT, OPS, answers
 from research.benchmarks._generation_intervals import WAYS, bounds
+from research.pretraining.rows import GENERATION
 
 OUT = Path("outputs/generations")
 CAMPAIGNS = {"gemm": GEMM, "ops": OPS}

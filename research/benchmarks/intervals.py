@@ -32,9 +32,9 @@ from gnnperf.gnn.evaluation.noise_floor import node_kinds
 from gnnperf.gnn.intervals import LEVEL
 from gnnperf.gnn.intervals.conformal import attainable, one_sided, two_sided
 from gnnperf.predict.assemble import assemble
+from gnnperf.predict.blended import CALIBRATED, predictor_of
 from gnnperf.predict.config import Mode
 from gnnperf.predict.intervals import WithIntervals, asked_about
-from gnnperf.predict.ladder import CALIBRATED, predictor_of
 from gnnperf.predict.step_interval import with_interval
 from research.benchmarks._learned_jobs import data_config
 

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from gnnperf.record.probe import probe_us
+from research.recording.probe import probe_us
 
 CORES = 2  # of those this process may use
 WITHIN = 0.03  # what a recipe accepts

@@ -31,10 +31,10 @@ from gnnperf.memory import Part, PeakMemory
 from gnnperf.memory.captured import captured_peak_memory
 from gnnperf.memory.measured import Measured, measured_peaks
 from gnnperf.memory.recorded import peak_memory
-from gnnperf.record.spec import RunSpec
 from gnnperf.trace import read_run
 from research.benchmarks._recorded_graphs import DATASET, recordings
 from research.benchmarks.capture import kind_of, programs
+from research.recording.spec import RunSpec
 
 BATCHES_HELD = 4  # NUM_BATCHES of the programs
 ANSWERS = ("model", "held", "twice_parameters", "constant", "nearest", "one_batch")
@@ -113,7 +113,7 @@ def captured(spec: RunSpec, recording: Recording) -> Captured:
     """Capture one program; what the card says of lookups is no part of a step and is left out."""
 
     def build() -> Callable[[], object]:
-        with patch("gnnperf.record.workloads.dlrm.index_statistics", return_value=()):
+        with patch("research.recording.workloads.dlrm.index_statistics", return_value=()):
             return spec.workload.build().step
 
     measured = measured_peaks(read_run(recording.path).card)

@@ -6,7 +6,8 @@ Of every family: rows are fitted on all other families but one, which validates 
 network's best epoch and how much it may correct), and judged on the family. The labels are those of the trace: the
 median period, of a single step its makespan, of a run without step marks the whole pass. Recordings of one program are
 one example where they train; where they judge, each stands for itself. Steps in which a rank sleeps are listed apart.
-gnn-from-ops is the network that starts from the checkpoint of op tables that ships, instead of from nothing.
+gnn-from-ops is the network that starts from a checkpoint of op tables (`train.py experiment=pretrained`), instead of
+from nothing.
 host-pace and host-and-device-pace are no answers: they read off the recording how fast its machine is (_public_paces).
 
 Cells are kept in DIR and made if they are missing or of other data, as those of `learned`; a training of the row gnn
@@ -36,12 +37,12 @@ from gnnperf.gnn.evaluation.cell_files import read_cells
 from gnnperf.gnn.finetune import load_start
 from gnnperf.gnn.training.config import TrainConfig
 from gnnperf.predict.composition import composed
-from gnnperf.predict.pretrained import SHIPPED
 from research.benchmarks._fine_tuned import FineTuned
 from research.benchmarks._kept_networks import KeptNetwork
 from research.benchmarks._public_families import FAMILIES, PublicRuns, public_runs
 from research.benchmarks._public_paces import OwnPace
 from research.benchmarks._public_tables import tables
+from research.pretraining.op_checkpoint import TRAINED
 
 OUT, SEED, NETWORK, FROM_OPS = Path("outputs/public_families"), 0, "gnn", "gnn-from-ops"
 PACES = ((NodeType.HOST,), (NodeType.COMPUTE, NodeType.MEMORY))
@@ -59,9 +60,9 @@ def rows(out: Path) -> dict[str, Learner]:
 
 
 def from_ops() -> FineTuned:
-    """The network that starts from the checkpoint that ships."""
+    """The network that starts from a checkpoint of op tables."""
     config = _settings()
-    start = load_start(SHIPPED, config.model)
+    start = load_start(TRAINED, config.model)
     return FineTuned(config, start, start.sha256)
 
 
@@ -72,10 +73,11 @@ def _settings() -> TrainConfig:
 
 def make(found: PublicRuns, out: Path, families: Sequence[str], names: Sequence[str]) -> None:
     """The cells that are missing."""
-    learners, ops = rows(out), from_ops()
+    learners, ops = rows(out), from_ops() if FROM_OPS in names else None
     for family in families:
         _cells(found, out, family, {name: learners[name] for name in names if name != FROM_OPS}, None)
-        _cells(found, out, family, {name: ops for name in names if name == FROM_OPS}, ops.start.earlier)
+        if ops is not None:
+            _cells(found, out, family, {FROM_OPS: ops}, ops.start.earlier)
 
 
 def _cells(found: PublicRuns, out: Path, family: str, learners: Mapping[str, Learner], earlier: Earlier | None) -> None:

@@ -17,9 +17,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.record.sharding_problems import Problem, by_lookups, by_size, canonical, problems
 from research.benchmarks._recorded_graphs import recorded_graphs
 from research.benchmarks._sharding import DATASET, Measured, Told, measured, told
+from research.recording.sharding_problems import Problem, by_lookups, by_size, canonical, problems
 
 FLOORS = 3.0  # a problem is hard to miss by chance where candidates spread over more noise floors
 

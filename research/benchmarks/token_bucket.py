@@ -4,7 +4,7 @@
 
 Recordings that the split `run` of datasets/cpu-gloo trains or validates on; the analytical model with its default
 constants, nothing fitted. The cards of these recordings do not say how large the bucket is; the recorder has always
-made it as large as it says now (gnnperf.record.spec.BUCKET_BYTES), and that is what is told here.
+made it as large as it says now (gnnperf.record.network.BUCKET_BYTES), and that is what is told here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gnnperf.core.schema import NodeType
 from gnnperf.gnn.data.runs import RunStep, read_runs, typical
 from gnnperf.gnn.data.splits import read_split
 from gnnperf.gnn.evaluation.metrics import gmae
-from gnnperf.record.spec import BUCKET_BYTES
+from gnnperf.record.network import BUCKET_BYTES
 from gnnperf.schedule import schedule_with_contention
 from gnnperf.schedule.path_counts import NUM_UNROLLED
 from research.benchmarks._recorded_graphs import CACHE, DATASET

@@ -5,9 +5,9 @@
 Every op call with device time, all its kernels together. Nothing was fitted on these traces. "form, if TF32" answers
 the float32 products once more, as if the program had allowed TF32, which a trace does not say. "op, other runs" is the
 trivial answer: the median time of calls of that name in all other recordings; "other projects" leaves out recordings
-of the same program as well. Errors are over calls; "total" is what a GPU's device time would be off by. Where the
-checkpoint that ships answers, or would if sizes alone chose, lines of their own show it and the forms on the same
-calls.
+of the same program as well. Errors are over calls; "total" is what a GPU's device time would be off by. With a
+checkpoint of op tables (`train.py experiment=pretrained`), lines of their own show its networks, as held-out sizes
+alone would keep them, and the forms on the same calls.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.gnn.evaluation.metrics import summarize
-from research.benchmarks._kernel_calls import ANSWERS, BY_SIZES, FORM, ROOFLINE, SHIPPED, TF32, measured_calls
+from research.benchmarks._kernel_calls import ANSWERS, BY_SIZES, FORM, ROOFLINE, TF32, measured_calls
 
 LEAST_SHARE = 0.003  # of a GPU's device time: families below are in the sums only
 
@@ -102,8 +102,7 @@ def main() -> int:
     calls["share"] = shares(calls)
     print_families(calls)
     print_gpus(calls)
-    for network in (SHIPPED, BY_SIZES):
-        print_network(calls, network)
+    print_network(calls, BY_SIZES)
     print_summary(calls)
     return 0
 

@@ -30,14 +30,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.tables import OpTable, read_aiconfigurator, read_neusight
-from gnnperf.gnn.pretrain.adapt import choose_rows
-from gnnperf.gnn.pretrain.config import PretrainConfig
-from gnnperf.gnn.pretrain.encode import EncodedRows
-from gnnperf.gnn.pretrain.few_rows import Asked, learn_from
-from gnnperf.gnn.pretrain.fit import OpModel, fit, prepare
-from gnnperf.gnn.pretrain.kept_forms import kept_forms
-from gnnperf.gnn.pretrain.rows import CHIP, GENERATION, sampled, usable
-from gnnperf.gnn.pretrain.views import VIEWS
+from gnnperf.gnn.training.pretrain_config import PretrainConfig
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._transfer_axes import dtype, software
 from research.benchmarks._transfer_few import few as print_few
@@ -52,6 +45,11 @@ from research.benchmarks._transfer_tables import (
     same_gpu_trees_us,
 )
 from research.benchmarks._transfer_where import where
+from research.pretraining.encode import EncodedRows
+from research.pretraining.few_rows import Asked, choose_rows, learn_from
+from research.pretraining.fit import VIEWS, OpModel, fit, prepare
+from research.pretraining.kept_forms import kept_forms
+from research.pretraining.rows import CHIP, GENERATION, sampled, usable
 
 SEEDS = (0, 1, 2)
 KEPT = Path("outputs/transfer")

@@ -4,8 +4,8 @@
     [--passes]
 
 A list of operators becomes a graph (gnnperf.generate.listed); a predictor and the schedule answer: the analytical model
-with the constants that ship, the same with the shipped networks of op tables (and as sizes alone would
-have them kept), or the network of a checkpoint beside them. Nothing is fitted on these rows. Peers are
+with the constants that ship, the same with networks of op tables (`train.py experiment=pretrained`) as sizes alone
+would have them kept, or the network of a checkpoint beside them. Nothing is fitted on these rows. Peers are
 NeuSight, roofline, Habitat and Li et al., as NeuSight's authors published their predictions; the floor is the measured
 times of the nodes, summed.
 
@@ -32,22 +32,24 @@ from gnnperf.gnn.evaluation.metrics import summarize
 from gnnperf.graph.prediction import Predictor
 from gnnperf.predict.api import answers_for
 from gnnperf.predict.config import Mode
-from gnnperf.predict.pretrained import PretrainedPredictor
-from research.benchmarks._by_sizes import BySizesAlone
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._whole_model_classes import class_table
 from research.benchmarks._whole_models import Row, answer, rows
+from research.pretraining.choice import by_sizes_only
+from research.pretraining.op_checkpoint import TRAINED as CHECKPOINT
+from research.pretraining.op_checkpoint import load_op_checkpoint
+from research.pretraining.predictor import PretrainedPredictor
 
-ANALYTIC, SHIPPED, BY_SIZES = "analytical", "shipped", "by sizes alone"
+ANALYTIC, BY_SIZES = "analytical", "by sizes alone"
 NETWORK, FLOOR = "network", "nodes summed"
 UNSEEN, TRAINED = "unseen GPUs", "GPUs of the op tables"
 
 
 def predictors(checkpoint: Path | None) -> dict[str, Predictor]:
     """What answers, by its name in the tables."""
-    found: dict[str, Predictor] = {
-        ANALYTIC: AnalyticPredictor(), SHIPPED: PretrainedPredictor(), BY_SIZES: BySizesAlone()
-    }  # fmt: skip
+    found: dict[str, Predictor] = {ANALYTIC: AnalyticPredictor()}
+    if CHECKPOINT.is_file():
+        found[BY_SIZES] = PretrainedPredictor(by_sizes_only(load_op_checkpoint(CHECKPOINT)))
     if checkpoint is not None:
         found[NETWORK] = answers_for(Mode.hybrid, checkpoint).predictor
     return found

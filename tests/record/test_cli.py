@@ -8,16 +8,23 @@ from pathlib import Path
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.record.cli import RECIPES, add_parsers
+from gnnperf.record import cli
 
 
 def parse(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    add_parsers(parser.add_subparsers())
+    cli.add_parsers(parser.add_subparsers())
     return parser.parse_args(arguments)
 
 
-def test_a_recipe_or_a_command() -> None:
+@pytest.fixture
+def recipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a distribution offers: a recipe that returns 7."""
+    monkeypatch.setattr(cli, "plugin_names", lambda group: ("cpu-gloo", "demo"))
+    monkeypatch.setattr(cli, "load_plugin", lambda group, name, where: lambda arguments: 7)
+
+
+def test_a_recipe_or_a_command(recipes: None) -> None:
     recipe = parse("record", "--recipe", "cpu-gloo", "--raw", "raw", "--out", "out", "--resume")
     assert (recipe.recipe, recipe.raw, recipe.out, recipe.resume) == ("cpu-gloo", Path("raw"), Path("out"), True)
     command = parse("record", "--out", "out", "--profiled-steps", "3", "--", "torchrun", "train.py", "--lr", "1")
@@ -29,20 +36,31 @@ def test_a_recipe_or_a_command() -> None:
     [
         ((), "nothing to record"),
         (("--recipe", "demo", "--", "python", "x.py"), "a recipe and a command"),
-        (("--recipe", "cpu-gloo"), "--raw is missing"),
     ],
 )
-def test_refuses(arguments: tuple[str, ...], message: str) -> None:
+def test_refuses(recipes: None, arguments: tuple[str, ...], message: str) -> None:
     parsed = parse("record", "--out", "out", *arguments)
     with pytest.raises(InputError, match=message):
         parsed.run(parsed)
 
 
-def test_an_unknown_recipe_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recipe_gets_the_options_and_returns_the_exit_code(recipes: None) -> None:
+    parsed = parse("record", "--recipe", "demo", "--out", "out")
+    assert parsed.run(parsed) == 7
+
+
+def test_an_unknown_recipe_is_named(recipes: None, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         parse("record", "--recipe", "tpu", "--out", "x")
     message = capsys.readouterr().err
-    assert stop.value.code == 2 and "'tpu'" in message and all(recipe in message for recipe in RECIPES)
+    assert stop.value.code == 2 and all(name in message for name in ("'tpu'", "cpu-gloo", "demo"))
+
+
+def test_without_recipes_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "RECIPES", "gnnperf.no_such_group")
+    parsed = parse("record", "--recipe", "demo", "--out", "out")
+    with pytest.raises(InputError, match=r"'demo' is not installed\. .*pip install --editable ./research"):
+        parsed.run(parsed)
 
 
 def test_the_parser_does_not_load_torch() -> None:
@@ -53,6 +71,6 @@ def test_the_parser_does_not_load_torch() -> None:
 def test_the_recorder_needs_torch_and_the_standard_library_only() -> None:
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['pandas', 'pyarrow', 'msgspec', 'lightning', 'hydra']));"
-        "from gnnperf.record import record; import gnnperf.record.cpu_gloo, gnnperf.record.dataset"
+        "from gnnperf.record import record; import gnnperf.record.launch, gnnperf.record.wrap"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from gnnperf.core.errors import InputError
 from gnnperf.record import network
 from gnnperf.record.launch import launch
-from gnnperf.record.spec import LOOPBACK, Link
+from gnnperf.record.network import LOOPBACK, Link
 
 needs_hosts = pytest.mark.skipif(network.why_not() is not None, reason=str(network.why_not()))
 

@@ -17,7 +17,7 @@ from tests.predict.answers import GEMM_1, toy_answer
 
 GOLDEN = """\
 {
-  "format": "gnnperf.graph.prediction",
+  "format": "gnnperf.prediction",
   "format_version": 1,
   "run": "toy",
   "mode": "analytic",

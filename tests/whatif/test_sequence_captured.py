@@ -9,8 +9,8 @@ import pytest
 
 from gnnperf.generate.capturing import capture
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.record.workloads.transformer import Parallel, Transformer
 from gnnperf.whatif import ScaleSequence
+from research.recording.workloads.transformer import Parallel, Transformer
 
 PROGRAMS = (
     Transformer(layers=1, width=128, sequence=64, batch=4),  # a head is as long as the sequence

@@ -1,4 +1,4 @@
-"""Checkpoint file -> the network that trained before. Both kinds are known: of recorded runs, and of op tables."""
+"""Checkpoint file -> initial weights of a training that continues an earlier one."""
 
 from __future__ import annotations
 
@@ -6,22 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from gnnperf.core.errors import InputError
-from gnnperf.core.schema import Relation
-from gnnperf.gnn.checkpoint import Checkpoint, load_checkpoint
+from gnnperf.gnn.checkpoint import Checkpoint
+from gnnperf.gnn.checkpoint_formats import read_checkpoint
 from gnnperf.gnn.data.earlier import Earlier
-from gnnperf.gnn.data.relations import REVERSE_PREFIX
 from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.models.message_passing import HARDWARE_RELATIONS, REVERSE_RELATIONS, message_relations
 from gnnperf.gnn.models.stored import network_of
-from gnnperf.gnn.pretrain.op_checkpoint import is_op_checkpoint, load_op_checkpoint
-
-ANSWERING = "heads.compute.last."  # what tables say of three ops is not said of all kernels of a trace
-OP_RELATIONS = (f"{REVERSE_PREFIX}{Relation.RUNS_ON}",)  # all that a graph of one op has
 
 
 @dataclass(frozen=True)
@@ -50,11 +44,7 @@ class Start:
 
 
 def load_start(path: Path, model: ModelConfig) -> Start:
-    """Read a checkpoint of `train.py`: of recorded runs, or the one of op tables that ships.
-
-    Of the two networks of op tables it is the one for GPUs that trained: it knows sizes best, and a GPU that is traced
-    is one that trains. What it knows of kernels and devices stays; its answers start from the base, because they are
-    corrections of the few ops that tables have.
+    """Read a checkpoint of `train.py`, or of a format that is installed (gnnperf.gnn.checkpoint_formats).
 
     Args:
         path: the file.
@@ -63,7 +53,8 @@ def load_start(path: Path, model: ModelConfig) -> Start:
     Raises:
         InputError: no such file, not a checkpoint, of another schema, damaged, or of another network.
     """
-    start = _of_ops(path) if is_op_checkpoint(path) else start_of(load_checkpoint(path), str(path))
+    checkpoint, where = read_checkpoint(path), str(path)
+    start = start_of(checkpoint, where) if isinstance(checkpoint, Checkpoint) else checkpoint.start(where)
     _check_fits(model, start)
     return start
 
@@ -79,14 +70,6 @@ def start_of(checkpoint: Checkpoint, where: str) -> Start:
     earlier = Earlier(checkpoint.vocabulary, checkpoint.normalizer, base[0].device_kind, base[1].residual, base)
     relations = message_relations(checkpoint.model) if checkpoint.model.num_layers else ()
     return Start(checkpoint.model, checkpoint.weights, earlier, relations, where, checkpoint.sha256)
-
-
-def _of_ops(path: Path) -> Start:
-    ops = load_op_checkpoint(path)
-    one = ops.own
-    earlier = Earlier(one.vocabulary, one.normalizer, "gpu", True, None)
-    weights = {name: torch.zeros_like(w) if name.startswith(ANSWERING) else w for name, w in one.weights.items()}
-    return Start(one.model, weights, earlier, OP_RELATIONS, str(path), ops.sha256)
 
 
 def _check_fits(model: ModelConfig, start: Start) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,28 +34,62 @@ def feature_names() -> dict[str, list[str]]:
     return {kind: list(names) for kind, names in named.items()}
 
 
-def load_stored(path: Path, name: str, version: int, allowed: str, remedy: str) -> dict[str, Any]:
-    """The content of a file that holds networks.
+@dataclass(frozen=True)
+class StoredFile:
+    """What a file that torch.save wrote holds.
+
+    Attributes:
+        path: the file.
+        plain: its content.
+        sha256: of its bytes.
+    """
+
+    path: Path
+    plain: Any
+    sha256: str
+
+    @property
+    def format(self) -> str:
+        """What the file calls its own format; "" for none."""
+        name = self.plain.get("format", "") if isinstance(self.plain, dict) else ""
+        return name if isinstance(name, str) else ""
+
+    def content(self, name: str, version: int, allowed: str, remedy: str) -> dict[str, Any]:
+        """The content of a file that holds networks.
+
+        Args:
+            name: of the format.
+            version: of its schema.
+            allowed: what kind of file was expected, for messages.
+            remedy: for the message about another version.
+
+        Raises:
+            InputError: another format, another version, or damaged.
+        """
+        with refused_in(self.path, remedy):
+            header = checked(self.plain, _Header)
+        if header.format != name:
+            raise InputError(f"not a {name}", where=str(self.path), allowed=allowed)
+        if header.schema_version != version or header.features != feature_names():
+            raise InputError(f"schema version {header.schema_version}, or features of another gnnperf",
+                             where=str(self.path), allowed=f"schema version {version}", remedy=remedy)  # fmt: skip
+        plain: dict[str, Any] = self.plain
+        return plain
+
+
+def read_stored(path: Path, allowed: str) -> StoredFile:
+    """Read a file that torch.save wrote.
 
     Args:
         path: the file.
-        name: of the format.
-        version: of its schema.
         allowed: what kind of file was expected, for messages.
-        remedy: for the message about another version.
 
     Raises:
-        InputError: no such file, of another format, of another version, or damaged.
+        InputError: no such file, or one that holds anything but tensors, numbers and text.
     """
-    plain: dict[str, Any] = load_plain(path, allowed)
-    with refused_in(path, remedy):
-        header = checked(plain, _Header)
-    if header.format != name:
-        raise InputError(f"not a {name}", where=str(path), allowed=allowed)
-    if header.schema_version != version or header.features != feature_names():
-        raise InputError(f"schema version {header.schema_version}, or features of another gnnperf", where=str(path),
-                         allowed=f"schema version {version}", remedy=remedy)  # fmt: skip
-    return plain
+    plain = load_plain(path, allowed)
+    with path.open("rb") as file:
+        return StoredFile(path, plain, hashlib.file_digest(file, "sha256").hexdigest())
 
 
 @dataclass(frozen=True)

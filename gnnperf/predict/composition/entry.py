@@ -9,20 +9,20 @@ from gnnperf.core.errors import InputError, require
 from gnnperf.gnn.baselines.config import LearnerConfig, LearnerKind
 from gnnperf.gnn.evaluation.cells import NAME
 from gnnperf.gnn.models.config import ModelConfig
-from gnnperf.gnn.pretrain.config import ShippedConfig
 from gnnperf.gnn.training.config import OptimConfig, TrainConfig
+from gnnperf.gnn.training.pretrain_config import ShippedConfig
 
 
 @dataclass
 class EntryConfig(TrainConfig):
-    """What train.py can be told: recorded runs, or with `pretrain.mirror` op tables, for the checkpoint that ships.
+    """What train.py can be told: recorded runs, or with `pretrain.mirror` op tables.
 
     Attributes:
         learner: who is trained; the network, unless it says otherwise.
         row: what the learner is called in tables of several.
         cells: folder for the answers on held-out runs, of several trainings to be compared; empty: `out`/cells.
         init_from: a checkpoint.pt whose network trains on with these runs; None: a new one.
-        pretrain: op tables that train the checkpoint that ships.
+        pretrain: op tables that train a checkpoint (research code).
     """
 
     learner: LearnerConfig = field(default_factory=LearnerConfig)

@@ -15,7 +15,6 @@ import torch
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.files import write_text
-from gnnperf.record.allocator import keep_memory
 from gnnperf.record.calibrate.call import Call, calls
 from gnnperf.record.calibrate.comm import measure_groups
 from gnnperf.record.calibrate.host_costs import host_costs_us
@@ -30,7 +29,8 @@ from gnnperf.record.calibrate.point import (
 from gnnperf.record.calibrate.suite import footprint_bytes
 from gnnperf.record.calibrate.timer import median_us, timers
 from gnnperf.record.launch import launch
-from gnnperf.record.spec import Link
+from gnnperf.record.network import Link
+from gnnperf.record.rank_process import keep_memory
 
 CONTENTS_BYTES = 256 * 2**20  # of all contents of a point, unless one alone has more
 MOST_CONTENTS = 4

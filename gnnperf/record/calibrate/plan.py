@@ -11,7 +11,7 @@ from gnnperf.record.calibrate.machine import Machine
 from gnnperf.record.calibrate.point import OpPoint, to_json
 from gnnperf.record.calibrate.suite import CPU, CUDA, Sizes, points
 from gnnperf.record.calibrate.topology import one_pair_per_link, read_topology
-from gnnperf.record.spec import LOOPBACK, Link
+from gnnperf.record.network import LOOPBACK, Link
 
 FAR = 4  # times the last-level cache: the largest operand of a stream
 CommJob = tuple[dict[str, object], int, tuple[str, ...]]

@@ -239,11 +239,32 @@ def yaml_of(group: str, name: str) -> Make:
 
 @cache
 def _checkpoint() -> bytes:
-    return (Path(__file__).resolve().parents[3] / "gnnperf" / "gnn" / "pretrained" / "checkpoint.pt").read_bytes()
+    """A checkpoint of op tables whose networks are untrained."""
+    import torch
+
+    from gnnperf.gnn.data.normalizer import Normalizer
+    from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary
+    from gnnperf.gnn.models.config import ModelConfig
+    from gnnperf.gnn.models.gnn import WORK, TypedGNN
+    from gnnperf.gnn.models.stored import NUM_FEATURES
+    from research.pretraining.kinds import PRODUCTS
+    from research.pretraining.observation import Observation, Wait
+    from research.pretraining.op_checkpoint import KindAnswer, OpCheckpoint, OpNetwork, save_op_checkpoint
+
+    words = Vocabulary({t: dict.fromkeys(FIELDS, ("word",)) for t in WORK})
+    model = ModelConfig(hidden_channels=8, num_layers=1)
+    zeros, ones = ({t: fill(n) for t, n in NUM_FEATURES.items()} for fill in (torch.zeros, torch.ones))
+    waits = Observation({("source", "table"): Wait(10.0, 0.5, 2.0)}, {("source", "device", "table"): 1.0})
+    network = OpNetwork(model, words, Normalizer(zeros, ones, zeros, ones), waits, TypedGNN(model, words).state_dict())
+    answers = (KindAnswer(PRODUCTS.name, ("v100_pcie_32gb",), 0.5, 0.0),)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "checkpoint.pt"
+        save_op_checkpoint(path, OpCheckpoint(network, network, answers, {"seed": 0}))
+        return path.read_bytes()
 
 
 def checkpoint_bytes(rng: random.Random) -> bytes:
-    """The shipped checkpoint with fields or bytes changed."""
+    """The checkpoint with fields or bytes changed."""
     import torch
 
     if rng.random() < 0.5:

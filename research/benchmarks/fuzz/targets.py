@@ -109,7 +109,7 @@ def _plan(path: Path) -> object:
 
 
 def _checkpoint(path: Path) -> object:
-    from gnnperf.gnn.pretrain.op_checkpoint import load_op_checkpoint
+    from research.pretraining.op_checkpoint import load_op_checkpoint
 
     return load_op_checkpoint(path)
 

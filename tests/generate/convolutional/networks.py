@@ -33,7 +33,7 @@ def tiny(replicas: int = 1, block: Block = Block.BASIC, **training: Any) -> Conv
 
 
 def recorded_layout(block: Block, replicas: int) -> ConvolutionalPlan:
-    """As gnnperf.record.workloads.cnn.Cnn(blocks=2, channels=16, image=32, batch=8) is built."""
+    """As research.recording.workloads.cnn.Cnn(blocks=2, channels=16, image=32, batch=8) is built."""
     network = Network(block, (2, 2, 2), (16, 32, 64), (1, 2, 2), classes=10, image=32, stem_channels=16, stem_kernel=3,
                       stem_stride=1, stem_pool=False, shortcut_norm=False, inplace=False)  # fmt: skip
     training = Training(8, optimizer=Optimizer.FUSED, weight_decay=False, bucket_bytes=float(1 << 20))

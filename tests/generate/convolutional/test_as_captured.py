@@ -15,7 +15,7 @@ from gnnperf.generate.shapes import parse, tensors
 from gnnperf.memory import Part
 from gnnperf.memory.planned import planned_peak
 from gnnperf.memory.recorded import peak_memory
-from gnnperf.record.workloads.cnn import Cnn, Layout
+from research.recording.workloads.cnn import Cnn, Layout
 from tests.generate.convolutional.networks import recorded_layout
 
 # On a CPU ops inside of these are not told apart; the work is the same.

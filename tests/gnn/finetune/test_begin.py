@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from op_networks import checkpoint as op_checkpoint
 from synthetic import SPLIT, prepared, read
 from torch import Tensor
 
@@ -19,7 +18,6 @@ from gnnperf.gnn.finetune import Start, begin_from, load_start, start_of
 from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.models.segmented import answers_of
-from gnnperf.gnn.pretrain.op_checkpoint import save_op_checkpoint
 
 CONFIG = ModelConfig(hidden_channels=8, num_layers=2)
 STRANGE = replace(SPLIT, train=("d",), val=("e",), test=("f",))
@@ -102,24 +100,6 @@ def test_everything_learns_from_there(tmp_path: Path, start: Start) -> None:
     for name in ("layers.2.out.weight", "encoders.compute.linear.weight", "encoders.host.embeddings.0.weight"):
         gradient = network.get_parameter(name).grad
         assert gradient is not None and bool(gradient.any()), name
-
-
-def test_a_network_of_op_tables_knows_kernels_and_devices_only(tmp_path: Path) -> None:
-    save_op_checkpoint(tmp_path / "ops.pt", op_checkpoint())
-    ops = load_start(tmp_path / "ops.pt", CONFIG)
-    data = prepared(tmp_path / "data", earlier=ops.earlier)
-    network, trained = begun(ops, data), dict(ops.network().named_parameters())
-    own = dict(network.named_parameters())
-    assert torch.equal(own["layers.0.relations.rev_runs_on.weight"], trained["layers.0.relations.rev_runs_on.weight"])
-    assert torch.equal(own["heads.compute.hidden.weight"], trained["heads.compute.hidden.weight"])
-    assert not own["layers.0.relations.follows.weight"].any()
-    assert not own["layers.1.out.weight"].any()
-    torch.manual_seed(1)
-    fresh = TypedGNN(CONFIG, data.vocabulary)
-    assert torch.equal(own["encoders.host.linear.weight"], fresh.get_parameter("encoders.host.linear.weight"))
-    assert data.constants == prepared(tmp_path / "data").constants  # its base is the data's own
-    assert bool(op_checkpoint().own.weights["heads.compute.last.weight"].any())
-    assert not any(answer.any() for answer in residuals(network, data).values())
 
 
 @pytest.mark.parametrize(

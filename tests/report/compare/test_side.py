@@ -34,7 +34,7 @@ def test_a_folder_without_a_prediction_is_a_trace(tmp_path: Path) -> None:
     assert not is_prediction(tmp_path / "prediction.json")
 
 
-@pytest.mark.parametrize("text", ["[1]", "{", '{"format": "gnnperf.graph.prediction", "format_version": 99}'])
+@pytest.mark.parametrize("text", ["[1]", "{", '{"format": "gnnperf.prediction", "format_version": 99}'])
 def test_a_document_of_someone_else_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "prediction.json").write_text(text)
     with pytest.raises(InputError, match=r"prediction\.json"):

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.gnn.pretrain.rows import GENERATION
 from research.benchmarks._generation_answers import DENSITY, GROUP
 from research.benchmarks._generation_intervals import WAYS, bounds
 from research.benchmarks.generations import Held, choose, hybrid_us
+from research.pretraining.rows import GENERATION
 
 
 def _rows(generation: str, scores: np.ndarray, size: float = 0.0) -> pd.DataFrame:

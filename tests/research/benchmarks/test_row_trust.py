@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from op_networks import CONFIG, small_rows
-from op_rows import product_rows
 
 from gnnperf.analytic.tables.products import product_columns
-from gnnperf.gnn.pretrain.fit import fit, prepare
-from gnnperf.gnn.pretrain.forms import shipped_forms
-from gnnperf.gnn.pretrain.views import BY_SIZE, VIEWS
 from gnnperf.gnn.trust.trust import LEAST
 from research.benchmarks._row_trust import fit_row_trust
+from research.pretraining.fit import BY_SIZE, VIEWS, fit, prepare
+from research.pretraining.forms import shipped_forms
+from tests.research.op_networks import CONFIG, small_rows
+from tests.research.op_rows import product_rows
 
 
 def test_rows_of_training_are_trusted_and_larger_ones_less() -> None:

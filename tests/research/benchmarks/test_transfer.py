@@ -6,15 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from op_rows import A100, T4, V100, product_rows, table
 
 from gnnperf.gnn.models.config import ModelConfig
-from gnnperf.gnn.pretrain.config import PretrainConfig
-from gnnperf.gnn.pretrain.rows import spec_of, usable
+from gnnperf.gnn.training.pretrain_config import PretrainConfig
 from research.benchmarks import transfer
 from research.benchmarks._transfer_axes import as_other_dtype, as_other_software
 from research.benchmarks._transfer_tables import Judged, nearest_op_us
 from research.benchmarks._transfer_where import CACHED, LONG, SHORT, STREAMED, groups
+from research.pretraining.rows import spec_of, usable
+from tests.research.op_rows import A100, T4, V100, product_rows, table
 
 WAYS = {
     ("gen", "other"): {("ratios", 0.0): 0.2, ("ratios", 0.5): 0.1},

@@ -1,0 +1,125 @@
+"""Op-table checkpoints in predict.py and train.py: a Predictor, and initial weights of a training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.analytic.kernels.nodes import distinct_calls
+from gnnperf.core.schema import NodeType, Relation, Source
+from gnnperf.gnn.data.earlier import Earlier
+from gnnperf.gnn.data.relations import REVERSE_PREFIX
+from gnnperf.gnn.finetune import Start
+from gnnperf.gnn.models.stored import StoredFile
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Prediction, Predictor, only, uncovered_ops
+from gnnperf.hardware.spec import ClusterSpec
+from research.pretraining.answer import corrections
+from research.pretraining.calls import rows_of_calls
+from research.pretraining.op_checkpoint import FORMAT, OpCheckpoint, op_checkpoint_from
+
+ANSWERING = "heads.compute.last."  # corrections of three ops do not hold for all kernels of a trace
+OP_RELATIONS = (f"{REVERSE_PREFIX}{Relation.RUNS_ON}",)  # all that a graph of one op has
+
+
+@dataclass(frozen=True)
+class OpTables:
+    """The entry point "op-tables" of gnnperf.checkpoint_formats (gnnperf.gnn.checkpoint_formats.ExternalCheckpoint).
+
+    Attributes:
+        checkpoint: what the file holds.
+    """
+
+    checkpoint: OpCheckpoint
+    format: ClassVar[str] = FORMAT
+
+    @classmethod
+    def load(cls, stored: StoredFile) -> OpTables:
+        """The checkpoint in a file of this format.
+
+        Raises:
+            InputError: another schema, or damaged.
+        """
+        return cls(op_checkpoint_from(stored))
+
+    @property
+    def sha256(self) -> str:
+        """Of the file."""
+        return self.checkpoint.sha256
+
+    def predictor(self, mode: str) -> Predictor:
+        """The analytical model, in other modes with the corrections of the networks; in mode=gnn only these."""
+        if mode == "analytic":
+            return AnalyticPredictor()
+        whole = PretrainedPredictor(self.checkpoint)
+        return NetworkOnly(whole) if mode == "gnn" else whole
+
+    def start(self, where: str) -> Start:
+        """The network for GPUs that trained: it knows sizes best, and a GPU that is traced is one that trains.
+
+        What it knows of kernels and devices stays. Its predictions start from the base, because its corrections are of
+        the few ops that tables have.
+        """
+        one = self.checkpoint.own
+        earlier = Earlier(one.vocabulary, one.normalizer, "gpu", True, None)
+        weights = {name: torch.zeros_like(w) if name.startswith(ANSWERING) else w for name, w in one.weights.items()}
+        return Start(one.model, weights, earlier, OP_RELATIONS, where, self.sha256)
+
+
+@dataclass(frozen=True)
+class PretrainedPredictor:
+    """Predicts every node as the analytical model does, and corrects ops of the tables by a network.
+
+    Attributes:
+        checkpoint: of op tables.
+        analytic: the analytical model.
+    """
+
+    checkpoint: OpCheckpoint
+    analytic: Predictor = field(default_factory=AnalyticPredictor)
+
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+        """The analytical prediction; latency and source of nodes that a network corrects are its own."""
+        base = self.analytic.predict(graph, cluster)
+        rows = np.flatnonzero((graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy())
+        if cluster.device.kind != "gpu" or not len(rows):
+            return base
+        calls, code = distinct_calls(graph.nodes.iloc[rows])
+        if rows_of_calls(calls, cluster.device).rows.empty:
+            return base
+        siblings = np.maximum(graph.nodes["num_siblings"].to_numpy(float)[rows], 1.0)
+        call_us = np.full(len(calls), np.nan)
+        call_us[code] = base.latency_us[rows] * siblings  # kernels of a call share its answer
+        found = corrections(self.checkpoint, calls, call_us, cluster.device)
+        factor, source = np.ones(graph.num_nodes), base.source.copy()
+        factor[rows] = np.exp(found.log_factor[code])
+        source[rows[found.answered[code]]] = Source.GNN
+        latency_us, mean_us = base.latency_us * factor, base.scheduled_us * factor
+        return replace(base, latency_us=latency_us, mean_latency_us=mean_us, source=source)
+
+
+@dataclass(frozen=True)
+class NetworkOnly:
+    """What the networks of a checkpoint of op tables answer, and nothing else.
+
+    Attributes:
+        whole: the same with the analytical model's answers.
+    """
+
+    whole: PretrainedPredictor
+
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+        """NaN where no network answers; hardware takes no time."""
+        found = self.whole.predict(graph, cluster)
+        hardware = graph.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK]).to_numpy()
+        known = (found.source == Source.GNN) | hardware  # [num_nodes]
+        latency_us, mean_us = (np.where(known, us, np.nan) for us in (found.latency_us, found.scheduled_us))
+        source = np.where(known, found.source, Source.UNCOVERED).astype(object)
+        return replace(
+            found, latency_us=latency_us, mean_latency_us=mean_us, source=source,
+            uncovered_ops=uncovered_ops(graph, latency_us), alone=only(found.alone, known),
+        )  # fmt: skip

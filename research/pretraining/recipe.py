@@ -1,0 +1,116 @@
+"""A checkpoint of op tables: op tables -> held-out rows -> where networks answer -> networks of all rows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gnnperf import __version__
+from gnnperf.analytic.tables import OpTable
+from gnnperf.gnn.training.pretrain_config import ShippedConfig
+from gnnperf.hardware.conf_folders import conf_dir
+from research.pretraining.calls import KIND
+from research.pretraining.choice import NONE, choose, judged_generations, own_share
+from research.pretraining.fit import BY_SIZE, OWN, VIEWS, OpModel, fit, prepare
+from research.pretraining.forms import shipped_forms
+from research.pretraining.graphs import grouped
+from research.pretraining.held_out import CHOOSES, JUDGES, HeldOut, of_kind, unseen_generations, unseen_sizes
+from research.pretraining.kinds import kind_names
+from research.pretraining.op_checkpoint import KindAnswer, OpCheckpoint, op_network
+from research.pretraining.rows import sampled, spec_of, usable
+from research.pretraining.sources import read_sources, sources
+
+CONSTANTS = ("gemm.yaml", "memory_bound.yaml", "convolution.yaml")
+LIBRARIES = ("torch", "torch-geometric", "numpy", "pandas")
+FORMS_ROWS = 2000  # of each device and table, for constants that are fitted without a generation
+
+
+def shipped_checkpoint(config: ShippedConfig, seed: int) -> OpCheckpoint:
+    """Train both networks, and choose where they are used.
+
+    Args:
+        config: where tables lie, and how networks are trained.
+        seed: the same seed gives the same bits.
+
+    Raises:
+        InputError: no tables, or a source whose license is not a plain one.
+    """
+    licensed = sources()
+    table = usable(read_sources(Path(config.mirror)))
+    rows = of_kinds(table, config.own.rows_per_group)
+    every = table.rows.iloc[sampled(table.rows, FORMS_ROWS, ["device", "table"], seed=0)].reset_index(drop=True)
+
+    sizes = unseen_sizes(rows, config.own, seed)
+    generations = unseen_generations(rows, every, config.others, seed, Path(config.keep))
+    answers = choose(sizes[CHOOSES], generations)
+
+    own = fit(prepare(rows, shipped_forms(), config.own), OWN, config.own, seed)
+    others = fit(prepare(rows, shipped_forms(), config.others), VIEWS[BY_SIZE], config.others, seed)
+    provenance = {
+        "gnnperf": __version__,
+        "libraries": {name: version(name) for name in LIBRARIES},
+        "seed": seed,
+        "constants_sha256": constants_sha256(),
+        "training": {"own": asdict(config.own), "others": asdict(config.others)},
+        "sources": [asdict(source) for source in licensed],
+        "left_out": dict(table.dropped),
+        "rows": counted(rows),
+        "ops": {"own": words(own), "others": words(others)},
+        "sizes": judged_sizes(sizes, answers),
+        "generations": judged_others(generations, answers),
+    }
+    return OpCheckpoint(op_network(own, config.own.model), op_network(others, config.others.model), answers, provenance)
+
+
+def constants_sha256() -> dict[str, str]:
+    """File of conf/analytic -> its hash: networks correct answers of these constants, and of no others."""
+    return {name: hashlib.sha256((conf_dir("analytic") / name).read_bytes()).hexdigest() for name in CONSTANTS}
+
+
+def of_kinds(table: OpTable, per_group: int) -> pd.DataFrame:
+    """Rows of KINDS with their column `kind`, at most so many of each device and kind."""
+    kinded = table.rows.assign(**{KIND: kind_names(table.rows)})
+    kinded = kinded[kinded[KIND] != ""].reset_index(drop=True)
+    return kinded.iloc[sampled(kinded, per_group, ["device", KIND], seed=0)].reset_index(drop=True)
+
+
+def counted(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """How many rows of which kind and device train."""
+    return [
+        {"kind": kind, "device": spec_of(device).name, "source": source, "rows": len(places)}
+        for (kind, device, source), places in grouped(rows, [KIND, "device", "source"])
+    ]
+
+
+def words(model: OpModel) -> list[str]:
+    """Op names that a network knows."""
+    return list(model.prepared.vocabulary.words["compute"]["op_name"])
+
+
+def judged_sizes(found: Mapping[int, Sequence[HeldOut]], answers: Sequence[KindAnswer]) -> list[dict[str, Any]]:
+    """Errors of the share that sizes choose for a kind, and whether it is kept there."""
+    of = {one.kind: one for one in answers}
+    share = {kind: own_share(of_kind(found[CHOOSES], kind)) for kind in of}
+    return [{**line(one, share[one.kind]), "kept": one.device in of[one.kind].devices} for one in found[JUDGES]]
+
+
+def judged_others(found: Sequence[HeldOut], answers: Sequence[KindAnswer]) -> list[dict[str, Any]]:
+    """Errors of the share that all other generations choose, and whether the kind is kept on other GPUs."""
+    kept = {one.kind: one.others_share > 0 for one in answers}
+    return [{**line(one, share), "kept": kept[one.kind]} for one, share in judged_generations(found)]
+
+
+def line(found: HeldOut, share: float) -> dict[str, Any]:
+    """Errors of the closed form and of the network with a share of its corrections."""
+    forms, network = (pd.Series(found.errors[each]) for each in (NONE, share))
+    numbers = {f"{name} {what}": float(number) for name, errors in (("forms", forms), ("network", network))
+               for what, number in (("mean", errors.mean()), ("median", errors.median()), ("p90", errors.quantile(0.9)),
+                                    ("max", errors.max()))}  # fmt: skip
+    return {"kind": found.kind, "device": found.device, "generation": found.generation, "rows": len(forms),
+            "share": share, **numbers}  # fmt: skip

@@ -1,0 +1,1 @@
+"""Recipes: which training programs are recorded, how, and how the recordings become a data set."""

@@ -1,0 +1,75 @@
+"""The recipes of `gnnperf record --recipe NAME`: entry points of the group `gnnperf.recipes` (research/pyproject.toml).
+
+A recipe gets the parsed options `out`, `raw`, `resume` and `minutes`, and returns the exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from functools import partial
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.output.terminal import say
+from gnnperf.core.progress import task
+from gnnperf.record.launch import RankFailed
+from research.recording import cpu_gloo as gloo
+from research.recording.build import build
+from research.recording.cpu_random import cpu_random as random_plan
+from research.recording.cpu_unseen import cpu_unseen as unseen_plan
+from research.recording.dataset import calibrate_first, record_all
+from research.recording.gpu_recipe import gpu as gpu_plan
+from research.recording.plan import Plan
+from research.recording.run import Steps, record_run
+from research.recording.sharding_problems import cpu_sharding as sharding_plan
+from research.recording.spec import RunSpec
+from research.recording.workloads.dlrm import Dlrm
+
+
+def demo(arguments: argparse.Namespace) -> int:
+    """Record one small run of two ranks into `out`."""
+    spec = RunSpec(Dlrm())
+    try:
+        with task("recording", 1, "runs"):  # its steps are counted in other processes
+            record_run(arguments.out, spec, Steps())
+    except RankFailed as failure:
+        say(f"gnnperf: {arguments.out}: {failure}; the run is marked broken")
+        return 1
+    say(f"{arguments.out}: {spec.name}, complete")
+    return 0
+
+
+def record_dataset(plan_of: Callable[[], Plan], arguments: argparse.Namespace) -> int:
+    """Calibrate if the plan says so, record what is missing, and build the data set of whatever there is.
+
+    Args:
+        plan_of: gives the plan.
+        arguments: `raw` is the folder of raw traces, `out` that of the data set.
+
+    Returns:
+        0 if all recordings were accepted, else 1.
+
+    Raises:
+        InputError: `raw` is missing, or a folder holds recordings and `resume` is not set.
+    """
+    if arguments.raw is None:
+        raise InputError("--raw is missing", where="gnnperf record", remedy="name the folder for the raw traces")
+    plan, began_s = plan_of(), time.monotonic()
+    calibrate_first(arguments.raw, plan.calibrate_minutes, say)
+    left_s = 60 * arguments.minutes - (time.monotonic() - began_s)
+    outcomes = record_all(plan, arguments.raw, say, built=arguments.out, resume=arguments.resume, budget_s=left_s)
+    left = [outcome for outcome in outcomes if not outcome.accepted]
+    built = build(plan, arguments.raw, arguments.out)  # of whatever there is: a prefix is a data set, too
+    say(f"{arguments.out}: {built.recordings} recordings of {len(plan.runs)} runs, {built.size_bytes / 1e6:.2f} MB")
+    if left:
+        say(f"gnnperf: {len(left)} of {len(outcomes)} recordings were not accepted; --resume tries them again")
+    return 1 if left else 0
+
+
+cpu_gloo = partial(record_dataset, gloo.cpu_gloo)
+cpu_again = partial(record_dataset, gloo.cpu_again)
+cpu_unseen = partial(record_dataset, unseen_plan)
+cpu_sharding = partial(record_dataset, sharding_plan)
+cpu_random = partial(record_dataset, random_plan)
+gpu = partial(record_dataset, gpu_plan)

@@ -1,0 +1,79 @@
+"""A plan: which runs a data set consists of, which of them differ by one known change, and how they are split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from research.recording.run import Steps
+from research.recording.spec import RunSpec
+
+Split = Mapping[str, Sequence[str]]  # train, val, test -> names of runs
+
+
+class Change(StrEnum):
+    """The one known change between the runs of a pair."""
+
+    SLEEP = "sleep"  # one rank sleeps
+    LINK = "link"  # another link
+    REPEAT = "repeat"  # an op runs several times, on every rank
+    SIZE = "size"  # a larger table or batch
+    SLOW_RANK = "slow_rank"  # one rank has more to do
+    BLOCKING = "blocking"  # a collective is waited for where it is issued
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An intervention: B is A with one known change.
+
+    Attributes:
+        change: which.
+        a, b: runs of the plan.
+        edit: what the change does to the graph of A, as `gnnperf interventions` reads it.
+    """
+
+    change: Change
+    a: RunSpec
+    b: RunSpec
+    edit: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A data set to record.
+
+    Attributes:
+        name: of the data set, and of its folder.
+        runs: in the order they are recorded; names are unique.
+        steps: of every run.
+        splits: axis -> parts; a run is in one part of an axis only, with all its repeats.
+        axes: axis -> what differs between its parts, for the card.
+        pairs: interventions among the runs. Runs that are in no split serve them only.
+        repeats: how often every run is recorded.
+        min_gap_s: between the repeats of a run.
+        max_drift: of the probe's median between before and after a recording; beyond it the recording is rejected.
+        max_attempts: how often a rejected recording is made again before the plan goes on without it.
+        calibrate_minutes: how long the device is calibrated before the first recording; 0: it is not.
+    """
+
+    name: str
+    runs: tuple[RunSpec, ...]
+    steps: Steps
+    splits: Mapping[str, Split]
+    axes: Mapping[str, str]
+    pairs: tuple[Pair, ...] = ()
+    repeats: int = 2
+    min_gap_s: float = 1800.0
+    max_drift: float = 0.03
+    max_attempts: int = 4
+    calibrate_minutes: float = 0.0
+
+    def recordings(self) -> list[tuple[RunSpec, int]]:
+        """Every run once, then every run again: repeats are as far apart as they can be."""
+        return [(spec, repeat) for repeat in range(1, self.repeats + 1) for spec in self.runs]
+
+
+def recording_name(run: str, repeat: int) -> str:
+    """Folder of one recording within the data set: <run>/<repeat>."""
+    return f"{run}/{repeat}"

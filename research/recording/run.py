@@ -1,0 +1,109 @@
+"""One recorded run: launched, recorded, marked broken if a rank fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from gnnperf.record import card
+from gnnperf.record.launch import RankFailed, Transport, conditions, launch, put_transport_first
+from gnnperf.record.recorder import claim, record
+from research.recording.spec import DeviceSleep, RunSpec, Sleep
+from research.recording.workloads.transformer import Parallel
+from research.recording.workloads.workload import At, Place, nothing
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How many steps of each kind a run has."""
+
+    warmup: int = 5
+    unprofiled: int = 20
+    profiled: int = 4
+    execution_trace: bool = False
+
+
+def record_run(run_dir: Path, spec: RunSpec, steps: Steps, *, repeat: int = 1, timeout_s: float = 180) -> None:
+    """Record `spec` on gloo ranks of this machine.
+
+    Raises:
+        RankFailed: a rank failed; `run_dir` says broken.
+        InputError: `run_dir` holds a complete run or cannot be written, or this machine cannot have such a link.
+    """
+    claim(run_dir)
+    try:
+        launch(record_rank, (run_dir, spec, steps, repeat), world_size=spec.world_size, link=spec.link,
+               timeout_s=timeout_s)  # fmt: skip
+    except RankFailed as failure:
+        workload = spec.workload
+        about = card.Description(workload.kind, asdict(workload), batch=workload.batch,
+                                 link=spec.link.facts, repeat=repeat)  # fmt: skip
+        card.write_status(run_dir, about, card.BROKEN, str(failure))
+        raise
+
+
+def record_rank(run_dir: Path, spec: RunSpec, steps: Steps, repeat: int) -> None:
+    """What one rank does."""
+    workload = spec.workload
+    trainer = workload.build()
+    transport = transport_of(spec)
+    put_transport_first(transport)  # once the program has made its groups, which have threads of their own
+    at = _disturbance(spec.sleep)
+    with record(
+        run_dir,
+        workload=workload.kind,
+        parameters=asdict(workload),
+        parallelism=workload.parallelism,
+        precision=getattr(workload, "precision", "float32"),
+        batch=workload.batch,
+        link=spec.link.facts,
+        repeat=repeat,
+        conditions=_conditions(spec, transport),
+        index_statistics=getattr(trainer, "index_statistics", ()),
+        warmup_steps=steps.warmup,
+        unprofiled_steps=steps.unprofiled,
+        profiled_steps=steps.profiled,
+        execution_trace=steps.execution_trace,
+    ) as step:
+        while not step.done:
+            trainer.step(at)
+            step()
+
+
+def transport_of(spec: RunSpec) -> Transport:
+    """Real time, but for programs that send and receive.
+
+    There gloo's real-time thread waits in a loop for a lock that the main thread holds, whom it keeps off the core,
+    until the kernel ends it after 0.95 s.
+    """
+    pipeline = getattr(spec.workload, "parallel", None) == Parallel.PP
+    return Transport.SHORT_SLICE if pipeline else Transport.REAL_TIME
+
+
+def _conditions(spec: RunSpec, transport: Transport) -> dict[str, object]:
+    sleep = {"sleep": asdict(spec.sleep)} if spec.sleep else {}
+    return {"transport_scheduling": str(transport), **conditions(), **sleep}
+
+
+def _disturbance(sleep: Sleep | DeviceSleep | None) -> At:
+    if sleep is None or sleep.rank != dist.get_rank():
+        return nothing
+    rest = _rest_of(sleep)
+
+    def at(place: Place) -> None:
+        if place == sleep.place:
+            rest()
+
+    return at
+
+
+def _rest_of(sleep: Sleep | DeviceSleep) -> Callable[[], object]:
+    if isinstance(sleep, DeviceSleep):
+        return partial(torch.cuda._sleep, sleep.cycles)
+    return partial(time.sleep, sleep.sleep_us / 1e6)

@@ -1,0 +1,81 @@
+"""What one recorded run is: a program, its ranks, what they talk over, and at most one known disturbance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gnnperf.record.network import LOOPBACK, Link
+from research.recording.workloads.workload import Place, Workload
+
+
+@dataclass(frozen=True)
+class Sleep:
+    """One rank sleeps once per step.
+
+    Attributes:
+        rank: which.
+        place: where in the step.
+        sleep_us: how long.
+    """
+
+    rank: int
+    place: Place
+    sleep_us: float
+
+    @property
+    def name(self) -> str:
+        """Short: sleep-r1-backward-5ms."""
+        return f"sleep-r{self.rank}-{self.place}-{self.sleep_us / 1e3:g}ms"
+
+    @property
+    def edit(self) -> dict[str, object]:
+        """What it does to the graph of the undisturbed run."""
+        return {"rank": self.rank, "place": str(self.place), "sleep_us": self.sleep_us}
+
+
+@dataclass(frozen=True)
+class DeviceSleep:
+    """One rank's GPU is busy doing nothing once per step: a kernel that counts clock cycles (`torch.cuda._sleep`).
+
+    Attributes:
+        rank: which.
+        place: where in the step it is launched, into the current stream.
+        cycles: how long.
+    """
+
+    rank: int
+    place: Place
+    cycles: int
+
+    @property
+    def name(self) -> str:
+        """Short: spin-r0-backward-20M."""
+        return f"spin-r{self.rank}-{self.place}-{self.cycles / 1e6:g}M"
+
+    @property
+    def edit(self) -> dict[str, object]:
+        """What it does to the graph of the undisturbed run."""
+        return {"rank": self.rank, "place": str(self.place), "cycles": self.cycles}
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run of a plan; recorded several times.
+
+    Attributes:
+        workload: the program and its sizes.
+        world_size: number of ranks.
+        link: what they talk over.
+        sleep: the disturbance; None none.
+    """
+
+    workload: Workload
+    world_size: int = 2
+    link: Link = LOOPBACK
+    sleep: Sleep | DeviceSleep | None = None
+
+    @property
+    def name(self) -> str:
+        """Unique within a plan, and the name of the run's folder: dlrm_t8_r100k_d32_b256_x2_lo."""
+        parts = [self.workload.name, f"x{self.world_size}", self.link.name]
+        return "_".join(parts + ([self.sleep.name] if self.sleep else []))

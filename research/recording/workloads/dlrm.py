@@ -1,0 +1,192 @@
+"""DLRM (Naumov et al. 2019): embedding tables sharded over the ranks, multilayer perceptrons replicated.
+
+indices [T, B, P] -> lookup -> transfer begins ................... ends -.
+dense [B, 13] ----------------------> bottom MLP (DDP) ------------------> interaction -> top MLP (DDP) -> loss
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import cycle, pairwise
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from research.recording.workloads.device import arithmetic, device
+from research.recording.workloads.exchange import Blocking, Transfer
+from research.recording.workloads.replicate import NUM_BATCHES, replicated
+from research.recording.workloads.sharded_tables import Sharding, sharded
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, name_of, repeated, repeats_here
+
+DENSE_FEATURES = 13  # as in the Criteo data
+LEARNING_RATE = 0.01
+NAMED_ALWAYS = {"tables": "t", "rows": "r", "dim": "d", "batch": "b"}
+NAMED_IF_DIFFERENT = {
+    "pooling": "p", "skew": "s", "bottom": "bottom", "top": "top", "sharding": "", "overlap": "overlap",
+    "repeats": "rep", "repeating_rank": "on", "precision": "", "accumulation": "acc",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Dlrm:
+    """A recommendation model.
+
+    Attributes:
+        tables: embedding tables of the whole model; sharded by table: a multiple of the number of ranks.
+        rows: rows per table.
+        dim: columns per table, and width of the bottom MLP's result; sharded by column: a multiple of the ranks.
+        batch: samples per rank and micro-batch.
+        pooling: indices per sample and table, summed.
+        skew: exponent s of the index distribution: index ~ rows * u**s with u uniform; 1 is uniform.
+        bottom: hidden widths of the bottom MLP.
+        top: hidden widths of the top MLP.
+        sharding: what of the tables a rank holds.
+        overlap: the bottom MLP runs, forward and backward, while vectors travel; else ranks wait for them first.
+        repeats: how often the interaction's bmm runs in the forward.
+        repeating_rank: the only rank that repeats it; None all do.
+        precision: of the MLPs' products, float32 or bfloat16 (autocast).
+        accumulation: micro-batches per step.
+    """
+
+    tables: int = 8
+    rows: int = 100_000
+    dim: int = 32
+    batch: int = 256
+    pooling: int = 4
+    skew: float = 4.0
+    bottom: tuple[int, ...] = (128, 64)
+    top: tuple[int, ...] = (128, 64)
+    sharding: Sharding = Sharding.TABLE
+    overlap: bool = False
+    repeats: int = 1
+    repeating_rank: int | None = None
+    precision: str = "float32"
+    accumulation: int = 1
+
+    @property
+    def kind(self) -> str:
+        """Which program this is."""
+        return "dlrm"
+
+    @property
+    def name(self) -> str:
+        """Sizes, and what else is not the default."""
+        return name_of(self, NAMED_ALWAYS, NAMED_IF_DIFFERENT)
+
+    @property
+    def width(self) -> int:
+        """Columns per table."""
+        return self.dim
+
+    @property
+    def parallelism(self) -> dict[str, int]:
+        """Perceptrons are replicated, tables sharded over the same ranks."""
+        return {"dp": dist.get_world_size(), f"{self.sharding}_wise": dist.get_world_size()}
+
+    def build(self) -> Trainer:
+        """This rank's part of the tables, the replicated perceptrons, and batches.
+
+        Raises:
+            InputError: the ranks cannot share the tables or their columns equally, or the precision is unknown.
+        """
+        torch.sparse.check_sparse_tensor_invariants.disable()  # said aloud, else torch warns at every start
+        torch.manual_seed(SEED)
+        network = Network(self)
+        torch.manual_seed(SEED + 1 + dist.get_rank())
+        tables = sharded(self, self.sharding)
+        batches = [self._batch() for _ in range(NUM_BATCHES)]
+        turn = cycle(batches)
+        transfer = Transfer if self.overlap else Blocking
+
+        def forward() -> torch.Tensor:
+            dense, indices, clicked = next(turn)
+            vectors = tables.begin(indices, transfer)
+            logits = network(dense, vectors)
+            return nn.functional.binary_cross_entropy_with_logits(logits, clicked)
+
+        replicated = [*network.bottom.parameters(), *network.top.parameters()]
+        # Of tables, only rows that were asked for have a gradient; there is no fused optimizer for those.
+        optimizers = (torch.optim.SGD(tables.parameters(), lr=LEARNING_RATE),
+                      torch.optim.SGD(replicated, lr=LEARNING_RATE, fused=True))  # fmt: skip
+        statistics = index_statistics((indices for _, indices, _ in batches), self.rows, self.dim)
+        return LossTrainer((network.bottom, network.top), forward, optimizers, self.accumulation, statistics)
+
+    def _batch(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Dense features [B, 13], indices [T, B, P] int64, labels [B]."""
+        uniform = torch.rand(self.tables, self.batch, self.pooling, dtype=torch.float64)
+        indices = (self.rows * uniform**self.skew).long().clamp_(max=self.rows - 1)
+        dense, clicked = torch.rand(self.batch, DENSE_FEATURES), torch.randint(0, 2, (self.batch,)).float()
+        return dense.to(device()), indices.to(device()), clicked.to(device())
+
+
+class Network:
+    """The replicated perceptrons, and the interaction between them."""
+
+    def __init__(self, size: Dlrm) -> None:
+        pairs = size.tables * (size.tables + 1) // 2
+        self.bottom = perceptron((DENSE_FEATURES, *size.bottom, size.dim), last_relu=True)
+        self.top = perceptron((size.dim + pairs, *size.top, 1), last_relu=False)
+        self.arithmetic = arithmetic(size.precision)
+        self.repeats = repeats_here(size.repeats, size.repeating_rank)
+
+    def __call__(self, dense: torch.Tensor, vectors: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """Dense features [B, 13], and what gives vectors [B, T, D] when they are needed -> logits [B]."""
+        with self.arithmetic():
+            below = self.bottom(dense).float()  # [B, D]
+        crossed = interact(torch.cat([below.unsqueeze(1), vectors()], dim=1), self.repeats)  # [B, pairs]
+        with self.arithmetic():
+            logits: torch.Tensor = self.top(torch.cat([below, crossed], dim=1)).float()
+        return logits.squeeze(1)
+
+
+def interact(vectors: torch.Tensor, times: int = 1) -> torch.Tensor:
+    """Products of all pairs: [B, V, D] -> [B, V * (V - 1) / 2]."""
+    number, where = vectors.shape[1], vectors.device
+    lower = torch.tril_indices(number, number, offset=-1, device=where)  # [2, pairs]
+    products = repeated(torch.bmm, times, vectors, vectors.transpose(1, 2))  # [B, V, V]
+    return products[:, lower[0], lower[1]]
+
+
+def perceptron(widths: tuple[int, ...], *, last_relu: bool) -> nn.Module:
+    """Linear layers of these widths with ReLU between them, replicated over the ranks."""
+    layers: list[nn.Module] = []
+    for i, (inputs, outputs) in enumerate(pairwise(widths)):
+        layers.append(nn.Linear(inputs, outputs))
+        if last_relu or i < len(widths) - 2:
+            layers.append(nn.ReLU())
+    return replicated(nn.Sequential(*layers))
+
+
+def index_statistics(batches: Iterable[torch.Tensor], rows: int, dim: int) -> tuple[dict[str, object], ...]:
+    """One entry per table, of one rank's samples.
+
+    Args:
+        batches: indices, [T, B, P] int64 each.
+        rows: rows of every table.
+        dim: columns of every table.
+
+    Returns:
+        Per table its number, `rows`, `dim`, `pooling_factor` (indices per sample), `batches`, `lookups_per_batch`,
+        `distinct_rows_per_batch` (mean) and `reuse_histogram`: of all batches together, the number of rows that a
+        batch asks for once, twice, 3 to 4, 5 to 8, ... times.
+    """
+    found = torch.stack(list(batches))  # [batches, T, B, P]
+    number, tables, batch, pooling = found.shape
+    result: list[dict[str, object]] = []
+    for table in range(tables):
+        histogram = _reuse(found[:, table])
+        result.append({
+            "table": table, "rows": rows, "dim": dim, "pooling_factor": float(pooling), "batches": number,
+            "lookups_per_batch": batch * pooling, "distinct_rows_per_batch": sum(histogram) / number,
+            "reuse_histogram": histogram,
+        })  # fmt: skip
+    return tuple(result)
+
+
+def _reuse(indices: torch.Tensor) -> list[int]:
+    """[batches, B, P] int64 -> number of rows by the power of two (rounded up) of their accesses within a batch."""
+    accesses = torch.cat([batch.unique(return_counts=True)[1] for batch in indices])
+    powers: list[int] = torch.bincount(accesses.double().log2().ceil().long()).tolist()
+    return powers

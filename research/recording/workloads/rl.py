@@ -1,0 +1,144 @@
+"""Reinforcement learning (advantage actor-critic, Mnih et al. 2016): host-bound, as the environment runs on the host.
+
+horizon x [states -> policy, without gradient -> actions -> carts move (cart_poles.py)] -> loss -> backward -> optimizer
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+
+from research.recording.workloads.cart_poles import LARGEST_START, CartPoles, PythonCartPoles, TensorCartPoles
+from research.recording.workloads.replicate import replicated
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, name_of, repeated, repeats_here
+
+STATE = 4
+DISCOUNT, VALUE_WEIGHT, ENTROPY_WEIGHT = 0.95, 0.5, 0.01
+NAMED_ALWAYS = {"hidden": "h", "num_envs": "n", "horizon": "t"}
+NAMED_IF_DIFFERENT = {"vectorized": "tensor", "repeats": "rep", "repeating_rank": "on", "accumulation": "acc"}
+
+
+@dataclass(frozen=True)
+class Rl:
+    """An actor and critic that learns to balance poles.
+
+    Attributes:
+        hidden: columns of the policy's hidden layer.
+        num_envs: carts per rank.
+        horizon: moves of every cart per micro-batch.
+        vectorized: carts move together, in tensor ops; else one after the other, in Python.
+        repeats: how often the policy's first product runs in the forward of the update.
+        repeating_rank: the only rank that repeats it; None all do.
+        accumulation: micro-batches per step.
+    """
+
+    hidden: int = 64
+    num_envs: int = 64
+    horizon: int = 8
+    vectorized: bool = False
+    repeats: int = 1
+    repeating_rank: int | None = None
+    accumulation: int = 1
+
+    @property
+    def kind(self) -> str:
+        """Which program this is."""
+        return "rl"
+
+    @property
+    def name(self) -> str:
+        """Sizes, and what else is not the default."""
+        return name_of(self, NAMED_ALWAYS, NAMED_IF_DIFFERENT)
+
+    @property
+    def width(self) -> int:
+        """Columns of the policy's hidden layer."""
+        return self.hidden
+
+    @property
+    def batch(self) -> int:
+        """Moves per rank and micro-batch."""
+        return self.num_envs * self.horizon
+
+    @property
+    def parallelism(self) -> dict[str, int]:
+        """Replicated; every rank has carts of its own."""
+        return {"dp": dist.get_world_size()}
+
+    def build(self) -> Trainer:
+        """The replicated policy and this rank's carts."""
+        torch.manual_seed(SEED)
+        policy = Policy(self.hidden, repeats_here(self.repeats, self.repeating_rank))
+        model = replicated(policy)
+        torch.manual_seed(SEED + 1 + dist.get_rank())  # actions are drawn
+        carts = self._carts(SEED + 1 + dist.get_rank())
+
+        def forward() -> torch.Tensor:
+            states, actions, returns = roll_out(policy, carts, self.horizon)
+            logits, values = model(states)
+            return loss_of(logits, values, actions, returns)
+
+        optimizer = torch.optim.Adam(model.parameters(), lr=3e-3, fused=True)
+        return LossTrainer((model,), forward, (optimizer,), self.accumulation)
+
+    def _carts(self, seed: int) -> CartPoles:
+        uniform = random.Random(seed).uniform
+        starts = [[uniform(-LARGEST_START, LARGEST_START) for _ in range(STATE)] for _ in range(self.num_envs)]
+        return TensorCartPoles(starts, seed) if self.vectorized else PythonCartPoles(starts, seed)
+
+
+class Policy(nn.Module):
+    """One hidden layer; the next gives the logit of a push to the right, and the state's value.
+
+    Args:
+        hidden: columns of the hidden layer.
+        times: how often the first product runs.
+    """
+
+    def __init__(self, hidden: int, times: int = 1) -> None:
+        super().__init__()
+        self.times = times
+        self.first, self.last = nn.Linear(STATE, hidden), nn.Linear(hidden, 2)
+
+    def forward(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """[n, 4] -> logits and values, [n] each."""
+        first = repeated(F.linear, self.times, states, self.first.weight, self.first.bias)
+        logits, values = self.last(torch.tanh(first)).unbind(1)
+        return logits, values
+
+    @torch.no_grad()
+    def act(self, states: torch.Tensor) -> torch.Tensor:
+        """[n, 4] -> actions drawn, [n] float32: 1 pushes to the right."""
+        return torch.bernoulli(self.last(torch.tanh(self.first(states)))[:, 0].sigmoid())
+
+
+def roll_out(policy: Policy, carts: CartPoles, horizon: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Let the policy act; states [horizon * n, 4], actions and returns [horizon * n]."""
+    states, actions, balancing = [], [], []
+    for _ in range(horizon):
+        states.append(carts.states())
+        actions.append(policy.act(states[-1]))
+        balancing.append(carts.push(actions[-1]))
+    return torch.cat(states), torch.cat(actions), torch.cat(returns_of(balancing))
+
+
+def returns_of(balancing: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Discounted number of moves until a cart falls or the horizon ends; [n] float32 each, 1 where it balances."""
+    later, result = torch.zeros_like(balancing[0]), []
+    for alive in reversed(balancing):
+        later = alive * (1 + DISCOUNT * later)
+        result.append(later)
+    return result[::-1]
+
+
+def loss_of(logits: torch.Tensor, values: torch.Tensor, actions: torch.Tensor, returns: torch.Tensor) -> torch.Tensor:
+    """Policy gradient with the critic as its baseline, the critic's error, a reward for trying things out; all [n]."""
+    surprise = F.binary_cross_entropy_with_logits(logits, actions, reduction="none")  # -log share of what was done
+    entropy = F.binary_cross_entropy_with_logits(logits, logits.sigmoid())
+    cost = torch.dot((returns - values).detach(), surprise) / len(returns)
+    return cost + VALUE_WEIGHT * F.mse_loss(values, returns) - ENTROPY_WEIGHT * entropy

@@ -1,0 +1,269 @@
+"""A transformer language model (GPT-2 or BERT layout: pre-norm, GELU), trained in several kinds of parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn import functional as F
+
+from gnnperf.core.errors import InputError, require
+from research.recording.workloads.accelerate import captured, compiled
+from research.recording.workloads.device import arithmetic, device
+from research.recording.workloads.language_model import HEAD, Block, Recomputed, language_model, recomputed
+from research.recording.workloads.pipeline import ORDERS, Order, PipelineTrainer, layers_of_stage
+from research.recording.workloads.replicate import own_batches, replicate, shared_by_ranks
+from research.recording.workloads.tensor_parallel import can_be_cut, cut_blocks
+from research.recording.workloads.workload import SEED, LossTrainer, Trainer, name_of
+
+Batch = tuple[torch.Tensor, torch.Tensor]  # tokens and targets, [B, S] int64 each
+NAMED_ALWAYS = {"layers": "l", "width": "w", "sequence": "s", "batch": "b"}
+NAMED_IF_DIFFERENT = {
+    "vocabulary": "v", "bucket_mb": "mb", "parallel": "", "tensor_ranks": "tr", "order": "", "accumulation": "acc",
+    "precision": "", "checkpointing": "ckpt", "optimizer": "", "repeats": "rep", "repeating_rank": "on",
+    "uneven": "uneven", "blocking": "blocking", "compile": "compile", "cuda_graph": "graph",
+}  # fmt: skip
+
+
+class Parallel(StrEnum):
+    """How the ranks share the work."""
+
+    DDP = "ddp"  # weights on every rank, own batches
+    FSDP = "fsdp"  # weights sharded, gathered block by block; own batches
+    TP = "tp"  # every block cut, one batch
+    PP = "pp"  # every rank some of the blocks, one batch in micro-batches
+    DDP_TP = "ddptp"  # groups of `tensor_ranks` ranks cut the blocks; DDP between groups
+
+
+class Optimizer(StrEnum):
+    """How weights change."""
+
+    SGD = "sgd"  # with momentum
+    ADAMW = "adamw"  # on a CPU seven ops per weight more
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """A language model.
+
+    Attributes:
+        layers: blocks of attention and perceptron.
+        width: size of a token's vector; a multiple of 64 (the size of a head).
+        sequence: tokens per sample.
+        batch: samples per rank (tensor and pipeline parallel: per group of ranks) and micro-batch.
+        vocabulary: number of tokens.
+        causal: a decoder (every token predicts the next) or an encoder (every token predicts itself).
+        bucket_mb: DDP's bucket: smaller ones give more, earlier all-reduces.
+        parallel: how the ranks share the work.
+        tensor_ranks: neighboring ranks that share a block's weights, with `Parallel.DDP_TP` only.
+        order: of a pipeline's forwards and backwards.
+        accumulation: micro-batches per step; in a pipeline several are in flight.
+        precision: of products, float32 or bfloat16 (autocast).
+        checkpointing: blocks are recomputed in the backward.
+        optimizer: of all weights.
+        repeats: how often the up-projection of every block runs in the forward.
+        repeating_rank: the only rank that repeats it; None all do.
+        uneven: the last rank has `uneven` times the batch (DDP and FSDP).
+        blocking: ranks wait for a bucket of gradients where they send it (DDP).
+        compile: with torch.compile (CUDA only).
+        cuda_graph: the step is captured once and replayed (one CUDA device only).
+    """
+
+    layers: int = 4
+    width: int = 128
+    sequence: int = 64
+    batch: int = 8
+    vocabulary: int = 1000
+    causal: bool = True
+    bucket_mb: float = 1.0
+    parallel: Parallel = Parallel.DDP
+    tensor_ranks: int = 2
+    order: Order = Order.GPIPE
+    accumulation: int = 1
+    precision: str = "float32"
+    checkpointing: bool = False
+    optimizer: Optimizer = Optimizer.SGD
+    repeats: int = 1
+    repeating_rank: int | None = None
+    uneven: float = 1.0
+    blocking: bool = False
+    compile: bool = False
+    cuda_graph: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Which program this is."""
+        return "transformer"
+
+    @property
+    def name(self) -> str:
+        """Layout, sizes, and what else is not the default: gpt_l2_w128_s64_b8_tp."""
+        layout = "gpt" if self.causal else "bert"
+        return layout + name_of(self, NAMED_ALWAYS, NAMED_IF_DIFFERENT).removeprefix(self.kind)
+
+    @property
+    def parallelism(self) -> dict[str, int]:
+        """Ranks by kind of parallelism."""
+        ranks = dist.get_world_size()
+        return {
+            Parallel.DDP: {"dp": ranks},
+            Parallel.FSDP: {"dp": ranks, "fsdp": ranks},
+            Parallel.TP: {"tp": ranks},
+            Parallel.PP: {"pp": ranks},
+            Parallel.DDP_TP: {"dp": ranks // self.tensor_ranks, "tp": self.tensor_ranks},
+        }[self.parallel]
+
+    def build(self) -> Trainer:
+        """This rank's part of the model, and batches.
+
+        Raises:
+            InputError: the ranks cannot share the model in this way, or the settings do not go together.
+        """
+        _check(self)
+        return PROGRAMS[self.parallel](self)
+
+
+def _check(size: Transformer) -> None:
+    """Refuse what would run as something else than it says."""
+    require(size.width % HEAD == 0, "width", size.width, f"multiples of {HEAD}")
+    require(size.accumulation >= 1, "accumulation", size.accumulation, "a whole number >= 1")
+    of_each_rank = size.parallel in (Parallel.DDP, Parallel.FSDP)
+    require(of_each_rank or size.uneven == 1, "uneven", size.uneven, f"1 with {size.parallel}: ranks share a batch")
+    require(size.parallel == Parallel.DDP or not size.blocking, "blocking", size.blocking,
+            f"false with {size.parallel}")  # fmt: skip
+    plain = size.parallel == Parallel.DDP and dist.get_world_size() == 1
+    require(plain or not size.cuda_graph, "cuda_graph", size.cuda_graph, "false with several ranks")
+
+
+def _plain(size: Transformer) -> nn.Sequential:
+    """The whole model, the same on every rank."""
+    torch.manual_seed(SEED)
+    return language_model(size).to(device())
+
+
+def _with_recomputation(model: nn.Sequential, size: Transformer) -> nn.Sequential:
+    return recomputed(model) if size.checkpointing else model
+
+
+def _batches(size: Transformer, data_rank: int, samples: int) -> Iterator[Batch]:
+    """Micro-batches without end."""
+    return own_batches(lambda: _batch(size, samples), data_rank)
+
+
+def _batch(size: Transformer, samples: int) -> Batch:
+    tokens = torch.randint(0, size.vocabulary, (samples, size.sequence + 1))
+    inputs = tokens[:, :-1] if size.causal else tokens[:, 1:]
+    return inputs.contiguous().to(device()), tokens[:, 1:].contiguous().to(device())
+
+
+def own_samples(batch: int, uneven: float) -> int:
+    """Samples of this rank: the last one's are `uneven` times the others'."""
+    is_last = dist.get_rank() == dist.get_world_size() - 1
+    return max(1, round(batch * uneven)) if is_last else batch
+
+
+def cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """[N, V], [B, S] -> [] float32."""
+    return F.cross_entropy(logits.float(), targets.view(-1))
+
+
+def _sgd(size: Transformer, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    # Sharded weights have no fused form of it.
+    return torch.optim.SGD(weights, lr=0.1, momentum=0.9, fused=size.parallel != Parallel.FSDP)
+
+
+def _adamw(size: Transformer, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(weights, lr=1e-3, fused=True, capturable=size.cuda_graph)
+
+
+OPTIMIZERS = {Optimizer.SGD: _sgd, Optimizer.ADAMW: _adamw}
+
+
+def _optimizer(model: nn.Module, size: Transformer) -> torch.optim.Optimizer:
+    return OPTIMIZERS[size.optimizer](size, model.parameters())
+
+
+def _loss_trainer(model: nn.Module, size: Transformer, batches: Iterator[Batch],
+                  replicated: tuple[nn.Module, ...]) -> Trainer:  # fmt: skip
+    precision, run = arithmetic(size.precision), compiled(model, size.compile)
+
+    def forward(batch: Batch) -> torch.Tensor:
+        tokens, targets = batch
+        with precision():
+            loss = cross_entropy(run(tokens), targets)
+        return shared_by_ranks(loss) if size.blocking else loss
+
+    optimizers = (_optimizer(model, size),)
+    if size.cuda_graph:
+        return captured(replicated, forward, batches, optimizers, size.accumulation)
+    return LossTrainer(replicated, lambda: forward(next(batches)), optimizers, size.accumulation)
+
+
+def _ddp(size: Transformer) -> Trainer:
+    model = replicate(_with_recomputation(_plain(size), size), size.bucket_mb, blocking=size.blocking)
+    batches = _batches(size, dist.get_rank(), own_samples(size.batch, size.uneven))
+    return _loss_trainer(model, size, batches, (model,))
+
+
+def _fsdp(size: Transformer) -> Trainer:
+    model = _with_recomputation(_plain(size), size)
+    for part in model:
+        if isinstance(part, Block | Recomputed):
+            fully_shard(part)
+    fully_shard(model)
+    batches = _batches(size, dist.get_rank(), own_samples(size.batch, size.uneven))
+    return _loss_trainer(model, size, batches, ())
+
+
+def _tp(size: Transformer) -> Trainer:
+    return _cut(size, dist.get_world_size())
+
+
+def _ddp_tp(size: Transformer) -> Trainer:
+    require(dist.get_world_size() % size.tensor_ranks == 0, "tensor_ranks", size.tensor_ranks,
+            f"divisors of the {dist.get_world_size()} ranks")  # fmt: skip
+    return _cut(size, size.tensor_ranks)
+
+
+def _cut(size: Transformer, tensor_ranks: int) -> Trainer:
+    """Blocks cut over groups of neighboring ranks, DDP over the ranks at the same place in their groups."""
+    if not can_be_cut(size.width, tensor_ranks):
+        raise InputError(f"{size.width // HEAD} heads over {tensor_ranks} ranks", where="width",
+                         allowed=f"multiples of {HEAD * tensor_ranks}")  # fmt: skip
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    tensor_group, _ = dist.new_subgroups(tensor_ranks)
+    across = [list(range(first, ranks, tensor_ranks)) for first in range(tensor_ranks)]
+    data_group, _ = dist.new_subgroups_by_enumeration(across)
+    cut = _with_recomputation(cut_blocks(_plain(size), tensor_group), size)
+    model = replicate(cut, size.bucket_mb, group=data_group)
+    return _loss_trainer(model, size, _batches(size, rank // tensor_ranks, size.batch), (model,))
+
+
+def _pp(size: Transformer) -> Trainer:
+    stage, stages = dist.get_rank(), dist.get_world_size()
+    require(size.layers % stages == 0, "layers", size.layers, f"multiples of the {stages} stages")
+    layers = _with_recomputation(layers_of_stage(_plain(size), stage, stages), size)
+    precision, run = arithmetic(size.precision), compiled(layers, size.compile)
+
+    def in_precision(inputs: torch.Tensor) -> torch.Tensor:
+        with precision():
+            return run(inputs)
+
+    turns = ORDERS[size.order](stage, stages, size.accumulation)
+    shape = (size.batch * size.sequence, size.width)
+    return PipelineTrainer(in_precision, cross_entropy, _batches(size, 0, size.batch), shape,
+                           _optimizer(layers, size), turns, stage, stages, device())  # fmt: skip
+
+
+PROGRAMS: dict[Parallel, Callable[[Transformer], Trainer]] = {
+    Parallel.DDP: _ddp,
+    Parallel.FSDP: _fsdp,
+    Parallel.TP: _tp,
+    Parallel.PP: _pp,
+    Parallel.DDP_TP: _ddp_tp,
+}

@@ -1,0 +1,170 @@
+"""What every workload offers: a name, its parameters, and a training step that an intervention may disturb."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any, ClassVar, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+SEED = 20260  # of weights and data; ranks add their number where they must differ
+
+
+class Place(StrEnum):
+    """Where in a step an intervention may act.
+
+    START | zero_grad, forward | BACKWARD | backward | OPTIMIZER | optimizers step
+    """
+
+    START = "start"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+
+
+At = Callable[[Place], None]
+
+
+def nothing(place: Place) -> None:
+    """Act at no place."""
+
+
+class Workload(Protocol):
+    """The parameters of a training program. A dataclass; `dataclasses.asdict` of it goes into the card."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def name(self) -> str:
+        """Short and unique within a plan: dlrm_t8_r100k_d32_b256."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Which program: dlrm, transformer, cnn."""
+        ...
+
+    @property
+    def batch(self) -> int:
+        """Samples per rank and step."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Size of the vectors the program works on: the axis of a split by size."""
+        ...
+
+    @property
+    def parallelism(self) -> dict[str, int]:
+        """Ranks by kind of parallelism; the process group must be up."""
+        ...
+
+    def build(self) -> Trainer:
+        """Weights, optimizers and batches on this rank; the process group must be up."""
+        ...
+
+
+def name_of(workload: Workload, always: Mapping[str, str], otherwise: Mapping[str, str]) -> str:
+    """kind_<always>_<those of otherwise that differ from their default>: dlrm_t8_r100k_d32_b256_acc2.
+
+    Args:
+        workload: a dataclass instance; every field must be in one of the two.
+        always: letters by field, in the order of the name.
+        otherwise: the same, for fields that are named only where they are not the default.
+    """
+    defaults = {field.name: field.default for field in fields(workload)}
+    differing = [field for field in otherwise if getattr(workload, field) != defaults[field]]
+    letters = {**always, **otherwise}
+    return "_".join([workload.kind, *(letters[field] + _short(getattr(workload, field)) for field in
+                                      [*always, *differing])])  # fmt: skip
+
+
+def _short(value: object) -> str:
+    if isinstance(value, tuple):
+        return "-".join(map(_short, value))
+    if isinstance(value, bool):
+        return "" if value else "0"
+    if isinstance(value, int):
+        return f"{value // 1000}k" if value >= 1000 and value % 1000 == 0 else str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+class Trainer(Protocol):
+    """One rank of a training program."""
+
+    @property
+    def replicated(self) -> tuple[nn.Module, ...]:
+        """Modules whose weights are the same on every rank."""
+        ...
+
+    def step(self, at: At = nothing) -> torch.Tensor:
+        """One training step; the loss, [] float32 (0 on ranks that do not compute one).
+
+        Args:
+            at: called at every Place the program passes, once per step (with accumulation: in the first micro-batch).
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class LossTrainer:
+    """A program whose rank computes a loss and its gradients: everything but pipelines.
+
+    Attributes:
+        replicated: modules whose weights are the same on every rank; DDP or FSDP modules synchronize their gradients.
+        forward: runs the next micro-batch; the loss, [] float32.
+        optimizers: stepped in this order.
+        accumulation: micro-batches per step; gradients are synchronized in the last one.
+        index_statistics: how embedding tables are accessed, one entry per table, for the card.
+    """
+
+    replicated: tuple[nn.Module, ...]
+    forward: Callable[[], torch.Tensor]
+    optimizers: tuple[torch.optim.Optimizer, ...]
+    accumulation: int = 1
+    index_statistics: tuple[dict[str, object], ...] = ()
+
+    def step(self, at: At = nothing) -> torch.Tensor:
+        """Zero gradients, forward and backward of every micro-batch, optimizers."""
+        at(Place.START)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+        for micro_batch in range(self.accumulation):
+            with synchronized(self.replicated, micro_batch == self.accumulation - 1):
+                loss = self.forward()
+                if micro_batch == 0:
+                    at(Place.BACKWARD)
+                loss.backward()
+        at(Place.OPTIMIZER)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        return loss.detach()
+
+
+@contextmanager
+def synchronized(modules: tuple[nn.Module, ...], wanted: bool) -> Iterator[None]:
+    """Whether a backward inside exchanges the gradients of these DDP modules."""
+    with ExitStack() as stack:
+        for module in modules:
+            if not wanted and isinstance(module, DistributedDataParallel):
+                stack.enter_context(module.no_sync())
+        yield
+
+
+def repeats_here(repeats: int, repeating_rank: int | None) -> int:
+    """How often this rank runs the op: `repeats` if it is the repeating one, or all are (None), else once."""
+    return repeats if repeating_rank is None or repeating_rank == dist.get_rank() else 1
+
+
+def repeated(op: Callable[..., torch.Tensor], times: int, *inputs: torch.Tensor) -> torch.Tensor:
+    """`op(*inputs)`, after `times` - 1 runs more that leave no trace in the gradient."""
+    if times > 1:
+        with torch.no_grad():
+            for _ in range(times - 1):
+                op(*inputs)
+    return op(*inputs)

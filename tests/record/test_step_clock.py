@@ -1,0 +1,31 @@
+"""What exists before the first step is set aside."""
+
+from __future__ import annotations
+
+import gc
+
+from gnnperf.record.step_clock import all_objects, garbage_set_aside
+
+
+class Thing:
+    """Something to find again."""
+
+
+def test_objects_are_set_aside_and_come_back() -> None:
+    thing = Thing()
+    with garbage_set_aside():
+        assert gc.get_freeze_count() > 0
+        assert not any(known is thing for known in gc.get_objects())
+        assert any(known is thing for known in all_objects())
+        assert gc.get_freeze_count() > 0
+    assert gc.get_freeze_count() == 0
+
+
+def test_a_program_that_froze_its_objects_keeps_them_frozen() -> None:
+    gc.freeze()
+    try:
+        with garbage_set_aside():
+            pass
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()

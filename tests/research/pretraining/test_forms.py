@@ -1,0 +1,106 @@
+"""Which closed form a row has, and constants that know what they were fitted on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from gnnperf.analytic.convolution_constants import default_convolution_constants
+from gnnperf.analytic.gemm import tiled_us
+from gnnperf.analytic.gemm_fit import measured
+from gnnperf.analytic.kernel_constants import default_gemm_constants, members_for
+from gnnperf.analytic.kernels.call import KernelCall, Setting
+from gnnperf.analytic.kernels.convolutions import convolutions_us
+from gnnperf.analytic.memory_constants import default_memory_constants
+from gnnperf.analytic.memory_fit import device_us
+from gnnperf.analytic.tables.columns import completed
+from gnnperf.analytic.tables.shapes import shapes_json
+from gnnperf.core.errors import InputError
+from research.pretraining.forms import (
+    CONVOLUTION,
+    PRODUCT,
+    STREAM,
+    base_us,
+    families,
+    fit_forms,
+    form_names,
+    shipped_forms,
+)
+from research.pretraining.rows import spec_of, usable
+from tests.research.op_rows import A100, V100, add_rows, product_rows, table
+
+SHIPPED = replace(shipped_forms(), devices=(A100, V100))
+
+
+def _convolution() -> pd.DataFrame:
+    """8 images of 64 channels and 32 x 32 pixels, 3 x 3 windows to 64 channels."""
+    sizes = {"batch": 8.0, "in_channels": 64.0, "out_channels": 64.0, "kernel": 3.0, "in_size": 32.0, "stride": 1.0,
+             "padding": 1.0}  # fmt: skip
+    how = {"op": "aten::conv2d", "dtype": "float32", "direction": "forward", "cache": "warm", "launch_included": True,
+           "device": A100, "latency_us": 200.0, "source": "toys", "table": "conv", "method": "by hand",
+           "shapes": shapes_json([[8, 64, 32, 32], [64, 64, 3, 3]])}  # fmt: skip
+    return completed({**sizes, **how}, 1)
+
+
+def test_forms_by_sizes() -> None:
+    rows = pd.concat([product_rows((A100,)), add_rows(), _convolution()], ignore_index=True)
+    assert form_names(rows).tolist() == [PRODUCT] * 6 + [STREAM] * 3 + [CONVOLUTION]
+
+
+def test_what_no_constant_was_fitted_for_has_no_form() -> None:
+    assert set(form_names(add_rows().assign(direction="backward"))) == {""}
+    assert set(form_names(add_rows().assign(dtype="float16"))) == {""}
+    assert set(form_names(product_rows().assign(tf32=True))) == {""}
+
+
+def test_families_of_products() -> None:
+    rows = product_rows((A100,))
+    assert set(families(rows)) == {"vector"}
+    assert set(families(rows.assign(op="aten::bmm"))) == {"vector_batched"}
+    assert set(families(rows.assign(dtype="bfloat16"))) == {"matrix"}
+
+
+def test_the_base_is_the_closed_form_without_the_launch() -> None:
+    rows = pd.concat([product_rows((A100, V100)), add_rows()], ignore_index=True)
+    found = base_us(rows, SHIPPED)
+    for first, architecture in ((0, "ampere"), (6, "volta")):  # each by the kernels that run there, as in prediction
+        data = measured(rows.iloc[first : first + 6])
+        members = members_for(SHIPPED.gemm["vector"], architecture)
+        assert len(members) == 1
+        assert found[first : first + 6] == pytest.approx(tiled_us(data.found, data.numbers, members, False))
+    assert SHIPPED.memory is not None
+    assert found[12:] == pytest.approx(device_us(rows.iloc[12:], "add", spec_of(A100), SHIPPED.memory))
+
+
+def test_the_base_of_a_convolution_is_what_traces_of_that_gpu_are_told() -> None:
+    call = KernelCall(
+        "aten::conv2d", _convolution()["shapes"].iloc[0], "float32", "conv", 2.0 * 8 * 64 * 32 * 32 * 64 * 9, 1.0
+    )
+    setting = Setting(
+        spec_of(V100), default_memory_constants(), default_gemm_constants(), default_convolution_constants()
+    )
+    assert base_us(_convolution().assign(device=V100), SHIPPED) == pytest.approx(convolutions_us([call], setting))
+
+
+def test_convolutions_are_fitted_where_products_and_streams_are() -> None:
+    several = pd.concat([_convolution().assign(device=d, in_channels=c, calls_before=float(c), latency_us=200.0 + c)
+                         for d in (A100, V100) for c in (16.0, 32.0, 64.0)], ignore_index=True)  # fmt: skip
+    assert (
+        fit_forms(usable(table(several)).rows).convolution is None
+    )  # without products on lanes there is nothing to stand on
+    with_others = fit_forms(usable(table(product_rows((A100, V100)), add_rows(), several)).rows)
+    assert with_others.convolution is not None
+    told = usable(table(several)).rows
+    waits = with_others.convolution.call_us + with_others.convolution.growth_us * told["calls_before"]
+    assert base_us(told, with_others) + waits.to_numpy() == pytest.approx(told["latency_us"].to_numpy(), rel=0.1)
+
+
+def test_a_form_without_constants_is_refused() -> None:
+    with pytest.raises(InputError, match="stream op aten::add"):
+        base_us(add_rows(), replace(SHIPPED, memory=None))
+    with pytest.raises(InputError, match="product op aten::linear"):
+        base_us(product_rows(), replace(SHIPPED, gemm={}))
+    with pytest.raises(InputError, match="convolution op aten::conv2d"):
+        base_us(_convolution(), replace(SHIPPED, convolution=None))

@@ -1,0 +1,65 @@
+"""The recipe of a checkpoint of op tables, on made-up tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from gnnperf.core.errors import InputError
+from gnnperf.gnn.training.pretrain_config import ShippedConfig
+from gnnperf.trace.public.catalog import load_catalog
+from research.pretraining import held_out, recipe
+from research.pretraining.card import card
+from research.pretraining.forms import FormConstants, shipped_forms
+from research.pretraining.kinds import CONVOLUTIONS, PRODUCTS, kind_names
+from research.pretraining.recipe import of_kinds, shipped_checkpoint
+from research.pretraining.rows import usable
+from research.pretraining.sources import sources
+from tests.research.op_networks import CONFIG
+from tests.research.op_rows import A100, T4, V100, product_rows, table
+
+SHORT = replace(CONFIG, steps=2)
+
+
+def rows(devices: tuple[str, ...]) -> pd.DataFrame:
+    return product_rows(devices, us=900.0).assign(source=PRODUCTS.source, table=PRODUCTS.table)
+
+
+def test_from_tables_to_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[set[str]] = []  # GPUs that constants were fitted on, fold by fold
+
+    def fitted(part: pd.DataFrame, folder: Path) -> FormConstants:
+        left.append(set(part["device"]))
+        return shipped_forms()
+
+    monkeypatch.setattr(recipe, "read_sources", lambda mirror: table(rows((A100, V100, T4))))
+    monkeypatch.setattr(held_out, "kept_forms", fitted)
+    found = shipped_checkpoint(ShippedConfig(str(tmp_path), SHORT, SHORT), 0)
+    told = found.provenance
+    assert {one["kind"] for one in told["rows"]} == {PRODUCTS.name}
+    assert {one["generation"] for one in told["generations"]} == {"ampere", "volta", "turing"}
+    assert left == [{V100, T4}, {A100, V100}, {A100, T4}]  # without ampere, turing, volta
+    assert [source["license"] for source in told["sources"]] == ["Apache-2.0", "MIT"]
+    assert found.answer_of(CONVOLUTIONS.name).own_share == 0  # no rows tell of it
+    assert "## Errors on generations" in card(found)
+
+
+def test_rows_of_other_tables_do_not_train() -> None:
+    other = product_rows((T4,)).assign(latency_us=7.0)
+    found = of_kinds(usable(table(rows((V100,)), other)), 100)
+    assert set(found["device"]) == {V100}
+
+
+def test_convolutions_of_gpus_with_tf32_are_of_no_kind() -> None:
+    told = {"source": CONVOLUTIONS.source, "table": CONVOLUTIONS.table, "dtype": "float32"}
+    found = kind_names(pd.DataFrame([{**told, "device": A100}, {**told, "device": V100}]))
+    assert found.tolist() == ["", CONVOLUTIONS.name]
+
+
+def test_a_source_with_more_than_a_plain_license_is_refused() -> None:
+    entries = [replace(e, license=f"{e.license}; in an unmerged branch") for e in load_catalog()]
+    with pytest.raises(InputError, match="unmerged branch"):
+        sources(entries)

@@ -1,0 +1,234 @@
+"""A plan of two runs, one of which breaks: recorded, resumed, built. And probes and calibration, without recording."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gnnperf.core import files
+from gnnperf.core.errors import InputError
+from gnnperf.record import card
+from research.recording import dataset
+from research.recording.build import DAY_AXIS, _axes, build
+from research.recording.dataset import Outcome, calibrate_first, copy_calibration, record_all
+from research.recording.plan import Change, Pair, Plan
+from research.recording.run import Steps
+from research.recording.spec import RunSpec
+from tests.research.recording.programs import TINY_DLRM, Doomed
+
+DLRM, DOOMED = RunSpec(TINY_DLRM), RunSpec(Doomed())
+NAME = f"{DLRM.name}/1"
+PLAN = Plan(
+    "tiny", (DLRM, DOOMED), Steps(1, 3, 2), {"run": {"train": [DLRM.name], "val": [], "test": []}}, {"run": "nothing"},
+    pairs=(Pair(Change.SIZE, DLRM, DLRM, {}),), repeats=1, max_attempts=2,
+)  # fmt: skip
+DONE = replace(PLAN, runs=(DLRM,))
+
+
+def quiet(_line: str) -> None:
+    """Say nothing."""
+
+
+def steady(cores: list[int]) -> list[float]:
+    """A machine that does not drift."""
+    return [100.0 for _ in cores]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Outcome]]:
+    raw = tmp_path_factory.mktemp("raw")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dataset, "probe_us", steady)
+        return raw, record_all(PLAN, raw, quiet)
+
+
+def test_a_killed_rank_breaks_its_run_and_leaves_the_complete_one(recorded: tuple[Path, list[Outcome]]) -> None:
+    raw, outcomes = recorded
+    assert [(o.name, o.accepted) for o in outcomes] == [(NAME, True), (f"{DOOMED.name}/1", False)]
+    found = files.read_json(raw / DOOMED.name / "1" / "run.json") or {}
+    assert found["status"] == "broken" and "rank 1 was killed by SIGKILL" in str(found["reason"])
+    assert sorted(p.name for p in (raw / NAME).iterdir()) == [
+        "rank_0.kineto.json.gz", "rank_1.kineto.json.gz", "run.json"]  # fmt: skip
+
+
+def test_the_card_of_two_ranks(recorded: tuple[Path, list[Outcome]]) -> None:
+    found = json.loads((recorded[0] / NAME / "run.json").read_text())
+    assert found["status"] == "complete" and found["world_size"] == 2
+    assert found["workload"] == "dlrm" and found["parameters"]["rows"] == 1000 and found["batch"] == 8
+    assert found["parallelism"] == {"dp": 2, "table_wise": 2}
+    assert found["link"] == {"backend": "gloo", "medium": "loopback", "hosts": 1, "rate_gbit_per_s": None}
+    assert found["probe"] == {"before_us": [100.0] * 2, "after_us": [100.0] * 2, "drift": 0.0, "max_drift": 0.03,
+                             "rejected_drifts": []}  # fmt: skip
+    for number, rank in enumerate(found["ranks"]):
+        assert (rank["rank"], rank["host"], rank["backend"]) == (number, 0, "gloo")
+        assert (rank["threads"], len(rank["cores"])) == (1, 1)
+
+
+def test_resuming_keeps_what_is_there(recorded: tuple[Path, list[Outcome]]) -> None:
+    raw = recorded[0]
+    before = {p: p.stat().st_mtime_ns for p in (raw / NAME).iterdir()}
+    assert record_all(DONE, raw, quiet, resume=True) == [Outcome(NAME, True, "already there")]
+    assert {p: p.stat().st_mtime_ns for p in (raw / NAME).iterdir()} == before
+
+
+def test_building_writes_tables_splits_and_a_card(recorded: tuple[Path, list[Outcome]], tmp_path: Path) -> None:
+    from gnnperf.trace import read_run
+
+    built = build(DONE, recorded[0], tmp_path)
+    run = read_run(tmp_path / NAME)
+    assert [table.meta.rank for table in run.tables] == [0, 1] and run.card is not None
+    for table in run.tables:
+        names = table.events["name"].astype(str)
+        assert list(names[names.str.startswith("ProfilerStep")]) == ["ProfilerStep#2", "ProfilerStep#3"]
+        assert (names == "gloo:all_to_all").sum() == 2 * 3  # indices, rows, gradients; two steps
+    assert json.loads((tmp_path / "splits.json").read_text()) == {"run": {"train": [NAME], "val": [], "test": []}}
+    pairs = json.loads((tmp_path / "interventions.json").read_text())["pairs"]
+    assert pairs == [{"kind": "size", "a": DLRM.name, "b": DLRM.name, "edit": {}}]
+    assert (tmp_path / "examples" / DLRM.name / "rank_1.kineto.json.gz").is_file()
+    readme = (tmp_path / "README.md").read_text()
+    assert f"| {DLRM.name} | 8 |" in readme and "gnnperf record --recipe tiny" in readme
+    assert "lists 1 pairs of runs" in readme and "gnnperf interventions datasets/tiny" in readme
+    assert (built.recordings, built.runs) == (1, 1)
+    assert built.size_bytes == sum(p.stat().st_size for p in (tmp_path / NAME).iterdir())
+
+
+def test_a_prefix_of_a_plan_is_a_data_set(recorded: tuple[Path, list[Outcome]], tmp_path: Path) -> None:
+    names = [DLRM.name, DOOMED.name]
+    plan = replace(PLAN, splits={"run": {"train": names, "val": [], "test": []}}, pairs=(
+        Pair(Change.SIZE, DLRM, DOOMED, {}),))  # fmt: skip
+    assert build(plan, recorded[0], tmp_path).recordings == 1
+    assert json.loads((tmp_path / "splits.json").read_text())["run"]["train"] == [NAME]
+    assert json.loads((tmp_path / "interventions.json").read_text())["pairs"] == []
+    readme = (tmp_path / "README.md").read_text()
+    assert "No two runs differ by one known change" in readme
+    assert "gnnperf interventions" not in readme  # which refuses a data set without pairs
+
+
+def test_what_is_built_stays_when_its_raw_traces_are_gone(
+    monkeypatch: pytest.MonkeyPatch, recorded: tuple[Path, list[Outcome]], tmp_path: Path
+) -> None:
+    out, raw = tmp_path / "set", tmp_path / "raw"
+    build(DONE, recorded[0], out)
+    before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    assert record_all(DONE, raw, quiet, built=out, resume=True) == [Outcome(NAME, True, "already there")]
+    with pytest.raises(InputError, match=rf"{out}.*holds 1 of 1 recordings"):
+        record_all(DONE, raw, quiet, built=out)
+    assert build(DONE, raw, out).recordings == 1
+    assert {p: p.read_bytes() for p in out.rglob("*") if p.is_file()} == before
+
+
+def test_building_refuses_an_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no accepted recording"):
+        build(PLAN, tmp_path / "raw", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_recording_begins_after_the_budget(tmp_path: Path) -> None:
+    said: list[str] = []
+    assert record_all(PLAN, tmp_path, said.append, budget_s=-1.0) == []
+    assert "--resume goes on" in said[0]
+
+
+def test_a_run_during_which_the_machine_drifts_is_recorded_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    probes = iter([[100.0, 100.0], [100.0, 94.0], [100.0, 100.0], [102.0, 99.0]])  # -6 %, then +2 %
+    monkeypatch.setattr(dataset, "probe_us", lambda cores: next(probes))
+    monkeypatch.setattr(dataset, "record_run", write_complete_card)
+    (outcome,) = record_all(DONE, tmp_path, quiet)
+    assert outcome.accepted and "attempt 2" in outcome.note
+    found = json.loads((tmp_path / NAME / "run.json").read_text())
+    assert found["probe"]["drift"] == pytest.approx(0.02)
+    assert found["probe"]["rejected_drifts"] == pytest.approx([0.06])
+
+
+def test_attempts_are_bounded_and_a_rejected_run_is_not_complete(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    probes = iter([[100.0], [200.0]] * 3)
+    monkeypatch.setattr(dataset, "probe_us", lambda cores: next(probes))
+    monkeypatch.setattr(dataset, "record_run", write_complete_card)
+    (outcome,) = record_all(replace(DONE, max_attempts=3), tmp_path, quiet)
+    assert not outcome.accepted and next(probes, None) is None
+    assert json.loads((tmp_path / NAME / "run.json").read_text())["status"] == "rejected"
+
+
+def test_recordings_that_are_there_are_not_mixed_up_unasked(recorded: tuple[Path, list[Outcome]]) -> None:
+    with pytest.raises(InputError, match=r"holds 1 of 1 recordings.*--resume"):
+        record_all(DONE, recorded[0], quiet)
+
+
+def test_repeats_of_a_run_are_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(dataset, "probe_us", steady)
+    monkeypatch.setattr(dataset, "record_run", write_complete_card)
+    monkeypatch.setattr(dataset.time, "sleep", slept.append)
+    twice = replace(DONE, repeats=2, min_gap_s=600.0)
+    outcomes = record_all(twice, tmp_path, quiet)
+    assert [o.name for o in outcomes] == [f"{DLRM.name}/1", f"{DLRM.name}/2"]
+    assert len(slept) == 1 and 590 < slept[0] <= 600
+    record_all(twice, tmp_path, quiet, resume=True)
+    assert len(slept) == 1
+
+
+def write_complete_card(run_dir: Path, spec: RunSpec, steps: Steps, *, repeat: int) -> None:
+    run_dir.mkdir(parents=True)
+    times = {kind: {"median_us": 1000.0} for kind in ("without_profiler", "with_profiler")}
+    files.write_json(run_dir / "run.json", {"status": "complete", "recorded_at": card.now(), "step_time": times})
+
+
+def test_a_second_day_divides_what_the_axis_of_runs_divides_and_nothing_where_there_is_none() -> None:
+    cards = {
+        f"{DLRM.name}/1": {"recorded_at": "2026-11-21T23:59:00Z"},
+        "later/1": {"recorded_at": "2026-11-22T00:01:00Z"},
+    }
+    by_run = {"train": [DLRM.name, "later"], "val": [], "test": []}
+    days = _axes(replace(DONE, splits={"run": by_run}), cards)[DAY_AXIS]
+    assert days == {"train": [DLRM.name], "val": [], "test": ["later"]}
+    held_out = {"unseen": {"train": [], "val": [], "test": [DLRM.name, "later"]}}
+    assert _axes(replace(DONE, splits=held_out), cards) == held_out
+
+
+@pytest.fixture
+def calibrations(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that run; each writes its folder."""
+    ran: list[list[str]] = []
+
+    def run(command: list[str], *, check: bool) -> subprocess.CompletedProcess[bytes]:
+        assert not check
+        ran.append(command)
+        folder = Path(command[command.index("--out") + 1])
+        folder.mkdir()
+        (folder / "device.yaml").write_text("name: here\n")
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(dataset.subprocess, "run", run)
+    return ran
+
+
+def test_calibration_runs_once_and_goes_into_the_data_set(calibrations: list[list[str]], tmp_path: Path) -> None:
+    raw, said = tmp_path / "raw", list[str]()
+    for _ in range(2):
+        calibrate_first(raw, 3.0, said.append)
+    assert [command[1:] for command in calibrations] == [
+        ["-m", "gnnperf", "calibrate", "--out", str(raw / "calibration"), "--minutes", "3"]]  # fmt: skip
+    assert said == ["calibrating for 3 min"]
+    for _ in range(2):
+        copy_calibration(raw, tmp_path / "set")
+    assert (tmp_path / "set" / "calibration" / "device.yaml").read_text() == "name: here\n"
+
+
+def test_a_plan_may_do_without_calibration(calibrations: list[list[str]], tmp_path: Path) -> None:
+    calibrate_first(tmp_path / "raw", 0.0, print)
+    copy_calibration(tmp_path / "raw", tmp_path / "set")
+    assert calibrations == [] and list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_calibration_stops_the_recipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(dataset.subprocess, "run", lambda command, check: subprocess.CompletedProcess(command, 2))
+    with pytest.raises(InputError, match=r"exit code 2.*--resume"):
+        calibrate_first(tmp_path, 3.0, print)

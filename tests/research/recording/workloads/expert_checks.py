@@ -1,0 +1,85 @@
+"""What the tests of the mixture of experts run in ranks of their own; found by name in the new processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.nn import functional as F
+
+from research.recording.workloads.dispatch import Dispatch, Experts, Padded, Uneven
+from research.recording.workloads.moe import Moe
+
+TOKENS, WIDTH, EXPERTS = 6, 4, 4
+TINY = Moe(layers=1, width=32, experts=2, sequence=8, batch=4, hidden=16, vocabulary=20)
+
+
+def compare(folder: Path) -> None:
+    """Write how far dispatched tokens are from those of experts held in one place, as rank_<r>.json."""
+    changed = {
+        "padded": TINY, "uneven": replace(TINY, padded=False), "top2": replace(TINY, padded=False, top=2),
+        "repeats": replace(TINY, repeats=2, repeating_rank=0), "bfloat16": replace(TINY, precision="bfloat16"),
+        "accumulation": replace(TINY, accumulation=2),
+    }  # fmt: skip
+    found = {
+        "padded": _differences(lambda own: Padded(own, capacity=2 * TOKENS)),
+        "uneven": _differences(Uneven),
+        "dropping": _answered(lambda own: Padded(own, capacity=1)),
+        "training": {name: _train(workload) for name, workload in changed.items()},
+    }
+    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(found))
+
+
+def _differences(dispatch: Callable[[Experts], Dispatch]) -> dict[str, float]:
+    """Largest difference of answers and gradients, as a share of the largest value."""
+    tokens, chosen, gates, up, down = (part.requires_grad_(part.is_floating_point()) for part in _everybodys())
+    rank = dist.get_rank()
+    own = Experts(EXPERTS // 2, WIDTH, WIDTH)
+    own.up.data, own.down.data = (whole.detach().chunk(2)[rank].clone() for whole in (up, down))
+    mine, weights = (whole.detach()[rank].clone().requires_grad_() for whole in (tokens, gates))
+    answers = dispatch(own)(mine, chosen[rank], weights)
+    expected = _in_one_place(tokens, chosen, gates, up, down)  # [ranks, N, W]
+    found = (answers, *torch.autograd.grad(answers.square().sum(), (mine, weights, own.up, own.down)))
+    whole = torch.autograd.grad(expected.square().sum(), (tokens, gates, up, down))
+    right = (expected[rank], whole[0][rank], whole[1][rank], whole[2].chunk(2)[rank], whole[3].chunk(2)[rank])
+    names = ("answers", "tokens", "gates", "up", "down")
+    return {n: float((f - r).abs().max() / r.abs().max()) for n, f, r in zip(names, found, right, strict=True)}
+
+
+def _answered(dispatch: Callable[[Experts], Dispatch]) -> list[bool]:
+    """Which of five tokens, all for expert 3 but the last, find a place."""
+    chosen = torch.tensor([[3], [3], [3], [3], [0]])
+    answers = dispatch(Experts(EXPERTS // 2, WIDTH, WIDTH))(torch.ones(5, WIDTH), chosen, torch.ones(5, 1))
+    found: list[bool] = (answers != 0).any(dim=1).tolist()
+    return found
+
+
+def _everybodys() -> tuple[torch.Tensor, ...]:
+    """The same on every rank: tokens [ranks, N, W], chosen and gates [ranks, N, 2], up and down [E, W, W]."""
+    torch.manual_seed(0)
+    chosen = torch.stack([torch.randperm(EXPERTS - 1)[:2] for _ in range(2 * TOKENS)]).view(2, TOKENS, 2)
+    weights = torch.randn(EXPERTS, WIDTH, WIDTH), torch.randn(EXPERTS, WIDTH, WIDTH)  # nobody chose the last expert
+    return torch.randn(2, TOKENS, WIDTH), chosen, torch.rand(2, TOKENS, 2), *weights
+
+
+def _in_one_place(
+    tokens: torch.Tensor, chosen: torch.Tensor, gates: torch.Tensor, up: torch.Tensor, down: torch.Tensor
+) -> torch.Tensor:
+    every = torch.einsum("rneh,ehw->rnew", F.gelu(torch.einsum("rnw,ewh->rneh", tokens, up)), down)
+    picked = every.gather(2, chosen.unsqueeze(3).expand(*chosen.shape, WIDTH))  # [ranks, N, 2, W]
+    return (picked * gates.unsqueeze(3)).sum(dim=2)
+
+
+def _train(workload: Moe) -> dict[str, object]:
+    trainer = workload.build()
+    losses = [float(trainer.step()) for _ in range(6)]
+    replicated = [p for module in trainer.replicated for p in module.parameters()]
+    return {
+        "losses": losses,
+        "weights": [float(p.detach().double().sum()) for p in replicated],
+        "without_gradient": sum(p.grad is None for p in replicated),
+    }

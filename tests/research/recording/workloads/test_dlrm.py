@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnperf.core.errors import InputError
+from gnnperf.record.launch import RankFailed, launch
+from research.recording.workloads.device import arithmetic
+from research.recording.workloads.dlrm import Dlrm, index_statistics, interact
+from research.recording.workloads.sharded_tables import Sharding
+from tests.research.recording.workloads.table_checks import compare, train
+
+Ranks = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
+    return _launched(train, tmp_path_factory.mktemp("trained"), world_size=2)
+
+
+def _launched(main: Callable[[Path], None], folder: Path, world_size: int) -> Ranks:
+    launch(main, (folder,), world_size=world_size, timeout_s=180)
+    return [json.loads((folder / f"rank_{rank}.json").read_text()) for rank in range(world_size)]
+
+
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_sharded_tables_are_as_unsharded_ones(tmp_path: Path, world_size: int) -> None:
+    for rank in _launched(compare, tmp_path, world_size):
+        assert set(rank) == {f"{s} {transfer}" for s in Sharding for transfer in ("blocking", "overlapped")}
+        for kind, found in rank.items():
+            assert found["vectors"] < 1e-5 and found["gradients"] < 1e-5 < found["magnitude"]
+            assert found["tables"] == (4 // world_size if kind.startswith("table") else 4)
+
+
+@pytest.mark.parametrize("sharding", list(Sharding))
+def test_known_changes_leave_the_losses(trained: Ranks, sharding: Sharding) -> None:
+    for rank in trained:
+        losses = rank[sharding]
+        assert losses["none"][4] < losses["none"][0]  # four batches take turns
+        for change in ("overlap", "repeats", "repeating_rank"):
+            assert losses[change] == losses["none"]
+        assert losses["bfloat16"] == pytest.approx(losses["none"], abs=0.02) and losses["bfloat16"] != losses["none"]
+        assert losses["accumulation"] != losses["none"]  # two batches per step
+
+
+def test_tables_that_cannot_be_shared_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RankFailed):
+        launch(_build, (Dlrm(tables=3, rows=10, dim=4, batch=2),), world_size=2, timeout_s=60)
+
+
+def _build(workload: Dlrm) -> None:
+    with pytest.raises(InputError):
+        replace(workload, tables=2, dim=3, sharding=Sharding.COLUMN).build()
+    workload.build()
+
+
+def test_unknown_precision_is_refused() -> None:
+    with pytest.raises(InputError, match=r"bfloat16"):
+        arithmetic("float8")
+
+
+def test_every_field_shows_in_the_name() -> None:
+    base = Dlrm()
+    assert base.name == "dlrm_t8_r100k_d32_b256"
+    changed = Dlrm(tables=4, rows=1500, dim=16, batch=8, pooling=1, skew=1.0, bottom=(8,), top=(8, 4),
+                   sharding=Sharding.ROW, overlap=True, repeats=2, repeating_rank=0, precision="bfloat16",
+                   accumulation=2)  # fmt: skip
+    names = {replace(base, **{f.name: getattr(changed, f.name)}).name for f in fields(Dlrm)}
+    assert len(names | {base.name}) == len(fields(Dlrm)) + 1
+    assert changed.name == "dlrm_t4_r1500_d16_b8_p1_s1_bottom8_top8-4_row_overlap_rep2_on0_bfloat16_acc2"
+
+
+def test_reuse_is_counted_by_powers_of_two() -> None:
+    # table 0: row 5 once, 6 twice, 7 three times | table 1: row 1 six times; and the same batch again
+    batch = torch.tensor([[[5, 6], [6, 7], [7, 7]], [[1, 1], [1, 1], [1, 1]]])  # [T, B, P]
+    first, second = index_statistics([batch, batch], rows=10, dim=4)
+    assert first["reuse_histogram"] == [2, 2, 2] and second["reuse_histogram"] == [0, 0, 0, 2]
+    assert first["pooling_factor"] == 2.0 and first["lookups_per_batch"] == 6 and first["batches"] == 2
+    assert first["distinct_rows_per_batch"] == 3.0 and second["table"] == 1 and second["rows"] == 10
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=60))
+def test_reuse_accounts_for_every_lookup(rows: list[int]) -> None:
+    (found,) = index_statistics([torch.tensor(rows).view(1, -1, 1)], rows=21, dim=1)
+    histogram = found["reuse_histogram"]
+    assert isinstance(histogram, list) and sum(histogram) == len(set(rows)) and histogram[-1] > 0
+    least = [2**k // 2 + 1 if k else 1 for k in range(len(histogram))]
+    most = [2**k for k in range(len(histogram))]
+    assert sum(n * c for n, c in zip(histogram, least, strict=True)) <= len(rows)
+    assert sum(n * c for n, c in zip(histogram, most, strict=True)) >= len(rows)
+
+
+def test_interaction_repeats_without_a_trace_in_the_gradient() -> None:
+    vectors = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]], requires_grad=True)  # [1, 3, 2]
+    with torch.profiler.profile() as profile:
+        products = interact(vectors, 3)
+    assert products.tolist() == [[11.0, 17.0, 39.0]]  # 1·0, 2·0, 2·1
+    assert sum(event.name == "aten::bmm" for event in profile.events()) == 3
+    products.sum().backward()
+    assert vectors.grad is not None and vectors.grad.tolist() == [[[8.0, 10.0], [6.0, 8.0], [4.0, 6.0]]]

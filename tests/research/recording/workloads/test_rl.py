@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+import torch
+
+from gnnperf.record.launch import launch
+from research.recording.workloads.cart_poles import PythonCartPoles, TensorCartPoles
+from research.recording.workloads.rl import Policy, Rl, loss_of, returns_of, roll_out
+from tests.research.recording.workloads.balancing import PROGRAMS, train
+
+Ranks = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
+    folder = tmp_path_factory.mktemp("trained")
+    launch(train, (folder, 4), world_size=2, timeout_s=120)
+    return [json.loads((folder / f"rank_{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.mark.parametrize("program", list(PROGRAMS))
+def test_ranks_have_carts_of_their_own_and_one_policy(ranks: Ranks, program: str) -> None:
+    trained = [rank[program] for rank in ranks]
+    assert trained[0]["weights"] == trained[1]["weights"] != []
+    assert trained[0]["losses"] != trained[1]["losses"]
+    assert all(math.isfinite(loss) for rank in trained for loss in rank["losses"])
+    assert [rank["without_gradient"] for rank in trained] == [0, 0]
+
+
+def test_repeats_leave_the_losses(ranks: Ranks) -> None:
+    assert all(rank["repeats"]["losses"] == rank["python"]["losses"] for rank in ranks)
+
+
+def test_a_pushed_cart_moves_as_the_equations_say() -> None:
+    carts = PythonCartPoles([[0.0, 0.0, 0.0, 0.0]], seed=0)
+    assert carts.push(torch.tensor([1.0])).tolist() == [1.0]
+    # upright and at rest: push 10 / 1.1; angular -push / (0.5 (4/3 - 0.1 / 1.1)); linear push - 0.05 angular / 1.1
+    push = 10 / 1.1
+    angular = -push / (0.5 * (4 / 3 - 0.1 / 1.1))
+    linear = push - 0.05 * angular / 1.1
+    assert carts.states().tolist() == [pytest.approx([0.0, 0.02 * linear, 0.0, 0.02 * angular], rel=1e-6)]
+
+
+def test_both_kinds_of_carts_move_alike_until_they_fall() -> None:
+    starts = [[0.01, 0.0, 0.02, 0.0], [-0.04, 0.03, -0.01, 0.02], [2.3, 3.0, 0.0, 0.0]]
+    one, together = PythonCartPoles([list(s) for s in starts], seed=0), TensorCartPoles(starts, seed=0)
+    for move in range(6):
+        actions = torch.tensor([move % 2, 1 - move % 2, 1.0])
+        assert one.push(actions).tolist() == together.push(actions).tolist() == [1.0, 1.0, 0.0 if move == 1 else 1.0]
+        assert torch.allclose(one.states()[:2], together.states()[:2], atol=1e-5)
+        fallen = torch.stack([one.states()[2], together.states()[2]])
+        assert move != 1 or (fallen.abs() <= 0.05).all()  # it begins again near the middle
+
+
+def test_returns_end_where_a_cart_falls() -> None:
+    # cart 0 balances twice and falls; cart 1 balances to the end
+    returns = returns_of([torch.tensor([1.0, 1.0]), torch.tensor([1.0, 1.0]), torch.tensor([0.0, 1.0])])
+    assert torch.stack(returns).tolist() == [pytest.approx([1.95, 2.8525]), pytest.approx([1.0, 1.95]), [0.0, 1.0]]
+
+
+def test_the_policy_learns_to_balance() -> None:
+    torch.manual_seed(0)
+    policy, carts = Policy(16), PythonCartPoles([[0.0, 0.0, 0.0, 0.0] for _ in range(16)], seed=0)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
+    falls = []
+    for _ in range(120):
+        states, actions, returns = roll_out(policy, carts, 16)
+        optimizer.zero_grad()
+        logits, values = policy(states)
+        loss_of(logits, values, actions, returns).backward()
+        optimizer.step()
+        falls.append(int((returns == 0).sum()))
+    assert sum(falls[-20:]) < sum(falls[:20]) / 2
+
+
+def test_every_field_shows_in_the_name() -> None:
+    base = Rl()
+    assert base.name == "rl_h64_n64_t8" and base.batch == 512 and base.width == 64
+    changed = Rl(hidden=32, num_envs=8, horizon=4, vectorized=True, repeats=2, repeating_rank=0, accumulation=2)
+    names = {replace(base, **{f.name: getattr(changed, f.name)}).name for f in fields(Rl)}
+    assert len(names | {base.name}) == len(fields(Rl)) + 1
+    assert changed.name == "rl_h32_n8_t4_tensor_rep2_on0_acc2"

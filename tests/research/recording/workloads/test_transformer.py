@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gnnperf.record.launch import launch
+from research.recording.workloads.pipeline import Order, Turn, gpipe, one_forward_one_backward
+from research.recording.workloads.transformer import Optimizer, Parallel, Transformer
+from tests.research.recording.workloads.parallel_checks import (
+    REFUSED,
+    on_a_gpu,
+    on_four_ranks,
+    on_one_rank,
+    on_two_ranks,
+)
+
+Ranks = list[dict[str, Any]]
+REPLICATED = ("ddp", "blocking", "checkpointing", "repeats", "repeating_rank", "accumulation", "encoder", "fsdp",
+              "fsdp_recomputed")  # fmt: skip
+SHARING_A_BATCH = ("tp", "tp_recomputed", "gpipe", "1f1b")
+F, B = Turn.FORWARD, Turn.BACKWARD
+
+
+def _run(main: Any, folder: Path, world_size: int) -> Ranks:
+    launch(main, (folder,), world_size=world_size, timeout_s=240)
+    return [json.loads((folder / f"rank_{rank}.json").read_text()) for rank in range(world_size)]
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
+    return _run(on_two_ranks, tmp_path_factory.mktemp("two"), 2)
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
+    return _run(on_four_ranks, tmp_path_factory.mktemp("four"), 4)
+
+
+@pytest.mark.parametrize("form", [*REPLICATED, *SHARING_A_BATCH])
+def test_gradients_are_those_of_the_plain_model(two: Ranks, form: str) -> None:
+    for rank in two:
+        assert rank[form]["error"] < 2e-5
+
+
+@pytest.mark.parametrize("form", REPLICATED)
+def test_every_rank_has_the_loss_of_its_own_batch(two: Ranks, form: str) -> None:
+    for number, rank in enumerate(two):
+        assert rank[form]["loss"] == pytest.approx(rank[form]["plain_losses"][number], rel=1e-5)
+
+
+def test_ranks_that_share_a_batch_share_its_loss(two: Ranks) -> None:
+    for form in ("tp", "tp_recomputed"):
+        for rank in two:
+            assert rank[form]["loss"] == pytest.approx(rank[form]["plain_losses"][0], rel=1e-5)
+    for form in ("gpipe", "1f1b"):
+        assert two[0][form]["loss"] == 0
+        assert two[1][form]["loss"] == pytest.approx(two[1][form]["plain_losses"][0], rel=1e-5)
+
+
+def test_four_ranks(four: Ranks) -> None:
+    for number, rank in enumerate(four):
+        assert max(rank[form]["error"] for form in ("gpipe", "1f1b", "ddptp")) < 2e-5
+        assert rank["ddptp"]["loss"] == pytest.approx(rank["ddptp"]["plain_losses"][number // 2], rel=1e-5)
+        assert rank["parallelism"] == {"dp": 2, "tp": 2}
+    assert [rank["1f1b"]["loss"] for rank in four[:3]] == [0, 0, 0]
+
+
+def test_repeats_leave_loss_and_gradients_in_bfloat16(two: Ranks) -> None:
+    for rank in two:
+        assert rank["bfloat16"]["1"] == rank["bfloat16"]["3"]
+        assert rank["bfloat16"]["1"]["loss"] != rank["ddp"]["loss"]
+
+
+def test_the_last_rank_may_have_more_samples(two: Ranks) -> None:
+    assert [rank["uneven"] for rank in two] == [2, 3]
+
+
+def test_places_are_passed_once_and_in_order(two: Ranks) -> None:
+    for rank in two:
+        assert rank["places"] == {kind: ["start", "backward", "optimizer"] for kind in ("ddp", "pp")}
+
+
+def test_parallelism_names_ranks_by_kind(two: Ranks) -> None:
+    assert two[0]["parallelism"] == {
+        "ddp": {"dp": 2}, "fsdp": {"dp": 2, "fsdp": 2}, "tp": {"tp": 2}, "pp": {"pp": 2}, "ddptp": {"dp": 1, "tp": 2},
+    }  # fmt: skip
+
+
+def test_what_does_not_go_together_is_refused(two: Ranks) -> None:
+    wheres = ["width", "width", "layers", "tensor_ranks", "uneven", "blocking", "accumulation", "compile", "cuda_graph",
+              "precision"]  # fmt: skip
+    assert len(wheres) == len(REFUSED)
+    assert [message.split(":")[0] for message in two[0]["refused"]] == wheres
+
+
+def test_orders_of_a_pipeline() -> None:
+    assert gpipe(0, 2, 2) == [F, F, B, B]
+    assert one_forward_one_backward(0, 2, 3) == [F, F, B, F, B, B]
+    assert one_forward_one_backward(1, 2, 3) == [F, B, F, B, F, B]
+    assert one_forward_one_backward(0, 4, 2) == [F, F, B, B]  # fewer micro-batches than stages
+
+
+def test_every_field_shows_in_the_name() -> None:
+    base = Transformer()
+    assert base.name == "gpt_l4_w128_s64_b8"
+    changed = Transformer(
+        layers=1, width=64, sequence=32, batch=4, vocabulary=500, causal=False, bucket_mb=2.5, parallel=Parallel.DDP_TP,
+        tensor_ranks=4, order=Order.ONE_F_ONE_B, accumulation=2, precision="bfloat16", checkpointing=True,
+        optimizer=Optimizer.ADAMW, repeats=3, repeating_rank=1, uneven=1.5, blocking=True, compile=True,
+        cuda_graph=True,
+    )  # fmt: skip
+    names = {replace(base, **{f.name: getattr(changed, f.name)}).name for f in fields(Transformer)}
+    assert len(names | {base.name}) == len(fields(Transformer)) + 1
+
+
+def test_one_rank_trains_the_plain_model_whatever_it_is_called(tmp_path: Path) -> None:
+    (found,) = _run(on_one_rank, tmp_path, 1)
+    for kind, run in found.items():
+        assert run["losses"] == pytest.approx(found["ddp"]["losses"], rel=1e-5), kind
+    assert found["ddp"]["collectives"] == found["pp"]["collectives"] == []
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_captured_and_compiled_steps_train(tmp_path: Path) -> None:
+    (found,) = _run(on_a_gpu, tmp_path, 1)
+    for losses in found.values():
+        assert losses[12] < losses[0]
