@@ -15,6 +15,7 @@ from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.assemble import Question, assemble
 from gnnperf.predict.laws import with_laws
 from gnnperf.predict.mixed import predict_on
+from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.step_prediction import StepPrediction, WhatIfAnswer
 from gnnperf.whatif import Edit, Edited, apply
 from gnnperf.whatif.hardware_change import Asked, HardwareChange, asked
@@ -63,7 +64,8 @@ def predict_edited(edited: Edited, predictor: Predictor, cluster: ClusterSpec) -
         predictor: who answers.
         cluster: that the unedited graph is predicted for.
     """
-    told = predict_on(edited.graph, predictor, asked(edited.graph, cluster, edited.hardware))
+    moved = predictor.on_edit(edited) if isinstance(predictor, Predictors) else predictor
+    told = predict_on(edited.graph, moved, asked(edited.graph, cluster, edited.hardware))
     change = edited.latency_change
     latency_us, declared = change.of(told.latency_us), ~np.isnan(change.declared_us)  # [num_nodes] each
     return replace(

@@ -20,8 +20,8 @@ from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Prediction, Predictor
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.gaussian_process import LEAST_ROWS, learn
-from gnnperf.predict.hybrid import merge
 from gnnperf.predict.measured import MeasuredPredictor, tensor_shapes
+from gnnperf.predict.predictors import merge
 
 SEED = 0
 CALL = ["op_name", "input_dims", "dtype"]
