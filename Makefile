@@ -61,7 +61,7 @@ $(STAMP):
 	  { echo "Could not create $(VENV). On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@echo "Installing into $(VENV) (once; about a gigabyte) ..."
 	@{ $(BIN)/python -m pip install --quiet --retries 1 --extra-index-url $(TORCH_INDEX) $(TORCH) && \
-	   $(BIN)/python -m pip install --quiet --editable '.[dev]' --editable ./research; } || \
+	   $(BIN)/python -m pip install --quiet --editable '.[dev]' --editable './research[baselines]'; } || \
 	  { echo "Installing the packages that pyproject.toml names failed; pip says why above. A network or a package mirror is needed once; then run make again." >&2; exit 1; }
 	@rm -f $(VENV)/.installed-*
 	@touch $@

@@ -1,12 +1,12 @@
-"""Train a model on a data set of recorded runs: typed config -> data -> model -> fit -> checkpoint.
+"""Train the network on a data set of recorded runs: typed config -> data -> network -> fit -> checkpoint -> errors.
 
 python train.py                              defaults, on datasets/cpu-gloo
 python train.py experiment=demo out=DIR      about a minute
-python train.py experiment=pretrained        the checkpoint that ships, from op tables
+python train.py experiment=pretrained        a checkpoint of public op tables (research/pretraining)
 python train.py experiment=fine_tune init_from=CHECKPOINT data.path=DIR    a network that is there, on your runs
 python train.py --multirun seed=0,1,2
 python train.py --multirun experiment=sweep  a search over settings
-python train.py experiment=trees             a simpler learner, judged on the same runs
+python train.py experiment=trees             a simpler learner, judged on the same runs (research/baselines)
 python train.py logger=wandb resume=auto
 torchrun --nproc-per-node 2 train.py         processes that share every batch
 
@@ -18,7 +18,7 @@ import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from gnnperf.core.output.terminal import say
+from gnnperf.core.plugins import load_plugin, plugin_names
 from gnnperf.core.progress.bars import bars_on_terminal
 from gnnperf.gnn.training.processes import processes
 from gnnperf.predict.composition import entry_point
@@ -27,37 +27,23 @@ from gnnperf.predict.composition.entry import EntryConfig
 
 @entry_point("train", EntryConfig)
 def main(config: EntryConfig) -> float | None:
-    """Train on op tables where a folder of them is named, else on recorded runs; returns what they do."""
+    """Train the network, or what an installed trainer trains; returns the error that a search minimizes."""
     with bars_on_terminal(quiet=not config.trainer.progress_bar or not processes().is_first):
-        if config.pretrain.mirror:
-            on_op_tables(config)
-            return None
-        return on_runs(config) if config.trains_network else simpler_on_runs(config)
+        if config.other_trainer:
+            result: float | None = load_plugin("gnnperf.trainers", config.other_trainer, where="experiment")(config)
+            return result
+        return train(config)
 
 
-def on_op_tables(config: EntryConfig) -> None:
-    """Write the checkpoint that ships, and its card, into config.out."""
-    from gnnperf.core.files import write_text
-    from research.pretraining.card import FILE, card
-    from research.pretraining.op_checkpoint import save_op_checkpoint
-    from research.pretraining.recipe import shipped_checkpoint
+def train(config: EntryConfig) -> float | None:
+    """Write checkpoint.pt, errors.csv, curves, tables and figures; print the errors on held-out runs.
 
-    out = Path(config.out)
-
-    checkpoint = save_op_checkpoint(out / "checkpoint.pt", shipped_checkpoint(config.pretrain, config.seed))
-
-    write_text(out / FILE, card(checkpoint))
-    say(f"{out / 'checkpoint.pt'}  sha256 {checkpoint.sha256}")
-
-
-def on_runs(config: EntryConfig) -> float | None:
-    """Write checkpoint.pt, errors.csv, cells and what there is to look at; print how good the model is.
+    Installed evaluations (entry points of the group "gnnperf.evaluations") add their own tables and files.
 
     Returns:
         the GMAE of node latencies on the validation runs; None in all but the first of several processes.
     """
     # torch is imported after the configuration is known to be right: a typing error is answered at once
-    from gnnperf.gnn.baselines.beside import judged_beside, keep_cells, show_rows, variant_of
     from gnnperf.gnn.checkpoint import make_checkpoint, save_checkpoint
     from gnnperf.gnn.data.prepare import load_data
     from gnnperf.gnn.data.processors import processors_of
@@ -75,7 +61,6 @@ def on_runs(config: EntryConfig) -> float | None:
     from gnnperf.gnn.training.look import log_answers
     from gnnperf.predict.blended import CALIBRATED, predictor_of
     from gnnperf.predict.intervals import calibrated
-    from gnnperf.predict.judged import fits_of
 
     console, out = wide_console(), Path(config.out)
 
@@ -100,8 +85,8 @@ def on_runs(config: EntryConfig) -> float | None:
                     "init_from": start.sha256 if start else None, "processors": list(map(asdict, calibrated_on)),
                     "bucket_bytes": config.data.bucket_bytes}  # fmt: skip
         checkpoint = make_checkpoint(model, config.model, data, training)
-        sure = calibrated({mode: predictor_of(checkpoint, mode) for mode in CALIBRATED}, data.recordings)
-        checkpoint = save_checkpoint(out / "checkpoint.pt", replace(checkpoint, intervals=sure))
+        intervals = calibrated({mode: predictor_of(checkpoint, mode) for mode in CALIBRATED}, data.recordings)
+        checkpoint = save_checkpoint(out / "checkpoint.pt", replace(checkpoint, intervals=intervals))
 
         tables = evaluate(model, data, config.evaluate_on)
         write_comparison(tables, out / "errors.csv")
@@ -109,39 +94,10 @@ def on_runs(config: EntryConfig) -> float | None:
         for part, table in tables.items():
             print_comparison(part, table, console)
 
-        fits = fits_of(checkpoint, model, config.row, fit_s)
-        judged = judged_beside(fits, data, config.evaluate_on, variant_of(config.data))
-        keep_cells(judged, config.cells_folder)
-        show_rows(judged, log)
+        for name in plugin_names("gnnperf.evaluations"):
+            load_plugin("gnnperf.evaluations", name, where="train.py")(config, data, model, checkpoint, fit_s, log)
         console.print(f"{out / 'checkpoint.pt'}  sha256 {checkpoint.sha256}", soft_wrap=True)
         return validation_gmae(tables)
-
-
-def simpler_on_runs(config: EntryConfig) -> float | None:
-    """Fit a learner that is not the network, write cells; print how good it is beside what nothing was learned for.
-
-    Returns:
-        its error on the validation runs (beside.validation_error); None where nothing is learned, and in all but the
-        first of several processes.
-    """
-    from gnnperf.gnn.baselines.beside import judged_beside, keep_cells, show_rows, validation_error, variant_of
-    from gnnperf.gnn.baselines.rows import fits_asked_for
-    from gnnperf.gnn.data.prepare import load_data
-    from gnnperf.gnn.training.curves import open_log
-
-    if not processes().is_first:
-        return None
-
-    data = load_data(config.data, config.device_spec(), config.cluster_spec())
-    for other, paces in data.paces.items():
-        say(f"{other}: {paces}")
-    fits = fits_asked_for(config.learner, config.row, data, config.seed)
-
-    judged = judged_beside(fits, data, config.evaluate_on, variant_of(config.data))
-    keep_cells(judged, config.cells_folder)
-    with open_log(config) as log:
-        show_rows(judged, log)
-    return validation_error(judged, config.row) if fits else None
 
 
 if __name__ == "__main__":

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gnnperf import __version__
 from gnnperf.core.errors import InputError
 from gnnperf.core.output.streams import lasting_streams
 from gnnperf.core.output.terminal import complain
+from gnnperf.core.plugins import load_plugin, plugin_names
 from gnnperf.core.progress.bars import bars_on_terminal
+
+Adder = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
 
 # Subcommand -> the module whose add_parsers(subparsers) defines it. Only the one asked for is imported, so that
 # `gnnperf inspect` answers at once.
@@ -21,18 +24,16 @@ ROOM_OF_COMMAND = {
     "data": "gnnperf.trace.public.cli",
     "record": "gnnperf.record.cli",
     "calibrate": "gnnperf.record.calibrate.cli",
-    "interventions": "gnnperf.gnn.evaluation.cli",
-    "noise-floor": "gnnperf.gnn.evaluation.cli",
-    "improvement": "gnnperf.gnn.evaluation.improvement_cli",
-    "ops": "gnnperf.gnn.evaluation.ops_cli",
-    "collectives": "gnnperf.gnn.evaluation.collectives_cli",
+    "ops": "gnnperf.predict.ops_cli",
+    "collectives": "gnnperf.predict.collectives_cli",
     "shard": "gnnperf.shard.cli",
     "coverage": "gnnperf.predict.coverage_cli",
-    "devices": "gnnperf.gnn.evaluation.devices_cli",
+    "devices": "gnnperf.analytic.devices_cli",
     "compare": "gnnperf.report.compare.cli",
     "roofline": "gnnperf.report.roofline.cli",
     "sparsity-roofline": "gnnperf.report.roofline.sparsity_cli",
 }
+COMMANDS = "gnnperf.commands"  # entry points: subcommands of other installed distributions, each an add_parsers
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
 
 
@@ -71,13 +72,24 @@ def parser_of(arguments: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gnnperf {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in _modules(arguments[0] if arguments else ""):
-        importlib.import_module(module).add_parsers(subparsers)
+    for add_parsers in _adders(arguments[0] if arguments else ""):
+        add_parsers(subparsers)
     return parser
 
 
-def _modules(first: str) -> list[str]:
-    """The room of the first argument if that is a subcommand; all rooms for --help and for misspellings."""
+def _adders(first: str) -> list[Adder]:
+    """Of the first argument if that is a subcommand; of all subcommands for --help and for misspellings."""
     if first == "--version":
         return []
-    return [ROOM_OF_COMMAND[first]] if first in ROOM_OF_COMMAND else sorted(set(ROOM_OF_COMMAND.values()))
+    if first in ROOM_OF_COMMAND:
+        return [_adder(ROOM_OF_COMMAND[first])]
+    others = plugin_names(COMMANDS)
+    if first in others:
+        return [load_plugin(COMMANDS, first, "gnnperf")]
+    own = [_adder(module) for module in sorted(set(ROOM_OF_COMMAND.values()))]
+    return own + list(dict.fromkeys(load_plugin(COMMANDS, name, "gnnperf") for name in others))
+
+
+def _adder(module: str) -> Adder:
+    adder: Adder = importlib.import_module(module).add_parsers
+    return adder

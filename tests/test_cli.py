@@ -89,6 +89,21 @@ def test_help_lists_every_command(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "look something" in shown and "listen something" in shown
 
 
+def test_commands_of_other_distributions(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """One function may add several commands, each an entry point."""
+
+    def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+        for name in ("smell", "taste"):
+            subparsers.add_parser(name, help=f"{name} something").set_defaults(run=lambda parsed: 6)
+
+    monkeypatch.setattr(cli, "plugin_names", lambda group: ("smell", "taste"))
+    monkeypatch.setattr(cli, "load_plugin", lambda group, name, where: add_parsers)
+    assert cli.main(["taste"]) == 6
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert "taste something" in capsys.readouterr().out
+
+
 def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60, check=False)
 

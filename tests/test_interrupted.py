@@ -11,16 +11,16 @@ import pytest
 
 from gnnperf.analytic.op_tables import Answer, OpRow
 from gnnperf.cli import main
-from gnnperf.gnn.evaluation.cli import write_json
-from gnnperf.gnn.evaluation.op_answers import Answered, write_answers
 from gnnperf.graph import build_graph
 from gnnperf.graph.storage import read_graph, write_graph
 from gnnperf.hardware import load_device
+from gnnperf.predict.op_answers import Answered, write_answers
 from gnnperf.record.calibrate.output import write as write_calibration
 from gnnperf.report.compare.cli import _write as write_comparison
 from gnnperf.report.roofline.sheet import write as write_sheet
 from gnnperf.trace import read_run
 from gnnperf.trace.storage import read_tables, write_run
+from research.evaluation.cli import write_json
 from tests.test_predict_script import trace  # noqa: F401  # a fixture
 
 

@@ -17,9 +17,9 @@ from gnnperf.gnn.checkpoint import load_checkpoint
 from gnnperf.gnn.data.config import DataConfig
 from gnnperf.gnn.data.earlier import Earlier
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.evaluation.cell_files import read_cells
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 from gnnperf.predict.gnn import GnnPredictor
+from research.evaluation.cell_files import read_cells
 from research.pretraining.op_checkpoint import load_op_checkpoint
 from tests.research.op_networks import checkpoint as op_checkpoint
 
@@ -102,6 +102,21 @@ def test_the_network_and_the_hybrid_stand_beside_trivial_answers(
     assert rows.loc[("small", "nodes"), "gmae"] == pytest.approx(errors["gmae"].item(), rel=0.5)
 
 
+def test_without_the_research_code_the_network_trains_and_other_learners_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("gnnperf.core.plugins.entry_points", lambda **_: ())
+    call(monkeypatch, f"out={tmp_path / 'network'}", "evaluate_on=[val]")
+    printed = capsys.readouterr().out
+    assert "val: error of node latencies" in printed and "nearest run" in printed and "step time" not in printed
+    assert (tmp_path / "network" / "errors.csv").is_file() and not (tmp_path / "network" / "cells").exists()
+    with pytest.raises(SystemExit) as exit_info:
+        call_simpler(monkeypatch, "experiment=trees", f"out={tmp_path / 'trees'}")
+    assert exit_info.value.code == 2
+    assert "experiment: 'learner' is not installed" in capsys.readouterr().err
+    assert not (tmp_path / "trees").exists()
+
+
 def test_learners_that_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,7 +190,7 @@ def test_a_refusal_takes_nothing_away(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_op_tables_become_a_checkpoint_and_its_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("research.pretraining.recipe.shipped_checkpoint", lambda config, seed: op_checkpoint())
-    monkeypatch.setattr("research.pretraining.card.card", lambda checkpoint: f"card of {checkpoint.sha256}")
+    monkeypatch.setattr("research.pretraining.recipe.card", lambda checkpoint: f"card of {checkpoint.sha256}")
     monkeypatch.setattr(sys, "argv", ["train.py", "experiment=pretrained", f"out={tmp_path / 'out'}"])
     train.main()
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"checkpoint.pt", "MODEL_CARD.md"}

@@ -14,7 +14,8 @@ INTRODUCTION = """\
 # The command line
 
 What `gnnperf --help` and `gnnperf COMMAND --help` print. `train.py` and `predict.py` take keys instead of options:
-[Keys of configuration](configuration.md).
+[Keys of configuration](configuration.md). `improvement`, `interventions` and `noise-floor` come with the research code
+of a checkout.
 
 Exit codes: 0 fine, 2 input that cannot be used (one message says what and where), 3 too much is not covered
 (`fallback.max_uncovered_share`), 4 beyond a limit (`gnnperf compare`).

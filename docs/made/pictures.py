@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from gnnperf.predict.hybrid import HybridPredictor
 
 from docs.made.drawing import Box, Drawing
 from docs.made.interval_picture import interval_picture
@@ -23,7 +24,6 @@ from gnnperf.generate.folding import fold
 from gnnperf.graph import ExecutionGraph
 from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware import ClusterSpec, default_cluster, load_device
-from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.measured import MeasuredPredictor
 from gnnperf.schedule import Schedule, schedule, schedule_with_contention
 

@@ -156,7 +156,7 @@ def lookup_us(calls: Lookups, caches: Caches, prices: LookupPrices, dense_backwa
     Args:
         calls: what is looked up.
         caches: sizes.
-        prices: of this direction; `gnnperf.analytic.embedding_fit` finds them.
+        prices: of this direction; `research.fitting.embedding` finds them.
         dense_backward: the gradient of the whole table is written.
     """
     counts = lookup_counts(calls, caches, dense_backward)

@@ -136,7 +136,7 @@ def load_gemm_constants(path: Path) -> Mapping[str, Members]:
             f"version {raw.get('version')!r}",
             where=str(path),
             allowed=str(VERSION),
-            remedy="fit again: python -m research.benchmarks.fit_gemm",
+            remedy="fit again: python -m research.fitting.gemm",
         )
     return {family: _family(raw.get(family), f"{path}, key {family!r}") for family in FAMILIES}
 

@@ -40,7 +40,7 @@ class RowKernel:
 
 @dataclass(frozen=True)
 class EventGap:
-    """What a pair of events around one eager call adds: see gnnperf.analytic.observation.
+    """What a pair of events around one eager call adds: see research.tables.observation.
 
     Attributes:
         call_us: host time between the two events' records.

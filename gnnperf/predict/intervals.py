@@ -10,9 +10,9 @@ import pandas as pd
 
 from gnnperf.core.progress import each
 from gnnperf.core.schema import Source
+from gnnperf.gnn.data.occurrences import node_kinds
 from gnnperf.gnn.data.prepare import Step
 from gnnperf.gnn.data.runs import run_of
-from gnnperf.gnn.evaluation.noise_floor import node_kinds
 from gnnperf.gnn.intervals import (
     LEVEL,
     Intervals,

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-# fit_*.py writes constants that ship, record_*.py measurements: run them by hand
-NOT_BENCHMARKS = ("_", "fit_", "record_")
+# record_*.py writes measurements: run them by hand
+NOT_BENCHMARKS = ("_", "record_")
 # they train for hours, go with one that does, or kill what they run: only where they are asked for
 BY_NAME = ("crash_safety", "fine_tuning", "learned", "learned_edits", "public_families", "second_machine")
 
@@ -45,8 +45,8 @@ def _usual() -> tuple[str, ...]:
 
 def _run(name: str, options: Sequence[str]) -> int:
     print(f"\n== {name}", flush=True)
-    command = [sys.executable, "-m", f"benchmarks.{name}", *options]
-    return subprocess.run(command, cwd=FOLDER.parent, check=False).returncode
+    command = [sys.executable, "-m", f"research.benchmarks.{name}", *options]
+    return subprocess.run(command, cwd=FOLDER.parents[1], check=False).returncode
 
 
 if __name__ == "__main__":

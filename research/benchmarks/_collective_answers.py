@@ -7,9 +7,9 @@ import pandas as pd
 
 from gnnperf.analytic.collective.calls import calls_of, rings_of
 from gnnperf.analytic.collective.solver import robust_least_squares
-from gnnperf.gnn.evaluation.collective_laws import arrays, fitted_us, specified_us
 from gnnperf.hardware.catalog import load_cluster
 from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.predict.collective_fit import arrays, fitted_us, specified_us
 
 # (first part of a platform's name, link) -> cluster of the catalog. What the catalog lacks has no specification.
 CLUSTERS = {

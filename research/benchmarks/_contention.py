@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core.schema import NodeType, Relation
-from gnnperf.gnn.evaluation.loading import as_recorded, machine_costs, without_profiler_cost
-from gnnperf.gnn.evaluation.recordings import CARD, Recording, read_json, read_recordings
+from gnnperf.gnn.data.recordings import CARD, Recording, read_json, read_recordings
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.labels import measured_end_us
+from research.evaluation.loading import as_recorded, machine_costs, without_profiler_cost
 
 DATASET = Path("datasets/cpu-gloo")
 PEERS = ("rank", "node_type", "segment", "op_name", "event_name", "input_dims", "phase", "ordinal", "num_siblings")

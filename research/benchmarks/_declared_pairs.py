@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.gnn.evaluation.pairs import PAIRS, Change
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.placement import BYTES_PER_GBIT
 from gnnperf.whatif import Block, DeclarePause, Edit, ResizeTables, ScaleBatch, ScaleSequence, WaitLater
@@ -21,6 +20,7 @@ from gnnperf.whatif.other_cluster import ChangeCluster
 from gnnperf.whatif.other_link import ChangeLink
 from gnnperf.whatif.repeated_op import RepeatCalls
 from research.benchmarks._recorded_graphs import DATASET
+from research.evaluation.pairs import PAIRS, Change
 
 LINK = re.compile(r"_(lo|[\d.]+g)$")
 ROWS = re.compile(r"_r(\d+)k(?=_)")

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.evaluation.cells import Cell
-from gnnperf.gnn.evaluation.row_errors import REPEAT, node_figures, rows_of, step_figures
+from research.evaluation.cells import Cell
+from research.evaluation.row_errors import REPEAT, node_figures, rows_of, step_figures
 
 MACHINE = "machine"  # a second one, in place of a program
 ROWS = ("analytic", "gnn", "analytic-few", "nearest-run-few", "median-step-few", "nearest-step-few", "gnn-few",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, field, replace
 
-from gnnperf.gnn.baselines.network import TrainedNetwork
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.finetune import Start, begin_from
 from gnnperf.gnn.training.config import TrainConfig
 from gnnperf.gnn.training.fit import build_model, fit
 from gnnperf.gnn.training.gate import keep_what_helps
+from research.baselines.network import TrainedNetwork
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from gnnperf.analytic import (
 )
 from gnnperf.core.schema import WORK_TYPES
 from gnnperf.gnn.data.clusters import cluster_for
-from gnnperf.gnn.evaluation.recordings import Recording
+from gnnperf.gnn.data.recordings import Recording
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Prediction
 from gnnperf.schedule import schedule

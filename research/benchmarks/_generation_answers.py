@@ -18,7 +18,6 @@ import pandas as pd
 import torch
 
 import gnnperf
-from gnnperf.analytic.tables import read_aiconfigurator, read_neusight
 from gnnperf.gnn.intervals.devices import group_names
 from gnnperf.gnn.training.pretrain_config import PretrainConfig
 from research.benchmarks import _row_trust
@@ -28,6 +27,7 @@ from research.pretraining.few_rows import FEATURES, numbers
 from research.pretraining.fit import BY_SIZE, VIEWS, fit, prepare
 from research.pretraining.kept_forms import kept_forms
 from research.pretraining.rows import GENERATION, sampled, usable
+from research.tables import read_aiconfigurator, read_neusight
 
 CONFIG = PretrainConfig()
 SEEDS = (0, 1, 2)
@@ -36,8 +36,12 @@ TRAIN_ROWS, OTHER_ROWS, JUDGED_ROWS = {GEMM: 1000, OPS: 300}, 200, 600  # of eac
 KINDS = {"gemm": "product", "linear": "linear", "bmm": "bmm", "conv": "convolution", "softmax": "softmax",
          "ln": "layer norm", "add": "elementwise", "gelu": "elementwise"}  # fmt: skip
 KIND, LEFT, GROUP = "kind", "left", "group"
-CODE = ("core/schema/*.py", "hardware/*.py", "analytic/**/*.py", "graph/cost/*.py", "graph/tables.py", "gnn/data/*.py",
-        "gnn/models/*.py", "gnn/pretrain/*.py", "analytic/tables/*.py", "gnn/trust/*.py")  # fmt: skip
+CODE = ("core/schema/*", "hardware/*", "analytic/**/*", "graph/cost/*", "graph/tables", "gnn/data/*", "gnn/models/*",
+        "gnn/trust/*")  # fmt: skip
+SOURCES = (
+    *(f"gnnperf/{part}.py" for part in CODE),
+    *(f"research/{part}/*.py" for part in ("pretraining", "fitting", "tables")),
+)
 DENSITY = FEATURES  # sizes and ratios, for weights by likeness
 
 
@@ -114,9 +118,9 @@ def _kept(fold: Fold, keep: Path) -> pd.DataFrame:
 @cache
 def _code() -> str:
     """Hash of what such answers depend on."""
-    package = Path(gnnperf.__file__).parent
+    checkout = Path(gnnperf.__file__).parents[1]
     digest = hashlib.sha256(torch.__version__.encode())
-    for source in sorted(path for room in CODE for path in package.glob(room)):
+    for source in sorted(path for part in SOURCES for path in checkout.glob(part)):
         digest.update(source.read_bytes())
     digest.update(Path(_row_trust.__file__).read_bytes())
     return digest.hexdigest()

@@ -15,10 +15,10 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from gnnperf.gnn.baselines.trees import FIXED
 from gnnperf.gnn.intervals import LEVEL
 from gnnperf.gnn.intervals.conformal import two_sided
 from gnnperf.gnn.intervals.devices import expected_bounds, generation_quantiles
+from research.baselines.trees import FIXED
 from research.benchmarks._generation_answers import DENSITY, GROUP
 from research.benchmarks._weighted_bounds import pooled_bounds, weighted_two_sided
 from research.pretraining.rows import GENERATION

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from gnnperf.gnn.data.occurrences import node_kinds
 from gnnperf.gnn.data.prepare import Step
 from gnnperf.gnn.evaluation.metrics import gmae, is_measured
-from gnnperf.gnn.evaluation.noise_floor import node_kinds
 from gnnperf.gnn.models.gnn import WORK
 from gnnperf.predict.blended import BlendedPredictor
 

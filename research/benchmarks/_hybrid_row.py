@@ -9,10 +9,10 @@ from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.trust import fit_trust
 from gnnperf.predict.blended import BlendedPredictor
 from gnnperf.predict.gnn import GnnPredictor
-from gnnperf.predict.judged import PredictorAnswer
+from research.baselines.network import PredictorAnswer
 from research.benchmarks._kept_networks import KeptNetwork
 
-BLENDS = ("trust", "predict/gnn.py", "predict/blended.py", "predict/crossing.py")
+BLENDS = ("gnn/trust", "predict/gnn.py", "predict/blended.py", "predict/crossing.py")
 
 
 @dataclass(frozen=True)

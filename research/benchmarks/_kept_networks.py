@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.gnn.baselines.network import Network, TrainedNetwork
 from gnnperf.gnn.checkpoint import SCHEMA_VERSION, Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
 from gnnperf.gnn.data.cache import code_of, fingerprint
 from gnnperf.gnn.data.content import content_digest
@@ -17,6 +16,7 @@ from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.splits import Split
 from gnnperf.gnn.training.fit import build_model, fit
 from gnnperf.gnn.training.gate import keep_what_helps
+from research.baselines.network import Network, TrainedNetwork
 
 FILE = "checkpoint.pt"
 
@@ -78,7 +78,7 @@ class KeptNetwork:
 
     def checkpoint(self, data: PreparedData, seed: int) -> Checkpoint:
         """The same with all that it needs to answer; how far it is trusted, as it was told when it was trained."""
-        told = (data.training_fingerprint, repr(self.network), code_of("models", "training"), SCHEMA_VERSION)
+        told = (data.training_fingerprint, repr(self.network), code_of("gnn/models", "gnn/training"), SCHEMA_VERSION)
         path = self.folder / f"{seed}-{content_digest(*told)[:12]}" / FILE  # no axis: two may train on the same
         return _trained(path, self.network, seed, data)
 

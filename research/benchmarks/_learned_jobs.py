@@ -13,13 +13,13 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gnnperf.gnn.baselines.answer import Learner
-from gnnperf.gnn.baselines.beside import variant_of
-from gnnperf.gnn.baselines.table import Place, SplitData, ensure_cell, ensure_floor, load_split
 from gnnperf.gnn.data.config import DataConfig
-from gnnperf.gnn.evaluation.row_errors import REPEAT
+from research.baselines.judge import Learner
+from research.baselines.table import Place, SplitData, ensure_cell, ensure_floor, load_split
+from research.baselines.training import variant_of
 from research.benchmarks._learned_rows import ABLATIONS, CURVE_SHARES, DATA, FIXED, LEARNED
 from research.benchmarks._recorded_graphs import DATASET, OP_TABLES
+from research.evaluation.row_errors import REPEAT
 
 AGAIN = "run-cpu-again"  # another day and machine
 UNSEEN = "run-cpu-unseen"  # eight programs that nothing was fitted on

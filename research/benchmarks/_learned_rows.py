@@ -10,11 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gnnperf.gnn.baselines.answer import Learner
-from gnnperf.gnn.baselines.network import Network
-from gnnperf.gnn.baselines.rows import TRIVIAL, simpler
 from gnnperf.predict.composition import composed
 from gnnperf.predict.composition.entry import EntryConfig, training_part
+from research.baselines.judge import Learner
+from research.baselines.network import Network
+from research.baselines.rows import TRIVIAL, simpler
 from research.benchmarks._hybrid_row import Hybrid
 from research.benchmarks._kept_networks import KeptNetwork
 

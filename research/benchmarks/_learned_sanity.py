@@ -9,8 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.core.schema import NodeType
-from gnnperf.gnn.baselines.answer import Answer
-from gnnperf.gnn.baselines.sanity import (
+from gnnperf.gnn.data.prepare import PreparedData, Step
+from gnnperf.gnn.evaluation.metrics import gmae, is_measured
+from research.baselines.judge import Answer
+from research.baselines.sanity import (
     half_bandwidth,
     half_flops,
     is_memory_bound,
@@ -20,10 +22,8 @@ from gnnperf.gnn.baselines.sanity import (
     with_another_link,
     with_links_shuffled,
 )
-from gnnperf.gnn.baselines.table import load_split
-from gnnperf.gnn.baselines.trivial import Base
-from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.evaluation.metrics import gmae, is_measured
+from research.baselines.table import load_split
+from research.baselines.trivial import Base
 from research.benchmarks._learned_jobs import data_config
 from research.benchmarks._learned_rows import LEARNED
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from gnnperf.analytic.tables import read_neusight
 from gnnperf.hardware.catalog import match_device
 from gnnperf.hardware.spec import DeviceSpec
 from research.benchmarks._public_runs import mirror
+from research.tables import read_neusight
 
 CONVOLUTION_TABLE = "conv"
 MATRIX_TABLES = ("bmm", "linear", CONVOLUTION_TABLE)

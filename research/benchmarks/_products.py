@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.tables import joined, read_aiconfigurator, read_estimate_train_time, read_neusight, read_vidur
 from gnnperf.hardware import match_device
 from gnnperf.hardware.spec import DeviceSpec
+from research.tables import joined, read_aiconfigurator, read_estimate_train_time, read_neusight, read_vidur
 
 TABLES = ("gemm", "bmm", "linear")
 SHAPE = ["batch", "m", "n", "k"]

@@ -10,9 +10,9 @@ import pandas as pd
 from rich.table import Table
 
 from gnnperf.core.schema import NodeType
-from gnnperf.gnn.evaluation.cells import Cell
-from gnnperf.gnn.evaluation.row_errors import Figures, node_figures, rows_of, step_figures
 from research.benchmarks._public_families import FAMILIES, ONE_PASS, PublicRuns
+from research.evaluation.cells import Cell
+from research.evaluation.row_errors import Figures, node_figures, rows_of, step_figures
 
 ByFamily = Mapping[str, Mapping[str, Cell]]  # family -> row -> its cell
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gnnperf.gnn.evaluation.loading import as_recorded, machine_costs, without_profiler_cost
-from gnnperf.gnn.evaluation.recordings import Recording, read_recordings
+from gnnperf.gnn.data.recordings import Recording, read_recordings
 from gnnperf.graph.execution_graph import ExecutionGraph
+from research.evaluation.loading import as_recorded, machine_costs, without_profiler_cost
 
 DATASET = Path("datasets/cpu-gloo")
 OP_TABLES = tuple(Path(f"datasets/{name}/ops.parquet") for name in ("cpu-ops", "cpu-lookups", "cpu-updates"))

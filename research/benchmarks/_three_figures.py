@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 from rich.table import Table
 
-from gnnperf.gnn.baselines.whole_steps import totals
-from gnnperf.gnn.evaluation.recordings import Recording
-from gnnperf.gnn.evaluation.resample import interval_over_groups
+from gnnperf.gnn.data.recordings import Recording
 from gnnperf.graph.execution_graph import ExecutionGraph
+from research.baselines.whole_steps import totals
 from research.benchmarks._folds import (
     Fold,
     Graphs,
@@ -21,6 +20,7 @@ from research.benchmarks._folds import (
     own_overheads,
     predicted,
 )
+from research.evaluation.run_sums import interval_over_groups
 
 RIDGE = 1.0
 FIGURES = {"active": "active_us", "step": "step_us", "step, shared overheads": "step_us"}  # -> label

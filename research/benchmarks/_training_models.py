@@ -20,8 +20,8 @@ from gnnperf.analytic.gemm_sizes import products
 from gnnperf.analytic.log_fit import fit_logs
 from gnnperf.analytic.memory_constants import EventGap, MemoryConstants
 from gnnperf.analytic.normalization import uneven_rows
-from gnnperf.analytic.observation import between_events_us
 from gnnperf.hardware.spec import DeviceSpec
+from research.tables.observation import between_events_us
 
 DTYPE, ITEM_BYTES = "float16", 2
 BACKWARD = "backward"

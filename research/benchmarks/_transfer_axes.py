@@ -9,7 +9,6 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.tables import joined, read_aiconfigurator, read_estimate_train_time, read_vidur
 from gnnperf.gnn.training.pretrain_config import PretrainConfig
 from research.benchmarks._products import peak_flops_per_s, scaled_neighbor_us
 from research.benchmarks._public_runs import mirror
@@ -17,6 +16,7 @@ from research.benchmarks._transfer_tables import Judged, judged, line
 from research.pretraining.fit import BY_SIZE, OWN, VIEWS, OpModel, fit, prepare
 from research.pretraining.forms import shipped_forms
 from research.pretraining.rows import spec_of, usable
+from research.tables import joined, read_aiconfigurator, read_estimate_train_time, read_vidur
 
 SHAPE = ["m", "n", "k"]
 TRAINED, LEFT_OUT = "bfloat16", "float8"

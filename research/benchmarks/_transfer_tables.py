@@ -9,8 +9,8 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from gnnperf.gnn.baselines.trees import FIXED
 from gnnperf.gnn.evaluation.metrics import summarize
+from research.baselines.trees import FIXED
 from research.benchmarks._products import scaled_nearest_us, scaled_neighbor_us
 from research.pretraining.encode import EncodedRows
 from research.pretraining.forms import CONVOLUTION, PRODUCT, form_names

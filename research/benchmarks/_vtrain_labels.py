@@ -1,7 +1,7 @@
 """What labels of one model size and one parallelism bring, on configurations that differ from them in both.
 
 Ten labels: of the columns, only global batch and micro-batch vary among them. A ridge on columns learns the time itself
-from them, a ridge on the model's log errors what the model has wrong, an adaptation (gnnperf.analytic.adapt) factors of
+from them, a ridge on the model's log errors what the model has wrong, an adaptation (research.fitting.adapt) factors of
 its parts. The rule was fixed before it was run: groups that are left out inside are micro-batches, since steps that
 differ in the global batch alone are nearly multiples of each other.
 """
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.analytic.adapt import PARTS, Adaptation, StepPlanes, adapt
-from gnnperf.analytic.adapt.choose import fit_factors
 from gnnperf.generate.transformer import TransformerPlan
 from gnnperf.gnn.evaluation.metrics import absolute_percentage_error
 from research.benchmarks._vtrain import columns_of
 from research.benchmarks._vtrain_trivial import log_columns, models, ridge
+from research.fitting.adapt import PARTS, Adaptation, StepPlanes, adapt
+from research.fitting.adapt.choose import fit_factors
 
 WEAK = 0.01  # weight of the prior where all labels are given
 PAIRS, SETS = (2, 4, 8, 16), 20

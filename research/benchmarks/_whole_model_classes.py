@@ -10,11 +10,11 @@ import pandas as pd
 from rich.table import Table
 
 from gnnperf.analytic.memory_constants import default_memory_constants
-from gnnperf.analytic.observation import between_events_us
-from gnnperf.analytic.tables.model_labels import node_times, peer_node_times
 from gnnperf.gnn.evaluation.metrics import summarize
 from gnnperf.graph.prediction import Predictor
 from research.benchmarks._whole_models import Row, kernels_us
+from research.tables.model_labels import node_times, peer_node_times
+from research.tables.observation import between_events_us
 
 NEUSIGHT = "neusight"
 CLASSES = {"BMM": "bmm", "Linear": "linear", "VECsoftmax": "softmax", "VECln": "layer norm"}

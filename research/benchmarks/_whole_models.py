@@ -10,15 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.tables.model_labels import (
-    ModelLabel,
-    layers_of,
-    node_times,
-    operator_list_path,
-    read_model_labels,
-)
-from gnnperf.analytic.tables.operator_list import ListedOp, read_operator_list
 from gnnperf.generate.listed import Owned, Part, Section, build_listed, listed_program, sections
+from gnnperf.generate.listed.operator_list import ListedOp, read_operator_list
 from gnnperf.generate.transformer import Parallelism
 from gnnperf.generate.transformer.items import Op
 from gnnperf.graph.execution_graph import ExecutionGraph
@@ -26,6 +19,13 @@ from gnnperf.graph.prediction import Prediction, Predictor
 from gnnperf.hardware import default_cluster, match_device
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
 from gnnperf.schedule import schedule, schedule_with_contention
+from research.tables.model_labels import (
+    ModelLabel,
+    layers_of,
+    node_times,
+    operator_list_path,
+    read_model_labels,
+)
 
 # As NeuSight divided them: it trained on these, and so did every constant of gnnperf that float32 without TF32 uses.
 SEEN = ("Tesla P4", "Tesla P100-PCIE-16GB", "Tesla V100-PCIE-32GB", "Tesla T4", "NVIDIA A100-PCIE-40GB")

@@ -13,13 +13,13 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.gnn.evaluation.intervention_summary import KindSummary, summarize_trials
-from gnnperf.gnn.evaluation.interventions import LeftOut, Trial, evaluate_pairs
-from gnnperf.gnn.evaluation.pairs import Change, read_pairs
-from gnnperf.gnn.evaluation.recordings import Recording, Repeats
+from gnnperf.gnn.data.recordings import Recording, Repeats
 from gnnperf.graph.execution_graph import ExecutionGraph
 from research.benchmarks._folds import answered, folds
 from research.benchmarks._recorded_graphs import DATASET, recorded_graphs, recordings
+from research.evaluation.intervention_summary import KindSummary, summarize_trials
+from research.evaluation.interventions import LeftOut, Trial, evaluate_pairs
+from research.evaluation.pairs import Change, read_pairs
 
 
 def main() -> None:

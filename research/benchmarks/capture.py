@@ -29,7 +29,7 @@ from rich.table import Table
 from gnnperf.analytic import AnalyticConstants
 from gnnperf.core.errors import InputError
 from gnnperf.generate.capturing import capture
-from gnnperf.gnn.evaluation.recordings import Recording
+from gnnperf.gnn.data.recordings import Recording
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule
 from gnnperf.schedule.alignment import common_subsequence

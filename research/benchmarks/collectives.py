@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.tables.collective import POINT
-from gnnperf.analytic.tables.collective_sources import read_collectives
+from gnnperf.analytic.collective.table import POINT
 from gnnperf.gnn.evaluation.metrics import summarize
 from gnnperf.hardware.collective_terms import ring_terms, touched_bytes
 from research.benchmarks._collective_answers import catalog_us, cluster_of, laws_us, nearest_us, two_parameters_us
 from research.benchmarks._public_runs import mirror
-from research.benchmarks.fit_collectives import SHIPPED
+from research.fitting.collectives import SHIPPED
+from research.tables.collective_sources import read_collectives
 
 CLASSES = (0, 2**16, 2**20, 2**24, 2**28, 2**62)
 CLASS_NAMES = ("< 64 KiB", "64 KiB to 1 MiB", "1 to 16 MiB", "16 to 256 MiB", "larger")

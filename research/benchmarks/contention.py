@@ -20,7 +20,7 @@ import numpy as np
 
 from gnnperf.analytic.contention_constants import default_contention
 from gnnperf.core.schema import WORK_TYPES, NodeType
-from gnnperf.gnn.evaluation.recordings import Recording
+from gnnperf.gnn.data.recordings import Recording
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Alone
 from gnnperf.hardware import default_cluster, load_device, placed

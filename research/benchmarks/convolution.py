@@ -18,16 +18,16 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.analytic.convolution_fit import forward_algorithms
 from gnnperf.analytic.kernels.call import Setting
-from gnnperf.analytic.tables import read_neusight
 from gnnperf.gnn.evaluation.metrics import summarize
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._transfer_few import Forms, forms_of
 from research.benchmarks._transfer_tables import Judged, nearest_op_us
+from research.fitting.convolution import forward_algorithms
 from research.pretraining.forms import CONVOLUTION, form_names, on_lanes
 from research.pretraining.observation import Observed, fit_observation
 from research.pretraining.rows import CHIP, sampled, spec_of, usable
+from research.tables import read_neusight
 
 KEPT = Path("outputs/transfer")
 SHORT_US = 100.0

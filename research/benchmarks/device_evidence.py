@@ -2,7 +2,7 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.device_evidence
 
-Counts the rows that research/benchmarks/fit_gemm.py, fit_memory_bound.py, fit_convolution.py and fit_cpu_constants.py
+Counts the rows that research/fitting/gemm.py, memory.py, convolution.py and cpu_constants.py
 fit on, as
 they choose them.
 `gnnperf devices` reads the file.
@@ -17,21 +17,21 @@ from pathlib import Path
 
 import pandas as pd
 
-from gnnperf.analytic.convolution_fit import some_of_each
 from gnnperf.analytic.evidence import FILE, Evidence, save_evidence
-from gnnperf.gnn.evaluation.recordings import CARD
+from gnnperf.gnn.data.recordings import CARD
 from gnnperf.hardware.conf_folders import conf_dir
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._neusight import convolution_rows, memory_rows
 from research.benchmarks._products import TABLES, product_rows, sample, spec
 from research.benchmarks._public_runs import mirror
-from research.benchmarks.fit_gemm import FIT_ROWS
+from research.fitting.convolution import some_of_each
+from research.fitting.gemm import FIT_ROWS
 from research.pretraining.graphs import grouped
 
 PROVENANCE = (
-    "python -m research.benchmarks.device_evidence: rows that research/benchmarks/fit_gemm.py, "
-    "fit_memory_bound.py, fit_convolution.py "
-    "and fit_cpu_constants.py fit on; licenses as the catalog of public files says"
+    "python -m research.benchmarks.device_evidence: rows that research/fitting/gemm.py, "
+    "memory.py, convolution.py "
+    "and cpu_constants.py fit on; licenses as the catalog of public files says"
 )
 OWN_LICENSE = "Apache-2.0"
 CPU, DATA_SETS = "cpu_generic", Path("datasets")

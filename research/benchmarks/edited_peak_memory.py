@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.core.errors import InputError
+from gnnperf.gnn.data.recordings import Recording
 from gnnperf.gnn.data.splits import PARTS, read_split
-from gnnperf.gnn.evaluation.recordings import Recording
 from gnnperf.graph import load_graph
 from gnnperf.memory.edits import memory_edits
 from gnnperf.memory.measured import measured_peaks

@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic.embedding import LINE_BYTES
-from gnnperf.analytic.embedding_fit import WAYS, calls_of, fit_lookups, lookup_rows
 from gnnperf.analytic.log_fit import fit_logs
 from gnnperf.gnn.evaluation.metrics import summarize
+from research.fitting.embedding import WAYS, calls_of, fit_lookups, lookup_rows
 
 TABLE_KEY = ["rows", "dim", "tables"]
 TABLE_FOLDS = 4

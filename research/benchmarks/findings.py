@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.gnn.evaluation.pairs import PAIRS, Change
 from gnnperf.graph import load_graph
 from gnnperf.predict.step_choice import choose_step, measured_step_time_us
 from gnnperf.schedule.path_counts import NUM_UNROLLED
@@ -22,6 +21,7 @@ from gnnperf.whatif.findings import Finding, find, measured_step
 from gnnperf.whatif.findings.search import RULES
 from gnnperf.whatif.findings.straggler import straggler
 from research.benchmarks._recorded_graphs import DATASET
+from research.evaluation.pairs import PAIRS, Change
 
 RECORDING = "1"
 NEED_PREDICTOR = ("unfused_chains", "repeated_models", "skewed_tables")

@@ -27,27 +27,27 @@ import numpy as np
 import torch
 
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.baselines.answer import Learner
-from gnnperf.gnn.baselines.network import Network
-from gnnperf.gnn.baselines.table import Place, SplitData, ensure_cell, ensure_floor, load_split
-from gnnperf.gnn.baselines.trivial import Analytic, NearestNodes
-from gnnperf.gnn.baselines.whole_steps import MedianStep, NearestStep
 from gnnperf.gnn.data.config import DataConfig
 from gnnperf.gnn.data.content import content_digest
 from gnnperf.gnn.data.prepare import PreparedData, prepare
+from gnnperf.gnn.data.recordings import read_recordings
 from gnnperf.gnn.data.runs import read_runs, run_of
 from gnnperf.gnn.data.splits import Split
-from gnnperf.gnn.evaluation.cell_files import read_cells
-from gnnperf.gnn.evaluation.recordings import read_recordings
-from gnnperf.gnn.evaluation.row_errors import REPEAT
 from gnnperf.gnn.finetune import Start, start_of
 from gnnperf.gnn.training.config import TrainConfig
 from gnnperf.predict.composition import composed
 from gnnperf.predict.composition.entry import EntryConfig
+from research.baselines.judge import Learner
+from research.baselines.network import Network
+from research.baselines.table import Place, SplitData, ensure_cell, ensure_floor, load_split
+from research.baselines.trivial import Analytic, NearestNodes
+from research.baselines.whole_steps import MedianStep, NearestStep
 from research.benchmarks._few_runs_table import MACHINE, print_tables
 from research.benchmarks._fine_tuned import AsItIs, FineTuned
 from research.benchmarks._learned_jobs import AGAIN, data_config, dataset
 from research.benchmarks._learned_rows import GNN
+from research.evaluation.cell_files import read_cells
+from research.evaluation.row_errors import REPEAT
 
 OUT = Path("outputs/fine_tuning")
 AXES = {"dlrm": "workload-dlrm", "transformer": "workload-transformer", "cnn": "workload", "moe": "workload-moe",

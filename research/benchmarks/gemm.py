@@ -21,7 +21,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.gemm_fit import Measured, fit_for_others, fit_gemm, measured, predicted_us, starts
 from gnnperf.analytic.kernel_constants import Members, default_gemm_constants
 from gnnperf.gnn.evaluation.metrics import summarize
 from research.benchmarks._products import (
@@ -36,6 +35,7 @@ from research.benchmarks._products import (
     spec,
 )
 from research.benchmarks._public_runs import mirror
+from research.fitting.gemm import Measured, fit_for_others, fit_gemm, measured, predicted_us, starts
 
 TRAINING_ROWS = 300  # of each GPU, to judge another generation
 OWN_ROWS = 1500  # to judge the same GPU

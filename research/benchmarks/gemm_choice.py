@@ -20,10 +20,10 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.gemm_fit import Measured, fit_apart, fit_together, measured, predicted_us
 from gnnperf.analytic.kernel_constants import Members
 from research.benchmarks._products import SEED, SHAPE, TABLES, product_rows, sample
 from research.benchmarks._public_runs import mirror
+from research.fitting.gemm import Measured, fit_apart, fit_together, measured, predicted_us
 
 TRAINING_ROWS, JUDGED_ROWS = 200, 500  # of each GPU
 CONFIDENCES = (0.02, 0.04, 0.06, 0.09)

@@ -24,10 +24,10 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.baselines.network import Network
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.predict.blended import BlendedPredictor
 from gnnperf.predict.gnn import GnnPredictor
+from research.baselines.network import Network
 from research.benchmarks._console_tables import right_aligned
 from research.benchmarks._hybrid_answers import errors, node_table
 from research.benchmarks._hybrid_energy import Energy, fit_energy

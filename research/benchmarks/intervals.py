@@ -22,13 +22,11 @@ from rich.table import Table
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Segment
-from gnnperf.gnn.baselines.judge import repeat_cell
 from gnnperf.gnn.checkpoint import Checkpoint, load_checkpoint
+from gnnperf.gnn.data.occurrences import node_kinds
 from gnnperf.gnn.data.prepare import PreparedData, Step, load_data
 from gnnperf.gnn.data.runs import run_of
-from gnnperf.gnn.evaluation.cells import Origin
 from gnnperf.gnn.evaluation.metrics import is_measured
-from gnnperf.gnn.evaluation.noise_floor import node_kinds
 from gnnperf.gnn.intervals import LEVEL
 from gnnperf.gnn.intervals.conformal import attainable, one_sided, two_sided
 from gnnperf.predict.assemble import assemble
@@ -36,7 +34,9 @@ from gnnperf.predict.blended import CALIBRATED, predictor_of
 from gnnperf.predict.config import Mode
 from gnnperf.predict.intervals import WithIntervals, asked_about
 from gnnperf.predict.step_interval import with_interval
+from research.baselines.judge import repeat_cell
 from research.benchmarks._learned_jobs import data_config
+from research.evaluation.cells import Origin
 
 ARRIVAL = f"{NodeType.COMM} {Segment.ARRIVE}"  # takes no time by definition
 COLUMNS = ("", "number", "within %", "worst run %", "median high/low", "p90", "one for all: within %", "high/low")

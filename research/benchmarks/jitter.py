@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core.schema import NodeType, Relation, Segment
-from gnnperf.gnn.evaluation.recordings import read_recordings
+from gnnperf.gnn.data.recordings import read_recordings
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule.jitter import Jitter, Spread, arrival_lags_us

@@ -27,8 +27,6 @@ from pathlib import Path
 
 from gnnperf.cli import INTERRUPTED
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.evaluation.cell_files import read_cells
-from gnnperf.gnn.evaluation.row_tables import print_tables
 from research.benchmarks._learned_jobs import Job, curve_jobs, jobs_of, make
 from research.benchmarks._learned_rows import (
     ABLATION_SEEDS,
@@ -39,6 +37,8 @@ from research.benchmarks._learned_rows import (
     FIXED,
     LEARNED,
 )
+from research.evaluation.cell_files import read_cells
+from research.evaluation.row_tables import print_tables
 
 SPLITS = ("size", "workload", "link", "world_size", "parallelism", "run")
 SEEDS = (0, 1, 2, 3, 4)

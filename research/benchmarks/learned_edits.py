@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from gnnperf.predict.hybrid import HybridPredictor
 from rich.console import Console
 
 from gnnperf.analytic import AnalyticPredictor
@@ -30,12 +31,11 @@ from gnnperf.core.errors import InputError
 from gnnperf.gnn.checkpoint import Checkpoint
 from gnnperf.gnn.data.clusters import cluster_for
 from gnnperf.gnn.data.prepare import PreparedData, prepare
+from gnnperf.gnn.data.recordings import Recording
 from gnnperf.gnn.data.runs import RunGraph, read_runs, typical
 from gnnperf.gnn.data.splits import Split
-from gnnperf.gnn.evaluation.recordings import Recording
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.predict.gnn import GnnPredictor
-from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.whatif import apply
 from research.benchmarks._declared_pairs import DeclaredPair, declared_pairs
 from research.benchmarks._edit_answers import change_of, recorded_change_us

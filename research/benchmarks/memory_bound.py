@@ -20,10 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic.memory_constants import MemoryConstants
-from gnnperf.analytic.memory_fit import LAYER_NORM, SOFTMAX, call_times_us, fit_memory_constants, predicted_us
 from gnnperf.gnn.evaluation.metrics import summarize
 from gnnperf.hardware.spec import DeviceSpec
 from research.benchmarks._neusight import memory_rows
+from research.fitting.memory import LAYER_NORM, SOFTMAX, call_times_us, fit_memory_constants, predicted_us
 
 POINT = ["table", "rows", "columns"]
 MODEL, OWN_GAP, NEAREST, ROOFLINE = "model", "own gap", "nearest GPU x bandwidth", "bytes / bandwidth"

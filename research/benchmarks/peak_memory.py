@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.core.errors import InputError
+from gnnperf.gnn.data.recordings import Recording
 from gnnperf.gnn.data.splits import PARTS, read_split
-from gnnperf.gnn.evaluation.recordings import Recording
 from gnnperf.memory import Part, PeakMemory
 from gnnperf.memory.captured import captured_peak_memory
 from gnnperf.memory.measured import Measured, measured_peaks

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.evaluation.profiler_cost import Effect, effect, fit_cost, fit_factor, median_cost, period_us
 from gnnperf.graph import load_graph
 from gnnperf.graph.profiler_cost import ProfilerCost, cost_of_card, without_profiler
 from gnnperf.record.profiler_cost import measure
+from research.evaluation.profiler_cost import Effect, effect, fit_cost, fit_factor, median_cost, period_us
 
 DATASET = Path("datasets/cpu-gloo")
 EXAMPLES = "examples"

@@ -25,23 +25,23 @@ from rich.console import Console
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
-from gnnperf.gnn.baselines.answer import Learner
-from gnnperf.gnn.baselines.network import Network
-from gnnperf.gnn.baselines.table import Place, SplitData, ensure_cell
-from gnnperf.gnn.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
-from gnnperf.gnn.baselines.whole_steps import MedianStep, NearestStep
 from gnnperf.gnn.data.config import DataConfig
 from gnnperf.gnn.data.earlier import Earlier
 from gnnperf.gnn.data.prepare import prepare
-from gnnperf.gnn.evaluation.cell_files import read_cells
 from gnnperf.gnn.finetune import load_start
 from gnnperf.gnn.training.config import TrainConfig
 from gnnperf.predict.composition import composed
+from research.baselines.judge import Learner
+from research.baselines.network import Network
+from research.baselines.table import Place, SplitData, ensure_cell
+from research.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
+from research.baselines.whole_steps import MedianStep, NearestStep
 from research.benchmarks._fine_tuned import FineTuned
 from research.benchmarks._kept_networks import KeptNetwork
 from research.benchmarks._public_families import FAMILIES, PublicRuns, public_runs
 from research.benchmarks._public_paces import OwnPace
 from research.benchmarks._public_tables import tables
+from research.evaluation.cell_files import read_cells
 from research.pretraining.op_checkpoint import TRAINED
 
 OUT, SEED, NETWORK, FROM_OPS = Path("outputs/public_families"), 0, "gnn", "gnn-from-ops"

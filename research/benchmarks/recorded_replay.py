@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.gnn.evaluation.recordings import Recording, read_recordings
+from gnnperf.gnn.data.recordings import Recording, read_recordings
 from gnnperf.graph import load_graph
 from gnnperf.schedule.replay import replay_step
 

@@ -25,19 +25,19 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.baselines.table import Place, ensure_cell, load_split
 from gnnperf.gnn.data.content import content_digest
+from gnnperf.gnn.data.occurrences import node_kinds
 from gnnperf.gnn.data.prepare import PreparedData, Step
+from gnnperf.gnn.data.recordings import CARD, read_json, read_recordings
 from gnnperf.gnn.data.runs import RunStep, merged, read_runs, run_of, typical
-from gnnperf.gnn.evaluation.cell_files import read_cells
-from gnnperf.gnn.evaluation.cells import Cell
 from gnnperf.gnn.evaluation.metrics import gmae
-from gnnperf.gnn.evaluation.noise_floor import node_kinds
-from gnnperf.gnn.evaluation.recordings import CARD, read_json, read_recordings
-from gnnperf.gnn.evaluation.row_tables import print_tables
 from gnnperf.schedule.alignment import align
+from research.baselines.table import Place, ensure_cell, load_split
 from research.benchmarks._learned_jobs import AGAIN, data_config, dataset
 from research.benchmarks._recorded_graphs import DATASET
+from research.evaluation.cell_files import read_cells
+from research.evaluation.cells import Cell
+from research.evaluation.row_tables import print_tables
 
 OUT = Path("outputs/learned/test")
 BY_KIND = (("same-run", None), ("gnn", 0))  # row and seed

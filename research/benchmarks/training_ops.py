@@ -19,11 +19,11 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic.memory_constants import default_memory_constants
-from gnnperf.analytic.tables import read_estimate_train_time
 from gnnperf.gnn.evaluation.metrics import ErrorSummary, summarize
 from gnnperf.hardware.catalog import match_device
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._training_models import DTYPE, Setting, model_of
+from research.tables import read_estimate_train_time
 
 SIZE_COLUMNS = ("columns", "length", "m", "layers")  # the first that an op has decides what is unseen
 LINEAR_SIZE = {"linear1": "k", "linear2": "n", "linear3": "k", "linear4": "n", "linear_final": "k"}  # the hidden size

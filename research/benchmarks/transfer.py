@@ -29,7 +29,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.tables import OpTable, read_aiconfigurator, read_neusight
 from gnnperf.gnn.training.pretrain_config import PretrainConfig
 from research.benchmarks._public_runs import mirror
 from research.benchmarks._transfer_axes import dtype, software
@@ -50,6 +49,7 @@ from research.pretraining.few_rows import Asked, choose_rows, learn_from
 from research.pretraining.fit import VIEWS, OpModel, fit, prepare
 from research.pretraining.kept_forms import kept_forms
 from research.pretraining.rows import CHIP, GENERATION, sampled, usable
+from research.tables import OpTable, read_aiconfigurator, read_neusight
 
 SEEDS = (0, 1, 2)
 KEPT = Path("outputs/transfer")

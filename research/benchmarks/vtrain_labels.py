@@ -15,7 +15,6 @@ from itertools import repeat
 import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.analytic.adapt import PARTS, ScaledPredictor, StepPlanes, planes_of
 from gnnperf.core.errors import InputError
 from gnnperf.generate.transformer import TransformerPlan, build_plan
 from gnnperf.hardware import default_cluster, load_device
@@ -25,6 +24,7 @@ from research.benchmarks._public_runs import mirror
 from research.benchmarks._vtrain import configurations, iteration_us
 from research.benchmarks._vtrain_labels import FewLabels, all_labels, few_labels, learning_curve
 from research.benchmarks.vtrain import DEVICE, LAWS
+from research.fitting.adapt import PARTS, ScaledPredictor, StepPlanes, planes_of
 
 CORES = 2
 CONFIGURED = "as configured"

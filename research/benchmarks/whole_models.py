@@ -27,7 +27,6 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.analytic.tables.model_labels import PEERS, peer_us
 from gnnperf.gnn.evaluation.metrics import summarize
 from gnnperf.graph.prediction import Predictor
 from gnnperf.predict.api import answers_for
@@ -39,6 +38,7 @@ from research.pretraining.choice import by_sizes_only
 from research.pretraining.op_checkpoint import TRAINED as CHECKPOINT
 from research.pretraining.op_checkpoint import load_op_checkpoint
 from research.pretraining.predictor import PretrainedPredictor
+from research.tables.model_labels import PEERS, peer_us
 
 ANALYTIC, BY_SIZES = "analytical", "by sizes alone"
 NETWORK, FLOOR = "network", "nodes summed"

@@ -4,7 +4,7 @@
     aten::bmm, baddbmm                       batch of them          ->  aten::bmm
     aten::cudnn_convolution, conv2d, ...     forward, square        ->  aten::conv2d
 
-Rows have the columns of gnnperf.analytic.tables; nothing measured is in them. Torch is not needed.
+Rows have the columns of research.tables; nothing measured is in them. Torch is not needed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ from gnnperf.analytic.gemm_sizes import rate_key
 from gnnperf.analytic.kernels.call import KernelCall, known_rows, sized
 from gnnperf.analytic.kernels.convolutions import WIDTH, convolution_size, passes
 from gnnperf.analytic.kernels.products import has_rate, plain_dtype, product_size
-from gnnperf.analytic.tables.columns import completed
-from gnnperf.analytic.tables.convolutions import convolution_columns
-from gnnperf.analytic.tables.products import product_columns
 from gnnperf.hardware.spec import DeviceSpec
 from research.pretraining.kinds import (
     BATCHED_PRODUCTS,
@@ -32,6 +29,9 @@ from research.pretraining.kinds import (
     Kind,
     convolves_in_tf32,
 )
+from research.tables.columns import completed
+from research.tables.convolutions import convolution_columns
+from research.tables.products import product_columns
 
 KIND = "kind"
 FORWARD = (ConvolutionPass.FORWARD,)
@@ -44,7 +44,7 @@ class CallRows:
     """Rows of the calls that have a kind.
 
     Attributes:
-        rows: [n] columns of gnnperf.analytic.tables and `kind`; device and latency as of nobody.
+        rows: [n] columns of research.tables and `kind`; device and latency as of nobody.
         places: [n] which call each row is.
     """
 

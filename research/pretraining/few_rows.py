@@ -1,6 +1,6 @@
 """A few rows of a new GPU: what they tell of its products and of its host, then what is left carried to similar rows.
 
-    constants    products only; held near what other GPUs gave (analytic.gemm_fit.fit_near), and no answer is moved
+    constants    products only; held near what other GPUs gave (fitting.gemm.fit_near), and no answer is moved
                  further than that of one of these rows: beyond them a fit to a few extrapolates
     host         all other ops whose wait is in the latency: how much slower it is than the typical one
     the rest     what measured rows are still off by (pretrain.reach)
@@ -17,10 +17,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from gnnperf.analytic.gemm_fit import fit_near, measured
 from gnnperf.analytic.kernel_constants import Members, members_for, typical
 from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.predict.gaussian_process import FOLDS, LEAST_ROWS, Learned, choose, is_better, learn
+from research.fitting.gemm import fit_near, measured
 from research.pretraining.encode import EncodedRows
 from research.pretraining.forms import PRODUCT, FormConstants, base_us, families, form_names
 from research.pretraining.observation import Observed

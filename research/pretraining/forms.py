@@ -1,9 +1,9 @@
 """The base of op-table rows: closed forms with constants that are fitted again without the GPUs that are left out.
 
     rows                          form                                   constants
-    products (m, n, k)            analytic.gemm, operands in turn        gemm_fit: per family of kernels
-    elementwise, softmax, norm    analytic.bandwidth_bound, rows         memory_fit
-    convolution                   analytic.convolution                   both of these, and convolution_fit
+    products (m, n, k)            analytic.gemm, operands in turn        fitting.gemm: per family of kernels
+    elementwise, softmax, norm    analytic.bandwidth_bound, rows         fitting.memory
+    convolution                   analytic.convolution                   both of these, and fitting.convolution
 
 The constants that ship saw every GPU of the tables: `shipped_forms` is for answers about others, never for judging.
 """
@@ -17,16 +17,16 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.convolution_constants import ConvolutionConstants, default_convolution_constants
-from gnnperf.analytic.convolution_fit import fit_convolution_constants, forward_algorithms
 from gnnperf.analytic.gemm import tiled_us
-from gnnperf.analytic.gemm_fit import fit_for_others, measured
 from gnnperf.analytic.kernel_constants import Members, default_gemm_constants, members_for
 from gnnperf.analytic.kernels.call import Setting
 from gnnperf.analytic.memory_constants import MemoryConstants, default_memory_constants
-from gnnperf.analytic.memory_fit import LAYER_NORM, SOFTMAX, device_us, fit_memory_constants
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import match_device
 from gnnperf.hardware.spec import DeviceSpec
+from research.fitting.convolution import fit_convolution_constants, forward_algorithms
+from research.fitting.gemm import fit_for_others, measured
+from research.fitting.memory import LAYER_NORM, SOFTMAX, device_us, fit_memory_constants
 from research.pretraining.graphs import grouped
 
 PRODUCT, STREAM, CONVOLUTION = "product", "stream", "convolution"

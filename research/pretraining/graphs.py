@@ -49,7 +49,7 @@ def op_graph(rows: pd.DataFrame, name: str, device: str) -> ExecutionGraph:
     """One graph of rows that share a device.
 
     Args:
-        rows: [num_rows] of gnnperf.analytic.tables.
+        rows: [num_rows] of research.tables.
         name: of the graph.
         device: as the table names it.
     """

@@ -12,9 +12,9 @@ import pandas as pd
 
 from gnnperf.analytic.gemm_sizes import rate_key
 from gnnperf.analytic.kernels.convolutions import TF32
-from gnnperf.analytic.tables import aiconfigurator, convolutions, neusight
 from gnnperf.hardware.spec import DeviceSpec
 from research.pretraining.rows import spec_of
+from research.tables import aiconfigurator, convolutions, neusight
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from gnnperf.analytic.memory_constants import EventGap
-from gnnperf.analytic.memory_fit import call_times_us
-from gnnperf.analytic.observation import SHARPNESS
+from research.fitting.memory import call_times_us
 from research.pretraining.forms import CONVOLUTION, FormConstants, base_us, families, form_names
 from research.pretraining.graphs import grouped
+from research.tables.observation import SHARPNESS
 
 UNFITTED_ISSUE_SHARE = 0.5  # of tables that no constants were fitted on
 BEFORE = 1.0  # share of a wait that is over when the kernel starts: what is read is the sum of both

@@ -12,23 +12,35 @@ from typing import Any
 import pandas as pd
 
 from gnnperf import __version__
-from gnnperf.analytic.tables import OpTable
+from gnnperf.core.files import write_text
+from gnnperf.core.output.terminal import say
 from gnnperf.gnn.training.pretrain_config import ShippedConfig
 from gnnperf.hardware.conf_folders import conf_dir
+from gnnperf.predict.composition.entry import EntryConfig
 from research.pretraining.calls import KIND
+from research.pretraining.card import FILE, card
 from research.pretraining.choice import NONE, choose, judged_generations, own_share
 from research.pretraining.fit import BY_SIZE, OWN, VIEWS, OpModel, fit, prepare
 from research.pretraining.forms import shipped_forms
 from research.pretraining.graphs import grouped
 from research.pretraining.held_out import CHOOSES, JUDGES, HeldOut, of_kind, unseen_generations, unseen_sizes
 from research.pretraining.kinds import kind_names
-from research.pretraining.op_checkpoint import KindAnswer, OpCheckpoint, op_network
+from research.pretraining.op_checkpoint import KindAnswer, OpCheckpoint, op_network, save_op_checkpoint
 from research.pretraining.rows import sampled, spec_of, usable
 from research.pretraining.sources import read_sources, sources
+from research.tables import OpTable
 
 CONSTANTS = ("gemm.yaml", "memory_bound.yaml", "convolution.yaml")
 LIBRARIES = ("torch", "torch-geometric", "numpy", "pandas")
 FORMS_ROWS = 2000  # of each device and table, for constants that are fitted without a generation
+
+
+def train(config: EntryConfig) -> None:
+    """Write a checkpoint of op tables, and its card, into `config.out` (train.py experiment=pretrained)."""
+    out = Path(config.out)
+    checkpoint = save_op_checkpoint(out / "checkpoint.pt", shipped_checkpoint(config.pretrain, config.seed))
+    write_text(out / FILE, card(checkpoint))
+    say(f"{out / 'checkpoint.pt'}  sha256 {checkpoint.sha256}")
 
 
 def shipped_checkpoint(config: ShippedConfig, seed: int) -> OpCheckpoint:

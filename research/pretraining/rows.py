@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.kernels.dispatch import has_forms
-from gnnperf.analytic.tables import OpTable
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import match_device
 from gnnperf.hardware.spec import DeviceSpec
 from research.pretraining.forms import form_names
+from research.tables import OpTable
 
 NO_DEVICE = "device that the catalog does not know, or that the closed forms were not made for"
 NO_FORM = "op without a closed form that is fitted again for every GPU left out"

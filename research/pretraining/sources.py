@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnnperf.analytic.tables import OpTable, aiconfigurator, joined, neusight, read_aiconfigurator, read_neusight
 from gnnperf.core.errors import InputError
 from gnnperf.trace.public.catalog import Entry, load_catalog
+from research.tables import OpTable, aiconfigurator, joined, neusight, read_aiconfigurator, read_neusight
 
 PLAIN_LICENSES = ("MIT", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0")  # the catalog adds words where there is more
 OP_TABLE = "op-table"

@@ -63,7 +63,7 @@ def test_the_analytical_answer_is_of_ops_alone() -> None:
 
 
 def test_shipped_constants_name_their_command() -> None:
-    assert "research.benchmarks.fit_contention" in default_contention().provenance
+    assert "research.fitting.contention" in default_contention().provenance
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.analytic.gemm import gemm_us, tiled_us
-from gnnperf.analytic.gemm_fit import TILES, fit_for_others, fit_gemm, measured, predicted_us
 from gnnperf.analytic.gemm_sizes import DeviceNumbers, numbers_of, products, rate_key
 from gnnperf.analytic.kernel_constants import (
     FAMILIES,
@@ -141,12 +139,6 @@ def test_batches_of_float32_products_have_constants_of_their_own() -> None:
     assert gemm_us(device, "float32", both).tolist() == [single[0], many[1]]
 
 
-def test_a_device_without_numbers_is_refused() -> None:
-    rows = pd.DataFrame({"dtype": ["float32"], "device": ["GPU 9000"], "launch_included": [True]})
-    with pytest.raises(InputError, match="GPU 9000"):
-        measured(rows)
-
-
 def test_the_dtype_decides_about_matrix_units() -> None:
     device = load_device("a100_sxm_80gb")
     keys = [rate_key(device, "bfloat16"), rate_key(device, "float32"), rate_key(device, "float32", tf32=True)]
@@ -199,18 +191,6 @@ def test_a_device_takes_the_members_for_it() -> None:
     assert of_t4 == pytest.approx(2000 / 1590, rel=1e-3) and of_p4 == pytest.approx(1e6 / 1063, rel=1e-3)
 
 
-def test_every_set_of_kernels_has_a_voice_of_its_own() -> None:
-    rows = pd.DataFrame(
-        {"m": [64.0, 512.0] * 2, "n": 512.0, "k": 512.0, "batch": 1.0, "turns": 1.0, "op": "aten::linear",
-         "dtype": "float32", "device": ["Tesla T4"] * 2 + ["Tesla P4"] * 2, "launch_included": True,
-         "latency_us": [100.0, 200.0, 150.0, 400.0], "generation": ["turing"] * 2 + ["pascal"] * 2}
-    )  # fmt: skip
-    found = fit_for_others(rows)
-    assert [m.kernels for m in found] == ["maxwell", "volta"] and {m.tiles for m in found} <= set(TILES["vector"])
-    (one,) = fit_for_others(rows.assign(op="aten::bmm", generation="turing"))
-    assert one.kernels == "volta"
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [("128x128", "7x7"), ("kernels: any", "kernels: fermi"), ("quantization", "quantisation"), ("0.5", "-1")],
@@ -221,17 +201,3 @@ def test_a_bad_constant_is_refused(tmp_path: Path, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(InputError):
         load_gemm_constants(path)
-
-
-def test_a_fit_finds_what_made_the_measurements() -> None:
-    rng = np.random.default_rng(0)
-    sizes = np.exp(rng.uniform(np.log(32), np.log(8192), (200, 3))).round()
-    rows = pd.DataFrame(sizes, columns=["m", "n", "k"]).assign(
-        batch=1.0, turns=1.0, op="aten::linear", dtype="bfloat16", device="NVIDIA H200", launch_included=False,
-        latency_us=1.0,
-    )  # fmt: skip
-    truth = (replace(default_gemm_constants()["matrix"][0], compute_share=0.7, memory_share=0.6),)
-    rows["latency_us"] = predicted_us(measured(rows), truth)
-    found = fit_gemm(measured(rows), steps=10)
-    error = np.abs(predicted_us(measured(rows), found) / rows["latency_us"] - 1)
-    assert error.mean() < 0.02

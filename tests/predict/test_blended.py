@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from gnnperf.predict.hybrid import HybridPredictor
 from synthetic import cluster, toy_run
 from toys import DEFAULTS
 
@@ -19,7 +20,6 @@ from gnnperf.gnn.trust.beyond import NAMES
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.predict.blended import SILENT, BlendedPredictor
 from gnnperf.predict.gnn import GnnPredictor
-from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.measured import read_measured
 from tests.predict.doubled import doubling
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from gnnperf.predict.hybrid import HybridPredictor
 
 from gnnperf.core.schema import Source
 from gnnperf.graph.prediction import uncovered_ops
 from gnnperf.hardware.contention import Contention
-from gnnperf.predict.hybrid import HybridPredictor
 from tests.predict.answers import GEMM_0, GEMM_1, Fixed
 from tests.toys import make_graph, two_rank_graph
 

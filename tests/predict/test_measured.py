@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gnnperf.predict.hybrid import HybridPredictor
 from synthetic import cluster
 from toys import two_rank_graph
 
@@ -15,7 +16,6 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Source
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.measured import read_measured, tensor_shapes
 
 GEMM_0, GEMM_1 = 3, 10

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gnnperf.predict.trace_hosts import SAME, host_ratio, trace_hosts, who_tells
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
@@ -20,7 +21,6 @@ from gnnperf.predict.asked import to_request
 from gnnperf.predict.config import Hosts, Mode, PredictConfig
 from gnnperf.predict.request import Request
 from gnnperf.predict.target import Target
-from gnnperf.predict.trace_hosts import SAME, host_ratio, trace_hosts, who_tells
 from gnnperf.whatif import ChangeCluster
 from tests.generate.transformer.plans import small
 from tests.predict.doubled import doubling

@@ -18,11 +18,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from gnnperf.analytic.tables.operator_list import ListedOp, Shape
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Phase
 from gnnperf.generate.listed.call import Call, floats
 from gnnperf.generate.listed.nodes import backward_items, calls_of, forward_items, gradient_sums, result_of
+from gnnperf.generate.listed.operator_list import ListedOp, Shape
 from gnnperf.generate.transformer.build import STEP_NAME
 from gnnperf.generate.transformer.items import Group, Item, Placed, all_reduce
 from gnnperf.generate.transformer.plan import Parallelism

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnnperf.analytic.tables.operator_list import NUMBER, ListedOp
 from gnnperf.generate.listed.layout import Layout, Shape, contiguous
+from gnnperf.generate.listed.operator_list import NUMBER, ListedOp
 from gnnperf.graph.cost.op_call import Tensor
 
 FLOAT, INDEX = "float32", "int64"

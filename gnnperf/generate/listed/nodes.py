@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gnnperf.analytic.tables.operator_list import NUMBER, ListedOp
 from gnnperf.core.schema import Phase
 from gnnperf.generate.listed import forward, gradients
 from gnnperf.generate.listed.call import Call, Result
 from gnnperf.generate.listed.layout import Layout, Shape, contiguous, permuted, viewed
+from gnnperf.generate.listed.operator_list import NUMBER, ListedOp
 from gnnperf.generate.transformer.items import Item, op
 
 PERMUTING = ("permute", "transpose")

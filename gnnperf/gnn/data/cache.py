@@ -14,13 +14,13 @@ from torch_geometric.data import HeteroData
 
 from gnnperf.core.files import write_bytes
 
+PACKAGE = Path(__file__).resolve().parents[2]
 _SOURCES = ("core/errors.py", "core/schema", "hardware", "graph", "analytic", "gnn/data")
 
 
 @cache
-def code_of(*sources: str) -> str:
-    """Hash of the source of packages and modules."""
-    package = Path(__file__).resolve().parents[2]
+def code_of(*sources: str, package: Path = PACKAGE) -> str:
+    """Hash of the source of packages and modules, named by their paths in `package`."""
     digest = hashlib.sha256()
     for name in sources:
         path = package / name

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnnperf.core.errors import InputError
+from gnnperf.gnn.data.recordings import read_recordings
 from gnnperf.gnn.data.runs import RunGraph, run_of, workload_of
 from gnnperf.gnn.data.splits import Split
-from gnnperf.gnn.evaluation.recordings import read_recordings
 
 BY_PROGRAM = ("run", "workload")  # first words of the axes along which the program of a recording tells its part
 

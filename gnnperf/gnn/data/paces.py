@@ -19,8 +19,8 @@ import pandas as pd
 
 from gnnperf.core.schema import NodeType
 from gnnperf.gnn.data.categories import NOTHING, texts_of
+from gnnperf.gnn.data.occurrences import node_kinds
 from gnnperf.gnn.data.runs import AloneLabels, RunStep, merged, run_of
-from gnnperf.gnn.evaluation.noise_floor import node_kinds
 from gnnperf.schedule.alignment import align
 
 MIN_NODES = 30  # that tell a pace

@@ -22,8 +22,8 @@ from gnnperf.analytic.contention_constants import default_contention
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType
 from gnnperf.gnn.data.clusters import cluster_for
-from gnnperf.gnn.evaluation.noise_floor import Occurrences, occurrences
-from gnnperf.gnn.evaluation.recordings import CARD, read_json
+from gnnperf.gnn.data.occurrences import Occurrences, occurrences
+from gnnperf.gnn.data.recordings import CARD, read_json
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.placement import with_bucket

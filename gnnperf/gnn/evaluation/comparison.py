@@ -8,8 +8,7 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
-from gnnperf.gnn.evaluation.bootstrap import gmae_interval
-from gnnperf.gnn.evaluation.metrics import is_measured, summarize
+from gnnperf.gnn.evaluation.metrics import gmae_interval, is_measured, summarize
 
 ALL = "all"
 

@@ -80,7 +80,7 @@ def answer_table(device: str, source: np.ndarray, kind: np.ndarray, family: np.n
     Args:
         device: predicted for.
         source: [num_nodes] who answered.
-        kind: [num_nodes] as evaluate.noise_floor.node_kinds.
+        kind: [num_nodes] as data.occurrences.node_kinds.
         family: [num_nodes] op family; None or NaN unknown.
         predicted_us: [num_nodes] latencies.
     """

@@ -18,8 +18,8 @@ from gnnperf.core.progress import each
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.data.step_time import AloneAnswer, in_place_us
-from gnnperf.gnn.evaluation.baselines import NearestRun, fit_nearest_run
 from gnnperf.gnn.evaluation.comparison import ALL, compare
+from gnnperf.gnn.evaluation.trivial import NearestRun, fit_nearest_run
 from gnnperf.gnn.models.gnn import WORK, TypedGNN
 from gnnperf.gnn.models.segmented import answers_of
 from gnnperf.gnn.training.config import EVALUATED

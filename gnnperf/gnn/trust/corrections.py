@@ -17,7 +17,7 @@ import pandas as pd
 
 from gnnperf.core.schema.ranges import LogRatio
 from gnnperf.gnn.data.categories import texts_of
-from gnnperf.gnn.evaluation.noise_floor import node_kinds
+from gnnperf.gnn.data.occurrences import node_kinds
 
 PRIOR_OPS = 3.0
 SEPARATOR = " | "

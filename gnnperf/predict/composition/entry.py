@@ -6,10 +6,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from gnnperf.core.errors import InputError, require
-from gnnperf.gnn.baselines.config import LearnerConfig, LearnerKind
-from gnnperf.gnn.evaluation.cells import NAME
 from gnnperf.gnn.models.config import ModelConfig
-from gnnperf.gnn.training.config import OptimConfig, TrainConfig
+from gnnperf.gnn.training.config import NAME, LearnerConfig, LearnerKind, OptimConfig, TrainConfig
 from gnnperf.gnn.training.pretrain_config import ShippedConfig
 
 
@@ -20,7 +18,7 @@ class EntryConfig(TrainConfig):
     Attributes:
         learner: who is trained; the network, unless it says otherwise.
         row: what the learner is called in tables of several.
-        cells: folder for the answers on held-out runs, of several trainings to be compared; empty: `out`/cells.
+        cells: folder for evaluation records of several trainings to be compared (research); empty: `out`/cells.
         init_from: a checkpoint.pt whose network trains on with these runs; None: a new one.
         pretrain: op tables that train a checkpoint (research code).
     """
@@ -47,6 +45,13 @@ class EntryConfig(TrainConfig):
     def trains_network(self) -> bool:
         """Whether there will be a checkpoint."""
         return self.learner.kind is LearnerKind.network
+
+    @property
+    def other_trainer(self) -> str | None:
+        """Name of the trainer (an entry point of "gnnperf.trainers") that trains; None: train.py, the network."""
+        if self.pretrain.mirror:
+            return "pretrained"
+        return None if self.trains_network else "learner"
 
     @property
     def cells_folder(self) -> Path:

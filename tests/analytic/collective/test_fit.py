@@ -15,9 +15,9 @@ from gnnperf.analytic.collective.constants import CollectiveConstants, MeasuredL
 from gnnperf.analytic.collective.files import load_collectives, save_collectives
 from gnnperf.analytic.collective.fit import fit_collectives
 from gnnperf.analytic.collective.law import CollectiveLaw, ProtocolSwitch
-from gnnperf.analytic.tables.collective_sources import read_aiconfigurator
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_cluster
+from research.tables.collective_sources import read_aiconfigurator
 
 CLUSTER = load_cluster("hgx_h100")
 TRUE = CollectiveLaw(6.0, 0.8, 6e11, 3e11, 0.0, (ProtocolSwitch(1.0, 0.3, 5e4, 0.5, 2.0),

@@ -87,7 +87,7 @@ def test_shipped_laws_say_where_they_come_from(name: str) -> None:
         ("rows",),
         ("gnnperf",),
         ("unseen sizes",),
-        ("research.benchmarks.fit_collectives",),
+        ("research.fitting.collectives",),
     ):
         assert any(word in laws.provenance for word in said)
 

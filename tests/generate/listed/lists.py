@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnperf.analytic.tables.operator_list import ListedOp
+from gnnperf.generate.listed.operator_list import ListedOp
 
 X = (2, 4, 8)
 

@@ -7,9 +7,9 @@ import pytest
 from generate.listed.lists import X, op, residual
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.analytic.tables.operator_list import ListedOp
 from gnnperf.core.errors import InputError
 from gnnperf.generate.listed import Part, build_listed, listed_program, sections
+from gnnperf.generate.listed.operator_list import ListedOp
 from gnnperf.generate.transformer import Parallelism
 from gnnperf.generate.transformer.items import Op
 from gnnperf.hardware import default_cluster, load_device

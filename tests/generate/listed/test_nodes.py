@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from generate.listed.lists import X, op
 
-from gnnperf.analytic.tables.operator_list import NUMBER, ListedOp
 from gnnperf.generate.listed.nodes import backward_items, calls_of, forward_items
+from gnnperf.generate.listed.operator_list import NUMBER, ListedOp
 from gnnperf.generate.transformer.items import Op
 
 START = op("h_0_fc", "Linear", "", (X,), X)  # its result gets a gradient

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.analytic.tables.model_labels import layers_of, operator_list_path, read_model_labels, run_of
-from gnnperf.analytic.tables.operator_list import read_operator_list
 from gnnperf.generate.listed import Part, build_listed, sections
+from gnnperf.generate.listed.operator_list import read_operator_list
 from gnnperf.hardware import default_cluster, load_device
+from research.tables.model_labels import layers_of, operator_list_path, read_model_labels, run_of
 
 
 @pytest.mark.mirror

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.gnn.evaluation.bootstrap import gmae_interval
 from gnnperf.gnn.evaluation.comparison import compare
-from gnnperf.gnn.evaluation.metrics import gmae, summarize
+from gnnperf.gnn.evaluation.metrics import gmae, gmae_interval, summarize
 
 NAN = float("nan")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.baselines.trees import TREE_START
 from gnnperf.gnn.training.config import TrainConfig
 from gnnperf.predict.composition import composed
 from gnnperf.predict.composition.entry import EntryConfig, training_part
+from research.baselines.trees import TREE_START
 
 
 def told(*words: str) -> EntryConfig:

@@ -14,14 +14,13 @@ from synthetic import prepared
 
 import train
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.baselines.config import LearnerKind
-from gnnperf.gnn.baselines.network import Network
-from gnnperf.gnn.baselines.rows import simpler
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.config import ModelConfig
-from gnnperf.gnn.training.config import OptimConfig
+from gnnperf.gnn.training.config import LearnerKind, OptimConfig
 from gnnperf.predict.composition import CONF_DIR, composed
 from gnnperf.predict.composition.entry import EntryConfig, training_part
+from research.baselines.network import Network
+from research.baselines.rows import simpler
 from research.benchmarks._learned_rows import ABLATIONS, LEARNED
 
 EXPERIMENTS = sorted(path.stem for path in (CONF_DIR / "experiment").glob("*.yaml"))

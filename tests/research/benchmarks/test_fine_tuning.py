@@ -6,20 +6,20 @@ import pytest
 from rich.console import Console
 from synthetic import prepared
 
-from gnnperf.gnn.baselines.judge import fitted_cell
 from gnnperf.gnn.checkpoint import make_checkpoint
 from gnnperf.gnn.data.prepare import opened
 from gnnperf.gnn.data.runs import run_of
-from gnnperf.gnn.evaluation.cells import Origin
 from gnnperf.gnn.finetune import start_of
 from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
+from research.baselines.judge import fitted_cell
 from research.benchmarks import _few_runs_table
 from research.benchmarks._few_runs_table import ROWS, print_tables
 from research.benchmarks._fine_tuned import AsItIs, FineTuned
 from research.benchmarks._learned_jobs import AGAIN, data_config
 from research.benchmarks.fine_tuning import JUDGED, RUNS, apart, few_runs
+from research.evaluation.cells import Origin
 
 TEST = tuple(f"run{number:02}/{repeat}" for number in range(30) for repeat in (1, 2))
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from synthetic import SPLIT, prepared
 
-from gnnperf.gnn.baselines.network import Network
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
+from research.baselines.network import Network
 from research.benchmarks import _kept_networks
 from research.benchmarks._kept_networks import KeptNetwork, kept_network
 

@@ -14,7 +14,7 @@ from gnnperf.trace.public.build import recordings
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._public_families import ASLEEP, FAMILIES, ONE_PASS, PublicRuns, family_of, one_step, program
 from research.benchmarks._public_tables import only, pooled
-from tests.gnn.evaluation.made_cells import made
+from tests.research.evaluation.made_cells import made
 
 
 def runs() -> PublicRuns:

@@ -7,8 +7,8 @@ import pytest
 from synthetic import prepared
 
 from gnnperf.core.schema import NodeType
-from gnnperf.gnn.baselines.trivial import Base
 from gnnperf.gnn.data.step_time import filled_us
+from research.baselines.trivial import Base
 from research.benchmarks._public_paces import OwnPace
 
 

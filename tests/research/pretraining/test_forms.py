@@ -9,15 +9,13 @@ import pytest
 
 from gnnperf.analytic.convolution_constants import default_convolution_constants
 from gnnperf.analytic.gemm import tiled_us
-from gnnperf.analytic.gemm_fit import measured
 from gnnperf.analytic.kernel_constants import default_gemm_constants, members_for
 from gnnperf.analytic.kernels.call import KernelCall, Setting
 from gnnperf.analytic.kernels.convolutions import convolutions_us
 from gnnperf.analytic.memory_constants import default_memory_constants
-from gnnperf.analytic.memory_fit import device_us
-from gnnperf.analytic.tables.columns import completed
-from gnnperf.analytic.tables.shapes import shapes_json
 from gnnperf.core.errors import InputError
+from research.fitting.gemm import measured
+from research.fitting.memory import device_us
 from research.pretraining.forms import (
     CONVOLUTION,
     PRODUCT,
@@ -29,6 +27,8 @@ from research.pretraining.forms import (
     shipped_forms,
 )
 from research.pretraining.rows import spec_of, usable
+from research.tables.columns import completed
+from research.tables.shapes import shapes_json
 from tests.research.op_rows import A100, V100, add_rows, product_rows, table
 
 SHIPPED = replace(shipped_forms(), devices=(A100, V100))

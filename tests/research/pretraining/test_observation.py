@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic.tables.columns import completed
 from research.pretraining.forms import FormConstants, base_us, shipped_forms
 from research.pretraining.observation import Observation, Observed, Wait, fit_observation
+from research.tables.columns import completed
 from tests.research.op_rows import A100, T4, V100, add_rows, product_rows
 
 NO_CONSTANTS = FormConstants({}, None, None, ())

@@ -1,0 +1,84 @@
+"""`gnnperf devices`: the catalog of hardware, with the evidence behind answers for each device."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from gnnperf.core.output.files import to_json
+from gnnperf.core.output.terminal import console, write_out
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from gnnperf.analytic.device_evidence import DeviceEvidence
+
+DESCRIPTION = """\
+Every device of the catalog (conf/hardware), and what answers for it stand on:
+
+  measured     the analytical model's constants were fitted on ops that were measured on this device
+  few-shot     ... on few of them
+  zero-shot    by specification: nothing of this device was measured
+
+Collectives: the fitted laws that its default cluster names, else links by specification.
+A GPU of your own is a .yaml file of vendor numbers: hardware=mine.yaml.
+"""
+WIDTH = 160
+
+
+def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `devices`."""
+    parser = subparsers.add_parser("devices", help="the catalog of hardware, with the evidence behind answers",
+                                   description=DESCRIPTION,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from gnnperf.analytic.device_evidence import catalog_evidence
+
+    found = catalog_evidence()
+    if arguments.json:
+        write_out(to_json([_document(one) for one in found], indent=1))
+    else:
+        console(width=WIDTH).print(_table(found))
+    return 0
+
+
+def _table(found: list[DeviceEvidence]) -> Table:
+    from rich.table import Table
+
+    shown = Table("device", "architecture", "memory\nGB", "GB/s", "float32\nTFLOP/s", "16 bit\nTFLOP/s", "evidence",
+                  "rows that constants were fitted on, or what is next to it", "collectives")  # fmt: skip
+    for one in found:
+        device = one.device
+        numbers = (device.memory_bytes / 2**30, device.memory_bandwidth_bytes_per_s / 1e9,
+                   device.flops_per_s["float32"] / 1e12, (one.half_flops_per_s or float("nan")) / 1e12)  # fmt: skip
+        said = [_short(number) for number in numbers]
+        shown.add_row(device.name, device.architecture or "", *said, str(one.standing), one.says,
+                      one.collective_laws or "specification")  # fmt: skip
+    return shown
+
+
+def _short(number: float) -> str:
+    """Three digits; nothing where it is unknown."""
+    return "" if number != number else f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def _document(one: DeviceEvidence) -> dict[str, object]:
+    device = one.device
+    return {
+        "device": device.name,
+        "kind": device.kind,
+        "architecture": device.architecture,
+        "memory_bytes": device.memory_bytes,
+        "memory_bandwidth_bytes_per_s": device.memory_bandwidth_bytes_per_s,
+        "flops_per_s": dict(device.flops_per_s),
+        "standing": str(one.standing),
+        "evidence": [vars(each) for each in one.evidence],
+        "next_to": list(one.next_to),
+        "same_chip": one.same_chip,
+        "says": one.says,
+        "collective_laws": one.collective_laws,
+    }

@@ -1,0 +1,179 @@
+"""What the nodes one edge away say, as columns: message passing without weights, for learners that take a table.
+
+Per relation and direction: how many neighbors, the op's word of one of them (on a lane there is only one: the op before
+or after), the mean of their numbers and, where a node can have several, the maximum. As in the network, device and link
+nodes only send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch_geometric.data import HeteroData
+
+from gnnperf.core.schema import NUM_TEXT_FEATURES, NodeType, Relation
+from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.data.relations import FORWARD_EDGE_TYPES
+from gnnperf.gnn.data.vocabulary import FIELDS
+from research.baselines.trees import Trees
+from research.baselines.trees_table import WORK, Own, OwnColumns, joint_codes
+
+HARDWARE = (str(NodeType.DEVICE), str(NodeType.LINK))
+_OP = FIELDS.index("op_name")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One relation seen from the nodes that receive.
+
+    Attributes:
+        sender: node type that sends, or "" for any work.
+        relation: the relation.
+        backward: whether messages run against the edges.
+    """
+
+    sender: str
+    relation: str
+    backward: bool
+
+
+WORK_SIDES = tuple(
+    Side("", str(r), backward)
+    for r in Relation if r not in (Relation.RUNS_ON, Relation.CROSSES, Relation.CONNECTS)
+    for backward in (False, True)
+)  # fmt: skip
+SIDES = (
+    *WORK_SIDES,
+    Side(str(NodeType.DEVICE), str(Relation.RUNS_ON), True),
+    Side(str(NodeType.LINK), str(Relation.CROSSES), True),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class HopColumns:
+    """A node's own columns and those of its neighbors.
+
+    Attributes:
+        own: the node's own.
+        mean, maximum: per side of SIDES the senders' features that are averaged, and those whose maximum is taken:
+            only what differs within a training step, the rest says nothing that the node does not know, and not the
+            hashed names, which stand for words.
+    """
+
+    own: OwnColumns
+    mean: tuple[np.ndarray, ...]
+    maximum: tuple[np.ndarray, ...]
+
+    @property
+    def categorical(self) -> tuple[int, ...]:
+        """The own ones and the neighbors' words, which come right after the own columns."""
+        first = self.own.categorical[-1] + 1
+        return (*self.own.categorical, *range(first, first + len(WORK_SIDES)))
+
+    def matrix(self, data: HeteroData) -> np.ndarray:
+        """[num_work, num_columns] float32: own columns, a word per side, then the numbers per side."""
+        own = self.own.matrix(data)  # [num_work, num_own]
+        parts = [own, words(data, self.own)]
+        for side, mean, maximum in zip(SIDES, self.mean, self.maximum, strict=True):
+            parts.append(aggregate(senders(data, side), edges(data, side), len(own), mean, maximum))
+        return np.concatenate(parts, axis=1)
+
+
+@dataclass(frozen=True)
+class OneHop:
+    """A node's own features and those of its neighbors."""
+
+    def columns(self, data: PreparedData) -> HopColumns:
+        """What varies in the training runs; a mean where there are neighbors, a maximum where there are several."""
+        graphs = [step.data for step in data.steps["train"]]
+        varying = {sender: _varying(graphs, sender) for sender in ("", *HARDWARE)}
+        nothing = np.zeros(0, dtype=np.int64)
+        most = [max(_most_neighbors(g, side) for g in graphs) for side in SIDES]
+        mean = tuple(varying[side.sender] if m > 0 else nothing for side, m in zip(SIDES, most, strict=True))
+        maximum = tuple(varying[side.sender] if m > 1 else nothing for side, m in zip(SIDES, most, strict=True))
+        return HopColumns(Own().columns(data), mean, maximum)
+
+
+def trees_with_hops() -> Trees:
+    """Trees that also see one hop."""
+    return Trees("trees_with_hops", OneHop())
+
+
+def aggregate(
+    sent: np.ndarray, ends: np.ndarray, num_receivers: int, mean: np.ndarray, maximum: np.ndarray
+) -> np.ndarray:
+    """[num_receivers, 1 + len(mean) + len(maximum)] float32: how many neighbors, their mean, their maximum; 0 without.
+
+    Args:
+        sent: [num_senders, num_features].
+        ends: [2, num_edges] sender, receiver.
+        num_receivers: rows of the result.
+        mean: columns of `sent` to average.
+        maximum: columns of `sent` whose maximum is taken.
+    """
+    by_receiver = ends[:, np.argsort(ends[1], kind="stable")]
+    receivers, first, count = np.unique(by_receiver[1], return_index=True, return_counts=True)  # [r]
+    found = np.zeros((num_receivers, 1 + len(mean) + len(maximum)), dtype=np.float32)
+    if not len(receivers):
+        return found
+    values = sent[by_receiver[0]]  # [num_edges, num_features]
+    found[receivers, 0] = count
+    found[receivers, 1 : 1 + len(mean)] = np.add.reduceat(values[:, mean], first) / count[:, None]
+    found[receivers, 1 + len(mean) :] = np.maximum.reduceat(values[:, maximum], first)
+    return found
+
+
+def edges(data: HeteroData, side: Side) -> np.ndarray:
+    """[2, num_edges] sender, receiver of one side; work in joint WORK order, hardware counted within its type."""
+    first = _first_rows(data)
+    found = [np.zeros((2, 0), dtype=np.int64)]
+    for src, relation, dst in FORWARD_EDGE_TYPES:
+        wanted = dst == side.sender if side.sender else dst in WORK
+        ends = data[src, relation, dst].edge_index.numpy() if (src, relation, dst) in data.edge_types else None
+        if relation != side.relation or not wanted or ends is None:
+            continue
+        ends = ends + np.array([[first.get(src, 0)], [first.get(dst, 0)]])
+        found.append(ends[::-1] if side.backward else ends)
+    return np.concatenate(found, axis=1)
+
+
+def senders(data: HeteroData, side: Side) -> np.ndarray:
+    """[num_senders, num_features] float32 features of who sends."""
+    types: Sequence[str] = (side.sender,) if side.sender else WORK
+    return np.concatenate([data[t].x.numpy() for t in types])
+
+
+def words(data: HeteroData, own: OwnColumns) -> np.ndarray:
+    """[num_work, len(WORK_SIDES)] float32 the op of a neighbor; -1, which LightGBM reads as missing, without one."""
+    ops = joint_codes(data, own.vocabulary)[:, _OP]  # [num_work]
+    found = np.full((len(ops), len(WORK_SIDES)), -1.0, dtype=np.float32)
+    for column, side in enumerate(WORK_SIDES):
+        ends = edges(data, side)
+        found[ends[1], column] = ops[ends[0]]
+    return found
+
+
+def _varying(graphs: Sequence[HeteroData], sender: str) -> np.ndarray:
+    """Features that differ between the nodes of some step; of hardware, between any two steps."""
+    side = Side(sender, "", False)
+    if sender:
+        return np.flatnonzero(_differ(np.concatenate([senders(g, side) for g in graphs])))
+    differ = np.any([_differ(senders(g, side)) for g in graphs], axis=0)
+    return np.flatnonzero(differ[:-NUM_TEXT_FEATURES])
+
+
+def _differ(values: np.ndarray) -> np.ndarray:
+    """[num_features] bool: columns of [n, num_features] with two values."""
+    return (values != values[:1]).any(axis=0)
+
+
+def _most_neighbors(data: HeteroData, side: Side) -> int:
+    return int(np.bincount(edges(data, side)[1]).max(initial=0))
+
+
+def _first_rows(data: HeteroData) -> dict[str, int]:
+    """Work type -> its first row in joint WORK order."""
+    stops = np.cumsum([0, *(len(data[t].x) for t in WORK)])
+    return dict(zip(WORK, stops[:-1].tolist(), strict=True))

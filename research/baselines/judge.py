@@ -1,0 +1,192 @@
+"""Learner + data -> Cell: fitted on train and val, judged on the runs held out, every row by the same labels."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType, Segment
+from gnnperf.gnn.data.cache import code_of
+from gnnperf.gnn.data.content import content_digest
+from gnnperf.gnn.data.occurrences import node_kinds
+from gnnperf.gnn.data.prepare import PreparedData, Step
+from gnnperf.gnn.data.runs import run_of
+from gnnperf.gnn.data.step_time import filled_us
+from gnnperf.gnn.evaluation.metrics import is_measured
+from gnnperf.schedule.alignment import align
+from research.evaluation.cells import NODE_COLUMNS, STEP_COLUMNS, Cell, Origin
+
+# what learns, and what makes step times of what was learned
+_LEARNING_CODE = ("gnn/models", "gnn/training", "schedule", "gnn/data/step_time.py", "hardware/contention.py")
+
+
+def learning_code() -> str:
+    """Hash of the code behind an answer; what the data depend on is in the data's fingerprint."""
+    return content_digest(code_of(*_LEARNING_CODE), code_of("", package=Path(__file__).parent))[:16]
+
+
+class Answer(Protocol):
+    """Tells latencies of a step's nodes, or its step time only."""
+
+    def latency_us(self, step: Step) -> np.ndarray | None:
+        """[num_nodes] latencies, NaN where it has none; None: it answers for whole steps only."""
+        ...
+
+    def step_us(self, step: Step) -> float:
+        """Step time, of the kind of `step.step_us`."""
+        ...
+
+
+class Learner(Protocol):
+    """Is fitted on the parts train and val, never on test. Its repr says everything that it was told."""
+
+    def fit(self, data: PreparedData, seed: int) -> Answer:
+        """The same data and seed give the same answers; a learner without chance ignores the seed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One recording's answer.
+
+    Attributes:
+        name: of the recording, and who answers if that is another one.
+        step: what was measured.
+        latency_us: [num_nodes] judged; NaN is left out; None: whole steps only.
+        own: [num_nodes] bool, nodes that the row answered itself.
+        step_us: the answer for the step.
+    """
+
+    name: str
+    step: Step
+    latency_us: np.ndarray | None
+    own: np.ndarray
+    step_us: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A learner that was fitted.
+
+    Attributes:
+        answer: what it became.
+        told: all that the learner was told.
+        seed: of the fit; None: nothing in it is chance.
+        fit_s: seconds that fitting took.
+    """
+
+    answer: Answer
+    told: str
+    seed: int | None
+    fit_s: float
+
+
+def fitted(learner: Learner, data: PreparedData, seed: int | None) -> Fit:
+    """Fit and look at the clock."""
+    begin = time.perf_counter()
+    answer = learner.fit(data, seed or 0)
+    return Fit(answer, repr(learner), seed, time.perf_counter() - begin)
+
+
+def fitted_cell(learner: Learner, data: PreparedData, origin: Origin) -> Cell:
+    """Fit, then judge on `origin.part`.
+
+    Raises:
+        InputError: nothing to judge on, or an answer that is not finite.
+    """
+    _steps(data, origin)  # before it is fitted for nothing
+    return judged_cell(fitted(learner, data, origin.seed), data, origin)
+
+
+def judged_cell(fit: Fit, data: PreparedData, origin: Origin) -> Cell:
+    """Judge on `origin.part`; nodes without an answer take the base's, as in the schedule.
+
+    Raises:
+        InputError: nothing to judge on, or an answer that is not finite.
+    """
+    return _cell(origin, fit.fit_s, [_answered(fit.answer, step) for step in _steps(data, origin)])
+
+
+def is_repeated(data: PreparedData, part: str) -> bool:
+    """Whether some run of the part is there more than once."""
+    return any(True for _ in _pairs(data.steps[part]))
+
+
+def repeat_cell(data: PreparedData, origin: Origin) -> Cell:
+    """The noise floor in the same figures: every recording answered by every other one of its run.
+
+    Nodes that the other recording lacks are left out, as in evaluation.noise_floor.
+
+    Raises:
+        InputError: no run of the part was recorded twice.
+    """
+    judged = [_repeated(step, other) for step, other in _pairs(_steps(data, origin))]
+    if not judged:
+        raise InputError("no run was recorded twice", where=f"part {origin.part} of {origin.split}")
+    return _cell(origin, 0.0, judged)
+
+
+def _answered(answer: Answer, step: Step) -> Judged:
+    own_us, step_us = answer.latency_us(step), answer.step_us(step)
+    if own_us is None:
+        return Judged(step.run, step, None, np.zeros(0, dtype=bool), step_us)
+    return Judged(step.run, step, filled_us(step, own_us), np.isfinite(own_us), step_us)
+
+
+def _repeated(step: Step, other: Step) -> Judged:
+    matched = align(step.graph, other.graph)
+    latency_us = np.where(matched >= 0, other.nodes["latency_us"].to_numpy(np.float64)[matched], np.nan)
+    return Judged(f"{step.run} by {other.run}", step, latency_us, np.isfinite(latency_us), other.step_us)
+
+
+def _steps(data: PreparedData, origin: Origin) -> Sequence[Step]:
+    steps = data.steps[origin.part]
+    if not steps:
+        raise InputError("has no runs to judge on", where=f"part {origin.part} of {origin.split}")
+    return steps
+
+
+def _pairs(steps: Sequence[Step]) -> Iterator[tuple[Step, Step]]:
+    """(measured, predicts) of one run."""
+    by_run: dict[str, list[Step]] = {}
+    for step in steps:
+        by_run.setdefault(run_of(step.run), []).append(step)
+    for repeats in by_run.values():
+        yield from permutations(repeats, 2)
+
+
+def _cell(origin: Origin, fit_s: float, judged: Sequence[Judged]) -> Cell:
+    steps = [(j.name, run_of(j.step.run), j.step.workload, j.step_us, j.step.step_us) for j in judged]
+    labeled = [_labeled(j.step) for j in judged]
+    own = [j.own[rows] for j, rows in zip(judged, labeled, strict=True) if j.latency_us is not None]
+    coverage = float(np.concatenate(own).mean()) if own else float("nan")
+    return Cell(origin, fit_s, coverage, pd.DataFrame(steps, columns=list(STEP_COLUMNS)), _nodes(judged, labeled))
+
+
+def _labeled(step: Step) -> np.ndarray:
+    """Rows of nodes with a label; arriving at a collective takes no time by definition (evaluation.noise_floor)."""
+    measured = is_measured(step.nodes["latency_us"].to_numpy(np.float64))  # [num_nodes]
+    return np.flatnonzero(measured & (node_kinds(step.nodes) != f"{NodeType.COMM} {Segment.ARRIVE}"))
+
+
+def _nodes(judged: Sequence[Judged], labeled: Sequence[np.ndarray]) -> pd.DataFrame | None:
+    places = enumerate(zip(judged, labeled, strict=True))
+    tables = [_table(i, j.step, j.latency_us, rows) for i, (j, rows) in places if j.latency_us is not None]
+    return pd.concat(tables, ignore_index=True).astype({"kind": "category"}) if tables else None
+
+
+def _table(place: int, step: Step, latency_us: np.ndarray, labeled: np.ndarray) -> pd.DataFrame:
+    """NODE_COLUMNS of the labeled nodes that have an answer."""
+    rows = labeled[~np.isnan(latency_us[labeled])]  # [n]
+    measured_us = step.nodes["latency_us"].to_numpy(np.float64)[rows]  # [n]
+    columns = (np.full(len(rows), place, np.int32), node_kinds(step.nodes)[rows],
+               latency_us[rows].astype(np.float32), measured_us.astype(np.float32))  # fmt: skip
+    return pd.DataFrame(dict(zip(NODE_COLUMNS, columns, strict=True)))

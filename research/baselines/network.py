@@ -1,0 +1,102 @@
+"""The typed graph network as a row: trained, gated, scheduled as `predict.py` schedules it; and its hybrid."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gnnperf.gnn.checkpoint import Checkpoint
+from gnnperf.gnn.data.prepare import PreparedData, Step
+from gnnperf.gnn.data.step_time import AloneAnswer, contended_step_time_us, in_place_us
+from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.training.config import TrainConfig
+from gnnperf.gnn.training.evaluate import alone_answer
+from gnnperf.gnn.training.fit import build_model, fit
+from gnnperf.gnn.training.gate import keep_what_helps
+from gnnperf.graph.prediction import Predictor
+from gnnperf.predict.blended import predictor_of
+from gnnperf.predict.config import Mode
+from research.baselines.judge import Fit
+
+
+@dataclass(frozen=True)
+class Network:
+    """Trains a TypedGNN; every ablation is a configuration of its own.
+
+    Attributes:
+        config: what train.py would be told; its data are those given to `fit`, its seed too.
+    """
+
+    config: TrainConfig
+
+    def fit(self, data: PreparedData, seed: int) -> TrainedNetwork:
+        """Weights of the best epoch on the validation runs; heads that do not beat their base there are silent."""
+        with tempfile.TemporaryDirectory() as out:
+            config = replace(self.config, seed=seed, out=out, resume=None)
+            network = fit(config, data, build_model(config, data))
+        keep_what_helps(network, data)
+        return TrainedNetwork(network)
+
+
+@dataclass(frozen=True)
+class TrainedNetwork:
+    """Attributes: network: trained and gated."""
+
+    network: TypedGNN
+
+    def latency_us(self, step: Step) -> np.ndarray:
+        """[num_nodes] beside other work; NaN at device and link nodes."""
+        return in_place_us(step, self.alone(step))
+
+    def step_us(self, step: Step) -> float:
+        """Scheduled, with contention."""
+        return contended_step_time_us(step, self.alone(step).scheduled_us)
+
+    def alone(self, step: Step) -> AloneAnswer:
+        """Each node by itself; NaN at device and link nodes."""
+        return alone_answer(self.network, step)
+
+
+class PredictorAnswer:
+    """An Answer of a predictor that says what each node takes by itself.
+
+    The answer is kept for the step that was asked about last: features take longest, and each step is asked twice.
+
+    Args:
+        predictor: of a checkpoint of recorded runs.
+    """
+
+    def __init__(self, predictor: Predictor) -> None:
+        self._predictor = predictor
+        self._last: tuple[Step, AloneAnswer] | None = None
+
+    def latency_us(self, step: Step) -> np.ndarray:
+        """[num_nodes] beside other work; NaN where it has no answer."""
+        return in_place_us(step, self._alone(step))
+
+    def step_us(self, step: Step) -> float:
+        """Scheduled, with contention."""
+        return contended_step_time_us(step, self._alone(step).scheduled_us)
+
+    def _alone(self, step: Step) -> AloneAnswer:
+        if self._last is None or self._last[0] is not step:
+            found = self._predictor.predict(step.graph, step.cluster)
+            self._last = step, AloneAnswer(found.latency_us, found.scheduled_us)
+        return self._last[1]
+
+
+def fits_of(checkpoint: Checkpoint, network: TypedGNN, row: str, fit_s: float) -> dict[str, Fit]:
+    """Two rows: the network, and `<row>-hybrid`, what predict.py answers with its checkpoint in mode=hybrid.
+
+    Args:
+        checkpoint: of the network.
+        network: with its weights, so that features of prepared data are not made again.
+        row: name of the network's row.
+        fit_s: seconds that training took.
+    """
+    seed, told = checkpoint.provenance["training"]["seed"], f"checkpoint {checkpoint.sha256}"
+    hybrid = PredictorAnswer(predictor_of(checkpoint, Mode.hybrid))
+    return {row: Fit(TrainedNetwork(network), told, seed, fit_s),
+            f"{row}-hybrid": Fit(hybrid, f"hybrid of {told}", seed, fit_s)}  # fmt: skip

@@ -1,0 +1,118 @@
+"""The cells of a table, made one by one: a killed table goes on with the cells that are missing or out of date."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from gnnperf.gnn.data.config import DataConfig
+from gnnperf.gnn.data.prepare import PreparedData, opened, prepare
+from gnnperf.gnn.data.runs import run_of
+from gnnperf.gnn.data.splits import Split
+from research.baselines.judge import Learner, fitted_cell, learning_code, repeat_cell
+from research.evaluation.cell_files import cell_path, read_cell, write_cell
+from research.evaluation.cells import Origin
+
+
+@dataclass(frozen=True)
+class SplitData:
+    """Prepared data of one split and what its recordings ran.
+
+    Attributes:
+        data: prepared.
+        share: of the training runs that are in `data`.
+        variant: what these data were told beside those of other rows; "" nothing.
+    """
+
+    data: PreparedData
+    share: float
+    variant: str = ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a cell belongs.
+
+    Attributes:
+        folder: of the table.
+        row: name.
+        seed: None: the learner leaves nothing to chance.
+        part: judged on.
+    """
+
+    folder: Path
+    row: str
+    seed: int | None
+    part: str = "test"
+
+
+def load_split(config: DataConfig, share: float = 1.0, seed: int = 0, variant: str = "") -> SplitData:
+    """A split's data with a share of its training runs, drawn by seed; val and test are whole.
+
+    Args:
+        config: which data.
+        share: of the training runs.
+        seed: of the draw.
+        variant: what `config` says beside that of other rows, in words.
+
+    Raises:
+        InputError: as prepare.load_data.
+    """
+    split, read = opened(config)
+    return SplitData(prepare(config, with_share(split, share, seed), read), share, variant)
+
+
+def with_share(split: Split, share: float, seed: int) -> Split:
+    """The first `share` of the training runs in an order drawn by seed, at least one, with all their recordings.
+
+    A larger share of one seed holds every smaller one, so that a learning curve adds runs and takes none away.
+    """
+    if share >= 1:
+        return split
+    runs = list(dict.fromkeys(run_of(name) for name in split.train))
+    order = np.random.default_rng(seed).permutation(len(runs))
+    kept = {runs[i] for i in order[: max(round(share * len(runs)), 1)]}
+    return replace(split, train=tuple(name for name in split.train if run_of(name) in kept))
+
+
+def ensure_cell(place: Place, learner: Learner, split: SplitData) -> bool:
+    """Fit and write the cell unless it is there and up to date.
+
+    Returns:
+        whether it was made now.
+
+    Raises:
+        InputError: a file in its place is damaged, or the learner gave an answer that is none.
+    """
+    origin = _origin(place, repr(learner), split)
+    if is_current(place.folder, origin):
+        return False
+    write_cell(fitted_cell(learner, split.data, origin), place.folder)
+    return True
+
+
+def ensure_floor(place: Place, split: SplitData) -> bool:
+    """The same for the noise floor; see judge.repeat_cell."""
+    origin = _origin(place, "another recording", split)
+    if is_current(place.folder, origin):
+        return False
+    write_cell(repeat_cell(split.data, origin), place.folder)
+    return True
+
+
+def is_current(folder: Path, origin: Origin) -> bool:
+    """Whether a cell of the same data, learner and part is there. Other code is told (see `codes`), not refused.
+
+    Raises:
+        InputError: a file in its place is damaged.
+    """
+    path = cell_path(folder, origin.split, origin.row, origin.seed)
+    return path.is_file() and replace(read_cell(path).origin, code=origin.code) == origin
+
+
+def _origin(place: Place, learner: str, split: SplitData) -> Origin:
+    axis = split.data.split.axis
+    return Origin(axis, place.part, place.row, place.seed, split.share, split.variant, split.data.fingerprint, learner,
+                  learning_code())  # fmt: skip

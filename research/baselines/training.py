@@ -1,0 +1,131 @@
+"""What train.py does with learners: rows of all that was fitted, as records on disk and tables on the console."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gnnperf.core.output.terminal import console, say
+from gnnperf.core.progress import each
+from gnnperf.gnn.checkpoint import Checkpoint
+from gnnperf.gnn.data import prepare
+from gnnperf.gnn.data.config import DataConfig
+from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.training.curves import Log, open_log
+from gnnperf.gnn.training.processes import processes
+from gnnperf.predict.composition.entry import EntryConfig
+from research.baselines.judge import Fit, fitted, is_repeated, judged_cell, learning_code, repeat_cell
+from research.baselines.network import fits_of
+from research.baselines.rows import TRIVIAL, fits_asked_for
+from research.evaluation.cell_files import write_cell
+from research.evaluation.cells import Cell, Origin
+from research.evaluation.row_errors import REPEAT, Rows, node_figures, step_figures
+from research.evaluation.row_tables import WIDTH, figures_table, in_order, node_table, step_table
+
+USUAL = {"residual_target": True, "bucket_bytes": None}  # what data are told unless a row says otherwise
+
+Judged = Mapping[str, Rows]  # part -> row -> its one cell
+
+
+def train(config: EntryConfig) -> float | None:
+    """Fit the learner that is not the network, write its records, and print its errors with those of trivial answers.
+
+    Returns:
+        its error on the validation runs (validation_error); None where nothing is learned, and in all but the first of
+        several processes.
+    """
+    if not processes().is_first:
+        return None
+
+    data = prepare.load_data(config.data, config.device_spec(), config.cluster_spec())
+    for other, paces in data.paces.items():
+        say(f"{other}: {paces}")
+    fits = fits_asked_for(config.learner, config.row, data, config.seed)
+
+    judged = judged_rows(fits, data, config.evaluate_on, variant_of(config.data))
+    write_records(judged, config.cells_folder)
+    with open_log(config) as log:
+        show_rows(judged, log)
+    return validation_error(judged, config.row) if fits else None
+
+
+def compare_network(
+    config: EntryConfig, data: PreparedData, network: TypedGNN, checkpoint: Checkpoint, fit_s: float, log: Log
+) -> None:
+    """Write records of a trained network and its hybrid, and print their errors with those of trivial answers.
+
+    Args:
+        config: of the training.
+        data: what the network was trained on.
+        network: with the weights of `checkpoint`.
+        checkpoint: as it was written.
+        fit_s: seconds that training took.
+        log: of the training.
+    """
+    fits = fits_of(checkpoint, network, config.row, fit_s)
+    judged = judged_rows(fits, data, config.evaluate_on, variant_of(config.data))
+    write_records(judged, config.cells_folder)
+    show_rows(judged, log)
+
+
+def variant_of(config: DataConfig) -> str:
+    """What these data were told beside those of the table's other rows; "" nothing."""
+    told = {name: getattr(config, name) for name in USUAL}
+    return ", ".join(f"{name}={value}" for name, value in told.items() if value != USUAL[name])
+
+
+def judged_rows(fits: Mapping[str, Fit], data: PreparedData, parts: Sequence[str], variant: str) -> Judged:
+    """Rows of every part that has runs: what was fitted, the trivial answers, and where runs were repeated the floor.
+
+    Args:
+        fits: row -> what was trained.
+        data: what it was trained on.
+        parts: of the split.
+        variant: variant_of the data's configuration.
+
+    Raises:
+        InputError: an answer that is not finite.
+    """
+    fits = {**fits, **{row: fitted(learner, data, None) for row, learner in TRIVIAL.items()}}
+    return {part: _rows(fits, data, part, variant) for part in parts if data.steps[part]}
+
+
+def write_records(judged: Judged, folder: Path) -> None:
+    """Write <folder>/<part>/<split>/<row>/<seed>.parquet, which `gnnperf improvement <folder>/<part>` reads."""
+    for part, rows in judged.items():
+        for cells in rows.values():
+            for cell in cells:
+                write_cell(cell, folder / part)
+
+
+def show_rows(judged: Judged, log: Log) -> None:
+    """Print errors of nodes and of steps part by part, and leave them in the log."""
+    wide = console(width=WIDTH)
+    for part, rows in judged.items():
+        title = f"{_split(rows)}, {part}"
+        for table in (node_table(title, rows), step_table(title, rows)):
+            wide.print(table)
+        log.table(f"{part}_rows", figures_table(rows))
+
+
+def validation_error(judged: Judged, row: str) -> float:
+    """GMAE of a row's node latencies on the validation runs; of one that answers for whole steps only, of those."""
+    cells = judged["val"][row]
+    return (node_figures(cells) or step_figures(cells)).gmae
+
+
+def _split(rows: Rows) -> str:
+    """Their axis."""
+    return next(cells[0].origin.split for cells in rows.values())
+
+
+def _rows(fits: Mapping[str, Fit], data: PreparedData, part: str, variant: str) -> dict[str, list[Cell]]:
+    def origin(row: str, seed: int | None, told: str) -> Origin:
+        return Origin(data.split.axis, part, row, seed, 1.0, variant, data.fingerprint, told, learning_code())
+
+    found = {row: [judged_cell(fit, data, origin(row, fit.seed, fit.told))]
+             for row, fit in each(list(fits.items()), f"judging, {part}", "rows")}  # fmt: skip
+    if is_repeated(data, part):
+        found[REPEAT] = [repeat_cell(data, origin(REPEAT, None, "another recording"))]
+    return in_order(found)

@@ -1,0 +1,170 @@
+"""Gradient-boosted trees (LightGBM, Ke et al. 2017) on rows of nodes: the residual log(latency / base) of each node.
+
+The same labels, weights and base as the network's: one ensemble tells what a node usually takes, another one what a
+schedule adds up. Comm nodes keep their base, as they do there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType
+from gnnperf.gnn.data.prepare import PreparedData, Step
+from gnnperf.gnn.data.step_time import AloneAnswer, contended_step_time_us, in_place_us
+from gnnperf.gnn.evaluation.metrics import gmae
+from research.baselines.trees_table import WORK, Choice, NodeColumns, Own, work_values
+from research.baselines.tuning import INSTALL, Fitted, Range, Settings
+
+SHARE_WEIGHT = 0.5  # of OptimConfig: half by node, half by the root of its share of time
+MAX_TREES, PATIENCE = 600, 30
+TREE_START: Mapping[str, float] = {
+    "num_leaves": 127, "learning_rate": 0.08, "min_child_samples": 20, "feature_fraction": 0.4, "lambda_l2": 0.01,
+}  # fmt: skip
+TREE_SPACE: Mapping[str, Range] = {
+    "num_leaves": Range(15, 255, whole=True),
+    "learning_rate": Range(0.03, 0.3),
+    "min_child_samples": Range(3, 200, whole=True),
+    "feature_fraction": Range(0.1, 1.0),
+    "lambda_l2": Range(1e-3, 100.0),
+}
+# Absolute errors in log space: latencies have heavy tails on both sides. Sums in one order, so that bits repeat.
+FIXED: Mapping[str, Any] = {
+    "objective": "l1", "bagging_fraction": 0.8, "bagging_freq": 1, "max_bin": 255, "feature_pre_filter": False,
+    "num_threads": 1, "deterministic": True, "force_col_wise": True, "verbosity": -1,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Trees:
+    """Trees over chosen columns: tuning.Tunable.
+
+    Attributes:
+        name: names the settings it is tuned to.
+        choice: which columns describe a node.
+        start, space: of the search.
+    """
+
+    name: str = "trees"
+    choice: Choice = field(default_factory=Own)
+    start: Settings = field(default_factory=lambda: TREE_START)
+    space: Mapping[str, Range] = field(default_factory=lambda: TREE_SPACE)
+
+    def bench(self, data: PreparedData) -> TreeBench:
+        """Tables of all labeled nodes."""
+        return TreeBench(self.choice.columns(data), data)
+
+
+LABELS = ("target", "steady_target")  # what is usual, what a schedule adds up
+
+
+class TreeBench:
+    """Training and validation tables, binned once per label.
+
+    Args:
+        columns: what describes a node.
+        data: the runs.
+
+    Raises:
+        InputError: LightGBM is not installed.
+    """
+
+    def __init__(self, columns: NodeColumns, data: PreparedData) -> None:
+        self.columns = columns
+        self.library = _lightgbm()
+        self.val = data.steps["val"]
+        self.sets = [self._sets(data, label) for label in LABELS]
+
+    def fit(self, settings: Settings, seed: int) -> Fitted:
+        """Boost until PATIENCE trees in a row do not lower the validation loss."""
+        usual, scheduled = (self._boosted(sets, {**FIXED, **settings, "seed": seed}) for sets in self.sets)
+        answer = TreeAnswer(usual, scheduled, self.columns)
+        return Fitted(answer, node_error(answer, self.val))
+
+    def _boosted(self, sets: tuple[Any, Any], parameters: Mapping[str, Any]) -> Any:
+        stop = self.library.early_stopping(PATIENCE, verbose=False)
+        return self.library.train(dict(parameters), sets[0], MAX_TREES, valid_sets=[sets[1]], callbacks=[stop])
+
+    def _sets(self, data: PreparedData, label: str) -> tuple[Any, Any]:
+        train = self._dataset(data.steps["train"], label, None)
+        return train, self._dataset(self.val, label, train)
+
+    def _dataset(self, steps: Sequence[Step], label: str, reference: Any) -> Any:
+        labeled = [np.isfinite(work_values(s.data, label)) for s in steps]
+        rows = [self.columns.matrix(s.data)[use] for s, use in zip(steps, labeled, strict=True)]
+        target, share = (
+            np.concatenate([work_values(s.data, name)[use] for s, use in zip(steps, labeled, strict=True)])
+            for name in (label, "time_share")
+        )
+        weight = (1 - SHARE_WEIGHT) + SHARE_WEIGHT * np.sqrt(share)
+        made = self.library.Dataset(
+            [r for r in rows if len(r)], target, weight=weight, reference=reference,
+            categorical_feature=list(self.columns.categorical), params=dict(FIXED),
+        )  # fmt: skip
+        return made.construct()
+
+
+@dataclass(frozen=True)
+class TreeAnswer:
+    """Answers of fitted trees.
+
+    Attributes:
+        usual, scheduled: lightgbm.Booster, at its best iteration, for each of LABELS.
+        columns: what describes a node.
+    """
+
+    usual: Any
+    scheduled: Any
+    columns: NodeColumns
+
+    def latency_us(self, step: Step) -> np.ndarray:
+        """[num_nodes] beside other work; comm nodes their base, 0 for device and link nodes."""
+        return in_place_us(step, self.alone(step))
+
+    def step_us(self, step: Step) -> float:
+        """The schedule of these latencies."""
+        return contended_step_time_us(step, self.alone(step).scheduled_us)
+
+    def alone(self, step: Step) -> AloneAnswer:
+        """Each node by itself."""
+        matrix = self.columns.matrix(step.data)  # [num_work, num_columns]
+        return AloneAnswer(*(_of_nodes(step, b.predict(matrix, num_threads=1)) for b in (self.usual, self.scheduled)))
+
+
+def _of_nodes(step: Step, residual: np.ndarray) -> np.ndarray:
+    """[num_nodes] base * exp(residual [num_work])."""
+    types = np.repeat(WORK, [len(step.data[t].node_id) for t in WORK])  # [num_work]
+    found = np.zeros(step.graph.num_nodes)
+    corrected = np.where(types == NodeType.COMM, 0.0, residual)
+    found[work_values(step.data, "node_id")] = work_values(step.data, "base_us") * np.exp(corrected)
+    return found
+
+
+class NodeAnswer(Protocol):
+    """An answer that has latencies of nodes."""
+
+    def latency_us(self, step: Step) -> np.ndarray:
+        """[num_nodes]."""
+        ...
+
+
+def node_error(answer: NodeAnswer, steps: Sequence[Step]) -> float:
+    """GMAE over the labeled nodes of these steps together."""
+    predicted, measured = [], []
+    for step in steps:
+        use = np.isfinite(work_values(step.data, "target"))
+        predicted.append(answer.latency_us(step)[work_values(step.data, "node_id")][use])
+        measured.append(work_values(step.data, "latency_us")[use])
+    return gmae(np.concatenate(predicted), np.concatenate(measured))
+
+
+def _lightgbm() -> Any:
+    try:
+        import lightgbm
+    except ImportError as error:
+        raise InputError("lightgbm is not installed", where="trees", remedy=INSTALL) from error
+    return lightgbm

@@ -1,0 +1,83 @@
+"""Answers with node latencies that nothing was learned for: the analytical model, one constant per op, a copied run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnnperf.gnn.data.prepare import PreparedData, Step
+from gnnperf.gnn.data.step_time import AloneAnswer, contended_step_time_us, filled_us, in_place_us, step_time_us
+from gnnperf.gnn.evaluation.trivial import NearestRun, OpMedians, fit_nearest_run, fit_op_medians
+
+
+@dataclass(frozen=True)
+class Analytic:
+    """The analytical model, its constants fitted with the data, as `predict.py mode=analytic` answers."""
+
+    def fit(self, data: PreparedData, seed: int) -> Analytic:
+        """Nothing to fit."""
+        return self
+
+    def latency_us(self, step: Step) -> np.ndarray:
+        """[num_nodes] beside other work; NaN where it has no answer."""
+        return in_place_us(step, AloneAnswer(step.base.latency_us, step.base.latency_us))
+
+    def step_us(self, step: Step) -> float:
+        """Scheduled, with contention."""
+        return contended_step_time_us(step, step.base.latency_us)
+
+
+@dataclass(frozen=True)
+class Base:
+    """The analytical answer of each op alone, else the typed floor: what residuals multiply."""
+
+    def fit(self, data: PreparedData, seed: int) -> Base:
+        """Nothing to fit."""
+        return self
+
+    def latency_us(self, step: Step) -> np.ndarray:
+        """[num_nodes] beside other work."""
+        base_us = filled_us(step, np.full(len(step.nodes), np.nan))
+        return in_place_us(step, AloneAnswer(base_us, base_us))
+
+    def step_us(self, step: Step) -> float:
+        """Scheduled, with contention."""
+        return contended_step_time_us(step, np.full(len(step.nodes), np.nan))
+
+
+@dataclass(frozen=True)
+class OpConstant:
+    """One constant per node type, segment and op: the median of the training runs."""
+
+    def fit(self, data: PreparedData, seed: int) -> Copied:
+        """The medians."""
+        return Copied(fit_op_medians([step.nodes for step in data.steps["train"]]))
+
+
+@dataclass(frozen=True)
+class NearestNodes:
+    """The measured latencies of the training run that shares most work; what it lacks, one constant per op."""
+
+    def fit(self, data: PreparedData, seed: int) -> Copied:
+        """The runs' latencies by content."""
+        return Copied(fit_nearest_run({step.run: [step.nodes] for step in data.steps["train"]}))
+
+
+@dataclass(frozen=True)
+class Copied:
+    """Latencies looked up in the node table.
+
+    Attributes:
+        source: where.
+    """
+
+    source: OpMedians | NearestRun
+
+    def latency_us(self, step: Step) -> np.ndarray:
+        """[num_nodes]; NaN where the training runs have nothing alike."""
+        return self.source.predict(step.nodes)
+
+    def step_us(self, step: Step) -> float:
+        """Scheduled."""
+        return step_time_us(step, self.latency_us(step))

@@ -1,0 +1,174 @@
+"""`gnnperf interventions DATASET` and `gnnperf noise-floor DATASET`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.files import write_bytes
+from gnnperf.core.output.files import to_json
+from gnnperf.core.output.terminal import console, say
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+    from research.evaluation.intervention_summary import KindSummary
+    from research.evaluation.interventions import LeftOut, Trial
+
+INTERVENTIONS = """\
+Pairs of recorded runs, B = A with one known change: the graph of A plus that change, against measured B.
+
+The error is that of the CHANGE: |predicted - measured| / |measured|. Every pair is tried in both directions and from
+each repeat; the measurement comes from the other repeats.
+"""
+FLOOR = """\
+How far apart two recordings of one run are: the error of predicting one by the other. No model can be shown to be
+better.
+"""
+
+
+def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the `interventions` and `noise-floor` commands."""
+    for name, run, text, about in (
+        ("interventions", _interventions, "known changes: predicted from A's graph, measured in B", INTERVENTIONS),
+        ("noise-floor", _noise_floor, "the error of predicting one recording by another of the same run", FLOOR),
+    ):
+        parser = subparsers.add_parser(name, help=text, description=about,
+                                       formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+        parser.add_argument("dataset", type=Path, help="folder with <run>/<repeat>/, as `gnnperf record` writes it")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything as JSON")
+        parser.add_argument("--cache", type=Path, metavar="DIR", help="keep graphs here (default: build them anew)")
+        parser.set_defaults(run=run)
+
+
+def _interventions(args: argparse.Namespace) -> int:
+    from gnnperf.gnn.data.recordings import read_recordings
+    from research.evaluation.intervention_summary import document, summarize_trials
+    from research.evaluation.interventions import evaluate_pairs
+    from research.evaluation.loading import as_recorded, machine_costs, without_profiler_cost
+    from research.evaluation.pairs import read_pairs
+
+    _require_folder(args.dataset)
+    pairs, recordings = read_pairs(args.dataset), read_recordings(args.dataset)
+    every = [recording for repeats in recordings.values() for recording in repeats.values()]
+    costs = machine_costs(every)
+    trials, left_out = evaluate_pairs(pairs, recordings, load=without_profiler_cost(as_recorded(args.cache), costs))
+    if not trials:
+        reasons = "; ".join(sorted({o.reason for o in left_out})[:3])
+        raise InputError(f"none of {len(pairs)} pairs can be tried: {reasons}", where=str(args.dataset))
+    _print_interventions(summarize_trials(trials), trials, left_out)
+    known = sum(recording.machine in costs for recording in every)
+    say(f"profiler's cost taken out of {known} of {len(every)} recordings (as measured on their machines)")
+    write_json(args.json, document(trials, left_out))
+    return 0
+
+
+def _noise_floor(args: argparse.Namespace) -> int:
+    from gnnperf.gnn.data.recordings import read_recordings
+    from research.evaluation.floor_summary import node_summary, step_summary
+    from research.evaluation.loading import as_recorded
+    from research.evaluation.noise_floor import ACROSS, floor_tables
+
+    _require_folder(args.dataset)
+    recordings = read_recordings(args.dataset)
+    steps, nodes = floor_tables(recordings, as_recorded(args.cache))
+    if not len(steps):
+        raise InputError("no run was recorded twice", where=str(args.dataset), remedy="record every run twice")
+    summary = {"steps": step_summary(steps), "nodes": node_summary(nodes)}
+    for title, table in summary.items():
+        _print_floor(f"noise floor of {title}", table)
+    if not (steps["machines"] == ACROSS).any():
+        say("Across machines: unknown, every run was recorded on one machine only.")
+    write_json(args.json, {**{k: _records(t) for k, t in summary.items()}, "step_pairs": _records(steps),
+                       "node_pairs": _records(nodes)})  # fmt: skip
+    return 0
+
+
+def _require_folder(path: Path) -> None:
+    if not path.is_dir():
+        raise InputError("is no folder", where=str(path), allowed="a data set: a folder with <run>/<repeat>/run.json")
+
+
+def _print_interventions(rows: Sequence[KindSummary], trials: Sequence[Trial], left_out: Sequence[LeftOut]) -> None:
+    columns = ("change", "pairs", "trials", "error of the change", "95 %", "p90", "above noise", "their error",
+               "sign right", "no change", "summed", "measured again", "touched")  # fmt: skip
+    table = table_of("known changes: predicted from A's graph, measured in B", columns)
+    for row in rows:
+        table.add_row(
+            row.kind, str(row.pairs), str(row.trials), percent(row.error_median),
+            _range(row.error_low, row.error_high), percent(row.error_p90), str(row.above_noise),
+            percent(row.error_median_above_noise), percent(row.sign_right), percent(row.no_change_error),
+            percent(row.summed_error_median), percent(row.remeasured_error_median),
+            percent(row.touched_share),
+        )  # fmt: skip
+    show(table)
+    for sentence, count in _unknown(trials).items():
+        say(f"unknown to {count} of {len(trials)} predictions: {sentence}")
+    for out in left_out:
+        say(f"left out: {out.pair.change} {out.pair.a} -> {out.pair.b}: {out.reason}")
+
+
+def _unknown(trials: Sequence[Trial]) -> dict[str, int]:
+    """Sentence -> trials that say it, numbers left out; most frequent first."""
+    import re
+    from collections import Counter
+
+    said = Counter(re.sub(r"-?\d[\d.]*", "…", sentence) for trial in trials for sentence in set(trial.unknown))
+    return dict(said.most_common())
+
+
+def _print_floor(title: str, summary: pd.DataFrame) -> None:
+    table = table_of(title, ("machines", "group", "metric", "runs", "median", "95 %", "p90", "max"))
+    for row in summary.to_dict("records"):
+        interval = _range(row["low"], row["high"])
+        table.add_row(str(row["machines"]), str(row["group"]), str(row["metric"]), str(row["runs"]),
+                      percent(row["median"]), interval, percent(row["p90"]), percent(row["max"]))  # fmt: skip
+    show(table)
+
+
+def table_of(title: str, columns: Sequence[str]) -> Table:
+    """An empty table; all columns but the first to the right."""
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right", overflow="fold")
+    return table
+
+
+def show(table: Table) -> None:
+    """Print it, wide where the output is a file."""
+    console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def percent(value: float) -> str:
+    """With one decimal; NaN is a dash."""
+    return "-" if value != value else f"{value:.1%}"
+
+
+def _range(low: float, high: float) -> str:
+    return "-" if low != low else f"{percent(low)} - {percent(high)}"
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(k): None if v != v else v for k, v in row.items()} for row in table.to_dict("records")]
+
+
+def write_json(path: Path | None, content: Mapping[str, object]) -> None:
+    """Where a path is given.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, to_json(content, indent=1))
+    except OSError as error:
+        raise InputError(f"cannot be written ({error.strerror})", where=str(path)) from error

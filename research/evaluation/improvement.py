@@ -1,0 +1,103 @@
+"""Probability of improvement: how often one row beats another, over what could have come out otherwise.
+
+Bouthillier et al. 2021, "Accounting for variance in machine learning benchmarks" (MLSys), section 5: P(A > B) is the
+share of pairs in which A is better. Here a pair is a seed of A, a seed of B and one bootstrap of the held-out runs, on
+which both are judged; equal errors count half.
+
+The paper's interval resamples its pairs. Bootstraps of the same few runs are not new evidence, however many are drawn:
+here runs and seeds are drawn first and P is computed on the draw as on the data, so that few runs or few seeds make
+the interval wide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from gnnperf.core.errors import InputError
+from research.evaluation.run_sums import LEVEL, RunSums, draws
+
+GAMMA = 0.75  # Bouthillier et al. 2021: from here on a difference is meaningful
+EVEN = 0.5
+SAME = 1e-12  # sums in another order differ by less
+
+
+class Verdict(StrEnum):
+    """What an interval of P says."""
+
+    MEANINGFUL = "significant and meaningful"  # low > 0.5 and P >= GAMMA
+    SIGNIFICANT = "significant"  # low > 0.5
+    OPEN = "not shown"
+    LOST = "lost beyond noise"  # high < 0.5
+
+
+@dataclass(frozen=True)
+class Improvement:
+    """P(A > B).
+
+    Attributes:
+        probability: share of pairs in which A's error is below B's.
+        low, high: 95 %; NaN with fewer than two runs.
+        num_runs: runs that were judged.
+    """
+
+    probability: float
+    low: float
+    high: float
+    num_runs: int
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the interval; without one nothing is shown."""
+        if self.low > EVEN:
+            return Verdict.MEANINGFUL if self.probability >= GAMMA else Verdict.SIGNIFICANT
+        return Verdict.LOST if self.high < EVEN else Verdict.OPEN
+
+
+def improvement(
+    one: RunSums, other: RunSums, *, num_draws: int = 1000, num_inner: int = 200, seed: int = 0
+) -> Improvement:
+    """P(one > other) with its interval.
+
+    Args:
+        one: errors by seed and run of the row that should be better.
+        other: ... of the row it is compared with.
+        num_draws: bootstraps of the runs for P, and of runs and seeds for the interval.
+        num_inner: bootstraps of the runs inside each draw of the interval.
+        seed: of the draws.
+
+    Raises:
+        InputError: the two were judged on different runs.
+    """
+    if one.runs != other.runs:
+        raise InputError("the two rows were judged on different runs", where="cells",
+                         remedy="python -m research.benchmarks.learned makes such cells again")  # fmt: skip
+    num_runs, draw = len(one.runs), np.random.default_rng(seed)
+    found = share_better(one, other, draws(draw, num_runs, num_draws))
+    if num_runs < 2:
+        return Improvement(found, float("nan"), float("nan"), num_runs)
+    inner = draws(draw, num_runs, num_inner)  # [num_inner, num_runs], of whatever runs were drawn
+    again = [_redrawn(one, other, draw, inner) for _ in range(num_draws)]
+    low, high = np.quantile(again, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Improvement(found, float(low), float(high), num_runs)
+
+
+def share_better(one: RunSums, other: RunSums, counts: np.ndarray) -> float:
+    """Share of (draw, seed of one, seed of other) in which `one` errs less; runs drawn counts [num_draws, num_runs]."""
+    ours, theirs = one.of_draws(counts)[:, :, None], other.of_draws(counts)[:, None, :]
+    over = ours / theirs - 1.0  # [num_draws, num_seeds of one, num_seeds of other]
+    return float((over < -SAME).mean() + 0.5 * (np.abs(over) <= SAME).mean())
+
+
+def _redrawn(one: RunSums, other: RunSums, draw: np.random.Generator, inner: np.ndarray) -> float:
+    """P on runs and seeds drawn with replacement; `inner` [num_inner, num_runs] counts of the runs drawn."""
+    runs = draw.integers(0, len(one.runs), len(one.runs))  # [num_runs]
+    return share_better(_drawn(one, runs, draw), _drawn(other, runs, draw), inner)
+
+
+def _drawn(sums: RunSums, runs: np.ndarray, draw: np.random.Generator) -> RunSums:
+    num_seeds = len(sums.total)
+    chosen = np.ix_(draw.integers(0, num_seeds, num_seeds), runs)
+    return RunSums(tuple(sums.runs[r] for r in runs), sums.total[chosen], sums.weight[chosen])

@@ -1,0 +1,186 @@
+"""Does the graph of A, plus a known change, answer B? The error of the change, not of the level.
+
+    repeat i                             repeats k != i
+    graph of A --edit--> schedule        B's step - A's step, without the profiler
+    donor B: touched latencies only      measured change
+    predicted change = edited - unedited
+
+Prediction and measurement never share a recording. Touched nodes take the declared value, or their latency in B as
+recorded in repeat i; everything else comes from A; B's waits and step time are never used in a prediction.
+
+Which measured change? The medians of many steps WITHOUT the profiler: they are what a user of the program sees, there
+are several times more of them than profiled steps, and the profiler's own cost is not in them. Recordings of one repeat
+lie close in time, so B - A of the SAME repeat loses what the machine does slowly (clock, page cache); with several
+repeats k != i the median of these differences counts. As recorded, an edit adds or removes the profiler's cost with the
+nodes it adds or removes; so the cost should be taken out of the graphs first (`loading.without_profiler_cost`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.progress import each
+from gnnperf.gnn.data.recordings import Repeats
+from gnnperf.gnn.evaluation.metrics import RESOLUTION_US
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.whatif import apply, step_times_us
+from research.evaluation.loading import Load
+from research.evaluation.pairs import Pair, Way, edits
+
+KEPT_GRAPHS = 32
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One prediction of one change.
+
+    Attributes:
+        pair: number of the pair.
+        kind: of the change.
+        source, target: runs; from A to B or from B to A.
+        repeat: the repeat whose graphs were used.
+        predicted_us: change of the step, median over the profiled steps.
+        measured_us: change of the step without the profiler, in other repeats.
+        noise_us: a change of this size may be chance.
+        summed_us: the trivial answer: what the edit adds to all nodes, divided among the ranks.
+        remeasured_us: the change as measured in `repeat` itself: what measuring again answers.
+        touched_share: share of the edited graph's host, device and transfer time in touched nodes.
+        unknown: what the edit says that it cannot know.
+    """
+
+    pair: int
+    kind: str
+    source: str
+    target: str
+    repeat: int
+    predicted_us: float
+    measured_us: float
+    noise_us: float
+    summed_us: float
+    remeasured_us: float
+    touched_share: float
+    unknown: tuple[str, ...]
+
+    @property
+    def error(self) -> float:
+        """|predicted - measured| / |measured|."""
+        return abs(self.predicted_us - self.measured_us) / max(abs(self.measured_us), RESOLUTION_US)
+
+    @property
+    def summed_error(self) -> float:
+        """The same for the trivial answer."""
+        return abs(self.summed_us - self.measured_us) / max(abs(self.measured_us), RESOLUTION_US)
+
+    @property
+    def remeasured_error(self) -> float:
+        """The same for a second measurement: what noise alone makes of it."""
+        return abs(self.remeasured_us - self.measured_us) / max(abs(self.measured_us), RESOLUTION_US)
+
+    @property
+    def above_noise(self) -> bool:
+        """Whether the measured change exceeds the noise floor."""
+        return abs(self.measured_us) > self.noise_us
+
+    @property
+    def sign_right(self) -> bool:
+        """Whether predicted and measured change have the same sign."""
+        return self.predicted_us * self.measured_us > 0
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A pair that could not be tried, and why."""
+
+    pair: Pair
+    reason: str
+
+
+def evaluate_pairs(
+    pairs: Sequence[Pair], recordings: Mapping[str, Repeats], *, load: Load
+) -> tuple[list[Trial], list[LeftOut]]:
+    """Try every pair in both directions, from every repeat that leaves another one to measure by.
+
+    Args:
+        pairs: known changes.
+        recordings: run -> its recordings.
+        load: recording -> graph.
+
+    Raises:
+        InputError: a trace cannot be read, or an edit is malformed.
+    """
+    graphs, floor = _Graphs(load), relative_noise(recordings)
+    trials: list[Trial] = []
+    left_out: list[LeftOut] = []
+    for number, pair in enumerate(each(pairs, "trying known changes", "pairs")):
+        common = sorted(set(recordings.get(pair.a, {})) & set(recordings.get(pair.b, {})))
+        if len(common) < 2:
+            reason = f"{len(common)} repeats of both runs: one predicts, another measures"
+            left_out.append(LeftOut(pair, reason))
+            continue
+        for forward in (True, False):
+            try:
+                trials += [_trial(number, pair, recordings, common, i, forward, graphs, floor) for i in common]
+            except InputError as error:
+                left_out.append(LeftOut(pair, f"{'A to B' if forward else 'B to A'}: {error}"))
+    return trials, left_out
+
+
+def relative_noise(recordings: Mapping[str, Repeats]) -> float:
+    """Median over runs of |log(step / step of another repeat)|, without the profiler; NaN if nothing is repeated."""
+    logs = [
+        abs(np.log(first.unprofiled_us / second.unprofiled_us))
+        for repeats in recordings.values()
+        for at, first in enumerate(repeats.values())
+        for second in list(repeats.values())[at + 1 :]
+    ]
+    return float(np.median(logs)) if logs else float("nan")
+
+
+class _Graphs:
+    """Graphs and their unedited step times, kept as long as the next pairs are likely to ask for them again.
+
+    Args:
+        load: recording -> graph.
+    """
+
+    def __init__(self, load: Load) -> None:
+        self.graph = lru_cache(KEPT_GRAPHS)(load)
+        self.step_times_us = lru_cache(None)(lambda recording: step_times_us(self.graph(recording)))
+
+
+def _trial(
+    number: int, pair: Pair, recordings: Mapping[str, Repeats], common: Sequence[int], repeat: int, forward: bool,
+    graphs: _Graphs, floor: float,
+) -> Trial:  # fmt: skip
+    source, target = (pair.a, pair.b) if forward else (pair.b, pair.a)
+    here, there = recordings[source], recordings[target]
+    graph = graphs.graph(here[repeat])
+    edited = apply(graph, edits(pair, Way(graph, graphs.graph(there[repeat]), forward)))
+    change = step_times_us(edited.graph) - graphs.step_times_us(here[repeat])  # [num_steps]
+    measured = {k: there[k].unprofiled_us - here[k].unprofiled_us for k in common}
+    own = max(measured.values()) - min(measured.values())
+    pooled = floor * np.hypot(*(np.median([r.unprofiled_us for r in run.values()]) for run in (here, there)))
+    latency = np.nan_to_num(edited.graph.nodes["latency_us"].to_numpy())
+    return Trial(
+        pair=number, kind=str(pair.change), source=source, target=target, repeat=repeat,
+        predicted_us=float(np.median(change)),
+        measured_us=float(np.median([measured[k] for k in common if k != repeat])),
+        noise_us=float(max(own, pooled)),
+        summed_us=_busy_us(edited.graph) - _busy_us(graph),
+        remeasured_us=measured[repeat],
+        touched_share=float(latency[edited.touched].sum() / max(latency.sum(), 1e-9)),
+        unknown=edited.unknown,
+    )  # fmt: skip
+
+
+def _busy_us(graph: ExecutionGraph) -> float:
+    """Latencies of a step, summed: those of ranks divided among the ranks, those of collectives once."""
+    latency, rank = np.nan_to_num(graph.nodes["latency_us"].to_numpy()), graph.nodes["rank"].to_numpy()
+    inside = graph.nodes["step"].to_numpy() >= 0
+    of_ranks = latency[inside & (rank >= 0)].sum() / len(graph.ranks)
+    return float(of_ranks + latency[inside & (rank < 0)].sum()) / len(graph.steps)

@@ -1,0 +1,46 @@
+"""From a recording to its graph: as recorded, or without what the profiler itself adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from gnnperf.gnn.data.recordings import CARD, Recording, read_json
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.profiler_cost import ProfilerCost, cost_of_card, without_profiler
+from gnnperf.graph.storage import load_graph
+from research.evaluation.profiler_cost import median_cost
+
+Load = Callable[[Recording], ExecutionGraph]
+
+
+def as_recorded(cache_dir: Path | None = None) -> Load:
+    """Graphs with the profiler's cost in them.
+
+    Args:
+        cache_dir: where graphs are kept; None builds anew.
+    """
+    return lambda recording: load_graph(recording.path, cache_dir)
+
+
+def machine_costs(recordings: Iterable[Recording]) -> dict[str, ProfilerCost]:
+    """Machine -> what the profiler costs on it: the median over the cards that say so."""
+    found: dict[str, list[ProfilerCost]] = {}
+    for recording in recordings:
+        cost = cost_of_card(read_json(recording.path / CARD))
+        if cost is not None:
+            found.setdefault(recording.machine, []).append(cost)
+    return {machine: median_cost(costs) for machine, costs in found.items()}
+
+
+def without_profiler_cost(load: Load, costs: Mapping[str, ProfilerCost]) -> Load:
+    """Graphs of `load` without the profiler's cost, of machines of which it is known.
+
+    The median of a machine, not each card's own: a single measurement is short, and may have been disturbed.
+    """
+
+    def corrected(recording: Recording) -> ExecutionGraph:
+        cost, graph = costs.get(recording.machine), load(recording)
+        return graph if cost is None else without_profiler(graph, cost).graph
+
+    return corrected

@@ -1,0 +1,130 @@
+"""The noise floor: the error of predicting one recording of a run by another of the same run.
+
+repeat 1   step 0..3 aligned by content, each node's latency averaged     predicted
+repeat 2   likewise                                                        measured     and the other way round
+
+No model can be shown to be better than this: its labels are one such recording. The metrics are those of issue 5,
+fixed before any model is trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core.progress import each
+from gnnperf.core.schema import NodeType, Segment
+from gnnperf.gnn.data.occurrences import node_kinds, occurrences
+from gnnperf.gnn.data.recordings import Recording, Repeats
+from gnnperf.gnn.evaluation.metrics import APE_FLOOR, absolute_percentage_error, is_measured
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.schedule.alignment import align
+from research.evaluation.loading import Load, as_recorded
+
+ALL = "all"
+WITHIN, ACROSS = "within a machine", "across machines"
+METRICS = ("gmae", "gmae_by_time", "median_ape")
+
+
+@dataclass(frozen=True)
+class TypicalStep:
+    """A step of a recording, each node with its mean over the profiled steps.
+
+    Attributes:
+        graph: the step that lends its structure: the last one.
+        latency_us: [num_nodes] mean latency over the steps that have the node; NaN unknown.
+    """
+
+    graph: ExecutionGraph
+    latency_us: np.ndarray
+
+
+def typical_step(graph: ExecutionGraph) -> TypicalStep:
+    """Average the steps of a recording, aligned by content.
+
+    Raises:
+        InputError: the graph has no whole step.
+    """
+    found = occurrences(graph)
+    return TypicalStep(found.last, found.mean(graph.nodes["latency_us"].to_numpy(np.float64)))
+
+
+def node_errors(predicted: TypicalStep, measured: TypicalStep) -> dict[str, dict[str, float]]:
+    """Kind of node -> metrics over the measured recording's nodes that have a label and a counterpart.
+
+    gmae: exp(mean(ln(max(|predicted / measured - 1|, 0.001)))); gmae_by_time: the same, the mean weighted by measured
+    latency; median_ape: median of |predicted / measured - 1|; nodes: how many; coverage: share of labeled nodes that
+    have a counterpart.
+    """
+    matched = align(measured.graph, predicted.graph)
+    guess = np.where(matched >= 0, predicted.latency_us[matched], np.nan)
+    labeled = is_measured(measured.latency_us)
+    kinds = node_kinds(measured.graph.nodes)
+    arrivals = kinds == f"{NodeType.COMM} {Segment.ARRIVE}"  # 0 by definition
+    result = {}
+    for kind in [ALL, *sorted(set(kinds[labeled & ~arrivals].tolist()))]:
+        use = labeled & ~arrivals & ((kinds == kind) | (kind == ALL))
+        result[kind] = _errors(guess[use], measured.latency_us[use])
+    return result
+
+
+def _errors(guess_us: np.ndarray, measured_us: np.ndarray) -> dict[str, float]:
+    answered = np.isfinite(guess_us)
+    ape = absolute_percentage_error(guess_us[answered], measured_us[answered])
+    if not len(ape):
+        return {**dict.fromkeys(METRICS, float("nan")), "nodes": 0, "coverage": 0.0}
+    logs = np.log(np.maximum(ape, APE_FLOOR))
+    return {
+        "gmae": float(np.exp(logs.mean())),
+        "gmae_by_time": float(np.exp(np.average(logs, weights=measured_us[answered]))),
+        "median_ape": float(np.median(ape)),
+        "nodes": int(answered.sum()),
+        "coverage": float(answered.mean()),
+    }
+
+
+def floor_tables(recordings: Mapping[str, Repeats], load: Load | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Errors of every ordered pair of repeats of every run.
+
+    Args:
+        recordings: run -> its recordings.
+        load: recording -> graph; None: as recorded.
+
+    Returns:
+        Of steps: a row per ordered pair of repeats: where it ran and |log(step / step)| without and with the profiler.
+        Of nodes: a row per ordered pair of repeats and kind of node, with METRICS, nodes and coverage.
+
+    Raises:
+        InputError: a trace cannot be read.
+    """
+    read = load or as_recorded()
+    steps, nodes = [], []
+    for repeats in each(list(recordings.values()), "comparing recordings", "runs"):
+        typical = {k: typical_step(read(r)) for k, r in repeats.items()} if len(repeats) > 1 else {}
+        for one, other in _ordered(repeats):
+            about = _about(one, other)
+            steps.append({**about, "unprofiled": _log_ratio(one.unprofiled_us, other.unprofiled_us),
+                          "profiled": _log_ratio(one.profiled_us, other.profiled_us)})  # fmt: skip
+            found = node_errors(typical[one.repeat], typical[other.repeat])
+            nodes += [{**about, "node": kind, **errors} for kind, errors in found.items()]
+    return pd.DataFrame(steps), pd.DataFrame(nodes)
+
+
+def _ordered(repeats: Repeats) -> Iterator[tuple[Recording, Recording]]:
+    """(predicts, measures)."""
+    yield from permutations(repeats.values(), 2)
+
+
+def _about(one: Recording, other: Recording) -> dict[str, object]:
+    known = bool(one.machine and other.machine)
+    where = WITHIN if one.machine == other.machine or not known else ACROSS
+    return {"run": one.run, "predicts": one.repeat, "measures": other.repeat, "machines": where,
+            "workload": other.workload, "link": other.link, "world_size": other.world_size}  # fmt: skip
+
+
+def _log_ratio(first_us: float, second_us: float) -> float:
+    return float(abs(np.log(first_us / second_us)))

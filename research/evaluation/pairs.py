@@ -1,0 +1,175 @@
+"""Pairs of runs that differ by one known change (`interventions.json`), and the edit that each change is.
+
+{"pairs": [{"kind": "sleep", "a": "run A", "b": "run B", "edit": {"rank": 1, "place": "backward", "sleep_us": 5000}}]}
+
+| kind      | edit                                               | touched nodes                | their latency |
+|-----------|----------------------------------------------------|------------------------------|---------------|
+| sleep     | rank, place (start, backward, optimizer), sleep_us | the gap at the place         | declared      |
+| or        | rank, place, cycles (of a GPU's clock)             | a kernel that only counts    | of B          |
+| link      |                                                    | transfers, exits             | of B          |
+| repeat    | op, times; optional: rank, phase, input_dims       | copies of the op's nodes     | of B          |
+| size      |                                                    | other shapes or messages     | of B          |
+| slow_rank | as repeat, or as size                              | likewise                     | likewise      |
+| blocking  | optional: collective, phase                        | transfers, exits, what waits | of B          |
+
+Which calls of the op are repeated is read off the order of ops in B, unless input_dims names them; which op waits for a
+collective likewise. Other keys say how the programs differ and are not needed here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from gnnperf.core.errors import InputError
+from gnnperf.gnn.data.recordings import read_json
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.whatif import Edit, LatenciesOf, OpSelector, Pause, Place, RepeatOp, RunOnce, WaitAs
+from gnnperf.whatif.call_repeats import repeated_calls
+from gnnperf.whatif.spin import NoSpin, Spin, spin_us
+from gnnperf.whatif.touched import changed_inputs, transfers
+
+PAIRS = "interventions.json"
+
+
+class Change(StrEnum):
+    """The one known change between the runs of a pair."""
+
+    SLEEP = "sleep"
+    LINK = "link"
+    REPEAT = "repeat"
+    SIZE = "size"
+    SLOW_RANK = "slow_rank"
+    BLOCKING = "blocking"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """B is A with one known change.
+
+    Attributes:
+        change: which.
+        a, b: names of the runs.
+        edit: what is declared about it.
+    """
+
+    change: Change
+    a: str
+    b: str
+    edit: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One direction of a pair.
+
+    Attributes:
+        graph: a recording of the program that is edited.
+        donor: a recording of the program that is predicted; latencies of touched nodes may come from it.
+        forward: from A to B, else from B to A.
+    """
+
+    graph: ExecutionGraph
+    donor: ExecutionGraph
+    forward: bool
+
+
+def read_pairs(root: Path) -> tuple[Pair, ...]:
+    """The pairs of a data set.
+
+    Raises:
+        InputError: there is no such file, it is malformed, or it lists none.
+    """
+    path = root / PAIRS
+    listed = read_json(path).get("pairs")
+    if not isinstance(listed, list) or not listed:
+        raise InputError("lists no pairs", where=str(path), allowed='{"pairs": [{"kind", "a", "b", "edit"}, ...]}')
+    return tuple(_pair(entry, f"{path}, pair {number}") for number, entry in enumerate(listed))
+
+
+def _pair(entry: object, where: str) -> Pair:
+    if not isinstance(entry, dict) or not {"kind", "a", "b"} <= entry.keys():
+        raise InputError("is no pair", where=where, allowed='{"kind", "a", "b", "edit"}')
+    if entry["kind"] not in list(Change):
+        raise InputError(f"unknown kind {entry['kind']!r}", where=where, allowed=", ".join(Change))
+    edit = entry.get("edit") or {}
+    if not isinstance(edit, dict):
+        raise InputError("its edit is no JSON object", where=where)
+    return Pair(Change(entry["kind"]), str(entry["a"]), str(entry["b"]), edit)
+
+
+def edits(pair: Pair, way: Way) -> list[Edit]:
+    """What makes the graph of one program of the pair that of the other.
+
+    Raises:
+        InputError: the declaration lacks a value or has a bad one.
+    """
+    try:
+        return _EDITS[pair.change](pair.edit, way)
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+        raise InputError(f"the edit of a {pair.change} is malformed: {reason}", where=f"pair {pair.a} -> {pair.b}",
+                         allowed=__doc__ or "") from error  # fmt: skip
+
+
+def _sleep(edit: Mapping[str, Any], way: Way) -> list[Edit]:
+    rank, place = int(edit["rank"]), Place(edit["place"])
+    if "cycles" in edit:  # of the GPU's clock, whose rate only a recording tells
+        return [Spin(rank, place, spin_us(way.donor, rank)) if way.forward else NoSpin(rank)]
+    pause = Pause(rank, place, float(edit["sleep_us"]))
+    return [pause if way.forward else pause.inverse()]
+
+
+def _link(edit: Mapping[str, Any], way: Way) -> list[Edit]:
+    return [LatenciesOf(way.donor, transfers)]
+
+
+def _size(edit: Mapping[str, Any], way: Way) -> list[Edit]:
+    return [LatenciesOf(way.donor, changed_inputs)]
+
+
+def _repeat(edit: Mapping[str, Any], way: Way) -> list[Edit]:
+    calls, times = _calls(edit), int(edit["times"])
+    if calls.input_dims is not None:
+        return [RepeatOp(calls, times, way.donor) if way.forward else RunOnce(calls, times)]
+    once, repeated = (way.graph, way.donor) if way.forward else (way.donor, way.graph)
+    found = repeated_calls(once, repeated, calls, times)
+    return [RepeatOp(a, times, way.donor) if way.forward else RunOnce(b, times) for a, b in found]
+
+
+def _slow_rank(edit: Mapping[str, Any], way: Way) -> list[Edit]:
+    return _repeat(edit, way) if "times" in edit else _size(edit, way)
+
+
+def _blocking(edit: Mapping[str, Any], way: Way) -> list[Edit]:
+    which = edit.get("collective"), edit.get("phase")
+    return [WaitAs(way.donor, *which), LatenciesOf(way.donor, transfers)]
+
+
+_EDITS: dict[Change, Callable[[Mapping[str, Any], Way], list[Edit]]] = {
+    Change.SLEEP: _sleep,
+    Change.LINK: _link,
+    Change.REPEAT: _repeat,
+    Change.SIZE: _size,
+    Change.SLOW_RANK: _slow_rank,
+    Change.BLOCKING: _blocking,
+}
+
+
+def _calls(edit: Mapping[str, Any]) -> OpSelector:
+    dims, rank = edit.get("input_dims"), edit.get("rank")
+    return OpSelector(
+        str(edit["op"]), input_dims=None if dims is None else _shapes(dims),
+        phase=edit.get("phase"), ranks=None if rank is None else (int(rank),),
+    )  # fmt: skip
+
+
+def _shapes(dims: object) -> str:
+    """Shapes as the graph writes them: compact JSON."""
+    return json.dumps(json.loads(dims) if isinstance(dims, str) else dims, separators=(",", ":"))

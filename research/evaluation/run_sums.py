@@ -1,0 +1,130 @@
+"""Errors of a row as sums per run and seed, so that whole runs and seeds can be drawn: a draw costs one product.
+
+The metric was fixed before any model was trained (issue 5): exp(mean(ln(max(|predicted / measured - 1|, 0.001)))).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core.errors import InputError
+from gnnperf.gnn.evaluation.metrics import APE_FLOOR, absolute_percentage_error
+from research.evaluation.cells import Cell
+
+LEVEL = 0.95
+Statistic = Callable[[np.ndarray], float]
+
+
+@dataclass(frozen=True)
+class RunSums:
+    """A weighted mean of logs in parts.
+
+    Attributes:
+        runs: names of runs, sorted.
+        total: [num_seeds, num_runs] sum of weight x ln(error).
+        weight: [num_seeds, num_runs] sum of weights.
+    """
+
+    runs: tuple[str, ...]
+    total: np.ndarray
+    weight: np.ndarray
+
+    @property
+    def value(self) -> float:
+        """The geometric mean over all runs and seeds."""
+        return float(np.exp(self.total.sum() / self.weight.sum()))
+
+    def of_draws(self, counts: np.ndarray) -> np.ndarray:
+        """Geometric means of each seed, [num_draws, num_seeds], of runs drawn counts [num_draws, num_runs] times."""
+        mean: np.ndarray = (counts @ self.total.T) / (counts @ self.weight.T)  # [num_draws, num_seeds]
+        return np.exp(mean)
+
+    def interval(self, *, num_draws: int = 1000, seed: int = 0) -> tuple[float, float]:
+        """Percentile bootstrap (Efron 1979), 95 %, of runs and seeds; NaN with fewer than two runs."""
+        num_seeds, num_runs = self.total.shape
+        if num_runs < 2:
+            return float("nan"), float("nan")
+        draw = np.random.default_rng(seed)
+        runs = draws(draw, num_runs, num_draws)  # [num_draws, num_runs]
+        seeds = draws(draw, num_seeds, num_draws)  # [num_draws, num_seeds]
+        total, weight = ((runs @ part.T * seeds).sum(axis=1) for part in (self.total, self.weight))  # [num_draws]
+        low, high = np.quantile(np.exp(total / weight), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        return float(low), float(high)
+
+
+def draws(draw: np.random.Generator, size: int, num_draws: int) -> np.ndarray:
+    """[num_draws, size] how often each of `size` is drawn, with replacement, as many as there are."""
+    return draw.multinomial(size, np.full(size, 1.0 / size), size=num_draws)
+
+
+def node_gmae(cells: Sequence[Cell]) -> RunSums | None:
+    """Every labeled node counts the same; None: no node answers."""
+    return _of_nodes(cells, lambda nodes: np.ones(len(nodes)))
+
+
+def node_gmae_by_time(cells: Sequence[Cell]) -> RunSums | None:
+    """A node counts by its measured latency."""
+    return _of_nodes(cells, lambda nodes: nodes["measured_us"].to_numpy(np.float64))
+
+
+def step_geomean(cells: Sequence[Cell]) -> RunSums | None:
+    """The same formula over steps, one per recording."""
+    return _stacked([_sums(c.steps, c.steps["run"].to_numpy(), np.ones(len(c.steps))) for c in cells])
+
+
+METRICS: Mapping[str, Callable[[Sequence[Cell]], RunSums | None]] = {
+    "node GMAE": node_gmae, "node GMAE by time": node_gmae_by_time, "step geomean": step_geomean,
+}  # fmt: skip
+
+
+def _of_nodes(cells: Sequence[Cell], weights: Callable[[pd.DataFrame], np.ndarray]) -> RunSums | None:
+    tables = [(c.nodes, c.steps["run"].to_numpy()) for c in cells if c.nodes is not None]
+    if len(tables) < len(cells):
+        return None
+    return _stacked([_sums(nodes, runs[nodes["recording"].to_numpy()], weights(nodes)) for nodes, runs in tables])
+
+
+def _sums(table: pd.DataFrame, runs: np.ndarray, weight: np.ndarray) -> RunSums:
+    predicted, measured = (table[name].to_numpy(np.float64) for name in ("predicted_us", "measured_us"))
+    logs = np.log(np.maximum(absolute_percentage_error(predicted, measured), APE_FLOOR))  # [n]
+    names, run = np.unique(runs.astype(str), return_inverse=True)  # [num_runs], [n]
+    return RunSums(tuple(names.tolist()), np.bincount(run, weight * logs)[None], np.bincount(run, weight)[None])
+
+
+def _stacked(seeds: Sequence[RunSums]) -> RunSums:
+    if len({one.runs for one in seeds}) != 1:
+        raise InputError("seeds of one row were judged on different runs", where="cells",
+                         remedy="python -m research.benchmarks.learned makes such cells again")  # fmt: skip
+    return RunSums(seeds[0].runs, np.concatenate([s.total for s in seeds]), np.concatenate([s.weight for s in seeds]))
+
+
+def interval_over_groups(
+    values: np.ndarray, groups: np.ndarray, statistic: Statistic, *, level: float = 0.95, num_draws: int = 1000,
+    seed: int = 0,
+) -> tuple[float, float]:  # fmt: skip
+    """Percentile bootstrap (Efron 1979), groups drawn with replacement.
+
+    Args:
+        values: [n]; NaN does not count.
+        groups: [n] name or number of the run or pair.
+        statistic: of the values that count.
+        level: share of draws inside.
+        num_draws: draws.
+        seed: of the draws.
+
+    Returns:
+        Lower and upper end; NaN with fewer than two groups.
+    """
+    use = ~np.isnan(values)
+    names, group = np.unique(groups[use], return_inverse=True)
+    if len(names) < 2:
+        return float("nan"), float("nan")
+    parts = [values[use][group == number] for number in range(len(names))]
+    draws = np.random.default_rng(seed).integers(0, len(names), size=(num_draws, len(names)))
+    found = [statistic(np.concatenate([parts[number] for number in draw])) for draw in draws]
+    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)

@@ -1,0 +1,41 @@
+"""Fit what the analytical model takes as given on CPUs, and write conf/analytic/cpu.yaml.
+
+    python -m research.fitting.cpu_constants [OUT.yaml]
+
+Host overheads, lags and prices of ops: from all recordings of datasets/cpu-gloo, the profiler's own cost taken out, and
+the op tables datasets/cpu-ops, cpu-lookups and cpu-updates. So the model is not to be judged on these recordings with
+these constants: `research/benchmarks/unseen_workload.py` fits anew for each workload, and training fits on its own
+runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from gnnperf.analytic import fit_constants, read_calibrated_calls, save_constants
+from gnnperf.gnn.data.clusters import cluster_for
+from gnnperf.hardware.conf_folders import conf_dir
+from research.benchmarks._recorded_graphs import OP_TABLES, recorded_graphs
+
+PROVENANCE = (
+    "host_overhead_us, segment_us, lag_us.cpu and op_prices: fitted by research/fitting/cpu_constants.py on "
+    "datasets/cpu-gloo (gloo runs on an AMD EPYC, two cores, torch 2.13; without the profiler's cost), "
+    "datasets/cpu-ops, cpu-lookups and cpu-updates. Do not judge the analytical model on those recordings with these "
+    "constants. lag_us.gpu, collective_floor_us, copy_floor_us, pageable_share: as in gpu.yaml."
+)
+
+
+def main() -> None:
+    """Fit and write."""
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "cpu.yaml"
+    graphs = list(recorded_graphs().values())
+    device = cluster_for(graphs[0], None, None).device
+    fitted = fit_constants(graphs, device, read_calibrated_calls(OP_TABLES))
+    print({k: round(v, 2) for k, v in fitted.segment_us.items()}, fitted.lag_us["cpu"], len(fitted.host_overhead_us))
+    save_constants(replace(fitted, provenance=PROVENANCE), out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,284 @@
+"""Fit the constants of the GEMM model to measured gemms: robust least squares of log latency, from fixed starts.
+
+    GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.gemm [gemm] [bmm] [linear]
+
+writes conf/analytic/gemm.yaml, fitted on all GPUs that have public tables. Families of tables that are not named keep
+their constants. `python -m research.benchmarks.gemm` judges such constants on GPUs that they were not fitted on; do not
+judge them on these tables. No row of a whole model or of its nodes is among them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from gnnperf.analytic.collective.solver import robust_least_squares
+from gnnperf.analytic.gemm import candidates, family_of, kernel_us, observed_us, tiled_us
+from gnnperf.analytic.gemm_sizes import ITEM_BYTES, DeviceNumbers, Products, numbers_of, products, rate_key
+from gnnperf.analytic.kernel_constants import (
+    GemmConstants,
+    Members,
+    kernels_of,
+    load_gemm_constants,
+    members_for,
+    save_gemm_constants,
+)
+from gnnperf.core.errors import InputError
+from gnnperf.hardware import match_device
+from gnnperf.hardware.conf_folders import conf_dir
+from gnnperf.hardware.strict_yaml import read_yaml
+from research.benchmarks._products import TABLES, product_rows, sample
+from research.benchmarks._public_runs import mirror
+
+Array = npt.NDArray[np.float64]
+
+FITTED_BY = "Fitted by research/fitting/gemm.py."
+FIT_ROWS = {"gemm": 300, "bmm": 500, "linear": 500}  # of each GPU
+FAMILY = {"gemm": "matrix", "bmm": "vector_batched", "linear": "vector"}
+LOSS_SCALE = 0.15  # of log latency: beyond it, errors count linearly
+# Weight of the expectations below against one measurement: of a fit that answers for the GPUs it saw, and of one that
+# answers for others, which has less to go by. `research.benchmarks.gemm_choice` printed what the second was chosen by.
+OWN_CONFIDENCE, OTHERS_CONFIDENCE = 0.02, 0.06
+OWN_BASE_CLOCK, OTHERS_BASE_CLOCK = 1e-3, 1.0  # GemmConstants.base_clock_share: NeuSight's P4 did not keep its own
+OFFSET_SPREAD = 0.3  # of one device's log latency against what its numbers say: boards, clocks and campaigns differ
+STEPS = 25
+# Constant -> where the search starts, and by which factor (e^spread) it may be off before that counts. These are orders
+# of magnitude, set by hand while looking at fits to single GPUs of all generations; a wide spread leaves the data to
+# decide, and `research.benchmarks.gemm starts` prints what other starts would have given. flops_per_joule lies between
+# what a
+# board does at its base clock, which it keeps, and at its boost clock: the mean over the catalog's data sheets of
+# float32 rate / power limit * sqrt(base / boost clock).
+EXPECTED: Mapping[str, tuple[float, float]] = {
+    "compute_share": (0.92, 0.1), "flops_per_joule": (6.5e10, 0.7), "throttle_us": (1e3, 1.0),
+    "load_bytes_per_flop": (0.4, 0.7), "quantization": (0.5, 0.7), "wave_clocks": (1000.0, 0.7),
+    "least_elements": (256.0, 0.7), "lone_tile_share": (0.5, 0.5), "l2_bytes_per_clock": (32.0, 0.7),
+    "split_clocks": (2000.0, 1.0), "l2_share": (1.0, 0.5), "l2_sharpness": (4.0, 0.5), "memory_share": (0.8, 0.15),
+    "overlap_power": (2.0, 0.4), "reread_share": (0.3, 1.0), "far_share": (48.0, 0.7), "far_slowdown": (0.3, 1.5),
+    "floor_clocks": (4000.0, 0.4), "launch_us": (40.0, 1.0), "launch_power": (1.5, 0.5),
+}  # fmt: skip
+# Matrix units: what differs by their FLOPs per clock and their energy per FLOP.
+MATRIX = {"flops_per_joule": 2e12, "load_bytes_per_flop": 0.08, "least_elements": 4096.0}
+AT_MOST_ONE = ("quantization",)
+AT_LEAST_ONE = ("overlap_power", "launch_power")
+LAUNCH_ONLY = ("launch_us", "launch_power")
+TILES = {"vector": ("any", "narrow"), "vector_batched": ("128x128", "64x128", "narrow"), "matrix": ("any",)}
+BY_KERNELS = ("vector", "vector_batched")  # families whose kernels, and so their tiles, differ by generation
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Products that were measured, with the numbers of their devices: what a fit and a judgement need.
+
+    Attributes:
+        found: [rows] products.
+        numbers: [rows] of the device.
+        latency_us: [rows].
+        launch_included: how all of them were measured.
+        device: [rows] name.
+        family: of all rows.
+    """
+
+    found: Products
+    numbers: DeviceNumbers
+    latency_us: Array
+    launch_included: bool
+    device: npt.NDArray[np.str_]
+    family: str
+
+
+def measured(rows: pd.DataFrame) -> Measured:
+    """From rows of `research.tables` that share dtype, family and way of measuring.
+
+    Raises:
+        InputError: a device that the catalog does not know, or has no rate for.
+    """
+    dtype, first = str(rows["dtype"].iloc[0]), rows.iloc[0]
+    names = rows["device"].to_numpy(str)
+    keys, numbers = {}, {}
+    for name in np.unique(names):
+        device = match_device(str(name))
+        if device is None:
+            raise InputError(f"device {str(name)!r}", where="measured products", remedy="add it to conf/hardware")
+        keys[name], numbers[name] = rate_key(device, dtype), numbers_of(device, dtype)
+    fields = DeviceNumbers.__dataclass_fields__
+    per_row = DeviceNumbers(*(np.array([getattr(numbers[n], f)[0] for n in names]) for f in fields))
+    batch = rows["batch"].to_numpy(float)
+    return Measured(
+        products(rows["m"], rows["n"], rows["k"], batch, ITEM_BYTES[dtype], rows["turns"]),
+        per_row, rows["latency_us"].to_numpy(float), bool(first["launch_included"]), names,
+        family_of(keys[names[0]], str(first["op"]) == "aten::bmm"),
+    )  # fmt: skip
+
+
+def predicted_us(data: Measured, members: Members) -> Array:
+    """[rows] us as the data were measured, each device by the members that are for it."""
+    found = np.full(len(data.latency_us), np.nan)
+    for name in np.unique(data.device):
+        device, rows = match_device(str(name)), np.flatnonzero(data.device == name)
+        own = members_for(members, device.architecture or "") if device is not None else members
+        found[rows] = tiled_us(data.found.part(rows), data.numbers.part(rows), own, data.launch_included)
+    return found
+
+
+def fit_gemm(data: Measured, steps: int = STEPS) -> Members:
+    """For the devices of the rows: constants of the tile set that fits best; every device weighs the same.
+
+    Args:
+        data: training rows.
+        steps: of the search, per tile set.
+    """
+    begin = {**starts(data.family), "base_clock_share": OWN_BASE_CLOCK}
+    fits = [_fit(data, tiles, steps, begin, OWN_CONFIDENCE) for tiles in TILES[data.family]]
+    return (min(fits, key=lambda fit: fit[1])[0],)
+
+
+def fit_near(data: Measured, members: Members) -> Members:
+    """For one device, from a few of its products: each member fitted again from, and held near, what others gave it.
+
+    Args:
+        data: products of the device.
+        members: those that answer for it.
+    """
+    kept = (*EXPECTED, "base_clock_share")
+    return tuple(
+        replace(_fit(data, m.tiles, STEPS, {n: getattr(m, n) for n in kept}, OWN_CONFIDENCE)[0], kernels=m.kernels)
+        for m in members
+    )
+
+
+def fit_together(
+    data: Measured, start: Mapping[str, float] | None = None, confidence: float = OTHERS_CONFIDENCE
+) -> Members:
+    """For devices of other generations: one member per tile set, since which tiles they use is not known.
+
+    Args:
+        data: training rows.
+        start: constant -> where to start, and what to expect, instead of `starts`.
+        confidence: weight of the expectations.
+    """
+    begin = {**starts(data.family), **(start or {}), "base_clock_share": OTHERS_BASE_CLOCK}
+    return tuple(_fit(data, tiles, STEPS, begin, confidence)[0] for tiles in TILES[data.family])
+
+
+def fit_apart(
+    parts: Iterable[Measured], start: Mapping[str, float] | None = None, confidence: float = OTHERS_CONFIDENCE
+) -> Members:
+    """The same of every generation by itself: what only one of them shows weighs as one voice among them."""
+    return tuple(member for part in parts for member in fit_together(part, start, confidence))
+
+
+def fit_by_kernels(rows: pd.DataFrame, start: Mapping[str, float] | None = None) -> Members:
+    """One member per set of kernels, of the tiles that fit its rows best: which tiles they use shows in the rows.
+
+    Args:
+        rows: see `measured`, with their "generation".
+        start: see `fit_together`.
+    """
+    found = []
+    for kernels, part in rows.groupby(rows["generation"].map(kernels_of)):
+        data = measured(part)
+        begin = {**starts(data.family), **(start or {}), "base_clock_share": OTHERS_BASE_CLOCK}
+        fits = [_fit(data, tiles, STEPS, begin, OTHERS_CONFIDENCE) for tiles in TILES[data.family]]
+        best = min(fits, key=lambda fit: fit[1])[0]
+        found.append(replace(best, kernels=str(kernels)))
+    return tuple(found)
+
+
+def fit_for_others(rows: pd.DataFrame, start: Mapping[str, float] | None = None) -> Members:
+    """Members for other GPUs than those of the rows: `fit_by_kernels` or `fit_together`, as the family needs.
+
+    Args:
+        rows: see `measured`, with their "generation".
+        start: see `fit_together`.
+    """
+    data = measured(rows)
+    return fit_by_kernels(rows, start) if data.family in BY_KERNELS else fit_together(data, start)
+
+
+def starts(family: str) -> dict[str, float]:
+    """Constant -> where the search starts."""
+    return {name: value for name, (value, _) in EXPECTED.items()} | (MATRIX if family == "matrix" else {})
+
+
+def _fit(
+    data: Measured, tiles: str, steps: int, begin_at: Mapping[str, float], confidence: float
+) -> tuple[GemmConstants, float]:
+    start = GemmConstants(**begin_at, tiles=tiles)  # type: ignore[arg-type]
+    names = [n for n in EXPECTED if data.launch_included or n not in LAUNCH_ONLY]
+    expected = _coordinates(start, names)
+    devices, place = np.unique(data.device, return_inverse=True)
+    offsets = len(devices) if len(devices) > 1 else 0  # one device's own offset is in its constants
+    spread = np.array([EXPECTED[n][1] for n in names] + [OFFSET_SPREAD] * offsets)
+    begin = np.concatenate([expected, np.zeros(offsets)])
+    counts = candidates(data.found, data.numbers, tiles)
+    log_us, weight = np.log(data.latency_us), _weights(data.device)
+
+    def residual(at: Array) -> Array:
+        constants = _at(start, names, at[: len(names)])
+        kernel = kernel_us(data.found, data.numbers, counts, constants)
+        kernel = kernel * np.exp(at[len(names) :])[place] if offsets else kernel
+        found = observed_us(kernel, constants, data.launch_included)
+        doubt = confidence * np.sqrt(len(log_us)) * (at - begin) / spread
+        return np.concatenate([weight * (np.log(found) - log_us), doubt])
+
+    at, cost = robust_least_squares(residual, begin, LOSS_SCALE, steps)
+    return _at(start, names, at[: len(names)]), cost
+
+
+def _weights(device: npt.NDArray[np.str_]) -> Array:
+    """[rows] square roots of weights: every device counts the same, whatever its number of rows."""
+    _, place, count = np.unique(device, return_inverse=True, return_counts=True)
+    return np.sqrt(len(device) / len(count) / count[place])
+
+
+def _coordinates(constants: GemmConstants, names: Sequence[str]) -> Array:
+    """Logarithms, so that constants stay positive; of odds up to 1, of the excess from 1."""
+    found = []
+    for name in names:
+        value = float(getattr(constants, name))
+        inner = value / (1 - value) if name in AT_MOST_ONE else value - 1 if name in AT_LEAST_ONE else value
+        found.append(np.log(inner))
+    return np.array(found)
+
+
+def _at(start: GemmConstants, names: Sequence[str], at: Array) -> GemmConstants:
+    found: dict[str, float] = {}
+    for name, value in zip(names, np.exp(np.clip(at, -50.0, 50.0)).tolist(), strict=True):
+        found[name] = value / (1 + value) if name in AT_MOST_ONE else 1 + value if name in AT_LEAST_ONE else value
+    return replace(start, **found)  # type: ignore[arg-type]
+
+
+def main(asked: Sequence[str]) -> int:
+    """Fit and write."""
+    unknown = sorted(set(asked) - set(TABLES))
+    if unknown:
+        sys.exit(f"no table {unknown[0]!r}. Allowed: {', '.join(TABLES)}.")
+    path = conf_dir("analytic") / "gemm.yaml"
+    rows = product_rows(mirror())
+    constants, sources = dict(load_gemm_constants(path)), sources_of(path)
+    for table in asked or TABLES:
+        part = sample(rows[rows["table"] == table], FIT_ROWS[table])
+        constants[FAMILY[table]] = fit_for_others(part)
+        sources[FAMILY[table]] = f"{part['source'].iloc[0]}, {table}, {len(part)} rows of " + ", ".join(
+            part["device"].unique()
+        )
+    said = "; ".join(f"{family}: {source}" for family, source in sources.items())
+    save_gemm_constants(constants, f"{FITTED_BY} {said}.", path)
+    return 0
+
+
+def sources_of(path: Path) -> dict[str, str]:
+    """Family -> where its constants come from, as the file says."""
+    said = str(read_yaml(path)["provenance"]).removeprefix(FITTED_BY).strip().removesuffix(".")
+    parts = (part.partition(": ") for part in said.split("; "))
+    return {family: source for family, _, source in parts}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

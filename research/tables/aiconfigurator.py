@@ -1,0 +1,58 @@
+"""GEMM tables of ai-dynamo/aiconfigurator (Apache-2.0): bfloat16, the same shapes on several GPUs.
+
+A CUDA graph of six calls, each on a weight and an input of its own, is replayed, so that no launch cost is inside, and
+six working sets share the cache (upstream's collector/sglang/collect_gemm.py: linear without bias). ms per call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from gnnperf.core import untrusted
+from gnnperf.core.schema.parquet import read_parquet
+from research.tables.columns import US_PER_MS, OpTable, completed, joined
+from research.tables.keep import checked
+from research.tables.products import product_columns
+
+SOURCE = "ai-dynamo/aiconfigurator"
+METHOD = "CUDA-graph replay of six calls in turn"
+TURNS = 6
+PATTERN = "ai-dynamo+aiconfigurator/aic-core/src/aiconfigurator_core/systems/data/*/gemm/*/*/gemm_perf.parquet"
+DTYPES = {"fp8": "float8"}  # the table's name -> ours; scales of tensors count for nothing beside operands
+OTHER_DTYPE = f"{SOURCE}: another dtype was asked for"
+
+
+def read_aiconfigurator(mirror: Path, dtypes: Sequence[str] = ("bfloat16",)) -> OpTable:
+    """Every GEMM table of a mirror.
+
+    Args:
+        mirror: folder of public measurements.
+        dtypes: which of the table's; "fp8" has one scale per tensor, others have scales whose layout is not told.
+    """
+    return joined(_gemm(_read(path), dtypes) for path in sorted(mirror.glob(PATTERN)))
+
+
+def _read(path: Path) -> pd.DataFrame:
+    with untrusted.reading(path):
+        return read_parquet(path).to_pandas()
+
+
+def _gemm(found: pd.DataFrame, dtypes: Sequence[str]) -> OpTable:
+    asked = found[found["gemm_dtype"].isin(list(dtypes))]
+    parts = [
+        completed(
+            {**product_columns("aten::linear", rows["m"], rows["n"], rows["k"], DTYPES.get(str(dtype), str(dtype))),
+             "direction": "forward",
+             "turns": TURNS, "tf32": False, "cache": "warm", "launch_included": False,
+             "device": rows["device"].to_numpy(), "latency_us": rows["latency"] * US_PER_MS, "source": SOURCE,
+             "table": "gemm", "method": METHOD},
+            len(rows),
+        )
+        for dtype, rows in asked.groupby("gemm_dtype", sort=False)
+    ]  # fmt: skip
+    tables = [checked(part, ("m", "n", "k")) for part in parts]
+    left_out = len(found) - len(asked)
+    return joined([*tables, OpTable(completed({}, 0), {OTHER_DTYPE: left_out} if left_out else {})])

@@ -1,0 +1,157 @@
+"""Measured times of whole models by sitar-lab/NeuSight (MIT), their nodes', and what others predicted for them.
+
+A label is one pass of a model: torch 2.1 eager, float32 without TF32, one GPU unless the variant says more (dp4, tp4,
+pp4_1: four ranks). Inference is a forward pass; training a forward pass with dropout and a backward pass that adds to
+the gradients of the pass before (`bwall`). No loss, no optimizer. `fusion` is torch.compile. Milliseconds upstream.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from gnnperf.core.errors import InputError
+from research.tables.columns import US_PER_MS
+
+ROOT = "sitar-lab+NeuSight/scripts/asplos"
+RUN = re.compile(r"(?P<model>.+)-(?P<kind>train|inf)-(?P<length>\d+)-(?P<batch>\d+)(?:-(?P<variant>.+))?")
+LAYER_KEYS = ("n_layer", "num_hidden_layers", "num_layers")
+# Folder of predictions -> whose. micro: a regression on FLOPs (Li et al., MICRO 2023).
+PEERS = {"neusight": "NeuSight", "roofline": "roofline", "habitat": "Habitat", "micro": "Li et al."}
+
+
+@dataclass(frozen=True)
+class ModelRun:
+    """What was run.
+
+    Attributes:
+        name: of its files.
+        model: e.g. bert_large.
+        training: forward and backward; else forward alone.
+        length: tokens of a sequence.
+        batch: sequences.
+        variant: "" one GPU and eager; else fusion, or how many ranks share the work.
+    """
+
+    name: str
+    model: str
+    training: bool
+    length: int
+    batch: int
+    variant: str
+
+
+@dataclass(frozen=True)
+class ModelLabel:
+    """One measured run.
+
+    Attributes:
+        run: what.
+        device: name of the GPU as a driver gives it.
+        forward_us: of the forward pass; NaN not measured on its own.
+        backward_us: of the backward pass; NaN none, or not measured on its own.
+        total_us: of all.
+    """
+
+    run: ModelRun
+    device: str
+    forward_us: float
+    backward_us: float
+    total_us: float
+
+
+def run_of(name: str) -> ModelRun:
+    """A run from the name of its files.
+
+    Raises:
+        InputError: another kind of name.
+    """
+    found = RUN.fullmatch(name)
+    if found is None:
+        raise InputError(f"run {name!r}", where="NeuSight", allowed="MODEL-train-LENGTH-BATCH, MODEL-inf-LENGTH-BATCH")
+    return ModelRun(name, found["model"], found["kind"] == "train", int(found["length"]), int(found["batch"]),
+                    found["variant"] or "")  # fmt: skip
+
+
+def read_model_labels(mirror: Path) -> tuple[ModelLabel, ...]:
+    """All labels of a mirror, by device and run."""
+    return tuple(_label(path) for path in sorted(mirror.glob(f"{ROOT}/label/*/*.json")))
+
+
+def _label(path: Path) -> ModelLabel:
+    raw = _json(path)
+    forward, backward, total = (_us(raw, key, path) for key in ("fw_latency", "bwall_latency", "e2e_latency"))
+    unknown = float("nan")  # upstream writes 0 for what was not measured
+    device = path.parent.name.replace("_", " ")
+    return ModelLabel(run_of(path.stem), device, forward or unknown, backward or unknown, total)
+
+
+def operator_list_path(mirror: Path, run: ModelRun) -> Path:
+    """Where the operators of a run are listed; there may be no such file."""
+    return mirror / ROOT / "results" / "opgraph" / f"{run.name}.csv"
+
+
+def layers_of(mirror: Path, model: str) -> int:
+    """Layers of a model, from its configuration.
+
+    Raises:
+        InputError: no configuration, or one without a number of layers.
+    """
+    path = mirror / ROOT / "data" / "DLmodel_configs" / f"{model}.json"
+    if not path.is_file():
+        raise InputError(f"no configuration of {model!r}", where=str(path.parent), remedy="fetch kind op-graphs")
+    raw = _json(path)
+    found = next((raw[key] for key in LAYER_KEYS if isinstance(raw.get(key), int)), None)
+    if not isinstance(found, int):
+        raise InputError("no number of layers", where=str(path), allowed=", ".join(LAYER_KEYS))
+    return found
+
+
+def peer_us(mirror: Path, label: ModelLabel, peer: str) -> float:
+    """What a peer predicted for the whole run; NaN: nothing."""
+    path = _prediction(mirror, label, peer, "json")
+    return _us(_json(path), "e2e_latency", path) if path.is_file() else float("nan")
+
+
+def node_times(mirror: Path, label: ModelLabel) -> pd.DataFrame | None:
+    """[num_nodes] measured times of the nodes of a run, `forward_us` and `backward_us` by name; None: not measured.
+
+    Each between two events of its own, so that a host gap is in what is short.
+    """
+    return _nodes(mirror / ROOT / "label" / label.device.replace(" ", "_") / f"{label.run.name}.csv")
+
+
+def peer_node_times(mirror: Path, label: ModelLabel, peer: str) -> pd.DataFrame | None:
+    """The same as a peer predicted it."""
+    return _nodes(_prediction(mirror, label, peer, "csv"))
+
+
+def _prediction(mirror: Path, label: ModelLabel, peer: str, suffix: str) -> Path:
+    folder = mirror / ROOT / "results" / "prediction" / label.device.replace(" ", "_") / peer
+    return folder / f"{label.run.name}.{suffix}"
+
+
+def _nodes(path: Path) -> pd.DataFrame | None:
+    if not path.is_file():
+        return None
+    found = pd.read_csv(path, usecols=["Name", "fw_latency", "bw_latency", "acc_latency"]).set_index("Name")
+    times = {"forward_us": found["fw_latency"], "backward_us": found["bw_latency"] + found["acc_latency"]}
+    return pd.DataFrame(times) * US_PER_MS
+
+
+def _json(path: Path) -> dict[str, object]:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict):
+        raise InputError("is not a mapping of names to values", where=str(path))
+    return found
+
+
+def _us(raw: dict[str, object], key: str, path: Path) -> float:
+    found = raw.get(key)
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < float("inf"):
+        raise InputError(f"{key} is {found!r}", where=str(path), allowed="a number from 0 up, in ms")
+    return float(found) * US_PER_MS

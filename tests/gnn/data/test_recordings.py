@@ -1,0 +1,58 @@
+"""What the folders of a data set say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gnnperf.core.errors import InputError
+from gnnperf.gnn.data.recordings import read_recordings
+from tests.gnn.data.data_sets import write_card
+
+
+def test_runs_and_repeats_as_the_cards_describe_them(tmp_path: Path) -> None:
+    write_card(tmp_path / "b" / "1", 100.0)
+    write_card(tmp_path / "a" / "10", 300.0, link={"medium": "loopback"})
+    write_card(tmp_path / "a" / "2", 200.0)
+    found = read_recordings(tmp_path)
+    assert list(found) == ["a", "b"]
+    assert list(found["a"]) == [2, 10]
+    one = found["b"][1]
+    assert (one.name, one.unprofiled_us, one.profiled_us) == ("b/1", 100.0, pytest.approx(110.0))
+    assert (one.workload, one.link, one.world_size, one.machine) == ("dlrm", "veth 1 Gbit/s", 2, "f00d")
+    assert found["a"][10].link == "loopback"
+
+
+def test_broken_rejected_and_other_folders_are_left_out(tmp_path: Path) -> None:
+    write_card(tmp_path / "a" / "1", 100.0)
+    write_card(tmp_path / "a" / "2", 100.0, status="rejected")
+    write_card(tmp_path / "b" / "1", 100.0, status="broken", step_time=None)
+    write_card(tmp_path / "examples" / "a", 100.0)
+    assert {run: list(repeats) for run, repeats in read_recordings(tmp_path).items()} == {"a": [1]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"step_time": {}}, "no step time without profiler"),
+        ({"step_time": None}, "no step time"),
+        ({"step_time": {"without_profiler": {"median_us": 0.0}}}, "0.0 us"),
+    ],
+)
+def test_cards_without_step_times_are_refused(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    write_card(tmp_path / "a" / "1", 100.0, **changes)
+    with pytest.raises(InputError, match=message):
+        read_recordings(tmp_path)
+
+
+def test_an_empty_folder_and_a_broken_card_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no complete recordings"):
+        read_recordings(tmp_path)
+    write_card(tmp_path / "a" / "1", 100.0)
+    (tmp_path / "a" / "1" / "run.json").write_text("[1")
+    with pytest.raises(InputError, match="not JSON"):
+        read_recordings(tmp_path)
+    (tmp_path / "a" / "1" / "run.json").write_text("[1]")
+    with pytest.raises(InputError, match="not a JSON object"):
+        read_recordings(tmp_path)

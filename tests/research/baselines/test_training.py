@@ -1,0 +1,73 @@
+"""What was trained beside the trivial answers: rows, cells on disk, the error that a search makes small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from gnnperf.gnn.data.config import DataConfig
+from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.training.curves import FolderLog
+from research.baselines.judge import Fit, fitted
+from research.baselines.rows import TRIVIAL
+from research.baselines.training import judged_rows, show_rows, validation_error, variant_of, write_records
+from research.baselines.whole_steps import SameStep
+from research.evaluation.cell_files import read_cells
+from research.evaluation.row_errors import REPEAT
+from tests.research.baselines.made_data import Scaled, twice_recorded
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
+    return twice_recorded(tmp_path_factory.mktemp("cache"))
+
+
+def test_rows_and_cells(data: PreparedData, tmp_path: Path) -> None:
+    """The floor stands where a run is there twice, last; a cell says what it was made from."""
+    judged = judged_rows({"mine": fitted(Scaled(1.2), data, 5)}, data, ["val", "test"], "")
+    assert {part: set(rows) for part, rows in judged.items()} == {
+        "val": {"mine", *TRIVIAL}, "test": {"mine", *TRIVIAL, REPEAT},
+    }  # fmt: skip
+    assert list(judged["test"])[-1] == REPEAT
+    write_records(judged, tmp_path)
+    for part in ("val", "test"):
+        assert len(read_cells(tmp_path / part, part)) == len(judged[part])
+    (kept,) = (cell for cell in read_cells(tmp_path / "test") if cell.origin.row == "mine")
+    assert (tmp_path / "test" / "run" / "mine" / "5.parquet").is_file()
+    assert (tmp_path / "test" / "run" / "analytic" / "fixed.parquet").is_file()
+    assert kept.origin.learner == repr(Scaled(1.2)) and kept.origin.data == data.fingerprint
+    assert kept.steps["predicted_us"].tolist() == pytest.approx([1.25 * 185, 1.25 * 1.2 * 185])
+
+
+def test_the_error_that_a_search_makes_small(data: PreparedData) -> None:
+    """1.25 of every node but the collective, which holds the base's; of steps alone where there are no nodes."""
+    steps = Fit(SameStep(2 * 185.0), "twice", 0, 0.0)
+    judged = judged_rows({"mine": fitted(Scaled(1.2), data, 5), "steps": steps}, data, ["val"], "")
+    nodes = judged["val"]["mine"][0].nodes
+    assert nodes is not None
+    error = (nodes["predicted_us"] / nodes["measured_us"] - 1).abs()
+    assert error.iloc[:-1].to_numpy() == pytest.approx(0.25)
+    assert validation_error(judged, "mine") == pytest.approx((0.25**10 * error.iloc[-1]) ** (1 / 11), rel=1e-4)
+    assert validation_error(judged, "steps") == pytest.approx(1.0)
+
+
+def test_what_is_shown_is_kept(data: PreparedData, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows(judged_rows({"mine": fitted(Scaled(1.2), data, 5)}, data, ["test"], ""), FolderLog(tmp_path))
+    printed = capsys.readouterr().out
+    for words in ("run, test: node latencies", "run, test: step time", "mine", "another-recording", "ridge-step"):
+        assert words in printed
+    table = pd.read_csv(tmp_path / "tables" / "test_rows.csv").set_index(["row", "of"])
+    assert table.loc[("mine", "steps"), "gmae"] == pytest.approx(0.25)
+    assert ("median-step", "nodes") not in table.index and ("median-step", "steps") in table.index
+
+
+def test_a_part_without_runs_is_left_out(data: PreparedData) -> None:
+    assert judged_rows({}, data, [], "") == {}
+
+
+def test_data_that_are_told_something_else_are_another_variant() -> None:
+    assert variant_of(DataConfig()) == ""
+    assert variant_of(DataConfig(residual_target=False)) == "residual_target=False"
+    assert variant_of(DataConfig(bucket_bytes=7e4)) == "bucket_bytes=70000.0"

@@ -1,0 +1,77 @@
+"""`gnnperf interventions` and `gnnperf noise-floor` on a small data set on disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from traces import mark, op, run_of, trace
+
+from gnnperf.cli import main
+from gnnperf.trace.storage import write_run
+from tests.gnn.data.data_sets import write_card
+
+SLEEP = {"kind": "sleep", "a": "plain", "b": "slept", "edit": {"rank": 0, "place": "start", "sleep_us": 30.0}}
+
+
+def record(folder: Path, sleep_us: float) -> None:
+    """Two steps of one rank: |5 + sleep| mm 20 | 15 |."""
+    events = []
+    for number in range(2):
+        begin = number * (40.0 + sleep_us)
+        end = begin + 40.0 + sleep_us
+        events += [mark(number, begin, end), op("aten::mm", begin + 5 + sleep_us, begin + 25 + sleep_us)]
+    write_run(run_of(trace(*events)), folder)
+    write_card(folder, 40.0 + sleep_us, world_size=1)
+
+
+@pytest.fixture
+def data_set(tmp_path: Path) -> Path:
+    for repeat in ("1", "2"):
+        record(tmp_path / "plain" / repeat, 0.0)
+        record(tmp_path / "slept" / repeat, 30.0)
+    (tmp_path / "interventions.json").write_text(json.dumps({"pairs": [SLEEP]}))
+    return tmp_path
+
+
+def test_interventions(data_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["interventions", str(data_set), "--json", str(tmp_path / "out" / "found.json")]) == 0
+    assert "sleep" in capsys.readouterr().out
+    found = json.loads((tmp_path / "out" / "found.json").read_text())
+    assert [t["predicted_us"] for t in found["trials"]] == pytest.approx([30.0, 30.0, -30.0, -30.0])
+    assert [t["measured_us"] for t in found["trials"]] == pytest.approx([30.0, 30.0, -30.0, -30.0])
+    assert found["summary"][0]["sign_right"] == 1.0
+    assert found["left_out"] == []
+
+
+def test_noise_floor(data_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["noise-floor", str(data_set), "--json", str(tmp_path / "floor.json")]) == 0
+    out = capsys.readouterr().out
+    assert "step unprofiled" in out
+    assert "Across machines: unknown" in out
+    found = json.loads((tmp_path / "floor.json").read_text())
+    assert {row["median"] for row in found["steps"]} == {0.0}
+    assert any(row["group"] == "compute" for row in found["nodes"])
+
+
+@pytest.mark.parametrize("command", ["interventions", "noise-floor"])
+def test_bad_input_is_one_message_and_exit_code_2(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, str(tmp_path / "nowhere")]) == 2
+    assert "is no folder" in capsys.readouterr().err
+    assert main([command, str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith("gnnperf: ")
+
+
+def test_a_data_set_in_which_no_pair_can_be_tried_says_why(data_set: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (data_set / "slept" / "2" / "run.json").unlink()
+    assert main(["interventions", str(data_set)]) == 2
+    assert "1 repeats of both runs" in capsys.readouterr().err
+
+
+def test_one_recording_of_each_run_has_no_floor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record(tmp_path / "plain" / "1", 0.0)
+    assert main(["noise-floor", str(tmp_path)]) == 2
+    assert "no run was recorded twice" in capsys.readouterr().err

@@ -1,0 +1,212 @@
+"""Predicted against measured changes, by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from pandas.testing import assert_frame_equal
+
+from gnnperf.core.errors import InputError
+from gnnperf.gnn.data.recordings import Recording, Repeats
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.whatif import OpSelector, RepeatOp, step_times_us
+from research.evaluation.intervention_summary import document, summarize_trials
+from research.evaluation.interventions import Trial, evaluate_pairs, relative_noise
+from research.evaluation.pairs import Change, Pair, Way, edits, read_pairs
+from tests.gnn.data.data_sets import recording
+from tests.whatif.loops import loop
+
+SLEEP = Pair(Change.SLEEP, "a", "b", {"rank": 1, "place": "start", "sleep_us": 10.0})
+LINK = Pair(Change.LINK, "a", "b", {})
+
+
+def recordings(a: list[float], b: list[float]) -> dict[str, Repeats]:
+    return {
+        run: {k: recording(run, k, us) for k, us in enumerate(times, start=1)} for run, times in (("a", a), ("b", b))
+    }
+
+
+def loops(found: Recording) -> ExecutionGraph:
+    """Run a: 63 us a step. Run b: transfers of 50 us in repeat 1, 60 in repeat 2."""
+    return loop() if found.run == "a" else loop(transfer_us=40.0 + 10.0 * found.repeat, mm_us=(99.0, 99.0))
+
+
+def test_a_sleep_predicts_from_one_repeat_and_measures_in_the_other() -> None:
+    trials, left_out = evaluate_pairs([SLEEP], recordings([60.0, 62.0], [69.0, 74.0]), load=lambda _: loop())
+    assert not left_out
+    assert [(t.source, t.repeat, t.predicted_us, t.measured_us) for t in trials] == [
+        ("a", 1, pytest.approx(10.0), 12.0), ("a", 2, pytest.approx(10.0), 9.0),
+        ("b", 1, pytest.approx(-4.0), -12.0), ("b", 2, pytest.approx(-4.0), -9.0),
+    ]  # fmt: skip
+    assert trials[0].error == pytest.approx(2 / 12)
+    assert (trials[0].remeasured_us, trials[0].remeasured_error) == (9.0, pytest.approx(3 / 12))
+    assert trials[0].sign_right
+
+
+def test_the_way_back_says_that_a_gap_was_too_short() -> None:
+    trials, _ = evaluate_pairs([SLEEP], recordings([60.0, 62.0], [69.0, 74.0]), load=lambda _: loop())
+    assert not trials[0].unknown
+    assert "shorter than the sleep" in trials[2].unknown[0]
+
+
+def test_touched_nodes_come_from_the_same_repeat_of_b_and_nothing_else_does() -> None:
+    trials, _ = evaluate_pairs([LINK], recordings([60.0, 60.0], [90.0, 90.0]), load=loops)
+    assert [t.predicted_us for t in trials if t.source == "a"] == pytest.approx([20.0, 30.0])
+    assert [t.predicted_us for t in trials if t.source == "b"] == pytest.approx([-20.0, -30.0])
+    assert [t.summed_us for t in trials] == pytest.approx([20.0, 30.0, -20.0, -30.0])
+
+
+def test_without_a_graph_the_sum_is_divided_among_the_ranks() -> None:
+    trials, _ = evaluate_pairs([SLEEP], recordings([60.0, 60.0], [70.0, 70.0]), load=lambda _: loop())
+    assert trials[0].summed_us == pytest.approx(5.0)
+
+
+def test_three_repeats_measure_by_the_median_of_the_other_two() -> None:
+    trials, _ = evaluate_pairs([SLEEP], recordings([60.0, 60.0, 60.0], [70.0, 72.0, 78.0]), load=lambda _: loop())
+    assert [t.measured_us for t in trials[:3]] == [15.0, 14.0, 11.0]
+
+
+def test_noise_is_the_larger_of_the_pairs_own_and_what_all_runs_show() -> None:
+    """Own: |20 - 8|. Pooled: the median of log(61/60) and log(81/68) times hypot(60.5, 74.5)."""
+    quiet, _ = evaluate_pairs([SLEEP], recordings([60.0, 60.0], [70.0, 70.0]), load=lambda _: loop())
+    assert quiet[0].noise_us == 0.0
+    assert quiet[0].above_noise
+    loud, _ = evaluate_pairs([SLEEP], recordings([60.0, 61.0], [68.0, 81.0]), load=lambda _: loop())
+    assert loud[0].noise_us == pytest.approx(12.0)
+    assert relative_noise(recordings([60.0, 61.0], [68.0, 81.0])) == pytest.approx(
+        0.5 * (math.log(61 / 60) + math.log(81 / 68))
+    )
+
+
+def test_pairs_without_two_repeats_and_impossible_edits_are_left_out_and_named() -> None:
+    impossible = Pair(Change.SLEEP, "a", "b", {"rank": 5, "place": "start", "sleep_us": 10.0})
+    lonely = recordings([60.0], [70.0, 71.0])
+    trials, left_out = evaluate_pairs([SLEEP], lonely, load=lambda _: loop())
+    assert not trials
+    assert left_out[0].reason.startswith("1 repeats of both runs")
+    trials, left_out = evaluate_pairs([impossible], recordings([60.0, 60.0], [70.0, 70.0]), load=lambda _: loop())
+    assert not trials
+    assert ["rank 5 is not in the graph" in out.reason for out in left_out] == [True, True]
+
+
+def test_graphs_pass_through_a_correction_before_the_edit() -> None:
+    def slower(_: Recording) -> ExecutionGraph:
+        return loop(mm_us=(10.0, 24.0))  # rank 0 now has 14 us of slack
+
+    pair = Pair(Change.SLEEP, "a", "b", {"rank": 0, "place": "start", "sleep_us": 20.0})
+    (first, *_), _ = evaluate_pairs([pair], recordings([60.0, 60.0], [70.0, 70.0]), load=slower)
+    assert first.predicted_us == pytest.approx(6.0)
+
+
+def way(*, forward: bool) -> Way:
+    once, repeated = loop(), RepeatOp(OpSelector("aten::mm"), 3)(loop()).graph
+    return Way(once, repeated, forward) if forward else Way(repeated, once, forward)
+
+
+@pytest.mark.parametrize("kind", [Change.REPEAT, Change.SLOW_RANK])
+@pytest.mark.parametrize("named", [{}, {"input_dims": [[4, 4], [4, 4]]}, {"phase": "forward"}])
+def test_a_repeated_op_both_ways(kind: Change, named: dict[str, object]) -> None:
+    pair = Pair(kind, "a", "b", {"op": "aten::mm", "times": 3, "rank": None, **named})
+    for forward, expected in ((True, 101.0), (False, 63.0)):
+        graph = way(forward=forward).graph
+        for edit in edits(pair, way(forward=forward)):
+            graph = edit(graph).graph
+        assert step_times_us(graph) == pytest.approx([expected, expected])
+
+
+def test_a_slower_rank_may_also_have_other_shapes() -> None:
+    there = loop(mm_us=(50.0, 14.0), dims="[[8,8],[4,4]]")
+    (edit,) = edits(Pair(Change.SLOW_RANK, "a", "b", {"parameter": "batch"}), Way(loop(), there, True))
+    assert step_times_us(edit(loop()).graph) == pytest.approx([99.0, 99.0])
+
+
+def test_blocking_both_ways() -> None:
+    from gnnperf.whatif import Block
+
+    plain, blocked = loop(), Block()(loop(transfer_us=40.0)).graph
+    pair = Pair(Change.BLOCKING, "a", "b", {"blocking": True})
+    for source, target, expected in ((plain, blocked, 95.0), (blocked, plain, 63.0)):
+        graph = source
+        for edit in edits(pair, Way(source, target, source is plain)):
+            graph = edit(graph).graph
+        assert step_times_us(graph) == pytest.approx([expected, expected])
+
+
+@pytest.mark.parametrize(
+    ("kind", "edit", "message"),
+    [
+        (Change.SLEEP, {"rank": 1, "sleep_us": 5.0}, "'place' is missing"),
+        (Change.SLEEP, {"rank": 1, "place": "lunch", "sleep_us": 5.0}, "lunch"),
+        (Change.SLEEP, {"rank": None, "place": "start", "sleep_us": 5.0}, "malformed"),
+        (Change.REPEAT, {"op": "aten::mm"}, "'times' is missing"),
+        (Change.REPEAT, {"op": "aten::mm", "times": 2, "input_dims": "[[4"}, "malformed"),
+    ],
+)
+def test_malformed_edits_are_refused(kind: Change, edit: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        edits(Pair(kind, "a", "b", edit), Way(loop(), loop(), True))
+
+
+def test_pairs_are_read(tmp_path: Path) -> None:
+    listed = [{"kind": "link", "a": "x", "b": "y", "edit": {"rate": 1}}, {"kind": "size", "a": "x", "b": "z"}]
+    (tmp_path / "interventions.json").write_text(json.dumps({"pairs": listed}))
+    assert read_pairs(tmp_path) == (Pair(Change.LINK, "x", "y", {"rate": 1}), Pair(Change.SIZE, "x", "z", {}))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({}, "lists no pairs"),
+        ({"pairs": []}, "lists no pairs"),
+        ({"pairs": [{"a": "x", "b": "y"}]}, r"pair 0: is no pair"),
+        ({"pairs": [{"kind": "luck", "a": "x", "b": "y"}]}, r"unknown kind 'luck'.*sleep, link"),
+        ({"pairs": [{"kind": "link", "a": "x", "b": "y", "edit": [1]}]}, "no JSON object"),
+    ],
+)
+def test_malformed_lists_are_refused(tmp_path: Path, content: object, message: str) -> None:
+    (tmp_path / "interventions.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=message):
+        read_pairs(tmp_path)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_pairs(tmp_path / "nowhere")
+
+
+def trial(pair: int, kind: str, predicted_us: float, measured_us: float, noise_us: float = 1.0) -> Trial:
+    return Trial(
+        pair, kind, "a", "b", 1, predicted_us, measured_us, noise_us, 0.5 * measured_us, 1.2 * measured_us, 0.1, ()
+    )
+
+
+def test_summary_by_hand() -> None:
+    trials = [
+        trial(0, "sleep", 11.0, 10.0), trial(0, "sleep", -12.0, -10.0), trial(1, "sleep", 10.0, 10.0),
+        trial(2, "link", -6.0, 5.0), trial(3, "link", 5.0, 5.0), trial(4, "link", 9.0, 3.0, noise_us=4.0),
+    ]  # fmt: skip
+    sleep, link, both, rest = summarize_trials(trials)
+    assert (sleep.kind, sleep.pairs, sleep.trials) == ("sleep", 2, 3)
+    assert sleep.error_median == pytest.approx(0.1)
+    assert sleep.sign_right == 1.0
+    assert (link.above_noise, link.sign_right) == (2, 0.5)
+    assert link.error_median == pytest.approx(2.0)
+    assert link.error_median_above_noise == pytest.approx(0.5 * 2.2)
+    assert (both.kind, both.trials, rest.kind, rest.trials) == ("all", 6, "all without sleep", 3)
+    assert (both.no_change_error, both.summed_error_median) == (1.0, 0.5)
+    assert both.remeasured_error_median == pytest.approx(0.2)
+    assert sleep.error_low <= sleep.error_median <= sleep.error_high
+
+
+def test_the_document_is_json_without_nan() -> None:
+    found = json.loads(json.dumps(document([trial(0, "sleep", 11.0, 10.0)], []), allow_nan=False))
+    assert found["trials"][0]["error"] == pytest.approx(0.1)
+    assert found["summary"][0]["error_low"] is None  # one pair has no interval
+
+
+def test_no_edit_touches_the_recordings() -> None:
+    graphs = {"a": loop(), "b": loop(transfer_us=50.0)}
+    before = {run: graph.nodes.copy() for run, graph in graphs.items()}
+    evaluate_pairs([SLEEP, LINK], recordings([60.0, 60.0], [70.0, 70.0]), load=lambda r: graphs[r.run])
+    for run, graph in graphs.items():
+        assert_frame_equal(graph.nodes, before[run])

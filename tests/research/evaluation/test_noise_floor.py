@@ -1,0 +1,135 @@
+"""One recording of a run predicts another, by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gnnperf.core.errors import InputError
+from gnnperf.gnn.data.occurrences import node_kinds
+from gnnperf.gnn.data.recordings import Recording, Repeats
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.whatif import OpSelector, RepeatOp
+from research.evaluation.floor_summary import node_summary, step_summary
+from research.evaluation.noise_floor import ACROSS, WITHIN, floor_tables, node_errors, typical_step
+from research.evaluation.run_sums import interval_over_groups
+from tests.gnn.data.data_sets import recording
+from tests.whatif.loops import loop
+
+
+def scaled(graph: ExecutionGraph, factors: tuple[float, ...]) -> ExecutionGraph:
+    """Every latency of step k times factors[k]."""
+    factor = np.array(factors)[graph.nodes["step"].clip(lower=0).to_numpy()]
+    return replace(graph, nodes=graph.nodes.assign(latency_us=graph.nodes["latency_us"] * factor))
+
+
+def test_a_typical_step_is_the_mean_over_steps() -> None:
+    typical = typical_step(scaled(loop(), (1.0, 2.0)))
+    assert np.allclose(typical.latency_us, 1.5 * loop(1).nodes["latency_us"])
+
+
+def test_a_node_of_one_step_only_keeps_its_own() -> None:
+    graph = loop()
+    longer = RepeatOp(OpSelector("aten::mm"), 2)(graph).graph
+    typical = typical_step(longer)
+    assert len(typical.latency_us) == len(loop(1).nodes) + 4
+    assert not np.isnan(typical.latency_us).any()
+
+
+def test_errors_by_hand() -> None:
+    """All nodes 10 % longer in the prediction; products measured as they are."""
+    measured = typical_step(loop(1))
+    predicted = typical_step(scaled(loop(1), (1.1,)))
+    found = node_errors(predicted, measured)
+    assert found["all"]["gmae"] == pytest.approx(0.1)
+    assert found["all"]["median_ape"] == pytest.approx(0.1)
+    assert set(found) == {"all", "host T1", "host T5", "compute", "collective"}  # exits of 0 have no relative error
+    assert found["compute"]["nodes"] == 6
+    assert found["all"]["coverage"] == 1.0
+
+
+def test_time_weights_favor_long_nodes() -> None:
+    """Compute [10, 20, 5, 14, 20, 5] us; the first is off by half, the others by the floor of 0.001."""
+    graph = loop(1)
+    latency = graph.nodes["latency_us"].to_numpy(copy=True)
+    latency[1] *= 1.5
+    found = node_errors(typical_step(replace(graph, nodes=graph.nodes.assign(latency_us=latency))), typical_step(graph))
+    compute = found["compute"]
+    assert compute["gmae"] == pytest.approx(math.exp((math.log(0.5) + 5 * math.log(0.001)) / 6))
+    assert compute["gmae_by_time"] == pytest.approx(math.exp((10 * math.log(0.5) + 64 * math.log(0.001)) / 74))
+    assert compute["median_ape"] == 0.0
+
+
+def test_nodes_without_a_counterpart_count_against_coverage_only() -> None:
+    longer = RepeatOp(OpSelector("aten::mm"), 2)(loop(1)).graph
+    found = node_errors(typical_step(loop(1)), typical_step(longer))
+    assert found["compute"]["coverage"] == pytest.approx(6 / 8)
+    assert found["compute"]["median_ape"] == 0.0
+
+
+def test_kinds_of_nodes() -> None:
+    kinds = set(node_kinds(loop(1).nodes))
+    assert kinds == {"host T1", "host T5", "compute", "comm arrive", "comm exit", "collective"}
+
+
+def repeats(run: str, *times: float, **about: object) -> Repeats:
+    return {k: recording(run, k, us, **about) for k, us in enumerate(times, start=1)}
+
+
+def test_both_orders_of_every_pair_of_repeats() -> None:
+    def load(found: Recording) -> ExecutionGraph:
+        return scaled(loop(), (1.0, 1.0) if found.repeat == 1 else (2.0, 2.0))
+
+    steps, nodes = floor_tables({"a": repeats("a", 100.0, 110.0), "lonely": repeats("lonely", 5.0)}, load)
+    assert steps[["predicts", "measures"]].to_numpy().tolist() == [[1, 2], [2, 1]]
+    assert steps["unprofiled"].tolist() == pytest.approx([math.log(1.1)] * 2)
+    every = nodes[nodes["node"] == "all"]
+    assert every["median_ape"].tolist() == pytest.approx([0.5, 1.0])
+    assert set(steps["machines"]) == {WITHIN}
+
+
+def test_summary_over_runs_and_groups() -> None:
+    recordings = {
+        "a": repeats("a", 100.0, 102.0), "b": repeats("b", 100.0, 104.0, link="veth"),
+        "c": repeats("c", 100.0, 120.0, world_size=4),
+    }  # fmt: skip
+    steps, nodes = floor_tables(recordings, lambda _: loop())
+    every = cells(step_summary(steps), "all", "step unprofiled")
+    assert (every["runs"], every["median"], every["max"]) == (3, pytest.approx(math.log(1.04)), math.log(1.2))
+    assert every["low"] <= every["median"] <= every["high"]
+    assert cells(step_summary(steps), "link: veth", "step unprofiled")["median"] == pytest.approx(math.log(1.04))
+    assert cells(step_summary(steps), "world size: 4", "step profiled")["runs"] == 1
+    assert cells(node_summary(nodes), "compute", "node median_ape")["median"] == 0.0
+    assert cells(node_summary(nodes), "all", "node gmae")["median"] == pytest.approx(0.001)
+    assert cells(node_summary(nodes), "compute", "node gmae")["nodes"] == 18
+
+
+def cells(table: pd.DataFrame, group: str, metric: str) -> dict[str, Any]:
+    """The one row of a group and metric."""
+    (row,) = table[(table["group"] == group) & (table["metric"] == metric)].to_dict("records")
+    return {str(name): value for name, value in row.items()}
+
+
+def test_across_machines_is_another_floor() -> None:
+    one, other = recording("a", 1, 100.0, machine="m"), recording("a", 2, 150.0, machine="n")
+    steps, _ = floor_tables({"a": {1: one, 2: other}}, lambda _: loop())
+    assert set(steps["machines"]) == {ACROSS}
+    assert set(step_summary(steps)["machines"]) == {ACROSS}
+
+
+def test_a_recording_without_steps_is_refused() -> None:
+    with pytest.raises(InputError, match="no whole step"):
+        typical_step(replace(loop(), steps=()))
+
+
+def test_intervals_draw_groups() -> None:
+    values, groups = np.array([1.0, 1.0, 5.0, 5.0]), np.array(["x", "x", "y", "y"])
+    assert interval_over_groups(values, groups, lambda v: float(v.mean())) == (1.0, 5.0)
+    low, high = interval_over_groups(values, np.zeros(4), lambda v: float(v.mean()))
+    assert math.isnan(low)
+    assert math.isnan(high)

@@ -1,0 +1,61 @@
+"""The fit of gemms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gnnperf.analytic.gemm_sizes import DeviceNumbers
+from gnnperf.analytic.kernel_constants import (
+    GemmConstants,
+    default_gemm_constants,
+)
+from gnnperf.core.errors import InputError
+from research.fitting.gemm import TILES, fit_for_others, fit_gemm, measured, predicted_us
+
+# Nothing but arithmetic costs anything: the other terms are as good as free.
+IDEAL = GemmConstants(
+    compute_share=0.5, flops_per_joule=1e30, base_clock_share=1.0, throttle_us=1.0, load_bytes_per_flop=1e12,
+    quantization=1.0, wave_clocks=1e-9, least_elements=1e-9, lone_tile_share=1e-9, l2_bytes_per_clock=1e12,
+    split_clocks=1e12, l2_share=1.0, l2_sharpness=4.0, memory_share=0.8, overlap_power=50.0, reread_share=1e-12,
+    far_share=1e9, far_slowdown=1e-12, floor_clocks=2000.0, launch_us=30.0, launch_power=1.0, tiles="128x128",
+)  # fmt: skip
+
+
+# 10 SMs of 100 GFLOP/s, 1 GHz, 100 GB/s, 1 MB of cache.
+SMALL = DeviceNumbers(*(np.array([v]) for v in (1e12, 1e11, 1e6, 10.0, 1e9, np.inf, np.inf)))
+
+
+def test_a_device_without_numbers_is_refused() -> None:
+    rows = pd.DataFrame({"dtype": ["float32"], "device": ["GPU 9000"], "launch_included": [True]})
+    with pytest.raises(InputError, match="GPU 9000"):
+        measured(rows)
+
+
+def test_every_set_of_kernels_has_a_voice_of_its_own() -> None:
+    rows = pd.DataFrame(
+        {"m": [64.0, 512.0] * 2, "n": 512.0, "k": 512.0, "batch": 1.0, "turns": 1.0, "op": "aten::linear",
+         "dtype": "float32", "device": ["Tesla T4"] * 2 + ["Tesla P4"] * 2, "launch_included": True,
+         "latency_us": [100.0, 200.0, 150.0, 400.0], "generation": ["turing"] * 2 + ["pascal"] * 2}
+    )  # fmt: skip
+    found = fit_for_others(rows)
+    assert [m.kernels for m in found] == ["maxwell", "volta"] and {m.tiles for m in found} <= set(TILES["vector"])
+    (one,) = fit_for_others(rows.assign(op="aten::bmm", generation="turing"))
+    assert one.kernels == "volta"
+
+
+def test_a_fit_finds_what_made_the_measurements() -> None:
+    rng = np.random.default_rng(0)
+    sizes = np.exp(rng.uniform(np.log(32), np.log(8192), (200, 3))).round()
+    rows = pd.DataFrame(sizes, columns=["m", "n", "k"]).assign(
+        batch=1.0, turns=1.0, op="aten::linear", dtype="bfloat16", device="NVIDIA H200", launch_included=False,
+        latency_us=1.0,
+    )  # fmt: skip
+    truth = (replace(default_gemm_constants()["matrix"][0], compute_share=0.7, memory_share=0.6),)
+    rows["latency_us"] = predicted_us(measured(rows), truth)
+    found = fit_gemm(measured(rows), steps=10)
+    error = np.abs(predicted_us(measured(rows), found) / rows["latency_us"] - 1)
+    assert error.mean() < 0.02

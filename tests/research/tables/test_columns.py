@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnperf.record.calibrate import op_table
+from research.tables.columns import COLUMNS, OpTable, completed, joined
+from research.tables.products import product_columns
+from research.tables.shapes import shapes_json
+
+SHARED = ("op", "direction", "shapes", "dtypes", "tf32", "flops", "moved_bytes", "cache", "launch_included", "device",
+          "latency_us")  # fmt: skip
+
+
+def test_the_first_columns_are_those_of_the_calibrated_table() -> None:
+    assert tuple(COLUMNS)[: len(SHARED)] == SHARED
+    assert set(SHARED) <= set(op_table.COLUMNS)
+
+
+def test_what_is_not_given_is_unknown() -> None:
+    rows = completed({"op": "aten::mm", "m": [1, 2]}, 2)
+    assert list(rows) == list(COLUMNS)
+    assert rows["k"].isna().all() and rows["direction"].isna().all() and rows["m"].tolist() == [1.0, 2.0]
+    assert rows["turns"].tolist() == [1.0, 1.0]
+    with pytest.raises(KeyError, match="depth"):
+        completed({"depth": [1]}, 1)
+
+
+def test_counts_of_what_was_left_out_add_up() -> None:
+    part = OpTable(completed({"op": "aten::mm"}, 2), {"a: m is 0": 3})
+    both = joined([part, part])
+    assert len(both.rows) == 4 and both.dropped == {"a: m is 0": 6}
+    assert both.rows.index.tolist() == [0, 1, 2, 3]
+
+
+@given(st.lists(st.tuples(*[st.integers(1, 10**6)] * 3), min_size=1, max_size=5))
+def test_shapes_are_written_as_json_does(sizes: list[tuple[int, int, int]]) -> None:
+    m, n, k = np.array(sizes).T
+    found = shapes_json([[m, k], [k, n], [7]])
+    assert found.tolist() == [json.dumps([[a, c], [c, b], [7]]) for a, b, c in sizes]
+
+
+def test_a_backward_product_counts_both_gradients() -> None:
+    forward, backward = (product_columns("aten::mm", [2], [3], [4], "bfloat16", num_products=p) for p in (1, 2))
+    assert forward["flops"] == [48.0] and backward["flops"] == [96.0]
+    assert forward["moved_bytes"] == [2 * (8 + 12 + 6)]
