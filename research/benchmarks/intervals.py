@@ -32,7 +32,8 @@ from gnnperf.gnn.intervals.conformal import attainable, one_sided, two_sided
 from gnnperf.predict.assemble import assemble
 from gnnperf.predict.blended import CALIBRATED, predictor_of
 from gnnperf.predict.config import Mode
-from gnnperf.predict.intervals import WithIntervals, asked_about
+from gnnperf.predict.intervals import CalibratedBounds, asked_about
+from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.step_interval import with_interval
 from research.baselines.judge import repeat_cell
 from research.benchmarks._learned_jobs import data_config
@@ -82,7 +83,7 @@ def report(checkpoint: Checkpoint) -> None:
 def _told(checkpoint: Checkpoint, mode: Mode, steps: Sequence[Step]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Nodes and steps of all recordings: score = log(measured / predicted), low and high as logs of the same ratio."""
     assert checkpoint.intervals is not None
-    predictor = WithIntervals(predictor_of(checkpoint, mode), checkpoint.intervals.nodes)
+    predictor = Predictors((predictor_of(checkpoint, mode),), (CalibratedBounds(checkpoint.intervals.nodes),))
     nodes, whole = [], []
     for step in steps:
         prediction = predictor.predict(step.graph, step.cluster)
