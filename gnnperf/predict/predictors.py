@@ -52,6 +52,17 @@ class Predictors:
             prediction = add(prediction, cluster)
         return prediction
 
+    @property
+    def trace(self) -> TracePredictor | None:
+        """The measurements of the trace in the order; None: the prediction is blind."""
+        return next((one for one in self.order if isinstance(one, TracePredictor)), None)
+
+    def without_stalls(self) -> Predictors:
+        """The predictors for the same step without stalls."""
+        order = tuple(replace(one, measured=one.measured.without_stalls()) if isinstance(one, TracePredictor) else one
+                      for one in self.order)  # fmt: skip
+        return replace(self, order=order)
+
     def on_edit(self, edited: Edited) -> Predictors:
         """The predictors for an edit of the graph: measurements of the trace follow its nodes."""
         order = tuple(one.on_edit(edited) if isinstance(one, TracePredictor) else one for one in self.order)
