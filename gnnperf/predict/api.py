@@ -47,7 +47,7 @@ COPY = (
     "(evidence=other_steps forecasts, evidence=none predicts blind)."
 )
 FORECAST = "The step time is a forecast from the measured latencies of step {}."
-STALLS = "{count} stalls take {ms:.1f} ms of host time in this step, as measured (stalls=remove predicts without them)."
+STALLS = "{stalls} {ms:.1f} ms in this step, as measured (stalls=remove predicts without them)."
 
 
 def predict(request: Request) -> StepPrediction:
@@ -117,6 +117,8 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
             answer = with_interval(answer, answers.steps if measured is None else None, measured is not None)
         advance(1.0)
         answer = replace(answer, bound=node_bounds(prediction.graph, target.cluster.device))
+    if not target.same_hardware:
+        answer = replace(answer, traced_prediction_us=_traced_prediction_us(predictors, step, question))
     if request.findings:
         answer = with_findings(answer, question, predictors, target.cluster)
     if not request.whatif:
@@ -162,6 +164,12 @@ def _with_trace(
     return Predictors(order, bounds)
 
 
+def _traced_prediction_us(predictors: Predictors, step: ExecutionGraph, question: Question) -> float | None:
+    """The step time for the traced hardware, predicted the same way; None for a blind prediction."""
+    prediction = predictors.on_traced_cluster(step)
+    return None if prediction is None else assemble(prediction, question).step_time_us
+
+
 def _evidence_name(measured: MeasuredStep | None) -> str:
     if measured is None:
         return str(TraceEvidence.none)
@@ -179,7 +187,8 @@ def _of_trace(measured: MeasuredStep | None, target: Target) -> tuple[str, ...]:
         return ()
     stalls_us = measured.stalls_us
     count = int((stalls_us > 0).sum())
-    stalls = (STALLS.format(count=count, ms=stalls_us.sum() / 1e3),) if count else ()
+    named = f"{count} stall{' takes' if count == 1 else 's take'}"
+    stalls = (STALLS.format(stalls=named, ms=stalls_us.sum() / 1e3),) if count else ()
     if not target.same_hardware:
         return stalls
     made_of = FORECAST.format(measured.graph.steps[0].step) if measured.from_other_steps else COPY

@@ -57,6 +57,16 @@ class Predictors:
         """The measurements of the trace in the order; None: the prediction is blind."""
         return next((one for one in self.order if isinstance(one, TracePredictor)), None)
 
+    def on_traced_cluster(self, graph: ExecutionGraph) -> Prediction | None:
+        """Predict the same way for the cluster of the trace; None: the prediction is blind.
+
+        An op table is of the device predicted for, so it has no say.
+        """
+        trace = self.trace
+        if trace is None:
+            return None
+        return replace(self, order=self.order[self.order.index(trace) :]).predict(graph, trace.traced)
+
     def without_stalls(self) -> Predictors:
         """The predictors for the same step without stalls."""
         order = tuple(replace(one, measured=one.measured.without_stalls()) if isinstance(one, TracePredictor) else one

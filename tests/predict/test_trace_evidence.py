@@ -18,6 +18,8 @@ from gnnperf.predict.asked import to_request
 from gnnperf.predict.config import Mode, PredictConfig, TraceEvidence
 from gnnperf.predict.request import Request
 from gnnperf.predict.trace_evidence import TracePredictor, family_ratios, host_ratio
+from gnnperf.report.json_document import document
+from gnnperf.report.text import comparison
 from gnnperf.schedule.measured_step import measured_step
 from gnnperf.whatif import ChangeCluster
 from gnnperf.whatif.edit import Edited
@@ -64,6 +66,11 @@ def test_on_another_gpu_kernels_move_by_the_ratio_of_the_model_and_hosts_by_thei
     assert speed > 1
     assert answer.prediction.latency_us[HOST] == pytest.approx(MEASURED_US[HOST] / speed)
     assert COPY not in answer.warnings
+    assert answer.traced_prediction_us == pytest.approx(predict(Request(trace)).step_time_us)
+    assert answer.step_time_ratio == pytest.approx(answer.step_time_us / answer.traced_prediction_us)
+    assert comparison(answer).endswith(f"; ratio {answer.step_time_ratio:.3f}")
+    assert document(answer)["traced_step_prediction_us"] == answer.traced_prediction_us
+    assert predict(Request(trace, hardware=H100, evidence=TraceEvidence.none)).step_time_ratio is None
 
 
 def test_an_edit_leaves_untouched_nodes_as_measured_and_scales_touched_ones() -> None:

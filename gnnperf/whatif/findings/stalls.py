@@ -35,7 +35,8 @@ def stalls(step: Observed) -> list[Suspect]:
         f"the longest takes {us[longest]:,.0f} us at {where[longest]}, rank {step.rank[stalled][longest]}; "
         f"{len(ranks)} of {len(step.graph.ranks)} ranks have stalls",
     )  # fmt: skip
-    cause = f"{len(stalled):,} stalls take {us.sum() / 1e3:,.1f} ms, summed over ranks"
+    verb = " takes" if len(stalled) == 1 else "s take"
+    cause = f"{len(stalled):,} stall{verb} {us.sum() / 1e3:,.1f} ms, summed over ranks"
     way = Way((), "stalls=remove", step_time_us=step.without_stalls_us)
     return [Suspect("stalls", cause, evidence, REMEDY, (way,))]
 
