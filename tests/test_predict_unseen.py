@@ -74,7 +74,7 @@ def test_a_trace_of_ops_never_seen_completes_and_says_what_it_does_not_know(
     strange: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: bool
 ) -> None:
     words = [f"checkpoint={_checkpoint(tmp_path)}"] if trained else []
-    assert _run(tmp_path, monkeypatch, f"trace={strange}", *words) == 0
+    assert _run(tmp_path, monkeypatch, f"trace={strange}", "evidence=none", *words) == 0
     nodes = pd.read_parquet(tmp_path / "out/nodes.parquet")
     found = json.loads((tmp_path / "out/prediction.json").read_text())
     work = nodes[~nodes["node_type"].astype(str).isin(["device", "link"])]
@@ -91,10 +91,19 @@ def test_a_trace_of_ops_never_seen_completes_and_says_what_it_does_not_know(
     assert found["step_time_is_lower_bound"]
 
 
+def test_measured_nodes_of_unknown_ops_are_covered_by_the_trace(
+    strange: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _run(tmp_path, monkeypatch, f"trace={strange}") == 0
+    document = json.loads((tmp_path / "out/prediction.json").read_text())
+    assert document["uncovered_ops"] == {}
+    assert document["step_time_us"] == pytest.approx(document["measured_step_time_us"], rel=0.01)
+
+
 def test_too_much_that_is_not_covered_is_refused(
     strange: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _run(tmp_path, monkeypatch, f"trace={strange}", "fallback.max_uncovered_share=0.1") == 3
+    assert _run(tmp_path, monkeypatch, f"trace={strange}", "evidence=none", "fallback.max_uncovered_share=0.1") == 3
     assert "my_extension::attend" in capsys.readouterr().err
 
 

@@ -22,8 +22,8 @@ from gnnperf.core import Source
 from gnnperf.generate.folding import fold
 from gnnperf.graph import ExecutionGraph, Prediction
 from gnnperf.hardware import ClusterSpec, default_cluster, load_device
-from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.measured import MeasuredPredictor
+from gnnperf.predict.predictors import Predictors
 from gnnperf.schedule import Schedule, schedule, schedule_with_contention
 
 HARDWARE = "h100_sxm"
@@ -103,7 +103,7 @@ def ladder_picture() -> str:
     call = ("aten::mm", ((BATCH, EDGE), (EDGE, EDGE)), "bfloat16")
     measured = MeasuredPredictor(AnalyticPredictor(), {call: MEASURED_US}, {}, HARDWARE, "the picture's table")
     graph = small_graph(SmallRun(update="mylib::update")).for_predictors()
-    prediction = HybridPredictor((measured, AnalyticPredictor())).predict(graph, _cluster())
+    prediction = Predictors((measured, AnalyticPredictor())).predict(graph, _cluster())
     found = _scheduled(prediction)
     colors = [COLOR_OF_SOURCE.get(source, "") for source in prediction.source]
     every = boxes_of(graph, found.start_us, found.end_us, colors)

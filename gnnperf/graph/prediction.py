@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -14,7 +15,8 @@ from gnnperf.hardware import ClusterSpec, Contention
 
 REASONS = {  # where nobody says more
     Source.MEASURED: "measured",
-    Source.TRACE: "such host work took so long in this trace",
+    Source.TRACE: "measured in this step of the trace",
+    Source.SCALED: "measured in this trace, scaled",
     Source.GNN: "alike in training",
     Source.GNN_CALIBRATED: "partly alike in training",
     Source.ANALYTIC: "no network was asked",
@@ -55,6 +57,8 @@ class Prediction:
             adds up; NaN where uncovered; None: nobody tells it apart from `latency_us`.
         alone: whose latencies the schedule has still to stretch where work overlaps; None: nobody's.
         reason: [num_nodes] object array of sentences, why a node has its source; None: what REASONS says of it.
+        rank_start_us: rank -> measured start of the step after that of the earliest rank, where `lag_us` is measured,
+            too; None: all ranks start together.
     """
 
     graph: ExecutionGraph
@@ -69,6 +73,7 @@ class Prediction:
     alone: Alone | None = None
     mean_latency_us: np.ndarray | None = None
     reason: np.ndarray | None = None
+    rank_start_us: Mapping[int, float] | None = None
 
     @property
     def reasons(self) -> np.ndarray:

@@ -1,4 +1,7 @@
-"""Findings of an answer: about measurements where it is for the hardware of the trace, else about predictions."""
+"""Findings of an answer: about the step that it reports.
+
+Blind predictions for the hardware of the trace, and replays, are about the measured step instead.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from gnnperf.graph import Predictor
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble
 from gnnperf.predict.edited import predict_edited
+from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.schedule import NUM_UNROLLED
 from gnnperf.whatif import LARGEST_GRAPH, Basis, Edited, Observed, find, measured_step
@@ -56,7 +60,8 @@ def _observed(
     answer: StepPrediction, question: Question, predictor: Predictor | None, cluster: ClusterSpec | None
 ) -> Observed:
     prediction = answer.prediction
-    if _is_measured(answer):
+    trace = predictor.trace if isinstance(predictor, Predictors) else None
+    if trace is None and _is_measured(answer):
         num_unrolled = NUM_UNROLLED if answer.step_time_kind is StepTimeKind.PERIOD else 1
         return measured_step(prediction.graph, num_unrolled, cluster, predictor, prediction.analytic_latency_us)
     assert predictor is not None, "a replay is of what was measured"
@@ -65,6 +70,12 @@ def _observed(
     def step_time_of(edited: Edited) -> float:
         return assemble(predict_edited(edited, predictor, cluster), question).step_time_us
 
+    stall_us = without_us = None
+    if isinstance(predictor, Predictors) and trace is not None and trace.measured.stalls_us.any():
+        stall_us = trace.measured.stalls_us
+        usual = predictor.without_stalls().predict(prediction.graph, cluster)
+        without_us = assemble(usual, question).step_time_us
+
     return Observed(
         graph=prediction.graph,
         latency_us=np.nan_to_num(prediction.scheduled_us),
@@ -72,7 +83,9 @@ def _observed(
         told_us=prediction.analytic_latency_us,
         schedule=answer.schedule,
         step_time_us=answer.step_time_us,
-        basis=Basis.PREDICTED,
+        basis=Basis.MEASURED if trace is not None and trace.traced == cluster else Basis.PREDICTED,
         cluster=cluster,
         step_time_of=step_time_of,
+        stall_us=stall_us,
+        without_stalls_us=without_us,
     )

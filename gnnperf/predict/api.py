@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gnnperf.analytic import AnalyticPredictor, node_bounds
-from gnnperf.core import task
-from gnnperf.generate import build_graph_of, misplaced
-from gnnperf.gnn import Processor, StepIntervals
-from gnnperf.graph import ExecutionGraph, Predictor, load_graph
-from gnnperf.hardware import ClusterSpec, with_bucket
+from gnnperf.analytic import AnalyticPredictor
+from gnnperf.analytic.bounds import node_bounds
+from gnnperf.core.progress import task
+from gnnperf.generate.families import build_graph_of, misplaced
+from gnnperf.gnn.data.processors import Processor
+from gnnperf.gnn.intervals import StepIntervals
+from gnnperf.graph import load_graph
+from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.graph.prediction import Predictor
+from gnnperf.hardware.placement import with_bucket
+from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.advice import with_findings
-from gnnperf.predict.assembly import Question, assemble, collect
+from gnnperf.predict.assemble import Question, assemble, collect
 from gnnperf.predict.buckets import learned_beside, untold
-from gnnperf.predict.config import Hosts, Mode
-from gnnperf.predict.device_intervals import UnseenDevices
+from gnnperf.predict.config import Mode, Stalls, TraceEvidence
+from gnnperf.predict.device_intervals import UnseenDeviceBounds
 from gnnperf.predict.edited import with_edits
 from gnnperf.predict.jitter import jitter_asked
 from gnnperf.predict.laws import laws_text
-from gnnperf.predict.measured import read_measured
-from gnnperf.predict.processors import WithoutIntervals, calibrated_on, other_processor
+from gnnperf.predict.measured import MeasuredPredictor, read_measured
+from gnnperf.predict.predictors import Bounds, Predictors
+from gnnperf.predict.processors import NoBounds, calibrated_on, other_processor
 from gnnperf.predict.provenance import provenance
 from gnnperf.predict.rank_memory import with_memory
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
@@ -30,11 +37,17 @@ from gnnperf.predict.step_choice import choose_step, other_step, step_time_kind
 from gnnperf.predict.step_interval import with_interval
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.predict.target import Target, choose_target, traced_device, traced_name
-from gnnperf.predict.trace_hosts import said, who_tells, with_hosts
-from gnnperf.schedule import replay_step
+from gnnperf.predict.trace_evidence import TracePredictor
+from gnnperf.schedule.measured_step import MeasuredStep, forecast_step, measured_step
+from gnnperf.schedule.replay import replay_step
 
 NO_CHECKPOINT = "No checkpoint was given (checkpoint=FILE): latencies come from the analytical model."
-MEASURED_TOO = "The interval of the step time was calibrated without what a table or the trace itself tells here."
+COPY = (
+    "The step time is rebuilt from the step's own measured latencies: it checks the graph and is no forecast "
+    "(evidence=other_steps forecasts, evidence=none predicts blind)."
+)
+FORECAST = "The step time is a forecast from the measured latencies of step {}."
+STALLS = "{stalls} {ms:.1f} ms in this step, as measured (stalls=remove predicts without them)."
 
 
 def predict(request: Request) -> StepPrediction:
@@ -62,18 +75,17 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     """The answer of a model for one step of `graph`."""
     label = choose_step(graph, request.step)
     target = choose_target(graph, request.hardware, request.cluster).with_laws(request.collectives)
-    with task("predicting latencies", 2, "parts") as advance:  # loading who answers is the first
+    with task("predicting latencies", 2, "parts") as advance:  # loading the checkpoint is the first
         answers = answers_for(request.mode, request.checkpoint, request.measured)
-        hosts = _hosts(request, target, answers)
-        predictor: Predictor = UnseenDevices(with_hosts(answers.predictor, graph, hosts, target))
-        elsewhere = "" if request.hardware else other_processor(request.trace, answers.processors)
-        if elsewhere:
-            predictor = WithoutIntervals(predictor, elsewhere)
+        measured = _measured(graph, label, request, target)
+        external = "" if request.hardware else other_processor(request.trace, answers.processors)
+        predictors = _with_trace(answers, measured, graph, request, target, external)
         advance(1.0)
-        prediction = predictor.predict(graph.step(label.step).for_predictors(), target.cluster)
+        step = graph.step(label.step).for_predictors() if measured is None else measured.graph
+        prediction = predictors.predict(step, target.cluster)
     question = Question(
         label=label,
-        structure_step=label.step,
+        structure_step=label.step if measured is None else measured.graph.steps[0].step,
         mode=request.mode,
         hardware=target.cluster.device.name,
         cluster=target.cluster.name,
@@ -85,13 +97,12 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
             graph.fingerprint,
             laws_text(target.cluster),
             request.measured,
-            hosts,
+            _evidence_name(measured),
         ),
         warnings=(
-            *([NO_CHECKPOINT] if request.mode is Mode.hybrid and request.checkpoint is None else []),
-            *_uncalibrated(request, hosts, answers),
+            *_without_checkpoint(request, measured),
+            *_of_trace(measured, target),
             *untold(graph, answers.bucket_bytes, request.cluster is None),
-            *said(graph, hosts, target),
             *target.warnings,
             *_misplaced(request, target),
         ),
@@ -102,29 +113,86 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     with task("putting the step together", 3, "parts") as advance:
         answer = assemble(prediction, question)
         advance(1.0)
-        answer = answer if elsewhere else with_interval(answer, answers.steps)
+        if not external:
+            answer = with_interval(answer, answers.steps if measured is None else None, measured is not None)
         advance(1.0)
         answer = replace(answer, bound=node_bounds(prediction.graph, target.cluster.device))
+    if not target.same_hardware:
+        answer = replace(answer, traced_prediction_us=_traced_prediction_us(predictors, step, question))
     if request.findings:
-        answer = with_findings(answer, question, predictor, target.cluster)
+        answer = with_findings(answer, question, predictors, target.cluster)
     if not request.whatif:
         return answer
 
     def cluster_of(edited: ExecutionGraph) -> ClusterSpec:
         return choose_target(edited, request.hardware, request.cluster).with_laws(request.collectives).cluster
 
-    return with_edits(answer, request.whatif, predictor, target.cluster, question, request.collectives, cluster_of)
+    return with_edits(answer, request.whatif, predictors, target.cluster, question, request.collectives, cluster_of)
 
 
-def _uncalibrated(request: Request, hosts: Hosts, answers: Answers) -> tuple[str, ...]:
-    told = request.measured is not None or hosts is Hosts.trace
-    return (MEASURED_TOO,) if told and answers.steps is not None else ()
+def _measured(graph: ExecutionGraph, label: StepLabel, request: Request, target: Target) -> MeasuredStep | None:
+    """Measurements of the trace to start from; None: a blind prediction."""
+    differ = request.evidence is TraceEvidence.auto and request.jitter is not None
+    if differ or request.evidence is TraceEvidence.none:
+        return None
+    if request.mode is not Mode.hybrid or request.plan is not None or math.isnan(label.makespan_us):
+        return None
+    if target.traced is None:  # no ratio of two devices without the first one
+        return None
+    step = forecast_step if request.evidence is TraceEvidence.other_steps else measured_step
+    measured = step(graph, label)
+    return measured.without_stalls() if request.stalls is Stalls.remove else measured
 
 
-def _hosts(request: Request, target: Target, answers: Answers) -> Hosts:
-    """Who tells host work: mode=gnn is the network alone, a trained checkpoint learned its hosts, a plan has none."""
-    by_model = request.mode is Mode.gnn or request.plan is not None or answers.learned_hosts
-    return Hosts.model if request.hosts is Hosts.auto and by_model else who_tells(request.hosts, target)
+def _with_trace(
+    answers: Answers,
+    measured: MeasuredStep | None,
+    graph: ExecutionGraph,
+    request: Request,
+    target: Target,
+    external: str,
+) -> Predictors:
+    """The fallback order with the measurements of the trace behind the user's op table."""
+    order = (*answers.tables, answers.model)
+    if measured is not None:
+        own = target.same_hardware and request.cluster is None
+        traced = target.cluster if own else choose_target(graph, None, None).cluster
+        order = (*answers.tables, TracePredictor(measured, traced, answers.model), answers.model)
+    elif answers.table is not None:
+        order = (SimilarPredictor(answers.table, answers.model),)  # rows correct similar calls of the model
+    bounds = (*answers.bounds, UnseenDeviceBounds(), *([NoBounds(external)] if external else []))
+    return Predictors(order, bounds)
+
+
+def _traced_prediction_us(predictors: Predictors, step: ExecutionGraph, question: Question) -> float | None:
+    """The step time for the traced hardware, predicted the same way; None for a blind prediction."""
+    prediction = predictors.on_traced_cluster(step)
+    return None if prediction is None else assemble(prediction, question).step_time_us
+
+
+def _evidence_name(measured: MeasuredStep | None) -> str:
+    if measured is None:
+        return str(TraceEvidence.none)
+    return str(TraceEvidence.other_steps if measured.from_other_steps else TraceEvidence.trace)
+
+
+def _without_checkpoint(request: Request, measured: MeasuredStep | None) -> tuple[str, ...]:
+    needs = request.mode is Mode.hybrid and request.checkpoint is None and measured is None
+    return (NO_CHECKPOINT,) if needs else ()
+
+
+def _of_trace(measured: MeasuredStep | None, target: Target) -> tuple[str, ...]:
+    """What the step time is made of, and the stalls in it."""
+    if measured is None:
+        return ()
+    stalls_us = measured.stalls_us
+    count = int((stalls_us > 0).sum())
+    named = f"{count} stall{' takes' if count == 1 else 's take'}"
+    stalls = (STALLS.format(stalls=named, ms=stalls_us.sum() / 1e3),) if count else ()
+    if not target.same_hardware:
+        return stalls
+    made_of = FORECAST.format(measured.graph.steps[0].step) if measured.from_other_steps else COPY
+    return (made_of, *stalls)
 
 
 def _misplaced(request: Request, target: Target) -> tuple[str, ...]:
@@ -158,54 +226,61 @@ def replayed(graph: ExecutionGraph, request: Request) -> StepPrediction:
 
 @dataclass(frozen=True)
 class Answers:
-    """Who answers, and what is known of them.
+    """The predictors that a request names, and what is known of them.
 
     Attributes:
-        predictor: who answers.
-        steps: how sure its step times are; None: nobody knows.
-        processors: that its validation runs ran on; () unknown.
-        bucket_bytes: of the token buckets that its training was told of; None: of none.
+        model: the network, the blend, or the analytical model.
+        table: op table of the user; None: none.
+        bounds: intervals of nodes that come with the model.
+        steps: intervals of step times; None: unknown.
+        processors: of the validation runs; () unknown.
+        bucket_bytes: of the token buckets that training knew; None: of none.
         checkpoint_sha256: of the checkpoint; None: there is none.
-        learned_hosts: whether the checkpoint was trained on host work.
     """
 
-    predictor: Predictor
+    model: Predictor
+    table: MeasuredPredictor | None = None
+    bounds: tuple[Bounds, ...] = ()
     steps: StepIntervals | None = None
     processors: tuple[Processor, ...] = ()
     bucket_bytes: float | None = None
     checkpoint_sha256: str | None = None
-    learned_hosts: bool = False
+
+    @property
+    def tables(self) -> tuple[Predictor, ...]:
+        """The op table as the first part of a fallback order."""
+        return () if self.table is None else (self.table,)
 
 
 def answers_for(mode: Mode, checkpoint: Path | None, measured: Path | None = None) -> Answers:
-    """Who answers in this mode; the network, and torch with it, is loaded only where it is used.
+    """The predictors of a mode; the network, and torch with it, is loaded only where it is used.
 
     Raises:
         InputError: the checkpoint or the table of measured ops cannot be used.
     """
-    found = _model_for(mode, checkpoint)
-    if measured is None:
-        return found
-    table = read_measured(measured, AnalyticPredictor())
-    return replace(found, predictor=SimilarPredictor(table, found.predictor))
+    answers = _model_for(mode, checkpoint)
+    return answers if measured is None else replace(answers, table=read_measured(measured, AnalyticPredictor()))
 
 
 def _model_for(mode: Mode, checkpoint: Path | None) -> Answers:
     if checkpoint is None:
         return Answers(AnalyticPredictor())
-    from gnnperf.gnn import Checkpoint, read_checkpoint
+    from gnnperf.gnn.checkpoint import Checkpoint
+    from gnnperf.gnn.checkpoint_formats import read_checkpoint
     from gnnperf.predict.blended import predictor_of
-    from gnnperf.predict.intervals import WithIntervals
+    from gnnperf.predict.intervals import CalibratedBounds
 
     loaded = read_checkpoint(checkpoint)
     if not isinstance(loaded, Checkpoint):
         return Answers(loaded.predictor(mode), checkpoint_sha256=loaded.sha256)
-    found = Answers(
-        predictor_of(loaded, mode), None, calibrated_on(loaded.provenance), learned_beside(loaded.provenance),
-        loaded.sha256, learned_hosts=True,
-    )  # fmt: skip
+    answers = Answers(
+        predictor_of(loaded, mode),
+        processors=calibrated_on(loaded.provenance),
+        bucket_bytes=learned_beside(loaded.provenance),
+        checkpoint_sha256=loaded.sha256,
+    )
     if loaded.intervals is None:
-        return found
+        return answers
     # What the network does not answer makes a lower bound in mode=gnn; where it answers all, the modes agree.
     steps = loaded.intervals.steps.get(str(Mode.hybrid if mode is Mode.gnn else mode))
-    return replace(found, predictor=WithIntervals(found.predictor, loaded.intervals.nodes), steps=steps)
+    return replace(answers, bounds=(CalibratedBounds(loaded.intervals.nodes),), steps=steps)

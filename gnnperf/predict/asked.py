@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gnnperf.core.errors import InputError
 from gnnperf.predict.config import PredictConfig
 from gnnperf.predict.request import MemoryQuestion, Request
 from gnnperf.predict.whatif import read_edits
@@ -15,6 +16,11 @@ def to_request(config: PredictConfig) -> Request:
     Raises:
         InputError: a value that hardware, cluster, plan or an edit does not have.
     """
+    if config.hosts is not None:
+        raise InputError(
+            f"hosts={config.hosts} was replaced", where="hosts", allowed="evidence=trace, other_steps or none",
+            remedy="use evidence=trace (the default): host work, and all other work, is taken from the trace",
+        )  # fmt: skip
     return Request(
         trace=None if config.trace is None else Path(config.trace),
         plan=config.asked_plan(),
@@ -24,7 +30,8 @@ def to_request(config: PredictConfig) -> Request:
         collectives=config.collectives,
         checkpoint=None if config.checkpoint is None else Path(config.checkpoint),
         measured=None if config.measured is None else Path(config.measured),
-        hosts=config.hosts,
+        evidence=config.evidence,
+        stalls=config.stalls,
         bucket_bytes=config.bucket_bytes,
         step=config.step,
         cache_dir=None if config.cache_dir is None else Path(config.cache_dir).expanduser(),

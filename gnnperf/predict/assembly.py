@@ -66,14 +66,22 @@ def assemble(prediction: Prediction, question: Question) -> StepPrediction:
         prediction = with_waits(prediction, question.jitter, repeats=unrolled > 1)
     scheduled_us = prediction.scheduled_us
     known_us = np.where(np.isnan(scheduled_us), 0.0, scheduled_us)  # [num_nodes]; the missing ones are named below
-    if prediction.alone is None:
-        scheduled = schedule(prediction.graph, known_us, prediction.lag_us, num_unrolled=unrolled)
+    ready_us = _ready_us(prediction)
+    if prediction.alone is None or not prediction.alone.nodes.any():
+        scheduled = schedule(prediction.graph, known_us, prediction.lag_us, num_unrolled=unrolled, ready_us=ready_us)
     else:
         found = schedule_with_contention(
-            prediction.graph, known_us, prediction.lag_us, prediction.alone, num_unrolled=unrolled
+            prediction.graph, known_us, prediction.lag_us, prediction.alone, num_unrolled=unrolled, ready_us=ready_us
         )
         scheduled, prediction = found.schedule, in_place(prediction, found.latency_us)
     return collect(prediction, scheduled, step_time_us(scheduled, kind), question)
+
+
+def _ready_us(prediction: Prediction) -> np.ndarray | None:
+    """[num_nodes] measured start of each node's rank; None: all ranks start together."""
+    if prediction.rank_start_us is None:
+        return None
+    return prediction.graph.nodes["rank"].map(prediction.rank_start_us).fillna(0.0).to_numpy(np.float64)
 
 
 def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, question: Question) -> StepPrediction:
@@ -143,7 +151,7 @@ def _warnings(
         *question.warnings,
         *prediction.warnings,
         *prediction.graph.warnings,
-        *_comparison(question, kind),
+        *_comparison(question, kind, prediction.rank_start_us is None),
         *_ranks(prediction.graph),
     )
     return tuple(dict.fromkeys(said))
@@ -160,7 +168,7 @@ def _uncovered(prediction: Prediction, missing: dict[str, int]) -> str:
     )
 
 
-def _comparison(question: Question, kind: StepTimeKind) -> list[str]:
+def _comparison(question: Question, kind: StepTimeKind, starts_together: bool) -> list[str]:
     """What to know before comparing with the measurement."""
     said: list[str] = []
     if math.isnan(question.label.makespan_us):  # nobody ran it
@@ -169,7 +177,7 @@ def _comparison(question: Question, kind: StepTimeKind) -> list[str]:
         on = question.traced_hardware or "unknown hardware"
         said.append(f"The trace was measured on {on}, the prediction is for {question.hardware}: no error is given.")
     skew_us = rank_start_skew_us(question.label)
-    starts_together = question.mode is not Mode.replay  # a replay keeps the measured starts
+    starts_together = starts_together and question.mode is not Mode.replay  # a replay keeps the measured starts
     if starts_together and kind is not StepTimeKind.PERIOD and skew_us > NOTED_SKEW * question.label.makespan_us:
         said.append(
             f"The ranks start the measured step up to {skew_us:.0f} us apart; the measured "

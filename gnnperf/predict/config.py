@@ -20,12 +20,20 @@ class Mode(StrEnum):
     replay = "replay"  # measured class medians of other steps on the structure of one step
 
 
-class Hosts(StrEnum):
-    """Who tells how long host work takes, between ops and in calls of the runtime."""
+class TraceEvidence(StrEnum):
+    """What the prediction takes from the measurements of its own trace (mode=hybrid)."""
 
-    auto = "auto"  # the trace, if another GPU is asked about than its own, without a checkpoint that learned hosts
-    model = "model"  # whoever answers in the mode
-    trace = "trace"  # the trace, moved to the hosts predicted for (predict/trace_hosts.py)
+    auto = "auto"  # as trace, unless jitter= asks for ranks that differ
+    trace = "trace"  # the step's own latencies; edits and other hardware scale them by a model's ratio
+    other_steps = "other_steps"  # those of another step: a forecast of the step, not a copy
+    none = "none"  # nothing: a blind prediction
+
+
+class Stalls(StrEnum):
+    """What becomes of stalls that the trace measured."""
+
+    keep = "keep"
+    remove = "remove"  # a stalled node takes the median of its class
 
 
 @dataclass
@@ -58,8 +66,9 @@ class PredictConfig(HardwareConfig):
             uses the analytical model.
         measured: table of ops measured on the device predicted for (`gnnperf calibrate --ops`), which answers first
             and corrects the answers for calls like its own; None: none.
-        hosts: who tells how long host work takes; auto: the trace where another GPU is asked about than it was taken
-            on, else the model, and the model in mode=gnn and with a checkpoint that learned of hosts.
+        evidence: what the prediction takes from the measurements of its own trace.
+        stalls: whether measured stalls stay; with measurements of the trace only.
+        hosts: replaced by `evidence`.
         fallback: when too little is covered to answer.
         out: directory to write; None: outputs/predict/<run>-<mode>-<hardware>.
         collectives: laws of collectives, a name of conf/analytic/collective_laws or a .yaml file; "specification": none
@@ -86,7 +95,9 @@ class PredictConfig(HardwareConfig):
     mode: Mode = Mode.hybrid
     checkpoint: str | None = None
     measured: str | None = None
-    hosts: Hosts = Hosts.auto
+    evidence: TraceEvidence = TraceEvidence.auto
+    stalls: Stalls = Stalls.keep
+    hosts: str | None = None
     fallback: FallbackConfig = field(default_factory=FallbackConfig)
     collectives: str | None = None
     out: str | None = None

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.analytic import has_forms
-from gnnperf.core import NodeType, Source
-from gnnperf.gnn import DeviceIntervals, shipped_device_intervals
-from gnnperf.graph import ExecutionGraph, Prediction, Predictor
-from gnnperf.hardware import ClusterSpec
+from gnnperf.analytic.kernels.dispatch import has_forms
+from gnnperf.core.schema import NodeType, Source
+from gnnperf.gnn.intervals.device_file import shipped_device_intervals
+from gnnperf.gnn.intervals.devices import DeviceIntervals
+from gnnperf.graph.prediction import Prediction
+from gnnperf.hardware.spec import ClusterSpec
 
 MODELS = (Source.ANALYTIC, Source.GNN, Source.GNN_CALIBRATED)  # what was measured or declared was not left out
 SAID = (
@@ -20,20 +21,17 @@ SAID = (
 
 
 @dataclass(frozen=True)
-class UnseenDevices:
-    """A predictor whose kernels have bounds on GPUs of which nothing else tells.
+class UnseenDeviceBounds:
+    """Intervals of kernels on GPUs that no checkpoint was calibrated on.
 
     Attributes:
-        predictor: who answers.
-        intervals: what answers missed elsewhere; None: those that ship, read where they are needed.
+        intervals: errors on GPU generations that were left out; None: those that ship, read when they are needed.
     """
 
-    predictor: Predictor
     intervals: DeviceIntervals | None = None
 
-    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
-        """The predictor's answer; bounds of kernels that have none, and a sentence that says whose they are."""
-        answer = self.predictor.predict(graph, cluster)
+    def __call__(self, answer: Prediction, cluster: ClusterSpec) -> Prediction:
+        """Bounds for kernels that have none, and a sentence that names their origin."""
         kernels = (answer.graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()  # [num_nodes]
         asked = np.flatnonzero(kernels & np.isnan(answer.latency_low_us) & np.isin(answer.source, MODELS))
         if not has_forms(cluster.device) or not len(asked):

@@ -14,6 +14,7 @@ from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble
 from gnnperf.predict.laws import with_laws
 from gnnperf.predict.mixed import predict_on
+from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.step_prediction import StepPrediction, WhatIfAnswer
 from gnnperf.whatif import Asked, Edit, Edited, HardwareChange, apply, asked
 
@@ -61,7 +62,8 @@ def predict_edited(edited: Edited, predictor: Predictor, cluster: ClusterSpec) -
         predictor: who answers.
         cluster: that the unedited graph is predicted for.
     """
-    told = predict_on(edited.graph, predictor, asked(edited.graph, cluster, edited.hardware))
+    moved = predictor.on_edit(edited) if isinstance(predictor, Predictors) else predictor
+    told = predict_on(edited.graph, moved, asked(edited.graph, cluster, edited.hardware))
     change = edited.latency_change
     latency_us, declared = change.of(told.latency_us), ~np.isnan(change.declared_us)  # [num_nodes] each
     return replace(

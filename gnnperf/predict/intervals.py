@@ -5,46 +5,49 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 
-from gnnperf.core import each
-from gnnperf.gnn import (
+from gnnperf.core.progress import each
+from gnnperf.core.schema import Source
+from gnnperf.gnn.data.occurrences import node_kinds
+from gnnperf.gnn.data.prepare import Step
+from gnnperf.gnn.data.runs import run_of
+from gnnperf.gnn.intervals import (
     LEVEL,
     Intervals,
     NodeIntervals,
-    Step,
     StepMiss,
     answer_table,
     fit_node_intervals,
     fit_step_intervals,
     miss_of,
-    node_kinds,
-    run_of,
 )
-from gnnperf.graph import ExecutionGraph, Prediction, Predictor
-from gnnperf.hardware import ClusterSpec
-from gnnperf.predict.assembly import Question, assemble
+from gnnperf.graph.prediction import Prediction, Predictor
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.predict.assemble import Question, assemble
 from gnnperf.predict.config import Mode
 from gnnperf.predict.step_interval import path_table
 
+MEASURED = (Source.MEASURED, Source.TRACE, Source.SCALED)
+
 
 @dataclass(frozen=True)
-class WithIntervals:
-    """A predictor whose nodes say how sure they are.
+class CalibratedBounds:
+    """Intervals of nodes from a checkpoint.
 
     Attributes:
-        predictor: who answers.
-        intervals: what such answers missed.
+        intervals: errors of such predictions on validation runs.
     """
 
-    predictor: Predictor
     intervals: NodeIntervals
 
-    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
-        """The predictor's answer, with bounds where there is a group for them."""
-        answer = self.predictor.predict(graph, cluster)
-        low_us, high_us = self.intervals.bounds_us(_table(answer, cluster.device.name))
-        return replace(answer, latency_low_us=low_us, latency_high_us=high_us)
+    def __call__(self, prediction: Prediction, cluster: ClusterSpec) -> Prediction:
+        """Bounds of nodes that belong to a calibrated group and have the latency of a model."""
+        low_us, high_us = self.intervals.bounds_us(_table(prediction, cluster.device.name))
+        measured = np.isin(prediction.source, MEASURED)
+        return replace(prediction, latency_low_us=np.where(measured, np.nan, low_us),
+                       latency_high_us=np.where(measured, np.nan, high_us))  # fmt: skip
 
 
 def calibrated(predictors: Mapping[Mode, Predictor], recordings: Sequence[Step]) -> Intervals:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.gnn import Processor, as_processor, processors_of
-from gnnperf.graph import ExecutionGraph, Prediction, Predictor
-from gnnperf.hardware import ClusterSpec
+from gnnperf.gnn.data.processors import Processor, as_processor, processors_of
+from gnnperf.graph.prediction import Prediction
+from gnnperf.hardware.spec import ClusterSpec
 
 OTHER = (
     "The trace ran on {ours}, the checkpoint's errors were measured on {theirs}: what another processor changes it "
@@ -20,23 +20,20 @@ OTHER = (
 
 
 @dataclass(frozen=True)
-class WithoutIntervals:
-    """A predictor whose intervals were calibrated on other processors, and are left out.
+class NoBounds:
+    """Removes intervals that were calibrated on other processors.
 
     Attributes:
-        predictor: who answers.
-        said: the warning that goes with every answer.
+        reason: the warning that goes with every prediction.
     """
 
-    predictor: Predictor
-    said: str
+    reason: str
 
-    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
-        """The predictor's answer, with no bounds on any node."""
-        answer = self.predictor.predict(graph, cluster)
-        unknown = np.full_like(answer.latency_us, np.nan)  # [num_nodes]
-        warnings = (*answer.warnings, self.said)
-        return replace(answer, latency_low_us=unknown, latency_high_us=unknown, warnings=warnings)
+    def __call__(self, prediction: Prediction, cluster: ClusterSpec) -> Prediction:
+        """The prediction without bounds on any node."""
+        unknown = np.full_like(prediction.latency_us, np.nan)  # [num_nodes]
+        warnings = (*prediction.warnings, self.reason)
+        return replace(prediction, latency_low_us=unknown, latency_high_us=unknown, warnings=warnings)
 
 
 def calibrated_on(provenance: Mapping[str, Any]) -> tuple[Processor, ...]:

@@ -20,7 +20,7 @@ def provenance(
     fingerprint: str,
     collectives: str | None = None,
     measured: Path | None = None,
-    hosts: str | None = None,
+    evidence: str | None = None,
 ) -> dict[str, Any]:
     """Versions of the code and its libraries, hashes of inputs and checkpoint.
 
@@ -30,7 +30,7 @@ def provenance(
         fingerprint: of the graph (code and inputs).
         collectives: what answers collectives; None: measured, as in a replay.
         measured: the user's own op table, if one answers first.
-        hosts: who tells host work; None: measured, as in a replay.
+        evidence: what is taken from the measurements of the trace; None: a replay.
     """
     return {
         "gnnperf": __version__,
@@ -40,7 +40,7 @@ def provenance(
         "measured_sha256": None if measured is None else sha256(measured),
         "graph_fingerprint": fingerprint,
         "collectives": collectives,
-        "hosts": None if hosts is None else str(hosts),
+        "evidence": evidence,
         "input_sha256": {} if inputs is None else input_sha256(inputs),
     }
 

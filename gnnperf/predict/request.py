@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core import InputError
-from gnnperf.generate import Plan
-from gnnperf.hardware import ClusterSpec, DeviceSpec
-from gnnperf.predict.config import Hosts, Mode
+from gnnperf.core.errors import InputError
+from gnnperf.generate.families import Plan
+from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
+from gnnperf.predict.config import Mode, Stalls, TraceEvidence
 from gnnperf.predict.jitter import check_jitter
 from gnnperf.predict.laws import check_laws
 from gnnperf.whatif import Edit
@@ -41,7 +41,8 @@ class Request:
         collectives: laws of collectives by name or path; SPECIFICATION: none; None: as the cluster says.
         checkpoint: trained model; None: mode=hybrid uses the analytical model.
         measured: op table of the user's own, which answers first and corrects calls like its own; None: none.
-        hosts: who tells host work.
+        evidence: what is taken from the measurements of the trace.
+        stalls: whether measured stalls stay.
         bucket_bytes: of the token bucket that limits the trace's links, where its card names their rate only.
         step: ordinal in the window; None: the one with the median measured step time.
         cache_dir: where graphs are kept; None: nowhere.
@@ -59,7 +60,8 @@ class Request:
     collectives: str | None = None
     checkpoint: Path | None = None
     measured: Path | None = None
-    hosts: Hosts = Hosts.auto
+    evidence: TraceEvidence = TraceEvidence.auto
+    stalls: Stalls = Stalls.keep
     bucket_bytes: float | None = None
     step: int | None = None
     cache_dir: Path | None = None
@@ -89,8 +91,7 @@ def check(request: Request) -> None:
         )  # fmt: skip
     _only_in(USES_CHECKPOINT, "checkpoint", request)
     _only_in((Mode.hybrid,), "measured", request)
-    if request.hosts is Hosts.trace:
-        _check_hosts(request)
+    _check_evidence(request)
     _only_in(USES_HARDWARE, "hardware", request)
     _only_in(USES_HARDWARE, "cluster", request)
     _only_in(USES_HARDWARE, "collectives", request)
@@ -117,10 +118,16 @@ def _check_bucket(request: Request) -> None:
                          allowed="cluster.inter.bucket_bytes beside cluster=")  # fmt: skip
 
 
-def _check_hosts(request: Request) -> None:
+def _check_evidence(request: Request) -> None:
+    if request.evidence not in (TraceEvidence.trace, TraceEvidence.other_steps):
+        return
     if request.plan is not None:
-        raise InputError("a plan has no host work that was traced", where="hosts", allowed="hosts=model")
-    _only_in((Mode.hybrid, Mode.analytic), "hosts", request)
+        raise InputError("a plan has no measurements", where="evidence", allowed="evidence=none")
+    if request.mode is not Mode.hybrid:
+        raise InputError(f"has no use in mode={request.mode}", where="evidence", allowed="mode=hybrid")
+    if request.jitter is not None:
+        raise InputError("measured steps hold the differences between ranks already", where="jitter",
+                         allowed="evidence=none with jitter=")  # fmt: skip
 
 
 def _check_plan(request: Request) -> None:

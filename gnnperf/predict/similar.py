@@ -19,8 +19,8 @@ from gnnperf.core import NodeType
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.gaussian_process import LEAST_ROWS, learn
-from gnnperf.predict.hybrid import merge
 from gnnperf.predict.measured import MeasuredPredictor, tensor_shapes
+from gnnperf.predict.predictors import merge
 
 SEED = 0
 CALL = ["op_name", "input_dims", "dtype"]

@@ -13,18 +13,20 @@ NO_INTERVAL = (
     "No interval of the step time: it comes with a checkpoint, which is calibrated on its validation runs "
     "(mode=hybrid or analytic, checkpoint=FILE)."
 )
+FROM_TRACE = "No interval of the step time: it is made of measurements of this trace, which have no calibration yet."
 LOWER_BOUND = "No interval of the step time: some work has no latency, so the step time is a lower bound."
 
 
-def with_interval(answer: StepPrediction, intervals: StepIntervals | None) -> StepPrediction:
+def with_interval(answer: StepPrediction, intervals: StepIntervals | None, from_trace: bool = False) -> StepPrediction:
     """The answer with its interval, or with a sentence that says why there is none.
 
     Args:
         answer: a step's.
-        intervals: of the model that answered; None: it has none.
+        intervals: of the model that predicted; None: it has none.
+        from_trace: whether latencies are measurements of the trace.
     """
     if intervals is None:
-        return _without(answer, NO_INTERVAL)
+        return _without(answer, FROM_TRACE if from_trace else NO_INTERVAL)
     if answer.is_lower_bound:
         return _without(answer, LOWER_BOUND)
     if answer.hardware not in intervals.devices:

@@ -81,6 +81,8 @@ class StepPrediction:
         is_lower_bound: some work has no latency and is left out of step_time_us.
         traced_step_time_us: the measured value of the same kind, on `traced_hardware`.
         measured_step_time_us: the same, but None where the prediction is for other hardware than the trace's.
+        traced_prediction_us: the same step predicted the same way for the traced hardware, where the prediction starts
+            from the trace and is for other hardware; None else.
         rank_start_skew_us: measured; a measured makespan contains it, a predicted one starts all ranks at once.
         rank_step_time_us: rank -> predicted completion since the start of the step.
         critical_us: [num_nodes] time the critical path spends at each node (critical_time.py); sums to step_time_us.
@@ -133,6 +135,12 @@ class StepPrediction:
     bound: np.ndarray | None = None
     device: DeviceSpec | None = None
     traced_device: DeviceSpec | None = None
+    traced_prediction_us: float | None = None
+
+    @property
+    def step_time_ratio(self) -> float | None:
+        """Step time / that predicted the same way for the traced hardware; None without one, or one of 0."""
+        return self.step_time_us / self.traced_prediction_us if self.traced_prediction_us else None
 
     @property
     def step_time_error(self) -> float | None:

@@ -41,6 +41,8 @@ def document(answer: StepPrediction) -> dict[str, Any]:
         "measured_step_time_us": answer.measured_step_time_us,
         "step_time_error": answer.step_time_error,
         "traced_step_time_us": answer.traced_step_time_us,
+        "traced_step_prediction_us": answer.traced_prediction_us,
+        "step_time_ratio": answer.step_time_ratio,
         "measured_rank_start_skew_us": answer.rank_start_skew_us,
         "step_makespan_us": answer.schedule.makespan_us,
         "rank_step_time_us": {str(rank): time_us for rank, time_us in answer.rank_step_time_us.items()},

@@ -66,6 +66,10 @@ def comparison(answer: StepPrediction) -> str:
     if math.isnan(answer.traced_step_time_us):
         return "planned: nobody ran it"
     traced = time_text(answer.traced_step_time_us)
+    if answer.step_time_ratio is not None:
+        same_way = time_text(answer.traced_prediction_us)
+        return (f"traced on {answer.traced_hardware}: measured {traced}, predicted the same way {same_way}; "
+                f"ratio {answer.step_time_ratio:.3f}")  # fmt: skip
     if answer.step_time_error is None:
         return f"traced on {answer.traced_hardware or 'unknown hardware'}: {traced}; other hardware, so no error"
     left_out = ", work that is not covered left out" if answer.is_lower_bound else ""

@@ -22,6 +22,7 @@ MAX_TEXT = 500  # characters of a text (shapes, mostly)
 COLOR_OF_SOURCE = {
     Source.MEASURED: "thread_state_running",
     Source.TRACE: "rail_animation",
+    Source.SCALED: "rail_load",
     Source.GNN: "rail_response",
     Source.GNN_CALIBRATED: "thread_state_runnable",
     Source.ANALYTIC: "rail_idle",

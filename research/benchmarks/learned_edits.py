@@ -35,7 +35,7 @@ from gnnperf.gnn.data.runs import RunGraph, read_runs, typical
 from gnnperf.gnn.data.splits import Split
 from gnnperf.graph import ExecutionGraph
 from gnnperf.predict.gnn import GnnPredictor
-from gnnperf.predict.hybrid import HybridPredictor
+from gnnperf.predict.predictors import Predictors
 from gnnperf.whatif import apply
 from research.benchmarks._declared_pairs import DeclaredPair, declared_pairs
 from research.benchmarks._edit_answers import change_of, recorded_change_us
@@ -109,7 +109,7 @@ def judged(pair: DeclaredPair, found: Recorded, checkpoint: Checkpoint) -> Judge
     step = typical(RunGraph(pair.a, graph, cluster)).graph
     edited = apply(step, pair.edits)
     network, analytic = GnnPredictor(checkpoint), AnalyticPredictor(checkpoint.constants)
-    learned = change_of(edited, step, HybridPredictor((network, analytic)), cluster)
+    learned = change_of(edited, step, Predictors((network, analytic)), cluster)
     closed = change_of(edited, step, analytic, cluster)
     a_us, b_us = found.steps_us(pair.a), found.steps_us(pair.b)
     told = (learned.alone_us, learned.held_us, closed.alone_us, closed.held_us,

@@ -20,12 +20,15 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from gnnperf.core import NodeType
-from gnnperf.graph import ExecutionGraph, build_graph
-from gnnperf.hardware import DeviceSpec
-from gnnperf.predict import Request, StepPrediction, choose_step, measured_step_time_us
+from gnnperf.core.schema import NodeType
+from gnnperf.graph.build import build_graph
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.predict.api import predicted
-from gnnperf.predict.config import Hosts
+from gnnperf.predict.config import TraceEvidence
+from gnnperf.predict.request import Request
+from gnnperf.predict.step_choice import choose_step, measured_step_time_us
+from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.predict.target import choose_target
 from gnnperf.trace import read_run
 from gnnperf.trace.public.catalog import Entry, load_catalog
@@ -106,8 +109,8 @@ def answers(source: Recorded, target: Recorded) -> Iterator[tuple[str, Times]]:
     ratio = source.device.memory_bandwidth_bytes_per_s / target.device.memory_bandwidth_bytes_per_s
     yield "measured", target.times
     yield "predicted", told(predicted(source.graph, Request(hardware=target.device)))
-    by_model = Request(hardware=target.device, hosts=Hosts.model)
-    yield "predicted, hosts=model", told(predicted(source.graph, by_model))
+    blind = Request(hardware=target.device, evidence=TraceEvidence.none)
+    yield "predicted, evidence=none", told(predicted(source.graph, blind))
     yield "predicted from its own trace", told(predicted(target.graph, Request(hardware=target.device)))
     yield "the other recording", source.times
     yield "the other recording x bandwidth", source.times.scaled(ratio)

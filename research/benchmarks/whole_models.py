@@ -51,7 +51,7 @@ def predictors(checkpoint: Path | None) -> dict[str, Predictor]:
     if CHECKPOINT.is_file():
         found[BY_SIZES] = PretrainedPredictor(by_sizes_only(load_op_checkpoint(CHECKPOINT)))
     if checkpoint is not None:
-        found[NETWORK] = answers_for(Mode.hybrid, checkpoint).predictor
+        found[NETWORK] = answers_for(Mode.hybrid, checkpoint).model
     return found
 
 

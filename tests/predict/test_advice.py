@@ -1,17 +1,23 @@
-"""Findings of an answer: on measurements for the trace's own hardware, else on predictions."""
+"""Findings of an answer: about the reported step; of a blind one for the trace's own hardware, the measured step."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gnnperf.hardware import default_cluster, load_device
-from gnnperf.predict import advice
+from gnnperf.predict import advice, api
 from gnnperf.predict.advice import with_findings
-from gnnperf.predict.config import Mode
+from gnnperf.predict.api import predict
+from gnnperf.predict.config import Mode, Stalls
+from gnnperf.predict.request import Request
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.whatif.findings import Basis
 from tests.predict.answers import GEMM_0, GEMM_1, Fixed, question, toy_answer
+from tests.toys import two_rank_graph
 
 CLUSTER = default_cluster(load_device("v100_sxm2_32gb"))
 
@@ -68,3 +74,32 @@ def test_without_latencies_nothing_is_said_of_a_predicted_step() -> None:
 def test_a_measured_step_needs_no_predicted_latencies() -> None:
     answer = toy_answer({GEMM_0: np.nan, GEMM_1: np.nan})
     assert with_findings(answer, question(answer.label), Fixed(), CLUSTER).findings is not None
+
+
+def test_with_measurements_of_the_trace_the_reported_step_is_looked_at(trace: Path) -> None:
+    answer = predict(Request(trace, findings=True))
+    assert answer.findings is not None
+    straggler = next(one for one in answer.findings if one.rule == "straggler")
+    assert straggler.basis is Basis.MEASURED
+    assert straggler.gain_us is not None and straggler.gain_share is not None
+    assert straggler.gain_us / straggler.gain_share == pytest.approx(answer.step_time_us)
+    there = predict(Request(trace, hardware=load_device("h100_sxm"), findings=True))
+    assert there.findings is not None
+    assert {one.basis for one in there.findings} == {Basis.PREDICTED}
+
+
+def test_a_measured_stall_is_a_finding(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = two_rank_graph()
+    kernel = int(np.flatnonzero((graph.nodes["node_type"] == "compute").to_numpy())[-1])
+    start_us = graph.nodes["start_us"].to_numpy(np.float64, copy=True)
+    start_us[kernel] += 5000.0
+    edges = graph.edges.assign(lag_us=graph.edges["lag_us"].mask((graph.edges["dst"] == kernel).to_numpy(), 0.0))
+    stalled = replace(graph, nodes=graph.nodes.assign(start_us=start_us), edges=edges)
+    monkeypatch.setattr(api, "load_graph", lambda paths, cache_dir: stalled)
+    answer = predict(Request(trace, findings=True))
+    assert answer.findings is not None
+    found = next(one for one in answer.findings if one.rule == "stalls")
+    assert found.gain_us == pytest.approx(
+        answer.step_time_us - predict(Request(trace, stalls=Stalls.remove)).step_time_us
+    )
+    assert answer.findings[0] is found

@@ -20,7 +20,7 @@ from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.predict import api
 from gnnperf.predict.api import predict
-from gnnperf.predict.config import Mode
+from gnnperf.predict.config import Mode, TraceEvidence
 from gnnperf.predict.request import Request
 from gnnperf.whatif import ChangeDtype, Straggler
 from tests.predict.answers import GEMM_1, Fixed
@@ -37,7 +37,8 @@ def test_analytic_answers_every_gemm(trace: Path) -> None:
 
 
 def test_hybrid_without_a_checkpoint_is_analytic_and_says_so(trace: Path) -> None:
-    hybrid, analytic = predict(Request(trace)), predict(Request(trace, mode=Mode.analytic))
+    blind = Request(trace, evidence=TraceEvidence.none)
+    hybrid, analytic = predict(blind), predict(replace(blind, mode=Mode.analytic))
     assert hybrid.step_time_us == analytic.step_time_us
     assert api.NO_CHECKPOINT in hybrid.warnings
     assert api.NO_CHECKPOINT not in analytic.warnings
@@ -131,11 +132,11 @@ def test_contradictory_requests_are_refused(trace: Path, changes: dict[str, obje
 def test_hybrid_with_a_network_merges_it_with_the_analytical_model(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gnnperf.predict.hybrid import HybridPredictor
+    from gnnperf.predict.predictors import Predictors
 
-    ladder = HybridPredictor((Fixed({GEMM_1: np.nan, 3: 70.0}, source=Source.GNN), Fixed({GEMM_1: 90.0})))
+    ladder = Predictors((Fixed({GEMM_1: np.nan, 3: 70.0}, source=Source.GNN), Fixed({GEMM_1: 90.0})))
     monkeypatch.setattr(api, "answers_for", lambda mode, checkpoint, measured: api.Answers(ladder))
-    answer = predict(Request(trace))
+    answer = predict(Request(trace, evidence=TraceEvidence.none))
     assert answer.step_time_us == pytest.approx(10 + 90 + 50 + 5)
     assert answer.source_share == pytest.approx({"analytic": 90 / 155, "gnn": 65 / 155})
 
@@ -154,7 +155,8 @@ def test_trained_checkpoint_answers_and_the_analytical_model_fills_in(
     monkeypatch.setattr(
         api, "load_graph", lambda paths, cache_dir: replace(graph, nodes=graph.nodes.assign(op_name=names))
     )
-    answer = predict(Request(trace, mode=mode, checkpoint=_checkpoint(tmp_path)))
+    blind = Request(trace, mode=mode, checkpoint=_checkpoint(tmp_path), evidence=TraceEvidence.none)
+    answer = predict(blind)
     assert sum(answer.uncovered_ops.values()) == num_uncovered
     assert answer.prediction.source[3] in (BY_NETWORK if mode is Mode.hybrid else (Source.GNN,))
     assert answer.prediction.source[GEMM_1] == (Source.UNCOVERED if num_uncovered else Source.GNN_CALIBRATED)
@@ -166,7 +168,7 @@ def test_the_analytical_model_answers_with_what_a_checkpoints_training_runs_told
     from gnnperf.gnn.checkpoint import load_checkpoint
 
     path = _checkpoint(tmp_path)
-    found = api.answers_for(Mode.analytic, path).predictor
+    found = api.answers_for(Mode.analytic, path).model
     assert isinstance(found, AnalyticPredictor)
     assert found.constants == load_checkpoint(path).constants
     assert api.answers_for(Mode.analytic, None) == api.Answers(AnalyticPredictor())
@@ -218,7 +220,7 @@ def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> P
 def test_edits_are_answered_by_the_network(trace: Path, tmp_path: Path, mode: Mode) -> None:
     """Costs of edited nodes are features of the network; what is declared is made to its answer."""
     edits = (ChangeDtype("float32", "float64", "all"), Straggler(1, 3.0))
-    asked = Request(trace, mode=mode, checkpoint=_checkpoint(tmp_path), whatif=edits)
+    asked = Request(trace, mode=mode, checkpoint=_checkpoint(tmp_path), whatif=edits, evidence=TraceEvidence.none)
     graph = two_rank_graph()
     types = graph.nodes["dtype"].astype(object)
     costs = graph.nodes.assign(

@@ -19,8 +19,8 @@ from gnnperf.gnn.trust.beyond import NAMES
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.predict.blended import SILENT, BlendedPredictor
 from gnnperf.predict.gnn import GnnPredictor
-from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.measured import read_measured
+from gnnperf.predict.predictors import Predictors
 from tests.predict.doubled import doubling
 
 LIKE, TABLED, NEW_OP, HUGE, NAMELESS = 3, 10, 18, 19, 20  # node ids
@@ -69,7 +69,7 @@ def measured_table(folder: Path) -> Path:
 
 def test_each_rung_answers_for_one_kernel_and_says_why(checkpoint: Checkpoint, tmp_path: Path) -> None:
     network = GnnPredictor(checkpoint)
-    ladder = HybridPredictor((read_measured(measured_table(tmp_path), network.analytic), BlendedPredictor(network)))
+    ladder = Predictors((read_measured(measured_table(tmp_path), network.analytic), BlendedPredictor(network)))
     answer = ladder.predict(ladder_graph(), cluster())
     rungs = {
         TABLED: (Source.MEASURED, "measured"),

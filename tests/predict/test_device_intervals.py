@@ -9,9 +9,10 @@ import pytest
 
 from gnnperf.core.schema import Source
 from gnnperf.gnn.intervals.devices import DeviceIntervals
+from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.predict.device_intervals import UnseenDevices
+from gnnperf.predict.device_intervals import UnseenDeviceBounds
 from tests.predict.answers import GEMM_0, GEMM_1, Fixed
 from tests.toys import two_rank_graph
 
@@ -22,8 +23,13 @@ def _on(device: str) -> ClusterSpec:
     return replace(load_cluster("dgx_a100"), device=load_device(device))
 
 
+def _bounded(predictor: Fixed, device: str) -> Prediction:
+    cluster = _on(device)
+    return UnseenDeviceBounds(INTERVALS)(predictor.predict(two_rank_graph(), cluster), cluster)
+
+
 def test_kernels_of_a_family_that_generations_tell_of_have_bounds() -> None:
-    told = UnseenDevices(Fixed({GEMM_0: 70.0}), INTERVALS).predict(two_rank_graph(), _on("h100_sxm"))
+    told = _bounded(Fixed({GEMM_0: 70.0}), "h100_sxm")
     assert told.latency_low_us[GEMM_0] == pytest.approx(35.0)
     assert told.latency_high_us[GEMM_0] == pytest.approx(280.0)
     assert np.isnan(told.latency_low_us[0])  # a host segment
@@ -33,12 +39,12 @@ def test_kernels_of_a_family_that_generations_tell_of_have_bounds() -> None:
 
 def test_what_was_measured_or_calibrated_keeps_its_own() -> None:
     answer = Fixed({GEMM_0: 70.0, GEMM_1: 90.0}, source=Source.MEASURED)
-    told = UnseenDevices(answer, INTERVALS).predict(two_rank_graph(), _on("h100_sxm"))
+    told = _bounded(answer, "h100_sxm")
     assert np.isnan(told.latency_low_us[[GEMM_0, GEMM_1]]).all()
     assert told.warnings == answer.predict(two_rank_graph(), _on("h100_sxm")).warnings
 
 
 @pytest.mark.parametrize("device", ["mi300x", "cpu_generic"])
 def test_other_vendors_and_processors_have_none(device: str) -> None:
-    told = UnseenDevices(Fixed(), INTERVALS).predict(two_rank_graph(), _on(device))
+    told = _bounded(Fixed(), device)
     assert np.isnan(told.latency_low_us).all()

@@ -13,7 +13,7 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.intervals import NodeIntervals, StepIntervals
 from gnnperf.predict.config import Mode
-from gnnperf.predict.intervals import WithIntervals, calibrated
+from gnnperf.predict.intervals import CalibratedBounds, calibrated
 from gnnperf.predict.step_interval import with_interval
 from tests.predict.answers import toy_answer
 
@@ -42,7 +42,7 @@ def test_what_was_missed_is_what_is_told(data: PreparedData) -> None:
 def test_nodes_say_how_sure_they_are() -> None:
     bounds = NodeIntervals(0.9, {"v100 | analytic": (np.log(0.5), np.log(2.0))}, ("v100",))
     graph = toy_run(9)
-    answer = WithIntervals(AnalyticPredictor(), bounds).predict(graph, cluster())
+    answer = CalibratedBounds(bounds)(AnalyticPredictor().predict(graph, cluster()), cluster())
     assert answer.latency_low_us[3] == pytest.approx(0.5 * answer.latency_us[3])
     assert answer.latency_high_us[3] == pytest.approx(2.0 * answer.latency_us[3])
 

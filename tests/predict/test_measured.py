@@ -15,8 +15,8 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Source
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.predict.hybrid import HybridPredictor
 from gnnperf.predict.measured import read_measured, tensor_shapes
+from gnnperf.predict.predictors import Predictors
 
 GEMM_0, GEMM_1 = 3, 10
 ROW = {"op": "aten::mm", "shapes": [[64, 32], [32, 16]], "dtypes": ["float32", "float32"], "latency_us": 30.0,
@@ -52,7 +52,7 @@ def test_a_node_with_the_rows_call_takes_its_latency(tmp_path: Path) -> None:
 
 def test_the_other_rungs_answer_for_the_rest(tmp_path: Path) -> None:
     table = read_measured(_table(tmp_path, ROW), AnalyticPredictor())
-    answer = HybridPredictor((table, AnalyticPredictor())).predict(_graph(), cluster())
+    answer = Predictors((table, AnalyticPredictor())).predict(_graph(), cluster())
     assert answer.latency_us[GEMM_0] == 30.0
     assert [answer.source[n] for n in (GEMM_0, GEMM_1)] == [Source.MEASURED, Source.ANALYTIC]
 

@@ -12,7 +12,7 @@ from toys import two_rank_graph
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.gnn.data.processors import Processor
 from gnnperf.hardware import default_cluster, load_device
-from gnnperf.predict.processors import WithoutIntervals, calibrated_on, other_processor
+from gnnperf.predict.processors import NoBounds, calibrated_on, other_processor
 
 EPYC, GRACE, XEON = Processor("Epyc", "AVX512"), Processor("Grace"), Processor("Xeon", "AVX512")
 
@@ -63,7 +63,7 @@ def test_bounds_of_another_processor_are_left_out() -> None:
             answer.latency_low_us[:], answer.latency_high_us[:] = 1.0, 2.0
             return answer
 
-    sure, unsure = Sure().predict(graph, cluster), WithoutIntervals(Sure(), "said").predict(graph, cluster)
+    sure, unsure = Sure().predict(graph, cluster), NoBounds("said")(Sure().predict(graph, cluster), cluster)
     assert np.isfinite(sure.latency_low_us).all()
     assert np.isnan(unsure.latency_low_us).all() and np.isnan(unsure.latency_high_us).all()
     np.testing.assert_array_equal(unsure.latency_us, sure.latency_us)

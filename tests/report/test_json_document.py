@@ -45,6 +45,8 @@ GOLDEN = """\
   "measured_step_time_us": 185.0,
   "step_time_error": 1.0,
   "traced_step_time_us": 185.0,
+  "traced_step_prediction_us": null,
+  "step_time_ratio": null,
   "measured_rank_start_skew_us": 0.0,
   "step_makespan_us": 370.0,
   "rank_step_time_us": {

@@ -95,10 +95,11 @@ class Source(StrEnum):
     """Where a node's latency came from, best first."""
 
     MEASURED = "measured"  # a row of an op table; in a replay the trace
-    TRACE = "trace"  # host work: what such work took in this trace (predict.trace_hosts)
+    TRACE = "trace"  # measured in this trace; after a change times a model's ratio (predict.trace_evidence)
     GNN = "gnn"
     GNN_CALIBRATED = "gnn_calibrated"
     ANALYTIC = "analytic"
+    SCALED = "scaled"  # measured in this trace, times the ratio of its family: no model knows the node
     DECLARED = "declared"  # set by an edit (whatif)
     UNCOVERED = "uncovered"
     CLASS_MEDIAN = "class_median"  # replay only: the median of the node's class on other steps or ranks

@@ -33,7 +33,7 @@ class Side:
         is_lower_bound: some work has no latency and is left out.
         nodes: [num_work] table with COLUMNS of the nodes that are work; `critical_us` is the time that the critical
             path spends at a node.
-        hosts: who told host work, "trace" or "model"; "" measured, or written before that was asked.
+        evidence: what the prediction took from measurements of its trace; "" a replay, or written before that was kept.
     """
 
     where: str
@@ -44,7 +44,7 @@ class Side:
     step_time_kind: StepTimeKind
     is_lower_bound: bool
     nodes: pd.DataFrame
-    hosts: str = ""
+    evidence: str = ""
 
 
 def is_prediction(path: Path) -> bool:
@@ -69,7 +69,7 @@ def read_prediction(folder: Path) -> Side:
             step_time_kind=StepTimeKind(told["step_time_kind"]),
             is_lower_bound=bool(told["step_time_is_lower_bound"]),
             nodes=work(read_nodes(folder / NODES)),
-            hosts=str(told["provenance"].get("hosts") or ""),
+            evidence=str(told["provenance"].get("evidence") or ""),
         )
 
 

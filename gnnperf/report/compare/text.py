@@ -48,9 +48,9 @@ def warnings(found: Comparison) -> tuple[str, ...]:
     ]
     if found.a.hardware != found.b.hardware:
         said.append(f"A is on {found.a.hardware or 'unknown'}, B on {found.b.hardware or 'unknown'} hardware.")
-    if found.a.hosts and found.b.hosts and found.a.hosts != found.b.hosts:
-        told = " and ".join(f"by the {side.hosts} in {letter}" for letter, side in (("A", found.a), ("B", found.b)))
-        said.append(f"Host work is told {told}: predict both with the same hosts=trace or hosts=model.")
+    if found.a.evidence and found.b.evidence and found.a.evidence != found.b.evidence:
+        used = f"evidence={found.a.evidence} in A and evidence={found.b.evidence} in B"
+        said.append(f"The predictions start from different evidence: {used}. Predict both with the same.")
     return tuple(said)
 
 

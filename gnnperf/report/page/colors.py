@@ -16,7 +16,7 @@ OF_TYPE = {
 OF_SOURCE = {
     str(Source.MEASURED): "green", str(Source.GNN): "blue", str(Source.GNN_CALIBRATED): "sky",
     str(Source.ANALYTIC): "amber", str(Source.DECLARED): "pink", str(Source.UNCOVERED): "red",
-    str(Source.TRACE): "exit", str(Source.CLASS_MEDIAN): OTHER,
+    str(Source.TRACE): "exit", str(Source.SCALED): "wait", str(Source.CLASS_MEDIAN): OTHER,
 }  # fmt: skip
 OF_PHASE = {
     str(Phase.FORWARD): "blue",

@@ -67,6 +67,12 @@ def _measured(answer: StepPrediction) -> tuple[str, str, str]:
 
 
 def _error(answer: StepPrediction) -> tuple[str, str, str]:
+    if answer.step_time_ratio is not None:
+        return (
+            "ratio",
+            f"{answer.step_time_ratio:.3f}",
+            "step time / that predicted the same way for the traced hardware",
+        )
     if answer.step_time_error is None:
         return "error", "none", "nothing to compare with"
     left_out = "work that is not covered is left out" if answer.is_lower_bound else "predicted / measured - 1"

@@ -23,11 +23,13 @@ class Way:
         edits: made one after the other.
         text: what they do, in words or as an entry of `whatif`.
         at_most: they stand for more than a remedy can do: the gain is a bound.
+        step_time_us: of the step with the remedy, where no edit of the graph stands for it; None: as the edits say.
     """
 
     edits: tuple[Edit, ...]
     text: str
     at_most: bool = False
+    step_time_us: float | None = None
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ class Observed:
         basis: whose latencies these are.
         cluster: devices and links; None unknown.
         step_time_of: the step time of an edit of `graph`, latencies told as those of the step.
+        stall_us: [num_nodes] time of measured stalls; None unknown.
+        without_stalls_us: the step time without them; None unknown.
     """
 
     graph: ExecutionGraph
@@ -41,6 +43,8 @@ class Observed:
     basis: Basis
     cluster: ClusterSpec | None
     step_time_of: Callable[[Edited], float]
+    stall_us: np.ndarray | None = None
+    without_stalls_us: float | None = None
 
     @cached_property
     def kind(self) -> np.ndarray:

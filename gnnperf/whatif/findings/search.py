@@ -17,6 +17,7 @@ from gnnperf.whatif.findings.repeated_models import repeated_models
 from gnnperf.whatif.findings.serialized_streams import serialized_streams
 from gnnperf.whatif.findings.skewed_tables import skewed_tables
 from gnnperf.whatif.findings.slow_copies import slow_copies
+from gnnperf.whatif.findings.stalls import stalls
 from gnnperf.whatif.findings.straggler import straggler
 from gnnperf.whatif.findings.unfused_chains import unfused_chains
 
@@ -24,7 +25,7 @@ Rule = Callable[[Observed], Sequence[Suspect]]
 
 RULES: tuple[Rule, ...] = (
     straggler, exposed_communication, host_bound, launch_bound, misaligned_products, input_stall, slow_copies,
-    unfused_chains, repeated_models, serialized_streams, skewed_tables,
+    unfused_chains, repeated_models, serialized_streams, skewed_tables, stalls,
 )  # fmt: skip
 LARGEST_GRAPH = 200_000  # nodes: beyond, edits take longer than the prediction
 LEAST_GAIN = 0.02  # share of the step: what gains less is not worth a sentence
@@ -46,10 +47,11 @@ def _judged(step: Observed, suspect: Suspect) -> Finding | None:
     for way in suspect.ways:
         try:
             edited = apply(step.graph, way.edits)
-            gain_us = step.step_time_us - step.step_time_of(edited)
+            after_us = step.step_time_of(edited) if way.step_time_us is None else way.step_time_us
         except InputError as error:
             refused.append(f"{way.text}: {error.what}")
             continue
+        gain_us = step.step_time_us - after_us
         if gain_us >= LEAST_GAIN * step.step_time_us:
             return _finding(step, suspect, way, gain_us, _unknown(edited))
     return _finding(step, suspect, None, None, tuple(refused)) if len(refused) == len(suspect.ways) else None

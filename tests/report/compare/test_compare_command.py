@@ -122,21 +122,23 @@ def test_other_hardware_and_what_is_left_out_are_said(folders: tuple[str, str]) 
 
 
 @pytest.mark.parametrize(
-    ("hosts", "warned"), [(("model", "trace"), True), (("trace", "trace"), False), (("", "trace"), False)]
+    ("evidence", "warned"), [(("none", "trace"), True), (("trace", "trace"), False), (("", "trace"), False)]
 )
-def test_host_work_told_by_others_is_a_warning(folders: tuple[str, str], hosts: tuple[str, str], warned: bool) -> None:
-    told = (replace(read_prediction(Path(folder)), hosts=who) for folder, who in zip(folders, hosts, strict=True))
+def test_different_evidence_is_a_warning(folders: tuple[str, str], evidence: tuple[str, str], warned: bool) -> None:
+    sides = (replace(read_prediction(Path(f)), evidence=e) for f, e in zip(folders, evidence, strict=True))
     stream = io.StringIO()
-    Console(file=stream, width=200).print(rendered(compare(*told), Limits()))
-    assert ("Host work is told by the model in A and by the trace in B" in stream.getvalue()) is warned
+    Console(file=stream, width=200).print(rendered(compare(*sides), Limits()))
+    assert ("evidence=none in A and evidence=trace in B" in stream.getvalue()) is warned
 
 
-def test_who_told_host_work_is_read(folders: tuple[str, str]) -> None:
+def test_evidence_is_read_from_the_document(folders: tuple[str, str]) -> None:
     document = Path(folders[0]) / "prediction.json"
-    told = json.loads(document.read_text())
-    assert read_prediction(Path(folders[0])).hosts == ""
-    document.write_text(json.dumps({**told, "provenance": {**told["provenance"], "hosts": "trace"}}))
-    assert read_prediction(Path(folders[0])).hosts == "trace"
+    content = json.loads(document.read_text())
+    document.write_text(json.dumps({**content, "provenance": {**content["provenance"], "evidence": "trace"}}))
+    assert read_prediction(Path(folders[0])).evidence == "trace"
+    content["provenance"].pop("evidence", None)
+    document.write_text(json.dumps(content))
+    assert read_prediction(Path(folders[0])).evidence == ""
 
 
 def test_names_are_neither_markup_nor_html(folders: tuple[str, str]) -> None:

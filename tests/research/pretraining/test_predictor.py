@@ -98,7 +98,7 @@ def test_the_network_only_leaves_the_rest_uncovered(path: Path) -> None:
 
 def test_modes_with_a_checkpoint_of_op_tables(path: Path) -> None:
     base = load_op_checkpoint(path)
-    kinds = {mode: type(answers_for(mode, path).predictor) for mode in (Mode.hybrid, Mode.gnn, Mode.analytic)}
+    kinds = {mode: type(answers_for(mode, path).model) for mode in (Mode.hybrid, Mode.gnn, Mode.analytic)}
     assert kinds == {Mode.hybrid: PretrainedPredictor, Mode.gnn: NetworkOnly, Mode.analytic: AnalyticPredictor}
     assert answers_for(Mode.hybrid, path).checkpoint_sha256 == base.sha256
 

@@ -23,6 +23,7 @@ from gnnperf.whatif.findings.misaligned_products import misaligned_products
 from gnnperf.whatif.findings.repeated_models import repeated_models
 from gnnperf.whatif.findings.search import Rule
 from gnnperf.whatif.findings.slow_copies import slow_copies
+from gnnperf.whatif.findings.stalls import stalls
 from gnnperf.whatif.findings.straggler import straggler
 from gnnperf.whatif.findings.unfused_chains import unfused_chains
 from tests.whatif.findings.steps import Steps
@@ -311,3 +312,20 @@ def test_equal_independent_calls_are_found() -> None:
 
 def test_different_calls_are_none() -> None:
     assert find(_lookups(("[[32,16],[16,8]]", "[[32,16],[16,4]]")), (repeated_models,)) == ()
+
+
+def test_stalls_are_counted_and_gain_what_the_step_is_shorter_without_them() -> None:
+    step = Steps()
+    step.host(5000.0, op_name="cudaMalloc")
+    step.work(10_000.0)
+    step.work(100.0, op_name="late")
+    observed = step.observed()
+    assert find(observed, (stalls,)) == ()  # what stalls is not known
+    found = only(replace(observed, stall_us=np.array([5000.0, 0.0, 2000.0]), without_stalls_us=10_100.0), stalls)
+    assert found.cause == "2 stalls take 7.0 ms, summed over ranks"
+    assert found.evidence == (
+        "most stalled time: the gap before cudaMalloc 5,000 us (1), late 2,000 us (1)",
+        "the longest takes 5,000 us at the gap before cudaMalloc, rank 0; 1 of 1 ranks have stalls",
+    )
+    assert (found.edit, found.gain_us) == ("stalls=remove", 5000.0)
+    assert find(replace(observed, stall_us=np.array([5000.0, 0.0, 0.0]), without_stalls_us=15_000.0), (stalls,)) == ()

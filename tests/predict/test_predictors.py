@@ -7,7 +7,7 @@ import numpy as np
 from gnnperf.core.schema import Source
 from gnnperf.graph.prediction import uncovered_ops
 from gnnperf.hardware.contention import Contention
-from gnnperf.predict.hybrid import HybridPredictor
+from gnnperf.predict.predictors import Predictors
 from tests.predict.answers import GEMM_0, GEMM_1, Fixed
 from tests.toys import make_graph, two_rank_graph
 
@@ -15,7 +15,7 @@ NETWORK = Fixed({GEMM_0: 70.0, GEMM_1: np.nan}, source=Source.GNN, warnings=("ne
 
 
 def test_network_where_it_answers_else_analytic() -> None:
-    ladder = HybridPredictor((NETWORK, Fixed({GEMM_0: 1.0, GEMM_1: 90.0}, warnings=("network", "analytic"))))
+    ladder = Predictors((NETWORK, Fixed({GEMM_0: 1.0, GEMM_1: 90.0}, warnings=("network", "analytic"))))
     merged = ladder.predict(two_rank_graph(), None)  # type: ignore[arg-type]
     assert merged.latency_us[[GEMM_0, GEMM_1]].tolist() == [70.0, 90.0]
     assert merged.source[[GEMM_0, GEMM_1]].tolist() == [Source.GNN, Source.ANALYTIC]
@@ -24,7 +24,7 @@ def test_network_where_it_answers_else_analytic() -> None:
 
 
 def test_node_without_any_answer_is_uncovered_and_named() -> None:
-    ladder = HybridPredictor((NETWORK, Fixed({GEMM_1: np.nan})))
+    ladder = Predictors((NETWORK, Fixed({GEMM_1: np.nan})))
     merged = ladder.predict(two_rank_graph(), None)  # type: ignore[arg-type]
     assert np.isnan(merged.latency_us[GEMM_1])
     assert merged.source[GEMM_1] == Source.UNCOVERED
@@ -33,18 +33,18 @@ def test_node_without_any_answer_is_uncovered_and_named() -> None:
 
 def test_only_latencies_of_ops_alone_are_left_to_stretch() -> None:
     """The network answers for a rank in place; the analytical model, which fills its gap, for the op alone."""
-    ladder = HybridPredictor((NETWORK, Fixed({GEMM_1: 90.0}, contention=Contention(memory_slowdown=2.0))))
+    ladder = Predictors((NETWORK, Fixed({GEMM_1: 90.0}, contention=Contention(memory_slowdown=2.0))))
     merged = ladder.predict(two_rank_graph(), None)  # type: ignore[arg-type]
     assert merged.alone is not None
     assert np.flatnonzero(merged.alone.nodes).tolist() == [GEMM_1]
     assert merged.alone.contention.memory_slowdown == 2.0
-    both_in_place = HybridPredictor((NETWORK, Fixed())).predict(two_rank_graph(), None)  # type: ignore[arg-type]
+    both_in_place = Predictors((NETWORK, Fixed())).predict(two_rank_graph(), None)  # type: ignore[arg-type]
     assert both_in_place.alone is None
 
 
 def test_single_rung_is_itself() -> None:
     graph = two_rank_graph()
-    alone = HybridPredictor((Fixed(),)).predict(graph, None)  # type: ignore[arg-type]
+    alone = Predictors((Fixed(),)).predict(graph, None)  # type: ignore[arg-type]
     assert np.array_equal(alone.latency_us, Fixed().predict(graph, None).latency_us)  # type: ignore[arg-type]
 
 

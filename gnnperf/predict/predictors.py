@@ -1,0 +1,122 @@
+"""The fallback order: an explicit list of predictors, best first, and the intervals that are added afterwards.
+
+order     op table of the user | measurements of the trace | network or analytical model
+node      first latency that is not NaN; its source and reason come along
+lags      of the first predictor that measured the timeline, else of the last one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from gnnperf.core.schema import Source
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import Alone, Prediction, Predictor, only, uncovered, uncovered_ops
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.predict.trace_evidence import TracePredictor
+from gnnperf.whatif import Edited
+
+
+class Bounds(Protocol):
+    """Adds intervals of nodes to a prediction, or removes them."""
+
+    def __call__(self, prediction: Prediction, cluster: ClusterSpec) -> Prediction:
+        """The prediction with other `latency_low_us` and `latency_high_us`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Predictors:
+    """The only place where predictors are put in order.
+
+    Attributes:
+        order: best first; a predictor returns NaN for nodes outside its domain.
+        bounds: applied to the merged prediction, in order.
+    """
+
+    order: tuple[Predictor, ...]
+    bounds: tuple[Bounds, ...] = ()
+
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+        """Predict every node of `graph` with the first predictor that covers it.
+
+        Raises:
+            InputError: a predictor cannot be used for this graph or cluster.
+        """
+        prediction = merge([predictor.predict(graph, cluster) for predictor in self.order])
+        for add in self.bounds:
+            prediction = add(prediction, cluster)
+        return prediction
+
+    @property
+    def trace(self) -> TracePredictor | None:
+        """The measurements of the trace in the order; None: the prediction is blind."""
+        return next((one for one in self.order if isinstance(one, TracePredictor)), None)
+
+    def on_traced_cluster(self, graph: ExecutionGraph) -> Prediction | None:
+        """Predict the same way for the cluster of the trace; None: the prediction is blind.
+
+        An op table is of the device predicted for, so it has no say.
+        """
+        trace = self.trace
+        if trace is None:
+            return None
+        return replace(self, order=self.order[self.order.index(trace) :]).predict(graph, trace.traced)
+
+    def without_stalls(self) -> Predictors:
+        """The predictors for the same step without stalls."""
+        order = tuple(replace(one, measured=one.measured.without_stalls()) if isinstance(one, TracePredictor) else one
+                      for one in self.order)  # fmt: skip
+        return replace(self, order=order)
+
+    def on_edit(self, edited: Edited) -> Predictors:
+        """The predictors for an edit of the graph: measurements of the trace follow its nodes."""
+        order = tuple(one.on_edit(edited) if isinstance(one, TracePredictor) else one for one in self.order)
+        return replace(self, order=order)
+
+
+def merge(predictions: Sequence[Prediction]) -> Prediction:
+    """One prediction from several of the same graph, best first."""
+    merged = predictions[-1]
+    for better in reversed(predictions[:-1]):
+        merged = _over(better, merged)
+    return replace(merged, uncovered_ops=uncovered_ops(merged.graph, merged.latency_us))
+
+
+def _over(better: Prediction, worse: Prediction) -> Prediction:
+    """`better` where it has a latency, else `worse`."""
+    covers = ~np.isnan(better.latency_us)  # [num_nodes]
+    source = np.where(covers, better.source, worse.source)
+    source[uncovered(worse.graph, np.where(covers, better.latency_us, worse.latency_us))] = Source.UNCOVERED
+    timeline = worse if better.rank_start_us is None else better
+    return replace(
+        worse,
+        latency_us=np.where(covers, better.latency_us, worse.latency_us),
+        mean_latency_us=_means(better, worse, covers),
+        latency_low_us=np.where(covers, better.latency_low_us, worse.latency_low_us),
+        latency_high_us=np.where(covers, better.latency_high_us, worse.latency_high_us),
+        lag_us=timeline.lag_us,
+        rank_start_us=timeline.rank_start_us,
+        source=source,
+        reason=np.where(covers, better.reasons, worse.reasons),
+        warnings=tuple(dict.fromkeys((*better.warnings, *worse.warnings))),
+        alone=_either(only(better.alone, covers), only(worse.alone, ~covers)),
+    )
+
+
+def _means(better: Prediction, worse: Prediction, covers: np.ndarray) -> np.ndarray | None:
+    """Means of both where one of them separates means from medians."""
+    if better.mean_latency_us is None and worse.mean_latency_us is None:
+        return None
+    return np.where(covers, better.scheduled_us, worse.scheduled_us)
+
+
+def _either(first: Alone | None, second: Alone | None) -> Alone | None:
+    """Nodes of both; all predictors of an order predict for one cluster."""
+    if first is None or second is None:
+        return first or second
+    return replace(first, nodes=first.nodes | second.nodes)

@@ -1,0 +1,173 @@
+"""Measurements of the trace as a predictor: as measured where nothing changed, else scaled by a model's ratio.
+
+node                                       latency                                          source
+not touched, on the traced cluster         measured                                         trace
+touched by an edit, or on other hardware   measured x model after / model before            trace
+the same, and the model does not know it   measured x ratio of its family's modeled nodes   scaled
+host work on another host                  measured x ratio of single-thread speeds         trace
+a stall                                    measured                                         trace
+never measured                             NaN: the next predictor of the order             -
+
+Delays that no modeled constraint explains, lags and the starts of ranks stay as measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core.schema import NodeType, Segment, Source
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.prediction import REASONS, Prediction, Predictor, only, uncovered_ops
+from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.schedule.measured_step import MeasuredStep
+from gnnperf.whatif import Edited
+
+OTHER_STEPS = "measured in another step of this trace"
+BY_MODEL = "measured in this trace, times the ratio that the model predicts for the change"
+BY_HOST = "measured in this trace, times the ratio of the hosts' single-thread speeds"
+BY_FAMILY = "measured in this trace, times the ratio of modeled nodes of its family"
+SET = "set by an edit from a measurement"
+
+
+@dataclass(frozen=True)
+class TracePredictor:
+    """Measured latencies of one step, moved to edits of it and to other hardware.
+
+    Attributes:
+        measured: the step.
+        traced: the cluster that it was measured on.
+        model: predicts before and after a change; only its ratio is used.
+        edited: the edit whose graph is predicted; None: the measured step itself.
+    """
+
+    measured: MeasuredStep
+    traced: ClusterSpec
+    model: Predictor
+    edited: Edited | None = None
+
+    def on_edit(self, edited: Edited) -> TracePredictor:
+        """The predictor for an edit of the measured step."""
+        return replace(self, edited=edited)
+
+    def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
+        """Latencies of nodes that were measured; NaN elsewhere.
+
+        Args:
+            graph: the measured step, or the edited one.
+            cluster: to predict for.
+        """
+        came_from, touched = self._origin(graph)
+        measured_us = self.measured.latency_us[came_from]  # [num_nodes]
+        known, moved = np.isfinite(measured_us), cluster != self.traced
+        after = self.model.predict(graph, cluster)
+        changed = known & (touched | moved) & ~self._stays(graph, came_from)
+        ratio, source, reason = np.ones(len(known)), _all(known, Source.TRACE), _all(known, self._as_measured)
+        if changed.any():
+            by_model = _ratio(after.latency_us, self._before_us[came_from], changed)
+            by_host = changed & ~touched & (graph.nodes["node_type"] == NodeType.HOST).to_numpy()
+            by_family = family_ratios(graph.nodes, by_model, measured_us, changed & ~by_host)
+            ratio = np.where(np.isfinite(by_model), by_model, by_family)
+            ratio[by_host] = 1.0 / host_ratio(self.traced, cluster)
+            ratio[~changed] = 1.0
+            guessed = changed & ~by_host & ~np.isfinite(by_model)
+            source[guessed] = Source.SCALED
+            reason[changed], reason[by_host], reason[guessed] = BY_MODEL, BY_HOST, BY_FAMILY
+            reason[changed & (ratio == 1.0)] = self._as_measured
+        latency_us = measured_us * ratio
+        given_us = self._given_us(graph, came_from, touched)
+        given = np.isfinite(given_us)
+        latency_us[given], reason[given] = given_us[given], SET
+        source[~np.isfinite(latency_us)] = Source.UNCOVERED
+        nothing = np.full(len(known), np.nan)
+        return replace(
+            after,
+            latency_us=latency_us,
+            mean_latency_us=None,
+            lag_us=self.measured.edge_lags_us(graph, came_from),
+            source=source,
+            reason=reason,
+            latency_low_us=nothing,
+            latency_high_us=nothing.copy(),
+            uncovered_ops=uncovered_ops(graph, latency_us),
+            alone=only(after.alone, ~np.isfinite(latency_us)),
+            rank_start_us=self.measured.rank_start_us,
+        )
+
+    @property
+    def _as_measured(self) -> str:
+        return OTHER_STEPS if self.measured.from_other_steps else REASONS[Source.TRACE]
+
+    @cached_property
+    def _before_us(self) -> np.ndarray:
+        """[num_nodes of the measured step] what the model predicts for the traced cluster."""
+        return self.model.predict(self.measured.graph, self.traced).latency_us
+
+    def _origin(self, graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
+        """[num_nodes] each: the measured node that a node is or is a copy of; whether the edit touched it."""
+        if self.edited is None:
+            return np.arange(graph.num_nodes), np.zeros(graph.num_nodes, dtype=bool)
+        return self.edited.came_from, self.edited.touched
+
+    def _stays(self, graph: ExecutionGraph, came_from: np.ndarray) -> np.ndarray:
+        """[num_nodes] bool: waits for untraced peers and stalls, which scale with no processor."""
+        peer = (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()
+        return peer | self.measured.stalled[came_from]
+
+    def _given_us(self, graph: ExecutionGraph, came_from: np.ndarray, touched: np.ndarray) -> np.ndarray:
+        """[num_nodes] measured latencies that an edit put in place of the step's own; NaN: none."""
+        now_us = graph.nodes["latency_us"].to_numpy(np.float64)
+        own_us = self.measured.graph.nodes["latency_us"].to_numpy(np.float64)[came_from]
+        return np.where(touched & np.isfinite(now_us) & (now_us != own_us), now_us, np.nan)
+
+
+def _all(like: np.ndarray, value: object) -> np.ndarray:
+    column = np.empty(len(like), dtype=object)
+    column[:] = value
+    return column
+
+
+def _ratio(after_us: np.ndarray, before_us: np.ndarray, changed: np.ndarray) -> np.ndarray:
+    """[num_nodes] after / before where both are above 0; 1 where both are 0; NaN unknown."""
+    usable = changed & (after_us > 0) & (before_us > 0)
+    ratio = np.full(len(changed), np.nan)
+    ratio[usable] = after_us[usable] / before_us[usable]
+    ratio[changed & (after_us == 0) & (before_us == 0)] = 1.0
+    return ratio
+
+
+def family_ratios(nodes: pd.DataFrame, ratio: np.ndarray, weight_us: np.ndarray, changed: np.ndarray) -> np.ndarray:
+    """[num_nodes] time-weighted geometric mean of known ratios: of the family, else of the node type, else 1.
+
+    Args:
+        nodes: of the graph.
+        ratio: [num_nodes] of modeled nodes; NaN unknown.
+        weight_us: [num_nodes] measured latencies.
+        changed: [num_nodes] bool, nodes that the change concerns.
+    """
+    result = np.ones(len(ratio))
+    known = changed & np.isfinite(ratio) & (weight_us > 0)
+    kind, family = (nodes[name].astype(str).to_numpy() for name in ("node_type", "family"))
+    log, us = np.log(np.where(known, ratio, 1.0)), np.where(known, weight_us, 0.0)
+    keys = pd.DataFrame({"kind": kind, "family": family, "log": log, "us": us})
+    keys["weighted"] = keys["log"] * keys["us"]
+    for columns in (["kind"], ["kind", "family"]):  # the finer one replaces the coarser one
+        sums = keys.groupby(columns)[["weighted", "us"]].transform("sum")
+        has = (sums["us"] > 0).to_numpy()
+        result[has] = np.exp((sums["weighted"] / sums["us"]).to_numpy()[has])
+    return result
+
+
+def host_ratio(traced: ClusterSpec, cluster: ClusterSpec) -> float:
+    """Speed of the hosts of `cluster` relative to the traced ones.
+
+    By single-thread speeds where both clusters name their processors, whatever `host_speed` says, which is relative to
+    another host; else by `host_speed`.
+    """
+    before, after = traced.host, cluster.host
+    if before is None or after is None or before == after:
+        return cluster.host_speed / traced.host_speed
+    return after.single_thread_speed / before.single_thread_speed

@@ -1,0 +1,154 @@
+"""What a trace measured of one step: latencies, and delays that no modeled constraint explains.
+
+host    |--op--|          |--op--|        the second op may begin when the first ends
+                 delay_us                 it began later, and nothing in the graph says why: a stall
+
+With measured latencies, lags and delays, the schedule reproduces the measured starts. An edit or other hardware
+changes latencies; delays stay as measured, because they scale with neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType, Segment
+from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
+from gnnperf.graph.labels import measured_end_us
+from gnnperf.schedule.longest_path import timed_edges
+from gnnperf.schedule.medians import ClassMedians, fit_medians, in_peer_wait
+
+STALL_US = 1_000.0  # shorter ones are usual scatter of a host
+STALL_FACTOR = 10.0  # times the median of the node's class
+EDGE = ["src", "dst", "relation"]
+
+
+@dataclass(frozen=True)
+class MeasuredStep:
+    """Measurements of one step, on the graph that predictors receive.
+
+    Attributes:
+        graph: the step, without edges inferred from time distances.
+        latency_us: [num_nodes] as measured; NaN where the trace has no measurement. The wait for untraced peers holds
+            their transfer as well, so the transfer itself takes 0.
+        delay_us: [num_nodes] from the moment that every constraint allows a node until it began; 0 or more.
+        lag_us: [num_edges] measured delay along an edge; where another edge was binding, the median of the edge's
+            class, at most what the measured times leave.
+        stalled: [num_nodes] bool, host nodes that took STALL_US or more and STALL_FACTOR times the median of their
+            class (first launches, data loading, cudaMalloc, sleeps).
+        rank_start_us: rank -> start of the step after that of the earliest rank.
+        medians: per class of nodes and edges, over the whole trace.
+        from_other_steps: whether the latencies are medians over other steps: a forecast, not a copy.
+    """
+
+    graph: ExecutionGraph
+    latency_us: np.ndarray
+    delay_us: np.ndarray
+    lag_us: np.ndarray
+    stalled: np.ndarray
+    rank_start_us: Mapping[int, float]
+    medians: ClassMedians
+    from_other_steps: bool = False
+
+    @property
+    def stalls_us(self) -> np.ndarray:
+        """[num_nodes] time of the step's stalls: latency of stalled nodes, and delays of STALL_US or more."""
+        return np.where(self.stalled, self.latency_us, 0.0) + np.where(self.delay_us >= STALL_US, self.delay_us, 0.0)
+
+    def without_stalls(self) -> MeasuredStep:
+        """The step with the median of its class for every stalled node, and without delays of STALL_US or more."""
+        usual_us = np.where(self.stalled, self.medians.latency_us(self.graph), self.latency_us)
+        delay_us = np.where(self.delay_us >= STALL_US, 0.0, self.delay_us)
+        return replace(self, latency_us=usual_us, delay_us=delay_us, stalled=np.zeros_like(self.stalled))
+
+    def edge_lags_us(self, graph: ExecutionGraph, came_from: np.ndarray) -> np.ndarray:
+        """[num_edges of graph] lags with the delays of nodes on top.
+
+        Args:
+            graph: this step, or an edit of it.
+            came_from: [num_nodes of graph] the node of this step that each one is, or is a copy of.
+        """
+        ends = pd.DataFrame({"src": came_from[graph.edges["src"].to_numpy()],
+                             "dst": came_from[graph.edges["dst"].to_numpy()],
+                             "relation": graph.edges["relation"].astype(str).to_numpy()})  # fmt: skip
+        known = self.graph.edges[EDGE].astype({"relation": str}).assign(lag_us=self.lag_us).drop_duplicates(EDGE)
+        lag_us = ends.merge(known, on=EDGE, how="left")["lag_us"].to_numpy(np.float64, copy=True)
+        new = np.isnan(lag_us)  # drawn by an edit
+        if new.any():
+            lag_us[new] = np.nan_to_num(self.medians.lag_us(graph))[new]
+        return lag_us + self.delay_us[ends["dst"].to_numpy()]
+
+
+def measured_step(graph: ExecutionGraph, label: StepLabel) -> MeasuredStep:
+    """Measurements of one step of a trace.
+
+    Args:
+        graph: the whole window, with labels.
+        label: the step.
+    """
+    step = graph.step(label.step).for_predictors()
+    latency_us = _latencies_us(step)
+    medians = fit_medians(graph, np.ones(graph.num_nodes, dtype=bool))
+    lag_us, delay_us = _lags_us(step, latency_us, medians)
+    first_us = min(label.rank_start_us, default=0.0)
+    starts = {rank: start - first_us for rank, start in zip(graph.ranks, label.rank_start_us, strict=True)}
+    return MeasuredStep(step, latency_us, delay_us, lag_us, _stalled(step, latency_us, medians), starts, medians)
+
+
+def forecast_step(graph: ExecutionGraph, label: StepLabel) -> MeasuredStep:
+    """Measurements of another step: of the others, the one with the (lower) median step time.
+
+    A whole step keeps what belongs together; medians or means node by node had larger errors (docs/benchmarks).
+
+    Args:
+        graph: the whole window.
+        label: the step to forecast; nothing of it is used.
+
+    Raises:
+        InputError: the trace has no other step.
+    """
+    others = [s for s in graph.steps if s.step != label.step]
+    if not others:
+        raise InputError("the trace has one step only", where="evidence=other_steps", allowed="evidence=trace or none",
+                         remedy="record at least two steps")  # fmt: skip
+    periods = [s for s in others if s.period_us is not None]
+    ranked = sorted(periods or others, key=lambda s: (s.period_us or s.makespan_us, s.step))
+    return replace(measured_step(graph, ranked[(len(ranked) - 1) // 2]), from_other_steps=True)
+
+
+def _latencies_us(step: ExecutionGraph) -> np.ndarray:
+    """[num_nodes]; a wait for untraced peers lasts as long as the thread was blocked, transfer included."""
+    nodes = step.nodes
+    peer = (nodes["segment"] == Segment.PEER_WAIT).to_numpy()
+    latency_us = np.where(peer, nodes["blocked_us"], nodes["latency_us"]).astype(np.float64)
+    return np.where(np.isnan(latency_us) & in_peer_wait(step), 0.0, latency_us)
+
+
+def _stalled(step: ExecutionGraph, latency_us: np.ndarray, medians: ClassMedians) -> np.ndarray:
+    """[num_nodes] bool: host nodes far beyond their class; waits for peers and blocking calls are no stalls."""
+    nodes = step.nodes
+    host = ((nodes["node_type"] == NodeType.HOST) & (nodes["segment"] != Segment.PEER_WAIT)).to_numpy()
+    return host & (latency_us >= STALL_US) & (latency_us >= STALL_FACTOR * np.nan_to_num(medians.latency_us(step)))
+
+
+def _lags_us(step: ExecutionGraph, latency_us: np.ndarray, medians: ClassMedians) -> tuple[np.ndarray, np.ndarray]:
+    """([num_edges] lags, [num_nodes] delays)."""
+    edges = timed_edges(step)
+    end_us = measured_end_us(step.nodes)  # [num_nodes]
+    start_us = end_us - latency_us  # of the work itself: after a wait, not before it
+    allowed_us = np.where(edges.from_start, start_us[edges.src], end_us[edges.src])  # [num_timed]
+    left_us = start_us[edges.dst] - allowed_us  # [num_timed] time that the measured starts leave for a lag
+    lag_us = step.edges["lag_us"].to_numpy(np.float64, copy=True)
+    usual_us = np.nan_to_num(medians.lag_us(step))[edges.index]  # [num_timed]
+    measured_us = lag_us[edges.index]
+    at_most_us = np.clip(np.nan_to_num(left_us, nan=np.inf), 0.0, None)
+    lag_us[edges.index] = np.where(np.isnan(measured_us), np.minimum(usual_us, at_most_us), measured_us)
+    lag_us = np.nan_to_num(lag_us)
+    idle_us = np.where(np.isnan(left_us), np.inf, left_us - lag_us[edges.index])
+    delay_us = np.full(step.num_nodes, np.inf)
+    np.minimum.at(delay_us, edges.dst, idle_us)
+    return lag_us, np.where(np.isfinite(delay_us), np.maximum(delay_us, 0.0), 0.0)

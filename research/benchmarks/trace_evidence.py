@@ -1,0 +1,216 @@
+"""What to expect on a new trace: the default prediction on the trace's own GPU, and forecasts from its other steps.
+
+    python -m research.benchmarks.trace_evidence [--runs TEXT ...] [--json FILE]
+
+Prints Markdown tables over all public GPU runs with a measured step. Steps that are forecast have a period, in runs of
+three steps or more. An outlier step takes OUTLIER times the median period of its run, or its inverse.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType, Source
+from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.predict.api import predicted
+from gnnperf.predict.config import Stalls, TraceEvidence
+from gnnperf.predict.request import Request
+from gnnperf.predict.step_choice import choose_step, measured_step_time_us, other_step
+from gnnperf.predict.step_prediction import StepPrediction
+from gnnperf.trace.public.build import Recording, recordings
+from gnnperf.trace.public.catalog import load_catalog
+from research.benchmarks._public_runs import imported
+
+KINDS = ("kineto", "archive", "execution-trace")
+BLIND, DEFAULT = TraceEvidence.none, TraceEvidence.auto
+OUTLIER = 1.5
+LEAST_STEPS = 3
+
+
+@dataclass(frozen=True)
+class OwnGpu:
+    """Predictions of one step for the GPU that it was measured on, in us.
+
+    Attributes:
+        run: name of the run.
+        measured_us: the step.
+        blind_us, default_us: predicted without and with the measurements of the trace.
+        removed_us: the default without stalls.
+        blind_uncovered, uncovered: nodes that were measured and have no predicted latency.
+    """
+
+    run: str
+    measured_us: float
+    blind_us: float
+    default_us: float
+    removed_us: float
+    blind_uncovered: int
+    uncovered: int
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """One step of a run, predicted from the other steps; absolute relative errors.
+
+    Attributes:
+        run, step: which.
+        outlier: whether its period is far from the run's median.
+        error: of evidence=other_steps.
+        copy: mean error over all other steps, each taken as the prediction.
+        nearest: error of the nearest step.
+        num_others: steps with a period that it can be predicted from.
+    """
+
+    run: str
+    step: int
+    outlier: bool
+    error: float
+    copy: float
+    nearest: float
+    num_others: int
+
+
+def gpu_recordings(chosen: Sequence[str] = ()) -> Iterator[tuple[str, ExecutionGraph]]:
+    """Public runs with device work and a whole step; what cannot be read is named on standard error."""
+    for recording in recordings([entry for entry in load_catalog() if entry.run and entry.kind in KINDS]):
+        if not chosen or any(text in recording.name for text in chosen):
+            graph = _graph(recording)
+            if graph is not None:
+                yield recording.name, graph
+
+
+def _graph(recording: Recording) -> ExecutionGraph | None:
+    try:
+        graph = imported(recording)[1]
+        measured_us = measured_step_time_us(choose_step(graph, None))
+    except (InputError, OSError) as error:
+        print(f"left out: {recording.name}: {getattr(error, 'what', error)}", file=sys.stderr)
+        return None
+    has_work = graph.runs_on_gpu and bool((graph.nodes["node_type"] == NodeType.COMPUTE).any())
+    return graph if has_work and measured_us > 0 else None
+
+
+def own_gpu(run: str, graph: ExecutionGraph) -> OwnGpu:
+    """The step that predict.py chooses, predicted blind and by default."""
+    blind = predicted(graph, Request(evidence=BLIND))
+    default = predicted(graph, Request(evidence=DEFAULT))
+    removed = predicted(graph, Request(evidence=DEFAULT, stalls=Stalls.remove))
+    return OwnGpu(run, default.traced_step_time_us, blind.step_time_us, default.step_time_us, removed.step_time_us,
+                  num_uncovered(blind), num_uncovered(default))  # fmt: skip
+
+
+def num_uncovered(answer: StepPrediction) -> int:
+    """Nodes that the trace timed and the prediction does not."""
+    measured = np.isfinite(answer.prediction.graph.nodes["latency_us"].to_numpy(np.float64))
+    return int((measured & (answer.prediction.source == Source.UNCOVERED)).sum())
+
+
+def forecasts(run: str, graph: ExecutionGraph) -> list[Forecast]:
+    """Every step with a period; () for runs of fewer than LEAST_STEPS steps."""
+    labels = [label for label in graph.steps if label.period_us is not None]
+    if len(graph.steps) < LEAST_STEPS or len(labels) < 2:
+        return []
+    period_us = {label.step: measured_step_time_us(label) for label in labels}
+    median_us = float(np.median(list(period_us.values())))
+    rows = []
+    for label in labels:
+        us = period_us[label.step]
+        answer = predicted(graph, Request(step=label.step, evidence=TraceEvidence.other_steps))
+        others = [abs(other / us - 1) for step, other in period_us.items() if step != label.step]
+        nearest = other_step(replace(graph, steps=tuple(labels)), label)
+        error, away = abs(answer.step_time_us / us - 1), max(us / median_us, median_us / us)
+        rows.append(Forecast(run, label.step, away > OUTLIER, error, float(np.mean(others)),
+                             abs(period_us[nearest.step] / us - 1), len(others)))  # fmt: skip
+    return rows
+
+
+def own_table(rows: Sequence[OwnGpu]) -> str:
+    """Markdown: errors on the own GPU, blind and default, with stalls and without."""
+    measured, blind, default, removed = (
+        np.array([getattr(row, name) for row in rows]) for name in
+        ("measured_us", "blind_us", "default_us", "removed_us")
+    )  # fmt: skip
+    blind_missing, missing = sum(row.blind_uncovered for row in rows), sum(row.uncovered for row in rows)
+    lines = [
+        "| prediction | compared with | n | median | mean | p90 | max | signed mean | measured nodes uncovered |",
+        "|---|---|---|---|---|---|---|---|---|",
+        _own_row("blind (`evidence=none`, equal to `mode=analytic`)", "measured step", blind / measured, blind_missing),
+        _own_row("blind", "measured step without stalls", blind / removed, blind_missing),
+        _own_row("default, `stalls=keep`", "measured step", default / measured, missing),
+        _own_row("default, `stalls=remove`", "measured step", removed / measured, missing),
+    ]
+    return "\n".join(lines)
+
+
+def _own_row(name: str, reference: str, ratio: np.ndarray, missing: int) -> str:
+    signed = 100 * (ratio - 1)
+    error = np.abs(signed)
+    figures = (np.median(error), error.mean(), np.quantile(error, 0.9), error.max())
+    texts = " | ".join(f"{figure:.2f} %" for figure in figures)
+    return f"| {name} | {reference} | {len(ratio)} | {texts} | {signed.mean():+.2f} % | {missing:,} |"
+
+
+def forecast_table(rows: Sequence[Forecast]) -> str:
+    """Markdown: means per run of the forecast's errors and of copies', over runs."""
+    lines = [
+        "| steps | runs | forecast, median / p90 | copy of another step | nearest step | no worse than the copy | "
+        "than the nearest |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    usual = [row for row in rows if not row.outlier]
+    several = [row for row in usual if row.num_others > 1]
+    for name, chosen in (("all", rows), ("outlier steps left out", usual),
+                         ("of these, two or more steps to predict from", several)):  # fmt: skip
+        if chosen:
+            lines.append(_forecast_row(name, chosen))
+    return "\n".join(lines)
+
+
+def _forecast_row(name: str, rows: Sequence[Forecast]) -> str:
+    runs = dict.fromkeys(row.run for row in rows)
+    of_run = [[(row.error, row.copy, row.nearest) for row in rows if row.run == run] for run in runs]
+    errors = 100 * np.array([np.mean(steps, axis=0) for steps in of_run])  # [num_runs, 3]
+    median, p90 = np.median(errors, axis=0), np.quantile(errors, 0.9, axis=0)
+    texts = " | ".join(f"{low:.2f} / {high:.2f} %" for low, high in zip(median, p90, strict=True))
+    shares = 100 * (errors[:, :1] <= errors[:, 1:] + 1e-6).mean(axis=0)
+    return f"| {name} | {len(runs)} | {texts} | {shares[0]:.0f} % | {shares[1]:.0f} % |"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(prog="python -m research.benchmarks.trace_evidence", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--runs", nargs="*", default=[], metavar="TEXT", help="runs whose name contains one of these")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="rows of the tables, run by run")
+    args = parser.parse_args(arguments)
+    own: list[OwnGpu] = []
+    steps: list[Forecast] = []
+    for run, graph in gpu_recordings(args.runs):
+        try:
+            own.append(own_gpu(run, graph))
+        except InputError as error:
+            print(f"left out: {run}: {error.what}", file=sys.stderr)
+            continue
+        steps += forecasts(run, graph)
+        last = own[-1]
+        print(f"{run}: {100 * (last.default_us / last.measured_us - 1):+.2f} %, blind "
+              f"{100 * (last.blind_us / last.measured_us - 1):+.1f} %", file=sys.stderr)  # fmt: skip
+    if args.json:
+        args.json.write_text(json.dumps({"own": [asdict(row) for row in own], "steps": [asdict(row) for row in steps]}))
+    if own:
+        print(own_table(own))
+    if steps:
+        print(f"\n{forecast_table(steps)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""Expectations on a new trace: rows of toys, tables by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gnnperf.graph.execution_graph import ExecutionGraph
+from research.benchmarks.trace_evidence import Forecast, OwnGpu, forecast_table, forecasts, own_gpu, own_table
+from tests.toys import two_rank_graph
+
+
+def _three_steps(*period_us: float) -> ExecutionGraph:
+    """The toy three times, each step with its period."""
+    one = two_rank_graph()
+    steps = tuple(replace(one.steps[0], step=step, period_us=us) for step, us in enumerate(period_us))
+    nodes, edges = [], []
+    for step in range(len(period_us)):
+        nodes.append(one.nodes.assign(step=step))
+        shifted = one.edges[["src", "dst"]] + step * one.num_nodes
+        edges.append(one.edges.assign(src=shifted["src"], dst=shifted["dst"]))
+    return replace(
+        one, nodes=pd.concat(nodes, ignore_index=True), edges=pd.concat(edges, ignore_index=True), steps=steps
+    )
+
+
+def test_the_default_is_the_measured_step_and_leaves_no_measured_node_uncovered() -> None:
+    row = own_gpu("toy", two_rank_graph())
+    assert row.default_us == pytest.approx(row.measured_us, rel=0.01)
+    assert row.removed_us == row.default_us  # no stalls
+    assert (row.measured_us, row.uncovered) == (185.0, 0)
+    assert row.blind_us < row.measured_us
+
+
+def test_a_run_of_one_step_has_no_forecast() -> None:
+    assert forecasts("toy", two_rank_graph()) == []
+
+
+def test_forecasts_are_compared_with_copies_and_outliers_are_named() -> None:
+    rows = forecasts("toy", _three_steps(180.0, 200.0, 400.0))
+    assert [row.outlier for row in rows] == [False, False, True]
+    assert rows[0].copy == pytest.approx(np.mean([20 / 180, 220 / 180]))
+    assert rows[1].nearest == pytest.approx(1.0)  # the later one on a tie
+    assert {row.num_others for row in rows} == {2}
+
+
+def test_tables_hold_medians_and_shares() -> None:
+    table = own_table([OwnGpu("a", 100.0, 50.0, 101.0, 90.0, 7, 0), OwnGpu("b", 100.0, 150.0, 97.0, 97.0, 1, 0)])
+    assert "| default, `stalls=keep` | measured step | 2 | 2.00 % | 2.00 % | 2.80 % | 3.00 % | -1.00 % | 0 |" in table
+    assert "| measured step | 2 | 50.00 % | 50.00 % | 50.00 % | 50.00 % | +0.00 % | 8 |" in table
+    steps = [Forecast("a", 0, False, 0.01, 0.02, 0.01, 2), Forecast("b", 0, False, 0.05, 0.03, 0.04, 1)]
+    lines = forecast_table(steps).splitlines()
+    assert lines[2] == "| all | 2 | 3.00 / 4.60 % | 2.50 / 2.90 % | 2.50 / 3.70 % | 50 % | 50 % |"
+    assert lines[-1].startswith("| of these, two or more steps to predict from | 1 | 1.00 / 1.00 % |")

@@ -1,0 +1,57 @@
+"""Measured latencies, lags and delays reproduce a step; other steps forecast it; stalls are counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gnnperf.core.errors import InputError
+from gnnperf.schedule import schedule
+from gnnperf.schedule.measured_step import STALL_US, MeasuredStep, forecast_step, measured_step
+from tests.toys import two_rank_graph
+
+TOY = two_rank_graph()
+
+
+def _makespan_us(step: MeasuredStep) -> float:
+    graph = step.graph
+    ready_us = graph.nodes["rank"].map(dict(step.rank_start_us)).fillna(0.0).to_numpy(np.float64)
+    lag_us = step.edge_lags_us(graph, np.arange(graph.num_nodes))
+    return schedule(graph, np.nan_to_num(step.latency_us), lag_us, ready_us=ready_us).makespan_us
+
+
+def test_the_schedule_of_a_measured_step_is_the_measured_step() -> None:
+    assert _makespan_us(measured_step(TOY, TOY.steps[0])) == pytest.approx(TOY.steps[0].makespan_us, rel=0.01)
+
+
+def test_a_delay_that_nothing_explains_stays_with_its_node() -> None:
+    kernel = int(np.flatnonzero((TOY.nodes["node_type"] == "compute").to_numpy())[-1])
+    start_us = TOY.nodes["start_us"].to_numpy(np.float64, copy=True)
+    start_us[kernel] += 2 * STALL_US
+    edges = TOY.edges.assign(lag_us=TOY.edges["lag_us"].mask((TOY.edges["dst"] == kernel).to_numpy(), 0.0))
+    graph = replace(TOY, nodes=TOY.nodes.assign(start_us=start_us), edges=edges)
+    before, after = measured_step(replace(TOY, edges=edges), TOY.steps[0]), measured_step(graph, graph.steps[0])
+    assert after.delay_us[kernel] == pytest.approx(before.delay_us[kernel] + 2 * STALL_US)
+    assert _makespan_us(after) >= _makespan_us(before) + STALL_US
+    assert after.stalls_us.sum() == pytest.approx(after.delay_us[kernel])
+    assert _makespan_us(after.without_stalls()) <= _makespan_us(before)
+
+
+def test_a_host_node_far_beyond_its_class_is_a_stall() -> None:
+    host = np.flatnonzero((TOY.nodes["node_type"] == "host").to_numpy())
+    one = host[0]
+    alike = TOY.nodes.loc[one, ["segment", "op_name", "event_name"]]
+    latency_us = TOY.nodes["latency_us"].to_numpy(np.float64, copy=True)
+    latency_us[one] = 50 * STALL_US
+    graph = replace(TOY, nodes=TOY.nodes.assign(latency_us=latency_us))
+    stalled = measured_step(graph, graph.steps[0]).stalled
+    same = (TOY.nodes[["segment", "op_name", "event_name"]].astype(str) == alike.astype(str)).all(axis=1).to_numpy()
+    assert stalled[one] == (same.sum() > 2)  # a class of its own has no other median
+    assert not np.delete(stalled, one).any()
+
+
+def test_without_another_step_there_is_no_forecast() -> None:
+    with pytest.raises(InputError, match="evidence=other_steps: the trace has one step only"):
+        forecast_step(TOY, TOY.steps[0])
