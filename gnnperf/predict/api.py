@@ -6,19 +6,14 @@ import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gnnperf.analytic import AnalyticPredictor
-from gnnperf.analytic.bounds import node_bounds
-from gnnperf.core.progress import task
-from gnnperf.generate.families import build_graph_of, misplaced
-from gnnperf.gnn.data.processors import Processor
-from gnnperf.gnn.intervals import StepIntervals
-from gnnperf.graph import load_graph
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.prediction import Predictor
-from gnnperf.hardware.placement import with_bucket
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.analytic import AnalyticPredictor, node_bounds
+from gnnperf.core import task
+from gnnperf.generate import build_graph_of, misplaced
+from gnnperf.gnn import Processor, StepIntervals
+from gnnperf.graph import ExecutionGraph, Predictor, StepLabel, load_graph
+from gnnperf.hardware import ClusterSpec, with_bucket
 from gnnperf.predict.advice import with_findings
-from gnnperf.predict.assemble import Question, assemble, collect
+from gnnperf.predict.assembly import Question, assemble, collect
 from gnnperf.predict.buckets import learned_beside, untold
 from gnnperf.predict.config import Mode, Stalls, TraceEvidence
 from gnnperf.predict.device_intervals import UnseenDeviceBounds
@@ -38,8 +33,7 @@ from gnnperf.predict.step_interval import with_interval
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.predict.target import Target, choose_target, traced_device, traced_name
 from gnnperf.predict.trace_evidence import TracePredictor
-from gnnperf.schedule.measured_step import MeasuredStep, forecast_step, measured_step
-from gnnperf.schedule.replay import replay_step
+from gnnperf.schedule import MeasuredStep, forecast_step, measured_step, replay_step
 
 NO_CHECKPOINT = "No checkpoint was given (checkpoint=FILE): latencies come from the analytical model."
 COPY = (
@@ -160,7 +154,8 @@ def _with_trace(
         order = (*answers.tables, TracePredictor(measured, traced, answers.model), answers.model)
     elif answers.table is not None:
         order = (SimilarPredictor(answers.table, answers.model),)  # rows correct similar calls of the model
-    bounds = (*answers.bounds, UnseenDeviceBounds(), *([NoBounds(external)] if external else []))
+    removed: tuple[Bounds, ...] = (NoBounds(external),) if external else ()
+    bounds = (*answers.bounds, UnseenDeviceBounds(), *removed)
     return Predictors(order, bounds)
 
 
@@ -265,8 +260,7 @@ def answers_for(mode: Mode, checkpoint: Path | None, measured: Path | None = Non
 def _model_for(mode: Mode, checkpoint: Path | None) -> Answers:
     if checkpoint is None:
         return Answers(AnalyticPredictor())
-    from gnnperf.gnn.checkpoint import Checkpoint
-    from gnnperf.gnn.checkpoint_formats import read_checkpoint
+    from gnnperf.gnn import Checkpoint, read_checkpoint
     from gnnperf.predict.blended import predictor_of
     from gnnperf.predict.intervals import CalibratedBounds
 

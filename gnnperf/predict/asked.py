@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gnnperf.core.errors import InputError
+from gnnperf.core import InputError
 from gnnperf.predict.config import PredictConfig
 from gnnperf.predict.request import MemoryQuestion, Request
 from gnnperf.predict.whatif import read_edits

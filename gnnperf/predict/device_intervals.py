@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.analytic.kernels.dispatch import has_forms
-from gnnperf.core.schema import NodeType, Source
-from gnnperf.gnn.intervals.device_file import shipped_device_intervals
-from gnnperf.gnn.intervals.devices import DeviceIntervals
-from gnnperf.graph.prediction import Prediction
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.analytic import has_forms
+from gnnperf.core import NodeType, Source
+from gnnperf.gnn import DeviceIntervals, shipped_device_intervals
+from gnnperf.graph import Prediction
+from gnnperf.hardware import ClusterSpec
 
 MODELS = (Source.ANALYTIC, Source.GNN, Source.GNN_CALIBRATED)  # what was measured or declared was not left out
 SAID = (

@@ -8,24 +8,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.progress import each
-from gnnperf.core.schema import Source
-from gnnperf.gnn.data.occurrences import node_kinds
-from gnnperf.gnn.data.prepare import Step
-from gnnperf.gnn.data.runs import run_of
-from gnnperf.gnn.intervals import (
+from gnnperf.core import Source, each
+from gnnperf.gnn import (
     LEVEL,
     Intervals,
     NodeIntervals,
+    Step,
     StepMiss,
     answer_table,
     fit_node_intervals,
     fit_step_intervals,
     miss_of,
+    node_kinds,
+    run_of,
 )
-from gnnperf.graph.prediction import Prediction, Predictor
-from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.predict.assemble import Question, assemble
+from gnnperf.graph import Prediction, Predictor
+from gnnperf.hardware import ClusterSpec
+from gnnperf.predict.assembly import Question, assemble
 from gnnperf.predict.config import Mode
 from gnnperf.predict.step_interval import path_table
 

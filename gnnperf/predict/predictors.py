@@ -13,10 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
-from gnnperf.core.schema import Source
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Alone, Prediction, Predictor, only, uncovered, uncovered_ops
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.core import Source
+from gnnperf.graph import Alone, ExecutionGraph, Prediction, Predictor, only, uncovered, uncovered_ops
+from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.trace_evidence import TracePredictor
 from gnnperf.whatif import Edited
 

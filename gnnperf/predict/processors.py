@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.gnn.data.processors import Processor, as_processor, processors_of
-from gnnperf.graph.prediction import Prediction
-from gnnperf.hardware.spec import ClusterSpec
+from gnnperf.gnn import Processor, as_processor, processors_of
+from gnnperf.graph import Prediction
+from gnnperf.hardware import ClusterSpec
 
 OTHER = (
     "The trace ran on {ours}, the checkpoint's errors were measured on {theirs}: what another processor changes it "

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnnperf.core.errors import InputError
-from gnnperf.generate.families import Plan
-from gnnperf.hardware.spec import ClusterSpec, DeviceSpec
+from gnnperf.core import InputError
+from gnnperf.generate import Plan
+from gnnperf.hardware import ClusterSpec, DeviceSpec
 from gnnperf.predict.config import Mode, Stalls, TraceEvidence
 from gnnperf.predict.jitter import check_jitter
 from gnnperf.predict.laws import check_laws

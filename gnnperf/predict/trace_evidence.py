@@ -19,11 +19,10 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import NodeType, Segment, Source
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import REASONS, Prediction, Predictor, only, uncovered_ops
-from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.schedule.measured_step import MeasuredStep
+from gnnperf.core import NodeType, Segment, Source
+from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, only, uncovered_ops
+from gnnperf.hardware import ClusterSpec
+from gnnperf.schedule import MeasuredStep
 from gnnperf.whatif import Edited
 
 OTHER_STEPS = "measured in another step of this trace"

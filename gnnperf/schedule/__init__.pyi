@@ -20,4 +20,7 @@ from .path_counts import constraints_of as constraints_of
 from .path_counts import step_visits as step_visits
 from .replay import ReplayResult as ReplayResult
 from .replay import replay_step as replay_step
+from .step_measurements import MeasuredStep as MeasuredStep
+from .step_measurements import forecast_step as forecast_step
+from .step_measurements import measured_step as measured_step
 from .step_response import measured_latencies as measured_latencies

@@ -20,18 +20,13 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Segment
+from gnnperf.core import InputError, NodeType, Segment
+from gnnperf.gnn import LEVEL, node_kinds, run_of
 from gnnperf.gnn.checkpoint import Checkpoint, load_checkpoint
-from gnnperf.gnn.data.occurrences import node_kinds
 from gnnperf.gnn.data.prepare import PreparedData, Step, load_data
-from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.evaluation.metrics import is_measured
-from gnnperf.gnn.intervals import LEVEL
 from gnnperf.gnn.intervals.conformal import attainable, one_sided, two_sided
-from gnnperf.predict.assemble import assemble
-from gnnperf.predict.blended import CALIBRATED, predictor_of
-from gnnperf.predict.config import Mode
+from gnnperf.predict import CALIBRATED, Mode, assemble, predictor_of
 from gnnperf.predict.intervals import CalibratedBounds, asked_about
 from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.step_interval import with_interval

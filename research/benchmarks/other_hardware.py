@@ -20,15 +20,12 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from gnnperf.core.schema import NodeType
-from gnnperf.graph.build import build_graph
-from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.hardware.spec import DeviceSpec
+from gnnperf.core import NodeType
+from gnnperf.graph import ExecutionGraph, build_graph
+from gnnperf.hardware import DeviceSpec
+from gnnperf.predict import Request, StepPrediction, choose_step, measured_step_time_us
 from gnnperf.predict.api import predicted
 from gnnperf.predict.config import TraceEvidence
-from gnnperf.predict.request import Request
-from gnnperf.predict.step_choice import choose_step, measured_step_time_us
-from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.predict.target import choose_target
 from gnnperf.trace import read_run
 from gnnperf.trace.public.catalog import Entry, load_catalog

@@ -20,7 +20,7 @@ from gnnperf.predict.request import Request
 from gnnperf.predict.trace_evidence import TracePredictor, family_ratios, host_ratio
 from gnnperf.report.json_document import document
 from gnnperf.report.text import comparison
-from gnnperf.schedule.measured_step import measured_step
+from gnnperf.schedule.step_measurements import measured_step
 from gnnperf.whatif import ChangeCluster
 from gnnperf.whatif.edit import Edited
 from tests.generate.transformer.plans import small

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.schema import Segment
+from gnnperf.core import Segment
 from gnnperf.whatif.findings.finding import Suspect, Way
 from gnnperf.whatif.findings.observed import Observed
 

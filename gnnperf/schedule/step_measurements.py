@@ -15,10 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Segment
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.labels import measured_end_us
+from gnnperf.core import InputError, NodeType, Segment
+from gnnperf.graph import ExecutionGraph, StepLabel, measured_end_us
 from gnnperf.schedule.longest_path import timed_edges
 from gnnperf.schedule.medians import ClassMedians, fit_medians, in_peer_wait
 

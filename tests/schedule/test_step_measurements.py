@@ -9,7 +9,7 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.schedule import schedule
-from gnnperf.schedule.measured_step import STALL_US, MeasuredStep, forecast_step, measured_step
+from gnnperf.schedule.step_measurements import STALL_US, MeasuredStep, forecast_step, measured_step
 from tests.toys import two_rank_graph
 
 TOY = two_rank_graph()
