@@ -36,7 +36,6 @@ from .training.config import LearnerConfig as LearnerConfig
 from .training.config import LearnerKind as LearnerKind
 from .training.config import OptimConfig as OptimConfig
 from .training.config import TrainConfig as TrainConfig
-from .training.curves import open_log as open_log
 from .training.evaluate import evaluate as evaluate
 from .training.evaluate import print_comparison as print_comparison
 from .training.evaluate import validation_gmae as validation_gmae
@@ -46,6 +45,7 @@ from .training.fit import build_model as build_model
 from .training.fit import fit as fit
 from .training.gate import keep_what_helps as keep_what_helps
 from .training.look import log_answers as log_answers
+from .training.look import open_log as open_log
 from .training.pretrain_config import OpTablesConfig as OpTablesConfig
 from .training.processes import processes as processes
 from .trust.trust import Trusted as Trusted

@@ -147,7 +147,7 @@ def _with_trace(
     external: str,
 ) -> Predictors:
     """The fallback order with the measurements of the trace behind the user's op table."""
-    order = (*answers.tables, answers.model)
+    order: tuple[Predictor, ...] = (*answers.tables, answers.model)
     if measured is not None:
         own = target.same_hardware and request.cluster is None
         traced = target.cluster if own else choose_target(graph, None, None).cluster

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +10,6 @@ from lightning.pytorch.loggers import CSVLogger, Logger
 from plotly.graph_objects import Figure
 
 from gnnperf.core import csv_text, plotly_page, to_json, write_bytes, write_text
-from gnnperf.gnn.training.config import LoggerKind, TrainConfig
 
 
 class Log(Protocol):
@@ -64,24 +61,3 @@ class FolderLog:
     def _file(self, folder: str, name: str) -> Path:
         (self.out / folder).mkdir(parents=True, exist_ok=True)
         return self.out / folder / name
-
-
-@contextmanager
-def open_log(config: TrainConfig) -> Iterator[Log]:
-    """The log that the configuration asks for, closed at the end: the next job of a multirun begins one of its own.
-
-    Raises:
-        InputError: wandb refuses.
-    """
-    if config.logger.kind is LoggerKind.csv:
-        yield FolderLog(Path(config.out))
-        return
-    from gnnperf.gnn.training.wandb_logger import WandbLog  # starting wandb takes a second
-
-    log = WandbLog(config)
-    try:
-        yield log
-    except BaseException:
-        log.close("failed")
-        raise
-    log.close("success")

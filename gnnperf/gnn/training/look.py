@@ -1,14 +1,17 @@
-"""What is left in the log of a trained network, beside its curves."""
+"""The log of a training run, and what it holds of a trained network apart from its curves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import pandas as pd
 
 from gnnperf.gnn.data.prepare import Step
 from gnnperf.gnn.models.gnn import TypedGNN
-from gnnperf.gnn.training.curves import Log
+from gnnperf.gnn.training.config import LoggerKind, TrainConfig
+from gnnperf.gnn.training.curves import FolderLog, Log
 from gnnperf.gnn.training.plots import parity
 from gnnperf.gnn.training.tables import errors_by, node_answers, sampled
 
@@ -36,3 +39,24 @@ def log_answers(
     for part, table in comparison.items():
         log.table(f"{part}_comparison", table)
     log.fact("checkpoint_sha256", sha256)
+
+
+@contextmanager
+def open_log(config: TrainConfig) -> Iterator[Log]:
+    """The log that the configuration asks for, closed at the end: the next job of a multirun begins one of its own.
+
+    Raises:
+        InputError: wandb refuses.
+    """
+    if config.logger.kind is LoggerKind.csv:
+        yield FolderLog(Path(config.out))
+        return
+    from gnnperf.gnn.training.wandb_logger import WandbLog  # starting wandb takes a second
+
+    log = WandbLog(config)
+    try:
+        yield log
+    except BaseException:
+        log.close("failed")
+        raise
+    log.close("success")
