@@ -8,12 +8,65 @@ zero-shot    by specification: nothing of this device was measured; what is next
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import cache
+from pathlib import Path
 
-from gnnperf.analytic.evidence import Evidence, shipped_evidence
+from gnnperf.analytic.constants_file import read_constants
 from gnnperf.analytic.kernels.dispatch import has_forms
-from gnnperf.hardware import DeviceSpec, default_cluster, device_names, load_device
+from gnnperf.core import write_text
+from gnnperf.hardware import DeviceSpec, conf_dir, default_cluster, device_names, load_device, yaml_text
+
+# Measurements behind shipped constants, by device (`research.benchmarks.device_evidence` writes them).
+
+EVIDENCE_FILE = "evidence.yaml"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Measurements on one device that constants were fitted on.
+
+    Attributes:
+        device: name of the catalog.
+        source: repository that published them, or the shipped data set.
+        license: of the source.
+        ops: what was measured, e.g. "bmm", "elementwise", "recordings of training steps".
+        dtype: of the ops.
+        rows: measurements that the source has of this device.
+        fitted: how many of them constants were fitted on.
+        constants: file of conf/analytic that holds the constants.
+    """
+
+    device: str
+    source: str
+    license: str
+    ops: str
+    dtype: str
+    rows: int
+    fitted: int
+    constants: str
+
+
+@dataclass(frozen=True)
+class EvidenceFile:
+    """Content of conf/analytic/evidence.yaml."""
+
+    provenance: str
+    evidence: tuple[Evidence, ...]
+
+
+@cache
+def shipped_evidence() -> tuple[Evidence, ...]:
+    """Of the constants that ship."""
+    return read_constants(conf_dir("analytic") / EVIDENCE_FILE, EvidenceFile).evidence
+
+
+def save_evidence(found: Sequence[Evidence], provenance: str, path: Path) -> None:
+    """Write evidence as YAML: beside `path`, then renamed."""
+    raw = {"provenance": provenance, "evidence": [asdict(one) for one in found]}
+    write_text(path, yaml_text(raw, flow=None))
+
 
 LEAST_ROWS = 256
 HALVES = ("bfloat16_matrix", "float16_matrix", "float16")  # dense rates of 16 bits, the first that a device has

@@ -2,29 +2,218 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import InputError, each
-from gnnperf.graph.clock import clock_bracket, correct_clock
+from gnnperf.core import Evidence, InputError, Relation, each
+from gnnperf.graph.calls import CallClass
 from gnnperf.graph.collectives import collective_nodes
-from gnnperf.graph.direct import settle
 from gnnperf.graph.event_columns import RankEvents, rank_events
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.feeds import feed_edges
 from gnnperf.graph.hardware_nodes import add_hardware
-from gnnperf.graph.host_comm import host_comm
+from gnnperf.graph.host_comm import HostComm, host_comm
 from gnnperf.graph.labels import measured_lags, step_labels
-from gnnperf.graph.matching import comm_parts, match
+from gnnperf.graph.matching import SEND_RECV, CommPart, comm_parts, match
 from gnnperf.graph.rank_draft import RankDraft, rank_draft
 from gnnperf.graph.rank_graph import RankGraph, rank_graph
 from gnnperf.graph.steps import StepWindows, step_marks, step_windows
 from gnnperf.graph.table_counts import table_counts
-from gnnperf.graph.tables import concat_tables
+from gnnperf.graph.tables import EdgeList, concat_tables
 from gnnperf.hardware import placement_of
-from gnnperf.trace import RunTrace
+from gnnperf.trace import RunTrace, TraceTable
+
+# Sends and receives: when they really ended. Their ranges end when they are waited for, which may be much later.
+#
+# rank 0   |isend|  other work ............  |wait|         the range of the send lasts to the wait: it tells nothing
+# rank 1         |recv ·····|                               the receive waits at once: the message had come when it
+# ended rank 2   |irecv|  other work ............  |wait|         came while the rank was busy: nobody saw it (hidden)
+
+Tied = tuple[RankDraft, HostComm]
+
+
+@dataclass(frozen=True)
+class _Wait:
+    """Where a part is waited for: the piece's begin, and whether it directly follows the issue; None: nowhere seen."""
+
+    begin_ns: int | None
+    at_once: bool
+
+
+def settle(ranks: Sequence[Tied]) -> list[Tied]:
+    """Every rank with the ends of its sends and receives as far as they can be known, and which stay hidden."""
+    waits = [_waits(draft, comm) for draft, comm in ranks]
+    ends = [draft.works.end_ns.copy() for draft, _ in ranks]
+    hidden = [np.zeros(len(draft.works), dtype=bool) for draft, _ in ranks]
+    drafts = [draft for draft, _ in ranks]
+    for pair in match(comm_parts(drafts, [_steps(*tied) for tied in ranks])):
+        if pair[0].key[0] != SEND_RECV or len(pair) != 2:
+            continue
+        last = max(p.begin_ns for p in pair)
+        for part in pair:
+            wait = waits[part.rank_index].get(part.work, _Wait(None, False))
+            if part.sends:
+                ends[part.rank_index][part.work] = _sent(part, last, wait)
+            else:
+                hidden[part.rank_index][part.work] = _is_hidden(part, last, wait)
+                ends[part.rank_index][part.work] = _received(part, last, wait)
+    return [
+        (replace(draft, works=replace(draft.works, end_ns=end)), replace(comm, hidden=never_seen))
+        for (draft, comm), end, never_seen in zip(ranks, ends, hidden, strict=True)
+    ]
+
+
+def _waits(draft: RankDraft, comm: HostComm) -> dict[int, _Wait]:
+    issuer = dict(zip(comm.issued[1].tolist(), comm.issued[0].tolist(), strict=True))
+    return {
+        work: _Wait(int(draft.pieces.begin_ns[piece]), piece == issuer[work] + 1)
+        for work, piece in comm.awaited.T.tolist()
+    }
+
+
+def _steps(draft: RankDraft, comm: HostComm) -> np.ndarray:
+    """[num_works] step of the issuing op; -1 unknown or outside."""
+    step = np.full(len(draft.works), -1, dtype=np.int32)
+    step[comm.issued[1]] = draft.piece_step[comm.issued[0]]
+    return step
+
+
+def _sent(part: CommPart, last_ns: int, wait: _Wait) -> int:
+    """When a send ended: seen if its rank was waiting when the receiver came, else as soon as that came."""
+    seen = wait.at_once or (wait.begin_ns is not None and wait.begin_ns <= last_ns)
+    return part.end_ns if seen else min(part.end_ns, last_ns)
+
+
+def _is_hidden(part: CommPart, last_ns: int, wait: _Wait) -> bool:
+    """Whether a message came unseen: its rank was busy for most of the time that it may have taken."""
+    if wait.begin_ns is None:
+        return True
+    return not wait.at_once and part.end_ns - wait.begin_ns < wait.begin_ns - last_ns
+
+
+def _received(part: CommPart, last_ns: int, wait: _Wait) -> int:
+    """When a receive ended; unseen: no later than it was waited for."""
+    if not _is_hidden(part, last_ns, wait):
+        return part.end_ns
+    return last_ns if wait.begin_ns is None else min(part.end_ns, wait.begin_ns)
+
+
+# Tensor dependencies: from an execution trace's tensor ids, else from forward/backward links.
+
+
+def feed_edges(ranks: list[RankGraph], offsets: list[int], nodes: pd.DataFrame) -> EdgeList:
+    """`feeds` from the last node of the producing op to the first node of the consuming op."""
+    edges = EdgeList()
+    for rank, offset in zip(ranks, offsets, strict=False):
+        producer, consumer = _op_pairs(rank)
+        first, last = _op_nodes(rank)
+        src, dst = last[producer], first[consumer]
+        known = (src >= 0) & (dst >= 0) & (src != dst)
+        pairs = np.unique(np.stack([src[known], dst[known]]), axis=1)
+        edges.add(pairs[0] + offset, pairs[1] + offset, Relation.FEEDS, evidence=Evidence.ID)
+    return edges
+
+
+def _op_pairs(rank: RankGraph) -> tuple[np.ndarray, np.ndarray]:
+    """(producer, consumer) event ids of CPU ops."""
+    feeds = rank.events.table.feeds
+    if len(feeds):
+        return feeds["producer_event"].to_numpy(), feeds["consumer_event"].to_numpy()
+    forward = rank.events.column("forward_event")
+    backward = np.flatnonzero(forward >= 0)
+    return forward[backward], backward
+
+
+def _op_nodes(rank: RankGraph) -> tuple[np.ndarray, np.ndarray]:
+    """[num_events] first and last node of each op: its device work if it has any, else its host pieces.
+
+    An op inside a larger one shares the larger one's nodes; a scope takes its children's.
+    """
+    n = len(rank.events.start_ns)
+    first, last = np.full(n, -1), np.full(n, -1)
+    host = np.flatnonzero((rank.nodes["event_id"].to_numpy() >= 0) & (rank.nodes["thread"].to_numpy() >= 0))
+    _spread(rank.nodes["event_id"].to_numpy()[host], host, host, first, last)
+    owned = np.flatnonzero(rank.works.op >= 0)
+    device_first, device_last = np.full(n, -1), np.full(n, -1)
+    op = rank.works.op[owned]
+    for _ in range(8):  # the op itself, then the ranges around it
+        _spread(op, rank.first_node[owned], rank.last_node[owned], device_first, device_last)
+        op = np.where(op >= 0, rank.events.parent[op], -1)
+    outer = rank.events.op
+    inherit = (first < 0) & (outer >= 0)
+    first[inherit], last[inherit] = first[outer[inherit]], last[outer[inherit]]
+    return np.where(device_first >= 0, device_first, first), np.where(device_last >= 0, device_last, last)
+
+
+def _spread(owner: np.ndarray, begin: np.ndarray, end: np.ndarray, first: np.ndarray, last: np.ndarray) -> None:
+    """Extend the node range of each owner (event id; -1 none)."""
+    known = np.flatnonzero(owner >= 0)
+    backwards = known[::-1]
+    lower = first.copy()
+    lower[owner[backwards]] = begin[backwards]
+    first[:] = np.where(first < 0, lower, np.where(lower < 0, first, np.minimum(first, lower)))
+    upper = last.copy()
+    upper[owner[known]] = end[known]
+    last[:] = np.maximum(last, upper)
+
+
+# A rank's device clock against its host clock.
+#
+# host     launch |                      sync returns |
+# device            kernel |-----------|
+#          kernel start >= launch start, and kernel end <= return of the call that waited for it: the device clock's
+# offset is bracketed. It is moved only as far as the bracket demands (offsets of -80 to +70 us were seen).
+
+_LAUNCH_FLOOR_NS = 1_000  # no kernel starts within a microsecond of the beginning of its launch call
+_TRUSTED_SHARE = 0.001  # a few events are out of order for other reasons
+
+
+@dataclass(frozen=True)
+class ClockBracket:
+    """Bounds on what must be added to device times; `shift_ns` is the smallest shift inside them."""
+
+    low_ns: float
+    high_ns: float
+
+    @property
+    def shift_ns(self) -> int:
+        """The shift closest to zero that satisfies the launches first, then the waits."""
+        return round(max(self.low_ns, min(0.0, self.high_ns)))
+
+
+def clock_bracket(events: RankEvents) -> ClockBracket:
+    """Bracket the device clock of one rank; infinite bounds where nothing bounds it."""
+    launch = events.column("launch_event")
+    index = np.flatnonzero(events.is_device & (launch >= 0))
+    if not len(index):
+        return ClockBracket(-np.inf, np.inf)
+    delay = events.start_ns[index] - events.start_ns[launch[index]]  # [num_launched]
+    low = _LAUNCH_FLOOR_NS - float(np.quantile(delay, _TRUSTED_SHARE, method="lower"))
+    return ClockBracket(low, _sync_bound(events, index, launch[index]))
+
+
+def _sync_bound(events: RankEvents, index: np.ndarray, launch: np.ndarray) -> float:
+    """Return of each device synchronization minus the end of the last work launched before it."""
+    sync = np.flatnonzero(events.calls == CallClass.SYNC_DEVICE)
+    order = np.argsort(events.start_ns[launch])
+    launched_ns = events.start_ns[launch[order]]
+    last_end = np.maximum.accumulate(events.end_ns[index[order]])
+    count = np.searchsorted(launched_ns, events.start_ns[sync])
+    known = count > 0
+    room = events.end_ns[sync[known]] - last_end[count[known] - 1]
+    return float(room.min()) if len(room) else np.inf
+
+
+def correct_clock(table: TraceTable, shift_ns: int) -> TraceTable:
+    """The same table with device times moved by `shift_ns`."""
+    if shift_ns == 0:
+        return table
+    events = table.events
+    on_device = (events["device"] >= 0).to_numpy() & (events["thread"] < 0).to_numpy()
+    moved = events.assign(start_ns=np.where(on_device, events["start_ns"] + shift_ns, events["start_ns"]))
+    return replace(table, events=moved)
 
 
 def build_graph(run: RunTrace) -> ExecutionGraph:

@@ -10,20 +10,159 @@ needed, the first that no recording refutes. Order alone decides, never a distan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from gnnperf.core import Segment
-from gnnperf.graph.ddp_buckets import Buckets
 from gnnperf.graph.device import Works
 from gnnperf.graph.event_columns import RankEvents, by_category, is_dispatcher_op
 from gnnperf.graph.host import Pieces
 from gnnperf.graph.host_works import is_direct
-from gnnperf.graph.result_uses import Uses
+
+# Which ops may use what a collective returns: those that take a tensor of its shape, or of its size.
+
+Shape = tuple[int, ...]
+
+_FIRST = 3  # uses that are looked at
+
+
+class Uses:
+    """Which ops take tensors like a collective's result: of its shape, or, where none does, of as many elements.
+
+    Args:
+        events, pieces: of one rank.
+        t1: [num_pieces] bool, gaps.
+        step: [num_pieces] step of each piece.
+    """
+
+    def __init__(self, events: RankEvents, pieces: Pieces, t1: np.ndarray, step: np.ndarray) -> None:
+        dims = events.table.events["input_dims"]
+        self._codes = dims.cat.codes.to_numpy()
+        self._arguments = [msgspec.json.decode(text) for text in dims.cat.categories]
+        self._by_shape = [set(_tensors(arguments)) for arguments in self._arguments]
+        self._by_size = [{prod(shape) for shape in shapes} for shapes in self._by_shape]
+        names = events.table.events["name"]
+        uses = ~by_category(names, lambda n: n.startswith("c10d::") or "empty" in n or "_like" in n, bool)
+        op = np.flatnonzero(~t1 & (pieces.op >= 0))
+        self._pieces = op[uses[pieces.op[op]] & (self._codes[pieces.op[op]] >= 0)]
+        self._of_piece, self._step = self._codes[pieces.op[self._pieces]], step
+        self._found: dict[frozenset[Any], np.ndarray] = {}
+
+    def sizes(self, event: int) -> set[int]:
+        """Numbers of elements of an event's tensors."""
+        code = self._codes[event]
+        return self._by_size[code] if code >= 0 else set()
+
+    def results(self, op: int) -> set[Shape]:
+        """Shapes of what a collective's op returns: its first argument that has a shape, or the tensors in it."""
+        code = self._codes[op]
+        arguments = self._arguments[code] if code >= 0 else []
+        return set(_tensors(next((a for a in arguments if a), [])))
+
+    def after(self, op: int, issuer: int) -> list[int]:
+        """The first pieces after an issue, in its step, that take something like the result."""
+        results = self.results(op)
+        for wanted, known in ((results, self._by_shape), ({prod(shape) for shape in results}, self._by_size)):
+            found = self._taking(frozenset(wanted), known)
+            found = found[np.searchsorted(found, issuer, side="right") :][:_FIRST]
+            found = found[self._step[found] == self._step[issuer]]
+            if len(found):
+                return found.tolist()
+        return []
+
+    def _taking(self, wanted: frozenset[Any], known: Sequence[set[Any]]) -> np.ndarray:
+        """Pieces whose op takes one of these shapes, or sizes."""
+        if wanted not in self._found:
+            matching = np.array([not wanted.isdisjoint(of_text) for of_text in known], dtype=bool)
+            self._found[wanted] = self._pieces[matching[self._of_piece]] if len(matching) else self._pieces[:0]
+        return self._found[wanted]
+
+
+def _tensors(arguments: object) -> Iterator[Shape]:
+    """The shapes in an op's arguments, lists of tensors included; scalars have none."""
+    if not isinstance(arguments, list) or not arguments:
+        return
+    if all(isinstance(d, (int, float)) for d in arguments):
+        yield tuple(int(d) for d in arguments)
+        return
+    for part in arguments:
+        yield from _tensors(part)
+
+
+# Where DDP waits for its buckets of gradients.
+#
+# main    |AccumulateGrad: c10d::allreduce_| more backward ... | T1 ·waiting·| as_strided | T1 ·waiting·| as_strided
+# worker                     |------ gloo:all_reduce ------------------------|
+# worker                                  |------------- gloo:all_reduce ---------------------------|
+
+
+class Buckets:
+    """DDP waits when backward ends, bucket after bucket, and unpacks each as soon as it is there.
+
+    A bucket of n elements is awaited before the first `aten::as_strided [[n], ...]` of those that unpack it.
+
+    Args:
+        events, pieces: of one rank. Buckets are asked for in the order in which they were issued.
+    """
+
+    def __init__(self, events: RankEvents, pieces: Pieces) -> None:
+        self._dims = events.column("input_dims")
+        self._t1 = np.flatnonzero(pieces.segment == Segment.T1)
+        self._leaves = self._t1[_leaves_backward(events, pieces, self._t1)]
+        self._views = _unpacking(events, pieces, self._t1, self._dims)
+        self._taken: dict[str, int] = {}  # the last place where a bucket of these dims is unpacked
+
+    def place(self, work_event: int, issuer: int) -> np.ndarray:
+        """The gap that waits for a bucket."""
+        left = _next(self._leaves, issuer)
+        if left is None:
+            return np.zeros(0, dtype=np.int64)
+        bucket = _bucket(self._dims[work_event])
+        views = self._views.get(bucket, self._leaves[:0])
+        place = _next(views, max(left, self._taken.get(bucket, -1) + 1))
+        if place is not None:
+            self._taken[bucket] = place
+        return np.array([left if place is None else place])
+
+
+def _next(positions: np.ndarray, at_least: int) -> int | None:
+    """The first position not before `at_least`."""
+    slot = int(np.searchsorted(positions, at_least))
+    return int(positions[slot]) if slot < len(positions) else None
+
+
+def _unpacking(events: RankEvents, pieces: Pieces, t1: np.ndarray, dims: np.ndarray) -> dict[str, np.ndarray]:
+    """Bucket -> gaps before unpacking one of its size begins: the first of consecutive views into it."""
+    op = pieces.op[t1]
+    views = np.flatnonzero((op >= 0) & (events.name[op] == "aten::as_strided"))
+    bucket = np.array([_bucket(d) for d in dims[op[views]].tolist()], dtype=object)
+    begins = np.ones(len(views), dtype=bool)
+    begins[1:] = (views[1:] != views[:-1] + 1) | (bucket[1:] != bucket[:-1])
+    return {str(b): t1[views[begins & (bucket == b)]] for b in set(bucket.tolist())}
+
+
+def _bucket(dims: str | None) -> str:
+    """`[[n]` of the shapes of a collective of n elements, `[[n]]`, and of a view into it, `[[n],[],[]]`."""
+    return str(dims).split("]")[0] + "]"
+
+
+def _leaves_backward(events: RankEvents, pieces: Pieces, t1: np.ndarray) -> np.ndarray:
+    """[num_t1] bool: the piece before belongs to autograd, the piece after does not."""
+    engine = by_category(events.table.events["name"], lambda n: n.startswith("autograd::engine"), bool)
+    owner = np.where(pieces.op >= 0, pieces.op, 0)
+    scope, inside = owner.copy(), np.zeros(len(owner), dtype=bool)
+    for _ in range(16):
+        inside |= (scope >= 0) & engine[scope]
+        scope = np.where(scope >= 0, events.parent[scope], -1)
+    inside &= pieces.op >= 0
+    previous = np.maximum(t1 - 1, 0)
+    return inside[previous] & ~inside[t1]
+
 
 _ASYNC_ARGUMENT = -2  # of c10d ops: (..., asyncOp, timeout)
 # Share of recordings in which a collective must have ended where it is awaited. DDP's futures and early versions wake

@@ -2,18 +2,102 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
 from gnnperf.core import EventKind, NodeType, OpFamily, Phase, Segment
+from gnnperf.graph.cost import fused_name, op_family
 from gnnperf.graph.device import Works
 from gnnperf.graph.event_columns import RankEvents, by_category
 from gnnperf.graph.host import Pieces
-from gnnperf.graph.kernel_names import by_kernel_name, fused_names
 from gnnperf.graph.op_costs import OpCosts, launching_op_costs, whole_op_costs
-from gnnperf.graph.opened_events import opened_events
 from gnnperf.graph.phases import phases
 from gnnperf.graph.tables import content_keys, node_table
+
+# Kernels that Inductor fused, where no op says their sizes: what their own names tell.
+#
+# triton_poi_fused_add_mul_0, triton_red_fused_..., triton_per_fused_...: the name tells the family and the ops. It does
+# not tell sizes: they are taken from ops of that name elsewhere in the trace, if all of them have the same. Names are
+# those of one torch version and one compiled program, so nothing is carried from one trace to another.
+
+
+def by_kernel_name(events: RankEvents, kernel: np.ndarray, costs: OpCosts) -> OpCosts:
+    """Costs with family and sizes of fused kernels that no formula covers yet.
+
+    Args:
+        events: of the rank.
+        kernel: [n] event id of the kernel; -1: not one kernel.
+        costs: [n] by the ops behind them.
+    """
+    name = fused_names(events)  # [num_events]
+    asked = np.flatnonzero((kernel >= 0) & (name[kernel] != "") & (costs.event < 0))
+    if not len(asked):
+        return costs
+    names = name[kernel[asked]].tolist()
+    ops = _ops_of_one_size(events, name)
+    told = launching_op_costs(events, np.array([ops.get(one, -1) for one in names]))
+    family = np.array([str(op_family(one)) for one in names], dtype=object)
+    found = replace(costs, event=costs.event.copy(), flops=costs.flops.copy(), bytes=costs.bytes.copy(),
+                    family=costs.family.copy(), dtype=costs.dtype.copy())  # fmt: skip
+    found.event[asked], found.flops[asked], found.bytes[asked] = told.event, told.flops, told.bytes
+    found.family[asked], found.dtype[asked] = family, told.dtype
+    return found
+
+
+def fused_names(events: RankEvents) -> np.ndarray:
+    """[num_events] object, what Inductor called each event; "" of everything else."""
+    return by_category(events.table.events["name"], lambda name: fused_name(name) or "", object)
+
+
+def _ops_of_one_size(events: RankEvents, name: np.ndarray) -> dict[str, int]:
+    """Name -> an op of that name, where all ops of the name have the same shapes and types."""
+    frame = events.table.events
+    ops = np.flatnonzero((name != "") & (events.kind == EventKind.CPU_OP))
+    sizes = np.stack([frame[column].cat.codes.to_numpy()[ops] for column in ("input_dims", "input_types")])  # [2, n]
+    found: dict[str, int] = {}
+    for one in set(name[ops].tolist()):
+        places = np.flatnonzero(name[ops] == one)
+        if (sizes[:, places] == sizes[:, places[:1]]).all():
+            found[one] = int(ops[places[0]])
+    return found
+
+
+# How many profiler events open in each stretch of host time: each cost time that the program alone does not take.
+#
+# thread  ---|  op A                          |--|  op B  |---
+#            ^   |op A1|   |op A2|               ^
+#     T1: A  |   A1 and A2 open in A             |  T1: B
+# The profiler reads the clock last when an event opens and first when it closes, so what an event costs lies outside of
+# its own interval: in what comes before it, or in the op around it.
+
+
+def opened_events(events: RankEvents, pieces: Pieces, kind: EventKind) -> np.ndarray:
+    """[num_pieces] int32, host events of a kind that open in each piece: after its begin, at the latest at its end.
+
+    An event that opens where its thread has no piece (before its first op, or while it idles) is counted nowhere.
+    """
+    opened = np.flatnonzero((events.kind == kind) & (events.thread >= 0))
+    order = np.lexsort((pieces.begin_ns, pieces.end_ns, pieces.thread))  # a piece of no length after what it follows
+    result = np.zeros(len(pieces), dtype=np.int32)
+    for thread in np.unique(pieces.thread).tolist():
+        own = order[pieces.thread[order] == thread]
+        start = events.start_ns[opened[events.thread[opened] == thread]]
+        np.add.at(result, _pieces_at(pieces, own, start), 1)
+    return result
+
+
+def _pieces_at(pieces: Pieces, own: np.ndarray, moment_ns: np.ndarray) -> np.ndarray:
+    """Pieces of one thread, sorted by end, around or at the end of which each moment lies; others are left out."""
+    end = pieces.end_ns[own]
+    slot = np.searchsorted(end, moment_ns, side="right")
+    slot -= (slot > 0) & (end[np.maximum(slot - 1, 0)] == moment_ns)
+    moment_ns, piece = moment_ns[slot < len(own)], own[slot[slot < len(own)]]
+    begin = pieces.begin_ns[piece]
+    # What opens where a piece begins is the piece itself, unless that has no length.
+    return piece[(begin < moment_ns) | ((begin == moment_ns) & (pieces.end_ns[piece] == begin))]
+
 
 STEP_END = "step_end"
 _HOST_CONTENT = ("node_type", "thread", "op_name", "segment", "event_name")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from gnnperf.core import InputError
-from gnnperf.hardware.link_path import in_a_row
+from gnnperf.core import InputError, require
 from gnnperf.hardware.named import HOST_GROUP, LAWS_GROUP, LINK_GROUP, path_of
 from gnnperf.hardware.spec import (
     ANY_DEVICE,
@@ -21,6 +20,30 @@ from gnnperf.hardware.spec import (
     Measured,
 )
 from gnnperf.hardware.strict_yaml import read_yaml
+
+# Links one after the other: mixed and wide-area paths.
+
+
+def in_a_row(links: Sequence[LinkSpec], where: str) -> LinkSpec:
+    """The link that behaves like several in a row: the slowest rules, latencies add.
+
+    A pipelined transfer keeps all of them busy, so only the slowest costs time; the first byte passes each.
+
+    Raises:
+        InputError: no link; `where` says which key asked for it.
+    """
+    require(len(links) > 0, where, "no link", "at least one link")
+    slowest = min(links, key=lambda link: link.sustained_bytes_per_s)
+    return LinkSpec(
+        name="+".join(link.name for link in links),
+        bandwidth_bytes_per_s=slowest.bandwidth_bytes_per_s,
+        latency_us=sum(link.latency_us for link in links),
+        sustained_bandwidth_share=slowest.sustained_bandwidth_share,
+        source="; ".join(dict.fromkeys(link.source for link in links)),
+        medium=slowest.medium,
+        bucket_bytes=slowest.bucket_bytes,
+    )
+
 
 LEAST, MOST = 1e-12, 1e24  # of a quantity other than 0, in its unit: beyond it a product or a quotient overflows
 KINDS = ("gpu", "cpu")

@@ -2,12 +2,97 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from gnnperf.generate import RankTensors
+import numpy as np
+import numpy.typing as npt
+
+from gnnperf.generate import LEAVES, Pair, RankTensors, Use
 from gnnperf.memory.peak import Part, PeakMemory
 from gnnperf.memory.rounding import cuda_block_bytes
-from gnnperf.memory.stretches import ASKED, BLOCKS, KEPT, Profile, profiles
+
+# How much memory a stretch of a planned program takes at each op, forward and backward, on top of what was there.
+#
+# forward    norm1 made | qkv made | scores made | probabilities made, scores gone | ...     rise, op by op
+# end        what the backward takes again is still there                                    net
+
+ASKED, KEPT, BLOCKS = range(3)  # columns: bytes of activations, bytes of gradients that stay, both as handed out
+Sizes = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One direction of a pair.
+
+    Attributes:
+        most: [3] at the op where most is there, relative to the stretch's begin.
+        at: that op.
+        net: [3] what the stretch leaves, less what it takes away.
+    """
+
+    most: Sizes
+    at: str
+    net: Sizes
+
+
+def profiles(pair: Pair, block_bytes: Callable[[int], int]) -> tuple[Profile, Profile]:
+    """Forward and backward of a pair.
+
+    Args:
+        pair: a stretch.
+        block_bytes: what the allocator hands out for so many bytes.
+    """
+    uses, border = (*pair.forward, *pair.backward), len(pair.forward)
+    change = np.zeros((2, len(uses), 3), dtype=np.int64)  # made at an op, gone after it
+    for num_bytes, made, gone in _lives(pair, uses, border):
+        size = np.array([num_bytes, 0, block_bytes(num_bytes)])
+        if made is not None:
+            change[0, made] += size
+        if gone is not None:
+            change[1, gone] += size
+    for place, each in enumerate(uses):
+        for num_bytes in each.gradients_bytes:
+            change[0, place] += [0, num_bytes, block_bytes(num_bytes)]
+    halves = (slice(None, border), slice(border, None))
+    return _profile(uses[halves[0]], change[:, halves[0]]), _profile(uses[halves[1]], change[:, halves[1]])
+
+
+def _lives(pair: Pair, uses: Sequence[Use], border: int) -> Iterable[tuple[int, int | None, int | None]]:
+    """(bytes, op that makes it, op after which it is gone) of every tensor; None: a neighbor does it."""
+    open_: dict[str, tuple[int, int | None, int | None]] = {
+        name: (num_bytes, None, None) for name, num_bytes in pair.enters.items()
+    }
+    for place, each in enumerate(uses):
+        for name in each.takes:
+            num_bytes, made, _ = open_[name]
+            open_[name] = (num_bytes, made, place)
+        for name, num_bytes in each.makes:
+            if name in open_:
+                yield _closed(name, open_.pop(name), border)
+            open_[name] = (num_bytes, place, None)
+    for name, life in open_.items():
+        yield _closed(name, life, border)
+
+
+def _closed(name: str, life: tuple[int, int | None, int | None], border: int) -> tuple[int, int | None, int | None]:
+    """A tensor that nobody takes goes where it was made; what leaves stays for a neighbor."""
+    num_bytes, made, last = life
+    assert made is not None or last is not None, f"nobody takes {name}"
+    backward = made is not None and made >= border
+    leaves = made is not None and name == LEAVES[backward]
+    return num_bytes, made, None if leaves else made if last is None else last
+
+
+def _profile(uses: Sequence[Use], change: Sizes) -> Profile:
+    nothing = np.zeros(3, dtype=np.int64)
+    if not uses:
+        return Profile(nothing, "", nothing)
+    made, gone = np.cumsum(change, axis=1)  # [num_ops, 3] each
+    there = made - np.vstack([nothing, gone[:-1]])  # while an op runs, what it takes and makes are there together
+    most = int(np.argmax(there[:, BLOCKS]))
+    return Profile(there[most], uses[most].op, made[-1] - gone[-1])
+
 
 STEP_NAME = "planned"
 

@@ -8,22 +8,176 @@ others     |== activations grow =====|===== and shrink =====|         lifetimes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
 
 from gnnperf.core import require
 from gnnperf.graph import rank_events
-from gnnperf.memory.gathered import is_sharded, whole_names, whole_parameters
-from gnnperf.memory.held import Held, held
 from gnnperf.memory.lifetimes import Lifetimes
 from gnnperf.memory.peak import Part, PeakMemory
 from gnnperf.memory.rounding import cpu_block_bytes, cuda_block_bytes
-from gnnperf.memory.slots import tensors_of
-from gnnperf.memory.step_calls import StepCalls, step_calls
+from gnnperf.memory.slots import TensorSlot, tensors_of
+from gnnperf.memory.step_calls import Call, StepCalls, step_calls
 from gnnperf.memory.storages import Role
-from gnnperf.memory.timeline import Stay, peak_of
 from gnnperf.memory.variant import AsRecorded, Variant
 from gnnperf.trace import RunTrace, TraceTable
+
+# What a rank holds from step to step, as its optimizers tell: parameters, their gradients, optimizer state.
+#
+# A fused or foreach op takes lists: parameters, gradients, state. An optimizer that goes parameter by parameter changes
+# tensors in place: state is multiplied or moved (`mul_`, `lerp_`), and everything else that is added to is a parameter.
+#
+#     aten::_fused_sgd_  [params] [grads] [momentum]          parameters, gradients, state
+#     aten::mul_ buf; aten::add_ buf, grad; aten::add_ param  one multiplied, two added to: one parameter, one state
+
+_FUSED = "aten::_fused_"
+_SGD, _MOMENTUM_AT = "aten::_fused_sgd_", 4  # place of the momentum among its arguments
+_STATES = {"aten::_fused_adam_": 2, "aten::_fused_adamw_": 2, "aten::_fused_adagrad_": 1}  # tensors per parameter
+_KEPT = ("aten::mul_", "aten::lerp_")
+_ADDED = ("aten::add_", "aten::addcdiv_")
+
+
+@dataclass(frozen=True)
+class Held:
+    """Tensors of one rank.
+
+    Attributes:
+        parameters: those that optimizers change.
+        state: of the optimizers.
+        unknown: sentences: what could not be told.
+    """
+
+    parameters: tuple[TensorSlot, ...]
+    state: tuple[TensorSlot, ...]
+    unknown: tuple[str, ...]
+
+
+def held(calls: Sequence[Call], with_gradient: Sequence[TensorSlot]) -> Held:
+    """Parameters and state from the calls of the optimizers.
+
+    Args:
+        calls: ranges of optimizers and the ops inside of them.
+        with_gradient: parameters whose gradient the backward made; all that is known where no optimizer ran. Profilers
+            leave out the shapes of long lists: a fused optimizer's parameters are then those with a gradient.
+    """
+    if not calls:
+        return Held(tuple(with_gradient), (), ("optimizer state: no optimizer ran in the step",))
+    parameters, state = _one_by_one(calls)
+    unknown: list[str] = []
+    for call in (c for c in calls if c.name.startswith(_FUSED)):
+        lists = [slot for slot in call.slots if isinstance(slot, tuple)]
+        changed = lists[0] if lists else tuple(with_gradient)
+        parameters += changed
+        if lists:
+            state += [t for tensors in lists[2:] for t in tensors if t.shape]  # steps are scalars
+        else:
+            states = _states(call)
+            state += changed * (states or 0)
+            unknown += [] if states is not None else [f"state of {call.name}"]
+    return Held(tuple(parameters), tuple(state), tuple(unknown))
+
+
+def _states(call: Call) -> int | None:
+    """Tensors that a fused optimizer keeps per parameter, by its name; None unknown."""
+    if call.name != _SGD:
+        return _STATES.get(call.name)
+    momentum = call.slots[_MOMENTUM_AT] if len(call.slots) > _MOMENTUM_AT else ""
+    return int(float(momentum) != 0) if isinstance(momentum, str) and momentum else None
+
+
+def _one_by_one(calls: Sequence[Call]) -> tuple[list[TensorSlot], list[TensorSlot]]:
+    """Of optimizers that go parameter by parameter."""
+    kept, added = (Counter(_targets(calls, names)) for names in (_KEPT, _ADDED))
+    rest = Counter({t: max(n - kept[t], 0) for t, n in added.items()})
+    return list(rest.elements()), list(kept.elements())
+
+
+def _targets(calls: Sequence[Call], names: tuple[str, ...]) -> Iterable[TensorSlot]:
+    return (c.slots[0] for c in calls if c.name in names and c.slots and isinstance(c.slots[0], TensorSlot))
+
+
+# The largest sum of what is there at one time.
+
+
+@dataclass(frozen=True)
+class Stay:
+    """Memory that is there from one time to another.
+
+    Attributes:
+        num_bytes: asked for.
+        from_ns, to_ns: both included: what an op returns and what it takes are there together.
+        part: what for.
+        made_by: op; "" unknown.
+    """
+
+    num_bytes: int
+    from_ns: int
+    to_ns: int
+    part: Part
+    made_by: str
+
+
+def peak_of(stays: Sequence[Stay], block_bytes: Callable[[int], int]) -> tuple[dict[Part, int], str]:
+    """What is there when most is there, by part, and the op that made the last of it.
+
+    Args:
+        stays: in any order.
+        block_bytes: what the allocator hands out for so many bytes.
+    """
+    moves = sorted(
+        [(s.from_ns, 0, i) for i, s in enumerate(stays)] + [(s.to_ns, 1, i) for i, s in enumerate(stays)]
+    )  # what begins at a time is there before what ends at it has gone
+    there = most = 0
+    peak_at, peak_by = -1, ""
+    for at_ns, ends, number in moves:
+        stay = stays[number]
+        there += -stay.num_bytes if ends else stay.num_bytes
+        if there > most:
+            most, peak_at, peak_by = there, at_ns, stay.made_by
+    present = [s for s in stays if s.from_ns <= peak_at <= s.to_ns]
+    parts: Counter[Part] = Counter()
+    for stay in present:
+        parts[stay.part] += stay.num_bytes
+    rounding = sum(block_bytes(s.num_bytes) - s.num_bytes for s in present)
+    return {**{part: parts[part] for part in Part if parts[part]}, Part.ROUNDING: rounding}, peak_by
+
+
+# FSDP's parameters while they are whole.
+#
+# FSDP::all_gather_copy_out (1)  |==== whole ====|  FSDP::post_forward (1)
+# again in the backward          |==== whole ====|  FSDP::post_backward_reshard (1)
+# the root group has no number and stays whole from forward to backward
+
+_OUT, _COPY = "FSDP::all_gather_copy_out", "fsdp::split_with_sizes_copy"
+_FORWARD, _BACKWARD = "FSDP::post_forward", "FSDP::post_backward_reshard"
+Span = tuple[int, int, int, str]  # bytes, from_ns, to_ns, op
+
+
+def is_sharded(calls: Sequence[Call]) -> bool:
+    """Whether FSDP runs in the step."""
+    return any(call.name.startswith(_OUT) for call in calls)
+
+
+def whole_parameters(calls: Sequence[Call], end_ns: int) -> Iterator[Span]:
+    """When which bytes of parameters are whole."""
+    for copy in (c for c in calls if c.name == _COPY):
+        around = next(c for c in reversed(calls) if c.name.startswith(_OUT) and c.start_ns <= copy.start_ns)
+        group = around.name.removeprefix(_OUT)
+        ends = {_BACKWARD + group} | ({_FORWARD + group} if group else set())
+        to_ns = min((c.end_ns for c in calls if c.name in ends and c.start_ns > copy.start_ns), default=end_ns)
+        lists = [slot for slot in copy.slots if isinstance(slot, tuple)]
+        yield sum(t.num_bytes for found in lists for t in found), around.start_ns, to_ns, _COPY
+
+
+def whole_names(calls: Sequence[Call]) -> Iterator[TensorSlot]:
+    """How ops name the memory of whole parameters, besides the parameters' own shapes: as they are copied, and flat."""
+    for copy in (c for c in calls if c.name == _COPY):
+        for tensor in tensors_of(copy.slots)[1:]:
+            yield tensor
+            yield TensorSlot((prod(tensor.shape),), tensor.dtype)
+
 
 _PART = {Role.ACTIVATION: Part.ACTIVATIONS, Role.GRADIENT: Part.GRADIENTS, Role.SPARSE: Part.GRADIENTS}
 _DDP, _REDUCED = "DistributedDataParallel.forward", "c10d::allreduce_"

@@ -2,15 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import prod
 
+from gnnperf.graph import DTYPE_BYTES
 from gnnperf.memory.effects import CannotTell, Effect, effect_of
-from gnnperf.memory.inside import asked_bytes
-from gnnperf.memory.onednn import workspace_bytes
 from gnnperf.memory.slots import Slot, TensorSlot, with_tensors
 from gnnperf.memory.step_calls import Call
 from gnnperf.memory.variant import Variant
+
+# What oneDNN holds while a convolution runs on a CPU: copies of tensors in its own layout, which no trace shows.
+#
+# Channels come in blocks of 16 (nChw16c, oneDNN's layout where a vector register holds 16 float32): 8 channels take as
+# much as 16. Inputs of few channels are read as they are. The rules are read off the allocations of
+# convolutions run alone, in this order:
+#
+#     forward    copy of input, result in blocks | result in blocks, result
+#     backward   copy of gradient, input's gradient in oneDNN's layout | that, the input's gradient, what is asked for |
+#                the input's gradient, copy of gradient, copy of input
+
+_BLOCK = 16  # channels
+_FEW = 4  # channels that are read as they are
+_FORWARD, _BACKWARD = "aten::convolution", "aten::convolution_backward"
+_USES_ONEDNN = "aten::mkldnn_convolution"
+
+
+def workspace_bytes(call: Call, asked_bytes: int) -> int:
+    """Bytes on top of the results; 0 for other ops, and for convolutions that something else computes.
+
+    Args:
+        call: of a convolution or of its backward.
+        asked_bytes: what the trace shows that is asked for inside, beyond the results.
+    """
+    slots = [slot for slot in call.slots[:3] if isinstance(slot, TensorSlot) and len(slot.shape) == 4]
+    if call.name == _FORWARD and len(slots) == 2 and any(name == _USES_ONEDNN for name, _ in call.inside):
+        return blocked_bytes(slots[0])
+    if call.name == _BACKWARD and len(slots) == 3:
+        gradient, data, _ = slots
+        return max(blocked_bytes(gradient) + blocked_bytes(data), data.num_bytes + asked_bytes)
+    return 0
+
+
+def blocked_bytes(tensor: TensorSlot) -> int:
+    """Bytes of a tensor [N, C, H, W] in blocks of channels; 0 where it is read as it is."""
+    samples, channels, *rest = tensor.shape
+    if channels < _FEW:
+        return 0
+    whole = -(-channels // _BLOCK) * _BLOCK
+    return TensorSlot((samples, whole, *rest), tensor.dtype).num_bytes
+
+
+# What an op asks for while it runs: the allocations that a trace shows inside of it.
+
+_DTYPE_AT = {"aten::empty": 1, "aten::empty_strided": 2}
+# Bytes of an element by c10::ScalarType, as traces write a dtype argument.
+_ITEM_BYTES = {"0": 1, "1": 1, "2": 2, "3": 4, "4": 8, "5": 2, "6": 4, "7": 8, "8": 4, "9": 8, "10": 16, "11": 1,
+               "15": 2}  # fmt: skip
+
+
+def asked_bytes(inside: Iterable[tuple[str, tuple[Slot, ...]]]) -> int:
+    """Bytes of all tensors made or grown by the ops inside of one.
+
+    [("aten::empty", ("[8, 4]", "6", ...))] asks for 8 x 4 float32, 128 bytes.
+    """
+    return sum(_asked(name, slots) for name, slots in inside)
+
+
+def _asked(name: str, slots: tuple[Slot, ...]) -> int:
+    if name in _DTYPE_AT and len(slots) > _DTYPE_AT[name]:
+        return _elements(slots[0]) * _ITEM_BYTES.get(str(slots[_DTYPE_AT[name]]), 4)
+    if name == "aten::resize_" and len(slots) > 1 and isinstance(slots[0], TensorSlot):
+        return max(_elements(slots[1]) * DTYPE_BYTES[slots[0].dtype] - slots[0].num_bytes, 0)
+    return 0
+
+
+def _elements(size: Slot) -> int:
+    return prod(ast.literal_eval(size)) if isinstance(size, str) and size.startswith("[") else 0
 
 
 def told(name: str, slots: tuple[Slot, ...], tensors: list[TensorSlot]) -> Effect | None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from gnnperf.analytic import AnalyticPredictor, node_bounds
-from gnnperf.core import task
+import numpy as np
+
+from gnnperf.analytic import AnalyticPredictor, has_forms, node_bounds
+from gnnperf.core import NodeType, Source, task
 from gnnperf.generate import build_graph_of, misplaced
-from gnnperf.gnn import Processor, StepIntervals
-from gnnperf.graph import ExecutionGraph, Predictor, StepLabel, load_graph
+from gnnperf.gnn import DeviceIntervals, Processor, StepIntervals, shipped_device_intervals
+from gnnperf.graph import ExecutionGraph, Prediction, Predictor, StepLabel, load_graph
 from gnnperf.hardware import ClusterSpec, with_bucket
 from gnnperf.predict.advice import with_findings
 from gnnperf.predict.assembly import Question, assemble, collect
-from gnnperf.predict.buckets import learned_beside, untold
 from gnnperf.predict.config import Mode, Stalls, TraceEvidence
-from gnnperf.predict.device_intervals import UnseenDeviceBounds
 from gnnperf.predict.edited import with_edits
 from gnnperf.predict.jitter import jitter_asked
 from gnnperf.predict.laws import laws_text
@@ -34,6 +36,75 @@ from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.predict.target import Target, choose_target, traced_device, traced_name
 from gnnperf.predict.trace_evidence import TracePredictor
 from gnnperf.schedule import MeasuredStep, forecast_step, measured_step, replay_step
+
+# Bounds of kernels on a GPU that nobody calibrated: what answers missed on generations that were left out.
+
+MODELS = (Source.ANALYTIC, Source.GNN, Source.GNN_CALIBRATED)  # what was measured or declared was not left out
+SAID = (
+    "No answer was calibrated on {device}: intervals ({level:.0%}) of {told:,} of {every:,} kernels follow from what "
+    "answers missed on {count} GPU generations that were left out one by one; all else has none."
+)
+
+
+@dataclass(frozen=True)
+class UnseenDeviceBounds:
+    """Intervals of kernels on GPUs that no checkpoint was calibrated on.
+
+    Attributes:
+        intervals: errors on GPU generations that were left out; None: those that ship, read when they are needed.
+    """
+
+    intervals: DeviceIntervals | None = None
+
+    def __call__(self, prediction: Prediction, cluster: ClusterSpec) -> Prediction:
+        """Bounds for kernels that have none, and a sentence that names their origin."""
+        kernels = (prediction.graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()  # [num_nodes]
+        asked = np.flatnonzero(kernels & np.isnan(prediction.latency_low_us) & np.isin(prediction.source, MODELS))
+        if not has_forms(cluster.device) or not len(asked):
+            return prediction
+        intervals = self.intervals or shipped_device_intervals()
+        nodes = prediction.graph.nodes.iloc[asked]
+        family, dtype = (nodes[name].astype(object).to_numpy() for name in ("family", "dtype"))
+        bounds = intervals.bounds_us(family, dtype, prediction.latency_us[asked])
+        low_us, high_us = prediction.latency_low_us.copy(), prediction.latency_high_us.copy()
+        low_us[asked], high_us[asked] = bounds
+        told = int(np.isfinite(bounds[0]).sum())
+        said = SAID.format(device=cluster.device.name, told=told, every=int(kernels.sum()),
+                           count=len(intervals.generations), level=intervals.level)  # fmt: skip
+        warnings = (*prediction.warnings, said) if told else prediction.warnings
+        return replace(prediction, latency_low_us=low_us, latency_high_us=high_us, warnings=warnings)
+
+
+# A checkpoint that learned of links beside their token buckets, asked about a link whose bucket nobody tells.
+
+UNTOLD = (
+    "The checkpoint's training was told of token buckets of {size:g} bytes on limited links (data.bucket_bytes), and "
+    "this trace's card names a rate and no bucket: its transfers are told as if none of them passed at once. "
+    "bucket_bytes={size:g} tells it."
+)
+
+
+def learned_beside(provenance: Mapping[str, Any]) -> float | None:
+    """What training was told of buckets (`data.bucket_bytes`); None: nothing, or made before this was kept."""
+    training = provenance.get("training")
+    told = training.get("bucket_bytes") if isinstance(training, Mapping) else None
+    return float(told) if isinstance(told, int | float) else None
+
+
+def untold(graph: ExecutionGraph, learned_bytes: float | None, follows_card: bool) -> tuple[str, ...]:
+    """What to say where the network learned of buckets, and the trace's limited links are told without.
+
+    Args:
+        graph: of the trace.
+        learned_bytes: learned_beside of the checkpoint.
+        follows_card: whether links are predicted as the trace's card says.
+    """
+    placement = graph.placement
+    if learned_bytes is None or placement is None or not follows_card:
+        return ()
+    missed = placement.is_limited and placement.bucket_bytes is None
+    return (UNTOLD.format(size=learned_bytes),) if missed else ()
+
 
 NO_CHECKPOINT = "No checkpoint was given (checkpoint=FILE): latencies come from the analytical model."
 COPY = (
@@ -155,7 +226,7 @@ def _with_trace(
     elif answers.table is not None:
         order = (SimilarPredictor(answers.table, answers.model),)  # rows correct similar calls of the model
     removed: tuple[Bounds, ...] = (NoBounds(external),) if external else ()
-    bounds = (*answers.bounds, UnseenDeviceBounds(), *removed)
+    bounds: tuple[Bounds, ...] = (*answers.bounds, UnseenDeviceBounds(), *removed)
     return Predictors(order, bounds)
 
 

@@ -8,19 +8,113 @@ with record("runs/mine", workload="gpt", parameters={"layers": 12}, parallelism=
 
 from __future__ import annotations
 
+import json
+import statistics
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 import torch.distributed as dist
 
 from gnnperf.core import InputError, files
 from gnnperf.record import card, device, machine, profiler_cost
 from gnnperf.record.card import Description
-from gnnperf.record.link_probe import probe_link
+from gnnperf.record.device import cuda_device
 from gnnperf.record.step_clock import garbage_set_aside
 from gnnperf.record.step_recorder import StepRecorder, Stretches
-from gnnperf.record.trace_privacy import execution_trace_without_environment, kineto_without_environment
+
+# The link between the ranks, measured before a run: a few all-reduces, a small one for latency, a large one for rate.
+#
+# It takes some milliseconds on one host and half a second over 0.25 Gbit/s. The group's own backend does the work, so
+# the number says what the training's collectives will find.
+
+ON_HOST_MEMORY = ("gloo", "mpi", "ucc")  # backends; all others work on the rank's CUDA device
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size: how many bytes every rank brings, and how often after one dropped round."""
+
+    num_bytes: int
+    rounds: int
+
+
+POINTS = (Point(8, 15), Point(2**22, 3))
+
+
+def probe_link() -> dict[str, object] | None:
+    """Time all-reduces over all ranks; every rank must call it. None for one rank.
+
+    Returns:
+        `points`: for each size, `median_us` from this rank's call to its return. `bytes_per_s`: what each rank sends in
+        a ring all-reduce of the large one, 2 (n - 1) / n of its bytes, over its median time.
+    """
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+        return None
+    world_size = dist.get_world_size()
+    points = [{"bytes": point.num_bytes, "median_us": round(_median_us(point), 1)} for point in POINTS]
+    sent_bytes = 2 * (world_size - 1) / world_size * POINTS[-1].num_bytes
+    return {"operation": "all_reduce", "ranks": world_size, "points": points,
+            "bytes_per_s": round(sent_bytes / points[-1]["median_us"] * 1e6)}  # fmt: skip
+
+
+def _median_us(point: Point) -> float:
+    index = None if dist.get_backend() in ON_HOST_MEMORY else cuda_device()
+    message = torch.zeros(point.num_bytes // 4, device="cpu" if index is None else f"cuda:{index}")
+    samples = [_time_us(message) for _ in range(1 + point.rounds)]
+    return statistics.median(samples[1:])
+
+
+def _time_us(message: torch.Tensor) -> float:
+    began_ns = time.perf_counter_ns()
+    dist.all_reduce(message)
+    if message.is_cuda:
+        torch.cuda.synchronize(message.device)
+    return (time.perf_counter_ns() - began_ns) / 1e3
+
+
+# Take out of trace files what they say about the machine and its user.
+#
+# Kineto writes a header of metadata (`host_name` among it), the events, and the path it was written to (`traceName`).
+# Header keys are kept by a list of what is wanted, so that a key a later version adds is dropped, not published.
+
+EVENTS = b'"traceEvents": ['
+KINETO_KEYS = (
+    "schemaVersion",
+    "deviceProperties",
+    "distributedInfo",
+    "record_shapes",
+    "trace_id",
+    "displayTimeUnit",
+    "baseTimeNanoseconds",
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "cupti_version",
+)
+EXECUTION_TRACE_KEYS = ("schema", "nodes")  # left out: process number and date
+
+
+def kineto_without_environment(trace: bytes) -> bytes:
+    """The same trace with the wanted header keys and the events only.
+
+    Raises:
+        ValueError: the file has no header followed by a list of events.
+    """
+    start = trace.index(EVENTS)
+    end = trace.rindex(b"]")
+    header = json.loads(trace[:start] + EVENTS + b"]}")
+    kept = json.dumps({key: header[key] for key in KINETO_KEYS if key in header})
+    return kept[:-1].encode() + b',\n"traceEvents": [' + trace[start + len(EVENTS) : end] + b"]}\n"
+
+
+def execution_trace_without_environment(trace: bytes) -> bytes:
+    """The same execution trace with its schema and its nodes only."""
+    content = json.loads(trace)
+    return json.dumps({key: content[key] for key in EXECUTION_TRACE_KEYS}).encode()
+
 
 PEERS_TIMEOUT_S = 120.0  # how long rank 0 waits for the other ranks' files
 

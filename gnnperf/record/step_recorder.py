@@ -8,13 +8,50 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
-from torch.profiler import ProfilerActivity, profile, schedule
+from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile, schedule
 
 from gnnperf.core import require
-from gnnperf.record.execution_step import ExecutionTraceStep
-from gnnperf.record.idle_threads import SafeProfile
+from gnnperf.record.idle_threads import SafeProfile, await_idle_threads
 from gnnperf.record.peak_memory import PeakMemory, peak_memory_of_this_rank
 from gnnperf.record.step_clock import StepClock, clock_of_this_rank, summary
+
+# The execution trace of one step: which tensors each op reads and writes, and no time.
+#
+# Writing it takes longer than most ops, so it has a step of its own after the profiled ones, without the profiler. Ops
+# are numbered alike in both, so that reading a run finds each op of this step in every profiled step.
+
+
+class ExecutionTraceStep:
+    """Watches one step."""
+
+    steps = 1
+
+    def __init__(self, scratch: Path) -> None:
+        self._path = scratch / "execution_trace.json"
+        self._observer: ExecutionTraceObserver | None = None
+
+    def begin(self) -> None:
+        """Observe from here."""
+        await_idle_threads()
+        self._observer = ExecutionTraceObserver().register_callback(str(self._path))
+        self._observer.start()
+
+    def end(self) -> None:
+        """Observe no more; the file is whole."""
+        if self._observer is not None:
+            observer, self._observer = self._observer, None
+            await_idle_threads()
+            observer.stop()
+            observer.unregister_callback()
+
+    def content(self) -> bytes:
+        """What torch wrote."""
+        return self._path.read_bytes()
+
+    def close(self) -> None:
+        """Stop if the step did not end."""
+        self.end()
+
 
 PROFILER_WARMUP_STEPS = 2
 

@@ -7,17 +7,158 @@ The price is any function of a placement: the schedule of a planned graph, or of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from gnnperf.core import each
-from gnnperf.generate import Placement
-from gnnperf.shard.improve import Budget, explore
+from gnnperf.generate import Placed, Placement, Split
 from gnnperf.shard.initial_placements import cost_weights, greedy, lookup_weights, size_weights
-from gnnperf.shard.loads import Loads
-from gnnperf.shard.surrogate_cost import State, Surrogate
+from gnnperf.shard.loads import ELEMENTS, LOOKED_UP, MEMORY, UPDATED, Loads
+from gnnperf.shard.problem import on_ranks, ways
+from gnnperf.shard.surrogate_cost import State, Surrogate, Value
+
+# Placements one change away: what the busiest ranks hold goes elsewhere, is exchanged, or is held in another way.
+
+MOST_TARGETS, MOST_SWAPS = 6, 4  # idle ranks that a table may go to, tables of such a rank to change places with
+MOST_SPREAD = 16  # tables on several ranks whose other ways are looked at
+Changes = Mapping[int, Placed]
+
+
+def neighbors(state: State, costs: Surrogate) -> Iterator[tuple[Changes, ...]]:
+    """Changes of one or two tables, by table, in a fixed order."""
+    idle, whole = idlest(state), _whole_tables(state)
+    for table in _worth_a_change(state, whole):
+        yield (
+            *_moves(state, table, idle),
+            *_swaps(state, table, idle, whole),
+            *_other_ways(state, table, idle, costs),
+        )
+
+
+def rank_work_us(state: State) -> np.ndarray:
+    """[ranks] us of lookups and updates."""
+    return state.per_rank[LOOKED_UP] + state.per_rank[UPDATED]
+
+
+def idlest(state: State) -> np.ndarray:
+    """[ranks] the least loaded first, by work, vectors sent and memory, each as a share of the busiest rank's."""
+    rows = (rank_work_us(state), state.per_rank[ELEMENTS], state.per_rank[MEMORY])
+    return np.argsort(sum(row / max(row.max(), 1e-9) for row in rows), kind="stable")
+
+
+def _whole_tables(state: State) -> Mapping[int, list[int]]:
+    """Rank -> whole tables on it."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for table, placed in enumerate(state.placement):
+        if placed.split is Split.TABLE:
+            found[placed.ranks[0]].append(table)
+    return found
+
+
+def _worth_a_change(state: State, whole: Mapping[int, list[int]]) -> list[int]:
+    """Whole tables of the ranks that others wait for, and tables that lie on several ranks."""
+    waited_for = (state.per_rank[LOOKED_UP], state.per_rank[UPDATED], rank_work_us(state), state.per_rank[ELEMENTS])
+    busiest = dict.fromkeys(int(np.argmax(row)) for row in waited_for)
+    held = [table for rank in busiest for table in whole.get(rank, [])]
+    spread = [i for i, placed in enumerate(state.placement) if placed.split is not Split.TABLE]
+    return held + spread[:MOST_SPREAD]
+
+
+def _moves(state: State, table: int, idle: np.ndarray) -> Iterator[Changes]:
+    """The whole table to an idle rank."""
+    for rank in idle[:MOST_TARGETS].tolist():
+        if state.placement[table] != Placed(Split.TABLE, (rank,)):
+            yield {table: Placed(Split.TABLE, (rank,))}
+
+
+def _swaps(state: State, table: int, idle: np.ndarray, whole: Mapping[int, list[int]]) -> Iterator[Changes]:
+    """Whole tables change places."""
+    own = state.placement[table]
+    if own.split is not Split.TABLE:
+        return
+    for rank in idle[:MOST_TARGETS].tolist():
+        if rank != own.ranks[0]:
+            for other in whole.get(rank, [])[:MOST_SWAPS]:
+                yield {table: state.placement[other], other: own}
+
+
+def _other_ways(state: State, table: int, idle: np.ndarray, costs: Surrogate) -> Iterator[Changes]:
+    """Divided by rows or columns over the idlest ranks, or replicated."""
+    problem = costs.problem
+    for split, number in ways(problem, problem.tables[table]):
+        placed = on_ranks(split, idle[:number].tolist())
+        if split is not Split.TABLE and placed != state.placement[table]:
+            yield {table: placed}
+
+
+# Local search: the best change of a table as long as one is better, then a shove into the unknown, and again.
+#
+# Iterated local search (Lourenço, Martin, Stützle 2003) over a price, deterministic for a seed. It stops by the
+# number of placements asked about, never by a clock.
+
+SHOVED_TABLES = 3
+
+
+@dataclass
+class Budget:
+    """Placements that may still be asked about; counted down, so not frozen."""
+
+    left: int
+
+    def spent(self) -> bool:
+        """One more was asked about; whether it was one too many."""
+        self.left -= 1
+        return self.left < 0
+
+
+def descend(state: State, costs: Surrogate, budget: Budget) -> State:
+    """To a placement that no change makes better, or as far as the budget reaches."""
+    value: Value | None = costs.value(state)
+    while value is not None:
+        better = _better(state, value, costs, budget)
+        value = None if better is None else better[0]
+        state = state if better is None else better[1]
+    return state
+
+
+def _better(state: State, value: Value, costs: Surrogate, budget: Budget) -> tuple[Value, State] | None:
+    """The best change of the first table that has a better one; None: no table has."""
+    for changes in neighbors(state, costs):
+        asked = [(costs.value_after(state, change), i) for i, change in enumerate(changes) if not budget.spent()]
+        best = min(asked, default=None)
+        if best is not None and best[0] < value:
+            return best[0], costs.changed(state, changes[best[1]])
+    return None
+
+
+def explore(state: State, costs: Surrogate, budget: Budget, rng: np.random.Generator) -> tuple[State, ...]:
+    """Placements that no change makes better, each reached from the best one before by a shove; the best first."""
+    best = descend(state, costs, budget)
+    found = [best]
+    if all(len(ways(costs.problem, table)) == 1 for table in costs.problem.tables):
+        return (best,)  # one device: nothing to shove
+    while not budget.spent():
+        other = descend(_shoved(best, costs, rng), costs, budget)
+        found.append(other)
+        if costs.value(other) < costs.value(best):
+            best = other
+    return tuple(sorted(found, key=costs.value))
+
+
+def _shoved(state: State, costs: Surrogate, rng: np.random.Generator) -> State:
+    """Some tables held in any other way, on the idlest ranks or a random one."""
+    problem, changes = costs.problem, {}
+    count = min(SHOVED_TABLES, len(problem.tables))
+    for table in rng.choice(len(problem.tables), count, replace=False).tolist():
+        split, number = ways(problem, problem.tables[table])[rng.integers(len(ways(problem, problem.tables[table])))]
+        ranks = rng.permutation(problem.ranks)[:1] if number == 1 else idlest(state)[:number]
+        changes[table] = on_ranks(split, ranks.tolist())
+    shoved = costs.changed(state, changes)
+    return shoved if np.isfinite(costs.value(shoved)[0]) else state
+
 
 Price = Callable[[Placement], float]  # us of a step
 BY_SIZE, BY_LOOKUPS, BY_COST, FOUND = "greedy by size", "greedy by lookups", "greedy by predicted time", "search"

@@ -4,23 +4,145 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
+from typing import Any
 
-from gnnperf.core import InputError, printable, task, untrusted
-from gnnperf.trace import kineto
-from gnnperf.trace.assembly import assemble
+import pandas as pd
+
+from gnnperf.core import InputError, printable, schema, task, untrusted
+from gnnperf.trace import execution_link, kineto, linking
+from gnnperf.trace.assembly import Assembled, assemble
 from gnnperf.trace.checks import check_run, refuse_twins
+from gnnperf.trace.collectives import add_collectives
+from gnnperf.trace.device_names import device_name
 from gnnperf.trace.event_names import with_public_names
 from gnnperf.trace.execution_trace import ExecutionTrace, is_execution_trace, read_execution_trace, refuse_chakra
 from gnnperf.trace.host_groups import name_groups
-from gnnperf.trace.importer import Origin, import_kineto
-from gnnperf.trace.metadata import Distributed, rank_from_name, read_distributed
-from gnnperf.trace.public_card import public_card
-from gnnperf.trace.public_text import file_name, run_name
-from gnnperf.trace.table import EARLIER_FILE, EVENTS_FILE, RunTrace, TraceTable
+from gnnperf.trace.metadata import Distributed, rank_from_name, read_devices, read_distributed
+from gnnperf.trace.public_text import file_name, run_name, without_private
+from gnnperf.trace.table import EARLIER_FILE, EVENTS_FILE, RunTrace, TraceMeta, TraceTable
 from gnnperf.trace.trace_sources import ARCHIVE_ENDINGS, FORMS, Source, is_regular, skipped, sources
+
+# The bytes of one Kineto file -> TraceTable: the pipeline as a table of contents.
+
+MIN_MATCHED_SHARE = 0.5  # below it, an execution trace is of another run
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a table comes from: file, hash, rank and how the rank is known."""
+
+    name: str
+    where: str
+    sha256: str
+    rank: int
+    rank_source: str
+
+
+def import_kineto(
+    table: Assembled, origin: Origin, distributed: Distributed, execution_trace: ExecutionTrace | None = None
+) -> TraceTable:
+    """One rank's table.
+
+    Args:
+        table: from `assemble`.
+        origin: the file.
+        distributed: what the file says about the run.
+        execution_trace: of the same rank: completes shapes and says which op feeds which.
+    """
+    table, feeds, remarks = _with_execution_trace(table, execution_trace)
+    links = linking.link(table)
+    columns = table.columns | {
+        "op_event": links.op_event,
+        "launch_event": links.launch_event,
+        "link": linking.link_names(links.link),
+        "forward_event": linking.forward_events(table),
+    }
+    columns |= add_collectives(table, links, replace(distributed, rank=origin.rank))
+    events = pd.DataFrame({c.name: columns[c.name] for c in schema.EVENT_COLUMNS}, copy=False)
+    meta = TraceMeta(
+        rank=origin.rank, rank_source=origin.rank_source, world_size=distributed.world_size,
+        source_format="kineto" if feeds is None else "execution_trace+kineto", source_file=origin.name,
+        source_sha256=origin.sha256, base_time_ns=table.base_ns, devices=read_devices(table.head.deviceProperties),
+        backend=distributed.backend, has_shapes=bool((table.columns["input_dims"].codes >= 0).any()),
+        link_method=str(links.method),
+        warnings=(*_dropped(table.dropped), *linking.repeated_ids(table), *_assumed(origin), *remarks),
+    )  # fmt: skip
+    return TraceTable(meta, events) if feeds is None else TraceTable(meta, events, feeds)
+
+
+def _with_execution_trace(
+    table: Assembled, trace: ExecutionTrace | None
+) -> tuple[Assembled, pd.DataFrame | None, list[str]]:
+    """Shapes and feeds of the execution trace, if there is one and it is of this run."""
+    if trace is None:
+        return table, None, []
+    matched = execution_link.match(table, trace)
+    said = f"{matched.share:.1%} of the ops of execution trace {trace.name} were found by {matched.key}"
+    if matched.share < MIN_MATCHED_SHARE:
+        return table, None, [f"{said}: it is of another run and is not used"]
+    feeds = execution_link.feeds(trace, matched)
+    return execution_link.fill_shapes(table, trace, matched), feeds, [said]
+
+
+def _dropped(dropped: dict[str, int]) -> list[str]:
+    return [f"{count} {reason} were left out" for reason, count in sorted(dropped.items()) if count]
+
+
+def _assumed(origin: Origin) -> list[str]:
+    if origin.rank_source != "assumed":
+        return []
+    return [f"neither the file nor its name states a rank; rank {origin.rank} is assumed"]
+
+
+# A run's card as strangers write it -> what is kept of it: numbers, and the texts that the recorder writes.
+#
+# A number is kept under any name, a text under the names below and in the form that belongs there. So hosts, commands,
+# paths and variables of other tools are left out. What the author of a run states of its program (`workload`,
+# `parameters`, `conditions`) is kept where it is plain words.
+
+_KEY = re.compile("[A-Za-z][A-Za-z0-9_]{0,39}")
+_DIGEST = re.compile("[0-9a-f]{8,64}")
+_VERSION = re.compile(r"[0-9]\w{0,15}(?:[.+]\w{1,15}){0,4}", re.ASCII)
+_TIME = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+_WORDS = re.compile(r"\w[\w ,.+-]{0,63}", re.ASCII)
+FORM = {"recorded_at": _TIME, "machine": _DIGEST, "fingerprint": _DIGEST, "versions": _VERSION, "kernel": _VERSION}
+NAMES = ("name", "cpu")  # of devices
+WORDS = ("status", "workload", "precision", "backend", "medium", "operation", "garbage_collector", "governor",
+         "scheduling", "kind", "capability", "method")  # fmt: skip
+STATED = ("parameters", "conditions")
+MAX_DEPTH = 12
+
+
+def public_card(card: Mapping[str, Any]) -> dict[str, object]:
+    """The card without what its readers do not need and may not show."""
+    return {key: _kept(value, key, 0) for key, value in card.items() if _KEY.fullmatch(key) and _is_kept(value, key)}
+
+
+def _kept(value: Any, under: str, depth: int) -> Any:
+    """A value under a name; where the name above says what its texts are, they are of that form."""
+    if isinstance(value, Mapping):
+        inner = {key: under if under in (*STATED, "versions") else key for key in value if _KEY.fullmatch(str(key))}
+        return {key: _kept(value[key], name, depth + 1) for key, name in inner.items()
+                if depth < MAX_DEPTH and _is_kept(value[key], name)}  # fmt: skip
+    if isinstance(value, list):
+        return [_kept(one, under, depth + 1) for one in value if depth < MAX_DEPTH and _is_kept(one, under)]
+    return device_name(value) or None if under in NAMES and isinstance(value, str) else value
+
+
+def _is_kept(value: Any, under: str) -> bool:
+    if not isinstance(value, str) or under in NAMES:
+        return True
+    if under in FORM:
+        return FORM[under].fullmatch(value) is not None
+    return (under in WORDS or under in STATED) and _is_plain(value)
+
+
+def _is_plain(text: str) -> bool:
+    return not text or (_WORDS.fullmatch(text) is not None and without_private(text) == text)
+
 
 CARD = "run.json"
 

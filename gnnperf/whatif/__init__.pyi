@@ -35,9 +35,9 @@ from .other_link import ChangeLink as ChangeLink
 from .other_stream import MoveToStream as MoveToStream
 from .pause import Pause as Pause
 from .places import Place as Place
-from .repeat import RepeatOp as RepeatOp
-from .repeat import RunOnce as RunOnce
 from .repeated_op import RepeatCalls as RepeatCalls
+from .repeated_op import RepeatOp as RepeatOp
+from .repeated_op import RunOnce as RunOnce
 from .reshard.one_table import PlaceTable as PlaceTable
 from .sequence import ScaleSequence as ScaleSequence
 from .step_time import step_times_us as step_times_us

@@ -9,21 +9,236 @@ Wang et al. 2021, "Horizontally Fused Training Array" (HFTA).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.core import InputError, NodeType, Relation, require
-from gnnperf.generate import parse, text
+from gnnperf.generate import Argument, Shape, each, parse, tensors, text
 from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.batch import listed
-from gnnperf.whatif.batched_shapes import batched
+from gnnperf.whatif.batch_sizes import WEIGHTS, op_of
 from gnnperf.whatif.call_table import call_table
+from gnnperf.whatif.consumers import ALLOCATES, fed_by
 from gnnperf.whatif.edit import Edited
-from gnnperf.whatif.independent_calls import independent_groups
-from gnnperf.whatif.repeated_models import model_groups
 from gnnperf.whatif.surgery import remove
+
+# What N equal calls are as one batched call (HFTA: Wang et al. 2021, "Horizontally Fused Training Array", table 2).
+#
+# N x linear [8,5] x [7,5]           baddbmm [N,1,7], [N,8,5], [N,5,7]
+# N x conv2d [8,3,9,9], [6,3,3,3]    conv2d [8,3N,9,9], [6N,3,3,3]: N times the groups
+# N x add [8,5], [8,5]               add [8N,5], [8N,5]
+# N x embedding [100,4], [8]         embedding [100N,4], [8N]: indices with an offset per model
+
+CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "convolution", "_convolution", "cudnn_convolution", "mkldnn_convolution")
+CHANNELS_SECOND = (*CONVOLUTIONS, "convolution_backward", "batch_norm", "native_batch_norm", "cudnn_batch_norm",
+                   "native_batch_norm_backward", "cudnn_batch_norm_backward", "max_pool2d", "avg_pool2d",
+                   "max_pool2d_with_indices", "adaptive_avg_pool2d", "_adaptive_avg_pool2d")  # fmt: skip
+ANY = -1  # a size that shapes of inputs do not tell
+Call = tuple[str, tuple[Argument, ...]]
+
+
+def batched(name: str, arguments: tuple[Argument, ...], times: int) -> Call:
+    """Name and shapes of one call that does the work of `times`."""
+    op = op_of(name)
+    if op in ("mm", "linear", "addmm") and _plain(op, arguments):
+        return _product(op, arguments, times)
+    weights = WEIGHTS.get(op, ())
+    if op in CHANNELS_SECOND:
+        return name, tuple(
+            each(one, lambda shape, at=place: _channels(shape, times, is_weight=at in weights))  # type: ignore[misc]
+            for place, one in enumerate(arguments)
+        )
+    kept = () if "embedding" in op else weights
+    return name, tuple(
+        one if place in kept else each(one, lambda shape: _leading(shape, times)) for place, one in enumerate(arguments)
+    )
+
+
+def _plain(op: str, arguments: tuple[Argument, ...]) -> bool:
+    """Whether both factors are known; those of addmm come after what is added."""
+    factors = arguments[1:3] if op == "addmm" else arguments[:2]
+    shapes = [tensors(one)[0] for one in factors if len(tensors(one)) == 1]
+    return len(shapes) == 2 and len(shapes[1]) == 2 and len(shapes[0]) > 1
+
+
+def _product(op: str, arguments: tuple[Argument, ...], times: int) -> Call:
+    left, right = (tensors(one)[0] for one in (arguments[1:3] if op == "addmm" else arguments[:2]))
+    rows, inner = prod(left[:-1]), left[-1]
+    columns = right[0] if op == "linear" else right[1]
+    factors: tuple[Argument, ...] = ((times, rows, inner), (times, inner, columns))
+    added = op == "addmm" or (op == "linear" and len(arguments) > 2 and bool(arguments[2]))
+    return ("aten::baddbmm", ((times, 1, columns), *factors)) if added else ("aten::bmm", factors)
+
+
+def _leading(shape: Shape, times: int) -> Shape:
+    return (shape[0] * times, *shape[1:]) if shape else shape
+
+
+def _channels(shape: Shape, times: int, *, is_weight: bool) -> Shape:
+    """Data [samples, channels, ...] have more channels; so have weights and statistics [channels, ...]."""
+    if is_weight or len(shape) < 2:
+        return _leading(shape, times)
+    return (shape[0], shape[1] * times, *shape[2:])
+
+
+def result(name: str, arguments: tuple[Argument, ...]) -> Shape | None:
+    """The shape of what a call makes, ANY for sizes that its inputs do not tell; None: not known at all."""
+    op, shapes = op_of(name), [tensors(one)[0] if len(tensors(one)) == 1 else () for one in arguments]
+    first, second, third = (*shapes, (), (), ())[:3]
+    if op == "linear" and first and len(second) == 2:
+        return (*first[:-1], second[0])
+    if op in ("mm", "bmm") and first and second:
+        return (*first[:-1], second[-1])
+    if op in ("addmm", "baddbmm") and second and third:
+        return (*second[:-1], third[-1])
+    if op in CONVOLUTIONS and first and second:
+        return (first[0], second[0], *[ANY] * (len(first) - 2))
+    if op == "embedding" and len(first) == 2 and second:
+        return (*second, first[1])
+    if op == "embedding_bag" and len(first) == 2 and second:
+        return (third[0] if third and len(second) == 1 else second[0], first[1])
+    return None
+
+
+def may_be(shape: Shape, pattern: Shape) -> bool:
+    """Whether a tensor of this shape may be the result."""
+    return len(shape) == len(pattern) and all(a == b or b == ANY for a, b in zip(shape, pattern, strict=True))
+
+
+# Which calls may run as one: equal calls of one thread of which none needs what another one makes.
+#
+# looked up   [bag 1] [reshape] [bag 2] [stack]       nobody takes [64,16] between bag 1 and bag 2: one lookup
+# stacked     [linear] [gelu] [linear] [gelu]         gelu takes [8,32], what linear makes: two calls
+#
+# By `feeds` edges within a phase where a thread has any, else by shapes: a call whose result may be taken before the
+# next equal call is not fused with it.
+
+NEVER = np.iinfo(np.int64).max
+
+
+def independent_groups(graph: ExecutionGraph, calls: pd.DataFrame, unit: np.ndarray) -> tuple[list[np.ndarray], int]:
+    """([n] units of calls that may be one, each group in order of execution; how many calls nothing is known about).
+
+    Args:
+        graph: the graph.
+        calls: of `call_table`, of which those that are free are fused.
+        unit: [num_nodes] number of the call of each node.
+    """
+    fed = _fed_units(graph, unit)
+    groups: list[np.ndarray] = []
+    unknown = 0
+    for _, lane in calls.groupby(["lane", "step"], sort=False):
+        known = any(one in fed for one in lane["unit"])
+        takes = _Takes(lane)
+        keys = ["op_name", "input_dims", "phase", "num_works"]
+        for _, alike in lane[lane["is_free"] & (lane["num_works"] > 0)].groupby(keys, sort=False, observed=True):
+            if len(alike) < 2:
+                continue
+            first = alike.iloc[0]
+            pattern = result(str(first["op_name"]), parse(str(first["input_dims"]))) if first["input_dims"] else None
+            if pattern is None and not known:
+                unknown += len(alike)
+                continue
+            taken = {one: fed.get(one, NEVER) if known else takes.after(one, pattern) for one in alike["unit"]}
+            groups += [group for group in _runs(taken) if len(group) > 1]
+    return groups, unknown
+
+
+def _runs(taken: dict[int, int]) -> Iterator[np.ndarray]:
+    """Calls in order, cut where the result of one before is taken: number of a call -> number of who takes it."""
+    group: list[int] = []
+    limit = NEVER
+    for one, taker in taken.items():
+        if group and one >= limit:
+            yield np.array(group)
+            group, limit = [], NEVER
+        group.append(one)
+        limit = min(limit, taker)
+    yield np.array(group)
+
+
+def _fed_units(graph: ExecutionGraph, unit: np.ndarray) -> dict[int, int]:
+    """Number of a call -> the first call that takes a tensor of it in its phase; NEVER: none later."""
+    found: dict[int, int] = {}
+    for node, ends in fed_by(graph).items():
+        own, others = int(unit[node]), unit[ends]
+        if own >= 0:
+            later = others[others > own]
+            found[own] = min(found.get(own, NEVER), int(later.min()) if len(later) else NEVER)
+    return found
+
+
+class _Takes:
+    """What shapes the calls of a thread take, in order.
+
+    Args:
+        lane: rows of `call_table`.
+    """
+
+    def __init__(self, lane: pd.DataFrame) -> None:
+        self.by_shape: dict[Shape, list[int]] = {}
+        self.unshaped: list[int] = []
+        for one, name, dims in zip(lane["unit"].tolist(), lane["op_name"], lane["input_dims"], strict=True):
+            if str(name).rpartition("::")[2] in ALLOCATES:
+                continue
+            if not dims:
+                self.unshaped.append(one)
+            for shape in {shape for argument in parse(dims or "[]") for shape in tensors(argument)}:
+                self.by_shape.setdefault(shape, []).append(one)
+
+    def after(self, one: int, pattern: Shape | None) -> int:
+        """The first call after `one` that may take its result; a call of unknown shapes may."""
+        assert pattern is not None, "asked only where it is known"
+        lists = [places for shape, places in self.by_shape.items() if may_be(shape, pattern)]
+        found = [next((place for place in places if place > one), NEVER) for places in (*lists, self.unshaped)]
+        return min(found, default=NEVER)
+
+
+# The same calls several times in a row: the parts of a step that N models run one after the other.
+#
+# calls     a b c | a b c | a b c | d          3 models: a a a, b b b, c c c
+
+
+def model_groups(calls: pd.DataFrame, models: int) -> list[np.ndarray]:
+    """[models] units of each call that all models make, in order of execution.
+
+    Longest parts first; a part holds nothing that is tied to another thread, stream or rank.
+
+    Args:
+        calls: of `call_table`.
+        models: how many.
+    """
+    found: list[np.ndarray] = []
+    for _, lane in calls.groupby(["lane", "step"], sort=False):
+        key = _keys(lane)
+        unit, used = lane["unit"].to_numpy(), np.zeros(len(lane), dtype=bool)
+        for length in range(len(lane) // models, 0, -1):
+            for begin in _starts(key, used, length, models):
+                whole = slice(begin, begin + length * models)
+                if not used[whole].any():
+                    used[whole] = True
+                    found += list(unit[whole].reshape(models, length).T)
+    return found
+
+
+def _keys(lane: pd.DataFrame) -> np.ndarray:
+    """[num_calls] equal for equal calls; what may not be moved is like no other."""
+    text = lane["op_name"].astype(str) + "|" + lane["input_dims"].astype(str) + "|" + lane["phase"].astype(str)
+    code = pd.factorize(text)[0].astype(np.int64)
+    return np.where(lane["is_free"], code, -1 - np.arange(len(lane)))
+
+
+def _starts(key: np.ndarray, used: np.ndarray, length: int, models: int) -> np.ndarray:
+    """[n] where `models` equal parts of `length` calls begin, ascending."""
+    same = (key[length:] == key[:-length]) & ~used[length:] & ~used[:-length]
+    needed = length * (models - 1)
+    total = np.concatenate([[0], np.cumsum(same)])
+    return np.flatnonzero(total[needed:] - total[: len(total) - needed] == needed)
+
 
 STACKED = "what it costs to bring inputs together and results apart: weights are taken to be stored as one"
 BY_SHAPE = ("whether calls need each other's results in a way that shapes do not show: no tensor is followed (no feeds "

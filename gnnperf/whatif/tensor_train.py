@@ -9,20 +9,195 @@ of the cores where they lie; nothing is gathered first.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import json
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from gnnperf.core import InputError, Phase, require
-from gnnperf.generate import Argument, Shape, is_list, parse, tensors
-from gnnperf.graph import ExecutionGraph
+import numpy as np
+import pandas as pd
+
+from gnnperf.core import InputError, NodeType, OpFamily, Phase, Segment, require
+from gnnperf.generate import Argument, Shape, is_list, parse, tensors, text
+from gnnperf.graph import ExecutionGraph, op_cost
 from gnnperf.whatif.batch_sizes import op_of
 from gnnperf.whatif.call_table import call_table
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.looked_up import BAGS, LOOKUPS, tables
-from gnnperf.whatif.replaced_calls import NewCall, replace_calls
-from gnnperf.whatif.train_shapes import Train, backward_calls, forward_calls, train_of
+from gnnperf.whatif.recost import PROFILER_NAME
+from gnnperf.whatif.surgery import insert_copies
+
+# A table as a tensor train: how rows and columns are factored, and what a look-up multiplies.
+#
+# [100000, 32]   rows 47 x 47 x 46, columns 4 x 4 x 2, rank 16:  [47, 4 x 16]  [47, 16 x 4 x 16]  [46, 16 x 2]
+#
+# Oseledets 2011, "Tensor-Train Decomposition"; Yin et al. 2021, "TT-Rec: Tensor Train Compression for Deep Learning
+# Recommendation Models", sections 2 and 3.
+
+CORES = 3  # as TT-Rec
+Call = tuple[str, tuple[Argument, ...], float]  # op, shapes, FLOPs where shapes do not tell them
+
+
+@dataclass(frozen=True)
+class Train:
+    """The factors of one table.
+
+    Attributes:
+        rows: [3] their product is the table's rows, or a little more.
+        columns: [3] their product is the table's columns.
+        rank: between neighbors.
+    """
+
+    rows: tuple[int, int, int]
+    columns: tuple[int, int, int]
+    rank: int
+
+    @property
+    def cores(self) -> tuple[Shape, Shape, Shape]:
+        """[rows of a core, values of a row] of each."""
+        (a, b, c), (x, y, z), rank = self.rows, self.columns, self.rank
+        return (a, x * rank), (b, rank * y * rank), (c, rank * z)
+
+    @property
+    def elements(self) -> int:
+        """Parameters in all."""
+        return sum(prod(core) for core in self.cores)
+
+
+def train_of(table: Shape, rank: int) -> Train:
+    """Factors as near to each other as they get: rows rounded up, columns exact."""
+    rows, columns = table
+    first = ceil_root(rows, 3)
+    second = ceil_root(-(-rows // first), 2)
+    return Train((first, second, -(-rows // (first * second))), _exact(columns), rank)
+
+
+def ceil_root(number: int, degree: int) -> int:
+    """The least whole number whose power is at least `number`."""
+    found = round(number ** (1.0 / degree))
+    while found**degree < number:
+        found += 1
+    while found > 1 and (found - 1) ** degree >= number:
+        found -= 1
+    return found
+
+
+def _exact(columns: int) -> tuple[int, int, int]:
+    """Three factors of a number, the largest first, their sum the least."""
+    triples = [
+        (a, b, columns // (a * b))
+        for a in range(1, columns + 1) if columns % a == 0
+        for b in range(1, a + 1) if columns // a % b == 0 and columns // (a * b) <= b
+    ]  # fmt: skip
+    return min(triples, key=sum)
+
+
+def forward_calls(train: Train, looked_up: int, bags: int | None) -> list[Call]:
+    """What a look-up becomes: places in the cores, two batched products, the sum of a bag's rows."""
+    (x, y, z), rank = train.columns, train.rank
+    columns = prod(train.columns)
+    calls: list[Call] = [
+        ("aten::remainder", ((looked_up,), ()), 0.0),
+        ("aten::bmm", ((looked_up, x, rank), (looked_up, rank, y * rank)), 0.0),
+        ("aten::bmm", ((looked_up, x * y, rank), (looked_up, rank, z)), 0.0),
+    ]
+    if bags is not None:
+        calls.append(("aten::index_add", ((bags, columns), (), (looked_up,), (looked_up, columns)),
+                      float(looked_up * columns)))  # fmt: skip
+    return calls
+
+
+def backward_calls(train: Train, looked_up: int) -> list[Call]:
+    """The first product again (TT-Rec keeps none), two products for each, gradients added to the rows of the cores."""
+    (x, y, z), rank = train.columns, train.rank
+    products = [
+        ((looked_up, x, rank), (looked_up, rank, y * rank)),
+        ((looked_up, rank, x * y), (looked_up, x * y, z)),
+        ((looked_up, x * y, z), (looked_up, z, rank)),
+        ((looked_up, rank, x), (looked_up, x, y * rank)),
+        ((looked_up, x, y * rank), (looked_up, y * rank, rank)),
+    ]
+    calls: list[Call] = [("aten::remainder", ((looked_up,), ()), 0.0)]
+    calls += [("aten::bmm", factors, 0.0) for factors in products]
+    calls += [("aten::index_add", (core, (), (looked_up,), (looked_up, core[1])), float(looked_up * core[1]))
+              for core in train.cores]  # fmt: skip
+    return calls
+
+
+# Calls of a graph become several calls each: the nodes of the old one are copied, and told to be the new ones.
+#
+# before   [T1|embedding_bag]-[T1|stack]
+# after    [T1|remainder]-[T1|bmm]-[T1|bmm]-[T1|index_add]-[T1|stack]      each with the host time of the old one
+
+
+@dataclass(frozen=True)
+class NewCall:
+    """One call.
+
+    Attributes:
+        name: of the op.
+        arguments: its shapes.
+        flops, bytes: where no formula tells them; NaN unknown.
+        dtype: of its tensors.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    flops: float = float("nan")
+    bytes: float = float("nan")
+    dtype: str = "float32"
+
+    def cost(self) -> tuple[str, float, float]:
+        """(family, FLOPs, bytes): by formula, else as given."""
+        own = PROFILER_NAME[self.dtype]
+        kinds = [own if argument and not is_list(argument) else "" for argument in self.arguments]
+        found = op_cost(self.name, text(self.arguments), json.dumps(kinds), None)
+        family = str(found.family) if found.family != OpFamily.UNKNOWN else str(OpFamily.INDEXING)
+        flops = self.flops if np.isnan(found.flops) else found.flops
+        return family, flops, self.bytes if np.isnan(found.bytes) else found.bytes
+
+
+def replace_calls(graph: ExecutionGraph, unit: np.ndarray, calls: Mapping[int, Sequence[NewCall]]) -> Edited:
+    """The graph with other calls in place of some.
+
+    Args:
+        graph: a whole window or one step.
+        unit: [num_nodes] number of the call of each node; -1 none.
+        calls: number of a call -> what it becomes, one or more in order of execution.
+    """
+    came_from, touched = np.arange(graph.num_nodes), np.zeros(graph.num_nodes, dtype=bool)
+    for count in sorted({len(new) for new in calls.values()}):
+        chosen = [number for number, new in calls.items() if len(new) == count]
+        own = np.where(np.isin(unit, chosen), unit, -1)
+        graph, came, _ = insert_copies(graph, own, count - 1)
+        place = pd.Series(came).groupby(came).cumcount().to_numpy()  # [num_nodes] copies first, the original last
+        graph = replace(graph, nodes=_told(graph.nodes, own[came], place, calls))
+        touched = touched[came] | (own[came] >= 0)
+        unit, came_from = unit[came], came_from[came]
+    return Edited(graph, touched, came_from)
+
+
+def _told(
+    nodes: pd.DataFrame, unit: np.ndarray, place: np.ndarray, calls: Mapping[int, Sequence[NewCall]]
+) -> pd.DataFrame:
+    """The table with names, shapes and costs of the new calls; latencies of their device work unknown."""
+    texts = ("op_name", "input_dims", "family", "dtype", "event_name")
+    column = {name: nodes[name].astype(object).to_numpy(copy=True) for name in texts}
+    cost = {name: nodes[name].to_numpy(copy=True) for name in ("flops", "bytes", "latency_us")}
+    inside = np.flatnonzero((unit >= 0) & (nodes["segment"] != Segment.T1).to_numpy())
+    works = (nodes["node_type"] != NodeType.HOST).to_numpy()
+    siblings = nodes["num_siblings"].to_numpy()
+    for node in inside.tolist():
+        call = calls[int(unit[node])][int(place[node])]
+        family, flops, moved = call.cost()
+        column["op_name"][node], column["input_dims"][node] = call.name, text(call.arguments)
+        column["family"][node], column["dtype"][node] = family, call.dtype
+        if works[node]:
+            column["event_name"][node], cost["latency_us"][node] = None, np.nan
+            cost["flops"][node], cost["bytes"][node] = flops / siblings[node], moved / siblings[node]
+    return nodes.assign(**{name: pd.Categorical(values) for name, values in column.items()}, **cost)
+
 
 GRADIENTS = ("_embedding_bag_backward", "_embedding_bag_dense_backward", "_embedding_bag_sparse_backward",
              "embedding_backward", "embedding_dense_backward", "embedding_sparse_backward")  # fmt: skip

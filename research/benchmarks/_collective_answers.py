@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.collective.calls import calls_of, rings_of
-from gnnperf.analytic.collective.solver import robust_least_squares
+from gnnperf.analytic.collective.fit import robust_least_squares
 from gnnperf.hardware import ClusterSpec, load_cluster
 from gnnperf.predict.collective_fit import arrays, fitted_us, specified_us
 

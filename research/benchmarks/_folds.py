@@ -16,8 +16,8 @@ from gnnperf.analytic import (
     read_calibrated_calls,
 )
 from gnnperf.core import WORK_TYPES
-from gnnperf.gnn.data.clusters import cluster_for
 from gnnperf.gnn.data.recordings import Recording
+from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.graph import ExecutionGraph, Prediction
 from gnnperf.schedule import schedule, schedule_with_contention
 from research.benchmarks._recorded_graphs import OP_TABLES

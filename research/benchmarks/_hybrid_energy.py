@@ -19,7 +19,7 @@ from gnnperf.gnn import WORK, TypedGNN
 from gnnperf.gnn.data.module import batch_of
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.models.segmented import states_of
-from gnnperf.gnn.training.op_class import OP, OpHider
+from gnnperf.gnn.training.module import OP, OpHider
 
 HIDDEN, DRAWS, STEPS, RATE = 0.3, 3, 300, 0.02
 BELOW, ABOVE, BOUND_WEIGHT = -12.0, -6.0, 0.05  # energies of training states, of outliers; weight of the two hinges

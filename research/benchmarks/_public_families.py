@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gnnperf.core import InputError, NodeType
-from gnnperf.gnn.data.clusters import cluster_for
-from gnnperf.gnn.data.runs import RunGraph, typical
+from gnnperf.gnn.data.runs import RunGraph, cluster_for, typical
 from gnnperf.gnn.data.splits import Split
 from gnnperf.graph import ExecutionGraph
 from gnnperf.predict.step_choice import WINDOW_NAME

@@ -2,7 +2,7 @@
 
     weight = of numbers beyond training x of states unlike training  as gnnperf.gnn.trust has them for nodes of traces
 
-That is all of the gate on a GPU that training lacks, where it had several others (gnnperf.gnn.trust.seen).
+That is all of the gate on a GPU that training lacks, where it had several others (gnnperf.gnn.trust.trust).
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import numpy as np
 import torch
 
 from gnnperf.gnn.trust import Likeness, fit_likeness
-from gnnperf.gnn.trust.beyond import beyond
 from gnnperf.gnn.trust.likeness import KEPT
-from gnnperf.gnn.trust.trust import LEAST, States, distance_weights, read_states
+from gnnperf.gnn.trust.trust import LEAST, States, beyond, distance_weights, read_states
 from research.pretraining.encode import COMPUTE, EncodedRows
 from research.pretraining.fit import CHUNK, OpModel
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.generate import Placed, Placement, Split, Table
-from gnnperf.gnn.data.clusters import cluster_for
+from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif import Edited, step_times_us
 from gnnperf.whatif.reshard import Model, Recorded

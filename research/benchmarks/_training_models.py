@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.attention.model import Attentions, FusedRates, fused_us
+from gnnperf.analytic.attention.calls import Attentions, FusedRates, fused_us
 from gnnperf.analytic.embedding.access import power_access, unique_rows
 from gnnperf.analytic.gemm.model import gemm_us
 from gnnperf.analytic.gemm.sizes import products
-from gnnperf.analytic.log_fit import fit_logs
+from gnnperf.analytic.graph_launches import fit_logs
 from gnnperf.analytic.memory_bound.constants import EventGap, MemoryConstants
 from gnnperf.analytic.memory_bound.streams import US, sustained_bytes_per_s
 from gnnperf.analytic.normalization.model import uneven_rows

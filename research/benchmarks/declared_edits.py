@@ -22,7 +22,7 @@ from rich.table import Table
 
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
 from gnnperf.core import InputError
-from gnnperf.gnn.data.clusters import cluster_for
+from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.graph import ExecutionGraph
 from gnnperf.predict.edited import predict_edited
 from gnnperf.whatif import apply

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from gnnperf.analytic.evidence import EVIDENCE_FILE, Evidence, save_evidence
+from gnnperf.analytic.device_evidence import EVIDENCE_FILE, Evidence, save_evidence
 from gnnperf.gnn.data.recordings import CARD
 from gnnperf.hardware import conf_dir
 from gnnperf.trace.public.catalog import load_catalog

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
-from gnnperf.gnn.data.clusters import cluster_for
+from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.graph import ExecutionGraph
 from gnnperf.schedule import align_runs
 from gnnperf.whatif import Straggler, apply

@@ -23,7 +23,7 @@ from gnnperf.core import NodeType, Relation, Segment
 from gnnperf.gnn.data.recordings import read_recordings
 from gnnperf.graph import ExecutionGraph, load_graph
 from gnnperf.schedule import Jitter, Spread, arrival_lags_us, jitter_of
-from gnnperf.schedule.order_statistics import expected_excess
+from gnnperf.schedule.jitter_pass import expected_excess
 from research.benchmarks._recorded_graphs import CACHE
 
 DATASET = Path("datasets/cpu-gloo")

@@ -28,10 +28,9 @@ from rich.console import Console
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import InputError
 from gnnperf.gnn import Checkpoint
-from gnnperf.gnn.data.clusters import cluster_for
 from gnnperf.gnn.data.prepare import PreparedData, prepare
 from gnnperf.gnn.data.recordings import Recording
-from gnnperf.gnn.data.runs import RunGraph, read_runs, typical
+from gnnperf.gnn.data.runs import RunGraph, cluster_for, read_runs, typical
 from gnnperf.gnn.data.splits import Split
 from gnnperf.graph import ExecutionGraph
 from gnnperf.predict.gnn import GnnPredictor

@@ -16,7 +16,7 @@ import numpy as np
 
 from gnnperf.generate import Placed, Placement, Split, Table
 from gnnperf.generate.recommendation import Interaction, RecommendationPlan, Recommender
-from gnnperf.generate.recommendation.placing import largest_first
+from gnnperf.generate.recommendation.read import largest_first
 from gnnperf.hardware import PLAN_GROUP, default_cluster, load_device, path_of, read_yaml
 from gnnperf.shard.ask import problem_from
 from gnnperf.shard.judge import judged

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnnperf.analytic import fit_constants, read_calibrated_calls, save_constants
-from gnnperf.gnn.data.clusters import cluster_for
+from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.hardware import conf_dir
 from research.benchmarks._recorded_graphs import OP_TABLES, recorded_graphs
 

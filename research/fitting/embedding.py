@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.embedding.model import LINE_BYTES, TERMS, Caches, LookupPrices, Lookups, lookup_counts, lookup_us
-from gnnperf.analytic.log_fit import fit_logs, softened
+from gnnperf.analytic.graph_launches import fit_logs, softened
 from gnnperf.core import InputError
 
 OP = "aten::embedding_bag"

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gnnperf.analytic.collective.solver import robust_least_squares
+from gnnperf.analytic.collective.fit import robust_least_squares
 from gnnperf.analytic.gemm.constants import (
     GemmConstants,
     Members,

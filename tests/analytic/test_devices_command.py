@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from gnnperf.analytic.device_evidence import DeviceEvidence, Standing, catalog_evidence
-from gnnperf.analytic.evidence import Evidence, shipped_evidence
+from gnnperf.analytic.device_evidence import DeviceEvidence, Evidence, Standing, catalog_evidence, shipped_evidence
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.cli import main
 from gnnperf.hardware import device_names, load_device

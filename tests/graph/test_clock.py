@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from traces import Event, call, kernel, op, run_of, trace
 
-from gnnperf.graph.build import build_graph, correct_clocks
-from gnnperf.graph.clock import clock_bracket
+from gnnperf.graph.build import build_graph, clock_bracket, correct_clocks
 from gnnperf.graph.event_columns import rank_events
 from gnnperf.trace.table import TraceTable
 

@@ -10,7 +10,7 @@ from gnnperf.core.schema import EventKind
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.event_columns import rank_events
 from gnnperf.graph.host import host_pieces
-from gnnperf.graph.opened_events import opened_events
+from gnnperf.graph.node_tables import opened_events
 
 
 def opened(

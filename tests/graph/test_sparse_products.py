@@ -16,8 +16,7 @@ from gnnperf.core.schema import NodeType
 from gnnperf.graph import build_graph
 from gnnperf.graph.cost import op_cost
 from gnnperf.graph.event_columns import rank_events
-from gnnperf.graph.op_costs import whole_op_costs
-from gnnperf.graph.sparse_products import StoredOperand, sparse_products
+from gnnperf.graph.op_costs import StoredOperand, sparse_products, whole_op_costs
 from gnnperf.trace import read_run
 
 BLOCKS, VALUES = "[[16,16,16]]", "[[4096]]"

@@ -1,6 +1,6 @@
 """Parameters and state from calls of optimizers."""
 
-from gnnperf.memory.held import held
+from gnnperf.memory.recorded import held
 from gnnperf.memory.slots import Slot, TensorSlot
 from gnnperf.memory.step_calls import Call
 

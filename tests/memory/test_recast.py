@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gnnperf.memory.edits import memory_edits
-from gnnperf.memory.recast import AllCast, Autocast
+from gnnperf.memory.edits import AllCast, Autocast, memory_edits
 from gnnperf.memory.scaled import ScaledBatch
 from gnnperf.memory.slots import TensorSlot
 from gnnperf.memory.step_calls import Call

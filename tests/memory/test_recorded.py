@@ -12,9 +12,8 @@ from gnnperf.core.errors import InputError
 from gnnperf.graph import build_graph
 from gnnperf.memory import Part
 from gnnperf.memory.captured import captured_peak_memory
-from gnnperf.memory.edits import memory_edits
+from gnnperf.memory.edits import Autocast, memory_edits
 from gnnperf.memory.measured import Measured, measured_peaks
-from gnnperf.memory.recast import Autocast
 from gnnperf.memory.recorded import peak_memory
 from gnnperf.memory.variant import AsRecorded
 from gnnperf.trace import read_run

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from gnnperf.generate.uses import NotAccounted, Pair, RankTensors, Stretch, Use, check_accounted, use
 from gnnperf.memory.peak import Part
-from gnnperf.memory.planned import planned_peak
-from gnnperf.memory.stretches import ASKED, BLOCKS, KEPT, profiles
+from gnnperf.memory.planned import ASKED, BLOCKS, KEPT, planned_peak, profiles
 
 
 def exactly(num_bytes: int) -> int:

@@ -15,7 +15,7 @@ from toys import DEFAULTS
 from gnnperf.core.schema import NODE_COLUMNS, NodeType, Source
 from gnnperf.gnn.checkpoint import Checkpoint
 from gnnperf.gnn.trust import Carry, Corrections
-from gnnperf.gnn.trust.beyond import NAMES
+from gnnperf.gnn.trust.trust import NAMES
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.predict.blended import SILENT, BlendedPredictor
 from gnnperf.predict.gnn import GnnPredictor

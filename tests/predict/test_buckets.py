@@ -12,10 +12,9 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import Placement, load_cluster
 from gnnperf.predict import api
-from gnnperf.predict.buckets import learned_beside, untold
+from gnnperf.predict.api import learned_beside, untold
 from gnnperf.predict.config import Mode
-from gnnperf.predict.edited import predict_edited
-from gnnperf.predict.mixed import NO_BUCKETS
+from gnnperf.predict.edited import NO_BUCKETS, predict_edited
 from gnnperf.predict.request import Request, check
 from gnnperf.whatif import apply
 from gnnperf.whatif.other_link import ChangeLink

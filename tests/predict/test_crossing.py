@@ -17,8 +17,7 @@ from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.placement import Placement
-from gnnperf.predict.crossing import asked_over
-from gnnperf.predict.gnn import GnnPredictor
+from gnnperf.predict.gnn import GnnPredictor, asked_over
 
 COMM = (4, 11)  # nodes that cross a link
 

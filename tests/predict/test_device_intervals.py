@@ -12,7 +12,7 @@ from gnnperf.gnn.intervals.devices import DeviceIntervals
 from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.predict.device_intervals import UnseenDeviceBounds
+from gnnperf.predict.api import UnseenDeviceBounds
 from tests.predict.answers import GEMM_0, GEMM_1, Fixed
 from tests.toys import two_rank_graph
 

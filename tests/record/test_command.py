@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.record.command import rewritten
+from gnnperf.record.wrap import rewritten
 
 HERE = "-m gnnperf.record.script --out o"
 

@@ -17,7 +17,7 @@ OBSERVED_COLLECTIVES = """
 import os, socket, sys
 import torch
 import torch.distributed as dist
-from gnnperf.record.execution_step import ExecutionTraceStep
+from gnnperf.record.step_recorder import ExecutionTraceStep
 from pathlib import Path
 
 store = dist.HashStore()

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gnnperf.core.errors import InputError
-from gnnperf.record.marker import Recording, StepMarker
+from gnnperf.record.script import Recording, StepMarker
 
 
 class Steps:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gnnperf.record.trace_privacy import kineto_without_environment
+from gnnperf.record.recorder import kineto_without_environment
 
 TRACE = b"""
  {

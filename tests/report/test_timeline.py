@@ -22,8 +22,7 @@ from gnnperf.graph.execution_graph import StepLabel
 from gnnperf.predict.assembly import assemble
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report import timeline as timeline_module
-from gnnperf.report.timeline import timeline_events, write_timeline
-from gnnperf.report.timeline_args import NodeArgs
+from gnnperf.report.timeline import NodeArgs, timeline_events, write_timeline
 from tests.predict.answers import COLLECTIVE, GEMM_0, GEMM_1, Fixed, question, toy_answer
 from tests.toys import make_graph
 

@@ -8,8 +8,7 @@ from toys import make_graph
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.whatif.batched_shapes import batched, result
-from gnnperf.whatif.horizontal import FuseHorizontally
+from gnnperf.whatif.horizontal import FuseHorizontally, batched, result
 
 LINEAR, GELU, STACK = (
     ("aten::linear", "gemm", "[[8,5],[7,5],[7]]"),

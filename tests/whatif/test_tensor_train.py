@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Segment
-from gnnperf.whatif.tensor_train import CompressTables
-from gnnperf.whatif.train_shapes import ceil_root, train_of
+from gnnperf.whatif.tensor_train import CompressTables, ceil_root, train_of
 from tests.whatif.layers import layer
 from tests.whatif.lookups import FUSED, lookups
 

@@ -3,7 +3,7 @@
 latency = start-up + hops x hop latency + share x message / bandwidth        n ranks, message S per rank
 
 Hops and shares by algorithm: gnnperf.hardware.collective_terms. A library has several protocols; a specification
-answers with the best (gnnperf.analytic.collective.protocols), a platform's table with fitted laws
+answers with the best (gnnperf.analytic.collective.formulas), a platform's table with fitted laws
 (gnnperf.analytic.collective.fit).
 
 An all-reduce over several machines is the fastest of what NCCL chooses from (src/graph/tuning.cc): the ring, the tree
@@ -14,30 +14,192 @@ machine (Horovod's HOROVOD_HIERARCHICAL_ALLREDUCE, BlueConnect), and that alone 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from gnnperf.analytic.collective.calls import rings_of
 from gnnperf.analytic.collective.constants import CollectiveConstants
-from gnnperf.analytic.collective.hierarchical import machine_by_machine_us, switches_and_tree_us
-from gnnperf.analytic.collective.protocols import (
-    BY_DEVICE_KIND,
-    IN_NETWORK_BANDWIDTH,
-    IN_NETWORK_START,
-    TREE_BANDWIDTH,
-    Protocol,
-    soft_minimum,
-)
-from gnnperf.analytic.collective.wires import across_bytes_per_s, hops_us, inside_bytes_per_s
 from gnnperf.analytic.constants import AnalyticConstants
 from gnnperf.hardware import (
     BARRIER,
     HIERARCHICAL,
     KINDS,
+    POINT_TO_POINT,
     ClusterSpec,
     in_network_terms,
     ring_hops_between_nodes,
     ring_terms,
     tree_terms,
 )
+
+# Protocols of collective libraries: start-up, hops and bandwidth of each, relative to what a specification gives.
+#
+# NCCL's numbers are its own estimates, by which it chooses (NVIDIA/nccl 2.20, src/graph/tuning.cc: baseLat, hwLat of
+# the ring, and the factors on busBw). A specification's start-up (AnalyticConstants.collective_floor_us, 14 us) and a
+# link's latency_us (NVLink 1.9, network 4.0) are those of LL128, so LL128 is 1.
+#
+# LL writes 4 bytes of data beside 4 of flag, so that no fence is needed: half of the bytes are wasted, and more by
+# short stores. LL128 has 8 of flag in 128. Simple waits for fences and has all of the bandwidth.
+
+SOFTNESS = 24.0  # power of the soft minimum; two equal answers give one 3 % shorter
+REDUCING = ("all_reduce", "reduce")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One way of a library to move bytes.
+
+    Attributes:
+        start: start-up, as a share of the specification's.
+        hop_inside: latency of a hop inside a machine, as a share of the link's.
+        hop_between: ... and between machines.
+        reducing: bandwidth of all-reduce and reduce, as a share of the link's sustained bandwidth.
+        moving: ... of all others.
+    """
+
+    name: str
+    start: float
+    hop_inside: float
+    hop_between: float
+    reducing: float
+    moving: float
+
+    def bandwidth_share(self, kinds: np.ndarray) -> np.ndarray:
+        """[n] by kind."""
+        return np.where(np.isin(kinds, REDUCING), self.reducing, self.moving)
+
+
+PLAIN = (Protocol("plain", 1.0, 1.0, 1.0, 1.0, 1.0),)  # gloo, and whatever else has one protocol
+SIMPLE = Protocol("Simple", 8.4 / 14.0, 3.4 / 1.9, 14.0 / 4.0, 1.0, 1.0)
+NCCL = (
+    Protocol("LL", 6.6 / 14.0, 0.6 / 1.9, 2.7 / 4.0, 1 / 4, 1 / 3),
+    Protocol("LL128", 1.0, 1.0, 1.0, 0.92, 0.92),
+    SIMPLE,
+)
+BY_DEVICE_KIND = {"gpu": NCCL, "cpu": PLAIN}
+
+# The tree's bandwidth beside the ring's, and what a switch that reduces takes to start and can carry.
+TREE_BANDWIDTH = 0.92 * 0.85
+IN_NETWORK_START = 23.0 / 14.0  # hwLat of NVLS
+IN_NETWORK_BANDWIDTH = 5 / 6
+
+
+def soft_minimum(candidates: np.ndarray) -> np.ndarray:
+    """The shortest of several answers, a little shorter where two are close.
+
+    (sum of x^-p)^(-1/p) is below the minimum and grows with every x: what makes no candidate slower makes the answer
+    not slower either.
+
+    Args:
+        candidates: [k, n] us; infinite where one does not apply.
+
+    Returns:
+        [n] us; NaN where a candidate is.
+    """
+    shortest = candidates.min(axis=0)  # [n]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = np.where(candidates > shortest, shortest / candidates, 1.0)  # [k, n] 0 where infinite
+    return shortest * (ratio**SOFTNESS).sum(axis=0) ** (-1.0 / SOFTNESS)
+
+
+# What the links of a cluster give a group: bandwidth inside a machine and between machines, latency of hops.
+
+
+def hops_us(inside: np.ndarray, between: np.ndarray, cluster: ClusterSpec, protocol: Protocol) -> np.ndarray:
+    """[n] us of hops inside machines and between them."""
+    inner, outer = protocol.hop_inside * cluster.intra.latency_us, protocol.hop_between * cluster.inter.latency_us
+    return inside * inner + between * outer
+
+
+def adapter_bytes_per_s(cluster: ClusterSpec) -> float:
+    """A rank's part of the ways out of its machine, or what leads to them, while all ranks use them."""
+    own = cluster.inter.sustained_bytes_per_s * cluster.adapters / cluster.ranks_per_node
+    return min(cluster.intra.sustained_bytes_per_s, own)
+
+
+def inside_bytes_per_s(ranks: np.ndarray, cluster: ClusterSpec) -> np.ndarray:
+    """Bandwidth [n] of a group inside a machine: all links of a device, or the share of its rings."""
+    rings = rings_of(cluster)
+    whole = cluster.intra.sustained_bytes_per_s
+    if rings is None:
+        return np.full(len(ranks), whole)
+    most = max(rings.values())
+    return np.array([whole * rings.get(int(r), most) / most for r in np.nan_to_num(ranks, nan=1.0)])
+
+
+def across_bytes_per_s(kinds: np.ndarray, ranks: np.ndarray, cluster: ClusterSpec) -> np.ndarray:
+    """Bandwidth [n] of a group over several nodes.
+
+    Rings use all adapters of a node at once; an all-to-all has a rank's part of them for the share of its bytes that
+    leaves the node; one message has an adapter to itself; none is faster than the links inside.
+    """
+    inner, adapter = cluster.intra.sustained_bytes_per_s, cluster.inter.sustained_bytes_per_s
+    ring = adapter * cluster.adapters
+    own = ring / cluster.ranks_per_node
+    outside = np.maximum(ranks - cluster.ranks_per_node, 0.0) / np.maximum(ranks - 1, 1.0)  # [n]
+    direct = np.isin(kinds, POINT_TO_POINT)
+    exchange = np.where(direct, adapter, own / np.maximum(outside, 1e-9))
+    return np.minimum(inner, np.where((kinds == "all_to_all") | direct, exchange, ring))
+
+
+# All-reduce over machines in levels: only a part of each rank's bytes leaves its machine.
+#
+# g ranks on each of m machines, S bytes of one rank's input:
+#
+# machine by machine   reduce-scatter of S inside, all-reduce of S/g between ranks of equal place, all-gather inside:
+#                      three collectives, one after the other, each a ring (Jia et al. 2018, section 4.3; Cho et al.
+#                      2019,
+#                      BlueConnect; Horovod's HOROVOD_HIERARCHICAL_ALLREDUCE)
+# switches and tree    the switch of a machine reduces, a double binary tree carries S/g of each rank up and down
+# between
+#                      machines, the switch multicasts; pipelined, so that the slower of the two rules (NCCL 2.18,
+#                      NVLS_TREE in src/graph/tuning.cc)
+
+NUM_STAGES = 3  # reduce-scatter, all-reduce, all-gather
+
+
+def machine_by_machine_us(
+    size: np.ndarray, ranks: np.ndarray, cluster: ClusterSpec, start_us: float, protocol: Protocol
+) -> np.ndarray:
+    """[n] us of an all-reduce in three stages, by one protocol.
+
+    Args:
+        size: [n] bytes of one rank's input.
+        ranks: [n] of the group, float; NaN unknown.
+        cluster: links and ranks per node.
+        start_us: start-up of each stage by specification.
+        protocol: of the library.
+    """
+    nodes = np.ceil(ranks / cluster.ranks_per_node)  # [n]
+    own = ranks / nodes  # [n] ranks of a machine
+    hops = hops_us(2 * np.maximum(own - 1, 0.0), 2 * (nodes - 1), cluster, protocol)
+    inside = 2 * (own - 1) / own * size / inside_bytes_per_s(own, cluster)  # [n] s
+    between = 2 * (nodes - 1) / nodes * size / own / adapter_bytes_per_s(cluster)  # [n] s
+    return NUM_STAGES * protocol.start * start_us + hops + (inside + between) / protocol.reducing * 1e6
+
+
+def switches_and_tree_us(
+    kinds: np.ndarray, size: np.ndarray, ranks: np.ndarray, cluster: ClusterSpec, start_us: float
+) -> np.ndarray:
+    """[n] us of an all-reduce over machines whose switches reduce; infinite for all others.
+
+    Args:
+        kinds: [n] kind of collective.
+        size: [n] bytes of one rank's input.
+        ranks: [n] of the group, float; NaN unknown.
+        cluster: links and ranks per node.
+        start_us: start-up by specification.
+    """
+    nodes = np.fmax(np.ceil(ranks / cluster.ranks_per_node), 1.0)  # [n]
+    own = ranks / nodes  # [n] ranks of a machine
+    _, share = in_network_terms(own)
+    hops = hops_us(np.zeros(len(ranks)), 2 * np.ceil(np.log2(nodes)), cluster, SIMPLE)
+    inside = share * size / (cluster.intra.sustained_bytes_per_s * IN_NETWORK_BANDWIDTH)  # [n] s
+    between = 2 * size / own / (adapter_bytes_per_s(cluster) * TREE_BANDWIDTH)  # [n] s
+    found = IN_NETWORK_START * start_us + hops + np.maximum(inside, between) * 1e6
+    return np.where((kinds == "all_reduce") & (nodes > 1), found, np.inf)
+
 
 __all__ = ["KINDS", "collective_us", "fitted_collective_us"]
 

@@ -26,15 +26,136 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from math import prod
+from operator import mul
 
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.cpu.call import Call, Counts, beyond, far_bytes, is_shape, streamed
-from gnnperf.analytic.cpu.recurrent import recurrent
-from gnnperf.analytic.cpu.rows import lookup, norm, reduction, softmax
+from gnnperf.analytic.cpu.call import (
+    CACHE_BYTES,
+    ITEM_BYTES,
+    Call,
+    Counts,
+    Shape,
+    beyond,
+    far_bytes,
+    first_shape,
+    is_shape,
+    leading,
+    streamed,
+)
 from gnnperf.core import OpFamily
+
+# Ops that work row by row: softmax, layer norm, reductions, look-ups. Each row costs beside its elements.
+#
+# A row is finished by adding up a vector register and by scalar arithmetic, whatever its length: 30 to 120 ns, which is
+# most of the time of short rows (classes of a classifier, pixels of a small image).
+
+# No pass over rows: they compare, move and count, at prices of their own.
+SELECTIONS = ("sort", "argsort", "topk", "nonzero", "index", "bincount", "kthvalue", "mode")
+TABLE_SHARPNESS = 2.0  # look-ups leave the cache little by little
+SUM_PASSES = 3.0  # of a sparse gradient added to a table: two reads, one write
+
+
+def softmax(call: Call) -> Counts:
+    """Along the last dimension, as a rule."""
+    shape = first_shape(call)
+    return {**streamed(call), "row": leading(shape)} if shape else streamed(call)
+
+
+def norm(call: Call) -> Counts:
+    """Layer norm has statistics per row; batch and group norm few, over long stretches."""
+    shape = first_shape(call)
+    return {**streamed(call), "row": leading(shape)} if shape and "layer" in call.op else streamed(call)
+
+
+def reduction(call: Call) -> Counts:
+    """Sums and the like: rows where the last dimensions are reduced, else vectors are added to vectors."""
+    if call.op in SELECTIONS:
+        return {"call": 1.0, "element": call.moved_bytes / ITEM_BYTES}
+    shape = call.dims[0] if call.dims else []
+    return {**streamed(call), "row": _reduced_rows(call, shape)} if is_shape(shape) else streamed(call)
+
+
+def _reduced_rows(call: Call, shape: Shape) -> float:
+    """The results, if there are as many as leading dimensions have elements; which axes went is not recorded."""
+    kept = round(call.moved_bytes / ITEM_BYTES) - prod(shape)
+    if kept <= 1:
+        return 1.0
+    return float(kept) if kept in accumulate(shape[:-1], mul) else 0.0
+
+
+def lookup(call: Call) -> Counts:
+    """Rows of tables that look-ups gather, or that sparse gradients are added to."""
+    table = call.dims[0] if call.dims else []
+    if not table or not table[-1]:
+        return streamed(call)
+    if call.op == "add_":
+        rows, passes = call.flops / 2.0 / table[-1], SUM_PASSES
+    elif call.op in ("embedding", "embedding_bag") and len(call.dims) > 1 and call.dims[1] is not None:
+        rows, passes = float(prod(call.dims[1])), 1.0
+    else:
+        return streamed(call)
+    elements = rows * table[-1]
+    missed = beyond(prod(table) * ITEM_BYTES, CACHE_BYTES, TABLE_SHARPNESS) * rows
+    written = max(call.moved_bytes - ITEM_BYTES * passes * elements, 0.0)
+    return {"call": 1.0, "row": rows, "missed_row": missed, "element": passes * elements, "byte": written}
+
+
+# Recurrent layers (LSTM, GRU): a product of all inputs at once, and one of the state per time step.
+#
+# Each step reads the recurrent weights anew: small batches pay for the weights, not for their arithmetic (Appleyard,
+# Kocisky, Blunsom 2016, section 3).
+
+LAYER, STACK = "mkldnn_rnn_layer", ("lstm", "gru", "rnn_tanh", "rnn_relu")
+GRADIENT = 2.0  # of inputs and of weights: twice the products
+
+
+def recurrent(call: Call) -> Counts | None:
+    """Counts of a layer or of a stack of them; None of other calls, streamed where shapes do not tell."""
+    if call.op.startswith(LAYER):
+        return _layer(call)
+    return _stack(call) if call.op in STACK else None
+
+
+def _layer(call: Call) -> Counts:
+    """(x [T, B, I], weights [G, I], weights [G, H], ...), the same in its gradient."""
+    if len(call.dims) < 3 or [len(d or []) for d in call.dims[:3]] != [3, 2, 2] or not is_shape(call.dims[0]):
+        return streamed(call)
+    (steps, batch, _), of_inputs, of_state = call.dims[:3]
+    times = GRADIENT if "backward" in call.op else 1.0
+    return _with_call(call, _products(steps, batch, of_inputs, of_state, times))
+
+
+def _stack(call: Call) -> Counts:
+    """(x [T, B, I] or [B, T, I], states [L, B, H], of an LSTM a list of two, all weights and biases, ...)."""
+    x, states, weights = [*call.dims, [], [], []][:3]
+    first = states[0] if states and isinstance(states[0], list) else states
+    matrices = [w for w in weights or [] if isinstance(w, list) and len(w) == 2]
+    if not x or len(x) != 3 or not first or len(first) != 3 or not first[1] or len(matrices) < 2:
+        return streamed(call)
+    steps = x[0] * x[1] / first[1]
+    layers = [_products(steps, first[1], *pair, 1.0) for pair in list(pairwise(matrices))[::2]]
+    return _with_call(call, {name: sum(layer[name] for layer in layers) for name in layers[0]})
+
+
+def _products(steps: float, batch: float, of_inputs: Shape, of_state: Shape, times: float) -> dict[str, float]:
+    """Panels of both products of a layer (counts.py), weights [G, I] and [G, H]."""
+    gates, inputs = of_inputs
+    return {
+        "product": times * steps,
+        "row": times * 2.0 * steps * batch,
+        "left": times * steps * batch * (inputs + of_state[1]),
+        "right": times * (inputs * gates + steps * of_state[1] * of_state[0]),
+        "result": times * 2.0 * steps * batch * gates,
+    }
+
+
+def _with_call(call: Call, products: Counts) -> Counts:
+    return {"call": 1.0, "flop": call.flops, "far_byte": far_bytes(call), **products}
+
 
 CALLS = ("call", "cold_call", "product", "tensor")  # host work
 TRAFFIC = ("byte", "far_byte", "left", "right", "result", "row", "missed_row")  # what a warm cache makes cheaper

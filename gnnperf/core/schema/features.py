@@ -66,7 +66,7 @@ WORK_FEATURES = (
     Column("log_cache_per_sm", "float32", "log bytes", "last-level cache, per SM or core"),
     Column("log_num_sms", "float32", "log", "SMs or cores"),
 )
-NUM_TEXT_FEATURES = 32  # beside them, text_0 ...: pieces of the op's name, hashed (gnnperf.gnn.data.text)
+NUM_TEXT_FEATURES = 32  # beside them, text_0 ...: pieces of the op's name, hashed (gnnperf.gnn.data.numbers)
 
 DEVICE_FEATURES = (
     Column("log_float32", "float32", "log flop/s", "peak without matrix units"),

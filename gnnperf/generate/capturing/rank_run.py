@@ -5,22 +5,119 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
+import torch
 import torch.distributed as dist
-from torch._subclasses.fake_tensor import FakeTensorMode
+import torch.nn.parallel.distributed as data_parallel
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    unset_fake_temporarily,
+)
+from torch.distributed import device_mesh
+from torch.distributed.fsdp._fully_shard import _fsdp_init
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from gnnperf.core import InputError
 from gnnperf.generate.capturing.communication import Communication
 from gnnperf.generate.capturing.nesting import Event, program_events
-from gnnperf.generate.capturing.refusal import refused
-from gnnperf.generate.capturing.without_data import without_data
 from gnnperf.generate.capturing.works import Issued
 from gnnperf.record import PROFILER_WARMUP_STEPS, step_profiler
+
+# Where torch looks into tensors that hold no data, and what it does instead while a program is captured.
+
+
+@contextmanager
+def without_data() -> Iterator[None]:
+    """While this lasts, modules of tensors without data can be moved, and DDP built and run on them.
+
+    `Module.to` exchanges fake parameters and refuses those that something refers to weakly, which fake tensors always
+    are. DDP compares the shapes that all ranks sent, which nobody sent; and it builds its buckets a second time, in the
+    order of the first backward, from numbers that it reads back from a tensor. A device mesh reads its ranks from one.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(torch.utils, "swap_tensors", _swapped))
+        stack.enter_context(patch.object(data_parallel, "_verify_param_shape_across_processes", _not_compared))
+        stack.enter_context(patch.object(dist.Reducer, "_rebuild_buckets", _with_data(dist.Reducer._rebuild_buckets)))
+        for module in (device_mesh, _fsdp_init):
+            stack.enter_context(patch.object(module, "init_device_mesh", _with_data(device_mesh.init_device_mesh)))
+        yield
+
+
+def _swapped(one: torch.Tensor, other: torch.Tensor) -> None:
+    """torch.utils.swap_tensors without its question for weak references: those still refer to `one`."""
+    torch._C._swap_tensor_impl(one, other)
+    one.__dict__, other.__dict__ = other.__dict__, one.__dict__
+
+
+def _not_compared(*_: Any, **__: Any) -> None:
+    """Ranks that do not exist have the same parameters."""
+
+
+def _with_data(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The same on real tensors: small ones, and buckets whose memory is asked for and never touched."""
+
+    @wraps(call)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with unset_fake_temporarily():
+            return call(*args, **kwargs)
+
+    return called
+
+
+# What cannot be captured: steps that look at numbers, of which there are none.
+
+_TORCH = ("/torch/", "gnnperf/generate/capturing/")
+
+
+# How torch says that it looked for numbers outside of its ops (.numpy(), a C++ extension).
+_LOOKED = (
+    "not supported for tensor subclasses",
+    "data is not allocated",
+    "Not available for 'meta' device",
+    "data pointer",
+)
+
+
+def refused(error: Exception, rank: int) -> InputError | None:
+    """One message: which op, on which line of the program, and what to do; None: the error is about something else."""
+    if isinstance(error, DataDependentOutputException):
+        return _needs_numbers(f"{_name(error.func)} needs numbers: its result", error, rank)
+    if isinstance(error, DynamicOutputShapeException):
+        return _needs_numbers(f"{_name(error.func)} needs numbers: the shape of its result", error, rank)
+    if any(words in str(error) for words in _LOOKED):
+        return _needs_numbers("a tensor's memory is read: what follows", error, rank)
+    return None
+
+
+def _name(op: object) -> str:
+    return str(op).removesuffix(".default")
+
+
+def _needs_numbers(what: str, error: Exception, rank: int) -> InputError:
+    return InputError(
+        f"{what} depends on values, and a captured step computes none",
+        where=f"rank {rank}, {_line_of(error)}", allowed="steps whose ops and shapes follow from the program alone",
+        remedy="give that step fixed sizes (pad what is routed, leave .item() and printing out), or record it with "
+               "gnnperf record",
+    )  # fmt: skip
+
+
+def _line_of(error: BaseException) -> str:
+    """The innermost line that is the program's own, by file name only: folders name people."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not any(part in f.filename.replace("\\", "/") for part in _TORCH)] or frames
+    return f"{own[-1].filename.replace(chr(92), '/').rsplit('/', 1)[-1]}:{own[-1].lineno}"
+
 
 Step = Callable[[], object]
 Build = Callable[[], Step]

@@ -9,13 +9,230 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 
-from gnnperf.generate.folding.classes import Colors, refine
-from gnnperf.generate.folding.quotient import of_ranks, reduced, stand_ins
-from gnnperf.generate.folding.reasons import why_apart
-from gnnperf.generate.folding.structure import structure_of
+from gnnperf.generate.folding.structure import SHARED, Structure, mixed, seen, structure_of, summed
 from gnnperf.generate.folding.words import said_anew
-from gnnperf.graph import ExecutionGraph
+from gnnperf.graph import ExecutionGraph, StepLabel
+
+# Which ranks have equal roles: color refinement over ranks and what they meet in.
+#
+# Start: ranks with equal nodes, in order, and equal edges among them have one color. Round by round a rank's color
+# takes
+# in what it meets: of every transfer the colors of all its ranks and the places of their parts, of every edge to
+# another
+# rank that rank's color. When no color splits any more, ranks of one color see equal surroundings, however far one
+# looks (the coarsest equitable partition: Cardon, Crochemore 1982; Grohe 2017, chapter 3).
+#
+# Whatever gives equal nodes equal latencies then gives equal starts to the nodes of equal ranks: a start is the maximum
+# over what a node waits for, and that is the same multiset of (color, place). So one rank per color is enough.
+
+
+@dataclass(frozen=True)
+class Colors:
+    """What cannot be told apart.
+
+    Attributes:
+        alone: [num_ranks] class by a rank's own nodes and edges, whoever it meets.
+        rank: [num_ranks] class of each rank.
+        shared: [num_nodes] uint64 color of transfers and links; 0 for nodes of ranks.
+    """
+
+    alone: np.ndarray
+    rank: np.ndarray
+    shared: np.ndarray
+
+
+def refine(structure: Structure, stands_for: np.ndarray, machine: np.ndarray) -> Colors:
+    """The coarsest classes of ranks.
+
+    Args:
+        structure: of the graph.
+        stands_for: [num_ranks] ranks that each one stands for already.
+        machine: [num_ranks] number of the machine whose ranks stay together because they share something that the graph
+            does not hold (processor cores); each its own where nothing is shared.
+    """
+    alone = mixed(_classes_own(structure), stands_for)
+    color = mixed(alone, *_seats(machine))
+    count = 0
+    while (found := len(np.unique(color))) > count:
+        count = found
+        color = mixed(color, _met(structure, color), _mates(color, machine))
+    return Colors(_numbered(alone), _numbered(color), _shared(structure, color))
+
+
+def _numbered(color: np.ndarray) -> np.ndarray:
+    return np.unique(color, return_inverse=True)[1]
+
+
+def _classes_own(s: Structure) -> np.ndarray:
+    """[num_ranks] color of a rank by itself: its nodes in order, its edges, the links it crosses."""
+    inside = s.owner >= 0
+    nodes = summed(mixed(s.place[inside], s.content[inside]), s.owner[inside], s.num_ranks)
+    own = (s.owner[s.src] == s.owner[s.dst]) & (s.owner[s.src] >= 0)
+    within = mixed(s.place[s.src[own]], s.place[s.dst[own]], s.label[own])
+    return mixed(nodes, summed(within, s.owner[s.src[own]], s.num_ranks))
+
+
+def _shared(s: Structure, color: np.ndarray) -> np.ndarray:
+    """[num_nodes] color of what is shared: its content and, of a transfer, its ranks' colors and places."""
+    found = np.where(s.owner == SHARED, s.content, np.uint64(0))
+    for here, there, way in ((s.dst, s.src, 1), (s.src, s.dst, 2)):
+        joins = s.meets[here] & (s.owner[there] >= 0)
+        parts = mixed(
+            np.full(int(joins.sum()), way), s.label[joins], s.place[there[joins]], color[s.owner[there[joins]]]
+        )
+        found = found + summed(parts, here[joins], len(found))
+    return found
+
+
+def _met(s: Structure, color: np.ndarray) -> np.ndarray:
+    """[num_ranks] what a rank meets: transfers and links by their colors, other ranks by theirs."""
+    shared = _shared(s, color)
+    found = np.zeros(s.num_ranks, dtype=np.uint64)
+    for here, there, way in ((s.src, s.dst, 3), (s.dst, s.src, 4)):
+        leaves = (s.owner[here] >= 0) & (s.owner[here] != s.owner[there])
+        ends, others = here[leaves], there[leaves]
+        seen = np.where(s.owner[others] == SHARED, shared[others], mixed(s.place[others], color[s.owner[others]]))
+        told = mixed(np.full(len(ends), way), s.label[leaves], s.place[ends], seen)
+        found = found + summed(told, s.owner[ends], s.num_ranks)
+    return found
+
+
+def _seats(machine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """[num_ranks] place of each rank on its machine, and how many ranks sit there."""
+    _, of, count = np.unique(machine, return_inverse=True, return_counts=True)
+    order = np.argsort(of, kind="stable")
+    seat = np.empty(len(machine), dtype=np.int64)
+    seat[order] = np.arange(len(machine)) - np.repeat(np.cumsum(count) - count, count)
+    return seat, count[of]
+
+
+def _mates(color: np.ndarray, machine: np.ndarray) -> np.ndarray:
+    """[num_ranks] color of the whole machine."""
+    _, of = np.unique(machine, return_inverse=True)
+    return summed(mixed(color), of, len(machine))[of]
+
+
+# The graph with one rank per class: the others' nodes go, and what they met is met by those that stand for them.
+
+
+def stand_ins(structure: Structure, colors: Colors) -> np.ndarray:
+    """[num_nodes] the node that stands for each one: of the first rank of its class, of the first like transfer."""
+    s = structure
+    _, first = np.unique(colors.rank, return_index=True)  # [num_classes] the first rank of each
+    owned, shared = s.owner >= 0, s.owner == SHARED
+    found = np.arange(len(s.owner))
+    begin = np.full(s.num_ranks, -1, dtype=np.int64)
+    by_rank = np.argsort(s.owner[owned], kind="stable")
+    nodes = np.flatnonzero(owned)[by_rank]  # by rank, in order
+    ranks, start = np.unique(s.owner[nodes], return_index=True)
+    begin[ranks] = start
+    found[owned] = nodes[begin[first[colors.rank[s.owner[owned]]]] + s.place[owned]]
+    kept = _met_by(s, np.isin(np.arange(s.num_ranks), first))
+    candidates = np.flatnonzero(shared & (kept | ~s.meets))
+    alike, at = np.unique(colors.shared[candidates], return_index=True)
+    transfers = np.flatnonzero(shared & s.meets)
+    found[transfers] = candidates[at[np.searchsorted(alike, colors.shared[transfers])]]
+    return found
+
+
+def _met_by(s: Structure, ranks: np.ndarray) -> np.ndarray:
+    """[num_nodes] bool: shared nodes that some of `ranks` [num_ranks] bool, or that nobody, has an edge to or from."""
+    met, anybody = np.zeros(len(s.owner), dtype=bool), np.zeros(len(s.owner), dtype=bool)
+    for here, there in ((s.src, s.dst), (s.dst, s.src)):
+        joins = (s.owner[here] == SHARED) & (s.owner[there] >= 0)
+        anybody[here[joins]] = True
+        met[here[joins][ranks[s.owner[there[joins]]]]] = True
+    return met | ~anybody
+
+
+def reduced(graph: ExecutionGraph, structure: Structure, stands_in: np.ndarray) -> tuple[ExecutionGraph, np.ndarray]:
+    """The graph of stand-ins only, and [num_nodes] which of its nodes stands for each node of `graph`.
+
+    An edge stays where its end does (the other end moves to its stand-in), edges into shared nodes where their begin
+    does: what a kept node waits for is then complete.
+    """
+    keep = stands_in == np.arange(len(stands_in))
+    new_id = np.cumsum(keep) - 1
+    src, dst = (graph.edges[end].to_numpy() for end in ("src", "dst"))
+    stays = np.where(structure.owner[dst] == SHARED, keep[src], keep[dst])
+    nodes = graph.nodes[keep].reset_index(drop=True)
+    nodes = nodes.assign(node_id=np.arange(len(nodes), dtype=np.int64))
+    edges = graph.edges[stays].reset_index(drop=True)
+    edges = edges.assign(src=new_id[stands_in[src[stays]]], dst=new_id[stands_in[dst[stays]]])
+    carried = graph.carried
+    if carried is not None:
+        carried = new_id[stands_in[carried[:, keep[carried[1]]]]]
+    return replace(graph, nodes=nodes, edges=edges, carried=carried), new_id[stands_in]
+
+
+def of_ranks(graph: ExecutionGraph, chosen: np.ndarray) -> ExecutionGraph:
+    """`graph` with the attributes of the ranks at positions `chosen` only; its nodes are theirs already."""
+    names = tuple(graph.device_names[i] for i in chosen) if graph.device_names else ()
+    steps = tuple(_label(step, chosen) for step in graph.steps)
+    return replace(graph, ranks=tuple(graph.ranks[i] for i in chosen), device_names=names, steps=steps)
+
+
+def _label(step: StepLabel, chosen: np.ndarray) -> StepLabel:
+    return replace(
+        step,
+        rank_start_us=tuple(step.rank_start_us[i] for i in chosen),
+        rank_completion_us=tuple(step.rank_completion_us[i] for i in chosen),
+    )
+
+
+# Why two ranks are no class: the first thing that tells them apart, in words.
+
+
+def why_apart(graph: ExecutionGraph, alone: np.ndarray, machine: np.ndarray, position: int, other: int) -> str:
+    """What tells the rank at `position` from the one at `other`.
+
+    Args:
+        graph: both are in it.
+        alone: [num_ranks] class by own nodes and edges.
+        machine: [num_ranks] machine whose ranks stay together.
+        position: of the one among `graph.ranks`.
+        other: of the other.
+    """
+    rank, base = graph.ranks[position], graph.ranks[other]
+    if alone[position] != alone[other]:
+        return _difference(_own(graph, rank), _own(graph, base), base)
+    if machine[position] == machine[other]:
+        return f"does the same as rank {base}, but they share the cores of one machine"
+    return f"does the same as rank {base}, but meets other ranks"
+
+
+def _own(graph: ExecutionGraph, rank: int) -> pd.DataFrame:
+    return seen(graph.nodes[(graph.nodes["rank"] == rank).to_numpy()]).reset_index(drop=True)
+
+
+def _difference(mine: pd.DataFrame, others: pd.DataFrame, base: int) -> str:
+    """The first node that differs, and in what; else how many there are, else that edges differ."""
+    both = min(len(mine), len(others))
+    for column in mine.columns:
+        apart = _texts(mine[column])[:both] != _texts(others[column])[:both]
+        mine, others, both = _until(mine, apart), _until(others, apart), min(both, _first(apart) + 1)
+    last = [str(frame["op_name"].iloc[both - 1]) if both else "" for frame in (mine, others)]
+    for column in mine.columns:
+        a, b = _texts(mine[column])[both - 1 : both], _texts(others[column])[both - 1 : both]
+        if (a != b).any():
+            return f"node {both - 1} ({last[0]}) has {column} {a[0] or 'unknown'}, rank {base} has {b[0] or 'unknown'}"
+    if len(mine) != len(others):
+        return f"has {len(mine)} nodes, rank {base} has {len(others)}"
+    return f"has the nodes of rank {base}, but other edges among them"
+
+
+def _until(frame: pd.DataFrame, apart: np.ndarray) -> pd.DataFrame:
+    return frame.iloc[: _first(apart) + 1] if apart.any() else frame
+
+
+def _first(apart: np.ndarray) -> int:
+    return int(np.flatnonzero(apart)[0]) if apart.any() else len(apart)
+
+
+def _texts(column: pd.Series) -> np.ndarray:
+    return column.astype(object).where(column.notna(), "").astype(str).to_numpy(dtype=object)
 
 
 @dataclass(frozen=True)

@@ -7,24 +7,28 @@ Ranks hold different tables, so all of them are in it unless others are asked fo
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
-from gnnperf.core import NodeType, OpFamily, Relation, Segment
-from gnnperf.generate.recommendation.items import Item, Transfer
-from gnnperf.generate.recommendation.plan import RecommendationPlan
-from gnnperf.generate.recommendation.program import rank_program
+from gnnperf.core import NodeType, OpFamily, Phase, Relation, Segment
+from gnnperf.generate.recommendation.items import Await, Item, Transfer, equal, exchange
+from gnnperf.generate.recommendation.lookups import dense_gradient, input_items, look_up, update_rows
+from gnnperf.generate.recommendation.messages import even_bytes, summed_width
+from gnnperf.generate.recommendation.parts import Travel, here
+from gnnperf.generate.recommendation.plan import FLOAT_BYTES, RecommendationPlan
 from gnnperf.generate.recommendation.rows import TRANSFER_OPS, item_rows
-from gnnperf.generate.recommendation.shared import shared_by_all
-from gnnperf.generate.recommendation.waits import Pair, Waits, waits_of
-from gnnperf.generate.transformer.rows import LAUNCH_AT
+from gnnperf.generate.recommendation.shared import Shared, shared_by_all
+from gnnperf.generate.transformer.items import HostWait, Views, fused
+from gnnperf.generate.transformer.rows import FIRST_WORK, LAUNCH_AT
 from gnnperf.graph import (
     EdgeList,
     ExecutionGraph,
     StepLabel,
+    Tensor,
     add_hardware,
     concat_tables,
     consecutive,
@@ -32,6 +36,159 @@ from gnnperf.graph import (
     lane_keys,
     node_table,
 )
+
+# What one rank does in a step, item by item.
+#
+#     indices to holders | look up | vectors begin ......... arrive |
+#                                  | bottom perceptron ------------ | interaction, top, loss, backward of both |
+#     gradients of vectors begin ......... arrive |
+#     | backward of the bottom perceptron ------- | update rows | optimizer of what is replicated
+#
+# Lookups before the bottom perceptron, so that vectors travel beside it, and their gradients beside its backward pass
+# (Naumov et al. 2019, section 2.3; facebookresearch/dlrm, extend_distributed.py). Indices go to their holders within
+# the step, lengths first, for which the host waits (torchrec's KJTAllToAll without a pipeline). All collectives share
+# one stream, as of one process group.
+
+F, B = Phase.FORWARD, Phase.BACKWARD
+VECTORS, SUMS = "vectors", "sums"
+GRADIENTS, SUM_GRADIENTS, TABLE_GRADIENTS = "gradients of vectors", "gradients of sums", "gradients of tables"
+
+
+def rank_program(shared: Shared, rank: int) -> tuple[Item, ...]:
+    """All items of a step."""
+    travels = tuple(_begun(shared, rank))
+    back = tuple(_gradients_begun(shared, rank))
+    return (
+        *input_items(shared, rank),
+        *(item for travel in Travel for item in look_up(shared, rank, travel)),
+        *travels,
+        *shared.bottom,
+        *_awaited(travels),
+        *_added_up(shared),
+        *shared.rest,
+        *back,
+        *shared.bottom_backward,
+        *_awaited(back),
+        *(item for travel in Travel for item in update_rows(shared, rank, travel)),
+        *_replicated_gradients(shared, rank),
+        *shared.update,
+    )
+
+
+def _awaited(begun: tuple[Transfer, ...]) -> Iterator[Item]:
+    if begun:
+        yield Await(tuple(transfer.name for transfer in begun))
+
+
+def _begun(shared: Shared, rank: int) -> Iterator[Transfer]:
+    plan, summed = shared.plan, summed_width(shared.parts)
+    if shared.elements.any():
+        yield exchange(VECTORS, even_bytes(shared.elements, plan.samples, FLOAT_BYTES), rank, F)
+    if summed:
+        yield equal(SUMS, "reduce_scatter", plan.batch * summed * FLOAT_BYTES, F)
+
+
+def _gradients_begun(shared: Shared, rank: int) -> Iterator[Transfer]:
+    plan, summed = shared.plan, summed_width(shared.parts)
+    if shared.elements.any():
+        yield exchange(GRADIENTS, even_bytes(shared.elements, plan.samples, FLOAT_BYTES), rank, B)
+    if summed:
+        yield equal(SUM_GRADIENTS, "all_gather", plan.samples * summed * FLOAT_BYTES, B)
+
+
+def _added_up(shared: Shared) -> Iterator[Item]:
+    """Partial sums of rows that lie on a part of the ranks."""
+    width, samples = sum(p.dim * (p.added_up + 1) for p in shared.parts if p.added_up > 1), shared.plan.samples
+    if width:
+        yield fused("sum_of_parts", F, Tensor((samples, width), "float32"))
+
+
+def _replicated_gradients(shared: Shared, rank: int) -> Iterator[Item]:
+    """Dense gradients of replicated tables, summed over ranks in one bucket; the optimizer waits for all sums."""
+    plan = shared.plan
+    held = here(shared.parts, rank, Travel.STAYS) if plan.ranks > 1 else ()
+    for part in held:
+        yield dense_gradient(part, plan)
+    if held:
+        moved = sum(float(part.rows * part.dim * FLOAT_BYTES) for part in held)
+        yield equal(TABLE_GRADIENTS, "all_reduce", moved, B)
+    names = [i.name for i in (*shared.rest, *shared.bottom_backward) if isinstance(i, Transfer)]
+    if names or held:
+        yield Await((*names, *((TABLE_GRADIENTS,) if held else ())))
+
+
+# What a rank's nodes wait for on their own rank, beside the order of their thread and streams.
+#
+# host      |T1|T2|T4|T3|T1|T2|T4|T3| ... |await|T1|T2|T4|T3|
+#                 `launches    `launches                `
+# compute         |-- kernel --|   |-- kernel --|       |-- kernel --|
+#                              `event                   | event
+# transfers                     arrive .......... exit -'
+
+Pair = tuple[int, int]
+
+
+@dataclass
+class Waits:
+    """Edges of one rank, in its own numbers, as they are found item by item.
+
+    Attributes:
+        launches, events, syncs: (from, to).
+        arrivals: transfer's name -> node where this rank arrives; it leaves at the next one.
+    """
+
+    launches: list[Pair] = field(default_factory=list)
+    events: list[Pair] = field(default_factory=list)
+    syncs: list[Pair] = field(default_factory=list)
+    arrivals: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class _Reached:
+    """Where the rank is: its last kernel (-1: none yet), and exits that the next kernel, and the host, wait for."""
+
+    kernel: int = -1
+    awaited: list[int] = field(default_factory=list)
+    unseen: list[int] = field(default_factory=list)
+
+
+def waits_of(program: Sequence[Item], first: Sequence[int], launch_at: int) -> Waits:
+    """The edges of a program.
+
+    Args:
+        program: items in order.
+        first: of each item its first node.
+        launch_at: which of an item's host nodes launches.
+    """
+    found, reached = Waits(), _Reached()
+    for item, node in zip(program, first, strict=True):
+        if isinstance(item, Await):
+            exits = [found.arrivals[name] + 1 for name in item.names]
+            reached.awaited += exits
+            reached.unseen += exits
+        elif isinstance(item, HostWait):
+            _host_waits(found, reached, node)
+        elif not isinstance(item, Views):
+            found.launches.append((node + launch_at, node + FIRST_WORK))
+            _issued(found, reached, item, node + FIRST_WORK)
+    return found
+
+
+def _host_waits(found: Waits, reached: _Reached, node: int) -> None:
+    """For the last kernel, and for transfers that kernels issued before it wait for."""
+    found.syncs += [(source, node) for source in (reached.kernel, *reached.unseen) if source >= 0]
+    reached.unseen = []
+
+
+def _issued(found: Waits, reached: _Reached, item: Item, work: int) -> None:
+    """A kernel waits for awaited transfers; a transfer for the kernels before it, and for those as well."""
+    found.events += [(source, work) for source in reached.awaited]
+    if isinstance(item, Transfer):
+        found.arrivals[item.name] = work
+        found.events += [(reached.kernel, work)] if reached.kernel >= 0 else []
+    else:
+        reached.kernel, reached.awaited = work, []
+
 
 STEP_NAME = "planned"
 _CONTENT = ("node_type", "thread", "stream", "op_name", "segment", "event_name", "collective")

@@ -1,6 +1,6 @@
 """What ranks tell each other about tables: indices to the holders, vectors back, gradients of vectors again.
 
-An uneven exchange is as long as the even one that keeps its busiest rank as busy (as gnnperf.graph.exchange has it for
+An uneven exchange is as long as the even one that keeps its busiest rank as busy (as gnnperf.graph.matching has it for
 recorded ones): of a rank that holds width w of a total W, each of n ranks with b samples,
 
     even message = max(n b w, b (W - w) n / (n - 1))          what it sends, what it receives; its own part stays

@@ -20,10 +20,23 @@ from enum import StrEnum
 from typing import Any
 
 from gnnperf.core import InputError
-from gnnperf.generate.recommendation.placing import largest_first
 from gnnperf.generate.recommendation.plan import Interaction, Optimizer, RecommendationPlan, Recommender, check_sizes
 from gnnperf.generate.tables import Placed, Placement, Split, Table
 from gnnperf.hardware import closest
+
+# A placement that nobody chose: largest tables first, each to the rank that holds least.
+
+
+def largest_first(tables: Sequence[Table], ranks: int) -> Placement:
+    """Whole tables; equal ones in their order, the first of equally empty ranks."""
+    held = [0.0] * ranks
+    found: dict[int, Placed] = {}
+    for index in sorted(range(len(tables)), key=lambda i: (-tables[i].rows * tables[i].dim, i)):
+        rank = min(range(ranks), key=lambda r: (held[r], r))
+        held[rank] += tables[index].rows * tables[index].dim
+        found[index] = Placed(Split.TABLE, (rank,))
+    return tuple(found[index] for index in range(len(tables)))
+
 
 SECTIONS = ("name", "model", "batch", "ranks", "placement", "source")
 MODEL_KEYS = tuple(field.name for field in dataclasses.fields(Recommender))

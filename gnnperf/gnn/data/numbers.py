@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+import zlib
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic import between_bytes
-from gnnperf.core import DEVICE_FEATURES, LINK_FEATURES, NUM_TEXT_FEATURES, WORK_FEATURES, names
+from gnnperf.analytic import Call, between_bytes, product_sizes
+from gnnperf.core import DEVICE_FEATURES, LINK_FEATURES, NUM_TEXT_FEATURES, WORK_FEATURES, OpFamily, names
 from gnnperf.gnn.data.places import (
     LINKS,
     group_numbers,
@@ -15,11 +22,140 @@ from gnnperf.gnn.data.places import (
     rank_numbers,
     sustained_flops_per_s,
 )
-from gnnperf.gnn.data.shapes import ShapeNumbers, alignment, shape_numbers
-from gnnperf.gnn.data.text import text_numbers
 from gnnperf.graph import ExecutionGraph, lane_keys
 from gnnperf.hardware import ClusterSpec, DeviceSpec, LinkSpec
 from gnnperf.schedule import timed_edges
+
+# What shapes tell: sizes of arguments, sizes of a matrix product, alignment. Each distinct text is read once.
+
+NUM_DIMS, NUM_PRODUCT = 8, 5  # columns of each table
+MAX_ALIGNMENT = 64.0
+PRODUCTS = (str(OpFamily.GEMM),)
+
+
+@dataclass(frozen=True)
+class ShapeNumbers:
+    """Of n nodes.
+
+    Attributes:
+        dims: [n, 8] log_num_inputs, max_dims, log_elements, log_largest, log_second, log_first_dim, log_last_dim,
+            dims_unknown.
+        product: [n, 5] batch, m, n, k as they are, 0 where there is no product; is_product.
+        last_dim: [n] last dimension of the largest argument, 0 unknown.
+    """
+
+    dims: np.ndarray
+    product: np.ndarray
+    last_dim: np.ndarray
+
+
+def shape_numbers(nodes: pd.DataFrame) -> ShapeNumbers:
+    """Numbers of the shapes of nodes (columns op_name, family, input_dims)."""
+    texts, rows = pd.factorize(nodes["input_dims"], use_na_sentinel=True)[::-1]
+    dims = np.asarray([*(_dim_row(t) for t in texts), _dim_row(None)], dtype=np.float64)  # [num_distinct + 1, 9]
+    found = dims[rows]  # the last row for null
+    return ShapeNumbers(found[:, :NUM_DIMS], _shapes_products(nodes), found[:, NUM_DIMS])
+
+
+def alignment(sizes: np.ndarray) -> np.ndarray:
+    """log2 of the largest power of two up to MAX_ALIGNMENT that divides whole numbers, same shape; 0 for 0."""
+    whole = np.asarray(sizes, dtype=np.int64)
+    lowest = np.where(whole > 0, whole & -whole, 1).astype(np.float64)
+    return np.log2(np.minimum(lowest, MAX_ALIGNMENT))
+
+
+def _shapes_products(nodes: pd.DataFrame) -> np.ndarray:
+    """[n, 5] batch, m, n, k, is_product."""
+    found = np.zeros((len(nodes), NUM_PRODUCT))
+    rows = np.flatnonzero(nodes["family"].isin(PRODUCTS).to_numpy())
+    calls = list(zip(nodes["op_name"].astype(object).iloc[rows], nodes["input_dims"].astype(object).iloc[rows],
+                     strict=True))  # fmt: skip
+    known = {call: _product_row(*call) for call in set(calls)}
+    for row, call in zip(rows, calls, strict=True):
+        found[row] = known[call]
+    return found
+
+
+def _product_row(op: object, text: object) -> tuple[float, ...]:
+    arguments = _arguments(text if isinstance(text, str) else None)
+    if arguments is None:
+        return (0.0,) * NUM_PRODUCT
+    dims = tuple(_tensor(argument) for argument in arguments)
+    sizes = product_sizes(Call(str(op).rpartition("::")[2], dims, 0.0, 0.0))
+    return (0.0,) * NUM_PRODUCT if sizes is None else (*sizes, 1.0)
+
+
+def _tensor(argument: object) -> list[int]:
+    """Shape of one tensor; [] for whatever else a trace may hold there."""
+    if not isinstance(argument, list) or not all(isinstance(size, int) for size in argument):
+        return []
+    return [max(size, 0) for size in argument]
+
+
+def _dim_row(text: str | None) -> list[float]:
+    arguments = _arguments(text)
+    if arguments is None:
+        return [0.0] * (NUM_DIMS - 1) + [1.0, 0.0]
+    shapes = _flatten(arguments)
+    elements = [float(np.prod(s, dtype=np.float64)) for s in shapes] or [0.0]
+    largest = shapes[int(np.argmax(elements))] if shapes else []
+    ordered = sorted(elements, reverse=True)
+    second = ordered[1] if len(ordered) > 1 else 0.0
+    first, last = (largest[0], largest[-1]) if largest else (0, 0)
+    logs = np.log1p([float(len(shapes)), sum(elements), ordered[0], second, float(first), float(last)])
+    return [logs[0], float(max(map(len, shapes), default=0)), *logs[1:], 0.0, float(last)]
+
+
+def _arguments(text: str | None) -> list[Any] | None:
+    """A JSON list of arguments; None: not said, or unreadable."""
+    try:
+        arguments = json.loads(text) if text else None
+    except ValueError:
+        return None
+    return arguments if isinstance(arguments, list) else None
+
+
+def _flatten(arguments: list[Any]) -> list[list[int]]:
+    """Tensor shapes; tensor lists are opened, scalars ([]) dropped."""
+    if arguments and all(isinstance(a, int) for a in arguments):
+        return [[max(int(a), 0) for a in arguments if isinstance(a, int)]]
+    return [shape for a in arguments if isinstance(a, list) for shape in _flatten(a)]
+
+
+# Op names as numbers: pieces of the name, hashed, so that an op nobody has seen lands near its kin.
+#
+# aten::convolution_backward -> aten, convolution, backward, and every three letters in a row
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_WORD_WEIGHT = 2.0  # a whole word says more than three of its letters
+
+
+def text_numbers(names: pd.Series) -> np.ndarray:
+    """Hashed pieces of op names (feature hashing, Weinberger et al. 2009): [n, NUM_TEXT_FEATURES] float32.
+
+    Rows have length 1; a name without letters, or none at all, is 0.
+    """
+    codes, distinct = pd.factorize(names, use_na_sentinel=True)
+    table = np.stack([*(_hashed(str(name)) for name in distinct), _hashed("")])  # [num_distinct + 1, features]
+    return table[codes]  # the last row for null
+
+
+@cache
+def _hashed(name: str) -> np.ndarray:
+    """[NUM_TEXT_FEATURES] float32; the same on every machine (CRC-32, not Python's salted hash)."""
+    found = np.zeros(NUM_TEXT_FEATURES)
+    for piece, weight in _pieces(name):
+        code = zlib.crc32(piece.encode())
+        found[(code >> 1) % NUM_TEXT_FEATURES] += weight if code & 1 else -weight
+    length = float(np.linalg.norm(found))
+    return (found / length if length else found).astype(np.float32)
+
+
+def _pieces(name: str) -> list[tuple[str, float]]:
+    words = [word.lower() for word in _WORDS.findall(name)]
+    threes = [padded[i : i + 3] for word in words for padded in (f"<{word}>",) for i in range(len(padded) - 2)]
+    return [*((word, _WORD_WEIGHT) for word in words), *((three, 1.0) for three in threes)]
+
 
 SIZE_COLUMNS = ("flops", "bytes", "message_bytes")
 WORK_NAMES = (*names(WORK_FEATURES), *(f"text_{i}" for i in range(NUM_TEXT_FEATURES)))

@@ -4,16 +4,239 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
+from lightning.pytorch.loggers import Logger, WandbLogger
+from plotly.graph_objects import Figure, Scattergl
 
+from gnnperf.core import InputError
 from gnnperf.gnn.data.prepare import Step
-from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.evaluation.metrics import is_measured, summarize
+from gnnperf.gnn.models.gnn import WORK, TypedGNN
 from gnnperf.gnn.training.config import LoggerKind, TrainConfig
 from gnnperf.gnn.training.curves import FolderLog, Log
-from gnnperf.gnn.training.plots import parity
-from gnnperf.gnn.training.tables import errors_by, node_answers, sampled
+from gnnperf.gnn.training.evaluate import predicted_us
+from gnnperf.gnn.training.processes import processes
+
+# The only file that knows wandb.
+
+# What wandb would send by itself: host and user names, paths, the command line, git remotes, code, what is printed,
+# installed packages. A run is described by its configuration and by nothing of the machine.
+PRIVATE = {
+    "console": "off",
+    "disable_code": True,
+    "disable_git": True,
+    "disable_job_creation": True,
+    "host": "",
+    "save_code": False,
+    "x_disable_machine_info": True,
+    "x_disable_meta": True,
+    "x_disable_stats": True,
+    "x_save_requirements": False,
+}
+
+
+RUN_ID = "wandb_run"  # file below `out`: a resumed training goes on in the same run
+
+
+class WandbLog:
+    """A wandb run, and the files of a FolderLog beside it.
+
+    Offline if the configuration or WANDB_MODE says so. Of several processes only the first one's run is real.
+
+    Raises:
+        InputError: wandb refuses, for instance because nobody is logged in.
+    """
+
+    def __init__(self, config: TrainConfig) -> None:
+        self.files = FolderLog(Path(config.out))
+        self.logger = WandbLogger(
+            project=config.logger.project,
+            save_dir=config.out,
+            id=_run_to_go_on(config),
+            offline=config.logger.offline,
+            log_model=False,
+            settings=PRIVATE,
+        )
+        self._start(settings_of(config))
+
+    @property
+    def curves(self) -> Logger:
+        """The wandb run."""
+        return self.logger
+
+    def table(self, name: str, rows: pd.DataFrame) -> None:
+        """A wandb table, and the file."""
+        self.files.table(name, rows)
+        self.logger.log_table(f"tables/{name}", dataframe=rows)
+
+    def figure(self, name: str, figure: Figure) -> None:
+        """A wandb chart, and the file."""
+        self.files.figure(name, figure)
+        self.logger.experiment.log({f"figures/{name}": figure})
+
+    def fact(self, name: str, value: str | float) -> None:
+        """An entry of the run's summary, and of the file."""
+        self.files.fact(name, value)
+        self.logger.experiment.summary[name] = value
+
+    def close(self, status: str) -> None:
+        """Send what is left and end the run."""
+        self.logger.experiment.finish(exit_code=0 if status == "success" else 1)
+
+    def _start(self, settings: dict[str, Any]) -> None:
+        """Start the run: what is wrong is found before hours of training, not after."""
+        try:
+            _ = self.logger.experiment
+        except Exception as error:
+            if not type(error).__module__.startswith("wandb."):
+                raise
+            remedy = "run `wandb login`, or pass logger.offline=true and `wandb sync` later, or logger=csv"
+            raise InputError(str(error), where="logger=wandb", remedy=remedy) from error
+        self.logger.log_hyperparams(settings)
+        if processes().is_first:
+            (self.files.out / RUN_ID).write_text(f"{self.logger.version}\n")
+
+
+def _run_to_go_on(config: TrainConfig) -> str | None:
+    """The id of the run that an interrupted training began; None: a new run."""
+    path = Path(config.out) / RUN_ID
+    return path.read_text().strip() if config.resume is not None and path.is_file() else None
+
+
+def settings_of(config: TrainConfig) -> dict[str, Any]:
+    """The configuration as it may leave the machine: of a path that starts at the root or at home only the name."""
+    plain: dict[str, Any] = _plain(asdict(config))
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, str) and value.startswith(("/", "~")):
+        return Path(value).name
+    return value
+
+
+# A trained network node by node: where its errors are, and a sample of its answers to look at.
+
+DESCRIBED = ("node_type", "family", "op_name", "phase", "segment", "dtype", "input_dims")
+MAX_ROWS = 2000  # of a table of predictions, however many nodes there are
+
+
+def node_answers(network: TypedGNN, steps: Sequence[Step]) -> pd.DataFrame:
+    """One row per node with a measured latency and an answer.
+
+    Returns:
+        Columns run, node_id, those of DESCRIBED, measured_us, predicted_us, base_us (what the network corrects).
+    """
+    found = [_of_step(network, step) for step in steps]
+    nodes = pd.concat(found, ignore_index=True)
+    use = is_measured(nodes["measured_us"].to_numpy()) & (nodes["predicted_us"].to_numpy() > 0)
+    return nodes[use].reset_index(drop=True)
+
+
+def _of_step(network: TypedGNN, step: Step) -> pd.DataFrame:
+    answer_us, parts = predicted_us(network, step), []
+    for node_type in WORK:
+        store = step.data[node_type]
+        rows = store.node_id.numpy()
+        part = step.nodes.iloc[rows][[*DESCRIBED]].astype(object)
+        numbers = {
+            "measured_us": store.latency_us.numpy(),
+            "predicted_us": answer_us[rows],
+            "base_us": store.base_us.numpy(),
+        }
+        parts.append(part.assign(run=step.run, node_id=rows, **numbers))
+    nodes = pd.concat(parts, ignore_index=True)
+    return nodes[["run", "node_id", *DESCRIBED, "measured_us", "predicted_us", "base_us"]]
+
+
+def errors_by(nodes: pd.DataFrame, *keys: str) -> pd.DataFrame:
+    """One row per group of nodes, the longest measured time first.
+
+    Args:
+        nodes: what node_answers gives.
+        keys: columns to group by.
+
+    Returns:
+        Columns: the keys, nodes, time_share (of the measured time of all nodes), gmae, median_ape, bias, total_bias of
+        the network (metrics.ErrorSummary) and base_gmae.
+    """
+    total_us = nodes["measured_us"].sum()
+    rows = [
+        {**dict(zip(keys, values, strict=True)), **_errors(group), "time_share": group["measured_us"].sum() / total_us}
+        for values, group in nodes.groupby(list(keys), dropna=False, sort=True)
+    ]
+    table = pd.DataFrame(rows).sort_values("time_share", ascending=False, kind="stable", ignore_index=True)
+    return table[[*keys, "nodes", "time_share", "gmae", "base_gmae", "median_ape", "bias", "total_bias"]]
+
+
+def _errors(group: pd.DataFrame) -> dict[str, float]:
+    measured_us, predicted_us, base_us = (group[f"{name}_us"].to_numpy() for name in ("measured", "predicted", "base"))
+    network = summarize(predicted_us, measured_us)
+    return {
+        "nodes": network.num_nodes,
+        "gmae": network.gmae,
+        "base_gmae": summarize(base_us, measured_us).gmae,
+        "median_ape": network.median_ape,
+        "bias": network.bias,
+        "total_bias": network.total_bias,
+    }
+
+
+def sampled(nodes: pd.DataFrame, max_rows: int = MAX_ROWS, seed: int = 0) -> pd.DataFrame:
+    """At most `max_rows` of these nodes, every one as likely, in their order, with the error of each."""
+    count = min(max_rows, len(nodes))
+    rows = np.sort(np.random.default_rng(seed).choice(len(nodes), count, replace=False))
+    sample = nodes.iloc[rows].reset_index(drop=True)
+    return sample.assign(log_error=np.log(sample["predicted_us"] / sample["measured_us"]))
+
+
+# Figures of a trained network's answers.
+
+AROUND = 0.1  # drawn beside the diagonal: 10 % too long, 10 % too short
+
+
+def parity(nodes: pd.DataFrame, title: str) -> Figure:
+    """Predicted against measured latency, both axes logarithmic, a color per node type.
+
+    Args:
+        nodes: rows of tables.sampled.
+        title: what is shown.
+    """
+    figure = Figure()
+    ends = _ends(nodes)
+    for factor, dash in ((1.0, "solid"), (1.0 + AROUND, "dot"), (1.0 - AROUND, "dot")):
+        line = {"color": "gray", "width": 1, "dash": dash}
+        figure.add_scatter(x=ends, y=factor * ends, mode="lines", line=line, showlegend=False, hoverinfo="skip")
+    for node_type, rows in nodes.groupby("node_type", sort=True):
+        figure.add_trace(_points(str(node_type), rows))
+    figure.update_xaxes(title="measured (us)", type="log")
+    figure.update_yaxes(title="predicted (us)", type="log")
+    return figure.update_layout(title=title, width=760, height=700, legend_title="node type")
+
+
+def _points(node_type: str, rows: pd.DataFrame) -> Scattergl:
+    said = (rows["op_name"].fillna("").astype(str) + "<br>" + rows["run"].astype(str)).tolist()
+    marker = {"size": 4, "opacity": 0.5}
+    x, y = rows["measured_us"].tolist(), rows["predicted_us"].tolist()
+    return Scattergl(x=x, y=y, mode="markers", name=node_type, text=said, marker=marker)
+
+
+def _ends(nodes: pd.DataFrame) -> np.ndarray:
+    """[2] shortest and longest latency of both axes, us; without nodes 1 and 10."""
+    values = nodes[["measured_us", "predicted_us"]].to_numpy(np.float64)  # [n, 2]
+    return np.array([values.min(), values.max()]) if len(values) else np.array([1.0, 10.0])
 
 
 def log_answers(
@@ -51,7 +274,7 @@ def open_log(config: TrainConfig) -> Iterator[Log]:
     if config.logger.kind is LoggerKind.csv:
         yield FolderLog(Path(config.out))
         return
-    from gnnperf.gnn.training.wandb_logger import WandbLog  # starting wandb takes a second
+    from gnnperf.gnn.training.look import WandbLog  # starting wandb takes a second
 
     log = WandbLog(config)
     try:

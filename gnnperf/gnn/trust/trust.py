@@ -10,7 +10,7 @@ last is measured in training itself (trust.carry).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,19 +21,176 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 from torch_geometric.data.storage import NodeStorage
 
-from gnnperf.core import NodeType, Source
-from gnnperf.gnn.data.categories import texts_of, words_of
-from gnnperf.gnn.data.normalizer import Normalizer
+from gnnperf.core import LogRatio, NodeType, Source
+from gnnperf.gnn.data.categories import NOTHING, texts_of, words_of
+from gnnperf.gnn.data.normalizer import ROUNDING, Normalizer
+from gnnperf.gnn.data.numbers import WORK_NAMES
+from gnnperf.gnn.data.occurrences import node_kinds
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.vocabulary import FIELDS, UNKNOWN
 from gnnperf.gnn.models.gnn import WORK, TypedGNN
 from gnnperf.gnn.models.segmented import states_of
-from gnnperf.gnn.trust.beyond import NAMES, beyond
 from gnnperf.gnn.trust.carry import Carry, Work, fit_carry
-from gnnperf.gnn.trust.corrections import Corrections, Missed, fit_corrections
 from gnnperf.gnn.trust.likeness import KEPT, Likeness, fit_likeness
-from gnnperf.gnn.trust.seen import Seen, fit_seen
 from gnnperf.graph import REASONS
+
+# What the analytical answer missed in training, by device, kind of node and family: it is put right by that.
+#
+#     correction = n / (n + PRIOR_OPS) x mean over the n ops of the group of (median of log(measured / analytical))
+#
+# An op that training lacks is one more op of its family. So ops are what is counted, however many nodes each has, and a
+# family of few ops is hardly believed. A family that training lacks has no correction, nor has a kind of node whose
+# corrections did not help on the validation runs.
+
+PRIOR_OPS = 3.0
+SEPARATOR = " | "
+
+
+@dataclass(frozen=True)
+class Corrections:
+    """Attributes: log: device, kind and family -> log of what the analytical answer is multiplied by."""
+
+    log: Mapping[str, LogRatio]
+
+    def of(self, nodes: pd.DataFrame, device: str) -> np.ndarray:
+        """[num_nodes] logs; 0 where training tells nothing."""
+        return self._at(_groups(nodes, device))
+
+    def _at(self, groups: np.ndarray) -> np.ndarray:
+        names, place = np.unique(groups.astype(str), return_inverse=True)
+        values = np.array([self.log.get(str(name), 0.0) for name in names])  # [num_groups]
+        found: np.ndarray = values[place]
+        return found
+
+
+@dataclass(frozen=True)
+class Missed:
+    """Nodes of one step.
+
+    Attributes:
+        device: that it ran on.
+        nodes: node table.
+        log: [num_nodes] log(measured / analytical), of ops alone; NaN where one of the two is not there.
+    """
+
+    device: str
+    nodes: pd.DataFrame
+    log: np.ndarray
+
+
+def fit_corrections(train: Sequence[Missed], val: Sequence[Missed]) -> Corrections:
+    """From training steps; validation steps say which kinds of node they help."""
+    every = _table(train)
+    by_op = every.groupby(["group", "op"], sort=True)["log"].median()
+    groups = by_op.groupby(level="group", sort=True)
+    count, mean = groups.size(), groups.mean()
+    found = Corrections(
+        {str(g): float(n / (n + PRIOR_OPS) * m) for g, n, m in zip(count.index, count, mean, strict=True)}
+    )
+    judged = _table(val)
+    better = judged["log"].abs() - (judged["log"] - found._at(judged["group"].to_numpy())).abs()
+    helps = better.groupby(judged["kind"]).mean()
+    kept = {str(kind) for kind, gain in helps.items() if gain > 0}
+    return Corrections({group: log for group, log in found.log.items() if group.split(SEPARATOR)[1] in kept})
+
+
+def _table(steps: Sequence[Missed]) -> pd.DataFrame:
+    """Columns group, kind, op, log of all nodes that have both latencies."""
+    tables = []
+    for step in steps:
+        known = np.isfinite(step.log)
+        rows = step.nodes[known]
+        tables.append(pd.DataFrame({"group": _groups(rows, step.device), "kind": node_kinds(rows),
+                                    "op": texts_of(rows["op_name"]), "log": step.log[known]}))  # fmt: skip
+    return pd.concat(tables, ignore_index=True)
+
+
+def _groups(nodes: pd.DataFrame, device: str) -> np.ndarray:
+    """[num_nodes] object."""
+    family = texts_of(nodes["family"])
+    return np.asarray(device + SEPARATOR + node_kinds(nodes) + SEPARATOR + family, dtype=object)
+
+
+# Which dtypes training saw on which device. A number says nothing of a pair that was never there.
+#
+# Of a device that training lacks no pair was there, unless training had several: then it had to learn what devices have
+# in common, and a dtype of any of them counts.
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Attributes: dtypes: device -> node type -> dtypes of its measured nodes."""
+
+    dtypes: Mapping[str, Mapping[str, tuple[str, ...]]]
+
+    def unseen(self, node_type: str, nodes: pd.DataFrame, device: str) -> np.ndarray:
+        """[n] bool: nodes of this type with a dtype that training did not have on the device."""
+        words, place = words_of(nodes["dtype"])
+        known = self._known(node_type, device)
+        new = np.array([word != NOTHING and str(word) not in known for word in words], dtype=bool)  # [num_words]
+        found: np.ndarray = new[place]
+        return found
+
+    def knows(self, device: str) -> bool:
+        """Whether training had the device, or several others to learn from."""
+        return device in self.dtypes or len(self.dtypes) > 1
+
+    def _known(self, node_type: str, device: str) -> set[str]:
+        if device in self.dtypes or not self.knows(device):
+            return set(self.dtypes.get(device, {}).get(node_type, ()))
+        return {dtype for types in self.dtypes.values() for dtype in types.get(node_type, ())}
+
+
+def fit_seen(steps: Iterable[tuple[str, pd.DataFrame]]) -> Seen:
+    """Of the measured nodes of training steps, each with the device it ran on."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for device, table in steps:
+        nodes = table[table["latency_us"].notna()]
+        for node_type, rows in nodes.groupby("node_type", observed=True):
+            words, place = words_of(rows["dtype"])
+            known = found.setdefault(device, {}).setdefault(str(node_type), set())
+            known.update(str(words[i]) for i in np.unique(place) if words[i] != NOTHING)
+    return Seen({device: {t: tuple(sorted(words)) for t, words in types.items()} for device, types in found.items()})
+
+
+# How far beyond the training range a node's numbers are, in units of what they varied by in training.
+#
+#     low          high                      distance of the node: of its farthest number
+#      |============|......x                 (x - high) / spread
+#
+# The network sees such a number as its nearest end (data.normalizer), so it is the correction that is in doubt.
+
+NAMES = (  # of the op's own work. A longer step, more ranks or another order around it make no other op of it.
+    "log_flops", "log_bytes", "log_message_bytes", "log_intensity", "log_num_inputs", "log_elements", "log_largest",
+    "log_second", "log_first_dim", "log_last_dim", "log_batch", "log_m", "log_n", "log_k", "log_waves",
+    "log_compute_us", "log_memory_us", "log_bytes_per_cache", "log_analytic_us", "log_base_us",
+    "flops_unknown", "bytes_unknown", "message_bytes_unknown", "dims_unknown", "analytic_unknown",
+)  # fmt: skip
+COUNTED = [WORK_NAMES.index(name) for name in NAMES]
+LEAST_SPREAD = 0.1  # of a number that hardly varied in training: ten percent of what a log is of
+
+
+def beyond(normalizer: Normalizer, node_type: str, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Distance and place in NAMES of the number that is farthest out.
+
+    Args:
+        normalizer: of the checkpoint.
+        node_type: of the nodes.
+        x: [n, num_features] raw features.
+
+    Returns:
+        [n] distance, 0 within the range; [n] int64 place.
+    """
+    values = x[:, COUNTED]  # [n, num_counted]
+    low, high, scale = (part[node_type][COUNTED] for part in (normalizer.low, normalizer.high, normalizer.scale))
+    out = torch.maximum(values - high, low - values)
+    spread = torch.where(torch.isfinite(scale), scale, LEAST_SPREAD).clamp(min=LEAST_SPREAD)
+    distance: Tensor = torch.where(out > ROUNDING, out / spread, 0.0)
+    if not len(x):
+        return x.new_zeros(0), torch.zeros(0, dtype=torch.int64)
+    farthest = distance.max(dim=1)
+    return farthest.values, farthest.indices
+
 
 OP = FIELDS.index("op_name")
 KERNELS = NodeType.COMPUTE

@@ -3,7 +3,7 @@
 2:4 (Mishra et al. 2021, Accelerating Sparse Deep Neural Networks): two of four neighbors are kept, half of k, and 2
 bits each say which. The ops take the kept values as a tensor of their own, so names and shapes tell everything.
 
-Blocks (BSR) and single values (CSR) hide behind the shape of the dense matrix: `gnnperf.graph.sparse_products` reads
+Blocks (BSR) and single values (CSR) hide behind the shape of the dense matrix: `gnnperf.graph.op_costs` reads
 how much is kept off the events inside.
 """
 

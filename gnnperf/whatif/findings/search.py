@@ -13,13 +13,31 @@ from gnnperf.whatif.findings.input_stall import input_stall
 from gnnperf.whatif.findings.launch_bound import launch_bound
 from gnnperf.whatif.findings.misaligned_products import misaligned_products
 from gnnperf.whatif.findings.observed import Observed
-from gnnperf.whatif.findings.repeated_models import repeated_models
 from gnnperf.whatif.findings.serialized_streams import serialized_streams
 from gnnperf.whatif.findings.skewed_tables import skewed_tables
 from gnnperf.whatif.findings.slow_copies import slow_copies
 from gnnperf.whatif.findings.stalls import stalls
 from gnnperf.whatif.findings.straggler import straggler
 from gnnperf.whatif.findings.unfused_chains import unfused_chains
+from gnnperf.whatif.horizontal import FuseHorizontally
+
+# Equal calls that do not need each other, one after the other: models or towers that could run as one batched op.
+#
+# device   |mm|mm|mm|mm|     ->     |bmm|            Wang et al. 2021, "Horizontally Fused Training Array"
+
+REMEDY = "stack their inputs and weights and call the op once (torch.func.vmap, torch.bmm, grouped embedding bags)"
+
+
+def repeated_models(step: Observed) -> list[Suspect]:
+    """There are equal calls that are known not to need each other; whether one call is worth it, the edit says."""
+    try:
+        fused = FuseHorizontally()(step.graph)
+    except InputError:  # none, or nothing shows it
+        return []
+    way = Way((FuseHorizontally(),), "{horizontal:{}}")
+    cause = "equal calls that do not need each other run one by one"
+    return [Suspect("repeated_models", cause, fused.found, REMEDY, (way,))]
+
 
 Rule = Callable[[Observed], Sequence[Suspect]]
 

@@ -12,19 +12,189 @@ from dataclasses import dataclass, replace
 from math import log
 
 import numpy as np
+import pandas as pd
 
-from gnnperf.core import InputError, NodeType
-from gnnperf.generate import Placement, Table
+from gnnperf.core import InputError, NodeType, Phase
+from gnnperf.generate import Argument, Placement, Shape, Table, each, parse, text
 from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.edit import Edited
+from gnnperf.whatif.recost import Cost, with_shapes
 from gnnperf.whatif.reshard.copies import Change, Copy, resized
 from gnnperf.whatif.reshard.joins import join_changes
-from gnnperf.whatif.reshard.lists import resized_lists
-from gnnperf.whatif.reshard.messages import with_messages
-from gnnperf.whatif.reshard.parts import Model, Part
+from gnnperf.whatif.reshard.parts import INDEX_BYTES, VALUE_BYTES, Model, Part, Traffic, index_traffic, vector_traffic
 from gnnperf.whatif.reshard.rewrite import rewrite
-from gnnperf.whatif.reshard.sizes import Reshape, sizes_of
 from gnnperf.whatif.reshard.units import LOOKUPS, Block, Blocks, Lane, Unit, blocks, lane_of
+
+# Shapes and costs of a call that serves another part of a table than the recorded one.
+#
+# before the lookup    [ranks, B*P] and [ranks*B, P] are indices of one table: P changes
+# lookup, gradient,    [rows, D] the part, [n, D] and [n] what is looked up, [.., D] vectors
+# update
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The numbers that shapes of a part are made of.
+
+    Attributes:
+        rows, columns: of the part.
+        pooling: indices per sample.
+        lookups: rows looked up in a step.
+    """
+
+    rows: int
+    columns: int
+    pooling: int
+    lookups: int
+
+
+def sizes_of(part: Part, lookups: float | None = None) -> Sizes:
+    """Of a part; `lookups` as recorded, None: as expected."""
+    return Sizes(part.rows, part.columns, int(part.pooling), round(part.lookups if lookups is None else lookups))
+
+
+@dataclass(frozen=True)
+class Reshape:
+    """From the recorded part to another.
+
+    Attributes:
+        old, new: sizes of both.
+        samples: of all ranks.
+        ranks: number of ranks.
+        looks: whether calls belong to the forward, up to the lookup.
+    """
+
+    old: Sizes
+    new: Sizes
+    samples: int
+    ranks: int
+    looks: bool
+
+    def arguments(self, name: str, dims: str) -> tuple[Argument, ...]:
+        """Shapes of a call."""
+        change = self._of_indices if self.looks and name not in LOOKUPS else self._of_part
+        return tuple(each(argument, change) for argument in parse(dims))
+
+    def _of_indices(self, shape: Shape) -> Shape:
+        batch = self.samples // self.ranks
+        if shape == (self.ranks, batch * self.old.pooling):
+            return (self.ranks, batch * self.new.pooling)
+        return (self.samples, self.new.pooling) if shape == (self.samples, self.old.pooling) else shape
+
+    def _of_part(self, shape: Shape) -> Shape:
+        if shape == (self.old.lookups,):
+            return (self.new.lookups,)
+        if len(shape) != 2:
+            return shape
+        if shape[1] == self.old.lookups and shape[0] == 1:
+            return (1, self.new.lookups)
+        if shape[1] != self.old.columns:
+            return shape
+        first = {self.old.rows: self.new.rows, self.old.lookups: self.new.lookups}.get(shape[0], shape[0])
+        return (first, self.new.columns)
+
+    def cost(self, name: str, dims: str, new: tuple[Argument, ...], recorded: Cost, dtype: str | None) -> Cost:
+        """FLOPs and bytes of the call with other shapes."""
+        old = parse(dims)
+        if old == ((self.old.rows, self.old.columns), (self.old.rows, self.old.columns), ()):
+            factor = self.new.lookups * self.new.columns / (self.old.lookups * self.old.columns)
+            return Cost(recorded.flops * factor, recorded.bytes * factor)  # a sparse sum: rows looked up count
+        if new == old:
+            return recorded
+        return with_shapes(name, old, new, recorded, dtype, self.new.lookups / self.old.lookups)
+
+
+# Calls that put all tables' data one after another: they are as long as the lists they take.
+#
+# forward    cat of indices per rank and table, cat of own vectors
+# backward   cat of the gradients that go to each rank (the last rank first), cat of all of them
+
+CAT = "aten::cat"
+Listed = tuple[Phase, tuple[Shape, ...]]
+
+
+def resized_lists(
+    nodes: pd.DataFrame, model: Model, before: Placement, after: Placement
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """The nodes with the lists of another placement; [num_nodes] bool: whose changed."""
+    dims, moved = nodes["input_dims"].astype(object).to_numpy(copy=True), nodes["bytes"].to_numpy(copy=True)
+    changed = np.zeros(len(nodes), dtype=bool)
+    calls = nodes.loc[(nodes["op_name"] == CAT) & nodes["input_dims"].notna(), ["rank", "step", "phase"]]
+    for (rank, _), own in calls.groupby(["rank", "step"]):
+        phases = own["phase"].astype(str).to_numpy()
+        old, new = list(_lists(model, before, int(str(rank)))), list(_lists(model, after, int(str(rank))))
+        for node, phase in zip(own.index.to_numpy(), phases, strict=True):
+            place = next(
+                (i for i, (when, shapes) in enumerate(old) if when == phase and _text(shapes) == dims[node]), None
+            )
+            if place is None:
+                continue
+            (_, was), (_, is_now) = old.pop(place), new.pop(place)
+            dims[node], moved[node] = _text(is_now), moved[node] * _elements(is_now) / _elements(was)
+            changed[node] = was != is_now
+    return nodes.assign(input_dims=pd.Categorical(dims), bytes=moved), changed
+
+
+def _lists(model: Model, placement: Placement, rank: int) -> Iterator[Listed]:
+    """In the order of the calls on a rank."""
+    parts = [model.parts(placement, other) for other in range(model.ranks)]
+    batch = model.batch
+    yield Phase.FORWARD, tuple((int(batch * part.pooling),) for own in parts for part in own)
+    yield Phase.FORWARD, tuple((batch * model.ranks, part.columns) for part in parts[rank])
+    for own in reversed(parts):
+        yield Phase.BACKWARD, tuple((batch, part.columns) for part in own)
+    yield Phase.BACKWARD, tuple((batch * sum(part.columns for part in own),) for own in parts)
+
+
+def _text(shapes: tuple[Shape, ...]) -> str:
+    return text((shapes, ()))
+
+
+def _elements(shapes: tuple[Shape, ...]) -> float:
+    return float(sum(np.prod(shape) for shape in shapes))
+
+
+# Messages of the exchanges around lookups: indices to the tables, vectors to the samples, gradients back.
+
+EXCHANGE = "all_to_all"
+NEARLY = 0.01  # relative
+
+
+def with_messages(
+    name: str, nodes: pd.DataFrame, model: Model, before: Placement, after: Placement
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """The nodes with the messages of another placement; [num_nodes] bool: whose changed.
+
+    Raises:
+        InputError: the graph `name` has other exchanges than those of `before`.
+    """
+    old, new = exchanges(model, before), exchanges(model, after)
+    sent = nodes["message_bytes"].to_numpy(copy=True)
+    mine = nodes[(nodes["collective"] == EXCHANGE) & nodes["step"].ge(0)]
+    for (step, rank, kind), own in mine.groupby(["step", "rank", "node_type"], observed=True, sort=False):
+        ids = own.index.to_numpy()
+        per_exchange = np.array_split(ids, len(ids)) if kind == NodeType.COLLECTIVE else np.split(ids, len(ids) // 2)
+        phases = [str(nodes["phase"].iloc[each[0]]) for each in per_exchange]
+        if phases != [str(phase) for phase, _, _ in old]:
+            raise InputError(f"{len(phases)} exchanges ({', '.join(phases)}) in step {step}", where=f"graph {name!r}",
+                             allowed="two in the forward (indices, vectors), one in the backward")  # fmt: skip
+        for rows, (_, item, was), (_, _, now) in zip(per_exchange, old, new, strict=True):
+            even = kind == NodeType.COLLECTIVE
+            expected, wanted = ((t.even if even else t.of_rank(int(str(rank)))) * item for t in (was, now))
+            if abs(sent[rows[0]] / expected - 1.0) > NEARLY:
+                raise InputError(f"an exchange of {sent[rows[0]]:.0f} bytes", where=f"graph {name!r}, step {step}",
+                                 allowed=f"{expected:.0f} bytes, with the tables placed as is said")  # fmt: skip
+            sent[rows] = wanted
+    changed = ~np.isclose(sent, nodes["message_bytes"].to_numpy(), equal_nan=True)
+    return nodes.assign(message_bytes=sent), changed
+
+
+def exchanges(model: Model, placement: Placement) -> list[tuple[Phase, float, Traffic]]:
+    """Phase, bytes per element and traffic of each exchange of a step, in order."""
+    vectors = vector_traffic(model, placement)
+    return [(Phase.FORWARD, INDEX_BYTES, index_traffic(model, placement)), (Phase.FORWARD, VALUE_BYTES, vectors),
+            (Phase.BACKWARD, VALUE_BYTES, Traffic(vectors.sent.T))]  # fmt: skip
+
 
 UNKNOWN = (
     "how caches are shared by tables that were on different ranks",

@@ -112,7 +112,7 @@ class Traffic:
 
     @property
     def even(self) -> float:
-        """Elements per rank of the even exchange that keeps the busiest rank as busy (gnnperf.graph.exchange)."""
+        """Elements per rank of the even exchange that keeps the busiest rank as busy (gnnperf.graph.matching)."""
         ranks = len(self.sent)
         away = self.sent * (1.0 - np.eye(ranks))
         return float(max(away.sum(axis=0).max(), away.sum(axis=1).max())) * ranks / (ranks - 1)

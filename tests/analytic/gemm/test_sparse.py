@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.gemm.sparse import sparse_us, two_four_us
+from gnnperf.analytic.gemm.sparse_calls import sparse_us, two_four_us
 
 
 def of(value: float) -> np.ndarray:

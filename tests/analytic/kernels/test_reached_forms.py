@@ -20,8 +20,7 @@ from gnnperf.analytic.embedding.model import Lookups, lookup_us, specified
 from gnnperf.analytic.gemm.calls import product_us
 from gnnperf.analytic.gemm.constants import default_gemm_constants, typical
 from gnnperf.analytic.gemm.sizes import products
-from gnnperf.analytic.gemm.sparse import sparse_us, two_four_us
-from gnnperf.analytic.gemm.sparse_calls import density_of, sparse_products_us, values_per_index
+from gnnperf.analytic.gemm.sparse_calls import density_of, sparse_products_us, sparse_us, two_four_us, values_per_index
 from gnnperf.analytic.kernels.call import KernelCall, LookupAccess, Setting
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import compute_nodes_us

@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.attention.calls import WARP_SHARE, attentions_us, fused_rates
-from gnnperf.analytic.attention.model import Attentions, fused_us
+from gnnperf.analytic.attention.calls import WARP_SHARE, Attentions, attentions_us, fused_rates, fused_us
 from gnnperf.analytic.convolution.calls import BOTH, PASS_OF, _both, convolved_us, passes
 from gnnperf.analytic.convolution.constants import default_convolution_constants
 from gnnperf.analytic.convolution.model import ConvolutionPass

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.memory_bound.optimizers import (
+from gnnperf.analytic.memory_bound.calls import (
     ADAM,
     MOMENTUM,
     SGD,

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.generate.capturing import capture
-from gnnperf.gnn.data.clusters import cluster_for
+from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.graph import ExecutionGraph
 
 Step = Callable[[], object]

@@ -6,8 +6,7 @@ import pytest
 
 from gnnperf.generate.convolutional import ConvolutionalPlan, Gradients, NetworkOptimizer, replica_tensors
 from gnnperf.memory.peak import Part, PeakMemory
-from gnnperf.memory.planned import planned_peak
-from gnnperf.memory.stretches import ASKED, KEPT, profiles
+from gnnperf.memory.planned import ASKED, KEPT, planned_peak, profiles
 from tests.generate.convolutional.networks import shipped, tiny
 
 PARAMETERS = 435

@@ -8,7 +8,7 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.generate.recommendation import RecommendationPlan, Recommender
-from gnnperf.generate.recommendation.placing import largest_first
+from gnnperf.generate.recommendation.read import largest_first
 from gnnperf.generate.tables import Placed, Split, Table
 from tests.generate.recommendation.plans import TABLES, model, on, over, plan
 

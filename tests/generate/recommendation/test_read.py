@@ -9,7 +9,7 @@ import yaml
 
 from gnnperf.core.errors import InputError
 from gnnperf.generate.recommendation import is_recommendation, placement_as_written, recommendation_from
-from gnnperf.generate.recommendation.placing import largest_first
+from gnnperf.generate.recommendation.read import largest_first
 from gnnperf.generate.tables import Placed, Split, Table
 from gnnperf.hardware.conf_folders import conf_dir
 from tests.generate.recommendation.plans import on, over

@@ -12,8 +12,7 @@ from gnnperf.generate.transformer.memory import stage_tensors
 from gnnperf.generate.transformer.tensors import embedding_uses, head_uses, layer_uses
 from gnnperf.generate.transformer.update import stage_parameters
 from gnnperf.memory.peak import Part, PeakMemory
-from gnnperf.memory.planned import planned_peak
-from gnnperf.memory.stretches import ASKED, profiles
+from gnnperf.memory.planned import ASKED, planned_peak, profiles
 from tests.generate.transformer.plans import MODEL, small
 
 GPT3 = Transformer(layers=96, hidden=12288, heads=96, sequence=2048, vocabulary=51200)

@@ -15,12 +15,13 @@ from gnnperf.gnn.data.numbers import (
     DEVICE_NAMES,
     LINK_NAMES,
     WORK_NAMES,
+    alignment,
     device_numbers,
     link_spec_numbers,
+    shape_numbers,
     work_numbers,
 )
 from gnnperf.gnn.data.places import sustained_flops_per_s
-from gnnperf.gnn.data.shapes import alignment, shape_numbers
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device
 

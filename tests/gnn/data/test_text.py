@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.gnn.data.text import text_numbers
+from gnnperf.gnn.data.numbers import text_numbers
 
 
 def likeness(a: str, b: str) -> float:

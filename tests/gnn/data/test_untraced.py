@@ -11,10 +11,9 @@ from toys import two_rank_graph
 from traces import all_reduce, call, kernel, mark, op, run_of, trace
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.gnn.data.features import features
+from gnnperf.gnn.data.features import features, joined_by_parts
 from gnnperf.gnn.data.floors import fit_floors
 from gnnperf.gnn.data.numbers import WORK_NAMES
-from gnnperf.gnn.data.untraced import joined_by_parts
 from gnnperf.gnn.data.vocabulary import fit_vocabulary
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph

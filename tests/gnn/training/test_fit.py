@@ -203,6 +203,6 @@ class LoggerWithoutLogin:
 def test_wandb_without_a_login_is_one_message(
     tmp_path: Path, data: PreparedData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gnnperf.gnn.training.wandb_logger.WandbLogger", LoggerWithoutLogin)
+    monkeypatch.setattr("gnnperf.gnn.training.look.WandbLogger", LoggerWithoutLogin)
     with pytest.raises(InputError, match=r"logger=wandb: No API key.*wandb login"):
         trained(config(tmp_path, epochs=1, logger=LoggerConfig(kind=LoggerKind.wandb)), data)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from gnnperf.gnn.training.config import LossKind, OptimConfig
-from gnnperf.gnn.training.loss import GaussianLoss, HuberLoss, LaplaceLoss, build_loss, weighted_mean
 from gnnperf.gnn.training.module import learning_rate_share
+from gnnperf.gnn.training.objective import GaussianLoss, HuberLoss, LaplaceLoss, build_loss, weighted_mean
 
 ZERO = torch.zeros(3)
 

@@ -13,8 +13,7 @@ from torch_geometric.data import HeteroData
 from gnnperf.gnn.data.module import batch_of
 from gnnperf.gnn.models.gnn import WORK, NodeAnswer
 from gnnperf.gnn.training.config import OptimConfig
-from gnnperf.gnn.training.loss import HuberLoss
-from gnnperf.gnn.training.objective import Answers, NodeTerm, ScheduledTerm, StepTerm, build_terms
+from gnnperf.gnn.training.objective import Answers, HuberLoss, NodeTerm, ScheduledTerm, StepTerm, build_terms
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.vocabulary import FIELDS, UNKNOWN
 from gnnperf.gnn.models.gnn import WORK
-from gnnperf.gnn.training.op_class import HiddenOps, OpHider, op_class_error
+from gnnperf.gnn.training.module import HiddenOps, OpHider, op_class_error
 
 OP, FAMILY, PHASE = (FIELDS.index(f) for f in ("op_name", "family", "phase"))
 TEXT = [n.startswith("text_") for n in WORK_NAMES]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from gnnperf.gnn.training.plots import parity
+from gnnperf.gnn.training.look import parity
 
 NODES = pd.DataFrame(
     {

@@ -11,7 +11,7 @@ from synthetic import prepared
 
 from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.gnn import TypedGNN
-from gnnperf.gnn.training.tables import errors_by, node_answers, sampled
+from gnnperf.gnn.training.look import errors_by, node_answers, sampled
 
 NODES = pd.DataFrame(
     {

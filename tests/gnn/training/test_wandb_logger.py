@@ -15,8 +15,7 @@ from plotly.graph_objects import Figure
 
 from gnnperf.gnn.data.config import DataConfig
 from gnnperf.gnn.training.config import LoggerConfig, LoggerKind, TrainConfig
-from gnnperf.gnn.training.look import open_log
-from gnnperf.gnn.training.wandb_logger import settings_of
+from gnnperf.gnn.training.look import open_log, settings_of
 
 SECRET = "f00f" * 10  # as long as a wandb key
 

@@ -17,8 +17,7 @@ from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.trust import Corrections, Likeness, Trust, fit_corrections, fit_likeness, fit_seen, fit_trust
-from gnnperf.gnn.trust.beyond import NAMES, beyond
-from gnnperf.gnn.trust.corrections import Missed
+from gnnperf.gnn.trust.trust import NAMES, Missed, beyond
 
 FLOPS, TEXT = WORK_NAMES.index("log_flops"), WORK_NAMES.index("text_0")
 

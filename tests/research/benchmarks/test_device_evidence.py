@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gnnperf.analytic.constants_file import read_constants
-from gnnperf.analytic.evidence import EvidenceFile, save_evidence, shipped_evidence
+from gnnperf.analytic.device_evidence import EvidenceFile, save_evidence, shipped_evidence
 from gnnperf.core.errors import InputError
 from research.benchmarks.device_evidence import cpu_evidence, gpu_evidence
 

@@ -20,8 +20,7 @@ from gnnperf.whatif.findings.host_bound import host_bound
 from gnnperf.whatif.findings.input_stall import input_stall
 from gnnperf.whatif.findings.launch_bound import launch_bound
 from gnnperf.whatif.findings.misaligned_products import misaligned_products
-from gnnperf.whatif.findings.repeated_models import repeated_models
-from gnnperf.whatif.findings.search import Rule
+from gnnperf.whatif.findings.search import Rule, repeated_models
 from gnnperf.whatif.findings.slow_copies import slow_copies
 from gnnperf.whatif.findings.stalls import stalls
 from gnnperf.whatif.findings.straggler import straggler

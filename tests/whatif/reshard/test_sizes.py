@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gnnperf.whatif.recost import Cost
-from gnnperf.whatif.reshard.sizes import Reshape, Sizes
+from gnnperf.whatif.reshard.edit import Reshape, Sizes
 
 OLD, NEW = Sizes(rows=100, columns=8, pooling=5, lookups=40), Sizes(rows=30, columns=16, pooling=2, lookups=16)
 LOOKS = Reshape(OLD, NEW, samples=8, ranks=2, looks=True)
