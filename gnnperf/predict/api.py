@@ -160,7 +160,7 @@ def _with_trace(
         order = (*answers.tables, TracePredictor(measured, traced, answers.model), answers.model)
     elif answers.table is not None:
         order = (SimilarPredictor(answers.table, answers.model),)  # rows correct similar calls of the model
-    bounds = (*answers.bounds, UnseenDeviceBounds(), *([NoBounds(external)] if external else []))
+    bounds: tuple[Bounds, ...] = (*answers.bounds, UnseenDeviceBounds(), *([NoBounds(external)] if external else []))
     return Predictors(order, bounds)
 
 
