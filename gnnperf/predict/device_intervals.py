@@ -30,20 +30,20 @@ class UnseenDeviceBounds:
 
     intervals: DeviceIntervals | None = None
 
-    def __call__(self, answer: Prediction, cluster: ClusterSpec) -> Prediction:
+    def __call__(self, prediction: Prediction, cluster: ClusterSpec) -> Prediction:
         """Bounds for kernels that have none, and a sentence that names their origin."""
-        kernels = (answer.graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()  # [num_nodes]
-        asked = np.flatnonzero(kernels & np.isnan(answer.latency_low_us) & np.isin(answer.source, MODELS))
+        kernels = (prediction.graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()  # [num_nodes]
+        asked = np.flatnonzero(kernels & np.isnan(prediction.latency_low_us) & np.isin(prediction.source, MODELS))
         if not has_forms(cluster.device) or not len(asked):
-            return answer
+            return prediction
         intervals = self.intervals or shipped_device_intervals()
-        nodes = answer.graph.nodes.iloc[asked]
+        nodes = prediction.graph.nodes.iloc[asked]
         family, dtype = (nodes[name].astype(object).to_numpy() for name in ("family", "dtype"))
-        bounds = intervals.bounds_us(family, dtype, answer.latency_us[asked])
-        low_us, high_us = answer.latency_low_us.copy(), answer.latency_high_us.copy()
+        bounds = intervals.bounds_us(family, dtype, prediction.latency_us[asked])
+        low_us, high_us = prediction.latency_low_us.copy(), prediction.latency_high_us.copy()
         low_us[asked], high_us[asked] = bounds
         told = int(np.isfinite(bounds[0]).sum())
         said = SAID.format(device=cluster.device.name, told=told, every=int(kernels.sum()),
                            count=len(intervals.generations), level=intervals.level)  # fmt: skip
-        warnings = (*answer.warnings, said) if told else answer.warnings
-        return replace(answer, latency_low_us=low_us, latency_high_us=high_us, warnings=warnings)
+        warnings = (*prediction.warnings, said) if told else prediction.warnings
+        return replace(prediction, latency_low_us=low_us, latency_high_us=high_us, warnings=warnings)
