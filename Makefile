@@ -26,7 +26,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 demo: $(STAMP)
 	$(BIN)/python train.py experiment=demo out=$(DEMO)/train
 	$(BIN)/python predict.py trace=$(DATASET)/$$($(BIN)/python -c '$(HELD_OUT)') \
-	  checkpoint=$(DEMO)/train/checkpoint.pt out=$(DEMO)/predict
+	  checkpoint=$(DEMO)/train/checkpoint.pt evidence=none out=$(DEMO)/predict
 	@echo
 	@echo "The report: $(abspath $(DEMO))/predict/report.html"
 

@@ -17,12 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.core import InputError, NodeType, Source
-from gnnperf.graph import ExecutionGraph
-from gnnperf.predict import Request, StepPrediction
+from gnnperf.core.errors import InputError
+from gnnperf.core.schema import NodeType, Source, StepTimeKind
+from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.predict.api import predicted
 from gnnperf.predict.config import Stalls, TraceEvidence
+from gnnperf.predict.request import Request
 from gnnperf.predict.step_choice import choose_step, measured_step_time_us, other_step
+from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.trace.public.build import Recording, recordings
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._public_runs import imported
@@ -39,6 +41,7 @@ class OwnGpu:
 
     Attributes:
         run: name of the run.
+        kind: period, makespan or window (a trace without step marks).
         measured_us: the step.
         blind_us, default_us: predicted without and with the measurements of the trace.
         removed_us: the default without stalls.
@@ -46,6 +49,7 @@ class OwnGpu:
     """
 
     run: str
+    kind: str
     measured_us: float
     blind_us: float
     default_us: float
@@ -101,8 +105,16 @@ def own_gpu(run: str, graph: ExecutionGraph) -> OwnGpu:
     blind = predicted(graph, Request(evidence=BLIND))
     default = predicted(graph, Request(evidence=DEFAULT))
     removed = predicted(graph, Request(evidence=DEFAULT, stalls=Stalls.remove))
-    return OwnGpu(run, default.traced_step_time_us, blind.step_time_us, default.step_time_us, removed.step_time_us,
-                  num_uncovered(blind), num_uncovered(default))  # fmt: skip
+    return OwnGpu(
+        run=run,
+        kind=str(default.step_time_kind),
+        measured_us=default.traced_step_time_us,
+        blind_us=blind.step_time_us,
+        default_us=default.step_time_us,
+        removed_us=removed.step_time_us,
+        blind_uncovered=num_uncovered(blind),
+        uncovered=num_uncovered(default),
+    )
 
 
 def num_uncovered(answer: StepPrediction) -> int:
@@ -132,28 +144,31 @@ def forecasts(run: str, graph: ExecutionGraph) -> list[Forecast]:
 
 def own_table(rows: Sequence[OwnGpu]) -> str:
     """Markdown: errors on the own GPU, blind and default, with stalls and without."""
-    measured, blind, default, removed = (
-        np.array([getattr(row, name) for row in rows]) for name in
-        ("measured_us", "blind_us", "default_us", "removed_us")
-    )  # fmt: skip
-    blind_missing, missing = sum(row.blind_uncovered for row in rows), sum(row.uncovered for row in rows)
+    marked = [row for row in rows if row.kind != StepTimeKind.WINDOW]
     lines = [
         "| prediction | compared with | n | median | mean | p90 | max | signed mean | measured nodes uncovered |",
         "|---|---|---|---|---|---|---|---|---|",
-        _own_row("blind (`evidence=none`, equal to `mode=analytic`)", "measured step", blind / measured, blind_missing),
-        _own_row("blind", "measured step without stalls", blind / removed, blind_missing),
-        _own_row("default, `stalls=keep`", "measured step", default / measured, missing),
-        _own_row("default, `stalls=remove`", "measured step", removed / measured, missing),
+        _own_row("blind (`evidence=none`, equal to `mode=analytic`)", "measured step", rows, "blind", "measured"),
+        _own_row("blind", "measured step without stalls", rows, "blind", "removed"),
+        _own_row("default, `stalls=keep`", "measured step", rows, "default", "measured"),
+        _own_row("default, `stalls=remove`", "measured step", rows, "removed", "measured"),
     ]
+    if marked:
+        lines += [
+            _own_row("blind, traces with step marks", "measured step", marked, "blind", "measured"),
+            _own_row("default, traces with step marks", "measured step", marked, "default", "measured"),
+        ]
     return "\n".join(lines)
 
 
-def _own_row(name: str, reference: str, ratio: np.ndarray, missing: int) -> str:
+def _own_row(name: str, reference: str, rows: Sequence[OwnGpu], predicted: str, compared: str) -> str:
+    ratio = np.array([getattr(row, f"{predicted}_us") / getattr(row, f"{compared}_us") for row in rows])
+    missing = sum(row.blind_uncovered if predicted == "blind" else row.uncovered for row in rows)
     signed = 100 * (ratio - 1)
     error = np.abs(signed)
     figures = (np.median(error), error.mean(), np.quantile(error, 0.9), error.max())
     texts = " | ".join(f"{figure:.2f} %" for figure in figures)
-    return f"| {name} | {reference} | {len(ratio)} | {texts} | {signed.mean():+.2f} % | {missing:,} |"
+    return f"| {name} | {reference} | {len(rows)} | {texts} | {signed.mean():+.2f} % | {missing:,} |"
 
 
 def forecast_table(rows: Sequence[Forecast]) -> str:

@@ -48,9 +48,12 @@ def test_forecasts_are_compared_with_copies_and_outliers_are_named() -> None:
 
 
 def test_tables_hold_medians_and_shares() -> None:
-    table = own_table([OwnGpu("a", 100.0, 50.0, 101.0, 90.0, 7, 0), OwnGpu("b", 100.0, 150.0, 97.0, 97.0, 1, 0)])
+    table = own_table(
+        [OwnGpu("a", "period", 100.0, 50.0, 101.0, 90.0, 7, 0), OwnGpu("b", "window", 100.0, 150.0, 97.0, 97.0, 1, 0)]
+    )
     assert "| default, `stalls=keep` | measured step | 2 | 2.00 % | 2.00 % | 2.80 % | 3.00 % | -1.00 % | 0 |" in table
     assert "| measured step | 2 | 50.00 % | 50.00 % | 50.00 % | 50.00 % | +0.00 % | 8 |" in table
+    assert "| default, traces with step marks | measured step | 1 | 1.00 %" in table
     steps = [Forecast("a", 0, False, 0.01, 0.02, 0.01, 2), Forecast("b", 0, False, 0.05, 0.03, 0.04, 1)]
     lines = forecast_table(steps).splitlines()
     assert lines[2] == "| all | 2 | 3.00 / 4.60 % | 2.50 / 2.90 % | 2.50 / 3.70 % | 50 % | 50 % |"
