@@ -17,14 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.core.errors import InputError
-from gnnperf.core.schema import NodeType, Source, StepTimeKind
-from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.core import InputError, NodeType, Source, StepTimeKind
+from gnnperf.graph import ExecutionGraph
+from gnnperf.predict import Request, StepPrediction
 from gnnperf.predict.api import predicted
 from gnnperf.predict.config import Stalls, TraceEvidence
-from gnnperf.predict.request import Request
 from gnnperf.predict.step_choice import choose_step, measured_step_time_us, other_step
-from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.trace.public.build import Recording, recordings
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._public_runs import imported
