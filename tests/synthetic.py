@@ -8,9 +8,7 @@ from pathlib import Path
 import numpy as np
 from toys import two_rank_graph
 
-from gnnperf.gnn.data.config import DataConfig
-from gnnperf.gnn.data.earlier import Earlier
-from gnnperf.gnn.data.prepare import PreparedData, prepare
+from gnnperf.gnn.data.prepare import DataConfig, Earlier, PreparedData, prepare
 from gnnperf.gnn.data.runs import RunGraph
 from gnnperf.gnn.data.splits import Split
 from gnnperf.graph.execution_graph import ExecutionGraph

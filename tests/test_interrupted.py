@@ -15,7 +15,7 @@ from gnnperf.graph import build_graph
 from gnnperf.graph.storage import read_graph, write_graph
 from gnnperf.hardware import load_device
 from gnnperf.predict.op_answers import Answered, write_answers
-from gnnperf.record.calibrate.output import write as write_calibration
+from gnnperf.record.calibrate.run import write as write_calibration
 from gnnperf.report.compare.cli import _write as write_comparison
 from gnnperf.report.roofline.sheet import write as write_sheet
 from gnnperf.trace import read_run

@@ -14,9 +14,7 @@ from synthetic import cluster, prepared, toy_run
 import train
 from gnnperf.cli import main as gnnperf
 from gnnperf.gnn.checkpoint import load_checkpoint
-from gnnperf.gnn.data.config import DataConfig
-from gnnperf.gnn.data.earlier import Earlier
-from gnnperf.gnn.data.prepare import PreparedData
+from gnnperf.gnn.data.prepare import DataConfig, Earlier, PreparedData
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 from gnnperf.predict.gnn import GnnPredictor
 from research.evaluation.cell_files import read_cells

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from docs.made.drawing import INK, LEFT, PALE, RIGHT, WIDTH, picture, rectangle, text
-from gnnperf.gnn.intervals.conformal import two_sided
+from gnnperf.gnn.intervals.nodes import two_sided
 
 NUM_NODES, SPREAD, LEVEL, SEED = 119, 0.08, 0.9, 0
 PREDICTED_US = 50.0

@@ -16,7 +16,7 @@ from .constants_file import read_constants as read_constants
 from .contention_constants import default_contention as default_contention
 from .copies import CopyPath as CopyPath
 from .copies import path_of as path_of
-from .cpu.call import Call as Call
+from .cpu.counts import Call as Call
 from .cpu.counts import between_bytes as between_bytes
 from .cpu.counts import product_sizes as product_sizes
 from .cpu.measured import read_calibrated_calls as read_calibrated_calls
@@ -32,10 +32,10 @@ from .embedding.batched_calls import stated as stated
 from .fit import fit_constants as fit_constants
 from .fit import fit_host_overheads as fit_host_overheads
 from .fit import fit_lags as fit_lags
+from .fit import overhead_keys as overhead_keys
+from .fit import overhead_us as overhead_us
 from .gemm.sizes import ITEM_BYTES as ITEM_BYTES
 from .graph_launches import launched_kernels as launched_kernels
-from .host_overheads import overhead_keys as overhead_keys
-from .host_overheads import overhead_us as overhead_us
 from .kernels.call import UNRECORDED_DTYPE as UNRECORDED_DTYPE
 from .kernels.dispatch import has_forms as has_forms
 from .memory_bound.streams import US as US

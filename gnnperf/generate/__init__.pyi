@@ -7,13 +7,13 @@ from .families import rank_tensors as rank_tensors
 from .families import read_plan as read_plan
 from .folding.fold import Folded as Folded
 from .folding.fold import fold as fold
+from .folding.fold import said_anew as said_anew
 from .folding.messages import doubts as doubts
 from .folding.messages import shard_messages as shard_messages
 from .folding.messages import shard_work as shard_work
 from .folding.messages import smaller as smaller
 from .folding.replicas import Replicas as Replicas
 from .folding.replicas import find_replicas as find_replicas
-from .folding.words import said_anew as said_anew
 from .recommendation.build import build_recommendation as build_recommendation
 from .recommendation.items import BatchedOp as BatchedOp
 from .recommendation.items import Item as Item
@@ -23,9 +23,6 @@ from .recommendation.lookups import batched_table as batched_table
 from .recommendation.lookups import dense_gradient as dense_gradient
 from .recommendation.lookups import radix_sort_bytes as radix_sort_bytes
 from .recommendation.lookups import sort_bytes as sort_bytes
-from .recommendation.messages import INDEX_BYTES as INDEX_BYTES
-from .recommendation.messages import even_bytes as even_bytes
-from .recommendation.messages import vector_bytes as vector_bytes
 from .recommendation.network import dense_parameters as dense_parameters
 from .recommendation.network import update_bytes_per_parameter as update_bytes_per_parameter
 from .recommendation.parts import Part as Part
@@ -42,7 +39,10 @@ from .recommendation.read import is_recommendation as is_recommendation
 from .recommendation.read import placement_as_written as placement_as_written
 from .recommendation.read import recommendation_from as recommendation_from
 from .recommendation.rows import item_rows as item_rows
+from .recommendation.shared import INDEX_BYTES as INDEX_BYTES
+from .recommendation.shared import even_bytes as even_bytes
 from .recommendation.shared import shared_by_all as shared_by_all
+from .recommendation.shared import vector_bytes as vector_bytes
 from .shapes import Argument as Argument
 from .shapes import Shape as Shape
 from .shapes import each as each

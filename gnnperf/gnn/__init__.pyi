@@ -3,12 +3,12 @@ from .checkpoint import make_checkpoint as make_checkpoint
 from .checkpoint import save_checkpoint as save_checkpoint
 from .checkpoint_formats import read_checkpoint as read_checkpoint
 from .data.features import features as features
-from .data.occurrences import node_kinds as node_kinds
 from .data.prepare import Step as Step
 from .data.prepare import load_data as load_data
 from .data.processors import Processor as Processor
 from .data.processors import as_processor as as_processor
 from .data.processors import processors_of as processors_of
+from .data.runs import node_kinds as node_kinds
 from .data.runs import run_of as run_of
 from .data.vocabulary import FIELDS as FIELDS
 from .data.vocabulary import UNKNOWN as UNKNOWN
@@ -28,9 +28,9 @@ from .intervals.steps import StepMiss as StepMiss
 from .intervals.steps import fit_step_intervals as fit_step_intervals
 from .intervals.steps import miss_of as miss_of
 from .intervals.steps import shares_of as shares_of
-from .models.config import ModelConfig as ModelConfig
 from .models.gnn import WORK as WORK
 from .models.gnn import TypedGNN as TypedGNN
+from .models.message_passing import ModelConfig as ModelConfig
 from .training.config import NAME as NAME
 from .training.config import LearnerConfig as LearnerConfig
 from .training.config import LearnerKind as LearnerKind
@@ -38,6 +38,7 @@ from .training.config import OptimConfig as OptimConfig
 from .training.config import TrainConfig as TrainConfig
 from .training.evaluate import evaluate as evaluate
 from .training.evaluate import print_comparison as print_comparison
+from .training.evaluate import processes as processes
 from .training.evaluate import validation_gmae as validation_gmae
 from .training.evaluate import wide_console as wide_console
 from .training.evaluate import write_comparison as write_comparison
@@ -47,6 +48,5 @@ from .training.gate import keep_what_helps as keep_what_helps
 from .training.look import log_answers as log_answers
 from .training.look import open_log as open_log
 from .training.pretrain_config import OpTablesConfig as OpTablesConfig
-from .training.processes import processes as processes
 from .trust.trust import Trusted as Trusted
 from .trust.trust import read_states as read_states

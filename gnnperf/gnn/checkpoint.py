@@ -24,8 +24,8 @@ from gnnperf.gnn.data.plain import refused_in
 from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.data.vocabulary import Vocabulary
 from gnnperf.gnn.intervals import Intervals
-from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.gnn import WORK, TypedGNN
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.models.stored import StoredFile, check_network, feature_names, is_within, network_of, read_stored
 from gnnperf.gnn.trust import Trust, fit_trust
 from gnnperf.gnn.trust.likeness import KEPT, Likeness

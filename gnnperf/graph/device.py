@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.core import EventKind, Link
-from gnnperf.graph.calls import CallClass
 from gnnperf.graph.cost import fused_name
-from gnnperf.graph.event_columns import RankEvents
+from gnnperf.graph.event_columns import CallClass, RankEvents
 from gnnperf.graph.host import outer_calls
 
 # Kernels of a CUDA graph, tied to the ops that put them there while the graph was captured.

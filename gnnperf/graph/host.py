@@ -14,8 +14,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from gnnperf.core import EventKind, Segment
-from gnnperf.graph.calls import SEGMENTING
-from gnnperf.graph.event_columns import RankEvents
+from gnnperf.graph.event_columns import SEGMENTING, RankEvents
 
 _LAST = np.iinfo(np.int32).max
 

@@ -13,7 +13,7 @@ from gnnperf.graph.device import Works
 from gnnperf.graph.event_columns import RankEvents, by_category
 from gnnperf.graph.host import Pieces
 from gnnperf.graph.op_costs import OpCosts, launching_op_costs, whole_op_costs
-from gnnperf.graph.phases import phases
+from gnnperf.graph.steps import phases
 from gnnperf.graph.tables import content_keys, node_table
 
 # Kernels that Inductor fused, where no op says their sizes: what their own names tell.

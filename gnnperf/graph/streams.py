@@ -18,9 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.core import EventKind
-from gnnperf.graph.calls import CallClass
 from gnnperf.graph.device import Works
-from gnnperf.graph.event_columns import RankEvents
+from gnnperf.graph.event_columns import CallClass, RankEvents
 from gnnperf.graph.waits import LaunchOrder
 
 _NEAR_NS = 25_000

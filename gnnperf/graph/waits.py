@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.core import EventKind
-from gnnperf.graph.calls import SYNCHRONIZING, CallClass
 from gnnperf.graph.device import Works, stream_lanes
-from gnnperf.graph.event_columns import RankEvents
+from gnnperf.graph.event_columns import SYNCHRONIZING, CallClass, RankEvents
 from gnnperf.graph.host import segmenting_calls
 
 LAUNCH_QUEUE_DEPTH = 1022  # launches in flight before the next launch blocks

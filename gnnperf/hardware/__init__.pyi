@@ -16,7 +16,6 @@ from .collective_terms import ring_hops_between_nodes as ring_hops_between_nodes
 from .collective_terms import ring_terms as ring_terms
 from .collective_terms import touched_bytes as touched_bytes
 from .collective_terms import tree_terms as tree_terms
-from .conf_folders import conf_dir as conf_dir
 from .config import HardwareConfig as HardwareConfig
 from .contention import UNLIMITED as UNLIMITED
 from .contention import Bucket as Bucket
@@ -32,6 +31,7 @@ from .named import LAWS_GROUP as LAWS_GROUP
 from .named import PLAN_GROUP as PLAN_GROUP
 from .named import SUFFIXES as SUFFIXES
 from .named import closest as closest
+from .named import conf_dir as conf_dir
 from .named import is_path as is_path
 from .named import path_of as path_of
 from .named import unknown_name as unknown_name

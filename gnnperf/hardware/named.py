@@ -6,8 +6,30 @@ from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 
+import gnnperf
 from gnnperf.core import InputError
-from gnnperf.hardware.conf_folders import conf_dir
+
+# Where the shipped YAML lies: `conf/` of a checkout, else `conf/` inside the installed package.
+
+_PACKAGE = Path(gnnperf.__file__).resolve().parent
+CANDIDATES = (_PACKAGE.parent / "conf", _PACKAGE / "conf")
+
+
+def conf_dir(group: str) -> Path:
+    """Folder of one configuration group, e.g. "hardware".
+
+    Raises:
+        InputError: the installation has no such folder.
+    """
+    for candidate in CANDIDATES:
+        if (candidate / group).is_dir():
+            return candidate / group
+    raise InputError(
+        f"configuration folder {group!r} not found",
+        where=" or ".join(str(c) for c in CANDIDATES),
+        remedy="reinstall gnnperf, or run it from a checkout",
+    )
+
 
 DEVICE_GROUP, CLUSTER_GROUP, LINK_GROUP, HOST_GROUP = "hardware", "cluster", "link", "host"
 LAWS_GROUP = "analytic/collective_laws"  # not a folder of its own: Hydra would take collectives=NAME for its choice

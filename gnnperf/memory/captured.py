@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gnnperf.generate import Build, captured_run
-from gnnperf.memory.peak import PeakMemory
+from gnnperf.memory.measured import PeakMemory
 from gnnperf.memory.recorded import peak_memory
 
 

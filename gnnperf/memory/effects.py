@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from gnnperf.memory.slots import Slot, TensorSlot
+from gnnperf.memory.storages import Slot, TensorSlot
 
 _LEFT_OUT = ("layout", "pin_memory", "memory_format", "generator")  # none of them changes a size
 # c10::ScalarType, as traces write a dtype argument.

@@ -16,11 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from gnnperf.memory.effects import Effect
-from gnnperf.memory.slots import TensorSlot, tensors_of
 from gnnperf.memory.step_calls import SPARSE_PARTS, Call
-from gnnperf.memory.storages import Name, Role, Storage, Storages
-from gnnperf.memory.told import inside_bytes, told, told_in
-from gnnperf.memory.variant import Variant
+from gnnperf.memory.storages import Name, Role, Storage, Storages, TensorSlot, tensors_of
+from gnnperf.memory.told import Variant, inside_bytes, told, told_in
 
 # Activation checkpointing: ops of the forward that the backward runs once more, to make again what was not kept.
 #

@@ -16,12 +16,11 @@ from math import prod
 from gnnperf.core import require
 from gnnperf.graph import rank_events
 from gnnperf.memory.lifetimes import Lifetimes
-from gnnperf.memory.peak import Part, PeakMemory
-from gnnperf.memory.rounding import cpu_block_bytes, cuda_block_bytes
-from gnnperf.memory.slots import TensorSlot, tensors_of
+from gnnperf.memory.measured import Part, PeakMemory
+from gnnperf.memory.planned import cpu_block_bytes, cuda_block_bytes
 from gnnperf.memory.step_calls import Call, StepCalls, step_calls
-from gnnperf.memory.storages import Role
-from gnnperf.memory.variant import AsRecorded, Variant
+from gnnperf.memory.storages import Role, TensorSlot, tensors_of
+from gnnperf.memory.told import AsRecorded, Variant
 from gnnperf.trace import RunTrace, TraceTable
 
 # What a rank holds from step to step, as its optimizers tell: parameters, their gradients, optimizer state.

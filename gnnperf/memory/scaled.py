@@ -17,8 +17,8 @@ from typing import cast
 
 from gnnperf.core import Phase
 from gnnperf.generate import Argument, Shape
-from gnnperf.memory.slots import Slot, TensorSlot, with_tensors
 from gnnperf.memory.step_calls import Call
+from gnnperf.memory.storages import Slot, TensorSlot, with_tensors
 from gnnperf.whatif import Batch, grown, op_of, scale_call
 
 # Place of an argument that is a size (native_functions.yaml of PyTorch).

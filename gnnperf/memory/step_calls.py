@@ -16,7 +16,7 @@ import numpy as np
 from gnnperf.core import EventKind
 from gnnperf.graph import STEP_MARK, RankEvents
 from gnnperf.memory.effects import is_composite, is_known
-from gnnperf.memory.slots import Slot, slots_of
+from gnnperf.memory.storages import Slot, slots_of
 
 _NODE = "autograd::engine::evaluate_function: "
 _GRADIENT = "torch::autograd::AccumulateGrad"

@@ -2,6 +2,10 @@ from .api import predict as predict
 from .asked import to_request as to_request
 from .assembly import Question as Question
 from .assembly import assemble as assemble
+from .assembly import choose_step as choose_step
+from .assembly import critical_chain as critical_chain
+from .assembly import measured_step_time_us as measured_step_time_us
+from .assembly import step_time_kind as step_time_kind
 from .blended import CALIBRATED as CALIBRATED
 from .blended import predictor_of as predictor_of
 from .composition import composed as composed
@@ -9,14 +13,10 @@ from .composition import entry_point as entry_point
 from .composition.entry import EntryConfig as EntryConfig
 from .config import Mode as Mode
 from .config import PredictConfig as PredictConfig
-from .critical_time import critical_chain as critical_chain
 from .fallback import check_covered as check_covered
 from .intervals import calibrated as calibrated
 from .request import Request as Request
 from .request import check as check
-from .step_choice import choose_step as choose_step
-from .step_choice import measured_step_time_us as measured_step_time_us
-from .step_choice import step_time_kind as step_time_kind
 from .step_prediction import RankMemory as RankMemory
 from .step_prediction import StepPrediction as StepPrediction
 from .target import traced_name as traced_name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,29 +13,78 @@ import numpy as np
 from gnnperf.analytic import AnalyticPredictor, has_forms, node_bounds
 from gnnperf.core import NodeType, Source, task
 from gnnperf.generate import build_graph_of, misplaced
-from gnnperf.gnn import DeviceIntervals, Processor, StepIntervals, shipped_device_intervals
+from gnnperf.gnn import DeviceIntervals, Processor, StepIntervals, as_processor, processors_of, shipped_device_intervals
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor, StepLabel, load_graph
 from gnnperf.hardware import ClusterSpec, with_bucket
 from gnnperf.predict.advice import with_findings
-from gnnperf.predict.assembly import Question, assemble, collect
+from gnnperf.predict.assembly import Question, assemble, choose_step, collect, other_step, step_time_kind
 from gnnperf.predict.config import Mode, Stalls, TraceEvidence
 from gnnperf.predict.edited import with_edits
+from gnnperf.predict.intervals import with_interval
 from gnnperf.predict.jitter import jitter_asked
-from gnnperf.predict.laws import laws_text
 from gnnperf.predict.measured import MeasuredPredictor, read_measured
 from gnnperf.predict.predictors import Bounds, Predictors
-from gnnperf.predict.processors import NoBounds, calibrated_on, other_processor
 from gnnperf.predict.provenance import provenance
 from gnnperf.predict.rank_memory import with_memory
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
 from gnnperf.predict.request import Request, check
 from gnnperf.predict.similar import SimilarPredictor
-from gnnperf.predict.step_choice import choose_step, other_step, step_time_kind
-from gnnperf.predict.step_interval import with_interval
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.predict.target import Target, choose_target, traced_device, traced_name
+from gnnperf.predict.target import Target, choose_target, laws_text, traced_device, traced_name
 from gnnperf.predict.trace_evidence import TracePredictor
 from gnnperf.schedule import MeasuredStep, forecast_step, measured_step, replay_step
+
+# Another processor than intervals were calibrated on: all CPUs are taken for the generic one, nobody else says it.
+
+OTHER = (
+    "The trace ran on {ours}, the checkpoint's errors were measured on {theirs}: what another processor changes it "
+    "does not know, so there is no interval. Eight or more runs of yours can train it on (experiment=fine_tune)."
+)
+
+
+@dataclass(frozen=True)
+class NoBounds:
+    """Removes intervals that were calibrated on other processors.
+
+    Attributes:
+        reason: the warning that goes with every prediction.
+    """
+
+    reason: str
+
+    def __call__(self, prediction: Prediction, cluster: ClusterSpec) -> Prediction:
+        """The prediction without bounds on any node."""
+        unknown = np.full_like(prediction.latency_us, np.nan)  # [num_nodes]
+        warnings = (*prediction.warnings, self.reason)
+        return replace(prediction, latency_low_us=unknown, latency_high_us=unknown, warnings=warnings)
+
+
+def calibrated_on(provenance: Mapping[str, Any]) -> tuple[Processor, ...]:
+    """The processors of a checkpoint's validation runs; () unknown, as of checkpoints made before they were kept."""
+    training = provenance.get("training")
+    named = training.get("processors") if isinstance(training, Mapping) else None
+    kept = named if isinstance(named, (list, tuple)) else ()
+    found = [
+        as_processor(one if isinstance(one, Mapping) else {"name": one}) for one in kept
+    ]  # a name alone: an older one
+    return tuple(one for one in found if one is not None)
+
+
+def other_processor(trace: Path | None, theirs: Sequence[Processor]) -> str:
+    """What to say where the trace's card names processors and no validation run ran on one of them; else "".
+
+    Args:
+        trace: what is asked about; None: a plan.
+        theirs: of the validation runs; () unknown.
+
+    Raises:
+        InputError: the trace's card cannot be read.
+    """
+    ours = processors_of([trace]) if trace is not None and theirs else ()
+    if not ours or any(one.may_be(other) for one in ours for other in theirs):
+        return ""
+    return OTHER.format(ours=", ".join(map(str, ours)), theirs=", ".join(map(str, theirs)))
+
 
 # Bounds of kernels on a GPU that nobody calibrated: what answers missed on generations that were left out.
 

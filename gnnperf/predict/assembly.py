@@ -7,16 +7,117 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from gnnperf.core import WORK_TYPES, InputError, StepTimeKind
 from gnnperf.graph import ExecutionGraph, Prediction, StepLabel, in_place, uncovered, uncovered_ops
 from gnnperf.hardware import DeviceSpec
 from gnnperf.predict.config import Mode
-from gnnperf.predict.critical_time import critical_time_us, delay_us, shares
 from gnnperf.predict.jitter import with_waits
-from gnnperf.predict.step_choice import measured_step_time_us, rank_start_skew_us, step_time_kind
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.schedule import CHECK, NUM_UNROLLED, Jitter, Schedule, schedule, schedule_with_contention
+from gnnperf.schedule import CHECK, NUM_UNROLLED, Jitter, Schedule, schedule, schedule_with_contention, timed_edges
+
+# Which step of a trace is predicted, and which of the three step labels it is compared with.
+
+WINDOW_NAME = "window"  # the step name of a trace without step marks (ExecutionGraph.steps)
+
+
+def choose_step(graph: ExecutionGraph, step: int | None) -> StepLabel:
+    """The step asked for; without one, the step with the (lower) median measured time.
+
+    Steps with a period are preferred: the first step of a window has none and is often the odd one.
+
+    Raises:
+        InputError: the graph holds no whole step, or not this one.
+    """
+    if not graph.steps:
+        raise InputError(
+            "no whole step in the trace", where=graph.name,
+            remedy="record at least one whole step between two step marks",
+        )  # fmt: skip
+    if step is None:
+        with_period = [s for s in graph.steps if s.period_us is not None]
+        ranked = sorted(with_period or graph.steps, key=lambda s: (measured_step_time_us(s), s.step))
+        return ranked[(len(ranked) - 1) // 2]
+    by_number = {s.step: s for s in graph.steps}
+    if step not in by_number:
+        raise InputError(f"step={step} is not in the trace", where=graph.name, allowed=_listed(graph.steps))
+    return by_number[step]
+
+
+def step_time_kind(label: StepLabel) -> StepTimeKind:
+    """Period where the step has one, else makespan; window for a trace without step marks."""
+    if label.name == WINDOW_NAME:
+        return StepTimeKind.WINDOW
+    return StepTimeKind.MAKESPAN if label.period_us is None else StepTimeKind.PERIOD
+
+
+def measured_step_time_us(label: StepLabel) -> float:
+    """The measured value of the step's own kind."""
+    return label.makespan_us if label.period_us is None else label.period_us
+
+
+def other_step(graph: ExecutionGraph, label: StepLabel) -> StepLabel:
+    """The nearest other step, the later one on a tie; the step itself if it is the only one."""
+    others = [s for s in graph.steps if s.step != label.step]
+    return min(others, key=lambda s: (abs(s.step - label.step), -s.step), default=label)
+
+
+def rank_start_skew_us(label: StepLabel) -> float:
+    """How much later the last rank starts the step than the first: the profilers' opening times, mostly."""
+    return max(label.rank_start_us) - min(label.rank_start_us) if label.rank_start_us else 0.0
+
+
+def _listed(steps: tuple[StepLabel, ...]) -> str:
+    return ", ".join(f"{s.step} ({s.name})" for s in steps)
+
+
+# The step time, divided among the nodes of the critical path.
+#
+# path     |--T2--|--T4 launch--·
+#                 |------- gemm --------|-- all_reduce --|-T1-|
+# divided  |  T2  | T4 |     gemm       |   all_reduce   | T1 |       a launch holds its kernel back by the lag only
+#                      ^ makespan - step time (a period begins where the previous step completed)
+
+
+def critical_chain(graph: ExecutionGraph, schedule: Schedule) -> np.ndarray:
+    """[num_on_path] node ids of the critical path, in the order in which time passes along it."""
+    position = np.empty(graph.num_nodes, dtype=np.int64)  # [num_nodes] topological, decides between equal starts
+    position[timed_edges(graph).order] = np.arange(graph.num_nodes)
+    on_path = np.flatnonzero(schedule.on_critical_path)
+    return on_path[np.lexsort((position[on_path], schedule.start_us[on_path]))]
+
+
+def critical_time_us(graph: ExecutionGraph, schedule: Schedule, step_time_us: float) -> np.ndarray:
+    """[num_nodes] time the path spends at each node, inside the last `step_time_us` before the step's completion.
+
+    A node's time lasts until the path goes on, so a delay after it (launch latency, stream gap) is part of it. The sum
+    is `step_time_us`, less whatever passes before the path starts (replay: the rank began later than the first one).
+    """
+    chain = critical_chain(graph, schedule)
+    begin = schedule.start_us[chain]  # [num_on_path]
+    end = np.append(begin[1:], schedule.makespan_us)[: len(chain)]
+    opens = schedule.makespan_us - step_time_us
+    share = np.zeros(graph.num_nodes)
+    share[chain] = np.maximum(end, opens) - np.maximum(begin, opens)
+    return share
+
+
+def delay_us(graph: ExecutionGraph, schedule: Schedule, step_time_us: float) -> float:
+    """Part of the critical time in which no node of the path runs: launch latencies and gaps on streams."""
+    chain = critical_chain(graph, schedule)
+    opens = schedule.makespan_us - step_time_us
+    ends, begins = schedule.end_us[chain][:-1], schedule.start_us[chain][1:]  # [num_on_path - 1]
+    return float(np.maximum(np.maximum(begins, opens) - np.maximum(ends, opens), 0.0).sum())
+
+
+def shares(critical_us: np.ndarray, labels: pd.Series | np.ndarray) -> dict[str, float]:
+    """Label -> share of the critical time, largest first; labels without any critical time are listed with 0."""
+    total = critical_us.sum()
+    by_label = pd.Series(critical_us).groupby(np.asarray(labels, dtype=object).astype(str)).sum()
+    ordered = by_label.sort_values(ascending=False, kind="stable")
+    return {str(name): float(value / total) if total > 0 else 0.0 for name, value in ordered.items()}
+
 
 LONGEST_US = 1e14  # three years; outputs hold ns in 64 bits
 NOTED_SKEW = 0.05  # share of a measured makespan from which the ranks' different starts are worth a sentence

@@ -12,9 +12,9 @@ from gnnperf.core import Source
 from gnnperf.graph import REASONS, Alone, ExecutionGraph, Prediction, Predictor, uncovered_ops
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble
-from gnnperf.predict.laws import with_laws
 from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.step_prediction import StepPrediction, WhatIfAnswer
+from gnnperf.predict.target import with_laws
 from gnnperf.whatif import Asked, Edit, Edited, HardwareChange, apply, asked
 
 # One prediction of a graph whose nodes run on different hardware: every node as on its own cluster.

@@ -12,7 +12,7 @@ from gnnperf.generate import Plan
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 from gnnperf.predict.config import Mode, Stalls, TraceEvidence
 from gnnperf.predict.jitter import check_jitter
-from gnnperf.predict.laws import check_laws
+from gnnperf.predict.target import check_laws
 from gnnperf.whatif import Edit
 
 USES_CHECKPOINT = USES_HARDWARE = (Mode.gnn, Mode.hybrid, Mode.analytic)

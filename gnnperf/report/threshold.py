@@ -8,8 +8,8 @@ from pathlib import Path
 from gnnperf.core import InputError, StepTimeKind, require
 from gnnperf.predict import StepPrediction
 from gnnperf.report.compare.cli import EXCEEDED
-from gnnperf.report.compare.limits import Limits
 from gnnperf.report.compare.side import read_step
+from gnnperf.report.compare.text import Limits
 
 
 class StepTooLong(InputError):

@@ -10,8 +10,8 @@ import msgspec
 from gnnperf.core import InputError, replacing_folder, task, to_json, untrusted
 from gnnperf.predict import StepPrediction
 from gnnperf.report.json_document import FORMAT, document
-from gnnperf.report.nodes_parquet import nodes_table
 from gnnperf.report.page import html_report
+from gnnperf.report.summary import nodes_table
 from gnnperf.report.timeline import write_timeline
 
 FILES = ("prediction.json", "nodes.parquet", "timeline.json.gz", "report.html")

@@ -1,5 +1,5 @@
 from . import storage as storage
-from .device_names import device_name as device_name
+from .metadata import device_name as device_name
 from .point_to_point import is_channel as is_channel
 from .public_text import file_names as file_names
 from .public_text import run_name as run_name

@@ -16,14 +16,14 @@ from .dtype import ChangeDtype as ChangeDtype
 from .edit import Edit as Edit
 from .edit import Edited as Edited
 from .edit import apply as apply
+from .findings.exposed_communication import length_us as length_us
+from .findings.exposed_communication import union as union
 from .findings.finding import Basis as Basis
 from .findings.finding import Finding as Finding
 from .findings.measured import measured_step as measured_step
 from .findings.observed import Observed as Observed
 from .findings.search import LARGEST_GRAPH as LARGEST_GRAPH
 from .findings.search import find as find
-from .findings.spans import length_us as length_us
-from .findings.spans import union as union
 from .fusion import FuseElementwise as FuseElementwise
 from .hardware_change import Asked as Asked
 from .hardware_change import HardwareChange as HardwareChange

@@ -12,8 +12,7 @@ import numpy as np
 
 from gnnperf.core import require
 from gnnperf.graph import ExecutionGraph
-from gnnperf.whatif.edit import Edited
-from gnnperf.whatif.latency_change import LatencyChange, no_change
+from gnnperf.whatif.edit import Edited, LatencyChange, no_change
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ import numpy as np
 
 from gnnperf.core import InputError, NodeType, Segment, require
 from gnnperf.graph import ExecutionGraph
-from gnnperf.whatif.edit import Edited
-from gnnperf.whatif.latency_change import LatencyChange, declared, delayed, scaled
+from gnnperf.whatif.edit import Edited, LatencyChange, declared, delayed, scaled
 from gnnperf.whatif.places import Place, gap_at
 from gnnperf.whatif.units import OpSelector
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from gnnperf.core import require
 from gnnperf.graph import ExecutionGraph
-from gnnperf.whatif.edit import Edited
-from gnnperf.whatif.latency_change import delayed
+from gnnperf.whatif.edit import Edited, delayed
 from gnnperf.whatif.places import Place, gap_at
 
 HIDDEN = "what other threads of the rank do in a pause: they go on as they were"

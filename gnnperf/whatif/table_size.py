@@ -12,15 +12,43 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+import pandas as pd
 
 from gnnperf.core import InputError, NodeType, OpFamily, Phase, require
-from gnnperf.generate import Argument, Shape, each, is_list, tensors
+from gnnperf.generate import Argument, Shape, each, is_list, parse, tensors
 from gnnperf.graph import DTYPE_BYTES, ExecutionGraph, TableCounts
 from gnnperf.whatif.batch_sizes import WHOLE, op_of
 from gnnperf.whatif.distinct_calls import DistinctCall, change_calls
 from gnnperf.whatif.edit import Edited
-from gnnperf.whatif.looked_up import tables
 from gnnperf.whatif.recost import DENSE_GRADIENTS, Cost, added_rows, with_shapes
+
+# Embedding tables of a graph, found by the ops that look rows up in them.
+
+LOOKUPS = ("embedding", "embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
+BAGS = LOOKUPS[1:]
+
+
+def lookups(nodes: pd.DataFrame) -> dict[str, tuple[Argument, ...]]:
+    """Shapes as text -> arguments, of every distinct call that looks up rows."""
+    of_tables = (nodes["family"] == OpFamily.EMBEDDING) & nodes["input_dims"].notna()
+    table = nodes.loc[of_tables, ["op_name", "input_dims"]].astype(str).drop_duplicates()
+    return {dims: parse(dims) for name, dims in table.itertuples(index=False) if op_of(name) in LOOKUPS}
+
+
+def tables(graph: ExecutionGraph, rows: int | None) -> frozenset[Shape]:
+    """Shapes [rows, columns] of the tables that are looked up; `rows`: only of so many rows.
+
+    Raises:
+        InputError: there is none.
+    """
+    found = {tensors(arguments[0])[0] for arguments in lookups(graph.nodes).values() if tensors(arguments[0])}
+    chosen = frozenset(shape for shape in found if len(shape) == 2 and rows in (None, shape[0]))
+    if not chosen:
+        known = ", ".join(sorted(str(shape[0]) for shape in found))
+        raise InputError("no embedding table" + (f" of {rows} rows" if rows else ""), where=f"graph {graph.name!r}",
+                         allowed=known or "a program that looks up rows of tables, with shapes of inputs")  # fmt: skip
+    return chosen
+
 
 COUNTED = "how often a row is looked up again in a table of another size: as was counted"
 UNCOUNTED = "how often a row is looked up again in a table of another size, and what a cache holds of it"

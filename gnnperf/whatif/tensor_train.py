@@ -22,11 +22,11 @@ from gnnperf.core import InputError, NodeType, OpFamily, Phase, Segment, require
 from gnnperf.generate import Argument, Shape, is_list, parse, tensors, text
 from gnnperf.graph import ExecutionGraph, op_cost
 from gnnperf.whatif.batch_sizes import op_of
-from gnnperf.whatif.call_table import call_table
 from gnnperf.whatif.edit import Edited
-from gnnperf.whatif.looked_up import BAGS, LOOKUPS, tables
+from gnnperf.whatif.horizontal import call_table
 from gnnperf.whatif.recost import PROFILER_NAME
 from gnnperf.whatif.surgery import insert_copies
+from gnnperf.whatif.table_size import BAGS, LOOKUPS, tables
 
 # A table as a tensor train: how rows and columns are factored, and what a look-up multiplies.
 #

@@ -15,8 +15,8 @@ from torch_geometric.data import HeteroData
 
 from gnnperf.core import NUM_TEXT_FEATURES, NodeType, Relation
 from gnnperf.gnn import FIELDS
+from gnnperf.gnn.data.features import FORWARD_EDGE_TYPES
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.data.relations import FORWARD_EDGE_TYPES
 from research.baselines.trees import Trees
 from research.baselines.trees_table import WORK, Own, OwnColumns, joint_codes
 

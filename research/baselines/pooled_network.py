@@ -18,8 +18,8 @@ from torch_geometric.data import HeteroData
 from torch_geometric.nn import SAGEConv
 
 from gnnperf.core import NodeType
+from gnnperf.gnn.data.features import FORWARD_EDGE_TYPES
 from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
-from gnnperf.gnn.data.relations import FORWARD_EDGE_TYPES
 from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary
 from research.baselines.step_head import Reduction, StepHead, joined
 from research.baselines.trees_table import WORK, joint_codes

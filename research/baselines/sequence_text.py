@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from gnnperf.gnn.data.categories import texts_of
+from gnnperf.gnn.data.floors import texts_of
 from gnnperf.gnn.data.vocabulary import FIELDS, field_column
 from gnnperf.graph import ExecutionGraph, lane_keys
 from gnnperf.schedule import timed_edges

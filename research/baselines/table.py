@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from gnnperf.gnn import run_of
-from gnnperf.gnn.data.config import DataConfig
-from gnnperf.gnn.data.prepare import PreparedData, opened, prepare
+from gnnperf.gnn.data.prepare import DataConfig, PreparedData, opened, prepare
 from gnnperf.gnn.data.splits import Split
 from research.baselines.judge import Learner, fitted_cell, learning_code, repeat_cell
 from research.evaluation.cell_files import cell_path, read_cell, write_cell

@@ -8,9 +8,8 @@ from pathlib import Path
 from gnnperf.core import console, each, say
 from gnnperf.gnn import Checkpoint, TypedGNN, open_log, processes
 from gnnperf.gnn.data import prepare
-from gnnperf.gnn.data.config import DataConfig
-from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.training.curves import Log
+from gnnperf.gnn.data.prepare import DataConfig, PreparedData
+from gnnperf.gnn.training.look import Log
 from gnnperf.predict import EntryConfig
 from research.baselines.judge import Fit, fitted, is_repeated, judged_cell, learning_code, repeat_cell
 from research.baselines.network import fits_of

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.gnn import LEVEL
-from gnnperf.gnn.intervals.conformal import two_sided
 from gnnperf.gnn.intervals.devices import expected_bounds, generation_quantiles
+from gnnperf.gnn.intervals.nodes import two_sided
 from research.baselines.trees import FIXED
 from research.benchmarks._generation_answers import DENSITY, GROUP
 from research.benchmarks._weighted_bounds import pooled_bounds, weighted_two_sided

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gnnperf.gnn.data.config import DataConfig
+from gnnperf.gnn.data.prepare import DataConfig
 from research.baselines.judge import Learner
 from research.baselines.table import Place, SplitData, ensure_cell, ensure_floor, load_split
 from research.baselines.training import variant_of

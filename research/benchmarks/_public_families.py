@@ -15,7 +15,7 @@ from gnnperf.core import InputError, NodeType
 from gnnperf.gnn.data.runs import RunGraph, cluster_for, typical
 from gnnperf.gnn.data.splits import Split
 from gnnperf.graph import ExecutionGraph
-from gnnperf.predict.step_choice import WINDOW_NAME
+from gnnperf.predict.assembly import WINDOW_NAME
 from gnnperf.trace.public.build import Recording, recordings
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._public_runs import imported

@@ -25,11 +25,10 @@ from gnnperf.gnn import LEVEL, node_kinds, run_of
 from gnnperf.gnn.checkpoint import Checkpoint, load_checkpoint
 from gnnperf.gnn.data.prepare import PreparedData, Step, load_data
 from gnnperf.gnn.evaluation.metrics import is_measured
-from gnnperf.gnn.intervals.conformal import attainable, one_sided, two_sided
+from gnnperf.gnn.intervals.nodes import attainable, one_sided, two_sided
 from gnnperf.predict import CALIBRATED, Mode, assemble, predictor_of
-from gnnperf.predict.intervals import CalibratedBounds, asked_about
+from gnnperf.predict.intervals import CalibratedBounds, asked_about, with_interval
 from gnnperf.predict.predictors import Predictors
-from gnnperf.predict.step_interval import with_interval
 from research.baselines.judge import repeat_cell
 from research.benchmarks._learned_jobs import data_config
 from research.evaluation.cells import Origin

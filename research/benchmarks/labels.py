@@ -14,7 +14,7 @@ import argparse
 import numpy as np
 
 from gnnperf.gnn import WORK, Step, load_data, run_of
-from gnnperf.gnn.data.config import DataConfig
+from gnnperf.gnn.data.prepare import DataConfig
 from gnnperf.gnn.data.step_time import contended_step_time_us, step_time_us
 
 

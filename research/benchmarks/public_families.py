@@ -25,9 +25,7 @@ from rich.console import Console
 
 from gnnperf.core import InputError, NodeType
 from gnnperf.gnn import TrainConfig, load_start
-from gnnperf.gnn.data.config import DataConfig
-from gnnperf.gnn.data.earlier import Earlier
-from gnnperf.gnn.data.prepare import prepare
+from gnnperf.gnn.data.prepare import DataConfig, Earlier, prepare
 from gnnperf.predict import composed
 from research.baselines.judge import Learner
 from research.baselines.network import Network

@@ -31,8 +31,8 @@ from rich.table import Table
 from gnnperf.generate import read_plan
 from gnnperf.hardware import load_device, read_yaml
 from gnnperf.predict import Mode, Request, StepPrediction, predict
-from gnnperf.report.nodes_parquet import nodes_table
 from gnnperf.report.page import html_report
+from gnnperf.report.summary import nodes_table
 from gnnperf.report.timeline import write_timeline
 from research.benchmarks._chromium import Page, chromium
 

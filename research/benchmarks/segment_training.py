@@ -25,9 +25,8 @@ from gnnperf.generate.transformer import (
     every_rank,
 )
 from gnnperf.gnn import build_model, fit
-from gnnperf.gnn.data.config import DataConfig
 from gnnperf.gnn.data.module import StepDataModule
-from gnnperf.gnn.data.prepare import PreparedData, prepare
+from gnnperf.gnn.data.prepare import DataConfig, PreparedData, prepare
 from gnnperf.gnn.data.runs import RunGraph
 from gnnperf.gnn.data.splits import Split
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType, Segment, each
-from gnnperf.gnn.data.occurrences import node_kinds, occurrences
 from gnnperf.gnn.data.recordings import Recording, Repeats
+from gnnperf.gnn.data.runs import node_kinds, occurrences
 from gnnperf.gnn.evaluation.metrics import APE_FLOOR, absolute_percentage_error, is_measured
 from gnnperf.graph import ExecutionGraph
 from gnnperf.schedule import align

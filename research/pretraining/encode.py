@@ -17,10 +17,10 @@ from torch_geometric.data import HeteroData
 
 from gnnperf.core import WORK_TYPES, NodeType, Relation, Source
 from gnnperf.gnn import features
+from gnnperf.gnn.data.features import REVERSE_PREFIX
 from gnnperf.gnn.data.floors import TypedFloors
 from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer
 from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
-from gnnperf.gnn.data.relations import REVERSE_PREFIX
 from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary, fit_vocabulary
 from gnnperf.graph import ExecutionGraph, Prediction
 from gnnperf.hardware import ClusterSpec, DeviceSpec, default_cluster

@@ -11,8 +11,8 @@ import torch
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.kernels.nodes import distinct_calls
 from gnnperf.core import NodeType, Relation, Source
-from gnnperf.gnn.data.earlier import Earlier
-from gnnperf.gnn.data.relations import REVERSE_PREFIX
+from gnnperf.gnn.data.features import REVERSE_PREFIX
+from gnnperf.gnn.data.prepare import Earlier
 from gnnperf.gnn.finetune import Start
 from gnnperf.gnn.models.stored import StoredFile
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor, only, uncovered_ops

@@ -10,7 +10,7 @@ from gnnperf.analytic.device_evidence import DeviceEvidence, Evidence, Standing,
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.cli import main
 from gnnperf.hardware import device_names, load_device
-from gnnperf.hardware.conf_folders import conf_dir
+from gnnperf.hardware.named import conf_dir
 from gnnperf.hardware.strict_yaml import read_yaml
 
 

@@ -16,8 +16,8 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.checkpoint import Checkpoint, load_checkpoint, make_checkpoint, save_checkpoint
 from gnnperf.gnn.intervals import Intervals, NodeIntervals, StepIntervals
-from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.models.stored import MAX_WEIGHT
 from gnnperf.predict.gnn import GnnPredictor
 

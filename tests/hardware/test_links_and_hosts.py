@@ -18,7 +18,7 @@ from gnnperf.hardware import (
     load_link,
     spread,
 )
-from gnnperf.hardware.conf_folders import conf_dir
+from gnnperf.hardware.named import conf_dir
 from gnnperf.hardware.spec import MEDIA
 from gnnperf.hardware.yaml_spec import cluster_from, link_from
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gnnperf.memory.effects import CannotTell, effect_of, is_composite
-from gnnperf.memory.slots import Slot, TensorSlot
+from gnnperf.memory.storages import Slot, TensorSlot
 
 
 def tensor(*shape: int, dtype: str = "float32", grad: bool = True) -> TensorSlot:

@@ -1,8 +1,8 @@
 """Parameters and state from calls of optimizers."""
 
 from gnnperf.memory.recorded import held
-from gnnperf.memory.slots import Slot, TensorSlot
 from gnnperf.memory.step_calls import Call
+from gnnperf.memory.storages import Slot, TensorSlot
 
 A, B = TensorSlot((4, 8), "float32"), TensorSlot((8,), "float32")
 LISTED = (TensorSlot((4, 8), ""), TensorSlot((8,), ""))

@@ -1,8 +1,7 @@
 """oneDNN's workspace, allocations inside ops, names of storages."""
 
-from gnnperf.memory.slots import TensorSlot
 from gnnperf.memory.step_calls import Call
-from gnnperf.memory.storages import Role, Storages
+from gnnperf.memory.storages import Role, Storages, TensorSlot
 from gnnperf.memory.told import asked_bytes, blocked_bytes, workspace_bytes
 
 FLOAT = "float32"

@@ -6,9 +6,9 @@ import pytest
 
 from gnnperf.memory.edits import AllCast, Autocast, memory_edits
 from gnnperf.memory.scaled import ScaledBatch
-from gnnperf.memory.slots import TensorSlot
 from gnnperf.memory.step_calls import Call
-from gnnperf.memory.variant import AsRecorded
+from gnnperf.memory.storages import TensorSlot
+from gnnperf.memory.told import AsRecorded
 from gnnperf.whatif import ChangeDtype, CompressMessages, InputStall, ScaleBatch
 from tests.whatif.layers import layer
 

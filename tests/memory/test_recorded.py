@@ -15,7 +15,7 @@ from gnnperf.memory.captured import captured_peak_memory
 from gnnperf.memory.edits import Autocast, memory_edits
 from gnnperf.memory.measured import Measured, measured_peaks
 from gnnperf.memory.recorded import peak_memory
-from gnnperf.memory.variant import AsRecorded
+from gnnperf.memory.told import AsRecorded
 from gnnperf.trace import read_run
 from gnnperf.whatif import ChangeDtype, Edit, ScaleBatch
 

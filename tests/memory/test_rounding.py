@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.memory.rounding import cpu_block_bytes, cuda_block_bytes, cuda_segment_bytes
+from gnnperf.memory.planned import cpu_block_bytes, cuda_block_bytes, cuda_segment_bytes
 
 MIB = 2**20
 sizes = st.integers(0, 2**40)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gnnperf.memory.scaled import ScaledBatch
-from gnnperf.memory.slots import Slot, TensorSlot
 from gnnperf.memory.step_calls import Call
+from gnnperf.memory.storages import Slot, TensorSlot
 from gnnperf.whatif.batch_sizes import Batch
 
 TWICE = ScaledBatch(Batch(frozenset({8, 512}), frozenset({(384, 128), (512, 128)})), 2.0)

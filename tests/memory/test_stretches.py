@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.generate.uses import NotAccounted, Pair, RankTensors, Stretch, Use, check_accounted, use
-from gnnperf.memory.peak import Part
+from gnnperf.memory.measured import Part
 from gnnperf.memory.planned import ASKED, BLOCKS, KEPT, planned_peak, profiles
 
 

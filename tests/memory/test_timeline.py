@@ -1,9 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.memory.peak import Part
+from gnnperf.memory.measured import Part
+from gnnperf.memory.planned import cpu_block_bytes
 from gnnperf.memory.recorded import Stay, peak_of
-from gnnperf.memory.rounding import cpu_block_bytes
 
 
 def test_the_peak_is_where_most_is_there_at_one_time() -> None:

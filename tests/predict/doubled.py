@@ -9,8 +9,8 @@ import torch
 from synthetic import prepared
 
 from gnnperf.gnn.checkpoint import Checkpoint, make_checkpoint
-from gnnperf.gnn.models.config import MAX_RESIDUAL, ModelConfig
 from gnnperf.gnn.models.gnn import Head, TypedGNN
+from gnnperf.gnn.models.message_passing import MAX_RESIDUAL, ModelConfig
 
 
 def doubling(tmp_path: Path) -> Checkpoint:

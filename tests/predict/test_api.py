@@ -199,8 +199,8 @@ def test_a_trace_of_another_processor_than_training_has_no_interval_and_says_why
 def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> Path:
     """An untrained network with the toy runs' vocabulary."""
     from gnnperf.gnn.checkpoint import make_checkpoint, save_checkpoint
-    from gnnperf.gnn.models.config import ModelConfig
     from gnnperf.gnn.models.gnn import TypedGNN
+    from gnnperf.gnn.models.message_passing import ModelConfig
 
     data, config = prepared(folder / "data"), ModelConfig(hidden_channels=8)
     torch.manual_seed(0)

@@ -12,9 +12,8 @@ import pytest
 
 from gnnperf.core.schema import StepTimeKind
 from gnnperf.hardware.contention import Contention
-from gnnperf.predict.assembly import assemble
+from gnnperf.predict.assembly import assemble, step_time_kind
 from gnnperf.predict.config import Mode
-from gnnperf.predict.step_choice import step_time_kind
 from tests.predict.answers import COLLECTIVE, GEMM_0, GEMM_1, Fixed, question, toy_answer
 from tests.toys import two_rank_graph
 

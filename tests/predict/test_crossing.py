@@ -13,8 +13,8 @@ from toys import two_rank_graph
 from gnnperf.core.schema import Relation
 from gnnperf.gnn.checkpoint import make_checkpoint
 from gnnperf.gnn.data.features import features
-from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware.placement import Placement
 from gnnperf.predict.gnn import GnnPredictor, asked_over

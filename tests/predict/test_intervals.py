@@ -13,8 +13,7 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.intervals import NodeIntervals, StepIntervals
 from gnnperf.predict.config import Mode
-from gnnperf.predict.intervals import CalibratedBounds, calibrated
-from gnnperf.predict.step_interval import with_interval
+from gnnperf.predict.intervals import CalibratedBounds, calibrated, with_interval
 from tests.predict.answers import toy_answer
 
 

@@ -10,9 +10,8 @@ import pytest
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.predict.config import Mode
-from gnnperf.predict.laws import laws_text, with_laws
 from gnnperf.predict.request import Request, check
-from gnnperf.predict.target import choose_target
+from gnnperf.predict.target import choose_target, laws_text, with_laws
 from tests.toys import two_rank_graph
 
 

@@ -12,7 +12,7 @@ from toys import two_rank_graph
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.gnn.data.processors import Processor
 from gnnperf.hardware import default_cluster, load_device
-from gnnperf.predict.processors import NoBounds, calibrated_on, other_processor
+from gnnperf.predict.api import NoBounds, calibrated_on, other_processor
 
 EPYC, GRACE, XEON = Processor("Epyc", "AVX512"), Processor("Grace"), Processor("Xeon", "AVX512")
 

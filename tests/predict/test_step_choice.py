@@ -8,7 +8,7 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.predict.step_choice import choose_step, other_step
+from gnnperf.predict.assembly import choose_step, other_step
 from tests.toys import two_rank_graph
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 PROGRAM = """
 import json, resource, sys
-from gnnperf.record.rank_process import keep_memory
+from gnnperf.record.launcher import keep_memory
 told = keep_memory() if sys.argv[1] == "kept" else {}
 import torch
 

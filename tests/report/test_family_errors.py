@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gnnperf.report.family_errors import family_errors
-from gnnperf.report.nodes_parquet import nodes_table
+from gnnperf.report.summary import nodes_table
 from tests.predict.answers import GEMM_0, GEMM_1, toy_answer
 
 

@@ -12,7 +12,7 @@ from gnnperf.core.schema import PREDICTION_COLUMNS
 from gnnperf.hardware import load_device
 from gnnperf.hardware.yaml_spec import device_from
 from gnnperf.report.json_document import document
-from gnnperf.report.nodes_parquet import nodes_table
+from gnnperf.report.summary import nodes_table
 from tests.predict.answers import GEMM_1, toy_answer
 
 GOLDEN = """\

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from gnnperf.report.json_document import document
-from gnnperf.report.nodes_parquet import nodes_table
 from gnnperf.report.occupancy import PARTS, occupancy
+from gnnperf.report.summary import nodes_table
 from tests.predict.answers import toy_answer
 
 COLUMNS = ("rank", "node_type", "segment", "transfer", "start_us", "mean_latency_us")

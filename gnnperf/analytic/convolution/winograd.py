@@ -14,17 +14,55 @@ products alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cache
 
 import numpy as np
 
-from gnnperf.analytic.convolution.constants import ConvolutionConstants
+from gnnperf.analytic.constants_file import AboveZero, read_constants
 from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions, convolution_us, moved_bytes
 from gnnperf.analytic.gemm.model import SPLITS, WHOLE, ProductTime
 from gnnperf.analytic.gemm.sizes import Products, products
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.analytic.memory_bound.streams import US, stream_us, sustained_bytes_per_s
-from gnnperf.hardware import DeviceSpec
+from gnnperf.hardware import DeviceSpec, conf_dir
+
+# ConvolutionConstants: what the forms of convolutions take as given beside those of products.
+
+CONVOLUTION_FILE = "convolution.yaml"
+
+
+@dataclass(frozen=True)
+class ConvolutionConstants:
+    """Constants of Winograd's forms, and of how the rows that they were fitted on were measured.
+
+    Attributes:
+        fused_factor: time of the products inside the fused kernel over that of such products alone.
+        weight_factor: time of the fused form's transform of the weight over that of streaming it in and out.
+        unfused_factor: time of the batch of products between separate transforms over that of such a batch alone.
+        transform_factor: time of these transforms over that of streaming what they read and write.
+        call_us: host time of a first call between two events, all before the kernel starts, on the typical host.
+        growth_us: by which every size that was called before lengthens it.
+        provenance: where the numbers come from.
+    """
+
+    fused_factor: AboveZero
+    weight_factor: AboveZero
+    unfused_factor: AboveZero
+    transform_factor: AboveZero
+    call_us: AboveZero
+    growth_us: AboveZero
+    provenance: str = ""
+
+
+NUMBERS = tuple(f.name for f in fields(ConvolutionConstants) if f.name != "provenance")
+
+
+@cache
+def default_convolution_constants() -> ConvolutionConstants:
+    """The constants that ship, conf/analytic/convolution.yaml."""
+    return read_constants(conf_dir("analytic") / CONVOLUTION_FILE, ConvolutionConstants)
+
 
 WINOGRAD_WINDOW = 3
 FUSED_RESULTS, UNFUSED_RESULTS = 2, 4  # edge of a tile

@@ -9,7 +9,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from gnnperf.analytic.convolution.constants import ConvolutionConstants
+from gnnperf.analytic.convolution.winograd import ConvolutionConstants
 from gnnperf.analytic.embedding.access import Reuse
 from gnnperf.analytic.gemm.constants import Members
 from gnnperf.analytic.memory_bound.constants import MemoryConstants

@@ -8,7 +8,7 @@ import numpy as np
 
 from gnnperf.analytic.attention.calls import attentions_us
 from gnnperf.analytic.convolution.calls import convolutions_us
-from gnnperf.analytic.convolution.constants import default_convolution_constants
+from gnnperf.analytic.convolution.winograd import default_convolution_constants
 from gnnperf.analytic.embedding.batched_calls import batched_us
 from gnnperf.analytic.embedding.calls import lookups_us
 from gnnperf.analytic.gemm.calls import products_us

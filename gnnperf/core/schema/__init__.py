@@ -3,12 +3,14 @@
 All rooms speak these words. Unknown is NaN (floats), None (strings) or -1 (identifiers), never 0.
 """
 
-from gnnperf.core.schema.column import Column, names, validate
 from gnnperf.core.schema.features import (
     DEVICE_FEATURES,
     LINK_FEATURES,
     NUM_TEXT_FEATURES,
     WORK_FEATURES,
+    Column,
+    names,
+    validate,
 )
 from gnnperf.core.schema.tables import (
     EDGE_COLUMNS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnperf.core.schema.column import Column
+from gnnperf.core.schema.features import Column
 
 EVENT_COLUMNS = (
     Column("event_id", "int64", "", "row number; events are sorted by start_ns, longer first"),

@@ -6,14 +6,33 @@ after    rank 0 (stands for 8)  [T1|gemm|...|arrive]>[all_reduce of 8]>[exit|...
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from gnnperf.generate.folding.structure import SHARED, Structure, mixed, seen, structure_of, summed
-from gnnperf.generate.folding.words import said_anew
 from gnnperf.graph import ExecutionGraph, StepLabel
+
+# What is said about graphs in which ranks stand for others.
+
+BEGIN = "Ranks with the same role are in the graph once: "
+
+
+def stands_for_text(stands_for: Sequence[int]) -> tuple[str, ...]:
+    """A sentence, or none where every rank is in the graph itself; `stands_for` as in ExecutionGraph."""
+    counts = sorted(set(stands_for))
+    if counts in ([], [1]):
+        return ()
+    each = " or ".join(str(count) for count in counts)
+    return (f"{BEGIN}{len(stands_for)} ranks, each for {each}.",)
+
+
+def said_anew(warnings: Sequence[str], stands_for: Sequence[int]) -> tuple[str, ...]:
+    """The warnings with the sentence about ranks that stand for others as it is now."""
+    return (*(each for each in warnings if not each.startswith(BEGIN)), *stands_for_text(stands_for))
+
 
 # Which ranks have equal roles: color refinement over ranks and what they meet in.
 #

@@ -17,11 +17,10 @@ import pandas as pd
 from gnnperf.core import NodeType, OpFamily, Phase, Relation, Segment
 from gnnperf.generate.recommendation.items import Await, Item, Transfer, equal, exchange
 from gnnperf.generate.recommendation.lookups import dense_gradient, input_items, look_up, update_rows
-from gnnperf.generate.recommendation.messages import even_bytes, summed_width
 from gnnperf.generate.recommendation.parts import Travel, here
 from gnnperf.generate.recommendation.plan import FLOAT_BYTES, RecommendationPlan
 from gnnperf.generate.recommendation.rows import TRANSFER_OPS, item_rows
-from gnnperf.generate.recommendation.shared import Shared, shared_by_all
+from gnnperf.generate.recommendation.shared import Shared, even_bytes, shared_by_all, summed_width
 from gnnperf.generate.transformer.items import HostWait, Views, fused
 from gnnperf.generate.transformer.rows import FIRST_WORK, LAUNCH_AT
 from gnnperf.graph import (

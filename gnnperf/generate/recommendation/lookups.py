@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from gnnperf.analytic import LOOK_UP, UPDATE, BatchedTable
 from gnnperf.core import Phase
 from gnnperf.generate.recommendation.items import Await, BatchedOp, Item, Moves, exchange
-from gnnperf.generate.recommendation.messages import INDEX_BYTES, LENGTH_BYTES, even_bytes
 from gnnperf.generate.recommendation.parts import Part, Travel, here
 from gnnperf.generate.recommendation.plan import RecommendationPlan
-from gnnperf.generate.recommendation.shared import Shared
+from gnnperf.generate.recommendation.shared import INDEX_BYTES, LENGTH_BYTES, Shared, even_bytes
 from gnnperf.generate.transformer.items import HostWait, op
 from gnnperf.graph import Tensor
 

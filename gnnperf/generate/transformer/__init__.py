@@ -3,9 +3,10 @@
 from gnnperf.generate.transformer.block import Activation, Attention, Block, Kernels, Norm, Positions
 from gnnperf.generate.transformer.build import build_plan
 from gnnperf.generate.transformer.compression import Compression
-from gnnperf.generate.transformer.mixture import Experts
-from gnnperf.generate.transformer.offload import Offload, Store
+from gnnperf.generate.transformer.copies import Offload, Store
+from gnnperf.generate.transformer.memory import RoleMap, every_rank, one_per_stage
 from gnnperf.generate.transformer.plan import (
+    Experts,
     Parallelism,
     Pipeline,
     Recompute,
@@ -15,7 +16,6 @@ from gnnperf.generate.transformer.plan import (
     TransformerPlan,
 )
 from gnnperf.generate.transformer.read import plan_from
-from gnnperf.generate.transformer.roles import RoleMap, every_rank, one_per_stage
 from gnnperf.generate.transformer.sharding import Sharded, Sharding
 from gnnperf.generate.transformer.span import misplaced_groups
 

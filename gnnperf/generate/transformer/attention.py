@@ -10,8 +10,8 @@ from __future__ import annotations
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.block import Attention, Kernels, Positions
 from gnnperf.generate.transformer.items import Item, fused, op, views
+from gnnperf.generate.transformer.mlp import B
 from gnnperf.generate.transformer.plan import TransformerPlan
-from gnnperf.generate.transformer.products import B
 from gnnperf.generate.transformer.sizes import Sizes, sizes
 from gnnperf.graph import Tensor
 

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType, OpFamily, Relation
-from gnnperf.generate.folding.words import stands_for_text
+from gnnperf.generate.folding.fold import stands_for_text
 from gnnperf.generate.transformer.combinations import said
 from gnnperf.generate.transformer.items import Group, Transfer
+from gnnperf.generate.transformer.memory import Role, RoleMap, all_roles, one_per_stage, rank_of
 from gnnperf.generate.transformer.plan import Parallelism, TransformerPlan
 from gnnperf.generate.transformer.program import stage_program
 from gnnperf.generate.transformer.rank_nodes import RankNodes, rank_nodes
-from gnnperf.generate.transformer.roles import Role, RoleMap, all_roles, one_per_stage, rank_of
 from gnnperf.generate.transformer.rows import TRANSFER_OPS, group_size
 from gnnperf.graph import EdgeList, ExecutionGraph, StepLabel, add_hardware, concat_tables, content_keys, node_table
 from gnnperf.hardware import progression

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gnnperf.core import InputError, require
 from gnnperf.generate.transformer.block import Attention, Kernels
 from gnnperf.generate.transformer.compression import SUM, WORK
-from gnnperf.generate.transformer.offload import Store
+from gnnperf.generate.transformer.copies import Store
 from gnnperf.generate.transformer.sharding import Sharded
 
 if TYPE_CHECKING:

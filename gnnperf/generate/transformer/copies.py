@@ -9,10 +9,36 @@ ways of a link and of a drive run at the same time.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
 
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.items import Await, Copy, Item, Lane, Record
-from gnnperf.generate.transformer.offload import Store
+
+# What leaves the device between its uses, and where it goes.
+
+
+class Store(StrEnum):
+    """Where something lies while it is not used."""
+
+    DEVICE = "device"
+    HOST = "host"  # pinned memory, over the device's host link
+    NVME = "nvme"  # over the host link, then the node's drives (Rajbhandari et al. 2021, ZeRO-Infinity)
+
+
+@dataclass(frozen=True)
+class Offload:
+    """Settings of offloading.
+
+    Attributes:
+        activations: what a layer keeps for its backward pass: all of it, or with full recomputation its input. It is
+            copied out behind the layer's forward pass and fetched one layer ahead (TransformerEngine, cpu_offload.py).
+        optimizer: float32 weights and moments; the host then updates (Ren et al. 2021, ZeRO-Offload).
+    """
+
+    activations: Store = Store.DEVICE
+    optimizer: Store = Store.DEVICE
+
 
 TO_HOST, TO_DEVICE = "Memcpy DtoH (Device -> Pinned)", "Memcpy HtoD (Pinned -> Device)"
 TO_STORAGE, FROM_STORAGE = "Storage write (Host -> Drive)", "Storage read (Drive -> Host)"

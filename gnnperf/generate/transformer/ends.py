@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from gnnperf.generate.transformer.block import Positions
 from gnnperf.generate.transformer.items import Group, Item, all_reduce, fused, op
-from gnnperf.generate.transformer.layer import F
-from gnnperf.generate.transformer.norms import norm, norm_backward
+from gnnperf.generate.transformer.layer import F, norm, norm_backward
+from gnnperf.generate.transformer.mlp import B, accumulate
 from gnnperf.generate.transformer.plan import TransformerPlan
-from gnnperf.generate.transformer.products import B, accumulate
 from gnnperf.generate.transformer.shards import (
     first_product_backward,
     into_products,

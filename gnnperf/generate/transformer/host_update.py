@@ -19,10 +19,9 @@ from dataclasses import dataclass
 
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.around import Around, Items, Visit, unit_parameters
-from gnnperf.generate.transformer.copies import FROM_STORAGE, TO_DEVICE, TO_HOST, TO_STORAGE
+from gnnperf.generate.transformer.copies import FROM_STORAGE, TO_DEVICE, TO_HOST, TO_STORAGE, Store
 from gnnperf.generate.transformer.gradients import held_gradient_dtype
 from gnnperf.generate.transformer.items import Await, Copy, HostAwait, HostWork, Item, Lane, Record
-from gnnperf.generate.transformer.offload import Store
 from gnnperf.generate.transformer.parameters import layers_of, owned_count
 from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.graph import DTYPE_BYTES

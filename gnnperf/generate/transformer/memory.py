@@ -13,23 +13,125 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.block import Block
 from gnnperf.generate.transformer.compression import Compression
+from gnnperf.generate.transformer.copies import Offload
 from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
 from gnnperf.generate.transformer.items import Item, Op
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
-from gnnperf.generate.transformer.offload import Offload
 from gnnperf.generate.transformer.parameters import stage_parameters
-from gnnperf.generate.transformer.pipeline import Pass, passes
-from gnnperf.generate.transformer.plan import Recompute, TransformerPlan
-from gnnperf.generate.transformer.roles import Role, rank_of
+from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Recompute, TransformerPlan
 from gnnperf.generate.transformer.sharding import Sharding
 from gnnperf.generate.transformer.tensors import FLOAT_BYTES, embedding_uses, head_uses, layer_uses
 from gnnperf.generate.transformer.update import update, zero_gradients
 from gnnperf.generate.uses import NotAccounted, Pair, RankTensors, Stretch, Use, check_accounted, use
 from gnnperf.graph import DTYPE_BYTES, parse_call
+
+# Which ranks of a plan stand in its graph, and for how many ranks each stands.
+#
+# Ranks of one stage do the same work at the same time: tensor ranks and replicas differ in their numbers only. So one
+# rank per stage is enough where nothing tells equal ranks apart; its collectives know their group's whole size. This is
+# what `plan.fold` finds in a graph of all ranks, known beforehand, so that a large plan is never built in full.
+#
+#     pipeline 2 x data 2 x tensor 2      rank = tensor + 2 (data + 2 pipeline)
+#     stage 0   0 1 | 2 3     -> 0, stands for 4
+#     stage 1   4 5 | 6 7     -> 4, stands for 4
+
+
+@dataclass(frozen=True)
+class Role:
+    """Where a rank sits: stage of the pipeline, replica, tensor-parallel shard."""
+
+    stage: int
+    replica: int
+    shard: int
+
+
+@dataclass(frozen=True)
+class RoleMap:
+    """The ranks of a graph.
+
+    Attributes:
+        ranks: rank -> its role, ascending.
+        multiplicity: rank -> number of ranks that it stands for, itself included.
+    """
+
+    ranks: dict[int, Role]
+    multiplicity: dict[int, int]
+
+
+def one_per_stage(ways: Parallelism) -> RoleMap:
+    """The first rank of each stage, for all of the stage."""
+    ranks = {rank_of(role, ways): role for role in (Role(stage, 0, 0) for stage in range(ways.pipeline))}
+    return RoleMap(ranks, dict.fromkeys(ranks, ways.tensor * ways.data))
+
+
+def all_roles(ways: Parallelism) -> Iterator[Role]:
+    """One per rank, in order of ranks."""
+    for stage, replica, shard in product(range(ways.pipeline), range(ways.data), range(ways.tensor)):
+        yield Role(stage, replica, shard)
+
+
+def every_rank(ways: Parallelism) -> RoleMap:
+    """All ranks, each for itself."""
+    ranks = {rank_of(role, ways): role for role in all_roles(ways)}
+    return RoleMap(ranks, dict.fromkeys(ranks, 1))
+
+
+def rank_of(role: Role, ways: Parallelism) -> int:
+    """Its number in the job."""
+    return role.shard + ways.tensor * (role.replica + ways.data * role.stage)
+
+
+# In which order a stage runs the passes of its micro-batches.
+#
+# 1F1B, 2 stages, 3 micro-batches          GPipe
+# stage 0   F0 F1 B0 F2 B1    B2           F0 F1 F2          B2 B1 B0
+# stage 1      F0 B0 F1 B1 F2 B2              F0 F1 F2 B2 B1 B0
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One micro-batch through one chunk of a stage, forward or backward."""
+
+    backward: bool
+    micro_batch: int
+    chunk: int = 0
+
+
+def passes(plan: TransformerPlan, stage: int) -> tuple[Pass, ...]:
+    """Of one stage, in order (Narayanan et al. 2021, section 2.2)."""
+    micro_batches, stages = plan.num_micro_batches, plan.parallelism.pipeline
+    if plan.schedule.pipeline is Pipeline.GPIPE:
+        forward = tuple(Pass(False, i) for i in range(micro_batches))
+        return (*forward, *(Pass(True, i) for i in reversed(range(micro_batches))))
+    if plan.schedule.pipeline is Pipeline.INTERLEAVED:
+        chunks = plan.schedule.chunks
+        warm = min(2 * (stages - stage - 1) + (chunks - 1) * stages, micro_batches * chunks)
+        return _alternating(_chunked(plan, backward=False), _chunked(plan, backward=True), warm)
+    ahead, back = (tuple(Pass(backward, i) for i in range(micro_batches)) for backward in (False, True))
+    return _alternating(ahead, back, min(stages - stage - 1, micro_batches))
+
+
+def _alternating(forward: tuple[Pass, ...], backward: tuple[Pass, ...], warm: int) -> tuple[Pass, ...]:
+    """`warm` passes forward, then one forward and one backward, then what is left backward."""
+    pairs = zip(forward[warm:], backward, strict=False)
+    return (*forward[:warm], *(each for pair in pairs for each in pair), *backward[len(forward) - warm :])
+
+
+def _chunked(plan: TransformerPlan, *, backward: bool) -> tuple[Pass, ...]:
+    """As many micro-batches as stages through one chunk, then through the next; backward from the last chunk."""
+    stages, chunks = plan.parallelism.pipeline, plan.schedule.chunks
+    found = []
+    for k in range(plan.num_micro_batches * chunks):
+        round_, place = divmod(k, stages * chunks)
+        chunk, within = divmod(place, stages)
+        found.append(Pass(backward, round_ * stages + within, chunks - 1 - chunk if backward else chunk))
+    return tuple(found)
+
 
 _ADAM, _GRADIENTS_AT = "aten::_fused_adam_", 1  # of its lists: parameters, gradients, two moments
 _UPDATE = ("aten::copy_", "aten::mul_", "aten::norm", "aten::mul_", _ADAM, "aten::copy_")

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from gnnperf.core import Phase
 from gnnperf.generate.transformer.around import FIRST, LAST, Around, Items, Unit, UnitKind, Visit, unit_parameters
 from gnnperf.generate.transformer.block import Activation, Attention
-from gnnperf.generate.transformer.copies import copy_in, copy_out, fetching, stored
+from gnnperf.generate.transformer.copies import Store, copy_in, copy_out, fetching, stored
 from gnnperf.generate.transformer.ends import embedding_backward, embedding_forward, head_backward, head_forward
 from gnnperf.generate.transformer.gradients import Buckets, Scattering
 from gnnperf.generate.transformer.host_update import GradientOffload
 from gnnperf.generate.transformer.items import Await, Group, HostWait, Item, Lane, Placed, Record, Transfer, op
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
-from gnnperf.generate.transformer.offload import Store
+from gnnperf.generate.transformer.memory import Pass, passes
+from gnnperf.generate.transformer.mlp import B
 from gnnperf.generate.transformer.parameters import Count
-from gnnperf.generate.transformer.pipeline import Pass, passes
 from gnnperf.generate.transformer.plan import Recompute, Reduction, TransformerPlan
-from gnnperf.generate.transformer.products import B
 from gnnperf.generate.transformer.sharding import Sharded
 from gnnperf.generate.transformer.sizes import routed, sizes
 from gnnperf.generate.transformer.update import reduce_gradients, update, zero_gradients

@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 from gnnperf.core import InputError
 from gnnperf.generate.transformer.block import Block
 from gnnperf.generate.transformer.compression import Compression
-from gnnperf.generate.transformer.mixture import Experts
-from gnnperf.generate.transformer.offload import Offload
-from gnnperf.generate.transformer.plan import Parallelism, Schedule, Transformer, TransformerPlan
+from gnnperf.generate.transformer.copies import Offload
+from gnnperf.generate.transformer.plan import Experts, Parallelism, Schedule, Transformer, TransformerPlan
 from gnnperf.generate.transformer.sharding import Sharding
 
 Section = TypeVar("Section")

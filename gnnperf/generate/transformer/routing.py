@@ -28,9 +28,8 @@ from gnnperf.generate.transformer.items import (
     reduce_scatter,
     views,
 )
-from gnnperf.generate.transformer.mlp import activated, activated_backward, up_columns
+from gnnperf.generate.transformer.mlp import B, accumulate, activated, activated_backward, up_columns
 from gnnperf.generate.transformer.plan import TransformerPlan
-from gnnperf.generate.transformer.products import B, accumulate
 from gnnperf.generate.transformer.sizes import routed, sizes
 from gnnperf.graph import DTYPE_BYTES, Tensor
 

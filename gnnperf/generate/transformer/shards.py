@@ -28,8 +28,8 @@ from gnnperf.generate.transformer.items import (
     op,
     reduce_scatter,
 )
+from gnnperf.generate.transformer.mlp import B, input_gradient, product_backward, weight_gradient
 from gnnperf.generate.transformer.plan import TransformerPlan
-from gnnperf.generate.transformer.products import B, input_gradient, product_backward, weight_gradient
 from gnnperf.generate.transformer.sizes import sizes
 
 GATHERED_AGAIN, SCATTERED = "input gathered again", "input gradient scattered"

@@ -10,7 +10,7 @@ def misplaced_groups(plan: TransformerPlan, ranks_per_node: int) -> tuple[str, .
     """Sentences about groups of which some span more machines than others.
 
     Args:
-        plan: its ranks fill machines in order (gnnperf.generate.transformer.roles).
+        plan: its ranks fill machines in order (gnnperf.generate.transformer.memory).
         ranks_per_node: of a machine.
     """
     ways = plan.parallelism

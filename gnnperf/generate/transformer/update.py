@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gnnperf.core import Phase
+from gnnperf.generate.transformer.copies import Store
 from gnnperf.generate.transformer.gradients import held_gradient_dtype, summed
 from gnnperf.generate.transformer.host_update import host_update
 from gnnperf.generate.transformer.items import Group, HostWait, Item, all_gather, all_reduce, op
-from gnnperf.generate.transformer.offload import Store
 from gnnperf.generate.transformer.parameters import (
     Count,
     embedding_parameters,

@@ -20,16 +20,52 @@ import torch
 from torch_geometric.data import HeteroData
 
 from gnnperf.core import WORK_TYPES, InputError, NodeType, Relation, Segment
-from gnnperf.gnn.data.categories import texts_of, words_of
-from gnnperf.gnn.data.floors import TypedFloors, base_us
+from gnnperf.gnn.data.floors import TypedFloors, base_us, texts_of, words_of
 from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, device_numbers, link_spec_numbers, work_numbers
 from gnnperf.gnn.data.places import link_of
-from gnnperf.gnn.data.relations import FORWARD_EDGE_TYPES, EdgeType, reverse
 from gnnperf.gnn.data.runs import AloneLabels
 from gnnperf.gnn.data.vocabulary import Vocabulary
 from gnnperf.gnn.evaluation.metrics import is_measured
 from gnnperf.graph import ExecutionGraph, Prediction
 from gnnperf.hardware import ClusterSpec
+
+# Which edge types exist: every graph carries all of them, so that graphs of different runs can be batched.
+
+REVERSE_PREFIX = "rev_"
+EdgeType = tuple[str, str, str]
+
+_LANES = (NodeType.HOST, NodeType.COMPUTE, NodeType.MEMORY, NodeType.COMM)
+_DEVICE_WORK = (NodeType.COMPUTE, NodeType.MEMORY, NodeType.COMM)
+_WORK = (*_LANES, NodeType.COLLECTIVE)
+
+RELATION_ENDS: dict[Relation, tuple[tuple[NodeType, ...], tuple[NodeType, ...]]] = {
+    Relation.FOLLOWS: (_LANES, _LANES),
+    Relation.LAUNCHES: (
+        (NodeType.HOST, NodeType.COMPUTE),
+        _DEVICE_WORK,
+    ),  # compute: on a CPU, where ops issue collectives
+    Relation.WAITS: (_WORK, _LANES),
+    Relation.FEEDS: (_LANES, _LANES),
+    Relation.JOINS: ((NodeType.COMM,), (NodeType.COLLECTIVE,)),
+    Relation.RELEASES: ((NodeType.COLLECTIVE,), (NodeType.COMM,)),
+    Relation.RUNS_ON: (_WORK, (NodeType.DEVICE,)),
+    Relation.CROSSES: ((NodeType.COMM, NodeType.MEMORY, NodeType.COLLECTIVE), (NodeType.LINK,)),
+    Relation.CONNECTS: ((NodeType.LINK,), (NodeType.DEVICE,)),
+}
+
+FORWARD_EDGE_TYPES: tuple[EdgeType, ...] = tuple(
+    (str(src), str(relation), str(dst))
+    for relation, (sources, targets) in RELATION_ENDS.items()
+    for src in sources
+    for dst in targets
+)
+
+
+def reverse(edge_type: EdgeType) -> EdgeType:
+    """The edge type read backwards."""
+    src, relation, dst = edge_type
+    return dst, f"{REVERSE_PREFIX}{relation}", src
+
 
 # A collective whose peers were not traced, told to the network like any other.
 #
@@ -150,7 +186,7 @@ def _add_edges(data: HeteroData, graph: ExecutionGraph, types: np.ndarray) -> No
     unforeseen = sorted(groups.keys() - set(FORWARD_EDGE_TYPES))
     if unforeseen:
         raise InputError(
-            f"edge type {unforeseen[0]} is not in gnnperf.gnn.data.relations", where=f"graph {graph.name!r}"
+            f"edge type {unforeseen[0]} is not in gnnperf.gnn.data.features", where=f"graph {graph.name!r}"
         )
     for edge_type in FORWARD_EDGE_TYPES:
         rows = groups.get(edge_type, np.empty(0, dtype=np.int64))

@@ -13,9 +13,8 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from torch_geometric.data import Batch, HeteroData
 
 from gnnperf.core import InputError
-from gnnperf.gnn.data.config import DataConfig
-from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.data.relations import EdgeType
+from gnnperf.gnn.data.features import EdgeType
+from gnnperf.gnn.data.prepare import DataConfig, PreparedData
 from gnnperf.gnn.data.segments import SegmentedGraph
 
 # The order of an epoch, from seed and epoch only, and what each of several processes takes of it.

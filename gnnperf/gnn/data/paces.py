@@ -18,9 +18,8 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType
-from gnnperf.gnn.data.categories import NOTHING, texts_of
-from gnnperf.gnn.data.occurrences import node_kinds
-from gnnperf.gnn.data.runs import AloneLabels, RunStep, merged, run_of
+from gnnperf.gnn.data.floors import NOTHING, texts_of
+from gnnperf.gnn.data.runs import AloneLabels, RunStep, merged, node_kinds, run_of
 from gnnperf.schedule import align
 
 MIN_NODES = 30  # that tell a pace

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import InputError, Relation
-from gnnperf.gnn.data.categories import of_each
+from gnnperf.gnn.data.floors import of_each
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import ClusterSpec, LinkSpec, machines_of
 

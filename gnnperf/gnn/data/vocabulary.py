@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import WORK_TYPES
-from gnnperf.gnn.data.categories import NOTHING, words_of
+from gnnperf.gnn.data.floors import NOTHING, words_of
 
 FIELDS = ("op_name", "family", "phase", "segment", "dtype", "collective", "lane")
 UNKNOWN = 0

@@ -11,10 +11,9 @@ from torch import Tensor
 from gnnperf.core import InputError
 from gnnperf.gnn.checkpoint import Checkpoint
 from gnnperf.gnn.checkpoint_formats import read_checkpoint
-from gnnperf.gnn.data.earlier import Earlier
-from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.data.prepare import Earlier
 from gnnperf.gnn.models.gnn import TypedGNN
-from gnnperf.gnn.models.message_passing import HARDWARE_RELATIONS, REVERSE_RELATIONS, message_relations
+from gnnperf.gnn.models.message_passing import HARDWARE_RELATIONS, REVERSE_RELATIONS, ModelConfig, message_relations
 from gnnperf.gnn.models.stored import network_of
 
 

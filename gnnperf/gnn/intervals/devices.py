@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.gnn.intervals.conformal import two_sided
+from gnnperf.gnn.intervals.nodes import two_sided
 
 SEPARATOR = " | "
 LEAST_GENERATIONS = 3

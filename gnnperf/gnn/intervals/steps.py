@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NotNegative, Share, Unbounded
-from gnnperf.gnn.intervals.conformal import attainable, one_sided
+from gnnperf.gnn.intervals.nodes import attainable, one_sided
 
 PRIOR_RUNS = 3.0  # a group's error is held to that of all groups, as if so many more runs had shown it
 

@@ -13,8 +13,7 @@ from torch_geometric.data import HeteroData
 from gnnperf.core import WORK_TYPES, NodeType
 from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
 from gnnperf.gnn.data.vocabulary import FIELDS, UNKNOWN, Vocabulary
-from gnnperf.gnn.models.config import ModelConfig
-from gnnperf.gnn.models.message_passing import MessagePassing, Messages, arrange, message_relations
+from gnnperf.gnn.models.message_passing import MessagePassing, Messages, ModelConfig, arrange, message_relations
 
 # Node features -> node states, one encoder per node type.
 

@@ -16,8 +16,8 @@ from gnnperf.gnn.data.normalizer import Normalizer
 from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, WORK_NAMES
 from gnnperf.gnn.data.plain import load_plain, refused_in
 from gnnperf.gnn.data.vocabulary import FIELDS, Vocabulary
-from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.gnn import TYPES, WORK, TypedGNN
+from gnnperf.gnn.models.message_passing import ModelConfig
 
 # Within these limits no activation of the widest network overflows float32. Trained networks stay below 10 and 100.
 MAX_WEIGHT, MAX_INPUT = 1e3, 1e7

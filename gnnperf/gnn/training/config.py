@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gnnperf.core import require
-from gnnperf.gnn.data.config import DataConfig
-from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.data.prepare import DataConfig
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.hardware import HardwareConfig
 
 EVALUATED = ("val", "test")  # parts of a split

@@ -21,10 +21,9 @@ from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.models.stored import check_storable
 from gnnperf.gnn.training.config import TrainConfig
-from gnnperf.gnn.training.curves import Log
-from gnnperf.gnn.training.look import open_log
+from gnnperf.gnn.training.evaluate import Processes, processes
+from gnnperf.gnn.training.look import Log, open_log
 from gnnperf.gnn.training.module import build_module
-from gnnperf.gnn.training.processes import Processes, processes
 from gnnperf.gnn.training.resume import PlainCheckpoints, TellsItsTraining, check_fits, resume_path, training_of
 
 BEST = "best"  # name of a Lightning checkpoint

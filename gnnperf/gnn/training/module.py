@@ -20,8 +20,7 @@ from gnnperf.gnn.data.vocabulary import FIELDS, UNKNOWN, Vocabulary
 from gnnperf.gnn.models.gnn import WORK, TypedGNN
 from gnnperf.gnn.training.config import OptimConfig
 from gnnperf.gnn.training.objective import Answers, Term, build_terms, labeled
-from gnnperf.gnn.training.step_target import StepTarget, step_targets
-from gnnperf.gnn.training.step_time import step_error, step_times
+from gnnperf.gnn.training.step_time import StepTarget, step_error, step_targets, step_times
 
 # The auxiliary task: which op is a node, where its name is hidden?
 #

@@ -13,8 +13,7 @@ from torch_geometric.data import HeteroData
 
 from gnnperf.gnn.models.gnn import WORK, NodeAnswer
 from gnnperf.gnn.training.config import LossKind, OptimConfig
-from gnnperf.gnn.training.step_target import StepTarget
-from gnnperf.gnn.training.step_time import ranking_error, robust_step_error, step_times
+from gnnperf.gnn.training.step_time import StepTarget, ranking_error, robust_step_error, step_times
 
 # How far off an answer is, in log space: one class per kind, chosen once.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gnnperf.core import require
-from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.models.message_passing import ModelConfig
 
 
 def one_round() -> ModelConfig:

@@ -22,11 +22,11 @@ from torch_geometric.data import HeteroData
 from torch_geometric.data.storage import NodeStorage
 
 from gnnperf.core import LogRatio, NodeType, Source
-from gnnperf.gnn.data.categories import NOTHING, texts_of, words_of
+from gnnperf.gnn.data.floors import NOTHING, texts_of, words_of
 from gnnperf.gnn.data.normalizer import ROUNDING, Normalizer
 from gnnperf.gnn.data.numbers import WORK_NAMES
-from gnnperf.gnn.data.occurrences import node_kinds
 from gnnperf.gnn.data.prepare import PreparedData, Step
+from gnnperf.gnn.data.runs import node_kinds
 from gnnperf.gnn.data.vocabulary import FIELDS, UNKNOWN
 from gnnperf.gnn.models.gnn import WORK, TypedGNN
 from gnnperf.gnn.models.segmented import states_of

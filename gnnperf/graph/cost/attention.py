@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gnnperf.core import OpFamily
 from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
-from gnnperf.graph.cost.work import Formula, Work, total_bytes
+from gnnperf.graph.cost.recurrent import Formula, Work, total_bytes
 
 FAMILY = OpFamily.ATTENTION
 BACKWARD_PRODUCTS_QK, BACKWARD_PRODUCTS_V = 3, 2  # scores, dQ, dK over the head dimension of q; dP, dV over that of v

@@ -11,7 +11,7 @@ from math import prod
 
 from gnnperf.core import OpFamily
 from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
-from gnnperf.graph.cost.work import Formula, Work, total_bytes
+from gnnperf.graph.cost.recurrent import Formula, Work, total_bytes
 
 FAMILY = OpFamily.CONV
 

@@ -6,7 +6,7 @@ from math import prod
 
 from gnnperf.core import OpFamily
 from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
-from gnnperf.graph.cost.work import Formula, Work, broadcast, result_dtype_bytes, total_bytes
+from gnnperf.graph.cost.recurrent import Formula, Work, broadcast, result_dtype_bytes, total_bytes
 
 TRANSCENDENTAL = 10.0  # operations of a polynomial exp, log, tanh, ... (Cephes degree 5 to 7 plus range reduction)
 

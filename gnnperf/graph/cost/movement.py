@@ -6,7 +6,7 @@ from math import prod
 
 from gnnperf.core import OpFamily
 from gnnperf.graph.cost.op_call import OpCall, Tensor, UnknownCost
-from gnnperf.graph.cost.work import Formula, Work, broadcast, total_bytes
+from gnnperf.graph.cost.recurrent import Formula, Work, broadcast, total_bytes
 
 
 def copy(call: OpCall) -> Work:

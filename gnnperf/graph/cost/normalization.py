@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gnnperf.core import OpFamily
 from gnnperf.graph.cost.op_call import OpCall, Tensor
-from gnnperf.graph.cost.work import Formula, Work, total_bytes
+from gnnperf.graph.cost.recurrent import Formula, Work, total_bytes
 
 FORWARD_FLOPS = 8.0  # mean 1, variance 3, normalize 2, scale and shift 2
 EVAL_FLOPS = 4.0  # statistics are given: normalize 2, scale and shift 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gnnperf.core import OpFamily
 from gnnperf.graph.cost.op_call import OpCall
-from gnnperf.graph.cost.work import Formula, Work, total_bytes
+from gnnperf.graph.cost.recurrent import Formula, Work, total_bytes
 
 FAMILY = OpFamily.OPTIMIZER
 

@@ -13,7 +13,7 @@ from math import prod
 
 from gnnperf.core import OpFamily
 from gnnperf.graph.cost.op_call import DTYPE_BYTES, OpCall, Tensor, UnknownCost
-from gnnperf.graph.cost.work import Formula, Work, total_bytes
+from gnnperf.graph.cost.recurrent import Formula, Work, total_bytes
 
 FAMILY = OpFamily.GEMM
 KEPT = 0.5  # of k, in 2:4

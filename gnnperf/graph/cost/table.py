@@ -22,7 +22,7 @@ from gnnperf.graph.cost import (
     sparse_matmul,
 )
 from gnnperf.graph.cost.op_call import UnknownCost, parse_call
-from gnnperf.graph.cost.work import Formula
+from gnnperf.graph.cost.recurrent import Formula
 
 
 @dataclass(frozen=True)

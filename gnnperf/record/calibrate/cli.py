@@ -53,9 +53,8 @@ def _run(arguments: argparse.Namespace) -> int:
 def _calibrate(arguments: argparse.Namespace) -> int:
     from gnnperf.record.calibrate.machine import machine
     from gnnperf.record.calibrate.ops_file import read_ops
-    from gnnperf.record.calibrate.output import check_out
     from gnnperf.record.calibrate.plan import Ask
-    from gnnperf.record.calibrate.run import calibrate
+    from gnnperf.record.calibrate.run import calibrate, check_out
 
     require(math.isfinite(arguments.minutes) and arguments.minutes > 0, "--minutes", arguments.minutes, "more than 0")
     require(all(rate > 0 for rate in arguments.link_gbit), "--link-gbit", arguments.link_gbit, "rates above 0")

@@ -29,9 +29,8 @@ from gnnperf.record.calibrate.point import (
     reading_to_json,
 )
 from gnnperf.record.calibrate.suite import footprint_bytes
-from gnnperf.record.launcher import launch
+from gnnperf.record.launcher import keep_memory, launch
 from gnnperf.record.network import Link
-from gnnperf.record.rank_process import keep_memory
 
 # How long calls take: by the host's clock, and on CUDA also by events behind a full queue.
 

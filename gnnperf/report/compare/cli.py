@@ -45,8 +45,7 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 def _compare(args: argparse.Namespace) -> int:
     from gnnperf.report.compare.changes import compare
-    from gnnperf.report.compare.limits import Limits
-    from gnnperf.report.compare.text import comparison_document, rendered
+    from gnnperf.report.compare.text import Limits, comparison_document, rendered
     from gnnperf.report.console import show
 
     limits = Limits(args.max_step_ms, args.max_regression)

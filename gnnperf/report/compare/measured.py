@@ -11,7 +11,7 @@ from gnnperf.graph import ExecutionGraph, Prediction, load_graph
 from gnnperf.hardware import match_device
 from gnnperf.predict import Mode, Question, assemble, choose_step, measured_step_time_us, step_time_kind, traced_name
 from gnnperf.report.compare.side import Side, work
-from gnnperf.report.nodes_parquet import nodes_table
+from gnnperf.report.summary import nodes_table
 from gnnperf.schedule import measured_latencies
 
 MEASURED = "measured"

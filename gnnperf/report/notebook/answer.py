@@ -10,7 +10,7 @@ import pandas as pd
 
 from gnnperf.predict import StepPrediction
 from gnnperf.report import write_report
-from gnnperf.report.nodes_parquet import nodes_table
+from gnnperf.report.summary import nodes_table
 from gnnperf.report.text import headline
 from gnnperf.whatif import Finding
 

@@ -13,9 +13,9 @@ import pandas as pd
 from gnnperf.core import WORK_TYPES, InputError, require
 from gnnperf.predict import StepPrediction, critical_chain
 from gnnperf.report.compare.changes import BY, UNNAMED
-from gnnperf.report.nodes_parquet import nodes_table
+from gnnperf.report.summary import nodes_table
 from gnnperf.report.text import headline, time_text
-from gnnperf.report.tracks import MEASURED, PREDICTED, tracks
+from gnnperf.report.timeline import MEASURED, PREDICTED, tracks
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

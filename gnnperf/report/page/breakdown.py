@@ -10,7 +10,6 @@ import pandas as pd
 from gnnperf.predict import StepPrediction
 from gnnperf.report import summary
 from gnnperf.report.occupancy import PARTS
-from gnnperf.report.page.colors import OF_PHASE, OF_SOURCE, OF_TYPE, OTHER
 from gnnperf.report.page.markup import (
     Cell,
     Markup,
@@ -27,6 +26,7 @@ from gnnperf.report.page.markup import (
     text_cell,
     time_cell,
 )
+from gnnperf.report.page.ops import OF_PHASE, OF_SOURCE, OF_TYPE, OTHER
 from gnnperf.report.text import coverage, path_delays
 
 MEASURED = "measured, summed"

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType
-from gnnperf.report.page.colors import OF_PHASE, OF_TYPE, OTHER
 from gnnperf.report.page.markup import (
     Cell,
     Markup,
@@ -26,6 +25,7 @@ from gnnperf.report.page.markup import (
     text_cell,
     time_cell,
 )
+from gnnperf.report.page.ops import OF_PHASE, OF_TYPE, OTHER
 from gnnperf.report.path_stretches import longest_in_order, op_stretches, phase_stretches
 from gnnperf.report.text import time_text
 

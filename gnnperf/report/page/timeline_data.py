@@ -23,7 +23,7 @@ import pandas as pd
 from gnnperf.core import NodeType, Segment
 from gnnperf.predict import StepPrediction
 from gnnperf.report.text import shapes_text
-from gnnperf.report.tracks import tracks
+from gnnperf.report.timeline import tracks
 
 MAX_TEXT = 300  # characters of a name or of shapes
 NUM_TICKS = 2**32 - 1  # that a column of starts can count

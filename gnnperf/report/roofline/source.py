@@ -13,7 +13,7 @@ from gnnperf.hardware import DeviceSpec, device_from, load_device, match_device
 from gnnperf.predict import Request, predict
 from gnnperf.report.compare.side import AGAIN, DOCUMENT, NODES, is_prediction, read_document, read_nodes
 from gnnperf.report.json_document import document
-from gnnperf.report.nodes_parquet import nodes_table
+from gnnperf.report.summary import nodes_table
 
 NUMBERS = ("flops", "bytes", "latency_us", "measured_latency_us")
 COLUMNS = ("node_type", "family", "dtype", *NUMBERS)

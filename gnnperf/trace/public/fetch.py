@@ -14,8 +14,7 @@ from pathlib import Path
 
 from gnnperf.core import InputError
 from gnnperf.trace.public.catalog import Entry
-from gnnperf.trace.public.download import download
-from gnnperf.trace.public.verify import CHUNK_BYTES, MAX_PLAIN_BYTES, is_promised, sha256_of
+from gnnperf.trace.public.download import CHUNK_BYTES, MAX_PLAIN_BYTES, download, is_promised, sha256_of
 
 GITHUB_RAW = "https://raw.githubusercontent.com"
 Progress = Callable[[int], None]

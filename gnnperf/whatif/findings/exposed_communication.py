@@ -13,8 +13,33 @@ from gnnperf.core import NodeType
 from gnnperf.whatif.declared import OpLatency
 from gnnperf.whatif.findings.finding import Suspect, Way
 from gnnperf.whatif.findings.observed import Observed
-from gnnperf.whatif.findings.spans import length_us, outside_us
 from gnnperf.whatif.wait_later import WaitLater
+
+# Stretches of time as sets: unions, and what lies outside others. All spans are [n, 2] (start, end) in us.
+
+
+def union(spans: np.ndarray) -> np.ndarray:
+    """[m, 2] the same time without overlaps, ascending; empty spans are left out."""
+    spans = spans[spans[:, 1] > spans[:, 0]]
+    if not len(spans):
+        return np.zeros((0, 2))
+    spans = spans[np.argsort(spans[:, 0], kind="stable")]
+    reached = np.maximum.accumulate(spans[:, 1])
+    opens = np.r_[True, spans[1:, 0] > reached[:-1]]
+    closes = np.r_[opens[1:], True]
+    return np.column_stack([spans[opens, 0], reached[closes]])
+
+
+def length_us(spans: np.ndarray) -> float:
+    """How much time they cover, overlaps once."""
+    whole = union(spans)
+    return float((whole[:, 1] - whole[:, 0]).sum())
+
+
+def outside_us(spans: np.ndarray, others: np.ndarray) -> float:
+    """How much of the time of `spans` is not covered by `others`."""
+    return length_us(np.concatenate([spans, others])) - length_us(others)
+
 
 SUSPICIOUS = 0.05  # share of the step that is exposed, mean over ranks
 REMEDY = "issue it earlier or wait for it later, in smaller parts beside the work that is left; or send less"

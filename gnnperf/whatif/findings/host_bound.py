@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.whatif.chosen import ScaleNodes
+from gnnperf.whatif.findings.exposed_communication import length_us, outside_us
 from gnnperf.whatif.findings.finding import Suspect, Way
 from gnnperf.whatif.findings.observed import Observed
-from gnnperf.whatif.findings.spans import length_us, outside_us
 
 SUSPICIOUS = 0.2  # share of the step in which devices idle and the host works, median over ranks: one slow rank is none
 FASTER = 0.5  # of the host time: what the edit tries

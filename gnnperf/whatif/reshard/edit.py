@@ -19,8 +19,7 @@ from gnnperf.generate import Argument, Placement, Shape, Table, each, parse, tex
 from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.recost import Cost, with_shapes
-from gnnperf.whatif.reshard.copies import Change, Copy, resized
-from gnnperf.whatif.reshard.joins import join_changes
+from gnnperf.whatif.reshard.joins import Change, Copy, join_changes, resized
 from gnnperf.whatif.reshard.parts import INDEX_BYTES, VALUE_BYTES, Model, Part, Traffic, index_traffic, vector_traffic
 from gnnperf.whatif.reshard.rewrite import rewrite
 from gnnperf.whatif.reshard.units import LOOKUPS, Block, Blocks, Lane, Unit, blocks, lane_of

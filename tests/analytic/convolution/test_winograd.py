@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.convolution.constants import ConvolutionConstants
 from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions, convolution_us
 from gnnperf.analytic.convolution.winograd import (
+    ConvolutionConstants,
     algorithms,
     fused_products,
     image_bytes,

@@ -12,7 +12,7 @@ from round_device import CONSTANTS, DEVICE
 from traces import Event, call, kernel, mark, op, run_of, trace
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.analytic.convolution.constants import default_convolution_constants
+from gnnperf.analytic.convolution.winograd import default_convolution_constants
 from gnnperf.analytic.embedding.calls import lookups_us
 from gnnperf.analytic.embedding.counted_access import counted_access
 from gnnperf.analytic.embedding.counted_tables import with_counts

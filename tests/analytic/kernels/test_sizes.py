@@ -13,8 +13,8 @@ from round_device import CONSTANTS, DEVICE
 
 from gnnperf.analytic.attention.calls import WARP_SHARE, Attentions, attentions_us, fused_rates, fused_us
 from gnnperf.analytic.convolution.calls import BOTH, PASS_OF, _both, convolved_us, passes
-from gnnperf.analytic.convolution.constants import default_convolution_constants
 from gnnperf.analytic.convolution.model import ConvolutionPass
+from gnnperf.analytic.convolution.winograd import default_convolution_constants
 from gnnperf.analytic.embedding.calls import DENSE_SIZES, SIZES
 from gnnperf.analytic.gemm.constants import default_gemm_constants, typical
 from gnnperf.analytic.gemm.model import gemm_us

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gnnperf.generate.convolutional import ConvolutionalPlan, Gradients, NetworkOptimizer, replica_tensors
-from gnnperf.memory.peak import Part, PeakMemory
+from gnnperf.memory.measured import Part, PeakMemory
 from gnnperf.memory.planned import ASKED, KEPT, planned_peak, profiles
 from tests.generate.convolutional.networks import shipped, tiny
 

@@ -11,7 +11,7 @@ from gnnperf.generate.transformer import Parallelism, Pipeline, Recompute, Sched
 from gnnperf.generate.transformer.memory import stage_tensors
 from gnnperf.generate.transformer.tensors import embedding_uses, head_uses, layer_uses
 from gnnperf.generate.transformer.update import stage_parameters
-from gnnperf.memory.peak import Part, PeakMemory
+from gnnperf.memory.measured import Part, PeakMemory
 from gnnperf.memory.planned import ASKED, planned_peak, profiles
 from tests.generate.transformer.plans import MODEL, small
 

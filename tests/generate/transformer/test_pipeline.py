@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnperf.generate.transformer import Pipeline
-from gnnperf.generate.transformer.pipeline import Pass, passes
+from gnnperf.generate.transformer.memory import Pass, passes
 from tests.generate.transformer.plans import small
 
 

@@ -18,7 +18,7 @@ from gnnperf.generate.transformer import (
     misplaced_groups,
     plan_from,
 )
-from gnnperf.hardware.conf_folders import conf_dir
+from gnnperf.hardware.named import conf_dir
 from gnnperf.hardware.strict_yaml import read_yaml
 from tests.generate.transformer.plans import MODEL, small
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.gnn.data.categories import NOTHING, of_each, texts_of, words_of
+from gnnperf.gnn.data.floors import NOTHING, of_each, texts_of, words_of
 
 WORDS = ["b", None, "a", "b"]
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.data.config import DataConfig
 from gnnperf.gnn.data.elsewhere import read_also, read_named, with_more_to_train, with_tests_of
-from gnnperf.gnn.data.prepare import opened
+from gnnperf.gnn.data.prepare import DataConfig, opened
 from gnnperf.gnn.data.runs import RunGraph
 from gnnperf.gnn.data.splits import Split
 from tests.synthetic import read

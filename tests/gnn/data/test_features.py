@@ -14,9 +14,8 @@ from toys import make_graph, two_rank_graph
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation
-from gnnperf.gnn.data.features import features
+from gnnperf.gnn.data.features import FORWARD_EDGE_TYPES, RELATION_ENDS, features, reverse
 from gnnperf.gnn.data.floors import fit_floors
-from gnnperf.gnn.data.relations import FORWARD_EDGE_TYPES, RELATION_ENDS, reverse
 from gnnperf.gnn.data.runs import AloneLabels
 from gnnperf.gnn.data.vocabulary import fit_vocabulary
 from gnnperf.graph.execution_graph import ExecutionGraph

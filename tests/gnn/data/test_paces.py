@@ -12,9 +12,8 @@ import pytest
 from synthetic import read
 
 from gnnperf.gnn.data import paces as module
-from gnnperf.gnn.data.config import DataConfig
 from gnnperf.gnn.data.paces import Paces, in_our_pace, paced, paces_of
-from gnnperf.gnn.data.prepare import prepare
+from gnnperf.gnn.data.prepare import DataConfig, prepare
 from gnnperf.gnn.data.runs import AloneLabels, RunGraph, RunStep, typical
 from gnnperf.gnn.data.splits import Split
 

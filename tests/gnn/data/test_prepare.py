@@ -10,9 +10,8 @@ from synthetic import SPLIT, cluster, prepared, read, toy_run
 from gnnperf.analytic.collective.files import save_collectives, shipped_collectives
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data import cache
-from gnnperf.gnn.data.config import DataConfig
 from gnnperf.gnn.data.module import EpochShuffle, StepDataModule
-from gnnperf.gnn.data.prepare import load_data, opened, prepare
+from gnnperf.gnn.data.prepare import DataConfig, load_data, opened, prepare
 from gnnperf.gnn.data.runs import RunGraph, cluster_for
 from gnnperf.hardware import load_device
 from gnnperf.hardware.placement import Placement

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.gnn.data.relations import FORWARD_EDGE_TYPES
+from gnnperf.gnn.data.features import FORWARD_EDGE_TYPES
 from gnnperf.graph import load_graph
 
 DATASET = Path(__file__).parents[3] / "datasets" / "cpu-gloo"

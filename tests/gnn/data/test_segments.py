@@ -22,8 +22,8 @@ from gnnperf.gnn.data.module import Examples, batch_of
 from gnnperf.gnn.data.normalizer import fit_normalizer
 from gnnperf.gnn.data.segments import SegmentedGraph
 from gnnperf.gnn.data.vocabulary import fit_vocabulary
-from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.gnn import WORK, Head, TypedGNN
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.models.segmented import answers_of
 from gnnperf.graph.execution_graph import ExecutionGraph
 

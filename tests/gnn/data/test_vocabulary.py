@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from toys import two_rank_graph
 
-from gnnperf.gnn.data.categories import NOTHING
+from gnnperf.gnn.data.floors import NOTHING
 from gnnperf.gnn.data.vocabulary import FIELDS, UNKNOWN, fit_vocabulary, joined
 
 NODES = two_rank_graph().nodes

@@ -11,12 +11,11 @@ from torch import Tensor
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import WORK_TYPES
 from gnnperf.gnn.checkpoint import make_checkpoint, save_checkpoint
-from gnnperf.gnn.data.config import DataConfig
-from gnnperf.gnn.data.prepare import PreparedData, prepare
+from gnnperf.gnn.data.prepare import DataConfig, PreparedData, prepare
 from gnnperf.gnn.data.runs import RunGraph
 from gnnperf.gnn.finetune import Start, begin_from, load_start, start_of
-from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.models.segmented import answers_of
 
 CONFIG = ModelConfig(hidden_channels=8, num_layers=2)

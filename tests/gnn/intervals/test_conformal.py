@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.gnn.intervals.conformal import attainable, one_sided, two_sided
+from gnnperf.gnn.intervals.nodes import attainable, one_sided, two_sided
 
 
 def test_nineteen_scores_give_ninety_percent_by_their_ends() -> None:

@@ -15,12 +15,12 @@ from gnnperf.gnn.data.floors import fit_floors
 from gnnperf.gnn.data.module import batch_of
 from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer
 from gnnperf.gnn.data.vocabulary import fit_vocabulary
-from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.gnn import TYPES, WORK, Head, TypedGNN, joint_messages
 from gnnperf.gnn.models.message_passing import (
     HARDWARE_RELATIONS,
     REVERSE_RELATIONS,
     MessagePassing,
+    ModelConfig,
     arrange,
     message_relations,
 )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
 
 ROOT = Path(__file__).resolve().parents[3]

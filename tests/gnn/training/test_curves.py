@@ -7,8 +7,7 @@ import pandas as pd
 from plotly.graph_objects import Figure
 
 from gnnperf.gnn.training.config import TrainConfig
-from gnnperf.gnn.training.curves import FolderLog
-from gnnperf.gnn.training.look import open_log
+from gnnperf.gnn.training.look import FolderLog, open_log
 
 
 def test_tables_figures_and_facts_are_files(tmp_path: Path) -> None:

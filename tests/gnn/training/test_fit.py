@@ -11,8 +11,8 @@ from synthetic import prepared
 
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.config import LoggerConfig, LoggerKind, LossKind, OptimConfig, TrainConfig, TrainerConfig
 from gnnperf.gnn.training.evaluate import evaluate, print_comparison, wide_console, write_comparison
 from gnnperf.gnn.training.fit import build_model, fit

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.models.config import MAX_RESIDUAL, ModelConfig
 from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.models.message_passing import MAX_RESIDUAL, ModelConfig
 from gnnperf.gnn.training.evaluate import alone_answer
 from gnnperf.gnn.training.gate import keep_what_helps
 from tests.synthetic import prepared

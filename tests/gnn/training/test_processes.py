@@ -10,8 +10,8 @@ import pytest
 from synthetic import prepared
 
 from gnnperf.gnn.checkpoint import load_checkpoint
+from gnnperf.gnn.training.evaluate import Processes, processes
 from gnnperf.gnn.training.fit import build_model, fit
-from gnnperf.gnn.training.processes import Processes, processes
 from tests.gnn.training.programs import program, run, small
 
 

@@ -11,7 +11,7 @@ from synthetic import prepared
 
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.config import OptimConfig
 from gnnperf.gnn.training.fit import build_model, fit
 from gnnperf.gnn.training.resume import resume_path

@@ -14,13 +14,19 @@ from synthetic import SPLIT, prepared, read
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from gnnperf.gnn.data.config import DataConfig
 from gnnperf.gnn.data.module import Example, batch_of_examples
-from gnnperf.gnn.data.prepare import PreparedData, Step, prepare
+from gnnperf.gnn.data.prepare import DataConfig, PreparedData, Step, prepare
 from gnnperf.gnn.data.runs import RunGraph
 from gnnperf.gnn.models.gnn import WORK, NodeAnswer
-from gnnperf.gnn.training.step_target import StepTarget, step_targets
-from gnnperf.gnn.training.step_time import StepTimes, ranking_error, robust_step_error, step_error, step_times
+from gnnperf.gnn.training.step_time import (
+    StepTarget,
+    StepTimes,
+    ranking_error,
+    robust_step_error,
+    step_error,
+    step_targets,
+    step_times,
+)
 from gnnperf.schedule import schedule
 
 Answers = dict[str, NodeAnswer]

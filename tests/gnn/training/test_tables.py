@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from synthetic import prepared
 
-from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.look import errors_by, node_answers, sampled
 
 NODES = pd.DataFrame(

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from plotly.graph_objects import Figure
 
-from gnnperf.gnn.data.config import DataConfig
+from gnnperf.gnn.data.prepare import DataConfig
 from gnnperf.gnn.training.config import LoggerConfig, LoggerKind, TrainConfig
 from gnnperf.gnn.training.look import open_log, settings_of
 

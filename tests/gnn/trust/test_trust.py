@@ -14,8 +14,8 @@ from toys import make_graph
 from gnnperf.core.schema.ranges import checked
 from gnnperf.gnn.data.normalizer import Normalizer
 from gnnperf.gnn.data.numbers import WORK_NAMES
-from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.trust import Corrections, Likeness, Trust, fit_corrections, fit_likeness, fit_seen, fit_trust
 from gnnperf.gnn.trust.trust import NAMES, Missed, beyond
 

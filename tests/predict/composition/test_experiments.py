@@ -15,7 +15,7 @@ from synthetic import prepared
 import train
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.config import LearnerKind, OptimConfig
 from gnnperf.predict.composition import CONF_DIR, composed
 from gnnperf.predict.composition.entry import EntryConfig, training_part

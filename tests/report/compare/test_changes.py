@@ -14,7 +14,7 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import StepTimeKind
 from gnnperf.report.compare import Change, Side, compare
 from gnnperf.report.compare.changes import OTHERS, REST, UNNAMED, leading
-from gnnperf.report.compare.limits import Limits
+from gnnperf.report.compare.text import Limits
 
 Row = tuple[str, str | None, str, float, float]  # node type, op, phase, latency, time on the critical path
 

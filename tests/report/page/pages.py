@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.report.nodes_parquet import nodes_table
 from gnnperf.report.page import html_report
+from gnnperf.report.summary import nodes_table
 
 
 def page_of(answer: StepPrediction) -> str:

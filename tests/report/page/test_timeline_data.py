@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.report.nodes_parquet import nodes_table
 from gnnperf.report.page.timeline_data import MAX_TEXT, timeline_data
-from gnnperf.report.tracks import tracks
+from gnnperf.report.summary import nodes_table
+from gnnperf.report.timeline import tracks
 from tests.predict.answers import GEMM_1, toy_answer
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 from synthetic import SPLIT, prepared, read
 
-from gnnperf.gnn.data.config import DataConfig
-from gnnperf.gnn.data.prepare import PreparedData, Step, prepare
+from gnnperf.gnn.data.prepare import DataConfig, PreparedData, Step, prepare
 from gnnperf.gnn.data.runs import RunGraph
 
 

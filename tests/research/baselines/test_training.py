@@ -7,9 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gnnperf.gnn.data.config import DataConfig
-from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.training.curves import FolderLog
+from gnnperf.gnn.data.prepare import DataConfig, PreparedData
+from gnnperf.gnn.training.look import FolderLog
 from research.baselines.judge import Fit, fitted
 from research.baselines.rows import TRIVIAL
 from research.baselines.training import judged_rows, show_rows, validation_error, variant_of, write_records

@@ -10,8 +10,7 @@ from toys import two_rank_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.whatif.edit import Edited, unedited
-from gnnperf.whatif.latency_change import delayed
+from gnnperf.whatif.edit import Edited, delayed, unedited
 from research.benchmarks._edit_answers import change_of, ratios, recorded_change_us
 
 GEMM, LAST = 10, 13  # of the slower rank: 120 us, and its T1

@@ -10,8 +10,8 @@ from gnnperf.gnn.checkpoint import make_checkpoint
 from gnnperf.gnn.data.prepare import opened
 from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.finetune import start_of
-from gnnperf.gnn.models.config import ModelConfig
 from gnnperf.gnn.models.gnn import TypedGNN
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
 from research.baselines.judge import fitted_cell
 from research.benchmarks import _few_runs_table

@@ -8,7 +8,7 @@ import pytest
 from synthetic import SPLIT, prepared
 
 from gnnperf.gnn.data.prepare import PreparedData
-from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
 from research.baselines.network import Network
 from research.benchmarks import _kept_networks

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.pretrain_config import PretrainConfig
 from research.benchmarks import transfer
 from research.benchmarks._transfer_axes import as_other_dtype, as_other_software

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from gnnperf.gnn.intervals.conformal import two_sided
+from gnnperf.gnn.intervals.nodes import two_sided
 from research.benchmarks._weighted_bounds import pooled_bounds, weighted_two_sided
 
 SCORES = np.arange(-9.0, 10.0)  # 19: with one more each place in order is a twentieth

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.gnn.data.occurrences import node_kinds
 from gnnperf.gnn.data.recordings import Recording, Repeats
+from gnnperf.gnn.data.runs import node_kinds
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.whatif import OpSelector, RepeatOp
 from research.evaluation.floor_summary import node_summary, step_summary

@@ -10,7 +10,7 @@ import pytest
 from round_device import CONSTANTS
 from round_device import DEVICE as ROUND
 
-from gnnperf.analytic.convolution.constants import (
+from gnnperf.analytic.convolution.winograd import (
     ConvolutionConstants,
 )
 from gnnperf.analytic.gemm.constants import default_gemm_constants

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from gnnperf.gnn.data.numbers import DEVICE_NAMES, WORK_NAMES
-from gnnperf.gnn.models.config import ModelConfig
+from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.pretrain_config import PretrainConfig
 from research.pretraining.encode import encode, fit_row_normalizer, words_of
 from research.pretraining.fit import VIEWS, OpModel, Prepared, fit, prepare

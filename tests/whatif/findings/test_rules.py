@@ -12,7 +12,7 @@ import pytest
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.schema import NodeType
 from gnnperf.graph import load_graph
-from gnnperf.predict.step_choice import choose_step
+from gnnperf.predict.assembly import choose_step
 from gnnperf.schedule.path_counts import NUM_UNROLLED
 from gnnperf.whatif.findings import Basis, Finding, Observed, find, measured_step
 from gnnperf.whatif.findings.exposed_communication import exposed_communication

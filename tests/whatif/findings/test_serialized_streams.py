@@ -12,7 +12,7 @@ from gnnperf.analytic.device_roofs import roofs_of
 from gnnperf.core.schema import NodeType, Relation
 from gnnperf.graph import build_graph
 from gnnperf.hardware import default_cluster, match_device
-from gnnperf.predict.step_choice import choose_step
+from gnnperf.predict.assembly import choose_step
 from gnnperf.schedule.path_counts import NUM_UNROLLED
 from gnnperf.trace import read_run
 from gnnperf.whatif.findings import Observed, find, measured_step
