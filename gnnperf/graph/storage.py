@@ -85,11 +85,8 @@ def fingerprint(inputs: Sequence[Path]) -> str:
 @cache
 def _code_hash() -> str:
     root = Path(gnnperf.__file__).parent
-    named = [
-        *(root / "core" / "schema" / name for name in ("words.py", "column.py", "tables.py", "parquet.py")),
-        root / "hardware" / "placement.py",
-    ]
-    sources = [*named, *sorted((root / "trace").rglob("*.py")), *sorted((root / "graph").rglob("*.py"))]
+    parts = [root / part for part in ("core/schema", "hardware", "trace", "graph")]
+    sources = [path for part in parts for path in sorted(part.rglob("*.py"))]
     digest = hashlib.sha256(gnnperf.__version__.encode())
     for source in sources:
         digest.update(source.read_bytes())

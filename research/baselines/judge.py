@@ -23,7 +23,7 @@ from gnnperf.schedule import align
 from research.evaluation.cells import NODE_COLUMNS, STEP_COLUMNS, Cell, Origin
 
 # what learns, and what makes step times of what was learned
-_LEARNING_CODE = ("gnn/models", "gnn/training", "schedule", "gnn/data/step_time.py", "hardware/contention.py")
+_LEARNING_CODE = ("gnn/models", "gnn/training", "gnn/data", "schedule", "hardware")
 
 
 def learning_code() -> str:

@@ -12,7 +12,7 @@ from gnnperf.predict.gnn import GnnPredictor
 from research.baselines.network import PredictorAnswer
 from research.benchmarks._kept_networks import KeptNetwork
 
-BLENDS = ("gnn/trust", "predict/gnn.py", "predict/blended.py", "predict/crossing.py")
+BLENDS = ("gnn/trust", "predict")
 
 
 @dataclass(frozen=True)

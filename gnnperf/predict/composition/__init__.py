@@ -9,6 +9,7 @@ that names the key, the value and what is allowed, and exit code 2.
 
 from __future__ import annotations
 
+import errno
 import functools
 import logging
 import os
@@ -36,6 +37,7 @@ from gnnperf.predict.composition.own_files import GROUPS, OwnFiles, escaped, lit
 
 ConfigT = TypeVar("ConfigT")
 INTERRUPTED = 130  # what a shell reports for a process ended by SIGINT
+NO_SPACE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 CONF_DIR = Path(__file__).resolve().parents[3] / "conf"
 
 
@@ -156,6 +158,9 @@ def in_our_words(node: type) -> Iterator[None]:
             raise
         raise InputError(str(error).splitlines()[0], remedy=REMEDY) from error
     except OSError as error:
+        if error.errno in NO_SPACE:
+            raise InputError(f"an output cannot be written ({error.strerror})", where="out",
+                             remedy="choose a directory on a disk with space left") from error  # fmt: skip
         if error.filename is None:
             raise
         what, where = str(error.strerror), str(error.filename)

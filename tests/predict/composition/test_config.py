@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -153,6 +154,19 @@ def test_a_mistake_of_the_user_inside_the_task_is_one_message(
         entry_point("train", TrainConfig)(task)()
     assert exit_info.value.code == 2
     assert capsys.readouterr().err == "error: trace.json: is empty.\n"
+
+
+def test_a_full_disk_is_one_message_and_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def task(config: TrainConfig) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")  # as of a library that does not name the file
+
+    monkeypatch.setattr(sys, "argv", ["train.py", f"out={tmp_path}"])
+    with pytest.raises(SystemExit) as exit_info:
+        entry_point("train", TrainConfig)(task)()
+    assert exit_info.value.code == 2
+    assert "error: out: an output cannot be written (No space left on device)." in capsys.readouterr().err
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
