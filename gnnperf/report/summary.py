@@ -19,11 +19,11 @@ def nodes_table(answer: StepPrediction) -> pd.DataFrame:
 
     `measured_latency_us` is the trace's own value, on the trace's hardware, whatever was predicted for.
     """
-    columns = {**_told(answer.prediction.graph.nodes), **_predicted(answer), **_measured(answer)}
+    columns = {**_identity(answer.prediction.graph.nodes), **_predicted(answer), **_measured(answer)}
     return pd.DataFrame({c.name: columns[c.name] for c in PREDICTION_COLUMNS})
 
 
-def _told(nodes: pd.DataFrame) -> dict[str, pd.Series]:
+def _identity(nodes: pd.DataFrame) -> dict[str, pd.Series]:
     """What is known before any prediction."""
     texts = ("node_type", "op_name", "event_name", "segment", "phase", "family", "dtype", "input_dims")
     numbers = ("node_id", "rank", "message_bytes", "thread", "stream")

@@ -87,15 +87,15 @@ def may_share(claimed: Claims) -> bool:
 
 def _steps(edges: TimedEdges, lag_us: np.ndarray, over: np.ndarray, num_nodes: int) -> Steps:
     """Outgoing edges by node, and what carries over; `lag_us` is [num_timed], `over` [2, num_carried]."""
-    order, carried = np.argsort(edges.src, kind="stable"), np.argsort(over[0], kind="stable")
+    order, crossing = np.argsort(edges.src, kind="stable"), np.argsort(over[0], kind="stable")
     return Steps(
         first=_offsets(edges.src[order], num_nodes),
         dst=edges.dst[order],
         lag_us=lag_us[order],
         from_start=edges.from_start[order],
         num_before=np.bincount(edges.dst, minlength=num_nodes),
-        first_carry=_offsets(over[0][carried], num_nodes),
-        carry=over[1][carried],
+        first_carry=_offsets(over[0][crossing], num_nodes),
+        carry=over[1][crossing],
         num_carried=np.bincount(over[1], minlength=num_nodes),
     )
 

@@ -93,7 +93,7 @@ def _enclosing(table: Assembled, call_shift_ns: np.ndarray) -> np.ndarray:
 
     Whole microseconds and two clocks leave ends that do not nest exactly, hence the middle.
     """
-    result = np.full(len(table), -1, dtype=np.int64)
+    enclosing = np.full(len(table), -1, dtype=np.int64)
     host, start = _by_thread(table, call_shift_ns)
     edges = np.flatnonzero(np.diff(table.columns["thread"][host])) + 1
     for rows, begin in zip(np.split(host, edges), np.split(start, edges), strict=True):
@@ -101,8 +101,8 @@ def _enclosing(table: Assembled, call_shift_ns: np.ndarray) -> np.ndarray:
         is_op = table.kind[rows] == KIND_CODES[EventKind.CPU_OP]
         before = np.cumsum(is_op) - is_op - 1  # [num_rows] last op before the row; -1 none
         found = _covering(before, is_op, begin + duration // 2, (begin + duration)[is_op])
-        result[rows] = np.append(rows[is_op], -1)[found]
-    return result
+        enclosing[rows] = np.append(rows[is_op], -1)[found]
+    return enclosing
 
 
 def _by_thread(table: Assembled, call_shift_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

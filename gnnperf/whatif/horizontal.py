@@ -55,9 +55,11 @@ def _tied(graph: ExecutionGraph, unit: np.ndarray) -> np.ndarray:
     nodes, edges = graph.nodes, graph.edges
     src, dst = edges["src"].to_numpy(), edges["dst"].to_numpy()
     waits = (edges["relation"] == Relation.WAITS).to_numpy() & (unit[src] != unit[dst])
-    result = (nodes["family"] == OpFamily.COLLECTIVE).to_numpy() | (nodes["node_type"] == NodeType.COMM).to_numpy()
-    result[src[waits]] = result[dst[waits]] = True
-    return result & (unit >= 0)
+    communicates = (nodes["family"] == OpFamily.COLLECTIVE).to_numpy() | (
+        nodes["node_type"] == NodeType.COMM
+    ).to_numpy()
+    communicates[src[waits]] = communicates[dst[waits]] = True
+    return communicates & (unit >= 0)
 
 
 # What N equal calls are as one batched call (HFTA: Wang et al. 2021, "Horizontally Fused Training Array", table 2).
@@ -119,7 +121,7 @@ def _channels(shape: Shape, times: int, *, is_weight: bool) -> Shape:
     return (shape[0], shape[1] * times, *shape[2:])
 
 
-def result(name: str, arguments: tuple[Argument, ...]) -> Shape | None:
+def result_shape(name: str, arguments: tuple[Argument, ...]) -> Shape | None:
     """The shape of what a call makes, ANY for sizes that its inputs do not tell; None: not known at all."""
     op, shapes = op_of(name), [tensors(one)[0] if len(tensors(one)) == 1 else () for one in arguments]
     first, second, third = (*shapes, (), (), ())[:3]
@@ -173,7 +175,9 @@ def independent_groups(graph: ExecutionGraph, calls: pd.DataFrame, unit: np.ndar
             if len(alike) < 2:
                 continue
             first = alike.iloc[0]
-            pattern = result(str(first["op_name"]), parse(str(first["input_dims"]))) if first["input_dims"] else None
+            pattern = (
+                result_shape(str(first["op_name"]), parse(str(first["input_dims"]))) if first["input_dims"] else None
+            )
             if pattern is None and not known:
                 unknown += len(alike)
                 continue

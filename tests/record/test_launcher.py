@@ -27,7 +27,7 @@ def main(folder: Path) -> None:
 
 
 def test_ranks_end_with_a_launcher_that_is_killed(tmp_path: Path) -> None:
-    code = f"from pathlib import Path; from tests.record.test_launch import main; main(Path({str(tmp_path)!r}))"
+    code = f"from pathlib import Path; from tests.record.test_launcher import main; main(Path({str(tmp_path)!r}))"
     launcher = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
     try:
         assert within(WITHIN_S, lambda: len(list(tmp_path.iterdir())) == 2)

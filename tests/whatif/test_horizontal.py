@@ -8,7 +8,7 @@ from toys import make_graph
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.whatif.horizontal import FuseHorizontally, batched, result
+from gnnperf.whatif.horizontal import FuseHorizontally, batched, result_shape
 
 LINEAR, GELU, STACK = (
     ("aten::linear", "gemm", "[[8,5],[7,5],[7]]"),
@@ -139,6 +139,6 @@ def test_four_as_one(name: str, arguments: tuple, expected: tuple) -> None:  # t
 
 
 def test_results_that_shapes_tell() -> None:
-    assert result("aten::conv2d", ((8, 3, 9, 9), (6, 3, 3, 3))) == (8, 6, -1, -1)
-    assert result("aten::embedding_bag", ((100, 6), (20,), (8,))) == (8, 6)
-    assert result("aten::relu", ((8, 6),)) is None
+    assert result_shape("aten::conv2d", ((8, 3, 9, 9), (6, 3, 3, 3))) == (8, 6, -1, -1)
+    assert result_shape("aten::embedding_bag", ((100, 6), (20,), (8,))) == (8, 6)
+    assert result_shape("aten::relu", ((8, 6),)) is None
