@@ -67,8 +67,8 @@ def train(config: EntryConfig) -> float | None:
     start = load_start(Path(config.init_from), config.model) if config.init_from else None
     data = load_data(config.data, config.device_spec(), config.cluster_spec(), start.earlier if start else None)
     console.print(", ".join(f"{part}: {len(steps)} steps" for part, steps in data.steps.items()))
-    for other, paces in data.paces.items():
-        console.print(f"{other}: {paces}")
+    for other, machine_scales in data.machine_scales.items():
+        console.print(f"{other}: {machine_scales}")
 
     with open_log(config) as log:
         fresh, begin = build_model(config, data), time.perf_counter()

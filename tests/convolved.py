@@ -16,13 +16,13 @@ def convolution(images: float = 2, channels: float = 4, out: float = 8, size: fl
     return Convolutions(*(np.array([float(v)]) for v in sizes))
 
 
-def sizes(found: Products) -> tuple[float, ...]:
-    return tuple(float(v[0]) for v in (found.batch, found.m, found.n, found.k))
+def sizes(result: Products) -> tuple[float, ...]:
+    return tuple(float(v[0]) for v in (result.batch, result.m, result.n, result.k))
 
 
-def flops_us(found: Products, splits: Splits = SPLITS) -> np.ndarray:
-    return found.batch * found.m * found.n * found.k  # as if a multiply-add took a microsecond
+def flops_us(result: Products, splits: Splits = SPLITS) -> np.ndarray:
+    return result.batch * result.m * result.n * result.k  # as if a multiply-add took a microsecond
 
 
-def free_us(found: Products, splits: Splits = SPLITS) -> np.ndarray:
-    return 0.0 * found.m
+def free_us(result: Products, splits: Splits = SPLITS) -> np.ndarray:
+    return 0.0 * result.m

@@ -15,20 +15,20 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.output.streams import BROKEN_PIPE
 
 
-def _room(monkeypatch: pytest.MonkeyPatch, command: str, run: Callable[[argparse.Namespace], int]) -> None:
+def _command_module(monkeypatch: pytest.MonkeyPatch, command: str, run: Callable[[argparse.Namespace], int]) -> None:
     """Install a room whose only command is `command`."""
-    room = ModuleType(f"room_of_{command}")
+    margin = ModuleType(f"room_of_{command}")
 
     def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         subparsers.add_parser(command, help=f"{command} something").set_defaults(run=run)
 
-    room.add_parsers = add_parsers  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, room.__name__, room)
-    monkeypatch.setitem(cli.ROOM_OF_COMMAND, command, room.__name__)
+    margin.add_parsers = add_parsers  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, margin.__name__, margin)
+    monkeypatch.setitem(cli.ROOM_OF_COMMAND, command, margin.__name__)
 
 
 @pytest.fixture(autouse=True)
-def _no_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "ROOM_OF_COMMAND", {})
 
 
@@ -39,8 +39,8 @@ def _raising(error: BaseException) -> Callable[[argparse.Namespace], int]:
     return run
 
 
-def test_only_the_room_asked_for_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    _room(monkeypatch, "look", lambda arguments: 0)
+def test_only_the_slack_requested_for_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    _command_module(monkeypatch, "look", lambda arguments: 0)
     monkeypatch.setitem(cli.ROOM_OF_COMMAND, "heavy", "no_such_module_anywhere")
     assert cli.main(["look"]) == 0
     with pytest.raises(ModuleNotFoundError, match="no_such_module_anywhere"):
@@ -48,40 +48,40 @@ def test_only_the_room_asked_for_is_imported(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_exit_code_of_the_handler_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
-    _room(monkeypatch, "look", lambda arguments: 5)
+    _command_module(monkeypatch, "look", lambda arguments: 5)
     assert cli.main(["look"]) == 5
 
 
 def test_bad_input_is_one_message_and_exit_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _room(monkeypatch, "look", _raising(InputError("is empty", where="a.json", remedy="profile again")))
+    _command_module(monkeypatch, "look", _raising(InputError("is empty", where="a.json", remedy="profile again")))
     assert cli.main(["look"]) == 2
     assert capsys.readouterr().err == "gnnperf: a.json: is empty. What to do: profile again.\n"
 
 
 def test_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    _room(monkeypatch, "look", _raising(KeyboardInterrupt()))
+    _command_module(monkeypatch, "look", _raising(KeyboardInterrupt()))
     assert cli.main(["look"]) == 130
 
 
 def test_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    _room(monkeypatch, "look", _raising(ZeroDivisionError()))
+    _command_module(monkeypatch, "look", _raising(ZeroDivisionError()))
     with pytest.raises(ZeroDivisionError):
         cli.main(["look"])
 
 
 @pytest.mark.parametrize("arguments", [[], ["lok"], ["look", "--no-such-option"]])
 def test_misspelled_command_exits_2(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
-    _room(monkeypatch, "look", lambda parsed: 0)
+    _command_module(monkeypatch, "look", lambda parsed: 0)
     with pytest.raises(SystemExit) as stopped:
         cli.main(arguments)
     assert stopped.value.code == 2
 
 
 def test_help_lists_every_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    _room(monkeypatch, "look", lambda arguments: 0)
-    _room(monkeypatch, "listen", lambda arguments: 0)
+    _command_module(monkeypatch, "look", lambda arguments: 0)
+    _command_module(monkeypatch, "listen", lambda arguments: 0)
     with pytest.raises(SystemExit) as stopped:
         cli.main(["--help"])
     shown = capsys.readouterr().out

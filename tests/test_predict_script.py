@@ -109,13 +109,13 @@ def predicted(trace: Path) -> Path:
 
 
 def test_document_names_the_run_and_compares_like_with_like(predicted: Path) -> None:
-    found = json.loads((predicted / "prediction.json").read_text())
-    assert (found["step_time_kind"], found["mode"], found["hardware"]) == ("period", "hybrid", "v100_sxm2_32gb")
-    assert found["measured_step_time_us"] == pytest.approx(200.0)
-    assert found["step_time_error"] == pytest.approx(found["step_time_us"] / 200.0 - 1.0)
-    assert found["num_nodes"]["compute"] == 1
-    assert sum(found["source_share"].values()) == pytest.approx(1.0)
-    assert sum(found["critical_path_share"].values()) == pytest.approx(1.0)
+    result = json.loads((predicted / "prediction.json").read_text())
+    assert (result["step_time_kind"], result["mode"], result["hardware"]) == ("period", "hybrid", "v100_sxm2_32gb")
+    assert result["measured_step_time_us"] == pytest.approx(200.0)
+    assert result["step_time_error"] == pytest.approx(result["step_time_us"] / 200.0 - 1.0)
+    assert result["num_nodes"]["compute"] == 1
+    assert sum(result["source_share"].values()) == pytest.approx(1.0)
+    assert sum(result["critical_path_share"].values()) == pytest.approx(1.0)
 
 
 def test_timeline_has_the_kernel_on_both_tracks(predicted: Path) -> None:
@@ -140,10 +140,10 @@ def test_nothing_else_is_written(predicted: Path) -> None:
 def test_replay_compares_with_its_own_step(run: Run, trace: Path, tmp_path: Path) -> None:
     done = run(tmp_path, f"trace={trace}", "mode=replay", "out=replay", "step=3")
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "replay" / "prediction.json").read_text())
-    assert (found["step"], found["measured_step_time_us"]) == (3, pytest.approx(200.0))
-    assert found["step_time_error"] == pytest.approx(0.0, abs=0.05)
-    assert found["source_share"] == pytest.approx({"measured": 0.975, "class_median": 0.025})  # the sync's rest
+    result = json.loads((tmp_path / "replay" / "prediction.json").read_text())
+    assert (result["step"], result["measured_step_time_us"]) == (3, pytest.approx(200.0))
+    assert result["step_time_error"] == pytest.approx(0.0, abs=0.05)
+    assert result["source_share"] == pytest.approx({"measured": 0.975, "class_median": 0.025})  # the sync's rest
 
 
 def test_what_if_on_the_traces_own_hardware(run: Run, trace: Path, tmp_path: Path) -> None:
@@ -152,20 +152,20 @@ def test_what_if_on_the_traces_own_hardware(run: Run, trace: Path, tmp_path: Pat
     for name, overrides in (("own", [own]), ("twice", [own, twice])):
         done = run(tmp_path, f"trace={trace}", f"out={name}", *overrides)
         assert done.returncode == 0, done.stderr
-    found = {name: json.loads((tmp_path / name / "prediction.json").read_text()) for name in ("own", "twice")}
-    assert found["own"]["step_time_error"] is not None
-    assert found["twice"]["step_time_error"] is None
-    assert found["twice"]["traced_step_time_us"] == pytest.approx(200.0)
-    assert found["twice"]["step_time_us"] < found["own"]["step_time_us"]
+    result = {name: json.loads((tmp_path / name / "prediction.json").read_text()) for name in ("own", "twice")}
+    assert result["own"]["step_time_error"] is not None
+    assert result["twice"]["step_time_error"] is None
+    assert result["twice"]["traced_step_time_us"] == pytest.approx(200.0)
+    assert result["twice"]["step_time_us"] < result["own"]["step_time_us"]
 
 
-def test_edits_are_told_beside_the_unedited_step(run: Run, trace: Path, tmp_path: Path) -> None:
+def test_edits_are_reported_with_the_unedited_step(run: Run, trace: Path, tmp_path: Path) -> None:
     edits = "whatif=[{latency:{op:aten::mm,factor:10}},{stall:{us:50}}]"
     done = run(tmp_path, f"trace={trace}", "out=edited", edits)
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "edited" / "prediction.json").read_text())
-    assert found["whatif"]["difference_us"] > 50.0
-    assert found["whatif"]["step_time_us"] == pytest.approx(found["step_time_us"] + found["whatif"]["difference_us"])
+    result = json.loads((tmp_path / "edited" / "prediction.json").read_text())
+    assert result["whatif"]["difference_us"] > 50.0
+    assert result["whatif"]["step_time_us"] == pytest.approx(result["step_time_us"] + result["whatif"]["difference_us"])
     assert "what if: " in done.stdout
     assert "InputStall(us=50, rank=None)" in (tmp_path / "edited" / "report.html").read_text()
 
@@ -173,21 +173,21 @@ def test_edits_are_told_beside_the_unedited_step(run: Run, trace: Path, tmp_path
 def test_another_device_in_another_cluster(run: Run, trace: Path, tmp_path: Path) -> None:
     done = run(tmp_path, f"trace={trace}", "hardware=h100_sxm", "cluster=hgx8", "cluster.nodes=4", "out=moved")
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "moved" / "prediction.json").read_text())
-    assert (found["hardware"], found["cluster"]) == ("h100_sxm", "hgx8")
-    assert found["step_time_us"] < 200.0
+    result = json.loads((tmp_path / "moved" / "prediction.json").read_text())
+    assert (result["hardware"], result["cluster"]) == ("h100_sxm", "hgx8")
+    assert result["step_time_us"] < 200.0
 
 
-def test_a_plan_that_nobody_ran(run: Run, tmp_path: Path) -> None:
+def test_a_plan_that_no_one_ran(run: Run, tmp_path: Path) -> None:
     small = ["plan.model.layers=2", "plan.parallelism.data=2", "plan.schedule.global_batch=32"]
     done = run(tmp_path, "plan=gpt2_345m", "hardware=a100_sxm_80gb", "mode=analytic", "out=planned", *small)
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "planned" / "prediction.json").read_text())
-    assert (found["run"], found["world_size"], found["traced_ranks"]) == ("gpt2_345m", 2, [0])
-    assert found["step_time_us"] > 0
-    assert (found["traced_step_time_us"], found["step_time_error"], found["uncovered_ops"]) == (None, None, {})
+    result = json.loads((tmp_path / "planned" / "prediction.json").read_text())
+    assert (result["run"], result["world_size"], result["traced_ranks"]) == ("gpt2_345m", 2, [0])
+    assert result["step_time_us"] > 0
+    assert (result["traced_step_time_us"], result["step_time_error"], result["uncovered_ops"]) == (None, None, {})
     assert "planned: nobody ran it" in done.stdout
-    assert not any("traced" in warning for warning in found["warnings"])
+    assert not any("traced" in warning for warning in result["warnings"])
 
 
 @pytest.mark.parametrize(
@@ -230,18 +230,18 @@ def test_bad_input_is_one_message_exit_2_and_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_peak_memory_is_told_beside_the_measured_one(run: Run, tmp_path: Path) -> None:
+def test_peak_memory_is_reported_with_the_measured_one(run: Run, tmp_path: Path) -> None:
     recording = SCRIPT.parent / "datasets/cpu-gloo/gpt_l2_w64_s64_b4_x2_lo/1"
     done = run(tmp_path, f"trace={recording}", "mode=analytic", "out=out", "cache_dir=null", "batches_held=4")
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "out/prediction.json").read_text())
-    assert [rank["rank"] for rank in found["peak_memory"]] == [0, 1]
-    assert all(abs(rank["error"]) < 0.01 for rank in found["peak_memory"])
-    assert all(rank["step_name"] == found["step_name"] for rank in found["peak_memory"])
+    result = json.loads((tmp_path / "out/prediction.json").read_text())
+    assert [rank["rank"] for rank in result["peak_memory"]] == [0, 1]
+    assert all(abs(rank["error"]) < 0.01 for rank in result["peak_memory"])
+    assert all(rank["step_name"] == result["step_name"] for rank in result["peak_memory"])
     assert "peak memory of rank 1" in done.stdout
 
 
-def test_a_network_that_nobody_ran_and_whether_it_fits(run: Run, tmp_path: Path) -> None:
+def test_a_network_that_no_one_ran_and_whether_it_fits(run: Run, tmp_path: Path) -> None:
     for batch, fits in ((64, True), (4096, False)):
         done = run(tmp_path, "plan=resnet18", "hardware=t4", f"plan.training.batch={batch}", "out=out")
         assert done.returncode == 0, done.stderr
@@ -255,20 +255,20 @@ def test_a_larger_batch_takes_more_memory(run: Run, tmp_path: Path) -> None:
     edits = "whatif=[{batch:{factor:2}},{stall:{us:100}}]"
     done = run(tmp_path, f"trace={recording}", "mode=analytic", "out=out", "cache_dir=null", edits)
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "out/prediction.json").read_text())
-    for before, after in zip(found["peak_memory"], found["whatif"]["peak_memory"], strict=True):
+    result = json.loads((tmp_path / "out/prediction.json").read_text())
+    for before, after in zip(result["peak_memory"], result["whatif"]["peak_memory"], strict=True):
         assert after["parts_bytes"]["activations"] == 2 * before["parts_bytes"]["activations"]
         assert after["parts_bytes"]["parameters"] == before["parts_bytes"]["parameters"]
     assert "what if: peak memory of rank 1" in done.stdout
 
 
-def test_memory_is_left_out_where_it_is_not_asked_for(run: Run, trace: Path, tmp_path: Path) -> None:
+def test_memory_is_left_out_where_it_is_not_requested_for(run: Run, trace: Path, tmp_path: Path) -> None:
     done = run(tmp_path, f"trace={trace}", "mode=analytic", "out=out", "cache_dir=null", "memory=false")
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out/prediction.json").read_text())["peak_memory"] is None
 
 
-def test_json_alone_on_standard_output_and_limits_with_exit_code_4(run: Run, trace: Path, tmp_path: Path) -> None:
+def test_json_isolated_on_standard_output_and_limits_with_exit_code_4(run: Run, trace: Path, tmp_path: Path) -> None:
     done = run(tmp_path, f"trace={trace}", "out=before", "--json", *PLAIN)
     assert done == (0, (tmp_path / "before/prediction.json").read_text(), "")
     assert json.loads(done.stdout)["step_time_kind"] == "period"
@@ -282,7 +282,7 @@ def test_json_alone_on_standard_output_and_limits_with_exit_code_4(run: Run, tra
     assert run(tmp_path, f"trace={trace}", "out=after", *PLAIN, *keys) == (0, "", "")
 
 
-def test_ctrl_c_leaves_an_earlier_answer_and_says_so(
+def test_ctrl_c_leaves_an_earlier_answer_and_states_so(
     run: Run, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(tmp_path, f"trace={trace}", "out=out", *PLAIN, "--quiet").returncode == 0

@@ -17,7 +17,7 @@ from gnnperf.gnn.checkpoint import save_checkpoint
 from gnnperf.predict import api
 from gnnperf.predict.target import Target
 from tests.predict.doubled import doubling
-from tests.predict.test_blended import HUGE, LIKE, NAMELESS, NEW_OP, TABLED, ladder_graph, measured_table
+from tests.predict.test_blended import HUGE, LIKE, NAMELESS, NEW_OP, TABLED, fallback_graph, measured_table
 
 SCRIPT = Path(__file__).resolve().parent.parent / "predict.py"
 DEVICE = "v100_sxm2_32gb"
@@ -70,13 +70,13 @@ def strange(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("trained", [False, True], ids=["shipped", "checkpoint"])
-def test_a_trace_of_ops_never_seen_completes_and_says_what_it_does_not_know(
+def test_a_trace_of_ops_never_seen_completes_and_states_what_it_does_not_know(
     strange: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: bool
 ) -> None:
     words = [f"checkpoint={_checkpoint(tmp_path)}"] if trained else []
     assert _run(tmp_path, monkeypatch, f"trace={strange}", "evidence=none", *words) == 0
     nodes = pd.read_parquet(tmp_path / "out/nodes.parquet")
-    found = json.loads((tmp_path / "out/prediction.json").read_text())
+    result = json.loads((tmp_path / "out/prediction.json").read_text())
     work = nodes[~nodes["node_type"].astype(str).isin(["device", "link"])]
     assert len(work) > len(KERNELS)
     assert work["source"].notna().all()
@@ -86,9 +86,9 @@ def test_a_trace_of_ops_never_seen_completes_and_says_what_it_does_not_know(
     assert set(without["event_name"].astype(str)) == {kernel for kernel, _ in strangers.values()}
     assert without["latency_us"].isna().all()
     uncovered_us, total_us = sum(us for _, us in strangers.values()), work["measured_latency_us"].sum()
-    assert found["uncovered_measured_share"] == pytest.approx(uncovered_us / total_us)
-    assert set(found["uncovered_ops"]) == {op or "cuLaunchKernel" for op in strangers}
-    assert found["step_time_is_lower_bound"]
+    assert result["uncovered_measured_share"] == pytest.approx(uncovered_us / total_us)
+    assert set(result["uncovered_ops"]) == {op or "cuLaunchKernel" for op in strangers}
+    assert result["step_time_is_lower_bound"]
 
 
 def test_measured_nodes_of_unknown_ops_are_covered_by_the_trace(
@@ -108,7 +108,7 @@ def test_too_much_that_is_not_covered_is_refused(
 
 
 def test_every_rung_answers_for_one_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "load_graph", lambda trace, cache_dir: ladder_graph())
+    monkeypatch.setattr(api, "load_graph", lambda trace, cache_dir: fallback_graph())
     monkeypatch.setattr(api, "choose_target", lambda graph, hardware, links: Target(cluster(), None))
     trace = tmp_path / "toy.json"
     trace.write_text("{}")
@@ -122,15 +122,15 @@ def test_every_rung_answers_for_one_kernel(tmp_path: Path, monkeypatch: pytest.M
     assert kernels.loc[NEW_OP, "reason"] == "op not in the vocabulary"
     assert kernels.loc[TABLED, "latency_us"] == pytest.approx(30.0)
     assert NAMELESS in kernels.index[kernels["latency_us"].isna()]
-    found = json.loads((tmp_path / "out/prediction.json").read_text())
-    assert found["uncovered_ops"] == {"mine::secret": 1}
+    result = json.loads((tmp_path / "out/prediction.json").read_text())
+    assert result["uncovered_ops"] == {"mine::secret": 1}
 
 
 def _checkpoint(folder: Path, device: str = DEVICE) -> Path:
     """The network that doubles the base, as if it were trained on the device; nothing is unlike training."""
     made = doubling(folder)
     largest = dict.fromkeys(made.trust.own.usual, 2.0)
-    own, around = (replace(likeness, usual=largest) for likeness in (made.trust.own, made.trust.around))
+    own, around = (replace(ood_distance, usual=largest) for ood_distance in (made.trust.own, made.trust.around))
     seen = replace(made.trust.seen, dtypes={device: made.trust.seen.dtypes["v100"]})
     save_checkpoint(folder / "model.ckpt", replace(made, trust=replace(made.trust, seen=seen, own=own, around=around)))
     return folder / "model.ckpt"

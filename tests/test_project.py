@@ -99,8 +99,8 @@ def test_imports_across_packages_go_through_exports() -> None:
 def test_every_export_exists_and_is_no_module_of_another_name(stub: Path) -> None:
     package = importlib.import_module(f"gnnperf.{stub.parent.name}")
     for name in package.__all__:
-        found = getattr(package, name)
-        assert not (isinstance(found, ModuleType) and found.__name__.rpartition(".")[2] != name)
+        result = getattr(package, name)
+        assert not (isinstance(result, ModuleType) and result.__name__.rpartition(".")[2] != name)
 
 
 def test_modules_hold_one_concept_each() -> None:

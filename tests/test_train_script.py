@@ -17,7 +17,7 @@ from gnnperf.gnn.checkpoint import load_checkpoint
 from gnnperf.gnn.data.prepare import DataConfig, Earlier, PreparedData
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 from gnnperf.predict.gnn import GnnPredictor
-from research.evaluation.cell_files import read_cells
+from research.evaluation.record_files import read_records
 from research.pretraining.op_checkpoint import load_op_checkpoint
 from tests.research.op_networks import checkpoint as op_checkpoint
 
@@ -86,13 +86,13 @@ def test_a_multirun_leaves_one_checkpoint_per_job(tmp_path: Path, monkeypatch: p
     assert any(not np.array_equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
-def test_the_network_and_the_hybrid_stand_beside_trivial_answers(
+def test_the_network_and_the_hybrid_stand_with_trivial_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
     call(monkeypatch, f"out={out}", "row=small", "seed=3")
     assert "run, test: step time" in capsys.readouterr().out
-    cells = {cell.origin.row: cell for cell in read_cells(out / "cells" / "test")}
+    cells = {record.origin.row: record for record in read_records(out / "cells" / "test")}
     assert {"small", "small-hybrid", "analytic", "ridge-step"} < set(cells)
     assert cells["small"].origin.learner == f"checkpoint {load_checkpoint(out / 'checkpoint.pt').sha256}"
     rows = pd.read_csv(out / "tables" / "test_rows.csv").set_index(["row", "of"])
@@ -157,7 +157,7 @@ def test_a_network_that_is_there_trains_on(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "given"),
     [
         (["resume=nowhere.ckpt"], "resume=nowhere.ckpt: no such file"),
         (["init_from=nowhere.pt"], "nowhere.pt: no such file"),
@@ -168,13 +168,13 @@ def test_a_network_that_is_there_trains_on(tmp_path: Path, monkeypatch: pytest.M
     ],
 )
 def test_a_bad_start_is_one_message_and_leaves_nothing(
-    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str], given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
     with pytest.raises(SystemExit) as exit_info:
         call(monkeypatch, *(word.replace("OUT", str(out)) for word in words), f"out={out}")
     assert exit_info.value.code == 2
-    assert told in capsys.readouterr().err
+    assert given in capsys.readouterr().err
     assert list(out.rglob("*")) == []
 
 

@@ -38,15 +38,15 @@ def make_graph(
     """A graph from partial node rows and (src, dst, relation) edges; `lags` maps (src, dst) to (class, us)."""
     nodes = pd.DataFrame([{**DEFAULTS, **row, "node_id": i} for i, row in enumerate(rows)])
     nodes = nodes[[c.name for c in schema.NODE_COLUMNS]].astype({c.name: c.dtype for c in schema.NODE_COLUMNS})
-    found = lags or {}
+    result = lags or {}
     frame = pd.DataFrame(
         {
             "src": [e[0] for e in edges],
             "dst": [e[1] for e in edges],
             "relation": [str(e[2]) for e in edges],
             "evidence": [str(Evidence.ID) for _ in edges],
-            "lag_class": [found.get((e[0], e[1]), (None, np.nan))[0] for e in edges],
-            "lag_us": [found.get((e[0], e[1]), (None, np.nan))[1] for e in edges],
+            "lag_class": [result.get((e[0], e[1]), (None, np.nan))[0] for e in edges],
+            "lag_us": [result.get((e[0], e[1]), (None, np.nan))[1] for e in edges],
         }
     )
     frame = frame.astype({c.name: c.dtype for c in schema.EDGE_COLUMNS})

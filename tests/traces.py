@@ -143,9 +143,9 @@ def _link(frame: pd.DataFrame, rows: list[Event], i: int, event: Event) -> None:
     launch = [j for j, e in enumerate(rows) if e.kind == EventKind.RUNTIME and e.columns["correlation"] == corr != -1]
     if launch:
         frame.loc[i, ["launch_event", "op_event"]] = launch[0], _innermost_op(rows, launch[0])
-    found = Link.CORRELATION if launch else Link.BEFORE_WINDOW if corr != -1 else Link.NONE
+    result = Link.CORRELATION if launch else Link.BEFORE_WINDOW if corr != -1 else Link.NONE
     frame["link"] = frame["link"].astype(object)
-    frame.loc[i, "link"] = str(found)
+    frame.loc[i, "link"] = str(result)
 
 
 def _innermost_op(rows: list[Event], i: int) -> int:

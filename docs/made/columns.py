@@ -27,9 +27,9 @@ def column_page() -> str:
 
 
 def _table(columns: tuple[Column, ...]) -> str:
-    rows = [f"| `{c.name}` | {c.dtype} | {c.unit} | {_cell(c.meaning)} |" for c in columns]
+    rows = [f"| `{c.name}` | {c.dtype} | {c.unit} | {_record(c.meaning)} |" for c in columns]
     return "\n".join(["| column | dtype | unit | meaning |", "|---|---|---|---|", *rows])
 
 
-def _cell(text: str) -> str:
+def _record(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")

@@ -55,21 +55,21 @@ def configuration_page() -> str:
 
 def key_rows(config: Any, prefix: str = "") -> Iterator[Row]:
     """(key, type, default, meaning) of a composed configuration, a group's keys behind it."""
-    hints, told = typing.get_type_hints(type(config)), field_docs(type(config))
+    hints, given = typing.get_type_hints(type(config)), field_docs(type(config))
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
             yield from key_rows(value, f"{prefix}{field.name}.")
         else:
-            yield f"{prefix}{field.name}", words(hints[field.name]), _plain(value), told.get(field.name, "")
+            yield f"{prefix}{field.name}", words(hints[field.name]), _plain(value), given.get(field.name, "")
 
 
 def setting_rows(kind: Any, keys: Iterable[str] | None = None) -> Iterator[Row]:
     """(key, type, default, meaning) of a dataclass; only `keys` of it, if given."""
-    hints, told = typing.get_type_hints(kind), field_docs(kind)
+    hints, given = typing.get_type_hints(kind), field_docs(kind)
     for field in dataclasses.fields(kind):
         if keys is None or field.name in keys:
-            yield field.name, words(hints[field.name]), _default(field), told.get(field.name, "")
+            yield field.name, words(hints[field.name]), _default(field), given.get(field.name, "")
 
 
 def edit_kinds() -> Mapping[str, type]:
@@ -117,10 +117,12 @@ def _plain(value: Any) -> str:
 def _table(rows: Iterable[Row]) -> str:
     lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
     for key, kind, default, meaning in rows:
-        lines.append(f"| `{key}` | {kind} | {default if default == REQUIRED else f'`{default}`'} | {_cell(meaning)} |")
+        lines.append(
+            f"| `{key}` | {kind} | {default if default == REQUIRED else f'`{default}`'} | {_record(meaning)} |"
+        )
     return "\n".join(lines) + "\n"
 
 
-def _cell(text: str) -> str:
+def _record(text: str) -> str:
     """A meaning as a cell says it: in the words of the command line."""
     return re.sub(r"\bNone\b", "null", text).replace("|", "\\|").replace("<", "&lt;")

@@ -31,19 +31,19 @@ def with_drawings(text: str) -> str:
 
 def with_entries(text: str) -> str:
     """Entries of several names as one entry per name."""
-    found: list[str] = []
+    result: list[str] = []
     lines = text.split("\n")
     for at, line in enumerate(lines):
         match = _SEVERAL.match(line)
         if match is None:
-            found.append(line)
+            result.append(line)
             continue
         indent, names, meaning = match[1], match[2].split(", "), match[3]
         rest = _continued(lines[at + 1 :], indent)
         for name in names[:-1]:
-            found += [f"{indent}{name}: {meaning}", *rest]
-        found.append(f"{indent}{names[-1]}: {meaning}")  # its further lines follow anyway
-    return "\n".join(found)
+            result += [f"{indent}{name}: {meaning}", *rest]
+        result.append(f"{indent}{names[-1]}: {meaning}")  # its further lines follow anyway
+    return "\n".join(result)
 
 
 def _is_drawing(paragraph: str) -> bool:
@@ -53,9 +53,9 @@ def _is_drawing(paragraph: str) -> bool:
 
 def _continued(lines: list[str], indent: str) -> list[str]:
     """The lines that go on with an entry: indented further than it."""
-    found: list[str] = []
+    result: list[str] = []
     for line in lines:
         if not line.startswith(f"{indent} "):
             break
-        found.append(line)
-    return found
+        result.append(line)
+    return result

@@ -19,11 +19,11 @@ def summary(kind: type) -> str:
 def field_docs(kind: Any) -> dict[str, str]:
     """Field -> what the `Attributes:` of the class, or of a base class, say about it."""
     names = {field.name for field in dataclasses.fields(kind)}
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         for entry in _entries(inspect.cleandoc(base.__doc__ or ""), names):
-            found |= {name: entry[1] for name in entry[0].split(", ") if name in names}
-    return found
+            result |= {name: entry[1] for name in entry[0].split(", ") if name in names}
+    return result
 
 
 def _entries(text: str, names: set[str]) -> list[tuple[str, str]]:

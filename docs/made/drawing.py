@@ -156,9 +156,9 @@ def rectangle(
     x: float, y: float, width: float, height: float, color: str, *, rim: str = "", opacity: float = 1.0, about: str = ""
 ) -> str:
     """A filled one, with what a pointer on it is told."""
-    said = f"<title>{escape(about)}</title>" if about else ""
+    sentences = f"<title>{escape(about)}</title>" if about else ""
     return (f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{color}" '
-            f'fill-opacity="{opacity:g}" {rim}>{said}</rect>')  # fmt: skip
+            f'fill-opacity="{opacity:g}" {rim}>{sentences}</rect>')  # fmt: skip
 
 
 def text(x: float, y: float, words: str, *, color: str = INK, anchor: str = "start") -> str:

@@ -55,13 +55,13 @@ def links(text: str) -> list[str]:
 
 def anchors(text: str) -> set[str]:
     """What `#...` may name in the page: its headings, as GitHub and the site spell them, and named places."""
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     names: set[str] = set()
     prose = _taken_apart(text).prose
     for heading in filter(None, map(_HEADING.match, prose)):
         slug = slug_of(heading[1])
-        count = found.setdefault(slug, 0)
-        found[slug] += 1
+        count = result.setdefault(slug, 0)
+        result[slug] += 1
         names.add(f"{slug}-{count}" if count else slug)
     return names | set(_NAMED.findall("\n".join(prose)))
 

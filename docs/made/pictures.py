@@ -45,8 +45,8 @@ def _scheduled(prediction: Prediction) -> Schedule:
     return schedule(prediction.graph, np.nan_to_num(prediction.latency_us), prediction.lag_us)
 
 
-def _drawn(graph: ExecutionGraph, found: Schedule) -> list[Box]:
-    return boxes_of(graph, found.start_us, found.end_us, colors_by_type(graph))
+def _drawn(graph: ExecutionGraph, result: Schedule) -> list[Box]:
+    return boxes_of(graph, result.start_us, result.end_us, colors_by_type(graph))
 
 
 def graph_picture() -> str:
@@ -61,12 +61,12 @@ def graph_picture() -> str:
 def schedule_picture() -> str:
     """Where the schedule puts predicted latencies, with critical path and slack."""
     prediction = _predicted(small_graph())
-    graph, found = prediction.graph, _scheduled(prediction)
+    graph, result = prediction.graph, _scheduled(prediction)
     boxes = tuple(
-        replace(box, strong=bool(found.on_critical_path[node]), slack_us=float(found.slack_us[node]))
-        for node, box in zip(shown(graph), _drawn(graph, found), strict=True)
+        replace(box, strong=bool(result.on_critical_path[node]), slack_us=float(result.slack_us[node]))
+        for node, box in zip(shown(graph), _drawn(graph, result), strict=True)
     )
-    step = f"{found.makespan_us:.0f} us on {HARDWARE}"
+    step = f"{result.makespan_us:.0f} us on {HARDWARE}"
     rims = (("#b71c1c", f"red rim: on the critical path; the step takes {step}"), ("#dfe6c8", "strip: slack"))
     return Drawing(f"The step as scheduled: {step}", lanes_of(graph), boxes, (), (NODE_LEGEND, rims)).svg()
 
@@ -74,20 +74,20 @@ def schedule_picture() -> str:
 def contention_picture() -> str:
     """Two transfers that share a link: each as if it were alone, then as they share it."""
     prediction = _predicted(small_graph(SmallRun(transfers=2)))
-    assert prediction.alone is not None, "the analytical model answers for ops alone"
-    told_us = np.nan_to_num(prediction.latency_us)
-    second = schedule_with_contention(prediction.graph, told_us, prediction.lag_us, prediction.alone).schedule
+    assert prediction.isolated is not None, "the analytical model answers for ops alone"
+    predicted_us = np.nan_to_num(prediction.latency_us)
+    second = schedule_with_contention(prediction.graph, predicted_us, prediction.lag_us, prediction.isolated).schedule
     parts = [
-        _pass_boxes(prediction.graph, found, name)
-        for name, found in (("1st pass", _scheduled(prediction)), ("2nd pass", second))
+        _pass_boxes(prediction.graph, result, name)
+        for name, result in (("1st pass", _scheduled(prediction)), ("2nd pass", second))
     ]
     ends = f"the step takes {_scheduled(prediction).makespan_us:.0f} us, then {second.makespan_us:.0f} us"
     return _stacked("Two transfers on one link, in both passes of the schedule", parts, ends)
 
 
-def _pass_boxes(graph: ExecutionGraph, found: Schedule, name: str) -> list[Box]:
+def _pass_boxes(graph: ExecutionGraph, result: Schedule, name: str) -> list[Box]:
     """Kernels of rank 0 and the transfers, each transfer in a lane of its own."""
-    chosen = [box for box in _drawn(graph, found) if box.lane in (f"rank 0, {KERNELS}", BETWEEN)]
+    chosen = [box for box in _drawn(graph, result) if box.lane in (f"rank 0, {KERNELS}", BETWEEN)]
     moves = [box for box in chosen if box.lane == BETWEEN]
     lane = {id(box): f"{name}: transfer {place + 1}" for place, box in enumerate(moves)}
     return [
@@ -98,15 +98,15 @@ def _pass_boxes(graph: ExecutionGraph, found: Schedule, name: str) -> list[Box]:
     ]
 
 
-def ladder_picture() -> str:
+def fallback_picture() -> str:
     """Who answers for which node, where products were measured and one op is known to nobody."""
     call = ("aten::mm", ((BATCH, EDGE), (EDGE, EDGE)), "bfloat16")
     measured = MeasuredPredictor(AnalyticPredictor(), {call: MEASURED_US}, {}, HARDWARE, "the picture's table")
     graph = small_graph(SmallRun(update="mylib::update")).for_predictors()
     prediction = Predictors((measured, AnalyticPredictor())).predict(graph, _cluster())
-    found = _scheduled(prediction)
+    result = _scheduled(prediction)
     colors = [COLOR_OF_SOURCE.get(source, "") for source in prediction.source]
-    every = boxes_of(graph, found.start_us, found.end_us, colors)
+    every = boxes_of(graph, result.start_us, result.end_us, colors)
     boxes = tuple(box for box in every if not box.lane.startswith("rank 1"))
     legend = tuple((color, str(source)) for source, color in COLOR_OF_SOURCE.items())
     title = "The source of every node's latency: measured, analytic, or uncovered"
@@ -118,18 +118,18 @@ def folding_picture() -> str:
     whole = small_graph(SmallRun(num_ranks=4)).for_predictors()
     parts, ends = [], []
     for name, graph in (("whole", whole), ("folded", fold(whole).graph)):
-        found = _scheduled(_predicted(graph))
-        parts.append(_rank_boxes(graph, found, name))
-        ends.append(f"{name}: {len(shown(graph))} nodes, the step takes {found.makespan_us:.0f} us")
+        result = _scheduled(_predicted(graph))
+        parts.append(_rank_boxes(graph, result, name))
+        ends.append(f"{name}: {len(shown(graph))} nodes, the step takes {result.makespan_us:.0f} us")
     return _stacked("Four equal ranks, and one that stands for four", parts, "; ".join(ends))
 
 
-def _rank_boxes(graph: ExecutionGraph, found: Schedule, name: str) -> list[Box]:
+def _rank_boxes(graph: ExecutionGraph, result: Schedule, name: str) -> list[Box]:
     """Kernels of every rank, and transfers."""
     stands = {f"rank {rank}, {KERNELS}": f"{name}: rank {rank}" + (f" x {count}" if count > 1 else "")
               for rank, count in graph.multiplicity.items()}  # fmt: skip
     lane = {**stands, BETWEEN: f"{name}: transfer"}
-    return [replace(box, lane=lane[box.lane]) for box in _drawn(graph, found) if box.lane in lane]
+    return [replace(box, lane=lane[box.lane]) for box in _drawn(graph, result) if box.lane in lane]
 
 
 def _stacked(title: str, parts: list[list[Box]], words: str) -> str:
@@ -144,7 +144,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "graph": graph_picture,
     "schedule": schedule_picture,
     "contention": contention_picture,
-    "ladder": ladder_picture,
+    "ladder": fallback_picture,
     "interval": interval_picture,
     "folding": folding_picture,
 }

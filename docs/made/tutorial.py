@@ -42,11 +42,11 @@ class Part:
 
 def parts_of(text: str) -> list[Part]:
     """The page's commands, in order."""
-    found = blocks(text)
+    result = blocks(text)
     return [
         Part(commands(block), after if after is not None and after.language == OUTPUT else None,
              block.note.startswith(SLOW))
-        for block, after in zip(found, [*found[1:], None], strict=True) if block.language == SHELL
+        for block, after in zip(result, [*result[1:], None], strict=True) if block.language == SHELL
     ]  # fmt: skip
 
 
@@ -80,15 +80,15 @@ def run(part: Part, folder: Path) -> str:
 
 def missing(shown: Iterable[str], printed: str) -> list[str]:
     """Lines that were not printed, or not in this order; spaces do not count."""
-    rest, found = iter([_plain(line) for line in printed.splitlines()]), []
+    rest, result = iter([_plain(line) for line in printed.splitlines()]), []
     for line in filter(None, map(_plain, shown)):
         before = list(rest)
         if line in before:
             rest = iter(before[before.index(line) + 1 :])
         else:
             rest = iter(before)
-            found.append(line)
-    return found
+            result.append(line)
+    return result
 
 
 def renewed(shown: Sequence[str], printed: str) -> list[str]:
@@ -96,17 +96,17 @@ def renewed(shown: Sequence[str], printed: str) -> list[str]:
 
     A line that none is like stays as it is, and is then missing.
     """
-    rest, found = [line.rstrip() for line in printed.splitlines()], []
+    rest, result = [line.rstrip() for line in printed.splitlines()], []
     for old in shown:
-        alike = [_likeness(line, old) for line in rest]
+        alike = [_ood_distance(line, old) for line in rest]
         best = max(alike, default=0.0)
         if not old.strip() or best < ALIKE:
-            found.append(old)
+            result.append(old)
             continue
         place = alike.index(best)
-        found.append(rest[place])
+        result.append(rest[place])
         rest = rest[place + 1 :]
-    return found
+    return result
 
 
 def prepare(folder: Path) -> None:
@@ -121,23 +121,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--slow", action="store_true", help="also the slow ones")
     parser.add_argument("--write", action="store_true", help="bring the page up to date")
-    asked = parser.parse_args(arguments)
+    requested = parser.parse_args(arguments)
     text = PAGE.read_text(encoding="utf-8")
     lines, wrong = text.splitlines(), 0
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder))
         for part in parts_of(text):
-            if part.is_slow and not asked.slow:
+            if part.is_slow and not requested.slow:
                 continue
             printed = run(part, Path(folder))
             shown = part.shown.lines if part.shown else ()
-            if asked.write and part.shown:
+            if requested.write and part.shown:
                 lines[part.shown.first : part.shown.first + len(shown)] = renewed(shown, printed)
-            for line in missing(() if asked.write else shown, printed):
+            for line in missing(() if requested.write else shown, printed):
                 print(f"{part.commands[-1]}\n  does not print: {line}")
                 wrong += 1
             print(f"ran {len(part.commands)}: {part.commands[-1]}", flush=True)
-    if asked.write:
+    if requested.write:
         PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return wrong
 
@@ -150,7 +150,7 @@ def _plain(line: str) -> str:
     return " ".join(line.split())
 
 
-def _likeness(line: str, other: str) -> float:
+def _ood_distance(line: str, other: str) -> float:
     """0 to 1; figures count as one letter, so that another figure is no other line."""
     masked, masked_other = (re.sub(r"[\d.,]+", "0", _plain(each)) for each in (line, other))
     return difflib.SequenceMatcher(None, masked, masked_other, autojunk=False).ratio()

@@ -25,8 +25,8 @@ def word_page() -> str:
 
 def kinds() -> list[type[StrEnum]]:
     """The enums of the module, in its order."""
-    found = (each for each in vars(words).values() if inspect.isclass(each))
-    return [each for each in found if issubclass(each, StrEnum) and each is not StrEnum]
+    result = (each for each in vars(words).values() if inspect.isclass(each))
+    return [each for each in result if issubclass(each, StrEnum) and each is not StrEnum]
 
 
 def members(kind: type[StrEnum]) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
 from .bounds import node_bounds as node_bounds
 from .collective.constants import CollectiveConstants as CollectiveConstants
-from .collective.files import laws_named as laws_named
-from .collective.files import laws_of as laws_of
+from .collective.files import collective_models_named as collective_models_named
+from .collective.files import collective_models_of as collective_models_of
 from .collective.files import save_collectives as save_collectives
 from .collective.fit import fit_collectives as fit_collectives
 from .collective.formulas import collective_us as collective_us

@@ -22,11 +22,11 @@ PAID_FOR: Mapping[Bound, tuple[str, ...]] = {Bound.LAUNCH: CALLS, Bound.MEMORY: 
 def node_bounds(graph: ExecutionGraph, device: DeviceSpec) -> np.ndarray:
     """[num_nodes] Bound of compute nodes on `device`, told per call; None elsewhere and where work is unknown."""
     compute = (graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()  # [num_nodes]
-    found = np.full(graph.num_nodes, None, dtype=object)
+    result = np.full(graph.num_nodes, None, dtype=object)
     if compute.any():
         calls, code = distinct_calls(graph.nodes[compute])
-        found[compute] = _call_bounds(calls, device)[code]
-    return found
+        result[compute] = _call_bounds(calls, device)[code]
+    return result
 
 
 def _call_bounds(calls: Sequence[KernelCall], device: DeviceSpec) -> np.ndarray:
@@ -43,10 +43,10 @@ def op_times(calls: Sequence[KernelCall], device: DeviceSpec) -> KernelTimes:
         calls: [n].
         device: a CPU.
     """
-    prices = default_constants("cpu").op_prices
-    assert prices is not None, "conf/analytic/cpu.yaml holds prices"
+    coefficients = default_constants("cpu").op_prices
+    assert coefficients is not None, "conf/analytic/cpu.yaml holds prices"
     rows = [(c.op_name, c.input_dims, c.dtype, str(c.family), c.flops, c.moved_bytes, AT_ONCE) for c in calls]
-    terms = prices.terms_us(pd.DataFrame(rows, columns=KEYS), device)  # [n, num_counts]
+    terms = coefficients.terms_us(pd.DataFrame(rows, columns=KEYS), device)  # [n, num_counts]
     latency = terms.sum(axis=1)  # [n] us
     sums = [terms[:, [COUNTS.index(name) for name in names]].sum(axis=1) for names in PAID_FOR.values()]
     bound = np.array(list(PAID_FOR), dtype=object)[np.argmax(np.nan_to_num(np.stack(sums)), axis=0)]  # [n]

@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from gnnperf.analytic.constants_file import constants_from, require_names
-from gnnperf.analytic.cpu.prices import OpPrices
+from gnnperf.analytic.cpu.coefficients import OpCoefficients
 from gnnperf.core import InputError, NotNegative, require, write_text
 from gnnperf.hardware import conf_dir, read_yaml, yaml_text
 
@@ -49,7 +49,7 @@ class AnalyticConstants:
     copy_floor_us: dict[str, NotNegative] = field(default_factory=dict)
     pageable_share: Annotated[float, Meta(gt=1e-6, le=1e12)] = 0.5
     roofline_power: Annotated[float, Meta(gt=1.0, le=1e12)] = 4.0
-    op_prices: OpPrices | None = None
+    op_prices: OpCoefficients | None = None
     device_kind: str = ""
     provenance: str = ""
 
@@ -89,12 +89,12 @@ def constants_from_plain(raw: object, where: str) -> AnalyticConstants:
     """
     if isinstance(raw, dict) and isinstance(overheads := raw.get("host_overhead_us"), dict):
         raw = {**raw, "host_overhead_us": {_overhead_key(key, where): us for key, us in overheads.items()}}
-    found = constants_from(raw, AnalyticConstants, where)
+    result = constants_from(raw, AnalyticConstants, where)
     for name, keys in KEYS.items():
-        require_names(getattr(found, name), keys, f"{where}, {name}")
+        require_names(getattr(result, name), keys, f"{where}, {name}")
     for kind in DEVICE_KINDS:
-        require_names(found.lag_us[kind], LAG_CLASSES, f"{where}, lag_us.{kind}")
-    return found
+        require_names(result.lag_us[kind], LAG_CLASSES, f"{where}, lag_us.{kind}")
+    return result
 
 
 def _overhead_key(key: object, where: str) -> object:

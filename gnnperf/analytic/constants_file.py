@@ -128,10 +128,10 @@ def _leaf(raw: Any, kind: Any, key: str) -> Any:
 
 def _expected(message: str) -> str:
     """What a message of msgspec expects, such as "a number above 0"."""
-    found = EXPECTED.match(message)
-    if found is None:
+    result = EXPECTED.match(message)
+    if result is None:
         return message
-    kind, sign, limit = found.groups()
+    kind, sign, limit = result.groups()
     name = NAMES.get(kind, kind)
     return f"{name} {LIMITS[sign].format(float(limit))}" if sign else name
 

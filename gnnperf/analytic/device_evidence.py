@@ -62,9 +62,9 @@ def shipped_evidence() -> tuple[Evidence, ...]:
     return read_constants(conf_dir("analytic") / EVIDENCE_FILE, EvidenceFile).evidence
 
 
-def save_evidence(found: Sequence[Evidence], provenance: str, path: Path) -> None:
+def save_evidence(result: Sequence[Evidence], provenance: str, path: Path) -> None:
     """Write evidence as YAML: beside `path`, then renamed."""
-    raw = {"provenance": provenance, "evidence": [asdict(one) for one in found]}
+    raw = {"provenance": provenance, "evidence": [asdict(one) for one in result]}
     write_text(path, yaml_text(raw, flow=None))
 
 
@@ -90,7 +90,7 @@ class DeviceEvidence:
         evidence: measurements of it that constants were fitted on.
         next_to: the nearest measured devices: of the same chip, else of the same generation; () none.
         same_chip: whether those have the same chip.
-        collective_laws: fitted laws that its default cluster names; None: links by specification.
+        collective_models_name: fitted laws that its default cluster names; None: links by specification.
     """
 
     device: DeviceSpec
@@ -98,7 +98,7 @@ class DeviceEvidence:
     evidence: tuple[Evidence, ...]
     next_to: tuple[str, ...]
     same_chip: bool
-    collective_laws: str | None
+    collective_models_name: str | None
 
     @property
     def half_flops_per_s(self) -> float | None:
@@ -106,7 +106,7 @@ class DeviceEvidence:
         return next((self.device.flops_per_s[key] for key in HALVES if key in self.device.flops_per_s), None)
 
     @property
-    def says(self) -> str:
+    def statement(self) -> str:
         """The evidence in words."""
         if self.evidence:
             return "; ".join(_counts(self.evidence))
@@ -119,13 +119,13 @@ class DeviceEvidence:
         return "specification; nothing of its generation was measured"
 
 
-def catalog_evidence(found: Sequence[Evidence] | None = None) -> list[DeviceEvidence]:
+def catalog_evidence(result: Sequence[Evidence] | None = None) -> list[DeviceEvidence]:
     """Every device of the catalog, by name.
 
     Args:
-        found: what constants were fitted on; None: those that ship.
+        result: what constants were fitted on; None: those that ship.
     """
-    every = shipped_evidence() if found is None else tuple(found)
+    every = shipped_evidence() if result is None else tuple(result)
     devices = [load_device(name) for name in device_names()]
     measured = [device for device in devices if any(one.device == device.name for one in every)]
     return [_of(device, every, measured) for device in devices]
@@ -136,14 +136,14 @@ def _of(device: DeviceSpec, every: Sequence[Evidence], measured: Sequence[Device
     kin = [m for m in measured if _related(m, device)]
     chip = [m for m in kin if m.num_sms == device.num_sms]
     near = tuple(m.name for m in chip or kin) if not own and (device.kind == "cpu" or has_forms(device)) else ()
-    laws = default_cluster(device).collective_laws
-    return DeviceEvidence(device, _standing(own), own, near, bool(near and chip), laws)
+    collective_models = default_cluster(device).collective_models_name
+    return DeviceEvidence(device, _standing(own), own, near, bool(near and chip), collective_models)
 
 
-def _counts(found: Sequence[Evidence]) -> Iterator[str]:
+def _counts(result: Sequence[Evidence]) -> Iterator[str]:
     """A text per source and dtype: how many rows of which ops constants were fitted on."""
-    for source, dtype in dict.fromkeys((one.source, one.dtype) for one in found):
-        here = [one for one in found if (one.source, one.dtype) == (source, dtype)]
+    for source, dtype in dict.fromkeys((one.source, one.dtype) for one in result):
+        here = [one for one in result if (one.source, one.dtype) == (source, dtype)]
         yield f"{source}, {dtype}: " + ", ".join(f"{one.ops} {one.fitted:,}" for one in here)
 
 

@@ -37,26 +37,26 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 def _run(arguments: argparse.Namespace) -> int:
     from gnnperf.analytic.device_evidence import catalog_evidence
 
-    found = catalog_evidence()
+    result = catalog_evidence()
     if arguments.json:
-        write_out(to_json([_document(one) for one in found], indent=1))
+        write_out(to_json([_document(one) for one in result], indent=1))
     else:
-        console(width=WIDTH).print(_table(found))
+        console(width=WIDTH).print(_table(result))
     return 0
 
 
-def _table(found: list[DeviceEvidence]) -> Table:
+def _table(result: list[DeviceEvidence]) -> Table:
     from rich.table import Table
 
     shown = Table("device", "architecture", "memory\nGB", "GB/s", "float32\nTFLOP/s", "16 bit\nTFLOP/s", "evidence",
                   "rows that constants were fitted on, or what is next to it", "collectives")  # fmt: skip
-    for one in found:
+    for one in result:
         device = one.device
         numbers = (device.memory_bytes / 2**30, device.memory_bandwidth_bytes_per_s / 1e9,
                    device.flops_per_s["float32"] / 1e12, (one.half_flops_per_s or float("nan")) / 1e12)  # fmt: skip
-        said = [_short(number) for number in numbers]
-        shown.add_row(device.name, device.architecture or "", *said, str(one.standing), one.says,
-                      one.collective_laws or "specification")  # fmt: skip
+        sentences = [_short(number) for number in numbers]
+        shown.add_row(device.name, device.architecture or "", *sentences, str(one.standing), one.statement,
+                      one.collective_models_name or "specification")  # fmt: skip
     return shown
 
 
@@ -78,6 +78,6 @@ def _document(one: DeviceEvidence) -> dict[str, object]:
         "evidence": [vars(each) for each in one.evidence],
         "next_to": list(one.next_to),
         "same_chip": one.same_chip,
-        "says": one.says,
-        "collective_laws": one.collective_laws,
+        "says": one.statement,
+        "collective_laws": one.collective_models_name,
     }

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.constants import LAG_CLASSES, SEGMENTS, AnalyticConstants, default_constants
+from gnnperf.analytic.cpu.coefficients import core_numbers
 from gnnperf.analytic.cpu.fit import fit_op_prices
 from gnnperf.analytic.cpu.measured import recorded_calls
-from gnnperf.analytic.cpu.prices import core_numbers
 from gnnperf.core import InputError, NodeType, Segment
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import DeviceSpec
@@ -100,10 +100,10 @@ def fit_constants(
         base: keeps what is not fitted; None: constants that have seen no run of such a device.
     """
     every = list(graphs)
-    found = [g for g in every if g.placement is None or not g.placement.shares_cores] or every
-    start = fit_host_overheads(found, base or unfitted(device.kind))
-    start = fit_lags(found, device.kind, start)
-    calls = recorded_calls(found) if device.kind == "cpu" else pd.DataFrame()
+    result = [g for g in every if g.placement is None or not g.placement.shares_cores] or every
+    start = fit_host_overheads(result, base or unfitted(device.kind))
+    start = fit_lags(result, device.kind, start)
+    calls = recorded_calls(result) if device.kind == "cpu" else pd.DataFrame()
     if calls.empty:
         return start
     both = calls if calibrated is None else pd.concat([calls, calibrated], ignore_index=True)

@@ -35,8 +35,8 @@ def fit_logs(
     origin = np.log(start)
 
     def all_residuals(x: np.ndarray) -> np.ndarray:
-        found = residuals(np.exp(x))
-        return np.concatenate([found / np.sqrt(len(found)), prior_weight * (x - origin)])
+        result = residuals(np.exp(x))
+        return np.concatenate([result / np.sqrt(len(result)), prior_weight * (x - origin)])
 
     x, damping = origin.copy(), 1e-2
     now = all_residuals(x)
@@ -111,8 +111,8 @@ def fit_graph_launches(graphs: Iterable[ExecutionGraph], base: AnalyticConstants
         return start
     kernels, log_us = points[:, 0], np.log(points[:, 1])
 
-    def residuals(found: np.ndarray) -> np.ndarray:
-        return softened(np.log(found[0] + found[1] * kernels) - log_us, DISTURBED)
+    def residuals(result: np.ndarray) -> np.ndarray:
+        return softened(np.log(result[0] + result[1] * kernels) - log_us, DISTURBED)
 
     call, kernel = fit_logs(residuals, np.array([start.graph_launch_us[CALL], start.graph_launch_us[KERNEL]]))
     return replace(start, graph_launch_us={CALL: float(call), KERNEL: float(kernel)})
@@ -126,5 +126,5 @@ def _points(graph: ExecutionGraph) -> list[tuple[float, float]]:
 
 
 def _kernels_of(name: str) -> int:
-    found = _FUSED.search(name)
-    return int(found[1]) if found else 1
+    result = _FUSED.search(name)
+    return int(result[1]) if result else 1

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective.files import laws_of
+from gnnperf.analytic.collective.files import collective_models_of
 from gnnperf.analytic.collective.formulas import collective_us, fitted_collective_us
 from gnnperf.analytic.constants import AnalyticConstants, default_constants
 from gnnperf.analytic.contention_constants import ContentionConstants, default_contention
@@ -20,7 +20,7 @@ from gnnperf.analytic.graph_launches import graph_launch_us, launched_kernels
 from gnnperf.analytic.kernels.nodes import compute_nodes_us
 from gnnperf.analytic.roofline import compute_us, flops_per_s
 from gnnperf.core import NodeType, Segment, Source
-from gnnperf.graph import Alone, ExecutionGraph, Prediction, TableCounts, uncovered_ops
+from gnnperf.graph import ExecutionGraph, Isolated, Prediction, TableCounts, uncovered_ops
 from gnnperf.hardware import ClusterSpec, ranks_per_machine
 
 WITHOUT_TIME = (NodeType.DEVICE, NodeType.LINK)
@@ -61,7 +61,7 @@ class AnalyticPredictor:
             latency_low_us=unknown,
             latency_high_us=unknown.copy(),
             uncovered_ops=uncovered_ops(graph, latency),
-            alone=Alone(np.ones(graph.num_nodes, dtype=bool), self.contention.on(cluster)),
+            isolated=Isolated(np.ones(graph.num_nodes, dtype=bool), self.contention.on(cluster)),
         )
 
     def _constants(self, cluster: ClusterSpec) -> AnalyticConstants:
@@ -139,19 +139,19 @@ class AnalyticPredictor:
         """[n] us. A group that has fewer ranks on a machine than there are sees machines of so many ranks only."""
         size, first, stride = (nodes[c].to_numpy() for c in ("group_size", "group_first", "group_stride"))
         together = ranks_per_machine(size, first, stride, cluster.ranks_per_node)  # [n]
-        found = np.full(len(nodes), np.nan)
+        result = np.full(len(nodes), np.nan)
         for count in np.unique(together):
             here = together == count
-            found[here] = self._collective_on(nodes[here], replace(cluster, ranks_per_node=int(count)))
-        return found
+            result[here] = self._collective_on(nodes[here], replace(cluster, ranks_per_node=int(count)))
+        return result
 
     def _collective_on(self, nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
         kinds = nodes["collective"].astype(object).to_numpy()
         sizes, groups = nodes["message_bytes"].to_numpy(), nodes["group_size"].to_numpy()
-        constants, laws = self._constants(cluster), laws_of(cluster)
-        if laws is None:
+        constants, collective_models = self._constants(cluster), collective_models_of(cluster)
+        if collective_models is None:
             return collective_us(kinds, sizes, groups, cluster, constants)
-        return fitted_collective_us(kinds, sizes, groups, cluster, constants, laws)
+        return fitted_collective_us(kinds, sizes, groups, cluster, constants, collective_models)
 
 
 def _per_pair(first: pd.Series, second: pd.Series, answer: Callable[[object, object], float]) -> np.ndarray:

@@ -141,11 +141,11 @@ class Blocks:
     def cost(self, layer: Layer, device: DeviceSpec, sparsity: float) -> Cost:
         """See the module."""
         density = 1.0 - sparsity
-        kept = density * layer.m * layer.k
-        where_bytes = index_bytes(kept / self.edge**2, layer.m / self.edge)
+        retained = density * layer.m * layer.k
+        where_bytes = index_bytes(retained / self.edge**2, layer.m / self.edge)
         rate = device.flops_per_s[_units(layer, device, matrix=self.edge >= SMALLEST_MATRIX_BLOCK)]
         row = _linear(layer, Sparsity(layer.m, layer.k, density, self.edge))
-        return Cost(layer.flops * density, layer.bytes_with(layer.item_bytes * kept + where_bytes), rate, row)
+        return Cost(layer.flops * density, layer.bytes_with(layer.item_bytes * retained + where_bytes), rate, row)
 
 
 @dataclass(frozen=True)
@@ -203,10 +203,10 @@ class SparsityPoint:
 
 
 def sparsity_points(
-    layer: Layer, device: DeviceSpec, asked: Sequence[tuple[Pattern, float]]
+    layer: Layer, device: DeviceSpec, requested: Sequence[tuple[Pattern, float]]
 ) -> tuple[SparsityPoint, ...]:
     """A point per pattern and sparsity, the dense layer first; patterns that refuse the layer must not be asked."""
-    every: list[tuple[Pattern, float]] = [(Dense(), 0.0), *asked]
+    every: list[tuple[Pattern, float]] = [(Dense(), 0.0), *requested]
     costs = [pattern.cost(layer, device, sparsity) for pattern, sparsity in every]
     answers = [answer.latency_us for answer in answer_rows([cost.row for cost in costs], device)]
     bandwidth = device.memory_bandwidth_bytes_per_s

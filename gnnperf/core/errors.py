@@ -48,14 +48,14 @@ def _rebuild(cls: type[InputError], what: str, where: str, allowed: str, remedy:
     return cls(what, where=where, allowed=allowed, remedy=remedy)
 
 
-def require(ok: bool, key: str, found: object, allowed: str) -> None:
+def require(ok: bool, key: str, result: object, allowed: str) -> None:
     """Refuse a setting.
 
     Raises:
         InputError: unless `ok`; names the key, the value found and what is allowed.
     """
     if not ok:
-        raise InputError(f"bad value {found!r}", where=key, allowed=allowed)
+        raise InputError(f"bad value {result!r}", where=key, allowed=allowed)
 
 
 def require_numbers(raw: object, where: str, least: float = 1e-9, most: float = 1e12) -> None:

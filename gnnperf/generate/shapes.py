@@ -17,11 +17,11 @@ Argument = Shape | tuple[Shape, ...]
 @lru_cache(maxsize=1 << 16)
 def parse(dims: str) -> tuple[Argument, ...]:
     """The arguments of a call."""
-    return tuple(_argument(found) for found in json.loads(dims))
+    return tuple(_argument(result) for result in json.loads(dims))
 
 
-def _argument(found: list[Any]) -> Argument:
-    return tuple(tuple(inner) for inner in found) if found and isinstance(found[0], list) else tuple(found)
+def _argument(result: list[Any]) -> Argument:
+    return tuple(tuple(inner) for inner in result) if result and isinstance(result[0], list) else tuple(result)
 
 
 def text(arguments: tuple[Argument, ...]) -> str:

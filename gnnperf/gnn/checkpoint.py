@@ -28,7 +28,7 @@ from gnnperf.gnn.models.gnn import WORK, TypedGNN
 from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.models.stored import StoredFile, check_network, feature_names, is_within, network_of, read_stored
 from gnnperf.gnn.trust import Trust, fit_trust
-from gnnperf.gnn.trust.likeness import KEPT, Likeness
+from gnnperf.gnn.trust.ood_distance import KEPT, OodDistance
 
 FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 9
 LIBRARIES = ("torch", "torch-geometric", "lightning", "numpy", "pandas")
@@ -98,13 +98,13 @@ def make_checkpoint(
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> Checkpoint:
     """Write beside, then rename; returns the checkpoint with the file's sha256."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        torch.save(_to_plain(checkpoint), beside)
-        digest = _sha256(beside)
-        os.replace(beside, path)
+        torch.save(_to_plain(checkpoint), temporary)
+        digest = _sha256(temporary)
+        os.replace(temporary, path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     return dataclasses.replace(checkpoint, sha256=digest)
 
 
@@ -127,8 +127,8 @@ def checkpoint_from(stored: StoredFile) -> Checkpoint:
     with refused_in(stored.path, RETRAIN):
         checkpoint = _from_plain(plain, stored.sha256)
         check_network(checkpoint.model, checkpoint.vocabulary, checkpoint.normalizer, checkpoint.weights)
-        for likeness in (checkpoint.trust.own, checkpoint.trust.around):
-            _check_likeness(likeness, checkpoint.model.hidden_channels)
+        for ood_distance in (checkpoint.trust.own, checkpoint.trust.around):
+            _check_ood_distance(ood_distance, checkpoint.model.hidden_channels)
     return checkpoint
 
 
@@ -157,12 +157,14 @@ def _from_plain(plain: dict[str, Any], sha256: str) -> Checkpoint:
         "provenance": checked_json(plain.get("provenance"), "provenance"),
         "sha256": sha256,
     }
+    if isinstance(trust := plain.get("trust"), dict) and "carry" in trust:  # the key of the file
+        parts["trust"] = {**{key: trust[key] for key in trust if key != "carry"}, "transferability": trust["carry"]}
     return checked({**plain, **parts}, Checkpoint)
 
 
-def _check_likeness(likeness: Likeness, hidden_channels: int) -> None:
-    fits = set(likeness.states) == set(likeness.usual) == set(WORK)
-    for states in likeness.states.values():
+def _check_ood_distance(ood_distance: OodDistance, hidden_channels: int) -> None:
+    fits = set(ood_distance.states) == set(ood_distance.usual) == set(WORK)
+    for states in ood_distance.states.values():
         shape = (*states.shape[:1], hidden_channels)
         fits = fits and tuple(states.shape[:1]) <= (KEPT,) and is_within(states, shape, UNIT)
     if not fits:
@@ -170,9 +172,9 @@ def _check_likeness(likeness: Likeness, hidden_channels: int) -> None:
 
 
 def _plain_constants(constants: AnalyticConstants) -> dict[str, Any]:
-    prices = constants.op_prices
+    coefficients = constants.op_prices
     rest = dataclasses.asdict(dataclasses.replace(constants, op_prices=None))
-    return {**rest, "op_prices": None if prices is None else prices.to_plain()}
+    return {**rest, "op_prices": None if coefficients is None else coefficients.to_plain()}
 
 
 def _sha256(path: Path) -> str:

@@ -32,7 +32,7 @@ from .hardware_nodes import INTER as INTER
 from .hardware_nodes import INTRA as INTRA
 from .hardware_nodes import add_hardware as add_hardware
 from .prediction import REASONS as REASONS
-from .prediction import Alone as Alone
+from .prediction import Isolated as Isolated
 from .prediction import Prediction as Prediction
 from .prediction import Predictor as Predictor
 from .prediction import in_place as in_place

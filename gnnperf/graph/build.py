@@ -244,8 +244,8 @@ def _sync_bound(events: RankEvents, index: np.ndarray, launch: np.ndarray) -> fl
     last_end = np.maximum.accumulate(events.end_ns[index[order]])
     count = np.searchsorted(launched_ns, events.start_ns[sync])
     known = count > 0
-    room = events.end_ns[sync[known]] - last_end[count[known] - 1]
-    return float(room.min()) if len(room) else np.inf
+    margin = events.end_ns[sync[known]] - last_end[count[known] - 1]
+    return float(margin.min()) if len(margin) else np.inf
 
 
 def correct_clock(table: TraceTable, shift_ns: int) -> TraceTable:
@@ -270,8 +270,8 @@ def build_graph(run: RunTrace) -> ExecutionGraph:
 def correct_clocks(run: RunTrace) -> RunTrace:
     """The run with each rank's device clock moved into the bracket its own launches and waits give."""
     base = run_base_time_ns(run)
-    asked = each(run.tables, "comparing clocks", "ranks")
-    shifts = [clock_bracket(rank_events(table, base)).shift_ns for table in asked]
+    requested = each(run.tables, "comparing clocks", "ranks")
+    shifts = [clock_bracket(rank_events(table, base)).shift_ns for table in requested]
     tables = tuple(correct_clock(table, shift) for table, shift in zip(run.tables, shifts, strict=True))
     moved = [f"rank {t.meta.rank}: {s / 1000:+.1f} us" for t, s in zip(tables, shifts, strict=True) if abs(s) > 5_000]
     note = (f"device clocks moved against their hosts: {', '.join(moved)}",) if moved else ()

@@ -41,16 +41,16 @@ def captured_ops(events: RankEvents, work: np.ndarray, call: np.ndarray, stream:
         call: [n] launching call of each; -1 unknown.
         stream: [n] number of its stream.
     """
-    found = np.full(len(work), -1, dtype=np.int64)
+    result = np.full(len(work), -1, dtype=np.int64)
     replayed = (call >= 0) & (events.calls[np.maximum(call, 0)] == CallClass.GRAPH_LAUNCH)
     if not replayed.any():
-        return found
+        return result
     captures = list(_captures(events))
     for one in np.unique(call[replayed]) if captures else ():
         places = np.flatnonzero(call == one)
         if len(np.unique(stream[places])) == 1:
-            found[places] = _tied(events, work[places], captures)
-    return found
+            result[places] = _tied(events, work[places], captures)
+    return result
 
 
 def _captures(events: RankEvents) -> Iterator[np.ndarray]:
@@ -73,8 +73,8 @@ def _noted(events: RankEvents) -> np.ndarray:
     launches = np.isin(events.calls, _LAUNCHES)
     within = (events.parent >= 0) & launches[events.parent]
     calls = np.flatnonzero(launches & ~started & ~within)
-    found: np.ndarray = calls[np.argsort(events.start_ns[calls], kind="stable")]
-    return found
+    result: np.ndarray = calls[np.argsort(events.start_ns[calls], kind="stable")]
+    return result
 
 
 def _tied(events: RankEvents, work: np.ndarray, captures: Sequence[np.ndarray]) -> np.ndarray:

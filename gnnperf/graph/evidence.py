@@ -29,7 +29,7 @@ class ExplainedWaiting:
             until the copy begins, or until its end if the call outlasts it).
         blocked_explained_us: of that, in calls for which an edge from program order ends inside and within 25 us.
         blocked_timing_us: additionally, by edges inferred from time distance (replay only).
-        blocked_elsewhere_us: of what is not explained, calls that cannot be waiting for the device: it had nothing left
+        blocked_external_us: of what is not explained, calls that cannot be waiting for the device: it had nothing left
             to do; or it was still busy with earlier work when an allocation returned; or a launch found its queue less
             than half full. The allocator, module loading, staging of pageable memory and the scheduler are left.
         gap_us: device idle time in gaps of more than 30 us on a stream.
@@ -39,7 +39,7 @@ class ExplainedWaiting:
     blocked_us: float
     blocked_explained_us: float
     blocked_timing_us: float
-    blocked_elsewhere_us: float
+    blocked_external_us: float
     gap_us: float
     gap_explained_us: float
 
@@ -63,19 +63,19 @@ def _blocked(events: RankEvents, works: Works, in_step: np.ndarray) -> np.ndarra
     launch = np.zeros(len(duration), dtype=bool)
     launch[segmenting_calls(events)] = True
     counted = in_step & (blocking | (launch & (duration > _LONG_NS))) & (events.parent != np.arange(len(duration)))
-    found = host_waits(events, works)
+    result = host_waits(events, works)
     order, timing = np.zeros(len(duration), dtype=bool), np.zeros(len(duration), dtype=bool)
-    for pairs, flags in ((found.before_call, order), (found.own_copy, order), (found.guessed, timing)):
+    for pairs, flags in ((result.before_call, order), (result.own_copy, order), (result.guessed, timing)):
         end, call = works.end_ns[pairs[0]], pairs[1]
         near = (end > events.start_ns[call]) & (events.start_ns[call] + duration[call] - end <= _NEAR_NS)
         flags[call[near]] = True
     unexplained = counted & ~order & ~timing
-    elsewhere = unexplained & _waits_elsewhere(events, works, launch & ~blocking)
-    masks = (counted, counted & order, counted & timing & ~order, elsewhere)
+    external = unexplained & _waits_external(events, works, launch & ~blocking)
+    masks = (counted, counted & order, counted & timing & ~order, external)
     return np.array([duration[mask].sum() for mask in masks], float)
 
 
-def _waits_elsewhere(events: RankEvents, works: Works, is_launch: np.ndarray) -> np.ndarray:
+def _waits_external(events: RankEvents, works: Works, is_launch: np.ndarray) -> np.ndarray:
     """[num_events] bool: a call that cannot be waiting for the device (see ExplainedWaiting)."""
     launches = LaunchOrder(events, works)
     last_end = np.maximum.accumulate(works.end_ns[launches.work])

@@ -22,7 +22,7 @@ from gnnperf.hardware import Placement
 NOTHING = np.zeros((2, 0), dtype=np.int64)
 
 
-def carried_waits(nodes: pd.DataFrame, edges: pd.DataFrame, step: int) -> np.ndarray:
+def cross_step_waits(nodes: pd.DataFrame, edges: pd.DataFrame, step: int) -> np.ndarray:
     """[2, num_carried] node ids of `step`: (node awaited in the copy before, node that waits).
 
     The other end of an edge across the boundary is found in `step` by content: lane, op, segment, kernel, and how
@@ -39,10 +39,10 @@ def carried_waits(nodes: pd.DataFrame, edges: pd.DataFrame, step: int) -> np.nda
     pairs = np.stack([src[crosses], dst[crosses]])  # [2, num_crossing]
     if not pairs.size:
         return NOTHING
-    elsewhere = 0 if repeated else 1  # the end that lies in the other step
-    pairs[elsewhere] = _same(nodes, first + elsewhere, step)[pairs[elsewhere]]
-    found = pairs[:, (pairs >= 0).all(axis=0)]
-    return np.unique(found, axis=1) if found.size else NOTHING
+    external = 0 if repeated else 1  # the end that lies in the other step
+    pairs[external] = _same(nodes, first + external, step)[pairs[external]]
+    result = pairs[:, (pairs >= 0).all(axis=0)]
+    return np.unique(result, axis=1) if result.size else NOTHING
 
 
 def _same(nodes: pd.DataFrame, other: int, step: int) -> np.ndarray:
@@ -94,7 +94,7 @@ class ExecutionGraph:
         counts: what was left out or is not covered, by reason (e.g. "launched_before_window": 12).
         warnings: sentences for the user.
         fingerprint: hash of the code and inputs this graph was built from.
-        carried: of a single step, [2, num_carried] (node of the step before, node that waits for its end), beside
+        cross_step: of a single step, [2, num_carried] (node of the step before, node that waits for its end), beside
             what follows on threads and streams; None: a window, which has these waits as edges.
         stands_for: per rank of `ranks` the number of ranks with its role that it stands for, itself included; (): each
             for itself.
@@ -111,7 +111,7 @@ class ExecutionGraph:
     counts: dict[str, int] | None = None
     warnings: tuple[str, ...] = ()
     fingerprint: str = ""
-    carried: np.ndarray | None = None
+    cross_step: np.ndarray | None = None
     tables: tuple[TableCounts, ...] = ()
     stands_for: tuple[int, ...] = ()
 
@@ -145,11 +145,11 @@ class ExecutionGraph:
 
     def step(self, step: int) -> ExecutionGraph:
         """The subgraph of one step with the hardware nodes, renumbered from 0."""
-        alone = self.by_itself(step)
-        if self.carried is not None:  # it was one step already
-            return alone
+        isolated = self.by_itself(step)
+        if self.cross_step is not None:  # it was one step already
+            return isolated
         new_id = np.cumsum(self._of_step(step)) - 1  # [num_nodes]
-        return replace(alone, carried=new_id[carried_waits(self.nodes, self.edges, step)])
+        return replace(isolated, cross_step=new_id[cross_step_waits(self.nodes, self.edges, step)])
 
     def by_itself(self, step: int) -> ExecutionGraph:
         """`step(step)` without what it waits for of the step before: for one that is compared and not scheduled."""
@@ -162,13 +162,13 @@ class ExecutionGraph:
 
     def _of_step(self, step: int) -> np.ndarray:
         hardware = self.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK])
-        kept: np.ndarray = ((self.nodes["step"] == step) | hardware).to_numpy()
-        return kept
+        retained: np.ndarray = ((self.nodes["step"] == step) | hardware).to_numpy()
+        return retained
 
     def for_predictors(self) -> ExecutionGraph:
         """The same graph without edges inferred from time distances (no leakage)."""
-        kept = self.edges[(self.edges["evidence"] != Evidence.TIMING).to_numpy()].reset_index(drop=True)
-        return replace(self, edges=kept)
+        retained = self.edges[(self.edges["evidence"] != Evidence.TIMING).to_numpy()].reset_index(drop=True)
+        return replace(self, edges=retained)
 
     def validate(self) -> ExecutionGraph:
         """Check columns, node numbers and edge ends; return self.
@@ -194,6 +194,6 @@ def take(nodes: pd.DataFrame, edges: pd.DataFrame, keep: np.ndarray) -> tuple[pd
     new_id[keep] = np.arange(int(keep.sum()))
     src, dst = new_id[edges["src"].to_numpy()], new_id[edges["dst"].to_numpy()]
     inside = (src >= 0) & (dst >= 0)  # [num_edges]
-    kept_nodes = nodes[keep].reset_index(drop=True).assign(node_id=np.arange(int(keep.sum()), dtype=np.int64))
-    kept_edges = edges[inside].reset_index(drop=True).assign(src=src[inside], dst=dst[inside])
-    return kept_nodes, kept_edges
+    retained_nodes = nodes[keep].reset_index(drop=True).assign(node_id=np.arange(int(keep.sum()), dtype=np.int64))
+    retained_edges = edges[inside].reset_index(drop=True).assign(src=src[inside], dst=dst[inside])
+    return retained_nodes, retained_edges

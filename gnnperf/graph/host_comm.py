@@ -83,12 +83,12 @@ class HostComm:
 
 def host_comm(drafts: Sequence[RankDraft]) -> list[tuple[RankDraft, HostComm]]:
     """Every rank with its works' ends as the waiting thread saw them, and its issue, wait and queue edges."""
-    found = [host_waits.options(d.events, d.pieces, d.works, d.piece_step) for d in drafts]
-    waiters = host_waits.choose(found, [(d.works.end_ns, d.pieces.end_ns) for d in drafts])
-    return [_edges(d, o, w) for d, o, w in zip(drafts, found, waiters, strict=True)]
+    result = [host_waits.options(d.events, d.pieces, d.works, d.piece_step) for d in drafts]
+    waiters = host_waits.choose(result, [(d.works.end_ns, d.pieces.end_ns) for d in drafts])
+    return [_edges(d, o, w) for d, o, w in zip(drafts, result, waiters, strict=True)]
 
 
-def _edges(draft: RankDraft, found: host_waits.Options, waiter: np.ndarray) -> tuple[RankDraft, HostComm]:
+def _edges(draft: RankDraft, result: host_waits.Options, waiter: np.ndarray) -> tuple[RankDraft, HostComm]:
     """Edges of one rank.
 
     A worker may be preempted between waking the waiting thread and closing its range: the range then outlasts the
@@ -96,17 +96,17 @@ def _edges(draft: RankDraft, found: host_waits.Options, waiter: np.ndarray) -> t
     """
     works, pieces = draft.works, draft.pieces
     resumed_ns = pieces.end_ns[np.maximum(waiter, 0)]
-    awaited = (waiter >= 0) & (works.begin_ns[found.work] < resumed_ns)
+    awaited = (waiter >= 0) & (works.begin_ns[result.work] < resumed_ns)
     end = works.end_ns.copy()
-    end[found.work[awaited]] = np.minimum(end[found.work[awaited]], resumed_ns[awaited])
+    end[result.work[awaited]] = np.minimum(end[result.work[awaited]], resumed_ns[awaited])
     comm = HostComm(
-        issued=np.stack([found.issuer, found.work]),
-        awaited=np.stack([found.work[awaited], waiter[awaited]]),
-        queued=_queued(draft, found.work, end),
+        issued=np.stack([result.issuer, result.work]),
+        awaited=np.stack([result.work[awaited], waiter[awaited]]),
+        queued=_queued(draft, result.work, end),
         hidden=np.zeros(len(works), dtype=bool),
     )
-    at_once = awaited & (waiter == found.issuer + 1) & ~is_direct(draft.events, works)[found.work]
-    pieces = _handed_over(pieces, found.issuer[at_once], works.begin_ns[found.work[at_once]])
+    at_once = awaited & (waiter == result.issuer + 1) & ~is_direct(draft.events, works)[result.work]
+    pieces = _handed_over(pieces, result.issuer[at_once], works.begin_ns[result.work[at_once]])
     return replace(draft, works=replace(works, end_ns=end), pieces=pieces), comm
 
 

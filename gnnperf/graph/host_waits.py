@@ -51,7 +51,7 @@ class Uses:
         op = np.flatnonzero(~t1 & (pieces.op >= 0))
         self._pieces = op[uses[pieces.op[op]] & (self._codes[pieces.op[op]] >= 0)]
         self._of_piece, self._step = self._codes[pieces.op[self._pieces]], step
-        self._found: dict[frozenset[Any], np.ndarray] = {}
+        self._result: dict[frozenset[Any], np.ndarray] = {}
 
     def sizes(self, event: int) -> set[int]:
         """Numbers of elements of an event's tensors."""
@@ -68,19 +68,19 @@ class Uses:
         """The first pieces after an issue, in its step, that take something like the result."""
         results = self.results(op)
         for wanted, known in ((results, self._by_shape), ({prod(shape) for shape in results}, self._by_size)):
-            found = self._taking(frozenset(wanted), known)
-            found = found[np.searchsorted(found, issuer, side="right") :][:_FIRST]
-            found = found[self._step[found] == self._step[issuer]]
-            if len(found):
-                return found.tolist()
+            outcome = self._taking(frozenset(wanted), known)
+            outcome = outcome[np.searchsorted(outcome, issuer, side="right") :][:_FIRST]
+            outcome = outcome[self._step[outcome] == self._step[issuer]]
+            if len(outcome):
+                return outcome.tolist()
         return []
 
     def _taking(self, wanted: frozenset[Any], known: Sequence[set[Any]]) -> np.ndarray:
         """Pieces whose op takes one of these shapes, or sizes."""
-        if wanted not in self._found:
+        if wanted not in self._result:
             matching = np.array([not wanted.isdisjoint(of_text) for of_text in known], dtype=bool)
-            self._found[wanted] = self._pieces[matching[self._of_piece]] if len(matching) else self._pieces[:0]
-        return self._found[wanted]
+            self._result[wanted] = self._pieces[matching[self._of_piece]] if len(matching) else self._pieces[:0]
+        return self._result[wanted]
 
 
 def _tensors(arguments: object) -> Iterator[Shape]:
@@ -199,8 +199,8 @@ def options(events: RankEvents, pieces: Pieces, works: Works, step: np.ndarray) 
     order = np.argsort(issuer, kind="stable")
     work, issuer = work[order], issuer[order]
     search = _Search(events, pieces, works, step)
-    found = [search.places(w, p) for w, p in zip(work.tolist(), issuer.tolist(), strict=True)]
-    places, needed = tuple(place for place, _ in found), np.array([share for _, share in found])
+    outcome = [search.places(w, p) for w, p in zip(work.tolist(), issuer.tolist(), strict=True)]
+    places, needed = tuple(place for place, _ in outcome), np.array([share for _, share in outcome])
     return Options(work, issuer, places, needed, _program(events.name[works.op[work]], step[issuer]))
 
 
@@ -294,8 +294,8 @@ class _Search:
         on_thread = np.flatnonzero(self.pieces.thread == self.pieces.thread[issuer])
         end = self.works.end_ns[work]
         slot = int(np.searchsorted(self.pieces.end_ns[on_thread], end, side="left"))
-        found = on_thread[slot : slot + 1]
-        return found[self.may_wait[found] & (self.pieces.begin_ns[found] < end)]
+        outcome = on_thread[slot : slot + 1]
+        return outcome[self.may_wait[outcome] & (self.pieces.begin_ns[outcome] < end)]
 
     def _wait_tensor(self, op: int, issuer: int) -> np.ndarray:
         """The next wait for a tensor of this size that waits for nothing else yet."""

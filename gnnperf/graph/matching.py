@@ -46,13 +46,13 @@ def even_bytes(events: RankEvents, item_bytes: np.ndarray) -> np.ndarray:
         events: of one rank.
         item_bytes: [num_events] bytes per element of a message.
     """
-    found, groups = np.full(len(events.name), np.nan), events.column("group")
+    results, groups = np.full(len(events.name), np.nan), events.column("group")
     for event in np.flatnonzero(np.isin(events.name, (BASE, LISTS))).tolist():
         splits = _splits(events, event)
         place = None if splits is None else _place(events.rank, groups[event], len(splits[0]))
         if splits is not None and place is not None:
-            found[event] = _even_elements(splits, place) * item_bytes[event]
-    return found
+            results[event] = _even_elements(splits, place) * item_bytes[event]
+    return results
 
 
 def stated_around(events: RankEvents, values: np.ndarray, places: Sequence[int]) -> float:
@@ -224,8 +224,8 @@ def match(parts: list[CommPart]) -> list[tuple[CommPart, ...]]:
     """
     lanes: dict[tuple[int, tuple[str, str], int], dict[int, list[CommPart]]] = {}
     for part in sorted(parts, key=lambda p: p.launched_ns):
-        alone = part.rank_index if part.key[0] in POINT_TO_POINT else -1
-        lanes.setdefault((part.step, part.key, alone), {}).setdefault(part.rank_index, []).append(part)
+        isolated = part.rank_index if part.key[0] in POINT_TO_POINT else -1
+        lanes.setdefault((part.step, part.key, isolated), {}).setdefault(part.rank_index, []).append(part)
     matched: list[tuple[CommPart, ...]] = []
     for by_rank in lanes.values():
         longest = max(len(sequence) for sequence in by_rank.values())

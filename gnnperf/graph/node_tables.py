@@ -32,18 +32,18 @@ def by_kernel_name(events: RankEvents, kernel: np.ndarray, costs: OpCosts) -> Op
         costs: [n] by the ops behind them.
     """
     name = fused_names(events)  # [num_events]
-    asked = np.flatnonzero((kernel >= 0) & (name[kernel] != "") & (costs.event < 0))
-    if not len(asked):
+    requested = np.flatnonzero((kernel >= 0) & (name[kernel] != "") & (costs.event < 0))
+    if not len(requested):
         return costs
-    names = name[kernel[asked]].tolist()
+    names = name[kernel[requested]].tolist()
     ops = _ops_of_one_size(events, name)
-    told = launching_op_costs(events, np.array([ops.get(one, -1) for one in names]))
+    given = launching_op_costs(events, np.array([ops.get(one, -1) for one in names]))
     family = np.array([str(op_family(one)) for one in names], dtype=object)
-    found = replace(costs, event=costs.event.copy(), flops=costs.flops.copy(), bytes=costs.bytes.copy(),
+    results = replace(costs, event=costs.event.copy(), flops=costs.flops.copy(), bytes=costs.bytes.copy(),
                     family=costs.family.copy(), dtype=costs.dtype.copy())  # fmt: skip
-    found.event[asked], found.flops[asked], found.bytes[asked] = told.event, told.flops, told.bytes
-    found.family[asked], found.dtype[asked] = family, told.dtype
-    return found
+    results.event[requested], results.flops[requested], results.bytes[requested] = given.event, given.flops, given.bytes
+    results.family[requested], results.dtype[requested] = family, given.dtype
+    return results
 
 
 def fused_names(events: RankEvents) -> np.ndarray:
@@ -56,12 +56,12 @@ def _ops_of_one_size(events: RankEvents, name: np.ndarray) -> dict[str, int]:
     frame = events.table.events
     ops = np.flatnonzero((name != "") & (events.kind == EventKind.CPU_OP))
     sizes = np.stack([frame[column].cat.codes.to_numpy()[ops] for column in ("input_dims", "input_types")])  # [2, n]
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     for one in set(name[ops].tolist()):
         places = np.flatnonzero(name[ops] == one)
         if (sizes[:, places] == sizes[:, places[:1]]).all():
-            found[one] = int(ops[places[0]])
-    return found
+            results[one] = int(ops[places[0]])
+    return results
 
 
 # How many profiler events open in each stretch of host time: each cost time that the program alone does not take.

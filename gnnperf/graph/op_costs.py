@@ -39,12 +39,12 @@ class StoredOperand:
 
     Attributes:
         elements: of the dense matrix.
-        kept: values that are stored.
+        retained: values that are stored.
         index_bytes: that say where they are.
     """
 
     elements: int
-    kept: int
+    retained: int
     index_bytes: float
 
 
@@ -52,20 +52,22 @@ def sparse_products(events: RankEvents) -> dict[int, StoredOperand]:
     """Event id of each product around a sparse operand -> that operand."""
     if VALUES_OP not in events.table.events["name"].cat.categories:
         return {}
-    found: dict[int, StoredOperand] = {}
-    for asked in np.flatnonzero(events.name == VALUES_OP).tolist():
-        dense, operand = _shape(events, asked), _operand(events, asked)
-        for product in _products_around(events, asked) if operand else ():
-            if product not in found and _takes(events, product, dense):
-                found[product] = operand  # type: ignore[assignment]  # None has no products around it
-    return found
+    results: dict[int, StoredOperand] = {}
+    for requested in np.flatnonzero(events.name == VALUES_OP).tolist():
+        dense, operand = _shape(events, requested), _operand(events, requested)
+        for product in _products_around(events, requested) if operand else ():
+            if product not in results and _takes(events, product, dense):
+                results[product] = operand  # type: ignore[assignment]  # None has no products around it
+    return results
 
 
-def _operand(events: RankEvents, asked: int) -> StoredOperand | None:
+def _operand(events: RankEvents, requested: int) -> StoredOperand | None:
     """What an `aten::values` gives out; None where its dense shape or its values were not recorded."""
-    dense = _shape(events, asked)
-    inside = range(asked + 1, min(asked + 3, len(events.name)))  # the alias follows at once
-    stored = next((_shape(events, e) for e in inside if events.parent[e] == asked and events.name[e] == STORED_OP), ())
+    dense = _shape(events, requested)
+    inside = range(requested + 1, min(requested + 3, len(events.name)))  # the alias follows at once
+    stored = next(
+        (_shape(events, e) for e in inside if events.parent[e] == requested and events.name[e] == STORED_OP), ()
+    )
     if len(dense) != 2 or not prod(dense) or len(stored) not in (1, 3):
         return None
     rows = dense[0] / stored[1] if len(stored) == 3 else dense[0]
@@ -73,12 +75,12 @@ def _operand(events: RankEvents, asked: int) -> StoredOperand | None:
 
 
 def _products_around(events: RankEvents, event: int) -> list[int]:
-    found, current = [], int(events.parent[event])
+    results, current = [], int(events.parent[event])
     while current >= 0 and events.kind[current] == EventKind.CPU_OP:
         if events.name[current] in PRODUCTS:
-            found.append(current)
+            results.append(current)
         current = int(events.parent[current])
-    return found
+    return results
 
 
 def _takes(events: RankEvents, product: int, dense: tuple[int, ...]) -> bool:
@@ -149,13 +151,13 @@ def whole_op_costs(events: RankEvents, op: np.ndarray) -> OpCosts:
     parent = np.where(events.parent[inside] >= 0, row_of[events.parent[inside]], -1)
     flops, moved, main = _sum_up(parent, works, own.flops, own.bytes)
     result = _unknown(len(op))
-    asked = np.flatnonzero(op >= 0)
-    rows = row_of[op[asked]]
+    requested = np.flatnonzero(op >= 0)
+    rows = row_of[op[requested]]
     main = np.where(main >= 0, main, np.arange(len(main)))  # nothing known: the op's own family
-    result.family[asked], result.dtype[asked] = own.family[main[rows]], own.dtype[main[rows]]
+    result.family[requested], result.dtype[requested] = own.family[main[rows]], own.dtype[main[rows]]
     known = works[main[rows]]
-    result.flops[asked[known]], result.bytes[asked[known]] = flops[rows[known]], moved[rows[known]]
-    result.event[asked[known]] = inside[main[rows[known]]]
+    result.flops[requested[known]], result.bytes[requested[known]] = flops[rows[known]], moved[rows[known]]
+    result.event[requested[known]] = inside[main[rows[known]]]
     return result
 
 
@@ -172,7 +174,7 @@ def _correct_sparse_products(events: RankEvents, costs: OpCosts) -> None:
     for event, operand in sparse_products(events).items():
         for row in np.flatnonzero(costs.event == event).tolist():
             costs.flops[row], costs.bytes[row] = thinned(
-                costs.flops[row], costs.bytes[row], operand.elements, operand.kept,
+                costs.flops[row], costs.bytes[row], operand.elements, operand.retained,
                 DTYPE_BYTES[costs.dtype[row] or "float32"], operand.index_bytes,
             )  # fmt: skip
 

@@ -27,7 +27,7 @@ REASONS = {  # where nobody says more
 
 
 @dataclass(frozen=True)
-class Alone:
+class Isolated:
     """Latencies that hold for an op alone, and what it shares with others in a run.
 
     Attributes:
@@ -55,7 +55,7 @@ class Prediction:
         warnings: sentences for the user.
         mean_latency_us: [num_nodes] what a node takes on average in steps of about the median time: what a schedule
             adds up; NaN where uncovered; None: nobody tells it apart from `latency_us`.
-        alone: whose latencies the schedule has still to stretch where work overlaps; None: nobody's.
+        isolated: whose latencies the schedule has still to stretch where work overlaps; None: nobody's.
         reason: [num_nodes] object array of sentences, why a node has its source; None: what REASONS says of it.
         rank_start_us: rank -> measured start of the step after that of the earliest rank, where `lag_us` is measured,
             too; None: all ranks start together.
@@ -70,7 +70,7 @@ class Prediction:
     latency_high_us: np.ndarray
     uncovered_ops: dict[str, int]
     warnings: tuple[str, ...] = ()
-    alone: Alone | None = None
+    isolated: Isolated | None = None
     mean_latency_us: np.ndarray | None = None
     reason: np.ndarray | None = None
     rank_start_us: Mapping[int, float] | None = None
@@ -99,9 +99,9 @@ def reasons_of(source: np.ndarray) -> np.ndarray:
     return np.array([REASONS[Source(one)] for one in source], dtype=object)
 
 
-def only(alone: Alone | None, nodes: np.ndarray) -> Alone | None:
-    """`alone`, of the `nodes` [num_nodes] bool."""
-    return None if alone is None else replace(alone, nodes=alone.nodes & nodes)
+def only(isolated: Isolated | None, nodes: np.ndarray) -> Isolated | None:
+    """`isolated`, of the `nodes` [num_nodes] bool."""
+    return None if isolated is None else replace(isolated, nodes=isolated.nodes & nodes)
 
 
 def in_place(prediction: Prediction, latency_us: np.ndarray) -> Prediction:
@@ -109,20 +109,20 @@ def in_place(prediction: Prediction, latency_us: np.ndarray) -> Prediction:
 
     Where what is usual is told apart from what a schedule adds up, it is stretched as far as is usual.
     """
-    known, told_us = ~np.isnan(prediction.latency_us), prediction.scheduled_us
-    takes = known & (told_us > 0)
-    factor = np.divide(latency_us, told_us, out=np.ones(len(known)), where=takes)
+    known, predicted_us = ~np.isnan(prediction.latency_us), prediction.scheduled_us
+    takes = known & (predicted_us > 0)
+    factor = np.divide(latency_us, predicted_us, out=np.ones(len(known)), where=takes)
     means_us = prediction.mean_latency_us
-    if means_us is not None and prediction.alone is not None:
+    if means_us is not None and prediction.isolated is not None:
         moves = (prediction.graph.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
-        factor = prediction.alone.contention.usual_stretch(moves, np.nan_to_num(prediction.latency_us), factor)
+        factor = prediction.isolated.contention.usual_stretch(moves, np.nan_to_num(prediction.latency_us), factor)
     return replace(
         prediction,
         latency_us=np.where(known, latency_us, np.nan) if means_us is None else prediction.latency_us * factor,
         mean_latency_us=None if means_us is None else np.where(known, latency_us, np.nan),
         latency_low_us=prediction.latency_low_us * factor,
         latency_high_us=prediction.latency_high_us * factor,
-        alone=None,
+        isolated=None,
     )
 
 

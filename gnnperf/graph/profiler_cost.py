@@ -80,12 +80,12 @@ def cost_of_card(card: Mapping[str, object]) -> ProfilerCost | None:
     """
     ranks = card.get("ranks")
     parts = [part for part in ranks if isinstance(part, Mapping)] if isinstance(ranks, list) else []
-    found = [part["profiler_cost"] for part in parts if isinstance(part.get("profiler_cost"), Mapping)]
-    if not found:
+    result = [part["profiler_cost"] for part in parts if isinstance(part.get("profiler_cost"), Mapping)]
+    if not result:
         return None
     kinds = [f.name for f in fields(ProfilerCost) if f.name != "provenance"]
     try:
-        means = {kind: float(np.mean([float(part[kind]) for part in found])) for kind in kinds}
+        means = {kind: float(np.mean([float(part[kind]) for part in result])) for kind in kinds}
     except (KeyError, TypeError, ValueError) as error:
         raise InputError("is not a profiler's cost", where="run.json, ranks, profiler_cost",
                          allowed=", ".join(kinds)) from error  # fmt: skip
@@ -135,12 +135,12 @@ def _taken(nodes: pd.DataFrame, due_us: np.ndarray, latency_us: np.ndarray) -> n
     """
     lane, own = _lanes(nodes)
     goes_on = np.r_[False, lane[1:] == lane[:-1]][: len(own)] & (nodes["blocked_us"].to_numpy()[own] == 0.0)
-    taken_us, carried_us = np.zeros(len(nodes)), 0.0
+    taken_us, cross_step_us = np.zeros(len(nodes)), 0.0
     rows = zip(own.tolist(), goes_on.tolist(), due_us[own].tolist(), latency_us[own].tolist(), strict=True)
     for i, continues, due, there in rows:
-        carried_us = (carried_us if continues else 0.0) + due
-        taken_us[i] = min(carried_us, there)
-        carried_us -= taken_us[i]
+        cross_step_us = (cross_step_us if continues else 0.0) + due
+        taken_us[i] = min(cross_step_us, there)
+        cross_step_us -= taken_us[i]
     return taken_us
 
 

@@ -181,12 +181,12 @@ def _wait(
 ) -> np.ndarray:  # fmt: skip
     """Add device -> host and device -> device waits; returns [2, n] (work, piece) that delay host pieces."""
     call_piece, copy_piece = piece_of
-    found = waits.host_waits(events, works)
+    result = waits.host_waits(events, works)
     delayed = []
     for pairs, pieces, evidence in (
-        (found.before_call, call_piece, Evidence.ORDER),
-        (found.own_copy, copy_piece, Evidence.ORDER),
-        (found.guessed, call_piece, Evidence.TIMING),
+        (result.before_call, call_piece, Evidence.ORDER),
+        (result.own_copy, copy_piece, Evidence.ORDER),
+        (result.guessed, call_piece, Evidence.TIMING),
     ):
         known = pieces[pairs[1]] >= 0
         delayed.append(np.stack([pairs[0][known], pieces[pairs[1][known]]]))

@@ -33,13 +33,13 @@ def sparse_sums(events: RankEvents, inside: np.ndarray) -> dict[int, int]:
         events: one rank.
         inside: [n] event ids to look among.
     """
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for count in inside[events.name[inside] == COUNT_OP].tolist():
         sums = _sums_around(events, count)
-        if sums and sums[0] not in found and events.name[sums[-1]] == IN_PLACE:
+        if sums and sums[0] not in result and events.name[sums[-1]] == IN_PLACE:
             elements = _value_elements(events, inside, sums[0])
-            found.update(dict.fromkeys(sums, elements) if elements else {})
-    return found
+            result.update(dict.fromkeys(sums, elements) if elements else {})
+    return result
 
 
 def sparse_sum_cost(elements: int, dtype: str | None) -> tuple[float, float]:
@@ -53,11 +53,11 @@ def sparse_sum_cost(elements: int, dtype: str | None) -> tuple[float, float]:
 
 def _sums_around(events: RankEvents, event: int) -> list[int]:
     """The sums that enclose an event, innermost first."""
-    found, current = [], int(events.parent[event])
+    result, current = [], int(events.parent[event])
     while current >= 0 and events.kind[current] == EventKind.CPU_OP and events.name[current] in SUMS:
-        found.append(current)
+        result.append(current)
         current = int(events.parent[current])
-    return found
+    return result
 
 
 def _value_elements(events: RankEvents, inside: np.ndarray, around: int) -> int:

@@ -91,9 +91,9 @@ def _named_record(events: RankEvents, wait: np.ndarray, sync: np.ndarray) -> np.
     at = dict(zip(events.column("correlation")[record].tolist(), events.start_ns[record].tolist(), strict=True))
     named = events.column("wait_event")[sync]
     first = np.iinfo(np.int64).min + 1  # after works launched before the window
-    found = np.array([at.get(c, first) for c in named.tolist()], dtype=np.int64)
+    results = np.array([at.get(c, first) for c in named.tolist()], dtype=np.int64)
     # Not named, or named wrongly (the event was recorded again before the profiler looked): what precedes the wait.
-    return np.where((named >= 0) & (found <= events.start_ns[wait]), found, _recorded_at(events, wait))
+    return np.where((named >= 0) & (results <= events.start_ns[wait]), results, _recorded_at(events, wait))
 
 
 def _ordered_waits(events: RankEvents, works: Works, launches: LaunchOrder, wait: np.ndarray) -> np.ndarray:
@@ -132,8 +132,8 @@ def _next_launch(events: RankEvents, launches: LaunchOrder, wait: np.ndarray) ->
     for thread in np.unique(events.thread[wait]):
         at, rows = np.flatnonzero(launches.thread == thread), np.flatnonzero(events.thread[wait] == thread)
         slot = np.searchsorted(launches.launched_ns[at], events.end_ns[wait[rows]], side="left")
-        found = slot < len(at)
-        result[rows[found]] = launches.work[at[slot[found]]]
+        results = slot < len(at)
+        result[rows[results]] = launches.work[at[slot[results]]]
     return result
 
 

@@ -44,11 +44,11 @@ def table_counts(card: Mapping[str, object] | None) -> tuple[TableCounts, ...]:
     Raises:
         InputError: an entry is not what the recorder writes.
     """
-    found: dict[tuple[int, int, int], TableCounts] = {}
+    result: dict[tuple[int, int, int], TableCounts] = {}
     for one in _entries(card or {}):
-        before = found.get((one.rows, one.dim, one.lookups))
-        found[one.rows, one.dim, one.lookups] = one if before is None else _sum(before, one)
-    return tuple(found.values())
+        before = result.get((one.rows, one.dim, one.lookups))
+        result[one.rows, one.dim, one.lookups] = one if before is None else _sum(before, one)
+    return tuple(result.values())
 
 
 def _sum(one: TableCounts, other: TableCounts) -> TableCounts:
@@ -69,8 +69,8 @@ def _entries(card: Mapping[str, object]) -> Iterator[TableCounts]:
 
 
 def _entry(entry: object, where: str) -> TableCounts:
-    found = [entry.get(key) for key in KEYS] if isinstance(entry, Mapping) else []
-    sizes = [n for n in found if isinstance(n, int) and not isinstance(n, bool) and n > 0]
+    result = [entry.get(key) for key in KEYS] if isinstance(entry, Mapping) else []
+    sizes = [n for n in result if isinstance(n, int) and not isinstance(n, bool) and n > 0]
     histogram = entry.get("reuse_histogram") if isinstance(entry, Mapping) else None
     counted = isinstance(histogram, list) and all(type(n) is int and n >= 0 for n in histogram) and any(histogram)
     if not counted or len(sizes) != len(KEYS):

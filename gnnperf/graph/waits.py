@@ -174,23 +174,23 @@ def queue_waits(events: RankEvents, works: Works) -> np.ndarray:
     more, and refute every such edge.
     """
     launched = LaunchOrder(events, works)
-    found = [np.zeros((2, 0), dtype=np.int64)]
+    results = [np.zeros((2, 0), dtype=np.int64)]
     for stream in np.unique(launched.stream):
         queue = _last_of_each_call(works, launched.work[launched.stream == stream])
         earlier, later = queue[:-LAUNCH_QUEUE_DEPTH], queue[LAUNCH_QUEUE_DEPTH:]
         in_window = works.call[later] >= 0
         earlier, call = earlier[in_window], works.call[later[in_window]]
         possible = works.end_ns[earlier] <= events.end_ns[call]
-        found.append(np.stack([earlier[possible], call[possible]]))
-    return np.concatenate(found, axis=1)
+        results.append(np.stack([earlier[possible], call[possible]]))
+    return np.concatenate(results, axis=1)
 
 
 def _last_of_each_call(works: Works, queue: np.ndarray) -> np.ndarray:
     """The works of a queue without those that a later one of the same call follows: a graph takes one place."""
     call = works.call[queue]
     followed = (call >= 0) & (call == np.append(call[1:], -1))
-    found: np.ndarray = queue[~followed]
-    return found
+    results: np.ndarray = queue[~followed]
+    return results
 
 
 def timed_waits(events: RankEvents, works: Works, calls: np.ndarray, explained: np.ndarray) -> np.ndarray:
@@ -205,11 +205,11 @@ def timed_waits(events: RankEvents, works: Works, calls: np.ndarray, explained: 
     order = np.argsort(works.end_ns, kind="stable")
     slot = np.searchsorted(works.end_ns[order], events.end_ns[left], side="right") - 1
     launched = np.where(works.call >= 0, events.start_ns[works.call], np.iinfo(np.int64).min)
-    found = np.full(len(left), -1, dtype=np.int64)
+    results = np.full(len(left), -1, dtype=np.int64)
     for back in range(_TIMING_CANDIDATES):  # the last to end may be the call's own work, which it cannot wait for
         work = order[np.maximum(slot - back, 0)]
         end = works.end_ns[work]
         near = (slot >= back) & (end > events.start_ns[left]) & (events.end_ns[left] - end <= _TIMING_WINDOW_NS)
-        fits = near & (launched[work] < events.start_ns[left]) & (found < 0)
-        found[fits] = work[fits]
-    return np.stack([found[found >= 0], left[found >= 0]])
+        fits = near & (launched[work] < events.start_ns[left]) & (results < 0)
+        results[fits] = work[fits]
+    return np.stack([results[results >= 0], left[results >= 0]])

@@ -85,8 +85,8 @@ def default_cluster(device: DeviceSpec) -> ClusterSpec:
 
 def match_device(trace_name: str) -> DeviceSpec | None:
     """The device whose catalog name or alias is `trace_name`, case and punctuation aside; None if none."""
-    found = _aliases().get(_plain(trace_name))
-    return None if found is None else replace(found)
+    result = _aliases().get(_plain(trace_name))
+    return None if result is None else replace(result)
 
 
 def _plain(name: str) -> str:
@@ -96,12 +96,12 @@ def _plain(name: str) -> str:
 @cache
 def _default_names() -> dict[str, str]:
     """Device -> the first cluster that lists it. The shipped files do not change while a process runs."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for name in cluster_names():
         listed = read_yaml(path_of(name, CLUSTER_GROUP)).get("default_for") or []
         for device in listed if isinstance(listed, list) else []:
-            found.setdefault(device, name)
-    return found
+            result.setdefault(device, name)
+    return result
 
 
 @cache

@@ -77,10 +77,10 @@ def unknown_name(name: str, group: str, names: Sequence[str]) -> InputError:
 
 def closest(name: str, names: Iterable[str]) -> list[str]:
     """Names spelled like `name`, as a whole or in as many first letters; best first, at most MOST_NAMED."""
-    asked = name.lower().replace("-", "_").replace(" ", "_")
-    likeness = {known: max(_alike(asked, known), _alike(asked, known[: len(asked)])) for known in names}
-    near = [known for known, share in likeness.items() if share >= LEAST_LIKE]
-    return sorted(near, key=lambda known: -likeness[known])[:MOST_NAMED]
+    requested = name.lower().replace("-", "_").replace(" ", "_")
+    ood_distance = {known: max(_alike(requested, known), _alike(requested, known[: len(requested)])) for known in names}
+    near = [known for known, share in ood_distance.items() if share >= LEAST_LIKE]
+    return sorted(near, key=lambda known: -ood_distance[known])[:MOST_NAMED]
 
 
 def _alike(a: str, b: str) -> float:

@@ -89,11 +89,11 @@ def with_bucket(placement: Placement | None, bucket_bytes: float | None) -> Plac
 def _core_sets(card: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
     """Per rank its cores, numbered over machines; empty where a rank does not say, or ranks are missing."""
     try:
-        found = msgspec.convert(card, _Cores)
+        result = msgspec.convert(card, _Cores)
     except msgspec.ValidationError:
         return ()
-    machines = [str(host.fingerprint) for host in found.hosts]
-    ordered = sorted(found.ranks, key=lambda rank: rank.rank)
+    machines = [str(host.fingerprint) for host in result.hosts]
+    ordered = sorted(result.ranks, key=lambda rank: rank.rank)
     if [rank.rank for rank in ordered] != list(range(len(ordered))):
         return ()
     if not all(rank.cores and rank.host in range(len(machines)) for rank in ordered):

@@ -201,6 +201,6 @@ class ClusterSpec:
         return per_socket * self.host_sockets / self.ranks_per_node
 
     @property
-    def collective_laws(self) -> str | None:
+    def collective_models_name(self) -> str | None:
         """Name or path of the laws for the cluster's device; None: by specification."""
         return self.collectives.get(self.device.name, self.collectives.get(ANY_DEVICE))

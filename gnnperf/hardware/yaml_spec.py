@@ -224,13 +224,13 @@ def _rates(value: object, where: str) -> dict[str, float]:
 def _measured(value: object, where: str) -> dict[str, Measured]:
     if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
         raise InputError(f"{value!r} is not a table of quantities", where=where)
-    return {quantity: _quantity(found, f"{where}, {quantity}") for quantity, found in value.items()}
+    return {quantity: _quantity(result, f"{where}, {quantity}") for quantity, result in value.items()}
 
 
-def _quantity(found: object, where: str) -> Measured:
-    if not isinstance(found, dict) or set(found) != {"value", "low", "high"}:
-        raise InputError(f"{found!r} is no measured quantity", where=where, allowed="value, low and high")
-    value, low, high = (float(_number(found[key], "not negative", where)) for key in ("value", "low", "high"))
+def _quantity(result: object, where: str) -> Measured:
+    if not isinstance(result, dict) or set(result) != {"value", "low", "high"}:
+        raise InputError(f"{result!r} is no measured quantity", where=where, allowed="value, low and high")
+    value, low, high = (float(_number(result[key], "not negative", where)) for key in ("value", "low", "high"))
     if not low <= value <= high:
         raise InputError(f"value {value} lies outside {low} to {high}", where=where, allowed="low <= value <= high")
     return Measured(value, low, high)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from gnnperf.core import OpFamily
 from gnnperf.graph import ExecutionGraph, lookup
+from gnnperf.memory.given import AsRecorded, Variant
 from gnnperf.memory.scaled import ScaledBatch
 from gnnperf.memory.step_calls import Call
 from gnnperf.memory.storages import Slot, TensorSlot
-from gnnperf.memory.told import AsRecorded, Variant
 from gnnperf.whatif import ChangeDtype, Edit, InputStall, OpLatency, ScaleBatch, Straggler, find_batch, op_of
 
 # The step in another dtype: by autocast (parameters stay, products take copies of them), or all of it.

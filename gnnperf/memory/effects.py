@@ -144,8 +144,8 @@ def _run(overload: Any, slots: tuple[Slot, ...]) -> Effect:
         else:
             named[argument.name] = None if "Optional" in str(argument.type) else argument.default_value
     with torch.enable_grad():
-        found = list(_flat(overload(*positional, **named)))
-    return _read(tensors, found)
+        result = list(_flat(overload(*positional, **named)))
+    return _read(tensors, result)
 
 
 def _value(argument: Any, slot: Slot, tensors: list[torch.Tensor]) -> tuple[bool, Any]:
@@ -204,16 +204,16 @@ def _memory(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def _read(tensors: Sequence[torch.Tensor], found: Sequence[torch.Tensor]) -> Effect:
+def _read(tensors: Sequence[torch.Tensor], result: Sequence[torch.Tensor]) -> Effect:
     inputs = {_memory(t): i for i, t in reversed(list(enumerate(tensors)))}
     first: dict[int, int] = {}
     results = []
-    for place, tensor in enumerate(found):
+    for place, tensor in enumerate(result):
         key = _memory(tensor)
         results.append(Result(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."),
                               tensor.untyped_storage().nbytes(), inputs.get(key), first.get(key)))  # fmt: skip
         first.setdefault(key, place)
-    saved = {_memory(t): t.untyped_storage().nbytes() for t in _saved(found) if t.layout is torch.strided}
+    saved = {_memory(t): t.untyped_storage().nbytes() for t in _saved(result) if t.layout is torch.strided}
     others = [num_bytes for key, num_bytes in saved.items() if key not in inputs and key not in first]
     return Effect(
         tuple(results), frozenset(i for i, t in enumerate(tensors) if _memory(t) in saved),
@@ -221,8 +221,8 @@ def _read(tensors: Sequence[torch.Tensor], found: Sequence[torch.Tensor]) -> Eff
     )  # fmt: skip
 
 
-def _saved(found: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
-    for tensor in found[:_NODES_READ]:
+def _saved(result: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+    for tensor in result[:_NODES_READ]:
         node = tensor.grad_fn
         for name in dir(node) if node is not None else ():
             if name.startswith("_saved_"):

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from gnnperf.memory.effects import Effect
+from gnnperf.memory.given import Variant, given, given_in, inside_bytes
 from gnnperf.memory.step_calls import SPARSE_PARTS, Call
 from gnnperf.memory.storages import Name, Role, Storage, Storages, TensorSlot, tensors_of
-from gnnperf.memory.told import Variant, inside_bytes, told, told_in
 
 # Activation checkpointing: ops of the forward that the backward runs once more, to make again what was not kept.
 #
@@ -31,13 +31,13 @@ def first_runs(calls: Sequence[Call]) -> dict[int, Call]:
     """Event of an op that ran again -> the call of its first run."""
     run = {call.sequence for call in calls if call.is_node} - {-1}
     forward = [call for call in calls if call.is_op and call.node < 0]
-    found: dict[int, Call] = {}
+    result: dict[int, Call] = {}
     taken: set[int] = set()
     for again in _stretches(calls, run):
         first = _first(forward, again, run, taken)
-        found.update({one.event: before for one, before in zip(again, first, strict=False)})
+        result.update({one.event: before for one, before in zip(again, first, strict=False)})
         taken.update(call.event for call in first)
-    return found
+    return result
 
 
 def _stretches(calls: Sequence[Call], run: set[int]) -> Iterator[list[Call]]:
@@ -142,10 +142,10 @@ class Lifetimes:
         likely = range(newest - _JUST_MADE, newest) if call.name.startswith(_LIBRARIES) else ()
         slots = [s for s in call.slots if isinstance(s, TensorSlot)] if call.name == _FROM_SHARDS else call.slots
         for slot in tensors_of(tuple(slots)):
-            found = self.storages.take(slot.shape, slot.dtype, likely, call=call.event) or self._of_others(slot, call)
-            if found is None:
+            result = self.storages.take(slot.shape, slot.dtype, likely, call=call.event) or self._of_others(slot, call)
+            if result is None:
                 continue
-            storage = found.storage
+            storage = result.storage
             until = call if node is None or call.name.startswith(_LIBRARIES) else node
             storage.to_ns = max(storage.to_ns, until.end_ns)
             if call.name == _SCATTERED and storage.role is Role.ACTIVATION and not scattered:
@@ -155,7 +155,7 @@ class Lifetimes:
             self._near.setdefault(node.event, set()).add(storage.number)
             if passes_on:
                 times = 2 if node.node_name.startswith(_SUMS) else 1
-                self.storages.name(storage, slot.shape, found.dtype, times, actual=found.actual)
+                self.storages.name(storage, slot.shape, result.dtype, times, actual=result.actual)
 
     def _end_buffers(self, call: Call) -> None:
         """What was gathered is where it belongs: the buffer and what the library gathered into have served."""
@@ -176,24 +176,24 @@ class Lifetimes:
         """Of a parameter: it is added to the one that is there, copied, or kept as it comes."""
         names = {name for name, _ in call.inside}
         for slot in tensors_of(call.slots)[:1]:
-            found = self.storages.take(slot.shape, slot.dtype, call=call.event, role=Role.ACTIVATION)
+            result = self.storages.take(slot.shape, slot.dtype, call=call.event, role=Role.ACTIVATION)
             adds, copies = call.adds, not names.isdisjoint(_COPIES)
             own = self.variant.parameter(slot)
-            copies = copies or (found is not None and found.actual.dtype != (own.dtype or found.actual.dtype))
-            if found is not None:
-                found.storage.to_ns = max(found.storage.to_ns, call.end_ns)
-                if found.actual.shape != slot.shape:  # a variant's mistake: a gradient is as large as its parameter
-                    found.storage.num_bytes = own.num_bytes
-            if found is None and self._sparse:
+            copies = copies or (result is not None and result.actual.dtype != (own.dtype or result.actual.dtype))
+            if result is not None:
+                result.storage.to_ns = max(result.storage.to_ns, call.end_ns)
+                if result.actual.shape != slot.shape:  # a variant's mistake: a gradient is as large as its parameter
+                    result.storage.num_bytes = own.num_bytes
+            if result is None and self._sparse:
                 self._keep_rows(self._sparse.pop())
-            elif not adds and (copies or found is None):
+            elif not adds and (copies or result is None):
                 role = Role.ACTIVATION if sharded else Role.GRADIENT
                 made = self._make(own.num_bytes, role, call, requires_grad=False)
                 self.storages.name(made, slot.shape, slot.dtype)
-            elif found is not None and not adds and not sharded:
-                found.storage.role = Role.GRADIENT
-            elif found is not None and sharded:
-                self.storages.name(found.storage, slot.shape, slot.dtype, actual=found.actual)
+            elif result is not None and not adds and not sharded:
+                result.storage.role = Role.GRADIENT
+            elif result is not None and sharded:
+                self.storages.name(result.storage, slot.shape, slot.dtype, actual=result.actual)
 
     def _rows(self, call: Call) -> None:
         """The gradient of a table, of the rows that were looked up if the op was told so."""
@@ -219,11 +219,11 @@ class Lifetimes:
         if not keeps:
             tensors = [replace(t, requires_grad=False) for t in tensors]
             actual = [replace(t, requires_grad=False) for t in actual]
-        effect = now = told(call.name, call.slots, tensors)
+        effect = now = given(call.name, call.slots, tensors)
         storages, actual = self._cast(call, storages, tensors, actual)
         if effect is not None and (tensors or not self._sharded):  # FSDP's buffers, [ranks, elements], are never data
             followed = [s.role is Role.ACTIVATION for s in storages]
-            now = told_in(self.variant, call, effect, tensors, actual, followed)
+            now = given_in(self.variant, call, effect, tensors, actual, followed)
         if effect is None or now is None:
             self.unknown[call.name] += 1
             self._untold.append((call, keeps))
@@ -232,10 +232,10 @@ class Lifetimes:
         if node is not None:
             self._near.setdefault(node.event, set()).update(s.number for s in made)
         if keeps and saves:
-            kept = [storages[i] for i in now.saved_inputs] + [made[i] for i in now.saved_results]
+            retained = [storages[i] for i in now.saved_inputs] + [made[i] for i in now.saved_results]
             if now.saved_bytes:
-                kept.append(self._make(now.saved_bytes, Role.ACTIVATION, call, requires_grad=False))
-            self._saved.setdefault(number, []).extend(kept)
+                retained.append(self._make(now.saved_bytes, Role.ACTIVATION, call, requires_grad=False))
+            self._saved.setdefault(number, []).extend(retained)
         more = inside_bytes(call, effect, tensors, actual, on_gpu=self.on_gpu)
         if more > 0:
             self.temporary.append((more, call.start_ns, call.end_ns, call.name))
@@ -248,15 +248,15 @@ class Lifetimes:
         for storage, before, tensor, to in zip(
             storages, recorded, actual, self.variant.casts(call, actual), strict=True
         ):
-            found = self._copies.get(storage.number) if to else Name(storage, before.dtype, tensor, in_backward=False)
-            if found is None or found.actual.shape != tensor.shape:
+            result = self._copies.get(storage.number) if to else Name(storage, before.dtype, tensor, in_backward=False)
+            if result is None or result.actual.shape != tensor.shape:
                 copy = replace(tensor, dtype=to)
                 made = self._make(copy.num_bytes, Role.ACTIVATION, call, requires_grad=storage.requires_grad)
-                found = self.storages.name(made, before.shape, before.dtype, actual=copy)
+                result = self.storages.name(made, before.shape, before.dtype, actual=copy)
                 if storage.role is Role.PARAMETER:
-                    self._copies[storage.number] = found
-            found.storage.to_ns = max(found.storage.to_ns, call.end_ns)
-            given.append(found)
+                    self._copies[storage.number] = result
+            result.storage.to_ns = max(result.storage.to_ns, call.end_ns)
+            given.append(result)
         return [name.storage for name in given], [name.actual for name in given]
 
     def _arguments(self, call: Call, node: Call | None) -> tuple[list[Storage], list[TensorSlot], list[TensorSlot]]:
@@ -268,8 +268,8 @@ class Lifetimes:
         tensors: list[TensorSlot] = []
         actual: list[TensorSlot] = []
         for slot in tensors_of(call.slots):
-            found = self.storages.take(slot.shape, slot.dtype, likely, call=call.event, op=call.name)
-            name = found or self._never_made(slot, call)
+            result = self.storages.take(slot.shape, slot.dtype, likely, call=call.event, op=call.name)
+            name = result or self._never_made(slot, call)
             storage = name.storage
             storage.to_ns = max(storage.to_ns, call.end_ns)
             storages.append(storage)

@@ -93,7 +93,7 @@ class Measured:
 
 def measured_peaks(card: Mapping[str, object] | None) -> dict[int, Measured]:
     """Rank -> measured peak; without those whose card says none."""
-    found: dict[int, Measured] = {}
+    result: dict[int, Measured] = {}
     ranks = (card or {}).get("ranks")
     for entry in ranks if isinstance(ranks, list) else ():
         facts = entry.get("peak_memory") if isinstance(entry, dict) else None
@@ -101,5 +101,5 @@ def measured_peaks(card: Mapping[str, object] | None) -> dict[int, Measured]:
             held = facts.get("held_between_steps_bytes")
             method = facts.get("method")
             if isinstance(entry.get("rank"), int) and method in _METHODS:
-                found[entry["rank"]] = Measured(method, facts["peak_bytes"], held if isinstance(held, int) else None)
-    return found
+                result[entry["rank"]] = Measured(method, facts["peak_bytes"], held if isinstance(held, int) else None)
+    return result

@@ -22,14 +22,14 @@ CUDA_LARGE_SEGMENT_BYTES = 20 * 2**20  # kLargeBuffer
 CUDA_ROUND_BYTES = 2 * 2**20  # kRoundLarge
 
 
-def cpu_block_bytes(asked_bytes: int) -> int:
+def cpu_block_bytes(requested_bytes: int) -> int:
     """What torch's CPU allocator takes: blocks begin at multiples of 64 bytes."""
-    return _up(asked_bytes, CPU_ALIGNMENT_BYTES)
+    return _up(requested_bytes, CPU_ALIGNMENT_BYTES)
 
 
-def cuda_block_bytes(asked_bytes: int) -> int:
+def cuda_block_bytes(requested_bytes: int) -> int:
     """What `max_memory_allocated` counts for a tensor: multiples of 512 bytes (`round_size`, without divisions)."""
-    return _up(asked_bytes, CUDA_BLOCK_BYTES)
+    return _up(requested_bytes, CUDA_BLOCK_BYTES)
 
 
 def cuda_segment_bytes(block_bytes: int) -> int:

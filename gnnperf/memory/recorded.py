@@ -15,12 +15,12 @@ from math import prod
 
 from gnnperf.core import require
 from gnnperf.graph import rank_events
+from gnnperf.memory.given import AsRecorded, Variant
 from gnnperf.memory.lifetimes import Lifetimes
 from gnnperf.memory.measured import Part, PeakMemory
 from gnnperf.memory.planned import cpu_block_bytes, cuda_block_bytes
 from gnnperf.memory.step_calls import Call, StepCalls, step_calls
 from gnnperf.memory.storages import Role, TensorSlot, tensors_of
-from gnnperf.memory.told import AsRecorded, Variant
 from gnnperf.trace import RunTrace, TraceTable
 
 # What a rank holds from step to step, as its optimizers tell: parameters, their gradients, optimizer state.
@@ -88,9 +88,9 @@ def _states(call: Call) -> int | None:
 
 def _one_by_one(calls: Sequence[Call]) -> tuple[list[TensorSlot], list[TensorSlot]]:
     """Of optimizers that go parameter by parameter."""
-    kept, added = (Counter(_targets(calls, names)) for names in (_KEPT, _ADDED))
-    rest = Counter({t: max(n - kept[t], 0) for t, n in added.items()})
-    return list(rest.elements()), list(kept.elements())
+    retained, added = (Counter(_targets(calls, names)) for names in (_KEPT, _ADDED))
+    rest = Counter({t: max(n - retained[t], 0) for t, n in added.items()})
+    return list(rest.elements()), list(retained.elements())
 
 
 def _targets(calls: Sequence[Call], names: tuple[str, ...]) -> Iterable[TensorSlot]:
@@ -167,7 +167,7 @@ def whole_parameters(calls: Sequence[Call], end_ns: int) -> Iterator[Span]:
         ends = {_BACKWARD + group} | ({_FORWARD + group} if group else set())
         to_ns = min((c.end_ns for c in calls if c.name in ends and c.start_ns > copy.start_ns), default=end_ns)
         lists = [slot for slot in copy.slots if isinstance(slot, tuple)]
-        yield sum(t.num_bytes for found in lists for t in found), around.start_ns, to_ns, _COPY
+        yield sum(t.num_bytes for result in lists for t in result), around.start_ns, to_ns, _COPY
 
 
 def whole_names(calls: Sequence[Call]) -> Iterator[TensorSlot]:
@@ -209,14 +209,14 @@ def _rank_peak(table: TraceTable, batches_held: int, name: str | None, variant: 
     step = step_calls(rank_events(table, table.meta.base_time_ns), name)
     sharded = is_sharded(step.calls)
     made = [c for c in step.calls if c.is_gradient and tensors_of(c.slots)]
-    kept = held(step.optimizer, [tensors_of(c.slots)[0] for c in made if not c.adds])
+    retained = held(step.optimizer, [tensors_of(c.slots)[0] for c in made if not c.adds])
     taken = [*(tensors_of(c.slots)[0] for c in made), *whole_names(step.calls)]
     followed = Lifetimes(variant, on_gpu)
     followed.walk(step.calls, taken, sharded=sharded)
     blocks = cuda_block_bytes if on_gpu else cpu_block_bytes
-    kept = replace(kept, parameters=tuple(map(variant.parameter, kept.parameters)),
-                   state=tuple(map(variant.parameter, kept.state)))  # fmt: skip
-    stays = [*_always(kept, followed, step, batches_held), *_of_step(followed, step, sharded=sharded)]
+    retained = replace(retained, parameters=tuple(map(variant.parameter, retained.parameters)),
+                   state=tuple(map(variant.parameter, retained.state)))  # fmt: skip
+    stays = [*_always(retained, followed, step, batches_held), *_of_step(followed, step, sharded=sharded)]
     parts, at = peak_of(stays, blocks)
     end = [stay for stay in stays if stay.to_ns >= step.end_ns]
     sparse = sum(s.num_bytes for s in followed.storages.all if s.role is Role.SPARSE)
@@ -224,15 +224,15 @@ def _rank_peak(table: TraceTable, batches_held: int, name: str | None, variant: 
     hidden = buckets if step.copies_into_buckets else 0
     return PeakMemory(
         table.meta.rank, step.step, parts, at, sum(s.num_bytes for s in end) - sparse + buckets - hidden,
-        sparse + hidden, buckets, (*kept.unknown, *_untold(followed)),
+        sparse + hidden, buckets, (*retained.unknown, *_untold(followed)),
     )  # fmt: skip
 
 
-def _always(kept: Held, followed: Lifetimes, step: StepCalls, batches: int) -> Iterable[Stay]:
+def _always(retained: Held, followed: Lifetimes, step: StepCalls, batches: int) -> Iterable[Stay]:
     outside = [s.num_bytes * batches for s in followed.storages.all if s.role is Role.OUTSIDE]
     of_part = {
-        Part.PARAMETERS: [t.num_bytes for t in kept.parameters],
-        Part.OPTIMIZER_STATE: [t.num_bytes for t in kept.state],
+        Part.PARAMETERS: [t.num_bytes for t in retained.parameters],
+        Part.OPTIMIZER_STATE: [t.num_bytes for t in retained.state],
         Part.INPUTS: outside,
     }
     for part, sizes in of_part.items():

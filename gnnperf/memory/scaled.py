@@ -79,10 +79,10 @@ class ScaledBatch:
             else tuple(next(rest).shape for _ in slot) if isinstance(slot, tuple) else ()
             for slot in call.slots
         ]  # fmt: skip
-        found = scale_call((call.name, phase, tuple(shapes)), self.batch, self.factor).arguments
+        result = scale_call((call.name, phase, tuple(shapes)), self.batch, self.factor).arguments
         flat = [
             shape
-            for slot, argument in zip(call.slots, found, strict=True)
+            for slot, argument in zip(call.slots, result, strict=True)
             for shape in (argument if isinstance(slot, tuple) else (argument,) if isinstance(slot, TensorSlot) else ())
         ]
         return [replace(tensor, shape=cast(Shape, shape)) for tensor, shape in zip(recorded, flat, strict=True)]
@@ -131,8 +131,8 @@ def _numbers(slot: Slot) -> Shape | None:
     """A list of whole numbers, as a trace writes it."""
     if not isinstance(slot, str) or not slot.startswith("["):
         return None
-    found = json.loads(slot)
-    return tuple(found) if all(type(n) is int for n in found) else None
+    result = json.loads(slot)
+    return tuple(result) if all(type(n) is int for n in result) else None
 
 
 def _strides(strides: Shape, old: Shape, new: Shape) -> Shape:

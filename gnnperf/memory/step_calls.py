@@ -108,10 +108,10 @@ def step_calls(events: RankEvents, wanted: str | None = None) -> StepCalls:
     start_ns, end_ns, name = _window(events, wanted)
     rows = np.flatnonzero((events.start_ns >= start_ns) & (events.end_ns <= end_ns) & (events.thread >= 0))
     reader = _Reader(events)
-    found = list(reader.calls(rows.tolist()))
-    from_ns = min((c.start_ns for c in found if c.name.startswith(_OPTIMIZER)), default=end_ns)
+    result = list(reader.calls(rows.tolist()))
+    from_ns = min((c.start_ns for c in result if c.name.startswith(_OPTIMIZER)), default=end_ns)
     return StepCalls(
-        name, tuple(c for c in found if c.start_ns < from_ns), tuple(c for c in found if c.start_ns >= from_ns),
+        name, tuple(c for c in result if c.start_ns < from_ns), tuple(c for c in result if c.start_ns >= from_ns),
         from_ns, end_ns, reader.copies_into_buckets,
     )  # fmt: skip
 

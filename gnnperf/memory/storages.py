@@ -61,10 +61,10 @@ def _slot(call: OpCall, place: int) -> Slot:
 
 def tensors_of(slots: tuple[Slot, ...]) -> list[TensorSlot]:
     """All tensors in order, those of lists in their place."""
-    found: list[TensorSlot] = []
+    result: list[TensorSlot] = []
     for slot in slots:
-        found += [slot] if isinstance(slot, TensorSlot) else list(slot) if isinstance(slot, tuple) else []
-    return found
+        result += [slot] if isinstance(slot, TensorSlot) else list(slot) if isinstance(slot, tuple) else []
+    return result
 
 
 def with_tensors(slots: tuple[Slot, ...], tensors: list[TensorSlot]) -> tuple[Slot, ...]:
@@ -161,8 +161,8 @@ class Storages:
         self, storage: Storage, shape: Shape, dtype: str, times: int = 1, *, actual: TensorSlot | None = None
     ) -> Name:
         """Somebody, or so many, may take it under this shape; `actual` None: it is the shape itself."""
-        found = TensorSlot(shape, dtype) if actual is None else actual
-        made = [Name(storage, dtype, found, self.in_backward) for _ in range(times)]
+        result = TensorSlot(shape, dtype) if actual is None else actual
+        made = [Name(storage, dtype, result, self.in_backward) for _ in range(times)]
         self._names.setdefault(shape, []).extend(made)
         return made[-1]
 
@@ -188,9 +188,9 @@ class Storages:
         """
         if op in _PIECES and self._last[:2] == (op, shape) and self._last[2] is not None:
             return self._last[2]
-        found = self._likeliest(shape, dtype, likely, call, role)
-        self._last = (op, shape, found)
-        return found
+        result = self._likeliest(shape, dtype, likely, call, role)
+        self._last = (op, shape, result)
+        return result
 
     def _likeliest(
         self, shape: Shape, dtype: str, likely: Collection[int], call: int, role: Role | None

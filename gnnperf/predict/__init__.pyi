@@ -1,5 +1,4 @@
 from .api import predict as predict
-from .asked import to_request as to_request
 from .assembly import Question as Question
 from .assembly import assemble as assemble
 from .assembly import choose_step as choose_step
@@ -17,6 +16,7 @@ from .fallback import check_covered as check_covered
 from .intervals import calibrated as calibrated
 from .request import Request as Request
 from .request import check as check
+from .requested import to_request as to_request
 from .step_prediction import RankMemory as RankMemory
 from .step_prediction import StepPrediction as StepPrediction
 from .target import traced_name as traced_name

@@ -80,7 +80,7 @@ def _observed(
         graph=prediction.graph,
         latency_us=np.nan_to_num(prediction.scheduled_us),
         known=~np.isnan(prediction.latency_us),
-        told_us=prediction.analytic_latency_us,
+        predicted_us=prediction.analytic_latency_us,
         schedule=answer.schedule,
         step_time_us=answer.step_time_us,
         basis=Basis.MEASURED if trace is not None and trace.traced == cluster else Basis.PREDICTED,

@@ -21,7 +21,7 @@ from gnnperf.predict.assembly import Question, assemble, choose_step, collect, o
 from gnnperf.predict.config import Mode, Stalls, TraceEvidence
 from gnnperf.predict.edited import with_edits
 from gnnperf.predict.intervals import with_interval
-from gnnperf.predict.jitter import jitter_asked
+from gnnperf.predict.jitter import requested_jitter
 from gnnperf.predict.measured import MeasuredPredictor, read_measured
 from gnnperf.predict.predictors import Bounds, Predictors
 from gnnperf.predict.provenance import provenance
@@ -30,7 +30,7 @@ from gnnperf.predict.replay import as_prediction, caveats, check_evidence, repla
 from gnnperf.predict.request import Request, check
 from gnnperf.predict.similar import SimilarPredictor
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.predict.target import Target, choose_target, laws_text, traced_device, traced_name
+from gnnperf.predict.target import Target, choose_target, collective_models_text, traced_device, traced_name
 from gnnperf.predict.trace_evidence import TracePredictor
 from gnnperf.schedule import MeasuredStep, forecast_step, measured_step, replay_step
 
@@ -63,11 +63,11 @@ def calibrated_on(provenance: Mapping[str, Any]) -> tuple[Processor, ...]:
     """The processors of a checkpoint's validation runs; () unknown, as of checkpoints made before they were kept."""
     training = provenance.get("training")
     named = training.get("processors") if isinstance(training, Mapping) else None
-    kept = named if isinstance(named, (list, tuple)) else ()
-    found = [
-        as_processor(one if isinstance(one, Mapping) else {"name": one}) for one in kept
+    retained = named if isinstance(named, (list, tuple)) else ()
+    results = [
+        as_processor(one if isinstance(one, Mapping) else {"name": one}) for one in retained
     ]  # a name alone: an older one
-    return tuple(one for one in found if one is not None)
+    return tuple(one for one in results if one is not None)
 
 
 def other_processor(trace: Path | None, theirs: Sequence[Processor]) -> str:
@@ -108,19 +108,19 @@ class UnseenDeviceBounds:
     def __call__(self, prediction: Prediction, cluster: ClusterSpec) -> Prediction:
         """Bounds for kernels that have none, and a sentence that names their origin."""
         kernels = (prediction.graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()  # [num_nodes]
-        asked = np.flatnonzero(kernels & np.isnan(prediction.latency_low_us) & np.isin(prediction.source, MODELS))
-        if not has_forms(cluster.device) or not len(asked):
+        requested = np.flatnonzero(kernels & np.isnan(prediction.latency_low_us) & np.isin(prediction.source, MODELS))
+        if not has_forms(cluster.device) or not len(requested):
             return prediction
         intervals = self.intervals or shipped_device_intervals()
-        nodes = prediction.graph.nodes.iloc[asked]
+        nodes = prediction.graph.nodes.iloc[requested]
         family, dtype = (nodes[name].astype(object).to_numpy() for name in ("family", "dtype"))
-        bounds = intervals.bounds_us(family, dtype, prediction.latency_us[asked])
+        bounds = intervals.bounds_us(family, dtype, prediction.latency_us[requested])
         low_us, high_us = prediction.latency_low_us.copy(), prediction.latency_high_us.copy()
-        low_us[asked], high_us[asked] = bounds
-        told = int(np.isfinite(bounds[0]).sum())
-        said = SAID.format(device=cluster.device.name, told=told, every=int(kernels.sum()),
+        low_us[requested], high_us[requested] = bounds
+        given = int(np.isfinite(bounds[0]).sum())
+        sentences = SAID.format(device=cluster.device.name, given=given, every=int(kernels.sum()),
                            count=len(intervals.generations), level=intervals.level)  # fmt: skip
-        warnings = (*prediction.warnings, said) if told else prediction.warnings
+        warnings = (*prediction.warnings, sentences) if given else prediction.warnings
         return replace(prediction, latency_low_us=low_us, latency_high_us=high_us, warnings=warnings)
 
 
@@ -133,11 +133,11 @@ UNTOLD = (
 )
 
 
-def learned_beside(provenance: Mapping[str, Any]) -> float | None:
+def trained_bucket_bytes(provenance: Mapping[str, Any]) -> float | None:
     """What training was told of buckets (`data.bucket_bytes`); None: nothing, or made before this was kept."""
     training = provenance.get("training")
-    told = training.get("bucket_bytes") if isinstance(training, Mapping) else None
-    return float(told) if isinstance(told, int | float) else None
+    given = training.get("bucket_bytes") if isinstance(training, Mapping) else None
+    return float(given) if isinstance(given, int | float) else None
 
 
 def untold(graph: ExecutionGraph, learned_bytes: float | None, follows_card: bool) -> tuple[str, ...]:
@@ -171,12 +171,12 @@ def predict(request: Request) -> StepPrediction:
         InputError: the request contradicts itself, or trace, hardware or checkpoint cannot be used.
     """
     check(request)
-    graph = asked_graph(request)
+    graph = requested_graph(request)
     answer = replayed(graph, request) if request.mode is Mode.replay else predicted(graph, request)
     return answer if request.memory is None else with_memory(answer, request, request.memory)
 
 
-def asked_graph(request: Request) -> ExecutionGraph:
+def requested_graph(request: Request) -> ExecutionGraph:
     """The graph of the trace, or of the plan."""
     if request.trace is not None:
         graph = load_graph(request.trace, request.cache_dir)
@@ -188,7 +188,7 @@ def asked_graph(request: Request) -> ExecutionGraph:
 def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
     """The answer of a model for one step of `graph`."""
     label = choose_step(graph, request.step)
-    target = choose_target(graph, request.hardware, request.cluster).with_laws(request.collectives)
+    target = choose_target(graph, request.hardware, request.cluster).with_collective_models(request.collectives)
     with task("predicting latencies", 2, "parts") as advance:  # loading the checkpoint is the first
         answers = answers_for(request.mode, request.checkpoint, request.measured)
         measured = _measured(graph, label, request, target)
@@ -209,7 +209,7 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
             request.trace,
             answers.checkpoint_sha256,
             graph.fingerprint,
-            laws_text(target.cluster),
+            collective_models_text(target.cluster),
             request.measured,
             _evidence_name(measured),
         ),
@@ -220,7 +220,7 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
             *target.warnings,
             *_misplaced(request, target),
         ),
-        jitter=jitter_asked(request.jitter, graph),
+        jitter=requested_jitter(request.jitter, graph),
         device=target.cluster.device,
         traced_device=target.traced,
     )
@@ -239,7 +239,9 @@ def predicted(graph: ExecutionGraph, request: Request) -> StepPrediction:
         return answer
 
     def cluster_of(edited: ExecutionGraph) -> ClusterSpec:
-        return choose_target(edited, request.hardware, request.cluster).with_laws(request.collectives).cluster
+        return (
+            choose_target(edited, request.hardware, request.cluster).with_collective_models(request.collectives).cluster
+        )
 
     return with_edits(answer, request.whatif, predictors, target.cluster, question, request.collectives, cluster_of)
 
@@ -390,7 +392,7 @@ def _model_for(mode: Mode, checkpoint: Path | None) -> Answers:
     answers = Answers(
         predictor_of(loaded, mode),
         processors=calibrated_on(loaded.provenance),
-        bucket_bytes=learned_beside(loaded.provenance),
+        bucket_bytes=trained_bucket_bytes(loaded.provenance),
         checkpoint_sha256=loaded.sha256,
     )
     if loaded.intervals is None:

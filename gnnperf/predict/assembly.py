@@ -168,13 +168,13 @@ def assemble(prediction: Prediction, question: Question) -> StepPrediction:
     scheduled_us = prediction.scheduled_us
     known_us = np.where(np.isnan(scheduled_us), 0.0, scheduled_us)  # [num_nodes]; the missing ones are named below
     ready_us = _ready_us(prediction)
-    if prediction.alone is None or not prediction.alone.nodes.any():
+    if prediction.isolated is None or not prediction.isolated.nodes.any():
         scheduled = schedule(prediction.graph, known_us, prediction.lag_us, num_unrolled=unrolled, ready_us=ready_us)
     else:
-        found = schedule_with_contention(
-            prediction.graph, known_us, prediction.lag_us, prediction.alone, num_unrolled=unrolled, ready_us=ready_us
+        result = schedule_with_contention(
+            prediction.graph, known_us, prediction.lag_us, prediction.isolated, num_unrolled=unrolled, ready_us=ready_us
         )
-        scheduled, prediction = found.schedule, in_place(prediction, found.latency_us)
+        scheduled, prediction = result.schedule, in_place(prediction, result.latency_us)
     return collect(prediction, scheduled, step_time_us(scheduled, kind), question)
 
 
@@ -247,7 +247,7 @@ def _warnings(
     prediction: Prediction, question: Question, kind: StepTimeKind, missing: dict[str, int]
 ) -> tuple[str, ...]:
     """Every sentence for the user once, what changes the answer most first."""
-    said = (
+    sentences = (
         *([_uncovered(prediction, missing)] if missing else []),
         *question.warnings,
         *prediction.warnings,
@@ -255,7 +255,7 @@ def _warnings(
         *_comparison(question, kind, prediction.rank_start_us is None),
         *_ranks(prediction.graph),
     )
-    return tuple(dict.fromkeys(said))
+    return tuple(dict.fromkeys(sentences))
 
 
 def _uncovered(prediction: Prediction, missing: dict[str, int]) -> str:
@@ -271,23 +271,25 @@ def _uncovered(prediction: Prediction, missing: dict[str, int]) -> str:
 
 def _comparison(question: Question, kind: StepTimeKind, starts_together: bool) -> list[str]:
     """What to know before comparing with the measurement."""
-    said: list[str] = []
+    sentences: list[str] = []
     if math.isnan(question.label.makespan_us):  # nobody ran it
-        return said
+        return sentences
     if not question.same_hardware:
         on = question.traced_hardware or "unknown hardware"
-        said.append(f"The trace was measured on {on}, the prediction is for {question.hardware}: no error is given.")
+        sentences.append(
+            f"The trace was measured on {on}, the prediction is for {question.hardware}: no error is given."
+        )
     skew_us = rank_start_skew_us(question.label)
     starts_together = starts_together and question.mode is not Mode.replay  # a replay keeps the measured starts
     if starts_together and kind is not StepTimeKind.PERIOD and skew_us > NOTED_SKEW * question.label.makespan_us:
-        said.append(
+        sentences.append(
             f"The ranks start the measured step up to {skew_us:.0f} us apart; the measured "
             f"{kind} of {question.label.makespan_us:.0f} us contains that, the predicted one does not."
         )
-    return said
+    return sentences
 
 
 def _ranks(graph: ExecutionGraph) -> list[str]:
     missing = graph.world_size - sum(graph.multiplicity.values())
-    said = f"{missing} of {graph.world_size} ranks were not traced; what they do is not part of the prediction."
-    return [said] if missing > 0 else []
+    sentences = f"{missing} of {graph.world_size} ranks were not traced; what they do is not part of the prediction."
+    return [sentences] if missing > 0 else []

@@ -33,9 +33,9 @@ def calls_to_measure(answer: StepPrediction, count: int) -> Iterator[str]:
     """
     require(count >= LEAST_ROWS, "--choose", count, f"a whole number >= {LEAST_ROWS}")
     nodes, base_us = answer.prediction.graph.nodes, answer.prediction.latency_us
-    found = sorted(families(nodes, base_us), key=lambda places: -float(base_us[places].sum()))
-    whole_us, left = sum(float(base_us[places].sum()) for places in found), count
-    for places in found:
+    result = sorted(families(nodes, base_us), key=lambda places: -float(base_us[places].sum()))
+    whole_us, left = sum(float(base_us[places].sum()) for places in result), count
+    for places in result:
         own = max(LEAST_ROWS, round(count * float(base_us[places].sum()) / whole_us))
         for place in _chosen(answer, places, min(own, left)):
             left -= 1

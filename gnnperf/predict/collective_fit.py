@@ -23,18 +23,21 @@ class HeldOut:
 
     Attributes:
         name: what was held out.
-        laws: errors of the laws fitted on the other rows.
+        collective_models: errors of the laws fitted on the other rows.
         specified: errors of the cluster's specification on the same rows.
     """
 
     name: str
-    laws: ErrorSummary
+    collective_models: ErrorSummary
     specified: ErrorSummary
 
     def __str__(self) -> str:
         """One line, errors as means."""
-        return (f"{self.name}: {self.laws.mean_ape:.1%} mean error ({self.laws.num_nodes} rows; specification "
-                f"{self.specified.mean_ape:.1%})")  # fmt: skip
+        errors = self.collective_models
+        return (
+            f"{self.name}: {errors.mean_ape:.1%} mean error ({errors.num_nodes} rows; specification "
+            f"{self.specified.mean_ape:.1%})"
+        )
 
 
 @dataclass(frozen=True)
@@ -60,15 +63,15 @@ def fit_and_judge(rows: pd.DataFrame, cluster: ClusterSpec, origin: str) -> Judg
     odd = sorted(set(rows["kind"]) - set(KINDS))
     if odd:
         raise InputError(f"unknown kind {odd[0]!r}", where="collective table", allowed=", ".join(KINDS))
-    found = tuple(
+    result = tuple(
         HeldOut(name, summarize(fitted_us(train, test, cluster), test["latency_us"].to_numpy()),
                 summarize(specified_us(test, cluster), test["latency_us"].to_numpy()))
         for name, train, test in each(list(splits(rows)), "fitting without a part", "parts")
     )  # fmt: skip
     groups = "; ".join(f"{n} ranks on {m}" for n, m in sorted(set(zip(rows["group_size"], rows["nodes"], strict=True))))
     provenance = (f"{origin}; {len(rows)} rows, groups: {groups}; fitted with gnnperf {__version__} on all rows"
-                  f"{''.join(f'; {each}' for each in found)}")  # fmt: skip
-    return Judged(fit_collectives(rows, cluster, provenance), len(rows), found)
+                  f"{''.join(f'; {each}' for each in result)}")  # fmt: skip
+    return Judged(fit_collectives(rows, cluster, provenance), len(rows), result)
 
 
 def splits(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
@@ -100,15 +103,15 @@ def fitted_us(train: pd.DataFrame, test: pd.DataFrame, cluster: ClusterSpec) -> 
 
 def specified_us(rows: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:
     """[n] us by specification, with as many ranks per node as each row's group has."""
-    found = np.full(len(rows), np.nan)
+    result = np.full(len(rows), np.nan)
     where = rows.reset_index(drop=True)
     for _, own in where.groupby(["group_size", "nodes"]):
         kinds, size, group, machines = arrays(own)
         ranks, nodes = int(group[0]), int(machines[0])
         per_node = ranks // nodes if nodes > 1 else max(ranks, cluster.ranks_per_node)
         there = replace(cluster, ranks_per_node=per_node)
-        found[own.index] = collective_us(kinds, size, group, there, default_constants(cluster.device.kind))
-    return found
+        result[own.index] = collective_us(kinds, size, group, there, default_constants(cluster.device.kind))
+    return result
 
 
 def arrays(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

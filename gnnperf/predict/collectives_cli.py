@@ -56,17 +56,17 @@ def _fit(arguments: argparse.Namespace) -> int:
     cluster = load_cluster(arguments.cluster, device)
     table = read_collective_table(arguments.table)
     rows = of_platform(table.rows, arguments.platform, str(arguments.table))
-    found = fit_and_judge(rows, cluster, f"gnnperf collectives fit {arguments.table.name}, cluster {cluster.name}")
-    save_collectives(found.constants, arguments.out)
+    result = fit_and_judge(rows, cluster, f"gnnperf collectives fit {arguments.table.name}, cluster {cluster.name}")
+    save_collectives(result.constants, arguments.out)
     for reason, count in table.dropped.items():
         say(f"left out: {count} rows ({reason})")
-    for each in found.held_out or ("nothing could be held out: too few sizes and groups",):
+    for each in result.held_out or ("nothing could be held out: too few sizes and groups",):
         say(each)
-    for each in found.held_out:
-        if each.laws.mean_ape > each.specified.mean_ape:
+    for each in result.held_out:
+        if each.collective_models.mean_ape > each.specified.mean_ape:
             say(f"warning: on {each.name} the specification is better: measure more sizes, longer, or keep to it")
-    say(f"{arguments.out}: {len(found.constants.groups)} groups and {len(found.constants.laws)} kinds on a link, "
-          f"from {found.num_rows} rows")  # fmt: skip
+    groups, kinds = len(result.constants.groups), len(result.constants.collective_models)
+    say(f"{arguments.out}: {groups} groups and {kinds} kinds on a link, from {result.num_rows} rows")
     return 0
 
 

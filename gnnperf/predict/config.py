@@ -115,7 +115,7 @@ class PredictConfig(HardwareConfig):
     max_regression: float | None = None
     against: str | None = None
 
-    def asked_plan(self) -> Plan | None:
+    def requested_plan(self) -> Plan | None:
         """The plan asked about; None: a trace.
 
         Raises:

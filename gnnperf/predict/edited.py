@@ -9,13 +9,13 @@ from functools import partial
 import numpy as np
 
 from gnnperf.core import Source
-from gnnperf.graph import REASONS, Alone, ExecutionGraph, Prediction, Predictor, uncovered_ops
+from gnnperf.graph import REASONS, ExecutionGraph, Isolated, Prediction, Predictor, uncovered_ops
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble
 from gnnperf.predict.predictors import Predictors
 from gnnperf.predict.step_prediction import StepPrediction, WhatIfAnswer
-from gnnperf.predict.target import with_laws
-from gnnperf.whatif import Asked, Edit, Edited, HardwareChange, apply, asked
+from gnnperf.predict.target import with_collective_models
+from gnnperf.whatif import Edit, Edited, HardwareChange, Requested, apply, requested
 
 # One prediction of a graph whose nodes run on different hardware: every node as on its own cluster.
 #
@@ -29,17 +29,17 @@ SHARED = "What if: what overlapping work takes from other work is told as in clu
 NO_BUCKETS = "What if: token buckets of links are left out, because transfers cross lines with different limits."
 
 
-def predict_on(graph: ExecutionGraph, predictor: Predictor, asked: Asked) -> Prediction:
+def predict_on(graph: ExecutionGraph, predictor: Predictor, requested: Requested) -> Prediction:
     """The predictor's answer for every node on the cluster that is asked; of several, the longest.
 
     A node that one of them does not cover is not covered. A lag is that of the node it delays.
     """
-    answers = [predictor.predict(graph, cluster) for cluster in asked.clusters]
+    answers = [predictor.predict(graph, cluster) for cluster in requested.clusters]
     if len(answers) == 1:
         return answers[0]
-    chosen = _slowest(answers, asked)  # [num_nodes]
+    chosen = _slowest(answers, requested)  # [num_nodes]
     latency_us = _picked([each.latency_us for each in answers], chosen)
-    alone, warnings = _alone(answers, chosen, asked)
+    isolated, warnings = _isolated(answers, chosen, requested)
     return replace(
         answers[0],
         latency_us=latency_us,
@@ -52,42 +52,44 @@ def predict_on(graph: ExecutionGraph, predictor: Predictor, asked: Asked) -> Pre
         latency_high_us=_picked([each.latency_high_us for each in answers], chosen),
         uncovered_ops=uncovered_ops(graph, latency_us),
         warnings=tuple(dict.fromkeys((*(w for each in answers for w in each.warnings), *warnings))),
-        alone=alone,
+        isolated=isolated,
     )
 
 
-def _slowest(answers: Sequence[Prediction], asked: Asked) -> np.ndarray:
+def _slowest(answers: Sequence[Prediction], requested: Requested) -> np.ndarray:
     """[num_nodes] place of the cluster with the longest answer among those that a node is asked of."""
-    told_us = np.stack([each.latency_us for each in answers])[asked.cluster, asked.node]  # [num_rows]
-    order = np.lexsort((np.nan_to_num(told_us, nan=np.inf), asked.node))
+    predicted_us = np.stack([each.latency_us for each in answers])[requested.cluster, requested.node]  # [num_rows]
+    order = np.lexsort((np.nan_to_num(predicted_us, nan=np.inf), requested.node))
     chosen = np.zeros(answers[0].graph.num_nodes, dtype=np.int64)
-    chosen[asked.node[order]] = asked.cluster[order]  # the last one of a node stays
+    chosen[requested.node[order]] = requested.cluster[order]  # the last one of a node stays
     return chosen
 
 
 def _picked(columns: Sequence[np.ndarray], chosen: np.ndarray) -> np.ndarray:
     """[n] of each place the value in the column that is chosen there."""
-    found: np.ndarray = np.stack(columns)[chosen, np.arange(len(chosen))]
-    return found
+    result: np.ndarray = np.stack(columns)[chosen, np.arange(len(chosen))]
+    return result
 
 
-def _alone(answers: Sequence[Prediction], chosen: np.ndarray, asked: Asked) -> tuple[Alone | None, tuple[str, ...]]:
+def _isolated(
+    answers: Sequence[Prediction], chosen: np.ndarray, requested: Requested
+) -> tuple[Isolated | None, tuple[str, ...]]:
     """Latencies of ops alone; sharing is told by one cluster, that of most nodes."""
-    told = [each.alone for each in answers]
+    given = [each.isolated for each in answers]
     most = int(np.bincount(chosen, minlength=len(answers)).argmax())
-    ruling = told[most]
+    ruling = given[most]
     if ruling is None:
         return None, ()
     silent = np.zeros(len(chosen), dtype=bool)
-    nodes = _picked([silent if each is None else each.nodes for each in told], chosen)
-    alike = all(each is not None and each.contention == ruling.contention for each in told)
-    cluster = asked.clusters[most]
-    if any(each is not None and each.contention.outer_bucket != ruling.contention.outer_bucket for each in told):
+    nodes = _picked([silent if each is None else each.nodes for each in given], chosen)
+    alike = all(each is not None and each.contention == ruling.contention for each in given)
+    cluster = requested.clusters[most]
+    if any(each is not None and each.contention.outer_bucket != ruling.contention.outer_bucket for each in given):
         # a bucket goes with its line's limit: that of another line would spare these transfers all they take
         ruling = replace(ruling, contention=replace(ruling.contention, outer_bucket=None))
         return replace(ruling, nodes=nodes), (SHARED.format(cluster.name, cluster.device.name), NO_BUCKETS)
-    said = () if alike else (SHARED.format(cluster.name, cluster.device.name),)
-    return replace(ruling, nodes=nodes), said
+    sentences = () if alike else (SHARED.format(cluster.name, cluster.device.name),)
+    return replace(ruling, nodes=nodes), sentences
 
 
 def with_edits(
@@ -113,16 +115,18 @@ def with_edits(
     Raises:
         InputError: the step has no place for one of the edits.
     """
-    edited = _with_laws(apply(unedited.prediction.graph, edits), collectives)
+    edited = _with_collective_models(apply(unedited.prediction.graph, edits), collectives)
     grown = edited.graph.world_size != unedited.prediction.graph.world_size
     chosen = cluster_of(edited.graph) if grown and cluster_of is not None else cluster
-    on = asked(edited.graph, chosen, edited.hardware)
+    on = requested(edited.graph, chosen, edited.hardware)
     prediction = predict_edited(edited, predictor, chosen)
-    answer = assemble(prediction, _asked_on(question, on))
-    whatif = WhatIfAnswer(tuple(map(str, edits)), answer, int(edited.touched.sum()), edited.unknown, edited.found)
+    answer = assemble(prediction, _requested_on(question, on))
+    whatif = WhatIfAnswer(tuple(map(str, edits)), answer, int(edited.touched.sum()), edited.unknown, edited.result)
     own = [warning for warning in prediction.warnings if warning not in unedited.warnings]
-    said = tuple(f"What if: not known is {sentence}." for sentence in dict.fromkeys(edited.unknown))
-    return replace(unedited, whatif=whatif, warnings=(*_uncovered(unedited, answer), *said, *own, *unedited.warnings))
+    sentences = tuple(f"What if: not known is {sentence}." for sentence in dict.fromkeys(edited.unknown))
+    return replace(
+        unedited, whatif=whatif, warnings=(*_uncovered(unedited, answer), *sentences, *own, *unedited.warnings)
+    )
 
 
 def predict_edited(edited: Edited, predictor: Predictor, cluster: ClusterSpec) -> Prediction:
@@ -134,30 +138,30 @@ def predict_edited(edited: Edited, predictor: Predictor, cluster: ClusterSpec) -
         cluster: that the unedited graph is predicted for.
     """
     moved = predictor.on_edit(edited) if isinstance(predictor, Predictors) else predictor
-    told = predict_on(edited.graph, moved, asked(edited.graph, cluster, edited.hardware))
+    given = predict_on(edited.graph, moved, requested(edited.graph, cluster, edited.hardware))
     change = edited.latency_change
-    latency_us, declared = change.of(told.latency_us), ~np.isnan(change.declared_us)  # [num_nodes] each
+    latency_us, declared = change.of(given.latency_us), ~np.isnan(change.declared_us)  # [num_nodes] each
     return replace(
-        told,
+        given,
         latency_us=latency_us,
-        mean_latency_us=None if told.mean_latency_us is None else change.of(told.mean_latency_us),
-        latency_low_us=change.of(told.latency_low_us),
-        latency_high_us=change.of(told.latency_high_us),
-        source=np.where(declared, Source.DECLARED, told.source).astype(object),
-        reason=np.where(declared, REASONS[Source.DECLARED], told.reasons),
+        mean_latency_us=None if given.mean_latency_us is None else change.of(given.mean_latency_us),
+        latency_low_us=change.of(given.latency_low_us),
+        latency_high_us=change.of(given.latency_high_us),
+        source=np.where(declared, Source.DECLARED, given.source).astype(object),
+        reason=np.where(declared, REASONS[Source.DECLARED], given.reasons),
         uncovered_ops=uncovered_ops(edited.graph, latency_us),
     )
 
 
-def _with_laws(edited: Edited, collectives: str | None) -> Edited:
+def _with_collective_models(edited: Edited, collectives: str | None) -> Edited:
     """Laws that were asked for hold in every cluster that edits name."""
     if collectives is None or not edited.hardware:
         return edited
-    last = HardwareChange(partial(with_laws, collectives=collectives))
+    last = HardwareChange(partial(with_collective_models, collectives=collectives))
     return replace(edited, hardware=(*edited.hardware, last))
 
 
-def _asked_on(question: Question, on: Asked) -> Question:
+def _requested_on(question: Question, on: Requested) -> Question:
     """The question about the edited step: its devices and clusters by name; no such step was measured."""
     devices = dict.fromkeys(cluster.device.name for cluster in on.clusters)
     clusters = dict.fromkeys(cluster.name for cluster in on.clusters)

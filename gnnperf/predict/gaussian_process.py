@@ -98,8 +98,8 @@ def choose(numbers: np.ndarray, count: int, seed: int) -> np.ndarray:
         np.add.at(sums, nearest, there)
         size = np.bincount(nearest, minlength=count)[:, None]
         centers = np.where(size > 0, sums / np.maximum(size, 1), centers)
-    found: np.ndarray = np.unique(_distances(there, centers).argmin(axis=0))
-    return found
+    result: np.ndarray = np.unique(_distances(there, centers).argmin(axis=0))
+    return result
 
 
 def solved(places: np.ndarray, off: np.ndarray, reach: Reach) -> tuple[float, np.ndarray]:
@@ -116,8 +116,8 @@ def solved(places: np.ndarray, off: np.ndarray, reach: Reach) -> tuple[float, np
 
 def similarity(left: np.ndarray, right: np.ndarray, length: float) -> np.ndarray:
     """[n, num_numbers], [k, num_numbers] -> [n, k]; 1 at a distance of 0."""
-    found: np.ndarray = np.exp(-np.sqrt(_distances(left, right)) / length)
-    return found
+    result: np.ndarray = np.exp(-np.sqrt(_distances(left, right)) / length)
+    return result
 
 
 def _best_reach(places: np.ndarray, off: np.ndarray, seed: int) -> Reach | None:
@@ -137,13 +137,13 @@ def is_better(errors: np.ndarray, than: np.ndarray) -> bool:
 
 def _left_out_errors(places: np.ndarray, off: np.ndarray, reach: Reach, group: np.ndarray) -> np.ndarray:
     """[k] |log error| of each row by the rows of the other groups."""
-    found = np.empty(len(off))
+    result = np.empty(len(off))
     for out in range(FOLDS):
         here = group == out
         offset, weights = solved(places[~here], off[~here], reach)
         answer = offset + similarity(places[here], places[~here], reach.length) @ weights
-        found[here] = np.abs(off[here] - answer)
-    return found
+        result[here] = np.abs(off[here] - answer)
+    return result
 
 
 def scaled(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -155,5 +155,5 @@ def scaled(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """[n, k] squared."""
-    found = (left**2).sum(axis=1)[:, None] - 2.0 * left @ right.T + (right**2).sum(axis=1)
-    return np.maximum(found, 0.0)
+    result = (left**2).sum(axis=1)[:, None] - 2.0 * left @ right.T + (right**2).sum(axis=1)
+    return np.maximum(result, 0.0)

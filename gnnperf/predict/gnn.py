@@ -38,7 +38,7 @@ from gnnperf.hardware import ClusterSpec
 # the other.
 
 
-def asked_over(graph: ExecutionGraph, cluster: ClusterSpec) -> ExecutionGraph:
+def with_links_of(graph: ExecutionGraph, cluster: ClusterSpec) -> ExecutionGraph:
     """The graph with the crossings of the cluster; a link that it does not have yet is its last node.
 
     Groups larger than what a node of the cluster holds cross the link between nodes, as do groups that nobody knows
@@ -84,7 +84,7 @@ OP = FIELDS.index("op_name")
 
 
 @dataclass(frozen=True)
-class Told:
+class Predicted:
     """What the network says of every node, whatever ground it has; all but `latency_us` [num_nodes].
 
     Attributes:
@@ -127,11 +127,11 @@ class GnnPredictor:
             InputError: an edge or link class that the network does not know.
         """
         base = self.analytic.predict(graph, cluster)
-        told = self.told(graph, cluster, base)
-        latency_us, mean_us = np.where(told.known_op, told.latency_us, np.nan)  # [num_nodes] each
+        given = self.given(graph, cluster, base)
+        latency_us, mean_us = np.where(given.known_op, given.latency_us, np.nan)  # [num_nodes] each
         covered = np.isfinite(latency_us)  # [num_nodes]
         unknown = np.full(graph.num_nodes, np.nan)
-        answers = np.where(told.silent, Source.ANALYTIC, Source.GNN)  # what a silent head leaves is called so
+        answers = np.where(given.silent, Source.ANALYTIC, Source.GNN)  # what a silent head leaves is called so
         return Prediction(
             graph=graph,
             latency_us=latency_us,
@@ -142,11 +142,11 @@ class GnnPredictor:
             latency_low_us=unknown,
             latency_high_us=unknown.copy(),
             uncovered_ops=uncovered_ops(graph, latency_us),
-            alone=only(base.alone, covered),
+            isolated=only(base.isolated, covered),
         )
 
     @torch.no_grad()
-    def told(self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction) -> Told:
+    def given(self, graph: ExecutionGraph, cluster: ClusterSpec, base: Prediction) -> Predicted:
         """What the network says of every node.
 
         Args:
@@ -157,32 +157,33 @@ class GnnPredictor:
         Raises:
             InputError: an edge or link class that the network does not know.
         """
-        known, over = self.checkpoint, asked_over(graph.for_predictors(), cluster)
+        known, over = self.checkpoint, with_links_of(graph.for_predictors(), cluster)
         data = features(over, cluster, _padded(base, over), known.vocabulary, known.floors)
         normalized = known.normalizer.apply(data)
         states = read_states(self.network, normalized)
         latency_us, known_op = self._read(normalized, states.around, graph.num_nodes)
         latency_us[:, (graph.nodes["segment"] == Segment.PEER_WAIT).to_numpy()] = np.nan
         trusted = known.trust.of(graph.nodes, cluster.device.name, data, known.normalizer, states)
-        return Told(latency_us, known_op, self._silent(graph.nodes, base, latency_us[0]), np.isnan(base.latency_us),
-                    trusted)  # fmt: skip
+        return Predicted(
+            latency_us, known_op, self._silent(graph.nodes, base, latency_us[0]), np.isnan(base.latency_us), trusted
+        )
 
     def _read(self, data: HeteroData, states: Mapping[str, Tensor], num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
         """[2, num_nodes] latencies and [num_nodes] bool, whether the op is known; hardware is."""
-        answers = self.network.lawful(data, self.network.answers(states))
-        found, known_op = np.zeros((2, num_nodes)), np.ones(num_nodes, dtype=bool)
+        answers = self.network.in_domain(data, self.network.answers(states))
+        result, known_op = np.zeros((2, num_nodes)), np.ones(num_nodes, dtype=bool)
         for node_type in WORK:
             store, answer = data[node_type], answers[node_type]
             both = torch.stack([answer.residual, answer.scheduled_residual]).double().exp() * store.base_us  # [2, n]
-            found[:, store.node_id.numpy()] = both.numpy()
+            result[:, store.node_id.numpy()] = both.numpy()
             known_op[store.node_id.numpy()] = (store.codes[:, OP] != UNKNOWN).numpy()
-        return found, known_op
+        return result, known_op
 
     def _silent(self, nodes: pd.DataFrame, base: Prediction, latency_us: np.ndarray) -> np.ndarray:
         """[num_nodes] bool: the head is silent and its base is the analytical answer."""
         silent = [t for t in WORK if self.network.is_silent(t)]
-        found: np.ndarray = nodes["node_type"].isin(silent).to_numpy() & (latency_us == base.latency_us)
-        return found
+        result: np.ndarray = nodes["node_type"].isin(silent).to_numpy() & (latency_us == base.latency_us)
+        return result
 
 
 def _padded(base: Prediction, over: ExecutionGraph) -> Prediction:

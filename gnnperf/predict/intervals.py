@@ -108,12 +108,12 @@ def calibrated(predictors: Mapping[Mode, Predictor], recordings: Sequence[Step])
     for step in each(recordings, "calibrating intervals", "recordings"):
         for mode, predictor in predictors.items():
             prediction = predictor.predict(step.graph, step.cluster)
-            answer = assemble(prediction, asked_about(step, mode))
+            answer = assemble(prediction, question_about(step, mode))
             tables.append(_table(answer.prediction, step.cluster.device.name).assign(
                 run=run_of(step.run), measured_us=step.nodes["latency_us"].to_numpy()))  # fmt: skip
             misses[mode].append(miss_of(run_of(step.run), (answer.step_time_us, step.step_us), path_table(answer)))
     devices = [step.cluster.device.name for step in recordings]
-    steps = {str(mode): fit_step_intervals(found, LEVEL, devices) for mode, found in misses.items()}
+    steps = {str(mode): fit_step_intervals(result, LEVEL, devices) for mode, result in misses.items()}
     return Intervals(fit_node_intervals(pd.concat(tables, ignore_index=True), LEVEL), steps)
 
 
@@ -123,7 +123,7 @@ def _table(answer: Prediction, device: str) -> pd.DataFrame:
     return answer_table(device, answer.source, node_kinds(nodes), family, answer.latency_us)
 
 
-def asked_about(step: Step, mode: Mode) -> Question:
+def question_about(step: Step, mode: Mode) -> Question:
     """The step as if it had been asked about, on its own hardware."""
     return Question(
         label=step.graph.steps[0],

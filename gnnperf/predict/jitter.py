@@ -21,16 +21,16 @@ WAITS = "Jitter: a group waits for the last of its ranks, who differ ({}); an ex
 
 
 def check_jitter(raw: Any) -> None:
-    """Refuse what `jitter_asked` would, before any file is read.
+    """Refuse what `requested_jitter` would, before any file is read.
 
     Raises:
         InputError: an unknown or missing word, or a bad number.
     """
     if raw is not None and raw != TRACE:
-        _said(raw)
+        _sentences(raw)
 
 
-def jitter_asked(raw: Any, graph: ExecutionGraph) -> Jitter | None:
+def requested_jitter(raw: Any, graph: ExecutionGraph) -> Jitter | None:
     """The jitter to predict with; None: none is asked for.
 
     Args:
@@ -42,19 +42,23 @@ def jitter_asked(raw: Any, graph: ExecutionGraph) -> Jitter | None:
     """
     if raw is None:
         return None
-    return jitter_of(graph) if raw == TRACE else _said(raw)
+    return jitter_of(graph) if raw == TRACE else _sentences(raw)
 
 
 def with_waits(prediction: Prediction, jitter: Jitter, *, repeats: bool) -> Prediction:
     """The prediction with waits for the last rank as lags of the edges into transfers; says how much ranks differ."""
     known_us = np.nan_to_num(prediction.scheduled_us, nan=0.0)
     waits_us = arrival_lags_us(prediction.graph, known_us, prediction.lag_us, jitter, repeats=repeats)
-    said = "; ".join(f"{part} {100 * spread.rank_share:.2g} % of a step, variance of {spread.moment_us:.2g} us per us"
-                     for part, spread in ((part, getattr(jitter, part)) for part in PARTS))  # fmt: skip
-    return replace(prediction, lag_us=prediction.lag_us + waits_us, warnings=(*prediction.warnings, WAITS.format(said)))
+    sentences = "; ".join(
+        f"{part} {100 * spread.rank_share:.2g} % of a step, variance of {spread.moment_us:.2g} us per us"
+        for part, spread in ((part, getattr(jitter, part)) for part in PARTS)
+    )
+    return replace(
+        prediction, lag_us=prediction.lag_us + waits_us, warnings=(*prediction.warnings, WAITS.format(sentences))
+    )
 
 
-def _said(raw: Any) -> Jitter:
+def _sentences(raw: Any) -> Jitter:
     if not isinstance(raw, Mapping) or not raw:
         raise InputError(f"bad value {raw!r}", where="jitter", allowed=FORM)
     require_numbers(raw, "jitter")

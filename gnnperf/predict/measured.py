@@ -50,7 +50,7 @@ class MeasuredPredictor:
         """
         table_us = self._table_of(cluster)
         base = self.analytic.predict(graph, cluster)
-        latency_us = _found_us(graph.nodes, table_us)  # [num_nodes]
+        latency_us = _result_us(graph.nodes, table_us)  # [num_nodes]
         known, unknown = np.isfinite(latency_us), np.full(graph.num_nodes, np.nan)
         return Prediction(
             graph=graph,
@@ -61,19 +61,19 @@ class MeasuredPredictor:
             latency_low_us=unknown,
             latency_high_us=unknown.copy(),
             uncovered_ops=uncovered_ops(graph, latency_us),
-            alone=only(base.alone, known),
+            isolated=only(base.isolated, known),
         )
 
     def _table_of(self, cluster: ClusterSpec) -> Mapping[Call, float]:
-        named, asked = match_device(self.device), cluster.device
-        if named is not None and named.name != asked.name:
-            raise InputError(f"was measured on {self.device}, the prediction is for {asked.name}", where=self.where,
+        named, requested = match_device(self.device), cluster.device
+        if named is not None and named.name != requested.name:
+            raise InputError(f"was measured on {self.device}, the prediction is for {requested.name}", where=self.where,
                              remedy="measure there: gnnperf calibrate --ops; or leave measured= out")  # fmt: skip
-        found = self.cpu_us if asked.kind == "cpu" else self.gpu_us
-        if not found:
-            told = "calls on a CPU" if asked.kind == "cpu" else "the device's own time (launch_included = false)"
-            raise InputError(f"has no row that tells {told}, as {asked.name} needs it", where=self.where)
-        return found
+        result = self.cpu_us if requested.kind == "cpu" else self.gpu_us
+        if not result:
+            given = "calls on a CPU" if requested.kind == "cpu" else "the device's own time (launch_included = false)"
+            raise InputError(f"has no row that tells {given}, as {requested.name} needs it", where=self.where)
+        return result
 
 
 def read_measured(path: Path, analytic: Predictor) -> MeasuredPredictor:
@@ -85,8 +85,8 @@ def read_measured(path: Path, analytic: Predictor) -> MeasuredPredictor:
     table, rows = read_op_rows(path)
     devices = sorted(set(table["device"].dropna().astype(str))) if "device" in table else []
     if len(devices) != 1:
-        said = f"names {len(devices)} devices" + (f": {', '.join(devices)}" if devices else "")
-        raise InputError(said, where=f"{path}, column device", allowed="the one that all rows were measured on")
+        sentences = f"names {len(devices)} devices" + (f": {', '.join(devices)}" if devices else "")
+        raise InputError(sentences, where=f"{path}, column device", allowed="the one that all rows were measured on")
     gpu_us, cpu_us = _medians(rows, launch_included=False), _medians(rows, launch_included=True)
     if not gpu_us and not cpu_us:
         raise InputError("no row is a measured forward op", where=str(path), remedy="gnnperf calibrate --ops makes one")
@@ -94,12 +94,12 @@ def read_measured(path: Path, analytic: Predictor) -> MeasuredPredictor:
 
 
 def _medians(rows: Iterable[OpRow], launch_included: bool) -> dict[Call, float]:
-    found: dict[Call, list[float]] = {}
+    result: dict[Call, list[float]] = {}
     for row in rows:
         if row.kind == OP and row.direction == FORWARD and row.launch_included == launch_included and row.measured_us:
             shapes = tuple(shape for shape in row.shapes if shape)
-            found.setdefault((row.op, shapes, _dtype(row.dtypes)), []).append(row.measured_us)
-    return {call: float(np.median(values)) for call, values in found.items()}
+            result.setdefault((row.op, shapes, _dtype(row.dtypes)), []).append(row.measured_us)
+    return {call: float(np.median(values)) for call, values in result.items()}
 
 
 def _dtype(dtypes: Iterable[str]) -> str:
@@ -108,29 +108,29 @@ def _dtype(dtypes: Iterable[str]) -> str:
     return next((d for d in named if "float" in d), named[0] if named else "")
 
 
-def _found_us(nodes: pd.DataFrame, table_us: Mapping[Call, float]) -> np.ndarray:
+def _result_us(nodes: pd.DataFrame, table_us: Mapping[Call, float]) -> np.ndarray:
     """[num_nodes]; calls are looked up once each."""
     single = (nodes["node_type"] == NodeType.COMPUTE) & (nodes["num_siblings"] <= 1) & (nodes["opened_ops"] <= 0)
     rows = nodes.loc[single, ["op_name", "input_dims", "dtype"]].astype(object)
-    found_us = {key: table_us.get((str(key[0]), tensor_shapes(key[1]), str(key[2])), np.nan)
+    result_us = {key: table_us.get((str(key[0]), tensor_shapes(key[1]), str(key[2])), np.nan)
                 for key in set(rows.itertuples(index=False, name=None)) if isinstance(key[1], str)}  # fmt: skip
     latency_us = np.full(len(nodes), np.nan)
-    told = [found_us.get(key, np.nan) for key in rows.itertuples(index=False, name=None)]
-    latency_us[single.to_numpy()] = told
+    given = [result_us.get(key, np.nan) for key in rows.itertuples(index=False, name=None)]
+    latency_us[single.to_numpy()] = given
     return latency_us
 
 
 @cache
 def tensor_shapes(input_dims: str) -> tuple[tuple[int, ...], ...]:
     """Shapes of the tensors among a call's arguments, lists of tensors one after the other."""
-    found: list[tuple[int, ...]] = []
+    result: list[tuple[int, ...]] = []
 
     def collect(dims: Any) -> None:
         if isinstance(dims, list) and dims and all(isinstance(edge, int) for edge in dims):
-            found.append(tuple(dims))
+            result.append(tuple(dims))
         elif isinstance(dims, list):
             for inner in dims:
                 collect(inner)
 
     collect(json.loads(input_dims))
-    return tuple(found)
+    return tuple(result)

@@ -57,25 +57,25 @@ class Answered:
         return summarize(predicted[self.compared], measured[self.compared])
 
 
-def answer_table(found: Answered) -> pd.DataFrame:
+def answer_table(result: Answered) -> pd.DataFrame:
     """The table with latency_us, bound and reason; what it had measured is measured_latency_us."""
-    answers = pd.DataFrame([asdict(answer) for answer in found.answers], index=found.table.index)
+    answers = pd.DataFrame([asdict(answer) for answer in result.answers], index=result.table.index)
     answers = answers.astype({"latency_us": "float64", "bound": object, "reason": object})
-    table = found.table if MEASURED in found.table.columns else found.table.rename(columns={"latency_us": MEASURED})
+    table = result.table if MEASURED in result.table.columns else result.table.rename(columns={"latency_us": MEASURED})
     if MEASURED not in table.columns:  # or the answers would be what a later reading takes for measured
         table = table.assign(**{MEASURED: np.nan})
-    kept = table.drop(columns=[name for name in answers.columns if name in table.columns])
-    return pd.concat([kept, answers], axis=1)
+    retained = table.drop(columns=[name for name in answers.columns if name in table.columns])
+    return pd.concat([retained, answers], axis=1)
 
 
-def write_answers(found: Answered, path: Path) -> None:
+def write_answers(result: Answered, path: Path) -> None:
     """Write the table by its suffix.
 
     Raises:
         InputError: another suffix, or the file cannot be written.
     """
     require_writable(path, SUFFIXES)
-    table = answer_table(found)
+    table = answer_table(result)
     try:
         write_bytes(path, _content(table, path.suffix))
     except OSError as error:
@@ -96,49 +96,51 @@ def _flat(table: pd.DataFrame) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def document(found: Answered) -> dict[str, Any]:
+def document(result: Answered) -> dict[str, Any]:
     """Everything as JSON: unknown is null."""
-    errors = found.errors()
-    rows = json.loads(answer_table(found).to_json(orient="records"))
+    errors = result.errors()
+    rows = json.loads(answer_table(result).to_json(orient="records"))
     return {
-        "hardware": found.device.name,
+        "hardware": result.device.name,
         "num_rows": len(rows),
-        "num_answered": _num_answered(found),
-        "unanswered": found.unanswered,
+        "num_answered": _num_answered(result),
+        "unanswered": result.unanswered,
         "errors": asdict(errors) if errors is not None and errors.num_nodes else None,
         "rows": rows,
     }
 
 
-def text(found: Answered) -> str:
+def text(result: Answered) -> str:
     """The first rows, what has no answer, and the errors."""
     lines = [f"{'op':{OP_WIDTH}} {'shapes':{SHAPES_WIDTH}} {'direction':9} {'latency us':>11}  bound"]
-    lines += [_line(row, answer) for row, answer in zip(found.rows, found.answers, strict=True)][:MOST_SHOWN]
-    if len(found.rows) > MOST_SHOWN:
-        lines.append(f"... {len(found.rows) - MOST_SHOWN:,} more rows; --out FILE or --json has them all")
-    lines.append(f"{_num_answered(found):,} of {len(found.rows):,} rows answered for {found.device.name}")
-    lines += [f"  no answer for {count:,}: {reason}" for reason, count in found.unanswered.items()]
-    return "\n".join(lines + _error_lines(found))
+    lines += [_line(row, answer) for row, answer in zip(result.rows, result.answers, strict=True)][:MOST_SHOWN]
+    if len(result.rows) > MOST_SHOWN:
+        lines.append(f"... {len(result.rows) - MOST_SHOWN:,} more rows; --out FILE or --json has them all")
+    lines.append(f"{_num_answered(result):,} of {len(result.rows):,} rows answered for {result.device.name}")
+    lines += [f"  no answer for {count:,}: {reason}" for reason, count in result.unanswered.items()]
+    return "\n".join(lines + _error_lines(result))
 
 
-def _num_answered(found: Answered) -> int:
-    return sum(answer.latency_us is not None for answer in found.answers)
+def _num_answered(result: Answered) -> int:
+    return sum(answer.latency_us is not None for answer in result.answers)
 
 
 def _line(row: OpRow, answer: Answer) -> str:
     shapes = json.dumps(row.shapes, separators=(",", ":"))
     shown = f"{shapes[: SHAPES_WIDTH - 3]}..." if len(shapes) > SHAPES_WIDTH else shapes
-    said = f"{'-':>11}  {answer.reason}" if answer.latency_us is None else f"{answer.latency_us:11.2f}  {answer.bound}"
-    return f"{row.op[:OP_WIDTH]:{OP_WIDTH}} {shown:{SHAPES_WIDTH}} {row.direction:9} {said}"
+    sentences = (
+        f"{'-':>11}  {answer.reason}" if answer.latency_us is None else f"{answer.latency_us:11.2f}  {answer.bound}"
+    )
+    return f"{row.op[:OP_WIDTH]:{OP_WIDTH}} {shown:{SHAPES_WIDTH}} {row.direction:9} {sentences}"
 
 
-def _error_lines(found: Answered) -> list[str]:
-    measured = sum(row.measured_us is not None for row in found.rows)
+def _error_lines(result: Answered) -> list[str]:
+    measured = sum(row.measured_us is not None for row in result.rows)
     if not measured:
         return []
-    left_out = measured - int(found.compared.sum())
+    left_out = measured - int(result.compared.sum())
     lines = [f"{left_out:,} measured rows are not compared: their times include the launch"] if left_out else []
-    errors = found.errors()
+    errors = result.errors()
     if errors is None or not errors.num_nodes:
         return lines
     named = ("mean_ape", "median_ape", "p90_ape", "max_ape", "bias")

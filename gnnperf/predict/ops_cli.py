@@ -48,11 +48,11 @@ def _predict(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         require_writable(arguments.out, SUFFIXES)  # before work is done for it
     table, rows = read_op_rows(arguments.table)
-    found = Answered(table, rows, answer_rows(rows, device), device)
+    result = Answered(table, rows, answer_rows(rows, device), device)
     if arguments.out is not None:
-        write_answers(found, arguments.out)
+        write_answers(result, arguments.out)
     if arguments.json:
-        write_out(to_json(document(found), indent=1))
+        write_out(to_json(document(result), indent=1))
     else:
-        say(text(found))
+        say(text(result))
     return 0

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from gnnperf.core import Source
-from gnnperf.graph import Alone, ExecutionGraph, Prediction, Predictor, only, uncovered, uncovered_ops
+from gnnperf.graph import ExecutionGraph, Isolated, Prediction, Predictor, only, uncovered, uncovered_ops
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.trace_evidence import TracePredictor
 from gnnperf.whatif import Edited
@@ -103,7 +103,7 @@ def _over(better: Prediction, worse: Prediction) -> Prediction:
         source=source,
         reason=np.where(covers, better.reasons, worse.reasons),
         warnings=tuple(dict.fromkeys((*better.warnings, *worse.warnings))),
-        alone=_either(only(better.alone, covers), only(worse.alone, ~covers)),
+        isolated=_either(only(better.isolated, covers), only(worse.isolated, ~covers)),
     )
 
 
@@ -114,7 +114,7 @@ def _means(better: Prediction, worse: Prediction, covers: np.ndarray) -> np.ndar
     return np.where(covers, better.scheduled_us, worse.scheduled_us)
 
 
-def _either(first: Alone | None, second: Alone | None) -> Alone | None:
+def _either(first: Isolated | None, second: Isolated | None) -> Isolated | None:
     """Nodes of both; all predictors of an order predict for one cluster."""
     if first is None or second is None:
         return first or second

@@ -45,9 +45,9 @@ def _planned(answer: StepPrediction, request: Request, device: DeviceSpec | None
         peaks = [planned_peak(tensors) for tensors in rank_tensors(request.plan)]
     except NotAccounted as op:
         return replace(answer, warnings=(*answer.warnings, NOT_ACCOUNTED.format(op)))
-    found = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
-    said = (NO_EDITS_OF_PLANS.format(EXAMPLE_KEY),) if request.whatif else ()
-    return replace(answer, peak_memory=found, warnings=(*said, *answer.warnings))
+    result = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
+    sentences = (NO_EDITS_OF_PLANS.format(EXAMPLE_KEY),) if request.whatif else ()
+    return replace(answer, peak_memory=result, warnings=(*sentences, *answer.warnings))
 
 
 def _traced(
@@ -64,10 +64,10 @@ def _traced(
     on_gpu = None if same or device is None else device.kind == "gpu"
     measured = measured_peaks(run.card) if same else {}
     peaks = peak_memory(run, batches_held=question.batches_held, step=answer.label.name, on_gpu=on_gpu)
-    found = tuple(RankMemory(peak, measured.get(peak.rank), _capacity(device)) for peak in peaks)
-    said = () if same or device is None else (OTHER_DEVICE.format(device.name),)
-    told = replace(answer, peak_memory=found, warnings=(*answer.warnings, *said))
-    return told if told.whatif is None else _edited(told, request, question, device, on_gpu)
+    result = tuple(RankMemory(peak, measured.get(peak.rank), _capacity(device)) for peak in peaks)
+    sentences = () if same or device is None else (OTHER_DEVICE.format(device.name),)
+    given = replace(answer, peak_memory=result, warnings=(*answer.warnings, *sentences))
+    return given if given.whatif is None else _edited(given, request, question, device, on_gpu)
 
 
 def _is_traced(answer: StepPrediction) -> bool:
@@ -87,7 +87,7 @@ def _edited(
     edits = memory_edits(answer.prediction.graph, request.whatif, on_gpu=runs_on_gpu)
     peaks = peak_memory(read_run(request.trace), batches_held=question.batches_held, step=answer.label.name,
                         variant=edits.variant, on_gpu=on_gpu)  # fmt: skip
-    found = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
-    said = tuple(f"What if: not known is {sentence}." for sentence in edits.unknown)
-    whatif = replace(answer.whatif, answer=replace(answer.whatif.answer, peak_memory=found))
-    return replace(answer, whatif=whatif, warnings=(*said, *answer.warnings))
+    result = tuple(RankMemory(peak, None, _capacity(device)) for peak in peaks)
+    sentences = tuple(f"What if: not known is {sentence}." for sentence in edits.unknown)
+    whatif = replace(answer.whatif, answer=replace(answer.whatif.answer, peak_memory=result))
+    return replace(answer, whatif=whatif, warnings=(*sentences, *answer.warnings))

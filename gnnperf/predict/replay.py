@@ -34,23 +34,23 @@ def replayed_step_time_us(result: ReplayResult, kind: StepTimeKind) -> float:
 
 def caveats(result: ReplayResult, structure_step: int) -> tuple[str, ...]:
     """How much of a replay is evidence, in sentences."""
-    said = [
+    sentences = [
         f"Replay: {100 * result.aligned_share:.1f} % of the nodes of step {structure_step} are aligned with step "
         f"{result.measured.step} by content; class medians give {100 * result.median_time_share:.1f} % of the critical "
         "path's latency.",
     ]
     if result.peer_time_share > 0:
-        said.append(
+        sentences.append(
             f"Replay: {100 * result.peer_time_share:.1f} % of the critical path's latency is time in collectives whose "
             "peers were not traced, as measured."
         )
     if result.num_unknown:
-        said.append(f"Replay: {result.num_unknown} nodes and gaps were never measured; they take no time in it.")
+        sentences.append(f"Replay: {result.num_unknown} nodes and gaps were never measured; they take no time in it.")
     if structure_step != result.measured.step:
-        said.append(f"Measured latencies and tracks of single nodes are those of step {structure_step}.")
+        sentences.append(f"Measured latencies and tracks of single nodes are those of step {structure_step}.")
     else:
-        said.append("The trace has one step only: class medians are fitted on the other ranks.")
-    return tuple(said)
+        sentences.append("The trace has one step only: class medians are fitted on the other ranks.")
+    return tuple(sentences)
 
 
 def check_evidence(graph: ExecutionGraph) -> None:

@@ -12,7 +12,7 @@ from gnnperf.generate import Plan
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 from gnnperf.predict.config import Mode, Stalls, TraceEvidence
 from gnnperf.predict.jitter import check_jitter
-from gnnperf.predict.target import check_laws
+from gnnperf.predict.target import check_collective_models
 from gnnperf.whatif import Edit
 
 USES_CHECKPOINT = USES_HARDWARE = (Mode.gnn, Mode.hybrid, Mode.analytic)
@@ -98,7 +98,7 @@ def check(request: Request) -> None:
     _only_in(USES_HARDWARE, "jitter", request)
     _only_in(USES_HARDWARE, "bucket_bytes", request)
     _check_bucket(request)
-    check_laws(request.collectives)
+    check_collective_models(request.collectives)
     check_jitter(request.jitter)
     if request.whatif and request.mode is Mode.replay:
         raise InputError("mode=replay knows measured latencies only, edits need a model", where="whatif",

@@ -75,8 +75,8 @@ def factors(nodes: pd.DataFrame, measured_us: np.ndarray, base_us: np.ndarray) -
 
 def families(nodes: pd.DataFrame, base_us: np.ndarray) -> Iterator[np.ndarray]:
     """Positions of compute nodes that have an answer above 0, an op and shapes, family by family and dtype by dtype."""
-    told = (nodes["node_type"] == NodeType.COMPUTE).to_numpy() & nodes[CALL[:2]].notna().all(axis=1).to_numpy()
-    places = np.flatnonzero(told & (base_us > 0))  # NaN is not
+    given = (nodes["node_type"] == NodeType.COMPUTE).to_numpy() & nodes[CALL[:2]].notna().all(axis=1).to_numpy()
+    places = np.flatnonzero(given & (base_us > 0))  # NaN is not
     keys = nodes.iloc[places][ALIKE].astype(object).fillna("")
     for _, rows in sorted(keys.groupby(ALIKE).indices.items()):
         yield places[rows]

@@ -25,14 +25,14 @@ class WhatIfAnswer:
         answer: the edited step, predicted as the unedited one; nothing measured belongs to it.
         num_touched: nodes that are new, or whose shapes, latency or waits an edit has set.
         unknown: sentences: what the edits cannot know.
-        found: sentences: what the edits found and did.
+        result: sentences: what the edits found and did.
     """
 
     edits: tuple[str, ...]
     answer: StepPrediction
     num_touched: int
     unknown: tuple[str, ...]
-    found: tuple[str, ...] = ()
+    result: tuple[str, ...] = ()
 
     @property
     def step_time_us(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gnnperf.analytic import laws_named, laws_of
+from gnnperf.analytic import collective_models_named, collective_models_of
 from gnnperf.core import InputError
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import (
@@ -25,33 +25,33 @@ from gnnperf.hardware import (
 SPECIFICATION = "specification"  # the one word that is no name of laws
 
 
-def check_laws(collectives: str | None) -> None:
+def check_collective_models(collectives: str | None) -> None:
     """Refuse a name or file that holds no laws, before a trace is read.
 
     Raises:
         InputError: with the closest names, or what is wrong with the file.
     """
     if collectives not in (None, SPECIFICATION):
-        laws_named(str(collectives))
+        collective_models_named(str(collectives))
 
 
-def with_laws(cluster: ClusterSpec, collectives: str) -> ClusterSpec:
+def with_collective_models(cluster: ClusterSpec, collectives: str) -> ClusterSpec:
     """The cluster with these laws, whatever its device; SPECIFICATION: with none."""
     return replace(cluster, collectives={} if collectives == SPECIFICATION else {ANY_DEVICE: collectives})
 
 
-def laws_text(cluster: ClusterSpec) -> str:
+def collective_models_text(cluster: ClusterSpec) -> str:
     """Name and provenance of what answers collectives; file names without their folders.
 
     Raises:
         InputError: the cluster names laws that are not there.
     """
-    laws, name = laws_of(cluster), cluster.collective_laws
-    if laws is None or name is None:
+    collective_models, name = collective_models_of(cluster), cluster.collective_models_name
+    if collective_models is None or name is None:
         return f"by specification: the links of cluster {cluster.name}"
-    if not laws.laws:
+    if not collective_models.collective_models:
         return f"by specification: {Path(name).name} was fitted on links of another kind"
-    return f"{Path(name).name}: {laws.provenance}"
+    return f"{Path(name).name}: {collective_models.provenance}"
 
 
 GENERIC_CPU = "cpu_generic"
@@ -79,9 +79,9 @@ class Target:
         """Whether the trace ran on the devices that are predicted for."""
         return self.traced == self.cluster.device
 
-    def with_laws(self, collectives: str | None) -> Target:
+    def with_collective_models(self, collectives: str | None) -> Target:
         """The target with other laws of collectives; None: as the cluster says."""
-        return self if collectives is None else replace(self, cluster=with_laws(self.cluster, collectives))
+        return self if collectives is None else replace(self, cluster=with_collective_models(self.cluster, collectives))
 
 
 def choose_target(graph: ExecutionGraph, hardware: DeviceSpec | None, cluster: ClusterSpec | None) -> Target:
@@ -113,10 +113,10 @@ def traced_name(graph: ExecutionGraph) -> str:
 
 def traced_device(graph: ExecutionGraph) -> DeviceSpec | None:
     """The one catalog device that every naming rank ran on."""
-    found = {name: match_device(name) for name in dict.fromkeys(graph.device_names) if name}
-    if len({d.name if d else n for n, d in found.items()}) > 1:
+    result = {name: match_device(name) for name in dict.fromkeys(graph.device_names) if name}
+    if len({d.name if d else n for n, d in result.items()}) > 1:
         return None
-    return next(iter(found.values()), None)
+    return next(iter(result.values()), None)
 
 
 def _assumed_device(graph: ExecutionGraph) -> DeviceSpec:

@@ -92,7 +92,7 @@ class TracePredictor:
             latency_low_us=nothing,
             latency_high_us=nothing.copy(),
             uncovered_ops=uncovered_ops(graph, latency_us),
-            alone=only(after.alone, ~np.isfinite(latency_us)),
+            isolated=only(after.isolated, ~np.isfinite(latency_us)),
             rank_start_us=self.measured.rank_start_us,
         )
 

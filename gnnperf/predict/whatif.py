@@ -158,10 +158,10 @@ def _fits(value: object, hint: Any) -> bool:
     return isinstance(value, plain) or (float in plain and isinstance(value, int))
 
 
-def _unknown(found: str, known: Iterable[str], where: str, what: str) -> InputError:
-    near = difflib.get_close_matches(found, list(known), n=1, cutoff=0.4)
+def _unknown(result: str, known: Iterable[str], where: str, what: str) -> InputError:
+    near = difflib.get_close_matches(result, list(known), n=1, cutoff=0.4)
     remedy = f"did you mean {near[0]!r}?" if near else ""
-    return InputError(f"unknown {what} {found!r}", where=where, allowed=", ".join(known), remedy=remedy)
+    return InputError(f"unknown {what} {result!r}", where=where, allowed=", ".join(known), remedy=remedy)
 
 
 def _form(name: str, kind: type) -> str:

@@ -64,5 +64,5 @@ def driver_version() -> str | None:
 
 def parse_driver(text: str) -> str | None:
     """The version in what the kernel module says about itself."""
-    found = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", text)
-    return found[1] if found else None
+    result = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", text)
+    return result[1] if result else None

@@ -51,21 +51,21 @@ def kernel() -> str:
 
 def cache_bytes() -> dict[str, int]:
     """l1d, l1i, l2, l3 as the first core sees them; empty where the kernel does not say."""
-    found = {}
+    result = {}
     for place in sorted(CACHES.glob("index[0-9]*")):
         level, kind, size = (_text(place / name) for name in ("level", "type", "size"))
         if level and kind and size:
             unit = CACHE_UNITS.get(size[-1], 1)
             suffix = {"Data": "d", "Instruction": "i"}.get(kind, "")
-            found[f"l{level}{suffix}"] = int(size.rstrip("KMG")) * unit
-    return found
+            result[f"l{level}{suffix}"] = int(size.rstrip("KMG")) * unit
+    return result
 
 
 def clock_mhz() -> float | None:
     """Of the first core, now. Virtual machines report the nominal clock."""
     scaled = _mhz(_text(FREQUENCY / "scaling_cur_freq"))
-    told = _cpuinfo("cpu MHz")
-    return scaled if scaled is not None else round(float(told[0])) if told else None
+    given = _cpuinfo("cpu MHz")
+    return scaled if scaled is not None else round(float(given[0])) if given else None
 
 
 def _distinct(key: str) -> int | None:

@@ -174,7 +174,7 @@ def _run(command: Sequence[str]) -> None:
     try:
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or error
-        raise InputError(f"this machine cannot have several hosts: {' '.join(command)}: {str(said).strip()}",
+        sentences = getattr(error, "stderr", None) or error
+        raise InputError(f"this machine cannot have several hosts: {' '.join(command)}: {str(sentences).strip()}",
                          where="link.hosts", allowed="1 (loopback)",
                          remedy="root, and namespaces, veth, bridge and tbf in the kernel") from error  # fmt: skip

@@ -43,7 +43,7 @@ def measure() -> dict[str, float]:
     with torch.cuda.device(device) if device is not None else nullcontext():
         _run(sections, WARMUP_STEPS)
         rounds = [_measure_once(sections) for _ in range(ROUNDS)]
-    return {kind: round(statistics.median(found[kind] for found in rounds), 3) for kind in rounds[0]}
+    return {kind: round(statistics.median(result[kind] for result in rounds), 3) for kind in rounds[0]}
 
 
 def _measure_once(sections: Sections) -> dict[str, float]:
@@ -81,11 +81,11 @@ def _run_profiled(sections: Sections) -> tuple[profile, Times, list[float]]:
     profiler = step_profiler(PROFILED_STEPS)
     profiler.start()
     for step in range(PROFILER_WARMUP_STEPS + PROFILED_STEPS):
-        found = _run(sections, 1)
+        result = _run(sections, 1)
         begin_ns = time.thread_time_ns()
         profiler.step()
         if step >= PROFILER_WARMUP_STEPS:
-            times = {name: times[name] + found[name] for name in sections}
+            times = {name: times[name] + result[name] for name in sections}
             marks_us.append((time.thread_time_ns() - begin_ns) / 1e3)
     return profiler, times, marks_us[:-1]  # the last one also collects the events
 

@@ -106,8 +106,8 @@ def kineto_without_environment(trace: bytes) -> bytes:
     start = trace.index(EVENTS)
     end = trace.rindex(b"]")
     header = json.loads(trace[:start] + EVENTS + b"]}")
-    kept = json.dumps({key: header[key] for key in KINETO_KEYS if key in header})
-    return kept[:-1].encode() + b',\n"traceEvents": [' + trace[start + len(EVENTS) : end] + b"]}\n"
+    retained = json.dumps({key: header[key] for key in KINETO_KEYS if key in header})
+    return retained[:-1].encode() + b',\n"traceEvents": [' + trace[start + len(EVENTS) : end] + b"]}\n"
 
 
 def execution_trace_without_environment(trace: bytes) -> bytes:
@@ -195,7 +195,7 @@ def _marked_if_broken(folder: Path, about: Description, rank: int) -> Iterator[N
         raise
 
 
-def claim(folder: Path) -> None:
+def claim_folder(folder: Path) -> None:
     """Make the run directory.
 
     Raises:
@@ -211,7 +211,7 @@ def claim(folder: Path) -> None:
 
 def _open(folder: Path, about: Description, rank: int) -> Path:
     """The run directory, without what an earlier attempt of this rank left in it."""
-    claim(folder)
+    claim_folder(folder)
     try:
         for name in (card.trace_name(rank), card.execution_trace_name(rank), card.part_name(rank)):
             (folder / name).unlink(missing_ok=True)

@@ -140,15 +140,15 @@ def wrap(command: Sequence[str], out: Path, warmup_steps: int, unprofiled_steps:
         options = ["--out", str(out.absolute()), "--note", str(note)]
         options += [word for name, count in steps.items() for word in (f"--{name}-steps", str(count))]
         words = rewritten(command, options)
-        _claim(out)
+        _claim_folder(out)
         return _judge(out, _run(words), note)
 
 
-def _claim(out: Path) -> None:
+def _claim_folder(out: Path) -> None:
     """A directory for the run; a card that an earlier attempt left must not speak for this one."""
-    from gnnperf.record.recorder import claim
+    from gnnperf.record.recorder import claim_folder
 
-    claim(out)
+    claim_folder(out)
     (out / card.CARD).unlink(missing_ok=True)
 
 

@@ -81,7 +81,7 @@ def _ops_table(answer: StepPrediction) -> Table:
     ops = top_ops(answer)
     times = time_rows(ops, ("critical_us", "predicted_us", "measured_us"))
     for name, kind, count, us in zip(ops["op_name"], ops["node_type"], ops["num_nodes"], times, strict=True):
-        table.add_row(*(Text(cell) for cell in (name, kind, f"{count:,}", *us)))
+        table.add_row(*(Text(td) for td in (name, kind, f"{count:,}", *us)))
     return table
 
 
@@ -92,9 +92,9 @@ def _findings(answer: StepPrediction) -> list[Text]:
     if not answer.findings:
         return [Text("no rule finds anything that holds the step up")]
     lines = []
-    for found in answer.findings:
-        lines.append(Text(f"finding: {finding_head(found)}", style="bold"))
-        lines += [Text(f"  {line}", style="dim") for line in finding_details(found)]
+    for result in answer.findings:
+        lines.append(Text(f"finding: {finding_head(result)}", style="bold"))
+        lines += [Text(f"  {line}", style="dim") for line in finding_details(result)]
     return lines
 
 

@@ -23,9 +23,9 @@ def family_errors(nodes: pd.DataFrame) -> pd.DataFrame:
     work = work[(work["measured_us"] > 0) & work["predicted_us"].notna()]
     off = (work["predicted_us"] / work["measured_us"] - 1.0).abs()
     groups = work.assign(off=off).groupby("family", sort=False, dropna=False)
-    found = groups[["measured_us", "predicted_us"]].sum()
-    found["num_nodes"] = groups.size()
-    found["sum_error"] = found["predicted_us"] / found["measured_us"] - 1.0
-    found["median_error"] = groups["off"].median()
-    found["p90_error"] = groups["off"].quantile(0.9) if len(work) else np.nan
-    return found.sort_values("measured_us", ascending=False, kind="stable").reset_index()
+    result = groups[["measured_us", "predicted_us"]].sum()
+    result["num_nodes"] = groups.size()
+    result["sum_error"] = result["predicted_us"] / result["measured_us"] - 1.0
+    result["median_error"] = groups["off"].median()
+    result["p90_error"] = groups["off"].quantile(0.9) if len(work) else np.nan
+    return result.sort_values("measured_us", ascending=False, kind="stable").reset_index()

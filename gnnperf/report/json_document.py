@@ -69,8 +69,8 @@ def _numbers(device: DeviceSpec | None) -> dict[str, Any] | None:
     """
     if device is None:
         return None
-    told = {key: value for key, value in asdict(device).items() if key not in FREE_FORM and value is not None}
-    return {**told, "aliases": list(device.aliases)}
+    given = {key: value for key, value in asdict(device).items() if key not in FREE_FORM and value is not None}
+    return {**given, "aliases": list(device.aliases)}
 
 
 def _memory(rank: RankMemory) -> dict[str, Any]:
@@ -94,19 +94,19 @@ def _memory(rank: RankMemory) -> dict[str, Any]:
     }
 
 
-def _finding(found: Finding) -> dict[str, Any]:
+def _finding(result: Finding) -> dict[str, Any]:
     """One thing that holds the step up; `gain_us` is what the edit takes off the step of that basis."""
     return {
-        "rule": found.rule,
-        "cause": found.cause,
-        "basis": str(found.basis),
-        "evidence": list(found.evidence),
-        "remedy": found.remedy,
-        "edit": found.edit or None,
-        "gain_us": found.gain_us,
-        "gain_share": found.gain_share,
-        "gain_is_upper_bound": found.at_most,
-        "unknown": list(found.unknown),
+        "rule": result.rule,
+        "cause": result.cause,
+        "basis": str(result.basis),
+        "evidence": list(result.evidence),
+        "remedy": result.remedy,
+        "edit": result.edit or None,
+        "gain_us": result.gain_us,
+        "gain_share": result.gain_share,
+        "gain_is_upper_bound": result.at_most,
+        "unknown": list(result.unknown),
     }
 
 
@@ -129,6 +129,6 @@ def _whatif(answer: StepPrediction) -> dict[str, Any] | None:
         "cluster": whatif.answer.cluster,
         "uncovered_ops": whatif.answer.uncovered_ops,
         "peak_memory": [_memory(rank) for rank in whatif.answer.peak_memory] or None,
-        "found": list(whatif.found),
+        "found": list(whatif.result),
         "unknown": list(whatif.unknown),
     }

@@ -89,6 +89,6 @@ def _parts(spans: Mapping[str, np.ndarray], step_us: float) -> dict[str, float]:
     """PARTS: each kind's time outside all that come before it; of a rank without work everything is idle."""
     kinds = [spans.get(kind, np.zeros((0, 2))) for kind in ("work", "transfer", "wait", "host")]
     covered = [length_us(np.concatenate(kinds[: count + 1])) for count in range(len(kinds))]
-    alone = np.diff([0.0, *covered, step_us])
+    isolated = np.diff([0.0, *covered, step_us])
     hidden = covered[0] + length_us(kinds[1]) - covered[1]
-    return {**dict(zip(PARTS, alone.tolist(), strict=True)), "hidden_us": hidden}
+    return {**dict(zip(PARTS, isolated.tolist(), strict=True)), "hidden_us": hidden}

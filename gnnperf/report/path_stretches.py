@@ -38,11 +38,11 @@ def phase_stretches(path: pd.DataFrame) -> pd.DataFrame:
     """
     rank = path["rank"].where(path["rank"] >= 0).ffill().fillna(-1).astype(np.int64)
     path = path.assign(rank=rank)
-    found = _stretches(path, PHASES)
+    result = _stretches(path, PHASES)
     by_op = path.assign(stretch=_number(path, PHASES)).groupby(["stretch", "op_name"])["critical_us"].sum()
     most = by_op.reset_index().sort_values("critical_us", kind="stable").drop_duplicates("stretch", keep="last")
     most = most.set_index("stretch").sort_index()
-    return found.assign(op_name=most["op_name"].to_numpy(), op_us=most["critical_us"].to_numpy())
+    return result.assign(op_name=most["op_name"].to_numpy(), op_us=most["critical_us"].to_numpy())
 
 
 def _number(path: pd.DataFrame, same: Sequence[str]) -> pd.Series:
@@ -54,20 +54,20 @@ def _number(path: pd.DataFrame, same: Sequence[str]) -> pd.Series:
 
 def _stretches(path: pd.DataFrame, same: Sequence[str]) -> pd.DataFrame:
     groups = path.assign(stretch=_number(path, same)).groupby("stretch", sort=True)
-    found = groups[[*same, "begin_us"]].first()
-    found["critical_us"], found["num_nodes"] = groups["critical_us"].sum(), groups.size()
-    return found.reset_index(drop=True)
+    result = groups[[*same, "begin_us"]].first()
+    result["critical_us"], result["num_nodes"] = groups["critical_us"].sum(), groups.size()
+    return result.reset_index(drop=True)
 
 
-def longest_in_order(found: pd.DataFrame, num_long: int) -> pd.DataFrame:
+def longest_in_order(result: pd.DataFrame, num_long: int) -> pd.DataFrame:
     """The longest stretches, in the order of time; what lies between them as one row each.
 
     `num_stretches` says how many a row holds, `is_long` whether it is one of the longest.
     """
-    long = found["critical_us"].rank(method="first", ascending=False) <= num_long
+    long = result["critical_us"].rank(method="first", ascending=False) <= num_long
     number = (long | long.shift(fill_value=True)).cumsum().to_numpy()
-    groups = found.assign(is_long=long).groupby(number, sort=True)
-    told = groups.first()
-    told["critical_us"], told["num_nodes"] = groups["critical_us"].sum(), groups["num_nodes"].sum()
-    told["num_stretches"] = groups.size()
-    return told.reset_index(drop=True)
+    groups = result.assign(is_long=long).groupby(number, sort=True)
+    given = groups.first()
+    given["critical_us"], given["num_nodes"] = groups["critical_us"].sum(), groups["num_nodes"].sum()
+    given["num_stretches"] = groups.size()
+    return given.reset_index(drop=True)

@@ -62,14 +62,14 @@ def _measured(answer: StepPrediction) -> dict[str, pd.Series]:
 def _transfer(answer: StepPrediction) -> np.ndarray:
     """[num_nodes] the transfer that an arrival joins or that releases an exit; -1 elsewhere."""
     graph = answer.prediction.graph
-    found = np.full(graph.num_nodes, -1, dtype=np.int64)
+    result = np.full(graph.num_nodes, -1, dtype=np.int64)
     relation = graph.edges["relation"]
     src, dst = graph.edges["src"].to_numpy(), graph.edges["dst"].to_numpy()
     joins, releases = (relation == Relation.JOINS).to_numpy(), (relation == Relation.RELEASES).to_numpy()
     exits = releases & (graph.nodes["segment"] == Segment.EXIT).to_numpy()[dst]
-    found[src[joins]] = dst[joins]
-    found[dst[exits]] = src[exits]
-    return found
+    result[src[joins]] = dst[joins]
+    result[dst[exits]] = src[exits]
+    return result
 
 
 def _text(column: pd.Series) -> pd.Series:
@@ -118,8 +118,8 @@ def top_calls(work: pd.DataFrame, num_calls: int) -> pd.DataFrame:
 def longest_calls(work: pd.DataFrame, num_calls: int) -> pd.DataFrame:
     """The same for work on devices and links, most predicted time over all ranks first."""
     there = work[work["node_type"].isin([str(t) for t in WORK_TYPES if t not in FAMILY_OF])]
-    found = totals(there, CALL).sort_values("predicted_us", ascending=False, kind="stable")
-    return _with_medians(there, found.head(num_calls).reset_index(drop=True))
+    result = totals(there, CALL).sort_values("predicted_us", ascending=False, kind="stable")
+    return _with_medians(there, result.head(num_calls).reset_index(drop=True))
 
 
 def _with_medians(work: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
@@ -151,14 +151,14 @@ def by_phase(work: pd.DataFrame) -> pd.DataFrame:
 
 def by_family(work: pd.DataFrame) -> pd.DataFrame:
     """Totals per op family, the longest on the critical path first; host work is one family."""
-    found = totals(work.assign(family=work["family"].fillna(str(OpFamily.UNKNOWN))), ["family"])
-    return found.sort_values(["critical_us", "predicted_us"], ascending=False, kind="stable").reset_index(drop=True)
+    result = totals(work.assign(family=work["family"].fillna(str(OpFamily.UNKNOWN))), ["family"])
+    return result.sort_values(["critical_us", "predicted_us"], ascending=False, kind="stable").reset_index(drop=True)
 
 
 def by_rank(work: pd.DataFrame) -> pd.DataFrame:
     """Totals per rank; transfers, which belong to several ranks, come last as rank -1."""
-    found = totals(work, ["rank"])
-    return found.iloc[np.lexsort((found["rank"], found["rank"] < 0))].reset_index(drop=True)
+    result = totals(work, ["rank"])
+    return result.iloc[np.lexsort((result["rank"], result["rank"] < 0))].reset_index(drop=True)
 
 
 def num_nodes_by_source(answer: StepPrediction) -> dict[str, int]:
@@ -192,9 +192,9 @@ def totals(work: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     ).reset_index()
 
 
-def _in_order(found: pd.DataFrame, key: str, words: Sequence[str]) -> pd.DataFrame:
+def _in_order(result: pd.DataFrame, key: str, words: Sequence[str]) -> pd.DataFrame:
     """Rows in the order of `words`, others behind them."""
     place = {word: number for number, word in enumerate(words)}
-    return found.sort_values(key, key=lambda column: column.map(lambda w: place.get(str(w), len(place)))).reset_index(
+    return result.sort_values(key, key=lambda column: column.map(lambda w: place.get(str(w), len(place)))).reset_index(
         drop=True
     )

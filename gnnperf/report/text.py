@@ -87,26 +87,26 @@ def whatif_lines(answer: StepPrediction) -> list[str]:
     times = f"{bound}{time_text(whatif.step_time_us)}, unedited {time_text(answer.step_time_us)}"
     count = f"{whatif.num_touched:,} nodes changed"
     first = f"what if: {times}, difference {difference}; {count}"
-    return [first, *(f"  {edit}" for edit in whatif.edits), *(f"  found: {sentence}" for sentence in whatif.found)]
+    return [first, *(f"  {edit}" for edit in whatif.edits), *(f"  found: {sentence}" for sentence in whatif.result)]
 
 
-def finding_head(found: Finding) -> str:
+def finding_head(result: Finding) -> str:
     """What it is and what its remedy would gain."""
-    return f"{found.rule.replace('_', ' ')}: {found.cause}; {_gain(found)}"
+    return f"{result.rule.replace('_', ' ')}: {result.cause}; {_gain(result)}"
 
 
-def finding_details(found: Finding) -> list[str]:
+def finding_details(result: Finding) -> list[str]:
     """Evidence, the edit whose gain it is, what that cannot know, and what to do."""
-    edit = [f"edit: {found.edit}, on {found.basis} latencies"] if found.edit else []
-    return [*found.evidence, *edit, *(f"not known: {one}" for one in found.unknown), f"what to do: {found.remedy}"]
+    edit = [f"edit: {result.edit}, on {result.basis} latencies"] if result.edit else []
+    return [*result.evidence, *edit, *(f"not known: {one}" for one in result.unknown), f"what to do: {result.remedy}"]
 
 
-def _gain(found: Finding) -> str:
-    if found.gain_us is None or found.gain_share is None:
+def _gain(result: Finding) -> str:
+    if result.gain_us is None or result.gain_share is None:
         return "gain not known"
-    bound, share = "at most " if found.at_most else "", share_text(found.gain_share)
-    step = time_text(found.gain_us / found.gain_share if found.gain_share else None)  # all ranks start it at once
-    return f"gain {bound}{time_text(found.gain_us)} ({share} of the {step} step of {found.basis} latencies)"
+    bound, share = "at most " if result.at_most else "", share_text(result.gain_share)
+    step = time_text(result.gain_us / result.gain_share if result.gain_share else None)  # all ranks start it at once
+    return f"gain {bound}{time_text(result.gain_us)} ({share} of the {step} step of {result.basis} latencies)"
 
 
 def bytes_text(num_bytes: int) -> str:
@@ -119,10 +119,10 @@ def bytes_text(num_bytes: int) -> str:
 def shapes_text(input_dims: str) -> str:
     """A JSON list of shapes as people write them: [[2,3],[],[4]] is "2×3, 4"; a text that is no such list stays."""
     try:
-        found = json.loads(input_dims)
+        result = json.loads(input_dims)
     except ValueError:
         return input_dims
-    return ", ".join(filter(None, map(_shape, found))) if isinstance(found, list) else input_dims
+    return ", ".join(filter(None, map(_shape, result))) if isinstance(result, list) else input_dims
 
 
 def _shape(dims: Any) -> str:
@@ -135,13 +135,13 @@ def _shape(dims: Any) -> str:
 
 def memory_lines(answer: StepPrediction) -> list[str]:
     """Peak memory rank by rank: of what, at which op, beside the measured one; with edits; whether it fits."""
-    found = [*(_memory_line(rank) for rank in answer.peak_memory), *fit_lines(answer.peak_memory, answer.hardware)]
+    result = [*(_memory_line(rank) for rank in answer.peak_memory), *fit_lines(answer.peak_memory, answer.hardware)]
     if answer.whatif is None:
-        return found
+        return result
     edited = answer.whatif.answer.peak_memory
     unedited = {rank.peak.rank: rank.peak.peak_bytes for rank in answer.peak_memory}
-    found += [_edited_line(rank, unedited[rank.peak.rank]) for rank in edited]
-    return [*found, *(f"what if: {line}" for line in fit_lines(edited, answer.hardware))]
+    result += [_edited_line(rank, unedited[rank.peak.rank]) for rank in edited]
+    return [*result, *(f"what if: {line}" for line in fit_lines(edited, answer.hardware))]
 
 
 def _edited_line(rank: RankMemory, unedited_bytes: int) -> str:
@@ -172,11 +172,13 @@ def _memory_line(rank: RankMemory) -> str:
     peak, measured = rank.peak, rank.measured
     parts = {**{str(part): n for part, n in peak.parts_bytes.items()}, "DDP's buckets": peak.buckets_bytes}
     made_of = ", ".join(f"{name.replace('_', ' ')} {bytes_text(n)}" for name, n in parts.items() if n)
-    beside = ""
+    compared = ""
     if measured is not None and rank.error is not None:
-        counted, found = bytes_text(measured.counted_bytes(peak)), bytes_text(measured.peak_bytes)
-        beside = f"; counted as recorded {counted}, measured {found}, error {100.0 * rank.error:+.1f} %"
-    return f"peak memory of rank {peak.rank}: {bytes_text(peak.peak_bytes)} at {peak.at or UNKNOWN} ({made_of}){beside}"
+        counted, result = bytes_text(measured.counted_bytes(peak)), bytes_text(measured.peak_bytes)
+        compared = f"; counted as recorded {counted}, measured {result}, error {100.0 * rank.error:+.1f} %"
+    return (
+        f"peak memory of rank {peak.rank}: {bytes_text(peak.peak_bytes)} at {peak.at or UNKNOWN} ({made_of}){compared}"
+    )
 
 
 def target(answer: StepPrediction) -> str:
@@ -207,9 +209,11 @@ def doubts(answer: StepPrediction) -> tuple[str, ...]:
     by_reason = num_nodes_by_reason(answer)
     if not by_reason.keys() & {Source.GNN, Source.GNN_CALIBRATED}:
         return ()
-    found = [(count, source, why) for source in DOUBTED for why, count in by_reason.get(source, {}).items()]
-    said = "; ".join(f"{count:,} {source} ({why})" for count, source, why in sorted(found, reverse=True)[:NUM_DOUBTS])
-    return (f"  because: {said}",) if said else ()
+    result = [(count, source, why) for source in DOUBTED for why, count in by_reason.get(source, {}).items()]
+    sentences = "; ".join(
+        f"{count:,} {source} ({why})" for count, source, why in sorted(result, reverse=True)[:NUM_DOUBTS]
+    )
+    return (f"  because: {sentences}",) if sentences else ()
 
 
 def path_delays(answer: StepPrediction) -> str:

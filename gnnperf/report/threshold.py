@@ -43,9 +43,9 @@ class Threshold:
             raise InputError(f"its step is a {self.before_kind}, the predicted one a {answer.step_time_kind}",
                              where=self.against, allowed="two steps of one kind: periods, makespans or windows",
                              remedy="choose another step (step=N)")  # fmt: skip
-        said = self.limits.sentences("the step", answer.step_time_us, f"that of {self.against}", self.before_us)
-        if said:
-            raise StepTooLong("; ".join(said))
+        texts = self.limits.sentences("the step", answer.step_time_us, f"that of {self.against}", self.before_us)
+        if texts:
+            raise StepTooLong("; ".join(texts))
 
 
 def read_threshold(max_step_ms: float | None, max_regression: float | None, against: str | None) -> Threshold:

@@ -123,13 +123,13 @@ class NodeArgs:
 
     def of(self, node_id: np.ndarray) -> Iterator[dict[str, Any]]:
         """The arguments of each node of `node_id` [n]; what is unknown is left out."""
-        found = list[dict[str, Any]]({} for _ in node_id)
+        result = list[dict[str, Any]]({} for _ in node_id)
         for key, column in self._columns.items():
             values = column.iloc[node_id]
-            for row, value, known in zip(found, values.tolist(), values.notna(), strict=True):
+            for row, value, known in zip(result, values.tolist(), values.notna(), strict=True):
                 if known:
                     row[key] = value[:MAX_TEXT] if isinstance(value, str) else value
-        yield from found
+        yield from result
 
 
 def color_of_source(args: dict[str, Any]) -> str:

@@ -71,7 +71,7 @@ def _write_files(answer: StepPrediction, folder: Path) -> None:
 def _is_prediction(folder: Path) -> bool:
     """Whether prediction.json there says that gnnperf wrote it."""
     try:
-        found = msgspec.json.decode((folder / FILES[0]).read_bytes())
+        result = msgspec.json.decode((folder / FILES[0]).read_bytes())
     except (OSError, msgspec.DecodeError):
         return False
-    return isinstance(found, dict) and found.get("format") == FORMAT
+    return isinstance(result, dict) and result.get("format") == FORMAT

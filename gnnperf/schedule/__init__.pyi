@@ -13,7 +13,7 @@ from .longest_path import schedule as schedule
 from .longest_path import timed_edges as timed_edges
 from .medians import ClassMedians as ClassMedians
 from .medians import fit_medians as fit_medians
-from .observed import alone_us as alone_us
+from .observed import isolated_us as isolated_us
 from .path_counts import NUM_UNROLLED as NUM_UNROLLED
 from .path_counts import StepConstraints as StepConstraints
 from .path_counts import constraints_of as constraints_of

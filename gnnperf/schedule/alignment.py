@@ -55,8 +55,8 @@ def common_subsequence(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """[2, n] positions of a longest common subsequence of two key sequences."""
     if len(a) == len(b) and (a == b).all():
         return np.stack([np.arange(len(a)), np.arange(len(a))])
-    found = _myers(a, b, _MAX_EDITS)
-    return found if len(found[0]) or not len(np.intersect1d(a, b)) else _by_occurrence(a, b)
+    result = _myers(a, b, _MAX_EDITS)
+    return result if len(result[0]) or not len(np.intersect1d(a, b)) else _by_occurrence(a, b)
 
 
 def _by_occurrence(a: np.ndarray, b: np.ndarray) -> np.ndarray:

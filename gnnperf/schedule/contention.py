@@ -24,11 +24,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gnnperf.graph import Alone, ExecutionGraph, lane_ends
+from gnnperf.graph import ExecutionGraph, Isolated, lane_ends
 from gnnperf.hardware import Bucket
-from gnnperf.schedule.claims import MOVES, RUNS, Claims, claims
-from gnnperf.schedule.longest_path import Schedule, TimedEdges, carried_over, checked, schedule_copies, timed_edges
+from gnnperf.schedule.longest_path import Schedule, TimedEdges, checked, cross_step_edges, schedule_copies, timed_edges
 from gnnperf.schedule.progress import Shared, State, Steps, simulate
+from gnnperf.schedule.resource_demands import MOVES, RUNS, ResourceDemands, resource_demands
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,18 @@ def schedule_with_contention(
     graph: ExecutionGraph,
     latency_us: np.ndarray,
     lag_us: np.ndarray,
-    alone: Alone,
+    isolated: Isolated,
     *,
     num_unrolled: int = 1,
     ready_us: np.ndarray | None = None,
 ) -> Contended:
-    """Schedule one step like `schedule`, with nodes that `alone` names stretched while they share.
+    """Schedule one step like `schedule`, with nodes that `isolated` names stretched while they share.
 
     Args:
         graph: one step, or a whole window with num_unrolled=1.
         latency_us: [num_nodes] float64, finite.
         lag_us: [num_edges] float64, finite, not negative.
-        alone: which latencies are of ops alone, and what they share. Other nodes are never stretched, but load what
+        isolated: which latencies are of ops alone, and what they share. Other nodes are never stretched, but load what
             they run on.
         num_unrolled: copies of the step.
         ready_us: [num_nodes] earliest starts of the first copy; default 0.
@@ -69,18 +69,18 @@ def schedule_with_contention(
     """
     latency_us, lag_us, ready_us = checked(graph, latency_us, lag_us, ready_us, num_unrolled)
     edges = timed_edges(graph)
-    claimed = claims(graph, latency_us, alone.contention)
+    claimed = resource_demands(graph, latency_us, isolated.contention)
     served = np.broadcast_to(latency_us, (num_unrolled, graph.num_nodes))
     if may_share(claimed):
-        steps = _steps(edges, lag_us[edges.index], carried_over(graph, lane_ends(graph.nodes)), graph.num_nodes)
+        steps = _steps(edges, lag_us[edges.index], cross_step_edges(graph, lane_ends(graph.nodes)), graph.num_nodes)
         state = idle(num_unrolled * graph.num_nodes, claimed)
         claimed = replace(claimed, line_us=np.minimum(claimed.line_us, latency_us))  # nothing spares more than all
-        claims_of = shared(claimed, alone.nodes, alone.contention.outer_bucket)
-        served = simulate(num_unrolled, latency_us, ready_us, steps, claims_of, state).reshape(served.shape)
+        resource_demands_of = shared(claimed, isolated.nodes, isolated.contention.outer_bucket)
+        served = simulate(num_unrolled, latency_us, ready_us, steps, resource_demands_of, state).reshape(served.shape)
     return Contended(schedule_copies(graph, edges, served, lag_us, ready_us), served[-1])
 
 
-def may_share(claimed: Claims) -> bool:
+def may_share(claimed: ResourceDemands) -> bool:
     """Whether there is a transfer, or more threads than cores may meet."""
     return bool((claimed.role == MOVES).any() or np.isfinite(claimed.cores[claimed.place[claimed.role == RUNS]]).any())
 
@@ -94,9 +94,9 @@ def _steps(edges: TimedEdges, lag_us: np.ndarray, over: np.ndarray, num_nodes: i
         lag_us=lag_us[order],
         from_start=edges.from_start[order],
         num_before=np.bincount(edges.dst, minlength=num_nodes),
-        first_carry=_offsets(over[0][crossing], num_nodes),
-        carry=over[1][crossing],
-        num_carried=np.bincount(over[1], minlength=num_nodes),
+        first_cross_step=_offsets(over[0][crossing], num_nodes),
+        cross_step=over[1][crossing],
+        num_cross_step=np.bincount(over[1], minlength=num_nodes),
     )
 
 
@@ -105,7 +105,7 @@ def _offsets(node: np.ndarray, num_nodes: int) -> np.ndarray:
     return np.searchsorted(node, np.arange(num_nodes + 1)).astype(np.int64)
 
 
-def shared(claimed: Claims, stretches: np.ndarray, bucket: Bucket | None) -> Shared:
+def shared(claimed: ResourceDemands, stretches: np.ndarray, bucket: Bucket | None) -> Shared:
     """Claims as the simulation takes them; `stretches` [num_nodes] bool, whose rate may fall below 1."""
     full_us, spared_share = (0.0, 0.0) if bucket is None else (bucket.full_us, bucket.spared_share)
     return Shared(
@@ -114,7 +114,7 @@ def shared(claimed: Claims, stretches: np.ndarray, bucket: Bucket | None) -> Sha
     )  # fmt: skip
 
 
-def idle(num_all: int, claimed: Claims) -> State:
+def idle(num_all: int, claimed: ResourceDemands) -> State:
     """The state in which nothing runs yet, of `num_all` nodes."""
     num_places = len(claimed.cores)
     return State(

@@ -22,7 +22,7 @@ import numpy as np
 from gnnperf.core import NodeType, Relation, require
 from gnnperf.graph import ExecutionGraph, lane_ends
 from gnnperf.schedule.jitter_pass import walk
-from gnnperf.schedule.longest_path import TimedEdges, carried_over, timed_edges
+from gnnperf.schedule.longest_path import TimedEdges, cross_step_edges, timed_edges
 
 ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY)
 ALONE = -1
@@ -79,10 +79,10 @@ def arrival_lags_us(
     contains = _contains(kinds)
     state = np.zeros((2, graph.num_nodes, len(kinds)))
     constraints = (edges.order, edges.in_first, edges.by_dst, edges.src, edges.from_start, lag_us[edges.index])
-    told = (constraints, latency_us, _own(graph, latency_us, jitter), (of_node, count, contains))
-    end_us, ended, delay_us = walk(*told, state)
+    given = (constraints, latency_us, _own(graph, latency_us, jitter), (of_node, count, contains))
+    end_us, ended, delay_us = walk(*given, state)
     if repeats:
-        _, _, delay_us = walk(*told, _begun(graph, state, end_us, ended))
+        _, _, delay_us = walk(*given, _begun(graph, state, end_us, ended))
     joins = (graph.edges["relation"] == Relation.JOINS).to_numpy()
     return np.where(joins, delay_us[graph.edges["dst"].to_numpy()], 0.0)
 
@@ -98,12 +98,12 @@ def _own(graph: ExecutionGraph, latency_us: np.ndarray, jitter: Jitter) -> tuple
 
 def _begun(graph: ExecutionGraph, state: np.ndarray, end_us: np.ndarray, ended: np.ndarray) -> np.ndarray:
     """[2, num_nodes, num_kinds] deviations with which nodes begin that wait for the step before."""
-    awaited, waiting = carried_over(graph, lane_ends(graph.nodes))
+    awaited, waiting = cross_step_edges(graph, lane_ends(graph.nodes))
     order = np.argsort(end_us[awaited], kind="stable")
-    found = state.copy()
+    result = state.copy()
     for node, after in zip(awaited[order].tolist(), waiting[order].tolist(), strict=True):
-        found[:, after] = ended[:, node]
-    return found
+        result[:, after] = ended[:, node]
+    return result
 
 
 def _kinds(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
@@ -112,9 +112,9 @@ def _kinds(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
     meets = (nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
     pairs = nodes.loc[meets, ["group_size", "group_stride"]].to_numpy()
     kinds, of = np.unique(pairs, axis=0, return_inverse=True) if len(pairs) else (np.zeros((0, 2)), np.zeros(0))
-    found = np.full(len(nodes), ALONE, dtype=np.int64)
-    found[meets] = of.reshape(-1)
-    return kinds.astype(np.int64), found
+    result = np.full(len(nodes), ALONE, dtype=np.int64)
+    result[meets] = of.reshape(-1)
+    return kinds.astype(np.int64), result
 
 
 def _contains(kinds: np.ndarray) -> np.ndarray:

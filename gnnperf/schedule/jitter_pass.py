@@ -23,16 +23,16 @@ ROOT_2 = math.sqrt(2.0)
 @numba.njit(cache=True)
 def _log_below(t, mean, deviation, count):  # type: ignore[no-untyped-def] # pragma: no cover
     """log F(t): all draws are below t."""
-    found = 0.0
+    result = 0.0
     for p in range(len(mean)):
         if deviation[p] > 0.0:
             share = 0.5 * math.erfc(-(t - mean[p]) / (deviation[p] * ROOT_2))
             if share <= 0.0:
                 return -np.inf
-            found += count[p] * math.log(share)
+            result += count[p] * math.log(share)
         elif t < mean[p]:
             return -np.inf
-    return found
+    return result
 
 
 @numba.njit(cache=True)
@@ -62,8 +62,8 @@ def expected_maximum(mean, deviation, count):  # type: ignore[no-untyped-def] # 
 
 def expected_excess(count: int) -> float:
     """E max of `count` standard normal draws."""
-    found: float = expected_maximum(np.zeros(1), np.ones(1), np.array([float(count)]))[0]
-    return found
+    result: float = expected_maximum(np.zeros(1), np.ones(1), np.array([float(count)]))[0]
+    return result
 
 
 STEADY, MOMENT = 0, 1  # rows of a state: a deviation (us), a variance (us^2)

@@ -92,7 +92,7 @@ def schedule(
     num_unrolled: int = 1,
     ready_us: np.ndarray | None = None,
 ) -> Schedule:
-    """Schedule one step `num_unrolled` times in a row; lanes (threads, streams) and `graph.carried` waits carry over.
+    """Schedule one step `num_unrolled` times; lanes (threads, streams) and `graph.cross_step` waits continue.
 
     Args:
         graph: one step (`graph.step(k)`), or a whole window with num_unrolled=1.
@@ -139,7 +139,7 @@ def schedule_copies(
         ready_us: [num_nodes] earliest starts of the first copy.
     """
     passes, lanes = _Passes(edges, lag_us[edges.index]), lane_ends(graph.nodes)
-    awaited, waiting = carried_over(graph, lanes)
+    awaited, waiting = cross_step_edges(graph, lanes)
     start, binding = passes.forward(latency_us[0], ready_us)
     end, step_start, previous_end = start + latency_us[0], ready_us.min(initial=0.0), None
     for latency in latency_us[1:]:
@@ -164,13 +164,13 @@ def schedule_copies(
     )
 
 
-def carried_over(graph: ExecutionGraph, lanes: LaneEnds) -> np.ndarray:
+def cross_step_edges(graph: ExecutionGraph, lanes: LaneEnds) -> np.ndarray:
     """[2, num_carried] (node of one copy of the step, node of the next copy that waits for its end).
 
     A lane's first node follows its last one; beside that, what waits for work of the step before.
     """
     along = np.stack([lanes.last, lanes.first])
-    return along if graph.carried is None else np.concatenate([along, graph.carried], axis=1)
+    return along if graph.cross_step is None else np.concatenate([along, graph.cross_step], axis=1)
 
 
 @dataclass(frozen=True)

@@ -72,8 +72,8 @@ def _look_up(keys: pd.DataFrame, medians: tuple[pd.Series, ...], levels: tuple[l
         if not missing.any() or not len(table):
             continue
         distinct = keys.loc[missing, columns]
-        found = distinct.merge(table.rename("median").reset_index(), on=columns, how="left")["median"].to_numpy()
-        value[missing] = found
+        result = distinct.merge(table.rename("median").reset_index(), on=columns, how="left")["median"].to_numpy()
+        value[missing] = result
     return value
 
 

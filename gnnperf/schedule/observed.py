@@ -17,15 +17,15 @@ import numpy as np
 
 from gnnperf.graph import ExecutionGraph
 from gnnperf.hardware import Contention
-from gnnperf.schedule.claims import IDLE, claims
 from gnnperf.schedule.contention import idle, may_share, shared
 from gnnperf.schedule.progress import ENDS, STARTS, changes
+from gnnperf.schedule.resource_demands import IDLE, resource_demands
 
 
 @numba.njit(cache=True)
 def _observe(node, what, when_us, latency_us, claimed, state):  # type: ignore[no-untyped-def] # pragma: no cover
     """Walk recorded events in order; returns [num_nodes] what of each latency is left without what others took."""
-    alone_us = latency_us.copy()
+    isolated_us = latency_us.copy()
     heap = [(0.0, STARTS, 0, 0)]  # rates announce ends that nobody waits for: here ends are recorded
     for event in range(len(node)):
         n, now = node[event], when_us[event]
@@ -37,12 +37,12 @@ def _observe(node, what, when_us, latency_us, claimed, state):  # type: ignore[n
             left_us = state.left_us[n] - (now - state.since_us[n]) * state.rate[n]
             if state.changed[n]:
                 advanced_us = latency_us[n] + claimed.line_us[n] - max(left_us, 0.0)
-                alone_us[n] = min(advanced_us, latency_us[n] + state.spared_us[n])
+                isolated_us[n] = min(advanced_us, latency_us[n] + state.spared_us[n])
             changes(n, -1, len(latency_us), now, claimed, state, heap)
-    return alone_us
+    return isolated_us
 
 
-def alone_us(graph: ExecutionGraph, contention: Contention) -> np.ndarray:
+def isolated_us(graph: ExecutionGraph, contention: Contention) -> np.ndarray:
     """[num_nodes] latencies without what overlapping work took, and with what tokens spared; NaN where not measured.
 
     It is the second pass backwards for transfers that take at least the time of their bytes on their line; of a shorter
@@ -55,7 +55,7 @@ def alone_us(graph: ExecutionGraph, contention: Contention) -> np.ndarray:
     measured_us = graph.nodes["latency_us"].to_numpy(np.float64)  # [num_nodes]
     start_us = graph.nodes["start_us"].to_numpy(np.float64)  # [num_nodes]
     latency_us = np.where(np.isfinite(start_us), np.nan_to_num(measured_us), 0.0)
-    claimed = claims(graph, latency_us, contention)
+    claimed = resource_demands(graph, latency_us, contention)
     if not may_share(claimed):
         return measured_us
     runs = np.flatnonzero((claimed.role != IDLE) & (start_us + latency_us > start_us))  # [num_running]
@@ -65,7 +65,7 @@ def alone_us(graph: ExecutionGraph, contention: Contention) -> np.ndarray:
     order = np.lexsort((what, when_us))
     everywhere = np.ones(graph.num_nodes, dtype=bool)
     state = idle(graph.num_nodes, claimed)
-    found_us = _observe(
+    result_us = _observe(
         node[order],
         what[order],
         when_us[order],
@@ -73,4 +73,4 @@ def alone_us(graph: ExecutionGraph, contention: Contention) -> np.ndarray:
         shared(claimed, everywhere, contention.outer_bucket),
         state,
     )
-    return np.where(np.isfinite(measured_us) & (claimed.role != IDLE), found_us, measured_us)
+    return np.where(np.isfinite(measured_us) & (claimed.role != IDLE), result_us, measured_us)

@@ -21,7 +21,7 @@ import numpy as np
 from gnnperf.core import WORK_TYPES
 from gnnperf.graph import ExecutionGraph, lane_ends
 from gnnperf.schedule.engine import forward_pass
-from gnnperf.schedule.longest_path import TimedEdges, carried_over, checked, timed_edges
+from gnnperf.schedule.longest_path import TimedEdges, checked, cross_step_edges, timed_edges
 
 NUM_UNROLLED = 4  # steps in a row until the increment is a period: the first ones fill the lanes
 
@@ -74,7 +74,7 @@ def constraints_of(graph: ExecutionGraph, lag_us: np.ndarray, num_copies: int) -
     """
     _, lag_us, _ = checked(graph, np.zeros(graph.num_nodes), lag_us, None, num_copies)
     edges = timed_edges(graph)
-    awaited, waiting = carried_over(graph, lane_ends(graph.nodes))
+    awaited, waiting = cross_step_edges(graph, lane_ends(graph.nodes))
     work = np.flatnonzero(graph.nodes["node_type"].isin([str(t) for t in WORK_TYPES]).to_numpy())
     return StepConstraints(edges, lag_us[edges.index], awaited, waiting, work, num_copies)
 
@@ -96,7 +96,7 @@ def step_visits(constraints: StepConstraints, latency_us: np.ndarray) -> StepVis
         last.append(int(constraints.work[end[constraints.work].argmax()]))
         completion.append(float(end[last[-1]]))
         if copy + 1 < copies:
-            ready, cause[copy + 1] = _carry(constraints, end)
+            ready, cause[copy + 1] = _transferability(constraints, end)
     visits = _visits(constraints, binding, cause, last)
     step_us = completion[-1] - completion[-2]
     return StepVisits(step_us, visits, float(step_us - visits @ latency_us))
@@ -104,13 +104,13 @@ def step_visits(constraints: StepConstraints, latency_us: np.ndarray) -> StepVis
 
 def _forward(constraints: StepConstraints, latency_us: np.ndarray, ready_us: np.ndarray) -> tuple[np.ndarray, ...]:
     e = constraints.edges
-    found: tuple[np.ndarray, ...] = forward_pass(
+    result: tuple[np.ndarray, ...] = forward_pass(
         e.order, e.in_first, e.by_dst, e.src, e.from_start, constraints.lag_us, latency_us, ready_us
     )
-    return found
+    return result
 
 
-def _carry(constraints: StepConstraints, end_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _transferability(constraints: StepConstraints, end_us: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """[num_nodes] earliest starts in the next copy, and the node of this copy that fixes each; -1: none, from 0."""
     ready, cause = np.zeros(len(end_us)), np.full(len(end_us), -1, dtype=np.int64)
     awaited, waiting = constraints.awaited, constraints.waiting

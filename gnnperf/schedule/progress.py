@@ -37,9 +37,9 @@ class Steps(NamedTuple):
     lag_us: np.ndarray  # [num_timed]
     from_start: np.ndarray  # [num_timed] bool
     num_before: np.ndarray  # [num_nodes] incoming edges
-    first_carry: np.ndarray  # [num_nodes + 1] nodes of the next copy that wait for the end of n
-    carry: np.ndarray
-    num_carried: np.ndarray  # [num_nodes] of those waits that end at n
+    first_cross_step: np.ndarray  # [num_nodes + 1] nodes of the next copy that wait for the end of n
+    cross_step: np.ndarray
+    num_cross_step: np.ndarray  # [num_nodes] of those waits that end at n
 
 
 class Shared(NamedTuple):
@@ -142,7 +142,7 @@ def _take_tokens(n, now, shared, state):  # type: ignore[no-untyped-def] # pragm
 
 
 @numba.njit(cache=True)
-def _spare(node, spared_us, now, state, heap):  # type: ignore[no-untyped-def] # pragma: no cover
+def _burst_credit(node, spared_us, now, state, heap):  # type: ignore[no-untyped-def] # pragma: no cover
     """A transfer that just began has less to do."""
     if spared_us > 0.0:
         state.spared_us[node] = spared_us
@@ -211,7 +211,7 @@ def _transfer_changes(node, by, num_nodes, now, shared, state, heap):  # type: i
         state.transfers[count[0]] = node
         count[0] += 1
         if shared.line_us[n] > 0.0:
-            _spare(node, _take_tokens(n, now, shared, state), now, state, heap)
+            _burst_credit(node, _take_tokens(n, now, shared, state), now, state, heap)
     else:
         slot = 0
         while state.transfers[slot] != node:
@@ -259,7 +259,7 @@ def simulate(num_copies, latency_us, ready_us, steps, shared, state):  # type: i
         if node < num_nodes:
             begin[node] = ready_us[n]
         else:
-            waits[node] += steps.num_carried[n]
+            waits[node] += steps.num_cross_step[n]
         if waits[node] == 0:
             heapq.heappush(heap, (begin[node], STARTS, node, 0))
     while len(heap) > 0:
@@ -287,8 +287,8 @@ def simulate(num_copies, latency_us, ready_us, steps, shared, state):  # type: i
                 if waits[after] == 0:
                     heapq.heappush(heap, (begin[after], STARTS, after, 0))
         if what == ENDS and copy + 1 < num_copies:
-            for slot in range(steps.first_carry[n], steps.first_carry[n + 1]):
-                after = (copy + 1) * num_nodes + steps.carry[slot]
+            for slot in range(steps.first_cross_step[n], steps.first_cross_step[n + 1]):
+                after = (copy + 1) * num_nodes + steps.cross_step[slot]
                 begin[after] = max(begin[after], now)
                 waits[after] -= 1
                 if waits[after] == 0:

@@ -59,14 +59,14 @@ def without_waits(graph: ExecutionGraph) -> ExecutionGraph:
     """The ablation: no waits for device work, of the host or of another stream; waited time is the host's own again."""
     nodes, edges = graph.nodes, graph.edges
     from_device = (nodes["stream"] >= 0).to_numpy()[edges["src"].to_numpy()]
-    kept = edges[~(from_device & (edges["relation"] == Relation.WAITS).to_numpy())].reset_index(drop=True)
+    retained = edges[~(from_device & (edges["relation"] == Relation.WAITS).to_numpy())].reset_index(drop=True)
     blocked = np.where(nodes["thread"] >= 0, nodes["blocked_us"], 0.0)
     nodes = nodes.assign(
         latency_us=nodes["latency_us"] + blocked,
         start_us=nodes["start_us"] - blocked,
         blocked_us=nodes["blocked_us"] - blocked,
     )
-    return replace(graph, nodes=nodes, edges=kept.assign(lag_us=measured_lags(nodes, kept)))
+    return replace(graph, nodes=nodes, edges=retained.assign(lag_us=measured_lags(nodes, retained)))
 
 
 def measured_latencies(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:

@@ -28,8 +28,8 @@ def problem_from(
                          remedy="see gnnperf shard --help for the form")  # fmt: skip
     device = load_device(hardware)
     links = default_cluster(device) if cluster is None else load_cluster(cluster, device)
-    asked = {key: value for key, value in raw.items() if key != PLACEMENT} | {RANKS: devices}
-    return Problem(recommendation_from(asked, where), spread(links, devices), reserve_share)
+    requested = {key: value for key, value in raw.items() if key != PLACEMENT} | {RANKS: devices}
+    return Problem(recommendation_from(requested, where), spread(links, devices), reserve_share)
 
 
 def given_placement(raw: Mapping[str, Any], where: str, devices: int) -> Placement | None:
@@ -55,8 +55,8 @@ def check_out(out: Path | None) -> None:
 
 def write_plan(raw: Mapping[str, Any], placement: Placement, problem: Problem, out: Path) -> None:
     """The file's plan with the best placement, whole or not at all."""
-    kept = {key: value for key, value in raw.items() if key not in (PLACEMENT, RANKS, SOURCE)}
+    retained = {key: value for key, value in raw.items() if key not in (PLACEMENT, RANKS, SOURCE)}
     written = placement_as_written(problem.tables, placement, problem.ranks)
     source = {SOURCE: raw[SOURCE]} if SOURCE in raw else {}
-    plan = {**kept, RANKS: problem.ranks, PLACEMENT: written, **source}
+    plan = {**retained, RANKS: problem.ranks, PLACEMENT: written, **source}
     write_text(out, yaml_text(plan))

@@ -63,11 +63,11 @@ def _shard(arguments: argparse.Namespace) -> int:
     raw: dict[str, Any] = read_yaml(path)
     problem = problem_from(raw, str(path), arguments.devices, arguments.hardware, arguments.cluster, arguments.reserve)
     given = given_placement(raw, str(path), arguments.devices)
-    found = answer(problem, Effort(seed=arguments.seed), given, arguments.top)
+    result = answer(problem, Effort(seed=arguments.seed), given, arguments.top)
     if arguments.out is not None:
-        write_plan(raw, found.ranked[0].placement, problem, arguments.out)
+        write_plan(raw, result.ranked[0].placement, problem, arguments.out)
     if arguments.json:
-        write_out(to_json(document(found), indent=1))
+        write_out(to_json(document(result), indent=1))
     else:
-        say(text(found))
+        say(text(result))
     return 0

@@ -43,22 +43,22 @@ def greedy(weights: np.ndarray, loads: Loads) -> Placement:
         InputError: the tables do not fit.
     """
     order = np.lexsort((np.arange(len(weights)), -weights))
-    found = _in_order(order.tolist(), weights, loads, lambda held, room: int(room[np.argmin(held[room])]))
-    return found or by_rows(loads)
+    result = _in_order(order.tolist(), weights, loads, lambda held, margin: int(margin[np.argmin(held[margin])]))
+    return result or by_rows(loads)
 
 
 def random_placements(loads: Loads, count: int, seed: int) -> tuple[Placement, ...]:
     """Whole tables on random ranks with room, large tables first; fewer than `count` where few fit."""
     rng, sizes = np.random.default_rng(seed), size_weights(loads)
     order = np.argsort(-sizes, kind="stable").tolist()
-    found: list[Placement] = []
+    result: list[Placement] = []
     for _ in range(TRIES * count):
-        one = _in_order(order, sizes, loads, lambda held, room: int(rng.choice(room)))
+        one = _in_order(order, sizes, loads, lambda held, margin: int(rng.choice(margin)))
         if one is not None:
-            found.append(one)
-        if len(found) == count:
+            result.append(one)
+        if len(result) == count:
             break
-    return tuple(found)
+    return tuple(result)
 
 
 def _in_order(order: Sequence[int], weights: np.ndarray, loads: Loads, choose: Choice) -> Placement | None:
@@ -66,17 +66,17 @@ def _in_order(order: Sequence[int], weights: np.ndarray, loads: Loads, choose: C
     problem = loads.problem
     held, free = np.zeros(problem.ranks), np.full(problem.ranks, problem.capacity_bytes)
     everywhere = Placed(Split.ROW, tuple(range(problem.ranks)))
-    found: dict[int, Placed] = {}
+    result: dict[int, Placed] = {}
     for table in order:
         need = loads.of(table, Placed(Split.TABLE, (0,))).per_rank[MEMORY]
-        room = np.flatnonzero(free >= need)
-        placed = Placed(Split.TABLE, (choose(held, room),)) if len(room) else everywhere
+        margin = np.flatnonzero(free >= need)
+        placed = Placed(Split.TABLE, (choose(held, margin),)) if len(margin) else everywhere
         if placed is everywhere and problem.tables[table].rows < problem.ranks:
             return None
         free[list(placed.ranks)] -= loads.of(table, placed).per_rank[MEMORY]
         held[list(placed.ranks)] += weights[table] / len(placed.ranks)
-        found[table] = placed
-    return tuple(found[i] for i in range(len(order))) if free.min() >= 0 else None
+        result[table] = placed
+    return tuple(result[i] for i in range(len(order))) if free.min() >= 0 else None
 
 
 def by_rows(loads: Loads) -> Placement:
@@ -86,21 +86,21 @@ def by_rows(loads: Loads) -> Placement:
         InputError: not even that fits.
     """
     problem, over = loads.problem, tuple(range(loads.problem.ranks))
-    found = tuple(Placed(Split.ROW, over) if t.rows >= len(over) else Placed(Split.TABLE, (i % len(over),))
+    result = tuple(Placed(Split.ROW, over) if t.rows >= len(over) else Placed(Split.TABLE, (i % len(over),))
                   for i, t in enumerate(problem.tables))  # fmt: skip
     used = np.zeros(problem.ranks)
-    for table, placed in enumerate(found):
+    for table, placed in enumerate(result):
         used[list(placed.ranks)] += loads.of(table, placed).per_rank[MEMORY]
     if used.max() > problem.capacity_bytes:
         raise _too_large(problem, float(used.max()))
-    return found
+    return result
 
 
 def _too_large(problem: Problem, need_bytes: float) -> InputError:
     device, optimizer = problem.cluster.device, problem.plan.model.optimizer
-    room = max(problem.capacity_bytes, 0.0)
+    margin = max(problem.capacity_bytes, 0.0)
     return InputError(
         f"{len(problem.tables)} tables with {optimizer} take {need_bytes / GIB:.1f} GiB per device even if all rows "
-        f"are divided evenly over {problem.ranks} {device.name}, which have {room / GIB:.1f} GiB each for them",
+        f"are divided evenly over {problem.ranks} {device.name}, which have {margin / GIB:.1f} GiB each for them",
         where=problem.plan.name, remedy="more devices, devices with more memory, or a smaller --reserve",
     )  # fmt: skip

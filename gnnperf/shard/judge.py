@@ -42,24 +42,24 @@ class Judged:
 def judged(problem: Problem, state: State) -> Judged:
     """The predicted step with a placement."""
     graph = build_recommendation(problem.placed(state.placement), awaited_ranks(state))
-    told = AnalyticPredictor().predict(graph, problem.cluster)
-    assert told.alone is not None and not told.uncovered_ops, "plans consist of ops that have forms"
-    found = schedule_with_contention(graph, told.latency_us, told.lag_us, told.alone)
-    on_path = np.where(found.schedule.on_critical_path, found.latency_us, 0.0)  # [num_nodes]
+    given = AnalyticPredictor().predict(graph, problem.cluster)
+    assert given.isolated is not None and not given.uncovered_ops, "plans consist of ops that have forms"
+    result = schedule_with_contention(graph, given.latency_us, given.lag_us, given.isolated)
+    on_path = np.where(result.schedule.on_critical_path, result.latency_us, 0.0)  # [num_nodes]
     what = _what(graph)
-    return Judged(found.schedule.makespan_us, {name: float(on_path[what == name].sum()) for name in PARTS})
+    return Judged(result.schedule.makespan_us, {name: float(on_path[what == name].sum()) for name in PARTS})
 
 
 def awaited_ranks(state: State) -> tuple[int, ...]:
     """Ranks that others may wait for; among ranks with equally many kernels those where these take longest."""
     arrange, look_up, update = state.per_rank[[ARRANGE, LOOKED_UP, UPDATED]]
     holds = state.per_rank[INDICES] > 0  # ranks without a table have fewer kernels
-    found = set()
+    result = set()
     for kind in (holds, ~holds):
         ranks = np.flatnonzero(kind)
         if len(ranks):
-            found |= {int(ranks[np.argmax(us[ranks])]) for us in (look_up, arrange + look_up, update)}
-    return tuple(sorted(found))
+            result |= {int(ranks[np.argmax(us[ranks])]) for us in (look_up, arrange + look_up, update)}
+    return tuple(sorted(result))
 
 
 def _what(graph: ExecutionGraph) -> np.ndarray:
@@ -68,11 +68,11 @@ def _what(graph: ExecutionGraph) -> np.ndarray:
     kind, family = (nodes[name].to_numpy().astype(str) for name in ("node_type", "family"))
     exchanged = nodes["collective"].isin(EXCHANGES).to_numpy()
     of_tables = nodes["op_name"].astype(str).str.startswith("fbgemm::").to_numpy() | (family == OpFamily.EMBEDDING)
-    found = np.full(len(nodes), "", dtype=object)
-    found[kind == NodeType.HOST] = HOST
-    found[kind == NodeType.COMPUTE] = DENSE
-    found[(kind == NodeType.COMPUTE) & of_tables] = LOOKUPS
+    result = np.full(len(nodes), "", dtype=object)
+    result[kind == NodeType.HOST] = HOST
+    result[kind == NodeType.COMPUTE] = DENSE
+    result[(kind == NodeType.COMPUTE) & of_tables] = LOOKUPS
     moved = np.isin(kind, (NodeType.COLLECTIVE, NodeType.COMM))
-    found[moved] = REDUCE
-    found[moved & exchanged] = EXCHANGE
-    return found
+    result[moved] = REDUCE
+    result[moved & exchanged] = EXCHANGE
+    return result

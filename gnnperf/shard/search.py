@@ -51,11 +51,11 @@ def idlest(state: State) -> np.ndarray:
 
 def _whole_tables(state: State) -> Mapping[int, list[int]]:
     """Rank -> whole tables on it."""
-    found: dict[int, list[int]] = defaultdict(list)
+    result: dict[int, list[int]] = defaultdict(list)
     for table, placed in enumerate(state.placement):
         if placed.split is Split.TABLE:
-            found[placed.ranks[0]].append(table)
-    return found
+            result[placed.ranks[0]].append(table)
+    return result
 
 
 def _worth_a_change(state: State, whole: Mapping[int, list[int]]) -> list[int]:
@@ -127,8 +127,8 @@ def descend(state: State, costs: Surrogate, budget: Budget) -> State:
 def _better(state: State, value: Value, costs: Surrogate, budget: Budget) -> tuple[Value, State] | None:
     """The best change of the first table that has a better one; None: no table has."""
     for changes in neighbors(state, costs):
-        asked = [(costs.value_after(state, change), i) for i, change in enumerate(changes) if not budget.spent()]
-        best = min(asked, default=None)
+        requested = [(costs.value_after(state, change), i) for i, change in enumerate(changes) if not budget.spent()]
+        best = min(requested, default=None)
         if best is not None and best[0] < value:
             return best[0], costs.changed(state, changes[best[1]])
     return None
@@ -137,15 +137,15 @@ def _better(state: State, value: Value, costs: Surrogate, budget: Budget) -> tup
 def explore(state: State, costs: Surrogate, budget: Budget, rng: np.random.Generator) -> tuple[State, ...]:
     """Placements that no change makes better, each reached from the best one before by a shove; the best first."""
     best = descend(state, costs, budget)
-    found = [best]
+    result = [best]
     if all(len(ways(costs.problem, table)) == 1 for table in costs.problem.tables):
         return (best,)  # one device: nothing to shove
     while not budget.spent():
         other = descend(_shoved(best, costs, rng), costs, budget)
-        found.append(other)
+        result.append(other)
         if costs.value(other) < costs.value(best):
             best = other
-    return tuple(sorted(found, key=costs.value))
+    return tuple(sorted(result, key=costs.value))
 
 
 def _shoved(state: State, costs: Surrogate, rng: np.random.Generator) -> State:
@@ -170,12 +170,12 @@ class Effort:
     """How hard to search.
 
     Attributes:
-        asked: placements that the surrogate is asked about.
+        requested: placements that the surrogate is asked about.
         judged: found placements that are priced, beside the seeds.
         seed: of everything random.
     """
 
-    asked: int = 24_000
+    requested: int = 24_000
     judged: int = 8
     seed: int = 0
 
@@ -208,20 +208,20 @@ def seeds(loads: Loads) -> dict[str, Placement]:
 def candidates(begins: Iterable[Placement], costs: Surrogate, effort: Effort) -> tuple[Placement, ...]:
     """The best `effort.judged` placements that local search finds from each beginning, by the surrogate."""
     own = list(begins)
-    found: dict[Placement, State] = {}
+    result: dict[Placement, State] = {}
     for number, placement in enumerate(each(own, "searching", "beginnings")):
         rng = np.random.default_rng((effort.seed, number))
-        states = explore(costs.start(placement), costs, Budget(effort.asked // len(own)), rng)
-        found |= {state.placement: state for state in states}
-    ranked = sorted(found.values(), key=costs.value)
+        states = explore(costs.start(placement), costs, Budget(effort.requested // len(own)), rng)
+        result |= {state.placement: state for state in states}
+    ranked = sorted(result.values(), key=costs.value)
     return tuple(state.placement for state in ranked[: effort.judged])
 
 
-def rank(found: Iterable[Placement], given: Mapping[str, Placement], price: Price) -> tuple[Ranked, ...]:
+def rank(result: Iterable[Placement], given: Mapping[str, Placement], price: Price) -> tuple[Ranked, ...]:
     """Everything priced, the fastest first; of equally fast ones, found ones and earlier ones first."""
     origins: dict[Placement, str] = {}
-    for name, placement in (*((FOUND, one) for one in found), *given.items()):
+    for name, placement in (*((FOUND, one) for one in result), *given.items()):
         origins.setdefault(placement, name)
-    asked = each(list(origins.items()), "pricing what was found", "placements")
-    priced = [Ranked(placement, name, price(placement)) for placement, name in asked]
+    requested = each(list(origins.items()), "pricing what was found", "placements")
+    priced = [Ranked(placement, name, price(placement)) for placement, name in requested]
     return tuple(sorted(priced, key=lambda one: one.step_us))

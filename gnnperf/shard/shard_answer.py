@@ -49,7 +49,7 @@ class Answer:
         ranked: the best placements, the fastest first.
         judged: of each of them.
         compared_us: steps of other placements, by their origin; none of random ones where none fits.
-        asked: placements that were looked at.
+        requested: placements that were looked at.
     """
 
     problem: Problem
@@ -57,7 +57,7 @@ class Answer:
     judged: tuple[Judged, ...]
     compared_us: Mapping[str, float]
     costs: Surrogate
-    asked: int
+    requested: int
 
 
 def answer(problem: Problem, effort: Effort, given: Placement | None, top: int) -> Answer:
@@ -74,12 +74,12 @@ def answer(problem: Problem, effort: Effort, given: Placement | None, top: int) 
     """
     costs = surrogate(problem)
     known = {**seeds(costs.loads), **({} if given is None else {GIVEN: given})}
-    asked: dict[Placement, Judged] = {}
+    requested: dict[Placement, Judged] = {}
 
     def price(placement: Placement) -> float:
-        if placement not in asked:
-            asked[placement] = judged(problem, costs.start(placement))
-        return asked[placement].step_us
+        if placement not in requested:
+            requested[placement] = judged(problem, costs.start(placement))
+        return requested[placement].step_us
 
     ranked = rank(candidates(known.values(), costs, effort), known, price)[:top]
     compared = {name: price(placement) for name, placement in known.items()}
@@ -87,12 +87,12 @@ def answer(problem: Problem, effort: Effort, given: Placement | None, top: int) 
     random = [price(placement) for placement in drawn]
     if random:
         compared[f"median of {len(random)} random"] = median(random)
-    return Answer(problem, ranked, tuple(asked[r.placement] for r in ranked), compared, costs, len(asked))
+    return Answer(problem, ranked, tuple(requested[r.placement] for r in ranked), compared, costs, len(requested))
 
 
-def rank_loads(found: Answer, placement: Placement) -> tuple[RankLoad, ...]:
+def rank_loads(result: Answer, placement: Placement) -> tuple[RankLoad, ...]:
     """Of each rank."""
-    plan, state = found.problem.placed(placement), found.costs.start(placement)
+    plan, state = result.problem.placed(placement), result.costs.start(placement)
     sent = vector_bytes(parts_of(plan), plan.ranks, plan.samples)  # [ranks]
     tables = [sum(r in placed.ranks for placed in placement) for r in range(plan.ranks)]
     copies = sum(t.pooling for t, p in zip(plan.model.tables, placement, strict=True) if _is_local(p.split, plan.ranks))
@@ -111,9 +111,9 @@ def splits(placement: Placement) -> dict[str, int]:
     return {str(split): sum(placed.split is split for placed in placement) for split in Split}
 
 
-def document(found: Answer) -> dict[str, object]:
+def document(result: Answer) -> dict[str, object]:
     """Everything, for JSON."""
-    problem, plan = found.problem, found.problem.plan
+    problem, plan = result.problem, result.problem.plan
     return {
         "name": plan.name,
         "num_tables": len(problem.tables),
@@ -122,27 +122,27 @@ def document(found: Answer) -> dict[str, object]:
         "cluster": problem.cluster.name,
         "batch": plan.batch,
         "capacity_bytes_per_device": problem.capacity_bytes,
-        "num_judged": found.asked,
-        "compared_step_us": dict(found.compared_us),
-        "placements": [_one(found, r, j) for r, j in zip(found.ranked, found.judged, strict=True)],
+        "num_judged": result.requested,
+        "compared_step_us": dict(result.compared_us),
+        "placements": [_one(result, r, j) for r, j in zip(result.ranked, result.judged, strict=True)],
     }
 
 
-def _one(found: Answer, ranked: Ranked, told: Judged) -> dict[str, object]:
-    loads = rank_loads(found, ranked.placement)
+def _one(result: Answer, ranked: Ranked, stated: Judged) -> dict[str, object]:
+    loads = rank_loads(result, ranked.placement)
     return {
         "step_us": ranked.step_us,
         "origin": ranked.origin,
-        "critical_path_us": dict(told.critical_us),
+        "critical_path_us": dict(stated.critical_us),
         "tables_by_split": splits(ranked.placement),
         "ranks": [vars(load) for load in loads],
-        "placement": placement_as_written(found.problem.tables, ranked.placement, found.problem.ranks),
+        "placement": placement_as_written(result.problem.tables, ranked.placement, result.problem.ranks),
     }
 
 
-def gain(found: Answer) -> float:
+def gain(result: Answer) -> float:
     """Share of the greedy-by-size step that the best placement saves."""
-    return 1.0 - found.ranked[0].step_us / found.compared_us[BY_SIZE]
+    return 1.0 - result.ranked[0].step_us / result.compared_us[BY_SIZE]
 
 
 def unevenness(values: list[float]) -> float:

@@ -104,12 +104,12 @@ class Surrogate:
         return self.value(self._moved(state, changes, state.placement))
 
     def _moved(self, state: State, changes: Mapping[int, Placed], placement: Placement) -> State:
-        found = State(placement, state.per_rank.copy(), state.shared.copy())
+        result = State(placement, state.per_rank.copy(), state.shared.copy())
         for table, placed in changes.items():
             before = state.placement[table]
-            _add(found, self.loads.of(table, before), before, -1.0)
-            _add(found, self.loads.of(table, placed), placed, 1.0)
-        return found
+            _add(result, self.loads.of(table, before), before, -1.0)
+            _add(result, self.loads.of(table, placed), placed, 1.0)
+        return result
 
     def value(self, state: State) -> Value:
         """Smaller is better."""
@@ -125,15 +125,15 @@ class Surrogate:
     def step_us(self, state: State) -> float:
         """Of a placement that fits."""
         plan, per_rank, shared = self.problem.plan, state.per_rank, state.shared
-        asked, elements = per_rank[INDICES], per_rank[ELEMENTS]
-        index = self.collective_us("all_to_all", even_bytes(asked, plan.samples, INDEX_BYTES).max())
+        requested, elements = per_rank[INDICES], per_rank[ELEMENTS]
+        index = self.collective_us("all_to_all", even_bytes(requested, plan.samples, INDEX_BYTES).max())
         vectors = self.collective_us("all_to_all", even_bytes(elements, plan.samples, FLOAT_BYTES).max())
         summed = float(shared[SUMMED]) * FLOAT_BYTES
         ahead = vectors + self.collective_us("reduce_scatter", plan.batch * summed)
         back = vectors + self.collective_us("all_gather", plan.samples * summed)
-        found = index + (per_rank[ARRANGE] + per_rank[LOOKED_UP]).max() + max(ahead, self.bottom_us) + self.rest_us
-        found += max(back, self.bottom_backward_us) + per_rank[UPDATED].max()
-        return float(found) + self._replicated_us(shared)
+        result = index + (per_rank[ARRANGE] + per_rank[LOOKED_UP]).max() + max(ahead, self.bottom_us) + self.rest_us
+        result += max(back, self.bottom_backward_us) + per_rank[UPDATED].max()
+        return float(result) + self._replicated_us(shared)
 
     def _replicated_us(self, shared: np.ndarray) -> float:
         """Dense gradients of replicated tables, their sum over ranks, and the optimizer's pass over them."""

@@ -19,26 +19,34 @@ ADVICE = {
 }
 
 
-def text(found: Answer) -> str:
+def text(result: Answer) -> str:
     """Everything for a reader."""
-    return "\n".join((*_head(found), *_ranking(found), *_comparison(found), *_limits(found.judged[0]), *_ranks(found),
-                      *_placement(found)))  # fmt: skip
+    return "\n".join(
+        (
+            *_head(result),
+            *_ranking(result),
+            *_comparison(result),
+            *_limits(result.judged[0]),
+            *_ranks(result),
+            *_placement(result),
+        )
+    )
 
 
-def _head(found: Answer) -> Iterator[str]:
-    problem, plan = found.problem, found.problem.plan
+def _head(result: Answer) -> Iterator[str]:
+    problem, plan = result.problem, result.problem.plan
     where = f"{problem.ranks} x {problem.cluster.device.name} (cluster {problem.cluster.name})"
     yield f"{plan.name}: {len(problem.tables)} tables, batch {plan.batch:,}, on {where}"
     reserved = f"{problem.reserve_share:.0%} of it in reserve"
     yield f"memory for tables per device: {problem.capacity_bytes / GIB:.1f} GiB ({reserved})"
-    yield f"{found.asked} placements judged by the predicted step"
+    yield f"{result.requested} placements judged by the predicted step"
 
 
-def _ranking(found: Answer) -> Iterator[str]:
+def _ranking(result: Answer) -> Iterator[str]:
     yield ""
     yield " #  step        busiest: work  vectors     memory    work/mean   tables whole  row  column  replicated"
-    for place, ranked in enumerate(found.ranked, start=1):
-        loads, held = rank_loads(found, ranked.placement), splits(ranked.placement)
+    for place, ranked in enumerate(result.ranked, start=1):
+        loads, held = rank_loads(result, ranked.placement), splits(ranked.placement)
         work, sent = [load.work_us for load in loads], max(load.vector_bytes for load in loads)
         memory = max(load.memory_bytes for load in loads)
         busiest = (
@@ -48,31 +56,31 @@ def _ranking(found: Answer) -> Iterator[str]:
         yield f"{place:2d}  {milliseconds(ranked.step_us):10s}  {busiest}   {by_split}   {ranked.origin}"
 
 
-def _comparison(found: Answer) -> Iterator[str]:
-    best = found.ranked[0].step_us
+def _comparison(result: Answer) -> Iterator[str]:
+    best = result.ranked[0].step_us
     yield ""
-    for name, step_us in found.compared_us.items():
+    for name, step_us in result.compared_us.items():
         yield f"{name:26s} {milliseconds(step_us):>10s}   {step_us / best - 1.0:+.1%} against the best"
-    yield f"the best saves {gain(found):.1%} of the step of greedy by size"
+    yield f"the best saves {gain(result):.1%} of the step of greedy by size"
 
 
-def _limits(told: Judged) -> Iterator[str]:
+def _limits(given: Judged) -> Iterator[str]:
     yield ""
-    yield f"what the best step ({milliseconds(told.step_us)}) is made of, along its critical path:"
-    known = sorted(told.critical_us.items(), key=lambda item: -item[1])
-    rest = told.step_us - sum(told.critical_us.values())
+    yield f"what the best step ({milliseconds(given.step_us)}) is made of, along its critical path:"
+    known = sorted(given.critical_us.items(), key=lambda item: -item[1])
+    rest = given.step_us - sum(given.critical_us.values())
     for name, us in known:
-        yield f"  {us / told.step_us:6.1%}  {name}: {ADVICE[name]}"
-    yield f"  {rest / told.step_us:6.1%}  launches and gaps"
+        yield f"  {us / given.step_us:6.1%}  {name}: {ADVICE[name]}"
+    yield f"  {rest / given.step_us:6.1%}  launches and gaps"
 
 
-def _ranks(found: Answer) -> Iterator[str]:
+def _ranks(result: Answer) -> Iterator[str]:
     yield ""
     yield "rank  tables  lookups       work        vectors     memory"
-    for rank, load in _some(rank_loads(found, found.ranked[0].placement)):
+    for rank, load in _some(rank_loads(result, result.ranked[0].placement)):
         yield (f"{rank:4d}  {load.tables:6d}  {load.lookups:12,.0f}  {milliseconds(load.work_us):>10s}  "
                f"{load.vector_bytes / MIB:6.1f} MiB  {load.memory_bytes / GIB:6.1f} GiB")  # fmt: skip
-    more = found.problem.ranks - MOST_RANKS
+    more = result.problem.ranks - MOST_RANKS
     if more > 0:
         yield f"      and {more} more with less work; --json has all"
 
@@ -83,8 +91,8 @@ def _some(loads: Sequence[RankLoad]) -> list[tuple[int, RankLoad]]:
     return sorted(busiest, key=lambda item: item[0])
 
 
-def _placement(found: Answer) -> Iterator[str]:
-    written = placement_as_written(found.problem.tables, found.ranked[0].placement, found.problem.ranks)
+def _placement(result: Answer) -> Iterator[str]:
+    written = placement_as_written(result.problem.tables, result.ranked[0].placement, result.problem.ranks)
     yield ""
     yield "placement:"
     yield from (f"  {name}: {_plain(place)}" for name, place in list(written.items())[:MOST_TABLES])

@@ -34,7 +34,7 @@ MS = 1e-3  # ms per us
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Requested:
     """One shard: what is looked up in it in a step.
 
     Attributes:
@@ -91,16 +91,16 @@ class AnalyticShardEstimator:
         shards = [(option, shard) for option in sharding_options for shard in option.shards]
         if not shards:
             return
-        asked = [self._asked(option, shard) for option, shard in shards]
-        forward, backward = self._kernels_us(asked)
-        ahead, back = self._collectives_us(asked)
+        requested = [self._requested(option, shard) for option, shard in shards]
+        forward, backward = self._kernels_us(requested)
+        ahead, back = self._collectives_us(requested)
         perf = _types().Perf
         for (_, shard), *us in zip(shards, forward, ahead, backward, back, strict=True):
             compute, comms, backward_compute, backward_comms = (float(each) * MS for each in us)
             shard.perf = perf(fwd_compute=compute, fwd_comms=comms, bwd_compute=backward_compute,
                               bwd_comms=backward_comms)  # fmt: skip
 
-    def _asked(self, option: Any, shard: Any) -> _Asked:
+    def _requested(self, option: Any, shard: Any) -> _Requested:
         sharding, where = str(option.sharding_type), f"table {option.name!r}"
         if sharding not in SHARDINGS:
             raise InputError(f"sharding type {sharding!r}", where=where, allowed=", ".join(SHARDINGS))
@@ -114,7 +114,7 @@ class AnalyticShardEstimator:
         skew = max(round(1000 * self._skew.get(option.name, 1.0)), 1)
         table = BatchedTable(max(rows, 1), columns, counts[0], counts[1], skew, state)
         copied = float(rows * columns * FLOAT_BYTES) if sharding in COPIED else 0.0
-        return _Asked(table, sharding, _host_share(option, where), copied)
+        return _Requested(table, sharding, _host_share(option, where), copied)
 
     def _samples(self, option: Any) -> tuple[float, float]:
         """Vectors and indices of one rank's batch, over the features that share the table."""
@@ -125,9 +125,9 @@ class AnalyticShardEstimator:
         vectors = [pooling * batch for pooling, batch in zip(poolings, batches, strict=True)]
         return sum(vectors), sum(length * count for length, count in zip(lengths, vectors, strict=True))
 
-    def _kernels_us(self, asked: Sequence[_Asked]) -> tuple[np.ndarray, np.ndarray]:
+    def _kernels_us(self, requested: Sequence[_Requested]) -> tuple[np.ndarray, np.ndarray]:
         """[n] us forward and backward, without launches; rows that lie with the host cross its link."""
-        items = [item for each in asked for item in (
+        items = [item for each in requested for item in (
             BatchedOp(LOOK_UP, (each.table,), Phase.FORWARD),
             Moves("sort", radix_sort_bytes(each.table.rows, each.table.lookups), Phase.BACKWARD),
             BatchedOp(UPDATE, (each.table,), Phase.BACKWARD),
@@ -135,15 +135,15 @@ class AnalyticShardEstimator:
         launches = np.array([LAUNCHES[LOOK_UP], 1, LAUNCHES[UPDATE]])
         us = kernels_us(self._cluster, items).reshape(-1, 3) - launches * self._cluster.device.launch_floor_us
         look_up, sort, update = us.T  # [n] each
-        crossing = [e.host_share * e.table.lookups * e.table.dim * FLOAT_BYTES for e in asked]
+        crossing = [e.host_share * e.table.lookups * e.table.dim * FLOAT_BYTES for e in requested]
         host_us = np.array(crossing) / self._cluster.host_link.sustained_bytes_per_s * US
         return look_up + host_us, sort + update + 2.0 * host_us  # a row is read and written by its update
 
-    def _collectives_us(self, asked: Sequence[_Asked]) -> tuple[np.ndarray, np.ndarray]:
+    def _collectives_us(self, requested: Sequence[_Requested]) -> tuple[np.ndarray, np.ndarray]:
         """[n] us that the vectors add forward, and their gradients backward."""
-        vectors = np.array([float(e.table.bags * e.table.dim * FLOAT_BYTES) for e in asked])
-        copied = np.array([e.copied_bytes for e in asked])
-        summed, stays = (np.array([e.sharding in kinds for e in asked]) for kinds in (SUMMED, COPIED))
+        vectors = np.array([float(e.table.bags * e.table.dim * FLOAT_BYTES) for e in requested])
+        copied = np.array([e.copied_bytes for e in requested])
+        summed, stays = (np.array([e.sharding in kinds for e in requested]) for kinds in (SUMMED, COPIED))
         exchange = self._added_us("all_to_all", vectors)
         ahead = np.where(summed, self._added_us("reduce_scatter", vectors), exchange)
         back = np.where(summed, self._added_us("all_gather", vectors / self._ranks), exchange)

@@ -81,8 +81,8 @@ ANY_KERNEL_NAME = re.compile("|".join(pattern.pattern for pattern, _ in KERNEL_N
 
 def kind_of_kernel_name(name: str) -> str | None:
     """The kind a kernel's name states; "unknown" for communication of an unstated kind; None otherwise."""
-    found = ANY_KERNEL_NAME.search(name)
-    return next(kind for pattern, kind in KERNEL_NAMES if pattern.match(found[0])) if found else None
+    result = ANY_KERNEL_NAME.search(name)
+    return next(kind for pattern, kind in KERNEL_NAMES if pattern.match(result[0])) if result else None
 
 
 def dtype_name(text: object) -> str | None:

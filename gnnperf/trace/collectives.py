@@ -152,8 +152,8 @@ def _between(call: Call, distributed: Distributed) -> Call:
     if call.kind not in point_to_point.KINDS or call.peer is None or distributed.rank is None:
         return call
     ranks = _ranks_of(call.group, distributed)
-    found = None if ranks is None else point_to_point.channel(call.kind, distributed.rank, call.peer, ranks, call.tag)
-    return call if found is None else replace(call, group=found, group_size=2)
+    result = None if ranks is None else point_to_point.channel(call.kind, distributed.rank, call.peer, ranks, call.tag)
+    return call if result is None else replace(call, group=result, group_size=2)
 
 
 def _ranks_of(group: str | None, distributed: Distributed) -> Sequence[int] | None:
@@ -235,8 +235,8 @@ def _spread(
     calls: dict[int, Call] = {}
     for root, rows in trees.items():
         if known[root].kind is not None:
-            told = [r for r in rows if own[r] != Call() or any(c > r and end[c] <= end[r] for c in rows)]
-            calls |= dict.fromkeys(told, known[root])
+            given = [r for r in rows if own[r] != Call() or any(c > r and end[c] <= end[r] for c in rows)]
+            calls |= dict.fromkeys(given, known[root])
     return calls
 
 

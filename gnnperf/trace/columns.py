@@ -95,12 +95,12 @@ def json_column(codes: np.ndarray, texts: list[bytes], column: str, dropped: dic
         column: input_dims, input_types or input_values.
         dropped: counts of what was left out, by reason; those of this column are added.
     """
-    kept = [input_text(column, text) for text in texts]
+    retained = [input_text(column, text) for text in texts]
     counts = np.bincount(codes + 1, minlength=len(texts) + 1)[1:]
-    lost = sum(int(n) for n, (_, is_whole) in zip(counts, kept, strict=True) if not is_whole)
+    lost = sum(int(n) for n, (_, is_whole) in zip(counts, retained, strict=True) if not is_whole)
     if lost:
         dropped[LOST[column]] = dropped.get(LOST[column], 0) + lost
-    compact_codes, compact = coded([text for text, _ in kept])
+    compact_codes, compact = coded([text for text, _ in retained])
     return categorical(np.append(compact_codes, -1)[codes], compact)
 
 

@@ -28,11 +28,11 @@ COST_PER_US = 0.02 * STRETCH / 10  # of the shift itself: the smallest that expl
 
 def enclosing_ops(table: Assembled) -> np.ndarray:
     """[num_events] innermost CPU op around each host event on its thread; -1 none, and for device work."""
-    found = _enclosing(table, np.zeros(1, dtype=np.int64))
+    result = _enclosing(table, np.zeros(1, dtype=np.int64))
     launches = np.flatnonzero(launch_calls(table))
-    if len(launches) == 0 or (_costs(table, found, launches, 0) > 0).mean() < CUT_SHARE:
-        return found
-    return _enclosing(table, _call_shift(table, launches)) if clocks_differ(table) else found
+    if len(launches) == 0 or (_costs(table, result, launches, 0) > 0).mean() < CUT_SHARE:
+        return result
+    return _enclosing(table, _call_shift(table, launches)) if clocks_differ(table) else result
 
 
 def clocks_differ(table: Assembled) -> bool:
@@ -69,8 +69,8 @@ def _call_shift(table: Assembled, launches: np.ndarray) -> np.ndarray:
     window = np.ones(min(STRETCH, len(launches)))
     costs = np.empty((len(SHIFTS_NS), len(launches)))  # [num_shifts, num_launches]
     for i, shift in enumerate(SHIFTS_NS.tolist()):
-        found = _enclosing(table, np.full(1, shift))
-        costs[i] = np.convolve(_costs(table, found, launches, shift), window, mode="same")
+        result = _enclosing(table, np.full(1, shift))
+        costs[i] = np.convolve(_costs(table, result, launches, shift), window, mode="same")
         costs[i] += COST_PER_US * abs(shift) / 1000
     best = SHIFTS_NS[costs.argmin(axis=0)]  # [num_launches]
     calls = np.flatnonzero(table.is_kind(EventKind.RUNTIME))
@@ -80,10 +80,10 @@ def _call_shift(table: Assembled, launches: np.ndarray) -> np.ndarray:
     return shift_ns
 
 
-def _costs(table: Assembled, found: np.ndarray, launches: np.ndarray, shift: int) -> np.ndarray:
+def _costs(table: Assembled, result: np.ndarray, launches: np.ndarray, shift: int) -> np.ndarray:
     """[num_launches] how badly each launch fits into the op found for it."""
     end = table.columns["start_ns"] + table.columns["duration_ns"]
-    op = found[launches]
+    op = result[launches]
     cut = end[launches] + shift > end[op]
     return np.where(op < 0, COST_OUTSIDE, np.where(cut, COST_CUT, 0.0))
 
@@ -100,8 +100,8 @@ def _enclosing(table: Assembled, call_shift_ns: np.ndarray) -> np.ndarray:
         duration = table.columns["duration_ns"][rows]
         is_op = table.kind[rows] == KIND_CODES[EventKind.CPU_OP]
         before = np.cumsum(is_op) - is_op - 1  # [num_rows] last op before the row; -1 none
-        found = _covering(before, is_op, begin + duration // 2, (begin + duration)[is_op])
-        enclosing[rows] = np.append(rows[is_op], -1)[found]
+        result = _covering(before, is_op, begin + duration // 2, (begin + duration)[is_op])
+        enclosing[rows] = np.append(rows[is_op], -1)[result]
     return enclosing
 
 
@@ -124,13 +124,13 @@ def _covering(before: np.ndarray, is_op: np.ndarray, middle: np.ndarray, op_end:
     that op's middle, hence too early as well. The distance doubles each round.
     """
     end = np.append(op_end, np.iinfo(np.int64).max)  # the op "-1" covers everything
-    found = before.copy()
-    jump = np.append(found[is_op], -1)  # [num_ops + 1] candidate of each op
+    result = before.copy()
+    jump = np.append(result[is_op], -1)  # [num_ops + 1] candidate of each op
     op_number = np.cumsum(is_op) - 1
-    active = np.flatnonzero(end[found] < middle)
+    active = np.flatnonzero(end[result] < middle)
     while len(active):
-        found[active] = jump[found[active]]
+        result[active] = jump[result[active]]
         ops = active[is_op[active]]
-        jump[op_number[ops]] = found[ops]
-        active = active[end[found[active]] < middle[active]]
-    return found
+        jump[op_number[ops]] = result[ops]
+        active = active[end[result[active]] < middle[active]]
+    return result

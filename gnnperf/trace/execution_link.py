@@ -57,10 +57,10 @@ def match(table: Assembled, trace: ExecutionTrace) -> Matched:
     best = Matched((), "none", 0.0)
     for key, numbers in numberings.items():
         if (numbers[host] > 0).any():
-            found = _repetitions(numbers[host].tolist(), texts, host.tolist(), trace)
-            share = len(found[0]) / len(trace.nodes)
+            result = _repetitions(numbers[host].tolist(), texts, host.tolist(), trace)
+            share = len(result[0]) / len(trace.nodes)
             if share > best.share:
-                best = Matched(tuple(found), key, share)
+                best = Matched(tuple(result), key, share)
     return best
 
 
@@ -68,12 +68,12 @@ def _repetitions(numbers: list[int], texts: list[str], rows: list[int], trace: E
     """node id -> row, once for every time the trace is found; at least one, which may be empty."""
     at = {number: (text, row) for number, text, row in zip(numbers, texts, rows, strict=True) if number >= 0}
     taken: set[int] = set()
-    found = [_by_offsets(at, trace, taken)]
+    result = [_by_offsets(at, trace, taken)]
     while True:
         again = _by_offsets(at, trace, taken)
-        if not again or len(again) < MIN_REPEATED_SHARE * len(found[0]):
-            return found
-        found.append(again)
+        if not again or len(again) < MIN_REPEATED_SHARE * len(result[0]):
+            return result
+        result.append(again)
 
 
 def _by_offsets(at: dict[int, tuple[str, int]], trace: ExecutionTrace, taken: set[int]) -> dict[int, int]:
@@ -82,7 +82,7 @@ def _by_offsets(at: dict[int, tuple[str, int]], trace: ExecutionTrace, taken: se
     for number, (text, _) in at.items():
         if number not in taken:
             numbers_of[text].append(number)
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     near: int | None = None  # threads of one step have nearly the same offset
     for thread in sorted({n.thread for n in trace.nodes}):
         left = [n for n in trace.nodes if n.thread == thread]
@@ -93,10 +93,10 @@ def _by_offsets(at: dict[int, tuple[str, int]], trace: ExecutionTrace, taken: se
                 break
             near = offset if near is None else near
             for node in agreeing:
-                found[node.id] = at[node.rf_id + offset][1]  # type: ignore[operator]
+                result[node.id] = at[node.rf_id + offset][1]  # type: ignore[operator]
                 taken.add(node.rf_id + offset)  # type: ignore[operator]
-            left = [n for n in left if n.id not in found]
-    return found
+            left = [n for n in left if n.id not in result]
+    return result
 
 
 def _vote(nodes: list[Node], numbers_of: dict[str, list[int]], taken: set[int], near: int | None) -> int | None:
@@ -123,10 +123,10 @@ def fill_shapes(table: Assembled, trace: ExecutionTrace, matched: Matched) -> As
         known = table.columns[column]
         texts[column] = [known.categories[c].encode() if c >= 0 else None for c in known.codes]
         for node in trace.nodes:
-            rows = [found[node.id] for found in matched.repetitions if node.id in found]
-            told = msgspec.json.encode(describe(node)) if rows and node.types else None
+            rows = [result[node.id] for result in matched.repetitions if node.id in result]
+            given = msgspec.json.encode(describe(node)) if rows and node.types else None
             for row in rows:
-                texts[column][row] = texts[column][row] or told
+                texts[column][row] = texts[column][row] or given
     columns = table.columns | {c: json_column(*coded(values), c, table.dropped) for c, values in texts.items()}
     return replace(table, columns=columns)
 
@@ -192,10 +192,10 @@ def feeds(trace: ExecutionTrace, matched: Matched) -> pd.DataFrame:
 
 def _tensors(values: list[Any], types: list[Any]) -> frozenset[int]:
     """Ids of the tensors among these arguments; lists of tensors included."""
-    found: list[int] = []
+    result: list[int] = []
     for value, kind in zip(values, types, strict=False):
         if str(kind).startswith("Tensor(") and isinstance(value, list) and value and isinstance(value[0], int):
-            found.append(value[0])
+            result.append(value[0])
         elif str(kind).startswith("GenericList[Tensor") and isinstance(value, list):
-            found += [v[0] for v in value if isinstance(v, list) and v and isinstance(v[0], int)]
-    return frozenset(found)
+            result += [v[0] for v in value if isinstance(v, list) and v and isinstance(v[0], int)]
+    return frozenset(result)

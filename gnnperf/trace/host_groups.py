@@ -51,8 +51,8 @@ def name_groups(tables: Sequence[TraceTable], groups: Mapping[int, Sequence[Grou
     ranges = {t.meta.rank: _ranges(t) for t in tables}
     several = [r for r in sorted(ranges) if len(ranges[r].row) and len(set(groups.get(r, ()))) > 1]
     in_steps = {t.meta.rank: _steps_of(t, ranges[t.meta.rank]) for t in tables if t.meta.rank in several}
-    found = _search([(in_steps[r], groups[r]) for r in several])
-    return [_named(t, _of_rows(ranges[t.meta.rank], groups.get(t.meta.rank, ()), found)) for t in tables]
+    result = _search([(in_steps[r], groups[r]) for r in several])
+    return [_named(t, _of_rows(ranges[t.meta.rank], groups.get(t.meta.rank, ()), result)) for t in tables]
 
 
 def _ranges(table: TraceTable) -> _Ranges:
@@ -85,11 +85,11 @@ def _steps_of(table: TraceTable, ranges: _Ranges) -> _Ranges:
                    ranges.end_ns[inside], [ranges.what[i] for i in inside.tolist()])  # fmt: skip
 
 
-def _of_rows(ranges: _Ranges, groups: Sequence[Group], found: Mapping[int, Mapping[int, Group]]) -> dict[int, Group]:
+def _of_rows(ranges: _Ranges, groups: Sequence[Group], result: Mapping[int, Mapping[int, Group]]) -> dict[int, Group]:
     """Row -> group."""
     if len(set(groups)) == 1:
         return dict.fromkeys(ranges.row.tolist(), groups[0])
-    of_thread = found.get(ranges.rank, {})
+    of_thread = result.get(ranges.rank, {})
     pairs = zip(ranges.row.tolist(), ranges.thread.tolist(), strict=True)
     return {row: of_thread[thread] for row, thread in pairs if thread in of_thread}
 

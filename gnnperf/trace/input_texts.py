@@ -63,9 +63,9 @@ def input_text(column: str, raw: bytes) -> tuple[str | None, bool]:
         return None, False
     if not isinstance(arguments, list):
         return None, False
-    kept = [_KEEP[column](argument) for argument in arguments]
-    is_whole = column != "input_dims" or kept == arguments
-    return msgspec.json.encode(kept).decode() if any(kept) or is_whole else None, is_whole
+    retained = [_KEEP[column](argument) for argument in arguments]
+    is_whole = column != "input_dims" or retained == arguments
+    return msgspec.json.encode(retained).decode() if any(retained) or is_whole else None, is_whole
 
 
 def _shape(argument: Any) -> list[Any]:

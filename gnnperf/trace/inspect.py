@@ -151,11 +151,11 @@ def _counts(column: pd.Series) -> dict[str, int]:
 
 
 def _collectives(events: pd.DataFrame) -> tuple[CollectiveSummary, ...]:
-    found = events[events["collective"].notna()]
+    result = events[events["collective"].notna()]
     keys = ["collective", "comm_dtype", "group", "group_size"]
-    plain = {key: found[key].astype(object).fillna("") for key in keys[:3]}
+    plain = {key: result[key].astype(object).fillna("") for key in keys[:3]}
     parts = []
-    for key, rows in found.assign(**plain).groupby(keys, sort=True):
+    for key, rows in result.assign(**plain).groupby(keys, sort=True):
         kind, dtype, group, size = cast(tuple[str, str, str, int], key)
         is_kernel = (rows["kind"] == EventKind.KERNEL).to_numpy()
         ranges = (rows["kind"] == EventKind.ANNOTATION).to_numpy()  # nccl:, gloo: one per call

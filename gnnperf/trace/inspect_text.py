@@ -16,14 +16,20 @@ MAX_ROWS = 16
 BOLD = "bold"
 
 
-def print_inspection(found: Inspection, console: Console) -> None:
+def print_inspection(result: Inspection, console: Console) -> None:
     """Ranks, steps, collectives, execution traces, what is missing, warnings."""
-    world = "" if found.world_size is None else f", world size {found.world_size}"
-    console.print(Text.assemble((found.name, BOLD), f": {len(found.ranks)} rank(s) traced{world}"))
-    for section in (_ranks(found), _device_work(found), _steps(found), _collectives(found), _execution_traces(found)):
+    world = "" if result.world_size is None else f", world size {result.world_size}"
+    console.print(Text.assemble((result.name, BOLD), f": {len(result.ranks)} rank(s) traced{world}"))
+    for section in (
+        _ranks(result),
+        _device_work(result),
+        _steps(result),
+        _collectives(result),
+        _execution_traces(result),
+    ):
         if section is not None:
             console.print(section)
-    for title, lines in (("Not in this trace", found.missing), ("Warnings", found.warnings)):
+    for title, lines in (("Not in this trace", result.missing), ("Warnings", result.warnings)):
         if lines:
             console.print(Text(title, BOLD))
             for line in lines[:MAX_ROWS]:
@@ -32,12 +38,12 @@ def print_inspection(found: Inspection, console: Console) -> None:
                 console.print(f"  - ... {len(lines) - MAX_ROWS} more")
 
 
-def _ranks(found: Inspection) -> Table | None:
+def _ranks(result: Inspection) -> Table | None:
     headings = ("rank", "known by", "window ms", "cpu ops", "shapes", "threads", "device")
-    return _table("Ranks", headings, [_rank_cells(r) for r in found.ranks])
+    return _table("Ranks", headings, [_rank_tds(r) for r in result.ranks])
 
 
-def _rank_cells(rank: RankSummary) -> tuple[str, ...]:
+def _rank_tds(rank: RankSummary) -> tuple[str, ...]:
     return (
         str(rank.rank), rank.rank_source, f"{rank.duration_ms:,.1f}", f"{rank.events.get('cpu_op', 0):,}",
         _percent(rank.ops_with_shapes), str(rank.threads),
@@ -45,12 +51,12 @@ def _rank_cells(rank: RankSummary) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _device_work(found: Inspection) -> Table | None:
+def _device_work(result: Inspection) -> Table | None:
     headings = ("rank", "launches", "kernels", "copies", "streams", "tied to ops", "by", "before window")
-    return _table("Device work", headings, [_device_cells(r) for r in found.ranks if r.streams])
+    return _table("Device work", headings, [_device_tds(r) for r in result.ranks if r.streams])
 
 
-def _device_cells(rank: RankSummary) -> tuple[str, ...]:
+def _device_tds(rank: RankSummary) -> tuple[str, ...]:
     count = rank.events.get
     copies = count("memcpy", 0) + count("memset", 0)
     return (
@@ -70,8 +76,8 @@ def _table(title: str, headings: tuple[str, ...], rows: Sequence[tuple[str, ...]
     return table
 
 
-def _steps(found: Inspection) -> Text | None:
-    marked = [r for r in found.ranks if r.steps]
+def _steps(result: Inspection) -> Text | None:
+    marked = [r for r in result.ranks if r.steps]
     if not marked:
         return None
     first = marked[0]
@@ -81,21 +87,21 @@ def _steps(found: Inspection) -> Text | None:
     return Text.assemble(("Steps", BOLD), head, times, more)
 
 
-def _collectives(found: Inspection) -> Table | None:
+def _collectives(result: Inspection) -> Table | None:
     headings = ("rank", "collective", "dtype", "group", "size", "calls", "kernels", "elements sent")
-    return _table("Collectives", headings, [_collective_cells(r, c) for r in found.ranks for c in r.collectives])
+    return _table("Collectives", headings, [_collective_tds(r, c) for r in result.ranks for c in r.collectives])
 
 
-def _collective_cells(rank: RankSummary, c: CollectiveSummary) -> tuple[str, ...]:
+def _collective_tds(rank: RankSummary, c: CollectiveSummary) -> tuple[str, ...]:
     size = str(c.group_size) if c.group_size > 0 else "-"
     sent = "-" if math.isnan(c.in_elements) else f"{c.in_elements:,.0f}"
     return (str(rank.rank), c.kind, c.dtype or "-", (c.group or "-")[:24], size, f"{c.calls:,}", f"{c.kernels:,}", sent)
 
 
-def _execution_traces(found: Inspection) -> Table | None:
+def _execution_traces(result: Inspection) -> Table | None:
     headings = ("execution trace", "schema", "ops", "threads", "shapes")
     rows = [
-        (t.name, t.schema, f"{t.ops:,}", str(t.threads), _percent(t.ops_with_shapes)) for t in found.execution_traces
+        (t.name, t.schema, f"{t.ops:,}", str(t.threads), _percent(t.ops_with_shapes)) for t in result.execution_traces
     ]
     return _table("Execution traces (no times)", headings, rows)
 

@@ -103,15 +103,15 @@ class Reader:
 
     def _each(self, text: bytes | Raw, with_metadata: bool) -> list[Any]:
         """Event by event: entries that are no events are dropped and counted, not the whole file."""
-        found = []
+        result = []
         decoder = msgspec.json.Decoder(_event_type(True, with_metadata, False), strict=False)
         for entry in msgspec.json.decode(text, type=list[Raw]):
             try:
-                found.append(decoder.decode(entry))
+                result.append(decoder.decode(entry))
             except msgspec.ValidationError:
                 reason = "events with fields of a wrong type"
                 self.dropped[reason] = self.dropped.get(reason, 0) + 1
-        return found
+        return result
 
 
 STRETCH_BYTES = 1 << 20

@@ -154,9 +154,9 @@ def _forward_by_sequence(table: Assembled) -> np.ndarray:
     key = (sequence[forward] << 32) | forward
     key.sort()
     at = np.searchsorted(key, (sequence[backward] << 32) | backward) - 1
-    found = key[np.maximum(at, 0)]
-    good = (at >= 0) & (found >> 32 == sequence[backward])
-    result[backward[good]] = (found & (2**32 - 1))[good]
+    results = key[np.maximum(at, 0)]
+    good = (at >= 0) & (results >> 32 == sequence[backward])
+    result[backward[good]] = (results & (2**32 - 1))[good]
     return result
 
 

@@ -46,13 +46,13 @@ def device_name(name: object) -> str:
     if not isinstance(name, str):
         return ""
     words = [word for word in _BETWEEN.split(name[:MAX_CHARS]) if word]
-    kept = [word for word in words if _WORD.fullmatch(word)]
-    if len(kept) == len(words):
+    retained = [word for word in words if _WORD.fullmatch(word)]
+    if len(retained) == len(words):
         return name[:MAX_CHARS]
     from gnnperf.hardware import match_device  # YAML; most names need no catalog
 
     known = match_device(name) is not None and name.isprintable()
-    return name[:MAX_CHARS] if known else " ".join(kept)
+    return name[:MAX_CHARS] if known else " ".join(retained)
 
 
 class _Group(msgspec.Struct):
@@ -90,19 +90,21 @@ class Distributed:
 
 def read_distributed(raw: Raw) -> Distributed:
     """`distributedInfo`; without what is absent or of another shape."""
-    found = decoded(raw, _Distributed | None)
-    if found is None:
+    result = decoded(raw, _Distributed | None)
+    if result is None:
         return Distributed()
     groups = {
         str(group.pg_name): ranks
-        for one in decoded(found.pg_config, list[Raw]) or []
+        for one in decoded(result.pg_config, list[Raw]) or []
         if (group := decoded(one, _Group)) is not None and group.pg_name is not None and (ranks := _ranks(group.ranks))
     }
-    named = isinstance(found.backend, str) and BACKENDS.fullmatch(found.backend)
+    named = isinstance(result.backend, str) and BACKENDS.fullmatch(result.backend)
     return Distributed(
-        _whole(found.rank, 0, MAX_RANKS - 1), _whole(found.world_size, 1, MAX_RANKS), found.backend if named else None,
+        _whole(result.rank, 0, MAX_RANKS - 1),
+        _whole(result.world_size, 1, MAX_RANKS),
+        result.backend if named else None,
         groups,
-    )  # fmt: skip
+    )
 
 
 def _ranks(raw: Raw) -> tuple[int, ...]:
@@ -143,7 +145,7 @@ MAX_MEMORY_BYTES, MAX_SMS, MAX_CLOCK_KHZ = 2**50, 2**20, 1e9
 
 def read_devices(raw: Raw) -> tuple[DeviceInfo, ...]:
     """`deviceProperties`; blank names stay blank, the list may be longer than the rank uses."""
-    found = [decoded(one, _Device) or _Device() for one in decoded(raw, list[Raw]) or []]
+    result = [decoded(one, _Device) or _Device() for one in decoded(raw, list[Raw]) or []]
     return tuple(
         DeviceInfo(
             device_name(d.name) if isinstance(d.name, str) else "",
@@ -151,7 +153,7 @@ def read_devices(raw: Raw) -> tuple[DeviceInfo, ...]:
             _whole(d.numSms, 1, MAX_SMS),
             d.clockRate * 1e3 if isinstance(d.clockRate, (int, float)) and 0 < d.clockRate < MAX_CLOCK_KHZ else None,
         )
-        for d in found
+        for d in result
     )  # fmt: skip
 
 

@@ -73,7 +73,7 @@ def unpack(columns: Mapping[str, np.ndarray], texts: Mapping[str, list[str]], wh
     row = _guessed_rows(start, duration) + columns["row_shift"]
     _refuse_unless(_is_permutation(row), "row_shift", where)
     order = _inverse(row)  # [num_events] row -> place in the stored order
-    found: dict[str, object] = {
+    result: dict[str, object] = {
         "event_id": np.arange(len(row)),
         "start_ns": start[order],
         "duration_ns": duration[order],
@@ -84,13 +84,13 @@ def unpack(columns: Mapping[str, np.ndarray], texts: Mapping[str, list[str]], wh
         _refuse_unless(
             ((place >= 0) & (place < len(row)))[back != 0].all(), name, where, "names a row that is not there"
         )
-        found[name] = np.where(back == 0, -1, row[np.where(back == 0, 0, place)])[order]
+        result[name] = np.where(back == 0, -1, row[np.where(back == 0, 0, place)])[order]
     for name in COUNTERS:
-        found[name] = _counted(columns[f"{name}_step"])[order]
+        result[name] = _counted(columns[f"{name}_step"])[order]
     for name in TEXTS:
-        found[name] = _category(columns[name][order], texts[name], name, where)
-    found |= {name: columns[name][order] for name in AS_THEY_ARE}
-    return pd.DataFrame({c.name: found[c.name] for c in schema.EVENT_COLUMNS}, copy=False)
+        result[name] = _category(columns[name][order], texts[name], name, where)
+    result |= {name: columns[name][order] for name in AS_THEY_ARE}
+    return pd.DataFrame({c.name: result[c.name] for c in schema.EVENT_COLUMNS}, copy=False)
 
 
 def _packed_times(stored: pd.DataFrame, order: np.ndarray) -> Columns:

@@ -28,8 +28,8 @@ def peer_of_metadata(kind: str | None, args: CommArgs | None) -> int | None:
 
 def peer_of_name(name: str) -> int | None:
     """The rank of the group that a range's name gives as its other end."""
-    found = RANGE_NAME.match(name)
-    return int(found[2]) if found else None
+    result = RANGE_NAME.match(name)
+    return int(result[2]) if result else None
 
 
 def peer_of_inputs(name: str, values: Any) -> tuple[int, int] | None:

@@ -79,11 +79,11 @@ def _with_execution_trace(
     if trace is None:
         return table, None, []
     matched = execution_link.match(table, trace)
-    said = f"{matched.share:.1%} of the ops of execution trace {trace.name} were found by {matched.key}"
+    sentences = f"{matched.share:.1%} of the ops of execution trace {trace.name} were found by {matched.key}"
     if matched.share < MIN_MATCHED_SHARE:
-        return table, None, [f"{said}: it is of another run and is not used"]
+        return table, None, [f"{sentences}: it is of another run and is not used"]
     feeds = execution_link.feeds(trace, matched)
-    return execution_link.fill_shapes(table, trace, matched), feeds, [said]
+    return execution_link.fill_shapes(table, trace, matched), feeds, [sentences]
 
 
 def _dropped(dropped: dict[str, int]) -> list[str]:
@@ -117,21 +117,23 @@ MAX_DEPTH = 12
 
 def public_card(card: Mapping[str, Any]) -> dict[str, object]:
     """The card without what its readers do not need and may not show."""
-    return {key: _kept(value, key, 0) for key, value in card.items() if _KEY.fullmatch(key) and _is_kept(value, key)}
+    return {
+        key: _retained(value, key, 0) for key, value in card.items() if _KEY.fullmatch(key) and _is_retained(value, key)
+    }
 
 
-def _kept(value: Any, under: str, depth: int) -> Any:
+def _retained(value: Any, under: str, depth: int) -> Any:
     """A value under a name; where the name above says what its texts are, they are of that form."""
     if isinstance(value, Mapping):
         inner = {key: under if under in (*STATED, "versions") else key for key in value if _KEY.fullmatch(str(key))}
-        return {key: _kept(value[key], name, depth + 1) for key, name in inner.items()
-                if depth < MAX_DEPTH and _is_kept(value[key], name)}  # fmt: skip
+        return {key: _retained(value[key], name, depth + 1) for key, name in inner.items()
+                if depth < MAX_DEPTH and _is_retained(value[key], name)}  # fmt: skip
     if isinstance(value, list):
-        return [_kept(one, under, depth + 1) for one in value if depth < MAX_DEPTH and _is_kept(one, under)]
+        return [_retained(one, under, depth + 1) for one in value if depth < MAX_DEPTH and _is_retained(one, under)]
     return device_name(value) or None if under in NAMES and isinstance(value, str) else value
 
 
-def _is_kept(value: Any, under: str) -> bool:
+def _is_retained(value: Any, under: str) -> bool:
     if not isinstance(value, str) or under in NAMES:
         return True
     if under in FORM:
@@ -197,18 +199,18 @@ def _read_tables(paths: Sequence[Path], where: str) -> tuple[list[TraceTable], l
     others = [p for p in paths if not _is_saved(p)]
     if not others:
         return tables, []
-    found = _first_look(others)
-    _refuse_without_kineto(found, where, has_tables=bool(tables))
+    result = _first_look(others)
+    _refuse_without_kineto(result, where, has_tables=bool(tables))
     folders: dict[int, str] = {}
     groups: dict[int, tuple[tuple[int, ...], ...]] = {}
-    with task("reading the trace", len(found.kineto), "files") as advance:
-        for source in (s for s in _all_sources(others) if s.path in found.kineto):
-            table, distributed = _read_kineto(source, found)
+    with task("reading the trace", len(result.kineto), "files") as advance:
+        for source in (s for s in _all_sources(others) if s.path in result.kineto):
+            table, distributed = _read_kineto(source, result)
             _refuse_second_run(folders, table.meta.rank, source, where)
             tables.append(table)
             groups[table.meta.rank] = tuple((distributed.group_ranks or {}).values())
             advance(1.0)
-    return name_groups(tables, groups), _unused(found, tables)
+    return name_groups(tables, groups), _unused(result, tables)
 
 
 def _imported(path: Path) -> Path:
@@ -232,7 +234,7 @@ def _all_sources(paths: Sequence[Path]) -> Iterator[Source]:
 
 def _first_look(paths: Sequence[Path]) -> _Found:
     """Sort the files; read the execution traces, which are small."""
-    found = _Found(refused=[error for path in paths for error in skipped(path)])
+    result = _Found(refused=[error for path in paths for error in skipped(path)])
     for source in _all_sources(paths):
         start = source.peek()
         try:
@@ -240,34 +242,34 @@ def _first_look(paths: Sequence[Path]) -> _Found:
                 refuse_chakra(start, source.path)
                 if is_execution_trace(start):
                     head = kineto.read_head(source.unpack(), source.path)
-                    found.traces.append(
+                    result.traces.append(
                         (rank_from_name(source.path), read_execution_trace(head, file_name(source.name)))
                     )
                 else:
-                    found.kineto.append(source.path)
+                    result.kineto.append(source.path)
         except InputError as error:
-            found.refused.append(error)
-    return found
+            result.refused.append(error)
+    return result
 
 
-def _refuse_without_kineto(found: _Found, where: str, *, has_tables: bool) -> None:
-    if found.kineto or has_tables:
+def _refuse_without_kineto(result: _Found, where: str, *, has_tables: bool) -> None:
+    if result.kineto or has_tables:
         return
-    if found.traces:
+    if result.traces:
         raise InputError("holds an execution trace and no Kineto file; an execution trace has no times", where=where,
                          remedy="give the Kineto file of the same run too: both paths, or one folder")  # fmt: skip
-    if found.refused:
-        raise found.refused[0]
+    if result.refused:
+        raise result.refused[0]
     raise InputError("holds no trace file", where=where, allowed=FORMS)
 
 
-def _read_kineto(source: Source, found: _Found) -> tuple[TraceTable, Distributed]:
+def _read_kineto(source: Source, result: _Found) -> tuple[TraceTable, Distributed]:
     assembled = assemble(source.unpack(), source.path)
     distributed = read_distributed(assembled.head.distributedInfo)
-    rank, rank_source = _rank(distributed.rank, source.path, found.kineto)
+    rank, rank_source = _rank(distributed.rank, source.path, result.kineto)
     digest = hashlib.sha256(source.data).hexdigest()
     origin = Origin(source.name, source.path, digest, rank, rank_source)
-    return import_kineto(assembled, origin, distributed, _execution_trace(found, rank)), distributed
+    return import_kineto(assembled, origin, distributed, _execution_trace(result, rank)), distributed
 
 
 def _rank(stated: int | None, path: str, others: list[str]) -> tuple[int, str]:
@@ -290,15 +292,15 @@ def _differing_number(path: str, others: list[str]) -> int | None:
     return number if number < 10**6 else None
 
 
-def _execution_trace(found: _Found, rank: int) -> ExecutionTrace | None:
+def _execution_trace(result: _Found, rank: int) -> ExecutionTrace | None:
     """Of this rank by name; or the only one there is, for the only Kineto file there is."""
-    named = [trace for stated, trace in found.traces if stated == rank]
+    named = [trace for stated, trace in result.traces if stated == rank]
     if len(named) > 1:
         raise InputError(f"{named[0].name} and {named[1].name} are both execution traces of rank {rank}",
                          allowed="one per rank")  # fmt: skip
     if named:
         return named[0]
-    return found.traces[0][1] if len(found.traces) == len(found.kineto) == 1 else None
+    return result.traces[0][1] if len(result.traces) == len(result.kineto) == 1 else None
 
 
 def _refuse_second_run(folders: dict[int, str], rank: int, source: Source, where: str) -> None:
@@ -310,12 +312,12 @@ def _refuse_second_run(folders: dict[int, str], rank: int, source: Source, where
     folders.setdefault(rank, source.folder)
 
 
-def _unused(found: _Found, tables: Sequence[TraceTable]) -> list[str]:
+def _unused(result: _Found, tables: Sequence[TraceTable]) -> list[str]:
     ranks = {t.meta.rank for t in tables}
-    paired = len(found.traces) == len(found.kineto) == 1
+    paired = len(result.traces) == len(result.kineto) == 1
     lone = [f"execution trace {trace.name} has no Kineto file of its rank and is not used"
-            for rank, trace in found.traces if not paired and rank not in ranks]  # fmt: skip
-    return lone + [f"skipped: {without_folder(error)}" for error in found.refused]
+            for rank, trace in result.traces if not paired and rank not in ranks]  # fmt: skip
+    return lone + [f"skipped: {without_folder(error)}" for error in result.refused]
 
 
 def without_folder(error: InputError) -> InputError:

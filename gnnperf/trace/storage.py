@@ -66,7 +66,7 @@ def write_files(run: RunTrace, folder: Path) -> None:
 
 def card_text(card: Mapping[str, object]) -> str:
     """A card as JSON to read: one key per line, a list of numbers or words on one line."""
-    return LIST_OF_SCALARS.sub(lambda found: "[" + LINE_BREAK.sub(", ", found[1]) + "]", json.dumps(card, indent=1))
+    return LIST_OF_SCALARS.sub(lambda result: "[" + LINE_BREAK.sub(", ", result[1]) + "]", json.dumps(card, indent=1))
 
 
 def refuse_foreign(directory: Path) -> None:
@@ -184,17 +184,17 @@ def _about(stored: pa.Table, path: Path) -> _About:
     raw = (stored.schema.metadata or {}).get(META_KEY)
     if raw is None:
         raise InputError("is a Parquet file without this program's metadata", where=str(path))
-    found = msgspec.json.decode(raw, type=dict[str, Any])
-    if found.get("version") != FORMAT_VERSION:
+    result = msgspec.json.decode(raw, type=dict[str, Any])
+    if result.get("version") != FORMAT_VERSION:
         raise InputError("was written by another version", where=str(path), remedy=REMEDY)
     if len(stored) > MAX_RUN_EVENTS:
         raise InputError(f"holds {len(stored):,} events", where=str(path), allowed=f"{MAX_RUN_EVENTS:,}")
-    return msgspec.convert(found, _About)
+    return msgspec.convert(result, _About)
 
 
-def _meta(found: dict[str, Any], path: Path) -> TraceMeta:
+def _meta(result: dict[str, Any], path: Path) -> TraceMeta:
     try:
-        meta = msgspec.convert(found, TraceMeta)
+        meta = msgspec.convert(result, TraceMeta)
     except msgspec.ValidationError as error:
         raise InputError(f"was written by another version ({error})", where=str(path), remedy=REMEDY) from None
     if (

@@ -88,9 +88,9 @@ def sources(path: Path) -> Iterator[Source]:
 def skipped(path: Path) -> list[InputError]:
     """What `sources` leaves out of a folder although it has the name of a trace."""
     with untrusted.reading(path):
-        found = [p for p in _named_as_traces(path) if not is_regular(p, path)] if path.is_dir() else []
+        result = [p for p in _named_as_traces(path) if not is_regular(p, path)] if path.is_dir() else []
     what = "is not a regular file inside the folder (a link that leaves it, a pipe, a device)"
-    return [InputError(what, where=str(p), remedy="copy the file into the folder") for p in found]
+    return [InputError(what, where=str(p), remedy="copy the file into the folder") for p in result]
 
 
 def is_regular(file: Path, folder: Path) -> bool:
@@ -115,17 +115,17 @@ def _refuse_size(size: int, where: str) -> None:
 
 
 def _directory(path: Path) -> Iterator[Source]:
-    found = [p for p in _named_as_traces(path) if is_regular(p, path)]
-    if len(found) > limits.MAX_ARCHIVE_MEMBERS:
-        raise InputError(f"holds {len(found)} files", where=str(path), allowed=str(limits.MAX_ARCHIVE_MEMBERS))
-    for file in found:
+    result = [p for p in _named_as_traces(path) if is_regular(p, path)]
+    if len(result) > limits.MAX_ARCHIVE_MEMBERS:
+        raise InputError(f"holds {len(result)} files", where=str(path), allowed=str(limits.MAX_ARCHIVE_MEMBERS))
+    for file in result:
         folder = str(file.relative_to(path).parent)
         yield Source(str(file), "" if folder == "." else folder, _read(file))
 
 
 def _named_as_traces(path: Path) -> list[Path]:
-    found = [p for p in sorted(path.rglob("*")) if p.name.lower().endswith(TRACE_ENDINGS) and not p.is_dir()]
-    return [p for p in found if not any(part.startswith(".") for part in p.relative_to(path).parts)]
+    result = [p for p in sorted(path.rglob("*")) if p.name.lower().endswith(TRACE_ENDINGS) and not p.is_dir()]
+    return [p for p in result if not any(part.startswith(".") for part in p.relative_to(path).parts)]
 
 
 def _archive(path: Path) -> Iterator[Source]:

@@ -11,7 +11,6 @@ from .declared import InputStall as InputStall
 from .declared import OpLatency as OpLatency
 from .declared import Straggler as Straggler
 from .declared_pause import DeclarePause as DeclarePause
-from .donor import LatenciesOf as LatenciesOf
 from .dtype import ChangeDtype as ChangeDtype
 from .edit import Edit as Edit
 from .edit import Edited as Edited
@@ -25,9 +24,9 @@ from .findings.observed import Observed as Observed
 from .findings.search import LARGEST_GRAPH as LARGEST_GRAPH
 from .findings.search import find as find
 from .fusion import FuseElementwise as FuseElementwise
-from .hardware_change import Asked as Asked
 from .hardware_change import HardwareChange as HardwareChange
-from .hardware_change import asked as asked
+from .hardware_change import Requested as Requested
+from .hardware_change import requested as requested
 from .horizontal import FuseHorizontally as FuseHorizontally
 from .other_cluster import ChangeCluster as ChangeCluster
 from .other_device import ChangeDevice as ChangeDevice
@@ -35,6 +34,7 @@ from .other_link import ChangeLink as ChangeLink
 from .other_stream import MoveToStream as MoveToStream
 from .pause import Pause as Pause
 from .places import Place as Place
+from .reference_run import LatenciesOf as LatenciesOf
 from .repeated_op import RepeatCalls as RepeatCalls
 from .repeated_op import RepeatOp as RepeatOp
 from .repeated_op import RunOnce as RunOnce

@@ -56,16 +56,21 @@ class ScaleBatch:
             return unedited(graph)
         batch = find_batch(graph)
         by_data = check_whole(batch, self.factor)
-        found = _rescaled(graph.nodes, batch, self.factor)
-        copies = copied(graph, found.grown)
-        sent, doubtful = messages(graph, found.grown)
-        touched = found.changed | copies | sent
-        nodes = found.nodes.assign(
-            bytes=found.nodes["bytes"].where(~copies, found.nodes["bytes"] * self.factor),
-            message_bytes=found.nodes["message_bytes"].where(~sent, found.nodes["message_bytes"] * self.factor),
-            latency_us=found.nodes["latency_us"].mask(touched & ~_host(graph)),
+        result = _rescaled(graph.nodes, batch, self.factor)
+        copies = copied(graph, result.grown)
+        sent, doubtful = messages(graph, result.grown)
+        touched = result.changed | copies | sent
+        nodes = result.nodes.assign(
+            bytes=result.nodes["bytes"].where(~copies, result.nodes["bytes"] * self.factor),
+            message_bytes=result.nodes["message_bytes"].where(~sent, result.nodes["message_bytes"] * self.factor),
+            latency_us=result.nodes["latency_us"].mask(touched & ~_host(graph)),
         )
-        unknown = (NO_NEW_OPS, *([BY_DATA.format(sizes_text(by_data))] if by_data else []), *found.unknown(), *doubtful)
+        unknown = (
+            NO_NEW_OPS,
+            *([BY_DATA.format(sizes_text(by_data))] if by_data else []),
+            *result.unknown(),
+            *doubtful,
+        )
         return Edited(replace(graph, nodes=nodes), touched, np.arange(graph.num_nodes), unknown)
 
 
@@ -81,19 +86,19 @@ class _Rescaled:
     without: Counter[str] = field(default_factory=Counter)
 
     def unknown(self) -> tuple[str, ...]:
-        said = (
+        sentences = (
             (self.doubtful, "which dimension is batch in {}: shapes of parameters and of data are alike there"),
             (self.estimated, "FLOPs and bytes of {}: no formula, they were taken to grow with the batch"),
             (self.without, "the batch in {}: no dimension has one of its sizes, they stay as they are"),
         )
-        return tuple(sentence.format(listed(counts)) for counts, sentence in said if counts)
+        return tuple(sentence.format(listed(counts)) for counts, sentence in sentences if counts)
 
 
 def _rescaled(nodes: pd.DataFrame, batch: Batch, factor: float) -> _Rescaled:
     keyed = nodes[KEYS].astype(object)
     group = keyed.assign(num_siblings=nodes["num_siblings"]).groupby(KEYS, sort=False, dropna=False).ngroup().to_numpy()
     _, first = np.unique(group, return_index=True)  # a row of each distinct call, by its number
-    found = _Rescaled(nodes, np.zeros(len(nodes), bool), np.zeros(len(nodes), bool))
+    result = _Rescaled(nodes, np.zeros(len(nodes), bool), np.zeros(len(nodes), bool))
     counts = np.bincount(group)
     known = keyed.iloc[first].where(keyed.iloc[first].notna(), None)
     rows = [dict(zip(KEYS, row, strict=True)) for row in known.itertuples(index=False, name=None)]
@@ -104,15 +109,15 @@ def _rescaled(nodes: pd.DataFrame, batch: Batch, factor: float) -> _Rescaled:
     for number, row in enumerate(rows):
         if row["input_dims"] is None:
             continue
-        answer = _call(row, batch, factor, int(counts[number]), found)
+        answer = _call(row, batch, factor, int(counts[number]), result)
         if answer is not None:
             grows[number], changes[number] = answer[0] != row["input_dims"], True
             dims[number], flops[number], moved[number] = answer
-    found.grown, found.changed = grows[group], changes[group]
-    found.nodes = nodes.assign(
+    result.grown, result.changed = grows[group], changes[group]
+    result.nodes = nodes.assign(
         input_dims=pd.Categorical(dims[group]), flops=flops[group].astype(float), bytes=moved[group].astype(float)
     )
-    return found
+    return result
 
 
 def _call(
@@ -194,8 +199,8 @@ def messages(graph: ExecutionGraph, grown: np.ndarray) -> tuple[np.ndarray, tupl
 def _elements(nodes: pd.DataFrame, part: np.ndarray) -> np.ndarray:
     """[n] values in the messages of these parts; NaN unknown."""
     sizes = nodes["dtype"].astype(object).map(DTYPE_BYTES).to_numpy(float)[part]
-    found: np.ndarray = nodes["message_bytes"].to_numpy()[part] / sizes
-    return found
+    result: np.ndarray = nodes["message_bytes"].to_numpy()[part] / sizes
+    return result
 
 
 def _grown_elements(nodes: pd.DataFrame, grown: np.ndarray) -> set[int]:
@@ -211,9 +216,9 @@ def _is_flat(dims: object) -> bool:
     return all(len(shape) == 1 for shape in shapes)
 
 
-def sizes_text(found: tuple[int, ...]) -> str:
+def sizes_text(result: tuple[int, ...]) -> str:
     """The first sizes."""
-    return ", ".join(map(str, found[:NAMED_OPS])) + (", ..." if len(found) > NAMED_OPS else "")
+    return ", ".join(map(str, result[:NAMED_OPS])) + (", ..." if len(result) > NAMED_OPS else "")
 
 
 def listed(counts: Counter[str]) -> str:

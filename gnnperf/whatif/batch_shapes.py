@@ -43,18 +43,18 @@ def scale_call(call: Call, batch: Batch, factor: float) -> Scaled:
         return _product(arguments, batch, factor)
     weights = WEIGHTS.get(op_of(name), ())
     shapes = _shapes(arguments)
-    found = tuple(
+    result = tuple(
         argument if place in weights or _is_added(argument, batch, shapes) else _argument(argument, batch, factor)
         for place, argument in enumerate(arguments)
     )
     doubtful = op_of(name) not in WEIGHTS and any(map(batch.is_doubtful, _shapes(arguments)))
-    return Scaled(found, doubtful)
+    return Scaled(result, doubtful)
 
 
-def _is_added(argument: Argument, batch: Batch, beside: list[Shape]) -> bool:
+def _is_added(argument: Argument, batch: Batch, compared: list[Shape]) -> bool:
     """A parameter beside data of higher rank to which it is broadcast: their last dimensions are the same."""
     size = len(argument)
-    return argument in batch.parameters and any(len(s) > size and s[-size:] == argument for s in beside)
+    return argument in batch.parameters and any(len(s) > size and s[-size:] == argument for s in compared)
 
 
 def _argument(argument: Argument, batch: Batch, factor: float) -> Argument:

@@ -145,7 +145,7 @@ def _leading(calls: list[Call], parameters: frozenset[Shape]) -> Iterator[int]:
                 yield first[-2] if op == "bmm" else first[0]
 
 
-def _without_sequence(found: Counter[int], calls: list[Call]) -> set[int]:
+def _without_sequence(result: Counter[int], calls: list[Call]) -> set[int]:
     """Leave out lengths of sequences, which lead where positions are looked up: 8 x 64 tokens = 512, so 64 is none."""
     second = {
         (shape[0], shape[1])
@@ -156,9 +156,9 @@ def _without_sequence(found: Counter[int], calls: list[Call]) -> set[int]:
     }
     return {
         size
-        for size in found
+        for size in result
         if size == 1 or not any(
-            (batch, size) in second and batch * size in found for batch in found if batch not in (size, 1)
+            (batch, size) in second and batch * size in result for batch in result if batch not in (size, 1)
         )
     }  # fmt: skip
 

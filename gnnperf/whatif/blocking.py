@@ -13,8 +13,8 @@ import numpy as np
 from gnnperf.core import InputError, NodeType, Relation, Segment
 from gnnperf.graph import EdgeList, ExecutionGraph, concat_tables, lane_keys
 from gnnperf.schedule import align_runs
-from gnnperf.whatif.donor import step_ids
 from gnnperf.whatif.edit import Edited
+from gnnperf.whatif.reference_run import step_ids
 
 CONTENTION = "how much faster work runs that no transfer runs beside any more, and how much slower work that one does"
 
@@ -150,8 +150,8 @@ def waiting(graph: ExecutionGraph, leaves: np.ndarray, waits_at: np.ndarray, unk
     gone = edge[moved[graph.edges["src"].to_numpy()[edge]]]
     added = EdgeList()
     added.add(leaves, waits_at, Relation.WAITS)
-    kept = graph.edges.drop(index=gone)
-    edges = concat_tables([part for part in (kept, added.table()) if len(part)])
+    retained = graph.edges.drop(index=gone)
+    edges = concat_tables([part for part in (retained, added.table()) if len(part)])
     touched = moved.copy()
     touched[waits_at] = True
     return Edited(replace(graph, edges=edges), touched, np.arange(graph.num_nodes), unknown)

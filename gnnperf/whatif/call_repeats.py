@@ -31,7 +31,7 @@ def repeated_calls(
     Raises:
         InputError: no run of equal calls is `times` times as long there.
     """
-    found = []
+    result = []
     for rank in once.ranks if calls.ranks is None else calls.ranks:
         of_rank = replace(calls, ranks=(rank,))
         here, there = (_runs(graph, rank, of_rank) for graph in (once, repeated))
@@ -40,14 +40,14 @@ def repeated_calls(
         both = pd.concat([a, b.add_suffix("_b")], axis=1)
         both = both[both["selected"] & (both["length_b"] == times * both["length"]) & (times > 1)]
         if len(both):
-            found.append((
+            result.append((
                 replace(of_rank, ordinals=_ordinals(both["first"], both["length"])),
                 replace(of_rank, ordinals=_ordinals(both["first_b"], both["length_b"])),
             ))  # fmt: skip
-    if not found:
+    if not result:
         raise InputError(f"no call of {calls} that runs {times} times as often in graph {repeated.name!r}",
                          where=f"graph {once.name!r}", allowed="an op that the other program repeats")  # fmt: skip
-    return found
+    return result
 
 
 def _runs(graph: ExecutionGraph, rank: int, calls: OpSelector) -> pd.DataFrame:

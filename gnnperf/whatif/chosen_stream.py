@@ -72,9 +72,9 @@ def _in_order(graph: ExecutionGraph, chosen: np.ndarray) -> pd.DataFrame:
 
 def _awaited(graph: ExecutionGraph, chosen: np.ndarray) -> pd.DataFrame:
     """Who waits for a node of a stream that work leaves waits for the last before it on either stream."""
-    lane, found = lane_keys(graph.nodes), graph.edges
-    src, dst = found["src"].to_numpy(), found["dst"].to_numpy()
-    waits = (found["relation"] == Relation.WAITS).to_numpy() & np.isin(lane[src], np.unique(lane[chosen]))
+    lane, result = lane_keys(graph.nodes), graph.edges
+    src, dst = result["src"].to_numpy(), result["dst"].to_numpy()
+    waits = (result["relation"] == Relation.WAITS).to_numpy() & np.isin(lane[src], np.unique(lane[chosen]))
     waits &= lane[src] != lane[dst]
     edges = EdgeList()
     for one in np.unique(lane[src[waits]]).tolist():

@@ -97,11 +97,11 @@ class CompressMessages:
         return pd.Series(pd.Categorical(values), index=column.index)
 
     def _unknown(self, num_unsized: int, num_small: int) -> tuple[str, ...]:
-        said = [WORK]
+        sentences = [WORK]
         if self.kind in ("all_reduce", "reduce_scatter", "reduce"):
-            said.append(SUM)
+            sentences.append(SUM)
         if num_unsized:
-            said.append(UNSIZED.format(num_unsized))
+            sentences.append(UNSIZED.format(num_unsized))
         if num_small:
-            said.append(SMALL.format(num_small))
-        return tuple(said)
+            sentences.append(SMALL.format(num_small))
+        return tuple(sentences)

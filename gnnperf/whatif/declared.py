@@ -81,15 +81,17 @@ class OpLatency:
         return named & (nodes["node_type"] == NodeType.HOST).to_numpy()
 
 
-def _no_op(graph: ExecutionGraph, asked: OpLatency) -> InputError:
+def _no_op(graph: ExecutionGraph, requested: OpLatency) -> InputError:
     nodes = graph.nodes[graph.nodes["step"].ge(0) & (graph.nodes["segment"] != Segment.T1)]
     names = sorted({*map(str, nodes["op_name"].dropna()), *map(str, nodes["collective"].dropna())})
-    near = [name for name in names if name.rpartition("::")[2] == asked.op.rpartition("::")[2]]
-    near += [name for name in difflib.get_close_matches(asked.op, names, n=5, cutoff=0.5) if name not in near]
+    near = [name for name in names if name.rpartition("::")[2] == requested.op.rpartition("::")[2]]
+    near += [name for name in difflib.get_close_matches(requested.op, names, n=5, cutoff=0.5) if name not in near]
     limits = "".join(
-        f" {word} {value}" for word, value in (("phase", asked.phase), ("rank", asked.rank)) if value is not None
+        f" {word} {value}"
+        for word, value in (("phase", requested.phase), ("rank", requested.rank))
+        if value is not None
     )
-    return InputError(f"no call of {asked.op!r}{f' in{limits}' if limits else ''}", where=f"graph {graph.name!r}",
+    return InputError(f"no call of {requested.op!r}{f' in{limits}' if limits else ''}", where=f"graph {graph.name!r}",
                       allowed=f"an op of the graph, e.g. {', '.join((near or names)[:8])}")  # fmt: skip
 
 

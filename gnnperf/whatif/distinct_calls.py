@@ -67,10 +67,10 @@ def change_calls(nodes: pd.DataFrame, answer: Answer) -> Changed:
     grown, growth = np.zeros(len(rows), bool), np.ones(len(rows))
     for number, row in enumerate(rows.itertuples(index=False, name=None)):
         values = dict(zip(KEYS, row, strict=True))
-        found = answer(_call(values, int(counts[number]))) if isinstance(values["input_dims"], str) else None
-        if found is not None:
-            dims[number], grown[number], growth[number] = text(found[0]), True, found[2]
-            flops[number], moved[number] = found[1].flops, found[1].bytes
+        result = answer(_call(values, int(counts[number]))) if isinstance(values["input_dims"], str) else None
+        if result is not None:
+            dims[number], grown[number], growth[number] = text(result[0]), True, result[2]
+            flops[number], moved[number] = result[1].flops, result[1].bytes
     table = nodes.assign(
         input_dims=pd.Categorical(dims[group]), flops=flops[group].astype(float), bytes=moved[group].astype(float)
     )
@@ -78,9 +78,17 @@ def change_calls(nodes: pd.DataFrame, answer: Answer) -> Changed:
 
 
 def _call(row: dict[str, object], count: int) -> DistinctCall:
-    def said(column: str) -> str | None:
+    def sentences(column: str) -> str | None:
         return row[column] if isinstance(row[column], str) else None  # type: ignore[return-value]
 
     cost = Cost(float(str(row["flops"])), float(str(row["bytes"])))
-    return DistinctCall(said("op_name") or "", said("phase") or "", parse(str(row["input_dims"])), said("dtype"),
-                        said("family") or "", cost, int(str(row["num_siblings"])), count)  # fmt: skip
+    return DistinctCall(
+        sentences("op_name") or "",
+        sentences("phase") or "",
+        parse(str(row["input_dims"])),
+        sentences("dtype"),
+        sentences("family") or "",
+        cost,
+        int(str(row["num_siblings"])),
+        count,
+    )

@@ -55,8 +55,8 @@ class ChangeDtype:
             return unedited(graph)
         chosen = self._chosen(graph.nodes)
         if not chosen.any():
-            found = sorted({str(dtype) for dtype in graph.nodes["dtype"].dropna()})
-            raise InputError(f"no op of dtype {self.of!r}", where=f"graph {graph.name!r}", allowed=", ".join(found))
+            result = sorted({str(dtype) for dtype in graph.nodes["dtype"].dropna()})
+            raise InputError(f"no op of dtype {self.of!r}", where=f"graph {graph.name!r}", allowed=", ".join(result))
         ratio = DTYPE_BYTES[self.to] / DTYPE_BYTES[self.of]
         moved, estimated = self._bytes(graph.nodes, chosen, ratio)
         sent = chosen & graph.nodes["message_bytes"].notna().to_numpy()
@@ -92,9 +92,9 @@ class ChangeDtype:
         return moved, sorted(set(estimated))
 
     def _unknown(self, estimated: list[str]) -> tuple[str, ...]:
-        said = [BETWEEN.format(self.to, self.of), CASTS.format(self.of, self.to)]
+        sentences = [BETWEEN.format(self.to, self.of), CASTS.format(self.of, self.to)]
         if self.scope == "all":
-            said = [OPTIMIZER.format(self.to)]
+            sentences = [OPTIMIZER.format(self.to)]
         if estimated:
-            said.append(f"which inputs of {', '.join(estimated)} are {self.of}: all were taken to be")
-        return tuple(said)
+            sentences.append(f"which inputs of {', '.join(estimated)} are {self.of}: all were taken to be")
+        return tuple(sentences)

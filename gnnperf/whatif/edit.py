@@ -36,9 +36,9 @@ class LatencyChange:
     added_us: np.ndarray
     declared_us: np.ndarray
 
-    def of(self, told_us: np.ndarray) -> np.ndarray:
+    def of(self, predicted_us: np.ndarray) -> np.ndarray:
         """[num_nodes] latencies with the change; a node that nobody tells stays NaN unless it is declared."""
-        return np.where(np.isnan(self.declared_us), told_us, self.declared_us) * self.factor + self.added_us
+        return np.where(np.isnan(self.declared_us), predicted_us, self.declared_us) * self.factor + self.added_us
 
     def after(self, earlier: LatencyChange, came_from: np.ndarray) -> LatencyChange:
         """The earlier change, then this one; `came_from` [num_nodes]: node of the graph before that each one is."""
@@ -84,7 +84,7 @@ class Edited:
         unknown: sentences: what the edit cannot know.
         change: what it declares about latencies without knowing them; None: nothing.
         hardware: what it declares about hardware, in order; (): nothing.
-        found: sentences: what the edit found and did, for the user to check.
+        result: sentences: what the edit found and did, for the user to check.
     """
 
     graph: ExecutionGraph
@@ -93,7 +93,7 @@ class Edited:
     unknown: tuple[str, ...] = ()
     change: LatencyChange | None = None
     hardware: tuple[HardwareChange, ...] = ()
-    found: tuple[str, ...] = ()
+    result: tuple[str, ...] = ()
 
     @property
     def latency_change(self) -> LatencyChange:
@@ -126,15 +126,15 @@ def apply(graph: ExecutionGraph, edits: Iterable[Edit]) -> Edited:
     """
     done = unedited(graph)
     for edit in edits:
-        found = edit(done.graph)
+        result = edit(done.graph)
         done = Edited(
-            graph=found.graph,
-            touched=found.touched | done.touched[found.came_from],
-            came_from=done.came_from[found.came_from],
-            unknown=(*done.unknown, *found.unknown),
-            change=found.latency_change.after(done.latency_change, found.came_from),
-            hardware=(*done.hardware, *found.hardware),
-            found=(*done.found, *found.found),
+            graph=result.graph,
+            touched=result.touched | done.touched[result.came_from],
+            came_from=done.came_from[result.came_from],
+            unknown=(*done.unknown, *result.unknown),
+            change=result.latency_change.after(done.latency_change, result.came_from),
+            hardware=(*done.hardware, *result.hardware),
+            result=(*done.result, *result.result),
         )
     return done
 
@@ -147,5 +147,5 @@ def declared_on(graph: ExecutionGraph, touched: np.ndarray, change: HardwareChan
 
 def on_recording(edited: Edited) -> ExecutionGraph:
     """The edited graph with the declared changes of latencies made to the recorded ones."""
-    told_us = edited.graph.nodes["latency_us"].to_numpy()
-    return replace(edited.graph, nodes=edited.graph.nodes.assign(latency_us=edited.latency_change.of(told_us)))
+    predicted_us = edited.graph.nodes["latency_us"].to_numpy()
+    return replace(edited.graph, nodes=edited.graph.nodes.assign(latency_us=edited.latency_change.of(predicted_us)))

@@ -16,7 +16,7 @@ from gnnperf.core import InputError, NodeType, OpFamily, Relation, Segment
 from gnnperf.generate import Shape, parse, tensors
 from gnnperf.graph import DTYPE_BYTES, ExecutionGraph, consecutive, lane_keys
 from gnnperf.whatif.edit import Edited
-from gnnperf.whatif.surgery import remove
+from gnnperf.whatif.graph_rewrite import remove
 from gnnperf.whatif.units import host_units
 
 HANDED_OVER = (
@@ -58,8 +58,8 @@ class FuseElementwise:
         gone[before] = True
         fused &= ~gone
         latency_us = nodes["latency_us"].mask(fused)
-        told = replace(graph, nodes=nodes.assign(flops=flops, bytes=moved, latency_us=latency_us))
-        edited, came_from = remove(told, gone | _host_side(graph, gone))
+        given = replace(graph, nodes=nodes.assign(flops=flops, bytes=moved, latency_us=latency_us))
+        edited, came_from = remove(given, gone | _host_side(graph, gone))
         chains = int(fused.sum())
         unknown = (HANDED_OVER, f"{ONE_OP} ({len(before) + chains} ops become {chains})")
         return Edited(edited, fused[came_from], came_from, unknown)

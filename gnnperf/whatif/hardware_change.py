@@ -4,7 +4,7 @@ rank 0   cluster as it is                      |
 rank 1   ... with another device        |      |  a transfer is asked of every rank's hardware: the slowest rules
 all_to_all, any rank   ... with other links    |
 
-A graph holds work, not hardware; so an edit declares, and `asked` says of which clusters the predictor is asked.
+A graph holds work, not hardware; so an edit declares, and `requested` says of which clusters the predictor is asked.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class HardwareChange:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Requested:
     """Which cluster answers for which node; a transfer has a row for every rank that takes part.
 
     Attributes:
@@ -56,7 +56,7 @@ class Asked:
     cluster: np.ndarray
 
 
-def asked(graph: ExecutionGraph, cluster: ClusterSpec, changes: Sequence[HardwareChange]) -> Asked:
+def requested(graph: ExecutionGraph, cluster: ClusterSpec, changes: Sequence[HardwareChange]) -> Requested:
     """The clusters after all changes, made one after the other, and whose they are.
 
     Args:
@@ -74,8 +74,8 @@ def asked(graph: ExecutionGraph, cluster: ClusterSpec, changes: Sequence[Hardwar
         code |= change.holds_for(rank, kind).astype(np.int64) << place
     distinct, first, number = np.unique(code, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    found = tuple(_after(cluster, changes, int(distinct[place])) for place in order)
-    return Asked(found, node, np.argsort(order)[number])
+    results = tuple(_after(cluster, changes, int(distinct[place])) for place in order)
+    return Requested(results, node, np.argsort(order)[number])
 
 
 def _after(cluster: ClusterSpec, changes: Sequence[HardwareChange], code: int) -> ClusterSpec:
@@ -90,9 +90,9 @@ def _rows(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
     rank = graph.nodes["rank"].to_numpy().astype(np.int64)
     joins = (graph.edges["relation"] == Relation.JOINS).to_numpy()
     part, transfer = graph.edges["src"].to_numpy()[joins], graph.edges["dst"].to_numpy()[joins]
-    alone = np.setdiff1d(np.arange(graph.num_nodes), transfer)
-    node = np.concatenate([alone, transfer])
-    return node, np.concatenate([rank[alone], rank[part]])
+    isolated = np.setdiff1d(np.arange(graph.num_nodes), transfer)
+    node = np.concatenate([isolated, transfer])
+    return node, np.concatenate([rank[isolated], rank[part]])
 
 
 def transfers_of(graph: ExecutionGraph, ranks: Sequence[int] | None) -> np.ndarray:

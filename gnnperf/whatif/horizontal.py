@@ -22,7 +22,7 @@ from gnnperf.graph import ExecutionGraph, lane_keys
 from gnnperf.whatif.batch import listed
 from gnnperf.whatif.batch_sizes import WEIGHTS, op_of
 from gnnperf.whatif.edit import Edited
-from gnnperf.whatif.surgery import remove
+from gnnperf.whatif.graph_rewrite import remove
 from gnnperf.whatif.units import host_units, with_launched
 from gnnperf.whatif.wait_later import ALLOCATES, fed_by
 
@@ -88,9 +88,10 @@ def batched(name: str, arguments: tuple[Argument, ...], times: int) -> Call:
             each(one, lambda shape, at=place: _channels(shape, times, is_weight=at in weights))  # type: ignore[misc]
             for place, one in enumerate(arguments)
         )
-    kept = () if "embedding" in op else weights
+    retained = () if "embedding" in op else weights
     return name, tuple(
-        one if place in kept else each(one, lambda shape: _leading(shape, times)) for place, one in enumerate(arguments)
+        one if place in retained else each(one, lambda shape: _leading(shape, times))
+        for place, one in enumerate(arguments)
     )
 
 
@@ -201,13 +202,13 @@ def _runs(taken: dict[int, int]) -> Iterator[np.ndarray]:
 
 def _fed_units(graph: ExecutionGraph, unit: np.ndarray) -> dict[int, int]:
     """Number of a call -> the first call that takes a tensor of it in its phase; NEVER: none later."""
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for node, ends in fed_by(graph).items():
         own, others = int(unit[node]), unit[ends]
         if own >= 0:
             later = others[others > own]
-            found[own] = min(found.get(own, NEVER), int(later.min()) if len(later) else NEVER)
-    return found
+            result[own] = min(result.get(own, NEVER), int(later.min()) if len(later) else NEVER)
+    return result
 
 
 class _Takes:
@@ -232,8 +233,8 @@ class _Takes:
         """The first call after `one` that may take its result; a call of unknown shapes may."""
         assert pattern is not None, "asked only where it is known"
         lists = [places for shape, places in self.by_shape.items() if may_be(shape, pattern)]
-        found = [next((place for place in places if place > one), NEVER) for places in (*lists, self.unshaped)]
-        return min(found, default=NEVER)
+        result = [next((place for place in places if place > one), NEVER) for places in (*lists, self.unshaped)]
+        return min(result, default=NEVER)
 
 
 # The same calls several times in a row: the parts of a step that N models run one after the other.
@@ -250,7 +251,7 @@ def model_groups(calls: pd.DataFrame, models: int) -> list[np.ndarray]:
         calls: of `call_table`.
         models: how many.
     """
-    found: list[np.ndarray] = []
+    result: list[np.ndarray] = []
     for _, lane in calls.groupby(["lane", "step"], sort=False):
         key = _keys(lane)
         unit, used = lane["unit"].to_numpy(), np.zeros(len(lane), dtype=bool)
@@ -259,8 +260,8 @@ def model_groups(calls: pd.DataFrame, models: int) -> list[np.ndarray]:
                 whole = slice(begin, begin + length * models)
                 if not used[whole].any():
                     used[whole] = True
-                    found += list(unit[whole].reshape(models, length).T)
-    return found
+                    result += list(unit[whole].reshape(models, length).T)
+    return result
 
 
 def _keys(lane: pd.DataFrame) -> np.ndarray:
@@ -323,22 +324,22 @@ class FuseHorizontally:
         times[last] = [len(group) for group in groups]
         gone = np.isin(unit, np.concatenate([group[:-1] for group in groups]))
         fused = np.isin(unit, last)
-        told = replace(graph, nodes=_batched(graph.nodes, np.where(fused, times[unit], 1.0)))
-        edited, came_from = remove(_handed_on(told, unit, groups), gone)
-        found = (_found(calls, groups),)
-        return Edited(edited, fused[came_from], came_from, (STACKED, *unknown, MEMORY), found=found)
+        given = replace(graph, nodes=_batched(graph.nodes, np.where(fused, times[unit], 1.0)))
+        edited, came_from = remove(_handed_on(given, unit, groups), gone)
+        result = (_result(calls, groups),)
+        return Edited(edited, fused[came_from], came_from, (STACKED, *unknown, MEMORY), result=result)
 
     def _groups(
         self, graph: ExecutionGraph, calls: pd.DataFrame, unit: np.ndarray
     ) -> tuple[list[np.ndarray], tuple[str, ...]]:
         """Units that become one, and what is not known about them."""
-        asked = calls.assign(is_free=calls["is_free"] & self._asked(calls))
+        requested = calls.assign(is_free=calls["is_free"] & self._requested(calls))
         if self.models is not None:
-            return model_groups(asked, self.models), (TOLD.format(self.models),)
-        groups, left = independent_groups(graph, asked, unit)
+            return model_groups(requested, self.models), (TOLD.format(self.models),)
+        groups, left = independent_groups(graph, requested, unit)
         return groups, (BY_SHAPE, *([LEFT.format(left)] if left else []))
 
-    def _asked(self, calls: pd.DataFrame) -> np.ndarray:
+    def _requested(self, calls: pd.DataFrame) -> np.ndarray:
         """[num_calls] bool."""
         fits = np.ones(len(calls), dtype=bool)
         if self.op is not None:
@@ -383,7 +384,7 @@ def _handed_on(graph: ExecutionGraph, unit: np.ndarray, groups: list[np.ndarray]
     return replace(graph, edges=edges.assign(**ends))
 
 
-def _found(calls: pd.DataFrame, groups: list[np.ndarray]) -> str:
+def _result(calls: pd.DataFrame, groups: list[np.ndarray]) -> str:
     name = calls.set_index("unit")["op_name"]
     counts: Counter[str] = Counter()
     for group in groups:

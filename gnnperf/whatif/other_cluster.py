@@ -38,8 +38,10 @@ class ChangeCluster:
 
     def __post_init__(self) -> None:
         """Refuse unknown names, and what changes nothing."""
-        said = (self.to, self.nodes, self.ranks_per_node, self.host)
-        require(any(one is not None for one in said), "a cluster", "no change", "to, nodes, ranks_per_node or host")
+        sentences = (self.to, self.nodes, self.ranks_per_node, self.host)
+        require(
+            any(one is not None for one in sentences), "a cluster", "no change", "to, nodes, ranks_per_node or host"
+        )
         for key in ("nodes", "ranks_per_node"):
             value = getattr(self, key)
             require(value is None or value >= 1, f"{key} of a cluster", value, "1 or more")
@@ -70,14 +72,14 @@ class _Cluster:
 
     def __call__(self, cluster: ClusterSpec) -> ClusterSpec:
         edit = self.edit
-        found = cluster if edit.to is None else load_cluster(edit.to, cluster.device)
-        found = replace(found, host_speed=_host_speed(cluster, found) if edit.to else found.host_speed)
+        result = cluster if edit.to is None else load_cluster(edit.to, cluster.device)
+        result = replace(result, host_speed=_host_speed(cluster, result) if edit.to else result.host_speed)
         if edit.host is not None:
             host = load_host(edit.host)
-            found = replace(found, host=host, host_speed=_moved(found, found.host, host))
+            result = replace(result, host=host, host_speed=_moved(result, result.host, host))
         if edit.ranks_per_node is not None:
-            found = replace(found, ranks_per_node=edit.ranks_per_node)
-        return spread(replace(found, nodes=edit.nodes or found.nodes), self.world_size)
+            result = replace(result, ranks_per_node=edit.ranks_per_node)
+        return spread(replace(result, nodes=edit.nodes or result.nodes), self.world_size)
 
 
 def _host_speed(old: ClusterSpec, new: ClusterSpec) -> float:

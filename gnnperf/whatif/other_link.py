@@ -49,8 +49,8 @@ class ChangeLink:
         require(self.latency_factor >= 0, "latency_factor of a link", self.latency_factor, "0 or more")
         rate = self.rate_gbit_per_s
         require(rate is None or rate > 0, "rate_gbit_per_s of a link", rate, "above 0")
-        said = (self.to, rate, self.bandwidth_factor, self.latency_factor)
-        require(said != (None, None, 1.0, 1.0), "a link", "no change", "to, rate_gbit_per_s or a factor")
+        sentences = (self.to, rate, self.bandwidth_factor, self.latency_factor)
+        require(sentences != (None, None, 1.0, 1.0), "a link", "no change", "to, rate_gbit_per_s or a factor")
         if self.to is not None:
             load_link(self.to)
 
@@ -76,8 +76,8 @@ class ChangeLink:
         of_ranks = work_of(graph, self.ranks)
         if self.link == "host":
             return of_ranks & (graph.nodes["node_type"] == NodeType.MEMORY).to_numpy()
-        found = transfers_of(graph, self.ranks)
-        return found if self.collective is None else found & (graph.nodes["collective"] == self.collective).to_numpy()
+        result = transfers_of(graph, self.ranks)
+        return result if self.collective is None else result & (graph.nodes["collective"] == self.collective).to_numpy()
 
     def changed(self, link: LinkSpec) -> LinkSpec:
         """A link with the factors and the rate."""

@@ -17,7 +17,7 @@ import pandas as pd
 from gnnperf.core import InputError, NodeType, Relation
 from gnnperf.graph import EdgeList, ExecutionGraph, concat_tables, consecutive, lane_keys
 from gnnperf.whatif.edit import Edited
-from gnnperf.whatif.surgery import next_kept
+from gnnperf.whatif.graph_rewrite import next_retained
 
 SHARED = "how much slower both streams run while they share the device: only transfers beside kernels are told to"
 EVENTS = ("what recording and waiting for events costs the host, and which calls of the host now wait for one stream "
@@ -105,14 +105,14 @@ def _apart(graph: ExecutionGraph, moved: np.ndarray) -> pd.DataFrame:
     lane, edges = lane_keys(graph.nodes), graph.edges
     src, dst = edges["src"].to_numpy(), edges["dst"].to_numpy()
     follows = (edges["relation"] == Relation.FOLLOWS).to_numpy() & (lane[src] == lane[dst])
-    kept = edges[~(follows & (moved[src] | moved[dst]))]
-    heir = next_kept(lane, moved)
+    retained = edges[~(follows & (moved[src] | moved[dst]))]
+    heir = next_retained(lane, moved)
     closing = follows & ~moved[src] & moved[dst] & (heir[dst] >= 0)
     apart = EdgeList()
     apart.add(src[closing], heir[dst[closing]], Relation.FOLLOWS, "stream")
     one, other = consecutive(np.where(moved, lane, -1))
     apart.add(one, other, Relation.FOLLOWS, "stream")
-    return concat_tables([part for part in (kept, apart.table()) if len(part)])
+    return concat_tables([part for part in (retained, apart.table()) if len(part)])
 
 
 def dependencies(graph: ExecutionGraph) -> np.ndarray:

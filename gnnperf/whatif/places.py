@@ -39,7 +39,7 @@ def gap_at(graph: ExecutionGraph, rank: int, place: Place) -> np.ndarray:
     backward, optimizer = _in_backward(graph), (nodes["phase"] == Phase.OPTIMIZER).to_numpy()
     backward |= _root_gradient(graph, backward)
     step = nodes["step"].to_numpy()
-    found = []
+    results = []
     for label in graph.steps:
         lane = np.flatnonzero(main & (step == label.step))
         inside = np.flatnonzero(backward[lane])
@@ -54,8 +54,8 @@ def gap_at(graph: ExecutionGraph, rank: int, place: Place) -> np.ndarray:
                 f"step {label.name} of rank {rank} has no place {str(place)!r}", where=f"graph {graph.name!r}",
                 remedy="choose a place that the program passes",
             )  # fmt: skip
-        found.append(int(lane[at[0]]))
-    return np.array(found, dtype=np.int64)
+        results.append(int(lane[at[0]]))
+    return np.array(results, dtype=np.int64)
 
 
 def _in_backward(graph: ExecutionGraph) -> np.ndarray:

@@ -45,8 +45,8 @@ def formula_cost(name: str, arguments: tuple[Argument, ...], dtype: str | None) 
         None if not argument or is_list(argument) else PROFILER_NAME["int64"] if place in integer else own
         for place, argument in enumerate(arguments)
     ]
-    found = op_cost(name, text(arguments), json.dumps(kinds), None)
-    return Cost(found.flops, found.bytes)
+    result = op_cost(name, text(arguments), json.dumps(kinds), None)
+    return Cost(result.flops, result.bytes)
 
 
 def with_shapes(
@@ -73,16 +73,16 @@ def with_shapes(
             formula of a sum does not explain is its result.
     """
     before, after = formula_cost(name, old, dtype), formula_cost(name, new, dtype)
-    kept = _kept_bytes(old, new, dtype) / num_siblings
+    retained = _retained_bytes(old, new, dtype) / num_siblings
     flops = _changed(recorded.flops, before.flops / num_siblings, after.flops / num_siblings, factor, 0.0)
-    room = SCALAR_BYTES * len(old)
+    margin = SCALAR_BYTES * len(old)
     rest = (recorded.bytes * num_siblings - before.bytes) / DTYPE_BYTES.get(dtype or "float32", 4)
     if op_of(name) == "sum" and rest in results:
-        room = recorded.bytes
+        margin = recorded.bytes
     if op_of(name) in DENSE_GRADIENTS:
         return Cost(flops, recorded.bytes + (added_rows(new, dtype) - added_rows(old, dtype)) / num_siblings)
-    moved = _changed(recorded.bytes, before.bytes / num_siblings, after.bytes / num_siblings, factor, room,
-                     min(kept, recorded.bytes))  # fmt: skip
+    moved = _changed(recorded.bytes, before.bytes / num_siblings, after.bytes / num_siblings, factor, margin,
+                     min(retained, recorded.bytes))  # fmt: skip
     return Cost(flops, moved, estimated=isnan(before.flops) and not isnan(recorded.flops))
 
 
@@ -92,12 +92,12 @@ def added_rows(arguments: tuple[Argument, ...], dtype: str | None) -> float:
     return 3.0 * gradient * DTYPE_BYTES.get(dtype or "float32", 4) + indices * DTYPE_BYTES["int64"]
 
 
-def _kept_bytes(old: tuple[Argument, ...], new: tuple[Argument, ...], dtype: str | None) -> float:
+def _retained_bytes(old: tuple[Argument, ...], new: tuple[Argument, ...], dtype: str | None) -> float:
     """Bytes of the inputs that keep their shapes."""
     before = [shape for argument in old for shape in tensors(argument)]
     after = [shape for argument in new for shape in tensors(argument)]
-    kept = sum(prod(a) for a, b in zip(before, after, strict=True) if a == b)
-    return float(kept * DTYPE_BYTES.get(dtype or "float32", 4))
+    retained = sum(prod(a) for a, b in zip(before, after, strict=True) if a == b)
+    return float(retained * DTYPE_BYTES.get(dtype or "float32", 4))
 
 
 def _changed(recorded: float, before: float, after: float, factor: float, constant: float, stays: float = 0.0) -> float:

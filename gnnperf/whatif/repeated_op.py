@@ -12,9 +12,9 @@ import numpy as np
 
 from gnnperf.core import InputError, require
 from gnnperf.graph import ExecutionGraph
-from gnnperf.whatif.donor import LatenciesOf
 from gnnperf.whatif.edit import Edited
-from gnnperf.whatif.surgery import insert_copies, remove
+from gnnperf.whatif.graph_rewrite import insert_copies, remove
+from gnnperf.whatif.reference_run import LatenciesOf
 from gnnperf.whatif.units import OpSelector, units
 
 # An op runs several times in a row, the further times without effect on anything else.
@@ -33,13 +33,13 @@ class RepeatOp:
     Attributes:
         calls: which op.
         times: 1 changes nothing.
-        donor: a recording of the program that repeats them: the copies take their latency from it. None: they take as
-            long as the original.
+        reference_run: a recording of the program that repeats them: the copies take their latency from it. None: they
+            take as long as the original.
     """
 
     calls: OpSelector
     times: int
-    donor: ExecutionGraph | None = None
+    reference_run: ExecutionGraph | None = None
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
         """Insert the copies.
@@ -49,9 +49,9 @@ class RepeatOp:
         """
         require(self.times >= 1, "times", self.times, "1 or more")
         edited, came_from, is_copy = insert_copies(graph, units(graph, self.calls), self.times - 1)
-        if self.donor is None or not is_copy.any():
+        if self.reference_run is None or not is_copy.any():
             return Edited(edited, is_copy, came_from, (*_WARM, *_LEFT) if is_copy.any() else ())
-        filled = LatenciesOf(self.donor, lambda pair: is_copy[pair.ids])(edited)
+        filled = LatenciesOf(self.reference_run, lambda pair: is_copy[pair.ids])(edited)
         return Edited(filled.graph, is_copy, came_from, (*filled.unknown, *_LEFT))
 
     def inverse(self) -> RunOnce:
@@ -140,6 +140,6 @@ class RepeatCalls:
         """
         ranks = None if self.rank is None else (self.rank,)
         dims = None if self.input_dims is None else self.input_dims.replace(" ", "")
-        found = RepeatOp(OpSelector(self.op, dims, self.phase, ranks, self.calls), self.times)(graph)
-        unknown = (*found.unknown, LAUNCHES.format(self.times)) if graph.runs_on_gpu else found.unknown
-        return replace(found, unknown=unknown)
+        results = RepeatOp(OpSelector(self.op, dims, self.phase, ranks, self.calls), self.times)(graph)
+        unknown = (*results.unknown, LAUNCHES.format(self.times)) if graph.runs_on_gpu else results.unknown
+        return replace(results, unknown=unknown)

@@ -158,7 +158,7 @@ class ScaleSequence:
         by_data = (BY_DATA.format(sizes_text(tuple(sorted(sequence.by_data)))),) if sequence.by_data else ()
         unknown = (NO_NEW_OPS, *by_data, *notes.unknown(), *unclear, *done.unknown)
         return Edited(done.graph, touched | done.touched, np.arange(graph.num_nodes), unknown,
-                      found=(_found(sequence, new_length),))  # fmt: skip
+                      result=(_result(sequence, new_length),))  # fmt: skip
 
     def _new_length(self, length: int) -> int:
         wanted = length * self.factor if self.factor is not None else float(self.to or 0)
@@ -177,8 +177,8 @@ class _Notes:
     without: Counter[str] = field(default_factory=Counter)
 
     def unknown(self) -> tuple[str, ...]:
-        said = ((DOUBTFUL, self.doubtful), (ESTIMATED, self.estimated), (WITHOUT, self.without))
-        return tuple(sentence.format(listed(counts)) for sentence, counts in said if counts)
+        sentences = ((DOUBTFUL, self.doubtful), (ESTIMATED, self.estimated), (WITHOUT, self.without))
+        return tuple(sentence.format(listed(counts)) for sentence, counts in sentences if counts)
 
 
 def _answer(
@@ -227,9 +227,9 @@ def _attention(call: DistinctCall, new: tuple[Argument, ...], growth: float) -> 
     share = call.recorded.flops * call.num_siblings / before.flops if before.flops > 0 else float("nan")
     old_length, new_length = (_length(call.name, shapes) for shapes in (call.arguments, new))
     causal = abs(share - (old_length + 1) / (2 * old_length)) < SAME_CAUSAL
-    kept = (new_length + 1) / (2 * new_length) if causal else share
+    retained = (new_length + 1) / (2 * new_length) if causal else share
     moved = after.bytes / call.num_siblings + growth * (call.recorded.bytes - before.bytes / call.num_siblings)
-    flops = kept * after.flops / call.num_siblings
+    flops = retained * after.flops / call.num_siblings
     return Cost(flops, call.recorded.bytes * growth if isnan(moved) else moved)
 
 
@@ -239,7 +239,7 @@ def _length(name: str, arguments: tuple[Argument, ...]) -> int:
     return shapes[0][length_place(name)]
 
 
-def _found(sequence: Sequence, new_length: int) -> str:
+def _result(sequence: Sequence, new_length: int) -> str:
     tables = ", ".join(str(list(shape)) for shape in sorted(sequence.positions)) or "none"
     samples = ", ".join(map(str, sorted(sequence.samples))) or "unknown"
     tokens = ", ".join(map(str, sorted(sequence.tokens))) or "none"

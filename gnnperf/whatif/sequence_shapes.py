@@ -41,22 +41,22 @@ def stretch_call(call: Call, sequence: Sequence, new_length: int) -> Stretched:
         return _parameters(arguments, sequence, new_length)
     tokens = scale_call(call, sequence.batch, factor)
     weights = WEIGHTS.get(op_of(name), ())
-    found, doubtful = [], tokens.doubtful
+    result, doubtful = [], tokens.doubtful
     for place, (old, scaled) in enumerate(zip(arguments, tokens.arguments, strict=True)):
         kinds = [_reading(shape, call, sequence) for shape in tensors(old)]
         takes = [kind for kind in kinds if kind is not None]
         doubtful |= any(doubt for _, doubt in takes)
         if place in weights and not is_list(old):
-            found.append(_position(old, sequence, new_length))
+            result.append(_position(old, sequence, new_length))
         elif any(len(shape) > 2 and is_parameter(shape, sequence.batch) for shape in tensors(old)):
-            found.append(old)
+            result.append(old)
         elif takes and len(takes) == len(kinds):
-            found.append(each(old, lambda shape: _with_length(shape, call, sequence, new_length)))
+            result.append(each(old, lambda shape: _with_length(shape, call, sequence, new_length)))
         else:
-            found.append(scaled)
-    if is_product(name) and not _fits(found):  # two sizes are alike: rows of data, then, and a weight
-        found[1], doubtful = arguments[1], True
-    return Stretched(tuple(found) if not is_product(name) or _fits(found) else arguments, doubtful)
+            result.append(scaled)
+    if is_product(name) and not _fits(result):  # two sizes are alike: rows of data, then, and a weight
+        result[1], doubtful = arguments[1], True
+    return Stretched(tuple(result) if not is_product(name) or _fits(result) else arguments, doubtful)
 
 
 def _fits(arguments: list[Argument]) -> bool:
@@ -77,8 +77,8 @@ def _reading(shape: Shape, call: Call, sequence: Sequence) -> tuple[tuple[int, .
     first = int(is_product(name) and len(shape) == 3)  # of a batched product: how many there are
     at = [place for place, size in enumerate(shape) if size == length and place >= first]
     if shape in sequence.positions:
-        beside = _is_beside_data(shape, call)
-        return ((at[0],), False) if beside or not sequence.is_shared(shape) else ((), True)
+        compared = _is_next_to_data(shape, call)
+        return ((at[0],), False) if compared or not sequence.is_shared(shape) else ((), True)
     if shape in sequence.batch.parameters or (not at and shape[:1] and shape[0] not in sequence.samples):
         return None
     if shape[0] in sequence.tokens and shape[0] != length:
@@ -109,7 +109,7 @@ def _flat(shape: Shape, call: Call, sequence: Sequence, at: list[int]) -> tuple[
     return ((0,), False) if len(shape) == 1 else None
 
 
-def _is_beside_data(shape: Shape, call: Call) -> bool:
+def _is_next_to_data(shape: Shape, call: Call) -> bool:
     """Whether the call adds a table of positions to data, or looks it up."""
     shapes = [other for argument in call[2] for other in tensors(argument)]
     return any(len(other) > len(shape) and other[-len(shape) :] == shape for other in shapes)
@@ -131,7 +131,7 @@ def _position(argument: Argument, sequence: Sequence, new_length: int) -> Argume
 
 def _parameters(arguments: tuple[Argument, ...], sequence: Sequence, new_length: int) -> Stretched:
     """What an optimizer updates: of a table's shape that weights have too, the first of each list."""
-    found: list[Argument] = []
+    result: list[Argument] = []
     doubtful = False
     for argument in arguments:
         seen: set[Shape] = set()
@@ -141,8 +141,8 @@ def _parameters(arguments: tuple[Argument, ...], sequence: Sequence, new_length:
             doubtful |= taken and sequence.is_shared(shape)
             seen.add(shape)
             shapes.append(_grown(shape, sequence, new_length) if taken else shape)
-        found.append(tuple(shapes) if is_list(argument) else shapes[0] if shapes else argument)
-    return Stretched(tuple(found), doubtful)
+        result.append(tuple(shapes) if is_list(argument) else shapes[0] if shapes else argument)
+    return Stretched(tuple(result), doubtful)
 
 
 def _grown(shape: Shape, sequence: Sequence, new_length: int) -> Shape:

@@ -63,8 +63,8 @@ def find_sequence(graph: ExecutionGraph, length: int | None) -> Sequence:
         InputError: no attention tells a length, several do, or none is the one that is asked for.
     """
     calls, batch = calls_of(graph.nodes), find_batch(graph)
-    found = sorted({size for call in calls for size in _lengths(call)})
-    chosen = _chosen(graph, found, length)
+    result = sorted({size for call in calls for size in _lengths(call)})
+    chosen = _chosen(graph, result, length)
     scores = any(_is_scores(call, chosen) for call in calls)
     samples = frozenset(_samples(calls, chosen)) & batch.sizes
     tokens = frozenset(size for size in batch.sizes if size % chosen == 0 and size // chosen in samples | {1})
@@ -72,22 +72,22 @@ def find_sequence(graph: ExecutionGraph, length: int | None) -> Sequence:
     own = replace(batch, sizes=tokens | by_data)
     heads = frozenset(size for call in calls for size in _heads(call))
     weights = frozenset(_weights(calls))
-    found_positions = frozenset(_positions(calls, batch, chosen))
-    return Sequence(chosen, samples, tokens, by_data, heads, scores, found_positions, weights, own)
+    result_positions = frozenset(_positions(calls, batch, chosen))
+    return Sequence(chosen, samples, tokens, by_data, heads, scores, result_positions, weights, own)
 
 
-def _chosen(graph: ExecutionGraph, found: list[int], length: int | None) -> int:
+def _chosen(graph: ExecutionGraph, result: list[int], length: int | None) -> int:
     where = f"graph {graph.name!r}"
-    if length is not None and length in found:
+    if length is not None and length in result:
         return length
-    if length is not None or len(found) > 1:
-        raise InputError(f"sequences of length {', '.join(map(str, found)) or '(none)'}", where=where,
+    if length is not None or len(result) > 1:
+        raise InputError(f"sequences of length {', '.join(map(str, result)) or '(none)'}", where=where,
                          allowed="one length", remedy="name it, as in {sequence:{factor:2,of:64}}")  # fmt: skip
-    if not found:
+    if not result:
         raise InputError("no attention whose shapes tell the length of a sequence", where=where,
                          allowed="a trace with the shapes of inputs, of a program with attention",
                          remedy="record with record_shapes=True")  # fmt: skip
-    return found[0]
+    return result[0]
 
 
 def is_attention(name: str) -> bool:

@@ -13,8 +13,8 @@ import numpy as np
 from gnnperf.core import InputError, NodeType, Relation
 from gnnperf.graph import ExecutionGraph, lane_keys
 from gnnperf.whatif.edit import Edited
+from gnnperf.whatif.graph_rewrite import insert_copies, remove
 from gnnperf.whatif.places import Place, gap_at
-from gnnperf.whatif.surgery import insert_copies, remove
 from gnnperf.whatif.units import host_units
 
 SPIN_KERNEL = "spin_kernel"  # part of the name of what `torch.cuda._sleep` launches
@@ -93,12 +93,12 @@ def spins(graph: ExecutionGraph, rank: int) -> np.ndarray:
         InputError: the rank has none.
     """
     names = graph.nodes["event_name"].astype("str").fillna("")
-    found = names.str.contains(SPIN_KERNEL) & (graph.nodes["rank"] == rank)
-    found &= (graph.nodes["node_type"] == NodeType.COMPUTE) & graph.nodes["step"].ge(0)
-    if not found.any():
+    result = names.str.contains(SPIN_KERNEL) & (graph.nodes["rank"] == rank)
+    result &= (graph.nodes["node_type"] == NodeType.COMPUTE) & graph.nodes["step"].ge(0)
+    if not result.any():
         raise InputError(f"rank {rank} runs no {SPIN_KERNEL}", where=f"graph {graph.name!r}",
                          allowed="a program with torch.cuda._sleep in every step")  # fmt: skip
-    return np.flatnonzero(found.to_numpy())
+    return np.flatnonzero(result.to_numpy())
 
 
 def _next_launches(graph: ExecutionGraph, gaps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -111,7 +111,7 @@ def _next_launches(graph: ExecutionGraph, gaps: np.ndarray) -> tuple[np.ndarray,
     is_kernel = (nodes["node_type"] == NodeType.COMPUTE).to_numpy() & (nodes["stream"] >= 0).to_numpy()
     launch = np.flatnonzero((edges["relation"] == Relation.LAUNCHES).to_numpy() & is_kernel[dst])
     step, lane = nodes["step"].to_numpy(), lane_keys(nodes)
-    found = []
+    result = []
     for gap in gaps.tolist():
         forked = dst[(src == gap) & (edges["relation"] == Relation.WAITS).to_numpy()]
         after = np.zeros(len(launch), dtype=bool)
@@ -121,5 +121,5 @@ def _next_launches(graph: ExecutionGraph, gaps: np.ndarray) -> tuple[np.ndarray,
         if not len(candidates):
             raise InputError(f"nothing is launched after node {gap}", where=f"graph {graph.name!r}",
                              allowed="a program that runs on a GPU")  # fmt: skip
-        found.append(int(candidates[np.argmin(dst[candidates])]))
-    return src[found], dst[found]
+        result.append(int(candidates[np.argmin(dst[candidates])]))
+    return src[result], dst[result]

@@ -41,10 +41,10 @@ def tables(graph: ExecutionGraph, rows: int | None) -> frozenset[Shape]:
     Raises:
         InputError: there is none.
     """
-    found = {tensors(arguments[0])[0] for arguments in lookups(graph.nodes).values() if tensors(arguments[0])}
-    chosen = frozenset(shape for shape in found if len(shape) == 2 and rows in (None, shape[0]))
+    result = {tensors(arguments[0])[0] for arguments in lookups(graph.nodes).values() if tensors(arguments[0])}
+    chosen = frozenset(shape for shape in result if len(shape) == 2 and rows in (None, shape[0]))
     if not chosen:
-        known = ", ".join(sorted(str(shape[0]) for shape in found))
+        known = ", ".join(sorted(str(shape[0]) for shape in result))
         raise InputError("no embedding table" + (f" of {rows} rows" if rows else ""), where=f"graph {graph.name!r}",
                          allowed=known or "a program that looks up rows of tables, with shapes of inputs")  # fmt: skip
     return chosen
@@ -78,15 +78,15 @@ class ResizeTables:
         Raises:
             InputError: no such table, or its rows do not stay whole.
         """
-        found = tables(graph, self.of)
-        sizes: dict[Shape, Shape] = {shape: (self._rows(shape[0]), shape[1]) for shape in found}
+        result = tables(graph, self.of)
+        sizes: dict[Shape, Shape] = {shape: (self._rows(shape[0]), shape[1]) for shape in result}
         changed = change_calls(graph.nodes, partial(_answer, sizes))
         works = changed.grown & (graph.nodes["node_type"] != NodeType.HOST).to_numpy()
         nodes = changed.nodes.assign(latency_us=changed.nodes["latency_us"].mask(works))
         counted = tuple(self._counted(one, sizes) for one in graph.tables)
         edited = replace(graph, nodes=nodes, tables=counted)
         unknown = (COUNTED if graph.tables else UNCOUNTED, MESSAGES)
-        return Edited(edited, changed.grown, np.arange(graph.num_nodes), unknown, found=(_found(sizes),))
+        return Edited(edited, changed.grown, np.arange(graph.num_nodes), unknown, result=(_result(sizes),))
 
     def _rows(self, rows: int) -> int:
         wanted = rows * self.factor
@@ -132,7 +132,7 @@ def _dense_gradient(sizes: dict[Shape, Shape], call: DistinctCall) -> tuple[tupl
     return None
 
 
-def _found(sizes: dict[Shape, Shape]) -> str:
+def _result(sizes: dict[Shape, Shape]) -> str:
     old, new = (", ".join(str(list(shape)) for shape in shapes) for shapes in (sizes, sizes.values()))
     held = [sum(rows * columns * 4.0 / 1e6 for rows, columns in shapes) for shapes in (sizes, sizes.values())]
     return FOUND.format(old, new, *held)

@@ -23,9 +23,9 @@ from gnnperf.generate import Argument, Shape, is_list, parse, tensors, text
 from gnnperf.graph import ExecutionGraph, op_cost
 from gnnperf.whatif.batch_sizes import op_of
 from gnnperf.whatif.edit import Edited
+from gnnperf.whatif.graph_rewrite import insert_copies
 from gnnperf.whatif.horizontal import call_table
 from gnnperf.whatif.recost import PROFILER_NAME
-from gnnperf.whatif.surgery import insert_copies
 from gnnperf.whatif.table_size import BAGS, LOOKUPS, tables
 
 # A table as a tensor train: how rows and columns are factored, and what a look-up multiplies.
@@ -75,12 +75,12 @@ def train_of(table: Shape, rank: int) -> Train:
 
 def ceil_root(number: int, degree: int) -> int:
     """The least whole number whose power is at least `number`."""
-    found = round(number ** (1.0 / degree))
-    while found**degree < number:
-        found += 1
-    while found > 1 and (found - 1) ** degree >= number:
-        found -= 1
-    return found
+    result = round(number ** (1.0 / degree))
+    while result**degree < number:
+        result += 1
+    while result > 1 and (result - 1) ** degree >= number:
+        result -= 1
+    return result
 
 
 def _exact(columns: int) -> tuple[int, int, int]:
@@ -152,10 +152,10 @@ class NewCall:
         """(family, FLOPs, bytes): by formula, else as given."""
         own = PROFILER_NAME[self.dtype]
         kinds = [own if argument and not is_list(argument) else "" for argument in self.arguments]
-        found = op_cost(self.name, text(self.arguments), json.dumps(kinds), None)
-        family = str(found.family) if found.family != OpFamily.UNKNOWN else str(OpFamily.INDEXING)
-        flops = self.flops if np.isnan(found.flops) else found.flops
-        return family, flops, self.bytes if np.isnan(found.bytes) else found.bytes
+        result = op_cost(self.name, text(self.arguments), json.dumps(kinds), None)
+        family = str(result.family) if result.family != OpFamily.UNKNOWN else str(OpFamily.INDEXING)
+        flops = self.flops if np.isnan(result.flops) else result.flops
+        return family, flops, self.bytes if np.isnan(result.bytes) else result.bytes
 
 
 def replace_calls(graph: ExecutionGraph, unit: np.ndarray, calls: Mapping[int, Sequence[NewCall]]) -> Edited:
@@ -172,13 +172,13 @@ def replace_calls(graph: ExecutionGraph, unit: np.ndarray, calls: Mapping[int, S
         own = np.where(np.isin(unit, chosen), unit, -1)
         graph, came, _ = insert_copies(graph, own, count - 1)
         place = pd.Series(came).groupby(came).cumcount().to_numpy()  # [num_nodes] copies first, the original last
-        graph = replace(graph, nodes=_told(graph.nodes, own[came], place, calls))
+        graph = replace(graph, nodes=_predicted(graph.nodes, own[came], place, calls))
         touched = touched[came] | (own[came] >= 0)
         unit, came_from = unit[came], came_from[came]
     return Edited(graph, touched, came_from)
 
 
-def _told(
+def _predicted(
     nodes: pd.DataFrame, unit: np.ndarray, place: np.ndarray, calls: Mapping[int, Sequence[NewCall]]
 ) -> pd.DataFrame:
     """The table with names, shapes and costs of the new calls; latencies of their device work unknown."""
@@ -234,12 +234,12 @@ class CompressTables:
         trains = {shape: self._train(graph, shape) for shape in sorted(tables(graph, self.of))}
         table, unit = call_table(graph)
         rows = table[table["input_dims"] != ""].to_dict("records")
-        found = {int(row["unit"]): _becomes(row, trains) for row in rows}
-        edited = replace_calls(graph, unit, {number: new for number, new in found.items() if new})
+        result = {int(row["unit"]): _becomes(row, trains) for row in rows}
+        edited = replace_calls(graph, unit, {number: new for number, new in result.items() if new})
         columns = [shape[1] for shape in trains]
         doubtful = tuple(WHICH.format(one) for one in sorted(set(columns)) if columns.count(one) > 1)
         unknown = (ACCURACY.format(self.rank), CACHED, HELPERS, *doubtful)
-        return replace(edited, unknown=unknown, found=tuple(_found(shape, train) for shape, train in trains.items()))
+        return replace(edited, unknown=unknown, result=tuple(_result(shape, train) for shape, train in trains.items()))
 
     def _train(self, graph: ExecutionGraph, shape: Shape) -> Train:
         train = train_of(shape, self.rank)
@@ -300,7 +300,7 @@ def _listed(argument: Argument, trains: dict[Shape, Train]) -> Argument:
                  for part in (trains[shape].cores if shape in trains else (shape,)))  # fmt: skip
 
 
-def _found(shape: Shape, train: Train) -> str:
+def _result(shape: Shape, train: Train) -> str:
     held = [FLOAT_BYTES * values / 1e6 for values in (prod(shape), train.elements)]
     rows, columns = (" x ".join(map(str, factors)) for factors in (train.rows, train.columns))
     return FOUND.format(list(shape), *held, rows, columns, train.rank)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType, OpFamily, Phase, Segment
-from gnnperf.whatif.donor import Aligned
+from gnnperf.whatif.reference_run import Aligned
 from gnnperf.whatif.units import host_units
 
 
@@ -26,7 +26,7 @@ def changed_inputs(pair: Aligned) -> np.ndarray:
     look-ups changed, the optimizer's calls on the same table count too.
     """
     known = pair.matched >= 0
-    mine, other = pair.step.nodes, pair.donor.nodes.iloc[np.maximum(pair.matched, 0)]
+    mine, other = pair.step.nodes, pair.reference_run.nodes.iloc[np.maximum(pair.matched, 0)]
     dims = (_texts(mine["input_dims"]) != _texts(other["input_dims"])) & known
     before, after = mine["message_bytes"].to_numpy(), other["message_bytes"].to_numpy()
     sent = (before != after) & ~(np.isnan(before) & np.isnan(after)) & known

@@ -24,47 +24,47 @@ CALL = [*OP, "input_dims", "bytes", "message_bytes"]
 FAR = 1e-6  # weight of calls of whatever size: where none is near, all count alike
 
 
-def anchored(
-    edited: Edited, recorded: ExecutionGraph, told_before_us: np.ndarray, told_after_us: np.ndarray
+def calibrated_to_trace(
+    edited: Edited, recorded: ExecutionGraph, predicted_before_us: np.ndarray, predicted_after_us: np.ndarray
 ) -> ExecutionGraph:
     """The edited graph with a latency for what the edit left without one.
 
     Args:
         edited: of `recorded`; latencies that it left are kept.
         recorded: with measured latencies.
-        told_before_us: [num_nodes of recorded] what a predictor says of it.
-        told_after_us: [num_nodes of edited] what the same predictor says of the edited graph.
+        predicted_before_us: [num_nodes of recorded] what a predictor says of it.
+        predicted_after_us: [num_nodes of edited] what the same predictor says of the edited graph.
     """
     nodes, known = edited.graph.nodes, recorded.nodes
-    works = (known["node_type"] != NodeType.HOST) & known["latency_us"].gt(0) & (told_before_us > 0)
+    works = (known["node_type"] != NodeType.HOST) & known["latency_us"].gt(0) & (predicted_before_us > 0)
     measured = known.loc[works, [*CALL, "latency_us"]].astype(dict.fromkeys(CALL, object))
-    measured = measured.assign(log_ratio=np.log(measured["latency_us"] / told_before_us[works.to_numpy()]))
+    measured = measured.assign(log_ratio=np.log(measured["latency_us"] / predicted_before_us[works.to_numpy()]))
     calls = measured.groupby(CALL, dropna=False)[["latency_us", "log_ratio"]].median().reset_index()
     open_ = nodes["latency_us"].isna().to_numpy() & edited.touched
-    asked = nodes.loc[open_, CALL].astype(dict.fromkeys(CALL, object))
-    same_us = asked.merge(calls, on=CALL, how="left")["latency_us"].to_numpy(np.float64)
-    told_us = told_after_us[open_] * np.exp(_nearby(asked, calls))
+    requested = nodes.loc[open_, CALL].astype(dict.fromkeys(CALL, object))
+    same_us = requested.merge(calls, on=CALL, how="left")["latency_us"].to_numpy(np.float64)
+    predicted_us = predicted_after_us[open_] * np.exp(_nearby(requested, calls))
     latency_us = nodes["latency_us"].to_numpy(copy=True)
-    latency_us[open_] = np.where(np.isnan(same_us), told_us, same_us)
+    latency_us[open_] = np.where(np.isnan(same_us), predicted_us, same_us)
     return ExecutionGraph(**{**edited.graph.__dict__, "nodes": nodes.assign(latency_us=latency_us)})
 
 
-def _nearby(asked: pd.DataFrame, calls: pd.DataFrame) -> np.ndarray:
+def _nearby(requested: pd.DataFrame, calls: pd.DataFrame) -> np.ndarray:
     """[num_asked] log(measured / predicted) of the op's calls that are near in size; 0 where it has none."""
-    result = np.zeros(len(asked))
-    sizes, known = _sizes(asked), _sizes(calls)
-    kind_of_call, kind_asked = _kinds(calls, asked)
-    for kind in np.intersect1d(kind_of_call, kind_asked):
-        others, at = np.flatnonzero(kind_of_call == kind), np.flatnonzero(kind_asked == kind)
+    result = np.zeros(len(requested))
+    sizes, known = _sizes(requested), _sizes(calls)
+    kind_of_call, requested_kind = _kinds(calls, requested)
+    for kind in np.intersect1d(kind_of_call, requested_kind):
+        others, at = np.flatnonzero(kind_of_call == kind), np.flatnonzero(requested_kind == kind)
         apart = sizes[at][:, None, :] - known[others][None, :, :]  # [asked, calls, sizes]
         weight = np.exp(-0.5 * (apart**2).sum(axis=2)) + FAR
         result[at] = weight @ calls["log_ratio"].to_numpy(np.float64)[others] / weight.sum(axis=1)
     return result
 
 
-def _kinds(calls: pd.DataFrame, asked: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+def _kinds(calls: pd.DataFrame, requested: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """[num_calls], [num_asked] a number per op, kind of node, collective and phase."""
-    both = pd.concat([calls[OP], asked[OP]], ignore_index=True)
+    both = pd.concat([calls[OP], requested[OP]], ignore_index=True)
     kinds = both.groupby(OP, dropna=False).ngroup().to_numpy()
     return kinds[: len(calls)], kinds[len(calls) :]
 

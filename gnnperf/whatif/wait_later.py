@@ -37,17 +37,17 @@ def takers(nodes: pd.DataFrame, chosen: np.ndarray) -> Takers:
     known = np.flatnonzero(chosen & nodes["input_dims"].notna().to_numpy())
     dims = nodes["input_dims"].astype(object).to_numpy()[known]
     names = nodes["op_name"].astype(str).to_numpy()[known]
-    found: dict[Shape, list[int]] = {}
+    results: dict[Shape, list[int]] = {}
     for node, text, name in zip(known.tolist(), dims, names, strict=True):
         if name.rpartition("::")[2] not in ALLOCATES:
             for shape in {shape for argument in parse(str(text)) for shape in tensors(argument)}:
-                found.setdefault(shape, []).append(node)
-    return {shape: np.array(places) for shape, places in found.items()}
+                results.setdefault(shape, []).append(node)
+    return {shape: np.array(places) for shape, places in results.items()}
 
 
-def first_after(found: Takers, shape: Shape, node: int) -> int:
+def first_after(results: Takers, shape: Shape, node: int) -> int:
     """The first node after `node` that takes such a shape; -1 none."""
-    places = found.get(shape, np.zeros(0, dtype=np.int64))
+    places = results.get(shape, np.zeros(0, dtype=np.int64))
     at = int(np.searchsorted(places, node, side="right"))
     return int(places[at]) if at < len(places) else -1
 
@@ -60,8 +60,8 @@ def fed_by(graph: ExecutionGraph) -> dict[int, np.ndarray]:
     phase = graph.nodes["phase"].astype(str).to_numpy()
     feeds = graph.edges[(graph.edges["relation"] == Relation.FEEDS).to_numpy()]
     src, dst = feeds["src"].to_numpy(), feeds["dst"].to_numpy()
-    told = (phase[src] != Phase.FORWARD) | (phase[dst] != Phase.BACKWARD)
-    src, dst = src[told], dst[told]
+    given = (phase[src] != Phase.FORWARD) | (phase[dst] != Phase.BACKWARD)
+    src, dst = src[given], dst[given]
     return {node: np.unique(dst[src == node]) for node in np.unique(src).tolist()}
 
 
@@ -139,8 +139,8 @@ def _by_shape(graph: ExecutionGraph, calls: Takers, issuer: int) -> int:
 
 def _result(dims: object) -> Shape | None:
     """The first tensor of a collective's call: the one that is written (c10d), or changed in place."""
-    found = [shape for argument in parse(dims) for shape in tensors(argument)] if isinstance(dims, str) else []
-    return found[0] if found else None
+    results = [shape for argument in parse(dims) for shape in tensors(argument)] if isinstance(dims, str) else []
+    return results[0] if results else None
 
 
 def _calls(graph: ExecutionGraph, of_lane: np.ndarray) -> np.ndarray:

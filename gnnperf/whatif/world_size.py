@@ -21,7 +21,7 @@ from gnnperf.generate import (
     doubts,
     find_replicas,
     fold,
-    said_anew,
+    restated,
     shard_messages,
     shard_work,
     smaller,
@@ -72,7 +72,7 @@ class WorldSize:
         moved = _moved(resized, replicas, factor)
         stands_for = tuple(int(n * factor) for n in folded.graph.multiplicity.values())
         placed = replace(moved, world_size=self.ranks, placement=_placement(graph, self.ranks), stands_for=stands_for,
-                         warnings=said_anew(moved.warnings, stands_for))  # fmt: skip
+                         warnings=restated(moved.warnings, stands_for))  # fmt: skip
         unknown = (SAME_BATCH, *doubts(folded.graph, grows), *_uneven(folded.graph, grows), ALGORITHM)
         return Edited(placed.validate(), touched, folded.came_from, unknown)
 
@@ -114,13 +114,13 @@ def _growing(graph: ExecutionGraph, replicas: Replicas) -> np.ndarray:
     size, stride = nodes["group_size"].to_numpy(), nodes["group_stride"].to_numpy()
     whole = (size == graph.world_size) & (size > 1)
     transfer = (nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
-    found = transfer & (whole | (replicas.hold(size, stride) & (size > 1)))
+    results = transfer & (whole | (replicas.hold(size, stride) & (size > 1)))
     relation = graph.edges["relation"].isin([str(r) for r in PARTS]).to_numpy()
     src, dst = graph.edges["src"].to_numpy()[relation], graph.edges["dst"].to_numpy()[relation]
     part = (nodes["node_type"] == NodeType.COMM).to_numpy()
-    result = found.copy()
-    result[src[found[dst]]] = True
-    result[dst[found[src]]] = True
+    result = results.copy()
+    result[src[results[dst]]] = True
+    result[dst[results[src]]] = True
     left = np.flatnonzero(result & part & (nodes["segment"] == "arrive").to_numpy())
     result[left + 1] = True  # a part's exit comes right after it, whoever releases it
     return result & (part | transfer)

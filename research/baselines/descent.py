@@ -49,7 +49,7 @@ def descend(network: nn.Module, problem: Problem, settings: Settings, seed: int)
     updates = EPOCHS * math.ceil(problem.num_steps / BATCH_SIZE)
     decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
     order = torch.Generator().manual_seed(seed)
-    best, kept = math.inf, deepcopy(network.state_dict())
+    best, retained = math.inf, deepcopy(network.state_dict())
     for _ in range(EPOCHS):
         network.train()
         for rows in torch.randperm(problem.num_steps, generator=order).split(BATCH_SIZE):
@@ -59,8 +59,8 @@ def descend(network: nn.Module, problem: Problem, settings: Settings, seed: int)
         with torch.no_grad():
             error = problem.val_error()
         if error < best:
-            best, kept = error, deepcopy(network.state_dict())
-    network.load_state_dict(kept)
+            best, retained = error, deepcopy(network.state_dict())
+    network.load_state_dict(retained)
     return best
 
 

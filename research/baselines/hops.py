@@ -115,28 +115,28 @@ def aggregate(
     """
     by_receiver = ends[:, np.argsort(ends[1], kind="stable")]
     receivers, first, count = np.unique(by_receiver[1], return_index=True, return_counts=True)  # [r]
-    found = np.zeros((num_receivers, 1 + len(mean) + len(maximum)), dtype=np.float32)
+    result = np.zeros((num_receivers, 1 + len(mean) + len(maximum)), dtype=np.float32)
     if not len(receivers):
-        return found
+        return result
     values = sent[by_receiver[0]]  # [num_edges, num_features]
-    found[receivers, 0] = count
-    found[receivers, 1 : 1 + len(mean)] = np.add.reduceat(values[:, mean], first) / count[:, None]
-    found[receivers, 1 + len(mean) :] = np.maximum.reduceat(values[:, maximum], first)
-    return found
+    result[receivers, 0] = count
+    result[receivers, 1 : 1 + len(mean)] = np.add.reduceat(values[:, mean], first) / count[:, None]
+    result[receivers, 1 + len(mean) :] = np.maximum.reduceat(values[:, maximum], first)
+    return result
 
 
 def edges(data: HeteroData, side: Side) -> np.ndarray:
     """[2, num_edges] sender, receiver of one side; work in joint WORK order, hardware counted within its type."""
     first = _first_rows(data)
-    found = [np.zeros((2, 0), dtype=np.int64)]
+    result = [np.zeros((2, 0), dtype=np.int64)]
     for src, relation, dst in FORWARD_EDGE_TYPES:
         wanted = dst == side.sender if side.sender else dst in WORK
         ends = data[src, relation, dst].edge_index.numpy() if (src, relation, dst) in data.edge_types else None
         if relation != side.relation or not wanted or ends is None:
             continue
         ends = ends + np.array([[first.get(src, 0)], [first.get(dst, 0)]])
-        found.append(ends[::-1] if side.backward else ends)
-    return np.concatenate(found, axis=1)
+        result.append(ends[::-1] if side.backward else ends)
+    return np.concatenate(result, axis=1)
 
 
 def senders(data: HeteroData, side: Side) -> np.ndarray:
@@ -148,11 +148,11 @@ def senders(data: HeteroData, side: Side) -> np.ndarray:
 def words(data: HeteroData, own: OwnColumns) -> np.ndarray:
     """[num_work, len(WORK_SIDES)] float32 the op of a neighbor; -1, which LightGBM reads as missing, without one."""
     ops = joint_codes(data, own.vocabulary)[:, _OP]  # [num_work]
-    found = np.full((len(ops), len(WORK_SIDES)), -1.0, dtype=np.float32)
+    result = np.full((len(ops), len(WORK_SIDES)), -1.0, dtype=np.float32)
     for column, side in enumerate(WORK_SIDES):
         ends = edges(data, side)
-        found[ends[1], column] = ops[ends[0]]
-    return found
+        result[ends[1], column] = ops[ends[0]]
+    return result
 
 
 def _varying(graphs: Sequence[HeteroData], sender: str) -> np.ndarray:

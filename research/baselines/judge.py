@@ -20,7 +20,7 @@ from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import filled_us
 from gnnperf.gnn.evaluation.metrics import is_measured
 from gnnperf.schedule import align
-from research.evaluation.cells import NODE_COLUMNS, STEP_COLUMNS, Cell, Origin
+from research.evaluation.cells import NODE_COLUMNS, STEP_COLUMNS, EvaluationRecord, Origin
 
 # what learns, and what makes step times of what was learned
 _LEARNING_CODE = ("gnn/models", "gnn/training", "gnn/data", "schedule", "hardware")
@@ -76,13 +76,13 @@ class Fit:
 
     Attributes:
         answer: what it became.
-        told: all that the learner was told.
+        given: all that the learner was told.
         seed: of the fit; None: nothing in it is chance.
         fit_s: seconds that fitting took.
     """
 
     answer: Answer
-    told: str
+    given: str
     seed: int | None
     fit_s: float
 
@@ -94,23 +94,23 @@ def fitted(learner: Learner, data: PreparedData, seed: int | None) -> Fit:
     return Fit(answer, repr(learner), seed, time.perf_counter() - begin)
 
 
-def fitted_cell(learner: Learner, data: PreparedData, origin: Origin) -> Cell:
+def fitted_record(learner: Learner, data: PreparedData, origin: Origin) -> EvaluationRecord:
     """Fit, then judge on `origin.part`.
 
     Raises:
         InputError: nothing to judge on, or an answer that is not finite.
     """
     _steps(data, origin)  # before it is fitted for nothing
-    return judged_cell(fitted(learner, data, origin.seed), data, origin)
+    return judged_record(fitted(learner, data, origin.seed), data, origin)
 
 
-def judged_cell(fit: Fit, data: PreparedData, origin: Origin) -> Cell:
+def judged_record(fit: Fit, data: PreparedData, origin: Origin) -> EvaluationRecord:
     """Judge on `origin.part`; nodes without an answer take the base's, as in the schedule.
 
     Raises:
         InputError: nothing to judge on, or an answer that is not finite.
     """
-    return _cell(origin, fit.fit_s, [_answered(fit.answer, step) for step in _steps(data, origin)])
+    return _record(origin, fit.fit_s, [_answered(fit.answer, step) for step in _steps(data, origin)])
 
 
 def is_repeated(data: PreparedData, part: str) -> bool:
@@ -118,7 +118,7 @@ def is_repeated(data: PreparedData, part: str) -> bool:
     return any(True for _ in _pairs(data.steps[part]))
 
 
-def repeat_cell(data: PreparedData, origin: Origin) -> Cell:
+def repeat_record(data: PreparedData, origin: Origin) -> EvaluationRecord:
     """The noise floor in the same figures: every recording answered by every other one of its run.
 
     Nodes that the other recording lacks are left out, as in evaluation.noise_floor.
@@ -129,7 +129,7 @@ def repeat_cell(data: PreparedData, origin: Origin) -> Cell:
     judged = [_repeated(step, other) for step, other in _pairs(_steps(data, origin))]
     if not judged:
         raise InputError("no run was recorded twice", where=f"part {origin.part} of {origin.split}")
-    return _cell(origin, 0.0, judged)
+    return _record(origin, 0.0, judged)
 
 
 def _answered(answer: Answer, step: Step) -> Judged:
@@ -161,12 +161,14 @@ def _pairs(steps: Sequence[Step]) -> Iterator[tuple[Step, Step]]:
         yield from permutations(repeats, 2)
 
 
-def _cell(origin: Origin, fit_s: float, judged: Sequence[Judged]) -> Cell:
+def _record(origin: Origin, fit_s: float, judged: Sequence[Judged]) -> EvaluationRecord:
     steps = [(j.name, run_of(j.step.run), j.step.workload, j.step_us, j.step.step_us) for j in judged]
     labeled = [_labeled(j.step) for j in judged]
     own = [j.own[rows] for j, rows in zip(judged, labeled, strict=True) if j.latency_us is not None]
     coverage = float(np.concatenate(own).mean()) if own else float("nan")
-    return Cell(origin, fit_s, coverage, pd.DataFrame(steps, columns=list(STEP_COLUMNS)), _nodes(judged, labeled))
+    return EvaluationRecord(
+        origin, fit_s, coverage, pd.DataFrame(steps, columns=list(STEP_COLUMNS)), _nodes(judged, labeled)
+    )
 
 
 def _labeled(step: Step) -> np.ndarray:

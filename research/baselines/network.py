@@ -9,8 +9,8 @@ import numpy as np
 
 from gnnperf.gnn import Checkpoint, TrainConfig, TypedGNN, build_model, fit, keep_what_helps
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.step_time import AloneAnswer, contended_step_time_us, in_place_us
-from gnnperf.gnn.training.evaluate import alone_answer
+from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, in_place_us
+from gnnperf.gnn.training.evaluate import isolated_prediction
 from gnnperf.graph import Predictor
 from gnnperf.predict import Mode, predictor_of
 from research.baselines.judge import Fit
@@ -43,15 +43,15 @@ class TrainedNetwork:
 
     def latency_us(self, step: Step) -> np.ndarray:
         """[num_nodes] beside other work; NaN at device and link nodes."""
-        return in_place_us(step, self.alone(step))
+        return in_place_us(step, self.isolated(step))
 
     def step_us(self, step: Step) -> float:
         """Scheduled, with contention."""
-        return contended_step_time_us(step, self.alone(step).scheduled_us)
+        return contended_step_time_us(step, self.isolated(step).scheduled_us)
 
-    def alone(self, step: Step) -> AloneAnswer:
+    def isolated(self, step: Step) -> IsolatedPrediction:
         """Each node by itself; NaN at device and link nodes."""
-        return alone_answer(self.network, step)
+        return isolated_prediction(self.network, step)
 
 
 class PredictorAnswer:
@@ -65,20 +65,20 @@ class PredictorAnswer:
 
     def __init__(self, predictor: Predictor) -> None:
         self._predictor = predictor
-        self._last: tuple[Step, AloneAnswer] | None = None
+        self._last: tuple[Step, IsolatedPrediction] | None = None
 
     def latency_us(self, step: Step) -> np.ndarray:
         """[num_nodes] beside other work; NaN where it has no answer."""
-        return in_place_us(step, self._alone(step))
+        return in_place_us(step, self._isolated(step))
 
     def step_us(self, step: Step) -> float:
         """Scheduled, with contention."""
-        return contended_step_time_us(step, self._alone(step).scheduled_us)
+        return contended_step_time_us(step, self._isolated(step).scheduled_us)
 
-    def _alone(self, step: Step) -> AloneAnswer:
+    def _isolated(self, step: Step) -> IsolatedPrediction:
         if self._last is None or self._last[0] is not step:
-            found = self._predictor.predict(step.graph, step.cluster)
-            self._last = step, AloneAnswer(found.latency_us, found.scheduled_us)
+            result = self._predictor.predict(step.graph, step.cluster)
+            self._last = step, IsolatedPrediction(result.latency_us, result.scheduled_us)
         return self._last[1]
 
 
@@ -91,7 +91,7 @@ def fits_of(checkpoint: Checkpoint, network: TypedGNN, row: str, fit_s: float) -
         row: name of the network's row.
         fit_s: seconds that training took.
     """
-    seed, told = checkpoint.provenance["training"]["seed"], f"checkpoint {checkpoint.sha256}"
+    seed, given = checkpoint.provenance["training"]["seed"], f"checkpoint {checkpoint.sha256}"
     hybrid = PredictorAnswer(predictor_of(checkpoint, Mode.hybrid))
-    return {row: Fit(TrainedNetwork(network), told, seed, fit_s),
-            f"{row}-hybrid": Fit(hybrid, f"hybrid of {told}", seed, fit_s)}  # fmt: skip
+    return {row: Fit(TrainedNetwork(network), given, seed, fit_s),
+            f"{row}-hybrid": Fit(hybrid, f"hybrid of {given}", seed, fit_s)}  # fmt: skip

@@ -108,11 +108,11 @@ def _rows(sizes: Tensor, first: Tensor) -> Tensor:
 def _ends(data: HeteroData) -> Tensor:
     """[2, num_edges]."""
     first = dict(zip(TYPES, _starts([len(data[t].x) for t in TYPES]), strict=True))
-    found = [torch.zeros(2, 0, dtype=torch.int64)]
+    result = [torch.zeros(2, 0, dtype=torch.int64)]
     for src, relation, dst in FORWARD_EDGE_TYPES:
         ends = data[src, relation, dst].edge_index + torch.tensor([[first[src]], [first[dst]]])
-        found += [ends, ends.flip(0)]
-    return torch.unique(torch.cat(found, dim=1), dim=1)
+        result += [ends, ends.flip(0)]
+    return torch.unique(torch.cat(result, dim=1), dim=1)
 
 
 def _starts(sizes: Sequence[int]) -> list[int]:

@@ -31,7 +31,7 @@ TRIVIAL: Mapping[str, Learner] = {
 SimplerLearner = Trees | PooledSage | OpsAsText
 
 
-def fits_asked_for(config: LearnerConfig, row: str, data: PreparedData, seed: int) -> dict[str, Fit]:
+def requested_fits(config: LearnerConfig, row: str, data: PreparedData, seed: int) -> dict[str, Fit]:
     """Row -> the learner that a configuration asks for, fitted; nothing where it asks for the trivial answers only.
 
     Raises:
@@ -68,8 +68,8 @@ def _by_hand(kind: LearnerKind) -> SimplerLearner:
             raise AssertionError(f"{kind} is not fitted here")
 
 
-def _with_settings(start: Settings, space: Mapping[str, Range], told: Settings) -> Settings:
-    for name in told:
+def _with_settings(start: Settings, space: Mapping[str, Range], given: Settings) -> Settings:
+    for name in given:
         if name not in start:
             raise InputError(f"no setting {name!r}", where="learner.settings", allowed=", ".join(sorted(start)))
-    return {**start, **{name: int(v) if space[name].whole else v for name, v in told.items()}}
+    return {**start, **{name: int(v) if space[name].whole else v for name, v in given.items()}}

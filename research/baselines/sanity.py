@@ -34,17 +34,17 @@ def half_flops(device: DeviceSpec) -> DeviceSpec:
 
 def on_device(step: Step, device: DeviceSpec, data: PreparedData) -> Step:
     """The step as it would be asked about on another device."""
-    return asked_on(step, replace(step.cluster, device=device), data)
+    return requested_on(step, replace(step.cluster, device=device), data)
 
 
 def over_links_of(step: Step, other: Step, data: PreparedData) -> Step:
     """The step as it would be asked about over the link that the messages of another run cross, with its laws."""
     link = crossed_link(other)
     cluster = replace(step.cluster, intra=link, inter=link, collectives=other.cluster.collectives)
-    return asked_on(step, cluster, data)
+    return requested_on(step, cluster, data)
 
 
-def asked_on(step: Step, cluster: ClusterSpec, data: PreparedData) -> Step:
+def requested_on(step: Step, cluster: ClusterSpec, data: PreparedData) -> Step:
     """Base and features anew, labels as they were."""
     base = AnalyticPredictor(data.constants).predict(step.graph, cluster)
     raw = features(step.graph, cluster, base, data.vocabulary, data.floors)
@@ -108,12 +108,12 @@ class Moves:
 
 def moves(answer: Answer, pairs: Sequence[tuple[Step, Step]], chosen: Sequence[np.ndarray]) -> Moves:
     """Answers for (step, the step asked about otherwise), of the `chosen` [num_nodes] bool nodes of each."""
-    found = []
+    result = []
     for (step, other), nodes in zip(pairs, chosen, strict=True):
         before, after = answer.latency_us(step), answer.latency_us(other)
         assert before is not None and after is not None, "only rows with node answers can be asked"
-        found.append(after[nodes] / before[nodes])
-    ratio = np.concatenate(found)
+        result.append(after[nodes] / before[nodes])
+    ratio = np.concatenate(result)
     ratio = ratio[np.isfinite(ratio)]
     if not len(ratio):
         return Moves(0, float("nan"), float("nan"), float("nan"))

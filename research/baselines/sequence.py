@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gnnperf.core import NodeType
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.step_time import AloneAnswer, contended_step_time_us, in_place_us
+from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, in_place_us
 from research.baselines.descent import DESCENT_SPACE, DESCENT_START, Problem, descend, repeatable
 from research.baselines.judge import Answer
 from research.baselines.sequence_network import GAP, SequenceNetwork, Sequences, batch
@@ -94,18 +94,18 @@ class _OfNodes:
     words: Words
 
     @torch.no_grad()
-    def alone_us(self, step: Step) -> np.ndarray:
+    def isolated_us(self, step: Step) -> np.ndarray:
         """[num_nodes] base * exp(residual); comm nodes their base, 0 for device and link nodes."""
         residual = self.network.eval()(sequence_of(step, self.words))[0].double().numpy()  # [num_work]
         residual[_types(step) == NodeType.COMM] = 0.0
-        found = np.zeros(step.graph.num_nodes)
-        found[work_values(step.data, "node_id")] = work_values(step.data, "base_us") * np.exp(residual)
-        return found
+        result = np.zeros(step.graph.num_nodes)
+        result[work_values(step.data, "node_id")] = work_values(step.data, "base_us") * np.exp(residual)
+        return result
 
     def latency_us(self, step: Step) -> np.ndarray:
         """[num_nodes] beside other work."""
-        alone_us = self.alone_us(step)
-        return in_place_us(step, AloneAnswer(alone_us, alone_us))
+        isolated_us = self.isolated_us(step)
+        return in_place_us(step, IsolatedPrediction(isolated_us, isolated_us))
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class ScheduledSteps(_OfNodes):
 
     def step_us(self, step: Step) -> float:
         """The schedule's."""
-        return contended_step_time_us(step, self.alone_us(step))
+        return contended_step_time_us(step, self.isolated_us(step))
 
 
 def better(network: SequenceNetwork, words: Words, steps: Sequence[Step]) -> Answer:

@@ -103,8 +103,8 @@ def _groups(nodes: pd.DataFrame) -> tuple[list[tuple[str, ...]], np.ndarray]:
 
 def _words(row: dict[str, str]) -> tuple[str, ...]:
     """One node's words: what it is, then the types of its arguments."""
-    said = tuple(f"{name}={row[name]}" for name in ("node_type", *FIELDS) if row[name])
-    return (*said, f"{row['node_type']} {row['op_name']}", *_size_words(row["input_dims"]))
+    sentences = tuple(f"{name}={row[name]}" for name in ("node_type", *FIELDS) if row[name])
+    return (*sentences, f"{row['node_type']} {row['op_name']}", *_size_words(row["input_dims"]))
 
 
 @cache

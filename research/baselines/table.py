@@ -10,9 +10,9 @@ import numpy as np
 from gnnperf.gnn import run_of
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData, opened, prepare
 from gnnperf.gnn.data.splits import Split
-from research.baselines.judge import Learner, fitted_cell, learning_code, repeat_cell
-from research.evaluation.cell_files import cell_path, read_cell, write_cell
+from research.baselines.judge import Learner, fitted_record, learning_code, repeat_record
 from research.evaluation.cells import Origin
+from research.evaluation.record_files import read_record, record_path, write_record
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ def with_share(split: Split, share: float, seed: int) -> Split:
         return split
     runs = list(dict.fromkeys(run_of(name) for name in split.train))
     order = np.random.default_rng(seed).permutation(len(runs))
-    kept = {runs[i] for i in order[: max(round(share * len(runs)), 1)]}
-    return replace(split, train=tuple(name for name in split.train if run_of(name) in kept))
+    retained = {runs[i] for i in order[: max(round(share * len(runs)), 1)]}
+    return replace(split, train=tuple(name for name in split.train if run_of(name) in retained))
 
 
-def ensure_cell(place: Place, learner: Learner, split: SplitData) -> bool:
+def ensure_record(place: Place, learner: Learner, split: SplitData) -> bool:
     """Fit and write the cell unless it is there and up to date.
 
     Returns:
@@ -88,7 +88,7 @@ def ensure_cell(place: Place, learner: Learner, split: SplitData) -> bool:
     origin = _origin(place, repr(learner), split)
     if is_current(place.folder, origin):
         return False
-    write_cell(fitted_cell(learner, split.data, origin), place.folder)
+    write_record(fitted_record(learner, split.data, origin), place.folder)
     return True
 
 
@@ -97,7 +97,7 @@ def ensure_floor(place: Place, split: SplitData) -> bool:
     origin = _origin(place, "another recording", split)
     if is_current(place.folder, origin):
         return False
-    write_cell(repeat_cell(split.data, origin), place.folder)
+    write_record(repeat_record(split.data, origin), place.folder)
     return True
 
 
@@ -107,8 +107,8 @@ def is_current(folder: Path, origin: Origin) -> bool:
     Raises:
         InputError: a file in its place is damaged.
     """
-    path = cell_path(folder, origin.split, origin.row, origin.seed)
-    return path.is_file() and replace(read_cell(path).origin, code=origin.code) == origin
+    path = record_path(folder, origin.split, origin.row, origin.seed)
+    return path.is_file() and replace(read_record(path).origin, code=origin.code) == origin
 
 
 def _origin(place: Place, learner: str, split: SplitData) -> Origin:

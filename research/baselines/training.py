@@ -11,11 +11,11 @@ from gnnperf.gnn.data import prepare
 from gnnperf.gnn.data.prepare import DataConfig, PreparedData
 from gnnperf.gnn.training.look import Log
 from gnnperf.predict import EntryConfig
-from research.baselines.judge import Fit, fitted, is_repeated, judged_cell, learning_code, repeat_cell
+from research.baselines.judge import Fit, fitted, is_repeated, judged_record, learning_code, repeat_record
 from research.baselines.network import fits_of
-from research.baselines.rows import TRIVIAL, fits_asked_for
-from research.evaluation.cell_files import write_cell
-from research.evaluation.cells import Cell, Origin
+from research.baselines.rows import TRIVIAL, requested_fits
+from research.evaluation.cells import EvaluationRecord, Origin
+from research.evaluation.record_files import write_record
 from research.evaluation.row_errors import REPEAT, Rows, node_figures, step_figures
 from research.evaluation.row_tables import WIDTH, figures_table, in_order, node_table, step_table
 
@@ -35,9 +35,9 @@ def train(config: EntryConfig) -> float | None:
         return None
 
     data = prepare.load_data(config.data, config.device_spec(), config.cluster_spec())
-    for other, paces in data.paces.items():
-        say(f"{other}: {paces}")
-    fits = fits_asked_for(config.learner, config.row, data, config.seed)
+    for other, machine_scales in data.machine_scales.items():
+        say(f"{other}: {machine_scales}")
+    fits = requested_fits(config.learner, config.row, data, config.seed)
 
     judged = judged_rows(fits, data, config.evaluate_on, variant_of(config.data))
     write_records(judged, config.cells_folder)
@@ -67,8 +67,8 @@ def compare_network(
 
 def variant_of(config: DataConfig) -> str:
     """What these data were told beside those of the table's other rows; "" nothing."""
-    told = {name: getattr(config, name) for name in USUAL}
-    return ", ".join(f"{name}={value}" for name, value in told.items() if value != USUAL[name])
+    given = {name: getattr(config, name) for name in USUAL}
+    return ", ".join(f"{name}={value}" for name, value in given.items() if value != USUAL[name])
 
 
 def judged_rows(fits: Mapping[str, Fit], data: PreparedData, parts: Sequence[str], variant: str) -> Judged:
@@ -91,8 +91,8 @@ def write_records(judged: Judged, folder: Path) -> None:
     """Write <folder>/<part>/<split>/<row>/<seed>.parquet, which `gnnperf improvement <folder>/<part>` reads."""
     for part, rows in judged.items():
         for cells in rows.values():
-            for cell in cells:
-                write_cell(cell, folder / part)
+            for record in cells:
+                write_record(record, folder / part)
 
 
 def show_rows(judged: Judged, log: Log) -> None:
@@ -116,12 +116,12 @@ def _split(rows: Rows) -> str:
     return next(cells[0].origin.split for cells in rows.values())
 
 
-def _rows(fits: Mapping[str, Fit], data: PreparedData, part: str, variant: str) -> dict[str, list[Cell]]:
-    def origin(row: str, seed: int | None, told: str) -> Origin:
-        return Origin(data.split.axis, part, row, seed, 1.0, variant, data.fingerprint, told, learning_code())
+def _rows(fits: Mapping[str, Fit], data: PreparedData, part: str, variant: str) -> dict[str, list[EvaluationRecord]]:
+    def origin(row: str, seed: int | None, given: str) -> Origin:
+        return Origin(data.split.axis, part, row, seed, 1.0, variant, data.fingerprint, given, learning_code())
 
-    found = {row: [judged_cell(fit, data, origin(row, fit.seed, fit.told))]
+    result = {row: [judged_record(fit, data, origin(row, fit.seed, fit.given))]
              for row, fit in each(list(fits.items()), f"judging, {part}", "rows")}  # fmt: skip
     if is_repeated(data, part):
-        found[REPEAT] = [repeat_cell(data, origin(REPEAT, None, "another recording"))]
-    return in_order(found)
+        result[REPEAT] = [repeat_record(data, origin(REPEAT, None, "another recording"))]
+    return in_order(result)

@@ -14,7 +14,7 @@ import numpy as np
 
 from gnnperf.core import InputError, NodeType
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.step_time import AloneAnswer, contended_step_time_us, in_place_us
+from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, in_place_us
 from gnnperf.gnn.evaluation.metrics import gmae
 from research.baselines.trees_table import WORK, Choice, NodeColumns, Own, work_values
 from research.baselines.tuning import INSTALL, Fitted, Range, Settings
@@ -122,25 +122,27 @@ class TreeAnswer:
 
     def latency_us(self, step: Step) -> np.ndarray:
         """[num_nodes] beside other work; comm nodes their base, 0 for device and link nodes."""
-        return in_place_us(step, self.alone(step))
+        return in_place_us(step, self.isolated(step))
 
     def step_us(self, step: Step) -> float:
         """The schedule of these latencies."""
-        return contended_step_time_us(step, self.alone(step).scheduled_us)
+        return contended_step_time_us(step, self.isolated(step).scheduled_us)
 
-    def alone(self, step: Step) -> AloneAnswer:
+    def isolated(self, step: Step) -> IsolatedPrediction:
         """Each node by itself."""
         matrix = self.columns.matrix(step.data)  # [num_work, num_columns]
-        return AloneAnswer(*(_of_nodes(step, b.predict(matrix, num_threads=1)) for b in (self.usual, self.scheduled)))
+        return IsolatedPrediction(
+            *(_of_nodes(step, b.predict(matrix, num_threads=1)) for b in (self.usual, self.scheduled))
+        )
 
 
 def _of_nodes(step: Step, residual: np.ndarray) -> np.ndarray:
     """[num_nodes] base * exp(residual [num_work])."""
     types = np.repeat(WORK, [len(step.data[t].node_id) for t in WORK])  # [num_work]
-    found = np.zeros(step.graph.num_nodes)
+    result = np.zeros(step.graph.num_nodes)
     corrected = np.where(types == NodeType.COMM, 0.0, residual)
-    found[work_values(step.data, "node_id")] = work_values(step.data, "base_us") * np.exp(corrected)
-    return found
+    result[work_values(step.data, "node_id")] = work_values(step.data, "base_us") * np.exp(corrected)
+    return result
 
 
 class NodeAnswer(Protocol):

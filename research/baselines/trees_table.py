@@ -75,11 +75,11 @@ class Own:
 def joint_codes(data: HeteroData, vocabulary: Vocabulary) -> np.ndarray:
     """[num_work, num_fields] int64 codes of words, those of each node type after those of the type before."""
     first = np.zeros(len(FIELDS), dtype=np.int64)
-    found = []
+    result = []
     for node_type in WORK:
-        found.append(data[node_type].codes.numpy() + first)  # [n, num_fields]
+        result.append(data[node_type].codes.numpy() + first)  # [n, num_fields]
         first = first + np.array([vocabulary.num_codes(node_type, field) for field in FIELDS])
-    return np.concatenate(found)
+    return np.concatenate(result)
 
 
 def work_values(data: HeteroData, name: str) -> np.ndarray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.gnn.data.prepare import PreparedData, Step
-from gnnperf.gnn.data.step_time import AloneAnswer, contended_step_time_us, filled_us, in_place_us, step_time_us
+from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, filled_us, in_place_us, step_time_us
 from gnnperf.gnn.evaluation.trivial import NearestRun, OpMedians, fit_nearest_run, fit_op_medians
 
 
@@ -21,7 +21,7 @@ class Analytic:
 
     def latency_us(self, step: Step) -> np.ndarray:
         """[num_nodes] beside other work; NaN where it has no answer."""
-        return in_place_us(step, AloneAnswer(step.base.latency_us, step.base.latency_us))
+        return in_place_us(step, IsolatedPrediction(step.base.latency_us, step.base.latency_us))
 
     def step_us(self, step: Step) -> float:
         """Scheduled, with contention."""
@@ -39,7 +39,7 @@ class Base:
     def latency_us(self, step: Step) -> np.ndarray:
         """[num_nodes] beside other work."""
         base_us = filled_us(step, np.full(len(step.nodes), np.nan))
-        return in_place_us(step, AloneAnswer(base_us, base_us))
+        return in_place_us(step, IsolatedPrediction(base_us, base_us))
 
     def step_us(self, step: Step) -> float:
         """Scheduled, with contention."""

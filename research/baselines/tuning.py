@@ -115,13 +115,13 @@ class Tuned:
         """Those kept for this data and budget; else found, and kept."""
         if self.trials == 1:
             return self.tunable.start
-        told = (self.trials, sorted(self.tunable.start.items()), sorted(self.tunable.space.items()))
-        path = self.store / f"{self.tunable.name}_{content_digest(data.training_fingerprint, *told)}.json"
+        given = (self.trials, sorted(self.tunable.start.items()), sorted(self.tunable.space.items()))
+        path = self.store / f"{self.tunable.name}_{content_digest(data.training_fingerprint, *given)}.json"
         if path.is_file():
             return _read(path)
-        found = search(bench, self.tunable.space, self.tunable.start, self.trials, SEARCH_SEED)
-        _write(path, found)
-        return found
+        result = search(bench, self.tunable.space, self.tunable.start, self.trials, SEARCH_SEED)
+        _write(path, result)
+        return result
 
 
 def search(bench: Bench, space: Mapping[str, Range], start: Settings, trials: int, seed: int) -> Settings:
@@ -180,14 +180,14 @@ def _flaml() -> tuple[Any, Any]:
 
 def _read(path: Path) -> Settings:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        result = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError("not JSON", where=str(path), remedy="delete it; the search runs again") from error
-    return {str(k): v for k, v in found.items()}
+    return {str(k): v for k, v in result.items()}
 
 
 def _write(path: Path, settings: Settings) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
-    beside.write_text(json.dumps(dict(settings), indent=1) + "\n", encoding="utf-8")
-    os.replace(beside, path)
+    compared = path.with_suffix(f".{os.getpid()}.tmp")
+    compared.write_text(json.dumps(dict(settings), indent=1) + "\n", encoding="utf-8")
+    os.replace(compared, path)

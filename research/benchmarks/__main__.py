@@ -19,21 +19,21 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(p.stem for p in FOLDER.glob("*.py") if not p.stem.startswith(NOT_BENCHMARKS)))
 
 
-def main(asked: Sequence[str]) -> int:
+def main(requested: Sequence[str]) -> int:
     """Run them one after the other; 1 if any failed, 2 if there is none of that name.
 
     What follows the first option is for the benchmarks: `learned --rows gnn`.
     """
-    first = next((place for place, word in enumerate(asked) if word.startswith("-")), len(asked))
-    asked, options = asked[:first], asked[first:]
-    if options and not asked:
+    first = next((place for place, word in enumerate(requested) if word.startswith("-")), len(requested))
+    requested, options = requested[:first], requested[first:]
+    if options and not requested:
         print(f"options ({' '.join(options)}) of which benchmark? Name it first.", file=sys.stderr)
         return 2
-    unknown = [name for name in asked if name not in names()]
+    unknown = [name for name in requested if name not in names()]
     if unknown:
         print(f"no benchmark {unknown[0]!r}. Allowed: {', '.join(names()) or 'none yet'}.", file=sys.stderr)
         return 2
-    failed = [name for name in asked or _usual() if _run(name, options) != 0]
+    failed = [name for name in requested or _usual() if _run(name, options) != 0]
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

@@ -39,7 +39,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 def chromium() -> str | None:
     """The program; None where there is none."""
-    return next((found for name in NAMES if (found := shutil.which(name))), None)
+    return next((result for name in NAMES if (result := shutil.which(name))), None)
 
 
 class Page:
@@ -124,8 +124,8 @@ class Page:
                 raise RuntimeError("Chromium ended")
             self._rest += piece
         text, _, self._rest = self._rest.partition(b"\0")
-        found: dict[str, Any] = json.loads(text)
-        return found
+        result: dict[str, Any] = json.loads(text)
+        return result
 
     def open(self, path: Path, until: str = "true") -> None:
         """Open a file and wait until an expression holds, which takes `opened_s` seconds.
@@ -147,26 +147,26 @@ class Page:
         Raises:
             RuntimeError: it fails.
         """
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in found:
-            raise RuntimeError(json.dumps(found["exceptionDetails"])[:500])
-        return found["result"].get("value")
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in result:
+            raise RuntimeError(json.dumps(result["exceptionDetails"])[:500])
+        return result["result"].get("value")
 
     def complaints(self) -> Sequence[str]:
         """What the console has of errors and warnings so far, and every request beyond the file itself."""
         self.ask("0")  # events before the answer are here now
-        said = []
+        sentences = []
         for event in self.events:
-            told: Mapping[str, Any] = event.get("params", {})
+            given: Mapping[str, Any] = event.get("params", {})
             if event.get("method") == "Runtime.exceptionThrown":
-                said.append(str(told["exceptionDetails"]))
-            elif event.get("method") == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
-                said.append(str(told["entry"]["text"]))
-            elif event.get("method") == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning", "assert"):
-                said.append(str(told["args"]))
-            elif event.get("method") == "Network.requestWillBeSent" and told["type"] != "Document":
-                said.append(f"requests {told['request']['url'][:200]}")
-        return said
+                sentences.append(str(given["exceptionDetails"]))
+            elif event.get("method") == "Log.entryAdded" and given["entry"]["level"] in ("error", "warning"):
+                sentences.append(str(given["entry"]["text"]))
+            elif event.get("method") == "Runtime.consoleAPICalled" and given["type"] in ("error", "warning", "assert"):
+                sentences.append(str(given["args"]))
+            elif event.get("method") == "Network.requestWillBeSent" and given["type"] != "Document":
+                sentences.append(f"requests {given['request']['url'][:200]}")
+        return sentences
 
     def resize(self, width: int, height: int) -> None:
         """The size of the window, in CSS pixels."""
@@ -190,8 +190,8 @@ class Page:
 
     def screenshot(self, path: Path, whole: bool = False) -> None:
         """A picture (PNG) of what is seen, or of the whole page."""
-        found = self.call("Page.captureScreenshot", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(found["data"]))
+        result = self.call("Page.captureScreenshot", captureBeyondViewport=whole)
+        path.write_bytes(base64.b64decode(result["data"]))
 
     def paper(self, path: Path) -> None:
         """The page as it is printed (PDF)."""

@@ -31,7 +31,7 @@ def cluster_of(rows: pd.DataFrame) -> ClusterSpec:
     return load_cluster(next((name for name in names if name is not None), LIKE_THE_REST))
 
 
-def laws_us(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
+def collective_models_us(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
     """[n] us by laws fitted on `train`."""
     return fitted_us(train, test, cluster_of(train))
 
@@ -39,7 +39,7 @@ def laws_us(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
 def nearest_us(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
     """[n] us of the nearest measured size, in the group itself or the nearest measured one on the same link."""
     points = train.groupby([*GROUP, "message_bytes"])["latency_us"].median().reset_index()
-    found = np.full(len(test), np.nan)
+    result = np.full(len(test), np.nan)
     where = test.reset_index(drop=True)
     for (kind, link, _, _), rows in where.groupby(GROUP):
         known = points[(points["kind"] == kind) & (points["link"] == link)]
@@ -50,31 +50,31 @@ def nearest_us(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
         group = known[away == away.min()].sort_values("message_bytes")
         sizes = np.log(group["message_bytes"].to_numpy())
         gap = np.abs(np.log(rows["message_bytes"].to_numpy())[:, None] - sizes[None, :])  # [m, k]
-        found[rows.index] = group["latency_us"].to_numpy()[gap.argmin(axis=1)]
-    return found
+        result[rows.index] = group["latency_us"].to_numpy()[gap.argmin(axis=1)]
+    return result
 
 
 def two_parameters_us(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
     """[n] us = start + bytes on the wire / bandwidth; fitted per kind and group, or over the link's groups together."""
-    found = np.full(len(test), np.nan)
+    result = np.full(len(test), np.nan)
     where = test.reset_index(drop=True)
     for (kind, link, ranks, nodes), rows in where.groupby(GROUP):
         same = train[(train["kind"] == kind) & (train["link"] == link)]
         own = same[(same["group_size"] == ranks) & (same["nodes"] == nodes)]
         if len(same):
-            found[rows.index] = _line(own if len(own) else same, rows)
-    return found
+            result[rows.index] = _line(own if len(own) else same, rows)
+    return result
 
 
 def catalog_us(test: pd.DataFrame) -> np.ndarray:
     """[n] us by specification; NaN where the catalog has no such cluster."""
-    found = np.full(len(test), np.nan)
+    result = np.full(len(test), np.nan)
     where = test.reset_index(drop=True)
     for (platform, link), rows in where.groupby(["platform", "link"]):
         name = CLUSTERS.get((str(platform).partition(" ")[0], str(link)))
         if name is not None:
-            found[rows.index] = specified_us(rows, load_cluster(name))
-    return found
+            result[rows.index] = specified_us(rows, load_cluster(name))
+    return result
 
 
 def _line(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
@@ -88,5 +88,5 @@ def _line(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
 
     start = np.array([log_us.min(), log_us.max() - np.log(load.max())])
     best, _ = robust_least_squares(misses, start, 0.1, 60)
-    asked = calls_of(*arrays(test), rings_of(cluster_of(test)) or {})
-    return np.exp(best[0]) + np.exp(best[1]) * asked.wire_bytes / asked.lanes
+    requested = calls_of(*arrays(test), rings_of(cluster_of(test)) or {})
+    return np.exp(best[0]) + np.exp(best[1]) * requested.wire_bytes / requested.lanes

@@ -21,34 +21,34 @@ MIN_PEERS, MAX_SPREAD, MIN_CPU_US, MIN_GPU_US = 3, 1.5, 50.0, 10.0
 
 
 @dataclass(frozen=True)
-class Beside:
+class Compared:
     """Where the work of a graph ran beside transfers, as recorded; all [num_nodes].
 
     Attributes:
         graph: the recording.
         overlap_us: time of a node beside transfers of its rank; of a transfer, beside other transfers.
-        alone_us: median latency of the same work of the same rank where nothing ran beside it; NaN unknown.
+        isolated_us: median latency of the same work of the same rank where nothing ran beside it; NaN unknown.
         moving: (node, transfer, overlap_us) of every pair [3, num_pairs].
     """
 
     graph: ExecutionGraph
     overlap_us: np.ndarray
-    alone_us: np.ndarray
+    isolated_us: np.ndarray
     moving: np.ndarray
 
     @property
     def known(self) -> np.ndarray:
         """[num_nodes] bool: work beside a transfer whose latency alone is known."""
-        return (self.overlap_us > 0) & ~np.isnan(self.alone_us)
+        return (self.overlap_us > 0) & ~np.isnan(self.isolated_us)
 
 
-def beside(graph: ExecutionGraph, least_us: float) -> Beside:
+def compared(graph: ExecutionGraph, least_us: float) -> Compared:
     """Overlaps of a recording; peers are looked up for work of `least_us` and more."""
     nodes = graph.nodes
     start, end = nodes["start_us"].to_numpy(), measured_end_us(nodes)
     pairs = np.concatenate([_pairs(graph, rank, start, end) for rank in graph.ranks], axis=1)
     overlap = np.bincount(pairs[0].astype(np.int64), pairs[2], minlength=graph.num_nodes)
-    return Beside(graph, overlap, _alone(nodes, overlap, least_us), pairs)
+    return Compared(graph, overlap, _isolated(nodes, overlap, least_us), pairs)
 
 
 def _pairs(graph: ExecutionGraph, rank: int, start: np.ndarray, end: np.ndarray) -> np.ndarray:
@@ -59,16 +59,16 @@ def _pairs(graph: ExecutionGraph, rank: int, start: np.ndarray, end: np.ndarray)
     mine = mine[~np.isnan(end[mine]) & (kind[mine] == NodeType.COLLECTIVE)]
     works = [NodeType.COMPUTE, NodeType.MEMORY, *([] if graph.runs_on_gpu else [NodeType.HOST])]
     work = np.flatnonzero(np.isin(kind, works) & (of == rank) & ~np.isnan(end))
-    found = [np.zeros((3, 0))]
+    result = [np.zeros((3, 0))]
     for transfer in mine.tolist():
         node = np.r_[work, mine[mine != transfer]]
         shared = np.minimum(end[node], end[transfer]) - np.maximum(start[node], start[transfer])
         node, shared = node[shared > 0], shared[shared > 0]
-        found.append(np.stack([node, np.full(len(node), transfer), shared]))
-    return np.concatenate(found, axis=1)
+        result.append(np.stack([node, np.full(len(node), transfer), shared]))
+    return np.concatenate(result, axis=1)
 
 
-def _alone(nodes: pd.DataFrame, overlap_us: np.ndarray, least_us: float) -> np.ndarray:
+def _isolated(nodes: pd.DataFrame, overlap_us: np.ndarray, least_us: float) -> np.ndarray:
     """[num_nodes] median latency of peers that nothing ran beside; NaN without enough peers that agree."""
     keys = pd.DataFrame({c: nodes[c].astype(object).fillna("") for c in PEERS})
     of_work = nodes["node_type"].isin([NodeType.COMPUTE, NodeType.MEMORY, NodeType.HOST]) & (nodes["step"] >= 0)
@@ -77,9 +77,9 @@ def _alone(nodes: pd.DataFrame, overlap_us: np.ndarray, least_us: float) -> np.n
     peers = latency.groupby(number).agg(["median", "count"])
     low, high = (latency.groupby(number).quantile(q) for q in (0.1, 0.9))
     good = (peers["count"] >= MIN_PEERS) & (high <= MAX_SPREAD * low) & (peers["median"] >= least_us)
-    alone = peers["median"].where(good).to_numpy()[number]
+    isolated = peers["median"].where(good).to_numpy()[number]
     untyped = ((nodes["node_type"] != NodeType.HOST) & nodes["input_dims"].isna()).to_numpy()
-    return np.where(of_work.to_numpy() & ~untyped, alone, np.nan)
+    return np.where(of_work.to_numpy() & ~untyped, isolated, np.nan)
 
 
 def split_of(axis: str) -> dict[str, str]:
@@ -90,9 +90,9 @@ def split_of(axis: str) -> dict[str, str]:
 
 def cpu_recordings() -> Iterator[tuple[Recording, ExecutionGraph]]:
     """Recordings of several ranks, without the profiler's cost."""
-    found = [r for repeats in read_recordings(DATASET).values() for r in repeats.values()]
-    load = without_profiler_cost(as_recorded(), machine_costs(found))
-    yield from ((r, load(r)) for r in found if r.world_size > 1)
+    result = [r for repeats in read_recordings(DATASET).values() for r in repeats.values()]
+    load = without_profiler_cost(as_recorded(), machine_costs(result))
+    yield from ((r, load(r)) for r in result if r.world_size > 1)
 
 
 def probe_us(recording: Recording) -> tuple[float, float]:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from gnnperf.core import NodeType
 from gnnperf.graph import ExecutionGraph, measured_end_us
-from research.benchmarks._contention import MIN_CPU_US, PEERS, beside
+from research.benchmarks._contention import MIN_CPU_US, PEERS, compared
 
 FREE, BUSY = 0.05, 0.5  # share of an op's time beside another thread: at most for alone, at least for beside
 MIN_ALONE = 2
@@ -20,21 +20,25 @@ def extra_per_overlap(graph: ExecutionGraph) -> tuple[int, float, float]:
     """
     assert graph.placement is not None, "recordings say where their ranks ran"
     nodes, latency = graph.nodes, graph.nodes["latency_us"].to_numpy()
-    overlap = _beside_other_ranks(graph)
-    ops = (nodes["node_type"] == NodeType.COMPUTE).to_numpy() & (beside(graph, MIN_CPU_US).overlap_us == 0)
+    overlap = _with_other_ranks(graph)
+    ops = (nodes["node_type"] == NodeType.COMPUTE).to_numpy() & (compared(graph, MIN_CPU_US).overlap_us == 0)
     keys = pd.DataFrame({c: nodes[c].astype(object).fillna("") for c in PEERS if c != "rank"})
     number = keys.groupby(list(keys.columns), sort=False).ngroup().to_numpy()
     peers = nodes["latency_us"].where(ops & (overlap < FREE * latency)).groupby(number).agg(["median", "count"])
     known = (peers["count"] >= MIN_ALONE) & (peers["median"] >= MIN_CPU_US)
-    alone = peers["median"].where(known).to_numpy()[number]
-    judged = ops & (overlap > BUSY * latency) & ~np.isnan(alone)
+    isolated = peers["median"].where(known).to_numpy()[number]
+    judged = ops & (overlap > BUSY * latency) & ~np.isnan(isolated)
     if not judged.any():
         return 0, float("nan"), float("nan")
-    extra_us = latency[judged] - alone[judged]
-    return int(judged.sum()), extra_us.sum() / overlap[judged].sum(), float(np.median(latency[judged] / alone[judged]))
+    extra_us = latency[judged] - isolated[judged]
+    return (
+        int(judged.sum()),
+        extra_us.sum() / overlap[judged].sum(),
+        float(np.median(latency[judged] / isolated[judged])),
+    )
 
 
-def _beside_other_ranks(graph: ExecutionGraph) -> np.ndarray:
+def _with_other_ranks(graph: ExecutionGraph) -> np.ndarray:
     """[num_nodes] us of thread work beside thread work of the ranks on the same cores."""
     nodes, core_sets = graph.nodes, graph.placement.core_sets if graph.placement else ()
     start, end = nodes["start_us"].to_numpy(), measured_end_us(nodes)

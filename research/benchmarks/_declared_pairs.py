@@ -62,8 +62,8 @@ def declared_pairs(graphs: Graphs) -> list[DeclaredPair]:
     listed = [
         pair for pair in json.loads((DATASET / PAIRS).read_text())["pairs"] if {pair["a"], pair["b"]} <= set(graphs)
     ]
-    found = [one for pair in listed for one in _intervention(pair)]
-    return [*found, *_links(graphs), *_tables(set(graphs)), *_sequences(set(graphs))]
+    result = [one for pair in listed for one in _intervention(pair)]
+    return [*result, *_links(graphs), *_tables(set(graphs)), *_sequences(set(graphs))]
 
 
 def _intervention(pair: Mapping[str, object]) -> Iterator[DeclaredPair]:

@@ -34,7 +34,7 @@ class Change:
     held_us: float
 
     @property
-    def alone_us(self) -> float:
+    def isolated_us(self) -> float:
         """The change without the recording."""
         return self.after_us - self.before_us
 
@@ -53,10 +53,10 @@ def change_of(edited: Edited, step: ExecutionGraph, predictor: Predictor, cluste
         cluster: that the step ran on.
     """
     before = predict_edited(unedited(step), predictor, cluster)
-    told = predict_edited(replace(edited, change=None), predictor, cluster)
-    after_us = predicted_step_us(told, edited.latency_change.of(told.scheduled_us))
-    told_us = told.scheduled_us  # [num_nodes of edited]
-    ratio = ratios(before.scheduled_us[edited.came_from], told_us)
+    given = predict_edited(replace(edited, change=None), predictor, cluster)
+    after_us = predicted_step_us(given, edited.latency_change.of(given.scheduled_us))
+    predicted_us = given.scheduled_us  # [num_nodes of edited]
+    ratio = ratios(before.scheduled_us[edited.came_from], predicted_us)
     return Change(predicted_step_us(before, before.scheduled_us), after_us, recorded_change_us(edited, step, ratio))
 
 
@@ -75,17 +75,19 @@ def recorded_change_us(edited: Edited, step: ExecutionGraph, ratio: np.ndarray) 
     return after_us - _period_us(step, *measured_latencies(step))
 
 
-def predicted_step_us(found: Prediction, latency_us: np.ndarray) -> float:
+def predicted_step_us(result: Prediction, latency_us: np.ndarray) -> float:
     """Period with these latencies [num_nodes]; what is of ops alone is stretched where work overlaps."""
-    if found.alone is None:
-        return _period_us(found.graph, latency_us, found.lag_us)
+    if result.isolated is None:
+        return _period_us(result.graph, latency_us, result.lag_us)
     known_us = np.nan_to_num(latency_us)
-    scheduled = schedule_with_contention(found.graph, known_us, found.lag_us, found.alone, num_unrolled=NUM_UNROLLED)
+    scheduled = schedule_with_contention(
+        result.graph, known_us, result.lag_us, result.isolated, num_unrolled=NUM_UNROLLED
+    )
     assert scheduled.schedule.period_us is not None, "copies have a period"
     return scheduled.schedule.period_us
 
 
 def _period_us(graph: ExecutionGraph, latency_us: np.ndarray, lag_us: np.ndarray) -> float:
-    found = schedule(graph, np.nan_to_num(latency_us), np.nan_to_num(lag_us), num_unrolled=NUM_UNROLLED)
-    assert found.period_us is not None, "copies have a period"
-    return found.period_us
+    result = schedule(graph, np.nan_to_num(latency_us), np.nan_to_num(lag_us), num_unrolled=NUM_UNROLLED)
+    assert result.period_us is not None, "copies have a period"
+    return result.period_us

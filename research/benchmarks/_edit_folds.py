@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gnnperf.gnn.data.splits import Split
-from research.benchmarks._kept_networks import dealt
+from research.benchmarks._cached_networks import dealt
 
 FOLDS, VALIDATION = 3, 5  # one of FOLDS parts is judged, one of VALIDATION parts of the rest validates
 
@@ -65,15 +65,15 @@ def edit_folds(runs: Mapping[str, Run], pairs: Iterable[tuple[str, str]]) -> lis
     """The folds; together they hold out every run once."""
     members = {group[0]: group for group in groups(runs, pairs)}
     sizes = {name: (runs[name].workload, sum(runs[run].size for run in group)) for name, group in members.items()}
-    found = []
+    result = []
     for number, held_out in enumerate(dealt(sizes, FOLDS)):
         rest = {name: size for name, size in sizes.items() if name not in held_out}
         validation = dealt(rest, VALIDATION)[0]
         train = [name for name in rest if name not in validation]
         parts = (_recordings(train, members, runs), _recordings(validation, members, runs))
         split = Split(f"edits{number}", *parts, test=())
-        found.append(EditFold(split, frozenset(run for name in held_out for run in members[name])))
-    return found
+        result.append(EditFold(split, frozenset(run for name in held_out for run in members[name])))
+    return result
 
 
 def _recordings(

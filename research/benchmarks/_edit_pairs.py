@@ -51,8 +51,8 @@ def shape_pairs(runs: set[str]) -> list[EditPair]:
 
 
 def _listed() -> list[dict[str, object]]:
-    found: list[dict[str, object]] = json.loads((DATASET / PAIRS).read_text())["pairs"]
-    return found
+    result: list[dict[str, object]] = json.loads((DATASET / PAIRS).read_text())["pairs"]
+    return result
 
 
 def _batch(runs: set[str], seen: set[tuple[str, str]]) -> Iterator[EditPair]:
@@ -85,5 +85,5 @@ def _slow_rank(listed: list[dict[str, object]], graphs: Graphs) -> Iterator[Edit
             continue
         a, b = str(pair["a"]), str(pair["b"])
         calls = OpSelector(edit["op"], ranks=(edit["rank"],))
-        found = repeated_calls(graphs[f"{a}/1"], graphs[f"{b}/1"], calls, edit["times"])
-        yield EditPair("slow rank", a, b, tuple(RepeatOp(which, edit["times"]) for which, _ in found), 1.0, False)
+        result = repeated_calls(graphs[f"{a}/1"], graphs[f"{b}/1"], calls, edit["times"])
+        yield EditPair("slow rank", a, b, tuple(RepeatOp(which, edit["times"]) for which, _ in result), 1.0, False)

@@ -24,7 +24,7 @@ class Judged:
         kind: of the change.
         a, b: names of the runs.
         a_us, b_us: steps of their recordings without the profiler, [num_repeats] each.
-        told_us: answer -> predicted change; what has no answer to this kind is not there.
+        predicted_us: answer -> predicted change; what has no answer to this kind is not there.
     """
 
     kind: str
@@ -32,7 +32,7 @@ class Judged:
     b: str
     a_us: tuple[float, ...]
     b_us: tuple[float, ...]
-    told_us: Mapping[str, float]
+    predicted_us: Mapping[str, float]
 
     @property
     def measured_us(self) -> float:
@@ -55,11 +55,11 @@ class Judged:
             return 1.0
         if answer == AGAIN:
             return self.again_error()
-        return abs(self.told_us.get(answer, np.nan) - self.measured_us) / abs(self.measured_us)
+        return abs(self.predicted_us.get(answer, np.nan) - self.measured_us) / abs(self.measured_us)
 
     def signed(self, answer: str) -> float:
         """(predicted - measured) / measured: above 0 where the change is told too large; NaN without an answer."""
-        return (self.told_us.get(answer, np.nan) - self.measured_us) / self.measured_us
+        return (self.predicted_us.get(answer, np.nan) - self.measured_us) / self.measured_us
 
     def again_error(self) -> float:
         """Mean error of the change in one recording of A and of B against that in their others; NaN without others."""
@@ -75,23 +75,23 @@ def _mean_without(values: Sequence[float], place: int) -> float:
     return float(np.mean(rest)) if rest else float("nan")
 
 
-def summary(found: Sequence[Judged], answers: Sequence[str]) -> Table:
+def summary(result: Sequence[Judged], answers: Sequence[str]) -> Table:
     """Median error in % of every answer by kind, over loud pairs."""
     table = Table("kind", "pairs", "loud", "sign right", *answers)
     for kind in (*KINDS, ALL):
-        group = [one for one in found if kind in (one.kind, ALL)]
+        group = [one for one in result if kind in (one.kind, ALL)]
         loud = [one for one in group if one.is_loud]
         if group:
-            right = sum(one.told_us[answers[0]] * one.measured_us > 0 for one in loud)
+            right = sum(one.predicted_us[answers[0]] * one.measured_us > 0 for one in loud)
             medians = [percent(_median([one.error(answer) for one in loud])) for answer in answers]
             table.add_row(kind, str(len(group)), str(len(loud)), f"{right}/{len(loud)}", *medians)
     return table
 
 
-def spread(found: Sequence[Judged], answers: Sequence[str]) -> Table:
+def spread(result: Sequence[Judged], answers: Sequence[str]) -> Table:
     """Mean, median, p90, maximum and signed bias of every answer over all loud pairs."""
     table = Table("answer", "pairs", "mean", "median", "p90", "max", "bias (median)", f"within {100 * NEAR:.0f} %")
-    loud = [one for one in found if one.is_loud]
+    loud = [one for one in result if one.is_loud]
     for answer in answers:
         errors = np.array([one.error(answer) for one in loud])
         known = errors[~np.isnan(errors)]
@@ -103,13 +103,13 @@ def spread(found: Sequence[Judged], answers: Sequence[str]) -> Table:
     return table
 
 
-def each(found: Sequence[Judged], answers: Sequence[str]) -> Table:
+def each(result: Sequence[Judged], answers: Sequence[str]) -> Table:
     """A row per pair, changes in us; a pair that is not loud in brackets."""
     table = Table("kind", "A", "B", "measured us", "noise", *answers)
-    for one in found:
+    for one in result:
         measured = f"{one.measured_us:+.0f}" if one.is_loud else f"({one.measured_us:+.0f})"
-        told = [f"{one.told_us[answer]:+.0f}" if answer in one.told_us else "-" for answer in answers]
-        table.add_row(one.kind, one.a, one.b, measured, f"{one.noise_us:.0f}", *told)
+        given = [f"{one.predicted_us[answer]:+.0f}" if answer in one.predicted_us else "-" for answer in answers]
+        table.add_row(one.kind, one.a, one.b, measured, f"{one.noise_us:.0f}", *given)
     return table
 
 

@@ -20,15 +20,15 @@ WAYS = (("forward", False), ("backward", False), ("backward", True))
 def lookups() -> list[tuple[int, int, int, int, float, int]]:
     """(rows, dim, pooling, batch, skew, tables), each row count and skew as often as the others."""
     chance = random.Random(SEED)
-    found: dict[tuple[int, int, int, int, float, int], None] = {}
+    result: dict[tuple[int, int, int, int, float, int], None] = {}
     turn = 0
-    while len(found) < NUM_LOOKUPS:
+    while len(result) < NUM_LOOKUPS:
         rows, skew = ROWS[turn % len(ROWS)], SKEWS[turn % len(SKEWS)]
         dim, pooling, batch, tables = (chance.choice(axis) for axis in (DIMS, POOLING, BATCHES, TABLES))
         turn += 1
         if rows * dim * 4 * tables <= MOST_TABLE_BYTES and batch * pooling <= MOST_LOOKUPS:
-            found[rows, dim, pooling, batch, skew, tables] = None
-    return list(found)
+            result[rows, dim, pooling, batch, skew, tables] = None
+    return list(result)
 
 
 def lines() -> Iterator[str]:

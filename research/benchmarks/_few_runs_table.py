@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.core import InputError
-from research.evaluation.cells import Cell
+from research.evaluation.cells import EvaluationRecord
 from research.evaluation.row_errors import REPEAT, node_figures, rows_of, step_figures
 
 MACHINE = "machine"  # a second one, in place of a program
@@ -18,20 +18,20 @@ ROWS = ("analytic", "gnn", "analytic-few", "nearest-run-few", "median-step-few",
         "fine-tuned", REPEAT)  # fmt: skip
 
 
-def print_tables(cells: Sequence[Cell]) -> None:
+def print_tables(cells: Sequence[EvaluationRecord]) -> None:
     """Nodes, then steps; the last lines of each are means over the programs."""
-    found = rows_of(cells)
-    for split, rows in found.items():
-        _check_same(split, [cell for row, seeds in rows.items() if row != REPEAT for cell in seeds])
+    result = rows_of(cells)
+    for split, rows in result.items():
+        _check_same(split, [record for row, seeds in rows.items() if row != REPEAT for record in seeds])
     for of, name in ((_nodes, "node latencies, GMAE in %"), (_steps, "step time, geomean of the error in %")):
         table = Table(title=name)
         for title in ("program", "runs", "judged", "seeds", *ROWS):
             table.add_column(title, justify="left" if title == "program" else "right")
-        figures = {split: [of(rows.get(row, ())) for row in ROWS] for split, rows in found.items()}
+        figures = {split: [of(rows.get(row, ())) for row in ROWS] for split, rows in result.items()}
         for split in sorted(figures, key=_key):
             program, runs = _key(split)
-            seeds = max(map(len, found[split].values()))
-            table.add_row(program, str(runs), _judged(found[split]), str(seeds), *map(_percent, figures[split]))
+            seeds = max(map(len, result[split].values()))
+            table.add_row(program, str(runs), _judged(result[split]), str(seeds), *map(_percent, figures[split]))
         programs = [split for split in figures if _key(split)[0] != MACHINE]
         for runs, splits in groupby(sorted(programs, key=lambda s: _key(s)[::-1]), key=lambda s: _key(s)[1]):
             means = np.mean([figures[split] for split in splits], axis=0)
@@ -39,19 +39,19 @@ def print_tables(cells: Sequence[Cell]) -> None:
         Console(width=190).print(table)
 
 
-def _check_same(split: str, cells: Sequence[Cell]) -> None:
+def _check_same(split: str, cells: Sequence[EvaluationRecord]) -> None:
     """Rows of one split are of the same recordings.
 
     Raises:
         InputError: they are not.
     """
-    if len({tuple(cell.steps["recording"]) for cell in cells}) > 1:
+    if len({tuple(record.steps["recording"]) for record in cells}) > 1:
         raise InputError("rows were judged on different recordings", where=split, remedy="delete its folder")
 
 
-def _judged(rows: Mapping[str, Sequence[Cell]]) -> str:
+def _judged(rows: Mapping[str, Sequence[EvaluationRecord]]) -> str:
     """Number of recordings."""
-    return str(max(len(cell.steps) for row, seeds in rows.items() if row != REPEAT for cell in seeds))
+    return str(max(len(record.steps) for row, seeds in rows.items() if row != REPEAT for record in seeds))
 
 
 def _key(split: str) -> tuple[str, int]:
@@ -60,12 +60,12 @@ def _key(split: str) -> tuple[str, int]:
     return program, int(runs)
 
 
-def _nodes(cells: Sequence[Cell]) -> float:
+def _nodes(cells: Sequence[EvaluationRecord]) -> float:
     figures = node_figures(cells) if cells else None
     return float("nan") if figures is None else figures.gmae
 
 
-def _steps(cells: Sequence[Cell]) -> float:
+def _steps(cells: Sequence[EvaluationRecord]) -> float:
     return step_figures(cells).gmae if cells else float("nan")
 
 

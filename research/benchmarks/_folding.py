@@ -81,9 +81,9 @@ def grown_us(plan: TransformerPlan, ranks: int, hardware: str) -> Program:
 
 def scheduled(graph: ExecutionGraph, hardware: str) -> Scheduled:
     """The schedule of a step on the device's default cluster."""
-    told = AnalyticPredictor().predict(graph, choose_target(graph, load_device(hardware), None).cluster)
-    assert told.alone is not None and not told.uncovered_ops
-    return schedule_with_contention(graph, told.latency_us, told.lag_us, told.alone).schedule
+    given = AnalyticPredictor().predict(graph, choose_target(graph, load_device(hardware), None).cluster)
+    assert given.isolated is not None and not given.uncovered_ops
+    return schedule_with_contention(graph, given.latency_us, given.lag_us, given.isolated).schedule
 
 
 def fits_both() -> Iterator[Both]:
@@ -104,5 +104,5 @@ def fits_both() -> Iterator[Both]:
 
 def _timed(graph: ExecutionGraph) -> tuple[Scheduled, float]:
     begin = time.perf_counter()
-    found = scheduled(graph, "a100_sxm_80gb")
-    return found, time.perf_counter() - begin
+    result = scheduled(graph, "a100_sxm_80gb")
+    return result, time.perf_counter() - begin

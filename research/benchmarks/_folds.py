@@ -76,18 +76,18 @@ def predicted(graph: ExecutionGraph, constants: AnalyticConstants) -> Prediction
     return AnalyticPredictor(constants).predict(graph, cluster_for(graph, None, None))
 
 
-def median_step_us(found: Prediction) -> float:
+def median_step_us(result: Prediction) -> float:
     """Median period of the window's steps after the first, as scheduled with what overlaps."""
-    latency_us, alone = np.nan_to_num(found.latency_us), found.alone
-    assert alone is not None, "the analytical model answers for ops alone"
-    scheduled = schedule_with_contention(found.graph, latency_us, found.lag_us, alone)
-    return float(np.median(periods_us(found.graph, scheduled.schedule.end_us)))
+    latency_us, isolated = np.nan_to_num(result.latency_us), result.isolated
+    assert isolated is not None, "the analytical model answers for ops alone"
+    scheduled = schedule_with_contention(result.graph, latency_us, result.lag_us, isolated)
+    return float(np.median(periods_us(result.graph, scheduled.schedule.end_us)))
 
 
-def first_pass_step_us(found: Prediction) -> float:
+def first_pass_step_us(result: Prediction) -> float:
     """The same without the second pass."""
-    scheduled = schedule(found.graph, np.nan_to_num(found.latency_us), found.lag_us)
-    return float(np.median(periods_us(found.graph, scheduled.end_us)))
+    scheduled = schedule(result.graph, np.nan_to_num(result.latency_us), result.lag_us)
+    return float(np.median(periods_us(result.graph, scheduled.end_us)))
 
 
 def periods_us(graph: ExecutionGraph, end_us: np.ndarray) -> np.ndarray:
@@ -101,9 +101,9 @@ def periods_us(graph: ExecutionGraph, end_us: np.ndarray) -> np.ndarray:
 
 def answered(graph: ExecutionGraph, constants: AnalyticConstants) -> ExecutionGraph:
     """The graph with the analytical model's latencies and lags in place of the recorded ones."""
-    found = predicted(graph, constants)
-    return replace(graph, nodes=graph.nodes.assign(latency_us=found.latency_us),
-                   edges=graph.edges.assign(lag_us=found.lag_us))  # fmt: skip
+    result = predicted(graph, constants)
+    return replace(graph, nodes=graph.nodes.assign(latency_us=result.latency_us),
+                   edges=graph.edges.assign(lag_us=result.lag_us))  # fmt: skip
 
 
 def active_us(graph: ExecutionGraph, latency_us: np.ndarray) -> float:

@@ -25,7 +25,7 @@ from research.benchmarks._public_runs import mirror
 from research.benchmarks._row_trust import fit_row_trust
 from research.pretraining.few_rows import FEATURES, numbers
 from research.pretraining.fit import BY_SIZE, VIEWS, fit, prepare
-from research.pretraining.kept_forms import kept_forms
+from research.pretraining.retained_forms import retained_forms
 from research.pretraining.rows import GENERATION, sampled, usable
 from research.tables import read_aiconfigurator, read_neusight
 
@@ -52,12 +52,12 @@ class Fold:
     Attributes:
         left: one, or two.
         train: of the other generations.
-        asked: rows of those left out, and of the others' GPUs rows that did not train.
+        requested: rows of those left out, and of the others' GPUs rows that did not train.
     """
 
     left: tuple[str, ...]
     train: pd.DataFrame
-    asked: pd.DataFrame
+    requested: pd.DataFrame
 
 
 FAMILIES = {"product": "gemm", "linear": "gemm", "bmm": "gemm", "convolution": "conv", "softmax": "softmax",
@@ -97,21 +97,22 @@ def answers(campaign: str, keep: Path) -> pd.DataFrame:
         of SEEDS), weight (of the gate), DENSITY.
     """
     every = folds(tables()[campaign], TRAIN_ROWS[campaign])
-    found = [
-        _kept(fold, keep).assign(**{LEFT: pd.Series([fold.left] * len(fold.asked), dtype=object)}) for fold in every
+    result = [
+        _retained(fold, keep).assign(**{LEFT: pd.Series([fold.left] * len(fold.requested), dtype=object)})
+        for fold in every
     ]
-    told = pd.concat(found, ignore_index=True)
-    family = np.array([FAMILIES[kind] for kind in told[KIND]], dtype=object)
-    dtype = np.full(len(told), DTYPES[campaign], dtype=object)
-    return told.assign(**{"family": family, "dtype": dtype, GROUP: group_names(family, dtype)})
+    given = pd.concat(result, ignore_index=True)
+    family = np.array([FAMILIES[kind] for kind in given[KIND]], dtype=object)
+    dtype = np.full(len(given), DTYPES[campaign], dtype=object)
+    return given.assign(**{"family": family, "dtype": dtype, GROUP: group_names(family, dtype)})
 
 
-def _kept(fold: Fold, keep: Path) -> pd.DataFrame:
-    sums = [(len(part), float(part["latency_us"].sum())) for part in (fold.train, fold.asked)]
+def _retained(fold: Fold, keep: Path) -> pd.DataFrame:
+    sums = [(len(part), float(part["latency_us"].sum())) for part in (fold.train, fold.requested)]
     key = hashlib.sha256(repr((_code(), fold.left, sums, CONFIG, SEEDS)).encode()).hexdigest()
     path = keep / f"answers-{key[:16]}.parquet"
     if not path.is_file():
-        _told(fold, keep).to_parquet(path)
+        _predicted(fold, keep).to_parquet(path)
     return pd.read_parquet(path)
 
 
@@ -126,16 +127,16 @@ def _code() -> str:
     return digest.hexdigest()
 
 
-def _told(fold: Fold, keep: Path) -> pd.DataFrame:
-    prepared = prepare(fold.train, kept_forms(fold.train, keep), CONFIG)
+def _predicted(fold: Fold, keep: Path) -> pd.DataFrame:
+    prepared = prepare(fold.train, retained_forms(fold.train, keep), CONFIG)
     models = [fit(prepared, VIEWS[BY_SIZE], CONFIG, seed) for seed in SEEDS]
-    asked, seen = models[0].encode(fold.asked), ~fold.asked[GENERATION].isin(fold.left).to_numpy()
-    known = asked.part(torch.from_numpy(np.flatnonzero(seen)))
-    weight = np.mean([fit_row_trust(model, known).weight(asked) for model in models], axis=0)
+    requested, seen = models[0].encode(fold.requested), ~fold.requested[GENERATION].isin(fold.left).to_numpy()
+    known = requested.part(torch.from_numpy(np.flatnonzero(seen)))
+    weight = np.mean([fit_row_trust(model, known).weight(requested) for model in models], axis=0)
     return pd.DataFrame({
-        "device": fold.asked["device"].astype(str), GENERATION: fold.asked[GENERATION].astype(str),
-        KIND: fold.asked[KIND].astype(str), "seen": seen, "measured": fold.asked["latency_us"].to_numpy(float),
-        "analytic": np.exp(models[0].with_share(0.0).log_us(asked)),
-        "gnn": np.exp(np.mean([model.log_us(asked) for model in models], axis=0)), "weight": weight,
-        **dict(zip(DENSITY, numbers(asked).T, strict=True)),
+        "device": fold.requested["device"].astype(str), GENERATION: fold.requested[GENERATION].astype(str),
+        KIND: fold.requested[KIND].astype(str), "seen": seen, "measured": fold.requested["latency_us"].to_numpy(float),
+        "analytic": np.exp(models[0].with_share(0.0).log_us(requested)),
+        "gnn": np.exp(np.mean([model.log_us(requested) for model in models], axis=0)), "weight": weight,
+        **dict(zip(DENSITY, numbers(requested).T, strict=True)),
     })  # fmt: skip

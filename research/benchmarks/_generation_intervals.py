@@ -28,52 +28,52 @@ Bounds = tuple[np.ndarray, np.ndarray]
 Way = Callable[[pd.DataFrame, pd.DataFrame, pd.DataFrame], Bounds]
 
 
-def bounds(way: str, seen: pd.DataFrame, left_out: pd.DataFrame, asked: pd.DataFrame) -> Bounds:
+def bounds(way: str, seen: pd.DataFrame, left_out: pd.DataFrame, requested: pd.DataFrame) -> Bounds:
     """[n] lower and upper log(measured / told) of the rows asked about, by group.
 
     Args:
         way: of WAYS.
         seen: rows of GPUs that trained, columns score, group and DENSITY.
         left_out: rows of generations that were left out before, likewise, and generation.
-        asked: [n] rows.
+        requested: [n] rows.
     """
-    low, high = np.full(len(asked), -np.inf), np.full(len(asked), np.inf)
-    for group, places in asked.groupby(GROUP).indices.items():
+    low, high = np.full(len(requested), -np.inf), np.full(len(requested), np.inf)
+    for group, places in requested.groupby(GROUP).indices.items():
         ours, theirs = (rows[rows[GROUP] == group] for rows in (seen, left_out))
-        low[places], high[places] = WAYS[way](ours, theirs, asked.iloc[places])
+        low[places], high[places] = WAYS[way](ours, theirs, requested.iloc[places])
     return low, high
 
 
-def _split(seen: pd.DataFrame, left_out: pd.DataFrame, asked: pd.DataFrame) -> Bounds:
-    return _everywhere(two_sided(seen["score"].to_numpy(), LEVEL), asked)
+def _split(seen: pd.DataFrame, left_out: pd.DataFrame, requested: pd.DataFrame) -> Bounds:
+    return _everywhere(two_sided(seen["score"].to_numpy(), LEVEL), requested)
 
 
-def _weighted(seen: pd.DataFrame, left_out: pd.DataFrame, asked: pd.DataFrame) -> Bounds:
-    of_seen, of_asked = _likelihoods(seen, asked)
+def _weighted(seen: pd.DataFrame, left_out: pd.DataFrame, requested: pd.DataFrame) -> Bounds:
+    of_seen, of_requested = _likelihoods(seen, requested)
     scores = seen["score"].to_numpy()
-    found = np.array([weighted_two_sided(scores, of_seen, own, LEVEL) for own in of_asked])
-    return found[:, 0], found[:, 1]
+    result = np.array([weighted_two_sided(scores, of_seen, own, LEVEL) for own in of_requested])
+    return result[:, 0], result[:, 1]
 
 
-def _devices(seen: pd.DataFrame, left_out: pd.DataFrame, asked: pd.DataFrame) -> Bounds:
-    return _everywhere(pooled_bounds(*_scores(left_out), LEVEL), asked)
+def _devices(seen: pd.DataFrame, left_out: pd.DataFrame, requested: pd.DataFrame) -> Bounds:
+    return _everywhere(pooled_bounds(*_scores(left_out), LEVEL), requested)
 
 
-def _widest(seen: pd.DataFrame, left_out: pd.DataFrame, asked: pd.DataFrame) -> Bounds:
+def _widest(seen: pd.DataFrame, left_out: pd.DataFrame, requested: pd.DataFrame) -> Bounds:
     every = generation_quantiles(*_scores(left_out), LEVEL)
-    return _everywhere((every[:, 0].min(), every[:, 1].max()), asked)
+    return _everywhere((every[:, 0].min(), every[:, 1].max()), requested)
 
 
-def _expected(seen: pd.DataFrame, left_out: pd.DataFrame, asked: pd.DataFrame) -> Bounds:
-    return _everywhere(expected_bounds(*_scores(left_out), LEVEL), asked)
+def _expected(seen: pd.DataFrame, left_out: pd.DataFrame, requested: pd.DataFrame) -> Bounds:
+    return _everywhere(expected_bounds(*_scores(left_out), LEVEL), requested)
 
 
 def _scores(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     return rows["score"].to_numpy(), rows[GENERATION].to_numpy(str)
 
 
-def _everywhere(pair: tuple[float, float], asked: pd.DataFrame) -> Bounds:
-    return np.full(len(asked), pair[0]), np.full(len(asked), pair[1])
+def _everywhere(pair: tuple[float, float], requested: pd.DataFrame) -> Bounds:
+    return np.full(len(requested), pair[0]), np.full(len(requested), pair[1])
 
 
 WAYS: Mapping[str, Way] = {
@@ -81,12 +81,12 @@ WAYS: Mapping[str, Way] = {
 }  # fmt: skip
 
 
-def _likelihoods(seen: pd.DataFrame, asked: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+def _likelihoods(seen: pd.DataFrame, requested: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """How likely rows are among those asked about over among those seen, of both tables."""
-    x = np.concatenate([seen[list(DENSITY)].to_numpy(float), asked[list(DENSITY)].to_numpy(float)])
-    is_asked = np.r_[np.zeros(len(seen)), np.ones(len(asked))]
+    x = np.concatenate([seen[list(DENSITY)].to_numpy(float), requested[list(DENSITY)].to_numpy(float)])
+    is_requested = np.r_[np.zeros(len(seen)), np.ones(len(requested))]
     settings = {**FIXED, "objective": "binary", "num_leaves": LEAVES, "learning_rate": 0.1, "seed": 0}
-    booster = lightgbm.train(settings, lightgbm.Dataset(x, is_asked, params=dict(FIXED)), ROUNDS)
+    booster = lightgbm.train(settings, lightgbm.Dataset(x, is_requested, params=dict(FIXED)), ROUNDS)
     share = np.clip(np.asarray(booster.predict(x, num_threads=1)), 1e-6, 1 - 1e-6)
-    ratio = np.minimum(share / (1 - share) * len(seen) / len(asked), LIKELIEST)
+    ratio = np.minimum(share / (1 - share) * len(seen) / len(requested), LIKELIEST)
     return ratio[: len(seen)], ratio[len(seen) :]

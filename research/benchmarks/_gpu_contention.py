@@ -9,10 +9,10 @@ import pandas as pd
 
 from gnnperf.core import InputError, NodeType, Relation, Segment
 from gnnperf.graph import ExecutionGraph, build_graph
-from gnnperf.schedule.claims import COMPUTE_BOUND
+from gnnperf.schedule.resource_demands import COMPUTE_BOUND
 from gnnperf.trace import read_run
 from gnnperf.trace.public.catalog import load_catalog
-from research.benchmarks._contention import MIN_GPU_US, beside
+from research.benchmarks._contention import MIN_GPU_US, compared
 from research.benchmarks._public_runs import mirror
 
 # Runs with collectives on a stream of their own. All others of the catalog have none, or none beside kernels.
@@ -50,15 +50,23 @@ def kernel_ratios(graph: ExecutionGraph) -> pd.DataFrame:
     usable = kernels & nodes["input_dims"].notna().to_numpy() & (nodes["latency_us"] > 0).to_numpy()
     rows = nodes[usable].assign(overlap_us=_with_collectives(graph)[usable])
     keys = [rows[c].astype(object).fillna("") for c in KEY]
-    alone = rows["latency_us"].where(rows["overlap_us"] == 0).groupby(keys)
-    found = pd.DataFrame({
-        "alone_us": alone.median(), "num_alone": alone.count(), "low": alone.quantile(0.1), "high": alone.quantile(0.9),
-        "beside_us": rows["latency_us"].where(rows["overlap_us"] > WITHIN * rows["latency_us"]).groupby(keys).median(),
-        "compute_bound": rows["family"].isin(COMPUTE_BOUND).groupby(keys).first(),
-    })  # fmt: skip
-    agree = (found["num_alone"] >= 2) & (found["high"] <= 1.25 * found["low"]) & (found["alone_us"] > MIN_GPU_US)
-    found = found[agree & found["beside_us"].notna()]
-    return found.assign(ratio=found["beside_us"] / found["alone_us"]).reset_index(drop=True)
+    isolated = rows["latency_us"].where(rows["overlap_us"] == 0).groupby(keys)
+    result = pd.DataFrame(
+        {
+            "alone_us": isolated.median(),
+            "num_alone": isolated.count(),
+            "low": isolated.quantile(0.1),
+            "high": isolated.quantile(0.9),
+            "beside_us": rows["latency_us"]
+            .where(rows["overlap_us"] > WITHIN * rows["latency_us"])
+            .groupby(keys)
+            .median(),
+            "compute_bound": rows["family"].isin(COMPUTE_BOUND).groupby(keys).first(),
+        }
+    )
+    agree = (result["num_alone"] >= 2) & (result["high"] <= 1.25 * result["low"]) & (result["alone_us"] > MIN_GPU_US)
+    result = result[agree & result["beside_us"].notna()]
+    return result.assign(ratio=result["beside_us"] / result["alone_us"]).reset_index(drop=True)
 
 
 def _with_collectives(graph: ExecutionGraph) -> np.ndarray:
@@ -75,20 +83,20 @@ def _with_collectives(graph: ExecutionGraph) -> np.ndarray:
 
 def transfer_ratios(graph: ExecutionGraph) -> pd.DataFrame:
     """One row per kind and size of a run: median transfer mostly beside kernels of all its ranks / beside none."""
-    found = beside(graph, MIN_GPU_US)
+    result = compared(graph, MIN_GPU_US)
     kind = graph.nodes["node_type"].to_numpy().astype(str)
-    node, transfer = found.moving[:2].astype(np.int64)
+    node, transfer = result.moving[:2].astype(np.int64)
     kernels = kind[node] != NodeType.COLLECTIVE
-    overlap = np.bincount(transfer[kernels], found.moving[2][kernels], minlength=graph.num_nodes)
+    overlap = np.bincount(transfer[kernels], result.moving[2][kernels], minlength=graph.num_nodes)
     joins = graph.edges.loc[(graph.edges["relation"] == Relation.JOINS).to_numpy(), "dst"]
     rows = graph.nodes[(kind == NodeType.COLLECTIVE) & graph.nodes["latency_us"].notna().to_numpy()]
     rows = rows.assign(
         share=overlap[rows.index] / rows["latency_us"] / np.bincount(joins, minlength=graph.num_nodes)[rows.index]
     )
     keys = [rows["collective"].astype(object), rows["message_bytes"]]
-    found_us = pd.DataFrame({
+    result_us = pd.DataFrame({
         "alone_us": rows["latency_us"].where(rows["share"] < 0.1).groupby(keys).median(),
         "beside_us": rows["latency_us"].where(rows["share"] > 0.5).groupby(keys).median(),
     })  # fmt: skip
-    found_us = found_us.reset_index(drop=True).dropna()
-    return found_us.assign(ratio=found_us["beside_us"] / found_us["alone_us"])
+    result_us = result_us.reset_index(drop=True).dropna()
+    return result_us.assign(ratio=result_us["beside_us"] / result_us["alone_us"])

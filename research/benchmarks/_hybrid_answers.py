@@ -24,26 +24,36 @@ def node_table(predictor: BlendedPredictor, steps: Sequence[Step]) -> pd.DataFra
 
 def _of_step(predictor: BlendedPredictor, step: Step) -> pd.DataFrame:
     base = predictor.network.analytic.predict(step.graph, step.cluster)
-    told = predictor.network.told(step.graph, step.cluster, base)
+    given = predictor.network.given(step.graph, step.cluster, base)
     hybrid = predictor.predict(step.graph, step.cluster)
-    table = pd.DataFrame({
-        "run": step.run, "node": np.arange(len(step.nodes)),
-        "kind": node_kinds(step.nodes), "family": step.nodes["family"].astype(object).to_numpy(),
-        "node_type": step.nodes["node_type"].astype(str).to_numpy(), "source": hybrid.source.astype(str),
-        "dtype": step.nodes["dtype"].astype(object).to_numpy(),
-        "reason": hybrid.reasons, "measured": _alone_us(step), "gnn": told.latency_us[0], "analytic": base.latency_us,
-        "hybrid": hybrid.latency_us, "known": told.known_op, "weight": told.trusted.weight,
-    })  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "run": step.run,
+            "node": np.arange(len(step.nodes)),
+            "kind": node_kinds(step.nodes),
+            "family": step.nodes["family"].astype(object).to_numpy(),
+            "node_type": step.nodes["node_type"].astype(str).to_numpy(),
+            "source": hybrid.source.astype(str),
+            "dtype": step.nodes["dtype"].astype(object).to_numpy(),
+            "reason": hybrid.reasons,
+            "measured": _isolated_us(step),
+            "gnn": given.latency_us[0],
+            "analytic": base.latency_us,
+            "hybrid": hybrid.latency_us,
+            "known": given.known_op,
+            "weight": given.trusted.weight,
+        }
+    )
     return table[is_measured(table["measured"].to_numpy())]
 
 
-def _alone_us(step: Step) -> np.ndarray:
+def _isolated_us(step: Step) -> np.ndarray:
     """[num_nodes] labels of ops alone; NaN unknown or not learned."""
-    found = np.full(len(step.nodes), np.nan)
+    result = np.full(len(step.nodes), np.nan)
     for node_type in WORK:
         store = step.data[node_type]
-        found[store.node_id.numpy()] = (store.target.double().exp() * store.base_us).numpy()
-    return found
+        result[store.node_id.numpy()] = (store.target.double().exp() * store.base_us).numpy()
+    return result
 
 
 def errors(table: pd.DataFrame, by_time: bool) -> dict[str, float]:

@@ -79,7 +79,7 @@ def _fit(states: Tensor, ops: Tensor, outliers: Tensor, num_codes: int) -> nn.Li
 def _hidden_states(network: TypedGNN, data: PreparedData) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Work type -> states and op codes of training nodes, as they are and with names hidden."""
     hider = OpHider(data.vocabulary, HIDDEN)
-    found: dict[str, tuple[list[Tensor], list[Tensor]]] = {t: ([], []) for t in WORK}
+    result: dict[str, tuple[list[Tensor], list[Tensor]]] = {t: ([], []) for t in WORK}
     for step in data.steps["train"]:
         batch = batch_of([step.data])
         seen: list[tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor] | None]] = [
@@ -91,9 +91,9 @@ def _hidden_states(network: TypedGNN, data: PreparedData) -> tuple[dict[str, Ten
         for states, ops, only in seen:
             for t in WORK:
                 rows = torch.ones(len(ops[t]), dtype=torch.bool) if only is None else only[t]
-                found[t][0].append(states[t][rows])
-                found[t][1].append(ops[t][rows])
-    return {t: torch.cat(s) for t, (s, _) in found.items()}, {t: torch.cat(o) for t, (_, o) in found.items()}
+                result[t][0].append(states[t][rows])
+                result[t][1].append(ops[t][rows])
+    return {t: torch.cat(s) for t, (s, _) in result.items()}, {t: torch.cat(o) for t, (_, o) in result.items()}
 
 
 def _states(network: TypedGNN, steps: Sequence[Step]) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ from gnnperf.gnn.trust import fit_trust
 from gnnperf.predict.blended import BlendedPredictor
 from gnnperf.predict.gnn import GnnPredictor
 from research.baselines.network import PredictorAnswer
-from research.benchmarks._kept_networks import KeptNetwork
+from research.benchmarks._cached_networks import CachedNetwork
 
 BLENDS = ("gnn/trust", "predict")
 
@@ -24,11 +24,11 @@ class Hybrid:
         code: of what blends: a cell of another is made anew.
     """
 
-    network: KeptNetwork
+    network: CachedNetwork
     code: str = field(default_factory=lambda: code_of(*BLENDS))
 
     def fit(self, data: PreparedData, seed: int) -> PredictorAnswer:
         """As the network's, trusted as this code trusts it: weights are kept, what blends may have changed."""
-        kept = self.network.checkpoint(data, seed)
-        now = replace(kept, trust=fit_trust(kept.network(), data))
+        retained = self.network.checkpoint(data, seed)
+        now = replace(retained, trust=fit_trust(retained.network(), data))
         return PredictorAnswer(BlendedPredictor(GnnPredictor(now)))

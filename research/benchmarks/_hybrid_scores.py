@@ -39,10 +39,10 @@ def scores(network: GnnPredictor, energies: Mapping[str, Energy], graph: Executi
         rows = data[node_type].node_id.numpy()
         for name, energy in energies.items():
             table.loc[rows, name] = energy.above(node_type, states.around[node_type]).double().numpy()
-        for name, likeness in (("itself", known.trust.own), ("among neighbors", known.trust.around)):
-            told = (states.own if name == "itself" else states.around)[node_type]
-            table.loc[rows, name] = likeness.unlike(node_type, told).double().numpy()
-    outside = np.where(trusted.beyond > 0, 1.0 + trusted.beyond, 0.0)
+        for name, ood_distance in (("itself", known.trust.own), ("among neighbors", known.trust.around)):
+            given = (states.own if name == "itself" else states.around)[node_type]
+            table.loc[rows, name] = ood_distance.unlike(node_type, given).double().numpy()
+    outside = np.where(trusted.out_of_range > 0, 1.0 + trusted.out_of_range, 0.0)
     table["range and dtype"] = np.where(trusted.unseen_dtype, np.inf, outside)
     table["all"] = np.maximum(trusted.unlike, table["range and dtype"])
     return table

@@ -46,10 +46,10 @@ def group_of(recording: str) -> str:
     program = _program(recording)
     if program in TRAINED:
         return DTYPE if BFLOAT16 in recording else SEEN
-    found = next((group for group, programs in OTHERS.items() if program in programs), "")
+    result = next((group for group, programs in OTHERS.items() if program in programs), "")
     if BFLOAT16 not in recording:
-        return found
-    return OTHER_DTYPE if found == THRESHOLDS else ""
+        return result
+    return OTHER_DTYPE if result == THRESHOLDS else ""
 
 
 def load() -> PreparedData:
@@ -68,7 +68,7 @@ def _program(recording: str) -> str:
 
 
 def _first(recordings: Iterable[str]) -> tuple[str, ...]:
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for name in recordings:
-        found.setdefault(run_of(name), name)
-    return tuple(found.values())
+        result.setdefault(run_of(name), name)
+    return tuple(result.values())

@@ -11,7 +11,7 @@ from gnnperf.core import WORK_TYPES, NodeType, OpFamily, Source
 from gnnperf.gnn import Step
 from gnnperf.graph import ExecutionGraph, Predictor
 from gnnperf.predict import Mode, assemble
-from gnnperf.predict.intervals import asked_about
+from gnnperf.predict.intervals import question_about
 
 
 def strange(graph: ExecutionGraph) -> ExecutionGraph:
@@ -33,7 +33,7 @@ def strange(graph: ExecutionGraph) -> ExecutionGraph:
 def print_strange(predictor: Predictor, step: Step) -> None:
     """What comes of it: sources, reasons, the uncovered share beside the share of the kernels."""
     graph = strange(step.graph)
-    answer = assemble(predictor.predict(graph, step.cluster), asked_about(step, Mode.hybrid))
+    answer = assemble(predictor.predict(graph, step.cluster), question_about(step, Mode.hybrid))
     prediction, nodes = answer.prediction, graph.nodes
     work = nodes["node_type"].isin(list(WORK_TYPES)).to_numpy()
     without = work & (np.array([not reason for reason in prediction.reasons]))

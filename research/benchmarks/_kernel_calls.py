@@ -35,8 +35,8 @@ def learned_us(
     checkpoint: OpCheckpoint, calls: Sequence[KernelCall], form_us: np.ndarray, device: DeviceSpec
 ) -> np.ndarray:
     """[num_calls] what networks of op tables answer; NaN where they do not."""
-    found = corrections(checkpoint, calls, form_us, device)
-    return np.where(found.answered, form_us * np.exp(found.log_factor), np.nan)
+    result = corrections(checkpoint, calls, form_us, device)
+    return np.where(result.answered, form_us * np.exp(result.log_factor), np.nan)
 
 
 def gpu_recordings() -> Iterator[Recording]:
@@ -55,8 +55,8 @@ def gpu_recordings() -> Iterator[Recording]:
 def measured_calls() -> pd.DataFrame:
     """One row per op call of every recording: measured us, and every answer."""
     checkpoint = by_sizes_only(load_op_checkpoint(TRAINED)) if TRAINED.is_file() else None
-    found = [_calls(checkpoint, recording, *imported(recording)) for recording in gpu_recordings()]
-    calls = pd.concat([f for f in found if len(f)], ignore_index=True)
+    result = [_calls(checkpoint, recording, *imported(recording)) for recording in gpu_recordings()]
+    calls = pd.concat([f for f in result if len(f)], ignore_index=True)
     calls[OTHER_RUNS] = median_of_others(calls, "run")
     calls[OTHER_PROJECTS] = median_of_others(calls, "project")
     return calls
@@ -96,16 +96,16 @@ def _owners(run: RunTrace, graph: ExecutionGraph, nodes: pd.DataFrame) -> np.nda
     """[n] the event of the op call behind each kernel; a number of its own where there is none."""
     place = {rank: i for i, rank in enumerate(graph.ranks)}
     ops = [table.events["op_event"].to_numpy() for table in run.tables]
-    found = np.array([ops[place[r]][e] for r, e in zip(nodes["rank"], nodes["event_id"], strict=True)])
-    return np.where(found >= 0, found, -1 - np.arange(len(nodes)))
+    result = np.array([ops[place[r]][e] for r, e in zip(nodes["rank"], nodes["event_id"], strict=True)])
+    return np.where(result >= 0, result, -1 - np.arange(len(nodes)))
 
 
 def median_of_others(calls: pd.DataFrame, left_out: str) -> np.ndarray:
     """[n] the median time of the op's name over the calls of other runs (or projects); NaN: it is in no other."""
-    found = np.full(len(calls), np.nan)
+    result = np.full(len(calls), np.nan)
     for _, part in calls.groupby("op_name"):
         for name in part[left_out].unique():
             own = part[left_out] == name
             others = part.loc[~own, "measured_us"]
-            found[part.index[own]] = others.median() if len(others) else np.nan
-    return found
+            result[part.index[own]] = others.median() if len(others) else np.nan
+    return result

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gnnperf.gnn.data.prepare import DataConfig
 from research.baselines.judge import Learner
-from research.baselines.table import Place, SplitData, ensure_cell, ensure_floor, load_split
+from research.baselines.table import Place, SplitData, ensure_floor, ensure_record, load_split
 from research.baselines.training import variant_of
 from research.benchmarks._learned_rows import ABLATIONS, CURVE_SHARES, DATA, FIXED, LEARNED
 from research.benchmarks._recorded_graphs import DATASET, OP_TABLES
@@ -23,7 +23,7 @@ from research.evaluation.row_errors import REPEAT
 
 AGAIN = "run-cpu-again"  # another day and machine
 UNSEEN = "run-cpu-unseen"  # eight programs that nothing was fitted on
-ELSEWHERE = (AGAIN, UNSEEN)  # axis-data set to test on, as gnnperf.gnn.data.elsewhere names them
+ELSEWHERE = (AGAIN, UNSEEN)  # axis-data set to test on, as gnnperf.gnn.data.external names them
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ def make(jobs: Sequence[Job], processes: int) -> list[tuple[Job, str]]:
     pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_end_with_parent)
     try:
         running = {pool.submit(run, job): job for job in jobs}
-        return [failure for done in as_completed(running) for failure in _told(running[done], done)]
+        return [failure for done in as_completed(running) for failure in _predicted(running[done], done)]
     finally:
         pool.shutdown(cancel_futures=True)  # stopped by hand, it does not go on with the cells that wait
 
 
-def _told(job: Job, done: Future[str]) -> list[tuple[Job, str]]:
+def _predicted(job: Job, done: Future[str]) -> list[tuple[Job, str]]:
     """Say what became of a job; [(job, why)] if it failed."""
     error = done.exception()
     reason = "" if error is None else f"{type(error).__name__}: {error}"
@@ -108,7 +108,7 @@ def run(job: Job) -> str:
     """In a process of the pool: one cell, and what became of it."""
     data = _loaded(job)
     begin = time.perf_counter()
-    made = ensure_floor(job.place, data) if job.learner == REPEAT else ensure_cell(job.place, _learner(job), data)
+    made = ensure_floor(job.place, data) if job.learner == REPEAT else ensure_record(job.place, _learner(job), data)
     return f"made in {time.perf_counter() - begin:.0f} s" if made else "is there"
 
 
@@ -144,11 +144,11 @@ _held: dict[tuple[str, str, float, int], SplitData] = {}  # one at a time: it is
 def _loaded(job: Job) -> SplitData:
     """The job's data, kept until others are asked for."""
     config = data_config(job.split, job.learner, job.bucket_bytes)
-    told = variant_of(config)
-    key = (job.split, told, job.share, _drawn_by(job))
+    given = variant_of(config)
+    key = (job.split, given, job.share, _drawn_by(job))
     if key not in _held:
         _held.clear()
-        _held[key] = load_split(config, job.share, _drawn_by(job), told)
+        _held[key] = load_split(config, job.share, _drawn_by(job), given)
     return _held[key]
 
 

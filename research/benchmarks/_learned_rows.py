@@ -15,16 +15,16 @@ from gnnperf.predict.composition.entry import EntryConfig, training_part
 from research.baselines.judge import Learner
 from research.baselines.network import Network
 from research.baselines.rows import TRIVIAL, simpler
+from research.benchmarks._cached_networks import CachedNetwork
 from research.benchmarks._hybrid_row import Hybrid
-from research.benchmarks._kept_networks import KeptNetwork
 
 SIMPLER = ("trees", "trees_hops", "graphsage", "ops_as_text", "trees_searched", "trees_hops_searched")
 
 
 def experiment(name: str) -> Network:
     """The network of conf/experiment/<name>.yaml."""
-    told = composed("train", EntryConfig, f"experiment={name}", "trainer.progress_bar=false")
-    return Network(training_part(told))
+    given = composed("train", EntryConfig, f"experiment={name}", "trainer.progress_bar=false")
+    return Network(training_part(given))
 
 
 def learner(name: str) -> Learner:
@@ -33,7 +33,7 @@ def learner(name: str) -> Learner:
 
 
 NETWORKS = Path("outputs/learned/networks")  # what a fit of the row gnn leaves to other rows and looks
-GNN = KeptNetwork(experiment("gnn"), NETWORKS)
+GNN = CachedNetwork(experiment("gnn"), NETWORKS)
 
 FIXED: dict[str, Learner] = dict(TRIVIAL)  # one answer, whatever the seed
 # an answer per seed

@@ -44,14 +44,14 @@ def _devices(split: str, answers: dict[str, Answer], data: PreparedData, steps: 
                   title=f"{split}: predictions on another device", title_justify="left")  # fmt: skip
     kinds = {name: [is_memory_bound(step)[place] for step in steps]
              for place, name in enumerate(("memory bound", "compute bound"))}  # fmt: skip
-    for told, change in (("half the bandwidth", half_bandwidth), ("half the FLOP rate", half_flops)):
+    for given, change in (("half the bandwidth", half_bandwidth), ("half the FLOP rate", half_flops)):
         pairs = [(step, on_device(step, change(step.cluster.device), data)) for step in steps]
         for name, answer in answers.items():
             for kind, chosen in kinds.items():
-                found = moves(answer, pairs, chosen)
-                shares = (found.up, 1 - found.up - found.down, found.down)
-                table.add_row(name, told, kind, str(found.nodes), *[f"{100 * s:.1f}" for s in shares],
-                              f"{found.median_ratio:.2f}")  # fmt: skip
+                result = moves(answer, pairs, chosen)
+                shares = (result.up, 1 - result.up - result.down, result.down)
+                table.add_row(name, given, kind, str(result.nodes), *[f"{100 * s:.1f}" for s in shares],
+                              f"{result.median_ratio:.2f}")  # fmt: skip
     return table
 
 

@@ -37,8 +37,8 @@ def _rows(folder: Path) -> pd.DataFrame:
 def _known(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, DeviceSpec]]:
     if rows.empty:
         sys.exit("no tables of sitar-lab/NeuSight: set GNNPERF_DATA_MIRROR to a folder that holds them")
-    found = {str(name): match_device(str(name)) for name in rows["device"].unique()}
-    known = {name: device for name, device in found.items() if device is not None}
-    for name in sorted(found.keys() - known.keys()):
+    result = {str(name): match_device(str(name)) for name in rows["device"].unique()}
+    known = {name: device for name, device in result.items() if device is not None}
+    for name in sorted(result.keys() - known.keys()):
         print(f"{name}: not in the catalog, left out")
     return rows[rows["device"].isin(known)].reset_index(drop=True), known

@@ -37,10 +37,10 @@ def other_campaigns(mirror: Path) -> pd.DataFrame:
 
 def spec(name: str) -> DeviceSpec:
     """The catalog's device of a name that it is known to hold."""
-    found = match_device(name)
-    if found is None:
+    result = match_device(name)
+    if result is None:
         raise KeyError(name)
-    return found
+    return result
 
 
 def sample(rows: pd.DataFrame, per_device: int) -> pd.DataFrame:
@@ -77,8 +77,8 @@ def scaled_nearest_us(rows: pd.DataFrame, device: DeviceSpec, others: pd.DataFra
     """
     dtype = str(rows["dtype"].iloc[0])
 
-    def place(found: DeviceSpec) -> np.ndarray:
-        return np.log([peak_flops_per_s(found, dtype), found.memory_bandwidth_bytes_per_s, found.num_sms])
+    def place(result: DeviceSpec) -> np.ndarray:
+        return np.log([peak_flops_per_s(result, dtype), result.memory_bandwidth_bytes_per_s, result.num_sms])
 
     away = {name: float(np.linalg.norm(place(spec(name)) - place(device))) for name in others["device"].unique()}
     nearest = min(away, key=away.__getitem__)

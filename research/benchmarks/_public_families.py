@@ -127,10 +127,10 @@ def _usable(recording: Recording, family: str) -> RunGraph:
 
 def one_step(run: RunGraph) -> RunGraph:
     """The recording with its typical step alone, whose label is the recording's median."""
-    found = typical(run)
-    label, kind = found.graph.steps[0], "makespan_us" if found.graph.steps[0].period_us is None else "period_us"
-    labeled = replace(label, **{kind: found.step_us})  # type: ignore[arg-type]
-    return replace(run, graph=replace(found.graph, steps=(labeled,)))
+    result = typical(run)
+    label, kind = result.graph.steps[0], "makespan_us" if result.graph.steps[0].period_us is None else "period_us"
+    labeled = replace(label, **{kind: result.step_us})  # type: ignore[arg-type]
+    return replace(run, graph=replace(result.graph, steps=(labeled,)))
 
 
 def program(graph: ExecutionGraph) -> str:

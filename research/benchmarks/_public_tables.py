@@ -11,66 +11,70 @@ from rich.table import Table
 
 from gnnperf.core import NodeType
 from research.benchmarks._public_families import FAMILIES, ONE_PASS, PublicRuns
-from research.evaluation.cells import Cell
+from research.evaluation.cells import EvaluationRecord
 from research.evaluation.row_errors import Figures, node_figures, rows_of, step_figures
 
-ByFamily = Mapping[str, Mapping[str, Cell]]  # family -> row -> its cell
+ByFamily = Mapping[str, Mapping[str, EvaluationRecord]]  # family -> row -> its cell
 
 
-def pooled(cells: Sequence[Cell]) -> Cell:
+def pooled(cells: Sequence[EvaluationRecord]) -> EvaluationRecord:
     """The cells of one row over families as one."""
-    starts = np.cumsum([0, *(len(cell.steps) for cell in cells)])
+    starts = np.cumsum([0, *(len(record.steps) for record in cells)])
     nodes = [
-        cell.nodes.assign(recording=cell.nodes["recording"] + start, kind=cell.nodes["kind"].astype(object))
-        for cell, start in zip(cells, starts[:-1], strict=True) if cell.nodes is not None
+        record.nodes.assign(recording=record.nodes["recording"] + start, kind=record.nodes["kind"].astype(object))
+        for record, start in zip(cells, starts[:-1], strict=True) if record.nodes is not None
     ]  # fmt: skip
-    steps = pd.concat([cell.steps for cell in cells], ignore_index=True)
+    steps = pd.concat([record.steps for record in cells], ignore_index=True)
     return replace(cells[0], steps=steps, nodes=pd.concat(nodes, ignore_index=True) if nodes else None)
 
 
-def only(cell: Cell, recordings: Sequence[str]) -> Cell | None:
+def only(record: EvaluationRecord, recordings: Sequence[str]) -> EvaluationRecord | None:
     """The cell's answers for these recordings; None without any."""
-    kept = cell.steps["recording"].isin(recordings).to_numpy()  # [num_recordings]
-    if not kept.any():
+    retained = record.steps["recording"].isin(recordings).to_numpy()  # [num_recordings]
+    if not retained.any():
         return None
-    nodes = cell.nodes
+    nodes = record.nodes
     if nodes is not None:
-        place = np.cumsum(kept) - 1
+        place = np.cumsum(retained) - 1
         own = nodes["recording"].to_numpy()
-        nodes = nodes[kept[own]].assign(recording=place[own[kept[own]]])
-    return replace(cell, steps=cell.steps[kept].reset_index(drop=True), nodes=nodes)
+        nodes = nodes[retained[own]].assign(recording=place[own[retained[own]]])
+    return replace(record, steps=record.steps[retained].reset_index(drop=True), nodes=nodes)
 
 
-def tables(cells: Sequence[Cell], found: PublicRuns) -> list[Table]:
+def tables(cells: Sequence[EvaluationRecord], result: PublicRuns) -> list[Table]:
     """What there is; steps and nodes by family and over all; what sleeps."""
     every = {family: rows for family, rows in rows_of(cells).items() if family in FAMILIES}
-    awake = _parts(every, lambda family: found.of(family))
+    awake = _parts(every, lambda family: result.of(family))
     marked = {family: rows for family, rows in awake.items() if family not in ONE_PASS}
-    asleep = _parts(every, lambda family: found.asleep)
+    asleep = _parts(every, lambda family: result.asleep)
     return [
-        families(found),
-        by_family("steps: mean |predicted / measured - 1| in %", awake, lambda cell: step_figures([cell]).mean),
-        by_family("nodes: GMAE in %", awake, lambda cell: _gmae(cell)),
-        over_all("steps between marks", marked, lambda cell: step_figures([cell])),
-        over_all("steps, and passes without marks", awake, lambda cell: step_figures([cell])),
-        over_all("nodes", awake, lambda cell: node_figures([cell])),
-        by_family("apart: a rank sleeps; steps: mean error in %", asleep, lambda cell: step_figures([cell]).mean),
+        families(result),
+        by_family("steps: mean |predicted / measured - 1| in %", awake, lambda record: step_figures([record]).mean),
+        by_family("nodes: GMAE in %", awake, lambda record: _gmae(record)),
+        over_all("steps between marks", marked, lambda record: step_figures([record])),
+        over_all("steps, and passes without marks", awake, lambda record: step_figures([record])),
+        over_all("nodes", awake, lambda record: node_figures([record])),
+        by_family("apart: a rank sleeps; steps: mean error in %", asleep, lambda record: step_figures([record]).mean),
     ]
 
 
-def _parts(every: Mapping[str, Mapping[str, Sequence[Cell]]], names: Callable[[str], Sequence[str]]) -> ByFamily:
+def _parts(
+    every: Mapping[str, Mapping[str, Sequence[EvaluationRecord]]], names: Callable[[str], Sequence[str]]
+) -> ByFamily:
     """Of each cell the recordings that `names` gives for its family; families without any are left out."""
-    found = {family: {row: only(seeds[0], names(family)) for row, seeds in rows.items()}
+    result = {family: {row: only(seeds[0], names(family)) for row, seeds in rows.items()}
              for family, rows in every.items()}  # fmt: skip
-    kept = {family: {row: cell for row, cell in rows.items() if cell is not None} for family, rows in found.items()}
-    return {family: rows for family, rows in kept.items() if rows}
+    retained = {
+        family: {row: record for row, record in rows.items() if record is not None} for family, rows in result.items()
+    }
+    return {family: rows for family, rows in retained.items() if rows}
 
 
-def families(found: PublicRuns) -> Table:
+def families(result: PublicRuns) -> Table:
     """What every family is."""
     table = Table("family", "recordings", "programs", "devices", "steps ms", "kernels with shapes %", "measured")
-    for family in (name for name in FAMILIES if found.of(name)):
-        runs = [found.graphs[name] for name in found.of(family)]
+    for family in (name for name in FAMILIES if result.of(name)):
+        runs = [result.graphs[name] for name in result.of(family)]
         labels = [label for run in runs for label in run.graph.steps]
         steps_ms = [(one.makespan_us if one.period_us is None else one.period_us) / 1e3 for one in labels]
         devices = sorted({run.cluster.device.name for run in runs})
@@ -86,37 +90,42 @@ def _with_shapes(nodes: pd.DataFrame) -> float:
     return float(nodes["input_dims"][nodes["node_type"] == NodeType.COMPUTE].notna().mean())
 
 
-def by_family(title: str, found: ByFamily, figure: Callable[[Cell], float]) -> Table:
+def by_family(title: str, result: ByFamily, figure: Callable[[EvaluationRecord], float]) -> Table:
     """Rows by families, the number of recordings in the head."""
-    count = {family: len(next(iter(rows.values())).steps) for family, rows in found.items()}
-    ordered = [family for family in FAMILIES if family in found]
+    count = {family: len(next(iter(rows.values())).steps) for family, rows in result.items()}
+    ordered = [family for family in FAMILIES if family in result]
     table = Table("row", *(f"{family} ({count[family]})" for family in ordered), title=title, title_justify="left")
-    for row in _rows(found):
-        table.add_row(row, *(_percent(figure(found[f][row])) if row in found[f] else "-" for f in ordered))
+    for row in _rows(result):
+        table.add_row(row, *(_percent(figure(result[f][row])) if row in result[f] else "-" for f in ordered))
     return table
 
 
-def over_all(title: str, found: ByFamily, figures: Callable[[Cell], Figures | None]) -> Table:
+def over_all(title: str, result: ByFamily, figures: Callable[[EvaluationRecord], Figures | None]) -> Table:
     """A row per learner that has answered for every family."""
     table = Table("row", "count", "geomean %", "95 %", "mean", "median", "p90", "max", "bias", title=title,
                   title_justify="left")  # fmt: skip
-    for row in _rows(found):
-        cells = [rows[row] for rows in found.values() if row in rows]
-        told = figures(pooled(cells)) if len(cells) == len(found) else None
-        if told is not None:
-            spread = (told.mean, told.median, told.p90, told.max, told.bias)
-            table.add_row(row, str(told.count), _percent(told.gmae), f"{_percent(told.low)} - {_percent(told.high)}",
-                          *map(_percent, spread))  # fmt: skip
+    for row in _rows(result):
+        cells = [rows[row] for rows in result.values() if row in rows]
+        given = figures(pooled(cells)) if len(cells) == len(result) else None
+        if given is not None:
+            spread = (given.mean, given.median, given.p90, given.max, given.bias)
+            table.add_row(
+                row,
+                str(given.count),
+                _percent(given.gmae),
+                f"{_percent(given.low)} - {_percent(given.high)}",
+                *map(_percent, spread),
+            )
     return table
 
 
-def _rows(found: ByFamily) -> list[str]:
-    return list(dict.fromkeys(row for rows in found.values() for row in rows))
+def _rows(result: ByFamily) -> list[str]:
+    return list(dict.fromkeys(row for rows in result.values() for row in rows))
 
 
-def _gmae(cell: Cell) -> float:
-    found = node_figures([cell])
-    return float("nan") if found is None else found.gmae
+def _gmae(record: EvaluationRecord) -> float:
+    result = node_figures([record])
+    return float("nan") if result is None else result.gmae
 
 
 def _percent(share: float) -> str:

@@ -20,6 +20,6 @@ def recordings(dataset: Path = DATASET) -> dict[str, Recording]:
 
 def recorded_graphs(dataset: Path = DATASET) -> dict[str, ExecutionGraph]:
     """Name of the recording -> its graph as predictors get it."""
-    found = recordings(dataset)
-    load = without_profiler_cost(as_recorded(CACHE), machine_costs(found.values()))
-    return {name: load(recording).for_predictors() for name, recording in found.items()}
+    result = recordings(dataset)
+    load = without_profiler_cost(as_recorded(CACHE), machine_costs(result.values()))
+    return {name: load(recording).for_predictors() for name, recording in result.items()}

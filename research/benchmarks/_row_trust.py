@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from gnnperf.gnn.trust import Likeness, fit_likeness
-from gnnperf.gnn.trust.likeness import KEPT
-from gnnperf.gnn.trust.trust import LEAST, States, beyond, distance_weights, read_states
+from gnnperf.gnn.trust import OodDistance, fit_ood_distance
+from gnnperf.gnn.trust.ood_distance import KEPT
+from gnnperf.gnn.trust.trust import LEAST, States, distance_weights, out_of_range, read_states
 from research.pretraining.encode import COMPUTE, EncodedRows
 from research.pretraining.fit import CHUNK, OpModel
 
@@ -29,13 +29,13 @@ class RowTrust:
     """
 
     model: OpModel
-    own: Likeness
-    around: Likeness
+    own: OodDistance
+    around: OodDistance
 
     def weight(self, rows: EncodedRows) -> np.ndarray:
         """[n] 0 to 1; what is hardly trusted is not trusted."""
-        found = distance_weights(*self.distances(rows)).prod(axis=0)
-        return np.where(found < LEAST, 0.0, found)
+        result = distance_weights(*self.distances(rows)).prod(axis=0)
+        return np.where(result < LEAST, 0.0, result)
 
     def distances(self, rows: EncodedRows) -> tuple[np.ndarray, np.ndarray]:
         """[n] beyond the training range, in spreads; [n] unlikeness, 1: as nineteen twentieths of other rows."""
@@ -45,7 +45,7 @@ class RowTrust:
             torch.maximum(self.own.unlike(COMPUTE, s.own[COMPUTE]), self.around.unlike(COMPUTE, s.around[COMPUTE]))
             for s in states
         ]
-        out, _ = beyond(self.model.normalizer, COMPUTE, rows.x)
+        out, _ = out_of_range(self.model.normalizer, COMPUTE, rows.x)
         return out.double().numpy(), torch.cat([*unlike, torch.zeros(0)]).double().numpy()
 
 
@@ -60,7 +60,7 @@ def fit_row_trust(model: OpModel, others: EncodedRows) -> RowTrust:
     some = torch.arange(0, len(train.base_us), max(len(train.base_us) // (2 * KEPT), 1))
     seen, usual = _states(model, train.part(some)), _states(model, others)
     own, around = (
-        fit_likeness([{COMPUTE: one[COMPUTE]}], [{COMPUTE: two[COMPUTE]}])
+        fit_ood_distance([{COMPUTE: one[COMPUTE]}], [{COMPUTE: two[COMPUTE]}])
         for one, two in ((seen.own, usual.own), (seen.around, usual.around))
     )
     return RowTrust(model, own, around)

@@ -16,7 +16,7 @@ from gnnperf.gnn.data.runs import cluster_for
 from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif import Edited, step_times_us
 from gnnperf.whatif.reshard import Model, Recorded
-from gnnperf.whatif.trace_calibration import anchored
+from gnnperf.whatif.trace_calibration import calibrated_to_trace
 from research.recording.sharding_problems import Problem
 from research.recording.workloads.mixed_tables import PlacedTable
 
@@ -43,15 +43,15 @@ class Measured:
     @property
     def noise(self) -> float:
         """Median relative difference of a candidate between two passes, beyond what all candidates share."""
-        told = np.log(self.passes_us)
-        apart = np.array([a - b for a, b in combinations(told, 2)])  # [num_pairs, num_candidates]
+        given = np.log(self.passes_us)
+        apart = np.array([a - b for a, b in combinations(given, 2)])  # [num_pairs, num_candidates]
         return float(np.median(np.abs(apart - np.median(apart, axis=1, keepdims=True))))
 
     def once(self) -> tuple[np.ndarray, np.ndarray]:
         """[num_passes] of picking the fastest of a pass, judged by the others: regret; whether within the noise."""
-        told, regret = np.log(self.passes_us), []
-        for number, own in enumerate(told):
-            others = np.delete(told, number, axis=0).mean(axis=0)
+        given, regret = np.log(self.passes_us), []
+        for number, own in enumerate(given):
+            others = np.delete(given, number, axis=0).mean(axis=0)
             regret.append(others[own.argmin()] - others.min())
         return np.expm1(regret), np.array(regret) <= self.noise
 
@@ -65,8 +65,8 @@ def measured() -> dict[str, Measured]:
     """Label of the problem -> what was measured."""
     passes = json.loads(PASSES.read_text())["passes"]
     labels = [one["problem"] for one in passes[0]]
-    found = [{one["problem"]: one["step_us"] for one in each} for each in passes]
-    return {label: Measured(np.array([each[label] for each in found])) for label in labels}
+    result = [{one["problem"]: one["step_us"] for one in each} for each in passes]
+    return {label: Measured(np.array([each[label] for each in result])) for label in labels}
 
 
 def tables_of(problem: Problem) -> tuple[Table, ...]:
@@ -86,29 +86,34 @@ def placement_of(tables: Sequence[PlacedTable]) -> Placement:
 
 
 @dataclass(frozen=True)
-class Told:
+class Predicted:
     """Predicted steps of a problem's candidates, [num_candidates] each.
 
     Attributes:
-        anchored_us: measured latencies of the one recording, and the analytical model held to them.
+        calibrated_us: measured latencies of the one recording, and the analytical model held to them.
         analytic_us: the analytical model's answers for all ops of the tables, as they are.
     """
 
-    anchored_us: np.ndarray
+    calibrated_us: np.ndarray
     analytic_us: np.ndarray
 
 
-def told(problem: Problem, graph: ExecutionGraph) -> Told:
+def given(problem: Problem, graph: ExecutionGraph) -> Predicted:
     """Predictions for every candidate, from one recording of another placement."""
     predictor, before = AnalyticPredictor(), placement_of(problem.recorded.tables)
-    told_us = predictor.predict(graph, cluster_for(graph, None, None)).latency_us
+    predicted_us = predictor.predict(graph, cluster_for(graph, None, None)).latency_us
     recorded = Recorded.read(graph, Model(tables_of(problem), RANKS, problem.recorded.batch), before)
     steps = []
     for tables in problem.candidates:
         edited = recorded.placed(placement_of(tables))
         after_us = predictor.predict(edited.graph, cluster_for(edited.graph, None, None)).latency_us
-        steps.append((_step_us(anchored(edited, graph, told_us, after_us)), _step_us(_analytic(edited, after_us))))
-    return Told(*np.array(steps).T)
+        steps.append(
+            (
+                _step_us(calibrated_to_trace(edited, graph, predicted_us, after_us)),
+                _step_us(_analytic(edited, after_us)),
+            )
+        )
+    return Predicted(*np.array(steps).T)
 
 
 def _analytic(edited: Edited, after_us: np.ndarray) -> ExecutionGraph:

@@ -39,42 +39,42 @@ def labels_of(graph: ExecutionGraph, recording: Recording) -> dict[str, object]:
 
 def rows_of(fold: Fold, graphs: Graphs) -> list[dict[str, object]]:
     """Labels and answers of the fold's recordings."""
-    own, found = own_overheads(fold, graphs), []
+    own, result = own_overheads(fold, graphs), []
     for name, recording in fold.test.items():
         graph = graphs[name]
         shared, mine = predicted(graph, fold.shared), predicted(graph, own[name])
-        found.append(labels_of(graph, recording) | {
+        result.append(labels_of(graph, recording) | {
             "model_active_us": active_us(graph, shared.latency_us), "model_step_us": median_step_us(mine),
             "model_shared_us": median_step_us(shared), "first_pass_us": first_pass_step_us(mine),
             "uncovered": float(np.isnan(shared.latency_us).mean()),
         })  # fmt: skip
-    return found
+    return result
 
 
-def over_runs(found: pd.DataFrame) -> pd.DataFrame:
+def over_runs(result: pd.DataFrame) -> pd.DataFrame:
     """One row per run: means over its recordings."""
-    numbers = found.select_dtypes("number").columns.difference(["ranks"])
-    grouped = found.groupby(["workload", "run", "ranks"])
+    numbers = result.select_dtypes("number").columns.difference(["ranks"])
+    grouped = result.groupby(["workload", "run", "ranks"])
     return grouped.agg({**dict.fromkeys(numbers, "mean"), "totals": "first"}).reset_index()
 
 
-def trivial(asked: pd.DataFrame, known: pd.DataFrame, label: str) -> pd.DataFrame:
-    """[n] columns: constant, nearest, ridge, each from the runs `known`, for the runs `asked`."""
+def trivial(requested: pd.DataFrame, known: pd.DataFrame, label: str) -> pd.DataFrame:
+    """[n] columns: constant, nearest, ridge, each from the runs `known`, for the runs `requested`."""
     x, y = np.array(known["totals"].tolist()), np.log(known[label].to_numpy(float))
     center, spread = x.mean(axis=0), x.std(axis=0) + 1e-9
-    seen, inputs = (x - center) / spread, (np.array(asked["totals"].tolist()) - center) / spread
+    seen, inputs = (x - center) / spread, (np.array(requested["totals"].tolist()) - center) / spread
     weights = np.linalg.solve(seen.T @ seen + RIDGE * np.eye(seen.shape[1]), seen.T @ (y - y.mean()))
     nearest = np.abs(inputs[:, None] - seen[None]).sum(axis=2).argmin(axis=1)
     answers = np.stack([np.full(len(inputs), np.median(y)), y[nearest], y.mean() + inputs @ weights], axis=1)
-    return pd.DataFrame(np.exp(answers), asked.index, ["constant", "nearest run", "ridge"])
+    return pd.DataFrame(np.exp(answers), requested.index, ["constant", "nearest run", "ridge"])
 
 
 def repeat_errors(rows: pd.DataFrame, label: str) -> tuple[np.ndarray, np.ndarray]:
     """([n] relative error of each recording as the answer for another one of its run, [n] number of the run)."""
     pairs = rows.groupby("run")[label].apply(list)
-    found = [(a / b - 1.0, run) for run, values in enumerate(pairs) for i, a in enumerate(values)
+    result = [(a / b - 1.0, run) for run, values in enumerate(pairs) for i, a in enumerate(values)
              for j, b in enumerate(values) if i != j]  # fmt: skip
-    errors, runs = np.array(found).reshape(-1, 2).T
+    errors, runs = np.array(result).reshape(-1, 2).T
     return errors, runs
 
 
@@ -86,11 +86,11 @@ def cells(errors: np.ndarray, groups: np.ndarray | None = None) -> list[str]:
     return [*shown, *(f"{100 * v:.1f}" for v in (np.median(size), np.quantile(size, 0.9), size.max(), errors.mean()))]
 
 
-def figures(found: pd.DataFrame, runs: pd.DataFrame, others: Callable[[pd.DataFrame, str], pd.DataFrame]) -> Table:
+def figures(result: pd.DataFrame, runs: pd.DataFrame, others: Callable[[pd.DataFrame, str], pd.DataFrame]) -> Table:
     """The model, the trivial answers and the noise, figure by figure.
 
     Args:
-        found: one row per recording.
+        result: one row per recording.
         runs: one row per run.
         others: runs and label -> the trivial answers.
     """
@@ -102,7 +102,7 @@ def figures(found: pd.DataFrame, runs: pd.DataFrame, others: Callable[[pd.DataFr
         for name in answers:
             errors = (answers[name] / runs[label] - 1.0).to_numpy(float)
             table.add_row(figure, str(name), str(len(errors)), *cells(errors))
-        repeats, of_run = repeat_errors(found, label)
+        repeats, of_run = repeat_errors(result, label)
         noise = cells(repeats, of_run) if len(repeats) else ["not recorded twice"]
         table.add_row(figure, "another recording", str(len(repeats)), *noise, end_section=True)
     return table
@@ -118,9 +118,9 @@ def by_workload(runs: pd.DataFrame) -> Table:
     return table
 
 
-def print_means(found: pd.DataFrame, runs: pd.DataFrame) -> None:
+def print_means(result: pd.DataFrame, runs: pd.DataFrame) -> None:
     """What has no answer, and the figures with every program counting alike."""
-    print(f"nodes without an answer, which count as no time: {found['uncovered'].mean():.2%}")
+    print(f"nodes without an answer, which count as no time: {result['uncovered'].mean():.2%}")
     for figure, label in FIGURES.items():
         errors = (runs[MODEL[figure]] / runs[label] - 1.0).abs()
         print(f"{figure}: mean over the programs' means {errors.groupby(runs['workload']).mean().mean():.1%}")

@@ -49,11 +49,11 @@ class OpModel:
     answer: Callable[[pd.DataFrame, Setting], Answer]
     start: tuple[float, ...]
 
-    def fitted_us(self, seen: pd.DataFrame, asked: pd.DataFrame, setting: Setting) -> np.ndarray:
-        """Times [n] of `asked` with prices fitted on `seen`."""
+    def fitted_us(self, seen: pd.DataFrame, requested: pd.DataFrame, setting: Setting) -> np.ndarray:
+        """Times [n] of `requested` with prices fitted on `seen`."""
         known, measured = self.answer(seen, setting), np.log(seen["latency_us"].to_numpy(float))
-        prices = fit_logs(lambda v: np.log(known(v)) - measured, np.array(self.start), prior_weight=1e-3)
-        return self.answer(asked, setting)(prices)
+        coefficients = fit_logs(lambda v: np.log(known(v)) - measured, np.array(self.start), prior_weight=1e-3)
+        return self.answer(requested, setting)(coefficients)
 
 
 def _column(rows: pd.DataFrame, name: str) -> np.ndarray:
@@ -65,7 +65,7 @@ def _linear(terms: Callable[[pd.DataFrame, Setting], list[np.ndarray]]) -> Calla
 
     def answer(rows: pd.DataFrame, setting: Setting) -> Answer:
         matrix = np.stack([np.ones(len(rows)), *terms(rows, setting)], axis=1)  # [n, prices]
-        return lambda prices: matrix @ prices
+        return lambda coefficients: matrix @ coefficients
 
     return answer
 
@@ -88,7 +88,9 @@ def _rotary(rows: pd.DataFrame, setting: Setting) -> Answer:
     """Many small kernels: the device waits for the host, or the host for the device."""
     sizes = [_column(rows, name) for name in ("batch", "heads", "length", "head_dim")]
     tensor_us = setting.moving_us(np.prod(sizes, axis=0) * ITEM_BYTES)
-    return lambda prices: between_events_us(prices[2] * tensor_us, EventGap(prices[0], prices[1]))
+    return lambda coefficients: between_events_us(
+        coefficients[2] * tensor_us, EventGap(coefficients[0], coefficients[1])
+    )
 
 
 def _embedding(rows: pd.DataFrame, setting: Setting) -> list[np.ndarray]:
@@ -117,8 +119,8 @@ def _attention(rows: pd.DataFrame, setting: Setting) -> Answer:
     calls = Attentions(batch, heads, length, length, head_dim, causal=np.zeros(len(rows), bool))
     backward = rows["direction"].iloc[0] == BACKWARD
     peak = setting.device.flops_per_s[f"{DTYPE}_matrix"]
-    return lambda prices: fused_us(calls, ITEM_BYTES, peak, setting.device, setting.constants,
-                                   FusedRates(*map(float, prices)), backward)  # fmt: skip
+    return lambda coefficients: fused_us(calls, ITEM_BYTES, peak, setting.device, setting.constants,
+                                   FusedRates(*map(float, coefficients)), backward)  # fmt: skip
 
 
 def _product(rows: pd.DataFrame, setting: Setting) -> list[np.ndarray]:

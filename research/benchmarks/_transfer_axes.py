@@ -46,7 +46,7 @@ def dtype(header: str) -> None:
     known, models = _trained()
     print(f"\nproducts, trained on {TRAINED}, judged on {LEFT_OUT}; seed {SEED}\n\n{header}")
     for one in judged(rows):
-        _judge(one, f"{one.device}, {LEFT_OUT}", models, lambda asked: as_other_dtype(asked, known))
+        _judge(one, f"{one.device}, {LEFT_OUT}", models, lambda requested: as_other_dtype(requested, known))
 
 
 def software(header: str) -> None:
@@ -56,7 +56,7 @@ def software(header: str) -> None:
     print(f"\nproducts in 16 bits, trained on one software, judged on others; seed {SEED}\n\n{header}")
     for source, part in others[others["k"].notna()].groupby("source"):
         for one in judged(part):
-            _judge(one, f"{one.device}, {source}", models, lambda asked: as_other_software(asked, known))
+            _judge(one, f"{one.device}, {source}", models, lambda requested: as_other_software(requested, known))
 
 
 def as_other_dtype(one: Judged, known: pd.DataFrame) -> Answers:

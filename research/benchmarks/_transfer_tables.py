@@ -38,19 +38,19 @@ class Judged:
 
 def judged(rows: pd.DataFrame, judged_rows: int = JUDGED_ROWS) -> list[Judged]:
     """Devices of these rows, a fixed sample of each to judge and another one as its pool."""
-    found = []
+    result = []
     for device, part in rows.groupby("device"):
         places = sampled(part, judged_rows + POOL_ROWS, ["device"], seed=1)
         mixed = np.random.default_rng(1).permutation(places)
         test, rest = (part.iloc[np.sort(p)].reset_index(drop=True) for p in (mixed[:judged_rows], mixed[judged_rows:]))
-        found.append(Judged(str(device), test, rest))
-    return found
+        result.append(Judged(str(device), test, rest))
+    return result
 
 
 def nearest_us(one: Judged, others: pd.DataFrame) -> np.ndarray:
     """[n] the same product on the nearest GPU of the training rows, times the ratio of peaks; NaN: not measured."""
-    found, _ = scaled_nearest_us(one.rows, spec_of(one.device), others)
-    return found
+    result, _ = scaled_nearest_us(one.rows, spec_of(one.device), others)
+    return result
 
 
 def nearest_op_us(one: Judged, others: pd.DataFrame) -> np.ndarray:
@@ -72,8 +72,8 @@ def nearest_op_us(one: Judged, others: pd.DataFrame) -> np.ndarray:
 
 def _numbers(device: str) -> np.ndarray:
     """Peak FLOP/s in float32 without matrix units, bandwidth, SMs."""
-    found = spec_of(device)
-    return np.array([found.flops_per_s["float32"], found.memory_bandwidth_bytes_per_s, found.num_sms])
+    result = spec_of(device)
+    return np.array([result.flops_per_s["float32"], result.memory_bandwidth_bytes_per_s, result.num_sms])
 
 
 def neighbor_us(one: Judged) -> np.ndarray:
@@ -92,13 +92,13 @@ def same_gpu_trees_us(judged_rows: EncodedRows, pool: EncodedRows) -> np.ndarray
 
 def line(label: str, answers: Mapping[str, np.ndarray], measured_us: np.ndarray) -> None:
     """One printed line per answer: mean, median, p90, maximum of the error, signed bias, in percent."""
-    for name, found in answers.items():
-        e = summarize(found, measured_us)
+    for name, result in answers.items():
+        e = summarize(result, measured_us)
         shares = (e.mean_ape, e.median_ape, e.p90_ape, e.max_ape)
         print(f"| {label} | {name} | {e.num_nodes} | {' | '.join(f'{s:.1%}' for s in shares)} | {e.bias:+.1%} |",
               flush=True)  # fmt: skip
 
 
-def mean_error(found_us: np.ndarray, measured_us: np.ndarray) -> float:
+def mean_error(result_us: np.ndarray, measured_us: np.ndarray) -> float:
     """Mean absolute percentage error of what was answered."""
-    return summarize(found_us, measured_us).mean_ape
+    return summarize(result_us, measured_us).mean_ape

@@ -10,7 +10,7 @@ import pandas as pd
 from research.benchmarks._products import peak_flops_per_s
 from research.benchmarks._transfer_tables import judged
 from research.pretraining.forms import base_us
-from research.pretraining.kept_forms import kept_forms
+from research.pretraining.retained_forms import retained_forms
 from research.pretraining.rows import GENERATION, spec_of
 
 LONG_US = 1000.0
@@ -19,17 +19,17 @@ CACHED, STREAMED, SHORT, LONG = (
 )  # fmt: skip
 
 
-def where(rows: pd.DataFrame, kept: Path) -> None:
+def where(rows: pd.DataFrame, retained: Path) -> None:
     """Print one line per GPU and group of its products.
 
     Args:
         rows: bfloat16 products of all GPUs.
-        kept: where fitted constants are kept.
+        retained: where fitted constants are kept.
     """
     print("\n| GPU left out | products | rows | mean | bias | of peak FLOP/s: median, p90 | of peak bandwidth |")
     print("|---|---|---|---|---|---|---|")
     for generation in sorted(rows[GENERATION].unique()):
-        constants = kept_forms(rows[rows[GENERATION] != generation].reset_index(drop=True), kept)
+        constants = retained_forms(rows[rows[GENERATION] != generation].reset_index(drop=True), retained)
         for one in judged(rows[rows[GENERATION] == generation]):
             us = base_us(one.rows, constants)
             group = groups(one.rows, one.device)

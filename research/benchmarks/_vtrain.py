@@ -74,7 +74,7 @@ def iteration_us(mirror: Path, plans: list[TransformerPlan]) -> np.ndarray:
     table = pd.read_csv(mirror / FOLDER / "data/ground_truth_single.csv", encoding="utf-8-sig", header=0, names=COLUMNS)
     if table.duplicated(list(CONFIG_COLUMNS)).any():
         sys.exit("ground_truth_single.csv has a configuration twice")
-    found = columns_of(plans).merge(table, on=list(CONFIG_COLUMNS), how="left", validate="one_to_one")
-    if found["iteration_ms"].isna().any():
+    result = columns_of(plans).merge(table, on=list(CONFIG_COLUMNS), how="left", validate="one_to_one")
+    if result["iteration_ms"].isna().any():
         sys.exit("ground_truth_single.csv has no time for some configuration")
-    return found["iteration_ms"].to_numpy(float) * 1e3
+    return result["iteration_ms"].to_numpy(float) * 1e3

@@ -39,8 +39,8 @@ class Composition:
         most_shorter: the largest share by which it does.
         replicas: distinct cases of what two or four replicas add to a step.
         looked_up: of these, how many are within SAME_US of the table's entry.
-        beyond: of these, messages larger than the table; their time is the size over the last entry's bus bandwidth,
-            which leaves out that all-reduces move 2 (n - 1) / n of it.
+        out_of_range: of these, messages larger than the table; their time is the size over the last entry's bus
+            bandwidth, which leaves out that all-reduces move 2 (n - 1) / n of it.
     """
 
     numbers: int
@@ -52,7 +52,7 @@ class Composition:
     most_shorter: float
     replicas: int
     looked_up: int
-    beyond: int
+    out_of_range: int
 
 
 def composition(mirror: Path, plans: list[TransformerPlan], measured_us: np.ndarray) -> Composition:
@@ -71,10 +71,10 @@ def composition(mirror: Path, plans: list[TransformerPlan], measured_us: np.ndar
     added = _replicas(table.assign(place=np.arange(len(plans))))
     replicated = [(plans[place], us) for place, us in added]
     looked = [abs(us - _table_us(mirror, plan)) < SAME_US for plan, us in replicated]
-    beyond = [_message_mib(plan) > LARGEST_MIB for plan, _ in replicated]
+    out_of_range = [_message_mib(plan) > LARGEST_MIB for plan, _ in replicated]
     return Composition(4 * len(errors), float(missed.mean()), float(missed.max()), float(spread.max()), len(growth),
                        int((growth < 1).sum()), float(1 - growth.min()), len(added),
-                       sum(looked), sum(b and hit for b, hit in zip(beyond, looked, strict=True)))  # fmt: skip
+                       sum(looked), sum(b and hit for b, hit in zip(out_of_range, looked, strict=True)))  # fmt: skip
 
 
 def _growth(by_layer: pd.DataFrame) -> np.ndarray:
@@ -90,16 +90,16 @@ def _fitted(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     passes = (rows["count"] + rows["pipeline"] - 1).to_numpy(float)  # through a stage, the pipeline's bubble included
     us = rows["us"].to_numpy()
     terms = np.stack([passes * layers, passes, layers, np.ones(len(rows))], axis=1) / us[:, None]
-    found = np.linalg.lstsq(terms, np.ones(len(rows)), rcond=None)[0]
-    return found, terms @ found - 1
+    result = np.linalg.lstsq(terms, np.ones(len(rows)), rcond=None)[0]
+    return result, terms @ result - 1
 
 
 def _replicas(table: pd.DataFrame) -> list[tuple[int, float]]:
     """The place of a plan with two or four replicas, and us that it takes longer than one of as many micro-batches."""
     same = ["tensor", "pipeline", "hidden", "layers", "micro_batch", "count"]
-    alone = table[table["data"] == 1].set_index(same)["us"]
+    isolated = table[table["data"] == 1].set_index(same)["us"]
     several = table[table["data"].isin([2, 4])].set_index(same)
-    joined = several.join(alone.rename("alone"), how="inner").reset_index()
+    joined = several.join(isolated.rename("alone"), how="inner").reset_index()
     added = joined.assign(added=joined["us"] - joined["alone"])
     kinds = added.groupby(["tensor", "pipeline", "hidden", "layers", "data"])
     return [(int(rows["place"].iloc[0]), float(rows["added"].median())) for _, rows in kinds]

@@ -18,7 +18,7 @@ from gnnperf.generate.transformer import TransformerPlan
 from gnnperf.gnn.evaluation.metrics import absolute_percentage_error
 from research.benchmarks._vtrain import columns_of
 from research.benchmarks._vtrain_trivial import log_columns, models, ridge
-from research.fitting.adapt import PARTS, Adaptation, StepPlanes, adapt
+from research.fitting.adapt import PARTS, Adaptation, StepLinearBounds, adapt
 from research.fitting.adapt.choose import fit_factors
 
 WEAK = 0.01  # weight of the prior where all labels are given
@@ -41,26 +41,28 @@ class FewLabels:
 
 
 def few_labels(
-    plans: list[TransformerPlan], hypotheses: Mapping[str, StepPlanes], measured_us: np.ndarray
+    plans: list[TransformerPlan], hypotheses: Mapping[str, StepLinearBounds], measured_us: np.ndarray
 ) -> FewLabels:
     """All choices of one model size and one parallelism; the first hypothesis is the model without labels."""
     columns, batch = log_columns(plans), columns_of(plans)["micro_batch"].to_numpy()
     unlabeled = next(iter(hypotheses.values())).step_us(np.ones(len(PARTS)))
-    found, tensor, chosen = [], [], []
-    for seen, asked in choices(plans):
+    result, tensor, chosen = [], [], []
+    for seen, requested in choices(plans):
         missed = np.log(measured_us[seen] / unlabeled[seen])
-        adapted = adapt({name: planes.of(seen) for name, planes in hypotheses.items()}, measured_us[seen], batch[seen])
+        adapted = adapt(
+            {name: linear_bounds.of(seen) for name, linear_bounds in hypotheses.items()}, measured_us[seen], batch[seen]
+        )
         answers = {
-            "model without labels": unlabeled[asked],
-            "model with factors from the labels": _adapted_us(adapted, hypotheses, asked),
-            "model with a ridge on its log errors": unlabeled[asked]
-            * np.exp(ridge(columns[seen], missed, columns[asked])),
-            "ridge on columns": np.exp(ridge(columns[seen], np.log(measured_us[seen]), columns[asked])),
+            "model without labels": unlabeled[requested],
+            "model with factors from the labels": _adapted_us(adapted, hypotheses, requested),
+            "model with a ridge on its log errors": unlabeled[requested]
+            * np.exp(ridge(columns[seen], missed, columns[requested])),
+            "ridge on columns": np.exp(ridge(columns[seen], np.log(measured_us[seen]), columns[requested])),
         }
-        found.append({k: absolute_percentage_error(us, measured_us[asked]).mean() for k, us in answers.items()})
+        result.append({k: absolute_percentage_error(us, measured_us[requested]).mean() for k, us in answers.items()})
         tensor.append(columns_of([plans[int(np.flatnonzero(seen)[0])]])["tensor"].iloc[0])
         chosen.append(adapted.weight)
-    errors = {name: np.array([each[name] for each in found]) for name in found[0]}
+    errors = {name: np.array([each[name] for each in result]) for name in result[0]}
     return FewLabels(errors, np.array(tensor), Counter(chosen))
 
 
@@ -73,7 +75,7 @@ def choices(plans: list[TransformerPlan]) -> Iterator[tuple[np.ndarray, np.ndarr
 
 
 def learning_curve(
-    plans: list[TransformerPlan], hypotheses: Mapping[str, StepPlanes], measured_us: np.ndarray
+    plans: list[TransformerPlan], hypotheses: Mapping[str, StepLinearBounds], measured_us: np.ndarray
 ) -> dict[int, np.ndarray]:
     """Number of pairs of a model size and a parallelism with labels -> [SETS] mean errors on all other pairs.
 
@@ -81,23 +83,23 @@ def learning_curve(
     """
     ways = columns_of(plans).groupby(["tensor", "data", "pipeline"]).ngroup().to_numpy()
     pair = models(plans) * (ways.max() + 1) + ways
-    rng, found = np.random.default_rng(0), {}
+    rng, result = np.random.default_rng(0), {}
     for count in PAIRS:
         errors = []
         for _ in range(SETS):
             seen = np.isin(pair, rng.choice(np.unique(pair), count, replace=False))
-            labeled = {name: planes.of(seen) for name, planes in hypotheses.items()}
+            labeled = {name: linear_bounds.of(seen) for name, linear_bounds in hypotheses.items()}
             us = _adapted_us(adapt(labeled, measured_us[seen], pair[seen]), hypotheses, ~seen)
             errors.append(absolute_percentage_error(us, measured_us[~seen]).mean())
-        found[count] = np.array(errors)
-    return found
+        result[count] = np.array(errors)
+    return result
 
 
-def all_labels(planes: StepPlanes, measured_us: np.ndarray) -> tuple[np.ndarray, float]:
+def all_labels(linear_bounds: StepLinearBounds, measured_us: np.ndarray) -> tuple[np.ndarray, float]:
     """Factors from all labels, and the mean error on the same labels: what no choice of few labels can beat by much."""
-    factors = fit_factors(planes, measured_us, WEAK)
-    return factors, float(absolute_percentage_error(planes.step_us(factors), measured_us).mean())
+    factors = fit_factors(linear_bounds, measured_us, WEAK)
+    return factors, float(absolute_percentage_error(linear_bounds.step_us(factors), measured_us).mean())
 
 
-def _adapted_us(adapted: Adaptation, hypotheses: Mapping[str, StepPlanes], asked: np.ndarray) -> np.ndarray:
-    return hypotheses[adapted.hypothesis].of(asked).step_us(np.array(adapted.factors))
+def _adapted_us(adapted: Adaptation, hypotheses: Mapping[str, StepLinearBounds], requested: np.ndarray) -> np.ndarray:
+    return hypotheses[adapted.hypothesis].of(requested).step_us(np.array(adapted.factors))

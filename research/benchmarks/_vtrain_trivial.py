@@ -45,39 +45,39 @@ def models(plans: list[TransformerPlan]) -> np.ndarray:
 
 def others_constant_us(group: np.ndarray, measured_us: np.ndarray) -> np.ndarray:
     """[n] the geometric mean of the other models' times."""
-    found = np.empty(len(group))
+    result = np.empty(len(group))
     for one in np.unique(group):
-        found[group == one] = np.exp(np.log(measured_us[group != one]).mean())
-    return found
+        result[group == one] = np.exp(np.log(measured_us[group != one]).mean())
+    return result
 
 
 def others_nearest_us(plans: list[TransformerPlan], group: np.ndarray, measured_us: np.ndarray) -> np.ndarray:
     """[n] the nearest configuration of another model, as it was measured (the mean of equally near ones)."""
     columns = log_columns(plans)
-    found = np.empty(len(group))
+    result = np.empty(len(group))
     for i in range(len(group)):
         other = np.flatnonzero(group != group[i])
         distance = np.abs(columns[other] - columns[i]).sum(axis=1)
         near = other[distance <= distance.min() + 1e-9]
-        found[i] = np.exp(np.log(measured_us[near]).mean())
-    return found
+        result[i] = np.exp(np.log(measured_us[near]).mean())
+    return result
 
 
 def others_ridge_us(plans: list[TransformerPlan], group: np.ndarray, measured_us: np.ndarray) -> np.ndarray:
     """[n] ridge regression of log time on the logs of the configuration's columns, fitted on the other models."""
-    columns, logs, found = log_columns(plans), np.log(measured_us), np.empty(len(group))
+    columns, logs, result = log_columns(plans), np.log(measured_us), np.empty(len(group))
     for one in np.unique(group):
         seen = group != one
-        found[~seen] = np.exp(ridge(columns[seen], logs[seen], columns[~seen]))
-    return found
+        result[~seen] = np.exp(ridge(columns[seen], logs[seen], columns[~seen]))
+    return result
 
 
-def ridge(seen: np.ndarray, target: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """[m] answers for `asked` [m, k], fitted on `seen` [n, k] and `target` [n]."""
+def ridge(seen: np.ndarray, target: np.ndarray, requested: np.ndarray) -> np.ndarray:
+    """[m] answers for `requested` [m, k], fitted on `seen` [n, k] and `target` [n]."""
     center, scale = seen.mean(axis=0), np.maximum(seen.std(axis=0), 1e-9)
     x, mean = (seen - center) / scale, target.mean()
     weights = np.linalg.solve(x.T @ x + RIDGE * len(x) * np.eye(x.shape[1]), x.T @ (target - mean))
-    return mean + (asked - center) / scale @ weights
+    return mean + (requested - center) / scale @ weights
 
 
 def log_columns(plans: list[TransformerPlan]) -> np.ndarray:

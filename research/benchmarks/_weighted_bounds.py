@@ -23,15 +23,15 @@ def weighted_two_sided(scores: np.ndarray, weights: np.ndarray, own: float, leve
     """
     order = np.argsort(scores, kind="stable")
     ordered, weight = scores[order], weights[order]  # [n]
-    beyond = (weight.sum() + own) * (1.0 - level) / 2.0 + _ROUNDING
-    low, high = _last_within(weight, own, beyond), _last_within(weight[::-1], own, beyond)
+    out_of_range = (weight.sum() + own) * (1.0 - level) / 2.0 + _ROUNDING
+    low, high = _last_within(weight, own, out_of_range), _last_within(weight[::-1], own, out_of_range)
     return (float(ordered[low]) if low >= 0 else -math.inf, float(ordered[::-1][high]) if high >= 0 else math.inf)
 
 
-def _last_within(weight: np.ndarray, own: float, beyond: float) -> int:
+def _last_within(weight: np.ndarray, own: float, out_of_range: float) -> int:
     """Place of the last score [n], from an end, below which no more than so much weight lies; -1 none."""
     below = np.cumsum(weight) - weight + np.maximum(own, weight)  # [n]
-    return int(np.argmax(np.append(below, np.inf) > beyond)) - 1
+    return int(np.argmax(np.append(below, np.inf) > out_of_range)) - 1
 
 
 def pooled_bounds(scores: np.ndarray, generation: np.ndarray, level: float) -> tuple[float, float]:

@@ -33,14 +33,14 @@ def class_sums(row: Row, who: Mapping[str, Predictor], folder: Path) -> pd.DataF
     if measured is None or peer is None:
         return None
     nodes = [(call.op.name, class_of(call.op.kind), s.repeats) for s in row.sections for call in s.calls]
-    kept = pd.DataFrame([n for n in nodes if n[1]], columns=["node", "class", "repeats"])
+    retained = pd.DataFrame([n for n in nodes if n[1]], columns=["node", "class", "repeats"])
     tables = {MEASURED: measured, PEER: peer, **{name: kernels_us(row, each) for name, each in who.items()}}
     kinds = {call.op.name: call.op.kind for s in row.sections for call in s.calls}
     for name in who:
         tables[name] = between_events(tables[name], kinds)
     for name, table in tables.items():
-        kept[name] = table.sum(axis=1).reindex(kept["node"]).to_numpy(float) * kept["repeats"]
-    return kept.groupby("class")[list(tables)].sum(min_count=1)
+        retained[name] = table.sum(axis=1).reindex(retained["node"]).to_numpy(float) * retained["repeats"]
+    return retained.groupby("class")[list(tables)].sum(min_count=1)
 
 
 def between_events(kernels: pd.DataFrame, kinds: Mapping[str, str]) -> pd.DataFrame:
@@ -49,20 +49,20 @@ def between_events(kernels: pd.DataFrame, kinds: Mapping[str, str]) -> pd.DataFr
     The gaps are those that ship, fitted on op tables; products are long, and taken as they are.
     """
     gaps = default_memory_constants().gaps
-    found = kernels.copy()
+    result = kernels.copy()
     for node in kernels.index:
         gap = gaps.get(kinds[str(node)].removeprefix("VEC").lower())
         if gap is not None:
             own_us = kernels.loc[node].to_numpy(float)  # [2] forward and backward; 0: no kernel, no measurement
-            found.loc[node] = np.where(own_us == 0.0, 0.0, between_events_us(own_us, gap))
-    return found
+            result.loc[node] = np.where(own_us == 0.0, 0.0, between_events_us(own_us, gap))
+    return result
 
 
 def class_table(chosen: Sequence[Row], who: Mapping[str, Predictor], folder: Path) -> Table:
     """Errors of the sums, by GPU and class."""
     printed = Table("GPU", "class", "answer", "models", "mean %", "median %", "p90 %", "max %", "bias %")
-    sums = [found.assign(GPU=row.label.device) for row in chosen
-            if (found := class_sums(row, who, folder)) is not None]  # fmt: skip
+    sums = [result.assign(GPU=row.label.device) for row in chosen
+            if (result := class_sums(row, who, folder)) is not None]  # fmt: skip
     if not sums:
         return printed
     for (gpu, kind), part in pd.concat(sums).reset_index().groupby(["GPU", "class"]):

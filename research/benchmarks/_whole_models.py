@@ -84,7 +84,7 @@ def names(section: Section) -> list[str]:
 
 def rows(mirror: Path) -> tuple[list[Row], Counter[str]]:
     """Rows that have a list of operators and a GPU of the catalog; and how many were left out, by reason."""
-    found, left_out = [], Counter[str]()
+    result, left_out = [], Counter[str]()
     for label in read_model_labels(mirror):
         device, path = match_device(label.device), operator_list_path(mirror, label.run)
         if label.run.variant == FUSED:
@@ -94,8 +94,8 @@ def rows(mirror: Path) -> tuple[list[Row], Counter[str]]:
         elif not path.is_file():
             left_out["no list of operators in the mirror"] += 1
         else:
-            found.append(Row(label, device, layers_of(mirror, label.run.model), read_operator_list(path)))
-    return found, left_out
+            result.append(Row(label, device, layers_of(mirror, label.run.model), read_operator_list(path)))
+    return result, left_out
 
 
 @dataclass(frozen=True)
@@ -114,13 +114,13 @@ def answer(row: Row, predictor: Predictor) -> Answered:
     return Answered(makespan_us(forward), makespan_us(both), tuple(both.uncovered_ops))
 
 
-def makespan_us(found: Prediction) -> float:
+def makespan_us(result: Prediction) -> float:
     """From the first host segment to the end of all work; NaN if an op has no answer: it is never taken as 0."""
-    if found.uncovered_ops:
+    if result.uncovered_ops:
         return float("nan")
-    if found.alone is None:
-        return float(schedule(found.graph, found.scheduled_us, found.lag_us).makespan_us)
-    together = schedule_with_contention(found.graph, found.scheduled_us, found.lag_us, found.alone)
+    if result.isolated is None:
+        return float(schedule(result.graph, result.scheduled_us, result.lag_us).makespan_us)
+    together = schedule_with_contention(result.graph, result.scheduled_us, result.lag_us, result.isolated)
     return float(together.schedule.makespan_us)
 
 
@@ -128,11 +128,11 @@ def kernels_us(row: Row, predictor: Predictor) -> pd.DataFrame:
     """[num_nodes] forward_us and backward_us by name of the list: the node's kernels, once."""
     part = Part.BOTH if row.label.run.training else Part.FORWARD
     graph = row.graph(part)
-    told = predictor.predict(graph, row.cluster)
+    given = predictor.predict(graph, row.cluster)
     compute = (graph.nodes["node_type"] == "compute").to_numpy()
     owned = [each for each in row.program(part) if isinstance(each.item, Op)]
     backward = (graph.nodes["phase"].astype(str) == "backward").to_numpy()[compute]
-    us = told.latency_us[compute]  # [num_ops]; NaN stays NaN in the sums
+    us = given.latency_us[compute]  # [num_ops]; NaN stays NaN in the sums
     nodes = pd.Index([each.node for each in owned], name="node")
     table = pd.DataFrame({"forward_us": us * ~backward, "backward_us": us * backward}, index=nodes)
     total = table.fillna(np.inf).groupby("node").sum().replace(np.inf, np.nan)  # unknown parts leave no sum

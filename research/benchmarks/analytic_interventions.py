@@ -24,20 +24,20 @@ from research.evaluation.pairs import Change, read_pairs
 
 def main() -> None:
     """Print one row per kind of change."""
-    found, graphs = recordings(), recorded_graphs()
-    constants = {fold.workload: fold.shared for fold in folds(found, graphs)}
+    result, graphs = recordings(), recorded_graphs()
+    constants = {fold.workload: fold.shared for fold in folds(result, graphs)}
 
     def load(recording: Recording) -> ExecutionGraph:
         return answered(graphs[recording.name], constants[recording.workload])
 
     runs: dict[str, dict[int, Recording]] = {}
-    for recording in found.values():
+    for recording in result.values():
         runs.setdefault(recording.run, {})[recording.repeat] = recording
     trials, left_out = evaluate_pairs(read_pairs(DATASET), dict[str, Repeats](runs), load=load)
     sources = {number: pair.a for number, pair in enumerate(read_pairs(DATASET))}
-    kept = [t for t in trials if t.kind != Change.SLEEP or t.source == sources[t.pair]]
-    Console(width=140).print(_table(summarize_trials(kept)))
-    _print_rest(kept, left_out)
+    retained = [t for t in trials if t.kind != Change.SLEEP or t.source == sources[t.pair]]
+    Console(width=140).print(_table(summarize_trials(retained)))
+    _print_rest(retained, left_out)
 
 
 def _table(rows: list[KindSummary]) -> Table:

@@ -115,9 +115,9 @@ def predicted_us(graph: ExecutionGraph, constants: AnalyticConstants) -> float:
     latency_us, lag_us = (
         np.nan_to_num(t[c].to_numpy()) for t, c in ((step.nodes, "latency_us"), (step.edges, "lag_us"))
     )
-    found = schedule(step, latency_us, lag_us, num_unrolled=4).period_us
-    assert found is not None
-    return found
+    result = schedule(step, latency_us, lag_us, num_unrolled=4).period_us
+    assert result is not None
+    return result
 
 
 def row_of(spec: RunSpec, recorded: ExecutionGraph, label_us: float, constants: AnalyticConstants) -> Row:
@@ -132,16 +132,16 @@ def row_of(spec: RunSpec, recorded: ExecutionGraph, label_us: float, constants: 
                predicted_us(ours, constants), predicted_us(recorded, constants), label_us)  # fmt: skip
 
 
-def label_of(run: str, found: dict[str, Recording]) -> float:
+def label_of(run: str, result: dict[str, Recording]) -> float:
     """Mean over the run's recordings of the median step without the profiler, us."""
-    return float(np.mean([r.unprofiled_us for r in found.values() if r.run == run]))
+    return float(np.mean([r.unprofiled_us for r in result.values() if r.run == run]))
 
 
 def main() -> None:
     """Print what is matched and how long steps take, per kind of program, and what is refused."""
-    found, graphs = recordings(), recorded_graphs()
-    constants = {fold.workload: fold.shared for fold in folds(found, graphs)}
-    rows, refused = _rows(found, graphs, constants)
+    result, graphs = recordings(), recorded_graphs()
+    constants = {fold.workload: fold.shared for fold in folds(result, graphs)}
+    rows, refused = _rows(result, graphs, constants)
     table = pd.DataFrame(rows)
     console = Console(width=130)
     console.print(_matches(table))
@@ -154,15 +154,15 @@ def main() -> None:
 
 
 def _rows(
-    found: dict[str, Recording], graphs: Graphs, constants: dict[str, AnalyticConstants]
+    result: dict[str, Recording], graphs: Graphs, constants: dict[str, AnalyticConstants]
 ) -> tuple[list[Row], dict[str, list[str]]]:
     rows, refused = [], dict[str, list[str]]()
     for spec in programs():
-        name = next((n for n, r in found.items() if r.run == spec.name), None)
+        name = next((n for n, r in result.items() if r.run == spec.name), None)
         if name is None:
             continue
         try:
-            rows.append(row_of(spec, graphs[name], label_of(spec.name, found), constants[found[name].workload]))
+            rows.append(row_of(spec, graphs[name], label_of(spec.name, result), constants[result[name].workload]))
         except InputError as error:
             refused.setdefault(re.sub(r"^rank \d+, ", "", f"{error.where}: {error.what}"), []).append(spec.name)
     return rows, refused

@@ -16,7 +16,13 @@ import pandas as pd
 from gnnperf.analytic.collective.table import POINT
 from gnnperf.gnn import summarize
 from gnnperf.hardware import ring_terms, touched_bytes
-from research.benchmarks._collective_answers import catalog_us, cluster_of, laws_us, nearest_us, two_parameters_us
+from research.benchmarks._collective_answers import (
+    catalog_us,
+    cluster_of,
+    collective_models_us,
+    nearest_us,
+    two_parameters_us,
+)
 from research.benchmarks._public_runs import mirror
 from research.fitting.collectives import SHIPPED
 from research.tables.collective_sources import read_collectives
@@ -55,10 +61,10 @@ def _size_splits(rows: pd.DataFrame) -> Iterator[Split]:
 def _group_splits(rows: pd.DataFrame) -> Iterator[Split]:
     for name, own in rows.groupby("name"):
         for place, here in (("inside", own[own["nodes"] == 1]), ("between machines", own[own["nodes"] > 1])):
-            for seen, asked in (((2, 4), 8), ((2, 4, 8), 16)):
-                train, test = here[here["group_size"].isin(seen)], here[here["group_size"] == asked]
+            for seen, requested in (((2, 4), 8), ((2, 4, 8), 16)):
+                train, test = here[here["group_size"].isin(seen)], here[here["group_size"] == requested]
                 if len(test):
-                    yield f"{name}, {place}, {', '.join(map(str, seen))} -> {asked}", train, test
+                    yield f"{name}, {place}, {', '.join(map(str, seen))} -> {requested}", train, test
 
 
 def _machine_splits(rows: pd.DataFrame) -> Iterator[Split]:
@@ -79,13 +85,14 @@ def _judged(title: str, splits: Iterable[Split]) -> pd.DataFrame:
     print(f"\n## {title}\n\n| source: platform | {HEAD} |\n|{'---|' * 10}")
     parts = []
     for name, train, test in splits:
-        measured, ours = test["latency_us"].to_numpy(), laws_us(train, test)
-        found = summarize(ours, measured)
+        measured, ours = test["latency_us"].to_numpy(), collective_models_us(train, test)
+        result = summarize(ours, measured)
         others = (nearest_us(train, test), two_parameters_us(train, test), catalog_us(test))
-        beside = " | ".join(_share(summarize(other, measured).mean_ape) for other in others)
-        shares = (found.mean_ape, found.median_ape, found.p90_ape, found.max_ape)
+        compared = " | ".join(_share(summarize(other, measured).mean_ape) for other in others)
+        shares = (result.mean_ape, result.median_ape, result.p90_ape, result.max_ape)
         print(
-            f"| {name} | {len(test)} | {' | '.join(map(_share, shares))} | {found.bias:+.1%} | {beside} |", flush=True
+            f"| {name} | {len(test)} | {' | '.join(map(_share, shares))} | {result.bias:+.1%} | {compared} |",
+            flush=True,
         )
         parts.append(test.assign(split=name, error=np.abs(ours / measured - 1)))
     return pd.concat(parts)

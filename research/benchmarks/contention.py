@@ -21,10 +21,10 @@ import numpy as np
 from gnnperf.analytic import default_contention
 from gnnperf.core import WORK_TYPES, NodeType
 from gnnperf.gnn.data.recordings import Recording
-from gnnperf.graph import Alone, ExecutionGraph
+from gnnperf.graph import ExecutionGraph, Isolated
 from gnnperf.hardware import default_cluster, load_device, placed
 from gnnperf.schedule import measured_latencies, schedule, schedule_with_contention
-from research.benchmarks._contention import MIN_CPU_US, Beside, beside, cpu_recordings, probe_us, split_of
+from research.benchmarks._contention import MIN_CPU_US, Compared, compared, cpu_recordings, probe_us, split_of
 from research.benchmarks._core_sharing import extra_per_overlap
 
 MIN_NODES = 4  # beside a transfer, of a recording that counts
@@ -37,39 +37,39 @@ class Case:
     """One recording, with what is known of it alone.
 
     Attributes:
-        recording, found: where it is from; work beside transfers.
+        recording, result: where it is from; work beside transfers.
         transfer: [num_nodes] bool, all-reduces beside others, with a latency alone.
         measured_us: [num_nodes] latencies as recorded; lag_us: [num_edges] gaps.
-        alone_us: [num_nodes] latencies alone where they are known, else as recorded.
+        isolated_us: [num_nodes] latencies alone where they are known, else as recorded.
         in_place: [num_nodes] bool, beside a transfer, and nobody knows it alone.
     """
 
     recording: Recording
-    found: Beside
+    result: Compared
     transfer: np.ndarray
     measured_us: np.ndarray
     lag_us: np.ndarray
-    alone_us: np.ndarray
+    isolated_us: np.ndarray
     in_place: np.ndarray
 
     @property
     def graph(self) -> ExecutionGraph:
-        return self.found.graph
+        return self.result.graph
 
 
 def case(recording: Recording, graph: ExecutionGraph) -> Case:
     """What of a recording is known alone."""
-    found, nodes = beside(graph, MIN_CPU_US), graph.nodes
+    result, nodes = compared(graph, MIN_CPU_US), graph.nodes
     measured, lag = (np.nan_to_num(values) for values in measured_latencies(graph))
     reduces = (nodes["node_type"] == NodeType.COLLECTIVE) & (nodes["collective"] == "all_reduce")
-    transfer = reduces.to_numpy() & (found.overlap_us > 0) & (measured > 0)
+    transfer = reduces.to_numpy() & (result.overlap_us > 0) & (measured > 0)
     start_up, per_byte = probe_us(recording)
     probed = start_up + per_byte * np.nan_to_num(nodes["message_bytes"].to_numpy())
-    alone = np.where(transfer, probed, np.where(found.known, found.alone_us, measured))
-    in_place = (found.overlap_us > 0) & ~found.known & ~transfer
+    isolated = np.where(transfer, probed, np.where(result.known, result.isolated_us, measured))
+    in_place = (result.overlap_us > 0) & ~result.known & ~transfer
     if _ranks_share_cores(graph):
         in_place |= (nodes["thread"] >= 0).to_numpy()
-    return Case(recording, found, transfer, measured, lag, alone, in_place)
+    return Case(recording, result, transfer, measured, lag, isolated, in_place)
 
 
 def _ranks_share_cores(graph: ExecutionGraph) -> bool:
@@ -79,7 +79,7 @@ def _ranks_share_cores(graph: ExecutionGraph) -> bool:
 
 def factors(cases: Sequence[Case]) -> tuple[float, float]:
     """(of work beside transfers, of transfers beside others): median of recorded / alone."""
-    ratios = [(c.measured_us / np.maximum(c.alone_us, 1e-9), c.found.known, c.transfer) for c in cases]
+    ratios = [(c.measured_us / np.maximum(c.isolated_us, 1e-9), c.result.known, c.transfer) for c in cases]
     work, transfers = (np.concatenate([r[0][r[at]] for r in ratios]) for at in (1, 2))
     return float(np.median(work)), float(np.median(transfers))
 
@@ -89,13 +89,13 @@ def answers(c: Case, factor: tuple[float, float]) -> dict[str, tuple[np.ndarray,
     device = load_device("cpu_generic")
     cluster = placed(default_cluster(device), c.graph.placement, c.graph.world_size)
     ready = _rank_offsets(c.graph)
-    one = np.select([c.transfer, c.found.known], [factor[1], factor[0]], 1.0) * c.alone_us
-    alone = Alone(~c.in_place, default_contention().on(cluster))
-    second = schedule_with_contention(c.graph, c.alone_us, c.lag_us, alone, ready_us=ready)
-    plain = {"measured": c.measured_us, "first pass": c.alone_us, "one factor": one}
-    told = {name: (us, _steps(c.graph, schedule(c.graph, us, c.lag_us, ready_us=ready).end_us))
+    one = np.select([c.transfer, c.result.known], [factor[1], factor[0]], 1.0) * c.isolated_us
+    isolated = Isolated(~c.in_place, default_contention().on(cluster))
+    second = schedule_with_contention(c.graph, c.isolated_us, c.lag_us, isolated, ready_us=ready)
+    plain = {"measured": c.measured_us, "first pass": c.isolated_us, "one factor": one}
+    given = {name: (us, _steps(c.graph, schedule(c.graph, us, c.lag_us, ready_us=ready).end_us))
             for name, us in plain.items()}  # fmt: skip
-    return told | {"second pass": (second.latency_us, _steps(c.graph, second.schedule.end_us))}
+    return given | {"second pass": (second.latency_us, _steps(c.graph, second.schedule.end_us))}
 
 
 def _rank_offsets(graph: ExecutionGraph) -> np.ndarray:
@@ -113,13 +113,13 @@ def _steps(graph: ExecutionGraph, end_us: np.ndarray) -> np.ndarray:
 
 def errors(c: Case, factor: tuple[float, float]) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Answer -> relative errors of (work beside transfers, transfers beside others, steps)."""
-    told = answers(c, factor)
-    latency, steps = told["measured"]
+    given = answers(c, factor)
+    latency, steps = given["measured"]
     return {
         name: (
-            told[name][0][c.found.known] / latency[c.found.known] - 1,
-            told[name][0][c.transfer] / latency[c.transfer] - 1,
-            told[name][1] / steps - 1,
+            given[name][0][c.result.known] / latency[c.result.known] - 1,
+            given[name][0][c.transfer] / latency[c.transfer] - 1,
+            given[name][1] / steps - 1,
         )
         for name in ANSWERS
     }
@@ -131,13 +131,13 @@ def table(cases: Sequence[Case], factor: tuple[float, float]) -> None:
                                                       for a in ANSWERS))  # fmt: skip
     print(f"| {' | '.join(head)} |")
     print("|---" * len(head) + "|")
-    found = [(c, errors(c, factor)) for c in cases]
+    result = [(c, errors(c, factor)) for c in cases]
     names = sorted({_group(c) for c in cases})
     two = ("all, two ranks",) if any(c.recording.world_size == 2 for c in cases) else ()
     for name in (*names, *two):
-        mine = [e for c, e in found if _group(c) == name or (name.startswith("all") and c.recording.world_size == 2)]
+        mine = [e for c, e in result if _group(c) == name or (name.startswith("all") and c.recording.world_size == 2)]
         all_of = {(a, k): np.concatenate([e[a][k] for e in mine]) for a in ANSWERS for k in range(3)}
-        cells = [_cell(all_of[a, k], typical) for k, typical in enumerate(TYPICAL) for a in ANSWERS]
+        cells = [_record(all_of[a, k], typical) for k, typical in enumerate(TYPICAL) for a in ANSWERS]
         counts = [len(mine), *(len(all_of["first pass", k]) for k in range(2))]
         print(f"| {name} | {' | '.join(map(str, counts))} | {' | '.join(cells)} |")
 
@@ -146,7 +146,7 @@ def _group(c: Case) -> str:
     return f"{c.recording.link}, x{c.recording.world_size}"
 
 
-def _cell(error: np.ndarray, typical: Callable[[np.ndarray], float]) -> str:
+def _record(error: np.ndarray, typical: Callable[[np.ndarray], float]) -> str:
     """Typical |error| / p90 / signed median."""
     if not len(error):
         return "-"
@@ -164,7 +164,7 @@ def main() -> None:
             shared.append((recording, graph))
         if recording.name in part:
             one = case(recording, graph)
-            if one.found.known.sum() + one.transfer.sum() >= MIN_NODES:
+            if one.result.known.sum() + one.transfer.sum() >= MIN_NODES:
                 by_part[part[recording.name]].append(one)
     two = [c for c in by_part["train"] if c.recording.world_size == 2]
     factor = factors(two)

@@ -38,17 +38,17 @@ MODEL, DIRECT, ROOFLINE, NEAREST, HOST = "model", "without Winograd", "FLOPs / p
 
 def answers(rows: pd.DataFrame, others: pd.DataFrame, forms: Forms) -> dict[str, np.ndarray]:
     """What every answer says for one device's rows: [n] us each."""
-    asked, device, constants = forms.asked(rows), spec_of(str(rows["device"].iloc[0])), forms.constants
+    requested, device, constants = forms.requested(rows), spec_of(str(rows["device"].iloc[0])), forms.constants
     assert constants.memory is not None and constants.convolution is not None
     setting = Setting(device, constants.memory, on_lanes(constants.gemm), constants.convolution)
     peak_us = rows["flops"].to_numpy(float) / device.flops_per_s["float32"] * 1e6  # [n]
-    host, own_host = asked.encoded.observed, fit_observation(rows, constants).of(rows)
-    told = {
-        MODEL: (asked.encoded.base_us.numpy(), host), HOST: (asked.encoded.base_us.numpy(), own_host),
+    host, own_host = requested.encoded.observed, fit_observation(rows, constants).of(rows)
+    given = {
+        MODEL: (requested.encoded.base_us.numpy(), host), HOST: (requested.encoded.base_us.numpy(), own_host),
         DIRECT: (forward_algorithms(rows, setting).direct, host), ROOFLINE: (peak_us, host),
     }  # fmt: skip
-    found = {name: behind(us, waits) for name, (us, waits) in told.items()}
-    return {**found, NEAREST: nearest_op_us(Judged(device.name, rows, rows), others)}
+    result = {name: behind(us, waits) for name, (us, waits) in given.items()}
+    return {**result, NEAREST: nearest_op_us(Judged(device.name, rows, rows), others)}
 
 
 def waits_us(rows: pd.DataFrame, kernel_us: np.ndarray) -> tuple[float, float]:
@@ -74,14 +74,14 @@ def main() -> int:
         own = rows[(rows[CHIP] == chip).to_numpy() & (form_names(rows) == CONVOLUTION)]
         for name, part in own.groupby("device"):
             forms = forms_of(some, KEPT)
-            forms_us = forms.asked(part.reset_index(drop=True)).encoded.base_us.numpy()
+            forms_us = forms.requested(part.reset_index(drop=True)).encoded.base_us.numpy()
             first, last = waits_us(part, forms_us)
-            (pace,) = fit_observation(part, forms.constants).shares.values()
+            (machine_scale,) = fit_observation(part, forms.constants).shares.values()
             print(f"{name}: {SHORTER} took {first:.0f} us longer in the first tenth of calls, {last:.0f} in the last; "
-                  f"the host takes {pace:.2f} times as long as that of the others")  # fmt: skip
-            told = answers(part.reset_index(drop=True), others, forms)
-            for answer, found in told.items():
-                errors = summarize(found, part["latency_us"].to_numpy(float))
+                  f"the host takes {machine_scale:.2f} times as long as that of the others")  # fmt: skip
+            given = answers(part.reset_index(drop=True), others, forms)
+            for answer, result in given.items():
+                errors = summarize(result, part["latency_us"].to_numpy(float))
                 shown = (errors.mean_ape, errors.median_ape, errors.p90_ape, errors.max_ape, errors.bias)
                 printed.add_row(str(name), answer, str(errors.num_nodes), *(f"{100 * x:.1f}" for x in shown))
                 means.setdefault(answer, []).append(errors.mean_ape)

@@ -36,14 +36,14 @@ KINDS = ("sleep", "link", "two hosts", "repeat", "slow rank", "table rows", "seq
 
 
 @dataclass(frozen=True)
-class Told:
+class Predicted:
     """One pair.
 
     Attributes:
         pair: which.
         equal: share of shapes of the edited graph that B has; FLOPs of the edited graph / B's.
         measured_us, noise_us: the change, and what may be chance.
-        told_us: the predicted change; ratio_us: the predicted ratio, of A's measured step.
+        predicted_us: the predicted change; ratio_us: the predicted ratio, of A's measured step.
         trivial_us: without a model.
     """
 
@@ -51,7 +51,7 @@ class Told:
     equal: tuple[float, float]
     measured_us: float
     noise_us: float
-    told_us: float
+    predicted_us: float
     ratio_us: float
     trivial_us: float
 
@@ -70,10 +70,10 @@ def step_us(edited: Edited, graph: ExecutionGraph, constants: AnalyticConstants)
     return median_step_us(predict_edited(edited, AnalyticPredictor(constants), cluster_for(graph, None, None)))
 
 
-def told(
+def given(
     pair: DeclaredPair, graph: ExecutionGraph, other: ExecutionGraph, steps: dict[str, list[float]],
     constants: AnalyticConstants,
-) -> Told:  # fmt: skip
+) -> Predicted:  # fmt: skip
     """The pair, from the first recording of A; B's is read for shapes alone, after the prediction.
 
     Raises:
@@ -83,28 +83,28 @@ def told(
     before_us, after_us = (step_us(each, graph, constants) for each in (unedited(graph), edited))
     a_us, b_us = (float(np.mean(steps[run])) for run in (pair.a, pair.b))
     shapes, flops, _ = structure(edited.graph, other)
-    return Told(
+    return Predicted(
         pair, (shapes, flops), b_us - a_us, float(np.ptp(steps[pair.a]) + np.ptp(steps[pair.b])),
         after_us - before_us, (after_us / before_us - 1.0) * a_us, pair.trivial_us + (pair.trivial - 1.0) * a_us,
     )  # fmt: skip
 
 
-def outcomes() -> tuple[list[Told], list[str]]:
+def outcomes() -> tuple[list[Predicted], list[str]]:
     """Every pair, and what could not be told."""
-    found, graphs = recordings(), recorded_graphs()
-    constants = {fold.workload: fold.shared for fold in folds(found, graphs)}
+    results, graphs = recordings(), recorded_graphs()
+    constants = {fold.workload: fold.shared for fold in folds(results, graphs)}
     steps: dict[str, list[float]] = {}
     first: dict[str, str] = {}
-    for name, recording in found.items():
+    for name, recording in results.items():
         steps.setdefault(recording.run, []).append(recording.unprofiled_us)
         first.setdefault(recording.run, name)
     of_run = {run: graphs[name] for run, name in first.items()}
-    result: list[Told] = []
+    result: list[Predicted] = []
     left_out: list[str] = []
     for pair in declared_pairs(of_run):
-        own = constants[found[first[pair.a]].workload]
+        own = constants[results[first[pair.a]].workload]
         try:
-            result.append(told(pair, of_run[pair.a], of_run[pair.b], steps, own))
+            result.append(given(pair, of_run[pair.a], of_run[pair.b], steps, own))
         except InputError as error:
             left_out.append(f"{pair.kind}: {pair.a} -> {pair.b}: {error}")
     return result, left_out
@@ -112,35 +112,35 @@ def outcomes() -> tuple[list[Told], list[str]]:
 
 def main() -> None:
     """Print a row per pair, then the summary."""
-    found, left_out = outcomes()
+    results, left_out = outcomes()
     console = Console(width=170)
-    console.print(_pairs(found))
-    console.print(_summary(found))
+    console.print(_pairs(results))
+    console.print(_summary(results))
     for line in left_out:
         print(f"left out: {line}")
 
 
-def _pairs(found: Sequence[Told]) -> Table:
+def _pairs(results: Sequence[Predicted]) -> Table:
     table = Table("kind", "A", "B", "shapes %", "FLOPs/B", "measured us", "noise", "predicted", "trivial")
-    for one in found:
-        times = (one.measured_us, one.noise_us, one.told_us, one.trivial_us)
+    for one in results:
+        times = (one.measured_us, one.noise_us, one.predicted_us, one.trivial_us)
         table.add_row(one.pair.kind, one.pair.a, one.pair.b, f"{100 * one.equal[0]:.1f}", f"{one.equal[1]:.3f}",
                       *(f"{value:+.0f}" for value in times))  # fmt: skip
     return table
 
 
-def _summary(found: Sequence[Told]) -> Table:
+def _summary(results: Sequence[Predicted]) -> Table:
     table = Table("kind", "pairs", "shapes equal %: mean (least)", "FLOPs off %: mean (most)", "changes above noise",
                   "sign right", "error % (median): difference", "p90", "ratio", "trivial", "nothing")  # fmt: skip
     for kind in KINDS:
-        group = [one for one in found if one.pair.kind == kind]
+        group = [one for one in results if one.pair.kind == kind]
         loud = [one for one in group if one.is_loud]
         if not group:
             continue
         equal, off = (np.array([one.equal[place] for one in group]) for place in (0, 1))
         off = np.abs(off - 1.0)
-        right = sum(one.told_us * one.measured_us > 0 for one in loud)
-        errors = np.array([[one.error(us) for us in (one.told_us, one.ratio_us, one.trivial_us)] for one in loud])
+        right = sum(one.predicted_us * one.measured_us > 0 for one in loud)
+        errors = np.array([[one.error(us) for us in (one.predicted_us, one.ratio_us, one.trivial_us)] for one in loud])
         median = np.median(errors, axis=0) if loud else np.full(3, np.nan)
         tail = np.quantile(errors[:, 0], 0.9) if loud else np.nan
         table.add_row(kind, str(len(group)), f"{100 * equal.mean():.1f} ({100 * equal.min():.1f})",

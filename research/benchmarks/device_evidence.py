@@ -48,15 +48,15 @@ def main() -> int:
 def gpu_evidence() -> list[Evidence]:
     """Of products, of kernels bound by memory and of convolutions, from the mirror's op tables."""
     rows = product_rows(mirror())
-    found: list[Evidence] = []
+    result: list[Evidence] = []
     for table in TABLES:
         every = rows[rows["table"] == table]
-        found += _counted(every, sample(every, FIT_ROWS[table]), pd.Series(table, every.index), "gemm.yaml")
+        result += _counted(every, sample(every, FIT_ROWS[table]), pd.Series(table, every.index), "gemm.yaml")
     memory, _ = memory_rows()
-    found += _counted(memory, memory, memory["table"].map(ROW_OPS).fillna("elementwise"), "memory_bound.yaml")
+    result += _counted(memory, memory, memory["table"].map(ROW_OPS).fillna("elementwise"), "memory_bound.yaml")
     convolved, _ = convolution_rows()
     ops = pd.Series("convolution", convolved.index)
-    return found + _counted(convolved, some_of_each(convolved), ops, "convolution.yaml")
+    return result + _counted(convolved, some_of_each(convolved), ops, "convolution.yaml")
 
 
 def cpu_evidence() -> list[Evidence]:
@@ -83,8 +83,8 @@ def _counted(every: pd.DataFrame, fitted: pd.DataFrame, ops: pd.Series, constant
 @cache
 def license_of(source: str) -> str:
     """Of a repository's op tables; several are joined."""
-    found: Iterable[str] = {e.license for e in load_catalog() if e.repo == source and e.kind == "op-table"}
-    return ", ".join(sorted(found)) or "unknown"
+    result: Iterable[str] = {e.license for e in load_catalog() if e.repo == source and e.kind == "op-table"}
+    return ", ".join(sorted(result)) or "unknown"
 
 
 if __name__ == "__main__":

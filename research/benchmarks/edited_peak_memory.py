@@ -46,8 +46,8 @@ def outcomes(pair: EditPair, known: dict[str, Recording], group: str) -> Iterabl
     graph = load_graph(known[f"{pair.a}/1"].path, CACHE)
     edits = memory_edits(graph.step(graph.steps[0].step).for_predictors(), pair.edits, on_gpu=False)
     before, after = measured_peaks(a.card), measured_peaks(b.card)
-    told = peak_memory(a, batches_held=BATCHES_HELD, variant=edits.variant)
-    for peak, own in zip(told, peak_memory(b, batches_held=BATCHES_HELD), strict=True):
+    given = peak_memory(a, batches_held=BATCHES_HELD, variant=edits.variant)
+    for peak, own in zip(given, peak_memory(b, batches_held=BATCHES_HELD), strict=True):
         measured, unchanged = after[peak.rank], before[peak.rank].peak_bytes / after[peak.rank].peak_bytes
         yield Outcome(group, pair, (measured.error(peak), measured.error(own), unchanged - 1.0,
                                     pair.trivial * unchanged - 1.0))  # fmt: skip
@@ -61,22 +61,22 @@ def group_of(pair: EditPair, part_of: dict[str, str]) -> str:
     return GROUPS[0] if seen else GROUPS[1]
 
 
-def summary(found: list[Outcome]) -> Table:
+def summary(result: list[Outcome]) -> Table:
     """A row per group and answer."""
     table = Table("pairs", "answer", "ranks", "mean %", "median %", "p90 %", "max %", "bias %")
     for group in GROUPS:
         for place, answer in enumerate(ANSWERS):
-            errors = 100.0 * np.array([o.errors[place] for o in found if o.group == group])  # [num_ranks]
+            errors = 100.0 * np.array([o.errors[place] for o in result if o.group == group])  # [num_ranks]
             size = np.abs(errors)
             figures = (size.mean(), np.median(size), np.quantile(size, 0.9), size.max())
             table.add_row(group, answer, str(len(errors)), *(f"{f:.1f}" for f in figures), f"{errors.mean():+.1f}")
     return table
 
 
-def worst(found: list[Outcome], count: int = 6) -> Table:
+def worst(result: list[Outcome], count: int = 6) -> Table:
     """The pairs with the largest errors of the edit."""
     table = Table("pairs", "A", "B", *(f"{answer} %" for answer in ANSWERS))
-    for one in sorted(found, key=lambda o: -abs(o.errors[0]))[:count]:
+    for one in sorted(result, key=lambda o: -abs(o.errors[0]))[:count]:
         table.add_row(one.group, one.pair.a, one.pair.b, *(f"{100 * e:+.1f}" for e in one.errors))
     return table
 
@@ -86,15 +86,15 @@ def main() -> None:
     known, split = recordings(), read_split(DATASET, "run")
     part_of = {name: part for part in PARTS for name in split.part(part)}
     runs = {r.run for r in known.values() if f"{r.run}/1" in known}
-    found: list[Outcome] = []
+    result: list[Outcome] = []
     console = Console(width=170)
     for pair in shape_pairs(runs):
         try:
-            found += outcomes(pair, known, group_of(pair, part_of))
+            result += outcomes(pair, known, group_of(pair, part_of))
         except InputError as error:
             console.print(f"refused: {pair.a} -> {pair.b}: {error}")
-    console.print(summary(found))
-    console.print(worst(found))
+    console.print(summary(result))
+    console.print(worst(result))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class Outcome:
         equal: share of the edited nodes with shapes whose counterpart in B has equal shapes.
         flops: FLOPs of the edited graph / B's; same_flops: share of matched nodes with equal FLOPs.
         a_us, b_us: measured steps; noise_us: spread of their recordings.
-        told_a_us, told_b_us: predicted steps.
+        predicted_a_us, predicted_b_us: predicted steps.
     """
 
     pair: EditPair
@@ -50,8 +50,8 @@ class Outcome:
     a_us: float
     b_us: float
     noise_us: float
-    told_a_us: float
-    told_b_us: float
+    predicted_a_us: float
+    predicted_b_us: float
 
     @property
     def measured_us(self) -> float:
@@ -65,16 +65,16 @@ class Outcome:
     @property
     def errors(self) -> tuple[float, float, float]:
         """By difference, by ratio, of the trivial answer."""
-        ratio_us = (self.told_b_us / self.told_a_us - 1.0) * self.a_us
-        return (self.error(self.told_b_us - self.told_a_us), self.error(ratio_us),
+        ratio_us = (self.predicted_b_us / self.predicted_a_us - 1.0) * self.a_us
+        return (self.error(self.predicted_b_us - self.predicted_a_us), self.error(ratio_us),
                 self.error((self.pair.trivial - 1.0) * self.a_us))  # fmt: skip
 
 
-def told_step_us(edited: Edited, constants: AnalyticConstants) -> float:
+def predicted_step_us(edited: Edited, constants: AnalyticConstants) -> float:
     """Step time that the analytical model and the edits' declarations give."""
     graph = edited.graph
-    found = AnalyticPredictor(constants).predict(graph, cluster_for(graph, None, None))
-    return median_step_us(replace(found, latency_us=edited.latency_change.of(found.latency_us)))
+    results = AnalyticPredictor(constants).predict(graph, cluster_for(graph, None, None))
+    return median_step_us(replace(results, latency_us=edited.latency_change.of(results.latency_us)))
 
 
 def straggler(graph: ExecutionGraph, repeated: ExecutionGraph, constants: AnalyticConstants) -> Straggler:
@@ -87,10 +87,10 @@ def straggler(graph: ExecutionGraph, repeated: ExecutionGraph, constants: Analyt
 
 def _work_us(graph: ExecutionGraph, constants: AnalyticConstants) -> dict[int, float]:
     """Rank -> predicted time in its host and device work."""
-    told_us = AnalyticPredictor(constants).predict(graph, cluster_for(graph, None, None)).latency_us
+    estimate_us = AnalyticPredictor(constants).predict(graph, cluster_for(graph, None, None)).latency_us
     works = graph.nodes["node_type"].isin(["host", "compute", "memory"]).to_numpy()
     rank = graph.nodes["rank"].to_numpy()
-    return {one: float(np.nansum(told_us[works & (rank == one)])) for one in graph.ranks}
+    return {one: float(np.nansum(estimate_us[works & (rank == one)])) for one in graph.ranks}
 
 
 def structure(edited: ExecutionGraph, other: ExecutionGraph) -> tuple[float, float, float]:
@@ -110,14 +110,14 @@ def structure(edited: ExecutionGraph, other: ExecutionGraph) -> tuple[float, flo
 
 def outcomes(graphs: Graphs) -> list[Outcome]:
     """Every pair, from the first recording of A."""
-    found = recordings()
-    constants = {fold.workload: fold.shared for fold in folds(found, graphs)}
+    results = recordings()
+    constants = {fold.workload: fold.shared for fold in folds(results, graphs)}
     steps: dict[str, list[float]] = {}
-    for recording in found.values():
+    for recording in results.values():
         steps.setdefault(recording.run, []).append(recording.unprofiled_us)
     result = []
     for pair in edit_pairs(set(steps), graphs):
-        graph, own = graphs[f"{pair.a}/1"], constants[found[f"{pair.a}/1"].workload]
+        graph, own = graphs[f"{pair.a}/1"], constants[results[f"{pair.a}/1"].workload]
         edited = apply(graph, pair.edits)
         variants = [(pair, edited)]
         if pair.kind == "slow rank":
@@ -126,43 +126,50 @@ def outcomes(graphs: Graphs) -> list[Outcome]:
         result += [Outcome(
             which, *structure(changed.graph, graphs[f"{pair.b}/1"]), float(np.mean(steps[pair.a])),
             float(np.mean(steps[pair.b])), float(np.ptp(steps[pair.a]) + np.ptp(steps[pair.b])),
-            told_step_us(unedited(graph), own), told_step_us(changed, own),
+            predicted_step_us(unedited(graph), own), predicted_step_us(changed, own),
         ) for which, changed in variants]  # fmt: skip
     return result
 
 
 def main() -> None:
     """Print a row per pair, then the summary."""
-    found = outcomes(recorded_graphs())
+    results = outcomes(recorded_graphs())
     console = Console(width=160)
-    console.print(_pairs(found))
-    console.print(_summary(found))
+    console.print(_pairs(results))
+    console.print(_summary(results))
 
 
-def _pairs(found: list[Outcome]) -> Table:
+def _pairs(results: list[Outcome]) -> Table:
     heads = ("A", "B", "shapes %", "FLOPs/B", "measured", "predicted us", "error: difference %", "ratio", "trivial")
     table = Table(*heads)
-    for one in found:
-        table.add_row(one.pair.a, one.pair.b, f"{100 * one.equal:.1f}", f"{one.flops:.3f}", f"{one.measured_us:+.0f}",
-                      f"{one.told_b_us - one.told_a_us:+.0f}", *(f"{100 * e:.0f}" for e in one.errors))  # fmt: skip
+    for one in results:
+        table.add_row(
+            one.pair.a,
+            one.pair.b,
+            f"{100 * one.equal:.1f}",
+            f"{one.flops:.3f}",
+            f"{one.measured_us:+.0f}",
+            f"{one.predicted_b_us - one.predicted_a_us:+.0f}",
+            *(f"{100 * e:.0f}" for e in one.errors),
+        )
     return table
 
 
-def _summary(found: list[Outcome]) -> Table:
+def _summary(results: list[Outcome]) -> Table:
     table = Table("kind", "pairs", "shapes equal %: mean (least)", "FLOPs equal %", "FLOPs off %: mean (most)",
                   "changes above noise", "sign right", "error % (median): difference", "ratio", "trivial",
                   "nothing")  # fmt: skip
     groups = {
-        "batch, rules written with it": [o for o in found if o.pair.kind == "batch" and o.pair.seen],
-        "batch, not looked at": [o for o in found if o.pair.kind == "batch" and not o.pair.seen],
-        "dtype (mixed)": [o for o in found if o.pair.kind == "dtype"],
-        "slow rank, op repeated": [o for o in found if o.pair.kind == "slow rank"],
-        "slow rank, as a straggler": [o for o in found if o.pair.kind == "straggler"],
+        "batch, rules written with it": [o for o in results if o.pair.kind == "batch" and o.pair.seen],
+        "batch, not looked at": [o for o in results if o.pair.kind == "batch" and not o.pair.seen],
+        "dtype (mixed)": [o for o in results if o.pair.kind == "dtype"],
+        "slow rank, op repeated": [o for o in results if o.pair.kind == "slow rank"],
+        "slow rank, as a straggler": [o for o in results if o.pair.kind == "straggler"],
     }
     for name, group in groups.items():
         equal, off = np.array([o.equal for o in group]), np.abs(np.array([o.flops for o in group]) - 1.0)
         loud = [o for o in group if abs(o.measured_us) > o.noise_us]
-        right = sum((o.told_b_us > o.told_a_us) == (o.measured_us > 0) for o in loud)
+        right = sum((o.predicted_b_us > o.predicted_a_us) == (o.measured_us > 0) for o in loud)
         errors = np.median(np.array([o.errors for o in loud]), axis=0)  # [3]
         table.add_row(name, str(len(group)), f"{100 * equal.mean():.1f} ({100 * equal.min():.1f})",
                       f"{100 * np.mean([o.same_flops for o in group]):.1f}",

@@ -53,29 +53,29 @@ def held_out(rows: pd.DataFrame, way: str, line_bytes: int) -> pd.DataFrame:
 
 def moved_bytes(rows: pd.DataFrame) -> np.ndarray:
     """[n] rows read and results written; what a roofline knows."""
-    found = (rows["lookups"] + rows["bags"]) * rows["dim"] * 4 + rows["lookups"] * 8
-    return found.to_numpy(float) + np.where(rows["way"] == "backward", rows["rows"] * rows["dim"] * 4, 0.0)
+    result = (rows["lookups"] + rows["bags"]) * rows["dim"] * 4 + rows["lookups"] * 8
+    return result.to_numpy(float) + np.where(rows["way"] == "backward", rows["rows"] * rows["dim"] * 4, 0.0)
 
 
-def by_bytes_us(seen: pd.DataFrame, asked: pd.DataFrame) -> np.ndarray:
+def by_bytes_us(seen: pd.DataFrame, requested: pd.DataFrame) -> np.ndarray:
     """[n] floor + us per byte, fitted for each state of the cache."""
-    found = np.full(len(asked), np.nan)
+    result = np.full(len(requested), np.nan)
     for warm in (True, False):
-        there, here = seen[seen["warm"] == warm], (asked["warm"] == warm).to_numpy()
+        there, here = seen[seen["warm"] == warm], (requested["warm"] == warm).to_numpy()
         floor, slope = _line(moved_bytes(there), np.log(there["latency_us"].to_numpy(float)))
-        found[here] = floor + slope * moved_bytes(asked[here])
-    return found
+        result[here] = floor + slope * moved_bytes(requested[here])
+    return result
 
 
 def _line(moved: np.ndarray, log_us: np.ndarray) -> np.ndarray:
     return fit_logs(lambda v: np.log(v[0] + v[1] * moved) - log_us, np.array([10.0, 1e-4]))
 
 
-def nearest_us(seen: pd.DataFrame, asked: pd.DataFrame) -> np.ndarray:
+def nearest_us(seen: pd.DataFrame, requested: pd.DataFrame) -> np.ndarray:
     """[n] the time of the row with the same state of the cache whose sizes are nearest in ratio."""
-    there, here = (np.log(part[SIZES].to_numpy(float)) for part in (seen, asked))
+    there, here = (np.log(part[SIZES].to_numpy(float)) for part in (seen, requested))
     apart = np.abs(here[:, None, :] - there[None, :, :]).sum(axis=2)  # [n, seen]
-    apart += 1e3 * (asked["warm"].to_numpy()[:, None] != seen["warm"].to_numpy()[None, :])
+    apart += 1e3 * (requested["warm"].to_numpy()[:, None] != seen["warm"].to_numpy()[None, :])
     return seen["latency_us"].to_numpy(float)[apart.argmin(axis=1)]
 
 
@@ -85,12 +85,12 @@ def main() -> int:
     line_bytes = LINE_BYTES["gpu" if table["cuda_version"].notna().any() else "cpu"]
     rows = lookup_rows(table)
     rows = rows[rows["launch_included"] == rows["launch_included"].min()].reset_index(drop=True)
-    found = pd.concat([held_out(part.reset_index(drop=True), way, line_bytes) for way in WAYS
+    result = pd.concat([held_out(part.reset_index(drop=True), way, line_bytes) for way in WAYS
                        if len(part := rows[rows["way"] == way])], ignore_index=True)  # fmt: skip
     printed = Table("direction", "cache", "answer", "rows", "mean %", "median %", "p90 %", "max %", "bias %", "noise %")
     for way in (*WAYS, "all"):
         for cache in ("warm", "flushed"):
-            part = found[(found["warm"] == (cache == "warm")) & ((found["way"] == way) | (way == "all"))]
+            part = result[(result["warm"] == (cache == "warm")) & ((result["way"] == way) | (way == "all"))]
             for answer in (MODEL, BYTES, NEAREST):
                 errors = summarize(part[answer].to_numpy(float), part["latency_us"].to_numpy(float))
                 shown = (errors.mean_ape, errors.median_ape, errors.p90_ape, errors.max_ape, errors.bias)

@@ -33,12 +33,12 @@ class Seen:
     """One recording: its median step, and what rules find in it."""
 
     step_us: float
-    found: tuple[Finding, ...]
+    result: tuple[Finding, ...]
 
     @property
     def straggler(self) -> Finding | None:
         """The finding of the straggler rule; None: it finds none."""
-        return next((one for one in self.found if one.rule == straggler.__name__), None)
+        return next((one for one in self.result if one.rule == straggler.__name__), None)
 
 
 @dataclass(frozen=True)
@@ -59,16 +59,16 @@ class Case:
     @property
     def named(self) -> str:
         """Which rank the rule names."""
-        found = self.slept.straggler
-        if found is None:
+        result = self.slept.straggler
+        if result is None:
             return "none"
-        return "right" if found.cause.startswith(f"rank {self.rank} ") else "wrong"
+        return "right" if result.cause.startswith(f"rank {self.rank} ") else "wrong"
 
     @property
     def gain_us(self) -> float:
         """What the rule says is gained; 0 where it finds nothing."""
-        found = self.slept.straggler
-        return 0.0 if found is None or found.gain_us is None else found.gain_us
+        result = self.slept.straggler
+        return 0.0 if result is None or result.gain_us is None else result.gain_us
 
 
 def main() -> None:
@@ -77,7 +77,7 @@ def main() -> None:
     cases = [_case(pair) for pair in pairs]
     print("rank that sleeps, place, sleep; step without, with; cost measured; rank named; gain told; other findings")
     for case in cases:
-        others = [one.rule for one in case.slept.found if one.rule != straggler.__name__]
+        others = [one.rule for one in case.slept.result if one.rule != straggler.__name__]
         ms = [us / 1e3 for us in (case.sleep_us, case.without.step_us, case.slept.step_us, case.cost_us, case.gain_us)]
         print(f"{case.rank} {case.place:9s} {ms[0]:5.1f} ms; {ms[1]:6.2f}, {ms[2]:6.2f} ms; {ms[3]:6.2f} ms; "
               f"{case.named}; {ms[4]:6.2f} ms; {', '.join(others) or 'none'}")  # fmt: skip
@@ -87,7 +87,7 @@ def main() -> None:
     _errors("the sleep (trivial)", np.array([case.sleep_us for case in cases]), cost_us)
     _errors("nothing (trivial)", np.zeros(len(cases)), cost_us)
     print("\nthe same programs without a sleep: straggler, share of the step that is gained")
-    shares = [0.0 if (found := case.without.straggler) is None else found.gain_share or 0.0 for case in cases]
+    shares = [0.0 if (result := case.without.straggler) is None else result.gain_share or 0.0 for case in cases]
     print(", ".join(f"{100.0 * share:.1f} %" if share else "none" for share in shares))
 
 
@@ -104,9 +104,9 @@ def _seen(run: str) -> Seen:
     return Seen(measured_step_time_us(label), find(step, WITHOUT_PREDICTOR))
 
 
-def _errors(answer: str, told_us: np.ndarray, cost_us: np.ndarray) -> None:
+def _errors(answer: str, predicted_us: np.ndarray, cost_us: np.ndarray) -> None:
     """Relative errors of the gain, in percent of what was measured."""
-    error = 100.0 * (told_us / cost_us - 1.0)
+    error = 100.0 * (predicted_us / cost_us - 1.0)
     size = np.abs(error)
     print(f"error of the gain, {answer}: mean {size.mean():.1f} %, median {np.median(size):.1f} %, p90 "
           f"{np.quantile(size, 0.9):.1f} %, maximum {size.max():.1f} %, bias {error.mean():+.1f} %")  # fmt: skip

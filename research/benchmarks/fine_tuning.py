@@ -37,14 +37,14 @@ from gnnperf.gnn.finetune import Start, start_of
 from gnnperf.predict import EntryConfig, composed
 from research.baselines.judge import Learner
 from research.baselines.network import Network
-from research.baselines.table import Place, SplitData, ensure_cell, ensure_floor, load_split
+from research.baselines.table import Place, SplitData, ensure_floor, ensure_record, load_split
 from research.baselines.trivial import Analytic, NearestNodes
 from research.baselines.whole_steps import MedianStep, NearestStep
 from research.benchmarks._few_runs_table import MACHINE, print_tables
 from research.benchmarks._fine_tuned import AsItIs, FineTuned
 from research.benchmarks._learned_jobs import AGAIN, data_config, dataset
 from research.benchmarks._learned_rows import GNN
-from research.evaluation.cell_files import read_cells
+from research.evaluation.record_files import read_records
 from research.evaluation.row_errors import REPEAT
 
 OUT = Path("outputs/fine_tuning")
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for name in () if args.print_only else args.of:
             _make(_machine() if name == MACHINE else _program(name), args)
-        print_tables(read_cells(args.out, "test"))
+        print_tables(read_records(args.out, "test"))
     except InputError as error:
         print(f"fine_tuning: {error}", file=sys.stderr)
         return error.exit_code
@@ -105,8 +105,8 @@ def _machine() -> Unseen:
     whole = load_split(data_config(AGAIN)).data
     folder = dataset("cpu-again")
     known = {run_of(name) for name in whole.split.val}
-    found = [one.name for run, repeats in read_recordings(folder).items() if run in known for one in repeats.values()]
-    return Unseen(MACHINE, AGAIN, whole, DataConfig(path=str(folder)), tuple(found), whole.split.test)
+    result = [one.name for run, repeats in read_recordings(folder).items() if run in known for one in repeats.values()]
+    return Unseen(MACHINE, AGAIN, whole, DataConfig(path=str(folder)), tuple(result), whole.split.test)
 
 
 def _make(new: Unseen, args: argparse.Namespace) -> None:
@@ -116,7 +116,7 @@ def _make(new: Unseen, args: argparse.Namespace) -> None:
         for count in args.runs:
             split = few_runs(new.pool, new.judged, count, seed, f"{new.name}-{count}")
             for row, (learner, data) in _rows(new, start, split).items():
-                made = ensure_cell(Place(args.out, row, seed), learner, SplitData(data, 1.0))
+                made = ensure_record(Place(args.out, row, seed), learner, SplitData(data, 1.0))
                 print(f"{split.axis}/{row}/{seed}: {'made' if made else 'is there'}", file=sys.stderr, flush=True)
             ensure_floor(Place(args.out, REPEAT, seed), SplitData(_judged(new.whole, split), 1.0))
 
@@ -144,14 +144,14 @@ def _rows(new: Unseen, start: Start, split: Split) -> dict[str, tuple[Learner, P
     """Row -> learner and what it is fitted and judged on."""
     config = new.config
     read = read_runs(Path(config.path), Path(config.cache_dir).expanduser(), None, None)
-    alone, further = prepare(config, split, read), prepare(config, split, read, start.earlier)
+    isolated, further = prepare(config, split, read), prepare(config, split, read, start.earlier)
     every = prepare(config, replace(split, train=(*split.val, *split.train)), read)
     known = _judged(new.whole, split)
     return {
         "analytic": (Analytic(), known), "gnn": (AsItIs(start, start.sha256), known),
         "analytic-few": (Analytic(), every), "nearest-run-few": (NearestNodes(), every),
         "median-step-few": (MedianStep(), every), "nearest-step-few": (NearestStep(), every),
-        "gnn-few": (Network(_settings("gnn")), alone),
+        "gnn-few": (Network(_settings("gnn")), isolated),
         "fine-tuned": (FineTuned(_settings("fine_tune"), start, start.sha256), further),
     }  # fmt: skip
 
@@ -160,8 +160,8 @@ def _judged(whole: PreparedData, split: Split) -> PreparedData:
     """As the training that lacks them prepared it, to be judged on the same runs."""
     by_name = {step.run: step for step in whole.steps["test"]}
     test = tuple(by_name[name] for name in split.test)
-    told = content_digest(whole.fingerprint, split.test)
-    return replace(whole, split=split, steps={**whole.steps, "test": test}, fingerprint=told)
+    given = content_digest(whole.fingerprint, split.test)
+    return replace(whole, split=split, steps={**whole.steps, "test": test}, fingerprint=given)
 
 
 def _settings(experiment: str) -> TrainConfig:

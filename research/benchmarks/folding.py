@@ -68,9 +68,9 @@ def _print_large() -> None:
             ("predict.py, all four files", [*command, f"out={folder}/a"]),
             ("predict.py, overrides and world_size", [*command, f"out={folder}/b", *OVERRIDES]),
         ):  # fmt: skip
-            found = ran(own)
-            times = f"{found.wall_s:7.1f} s wall {found.processor_s:7.1f} s processor"
-            print(f"  {name:48s}{times} {found.peak_bytes / 1e9:6.2f} GB peak", flush=True)
+            result = ran(own)
+            times = f"{result.wall_s:7.1f} s wall {result.processor_s:7.1f} s processor"
+            print(f"  {name:48s}{times} {result.peak_bytes / 1e9:6.2f} GB peak", flush=True)
     step_s = planned_us(plan, HARDWARE) / 1e6
     tokens = plan.schedule.global_batch * plan.model.sequence
     published_s = 6 * PUBLISHED_PARAMETERS * tokens / ways.world_size / PUBLISHED_FLOPS_PER_S
@@ -95,10 +95,10 @@ def _print_world_sizes() -> None:
         batch = plan.schedule.global_batch // 8 * ranks
         wanted = replace(plan, parallelism=replace(plan.parallelism, data=ranks),
                          schedule=replace(plan.schedule, global_batch=batch))  # fmt: skip
-        found = grown_us(plan, ranks, HARDWARE)
-        apart = abs(found.step_us - planned_us(wanted, HARDWARE))
-        step = f"step {found.step_us / 1e3:.2f} ms, {apart:.2g} us from the plan's"
-        print(f"  {ranks:6,} ranks: {found.nodes:,} nodes, {step}", flush=True)
+        result = grown_us(plan, ranks, HARDWARE)
+        apart = abs(result.step_us - planned_us(wanted, HARDWARE))
+        step = f"step {result.step_us / 1e3:.2f} ms, {apart:.2g} us from the plan's"
+        print(f"  {ranks:6,} ranks: {result.nodes:,} nodes, {step}", flush=True)
 
 
 def main() -> int:

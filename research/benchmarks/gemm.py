@@ -50,11 +50,11 @@ SHIFTED = ("flops_per_joule", "throttle_us", "load_bytes_per_flop", "wave_clocks
 Answers = Mapping[str, np.ndarray]
 
 
-def main(asked: Iterable[str]) -> None:
+def main(requested: Iterable[str]) -> None:
     """Print the tables."""
     rows = product_rows(mirror())
     parts = {"unseen": unseen, "own": own, "campaigns": campaigns, "starts": other_starts}
-    for name in asked or ("unseen", "own", "campaigns"):
+    for name in requested or ("unseen", "own", "campaigns"):
         parts[name](rows)
 
 
@@ -119,9 +119,9 @@ def own(rows: pd.DataFrame) -> None:
 def campaigns(rows: pd.DataFrame) -> None:
     """Shipped constants on tables that they were not fitted on."""
     _header("Other people's tables, shipped constants", ("roofline",))
-    found = other_campaigns(mirror())
+    result = other_campaigns(mirror())
     means = []
-    for (source, table, name), part in found.groupby(["source", "table", "device"]):
+    for (source, table, name), part in result.groupby(["source", "table", "device"]):
         judged = sample(part, JUDGED_ROWS)
         constants = default_gemm_constants()["matrix"]
         answers = {"model": _predicted_us(judged, constants), "roofline": roofline_us(judged, spec(str(name)))}
@@ -158,7 +158,7 @@ def _header(title: str, trivial: Iterable[str]) -> None:
 def _print(label: str, judged: pd.DataFrame, answers: Answers) -> list[float]:
     """One line; the mean errors of all answers."""
     truth = judged["latency_us"].to_numpy()
-    errors = {name: summarize(found, truth) for name, found in answers.items()}
+    errors = {name: summarize(result, truth) for name, result in answers.items()}
     model, *trivial = errors.values()
     shares = (model.mean_ape, model.median_ape, model.p90_ape, model.max_ape)
     cells = [f"{len(judged)}", *(f"{s:.1%}" for s in shares), f"{model.bias:+.1%}",

@@ -54,13 +54,13 @@ def main() -> None:
 def _neighbor_distances(rows: pd.DataFrame) -> np.ndarray:
     """[pairs] relative distance of the FLOP/s of sampled products from those of the most similar shape."""
     sizes, rate = np.log(rows[SHAPE].to_numpy()), (rows["flops"] / rows["latency_us"]).to_numpy()
-    found = []
+    result = []
     for at in np.random.default_rng(SEED).choice(len(rows), min(NEIGHBORS, len(rows)), replace=False):
         away = np.abs(sizes - sizes[at]).max(axis=1)  # [rows]
         away[at] = np.inf
         if away.min() < NEAR:
-            found.append(abs(rate[away.argmin()] / rate[at] - 1))
-    return np.array(found)
+            result.append(abs(rate[away.argmin()] / rate[at] - 1))
+    return np.array(result)
 
 
 def _without_base_clock(rows: pd.DataFrame) -> Measured:

@@ -71,36 +71,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(CAMPAIGNS))
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR")
     parser.add_argument("--write", action="store_true")
-    asked = parser.parse_args(arguments)
-    if unknown := [name for name in asked.tables if name not in CAMPAIGNS]:
+    requested = parser.parse_args(arguments)
+    if unknown := [name for name in requested.tables if name not in CAMPAIGNS]:
         parser.error(f"no table {unknown[0]!r}, allowed: {', '.join(CAMPAIGNS)}")
     torch.set_num_threads(1)
     try:
-        told = {CAMPAIGNS[name]: answers(CAMPAIGNS[name], asked.out) for name in asked.tables or CAMPAIGNS}
-        for name in asked.tables or CAMPAIGNS:
-            report(CAMPAIGNS[name], told[CAMPAIGNS[name]])
-        if asked.write:
-            write(pd.concat([told[CAMPAIGNS[name]] for name in asked.tables or CAMPAIGNS], ignore_index=True))
+        given = {CAMPAIGNS[name]: answers(CAMPAIGNS[name], requested.out) for name in requested.tables or CAMPAIGNS}
+        for name in requested.tables or CAMPAIGNS:
+            report(CAMPAIGNS[name], given[CAMPAIGNS[name]])
+        if requested.write:
+            write(pd.concat([given[CAMPAIGNS[name]] for name in requested.tables or CAMPAIGNS], ignore_index=True))
     except InputError as error:
         print(f"generations: {error}", file=sys.stderr)
         return error.exit_code
     return 0
 
 
-def write(told: pd.DataFrame) -> None:
+def write(given: pd.DataFrame) -> None:
     """Bounds of the closed forms, each generation told by what was fitted without it."""
-    rows = told[~told["seen"] & (told[LEFT].map(len) == 1)]
+    rows = given[~given["seen"] & (given[LEFT].map(len) == 1)]
     scores = np.log(rows["measured"] / rows["analytic"])
-    found = fit_device_intervals(rows[[GENERATION, "family", "dtype"]].assign(score=scores), LEVEL)
-    save_device_intervals(found, PROVENANCE.format(devices=", ".join(sorted(set(rows["device"])))),
+    result = fit_device_intervals(rows[[GENERATION, "family", "dtype"]].assign(score=scores), LEVEL)
+    save_device_intervals(result, PROVENANCE.format(devices=", ".join(sorted(set(rows["device"])))),
                           conf_dir("analytic") / FILE)  # fmt: skip
 
 
-def report(campaign: str, told: pd.DataFrame) -> None:
+def report(campaign: str, given: pd.DataFrame) -> None:
     """Both tables of one campaign."""
     console = Console(width=150)
-    generations = sorted(told[GENERATION].unique())
-    every = [_judged(told, one) for one in generations]
+    generations = sorted(given[GENERATION].unique())
+    every = [_judged(given, one) for one in generations]
     console.print(errors_table(campaign, every))
     console.print(choice_table(every))
     console.print(intervals_table(campaign, every))
@@ -115,8 +115,8 @@ def errors_table(campaign: str, every: Sequence[Judged]) -> Table:
     pooled = pd.concat([one.test for one in every], ignore_index=True)
     kinds = [(f"all: {kind}", rows) for kind, rows in pooled.groupby(KIND)]
     for name, rows in [*parts, *(kinds if len(kinds) > 1 else []), ("all", pooled)]:
-        told = (", ".join(f"{100 * error:.1f}" for error in _errors(rows, metric).values()) for metric in METRICS)
-        shown.add_row(name, str(len(rows)), *told, *(f"{_ratio(rows, metric):.3f}" for metric in METRICS))
+        given = (", ".join(f"{100 * error:.1f}" for error in _errors(rows, metric).values()) for metric in METRICS)
+        shown.add_row(name, str(len(rows)), *given, *(f"{_ratio(rows, metric):.3f}" for metric in METRICS))
     return shown
 
 
@@ -142,8 +142,8 @@ def choice_table(every: Sequence[Judged]) -> Table:
     shown = right_aligned(f"intervals of {LEVEL:.0%} on other generations left out: within % (worst), median high/low",
                      *(one.generation for one in every))  # fmt: skip
     for way in WAYS:
-        found = [_inner(one, way) for one in every]
-        shown.add_row(way, *(f"{100 * h.within:.1f} ({100 * h.worst:.1f}), {h.width:.2f}" for h in found))
+        result = [_inner(one, way) for one in every]
+        shown.add_row(way, *(f"{100 * h.within:.1f} ({100 * h.worst:.1f}), {h.width:.2f}" for h in result))
     return shown
 
 
@@ -154,36 +154,36 @@ def intervals_table(campaign: str, every: Sequence[Judged]) -> Table:
     pooled: list[tuple[np.ndarray, np.ndarray]] = []
     for one in every:
         chosen = choose({way: _inner(one, way) for way in WAYS})
-        found = {way: _held(one.test, *bounds(way, one.seen, one.inner, one.test)) for way in WAYS}
-        pooled.append(found[chosen])
-        shown.add_row(one.generation, chosen, *_told(*found[chosen]),
-                      *(f"{100 * w.mean():.1f}, {np.median(h):.2f}" for w, h in found.values()))  # fmt: skip
-    shown.add_row("all, as chosen", "", *_told(*(np.concatenate(part) for part in zip(*pooled, strict=True))))
+        result = {way: _held(one.test, *bounds(way, one.seen, one.inner, one.test)) for way in WAYS}
+        pooled.append(result[chosen])
+        shown.add_row(one.generation, chosen, *_predicted(*result[chosen]),
+                      *(f"{100 * w.mean():.1f}, {np.median(h):.2f}" for w, h in result.values()))  # fmt: skip
+    shown.add_row("all, as chosen", "", *_predicted(*(np.concatenate(part) for part in zip(*pooled, strict=True))))
     return shown
 
 
-def _told(within: np.ndarray, width: np.ndarray) -> tuple[str, str, str, str]:
+def _predicted(within: np.ndarray, width: np.ndarray) -> tuple[str, str, str, str]:
     """Of rows with bounds; flagged: those without."""
     has = np.isfinite(width)
     median, high = np.quantile(width[has], [0.5, 0.9]).tolist()
     return f"{100 * (~has).mean():.1f}", f"{100 * within[has].mean():.1f}", f"{median:.2f}", f"{high:.2f}"
 
 
-def choose(found: Mapping[str, Held]) -> str:
+def choose(result: Mapping[str, Held]) -> str:
     """The narrowest that holds; if none does, that which holds best in the worst case.
 
     Weights by likelihood are left out: a row that no seen row is like has no bounds, and on a new GPU that may be most.
     """
-    answering = {way: held for way, held in found.items() if way not in UNBOUNDED and held.flagged <= MOST_FLAGGED}
+    answering = {way: held for way, held in result.items() if way not in UNBOUNDED and held.flagged <= MOST_FLAGGED}
     holding = [way for way, held in answering.items() if held.within >= LEVEL and held.worst >= LEAST_WITHIN]
     if holding:
         return min(holding, key=lambda way: answering[way].width)
     return max(answering, key=lambda way: answering[way].worst)
 
 
-def _judged(told: pd.DataFrame, generation: str) -> Judged:
-    single = told[told[LEFT].map(lambda left: left == (generation,))]
-    pairs = told[told[LEFT].map(lambda left: len(left) == 2 and generation in left)]
+def _judged(given: pd.DataFrame, generation: str) -> Judged:
+    single = given[given[LEFT].map(lambda left: left == (generation,))]
+    pairs = given[given[LEFT].map(lambda left: len(left) == 2 and generation in left)]
     away = pairs[~pairs["seen"] & (pairs[GENERATION] != generation)]
     inner_seen = {
         str(other): _scored(pairs[pairs["seen"] & pairs[LEFT].map(lambda left, other=other: other in left)])
@@ -212,23 +212,23 @@ def _errors(rows: pd.DataFrame, metric: Metric) -> dict[str, float]:
 
 
 def _ratio(rows: pd.DataFrame, metric: Metric = gmae) -> float:
-    told = _errors(rows, metric)
-    return told["hybrid"] / min(told["gnn"], told["analytic"])
+    given = _errors(rows, metric)
+    return given["hybrid"] / min(given["gnn"], given["analytic"])
 
 
 def _scored(rows: pd.DataFrame) -> pd.DataFrame:
-    told_us = hybrid_us(rows)
-    return rows.assign(hybrid=told_us, score=np.log(rows["measured"] / told_us)).reset_index(drop=True)
+    estimate_us = hybrid_us(rows)
+    return rows.assign(hybrid=estimate_us, score=np.log(rows["measured"] / estimate_us)).reset_index(drop=True)
 
 
 def _inner(one: Judged, way: str) -> Held:
     """Each other generation judged by what is left; all count the same."""
-    found = []
+    result = []
     for other, rows in one.inner.groupby(GENERATION):
         rest = one.inner[one.inner[GENERATION] != other]
         within, width = _held(rows, *bounds(way, one.inner_seen[str(other)], rest, rows.reset_index(drop=True)))
-        found.append((within.mean(), np.median(width), np.isinf(width).mean()))
-    within, width, flagged = np.array(found).T
+        result.append((within.mean(), np.median(width), np.isinf(width).mean()))
+    within, width, flagged = np.array(result).T
     return Held(within.mean(), within.min(), width.mean(), flagged.mean())
 
 

@@ -28,6 +28,7 @@ from gnnperf.gnn.data.prepare import PreparedData
 from gnnperf.predict.blended import BlendedPredictor
 from gnnperf.predict.gnn import GnnPredictor
 from research.baselines.network import Network
+from research.benchmarks._cached_networks import cached_network
 from research.benchmarks._console_tables import right_aligned
 from research.benchmarks._hybrid_answers import errors, node_table
 from research.benchmarks._hybrid_energy import Energy, fit_energy
@@ -35,7 +36,6 @@ from research.benchmarks._hybrid_plots import coverage_figure, reliability_figur
 from research.benchmarks._hybrid_scores import SCORES, error_coverage, false_positives, grown, pooled, renamed
 from research.benchmarks._hybrid_split import DTYPE, FAMILY, OTHER_DTYPE, SEEN, THRESHOLDS, hybrid_split, load, of_group
 from research.benchmarks._hybrid_unknown import print_strange
-from research.benchmarks._kept_networks import kept_network
 from research.benchmarks._learned_rows import experiment
 
 OUT, EPOCHS = Path("outputs/hybrid"), 40
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     try:
         data = load()
-        checkpoint = kept_network(out, _network(), hybrid_split(), 0, lambda: data)
+        checkpoint = cached_network(out, _network(), hybrid_split(), 0, lambda: data)
         report(data, BlendedPredictor(GnnPredictor(checkpoint)), out)
     except InputError as error:
         print(f"hybrid: {error}", file=sys.stderr)
@@ -63,8 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _network() -> Network:
     """The row gnn, in fewer epochs: the runs are fewer, too."""
-    found = experiment("gnn")
-    return replace(found, config=replace(found.config, trainer=replace(found.config.trainer, max_epochs=EPOCHS)))
+    result = experiment("gnn")
+    return replace(result, config=replace(result.config, trainer=replace(result.config.trainer, max_epochs=EPOCHS)))
 
 
 def report(data: PreparedData, predictor: BlendedPredictor, out: Path) -> None:
@@ -76,10 +76,10 @@ def report(data: PreparedData, predictor: BlendedPredictor, out: Path) -> None:
         "energy": fit_energy(predictor.network.network, data),
         "energy, bounded": fit_energy(predictor.network.network, data, of_group(data, THRESHOLDS)),
     }
-    found = {group: pooled(predictor.network, energies, of_group(data, group)) for group in JUDGED}
-    like, unlike = _kinds(data, predictor, energies, found)
+    result = {group: pooled(predictor.network, energies, of_group(data, group)) for group in JUDGED}
+    like, unlike = _kinds(data, predictor, energies, result)
     console.print(_detection_table(like, unlike))
-    judged, scores, family = _judged(data, tables, found)
+    judged, scores, family = _judged(data, tables, result)
     log_error = np.abs(np.log((judged["gnn"] / judged["measured"]).to_numpy()))
     console.print(_area_table(scores, log_error))
     print_strange(predictor, of_group(data, SEEN)[0])
@@ -105,20 +105,20 @@ def _errors_table(tables: dict[str, pd.DataFrame]) -> Table:
             *((k, r, False) for k, r in table.groupby("node_type")),
         ]
         for kind, rows, by_time in parts:
-            told = errors(rows, by_time)
-            ratio = told["hybrid"] / min(told["gnn"], told["analytic"])
+            given = errors(rows, by_time)
+            ratio = given["hybrid"] / min(given["gnn"], given["analytic"])
             shares = [f"{(rows['source'] == source).mean():.1%}" for source in names[5:]]
-            shown.add_row(f"{group}: {kind}", str(len(rows)), *(f"{100 * v:.1f}" for v in told.values()),
+            shown.add_row(f"{group}: {kind}", str(len(rows)), *(f"{100 * v:.1f}" for v in given.values()),
                           f"{ratio:.3f}", *shares)  # fmt: skip
     return shown
 
 
 def _kinds(
-    data: PreparedData, predictor: BlendedPredictor, energies: dict[str, Energy], found: dict[str, pd.DataFrame]
+    data: PreparedData, predictor: BlendedPredictor, energies: dict[str, Energy], result: dict[str, pd.DataFrame]
 ) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
     """Scores of work like training, and by kind of those that are not."""
     seen, trained = of_group(data, SEEN), {str(f) for s in data.steps["train"] for f in s.nodes["family"].dropna()}
-    like = found[SEEN].dropna()
+    like = result[SEEN].dropna()
     named = [replace(step, graph=renamed(step.graph)) for step in seen]
     larger = [(step, *grown(step)) for step in seen]
     sizes = pooled(predictor.network, energies, [replace(step, graph=graph) for step, graph, _ in larger])
@@ -129,8 +129,8 @@ def _kinds(
     unlike = {
         "renamed ops": pooled(predictor.network, energies, named).dropna(),
         "new shapes": sizes[touched].dropna(),
-        "new dtype": found[DTYPE][(dtypes == BFLOAT16).to_numpy()].dropna(),
-        "new families": found[FAMILY][is_new].dropna(),
+        "new dtype": result[DTYPE][(dtypes == BFLOAT16).to_numpy()].dropna(),
+        "new families": result[FAMILY][is_new].dropna(),
     }
     return like, unlike
 
@@ -147,7 +147,7 @@ def _detection_table(like: pd.DataFrame, unlike: dict[str, pd.DataFrame]) -> Tab
 
 
 def _judged(
-    data: PreparedData, tables: dict[str, pd.DataFrame], found: dict[str, pd.DataFrame]
+    data: PreparedData, tables: dict[str, pd.DataFrame], result: dict[str, pd.DataFrame]
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.Series]:
     """Labeled test nodes with an answer, their scores and families."""
     nodes, scores = [], []
@@ -156,7 +156,7 @@ def _judged(
         first = dict(zip((s.run for s in steps), np.cumsum([0, *(len(s.nodes) for s in steps[:-1])]), strict=True))
         rows = tables[group][(tables[group]["gnn"] > 0) & tables[group]["measured"].notna()]
         nodes.append(rows)
-        scores.append(found[group].iloc[(rows["run"].map(first) + rows["node"]).to_numpy()])
+        scores.append(result[group].iloc[(rows["run"].map(first) + rows["node"]).to_numpy()])
     judged = pd.concat(nodes, ignore_index=True)
     return judged, pd.concat(scores, ignore_index=True), judged["family"]
 

@@ -27,9 +27,9 @@ from gnnperf.gnn.data.prepare import PreparedData, Step, load_data
 from gnnperf.gnn.evaluation.metrics import is_measured
 from gnnperf.gnn.intervals.nodes import attainable, one_sided, two_sided
 from gnnperf.predict import CALIBRATED, Mode, assemble, predictor_of
-from gnnperf.predict.intervals import CalibratedBounds, asked_about, with_interval
+from gnnperf.predict.intervals import CalibratedBounds, question_about, with_interval
 from gnnperf.predict.predictors import Predictors
-from research.baselines.judge import repeat_cell
+from research.baselines.judge import repeat_record
 from research.benchmarks._learned_jobs import data_config
 from research.evaluation.cells import Origin
 
@@ -62,7 +62,7 @@ def report(checkpoint: Checkpoint) -> None:
         raise InputError("was not calibrated", where=f"the checkpoint of {axis}", remedy="train again")
     data, console = load_data(data_config(axis)), Console(width=150)
     for mode in CALIBRATED:
-        (nodes, steps), (known, before) = (_told(checkpoint, mode, which) for which in
+        (nodes, steps), (known, before) = (_predicted(checkpoint, mode, which) for which in
                                            (data.steps["test"], data.recordings))  # fmt: skip
         one = two_sided(known["score"].to_numpy(), LEVEL)
         console.print(_table(f"{axis}: nodes, mode {mode}", nodes, one))
@@ -74,14 +74,14 @@ def report(checkpoint: Checkpoint) -> None:
     print(f"{axis}: nine tenths of one recording's nodes lie within {factors}, of another one's of the same run")
 
 
-def _told(checkpoint: Checkpoint, mode: Mode, steps: Sequence[Step]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _predicted(checkpoint: Checkpoint, mode: Mode, steps: Sequence[Step]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Nodes and steps of all recordings: score = log(measured / predicted), low and high as logs of the same ratio."""
     assert checkpoint.intervals is not None
     predictor = Predictors((predictor_of(checkpoint, mode),), (CalibratedBounds(checkpoint.intervals.nodes),))
     nodes, whole = [], []
     for step in steps:
         prediction = predictor.predict(step.graph, step.cluster)
-        answer = with_interval(assemble(prediction, asked_about(step, mode)), checkpoint.intervals.steps[str(mode)])
+        answer = with_interval(assemble(prediction, question_about(step, mode)), checkpoint.intervals.steps[str(mode)])
         kind, measured_us = node_kinds(step.nodes), step.nodes["latency_us"].to_numpy(np.float64)
         rows = is_measured(measured_us) & (kind != ARRIVAL) & (prediction.latency_us > 0)
         columns = (measured_us, prediction.latency_low_us, prediction.latency_high_us)
@@ -100,18 +100,18 @@ def _scores(run: str, group: np.ndarray, predicted_us: np.ndarray, *bounds_us: n
 
 def _noise(axis: str, data: PreparedData) -> np.ndarray:
     """[n] log(measured / the same node in another recording) of the test part."""
-    cell = repeat_cell(data, Origin(axis, "test", "noise", None, 1.0, "", "", "", ""))
-    assert cell.nodes is not None
-    measured_us, told_us = (cell.nodes[c].to_numpy(np.float64) for c in ("measured_us", "predicted_us"))
-    both = (measured_us > 0) & (told_us > 0)
-    return np.log(measured_us[both] / told_us[both])
+    record = repeat_record(data, Origin(axis, "test", "noise", None, 1.0, "", "", "", ""))
+    assert record.nodes is not None
+    measured_us, estimate_us = (record.nodes[c].to_numpy(np.float64) for c in ("measured_us", "predicted_us"))
+    both = (measured_us > 0) & (estimate_us > 0)
+    return np.log(measured_us[both] / estimate_us[both])
 
 
-def _table(title: str, told: pd.DataFrame, one: tuple[float, float]) -> Table:
+def _table(title: str, given: pd.DataFrame, one: tuple[float, float]) -> Table:
     table = Table(title=title, title_justify="left", box=None)
     for name in COLUMNS:
         table.add_column(name, justify="right" if name else "left")
-    for group, rows in [("all", told), *told.groupby("group", sort=True)]:
+    for group, rows in [("all", given), *given.groupby("group", sort=True)]:
         inside = (rows["score"] >= rows["low"]) & (rows["score"] <= rows["high"])  # without bounds: outside
         width = np.exp((rows["high"] - rows["low"]).dropna())
         trivial = rows["score"].between(*one)

@@ -77,11 +77,11 @@ def left_over(graph: ExecutionGraph) -> np.ndarray:
     return (left / scale).ravel() if scale > 0 else np.zeros(0)
 
 
-def pooled(told: Sequence[Jitter]) -> Jitter:
+def pooled(given: Sequence[Jitter]) -> Jitter:
     """One machine's jitter: medians over recordings, of which some were disturbed, and each has a handful of steps."""
 
     def spread(part: str) -> Spread:
-        own = [getattr(each, part) for each in told]
+        own = [getattr(each, part) for each in given]
         return Spread(*(float(np.median([getattr(s, name) for s in own])) for name in ("rank_share", "moment_us")))
 
     return Jitter(spread("host"), spread("device"))
@@ -97,25 +97,25 @@ def main(argv: list[str]) -> int:
     own = {name: jitter_of(graph) for name, graph in firsts.items()}
     machine = pooled([own[name] for name in chosen[::2]])
     print(f"jitter of the machine, from {len(chosen[::2])} recordings: {machine}")
-    found: dict[str, list[Waited]] = {"the machine's jitter": [], "that of the run's first recording": []}
+    result: dict[str, list[Waited]] = {"the machine's jitter": [], "that of the run's first recording": []}
     draws = []
     for name in chosen[1::2]:
         second = load_graph(runs[name][1].path, CACHE)
         measured_us, step_us = measured_wait_us(second), float(np.median([s.makespan_us for s in second.steps]))
         draws.append(left_over(second))
-        for which, jitter in zip(found, (machine, own[name]), strict=True):
-            found[which].append(Waited(name, measured_us, predicted_wait_us(firsts[name], jitter), step_us))
-    for which, waits in found.items():
+        for which, jitter in zip(result, (machine, own[name]), strict=True):
+            result[which].append(Waited(name, measured_us, predicted_wait_us(firsts[name], jitter), step_us))
+    for which, waits in result.items():
         _print_waits(which, [each for each in waits if np.isfinite(each.measured_us)])
     _print_maxima(np.concatenate(draws))
     return 0
 
 
-def _print_waits(which: str, found: list[Waited]) -> None:
-    measured, predicted, step = (np.array([getattr(each, name) for each in found])
+def _print_waits(which: str, result: list[Waited]) -> None:
+    measured, predicted, step = (np.array([getattr(each, name) for each in result])
                                  for name in ("measured_us", "predicted_us", "step_us"))  # fmt: skip
     measured, predicted = 100 * measured / step, 100 * predicted / step
-    print(f"{which}, {len(found)} other runs; wait of a transfer for the later rank, % of the step:")
+    print(f"{which}, {len(result)} other runs; wait of a transfer for the later rank, % of the step:")
     for name, values in (("measured", measured), ("predicted", predicted)):
         print(f"  {name:10s} mean {values.mean():.2f}, median {np.median(values):.2f}, largest {values.max():.2f}")
     print(f"  mean error {np.abs(predicted - measured).mean():.2f}, ignoring waits {measured.mean():.2f}; "

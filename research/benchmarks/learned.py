@@ -37,7 +37,7 @@ from research.benchmarks._learned_rows import (
     FIXED,
     LEARNED,
 )
-from research.evaluation.cell_files import read_cells
+from research.evaluation.record_files import read_records
 from research.evaluation.row_tables import print_tables
 
 SPLITS = ("size", "workload", "link", "world_size", "parallelism", "run")
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out = args.out or (OUT if args.bucket_bytes is None else BUCKET_OUT) / args.part
     try:
         failed = [] if args.print_only else make(_jobs(args, out), args.processes)
-        print_tables(read_cells(out, args.part), args.splits)
+        print_tables(read_records(out, args.part), args.splits)
         if args.sanity:
             from research.benchmarks._learned_sanity import print_sanity
 
@@ -75,15 +75,15 @@ def _jobs(args: argparse.Namespace, out: Path) -> list[Job]:
     only wait for it.
     """
     rows = args.rows or [*FIXED, *LEARNED]
-    found: list[Job] = []
+    result: list[Job] = []
     for split in args.splits:
-        found += jobs_of(out, split, rows, args.seeds, args.part)
+        result += jobs_of(out, split, rows, args.seeds, args.part)
         if args.ablations and split in ABLATION_SPLITS:
-            found += jobs_of(out, split, list(ABLATIONS), ABLATION_SEEDS, args.part)
+            result += jobs_of(out, split, list(ABLATIONS), ABLATION_SEEDS, args.part)
         if args.curve:
-            found += curve_jobs(out, split, CURVE_ROW, args.seeds, args.part)
-    told = (replace(job, bucket_bytes=args.bucket_bytes) for job in found)
-    return sorted(told, key=lambda job: job.learner in AFTER_OTHERS)
+            result += curve_jobs(out, split, CURVE_ROW, args.seeds, args.part)
+    given = (replace(job, bucket_bytes=args.bucket_bytes) for job in result)
+    return sorted(given, key=lambda job: job.learner in AFTER_OTHERS)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -36,12 +36,12 @@ from gnnperf.graph import ExecutionGraph
 from gnnperf.predict.gnn import GnnPredictor
 from gnnperf.predict.predictors import Predictors
 from gnnperf.whatif import apply
+from research.benchmarks._cached_networks import cached_network
 from research.benchmarks._declared_pairs import DeclaredPair, declared_pairs
 from research.benchmarks._edit_answers import change_of, recorded_change_us
 from research.benchmarks._edit_folds import EditFold, Run, edit_folds
 from research.benchmarks._edit_pairs import shape_pairs
 from research.benchmarks._edit_table import AGAIN, NOTHING, Judged, each, spread, summary
-from research.benchmarks._kept_networks import kept_network
 from research.benchmarks._learned_jobs import data_config
 from research.benchmarks._learned_rows import experiment
 from research.benchmarks._recorded_graphs import DATASET, recorded_graphs, recordings
@@ -67,8 +67,8 @@ class Recorded:
     def runs(self) -> dict[str, Run]:
         """What folds need to know of them."""
         return {
-            run: Run(found[0].workload, graph.num_nodes / len(graph.steps), tuple(one.name for one in found))
-            for run, found in self.of_run.items() for graph in [self.graphs[run]]
+            run: Run(result[0].workload, graph.num_nodes / len(graph.steps), tuple(one.name for one in result))
+            for run, result in self.of_run.items() for graph in [self.graphs[run]]
         }  # fmt: skip
 
     def steps_us(self, run: str) -> tuple[float, ...]:
@@ -82,14 +82,14 @@ def recorded() -> Recorded:
     of_run: dict[str, list[Recording]] = {}
     for one in named.values():
         of_run.setdefault(one.run, []).append(one)
-    first = {run: graphs[found[0].name] for run, found in of_run.items()}
+    first = {run: graphs[result[0].name] for run, result in of_run.items()}
     shapes = [DeclaredPair(p.kind, p.a, p.b, p.edits, trivial=p.trivial) for p in shape_pairs(set(first))]
-    return Recorded({run: tuple(found) for run, found in of_run.items()}, first, (*declared_pairs(first), *shapes))
+    return Recorded({run: tuple(result) for run, result in of_run.items()}, first, (*declared_pairs(first), *shapes))
 
 
 def network_of(fold: EditFold, out: Path) -> Checkpoint:
     """The fold's network, trained if it is not there."""
-    return kept_network(out, experiment(ROW), fold.split, SEED, lambda: _prepared(fold.split))
+    return cached_network(out, experiment(ROW), fold.split, SEED, lambda: _prepared(fold.split))
 
 
 def _prepared(split: Split) -> PreparedData:
@@ -97,34 +97,34 @@ def _prepared(split: Split) -> PreparedData:
     return prepare(config, split, read_runs(DATASET, Path(config.cache_dir).expanduser(), None, None))
 
 
-def judged(pair: DeclaredPair, found: Recorded, checkpoint: Checkpoint) -> Judged:
+def judged(pair: DeclaredPair, result: Recorded, checkpoint: Checkpoint) -> Judged:
     """The pair, from the first recording of A.
 
     Raises:
         InputError: an edit has no place in the graph.
     """
-    graph = found.graphs[pair.a]
+    graph = result.graphs[pair.a]
     cluster = cluster_for(graph, None, None)
     step = typical(RunGraph(pair.a, graph, cluster)).graph
     edited = apply(step, pair.edits)
     network, analytic = GnnPredictor(checkpoint), AnalyticPredictor(checkpoint.constants)
     learned = change_of(edited, step, Predictors((network, analytic)), cluster)
     closed = change_of(edited, step, analytic, cluster)
-    a_us, b_us = found.steps_us(pair.a), found.steps_us(pair.b)
-    told = (learned.alone_us, learned.held_us, closed.alone_us, closed.held_us,
+    a_us, b_us = result.steps_us(pair.a), result.steps_us(pair.b)
+    given = (learned.isolated_us, learned.held_us, closed.isolated_us, closed.held_us,
             recorded_change_us(edited, step, np.ones(edited.graph.num_nodes)),
             pair.trivial_us + (pair.trivial - 1.0) * float(np.mean(a_us)))  # fmt: skip
-    return Judged(pair.kind, pair.a, pair.b, a_us, b_us, dict(zip(TOLD, told, strict=True)))
+    return Judged(pair.kind, pair.a, pair.b, a_us, b_us, dict(zip(TOLD, given, strict=True)))
 
 
-def outcomes(found: Recorded, out: Path) -> Iterator[Judged | str]:
+def outcomes(result: Recorded, out: Path) -> Iterator[Judged | str]:
     """Every pair by its fold's network; a sentence where an edit has no place."""
-    for fold in edit_folds(found.runs(), [(pair.a, pair.b) for pair in found.pairs]):
+    for fold in edit_folds(result.runs(), [(pair.a, pair.b) for pair in result.pairs]):
         checkpoint = network_of(fold, out)
-        for pair in found.pairs:
+        for pair in result.pairs:
             if pair.a in fold.held_out:
                 try:
-                    yield judged(pair, found, checkpoint)
+                    yield judged(pair, result, checkpoint)
                 except InputError as error:
                     yield f"{pair.kind}: {pair.a} -> {pair.b}: {error}"
 
@@ -136,12 +136,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pairs", action="store_true", help="also a row per pair")
     args = parser.parse_args(arguments)
     every = list(outcomes(recorded(), args.out))
-    found = [one for one in every if isinstance(one, Judged)]
+    result = [one for one in every if isinstance(one, Judged)]
     console, answers = Console(width=200), (*TOLD, NOTHING, AGAIN)
     if args.pairs:
-        console.print(each(found, TOLD))
-    console.print(summary(found, answers))
-    console.print(spread(found, answers))
+        console.print(each(result, TOLD))
+    console.print(summary(result, answers))
+    console.print(spread(result, answers))
     for line in (one for one in every if isinstance(one, str)):
         print(f"left out: {line}")
     return 0

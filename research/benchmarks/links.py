@@ -120,23 +120,23 @@ def main() -> int:
     table = Table(
         "file", "link by", "device", "before", "in steps", "tied %", "tied or no op open %", "true ids", "agree %"
     )
-    found = []
+    result = []
     for source in files(Path(os.environ[MIRROR])):
         try:
             links = measure(assemble(source.unpack(), source.path))
         except InputError:
             continue
         if links.device_events:
-            found.append(links)
+            result.append(links)
             table.add_row("/".join(source.path.split("/")[-2:])[-48:], *cells(links))
-    total = Links("", *(sum(getattr(x, f) for x in found) for f in list(Links.__dataclass_fields__)[1:]))
+    total = Links("", *(sum(getattr(x, f) for x in result) for f in list(Links.__dataclass_fields__)[1:]))
     table.add_row("all", *cells(total))
     Console(width=160).print(table)
-    with_ids = [x.agreeing / x.compared for x in found if x.compared]
-    below = sum(x.tied < 0.99 * x.in_steps for x in found)
+    with_ids = [x.agreeing / x.compared for x in result if x.compared]
+    below = sum(x.tied < 0.99 * x.in_steps for x in result)
     agreement = f"{percent(total.agreeing, total.compared)} %, worst file {100 * min(with_ids):.2f} %"
     print(f"true ids hidden: {len(with_ids)} files, {total.compared:,} events, agreement {agreement}")
-    print(f"tied to their op: {percent(total.tied, total.in_steps)} %; {below} of {len(found)} files below 99 %")
+    print(f"tied to their op: {percent(total.tied, total.in_steps)} %; {below} of {len(result)} files below 99 %")
     print(f"tied to their op, or launched where none is open: {percent(total.tied + total.opless, total.in_steps)} %")
     return 0
 

@@ -21,11 +21,11 @@ def main() -> None:
     """Print quantiles per core, and how often all cores were steady at once."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
     cores = sorted(os.sched_getaffinity(0))[:CORES]
-    found, deadline = [probe_us(cores)], time.monotonic() + seconds
+    result, deadline = [probe_us(cores)], time.monotonic() + seconds
     while time.monotonic() < deadline:
-        found.append(probe_us(cores))
-    slower = np.array(found) / np.min(found, axis=0) - 1  # [num_probes, num_cores]
-    print(f"{len(found)} probes in {seconds:g} s, best {np.min(found):.0f} us")
+        result.append(probe_us(cores))
+    slower = np.array(result) / np.min(result, axis=0) - 1  # [num_probes, num_cores]
+    print(f"{len(result)} probes in {seconds:g} s, best {np.min(result):.0f} us")
     print("| core | median | p75 | p90 | max | within 3 % of its best |")
     print("|---|---|---|---|---|---|")
     for core, column in zip(cores, slower.T, strict=True):

@@ -55,8 +55,8 @@ def answers(
     roofline_us = part["moved_bytes"] / device.memory_bandwidth_bytes_per_s * 1e6
     model_us = predicted_us(part, device, constants)
     own_gap_us = predicted_us(part, device, replace(constants, gaps=gaps))
-    found = part.assign(**{MODEL: model_us, OWN_GAP: own_gap_us, ROOFLINE: roofline_us.to_numpy()})
-    return found.merge(nearest(device, seen, devices), on=POINT, how="left")
+    result = part.assign(**{MODEL: model_us, OWN_GAP: own_gap_us, ROOFLINE: roofline_us.to_numpy()})
+    return result.merge(nearest(device, seen, devices), on=POINT, how="left")
 
 
 def nearest(device: DeviceSpec, seen: pd.DataFrame, devices: dict[str, DeviceSpec]) -> pd.DataFrame:
@@ -75,11 +75,11 @@ def kind_of(table: str) -> str:
 def main() -> int:
     """Print one line per class, device and answer, then the means over devices."""
     rows, devices = memory_rows()
-    found = pd.concat(held_out(rows, devices), ignore_index=True)
-    found["kind"] = found["table"].map(kind_of)
+    result = pd.concat(held_out(rows, devices), ignore_index=True)
+    result["kind"] = result["table"].map(kind_of)
     printed = Table("class", "unseen GPU", "answer", "rows", "mean %", "median %", "p90 %", "max %", "bias %")
     means: dict[tuple[str, str], list[float]] = {}
-    for (kind, name), part in found.groupby(["kind", "device"]):
+    for (kind, name), part in result.groupby(["kind", "device"]):
         for answer in ANSWERS:
             errors = summarize(part[answer].to_numpy(float), part["latency_us"].to_numpy(float))
             shown = (errors.mean_ape, errors.median_ape, errors.p90_ape, errors.max_ape, errors.bias)

@@ -84,11 +84,11 @@ def main() -> int:
 
 def pairs(entries: Iterable[Entry]) -> dict[str, tuple[Entry, ...]]:
     """File name -> traces of that name in one repository, each of another GPU: the same workload on several."""
-    found: dict[tuple[str, str], list[Entry]] = {}
+    result: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         if entry.kind == KINETO and entry.gpu:
-            found.setdefault((entry.repo, PurePosixPath(entry.path).name), []).append(entry)
-    several = {key: every for key, every in found.items() if len({e.gpu for e in every}) == len(every) > 1}
+            result.setdefault((entry.repo, PurePosixPath(entry.path).name), []).append(entry)
+    several = {key: every for key, every in result.items() if len({e.gpu for e in every}) == len(every) > 1}
     return {name.split(".json")[0]: tuple(every) for (_, name), every in several.items()}
 
 
@@ -105,18 +105,18 @@ def answers(source: Recorded, target: Recorded) -> Iterator[tuple[str, Times]]:
     """Who says what about the target's step."""
     ratio = source.device.memory_bandwidth_bytes_per_s / target.device.memory_bandwidth_bytes_per_s
     yield "measured", target.times
-    yield "predicted", told(predicted(source.graph, Request(hardware=target.device)))
+    yield "predicted", given(predicted(source.graph, Request(hardware=target.device)))
     blind = Request(hardware=target.device, evidence=TraceEvidence.none)
-    yield "predicted, evidence=none", told(predicted(source.graph, blind))
-    yield "predicted from its own trace", told(predicted(target.graph, Request(hardware=target.device)))
+    yield "predicted, evidence=none", given(predicted(source.graph, blind))
+    yield "predicted from its own trace", given(predicted(target.graph, Request(hardware=target.device)))
     yield "the other recording", source.times
     yield "the other recording x bandwidth", source.times.scaled(ratio)
 
 
-def told(answer: StepPrediction) -> Times:
+def given(answer: StepPrediction) -> Times:
     """Of a prediction; what has no answer adds nothing, as in its step time."""
-    found = answer.prediction
-    return Times(answer.step_time_us, *_sums(found.graph.nodes["node_type"].to_numpy(str), found.latency_us))
+    result = answer.prediction
+    return Times(answer.step_time_us, *_sums(result.graph.nodes["node_type"].to_numpy(str), result.latency_us))
 
 
 def compared(us: float, measured_us: float) -> str:

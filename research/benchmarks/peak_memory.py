@@ -122,12 +122,12 @@ def captured(spec: RunSpec, recording: Recording) -> Captured:
     return Captured(kind_of(spec), spec.name, tuple(measured[p.rank].error(p) for p in peaks))
 
 
-def captured_table(found: Iterable[Captured]) -> Table:
+def captured_table(result: Iterable[Captured]) -> Table:
     """One row per program."""
     table = Table(title="programs that never ran", title_justify="left", box=None, pad_edge=False)
     for name in ("program", "run", "error of each rank"):
         table.add_column(name)
-    for one in found:
+    for one in result:
         table.add_row(
             one.kind, one.run, ", ".join(f"{100 * e:+.1f} %" for e in one.errors) or f"refused: {one.refused}"
         )

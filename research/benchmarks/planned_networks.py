@@ -61,11 +61,11 @@ def calls(graph: ExecutionGraph, step: int) -> Counter[str]:
     """Op -> calls that launch kernels in a step."""
     nodes = graph.nodes[((graph.nodes["step"] == step) & (graph.nodes["node_type"] == NodeType.COMPUTE)).to_numpy()]
     weight = 1.0 / np.maximum(nodes["num_siblings"].to_numpy(float), 1.0)
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for name, share in zip(nodes["op_name"].astype(str), weight, strict=True):
         if name not in WITHIN:
-            found[NAMES.get(name, name)] += share
-    return Counter({name: round(count) for name, count in found.items()})
+            result[NAMES.get(name, name)] += share
+    return Counter({name: round(count) for name, count in result.items()})
 
 
 def kernels_us(graph: ExecutionGraph) -> float:
@@ -75,18 +75,18 @@ def kernels_us(graph: ExecutionGraph) -> float:
     return float(np.median([np.nansum(latency_us[compute & (steps == label.step)]) for label in graph.steps]))
 
 
-def told_us(graph: ExecutionGraph) -> tuple[float, float]:
+def predicted_us(graph: ExecutionGraph) -> tuple[float, float]:
     """Predicted sum of kernels, and the step."""
-    told = AnalyticPredictor().predict(graph, default_cluster(load_device(DEVICE)))
-    assert told.alone is not None, "the analytical model answers for ops alone"
+    given = AnalyticPredictor().predict(graph, default_cluster(load_device(DEVICE)))
+    assert given.isolated is not None, "the analytical model answers for ops alone"
     compute = (graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()
-    found = schedule_with_contention(graph, told.latency_us, told.lag_us, told.alone, num_unrolled=4).schedule
-    assert found.period_us is not None, "unrolled"
-    return float(told.latency_us[compute].sum()), found.period_us
+    result = schedule_with_contention(graph, given.latency_us, given.lag_us, given.isolated, num_unrolled=4).schedule
+    assert result.period_us is not None, "unrolled"
+    return float(given.latency_us[compute].sum()), result.period_us
 
 
 @dataclass(frozen=True)
-class Told:
+class Predicted:
     """What the plan answers, in us: kernels, step; and the trivial answers for kernels."""
 
     kernels_us: float
@@ -94,15 +94,15 @@ class Told:
     trivial_us: tuple[float, float]
 
 
-def row(recorded: ExecutionGraph, planned: Counter[str], told: Told) -> list[str]:
+def row(recorded: ExecutionGraph, planned: Counter[str], given: Predicted) -> list[str]:
     """Cells of one recording."""
-    found = calls(recorded, recorded.steps[len(recorded.steps) // 2].step)
+    result = calls(recorded, recorded.steps[len(recorded.steps) // 2].step)
     measured_us = kernels_us(recorded)
     period_us = float(np.median([s.period_us for s in recorded.steps if s.period_us is not None]))
-    errors = [f"{100 * (us / measured_us - 1):+.1f} %" for us in (told.kernels_us, *told.trivial_us)]
-    return [f"{100 * (planned & found).total() / planned.total():.1f} %", f"{measured_us / 1e3:.1f}",
-            f"{told.kernels_us / 1e3:.1f}", *errors, f"{period_us / 1e3:.1f}", f"{told.step_us / 1e3:.1f}",
-            f"{100 * (told.step_us / period_us - 1):+.1f} %"]  # fmt: skip
+    errors = [f"{100 * (us / measured_us - 1):+.1f} %" for us in (given.kernels_us, *given.trivial_us)]
+    return [f"{100 * (planned & result).total() / planned.total():.1f} %", f"{measured_us / 1e3:.1f}",
+            f"{given.kernels_us / 1e3:.1f}", *errors, f"{period_us / 1e3:.1f}", f"{given.step_us / 1e3:.1f}",
+            f"{100 * (given.step_us / period_us - 1):+.1f} %"]  # fmt: skip
 
 
 def main() -> None:
@@ -110,13 +110,13 @@ def main() -> None:
     graph, console = build_network(sample_plan()), Console(width=150)
     planned = calls(graph, 0)
     flops, peak = float(np.nansum(graph.nodes["flops"])), load_device(DEVICE).flops_per_s["float32"]
-    told = Told(*told_us(graph), (flops / peak * 1e6, flops / (HALF * peak) * 1e6))
+    given = Predicted(*predicted_us(graph), (flops / peak * 1e6, flops / (HALF * peak) * 1e6))
     table = Table("recording", "ops", "kernels ms", "predicted", "error", "at peak", "at half", "step ms", "predicted",
                   "error")  # fmt: skip
     for recording in graph_recordings((RUNS,)):
         _, recorded = imported(recording)
         if any(recorded.device_names):
-            table.add_row(recording.name[-36:], *row(recorded, planned, told))
+            table.add_row(recording.name[-36:], *row(recorded, planned, given))
     console.print(table)
 
 

@@ -38,12 +38,12 @@ REPEATS = 7
 def median_s(work: Callable[[], object]) -> float:
     """Median seconds of a call."""
     work()
-    found = []
+    result = []
     for _ in range(REPEATS):
         begin = time.perf_counter()
         work()
-        found.append(time.perf_counter() - begin)
-    return float(np.median(found))
+        result.append(time.perf_counter() - begin)
+    return float(np.median(result))
 
 
 def parts_s(predictor: GnnPredictor, graph: ExecutionGraph, cluster: ClusterSpec) -> Mapping[str, float]:
@@ -72,9 +72,9 @@ def main() -> None:
         ("recorded window", window, cluster_for(window, None, None)),
         ("planned step", planned, default_cluster(load_device("a100_sxm_80gb"))),
     ):
-        found = parts_s(predictor, graph.for_predictors(), cluster)
-        per_node = found["all"] * 10_000 / graph.num_nodes
-        table.add_row(name, str(graph.num_nodes), *(f"{v:.3f}" for v in found.values()), f"{per_node:.3f}")
+        result = parts_s(predictor, graph.for_predictors(), cluster)
+        per_node = result["all"] * 10_000 / graph.num_nodes
+        table.add_row(name, str(graph.num_nodes), *(f"{v:.3f}" for v in result.values()), f"{per_node:.3f}")
     Console(width=120).print(table)
 
 

@@ -43,38 +43,38 @@ class Run:
 
 def runs(dataset: Path, cache: Path) -> list[Run]:
     """All complete recordings of a data set; its examples are among them."""
-    found = []
+    result = []
     for path in sorted(dataset.rglob("run.json")):
         card = json.loads(path.read_text())
         if card.get("status") == "complete" and EXAMPLES not in path.relative_to(dataset).parts:
             folder = path.parent
             name = folder.parent.name if folder.name.isdecimal() else folder.name
             without_us = float(card["step_time"]["without_profiler"]["median_us"])
-            found.append(Run(folder, card, effect(name, load_graph(folder, cache), without_us)))
-    if not found:
+            result.append(Run(folder, card, effect(name, load_graph(folder, cache), without_us)))
+    if not result:
         raise InputError("holds no complete recordings", where=str(dataset), allowed="folders with a run.json")
-    return found
+    return result
 
 
-def measured_cost(found: Sequence[Run]) -> ProfilerCost:
+def measured_cost(result: Sequence[Run]) -> ProfilerCost:
     """The median over the cards, or of this machine now if they carry none."""
-    costs = [cost for run in found if (cost := cost_of_card(run.card)) is not None]
+    costs = [cost for run in result if (cost := cost_of_card(run.card)) is not None]
     if not costs:
         print("the cards carry no cost of the profiler: measured now, on this machine\n")
         costs = [cost for _ in range(9) if (cost := cost_of_card({"ranks": [{"profiler_cost": measure()}]}))]
     return median_cost(costs)
 
 
-def without(found: Sequence[Run], run: Run) -> list[Effect]:
+def without(result: Sequence[Run], run: Run) -> list[Effect]:
     """The effects on all other runs."""
-    return [r.effect for r in found if r.effect.run != run.effect.run]
+    return [r.effect for r in result if r.effect.run != run.effect.run]
 
 
-def errors(found: Sequence[Run], cache: Path, fits: Mapping[str, Fit]) -> dict[str, np.ndarray]:
+def errors(result: Sequence[Run], cache: Path, fits: Mapping[str, Fit]) -> dict[str, np.ndarray]:
     """[num_runs] relative error per method."""
     table: dict[str, list[float]] = {method: [] for method in METHODS}
-    for run in found:
-        others, truth_us = without(found, run), run.effect.without_us
+    for run in result:
+        others, truth_us = without(result, run), run.effect.without_us
         ratio = float(np.median([e.without_us / e.with_us for e in others]))
         answers = {UNCORRECTED: run.effect.with_us, RATIO: run.effect.with_us * ratio}
         graph = load_graph(run.folder, cache)
@@ -84,25 +84,25 @@ def errors(found: Sequence[Run], cache: Path, fits: Mapping[str, Fit]) -> dict[s
     return {method: np.array(values) for method, values in table.items()}
 
 
-def left_shares(found: Sequence[Run], cache: Path, cost: ProfilerCost) -> np.ndarray:
+def left_shares(result: Sequence[Run], cache: Path, cost: ProfilerCost) -> np.ndarray:
     """[num_runs] share of the cost that no latency could give."""
-    parts = [without_profiler(load_graph(run.folder, cache), cost) for run in found]
+    parts = [without_profiler(load_graph(run.folder, cache), cost) for run in result]
     return np.array([p.left_us / max(p.left_us + p.removed_us, 1e-9) for p in parts])
 
 
-def table(found: Sequence[Run], by_method: Mapping[str, np.ndarray]) -> None:
+def table(result: Sequence[Run], by_method: Mapping[str, np.ndarray]) -> None:
     """Median error, its 75 % quantile and its signed median, per program and over all."""
-    programs = np.array([f"{r.card.get('workload')}, {r.card.get('world_size')} ranks" for r in found])
-    without_us = np.array([r.effect.without_us for r in found])
+    programs = np.array([f"{r.card.get('workload')}, {r.card.get('world_size')} ranks" for r in result])
+    without_us = np.array([r.effect.without_us for r in result])
     print(f"| program | runs | step ms | {' | '.join(METHODS)} |")
     print("|---" * (3 + len(METHODS)) + "|")
     for program in [*np.unique(programs).tolist(), "all"]:
         rows = (programs == program) | (program == "all")
-        cells = [_cell(by_method[method][rows]) for method in METHODS]
+        cells = [_record(by_method[method][rows]) for method in METHODS]
         print(f"| {program} | {rows.sum()} | {np.median(without_us[rows]) / 1e3:.1f} | {' | '.join(cells)} |")
 
 
-def _cell(error: np.ndarray) -> str:
+def _record(error: np.ndarray) -> str:
     size = np.abs(error)
     return f"{np.median(size):.1%} / {np.quantile(size, 0.75):.1%} ({np.median(error):+.1%})"
 
@@ -117,21 +117,21 @@ def main() -> None:
     dataset = Path(sys.argv[1]) if len(sys.argv) > 1 else DATASET
     with tempfile.TemporaryDirectory() as scratch:
         cache = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(scratch)
-        found = runs(dataset, cache)
-        measured = measured_cost(found)
-        effects = [run.effect for run in found]
+        result = runs(dataset, cache)
+        measured = measured_cost(result)
+        effects = [run.effect for run in result]
         fits: dict[str, Fit] = {
             MEASURED: lambda others: measured,
             SCALED: lambda others: measured.scaled(fit_factor(others, measured), "scaled"),
             FITTED: fit_cost,
         }
-        by_method = errors(found, cache, fits)
+        by_method = errors(result, cache, fits)
         print("error against the step without the profiler: median / 75 % quantile (signed median)\n")
-        table(found, by_method)
+        table(result, by_method)
         show("\n" + MEASURED, measured)
         show(FITTED, fit_cost(effects))
         print(f"factor on {MEASURED}: {fit_factor(effects, measured):.2f}")
-        left = left_shares(found, cache, measured)
+        left = left_shares(result, cache, measured)
         print(f"of {MEASURED}, what no latency could give: median {np.median(left):.1%}, at most {left.max():.1%}")
         events = np.median([e.events for e in effects], axis=0)
         print(f"events per step that lengthen it, median over runs: ops {events[0]:.0f}, annotations {events[1]:.1f}")

@@ -29,15 +29,15 @@ from gnnperf.gnn.data.prepare import DataConfig, Earlier, prepare
 from gnnperf.predict import composed
 from research.baselines.judge import Learner
 from research.baselines.network import Network
-from research.baselines.table import Place, SplitData, ensure_cell
+from research.baselines.table import Place, SplitData, ensure_record
 from research.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
 from research.baselines.whole_steps import MedianStep, NearestStep
+from research.benchmarks._cached_networks import CachedNetwork
 from research.benchmarks._fine_tuned import FineTuned
-from research.benchmarks._kept_networks import KeptNetwork
 from research.benchmarks._public_families import FAMILIES, PublicRuns, public_runs
-from research.benchmarks._public_paces import OwnPace
+from research.benchmarks._public_machine_scales import OwnScale
 from research.benchmarks._public_tables import tables
-from research.evaluation.cell_files import read_cells
+from research.evaluation.record_files import read_records
 from research.pretraining.op_checkpoint import TRAINED
 
 OUT, SEED, NETWORK, FROM_OPS = Path("outputs/public_families"), 0, "gnn", "gnn-from-ops"
@@ -50,8 +50,8 @@ def rows(out: Path) -> dict[str, Learner]:
     return {
         "analytic": Analytic(), "base": Base(), "op-constant": OpConstant(), "nearest-run": NearestNodes(),
         "median-step": MedianStep(), "nearest-step": NearestStep(),
-        "host-pace": OwnPace(PACES[:1]), "host-and-device-pace": OwnPace(PACES),
-        NETWORK: KeptNetwork(Network(_settings()), out / "networks"),
+        "host-pace": OwnScale(PACES[:1]), "host-and-device-pace": OwnScale(PACES),
+        NETWORK: CachedNetwork(Network(_settings()), out / "networks"),
     }  # fmt: skip
 
 
@@ -67,23 +67,25 @@ def _settings() -> TrainConfig:
                     f"trainer.max_epochs={EPOCHS}", f"data.batch_size={BATCH_SIZE}")  # fmt: skip
 
 
-def make(found: PublicRuns, out: Path, families: Sequence[str], names: Sequence[str]) -> None:
+def make(result: PublicRuns, out: Path, families: Sequence[str], names: Sequence[str]) -> None:
     """The cells that are missing."""
     learners, ops = rows(out), from_ops() if FROM_OPS in names else None
     for family in families:
-        _cells(found, out, family, {name: learners[name] for name in names if name != FROM_OPS}, None)
+        _records(result, out, family, {name: learners[name] for name in names if name != FROM_OPS}, None)
         if ops is not None:
-            _cells(found, out, family, {FROM_OPS: ops}, ops.start.earlier)
+            _records(result, out, family, {FROM_OPS: ops}, ops.start.earlier)
 
 
-def _cells(found: PublicRuns, out: Path, family: str, learners: Mapping[str, Learner], earlier: Earlier | None) -> None:
+def _records(
+    result: PublicRuns, out: Path, family: str, learners: Mapping[str, Learner], earlier: Earlier | None
+) -> None:
     if not learners:
         return
     config = DataConfig(path="public runs", axis=family)  # nothing is read there: the runs are at hand
-    data = SplitData(prepare(config, found.split(family), found.graphs.__getitem__, earlier), 1.0)
+    data = SplitData(prepare(config, result.split(family), result.graphs.__getitem__, earlier), 1.0)
     for name, learner in learners.items():
         place = Place(out / "cells", name, SEED if name in (NETWORK, FROM_OPS) else None)
-        made = ensure_cell(place, learner, data)
+        made = ensure_record(place, learner, data)
         print(f"{family}/{name}: {'made' if made else 'is there'}", file=sys.stderr, flush=True)
 
 
@@ -98,17 +100,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", nargs="+", choices=every, default=every)
     parser.add_argument("--print-only", action="store_true", help="tables of the cells that are there")
     args = parser.parse_args(arguments)
-    found = public_runs()
+    result = public_runs()
     try:
         if not args.print_only:
-            make(found, args.out, args.families, args.rows)
+            make(result, args.out, args.families, args.rows)
     except InputError as error:
         print(f"public_families: {error}", file=sys.stderr)
         return error.exit_code
     console = Console(width=200)
-    for table in tables(read_cells(args.out / "cells", "test"), found):
+    for table in tables(read_records(args.out / "cells", "test"), result):
         console.print(table)
-    for line in found.left_out:
+    for line in result.left_out:
         print(f"left out: {line}")
     return 0
 

@@ -64,9 +64,9 @@ def planned(row: Published) -> TransformerPlan:
     """The plan of a row."""
     raw = read_yaml(conf_dir("plan") / f"{row.plan}.yaml")
     for section, settings in row.changes.items():
-        found = raw.get(section, {})
-        assert isinstance(found, dict), "a section is a mapping"
-        raw[section] = {**found, **settings}
+        result = raw.get(section, {})
+        assert isinstance(result, dict), "a section is a mapping"
+        raw[section] = {**result, **settings}
     return plan_from(raw, row.plan)
 
 
@@ -81,10 +81,10 @@ def cluster_of(row: Published) -> ClusterSpec:
 def predicted_tokens_per_s(plan: TransformerPlan, cluster: ClusterSpec) -> float:
     """Of one device, as the analytical model and the schedule have it."""
     graph = build_plan(plan)
-    told = AnalyticPredictor().predict(graph, cluster)
-    if told.uncovered_ops or told.alone is None:
-        sys.exit(f"{plan.name}: not covered: {told.uncovered_ops}")
-    step_us = schedule_with_contention(graph, told.latency_us, told.lag_us, told.alone).schedule.makespan_us
+    given = AnalyticPredictor().predict(graph, cluster)
+    if given.uncovered_ops or given.isolated is None:
+        sys.exit(f"{plan.name}: not covered: {given.uncovered_ops}")
+    step_us = schedule_with_contention(graph, given.latency_us, given.lag_us, given.isolated).schedule.makespan_us
     return tokens(plan) / plan.parallelism.world_size / step_us * 1e6
 
 
@@ -107,8 +107,8 @@ def main(argv: Sequence[str]) -> int:
     )
     for row in ROWS:
         plan, cluster = planned(row), cluster_of(row)
-        found, guess = predicted_tokens_per_s(plan, cluster), guessed_tokens_per_s(plan, cluster)
-        shown = (found, 100 * (found / row.tokens_per_s - 1), guess, 100 * (guess / row.tokens_per_s - 1))
+        result, guess = predicted_tokens_per_s(plan, cluster), guessed_tokens_per_s(plan, cluster)
+        shown = (result, 100 * (result / row.tokens_per_s - 1), guess, 100 * (guess / row.tokens_per_s - 1))
         name = f"{stage_parameters(plan, 0) / 1e9:.0f} B, {plan.model.sequence} positions"
         printed.add_row(row.source, name, str(plan.schedule.micro_batch), str(plan.parallelism.world_size),
                         f"{row.tokens_per_s:.0f}", *(f"{x:.1f}" for x in shown))  # fmt: skip

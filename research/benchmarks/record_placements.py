@@ -20,10 +20,10 @@ def main() -> None:
     """Measure, then add the pass."""
     with tempfile.TemporaryDirectory() as folder:
         measured = measure_all(Path(folder))
-    found = json.loads(FILE.read_text()) if FILE.exists() else {"passes": []}
-    found["passes"].append(measured)
+    result = json.loads(FILE.read_text()) if FILE.exists() else {"passes": []}
+    result["passes"].append(measured)
     FILE.parent.mkdir(parents=True, exist_ok=True)
-    FILE.write_text(json.dumps(found, indent=None, separators=(",", ":")) + "\n")
+    FILE.write_text(json.dumps(result, indent=None, separators=(",", ":")) + "\n")
 
 
 if __name__ == "__main__":

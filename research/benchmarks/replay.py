@@ -114,7 +114,7 @@ COLUMNS = (
 def line(row: Row) -> str:
     """One row of the table."""
     e = row.explained
-    waiting = e.blocked_us - e.blocked_elsewhere_us
+    waiting = e.blocked_us - e.blocked_external_us
     known = row.period[~np.isnan(row.period)]
     period = f"{np.median(np.abs(known)):.2%} / {np.abs(known).max():.2%}" if len(known) else "-"
     trivial = f"{np.nanmedian(np.abs(row.trivial_period)):.1%}" if len(known) else "-"
@@ -142,9 +142,9 @@ def main() -> None:
     full = np.array([r.error for r in rows if r.aligned >= 0.99])
     raw = [r.explained.blocked_explained_us / r.explained.blocked_us for r in rows if r.explained.blocked_us > 0]
     of_waits = [
-        r.explained.blocked_explained_us / (r.explained.blocked_us - r.explained.blocked_elsewhere_us)
+        r.explained.blocked_explained_us / (r.explained.blocked_us - r.explained.blocked_external_us)
         for r in rows
-        if r.explained.blocked_us > r.explained.blocked_elsewhere_us
+        if r.explained.blocked_us > r.explained.blocked_external_us
     ]
     print(f"\nmedian error over {len(rows)} runs {np.median(errors):.2%}, p90 {np.quantile(errors, 0.9):.2%}, ", end="")
     print(f"worst pair {max(r.worst for r in rows):.2%}; ", end="")

@@ -62,11 +62,11 @@ def dlrm(mirror: Path) -> StepPrediction:
 
 def planned(micro_batches: int = MICRO_BATCHES, findings: bool = True) -> StepPrediction:
     """The step of the plan with so many micro-batches per replica."""
-    told = read_yaml(PLAN)
-    schedule = told["schedule"]
+    given = read_yaml(PLAN)
+    schedule = given["schedule"]
     assert isinstance(schedule, dict), "conf/plan/gpt_405b.yaml has one"
     smaller = {"global_batch": SEQUENCES * micro_batches, "pipeline": "1f1b", "chunks": 1}
-    plan = read_plan({**told, "schedule": {**schedule, **smaller}}, str(PLAN))
+    plan = read_plan({**given, "schedule": {**schedule, **smaller}}, str(PLAN))
     return predict(Request(plan=plan, mode=Mode.analytic, hardware=load_device("h100_sxm"), findings=findings))
 
 
@@ -116,15 +116,15 @@ def write_report(answer: StepPrediction, path: Path) -> None:
 
 def opened_s(path: Path) -> list[float]:
     """Seconds of each repeat until the timeline is drawn; [] without a Chromium."""
-    program, found = chromium(), []
+    program, result = chromium(), []
     if program is None:
         return []
     with Page(program) as page:
         for _ in range(REPEATS):
             page.open(path, DRAWN)
-            found.append(page.opened_s)
+            result.append(page.opened_s)
             page.call("Page.navigate", url="about:blank")
-    return found
+    return result
 
 
 def frame_ms(path: Path) -> list[float]:
@@ -137,9 +137,9 @@ def frame_ms(path: Path) -> list[float]:
         return [float(ms) for ms in page.ask(FRAMES)]
 
 
-def spread(found: list[float]) -> str:
+def spread(result: list[float]) -> str:
     """Median (least to most)."""
-    return f"{np.median(found):.2f} ({min(found):.2f} to {max(found):.2f})" if found else "no Chromium"
+    return f"{np.median(result):.2f} ({min(result):.2f} to {max(result):.2f})" if result else "no Chromium"
 
 
 def main() -> None:

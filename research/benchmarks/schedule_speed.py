@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import NodeType, Relation, Segment
-from gnnperf.graph import Alone, EdgeList, ExecutionGraph, StepLabel, node_table
+from gnnperf.graph import EdgeList, ExecutionGraph, Isolated, StepLabel, node_table
 from gnnperf.hardware import Contention
 from gnnperf.schedule import schedule, schedule_with_contention
 
@@ -66,11 +66,13 @@ def main() -> None:
 
 def contended_s(graph: ExecutionGraph, latency_us: np.ndarray, lag_us: np.ndarray, cores: int) -> float:
     """Seconds of the second pass where every node of every thread and stream shares cores; median, after warm-up."""
-    alone = Alone(np.ones(graph.num_nodes, dtype=bool), Contention(ranks_per_node=NUM_RANKS, cores_per_node=cores))
+    isolated = Isolated(
+        np.ones(graph.num_nodes, dtype=bool), Contention(ranks_per_node=NUM_RANKS, cores_per_node=cores)
+    )
     seconds = []
     for _ in range(1 + CONTENDED_REPEATS):
         begin = time.perf_counter()
-        schedule_with_contention(graph, latency_us, lag_us, alone)
+        schedule_with_contention(graph, latency_us, lag_us, isolated)
         seconds.append(time.perf_counter() - begin)
     return float(np.median(seconds[1:]))
 

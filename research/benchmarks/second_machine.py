@@ -32,11 +32,11 @@ from gnnperf.gnn.data.recordings import CARD, read_json, read_recordings
 from gnnperf.gnn.data.runs import RunStep, merged, read_runs, run_of, typical
 from gnnperf.gnn.evaluation.metrics import gmae
 from gnnperf.schedule import align
-from research.baselines.table import Place, ensure_cell, load_split
+from research.baselines.table import Place, ensure_record, load_split
 from research.benchmarks._learned_jobs import AGAIN, data_config, dataset
 from research.benchmarks._recorded_graphs import DATASET
-from research.evaluation.cell_files import read_cells
-from research.evaluation.cells import Cell
+from research.evaluation.cells import EvaluationRecord
+from research.evaluation.record_files import read_records
 from research.evaluation.row_tables import print_tables
 
 OUT = Path("outputs/learned/test")
@@ -59,8 +59,8 @@ class SameRun:
 
     def __post_init__(self) -> None:
         """Name it."""
-        told = [(run, step.step_us, step.graph.nodes["latency_us"].to_numpy()) for run, step in self.known.items()]
-        object.__setattr__(self, "name", content_digest(told)[:12])
+        given = [(run, step.step_us, step.graph.nodes["latency_us"].to_numpy()) for run, step in self.known.items()]
+        object.__setattr__(self, "name", content_digest(given)[:12])
 
     def fit(self, data: PreparedData, seed: int) -> SameRun:
         """Nothing to fit."""
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)  # as in `learned`: fingerprints of data go by sums that depend on it
     try:
         _make(args.out)
-        cells = read_cells(args.out, "test")
+        cells = read_records(args.out, "test")
         _print_kinds(cells)
         print_tables(cells, (AGAIN,))
     except InputError as error:
@@ -101,8 +101,8 @@ def _make(out: Path) -> None:
     factor = _probe_us(dataset("cpu-again")) / _probe_us(DATASET)
     print(f"One matrix product takes {factor:.2f} of its time on the first machine.")
     _print_ratios(split.data.steps["test"], SameRun(known))
-    ensure_cell(Place(out, "same-run", None), SameRun(known), split)
-    ensure_cell(Place(out, "same-run-scaled", None), SameRun(known, factor), split)
+    ensure_record(Place(out, "same-run", None), SameRun(known), split)
+    ensure_record(Place(out, "same-run-scaled", None), SameRun(known, factor), split)
 
 
 def _first_machine(runs: Sequence[str]) -> dict[str, RunStep]:
@@ -129,17 +129,21 @@ def _print_ratios(steps: Sequence[Step], first: SameRun) -> None:
         Console(width=100).print(table)
 
 
-def _print_kinds(cells: Sequence[Cell]) -> None:
+def _print_kinds(cells: Sequence[EvaluationRecord]) -> None:
     """What nodes of each kind weigh, and how far off rows are by time: of the first machine's recording, and seed 0."""
     table = _table("nodes: share of their time, error by time in %", ("kind", "row", "share", "by time"))
-    for cell in cells:
-        if cell.origin.split != AGAIN or cell.nodes is None or (cell.origin.row, cell.origin.seed) not in BY_KIND:
+    for record in cells:
+        if (
+            record.origin.split != AGAIN
+            or record.nodes is None
+            or (record.origin.row, record.origin.seed) not in BY_KIND
+        ):
             continue
-        whole_us = cell.nodes["measured_us"].sum()
-        for kind, nodes in cell.nodes.groupby("kind", observed=True):
+        whole_us = record.nodes["measured_us"].sum()
+        for kind, nodes in record.nodes.groupby("kind", observed=True):
             predicted, measured = (nodes[c].to_numpy(np.float64) for c in ("predicted_us", "measured_us"))  # [n] each
             error = f"{100 * gmae(predicted, measured, measured):.1f}"
-            table.add_row(str(kind), cell.origin.row, f"{100 * measured.sum() / whole_us:.0f}", error)
+            table.add_row(str(kind), record.origin.row, f"{100 * measured.sum() / whole_us:.0f}", error)
     Console(width=100).print(table)
 
 
@@ -156,10 +160,10 @@ def _node_ratios(steps: Sequence[Step], first: SameRun) -> Iterator[tuple[str, f
 
 
 def _by(pairs: Iterator[tuple[str, float]]) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
+    result: dict[str, list[float]] = {}
     for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return found
+        result.setdefault(name, []).append(value)
+    return result
 
 
 def _table(title: str, columns: Sequence[str]) -> Table:

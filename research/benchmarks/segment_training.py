@@ -30,7 +30,7 @@ from gnnperf.gnn.data.prepare import DataConfig, PreparedData, prepare
 from gnnperf.gnn.data.runs import RunGraph
 from gnnperf.gnn.data.splits import Split
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
-from gnnperf.gnn.training.evaluate import alone_answer
+from gnnperf.gnn.training.evaluate import isolated_prediction
 from gnnperf.hardware import load_device
 from gnnperf.predict.target import choose_target
 
@@ -79,18 +79,18 @@ def main() -> None:
         step = data.steps["train"][0]
         print(f"{step.graph.num_nodes:,} nodes, {len(step.graph.edges):,} edges, {len(step.graph.ranks)} ranks")
         print(f"to validate on: {data.steps['val'][0].graph.num_nodes:,} nodes")
-        begin = told("plan, analytical answer, features", begin)
+        begin = given("plan, analytical answer, features", begin)
         module = StepDataModule(data, config.data, config.model.num_hops, config.seed)
         sizes = [module.train[i].data.num_nodes or 0 for i in range(len(module.train))]
         print(f"{len(sizes)} segments of {min(sizes):,} to {max(sizes):,} nodes, {sum(sizes):,} with their halos")
-        begin = told("cutting all segments once", begin)
+        begin = given("cutting all segments once", begin)
         network = fit(config, data, build_model(config, data))
-        begin = told("an epoch and its validation", begin)
-        answers_us = alone_answer(network, step).usual_us
-        told(f"answers for {int(np.isfinite(answers_us).sum()):,} nodes", begin)
+        begin = given("an epoch and its validation", begin)
+        answers_us = isolated_prediction(network, step).usual_us
+        given(f"answers for {int(np.isfinite(answers_us).sum()):,} nodes", begin)
 
 
-def told(stage: str, begin: float) -> float:
+def given(stage: str, begin: float) -> float:
     """Print how long a stage took; returns when the next one begins."""
     now = time.perf_counter()
     print(f"{stage}: {now - begin:.0f} s, peak {peak_gib():.1f} GiB", flush=True)

@@ -52,19 +52,19 @@ def problem(own: tuple[Table, ...], ranks: int, batch: int) -> Problem:
     return Problem(plan, default_cluster(load_device(HARDWARE)))
 
 
-def every_placement(asked: Problem, splits: Sequence[Split]) -> Iterator[Placement]:
+def every_placement(requested: Problem, splits: Sequence[Split]) -> Iterator[Placement]:
     """All of them, up to names of ranks: the first table is on the first rank where it is whole."""
-    for chosen in product(*(list(_places(asked, t, splits)) for t in asked.tables)):
+    for chosen in product(*(list(_places(requested, t, splits)) for t in requested.tables)):
         whole = [placed.ranks[0] for placed in chosen if placed.split is Split.TABLE]
         first_seen = list(dict.fromkeys(whole))
         if first_seen == sorted(first_seen) and (not whole or first_seen[-1] == len(first_seen) - 1):
             yield chosen
 
 
-def _places(asked: Problem, table: Table, splits: Sequence[Split]) -> Iterator[Placed]:
-    for split, number in ways(asked, table):
+def _places(requested: Problem, table: Table, splits: Sequence[Split]) -> Iterator[Placed]:
+    for split, number in ways(requested, table):
         if split in splits:
-            yield from ([on_ranks(split, (r,)) for r in range(asked.ranks)] if number == 1
+            yield from ([on_ranks(split, (r,)) for r in range(requested.ranks)] if number == 1
                         else [on_ranks(split, range(number))])  # fmt: skip
 
 
@@ -82,13 +82,13 @@ def judge(costs: Surrogate) -> Callable[[Placement], float]:
 
 def regrets(what: str, count: int, ranks: int, batch: int, seed: int) -> Mapping[str, float]:
     """Step over the best of all placements, minus 1, by who chose."""
-    asked = problem(tables(count, seed), ranks, batch)
-    costs, splits = surrogate(asked), (Split.TABLE,) if what == WHOLE else tuple(Split)
+    requested = problem(tables(count, seed), ranks, batch)
+    costs, splits = surrogate(requested), (Split.TABLE,) if what == WHOLE else tuple(Split)
     price = judge(costs)
-    steps = np.array([price(placement) for placement in every_placement(asked, splits)])
+    steps = np.array([price(placement) for placement in every_placement(requested, splits)])
     greedy = seeds(costs.loads)
-    found = rank(candidates(greedy.values(), costs, Effort()), greedy, price)
-    chosen = {FOUND: found[0].step_us, **{name: price(placement) for name, placement in greedy.items()},
+    result = rank(candidates(greedy.values(), costs, Effort()), greedy, price)
+    chosen = {FOUND: result[0].step_us, **{name: price(placement) for name, placement in greedy.items()},
               "median of all": float(np.median(steps)), "worst of all": float(steps.max())}  # fmt: skip
     best_us = float(steps.min())  # of whole tables, the search may find better ones: it may divide them
     return {"placements": float(len(steps)), **{name: us / best_us - 1.0 for name, us in chosen.items()}}
@@ -120,18 +120,18 @@ def print_large() -> None:
     """Steps and seconds of the whole search: surrogate, local search, judging, comparisons."""
     print(f"\nstep by the schedule; seconds of the whole search, {REPEATS} times after a first one, median (min, max)")
     for each in large():
-        answer(each.problem, Effort(asked=100, judged=1), None, 1)  # compiles
+        answer(each.problem, Effort(requested=100, judged=1), None, 1)  # compiles
         seconds = []
         for _ in range(REPEATS):
             begin = time.perf_counter()
-            found = answer(each.problem, Effort(), None, 1)
+            result = answer(each.problem, Effort(), None, 1)
             seconds.append(time.perf_counter() - begin)
-        best, device = found.ranked[0].step_us, each.problem.cluster.device.name
+        best, device = result.ranked[0].step_us, each.problem.cluster.device.name
         size = f"{len(each.problem.tables)} tables on {each.problem.ranks} x {device}"
         spread = f"{np.median(seconds):.1f} s ({min(seconds):.1f}, {max(seconds):.1f})"
         print(f"{each.what}, {size}: {best / 1e3:.3f} ms, {spread}")
         for name in (BY_COST, BY_LOOKUPS, BY_SIZE, f"median of {NUM_RANDOM} random"):
-            step_us = found.compared_us.get(name)
+            step_us = result.compared_us.get(name)
             shown = "none fits" if step_us is None else f"{step_us / 1e3:9.3f} ms  {step_us / best - 1.0:+.1%}"
             print(f"  {name:26s} {shown}")
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from research.benchmarks._recorded_graphs import recorded_graphs
-from research.benchmarks._sharding import DATASET, Measured, Told, measured, told
+from research.benchmarks._sharding import DATASET, Measured, Predicted, given, measured
 from research.recording.sharding_problems import Problem, by_lookups, by_size, canonical, problems
 
 FLOORS = 3.0  # a problem is hard to miss by chance where candidates spread over more noise floors
@@ -31,18 +31,22 @@ class Outcome:
     Attributes:
         problem: which.
         seen: what was measured.
-        said: what was predicted.
+        sentences: what was predicted.
     """
 
     problem: Problem
     seen: Measured
-    said: Told
+    sentences: Predicted
 
     @property
     def picks(self) -> dict[str, int]:
         """Who picks which candidate."""
-        return {"anchored": int(self.said.anchored_us.argmin()), "analytic": int(self.said.analytic_us.argmin()),
-                "greedy, size": self._of(by_size), "greedy, lookups": self._of(by_lookups)}  # fmt: skip
+        return {
+            "anchored": int(self.sentences.calibrated_us.argmin()),
+            "analytic": int(self.sentences.analytic_us.argmin()),
+            "greedy, size": self._of(by_size),
+            "greedy, lookups": self._of(by_lookups),
+        }
 
     def _of(self, rule: object) -> int:
         assert callable(rule)
@@ -64,7 +68,7 @@ class Outcome:
     @property
     def agreement(self) -> float:
         """Spearman's correlation of predicted and measured steps."""
-        places = np.array([values.argsort().argsort() for values in (self.said.anchored_us, self.seen.step_us)])
+        places = np.array([values.argsort().argsort() for values in (self.sentences.calibrated_us, self.seen.step_us)])
         return float(np.corrcoef(places)[0, 1])
 
 
@@ -73,20 +77,20 @@ def outcomes() -> list[Outcome]:
     seen, graphs = measured(), recorded_graphs(DATASET)
     recorded = {name.split("_")[2]: graph for name, graph in graphs.items()}  # mixed_dlrm_<label>_...
     chosen = [p for p in problems() if p.recorded.label in seen and p.recorded.label in recorded]
-    return [Outcome(p, seen[p.recorded.label], told(p, recorded[p.recorded.label])) for p in chosen]
+    return [Outcome(p, seen[p.recorded.label], given(p, recorded[p.recorded.label])) for p in chosen]
 
 
 def main() -> None:
     """Print a row per problem, then the summary."""
-    found, console = outcomes(), Console(width=150)
-    console.print(_problems(found))
-    console.print(_summary(found))
+    result, console = outcomes(), Console(width=150)
+    console.print(_problems(result))
+    console.print(_summary(result))
 
 
-def _problems(found: list[Outcome]) -> Table:
+def _problems(result: list[Outcome]) -> Table:
     table = Table("problem", "tables", "fastest ms", "spread %", "noise %", "right by chance %", "regret %: anchored",
                   "analytic", "greedy, size", "greedy, lookups", "agreement")  # fmt: skip
-    for one in found:
+    for one in result:
         regrets = [f"{100 * one.regret[pick]:.1f}{'' if one.right[pick] else ' !'}" for pick in one.picks.values()]
         model, seen = one.problem.recorded, one.seen
         table.add_row(model.label, str(len(model.tables)), f"{seen.step_us.min() / 1e3:.2f}",
@@ -95,18 +99,18 @@ def _problems(found: list[Outcome]) -> Table:
     return table
 
 
-def _summary(found: list[Outcome]) -> Table:
-    wide = sum(np.log1p(one.seen.spread) > FLOORS * one.seen.noise for one in found)
+def _summary(result: list[Outcome]) -> Table:
+    wide = sum(np.log1p(one.seen.spread) > FLOORS * one.seen.noise for one in result)
     table = Table("who", "right %", "regret %: mean", "median", "p90", "largest",
-                  title=f"{len(found)} problems, {wide} spread over more than {FLOORS:g} noise floors")  # fmt: skip
-    for who in found[0].picks:
-        regret = 100 * np.array([one.regret[one.picks[who]] for one in found])
-        right = np.mean([one.right[one.picks[who]] for one in found])
+                  title=f"{len(result)} problems, {wide} spread over more than {FLOORS:g} noise floors")  # fmt: skip
+    for who in result[0].picks:
+        regret = 100 * np.array([one.regret[one.picks[who]] for one in result])
+        right = np.mean([one.right[one.picks[who]] for one in result])
         table.add_row(who, f"{100 * right:.0f}", *_spread(regret))
-    once = [np.concatenate(values) for values in zip(*(one.seen.once() for one in found), strict=True)]
+    once = [np.concatenate(values) for values in zip(*(one.seen.once() for one in result), strict=True)]
     table.add_row("all measured, in one pass", f"{100 * once[1].mean():.0f}", *_spread(100 * once[0]))
-    everybody = 100 * np.concatenate([one.regret for one in found])
-    table.add_row("chance", f"{100 * np.mean([one.right.mean() for one in found]):.0f}", *_spread(everybody))
+    everybody = 100 * np.concatenate([one.regret for one in result])
+    table.add_row("chance", f"{100 * np.mean([one.right.mean() for one in result]):.0f}", *_spread(everybody))
     return table
 
 

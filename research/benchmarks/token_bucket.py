@@ -40,11 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("token_bucket: takes no options", file=sys.stderr)
         return 2
     try:
-        found = pd.concat([_answered(step) for step in _limited()], ignore_index=True)
+        result = pd.concat([_answered(step) for step in _limited()], ignore_index=True)
     except InputError as error:
         print(f"token_bucket: {error}", file=sys.stderr)
         return error.exit_code
-    steps, transfers = found[found["kind"] == "step"], found[found["kind"] != "step"]
+    steps, transfers = result[result["kind"] == "step"], result[result["kind"] != "step"]
     console = Console(width=180)
     console.print(_table("Transfers, every kind", transfers, FACTS))
     console.print(_table("Transfers", transfers, ["gbit"]))
@@ -67,8 +67,8 @@ def _answered(step: RunStep) -> pd.DataFrame:
     """One row per transfer with a label and one for the step: measured, and both answers as scheduled, in us."""
     nodes, inter = step.graph.nodes, replace(step.cluster.inter, bucket_bytes=float(BUCKET_BYTES))
     rows = ((nodes["node_type"] == NodeType.COLLECTIVE) & (nodes["latency_us"] > 0)).to_numpy()
-    told_of = replace(step, cluster=replace(step.cluster, inter=inter))
-    answers = [_scheduled_us(each, rows) for each in (step, told_of)]
+    predicted_of = replace(step, cluster=replace(step.cluster, inter=inter))
+    answers = [_scheduled_us(each, rows) for each in (step, predicted_of)]
     return pd.DataFrame({
         "run": step.run.partition("/")[0], "gbit": f"{inter.bandwidth_bytes_per_s * 8 / 1e9:g}",
         "kind": [*nodes["collective"][rows].astype(str), "step"], "ranks": str(len(step.graph.ranks)),
@@ -78,19 +78,19 @@ def _answered(step: RunStep) -> pd.DataFrame:
 
 def _scheduled_us(step: RunStep, rows: np.ndarray) -> np.ndarray:
     """[num_rows + 1] latencies of `rows` beside other work, and the step time of the kind that was measured."""
-    told = AnalyticPredictor().predict(step.graph, step.cluster)
-    assert told.alone is not None, "the analytical model answers for ops alone"
+    given = AnalyticPredictor().predict(step.graph, step.cluster)
+    assert given.isolated is not None, "the analytical model answers for ops alone"
     copies = NUM_UNROLLED if step.graph.steps[0].period_us is not None else 1
-    found = schedule_with_contention(
-        step.graph, np.nan_to_num(told.scheduled_us), told.lag_us, told.alone, num_unrolled=copies
+    result = schedule_with_contention(
+        step.graph, np.nan_to_num(given.scheduled_us), given.lag_us, given.isolated, num_unrolled=copies
     )
-    period_us = found.schedule.period_us
-    return np.append(found.latency_us[rows], found.schedule.makespan_us if period_us is None else period_us)
+    period_us = result.schedule.period_us
+    return np.append(result.latency_us[rows], result.schedule.makespan_us if period_us is None else period_us)
 
 
-def _table(title: str, found: pd.DataFrame, keys: list[str]) -> Table:
+def _table(title: str, result: pd.DataFrame, keys: list[str]) -> Table:
     table = Table(*keys, *COLUMNS, title=title, title_justify="left")
-    for names, part in found.groupby(keys):
+    for names, part in result.groupby(keys):
         measured = part["measured_us"].to_numpy(np.float64)
         answers = [part[name].to_numpy(np.float64) for name in ANSWERS]
         figures = (_ratio, _gmae, _by_time, _bias)

@@ -32,13 +32,13 @@ def shares(calls: pd.DataFrame) -> pd.Series:
 
 def lines(part: pd.DataFrame) -> list[tuple[str, ...]]:
     """One line per answer: calls answered, then the errors in %."""
-    found = []
+    result = []
     for answer in ANSWERS:
         errors = summarize(part[answer].to_numpy(float), part["measured_us"].to_numpy(float))
         if errors.num_nodes:
             shown = (errors.mean_ape, errors.median_ape, errors.p90_ape, errors.max_ape, errors.bias, errors.total_bias)
-            found.append((answer, f"{errors.num_nodes:,}", *(f"{100 * x:.0f}" for x in shown)))
-    return found
+            result.append((answer, f"{errors.num_nodes:,}", *(f"{100 * x:.0f}" for x in shown)))
+    return result
 
 
 def print_families(calls: pd.DataFrame) -> None:

@@ -46,10 +46,10 @@ def bound_us(rows: pd.DataFrame, setting: Setting) -> np.ndarray:
     return 1e6 * np.maximum(moved / device.memory_bandwidth_bytes_per_s, flops / device.flops_per_s[f"{DTYPE}_matrix"])
 
 
-def nearest_us(seen: pd.DataFrame, asked: pd.DataFrame, setting: Setting) -> np.ndarray:
+def nearest_us(seen: pd.DataFrame, requested: pd.DataFrame, setting: Setting) -> np.ndarray:
     """[n] time of the seen shape whose bound is nearest, scaled by the ratio of bounds."""
     known = seen.assign(bound=bound_us(seen, setting)).sort_values("bound")
-    bounds, wanted = known["bound"].to_numpy(float), bound_us(asked, setting)
+    bounds, wanted = known["bound"].to_numpy(float), bound_us(requested, setting)
     place = np.abs(np.log(wanted)[:, None] - np.log(bounds)[None, :]).argmin(axis=1)
     return known["latency_us"].to_numpy(float)[place] * wanted / bounds[place]
 
@@ -57,14 +57,14 @@ def nearest_us(seen: pd.DataFrame, asked: pd.DataFrame, setting: Setting) -> np.
 def judged(rows: pd.DataFrame, table: str, direction: str, setting: Setting, choice: slice) -> dict[str, ErrorSummary]:
     """Errors of every answer on one op's unseen shapes."""
     held = unseen(rows, table, choice)
-    seen, asked = rows[~held], rows[held]
+    seen, requested = rows[~held], rows[held]
     answers = {
-        MODEL: model_of(table, direction).fitted_us(seen, asked, setting),
-        ROOFLINE: bound_us(asked, setting),
-        NEAREST: nearest_us(seen, asked, setting),
+        MODEL: model_of(table, direction).fitted_us(seen, requested, setting),
+        ROOFLINE: bound_us(requested, setting),
+        NEAREST: nearest_us(seen, requested, setting),
     }
-    measured = asked["latency_us"].to_numpy(float)
-    return {name: summarize(found, measured) for name, found in answers.items()}
+    measured = requested["latency_us"].to_numpy(float)
+    return {name: summarize(result, measured) for name, result in answers.items()}
 
 
 def main() -> int:
@@ -79,14 +79,16 @@ def main() -> int:
     means: dict[str, list[float]] = {}
     for (table, direction), part in rows.groupby(["table", "direction"]):
         numbered = part.reset_index(drop=True)
-        found, beyond = (judged(numbered, str(table), str(direction), setting, c) for c in (EVERY_THIRD, LARGEST))
-        model = found[MODEL]
+        result, out_of_range = (
+            judged(numbered, str(table), str(direction), setting, c) for c in (EVERY_THIRD, LARGEST)
+        )
+        model = result[MODEL]
         shown = [model.mean_ape, model.median_ape, model.p90_ape, model.max_ape, model.bias]
-        shown += [found[ROOFLINE].mean_ape, found[NEAREST].mean_ape]
-        shown += [beyond[MODEL].mean_ape, beyond[NEAREST].mean_ape]
+        shown += [result[ROOFLINE].mean_ape, result[NEAREST].mean_ape]
+        shown += [out_of_range[MODEL].mean_ape, out_of_range[NEAREST].mean_ape]
         printed.add_row(str(table), str(direction), str(model.num_nodes), *(f"{100 * x:.1f}" for x in shown))
         means.setdefault(str(direction), []).append(model.mean_ape)
-        means.setdefault(f"{direction}, largest", []).append(beyond[MODEL].mean_ape)
+        means.setdefault(f"{direction}, largest", []).append(out_of_range[MODEL].mean_ape)
     Console(width=160).print(printed)
     for direction, values in means.items():
         print(f"{direction:19s} mean over {len(values)} ops {100 * np.mean(values):5.1f} %, worst op "

@@ -45,9 +45,9 @@ from research.benchmarks._transfer_tables import (
 )
 from research.benchmarks._transfer_where import where
 from research.pretraining.encode import EncodedRows
-from research.pretraining.few_rows import Asked, choose_rows, learn_from
+from research.pretraining.few_rows import Requested, choose_rows, learn_from
 from research.pretraining.fit import VIEWS, OpModel, fit, prepare
-from research.pretraining.kept_forms import kept_forms
+from research.pretraining.retained_forms import retained_forms
 from research.pretraining.rows import CHIP, GENERATION, sampled, usable
 from research.tables import OpTable, read_aiconfigurator, read_neusight
 
@@ -62,9 +62,9 @@ Way = tuple[str, float]  # view, share
 HEADER = "| GPU left out | answer | rows | mean | median | p90 | max | bias |\n|---|---|---|---|---|---|---|---|"
 
 
-def main(asked: Iterable[str]) -> None:
+def main(requested: Iterable[str]) -> None:
     """Print the tables."""
-    for name in asked or PARTS:
+    for name in requested or PARTS:
         PARTS[name]()
 
 
@@ -72,11 +72,11 @@ def gemm() -> None:
     """bfloat16 products, one generation left out."""
     rows, inner = _gemm_rows(), _gemm_inner()
     print("\nInner loop: mean error over pairs of generations left out (view, share of corrections kept)")
-    for way in dict.fromkeys(way for found in inner.values() for way in found):
-        print(f"  {way[0]}, {way[1]:g}: {np.mean([found[way] for found in inner.values()]):.2%}")
+    for way in dict.fromkeys(way for result in inner.values() for way in result):
+        print(f"  {way[0]}, {way[1]:g}: {np.mean([result[way] for result in inner.values()]):.2%}")
     print(f"\nbfloat16 products, one generation left out; seeds {SEEDS}\n\n{HEADER}")
     for generation in sorted(rows[GENERATION].unique()):
-        way = best_way([found for (left, _), found in inner.items() if left == generation])
+        way = best_way([result for (left, _), result in inner.items() if left == generation])
         print(f"| {generation}: chosen {way[0]}, {way[1]:g} |")
         others = rows[rows[GENERATION] != generation].reset_index(drop=True)
         models = trained(others, way)
@@ -101,27 +101,27 @@ def _gemm_inner() -> dict[tuple[str, str], dict[Way, float]]:
 
 def inner_errors(rows: pd.DataFrame) -> dict[tuple[str, str], dict[Way, float]]:
     """(left out, left out with it) -> way -> mean error on the second's devices, from what neither had a part in."""
-    found: dict[tuple[str, str], dict[Way, float]] = {}
+    result: dict[tuple[str, str], dict[Way, float]] = {}
     for pair in combinations(sorted(rows[GENERATION].unique()), 2):
         others = rows[~rows[GENERATION].isin(pair)].reset_index(drop=True)
-        prepared = prepare(others, kept_forms(others, KEPT), CONFIG)
+        prepared = prepare(others, retained_forms(others, KEPT), CONFIG)
         models = {view: fit(prepared, dropped, CONFIG, SEEDS[0]) for view, dropped in VIEWS.items()}
         for outer, inner in (pair, pair[::-1]):
             parts = judged(rows[rows[GENERATION] == inner], INNER_ROWS)
             errors = [_errors(models, part) for part in parts]
-            found[outer, inner] = {way: float(np.mean([e[way] for e in errors])) for way in errors[0]}
-    return found
+            result[outer, inner] = {way: float(np.mean([e[way] for e in errors])) for way in errors[0]}
+    return result
 
 
 def best_way(errors: Iterable[Mapping[Way, float]]) -> Way:
     """The least mean error; of equals the first."""
     every = list(errors)
-    return min(every[0], key=lambda way: float(np.mean([found[way] for found in every])))
+    return min(every[0], key=lambda way: float(np.mean([result[way] for result in every])))
 
 
 def trained(others: pd.DataFrame, way: Way) -> list[OpModel]:
     """One model per seed."""
-    prepared = prepare(others, kept_forms(others, KEPT), CONFIG)
+    prepared = prepare(others, retained_forms(others, KEPT), CONFIG)
     return [fit(prepared, VIEWS[way[0]], CONFIG, seed).with_share(way[1]) for seed in SEEDS]
 
 
@@ -190,9 +190,9 @@ def _judge(one: Judged, models: list[OpModel], others: pd.DataFrame) -> None:
 
 def _with_rows(model: OpModel, one: Judged, rows: EncodedRows, pool: EncodedRows, count: int, seed: int) -> np.ndarray:
     """[n] us after `count` rows of the pool were measured."""
-    measured = Asked(one.pool, pool, model.residual(pool)).part(choose_rows(pool, count, seed))
-    found = learn_from(measured, pool, model.prepared.constants, seed)
-    return np.asarray(np.exp(found.log_us(Asked(one.rows, rows, model.residual(rows)))))
+    measured = Requested(one.pool, pool, model.residual(pool)).part(choose_rows(pool, count, seed))
+    result = learn_from(measured, pool, model.prepared.constants, seed)
+    return np.asarray(np.exp(result.log_us(Requested(one.rows, rows, model.residual(rows)))))
 
 
 def _errors(models: Mapping[str, OpModel], part: Judged) -> dict[Way, float]:
@@ -211,10 +211,10 @@ def _kinds(rows: pd.DataFrame) -> pd.Series:
 
 
 def _read(table: OpTable) -> pd.DataFrame:
-    found = usable(table)
-    for reason, count in found.dropped.items():
+    result = usable(table)
+    for reason, count in result.dropped.items():
         print(f"left out: {reason}: {count}")
-    return found.rows
+    return result.rows
 
 
 PARTS: Mapping[str, Callable[[], None]] = {

@@ -39,19 +39,19 @@ def main() -> None:
     programs = sorted({recording.workload for recording in unseen.values()})
     folds = [Fold(program, {n: r for n, r in unseen.items() if r.workload == program}, default_constants("cpu"))
              for program in programs]  # fmt: skip
-    found = pd.DataFrame([row for fold in folds for row in rows_of(fold, graphs)])
+    result = pd.DataFrame([row for fold in folds for row in rows_of(fold, graphs)])
     others = partial(_from, _seen_runs())
     when = {program: group for group, programs in LOOKED_AT.items() for program in programs}
-    for group, rows in found.groupby(found["workload"].map(when).fillna(REST)):
+    for group, rows in result.groupby(result["workload"].map(when).fillna(REST)):
         _print(str(group), rows, others)
 
 
-def _print(title: str, found: pd.DataFrame, others: Callable[[pd.DataFrame, str], pd.DataFrame]) -> None:
-    runs, console = over_runs(found), Console(width=140)
+def _print(title: str, result: pd.DataFrame, others: Callable[[pd.DataFrame, str], pd.DataFrame]) -> None:
+    runs, console = over_runs(result), Console(width=140)
     print(f"\nprograms {title}")
-    console.print(figures(found, runs, others))
+    console.print(figures(result, runs, others))
     console.print(by_workload(runs))
-    print_means(found, runs)
+    print_means(result, runs)
 
 
 def _seen_runs() -> pd.DataFrame:

@@ -33,12 +33,12 @@ def from_other_workloads(runs: pd.DataFrame, label: str) -> pd.DataFrame:
 def main() -> None:
     """Print two tables."""
     all_recordings, graphs = recordings(), recorded_graphs()
-    found = pd.DataFrame([row for fold in folds(all_recordings, graphs) for row in rows_of(fold, graphs)])
-    runs = over_runs(found)
+    result = pd.DataFrame([row for fold in folds(all_recordings, graphs) for row in rows_of(fold, graphs)])
+    runs = over_runs(result)
     console = Console(width=140)
-    console.print(figures(found, runs, from_other_workloads))
+    console.print(figures(result, runs, from_other_workloads))
     console.print(by_workload(runs))
-    print_means(found, runs)
+    print_means(result, runs)
 
 
 if __name__ == "__main__":

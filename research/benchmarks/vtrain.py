@@ -46,19 +46,19 @@ def predicted_us(
     plans: list[TransformerPlan], answers: dict[str, tuple[AnalyticPredictor, ClusterSpec]]
 ) -> dict[str, np.ndarray]:
     """[n] step time of each plan by each predictor on its cluster, and the roofline of its graph."""
-    found = {name: np.empty(len(plans)) for name in (*answers, "roofline")}
+    result = {name: np.empty(len(plans)) for name in (*answers, "roofline")}
     for i, plan in enumerate(plans):
         graph = build_plan(plan)
         for name, (predictor, cluster) in answers.items():
-            told = predictor.predict(graph, cluster)
-            if told.uncovered_ops or told.alone is None:
-                sys.exit(f"{plan.name}: not covered: {told.uncovered_ops}")
-            step = schedule_with_contention(graph, told.latency_us, told.lag_us, told.alone)
-            found[name][i] = step.schedule.makespan_us
-        found["roofline"][i] = roofline_us(graph, load_device(DEVICE))
+            given = predictor.predict(graph, cluster)
+            if given.uncovered_ops or given.isolated is None:
+                sys.exit(f"{plan.name}: not covered: {given.uncovered_ops}")
+            step = schedule_with_contention(graph, given.latency_us, given.lag_us, given.isolated)
+            result[name][i] = step.schedule.makespan_us
+        result["roofline"][i] = roofline_us(graph, load_device(DEVICE))
         if i % 200 == 199:
             print(f"{i + 1} of {len(plans)} graphs", file=sys.stderr, flush=True)
-    return found
+    return result
 
 
 def main(argv: list[str]) -> int:
@@ -66,12 +66,12 @@ def main(argv: list[str]) -> int:
     folder = mirror()
     plans = configurations(folder)[:: int(argv[0]) if argv else 1]
     cluster, smaller = (default_cluster(load_device(name)) for name in (DEVICE, OTHER_DEVICE))
-    asked = {
+    requested = {
         MODEL: (AnalyticPredictor(), replace(cluster, collectives={ANY_DEVICE: LAWS})),
         SPECIFIED: (AnalyticPredictor(), replace(cluster, collectives={})),
         SMALLER: (AnalyticPredictor(), replace(smaller, collectives={ANY_DEVICE: LAWS})),
     }
-    answers = predicted_us(plans, asked)  # before any label is read
+    answers = predicted_us(plans, requested)  # before any label is read
     measured = iteration_us(folder, plans)
     group = models(plans)
     answers |= {
@@ -80,7 +80,7 @@ def main(argv: list[str]) -> int:
         "nearest configuration, other models' labels": others_nearest_us(plans, group, measured),
         "ridge on columns, other models' labels": others_ridge_us(plans, group, measured),
     }
-    _print_errors({name: (found, measured) for name, found in answers.items()}, "answer")
+    _print_errors({name: (result, measured) for name, result in answers.items()}, "answer")
     columns = columns_of(plans)
     parts = {
         f"{name} {value}": columns[name].to_numpy() == value for name in PARTS for value in np.unique(columns[name])
@@ -91,8 +91,8 @@ def main(argv: list[str]) -> int:
 
 def _print_errors(answers: dict[str, tuple[np.ndarray, np.ndarray]], title: str) -> None:
     printed = Table(title, "configurations", "mean %", "median %", "p90 %", "max %", "bias %")
-    for name, (found, measured) in answers.items():
-        errors = summarize(found, measured)
+    for name, (result, measured) in answers.items():
+        errors = summarize(result, measured)
         shown = (errors.mean_ape, errors.median_ape, errors.p90_ape, errors.max_ape, errors.bias)
         printed.add_row(name, str(errors.num_nodes), *(f"{100 * x:.1f}" for x in shown))
     Console(width=120).print(printed)

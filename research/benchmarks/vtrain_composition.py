@@ -16,14 +16,16 @@ def main() -> int:
     """Print signs of a formula; nothing of the model is asked."""
     folder = mirror()
     plans = configurations(folder)
-    found = composition(folder, plans, iteration_us(folder, plans))
-    print(f"{found.numbers} numbers put together give all {len(plans)} labels: mean error {found.mean_error:.4%}, max "
-          f"{found.max_error:.2%}")  # fmt: skip
-    print(f"a layer takes as long at every pipeline and data size: {found.slope_spread:.3%} apart at most")
-    print(f"of twice the micro-batch a layer takes less time in {found.shorter} of {found.doubled} cases, by up to "
-          f"{found.most_shorter:.0%}")  # fmt: skip
-    print(f"what replicas add: {found.looked_up} of {found.replicas} cases are the entry of the table of all-reduces "
-          f"({found.beyond} of them beyond its end, without the factor 2 (n - 1) / n)")  # fmt: skip
+    result = composition(folder, plans, iteration_us(folder, plans))
+    print(
+        f"{result.numbers} numbers put together give all {len(plans)} labels: mean error {result.mean_error:.4%}, max "
+        f"{result.max_error:.2%}"
+    )
+    print(f"a layer takes as long at every pipeline and data size: {result.slope_spread:.3%} apart at most")
+    print(f"of twice the micro-batch a layer takes less time in {result.shorter} of {result.doubled} cases, by up to "
+          f"{result.most_shorter:.0%}")  # fmt: skip
+    print(f"what replicas add: {result.looked_up} of {result.replicas} cases are the entry of the table of all-reduces "
+          f"({result.out_of_range} of them beyond its end, without the factor 2 (n - 1) / n)")  # fmt: skip
     return 0
 
 

@@ -47,39 +47,39 @@ UNSEEN, TRAINED = "unseen GPUs", "GPUs of the op tables"
 
 def predictors(checkpoint: Path | None) -> dict[str, Predictor]:
     """What answers, by its name in the tables."""
-    found: dict[str, Predictor] = {ANALYTIC: AnalyticPredictor()}
+    result: dict[str, Predictor] = {ANALYTIC: AnalyticPredictor()}
     if CHECKPOINT.is_file():
-        found[BY_SIZES] = PretrainedPredictor(by_sizes_only(load_op_checkpoint(CHECKPOINT)))
+        result[BY_SIZES] = PretrainedPredictor(by_sizes_only(load_op_checkpoint(CHECKPOINT)))
     if checkpoint is not None:
-        found[NETWORK] = answers_for(Mode.hybrid, checkpoint).model
-    return found
+        result[NETWORK] = answers_for(Mode.hybrid, checkpoint).model
+    return result
 
 
-def answered(asked: Sequence[Row], who: Mapping[str, Predictor], folder: Path) -> pd.DataFrame:
+def answered(requested: Sequence[Row], who: Mapping[str, Predictor], folder: Path) -> pd.DataFrame:
     """[num_rows] what was run, measured and predicted, us."""
-    found = []
-    for row in asked:
+    result = []
+    for row in requested:
         label = row.label
-        told = {name: answer(row, predictor) for name, predictor in who.items()}
-        for name, each in told.items():
+        given = {name: answer(row, predictor) for name, predictor in who.items()}
+        for name, each in given.items():
             if each.uncovered:
                 print(f"{name} has no answer for {label.run.name}: {', '.join(each.uncovered)}", file=sys.stderr)
-        found.append({
+        result.append({
             "GPU": label.device, "run": label.run.name, "model": label.run.model, "variant": label.run.variant,
             "pass": "train" if label.run.training else "inference", "seen": row.seen, "measured": label.total_us,
             "forward": label.forward_us, "backward": label.backward_us,
-            **{name: each.total_us for name, each in told.items()},
-            **{f"{name} forward": each.forward_us for name, each in told.items()},
+            **{name: each.total_us for name, each in given.items()},
+            **{f"{name} forward": each.forward_us for name, each in given.items()},
             **{name: peer_us(folder, label, peer) for peer, name in PEERS.items()},
             FLOOR: row.summed_nodes_us(folder),
         })  # fmt: skip
-    return pd.DataFrame(found)
+    return pd.DataFrame(result)
 
 
-def print_rows(found: pd.DataFrame, who: Sequence[str]) -> None:
+def print_rows(result: pd.DataFrame, who: Sequence[str]) -> None:
     """One line per row: measured ms, and everybody's error in percent."""
     printed = Table("GPU", "run", "measured ms", *who)
-    for _, row in found.iterrows():
+    for _, row in result.iterrows():
         errors = (100 * (row[name] / row["measured"] - 1) for name in who)
         printed.add_row(row["GPU"], row["run"], f"{row['measured'] / 1e3:.1f}", *map(_signed, errors))
     _show("Rows: error in percent of the measured time", printed)
@@ -100,10 +100,10 @@ def print_summary(title: str, groups: Iterable[tuple[str, pd.DataFrame]], who: S
     _show(title, printed)
 
 
-def print_passes(asked: Sequence[Row]) -> None:
+def print_passes(requested: Sequence[Row]) -> None:
     """Measured forward time over forward and backward, row by row; a pass costs about half of its gradients."""
     printed = Table("GPU", "rows", "forward / (forward + backward), %")
-    labels = [row.label for row in asked if row.label.run.training and not row.label.run.variant]
+    labels = [row.label for row in requested if row.label.run.training and not row.label.run.variant]
     for gpu in sorted({label.device for label in labels}):
         shares = sorted(100 * label.forward_us / label.total_us for label in labels if label.device == gpu)
         printed.add_row(gpu, str(len(shares)), " ".join(f"{share:.0f}" for share in shares))
@@ -132,29 +132,29 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--seen", action="store_true", help="only GPUs whose op tables constants were fitted on")
     parser.add_argument("--classes", action="store_true", help="kernels by class on the node tables, too")
     parser.add_argument("--passes", action="store_true", help="only measured shares of the forward pass")
-    asked = parser.parse_args(argv)
+    requested = parser.parse_args(argv)
     folder = mirror()
     chosen, left_out = rows(folder)
-    if asked.passes:
+    if requested.passes:
         print_passes(chosen)
         return 0
-    who = predictors(asked.checkpoint)
+    who = predictors(requested.checkpoint)
     for reason, count in sorted(left_out.items()):
         print(f"left out: {count} rows: {reason}")
-    chosen = [row for row in chosen if row.seen or not asked.seen]
+    chosen = [row for row in chosen if row.seen or not requested.seen]
     if not chosen:
         sys.exit("no labels of sitar-lab/NeuSight: set GNNPERF_DATA_MIRROR to a folder that holds them")
-    found = answered(chosen, who, folder)
+    result = answered(chosen, who, folder)
     everybody = (*who, *PEERS.values(), FLOOR)
-    print_rows(found, everybody)
-    one = found[found["variant"] == ""]
+    print_rows(result, everybody)
+    one = result[result["variant"] == ""]
     seen = one["seen"].map({True: TRAINED, False: UNSEEN})
     for title, keys in (("how the GPU was known", [seen]), ("GPU", ["GPU"]), ("model and pass", ["model", "pass"])):
         print_summary(f"One GPU, by {title}", _groups(one.groupby(keys)), everybody)
-    if len(several := found[found["variant"] != ""]):
+    if len(several := result[result["variant"] != ""]):
         groups = _groups(several.groupby(["variant"]))
         print_summary("Four GPUs, by how they share the work", groups, everybody)
-    if asked.classes:
+    if requested.classes:
         _show("Kernels by class, summed over a model; measured between events of their own",
               class_table([row for row in chosen if not row.label.run.variant], who, folder))  # fmt: skip
     return 0

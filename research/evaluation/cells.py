@@ -47,7 +47,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Cell:
+class EvaluationRecord:
     """Answers beside measurements.
 
     Attributes:

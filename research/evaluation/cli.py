@@ -115,8 +115,8 @@ def _unknown(trials: Sequence[Trial]) -> dict[str, int]:
     import re
     from collections import Counter
 
-    said = Counter(re.sub(r"-?\d[\d.]*", "…", sentence) for trial in trials for sentence in set(trial.unknown))
-    return dict(said.most_common())
+    sentences = Counter(re.sub(r"-?\d[\d.]*", "…", sentence) for trial in trials for sentence in set(trial.unknown))
+    return dict(sentences.most_common())
 
 
 def _print_floor(title: str, summary: pd.DataFrame) -> None:

@@ -43,10 +43,10 @@ def node_summary(nodes: pd.DataFrame) -> pd.DataFrame:
 
 
 def _grouped(table: pd.DataFrame) -> Sequence[tuple[str, pd.DataFrame]]:
-    found = [(ALL, table)]
+    result = [(ALL, table)]
     for column in GROUPS:
-        found += [(f"{column.replace('_', ' ')}: {value}", part) for value, part in table.groupby(column)]
-    return found
+        result += [(f"{column.replace('_', ' ')}: {value}", part) for value, part in table.groupby(column)]
+    return result
 
 
 def _over_runs(part: pd.DataFrame, metric: str) -> dict[str, object]:

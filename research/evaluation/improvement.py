@@ -75,13 +75,13 @@ def improvement(
         raise InputError("the two rows were judged on different runs", where="cells",
                          remedy="python -m research.benchmarks.learned makes such cells again")  # fmt: skip
     num_runs, draw = len(one.runs), np.random.default_rng(seed)
-    found = share_better(one, other, draws(draw, num_runs, num_draws))
+    result = share_better(one, other, draws(draw, num_runs, num_draws))
     if num_runs < 2:
-        return Improvement(found, float("nan"), float("nan"), num_runs)
+        return Improvement(result, float("nan"), float("nan"), num_runs)
     inner = draws(draw, num_runs, num_inner)  # [num_inner, num_runs], of whatever runs were drawn
     again = [_redrawn(one, other, draw, inner) for _ in range(num_draws)]
     low, high = np.quantile(again, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Improvement(found, float(low), float(high), num_runs)
+    return Improvement(result, float(low), float(high), num_runs)
 
 
 def share_better(one: RunSums, other: RunSums, counts: np.ndarray) -> float:

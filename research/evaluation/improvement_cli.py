@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gnnperf.core import InputError, say
 
 if TYPE_CHECKING:
-    from research.evaluation.cells import Cell
+    from research.evaluation.cells import EvaluationRecord
     from research.evaluation.row_errors import Rows
 
 DESCRIPTION = """\
@@ -38,52 +38,54 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _improvement(args: argparse.Namespace) -> int:
-    from research.evaluation.cell_files import read_cells, same_question
     from research.evaluation.cli import write_json
+    from research.evaluation.record_files import read_records, same_question
     from research.evaluation.row_errors import REPEAT, rows_of
 
-    cells = read_cells(args.folder, args.part)
+    cells = read_records(args.folder, args.part)
     splits = _chosen(args.split, sorted({c.origin.split for c in cells}), "--split")
-    kept = [c for c in cells if c.origin.split in splits and c.origin.row != REPEAT]
-    same_question(kept)
-    rows = sorted({c.origin.row for c in kept})
+    retained = [c for c in cells if c.origin.split in splits and c.origin.row != REPEAT]
+    same_question(retained)
+    rows = sorted({c.origin.row for c in retained})
     _chosen([args.of], rows, "--of")
     others = _chosen(args.over, [r for r in rows if r != args.of], "--over")
     if args.over is None:
-        others = [r for r in others if _is_whole(kept, r)]
-    found = _comparisons(rows_of(kept), args.of, others)
-    if not found:
+        others = [r for r in others if _is_whole(retained, r)]
+    result = _comparisons(rows_of(retained), args.of, others)
+    if not result:
         raise InputError(f"no split has cells of {args.of!r} and of another row", where=str(args.folder),
                          remedy="python -m research.benchmarks.learned --rows makes them")  # fmt: skip
-    _print(found, args.of)
+    _print(result, args.of)
     if args.json is not None:
-        write_json(args.json, {"of": args.of, "comparisons": found})
+        write_json(args.json, {"of": args.of, "comparisons": result})
     return 0
 
 
-def _chosen(asked: Sequence[str] | None, allowed: Sequence[str], option: str) -> list[str]:
+def _chosen(requested: Sequence[str] | None, allowed: Sequence[str], option: str) -> list[str]:
     """What was asked for, or all.
 
     Raises:
         InputError: a name that is not there.
     """
-    for name in asked or ():
+    for name in requested or ():
         if name not in allowed:
             raise InputError(f"no {name!r}", where=option, allowed=", ".join(allowed) or "nothing is there")
-    return list(allowed if asked is None else asked)
+    return list(allowed if requested is None else requested)
 
 
-def _is_whole(cells: Sequence[Cell], row: str) -> bool:
+def _is_whole(cells: Sequence[EvaluationRecord], row: str) -> bool:
     """Whether the row learned from all training runs; points of a learning curve did not."""
     return all(c.origin.share == 1 for c in cells if c.origin.row == row)
 
 
-def _comparisons(splits: dict[str, dict[str, list[Cell]]], of: str, others: Sequence[str]) -> list[dict[str, object]]:
+def _comparisons(
+    splits: dict[str, dict[str, list[EvaluationRecord]]], of: str, others: Sequence[str]
+) -> list[dict[str, object]]:
     """One record per split, other row and metric that both answer."""
     from gnnperf.core import each
 
-    asked = [(split, other) for split, rows in splits.items() for other in others if of in rows and other in rows]
-    return [record for split, other in each(asked, "resampling runs and seeds", "comparisons")
+    requested = [(split, other) for split, rows in splits.items() for other in others if of in rows and other in rows]
+    return [record for split, other in each(requested, "resampling runs and seeds", "comparisons")
             for record in _records(split, splits[split], of, other)]  # fmt: skip
 
 
@@ -91,30 +93,30 @@ def _records(split: str, rows: Rows, of: str, other: str) -> list[dict[str, obje
     from research.evaluation.improvement import improvement
     from research.evaluation.run_sums import METRICS
 
-    found: list[dict[str, object]] = []
+    result: list[dict[str, object]] = []
     for metric, sums in METRICS.items():
         ours, theirs = sums(rows[of]), sums(rows[other])
         if ours is None or theirs is None:  # whole steps only
             continue
         better = improvement(ours, theirs)
         low, high = (None if value != value else value for value in (better.low, better.high))
-        found.append({
+        result.append({
             "split": split, "over": other, "metric": metric, "probability": better.probability, "low": low,
             "high": high, "verdict": str(better.verdict), "error": ours.value, "error_over": theirs.value,
             "seeds": len(ours.total), "seeds_over": len(theirs.total), "runs": better.num_runs,
         })  # fmt: skip
-    return found
+    return result
 
 
-def _print(found: Sequence[dict[str, object]], of: str) -> None:
+def _print(result: Sequence[dict[str, object]], of: str) -> None:
     from research.evaluation.cli import show, table_of
 
     table = table_of(f"how often {of} is better", ("over", "metric", "split", "runs", "seeds", f"error of {of}",
                                                    "error over", "P", "95 %", "verdict"))  # fmt: skip
-    for r in sorted(found, key=lambda r: (str(r["over"]), str(r["metric"]))):
+    for r in sorted(result, key=lambda r: (str(r["over"]), str(r["metric"]))):
         table.add_row(*_cells(r))
     show(table)
-    for sentence in _counts(found):
+    for sentence in _counts(result):
         say(sentence)
 
 
@@ -129,19 +131,19 @@ def _cells(record: Mapping[str, object]) -> list[str]:
     return [*about, seeds, *errors, f"{_number(record['probability']):.2f}", interval, str(record["verdict"])]
 
 
-def _counts(found: Sequence[dict[str, object]]) -> list[str]:
+def _counts(result: Sequence[dict[str, object]]) -> list[str]:
     """Per other row and metric: on how many splits P reaches the threshold, and which are lost."""
     from research.evaluation.improvement import GAMMA, Verdict
 
     groups: dict[tuple[str, str], list[dict[str, object]]] = {}
-    for record in found:
+    for record in result:
         groups.setdefault((str(record["over"]), str(record["metric"])), []).append(record)
-    said = []
+    sentences = []
     for (other, metric), records in sorted(groups.items()):
         won = sum(_number(r["probability"]) >= GAMMA for r in records)
         lost = ", ".join(str(r["split"]) for r in records if r["verdict"] == str(Verdict.LOST)) or "none"
-        said.append(f"over {other}, {metric}: P >= {GAMMA:g} on {won} of {len(records)} splits; lost: {lost}")
-    return said
+        sentences.append(f"over {other}, {metric}: P >= {GAMMA:g} on {won} of {len(records)} splits; lost: {lost}")
+    return sentences
 
 
 def _number(value: object) -> float:

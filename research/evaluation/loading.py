@@ -24,12 +24,12 @@ def as_recorded(cache_dir: Path | None = None) -> Load:
 
 def machine_costs(recordings: Iterable[Recording]) -> dict[str, ProfilerCost]:
     """Machine -> what the profiler costs on it: the median over the cards that say so."""
-    found: dict[str, list[ProfilerCost]] = {}
+    result: dict[str, list[ProfilerCost]] = {}
     for recording in recordings:
         cost = cost_of_card(read_json(recording.path / CARD))
         if cost is not None:
-            found.setdefault(recording.machine, []).append(cost)
-    return {machine: median_cost(costs) for machine, costs in found.items()}
+            result.setdefault(recording.machine, []).append(cost)
+    return {machine: median_cost(costs) for machine, costs in result.items()}
 
 
 def without_profiler_cost(load: Load, costs: Mapping[str, ProfilerCost]) -> Load:

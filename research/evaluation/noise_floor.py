@@ -48,8 +48,8 @@ def typical_step(graph: ExecutionGraph) -> TypicalStep:
     Raises:
         InputError: the graph has no whole step.
     """
-    found = occurrences(graph)
-    return TypicalStep(found.last, found.mean(graph.nodes["latency_us"].to_numpy(np.float64)))
+    results = occurrences(graph)
+    return TypicalStep(results.last, results.mean(graph.nodes["latency_us"].to_numpy(np.float64)))
 
 
 def node_errors(predicted: TypicalStep, measured: TypicalStep) -> dict[str, dict[str, float]]:
@@ -108,8 +108,8 @@ def floor_tables(recordings: Mapping[str, Repeats], load: Load | None = None) ->
             about = _about(one, other)
             steps.append({**about, "unprofiled": _log_ratio(one.unprofiled_us, other.unprofiled_us),
                           "profiled": _log_ratio(one.profiled_us, other.profiled_us)})  # fmt: skip
-            found = node_errors(typical[one.repeat], typical[other.repeat])
-            nodes += [{**about, "node": kind, **errors} for kind, errors in found.items()]
+            results = node_errors(typical[one.repeat], typical[other.repeat])
+            nodes += [{**about, "node": kind, **errors} for kind, errors in results.items()]
     return pd.DataFrame(steps), pd.DataFrame(nodes)
 
 

@@ -69,12 +69,12 @@ class Way:
 
     Attributes:
         graph: a recording of the program that is edited.
-        donor: a recording of the program that is predicted; latencies of touched nodes may come from it.
+        reference_run: a recording of the program that is predicted; latencies of touched nodes may come from it.
         forward: from A to B, else from B to A.
     """
 
     graph: ExecutionGraph
-    donor: ExecutionGraph
+    reference_run: ExecutionGraph
     forward: bool
 
 
@@ -121,26 +121,26 @@ def edits(pair: Pair, way: Way) -> list[Edit]:
 def _sleep(edit: Mapping[str, Any], way: Way) -> list[Edit]:
     rank, place = int(edit["rank"]), Place(edit["place"])
     if "cycles" in edit:  # of the GPU's clock, whose rate only a recording tells
-        return [Spin(rank, place, spin_us(way.donor, rank)) if way.forward else NoSpin(rank)]
+        return [Spin(rank, place, spin_us(way.reference_run, rank)) if way.forward else NoSpin(rank)]
     pause = Pause(rank, place, float(edit["sleep_us"]))
     return [pause if way.forward else pause.inverse()]
 
 
 def _link(edit: Mapping[str, Any], way: Way) -> list[Edit]:
-    return [LatenciesOf(way.donor, transfers)]
+    return [LatenciesOf(way.reference_run, transfers)]
 
 
 def _size(edit: Mapping[str, Any], way: Way) -> list[Edit]:
-    return [LatenciesOf(way.donor, changed_inputs)]
+    return [LatenciesOf(way.reference_run, changed_inputs)]
 
 
 def _repeat(edit: Mapping[str, Any], way: Way) -> list[Edit]:
     calls, times = _calls(edit), int(edit["times"])
     if calls.input_dims is not None:
-        return [RepeatOp(calls, times, way.donor) if way.forward else RunOnce(calls, times)]
-    once, repeated = (way.graph, way.donor) if way.forward else (way.donor, way.graph)
-    found = repeated_calls(once, repeated, calls, times)
-    return [RepeatOp(a, times, way.donor) if way.forward else RunOnce(b, times) for a, b in found]
+        return [RepeatOp(calls, times, way.reference_run) if way.forward else RunOnce(calls, times)]
+    once, repeated = (way.graph, way.reference_run) if way.forward else (way.reference_run, way.graph)
+    result = repeated_calls(once, repeated, calls, times)
+    return [RepeatOp(a, times, way.reference_run) if way.forward else RunOnce(b, times) for a, b in result]
 
 
 def _slow_rank(edit: Mapping[str, Any], way: Way) -> list[Edit]:
@@ -149,7 +149,7 @@ def _slow_rank(edit: Mapping[str, Any], way: Way) -> list[Edit]:
 
 def _blocking(edit: Mapping[str, Any], way: Way) -> list[Edit]:
     which = edit.get("collective"), edit.get("phase")
-    return [WaitAs(way.donor, *which), LatenciesOf(way.donor, transfers)]
+    return [WaitAs(way.reference_run, *which), LatenciesOf(way.reference_run, transfers)]
 
 
 _EDITS: dict[Change, Callable[[Mapping[str, Any], Way], list[Edit]]] = {

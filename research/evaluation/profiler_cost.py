@@ -62,8 +62,8 @@ def effect(run: str, graph: ExecutionGraph, without_us: float) -> Effect:
 def median_cost(costs: Sequence[ProfilerCost]) -> ProfilerCost:
     """The median of each kind over cards of one machine: a single measurement may have been disturbed."""
     table = [cost.by_kind() for cost in costs]
-    found = {kind: float(np.median([row[kind] for row in table])) for kind in KINDS}
-    return ProfilerCost(**found, provenance=f"median of {len(costs)} measurements")
+    result = {kind: float(np.median([row[kind] for row in table])) for kind in KINDS}
+    return ProfilerCost(**result, provenance=f"median of {len(costs)} measurements")
 
 
 def fit_cost(effects: Sequence[Effect]) -> ProfilerCost:
@@ -95,9 +95,9 @@ def _least_absolute(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
     """[num_columns] weights >= 0 with the least sum of absolute errors: least squares, reweighted."""
     weight = np.ones(len(target))
     for _ in range(ROUNDS):
-        found = _least_squares(columns * weight[:, None], target * weight)
-        weight = 1.0 / np.sqrt(np.maximum(np.abs(target - columns @ found), SMALLEST))
-    return found
+        result = _least_squares(columns * weight[:, None], target * weight)
+        weight = 1.0 / np.sqrt(np.maximum(np.abs(target - columns @ result), SMALLEST))
+    return result
 
 
 def _least_squares(columns: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.gnn.evaluation.metrics import APE_FLOOR, absolute_percentage_error
-from research.evaluation.cells import Cell
+from research.evaluation.cells import EvaluationRecord
 from research.evaluation.run_sums import RunSums, node_gmae, node_gmae_by_time, step_geomean
 
 REPEAT = "another-recording"  # the row of the noise floor: no learner, and judged pair by pair
-Rows = Mapping[str, Sequence[Cell]]  # row -> its seeds, of one split
+Rows = Mapping[str, Sequence[EvaluationRecord]]  # row -> its seeds, of one split
 
 
 @dataclass(frozen=True)
@@ -47,47 +47,47 @@ class Figures:
     bias: float
 
 
-def rows_of(cells: Sequence[Cell]) -> dict[str, dict[str, list[Cell]]]:
+def rows_of(cells: Sequence[EvaluationRecord]) -> dict[str, dict[str, list[EvaluationRecord]]]:
     """Split -> row -> its seeds, in the order of first appearance."""
-    found: dict[str, dict[str, list[Cell]]] = {}
-    for cell in cells:
-        found.setdefault(cell.origin.split, {}).setdefault(cell.origin.row, []).append(cell)
-    return found
+    result: dict[str, dict[str, list[EvaluationRecord]]] = {}
+    for record in cells:
+        result.setdefault(record.origin.split, {}).setdefault(record.origin.row, []).append(record)
+    return result
 
 
-def node_figures(cells: Sequence[Cell]) -> Figures | None:
+def node_figures(cells: Sequence[EvaluationRecord]) -> Figures | None:
     """Of all seeds; None: the row has no node answers."""
     sums, by_time = node_gmae(cells), node_gmae_by_time(cells)
-    tables = [cell.nodes for cell in cells if cell.nodes is not None]
+    tables = [record.nodes for record in cells if record.nodes is not None]
     if sums is None or by_time is None:
         return None
     return _figures(tables, sums, by_time.value)
 
 
-def step_figures(cells: Sequence[Cell]) -> Figures:
+def step_figures(cells: Sequence[EvaluationRecord]) -> Figures:
     """Of all seeds."""
     sums = step_geomean(cells)
     assert sums is not None, "every row answers for steps"
-    return _figures([cell.steps for cell in cells], sums, float("nan"))
+    return _figures([record.steps for record in cells], sums, float("nan"))
 
 
-def of_workload(cell: Cell, workload: str) -> Cell | None:
+def of_workload(record: EvaluationRecord, workload: str) -> EvaluationRecord | None:
     """The cell's recordings of one program; None without any."""
-    rows = np.flatnonzero((cell.steps["workload"] == workload).to_numpy())
+    rows = np.flatnonzero((record.steps["workload"] == workload).to_numpy())
     if not len(rows):
         return None
-    steps, nodes = cell.steps.iloc[rows].reset_index(drop=True), cell.nodes
+    steps, nodes = record.steps.iloc[rows].reset_index(drop=True), record.nodes
     if nodes is not None:
-        place = np.full(len(cell.steps), -1)
+        place = np.full(len(record.steps), -1)
         place[rows] = np.arange(len(rows))
-        kept = nodes.assign(recording=place[nodes["recording"].to_numpy()])
-        nodes = kept[kept["recording"] >= 0].reset_index(drop=True)
-    return replace(cell, steps=steps, nodes=nodes)
+        retained = nodes.assign(recording=place[nodes["recording"].to_numpy()])
+        nodes = retained[retained["recording"] >= 0].reset_index(drop=True)
+    return replace(record, steps=steps, nodes=nodes)
 
 
-def workloads(cells: Sequence[Cell]) -> tuple[str, ...]:
+def workloads(cells: Sequence[EvaluationRecord]) -> tuple[str, ...]:
     """Programs of these cells; unknown ones left out."""
-    return tuple(sorted({name for cell in cells for name in cell.steps["workload"] if name}))
+    return tuple(sorted({name for record in cells for name in record.steps["workload"] if name}))
 
 
 def _figures(tables: Sequence[pd.DataFrame], sums: RunSums, by_time: float) -> Figures:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from gnnperf.core import InputError
 from gnnperf.gnn.evaluation.metrics import APE_FLOOR, absolute_percentage_error
-from research.evaluation.cells import Cell
+from research.evaluation.cells import EvaluationRecord
 
 LEVEL = 0.95
 Statistic = Callable[[np.ndarray], float]
@@ -61,27 +61,27 @@ def draws(draw: np.random.Generator, size: int, num_draws: int) -> np.ndarray:
     return draw.multinomial(size, np.full(size, 1.0 / size), size=num_draws)
 
 
-def node_gmae(cells: Sequence[Cell]) -> RunSums | None:
+def node_gmae(cells: Sequence[EvaluationRecord]) -> RunSums | None:
     """Every labeled node counts the same; None: no node answers."""
     return _of_nodes(cells, lambda nodes: np.ones(len(nodes)))
 
 
-def node_gmae_by_time(cells: Sequence[Cell]) -> RunSums | None:
+def node_gmae_by_time(cells: Sequence[EvaluationRecord]) -> RunSums | None:
     """A node counts by its measured latency."""
     return _of_nodes(cells, lambda nodes: nodes["measured_us"].to_numpy(np.float64))
 
 
-def step_geomean(cells: Sequence[Cell]) -> RunSums | None:
+def step_geomean(cells: Sequence[EvaluationRecord]) -> RunSums | None:
     """The same formula over steps, one per recording."""
     return _stacked([_sums(c.steps, c.steps["run"].to_numpy(), np.ones(len(c.steps))) for c in cells])
 
 
-METRICS: Mapping[str, Callable[[Sequence[Cell]], RunSums | None]] = {
+METRICS: Mapping[str, Callable[[Sequence[EvaluationRecord]], RunSums | None]] = {
     "node GMAE": node_gmae, "node GMAE by time": node_gmae_by_time, "step geomean": step_geomean,
 }  # fmt: skip
 
 
-def _of_nodes(cells: Sequence[Cell], weights: Callable[[pd.DataFrame], np.ndarray]) -> RunSums | None:
+def _of_nodes(cells: Sequence[EvaluationRecord], weights: Callable[[pd.DataFrame], np.ndarray]) -> RunSums | None:
     tables = [(c.nodes, c.steps["run"].to_numpy()) for c in cells if c.nodes is not None]
     if len(tables) < len(cells):
         return None
@@ -125,6 +125,6 @@ def interval_over_groups(
         return float("nan"), float("nan")
     parts = [values[use][group == number] for number in range(len(names))]
     draws = np.random.default_rng(seed).integers(0, len(names), size=(num_draws, len(names)))
-    found = [statistic(np.concatenate([parts[number] for number in draw])) for draw in draws]
-    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+    result = [statistic(np.concatenate([parts[number] for number in draw])) for draw in draws]
+    low, high = np.quantile(result, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

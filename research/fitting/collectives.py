@@ -46,9 +46,9 @@ def main(folder: Path) -> None:
         source, platform = key
         origin = (f"python -m research.fitting.collectives: {source} ({LICENSES[source]}), {platform}, "
                   f"links of cluster {cluster.name}")  # fmt: skip
-        found = fit_and_judge(rows, cluster, origin)
-        save_collectives(found.constants, folder / f"{name}.yaml")
-        print(f"{name}: {found.num_rows} rows; {'; '.join(map(str, found.held_out))}", flush=True)
+        result = fit_and_judge(rows, cluster, origin)
+        save_collectives(result.constants, folder / f"{name}.yaml")
+        print(f"{name}: {result.num_rows} rows; {'; '.join(map(str, result.held_out))}", flush=True)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from gnnperf.analytic.contention_constants import (
     GpuContention,
 )
 from gnnperf.hardware import conf_dir
-from research.benchmarks._contention import MIN_CPU_US, Beside, beside, cpu_recordings, split_of
+from research.benchmarks._contention import MIN_CPU_US, Compared, compared, cpu_recordings, split_of
 from research.benchmarks._gpu_contention import gpu_runs, kernel_ratios, transfer_ratios
 
 DIGITS = 6  # significant, in the file
@@ -44,24 +44,24 @@ def gpu_constants() -> GpuContention:
     for run, gpu, graph in gpu_runs():
         kernels.append(kernel_ratios(graph).assign(run=run, gpu=gpu))
         transfers.append(transfer_ratios(graph).assign(run=run, gpu=gpu))
-    found = pd.concat(kernels, ignore_index=True)
+    result = pd.concat(kernels, ignore_index=True)
     both = pd.concat(transfers, ignore_index=True)
     return GpuContention(
-        compute_slowdown=judged("compute-bound kernels", found[found["compute_bound"]]),
-        memory_slowdown=judged("memory-bound kernels", found[~found["compute_bound"]]),
+        compute_slowdown=judged("compute-bound kernels", result[result["compute_bound"]]),
+        memory_slowdown=judged("memory-bound kernels", result[~result["compute_bound"]]),
         transfer_slowdown=judged("transfers", both),
     )
 
 
-def judged(what: str, found: pd.DataFrame) -> float:
+def judged(what: str, result: pd.DataFrame) -> float:
     """The median ratio, if the median of other runs judges runs better than 1 does; else 1."""
-    print(f"\n{what}: {len(found)} groups")
-    for (gpu, run), group in found.groupby(["gpu", "run"]):
+    print(f"\n{what}: {len(result)} groups")
+    for (gpu, run), group in result.groupby(["gpu", "run"]):
         quantiles = " / ".join(f"{q:.2f}" for q in group["ratio"].quantile([0.1, 0.5, 0.9]))
         print(f"  {gpu}, {run}: {len(group)} groups, p10 / median / p90 {quantiles}")
     ours, ones = [], []
-    for run, group in found.groupby("run"):
-        others = found.loc[found["run"] != run, "ratio"]
+    for run, group in result.groupby("run"):
+        others = result.loc[result["run"] != run, "ratio"]
         if len(others) >= MIN_GROUPS:
             ours += np.abs(np.log(group["ratio"] / max(others.median(), 1.0))).tolist()
             ones += np.abs(np.log(group["ratio"])).tolist()
@@ -69,8 +69,8 @@ def judged(what: str, found: pd.DataFrame) -> float:
         print("  nothing to judge by: 1.0")
         return 1.0
     print(f"  left-out runs, mean |log ratio|: constant {np.mean(ours):.3f}, 1.0 {np.mean(ones):.3f}")
-    better = np.mean(ours) < np.mean(ones) and len(found) >= MIN_GROUPS
-    return round(float(max(found["ratio"].median(), 1.0)), 3) if better else 1.0
+    better = np.mean(ours) < np.mean(ones) and len(result) >= MIN_GROUPS
+    return round(float(max(result["ratio"].median(), 1.0)), 3) if better else 1.0
 
 
 def cpu_constants() -> CpuContention:
@@ -78,35 +78,35 @@ def cpu_constants() -> CpuContention:
     part, samples = split_of("run"), []
     for recording, graph in cpu_recordings():
         if part.get(recording.name) == "train" and recording.world_size == 2:
-            samples.append(extra(beside(graph, MIN_CPU_US)).assign(link=recording.link, run=recording.name))
-    found = pd.concat(samples, ignore_index=True)
-    loopback = found["link"] == "loopback"
-    for link, group in found.groupby("link"):
+            samples.append(extra(compared(graph, MIN_CPU_US)).assign(link=recording.link, run=recording.name))
+    result = pd.concat(samples, ignore_index=True)
+    loopback = result["link"] == "loopback"
+    for link, group in result.groupby("link"):
         print(f"{link}: {group['node'].nunique()} nodes, core moves {fitted_rate(group) / 1e6:.0f} MB/s")
-    return CpuContention(round(fitted_rate(found[loopback]), -6), round(fitted_rate(found[~loopback]), -6))
+    return CpuContention(round(fitted_rate(result[loopback]), -6), round(fitted_rate(result[~loopback]), -6))
 
 
-def extra(found: Beside) -> pd.DataFrame:
+def extra(result: Compared) -> pd.DataFrame:
     """One row per node and transfer: the extra time of the node, and what the transfer moved beside it."""
-    node, transfer = found.moving[:2].astype(np.int64)
-    nodes = found.graph.nodes
+    node, transfer = result.moving[:2].astype(np.int64)
+    nodes = result.graph.nodes
     latency, size = nodes["latency_us"].to_numpy(), np.nan_to_num(nodes["message_bytes"].to_numpy())
     rows = pd.DataFrame({
-        "node": node, "extra_us": latency[node] - found.alone_us[node], "overlap_us": found.moving[2],
+        "node": node, "extra_us": latency[node] - result.isolated_us[node], "overlap_us": result.moving[2],
         "bytes_per_us": size[transfer] / latency[transfer],
     })  # fmt: skip
-    return rows[found.known[node]]
+    return rows[result.known[node]]
 
 
-def fitted_rate(found: pd.DataFrame) -> float:
+def fitted_rate(result: pd.DataFrame) -> float:
     """Bytes/s of a core with the least sum of absolute errors of a node's extra time."""
-    number = found.groupby(["run", "node"]).ngroup().to_numpy()
-    extra_us = found.groupby(["run", "node"])["extra_us"].first().to_numpy()
-    moved, overlap = found["bytes_per_us"].to_numpy(), found["overlap_us"].to_numpy()
+    number = result.groupby(["run", "node"]).ngroup().to_numpy()
+    extra_us = result.groupby(["run", "node"])["extra_us"].first().to_numpy()
+    moved, overlap = result["bytes_per_us"].to_numpy(), result["overlap_us"].to_numpy()
 
     def error(rate: float) -> float:
-        told = np.bincount(number, np.minimum(moved * 1e6 / rate, 1.0) * overlap)
-        return float(np.abs(extra_us - told).sum())
+        given = np.bincount(number, np.minimum(moved * 1e6 / rate, 1.0) * overlap)
+        return float(np.abs(extra_us - given).sum())
 
     return float(min(RATES, key=error))
 

@@ -115,9 +115,9 @@ def main() -> None:
     """Fit and write."""
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / CONVOLUTION_FILE
     rows, devices = convolution_rows()
-    said = PROVENANCE.format(devices=", ".join(sorted(devices)))
-    found = fit_convolution_constants(rows, devices, default_gemm_constants(), default_memory_constants(), said)
-    write_constants(out, found, DIGITS)
+    sentences = PROVENANCE.format(devices=", ".join(sorted(devices)))
+    result = fit_convolution_constants(rows, devices, default_gemm_constants(), default_memory_constants(), sentences)
+    write_constants(out, result, DIGITS)
     print(out.read_text())
 
 

@@ -74,7 +74,7 @@ class Measured:
     """Products that were measured, with the numbers of their devices: what a fit and a judgement need.
 
     Attributes:
-        found: [rows] products.
+        result: [rows] products.
         numbers: [rows] of the device.
         latency_us: [rows].
         launch_included: how all of them were measured.
@@ -82,7 +82,7 @@ class Measured:
         family: of all rows.
     """
 
-    found: Products
+    result: Products
     numbers: DeviceNumbers
     latency_us: Array
     launch_included: bool
@@ -116,12 +116,12 @@ def measured(rows: pd.DataFrame) -> Measured:
 
 def predicted_us(data: Measured, members: Members) -> Array:
     """[rows] us as the data were measured, each device by the members that are for it."""
-    found = np.full(len(data.latency_us), np.nan)
+    result = np.full(len(data.latency_us), np.nan)
     for name in np.unique(data.device):
         device, rows = match_device(str(name)), np.flatnonzero(data.device == name)
         own = members_for(members, device.architecture or "") if device is not None else members
-        found[rows] = tiled_us(data.found.part(rows), data.numbers.part(rows), own, data.launch_included)
-    return found
+        result[rows] = tiled_us(data.result.part(rows), data.numbers.part(rows), own, data.launch_included)
+    return result
 
 
 def fit_gemm(data: Measured, steps: int = STEPS) -> Members:
@@ -143,9 +143,9 @@ def fit_near(data: Measured, members: Members) -> Members:
         data: products of the device.
         members: those that answer for it.
     """
-    kept = (*EXPECTED, "base_clock_share")
+    retained = (*EXPECTED, "base_clock_share")
     return tuple(
-        replace(_fit(data, m.tiles, STEPS, {n: getattr(m, n) for n in kept}, OWN_CONFIDENCE)[0], kernels=m.kernels)
+        replace(_fit(data, m.tiles, STEPS, {n: getattr(m, n) for n in retained}, OWN_CONFIDENCE)[0], kernels=m.kernels)
         for m in members
     )
 
@@ -178,14 +178,14 @@ def fit_by_kernels(rows: pd.DataFrame, start: Mapping[str, float] | None = None)
         rows: see `measured`, with their "generation".
         start: see `fit_together`.
     """
-    found = []
+    result = []
     for kernels, part in rows.groupby(rows["generation"].map(kernels_of)):
         data = measured(part)
         begin = {**starts(data.family), **(start or {}), "base_clock_share": OTHERS_BASE_CLOCK}
         fits = [_fit(data, tiles, STEPS, begin, OTHERS_CONFIDENCE) for tiles in TILES[data.family]]
         best = min(fits, key=lambda fit: fit[1])[0]
-        found.append(replace(best, kernels=str(kernels)))
-    return tuple(found)
+        result.append(replace(best, kernels=str(kernels)))
+    return tuple(result)
 
 
 def fit_for_others(rows: pd.DataFrame, start: Mapping[str, float] | None = None) -> Members:
@@ -214,16 +214,16 @@ def _fit(
     offsets = len(devices) if len(devices) > 1 else 0  # one device's own offset is in its constants
     spread = np.array([EXPECTED[n][1] for n in names] + [OFFSET_SPREAD] * offsets)
     begin = np.concatenate([expected, np.zeros(offsets)])
-    counts = candidates(data.found, data.numbers, tiles)
+    counts = candidates(data.result, data.numbers, tiles)
     log_us, weight = np.log(data.latency_us), _weights(data.device)
 
     def residual(at: Array) -> Array:
         constants = _at(start, names, at[: len(names)])
-        kernel = kernel_us(data.found, data.numbers, counts, constants)
+        kernel = kernel_us(data.result, data.numbers, counts, constants)
         kernel = kernel * np.exp(at[len(names) :])[place] if offsets else kernel
-        found = observed_us(kernel, constants, data.launch_included)
+        result = observed_us(kernel, constants, data.launch_included)
         doubt = confidence * np.sqrt(len(log_us)) * (at - begin) / spread
-        return np.concatenate([weight * (np.log(found) - log_us), doubt])
+        return np.concatenate([weight * (np.log(result) - log_us), doubt])
 
     at, cost = robust_least_squares(residual, begin, LOSS_SCALE, steps)
     return _at(start, names, at[: len(names)]), cost
@@ -237,44 +237,44 @@ def _weights(device: npt.NDArray[np.str_]) -> Array:
 
 def _coordinates(constants: GemmConstants, names: Sequence[str]) -> Array:
     """Logarithms, so that constants stay positive; of odds up to 1, of the excess from 1."""
-    found = []
+    result = []
     for name in names:
         value = float(getattr(constants, name))
         inner = value / (1 - value) if name in AT_MOST_ONE else value - 1 if name in AT_LEAST_ONE else value
-        found.append(np.log(inner))
-    return np.array(found)
+        result.append(np.log(inner))
+    return np.array(result)
 
 
 def _at(start: GemmConstants, names: Sequence[str], at: Array) -> GemmConstants:
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for name, value in zip(names, np.exp(np.clip(at, -50.0, 50.0)).tolist(), strict=True):
-        found[name] = value / (1 + value) if name in AT_MOST_ONE else 1 + value if name in AT_LEAST_ONE else value
-    return replace(start, **found)  # type: ignore[arg-type]
+        result[name] = value / (1 + value) if name in AT_MOST_ONE else 1 + value if name in AT_LEAST_ONE else value
+    return replace(start, **result)  # type: ignore[arg-type]
 
 
-def main(asked: Sequence[str]) -> int:
+def main(requested: Sequence[str]) -> int:
     """Fit and write."""
-    unknown = sorted(set(asked) - set(TABLES))
+    unknown = sorted(set(requested) - set(TABLES))
     if unknown:
         sys.exit(f"no table {unknown[0]!r}. Allowed: {', '.join(TABLES)}.")
     path = conf_dir("analytic") / "gemm.yaml"
     rows = product_rows(mirror())
     constants, sources = dict(load_gemm_constants(path)), sources_of(path)
-    for table in asked or TABLES:
+    for table in requested or TABLES:
         part = sample(rows[rows["table"] == table], FIT_ROWS[table])
         constants[FAMILY[table]] = fit_for_others(part)
         sources[FAMILY[table]] = f"{part['source'].iloc[0]}, {table}, {len(part)} rows of " + ", ".join(
             part["device"].unique()
         )
-    said = "; ".join(f"{family}: {source}" for family, source in sources.items())
-    save_gemm_constants(constants, f"{FITTED_BY} {said}.", path)
+    sentences = "; ".join(f"{family}: {source}" for family, source in sources.items())
+    save_gemm_constants(constants, f"{FITTED_BY} {sentences}.", path)
     return 0
 
 
 def sources_of(path: Path) -> dict[str, str]:
     """Family -> where its constants come from, as the file says."""
-    said = str(read_yaml(path)["provenance"]).removeprefix(FITTED_BY).strip().removesuffix(".")
-    parts = (part.partition(": ") for part in said.split("; "))
+    sentences = str(read_yaml(path)["provenance"]).removeprefix(FITTED_BY).strip().removesuffix(".")
+    parts = (part.partition(": ") for part in sentences.split("; "))
     return {family: source for family, _, source in parts}
 
 

@@ -72,9 +72,9 @@ def main() -> None:
     """Fit and write."""
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else conf_dir("analytic") / "gpu.yaml"
     base = load_constants(conf_dir("analytic") / "gpu.yaml")
-    found = [without_profiler(graph, COST).graph for graph in graphs(mirror())]
-    fitted = fit_host_overheads(found, base, min_samples=MIN_SAMPLES)
-    fitted = fit_graph_launches([*found, *graphs(mirror(), GRAPH_LAUNCHES)], fit_lags(found, "gpu", fitted))
+    result = [without_profiler(graph, COST).graph for graph in graphs(mirror())]
+    fitted = fit_host_overheads(result, base, min_samples=MIN_SAMPLES)
+    fitted = fit_graph_launches([*result, *graphs(mirror(), GRAPH_LAUNCHES)], fit_lags(result, "gpu", fitted))
     print({k: round(v, 2) for k, v in fitted.segment_us.items()}, fitted.lag_us["gpu"], len(fitted.host_overhead_us))
     save_constants(replace(fitted, provenance=PROVENANCE), out)
 

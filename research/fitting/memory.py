@@ -60,11 +60,11 @@ Loaded = tuple[MemoryConstants, float]  # constants, issue share
 
 def call_times_us(rows: pd.DataFrame) -> dict[tuple[str, str], float]:
     """(device, table) -> host time of one call: the median of the smallest rows."""
-    found = {}
+    result = {}
     for (device, table), part in rows.groupby(["device", "table"]):
         small = part["moved_bytes"] <= part["moved_bytes"].quantile(FLOOR_QUANTILE)
-        found[str(device), str(table)] = float(part.loc[small, "latency_us"].median())
-    return found
+        result[str(device), str(table)] = float(part.loc[small, "latency_us"].median())
+    return result
 
 
 def device_us(rows: pd.DataFrame, table: str, device: DeviceSpec, constants: MemoryConstants) -> np.ndarray:
@@ -80,12 +80,12 @@ def device_us(rows: pd.DataFrame, table: str, device: DeviceSpec, constants: Mem
 
 def predicted_us(rows: pd.DataFrame, device: DeviceSpec, constants: MemoryConstants) -> np.ndarray:
     """What a pair of events should read [n] us, with the constants' gap of each table."""
-    found = np.full(len(rows), np.nan)
+    result = np.full(len(rows), np.nan)
     for table in rows["table"].unique():
         here = (rows["table"] == table).to_numpy()
         own_us = device_us(rows[here], str(table), device, constants)
-        found[here] = between_events_us(own_us, constants.gaps[str(table)])
-    return found
+        result[here] = between_events_us(own_us, constants.gaps[str(table)])
+    return result
 
 
 def fit_memory_constants(rows: pd.DataFrame, devices: Mapping[str, DeviceSpec], provenance: str) -> MemoryConstants:
@@ -157,13 +157,13 @@ def _fit_streams(
     known = [name for name in measured if devices[name].memory_bus_bits and devices[name].memory_pin_bits_per_s]
 
     def build(values: np.ndarray) -> Loaded:
-        kept, speedup, heavy, issue, *shares = map(float, values)
+        retained, speedup, heavy, issue, *shares = map(float, values)
         cycles = {**START.lane_cycles, "pow": heavy}
         systems = {devices[name].name: _system(devices[name], share)
                    for name, share in zip(measured, shares, strict=True) if name in known}  # fmt: skip
-        found = replace(START, stream_share=float(np.exp(np.mean(np.log(shares)))), cache_share=kept,
+        result = replace(START, stream_share=float(np.exp(np.mean(np.log(shares)))), cache_share=retained,
                         cache_speedup=speedup, lane_cycles=cycles, systems=systems)  # fmt: skip
-        return found, issue
+        return result, issue
 
     start = np.array([START.cache_share, START.cache_speedup, START.lane_cycles["pow"], START_ISSUE_SHARE,
                       *[START.stream_share] * len(measured)])  # fmt: skip

@@ -86,13 +86,13 @@ def _end(ops: Sequence[ListedOp], last: int) -> int:
     that the first module of the layer takes.
     """
     first = next(op for op in ops if LAYER.search(op.name) and op.tensors)
-    found = last
+    result = last
     for at in range(last + 1, len(ops)):
         if ops[at].kind in ("VECln", "Linear", "output"):
             break
         if ops[at].output == first.tensors[0]:
-            found = at
-    return found
+            result = at
+    return result
 
 
 class Part(StrEnum):
@@ -110,11 +110,11 @@ class Owned:
     node: str
 
 
-def listed_program(found: Sequence[Section], part: Part) -> tuple[Owned, ...]:
+def listed_program(result: Sequence[Section], part: Part) -> tuple[Owned, ...]:
     """Everything that is called, in order; the k-th op with a kernel is the k-th compute node of the graph."""
-    items = list(_forward(found))
+    items = list(_forward(result))
     if part is Part.BOTH:
-        items += _backward(found)
+        items += _backward(result)
     alike: dict[Item, Item] = {}  # equal items as one, which `rank_nodes` prices once
     return tuple(Owned(alike.setdefault(each.item, each.item), each.node) for each in items)
 
@@ -139,8 +139,8 @@ def build_listed(
     return _graph(name, program, ways or Parallelism())
 
 
-def _forward(found: Sequence[Section]) -> Iterator[Owned]:
-    for section in found:
+def _forward(result: Sequence[Section]) -> Iterator[Owned]:
+    for section in result:
         once = [owned for call in section.calls for owned in _node_forward(call)]
         yield from once * section.repeats
 
@@ -150,8 +150,8 @@ def _node_forward(call: Call) -> Iterator[Owned]:
     return (Owned(item, call.op.name) for item in items)
 
 
-def _backward(found: Sequence[Section]) -> Iterator[Owned]:
-    for section in reversed(found):
+def _backward(result: Sequence[Section]) -> Iterator[Owned]:
+    for section in reversed(result):
         once = [owned for call in reversed(section.calls) for owned in _node_backward(call, section)]
         for name, shape in section.taken.items():
             once += [Owned(item, name) for item in gradient_sums(section.calls, name, shape)]
@@ -161,8 +161,8 @@ def _backward(found: Sequence[Section]) -> Iterator[Owned]:
 def _node_backward(call: Call, section: Section) -> Iterator[Owned]:
     items: list[Item] = []
     if call.is_tensor:
-        elsewhere = call.op.name in section.handed_on
-        items += gradient_sums(section.calls, call.op.name, call.op.output, elsewhere)
+        external = call.op.name in section.handed_on
+        items += gradient_sums(section.calls, call.op.name, call.op.output, external)
     items += _with_sum(backward_items(call), call.op.backward_sum, call.op.aside, Phase.BACKWARD)
     return (Owned(item, call.op.name) for item in items)
 
@@ -187,7 +187,7 @@ def _graph(name: str, program: Sequence[Placed], ways: Parallelism) -> Execution
     graph = ExecutionGraph(
         name=name, nodes=nodes, edges=edges.table(),
         steps=(StepLabel(0, STEP_NAME, None, float("nan"), unknown, unknown),), ranks=(0,), world_size=ranks,
-        device_names=("",), counts={}, stands_for=(ranks,), carried=np.zeros((2, 0), dtype=np.int64),
+        device_names=("",), counts={}, stands_for=(ranks,), cross_step=np.zeros((2, 0), dtype=np.int64),
         fingerprint=hashlib.sha256(repr([placed.item for placed in program]).encode()).hexdigest(),
     )  # fmt: skip
     return add_hardware(graph).validate()

@@ -67,12 +67,12 @@ def viewed(layout: Layout, shape: Shape) -> Layout | None:
 
 def _chunks(layout: Layout) -> list[tuple[int, int]]:
     """Elements and innermost stride of each run of axes that lie evenly apart, outermost first."""
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     for count, stride in zip(layout.shape, layout.strides, strict=True):
         if count == 1:
             continue
-        if found and found[-1][1] == count * stride:
-            found[-1] = (found[-1][0] * count, stride)
+        if result and result[-1][1] == count * stride:
+            result[-1] = (result[-1][0] * count, stride)
         else:
-            found.append((count, stride))
-    return found
+            result.append((count, stride))
+    return result

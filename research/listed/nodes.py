@@ -21,12 +21,12 @@ def calls_of(ops: Sequence[ListedOp], training: bool) -> tuple[Call, ...]:
     """The call of every node, in order."""
     results: dict[str, Result] = {}
     permuted_names = {name for op_ in ops if op_.function in PERMUTING for name in op_.sources}
-    found = []
+    result = []
     for listed in ops:
         call = _call(listed, results, training, listed.name in permuted_names)
         results[listed.name] = result_of(call)
-        found.append(call)
-    return tuple(found)
+        result.append(call)
+    return tuple(result)
 
 
 def _call(listed: ListedOp, results: dict[str, Result], training: bool, permuted_later: bool) -> Call:
@@ -109,10 +109,10 @@ def backward_items(call: Call) -> tuple[Item, ...]:
     return form(call)
 
 
-def gradient_sums(calls: Sequence[Call], name: str, shape: Shape, elsewhere: bool = False) -> tuple[Item, ...]:
-    """Adding up the gradients that a result gets from several of the calls, and from `elsewhere`."""
+def gradient_sums(calls: Sequence[Call], name: str, shape: Shape, external: bool = False) -> tuple[Item, ...]:
+    """Adding up the gradients that a result gets from several of the calls, and from `external`."""
     users = sum(name in call.op.sources and _passes_back(call) for call in calls)
-    return gradients.sums(shape, users + elsewhere)
+    return gradients.sums(shape, users + external)
 
 
 def _passes_back(call: Call) -> bool:

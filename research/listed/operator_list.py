@@ -66,11 +66,11 @@ def read_operator_list(path: Path) -> tuple[ListedOp, ...]:
         InputError: a column is missing, a cell is no literal, or two nodes share a name.
     """
     with untrusted.reading(path):
-        found = pd.read_csv(path, dtype=str, keep_default_na=False)
-    missing = [name for name in COLUMNS if name not in found.columns]
+        result = pd.read_csv(path, dtype=str, keep_default_na=False)
+    missing = [name for name in COLUMNS if name not in result.columns]
     if missing:
         raise InputError(f"no column {', '.join(missing)}", where=str(path), allowed=", ".join(COLUMNS))
-    records = found[list(COLUMNS)].itertuples(index=False, name=None)
+    records = result[list(COLUMNS)].itertuples(index=False, name=None)
     with untrusted.reading(path):
         ops = tuple(_op(dict(zip(COLUMNS, row, strict=True)), f"{path}, line {i + 2}") for i, row in enumerate(records))
     names = [op.name for op in ops]
@@ -102,15 +102,15 @@ def _sum(calls: object) -> tuple[int, bool]:
 
 def _literal(text: str, where: str) -> list | tuple | set:  # type: ignore[type-arg]
     try:
-        found = ast.literal_eval(text)
+        result = ast.literal_eval(text)
     except (ValueError, SyntaxError) as error:
         raise InputError(f"cell {text[:60]!r}", where=where, allowed="a list or tuple as Python writes it") from error
-    if not isinstance(found, list | tuple | set):
+    if not isinstance(result, list | tuple | set):
         raise InputError(f"cell {text[:60]!r}", where=where, allowed="a list or tuple as Python writes it")
-    return found
+    return result
 
 
-def _shape(found: object, where: str) -> Shape:
-    if not isinstance(found, list | tuple) or not all(isinstance(n, int) and n >= 0 for n in found):
-        raise InputError(f"shape {found!r}", where=where, allowed="a tuple of whole numbers from 0 up")
-    return tuple(found)
+def _shape(result: object, where: str) -> Shape:
+    if not isinstance(result, list | tuple) or not all(isinstance(n, int) and n >= 0 for n in result):
+        raise InputError(f"shape {result!r}", where=where, allowed="a tuple of whole numbers from 0 up")
+    return tuple(result)

@@ -44,12 +44,12 @@ def corrections(
         base_us: [n] the analytical answer; NaN: it has none.
         device: asked about.
     """
-    found = Corrections(np.zeros(len(calls)), np.zeros(len(calls), bool))
+    result = Corrections(np.zeros(len(calls)), np.zeros(len(calls), bool))
     if not has_forms(device) or device.measured:
-        return found
-    asked = rows_of_calls(calls, device)
-    known = base_us[asked.places] > 0  # [n]; NaN is not
-    kinds = asked.rows[KIND].astype(str).tolist()
+        return result
+    requested = rows_of_calls(calls, device)
+    known = base_us[requested.places] > 0  # [n]; NaN is not
+    kinds = requested.rows[KIND].astype(str).tolist()
     answers = {kind: checkpoint.answer_of(kind) for kind in set(kinds)}
     own = np.array([answers[kind].is_own(device) for kind in kinds], bool)
     for network, here, shares in (
@@ -59,16 +59,16 @@ def corrections(
         share = np.array([shares[kind] for kind in kinds], float)
         rows = np.flatnonzero(known & here & (share > 0))
         if len(rows):
-            part = CallRows(asked.rows.iloc[rows].reset_index(drop=True), asked.places[rows])
-            found.log_factor[part.places] = share[rows] * _seen_residual(network, part, base_us, device)
-            found.answered[part.places] = True
-    return found
+            part = CallRows(requested.rows.iloc[rows].reset_index(drop=True), requested.places[rows])
+            result.log_factor[part.places] = share[rows] * _seen_residual(network, part, base_us, device)
+            result.answered[part.places] = True
+    return result
 
 
-def _seen_residual(network: OpNetwork, asked: CallRows, base_us: np.ndarray, device: DeviceSpec) -> np.ndarray:
+def _seen_residual(network: OpNetwork, requested: CallRows, base_us: np.ndarray, device: DeviceSpec) -> np.ndarray:
     """[n] corrections in log space, each as far as its method saw the device."""
-    base = base_us[asked.places]
-    rows = asked.rows.assign(latency_us=np.nan, device=_table_name(network, device))
+    base = base_us[requested.places]
+    rows = requested.rows.assign(latency_us=np.nan, device=_table_name(network, device))
     encoded = encode_calls(rows, base, device, network.vocabulary, network.observation)
     seen = encoded.observed.seen_share(torch.from_numpy(np.log(base)))
     return np.asarray((network.residual(encoded) * seen).numpy())

@@ -94,9 +94,11 @@ def _convolutions(calls: Sequence[KernelCall], device: DeviceSpec) -> CallRows:
     places = np.array([place for place, call in enumerate(calls)
                        if passes(call) == FORWARD and call.known_dtype == CONVOLUTIONS.dtype], np.intp)  # fmt: skip
     sizes = sized([calls[place] for place in places], convolution_size, WIDTH)
-    found = Convolutions(*sizes[known_rows(sizes)].T)
-    square = (found.in_height == found.in_width) & (found.window_height == found.window_width) & (found.groups == 1)
-    square &= found.out_height == found.out_width
+    result = Convolutions(*sizes[known_rows(sizes)].T)
+    square = (
+        (result.in_height == result.in_width) & (result.window_height == result.window_width) & (result.groups == 1)
+    )
+    square &= result.out_height == result.out_width
     square &= not convolves_in_tf32(device)
     n, c, k, edge, _, window, _, out, _, stride, _ = sizes[known_rows(sizes)][square].T
     padding = np.maximum(np.ceil(((out - 1) * stride + window - edge) / 2), 0.0)

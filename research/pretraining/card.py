@@ -42,31 +42,31 @@ whose constants are fitted on the same tables, answer; the networks are what tra
 
 def card(checkpoint: OpCheckpoint) -> str:
     """The text of the card."""
-    told = checkpoint.provenance
+    given = checkpoint.provenance
     parts = [
         INTRODUCTION,
         "## Where it answers\n\nShare: of the correction that is kept; 0: the closed form answers.\n",
         _table(["op", "GPUs that trained", "share there", "share on other GPUs"], map(_answer, checkpoint.answers)),
         *([] if any(one.own_share > 0 or one.others_share > 0 for one in checkpoint.answers) else [NOWHERE]),
         "## Sources\n",
-        _table(["repository", "license", "files", "commits"], map(_source, told["sources"])),
+        _table(["repository", "license", "files", "commits"], map(_source, given["sources"])),
         "Rows that trained:\n",
-        _table(["op", "GPU", "rows"], ((r["kind"], r["device"], f"{r['rows']:,}") for r in told["rows"])),
-        f"Words for ops: {', '.join(told['ops']['own'])}. Calls of traces are told by their sizes, whatever op "
-        "multiplied.\n\nLeft out: " + "; ".join(f"{why}: {n:,}" for why, n in told["left_out"].items()) + ".\n",
+        _table(["op", "GPU", "rows"], ((r["kind"], r["device"], f"{r['rows']:,}") for r in given["rows"])),
+        f"Words for ops: {', '.join(given['ops']['own'])}. Calls of traces are told by their sizes, whatever op "
+        "multiplied.\n\nLeft out: " + "; ".join(f"{why}: {n:,}" for why, n in given["left_out"].items()) + ".\n",
         "## Errors on sizes that nobody trained on\n\nGPUs that trained, weights (n, k; channels and window) that did "
         "not: a fifth of them chose the shares, another fifth is judged here. Mean absolute error of the latency as "
         "the table's method reads it, in % (median, p90, largest). A kind is kept only where generations that were "
         "held out confirm it: what sizes of the same table say may be true of that campaign alone.\n",
-        _errors(told["sizes"]),
+        _errors(given["sizes"]),
         "## Errors on generations that nobody trained on\n\nConstants of the closed forms and network without the "
         "generation; its share is what the other generations choose. Kept: of the kind, on GPUs that nobody trained "
         "on.\n",
-        _errors(told["generations"]),
+        _errors(given["generations"]),
         NOT_FOR,
         "## Versions\n\n" + ", ".join(f"{name} {version}" for name, version in
-                                      {"gnnperf": told["gnnperf"], **told["libraries"]}.items())
-        + f"; seed {told['seed']}.\n",
+                                      {"gnnperf": given["gnnperf"], **given["libraries"]}.items())
+        + f"; seed {given['seed']}.\n",
     ]  # fmt: skip
     return "\n".join(parts)
 

@@ -29,14 +29,14 @@ def choose(sizes: Sequence[HeldOut], generations: Sequence[HeldOut]) -> tuple[Ki
         sizes: errors on sizes that nobody trained on, of rows that choose.
         generations: errors on generations that nobody trained on.
     """
-    found = []
+    result = []
     for kind in KINDS:
         own, others = of_kind(sizes, kind.name), of_kind(generations, kind.name)
         confirmed = others_share(others)
         share = own_share(own) if confirmed > 0 else NONE
         devices = tuple(one.device for one in own if share > 0 and one.mean(share) <= one.mean(NONE))
-        found.append(KindAnswer(kind.name, devices, share, confirmed))
-    return tuple(found)
+        result.append(KindAnswer(kind.name, devices, share, confirmed))
+    return tuple(result)
 
 
 def by_sizes_only(checkpoint: OpCheckpoint) -> OpCheckpoint:
@@ -50,17 +50,17 @@ def by_sizes_only(checkpoint: OpCheckpoint) -> OpCheckpoint:
     return replace(checkpoint, answers=answers)
 
 
-def own_share(found: Sequence[HeldOut]) -> float:
+def own_share(result: Sequence[HeldOut]) -> float:
     """The share with the least mean error over devices; 0: none helps by MARGIN."""
-    if not found:
+    if not result:
         return NONE
-    best = min(SHARES, key=lambda share: _mean(found, share))
-    return best if _mean(found, best) < (1 - MARGIN) * _mean(found, NONE) else NONE
+    best = min(SHARES, key=lambda share: _mean(result, share))
+    return best if _mean(result, best) < (1 - MARGIN) * _mean(result, NONE) else NONE
 
 
-def others_share(found: Sequence[HeldOut]) -> float:
+def others_share(result: Sequence[HeldOut]) -> float:
     """The same over generations, each one vote, of the shares that no generation is worse with by MARGIN."""
-    generations = {one.generation: [o for o in found if o.generation == one.generation] for one in found}
+    generations = {one.generation: [o for o in result if o.generation == one.generation] for one in result}
     if len(generations) < 2:  # one generation cannot tell of another
         return NONE
     fine = [share for share in SHARES if all(_no_worse(part, share) for part in generations.values())]
@@ -69,16 +69,16 @@ def others_share(found: Sequence[HeldOut]) -> float:
     return best if errors[best] < (1 - MARGIN) * errors[NONE] else NONE
 
 
-def judged_generations(found: Sequence[HeldOut]) -> list[tuple[HeldOut, float]]:
+def judged_generations(result: Sequence[HeldOut]) -> list[tuple[HeldOut, float]]:
     """Each with the share that all other generations choose for it."""
     return [
-        (one, others_share([o for o in of_kind(found, one.kind) if o.generation != one.generation])) for one in found
+        (one, others_share([o for o in of_kind(result, one.kind) if o.generation != one.generation])) for one in result
     ]
 
 
-def _no_worse(found: Sequence[HeldOut], share: float) -> bool:
-    return _mean(found, share) <= (1 + MARGIN) * _mean(found, NONE)
+def _no_worse(result: Sequence[HeldOut], share: float) -> bool:
+    return _mean(result, share) <= (1 + MARGIN) * _mean(result, NONE)
 
 
-def _mean(found: Sequence[HeldOut], share: float) -> float:
-    return float(np.mean([one.mean(share) for one in found]))
+def _mean(result: Sequence[HeldOut], share: float) -> float:
+    return float(np.mean([one.mean(share) for one in result]))

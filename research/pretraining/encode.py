@@ -139,12 +139,12 @@ def _encoded(
 
 def fit_row_normalizer(rows: EncodedRows, dropped: Sequence[str]) -> Normalizer:
     """Statistics of training rows; what a view drops (work and device features by name) never reaches the network."""
-    found = fit_normalizer([rows.data()])
-    scale = dict(found.scale)
+    result = fit_normalizer([rows.data()])
+    scale = dict(result.scale)
     for node_type, names in ((COMPUTE, WORK_NAMES), (DEVICE, DEVICE_NAMES)):
         away = torch.tensor([name in dropped for name in names])
         scale[node_type] = torch.where(away, torch.full_like(scale[node_type], float("inf")), scale[node_type])
-    return Normalizer(found.mean, scale, found.low, found.high)
+    return Normalizer(result.mean, scale, result.low, result.high)
 
 
 def _features(made: OpGraph, base: np.ndarray, cluster: ClusterSpec, vocabulary: Vocabulary) -> HeteroData:

@@ -35,7 +35,7 @@ PACES = tuple(float(2.0 ** (step / 8)) for step in range(-16, 17))  # a quarter 
 
 
 @dataclass(frozen=True)
-class Asked:
+class Requested:
     """Rows of one device, dtype and kind of op, and what answers for them without any row of that device.
 
     Attributes:
@@ -48,14 +48,14 @@ class Asked:
     encoded: EncodedRows
     residual: Tensor
 
-    def part(self, places: np.ndarray) -> Asked:
+    def part(self, places: np.ndarray) -> Requested:
         """Some of them."""
         where = torch.from_numpy(places)
-        return Asked(self.rows.iloc[places].reset_index(drop=True), self.encoded.part(where), self.residual[where])
+        return Requested(self.rows.iloc[places].reset_index(drop=True), self.encoded.part(where), self.residual[where])
 
-    def on_host(self, pace: float) -> Asked:
-        """As a host would measure them that takes `pace` times as long."""
-        return replace(self, encoded=replace(self.encoded, observed=self.encoded.observed.paced(pace)))
+    def on_host(self, machine_scale: float) -> Requested:
+        """As a host would measure them that takes `machine_scale` times as long."""
+        return replace(self, encoded=replace(self.encoded, observed=self.encoded.observed.paced(machine_scale)))
 
     def log_us(self, constants: FormConstants | None = None) -> np.ndarray:
         """[n] log us as the method reads them; with other constants of products, if there are."""
@@ -76,10 +76,10 @@ class Refitted:
     least: float
     most: float
 
-    def log_us(self, asked: Asked) -> np.ndarray:
+    def log_us(self, requested: Requested) -> np.ndarray:
         """[n] log us, moved no further than the rows that were measured."""
-        before = asked.log_us()
-        return before + np.clip(asked.log_us(self.constants) - before, self.least, self.most)
+        before = requested.log_us()
+        return before + np.clip(requested.log_us(self.constants) - before, self.least, self.most)
 
 
 @dataclass(frozen=True)
@@ -88,21 +88,23 @@ class FewRows:
 
     Attributes:
         refitted: constants of products, fitted once more; None: as they were.
-        pace: of the host, over the typical one's.
+        machine_scale: of the host, over the typical one's.
         learned: of what is left.
     """
 
     refitted: Refitted | None
-    pace: float
+    machine_scale: float
     learned: Learned
 
-    def log_us(self, asked: Asked) -> np.ndarray:
+    def log_us(self, requested: Requested) -> np.ndarray:
         """[n] log us."""
-        answer = asked.on_host(self.pace).log_us() if self.refitted is None else self.refitted.log_us(asked)
-        return answer + self.learned.correction(numbers(asked.encoded))
+        answer = (
+            requested.on_host(self.machine_scale).log_us() if self.refitted is None else self.refitted.log_us(requested)
+        )
+        return answer + self.learned.correction(numbers(requested.encoded))
 
 
-def learn_from(few: Asked, pool: EncodedRows, constants: FormConstants, seed: int) -> FewRows:
+def learn_from(few: Requested, pool: EncodedRows, constants: FormConstants, seed: int) -> FewRows:
     """Changes that a few rows confirm among themselves.
 
     Args:
@@ -113,17 +115,17 @@ def learn_from(few: Asked, pool: EncodedRows, constants: FormConstants, seed: in
     """
     label = few.encoded.log_label.numpy()
     is_product = set(form_names(few.rows)) == {PRODUCT}  # their constants have the launch with them
-    found = _refitted(few, constants, label, seed) if is_product else None
-    pace = 1.0 if is_product else _confirmed_pace(few, label, seed)
-    answer = few.on_host(pace).log_us() if found is None else found.log_us(few)
-    return FewRows(found, pace, learn(numbers(few.encoded), label - answer, numbers(pool), seed))
+    result = _refitted(few, constants, label, seed) if is_product else None
+    machine_scale = 1.0 if is_product else _confirmed_scale(few, label, seed)
+    answer = few.on_host(machine_scale).log_us() if result is None else result.log_us(few)
+    return FewRows(result, machine_scale, learn(numbers(few.encoded), label - answer, numbers(pool), seed))
 
 
-def _confirmed_pace(few: Asked, label: np.ndarray, seed: int) -> float:
+def _confirmed_scale(few: Requested, label: np.ndarray, seed: int) -> float:
     """Of the host; 1 where there are too few rows, or rows that were left out are not met better."""
     if len(label) < LEAST_ROWS:
         return 1.0
-    off = np.stack([np.abs(label - few.on_host(pace).log_us()) for pace in PACES])  # [paces, n]
+    off = np.stack([np.abs(label - few.on_host(machine_scale).log_us()) for machine_scale in PACES])  # [paces, n]
     group = np.random.default_rng(seed).permutation(len(label)) % FOLDS  # [n]
     left_out = np.empty(len(label))
     for out in range(FOLDS):
@@ -133,7 +135,7 @@ def _confirmed_pace(few: Asked, label: np.ndarray, seed: int) -> float:
     return PACES[int(off.mean(axis=1).argmin())] if is_better(left_out, as_typical) else 1.0
 
 
-def _refitted(few: Asked, constants: FormConstants, label: np.ndarray, seed: int) -> Refitted | None:
+def _refitted(few: Requested, constants: FormConstants, label: np.ndarray, seed: int) -> Refitted | None:
     """Fitted to all rows; None where rows that were left out are not met better."""
     if len(label) < LEAST_ROWS:
         return None
@@ -146,13 +148,13 @@ def _refitted(few: Asked, constants: FormConstants, label: np.ndarray, seed: int
     return refitted(few, constants) if is_better(left_out, np.abs(label - few.log_us())) else None
 
 
-def refitted(few: Asked, constants: FormConstants) -> Refitted:
+def refitted(few: Requested, constants: FormConstants) -> Refitted:
     """The constants with those of the rows' family fitted to these rows of one device."""
     family = str(families(few.rows)[0])
     near = fit_near(measured(few.rows), _members(few.rows, constants))
-    found = replace(constants, gemm={**constants.gemm, family: near})
-    moved = few.log_us(found) - few.log_us()  # [n]
-    return Refitted(found, min(float(moved.min()), 0.0), max(float(moved.max()), 0.0))
+    result = replace(constants, gemm={**constants.gemm, family: near})
+    moved = few.log_us(result) - few.log_us()  # [n]
+    return Refitted(result, min(float(moved.min()), 0.0), max(float(moved.max()), 0.0))
 
 
 def _members(rows: pd.DataFrame, constants: FormConstants) -> Members:

@@ -71,8 +71,8 @@ def form_names(rows: pd.DataFrame) -> np.ndarray:
 def families(rows: pd.DataFrame) -> np.ndarray:
     """[n] family of kernels of products: matrix units, or lanes with or without a batch (`gemm.family_of`)."""
     lanes = np.where(rows["op"].isin(["aten::bmm", "aten::baddbmm"]), VECTOR_BATCHED, VECTOR)
-    found: np.ndarray = np.where(rows["dtype"].isin(["float32", "float64"]), lanes, MATRIX)
-    return found
+    result: np.ndarray = np.where(rows["dtype"].isin(["float32", "float64"]), lanes, MATRIX)
+    return result
 
 
 def fit_forms(rows: pd.DataFrame) -> FormConstants:
@@ -106,12 +106,12 @@ def base_us(rows: pd.DataFrame, constants: FormConstants) -> np.ndarray:
     Raises:
         InputError: a row whose form has no constants.
     """
-    found = np.full(len(rows), np.nan)
+    result = np.full(len(rows), np.nan)
     kinds = rows.assign(form=form_names(rows), family=families(rows))
     for (device, form, family, _), places in grouped(kinds, ("device", "form", "family", "dtype")):
         for part in np.array_split(places, -(-len(places) // CHUNK_ROWS)):
-            found[part] = _form_us(rows.iloc[part], form, family, _spec(device), constants)
-    return found
+            result[part] = _form_us(rows.iloc[part], form, family, _spec(device), constants)
+    return result
 
 
 def _form_us(rows: pd.DataFrame, form: str, family: str, device: DeviceSpec, constants: FormConstants) -> np.ndarray:
@@ -124,16 +124,16 @@ def _form_us(rows: pd.DataFrame, form: str, family: str, device: DeviceSpec, con
     if form == PRODUCT:
         data = measured(rows)
         members = members_for(constants.gemm[family], device.architecture)
-        return tiled_us(data.found, data.numbers, members, launch_included=False)
+        return tiled_us(data.result, data.numbers, members, launch_included=False)
     assert constants.memory is not None
     if form == CONVOLUTION:
         assert constants.convolution is not None
         setting = Setting(device, constants.memory, on_lanes(constants.gemm), constants.convolution)
         return forward_algorithms(rows, setting).fastest_us(constants.convolution)
-    found = np.empty(len(rows))
+    result = np.empty(len(rows))
     for table, places in rows.groupby("table").indices.items():
-        found[places] = device_us(rows.iloc[places], str(table), device, constants.memory)
-    return found
+        result[places] = device_us(rows.iloc[places], str(table), device, constants.memory)
+    return result
 
 
 def on_lanes(gemm: Mapping[str, Members]) -> Mapping[str, Members]:
@@ -147,7 +147,7 @@ def _first_of_each(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _spec(name: str) -> DeviceSpec:
-    found = match_device(name)
-    if found is None:
+    result = match_device(name)
+    if result is None:
         raise InputError(f"device {name!r}", where="op table", remedy="add it to conf/hardware")
-    return found
+    return result

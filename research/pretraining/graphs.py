@@ -58,10 +58,10 @@ def op_graph(rows: pd.DataFrame, name: str, device: str) -> ExecutionGraph:
         input_dims=rows["shapes"].to_numpy(object), flops=rows["flops"].to_numpy(float),
         bytes=rows["moved_bytes"].to_numpy(float), latency_us=rows["latency_us"].to_numpy(float),
     )  # fmt: skip
-    alone = ExecutionGraph(
+    isolated = ExecutionGraph(
         name=name, nodes=nodes, edges=EdgeList().table(), steps=(), ranks=(0,), world_size=1, device_names=(device,)
     )
-    return add_hardware(alone).validate()
+    return add_hardware(isolated).validate()
 
 
 def grouped(rows: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:

@@ -20,7 +20,7 @@ from research.pretraining.calls import KIND
 from research.pretraining.fit import BY_SIZE, OWN, VIEWS, OpModel, fit, prepare
 from research.pretraining.forms import shipped_forms
 from research.pretraining.graphs import grouped
-from research.pretraining.kept_forms import kept_forms
+from research.pretraining.retained_forms import retained_forms
 from research.pretraining.rows import GENERATION, sampled
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -76,13 +76,13 @@ def unseen_generations(
         seed: of weights, order and dropout.
         folder: where fitted constants are kept.
     """
-    found: list[HeldOut] = []
+    result: list[HeldOut] = []
     for generation in each(sorted(rows[GENERATION].unique()), "leaving out generations", "generations"):
-        constants = kept_forms(every[every[GENERATION] != generation].reset_index(drop=True), folder)
+        constants = retained_forms(every[every[GENERATION] != generation].reset_index(drop=True), folder)
         others = rows[rows[GENERATION] != generation].reset_index(drop=True)
         model = fit(prepare(others, constants, config), VIEWS[BY_SIZE], config, seed)
-        found += held_out(model, rows[rows[GENERATION] == generation])
-    return found
+        result += held_out(model, rows[rows[GENERATION] == generation])
+    return result
 
 
 def held_out(model: OpModel, rows: pd.DataFrame) -> Iterable[HeldOut]:
@@ -97,6 +97,6 @@ def held_out(model: OpModel, rows: pd.DataFrame) -> Iterable[HeldOut]:
         yield HeldOut(kind, device if spec is None else spec.name, generation, errors)
 
 
-def of_kind(found: Sequence[HeldOut], kind: str) -> list[HeldOut]:
+def of_kind(result: Sequence[HeldOut], kind: str) -> list[HeldOut]:
     """Those of one kind."""
-    return [one for one in found if one.kind == kind]
+    return [one for one in result if one.kind == kind]

@@ -54,13 +54,13 @@ def kind_names(rows: pd.DataFrame) -> np.ndarray:
 
     Convolutions of GPUs with TF32 are of none: the tables ran them without it, programs run them with it.
     """
-    found = np.full(len(rows), "", dtype=object)
+    result = np.full(len(rows), "", dtype=object)
     for kind in KINDS:
         here = (rows["source"] == kind.source) & (rows["table"] == kind.table) & (rows["dtype"] == kind.dtype)
-        found[here.to_numpy(bool)] = kind.name
+        result[here.to_numpy(bool)] = kind.name
     tf32 = {name for name in rows["device"].unique() if convolves_in_tf32(spec_of(str(name)))}
-    found[rows["device"].isin(tf32).to_numpy(bool) & (found == CONVOLUTIONS.name)] = ""
-    return found
+    result[rows["device"].isin(tf32).to_numpy(bool) & (result == CONVOLUTIONS.name)] = ""
+    return result
 
 
 def convolves_in_tf32(device: DeviceSpec) -> bool:

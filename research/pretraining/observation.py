@@ -70,17 +70,17 @@ class Observation:
 
     def of(self, rows: pd.DataFrame) -> Observed:
         """The waits of these rows; a table that training rows did not have waits like the mean of its source's."""
-        found = np.zeros((len(rows), 3))  # [n, 3] wait, issue, sharpness
-        found[:, 2] = 1.0
+        result = np.zeros((len(rows), 3))  # [n, 3] wait, issue, sharpness
+        result[:, 2] = 1.0
         late = rows["launch_included"].to_numpy(bool)
         for (source, device, table), places in grouped(rows, ("source", "device", "table")):
             if late[places].any():
                 wait = self.waits.get((source, table)) or self._mean(source)
                 share = self.shares.get((source, device, table), 1.0)
                 call = share * wait.of(rows["calls_before"].to_numpy(float)[places])  # [k]
-                found[places, 0] = call if wait.issue_share < BEFORE else 0.0
-                found[places, 1], found[places, 2] = call * wait.issue_share, wait.sharpness
-        return Observed(*(torch.from_numpy(column) for column in np.where(late[:, None], found, [0.0, 0.0, 1.0]).T))
+                result[places, 0] = call if wait.issue_share < BEFORE else 0.0
+                result[places, 1], result[places, 2] = call * wait.issue_share, wait.sharpness
+        return Observed(*(torch.from_numpy(column) for column in np.where(late[:, None], result, [0.0, 0.0, 1.0]).T))
 
     def _mean(self, source: str) -> Wait:
         steady = {key: wait for key, wait in self.waits.items() if not wait.growth_us}
@@ -115,9 +115,9 @@ class Observed:
         """[n] d log us that the method reads / d log us of the device: 1 seen whole, 0 hidden behind the wait."""
         return (self.log_us(log_device_us + STEP) - self.log_us(log_device_us - STEP)) / (2 * STEP)
 
-    def paced(self, pace: float) -> Observed:
-        """On a host that takes `pace` times as long."""
-        return Observed(self.call_us * pace, self.issue_us * pace, self.sharpness)
+    def paced(self, machine_scale: float) -> Observed:
+        """On a host that takes `machine_scale` times as long."""
+        return Observed(self.call_us * machine_scale, self.issue_us * machine_scale, self.sharpness)
 
     def part(self, places: Tensor) -> Observed:
         """Of some rows."""
@@ -135,21 +135,25 @@ def fit_observation(rows: pd.DataFrame, constants: FormConstants) -> Observation
             own = {device: us for (device, name), us in floors.items() if name == table}
             typical = float(np.median(list(own.values())))
             wait = _wait(here, str(table), typical, constants)
-            told = _paces(here, wait, constants) if wait.growth_us else {d: us / typical for d, us in own.items()}
+            given = (
+                _machine_scales(here, wait, constants) if wait.growth_us else {d: us / typical for d, us in own.items()}
+            )
             waits[str(source), str(table)] = wait
-            shares |= {(str(source), device, str(table)): share for device, share in told.items()}
+            shares |= {(str(source), device, str(table)): share for device, share in given.items()}
     return Observation(waits, shares)
 
 
-def _paces(rows: pd.DataFrame, wait: Wait, constants: FormConstants) -> dict[str, float]:
+def _machine_scales(rows: pd.DataFrame, wait: Wait, constants: FormConstants) -> dict[str, float]:
     """Device -> pace of its host over the typical one's, where the wait is most of a row."""
-    found = {}
+    result = {}
     for device, part in rows.groupby("device"):
         typical, kernel = wait.of(part["calls_before"].to_numpy(float)), base_us(part, constants)  # [n]
         short = kernel < typical
         if short.any():
-            found[str(device)] = float(np.median((part["latency_us"].to_numpy(float) - kernel)[short] / typical[short]))
-    return {device: max(pace, LEAST_PACE) for device, pace in found.items()}
+            result[str(device)] = float(
+                np.median((part["latency_us"].to_numpy(float) - kernel)[short] / typical[short])
+            )
+    return {device: max(machine_scale, LEAST_PACE) for device, machine_scale in result.items()}
 
 
 def _wait(rows: pd.DataFrame, table: str, typical_us: float, constants: FormConstants) -> Wait:

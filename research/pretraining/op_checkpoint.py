@@ -109,12 +109,12 @@ def save_op_checkpoint(path: Path, checkpoint: OpCheckpoint) -> OpCheckpoint:
     held = io.BytesIO()  # the name of a file would be in its bytes
     torch.save(_to_plain(checkpoint), held)
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    compared = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        beside.write_bytes(held.getvalue())
-        os.replace(beside, path)
+        compared.write_bytes(held.getvalue())
+        os.replace(compared, path)
     finally:
-        beside.unlink(missing_ok=True)
+        compared.unlink(missing_ok=True)
     return replace(checkpoint, sha256=hashlib.sha256(held.getvalue()).hexdigest())
 
 

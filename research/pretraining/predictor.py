@@ -93,10 +93,10 @@ class PretrainedPredictor:
         siblings = np.maximum(graph.nodes["num_siblings"].to_numpy(float)[rows], 1.0)
         call_us = np.full(len(calls), np.nan)
         call_us[code] = base.latency_us[rows] * siblings  # kernels of a call share its answer
-        found = corrections(self.checkpoint, calls, call_us, cluster.device)
+        result = corrections(self.checkpoint, calls, call_us, cluster.device)
         factor, source = np.ones(graph.num_nodes), base.source.copy()
-        factor[rows] = np.exp(found.log_factor[code])
-        source[rows[found.answered[code]]] = Source.GNN
+        factor[rows] = np.exp(result.log_factor[code])
+        source[rows[result.answered[code]]] = Source.GNN
         latency_us, mean_us = base.latency_us * factor, base.scheduled_us * factor
         return replace(base, latency_us=latency_us, mean_latency_us=mean_us, source=source)
 
@@ -113,12 +113,12 @@ class NetworkOnly:
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """NaN where no network answers; hardware takes no time."""
-        found = self.whole.predict(graph, cluster)
+        result = self.whole.predict(graph, cluster)
         hardware = graph.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK]).to_numpy()
-        known = (found.source == Source.GNN) | hardware  # [num_nodes]
-        latency_us, mean_us = (np.where(known, us, np.nan) for us in (found.latency_us, found.scheduled_us))
-        source = np.where(known, found.source, Source.UNCOVERED).astype(object)
+        known = (result.source == Source.GNN) | hardware  # [num_nodes]
+        latency_us, mean_us = (np.where(known, us, np.nan) for us in (result.latency_us, result.scheduled_us))
+        source = np.where(known, result.source, Source.UNCOVERED).astype(object)
         return replace(
-            found, latency_us=latency_us, mean_latency_us=mean_us, source=source,
-            uncovered_ops=uncovered_ops(graph, latency_us), alone=only(found.alone, known),
+            result, latency_us=latency_us, mean_latency_us=mean_us, source=source,
+            uncovered_ops=uncovered_ops(graph, latency_us), isolated=only(result.isolated, known),
         )  # fmt: skip

@@ -104,24 +104,24 @@ def words(model: OpModel) -> list[str]:
     return list(model.prepared.vocabulary.words["compute"]["op_name"])
 
 
-def judged_sizes(found: Mapping[int, Sequence[HeldOut]], answers: Sequence[KindAnswer]) -> list[dict[str, Any]]:
+def judged_sizes(result: Mapping[int, Sequence[HeldOut]], answers: Sequence[KindAnswer]) -> list[dict[str, Any]]:
     """Errors of the share that sizes choose for a kind, and whether it is kept there."""
     of = {one.kind: one for one in answers}
-    share = {kind: own_share(of_kind(found[CHOOSES], kind)) for kind in of}
-    return [{**line(one, share[one.kind]), "kept": one.device in of[one.kind].devices} for one in found[JUDGES]]
+    share = {kind: own_share(of_kind(result[CHOOSES], kind)) for kind in of}
+    return [{**line(one, share[one.kind]), "kept": one.device in of[one.kind].devices} for one in result[JUDGES]]
 
 
-def judged_others(found: Sequence[HeldOut], answers: Sequence[KindAnswer]) -> list[dict[str, Any]]:
+def judged_others(result: Sequence[HeldOut], answers: Sequence[KindAnswer]) -> list[dict[str, Any]]:
     """Errors of the share that all other generations choose, and whether the kind is kept on other GPUs."""
-    kept = {one.kind: one.others_share > 0 for one in answers}
-    return [{**line(one, share), "kept": kept[one.kind]} for one, share in judged_generations(found)]
+    retained = {one.kind: one.others_share > 0 for one in answers}
+    return [{**line(one, share), "kept": retained[one.kind]} for one, share in judged_generations(result)]
 
 
-def line(found: HeldOut, share: float) -> dict[str, Any]:
+def line(result: HeldOut, share: float) -> dict[str, Any]:
     """Errors of the closed form and of the network with a share of its corrections."""
-    forms, network = (pd.Series(found.errors[each]) for each in (NONE, share))
+    forms, network = (pd.Series(result.errors[each]) for each in (NONE, share))
     numbers = {f"{name} {what}": float(number) for name, errors in (("forms", forms), ("network", network))
                for what, number in (("mean", errors.mean()), ("median", errors.median()), ("p90", errors.quantile(0.9)),
                                     ("max", errors.max()))}  # fmt: skip
-    return {"kind": found.kind, "device": found.device, "generation": found.generation, "rows": len(forms),
+    return {"kind": result.kind, "device": result.device, "generation": result.generation, "rows": len(forms),
             "share": share, **numbers}  # fmt: skip

@@ -34,13 +34,13 @@ def usable(table: OpTable) -> OpTable:
     for source, here in rows.groupby("source").indices.items():
         counts = {NO_DEVICE: (~known[here]).sum(), NO_FORM: (known[here] & ~formed[here]).sum()}
         dropped |= {f"{source}: {reason}": int(count) for reason, count in counts.items() if count}
-    kept = rows[known & formed].reset_index(drop=True)
-    if kept.empty:
+    retained = rows[known & formed].reset_index(drop=True)
+    if retained.empty:
         raise InputError("no row with a known device and op", where="op tables", remedy="gnnperf data fetch")
-    found = {name: device for name, device in devices.items() if device is not None}
-    generation = kept["device"].map({name: d.architecture or d.name for name, d in found.items()})
-    chip = kept["device"].map({name: f"{d.architecture or d.name}/{d.num_sms}" for name, d in found.items()})
-    return OpTable(kept.assign(**{GENERATION: generation, CHIP: chip}), dropped)
+    result = {name: device for name, device in devices.items() if device is not None}
+    generation = retained["device"].map({name: d.architecture or d.name for name, d in result.items()})
+    chip = retained["device"].map({name: f"{d.architecture or d.name}/{d.num_sms}" for name, d in result.items()})
+    return OpTable(retained.assign(**{GENERATION: generation, CHIP: chip}), dropped)
 
 
 def spec_of(name: str) -> DeviceSpec:
@@ -49,15 +49,15 @@ def spec_of(name: str) -> DeviceSpec:
     Raises:
         InputError: it has none of that name.
     """
-    found = match_device(name)
-    if found is None:
+    result = match_device(name)
+    if result is None:
         raise InputError(f"device {name!r}", where="op table", remedy="add it to conf/hardware")
-    return found
+    return result
 
 
 def sampled(rows: pd.DataFrame, per_group: int, by: Sequence[str], seed: int) -> np.ndarray:
     """Positions of at most so many rows of each group, ascending; the same for the same seed."""
     mixed = np.random.default_rng(seed).permutation(len(rows))
     place = rows.iloc[mixed].groupby(list(by), sort=False).cumcount().to_numpy()
-    found: np.ndarray = np.sort(mixed[place < per_group])
-    return found
+    result: np.ndarray = np.sort(mixed[place < per_group])
+    return result

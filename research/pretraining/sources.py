@@ -51,10 +51,10 @@ def read_sources(mirror: Path) -> OpTable:
     Raises:
         InputError: the mirror has none of them.
     """
-    found = joined(read(mirror) for _, read in READERS)
-    if found.rows.empty:
+    result = joined(read(mirror) for _, read in READERS)
+    if result.rows.empty:
         raise InputError("no op tables", where=str(mirror), remedy="gnnperf data fetch --kind op-table")
-    return found
+    return result
 
 
 def _source(repo: str, entries: list[Entry]) -> Source:

@@ -40,12 +40,12 @@ def build(plan: Plan, raw: Path, out: Path) -> Built:
     Raises:
         InputError: there is no recording, a trace cannot be read, or `out` cannot be written.
     """
-    found = {spec.name: _accepted(plan, spec.name, (raw, out)) for spec in plan.runs}
-    found = {name: repeats for name, repeats in found.items() if repeats}
-    if not found:
+    result = {spec.name: _accepted(plan, spec.name, (raw, out)) for spec in plan.runs}
+    result = {name: repeats for name, repeats in result.items() if repeats}
+    if not result:
         raise InputError("holds no accepted recording", where=str(raw), remedy=f"record the plan {plan.name} first")
-    plan = _of(plan, found)
-    names = [recording_name(name, repeat) for name, repeats in found.items() for repeat in repeats]
+    plan = _of(plan, result)
+    names = [recording_name(name, repeat) for name, repeats in result.items() for repeat in repeats]
     for name in each(names, "converting traces", "recordings"):
         if accepted(raw / name):
             convert(raw / name, out / name)
@@ -53,11 +53,11 @@ def build(plan: Plan, raw: Path, out: Path) -> Built:
     copy_calibration(raw, out)
     cards = {name: _card(out / name) for name in names}
     size_bytes = sum(file.stat().st_size for name in names for file in (out / name).iterdir())
-    splits = {axis: _with_repeats(parts, found) for axis, parts in _axes(plan, cards).items()}
+    splits = {axis: _with_repeats(parts, result) for axis, parts in _axes(plan, cards).items()}
     files.write_json(out / SPLITS, splits)
     files.write_json(out / PAIRS, {"pairs": _pairs(plan)})
     files.write_text(out / README, dataset_card(plan, cards, splits, size_bytes))
-    return Built(len(names), sum(len(r) == plan.repeats for r in found.values()), size_bytes)
+    return Built(len(names), sum(len(r) == plan.repeats for r in result.values()), size_bytes)
 
 
 def convert(run_dir: Path, out: Path) -> None:
@@ -65,14 +65,14 @@ def convert(run_dir: Path, out: Path) -> None:
     write_run(read_run(run_dir), out)
 
 
-def _of(plan: Plan, found: Mapping[str, object]) -> Plan:
+def _of(plan: Plan, result: Mapping[str, object]) -> Plan:
     """The plan without the runs that were not found."""
     splits = {
-        axis: {part: [name for name in names if name in found] for part, names in parts.items()}
+        axis: {part: [name for name in names if name in result] for part, names in parts.items()}
         for axis, parts in plan.splits.items()
     }
-    runs = tuple(spec for spec in plan.runs if spec.name in found)
-    pairs = tuple(pair for pair in plan.pairs if pair.a.name in found and pair.b.name in found)
+    runs = tuple(spec for spec in plan.runs if spec.name in result)
+    pairs = tuple(pair for pair in plan.pairs if pair.a.name in result and pair.b.name in result)
     return replace(plan, runs=runs, splits=splits, pairs=pairs)
 
 
@@ -80,9 +80,9 @@ def _accepted(plan: Plan, run: str, folders: Sequence[Path]) -> list[int]:
     return [repeat for repeat in range(1, plan.repeats + 1) if recorded_in(recording_name(run, repeat), folders)]
 
 
-def _with_repeats(parts: Split, found: Mapping[str, Sequence[int]]) -> dict[str, list[str]]:
+def _with_repeats(parts: Split, result: Mapping[str, Sequence[int]]) -> dict[str, list[str]]:
     return {
-        part: [recording_name(name, repeat) for name in names for repeat in found[name]]
+        part: [recording_name(name, repeat) for name in names for repeat in result[name]]
         for part, names in parts.items()
     }
 
@@ -114,16 +114,16 @@ def _copy_examples(plan: Plan, raw: Path, out: Path) -> None:
     """Raw traces of a few runs of different programs stay, as the profiler wrote them."""
     example_of: dict[str, Path] = {}
     for spec in plan.runs:
-        kept, recorded = out / EXAMPLES / spec.name, raw / recording_name(spec.name, 1)
-        if accepted(kept) or accepted(recorded):
-            example_of.setdefault(spec.workload.kind, kept if accepted(kept) else recorded)
+        retained, recorded = out / EXAMPLES / spec.name, raw / recording_name(spec.name, 1)
+        if accepted(retained) or accepted(recorded):
+            example_of.setdefault(spec.workload.kind, retained if accepted(retained) else recorded)
     for example in list(example_of.values())[:NUM_EXAMPLES]:
         if example.parent != out / EXAMPLES:
             shutil.copytree(example, out / EXAMPLES / example.parent.name, dirs_exist_ok=True)
 
 
 def _card(run_dir: Path) -> dict[str, Any]:
-    found = files.read_json(run_dir / card.CARD)
-    if found is None:
+    result = files.read_json(run_dir / card.CARD)
+    if result is None:
         raise InputError("has no card", where=str(run_dir), allowed="a run written by gnnperf record")
-    return found
+    return result

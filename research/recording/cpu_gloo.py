@@ -104,7 +104,7 @@ def _by_size(runs: Sequence[RunSpec]) -> Split:
     widths: dict[str, list[int]] = {}
     for run in runs:
         widths.setdefault(run.workload.kind, []).append(run.workload.width)
-    ordered = {kind: sorted(set(found)) for kind, found in widths.items()}
+    ordered = {kind: sorted(set(result)) for kind, result in widths.items()}
     split: dict[str, list[str]] = {"train": [], "val": [], "test": []}
     for run in runs:
         known = ordered[run.workload.kind]
@@ -116,9 +116,9 @@ def _by_size(runs: Sequence[RunSpec]) -> Split:
 
 def _held_out(runs: Iterable[RunSpec], is_test: Callable[[RunSpec], bool]) -> Split:
     runs = tuple(runs)
-    kept = [run.name for run in runs if not is_test(run)]
+    retained = [run.name for run in runs if not is_test(run)]
     return {
-        "train": [name for place, name in enumerate(kept) if place % VAL_PERIOD != VAL_PLACE],
-        "val": kept[VAL_PLACE::VAL_PERIOD],
+        "train": [name for place, name in enumerate(retained) if place % VAL_PERIOD != VAL_PLACE],
+        "val": retained[VAL_PLACE::VAL_PERIOD],
         "test": [run.name for run in runs if is_test(run)],
     }

@@ -54,11 +54,11 @@ def pairs() -> tuple[Pair, ...]:
 
 
 def _sleeps() -> list[Pair]:
-    found = []
+    result = []
     for number, sleep in enumerate(SLEEPS):
         a = RunSpec(PAIRED[number % len(PAIRED)])
-        found.append(Pair(Change.SLEEP, a, replace(a, sleep=sleep), sleep.edit))
-    return found
+        result.append(Pair(Change.SLEEP, a, replace(a, sleep=sleep), sleep.edit))
+    return result
 
 
 def _links() -> list[Pair]:
@@ -89,15 +89,15 @@ def _repeat(change: Change, program: Workload, times: int, rank: int | None) -> 
 
 
 def _sizes() -> list[Pair]:
-    found = []
+    result = []
     for program, batch in LARGER_BATCH:
         larger = replace(program, batch=batch)  # type: ignore[type-var]
-        found.append(Pair(Change.SIZE, RunSpec(program), RunSpec(larger), {"parameter": "batch", "to": batch}))
+        result.append(Pair(Change.SIZE, RunSpec(program), RunSpec(larger), {"parameter": "batch", "to": batch}))
     for table, rows in LARGER_TABLE:
-        found.append(
+        result.append(
             Pair(Change.SIZE, RunSpec(table), RunSpec(replace(table, rows=rows)), {"parameter": "rows", "to": rows})
         )
-    return found
+    return result
 
 
 def _blocking() -> list[Pair]:

@@ -158,7 +158,7 @@ def plain_runs() -> tuple[RunSpec, ...]:
         _on(DLRM), _on(TRANSFORMER), _on(CNN), _on(DLRM_ACCESS), _on(DLRM_SHARDED), _on(DLRM_OVERLAPPED),
         _on(DLRM_TRAINED), _on(TRANSFORMER_PARALLEL), _on(TRANSFORMER_PIPELINE),
         _on(TRANSFORMER_TRAINED), _on(CNN_TRAINED), _on(MOE), _on(RL),
-        _on(RANDOM), _on(PAIRED), _on(TRANSFORMER_OVERLAPPED[::2]), _over_links(), _alone(),
+        _on(RANDOM), _on(PAIRED), _on(TRANSFORMER_OVERLAPPED[::2]), _over_links(), _isolated(),
         _four_ranks(), _overlapped_over_a_link(),
     ]  # fmt: skip
     turns = chain.from_iterable(zip_longest(*blocks))
@@ -189,7 +189,7 @@ def _overlapped_over_a_link() -> list[RunSpec]:
     return [RunSpec(program, link=MEDIUM) for program in programs]
 
 
-def _alone() -> list[RunSpec]:
+def _isolated() -> list[RunSpec]:
     """One rank: nothing to talk to."""
     programs: tuple[Workload, ...] = (
         DLRM[1], DLRM[7], DLRM[9], DLRM[13], TRANSFORMER[0], TRANSFORMER[3], TRANSFORMER[8], TRANSFORMER[10],

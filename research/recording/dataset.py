@@ -39,8 +39,8 @@ class Outcome:
 
 def accepted(run_dir: Path) -> bool:
     """Whether `run_dir` holds a complete recording that has passed the noise probe."""
-    found = files.read_json(run_dir / card.CARD)
-    return found is not None and found.get("status") == card.COMPLETE and "probe" in found
+    result = files.read_json(run_dir / card.CARD)
+    return result is not None and result.get("status") == card.COMPLETE and "probe" in result
 
 
 def recorded_in(name: str, folders: Sequence[Path]) -> Path | None:
@@ -150,23 +150,23 @@ def _attempt(
     """Record, probe again, and write what was found into the card; the drift."""
     record_run(run_dir, spec, plan.steps, repeat=repeat)
     after_us = _probe_us(spec.world_size)
-    found = drift(before_us, after_us)
+    result = drift(before_us, after_us)
     written = files.read_json(run_dir / card.CARD)
     assert written is not None, "record_run returned without a card"
-    passed = found <= plan.max_drift
+    passed = result <= plan.max_drift
     files.write_json(run_dir / card.CARD, written | {
         "status": card.COMPLETE if passed else REJECTED,
-        "probe": {"before_us": before_us, "after_us": after_us, "drift": round(found, 5), "max_drift": plan.max_drift,
+        "probe": {"before_us": before_us, "after_us": after_us, "drift": round(result, 5), "max_drift": plan.max_drift,
                   "rejected_drifts": [round(d, 5) for d in earlier]},
     })  # fmt: skip
-    return found
+    return result
 
 
 def _best_probe_us(run_dirs: Sequence[Path]) -> list[float]:
     """[num_cores] the fastest of the probes in these recordings' cards, if they are of this machine."""
     here = card.machine_of([host.host_facts()])
     cards = [files.read_json(run_dir / card.CARD) or {} for run_dir in run_dirs]
-    return fastest(found["probe"]["before_us"] for found in cards if found.get("machine") == here)  # type: ignore[index]
+    return fastest(result["probe"]["before_us"] for result in cards if result.get("machine") == here)  # type: ignore[index]
 
 
 def _probe_us(world_size: int) -> list[float]:

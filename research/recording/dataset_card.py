@@ -172,5 +172,5 @@ def _words(facts: Mapping[str, object]) -> str:
     return ", ".join(f"{key} {value}" for key, value in facts.items() if value is not None)
 
 
-def _each(found: set[str]) -> str:
-    return "; ".join(sorted(found))
+def _each(result: set[str]) -> str:
+    return "; ".join(sorted(result))

@@ -86,8 +86,8 @@ REAL = Programs(
 
 def gpu(programs: Programs = REAL) -> Plan:
     """The plan: half of the eager runs, the interventions, the other half, then what is captured and compiled."""
-    eager = [_alone(w) for w in chain.from_iterable(zip_longest(*programs.eager)) if w is not None]
-    accelerated = [_alone(workload) for workload in programs.accelerated]
+    eager = [_isolated(w) for w in chain.from_iterable(zip_longest(*programs.eager)) if w is not None]
+    accelerated = [_isolated(workload) for workload in programs.accelerated]
     pairs = tuple(_pairs(programs))
     known = [*eager[: len(eager) // 2], *(run for pair in pairs for run in (pair.a, pair.b)), *eager, *accelerated]
     return Plan(
@@ -98,16 +98,16 @@ def gpu(programs: Programs = REAL) -> Plan:
     )  # fmt: skip
 
 
-def _alone(workload: Workload) -> RunSpec:
+def _isolated(workload: Workload) -> RunSpec:
     return RunSpec(workload, world_size=1)
 
 
 def _pairs(programs: Programs) -> Iterable[Pair]:
     """Something that only waits is put into the step; an op is repeated."""
     for workload, sleep in zip(programs.paired, cycle(programs.sleeps), strict=False):
-        a = _alone(workload)
+        a = _isolated(workload)
         yield Pair(Change.SLEEP, a, replace(a, sleep=sleep), sleep.edit)
-        repeating = _alone(replace(workload, repeats=TIMES))  # type: ignore[type-var]
+        repeating = _isolated(replace(workload, repeats=TIMES))  # type: ignore[type-var]
         yield Pair(Change.REPEAT, a, repeating, {"op": REPEATED_OP[workload.kind], "times": TIMES, "rank": None})
 
 

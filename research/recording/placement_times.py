@@ -58,14 +58,14 @@ def measure(problem: Problem, folder: Path) -> Measured:
 def measure_all(folder: Path, wanted: Sequence[str] = ()) -> list[dict[str, object]]:
     """One pass over all problems, or those wanted, for a JSON file."""
     chosen = [problem for problem in problems() if not wanted or problem.recorded.label in wanted]
-    found = []
+    result = []
     for problem in chosen:
         measured = measure(problem, folder)
         print(
             f"{measured.problem}: {min(measured.step_us) / 1e3:.2f} to {max(measured.step_us) / 1e3:.2f} ms", flush=True
         )
-        found.append(asdict(measured))
-    return found
+        result.append(asdict(measured))
+    return result
 
 
 def _measure_rank(problem: Problem, file: Path) -> None:
@@ -77,8 +77,8 @@ def _measure_rank(problem: Problem, file: Path) -> None:
     with garbage_set_aside():
         for _ in range(ROUNDS):
             turns = order.sample(range(len(models)), len(models))
-            found = {turn: _visit(models[turn], network, data, memory) for turn in turns}
-            rounds.append([found[number] for number in range(len(models))])
+            result = {turn: _visit(models[turn], network, data, memory) for turn in turns}
+            rounds.append([result[number] for number in range(len(models))])
     slowest = torch.tensor(rounds)  # [rounds, candidates]
     dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
     if dist.get_rank() == 0:

@@ -64,10 +64,10 @@ class NoiseProbe:
         """Probe until no core is slower than its best by more than `max_drift`, or patience ends; the last probe."""
         deadline = time.monotonic() + self._patience_s
         while True:
-            found_us = list(probe_us())
-            self._best_us = fastest([self._best_us, found_us])
-            if drift(self._best_us[: len(found_us)], found_us) <= self._max_drift or time.monotonic() > deadline:
-                return found_us
+            result_us = list(probe_us())
+            self._best_us = fastest([self._best_us, result_us])
+            if drift(self._best_us[: len(result_us)], result_us) <= self._max_drift or time.monotonic() > deadline:
+                return result_us
 
 
 def fastest(probes_us: Iterable[Sequence[float]]) -> list[float]:

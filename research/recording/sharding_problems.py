@@ -73,10 +73,10 @@ def _problem(number: int, ranks: int, draw: random.Random) -> Problem:
     candidates: list[Tables] = []
     rules: list[Callable[[], Tables]] = [lambda: by_size(tables, ranks), lambda: by_lookups(tables, ranks)]
     while len(candidates) < NUM_CANDIDATES:
-        found = rules.pop(0)() if rules else _drawn(tables, ranks, draw)
-        if canonical(found) not in seen and all(any(t.is_on(rank) for t in found) for rank in range(ranks)):
-            seen.add(canonical(found))
-            candidates.append(found)
+        result = rules.pop(0)() if rules else _drawn(tables, ranks, draw)
+        if canonical(result) not in seen and all(any(t.is_on(rank) for t in result) for rank in range(ranks)):
+            seen.add(canonical(result))
+            candidates.append(result)
     return Problem(recorded, tuple(candidates))
 
 

@@ -39,8 +39,8 @@ def _read(path: Path) -> pd.DataFrame:
         return read_parquet(path).to_pandas()
 
 
-def _gemm(found: pd.DataFrame, dtypes: Sequence[str]) -> OpTable:
-    asked = found[found["gemm_dtype"].isin(list(dtypes))]
+def _gemm(result: pd.DataFrame, dtypes: Sequence[str]) -> OpTable:
+    requested = result[result["gemm_dtype"].isin(list(dtypes))]
     parts = [
         completed(
             {**product_columns("aten::linear", rows["m"], rows["n"], rows["k"], DTYPES.get(str(dtype), str(dtype))),
@@ -50,8 +50,8 @@ def _gemm(found: pd.DataFrame, dtypes: Sequence[str]) -> OpTable:
              "table": "gemm", "method": METHOD},
             len(rows),
         )
-        for dtype, rows in asked.groupby("gemm_dtype", sort=False)
+        for dtype, rows in requested.groupby("gemm_dtype", sort=False)
     ]  # fmt: skip
     tables = [checked(part, ("m", "n", "k")) for part in parts]
-    left_out = len(found) - len(asked)
+    left_out = len(result) - len(requested)
     return joined([*tables, OpTable(completed({}, 0), {OTHER_DTYPE: left_out} if left_out else {})])

@@ -53,17 +53,17 @@ def read_aiconfigurator(mirror: Path) -> CollectiveTable:
 
 def _aiconfigurator_file(path: Path) -> CollectiveTable:
     with untrusted.reading(path):
-        found = read_parquet(path).to_pandas()
+        result = read_parquet(path).to_pandas()
     device, version = path.parents[3].name, path.parent.name
-    dtype = found["nccl_dtype"].map(AICONFIGURATOR_DTYPES)
-    kind = found["op_name"].replace(AICONFIGURATOR_KINDS)
-    size = found["message_size"] * dtype.map(ELEMENT_BYTES)  # [n] as nccl-tests count
-    parts = np.where(kind == "all_gather", found["num_gpus"], 1)
+    dtype = result["nccl_dtype"].map(AICONFIGURATOR_DTYPES)
+    kind = result["op_name"].replace(AICONFIGURATOR_KINDS)
+    size = result["message_size"] * dtype.map(ELEMENT_BYTES)  # [n] as nccl-tests count
+    parts = np.where(kind == "all_gather", result["num_gpus"], 1)
     return collective_table(
-        {"kind": kind, "message_bytes": size / parts, "group_size": found["num_gpus"], "nodes": 1, "device": device,
+        {"kind": kind, "message_bytes": size / parts, "group_size": result["num_gpus"], "nodes": 1, "device": device,
          "platform": f"{device} nccl {version}", "link": "pcie" if device in PCIE_DEVICES else "nvlink", "dtype": dtype,
-         "latency_us": found["latency"] * US_PER_MS, "source": AICONFIGURATOR, "method": "nccl-tests, out of place"},
-        len(found),
+         "latency_us": result["latency"] * US_PER_MS, "source": AICONFIGURATOR, "method": "nccl-tests, out of place"},
+        len(result),
     )  # fmt: skip
 
 
@@ -76,19 +76,19 @@ def read_estimate_train_time(mirror: Path) -> CollectiveTable:
     """
     tables = []
     for path in sorted(mirror.glob(ESTIMATE_TRAIN_TIME_FILES)):
-        found = pd.read_csv(path)
+        result = pd.read_csv(path)
         name = path.stem.partition("80GB_")[2]
         if not name[-3:].replace("_", "").isdigit():
-            tables.append(_left_out(ESTIMATE_TRAIN_TIME, "a file that joins others", len(found)))
+            tables.append(_left_out(ESTIMATE_TRAIN_TIME, "a file that joins others", len(result)))
             continue
-        nodes = found["nodes"].astype(int)
+        nodes = result["nodes"].astype(int)
         tables.append(collective_table(
             {"kind": ESTIMATE_TRAIN_TIME_KINDS[name.partition("_")[0]],
-             "message_bytes": found["shape"] * ELEMENT_BYTES["float16"], "group_size": nodes * found["GPUsPerNode"],
+             "message_bytes": result["shape"] * ELEMENT_BYTES["float16"], "group_size": nodes * result["GPUsPerNode"],
              "nodes": nodes, "device": "A100-SXM4-80GB", "platform": "perlmutter",
-             "link": np.where(nodes > 1, "network", "nvlink"), "dtype": "float16", "latency_us": found["dur(us)"],
+             "link": np.where(nodes > 1, "network", "nvlink"), "dtype": "float16", "latency_us": result["dur(us)"],
              "source": ESTIMATE_TRAIN_TIME, "method": "not told"},
-            len(found),
+            len(result),
         ))  # fmt: skip
     return joined(tables)
 
@@ -102,26 +102,26 @@ def read_vidur(mirror: Path) -> CollectiveTable:
     """
     tables, seen = [], set()
     for path in sorted(mirror.glob(VIDUR_FILES)):
-        found = pd.read_csv(path)
+        result = pd.read_csv(path)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         if digest in seen:
-            tables.append(_left_out(VIDUR, "a file that is another platform's byte for byte", len(found)))
+            tables.append(_left_out(VIDUR, "a file that is another platform's byte for byte", len(result)))
             continue
         seen.add(digest)
-        tables.append(_vidur_rows(found, path.parent.name))
+        tables.append(_vidur_rows(result, path.parent.name))
     return joined(tables)
 
 
-def _vidur_rows(found: pd.DataFrame, platform: str) -> CollectiveTable:
-    kind = str(found["collective"].iloc[0])
-    ranks, nodes = found["num_workers"], found["num_workers"] // found["devices_per_node"]
+def _vidur_rows(result: pd.DataFrame, platform: str) -> CollectiveTable:
+    kind = str(result["collective"].iloc[0])
+    ranks, nodes = result["num_workers"], result["num_workers"] // result["devices_per_node"]
     inside = np.where(platform.endswith("pairwise_nvlink") & (ranks > 2), "pcie", "nvlink")
     return collective_table(
-        {"kind": kind, "message_bytes": found["size"], "group_size": ranks, "nodes": nodes,
+        {"kind": kind, "message_bytes": result["size"], "group_size": ranks, "nodes": nodes,
          "device": platform.partition("_")[0], "platform": platform, "link": np.where(nodes > 1, "network", inside),
-         "dtype": "float16", "latency_us": found[f"time_stats.{kind}.median"] * US_PER_MS, "source": VIDUR,
+         "dtype": "float16", "latency_us": result[f"time_stats.{kind}.median"] * US_PER_MS, "source": VIDUR,
          "method": "kernel, median of three"},
-        len(found),
+        len(result),
     )  # fmt: skip
 
 
@@ -131,16 +131,26 @@ def read_vtrain(mirror: Path) -> CollectiveTable:
 
 
 def _vtrain_file(path: Path) -> Iterator[CollectiveTable]:
-    found = pd.read_csv(path)
+    result = pd.read_csv(path)
     device, ranks = path.parent.name, int(path.name.removeprefix("AR_GPU").partition("_")[0])
-    times = [name for name in found.columns if name.startswith("time(ns)")]  # pandas numbers the second one
+    times = [name for name in result.columns if name.startswith("time(ns)")]  # pandas numbers the second one
     for time, place in zip(times, ("out of place", "in place"), strict=True):
         yield collective_table(
-            {"kind": "all_reduce", "message_bytes": found["size(B)"], "group_size": ranks, "nodes": 1, "device": device,
-             "platform": device, "link": VTRAIN_LINKS[device], "dtype": "float32",
-             "latency_us": found[time] / NS_PER_US, "source": VTRAIN, "method": f"nccl-tests, {place}"},
-            len(found),
-        )  # fmt: skip
+            {
+                "kind": "all_reduce",
+                "message_bytes": result["size(B)"],
+                "group_size": ranks,
+                "nodes": 1,
+                "device": device,
+                "platform": device,
+                "link": VTRAIN_LINKS[device],
+                "dtype": "float32",
+                "latency_us": result[time] / NS_PER_US,
+                "source": VTRAIN,
+                "method": f"nccl-tests, {place}",
+            },
+            len(result),
+        )
 
 
 def _left_out(source: str, reason: str, count: int) -> CollectiveTable:

@@ -94,10 +94,10 @@ def _column(values: object, kind: str, num_rows: int) -> pd.Series:
 
 def joined(tables: Iterable[OpTable]) -> OpTable:
     """All rows of several tables, renumbered; counts of what was left out are added."""
-    found = list(tables)
+    result = list(tables)
     dropped: dict[str, int] = {}
-    for table in found:
+    for table in result:
         for reason, count in table.dropped.items():
             dropped[reason] = dropped.get(reason, 0) + count
-    rows = [table.rows for table in found] or [completed({}, 0)]
+    rows = [table.rows for table in result] or [completed({}, 0)]
     return OpTable(pd.concat(rows, ignore_index=True), dropped)

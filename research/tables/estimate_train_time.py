@@ -57,10 +57,10 @@ def read_estimate_train_time(mirror: Path) -> OpTable:
 
 
 def _table(path: Path, name: str, read: Callable[[Sizes, str], Columns]) -> OpTable:
-    found = pd.read_csv(path)
-    sizes = {str(column): found[column].to_numpy(float) for column in found if column not in LATENCY_COLUMNS}
-    sizes = {"mp": np.ones(len(found)), **sizes}
-    measured = {LATENCY_COLUMNS[c]: found[c].to_numpy(float) for c in found if c in LATENCY_COLUMNS}
+    result = pd.read_csv(path)
+    sizes = {str(column): result[column].to_numpy(float) for column in result if column not in LATENCY_COLUMNS}
+    sizes = {"mp": np.ones(len(result)), **sizes}
+    measured = {LATENCY_COLUMNS[c]: result[c].to_numpy(float) for c in result if c in LATENCY_COLUMNS}
     copied = measured.pop("backward") if name == "res_add" else np.empty(0)
     fixed = {"tf32": False, "cache": "warm", "launch_included": False, "device": DEVICE, "dtype": DTYPE,
              "source": SOURCE, "table": name, "method": METHOD}  # fmt: skip

@@ -27,9 +27,9 @@ def checked(rows: pd.DataFrame, sizes: Sequence[str]) -> OpTable:
     empty = (rows[list(sizes)] <= 0).any(axis=1).to_numpy()  # [n]
     unmeasured = ~empty & ~(rows["latency_us"] > 0).to_numpy()  # [n]
     left = rows[~empty & ~unmeasured]
-    kept = _one_per_point(left)
-    counts = {EMPTY: empty.sum(), UNMEASURED: unmeasured.sum(), REPEATED: len(left) - len(kept)}
-    return OpTable(kept, {f"{source}: {reason}": int(count) for reason, count in counts.items() if count})
+    retained = _one_per_point(left)
+    counts = {EMPTY: empty.sum(), UNMEASURED: unmeasured.sum(), REPEATED: len(left) - len(retained)}
+    return OpTable(retained, {f"{source}: {reason}": int(count) for reason, count in counts.items() if count})
 
 
 def _one_per_point(rows: pd.DataFrame) -> pd.DataFrame:
@@ -39,5 +39,5 @@ def _one_per_point(rows: pd.DataFrame) -> pd.DataFrame:
         return rows.reset_index(drop=True)
     several = rows[repeated]
     median = several.groupby(list(KEY), sort=False, dropna=False)["latency_us"].transform("median")
-    found = pd.concat([rows[~repeated], several.assign(latency_us=median).drop_duplicates(list(KEY))])
-    return found.sort_index().reset_index(drop=True)
+    result = pd.concat([rows[~repeated], several.assign(latency_us=median).drop_duplicates(list(KEY))])
+    return result.sort_index().reset_index(drop=True)

@@ -70,11 +70,11 @@ def run_of(name: str) -> ModelRun:
     Raises:
         InputError: another kind of name.
     """
-    found = RUN.fullmatch(name)
-    if found is None:
+    result = RUN.fullmatch(name)
+    if result is None:
         raise InputError(f"run {name!r}", where="NeuSight", allowed="MODEL-train-LENGTH-BATCH, MODEL-inf-LENGTH-BATCH")
-    return ModelRun(name, found["model"], found["kind"] == "train", int(found["length"]), int(found["batch"]),
-                    found["variant"] or "")  # fmt: skip
+    return ModelRun(name, result["model"], result["kind"] == "train", int(result["length"]), int(result["batch"]),
+                    result["variant"] or "")  # fmt: skip
 
 
 def read_model_labels(mirror: Path) -> tuple[ModelLabel, ...]:
@@ -105,10 +105,10 @@ def layers_of(mirror: Path, model: str) -> int:
     if not path.is_file():
         raise InputError(f"no configuration of {model!r}", where=str(path.parent), remedy="fetch kind op-graphs")
     raw = _json(path)
-    found = next((raw[key] for key in LAYER_KEYS if isinstance(raw.get(key), int)), None)
-    if not isinstance(found, int):
+    result = next((raw[key] for key in LAYER_KEYS if isinstance(raw.get(key), int)), None)
+    if not isinstance(result, int):
         raise InputError("no number of layers", where=str(path), allowed=", ".join(LAYER_KEYS))
-    return found
+    return result
 
 
 def peer_us(mirror: Path, label: ModelLabel, peer: str) -> float:
@@ -138,20 +138,20 @@ def _prediction(mirror: Path, label: ModelLabel, peer: str, suffix: str) -> Path
 def _nodes(path: Path) -> pd.DataFrame | None:
     if not path.is_file():
         return None
-    found = pd.read_csv(path, usecols=["Name", "fw_latency", "bw_latency", "acc_latency"]).set_index("Name")
-    times = {"forward_us": found["fw_latency"], "backward_us": found["bw_latency"] + found["acc_latency"]}
+    result = pd.read_csv(path, usecols=["Name", "fw_latency", "bw_latency", "acc_latency"]).set_index("Name")
+    times = {"forward_us": result["fw_latency"], "backward_us": result["bw_latency"] + result["acc_latency"]}
     return pd.DataFrame(times) * US_PER_MS
 
 
 def _json(path: Path) -> dict[str, object]:
-    found = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(found, dict):
+    result = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(result, dict):
         raise InputError("is not a mapping of names to values", where=str(path))
-    return found
+    return result
 
 
 def _us(raw: dict[str, object], key: str, path: Path) -> float:
-    found = raw.get(key)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < float("inf"):
-        raise InputError(f"{key} is {found!r}", where=str(path), allowed="a number from 0 up, in ms")
-    return float(found) * US_PER_MS
+    result = raw.get(key)
+    if isinstance(result, bool) or not isinstance(result, int | float) or not 0 <= result < float("inf"):
+        raise InputError(f"{key} is {result!r}", where=str(path), allowed="a number from 0 up, in ms")
+    return float(result) * US_PER_MS

@@ -47,49 +47,49 @@ def read_neusight(mirror: Path) -> OpTable:
 
 
 def _table(path: Path, read: Callable[[pd.DataFrame, str], Columns], sizes: tuple[str, ...]) -> OpTable:
-    found = pd.read_csv(path)
+    result = pd.read_csv(path)
     name = path.parent.parent.name
     how = {"direction": "forward", "tf32": False, "cache": "warm", "launch_included": True, "dtype": DTYPE,
-           "source": SOURCE, "table": name, "method": METHOD, "device": found["Device"].to_numpy(),
-           "latency_us": found["Latency"] * US_PER_MS}  # fmt: skip
-    return checked(completed({**how, **read(found, name)}, len(found)), sizes)
+           "source": SOURCE, "table": name, "method": METHOD, "device": result["Device"].to_numpy(),
+           "latency_us": result["Latency"] * US_PER_MS}  # fmt: skip
+    return checked(completed({**how, **read(result, name)}, len(result)), sizes)
 
 
-def _batched(found: pd.DataFrame, name: str) -> Columns:
-    return product_columns("aten::bmm", found["M"], found["K"], found["N"], DTYPE, found["B"])
+def _batched(result: pd.DataFrame, name: str) -> Columns:
+    return product_columns("aten::bmm", result["M"], result["K"], result["N"], DTYPE, result["B"])
 
 
-def _linear(found: pd.DataFrame, name: str) -> Columns:
+def _linear(result: pd.DataFrame, name: str) -> Columns:
     """The grids of the launched kernels show that K is the number of columns; a bias, if any, is fused."""
-    return product_columns("aten::linear", found["B"] * found["M"], found["K"], found["N"], DTYPE)
+    return product_columns("aten::linear", result["B"] * result["M"], result["K"], result["N"], DTYPE)
 
 
-def _elementwise(found: pd.DataFrame, name: str) -> Columns:
+def _elementwise(result: pd.DataFrame, name: str) -> Columns:
     op, num_read = ELEMENTWISE[name]
-    shape = [found["B"], found["H"]]
-    return _mapped(found, op, [shape] * num_read, flops=1.0, tensors=num_read + 1)
+    shape = [result["B"], result["H"]]
+    return _mapped(result, op, [shape] * num_read, flops=1.0, tensors=num_read + 1)
 
 
-def _softmax(found: pd.DataFrame, name: str) -> Columns:
-    return _mapped(found, "aten::softmax", [[found["B"], found["H"]]], SOFTMAX_FLOPS, tensors=2)
+def _softmax(result: pd.DataFrame, name: str) -> Columns:
+    return _mapped(result, "aten::softmax", [[result["B"], result["H"]]], SOFTMAX_FLOPS, tensors=2)
 
 
-def _norm(found: pd.DataFrame, name: str) -> Columns:
-    shapes = [[found["B"], found["H"]], [found["H"]], [found["H"]]]
-    return _mapped(found, "aten::layer_norm", shapes, NORM_FLOPS, tensors=2)
+def _norm(result: pd.DataFrame, name: str) -> Columns:
+    shapes = [[result["B"], result["H"]], [result["H"]], [result["H"]]]
+    return _mapped(result, "aten::layer_norm", shapes, NORM_FLOPS, tensors=2)
 
 
-def _mapped(found: pd.DataFrame, op: str, shapes: list[list[pd.Series]], flops: float, tensors: int) -> Columns:
+def _mapped(result: pd.DataFrame, op: str, shapes: list[list[pd.Series]], flops: float, tensors: int) -> Columns:
     """Columns of an op over [B, H] that reads and writes `tensors` of that size."""
-    elements = found["B"].to_numpy(float) * found["H"].to_numpy(float)  # [n]
+    elements = result["B"].to_numpy(float) * result["H"].to_numpy(float)  # [n]
     return {
-        "op": op, "rows": found["B"], "columns": found["H"], "shapes": shapes_json(shapes),
+        "op": op, "rows": result["B"], "columns": result["H"], "shapes": shapes_json(shapes),
         "dtypes": dtypes_json([DTYPE] * len(shapes)), "flops": flops * elements,
         "moved_bytes": tensors * elements * ITEM_BYTES[DTYPE],
     }  # fmt: skip
 
 
-def _convolution(found: pd.DataFrame, name: str) -> Columns:
+def _convolution(result: pd.DataFrame, name: str) -> Columns:
     """Square images and windows.
 
     Sizes were called in random order, and calls took longer from size to size, whatever they convolved: at the end by
@@ -98,8 +98,8 @@ def _convolution(found: pd.DataFrame, name: str) -> Columns:
     """
     names = {"batch": "B", "in_channels": "Input_Channel", "out_channels": "Output_Channel", "kernel": "Kernel_Szie",
              "in_size": "Input_Size", "stride": "Stride", "padding": "Padding"}  # fmt: skip
-    size = {ours: found[theirs].to_numpy(float) for ours, theirs in names.items()}
-    return {**convolution_columns(size, DTYPE), "calls_before": np.arange(len(found))}
+    size = {ours: result[theirs].to_numpy(float) for ours, theirs in names.items()}
+    return {**convolution_columns(size, DTYPE), "calls_before": np.arange(len(result))}
 
 
 READERS: Mapping[str, tuple[Callable[[pd.DataFrame, str], Columns], tuple[str, ...]]] = {

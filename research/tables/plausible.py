@@ -62,5 +62,5 @@ def _slower_than_larger(rows: pd.DataFrame) -> np.ndarray:
 def _without(table: OpTable, left_out: np.ndarray, reason: str) -> OpTable:
     sources = table.rows.loc[left_out, "source"].value_counts()
     counts = {f"{source}: {reason}": int(count) for source, count in sources.items()}
-    kept = OpTable(table.rows[~left_out].reset_index(drop=True), table.dropped)
-    return joined([kept, OpTable(table.rows.iloc[:0], counts)])
+    retained = OpTable(table.rows[~left_out].reset_index(drop=True), table.dropped)
+    return joined([retained, OpTable(table.rows.iloc[:0], counts)])

@@ -34,10 +34,10 @@ def _tensor(dims: Sequence[npt.NDArray[np.object_]], num_rows: int) -> npt.NDArr
 
 
 def _separated(texts: Sequence[npt.NDArray[np.object_]]) -> npt.NDArray[np.object_]:
-    found = texts[0]
+    result = texts[0]
     for text in texts[1:]:
-        found = found + ", " + text
-    return found
+        result = result + ", " + text
+    return result
 
 
 def _numbers(values: npt.NDArray[np.int64], num_rows: int) -> npt.NDArray[np.object_]:

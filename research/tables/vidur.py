@@ -37,16 +37,16 @@ def read_vidur(mirror: Path) -> OpTable:
     )
 
 
-def _op(name: str, found: pd.DataFrame, device: str) -> OpTable:
+def _op(name: str, result: pd.DataFrame, device: str) -> OpTable:
     """One op of one model; models without it (phi-2 normalizes once) give no rows."""
     column = f"time_stats.{name}.median"
-    if column not in found:
+    if column not in result:
         return OpTable(completed({}, 0))
-    sizes = {str(c): found[c].to_numpy(float) for c in found if not str(c).startswith("time_stats")}
+    sizes = {str(c): result[c].to_numpy(float) for c in result if not str(c).startswith("time_stats")}
     fixed = {"direction": "forward", "tf32": False, "cache": "warm", "launch_included": False, "device": device,
              "dtype": DTYPE, "source": SOURCE, "table": name, "method": METHOD,
-             "latency_us": found[column] * US_PER_MS}  # fmt: skip
-    return checked(completed({**fixed, **READERS[name](sizes)}, len(found)), ())
+             "latency_us": result[column] * US_PER_MS}  # fmt: skip
+    return checked(completed({**fixed, **READERS[name](sizes)}, len(result)), ())
 
 
 def _linear(columns: Callable[[Sizes], np.ndarray], depth: Callable[[Sizes], np.ndarray]) -> Callable[[Sizes], Columns]:

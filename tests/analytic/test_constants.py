@@ -65,7 +65,7 @@ def test_bad_constants_are_named(key: str, value: object, message: str, tmp_path
         load_constants(tmp_path / "c.yaml")
 
 
-def test_robust_mean_drops_what_lies_beyond_the_fence() -> None:
+def test_robust_mean_drops_what_lies_outside_the_fence() -> None:
     assert robust_mean(np.array([1.0, 2.0, 3.0, 4.0, 1000.0])) == 2.5
     assert robust_mean(np.array([7.0])) == 7.0
     assert robust_mean(np.array([5.0, 5.0, 5.0, 5.0, 6.0])) == 5.2  # whole microseconds: the quartiles coincide

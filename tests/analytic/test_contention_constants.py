@@ -30,17 +30,17 @@ def test_what_is_saved_is_read(tmp_path: Path) -> None:
 
 
 def test_a_gpu_shares_its_device_and_its_own_links() -> None:
-    found = CONSTANTS.on(load_cluster("hgx_h100"))
-    assert (found.compute_slowdown, found.memory_slowdown, found.transfer_slowdown) == (1.1, 1.2, 1.3)
-    assert (found.ranks_per_inner_link, found.ranks_per_outer_link, found.ranks_per_node) == (1, 1, 8)
-    assert found.cores_per_node == UNLIMITED
+    result = CONSTANTS.on(load_cluster("hgx_h100"))
+    assert (result.compute_slowdown, result.memory_slowdown, result.transfer_slowdown) == (1.1, 1.2, 1.3)
+    assert (result.ranks_per_inner_link, result.ranks_per_outer_link, result.ranks_per_node) == (1, 1, 8)
+    assert result.cores_per_node == UNLIMITED
 
 
 def test_ranks_on_cpus_share_cores_and_the_line_of_their_node() -> None:
-    found = CONSTANTS.on(load_cluster("loopback_cpu", load_device("cpu_generic")))
-    assert (found.cores_per_node, found.ranks_per_inner_link, found.ranks_per_outer_link) == (2.0, 0, 8)
-    assert (found.inner_core_bytes_per_s, found.outer_core_bytes_per_s) == (2e9, 5e8)
-    assert found.compute_slowdown == 1.0
+    result = CONSTANTS.on(load_cluster("loopback_cpu", load_device("cpu_generic")))
+    assert (result.cores_per_node, result.ranks_per_inner_link, result.ranks_per_outer_link) == (2.0, 0, 8)
+    assert (result.inner_core_bytes_per_s, result.outer_core_bytes_per_s) == (2e9, 5e8)
+    assert result.compute_slowdown == 1.0
 
 
 def test_a_token_bucket_limits_the_lines_of_a_node() -> None:
@@ -53,12 +53,12 @@ def test_a_token_bucket_limits_the_lines_of_a_node() -> None:
         assert CONSTANTS.on(limited).outer_bucket == Bucket(7e4, cluster.inter.sustained_bytes_per_s, fastest)
 
 
-def test_the_analytical_answer_is_of_ops_alone() -> None:
+def test_the_analytical_answer_is_of_ops_isolated() -> None:
     cluster = load_cluster("hgx_h100")
     graph = two_rank_graph()
-    alone = AnalyticPredictor(contention=CONSTANTS).predict(graph, cluster).alone
-    assert alone is not None
-    assert (np.asarray(alone.nodes).all(), alone.contention) == (True, CONSTANTS.on(cluster))
+    isolated = AnalyticPredictor(contention=CONSTANTS).predict(graph, cluster).isolated
+    assert isolated is not None
+    assert (np.asarray(isolated.nodes).all(), isolated.contention) == (True, CONSTANTS.on(cluster))
 
 
 def test_shipped_constants_name_their_command() -> None:

@@ -25,14 +25,14 @@ def product(edge: int) -> KernelCall:
 
 
 def test_small_calls_are_bound_by_the_call_streams_by_memory_products_by_arithmetic() -> None:
-    found = op_times([relu(8), relu(1 << 22), product(1024)], CPU)
-    assert found.bound.tolist() == [Bound.LAUNCH, Bound.MEMORY, Bound.COMPUTE]
-    assert (np.diff(found.latency_us) > 0).all()
+    result = op_times([relu(8), relu(1 << 22), product(1024)], CPU)
+    assert result.bound.tolist() == [Bound.LAUNCH, Bound.MEMORY, Bound.COMPUTE]
+    assert (np.diff(result.latency_us) > 0).all()
 
 
 def test_what_has_no_cost_has_no_answer() -> None:
-    found = op_times([KernelCall("my::op", None, None, "unknown", float("nan"), float("nan"))], CPU)
-    assert np.isnan(found.latency_us[0]) and found.bound[0] is None
+    result = op_times([KernelCall("my::op", None, None, "unknown", float("nan"), float("nan"))], CPU)
+    assert np.isnan(result.latency_us[0]) and result.bound[0] is None
 
 
 def test_the_gradient_of_a_pool_has_the_shape_of_its_result() -> None:
@@ -43,7 +43,7 @@ def test_the_gradient_of_a_pool_has_the_shape_of_its_result() -> None:
         gradient_calls(OpRow("aten::avg_pool2d", ((1, 2, 9, 6),), ("float32",), {"kernel_size": 3}))
 
 
-def test_a_sparse_gradient_of_a_bag_leaves_the_table_alone() -> None:
+def test_a_sparse_gradient_of_a_bag_leaves_the_table_isolated() -> None:
     shapes = ((1_000_000, 4), (6,), (3,))
     dense, sparse = (
         gradient_calls(OpRow("aten::embedding_bag", shapes, ("float32", "int64", "int64"), {"sparse": s}))[0]

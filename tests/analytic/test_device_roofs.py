@@ -30,7 +30,7 @@ def test_on_nvidias_gpus_the_sustained_shares_are_the_fitted_ones() -> None:
     assert roofs.ridge("float32") < roofs.ridge("bfloat16_matrix")
 
 
-def test_elsewhere_they_are_those_of_the_specification() -> None:
+def test_outside_they_are_those_of_the_specification() -> None:
     device = replace(DEVICE, kind="cpu", sustained_flops_share=0.5, sustained_bandwidth_share=0.25)
     roofs = roofs_of(device)
     assert (roofs.bandwidth, roofs.flops["float32"]) == (Roof(0.25e12, 1e12), Roof(0.5e12, 1e12))

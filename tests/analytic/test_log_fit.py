@@ -10,21 +10,21 @@ from gnnperf.analytic.graph_launches import fit_logs, softened
 X = np.array([1.0, 10.0, 100.0, 1000.0])
 
 
-def test_two_constants_are_found_from_far_away() -> None:
+def test_two_constants_are_detected_from_far_away() -> None:
     measured = 5.0 + 0.25 * X
-    found = fit_logs(lambda v: np.log((v[0] + v[1] * X) / measured), np.array([0.1, 10.0]), prior_weight=0.0)
-    assert found == pytest.approx([5.0, 0.25], rel=1e-3)
+    result = fit_logs(lambda v: np.log((v[0] + v[1] * X) / measured), np.array([0.1, 10.0]), prior_weight=0.0)
+    assert result == pytest.approx([5.0, 0.25], rel=1e-3)
 
 
-def test_a_constant_that_nothing_tells_stays_where_it_was() -> None:
-    found = fit_logs(lambda v: np.log(v[0] * X / (2.0 * X)), np.array([1.0, 7.0]), prior_weight=1e-3)
-    assert found == pytest.approx([2.0, 7.0], rel=1e-3)
+def test_a_constant_that_nothing_reports_stays_where_it_was() -> None:
+    result = fit_logs(lambda v: np.log(v[0] * X / (2.0 * X)), np.array([1.0, 7.0]), prior_weight=1e-3)
+    assert result == pytest.approx([2.0, 7.0], rel=1e-3)
 
 
 def test_softened_residuals_leave_small_ones_and_tame_large_ones() -> None:
-    found = softened(np.array([0.0, 1e-4, -1e-4, -10.0]), 0.1)
-    assert found[:3] == pytest.approx([0.0, 1e-4, -1e-4], rel=1e-3)
-    assert found[3] == pytest.approx(-np.sqrt(2 * 0.1 * (10.0 - 0.1)), rel=1e-3)  # its square grows linearly
+    result = softened(np.array([0.0, 1e-4, -1e-4, -10.0]), 0.1)
+    assert result[:3] == pytest.approx([0.0, 1e-4, -1e-4], rel=1e-3)
+    assert result[3] == pytest.approx(-np.sqrt(2 * 0.1 * (10.0 - 0.1)), rel=1e-3)  # its square grows linearly
 
 
 def test_one_disturbed_measurement_hardly_moves_a_softened_fit() -> None:

@@ -25,15 +25,15 @@ def test_a_dense_layer_runs_on_matrix_units() -> None:
 
 def test_single_values_run_on_plain_units_with_an_index_each() -> None:
     cost = Blocks().cost(LAYER, DEVICE, 0.75)
-    kept = 1024
-    assert (cost.flops, cost.flops_per_s) == (2 * kept * 32, 2e12)
-    assert cost.moved_bytes == 2 * kept + OTHERS_BYTES + 8 * (kept + 64 + 1)
+    retained = 1024
+    assert (cost.flops, cost.flops_per_s) == (2 * retained * 32, 2e12)
+    assert cost.moved_bytes == 2 * retained + OTHERS_BYTES + 8 * (retained + 64 + 1)
 
 
 def test_blocks_run_on_matrix_units_from_sixteen_on() -> None:
-    found = {edge: Blocks(edge).cost(LAYER, DEVICE, 0.75) for edge in (8, 16)}
-    assert [cost.flops_per_s for cost in found.values()] == [2e12, 8e12]
-    assert found[16].moved_bytes == 2 * 1024 + OTHERS_BYTES + 8 * (4 + 4 + 1)
+    result = {edge: Blocks(edge).cost(LAYER, DEVICE, 0.75) for edge in (8, 16)}
+    assert [cost.flops_per_s for cost in result.values()] == [2e12, 8e12]
+    assert result[16].moved_bytes == 2 * 1024 + OTHERS_BYTES + 8 * (4 + 4 + 1)
 
 
 def test_two_of_four_needs_units_that_know_it() -> None:
@@ -54,7 +54,7 @@ def test_two_of_four_takes_float32_as_tf32_only() -> None:
     assert TwoFour().refusal(Layer(64, 32, 40, "float16"), h100) == "16 does not divide k, 40"
 
 
-def test_speed_up_is_of_the_dense_layer_and_says_what_bounds_it() -> None:
+def test_speed_up_is_of_the_dense_layer_and_states_what_bounds_it() -> None:
     """Dense: 262,144 FLOPs take longer than 16,384 bytes. A quarter in blocks of 16: 10,312 bytes."""
     dense, single, blocks = sparsity_points(LAYER, DEVICE, [(Blocks(), 0.75), (Blocks(16), 0.75)])
     assert (dense.roof_us, dense.roof_speedup, dense.bound) == (pytest.approx(0.032768), 1.0, "compute")
@@ -66,7 +66,7 @@ def test_speed_up_is_of_the_dense_layer_and_says_what_bounds_it() -> None:
     assert blocks.model_us > blocks.roof_us
 
 
-def test_on_a_cpu_the_roof_is_all_that_is_told() -> None:
+def test_on_a_cpu_the_roof_is_all_that_is_reported() -> None:
     dense, single = sparsity_points(Layer(64, 32, 64, "float32"), load_device("cpu_generic"), [(Blocks(), 0.5)])
     assert dense.model_us is not None
     assert (single.model_us, single.model_speedup) == (None, None)

@@ -20,7 +20,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_it_says_the_same(value: object) -> None:
+def test_it_states_the_same(value: object) -> None:
     assert json.loads(readable(value)) == value
 
 

@@ -18,10 +18,10 @@ from docs.made.shell import commands_of
 from gnnperf.cli import parser_of
 from gnnperf.core.errors import InputError
 from gnnperf.predict import PredictConfig
-from gnnperf.predict.asked import to_request
 from gnnperf.predict.composition import composed
 from gnnperf.predict.composition.entry import EntryConfig
 from gnnperf.predict.composition.flags import with_keys
+from gnnperf.predict.requested import to_request
 
 PAGES = sorted({*DOCUMENTS, *(str(path.relative_to(ROOT)) for path in (ROOT / DOCS).rglob("*.md"))} - {"CHANGELOG.md"})
 # A name that is there, in place of a file of the reader's own, or of NAME.
@@ -31,13 +31,13 @@ SWITCHES = ("--multirun", "-m", "--cfg", "job")
 
 def _every(program: str) -> list[list[str]]:
     """Different commands of a program on all pages; what stands before it in the line (torchrun) is left out."""
-    found: dict[tuple[str, ...], None] = {}
+    result: dict[tuple[str, ...], None] = {}
     for page in PAGES:
         for words in commands_of((ROOT / page).read_text(encoding="utf-8")):
             if program in words:
                 given = words[words.index(program) + 1 :]
-                found[tuple(given[: given.index(">")] if ">" in given else given)] = None  # > FILE is the shell's
-    return [list(words) for words in found]
+                result[tuple(given[: given.index(">")] if ">" in given else given)] = None  # > FILE is the shell's
+    return [list(words) for words in result]
 
 
 @cache
@@ -90,15 +90,15 @@ def test_keys_of_train_exist(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("words", [["predict.py", "trase=a"], ["predict.py", "whatif=[{bach:{factor:2}}]"]])
-def test_a_key_that_does_not_exist_is_found(words: list[str]) -> None:
+def test_a_key_that_does_not_exist_is_detected(words: list[str]) -> None:
     with pytest.raises(InputError, match=r"trase|bach"):
         to_request(composed("predict", PredictConfig, *_overrides(words[1:])))
 
 
 def test_targets_of_make_exist() -> None:
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    asked = {word for words in _every("make") for word in words if re.fullmatch("[a-z]+", word)}
-    assert {"demo", "test"} <= asked <= set(targets)
+    requested = {word for words in _every("make") for word in words if re.fullmatch("[a-z]+", word)}
+    assert {"demo", "test"} <= requested <= set(targets)
 
 
 def test_benchmarks_that_pages_name_exist() -> None:

@@ -25,7 +25,7 @@ def _text(page: str) -> str:
 
 
 def _broken(page: str) -> list[str]:
-    found = []
+    result = []
     for link in links(_text(page)):
         target, _, anchor = link.partition("#")
         if "://" in link:
@@ -33,8 +33,8 @@ def _broken(page: str) -> list[str]:
         meant = posixpath.normpath(posixpath.join(posixpath.dirname(page), target)) if target else page
         there = meant in MADE_PAGES or meant in MADE_PICTURES or (ROOT / meant).exists()
         if not there or (anchor and anchor not in anchors(_text(meant))):
-            found.append(link)
-    return found
+            result.append(link)
+    return result
 
 
 @pytest.mark.parametrize("page", [*PAGES, *OTHERS, *MADE_PAGES])
@@ -42,7 +42,7 @@ def test_links_and_their_anchors_resolve(page: str) -> None:
     assert _broken(page) == []
 
 
-def test_a_link_to_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_to_nothing_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "# A page\n\n[a](nowhere.md) [b](#a-page) [c](#nothing) ![d](pictures/none.svg) `[e](code.md)`\n"
     monkeypatch.setitem(MADE_PAGES, f"{DOCS}/page.md", lambda: text)
     assert _broken(f"{DOCS}/page.md") == ["nowhere.md", "#nothing", "pictures/none.svg"]

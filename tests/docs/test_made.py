@@ -64,7 +64,7 @@ def test_docstrings_tell_fields_of_bases_too() -> None:
 
 
 @pytest.mark.parametrize(("script", "name", "node"), SCRIPTS)
-def test_every_key_is_told_with_a_meaning(script: str, name: str, node: type) -> None:
+def test_every_key_is_reported_with_a_meaning(script: str, name: str, node: type) -> None:
     rows = list(key_rows(composed(name, node)))
     keys = {key for key in schema_keys(node) if not any(other.startswith(f"{key}.") for other in schema_keys(node))}
     assert {row[0] for row in rows} == keys
@@ -72,23 +72,23 @@ def test_every_key_is_told_with_a_meaning(script: str, name: str, node: type) ->
     assert all(f"| `{key}` |" in configuration_page() for key in keys)
 
 
-def test_every_edit_is_told_with_its_settings() -> None:
+def test_every_edit_is_reported_with_its_settings() -> None:
     for name, kind in edit_kinds().items():
         assert f"\n### {name}\n" in configuration_page()
         assert [row[0] for row in setting_rows(kind) if not row[3]] == [], name
 
 
-def test_every_command_is_told() -> None:
+def test_every_command_is_reported() -> None:
     page = command_page()
     assert [name for name in ROOM_OF_COMMAND if f"## gnnperf {name}" not in page] == []
     assert "## gnnperf ops predict\n" in page and "--max-regression PERCENT" in page
 
 
-def test_columns_are_told() -> None:
+def test_columns_are_reported() -> None:
     assert all(f"| `{column.name}` | {column.dtype} |" in column_page() for column in NODE_COLUMNS)
 
 
-def test_words_are_told_as_their_comments_say() -> None:
+def test_words_are_reported_as_their_comments_say() -> None:
     assert [kind for kind in kinds() if [value for value, _ in members(kind)] != [str(word) for word in kind]] == []
     assert "| `declared` | set by an edit (whatif) |" in word_page()
     assert "| `T1` | between ops |" in word_page()
@@ -126,12 +126,12 @@ def test_pictures_show_what_pages_say_of_them() -> None:
 
 def test_a_drawing_places_boxes_by_time_and_escapes_what_it_writes() -> None:
     boxes = (Box("a & b", 0.0, 50.0, "#fff", "x<y"), Box("c", 50.0, 100.0, "#000"))
-    found = ET.fromstring(Drawing("t", ("a & b", "c"), boxes, (Arrow(0, 1, "#123456"),), ((("", "<i>"),),)).svg())
-    rects = [each for each in found.iter(f"{SVG}rect") if each.get("fill") in ("#fff", "#000")]
+    result = ET.fromstring(Drawing("t", ("a & b", "c"), boxes, (Arrow(0, 1, "#123456"),), ((("", "<i>"),),)).svg())
+    rects = [each for each in result.iter(f"{SVG}rect") if each.get("fill") in ("#fff", "#000")]
     (x, width), (x2, width2) = ((float(r.attrib["x"]), float(r.attrib["width"])) for r in rects)
     assert x2 == pytest.approx(x + width, abs=0.2) and width == pytest.approx(width2, abs=0.2)
-    assert {"a & b", "x<y", "<i>"} <= {each.text for each in found.iter(f"{SVG}text")}
-    (line,) = [each for each in found.iter(f"{SVG}line") if each.get("stroke") == "#123456"]
+    assert {"a & b", "x<y", "<i>"} <= {each.text for each in result.iter(f"{SVG}text")}
+    (line,) = [each for each in result.iter(f"{SVG}line") if each.get("stroke") == "#123456"]
     assert float(line.attrib["y2"]) > float(line.attrib["y1"])
 
 

@@ -40,13 +40,13 @@ def _imported(code: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _missing(code: str) -> list[str]:
-    found = []
+    result = []
     for module, name in _imported(code):
         if importlib.util.find_spec(module) is None:
-            found.append(module)
+            result.append(module)
         elif name is not None and not hasattr(importlib.import_module(module), name):
-            found.append(f"{module}.{name}")
-    return found
+            result.append(f"{module}.{name}")
+    return result
 
 
 @pytest.mark.parametrize("where", BLOCKS)
@@ -63,7 +63,7 @@ def test_code_that_reads_a_recording_runs(
     assert capsys.readouterr().out.strip()
 
 
-def test_what_is_not_there_is_found() -> None:
+def test_what_is_not_there_is_detected() -> None:
     assert _missing("import gnnperf.nothing\nfrom gnnperf.graph import build_graph, build_grape\n") == [
         "gnnperf.nothing", "gnnperf.graph.build_grape",
     ]  # fmt: skip

@@ -36,7 +36,7 @@ def test_quick_commands_of_other_pages_succeed(tmp_path: Path) -> None:
     assert (tmp_path / "runs/imported/graph").is_dir()
 
 
-def test_lines_that_are_not_printed_are_found() -> None:
+def test_lines_that_are_not_printed_are_detected() -> None:
     printed = "a  1\nb 2\nc 3\n"
     assert missing(["a 1", "", "c 3"], printed) == []
     assert missing(["c 3", "a 1", "d"], printed) == ["a 1", "d"]

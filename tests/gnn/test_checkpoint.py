@@ -61,14 +61,14 @@ def test_ablations_travel_with_it(tmp_path: Path) -> None:
     assert not loaded.floors.residual
 
 
-def test_it_says_what_it_was_made_from(made: Checkpoint) -> None:
+def test_it_states_what_it_was_made_from(made: Checkpoint) -> None:
     assert made.provenance["training"] == {"seed": 3}
     assert made.provenance["training_runs"] == ["a", "b", "c", "d"]
     assert set(made.provenance["libraries"]) >= {"torch", "torch-geometric", "lightning"}
     assert len(made.provenance["data_fingerprint"]) == 32
 
 
-def test_nothing_is_left_beside_it(tmp_path: Path, made: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_with_it(tmp_path: Path, made: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "out"
     save_checkpoint(folder / "checkpoint.pt", made)
     assert [p.name for p in folder.iterdir()] == ["checkpoint.pt"]
@@ -205,8 +205,8 @@ def test_extreme_but_allowed_numbers_predict_finite_latencies(tmp_path: Path, sa
     torch.save(plain | {"provenance": {"training": math.nan}}, tmp_path / "checkpoint.pt")
     loaded = load_checkpoint(tmp_path / "checkpoint.pt")
     assert loaded.provenance == {"training": None}
-    told = GnnPredictor(loaded).predict(toy_run(ord("a")), cluster())
+    values = GnnPredictor(loaded).predict(toy_run(ord("a")), cluster())
     base = AnalyticPredictor(loaded.constants).predict(toy_run(ord("a")), cluster()).latency_us
     known = np.isfinite(base)
-    assert np.isfinite(told.latency_us[known]).all() and (told.latency_us[known] >= 0).all()
-    assert (told.latency_us[known] != base[known]).any()
+    assert np.isfinite(values.latency_us[known]).all() and (values.latency_us[known] >= 0).all()
+    assert (values.latency_us[known] != base[known]).any()

@@ -12,8 +12,8 @@ from gnnperf.graph.cost import OpCost, op_cost
 
 
 def cost(name: str, dims: list, types: list[str] | None = None, values: list[str] | None = None) -> OpCost:
-    def texts(found: list | None) -> str | None:
-        return None if found is None else json.dumps(found)
+    def texts(result: list | None) -> str | None:
+        return None if result is None else json.dumps(result)
 
     return op_cost(name, texts(dims), texts(types), texts(values))
 

@@ -20,8 +20,8 @@ from gnnperf.trace.table import DeviceInfo, TraceTable
 
 
 def edges(graph: ExecutionGraph, relation: str) -> set[tuple[int, int]]:
-    found = graph.edges[(graph.edges["relation"] == relation).to_numpy()]
-    return set(zip(found["src"].tolist(), found["dst"].tolist(), strict=True))
+    result = graph.edges[(graph.edges["relation"] == relation).to_numpy()]
+    return set(zip(result["src"].tolist(), result["dst"].tolist(), strict=True))
 
 
 def launched(name: str, at: float, corr: int, kernel_name: str, **columns: object) -> list[Event]:
@@ -189,7 +189,7 @@ def test_works_launched_before_the_window_are_counted_and_belong_to_no_step() ->
     assert graph.nodes.loc[graph.nodes["event_name"] == "early", "step"].tolist() == [-1]
 
 
-def test_a_step_of_the_graph_stands_alone() -> None:
+def test_a_step_of_the_graph_stands_isolated() -> None:
     steps = [[mark(n, 100 * n, 100 * n + 100), *launched("aten::mm", 100 * n + 10, n + 1, "k")] for n in range(3)]
     tables = [trace(*(e for step in steps for e in step), rank=r, world_size=2) for r in (0, 1)]
     graph = build_graph(run_of(*tables))
@@ -242,7 +242,7 @@ def test_explained_waiting() -> None:
 
     Gaps on the stream: 100 to 200, which ends 5 us after its launch.
     """
-    found = explained_waiting(
+    result = explained_waiting(
         run_of(
             trace(
                 mark(0, 0, 400), call("cudaLaunchKernel", 0, 5, corr=1), kernel("a", 6, 100, corr=1),
@@ -251,13 +251,13 @@ def test_explained_waiting() -> None:
             )
         )
     )  # fmt: skip
-    assert (found.blocked_us, found.blocked_explained_us, found.blocked_timing_us) == (100.0, 60.0, 0.0)
-    assert found.blocked_elsewhere_us == 40.0
-    assert (found.gap_us, found.gap_explained_us) == (100.0, 100.0)
+    assert (result.blocked_us, result.blocked_explained_us, result.blocked_timing_us) == (100.0, 60.0, 0.0)
+    assert result.blocked_external_us == 40.0
+    assert (result.gap_us, result.gap_explained_us) == (100.0, 100.0)
 
 
 def test_waiting_outside_whole_steps_does_not_count() -> None:
-    found = explained_waiting(
+    result = explained_waiting(
         run_of(trace(mark(0, 0, 50), op("aten::a", 1, 2), call("cudaDeviceSynchronize", 60, 100), kernel("k", 70, 90)))
     )
-    assert found.blocked_us == 0.0
+    assert result.blocked_us == 0.0

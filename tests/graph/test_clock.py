@@ -24,10 +24,13 @@ def shift_us(table: TraceTable) -> float:
     return clock_bracket(rank_events(table, 0)).shift_ns / 1000
 
 
-def test_a_clock_inside_its_bracket_is_left_alone() -> None:
+def test_a_clock_inside_its_bracket_is_left_as_it_is() -> None:
     assert shift_us(rank(0)) == 0.0
-    found = clock_bracket(rank_events(rank(0), 0))
-    assert (found.low_ns, found.high_ns) == (-4_000.0, 5_000.0)  # kernels 5 us after launch; b ends 5 us before return
+    result = clock_bracket(rank_events(rank(0), 0))
+    assert (result.low_ns, result.high_ns) == (
+        -4_000.0,
+        5_000.0,
+    )  # kernels 5 us after launch; b ends 5 us before return
 
 
 def test_a_clock_50_us_early_is_moved_until_no_kernel_starts_within_a_microsecond_of_its_launch() -> None:
@@ -50,7 +53,7 @@ def test_without_launches_or_waits_nothing_is_moved() -> None:
     assert shift_us(rank(+50, sync=False)) == 0.0
 
 
-def test_correction_moves_device_times_only_and_says_so() -> None:
+def test_correction_moves_device_times_only_and_states_so() -> None:
     run = run_of(rank(-50))
     corrected = correct_clocks(run)
     before, after = run.tables[0].events, corrected.tables[0].events

@@ -87,10 +87,10 @@ def test_parts_are_matched_from_the_tail_where_a_window_lost_its_head() -> None:
     first = rank_of(0, *(all_reduce(100 * n, 100 * n + 50, elements=float(n)) for n in (1, 2, 3)))
     second = rank_of(1, *(all_reduce(100 * n + 10, 100 * n + 60, elements=float(n)) for n in (2, 3)))
     graph = build_graph(run_of(first, second))
-    found = of_type(graph, "collective")
-    complete = found[found["latency_us"].notna()]
+    result = of_type(graph, "collective")
+    complete = result[result["latency_us"].notna()]
     assert dict(zip(complete["message_bytes"], complete["start_us"], strict=True)) == {8.0: 210.0, 12.0: 310.0}
-    assert found.loc[found["latency_us"].isna(), "message_bytes"].tolist() == [4.0]
+    assert result.loc[result["latency_us"].isna(), "message_bytes"].tolist() == [4.0]
     assert graph.counts is not None
     assert graph.counts["collectives_matched"] == 2
     assert graph.counts["collectives_without_all_peers"] == 1
@@ -102,9 +102,9 @@ def test_groups_and_kinds_are_matched_apart() -> None:
                 all_reduce(300, 350, group="other", size=2))
         for r in (0, 1)
     ]  # fmt: skip
-    found = of_type(build_graph(run_of(*tables)), "collective")
-    assert sorted(found["collective"].tolist()) == ["all_gather", "all_reduce", "all_reduce"]
-    assert found["start_us"].tolist() == [100.0, 200.0, 300.0]
+    result = of_type(build_graph(run_of(*tables)), "collective")
+    assert sorted(result["collective"].tolist()) == ["all_gather", "all_reduce", "all_reduce"]
+    assert result["start_us"].tolist() == [100.0, 200.0, 300.0]
 
 
 def part(
@@ -170,8 +170,8 @@ def test_a_group_of_the_ranks_that_were_traced_is_complete_in_a_larger_world() -
 
 def test_without_a_stated_group_size_the_world_is_the_group() -> None:
     tables = [rank_of(r, all_reduce(100, 150, group_size=-1), world_size=2) for r in (0, 1)]
-    found = of_type(build_graph(run_of(*tables)), "collective")
-    assert (found["group_size"].tolist(), found["latency_us"].tolist()) == ([2], [50.0])
+    result = of_type(build_graph(run_of(*tables)), "collective")
+    assert (result["group_size"].tolist(), result["latency_us"].tolist()) == ([2], [50.0])
 
 
 def test_stream_order_runs_from_exit_to_the_next_work() -> None:

@@ -77,10 +77,10 @@ CASES: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_flops_of_recorded_ops_equal_torchs_flop_counter(case: str, tmp_path: Path) -> None:
     run, names = CASES[case]
-    calls = [(name, found) for name, found in recorded_calls(run, tmp_path) if name in names]
+    calls = [(name, results) for name, results in recorded_calls(run, tmp_path) if name in names]
     assert {name for name, _ in calls} == set(names)
-    assert sum(found.flops for _, found in calls) == counted_flops(run)
-    assert all(found.dtype == "float32" and found.assumed == () for _, found in calls)
+    assert sum(results.flops for _, results in calls) == counted_flops(run)
+    assert all(results.dtype == "float32" and results.assumed == () for _, results in calls)
 
 
 def test_backward_of_a_grouped_convolution_is_twice_its_forward() -> None:
@@ -88,8 +88,8 @@ def test_backward_of_a_grouped_convolution_is_twice_its_forward() -> None:
     grad, x, weight = [2, 6, 4, 4], [2, 4, 9, 9], [6, 2, 3, 3]
     types = ["float"] * 3 + ["ScalarList"] * 4 + ["Scalar", "ScalarList", "Scalar", "ScalarList"]
     values = ["", "", "", "[0]", "[2, 2]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "2", "[True, True, False]"]
-    found = cost("aten::convolution_backward", [grad, x, weight, *[[]] * 8], types, values)
-    assert found.flops == 2 * (2 * (2 * 6 * 4 * 4) * (2 * 3 * 3))
+    results = cost("aten::convolution_backward", [grad, x, weight, *[[]] * 8], types, values)
+    assert results.flops == 2 * (2 * (2 * 6 * 4 * 4) * (2 * 3 * 3))
 
 
 def test_convolution_has_the_same_cost_in_the_backends_argument_orders() -> None:
@@ -110,11 +110,11 @@ def test_a_recurrent_layer_is_its_gates_of_all_steps(tmp_path: Path) -> None:
     """3 steps x 2 samples of 4 numbers, states of 2: four gates of weights [2, 4] and [2, 2] each."""
     lstm, x = torch.nn.LSTM(4, 2), torch.zeros(3, 2, 4)
     calls = recorded_calls(lambda: lstm(x)[0].sum().backward(), tmp_path)
-    found = {name: cost for name, cost in calls if cost.family == OpFamily.GEMM and "rnn" in name}
-    forward = found["aten::mkldnn_rnn_layer"]
+    results = {name: cost for name, cost in calls if cost.family == OpFamily.GEMM and "rnn" in name}
+    forward = results["aten::mkldnn_rnn_layer"]
     assert forward.flops == 2 * 6 * (8 * 4 + 8 * 2) + 10 * 6 * 2
     assert forward.bytes == 4 * (24 + 8 * 4 + 8 * 2 + 2 * 12)
-    backward = found["aten::mkldnn_rnn_layer_backward"]
+    backward = results["aten::mkldnn_rnn_layer_backward"]
     assert (backward.flops, backward.bytes) == (2 * forward.flops, 2 * forward.bytes)
 
 
@@ -122,6 +122,6 @@ def test_a_recurrent_stack_counts_matrices_of_all_layers() -> None:
     """Two layers of one gate, states of 2; biases are no products."""
     weights = [[2, 4], [2, 2], [2], [2], [2, 2], [2, 2], [2], [2]]
     types = ["float", "TensorList"]
-    found = cost("aten::_cudnn_rnn", [[3, 2, 4], weights], types)
-    assert found.flops == 2 * 6 * (8 + 4 + 4 + 4) + 10 * 6 * (2 + 2)
+    results = cost("aten::_cudnn_rnn", [[3, 2, 4], weights], types)
+    assert results.flops == 2 * 6 * (8 + 4 + 4 + 4) + 10 * 6 * (2 + 2)
     assert math.isnan(cost("aten::_cudnn_rnn", [[3, 2, 4], []], types).flops)

@@ -51,14 +51,14 @@ def test_attention_equals_torchs_formula(
 ) -> None:
     backward = formula is None
     first = [list(q)] if backward else []
-    found = cost(name, [*first, list(q), list(k), list(k)], ["float"] * (4 if backward else 3))
+    result = cost(name, [*first, list(q), list(k), list(k)], ["float"] * (4 if backward else 3))
     heads_first = {"bhld": lambda s: s, "blhd": lambda s: (s[0], s[2], s[1], s[3])}[dims]
     q_, k_ = heads_first(q), heads_first(k)
     expected = (
         flop_counter.sdpa_backward_flop_count(q_, q_, k_, k_) if backward else flop_counter.sdpa_flop_count(q_, k_, k_)
     )
-    assert found.flops == expected
-    assert found.family is OpFamily.ATTENTION
+    assert result.flops == expected
+    assert result.family is OpFamily.ATTENTION
 
 
 def test_causal_attention_counts_the_visible_pairs_only() -> None:
@@ -74,6 +74,6 @@ def test_causal_attention_counts_the_visible_pairs_only() -> None:
 
 
 def test_packed_attention_is_unknown_because_lengths_are_data() -> None:
-    found = cost("aten::_flash_attention_forward", [[99, 4, 8]] * 3 + [[5], [5]], ["c10::Half"] * 3 + ["int", "int"])
-    assert math.isnan(found.flops) and math.isnan(found.bytes)
-    assert found.family is OpFamily.ATTENTION
+    result = cost("aten::_flash_attention_forward", [[99, 4, 8]] * 3 + [[5], [5]], ["c10::Half"] * 3 + ["int", "int"])
+    assert math.isnan(result.flops) and math.isnan(result.bytes)
+    assert result.family is OpFamily.ATTENTION

@@ -32,9 +32,9 @@ def kernel_time_by_cost(path: Path) -> tuple[float, float]:
         if op is None:
             continue
         texts = (json.dumps(op["args"].get(k)) for k in ("Input Dims", "Input type", "Concrete Inputs"))
-        found = op_cost(op["name"], *texts)
-        if found.family is not OpFamily.COLLECTIVE:
-            time[not (math.isnan(found.flops) and math.isnan(found.bytes))] += float(event["dur"])
+        result = op_cost(op["name"], *texts)
+        if result.family is not OpFamily.COLLECTIVE:
+            time[not (math.isnan(result.flops) and math.isnan(result.bytes))] += float(event["dur"])
     return time[True], time[True] + time[False]
 
 

@@ -15,8 +15,8 @@ from tests.graph.op_calls import cost
 
 def test_views_and_allocations_cost_a_true_zero() -> None:
     for name in ("aten::view", "aten::transpose", "aten::empty", "aten::detach", "detach", "aten::to"):
-        found = cost(name, [[4, 8], []], ["float", "ScalarList"])
-        assert (found.flops, found.bytes, found.family) == (0.0, 0.0, OpFamily.VIEW)
+        result = cost(name, [[4, 8], []], ["float", "ScalarList"])
+        assert (result.flops, result.bytes, result.family) == (0.0, 0.0, OpFamily.VIEW)
 
 
 @pytest.mark.parametrize(
@@ -27,22 +27,22 @@ def test_views_and_allocations_cost_a_true_zero() -> None:
     ],
 )  # fmt: skip
 def test_ops_without_a_formula_are_unknown_never_zero(name: str) -> None:
-    found = cost(name, [[4, 4]], ["float"])
-    assert math.isnan(found.flops) and math.isnan(found.bytes)
-    assert found.family is OpFamily.UNKNOWN
+    result = cost(name, [[4, 4]], ["float"])
+    assert math.isnan(result.flops) and math.isnan(result.bytes)
+    assert result.family is OpFamily.UNKNOWN
 
 
 def test_collectives_are_named_but_not_costed() -> None:
     for name in ("record_param_comms", "c10d::allreduce_", "nccl:all_reduce", "gloo:all_reduce"):
-        found = cost(name, [[4, 4]], ["float"])
-        assert found.family is OpFamily.COLLECTIVE and math.isnan(found.bytes)
+        result = cost(name, [[4, 4]], ["float"])
+        assert result.family is OpFamily.COLLECTIVE and math.isnan(result.bytes)
 
 
 def test_missing_dtypes_and_strides_are_assumed_aloud() -> None:
-    found = cost("aten::cudnn_convolution", [[32, 256, 14, 14], [1024, 256, 1, 1], [], [], []], [])
-    assert found.dtype is None
-    assert set(found.assumed) == {"dtype float32", "convolution stride 1, same padding"}
-    assert found.flops == 2.0 * 32 * 1024 * 14 * 14 * 256
+    result = cost("aten::cudnn_convolution", [[32, 256, 14, 14], [1024, 256, 1, 1], [], [], []], [])
+    assert result.dtype is None
+    assert set(result.assumed) == {"dtype float32", "convolution stride 1, same padding"}
+    assert result.flops == 2.0 * 32 * 1024 * 14 * 14 * 256
 
 
 def test_weight_gradient_without_a_kernel_size_is_unknown_but_its_parent_knows() -> None:
@@ -61,9 +61,9 @@ def test_weight_gradient_without_a_kernel_size_is_unknown_but_its_parent_knows()
     ],
 )  # fmt: skip
 def test_unusable_inputs_are_unknown(dims: str | None, types: str | None, values: str | None) -> None:
-    found = op_cost("aten::mm", dims, types, values)
-    assert math.isnan(found.flops) and math.isnan(found.bytes)
-    assert found.family is OpFamily.GEMM
+    result = op_cost("aten::mm", dims, types, values)
+    assert math.isnan(result.flops) and math.isnan(result.bytes)
+    assert result.family is OpFamily.GEMM
 
 
 JSON_LISTS = st.lists(
@@ -77,9 +77,9 @@ VALUES = st.lists(st.sampled_from(["", "1", "[2, 2]", "[]", "True", "False", "-1
 
 @given(st.sampled_from(supported_ops()), JSON_LISTS, TYPES, VALUES)
 def test_no_input_raises_and_costs_are_never_negative(name: str, dims: list, types: list, values: list) -> None:
-    found = cost(name, dims, types, values)
-    assert found.flops >= 0 or math.isnan(found.flops)
-    assert found.bytes >= 0 or math.isnan(found.bytes)
+    result = cost(name, dims, types, values)
+    assert result.flops >= 0 or math.isnan(result.flops)
+    assert result.bytes >= 0 or math.isnan(result.bytes)
 
 
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 64), st.integers(1, 8))
@@ -89,7 +89,7 @@ def test_a_longer_batch_never_costs_less(m: int, k: int, n: int, factor: int) ->
     assert large.flops == factor * small.flops and large.bytes == factor * small.bytes
 
 
-def test_table_covers_what_it_says() -> None:
+def test_table_covers_what_it_states() -> None:
     names = supported_ops()
     assert len(names) == len(set(names)) > 300
     assert {"aten::mm", "aten::native_layer_norm_backward", "aten::_embedding_bag", "aten::_fused_adam_"} <= set(names)

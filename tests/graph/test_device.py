@@ -45,7 +45,7 @@ def test_kernels_of_one_op_are_siblings_in_order_of_start() -> None:
     assert (works.ordinal.tolist(), works.num_siblings.tolist()) == ([0, 1, 0], [2, 2, 1])
 
 
-def test_a_graph_launch_is_one_work_per_stream_and_says_how_many_kernels_it_holds() -> None:
+def test_a_graph_launch_is_one_work_per_stream_and_states_how_many_kernels_it_holds() -> None:
     table = trace(
         mark(0, 0, 100),
         call("cudaGraphLaunch", 5, 8, corr=9),

@@ -36,9 +36,9 @@ def comm(graph: ExecutionGraph, rank: int, segment: str) -> pd.Series:
 
 
 def transfer(graph: ExecutionGraph) -> pd.Series:
-    found = graph.nodes[graph.nodes["node_type"] == "collective"]
-    assert len(found) == 1
-    return found.iloc[0]
+    result = graph.nodes[graph.nodes["node_type"] == "collective"]
+    assert len(result) == 1
+    return result.iloc[0]
 
 
 def gap_before(graph: ExecutionGraph, rank: int, name: str) -> pd.Series:
@@ -58,8 +58,8 @@ RECEIVER = [*message("recv", 20, 30, 180), op("aten::mm", 190, 290)]
 def test_a_receiver_waits_for_its_sender() -> None:
     """Posted at 20, sent from 110: the transfer takes 110 to 180, the receiver's gap 180 to 190 is its own 10 us."""
     graph = graph_of(SENDER, RECEIVER)
-    found = transfer(graph)
-    assert found[["collective", "group_size", "message_bytes", "start_us", "latency_us"]].tolist() == [
+    result = transfer(graph)
+    assert result[["collective", "group_size", "message_bytes", "start_us", "latency_us"]].tolist() == [
         "send_recv", 2, 256.0, 110.0, 70.0,
     ]  # fmt: skip
     gap = gap_before(graph, 1, "aten::mm")
@@ -93,7 +93,7 @@ def test_a_send_waits_for_a_receiver_that_comes_late() -> None:
     assert gap_before(graph, 0, "aten::add")[["blocked_us", "latency_us"]].tolist() == [100.0, 10.0]
 
 
-def test_an_eager_send_needs_nobody() -> None:
+def test_an_eager_send_needs_no_one() -> None:
     """It ends at 40, the receiver comes at 100."""
     graph = graph_of(
         [*message("send", 10, 20, 40), op("aten::add", 50, 60)],
@@ -138,8 +138,8 @@ def test_two_ranks_that_send_to_each_other_wait_in_one_gap_and_in_no_cycle() -> 
             op("aten::add", at + 90, at + 100),
         ])  # fmt: skip
     graph = graph_of(*ranks)
-    found = graph.nodes[graph.nodes["node_type"] == "collective"]
-    assert sorted(found["start_us"].tolist()) == [22.0, 32.0]  # the later of isend and irecv on either channel
+    result = graph.nodes[graph.nodes["node_type"] == "collective"]
+    assert sorted(result["start_us"].tolist()) == [22.0, 32.0]  # the later of isend and irecv on either channel
     gap = gap_before(graph, 1, "aten::add")
     assert len(sources(graph, "waits", gap.name)) == 2
 
@@ -151,11 +151,11 @@ def test_messages_of_one_channel_are_paired_in_order_and_channels_apart() -> Non
         *message("recv", 50, 60, 70, channel="[2>1]", elements=3), *message("recv", 80, 90, 100, elements=1),
         *message("recv", 110, 120, 130, elements=2),
     ]  # fmt: skip
-    found = graph_of(first, receiver, other)
-    table = found.nodes[found.nodes["node_type"] == "collective"]
+    result = graph_of(first, receiver, other)
+    table = result.nodes[result.nodes["node_type"] == "collective"]
     assert dict(zip(table["message_bytes"], table["start_us"], strict=True)) == {12.0: 50.0, 4.0: 80.0, 8.0: 110.0}
-    assert found.counts is not None
-    assert found.counts["collectives_inconsistent"] == 0
+    assert result.counts is not None
+    assert result.counts["collectives_inconsistent"] == 0
 
 
 def test_a_message_whose_peer_was_not_traced_waits_for_it() -> None:

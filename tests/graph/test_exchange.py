@@ -59,7 +59,7 @@ def test_without_split_sizes_the_largest_sender_rules() -> None:
 
 
 @pytest.mark.parametrize("cut", ['["","","","[5, ...","[5, ...', '["","","","[5, 7, 1]","[5, 7]","True"]', "[]"])
-def test_a_list_that_was_cut_off_says_nothing(cut: str) -> None:
+def test_a_list_that_was_cut_off_states_nothing(cut: str) -> None:
     ranks = [exchange([5, 7], [5, 2]), exchange([2, 9], [7, 9])]
     for events in ranks:
         events[2].columns["input_values"] = cut

@@ -29,20 +29,20 @@ def timeline(*events: Event, marks_us: tuple[float, ...] = (), thread: int = MAI
 
 
 def test_an_op_with_two_launches_has_all_five_segments() -> None:
-    found = timeline(
+    result = timeline(
         op("aten::first", 0, 5),
         op("aten::mm", 10, 100),
         call("cudaLaunchKernel", 30, 40, corr=1),
         call("cudaLaunchKernel", 60, 65, corr=2),
     )
-    assert found == [
+    assert result == [
         ("T5", 0, 5), ("T1", 5, 10), ("T2", 10, 30), ("T4", 30, 40), ("T5", 40, 60), ("T4", 60, 65), ("T3", 65, 100),
     ]  # fmt: skip
 
 
-def test_segments_of_no_length_are_kept_so_that_steps_align() -> None:
-    found = timeline(op("aten::a", 0, 10), op("aten::mm", 10, 20), call("cudaLaunchKernel", 10, 20, corr=1))
-    assert found == [("T5", 0, 10), ("T1", 10, 10), ("T2", 10, 10), ("T4", 10, 20), ("T3", 20, 20)]
+def test_segments_of_no_length_are_retained_so_that_steps_align() -> None:
+    result = timeline(op("aten::a", 0, 10), op("aten::mm", 10, 20), call("cudaLaunchKernel", 10, 20, corr=1))
+    assert result == [("T5", 0, 10), ("T1", 10, 10), ("T2", 10, 10), ("T4", 10, 20), ("T3", 20, 20)]
 
 
 def test_the_outermost_operator_is_the_op() -> None:
@@ -52,14 +52,14 @@ def test_the_outermost_operator_is_the_op() -> None:
 
 
 def test_a_range_around_ops_is_a_scope_and_a_leaf_range_is_an_op() -> None:
-    found = timeline(
+    result = timeline(
         op("autograd::engine::evaluate_function: MmBackward0", 0, 100),
         op("MmBackward0", 10, 90),
         op("aten::mm", 20, 40),
         op("aten::mm", 60, 80),
         op("MyCustomFunction", 110, 120),
     )
-    assert found == [("T5", 20, 40), ("T1", 40, 60), ("T5", 60, 80), ("T1", 80, 110), ("T5", 110, 120)]
+    assert result == [("T5", 20, 40), ("T1", 40, 60), ("T5", 60, 80), ("T1", 80, 110), ("T5", 110, 120)]
 
 
 def test_annotations_are_scopes_even_around_nothing() -> None:
@@ -87,30 +87,30 @@ def test_a_call_outside_ops_is_a_t4_of_its_own() -> None:
 
 
 def test_a_driver_call_inside_a_runtime_call_belongs_to_it() -> None:
-    found = timeline(
+    result = timeline(
         op("aten::mm", 0, 50), call("cudaLaunchKernel", 10, 30, corr=1), call("cuLaunchKernel", 12, 28, corr=2)
     )
-    assert found == [("T2", 0, 10), ("T4", 10, 30), ("T3", 30, 50)]
+    assert result == [("T2", 0, 10), ("T4", 10, 30), ("T3", 30, 50)]
 
 
 def test_allocations_and_event_calls_are_latency_of_their_op() -> None:
-    found = timeline(op("aten::empty", 0, 50), call("cudaMalloc", 10, 40), call("cudaEventRecord", 41, 42))
-    assert found == [("T5", 0, 50)]
+    result = timeline(op("aten::empty", 0, 50), call("cudaMalloc", 10, 40), call("cudaEventRecord", 41, 42))
+    assert result == [("T5", 0, 50)]
 
 
 def test_whatever_starts_device_work_is_a_launch_under_any_name() -> None:
-    found = timeline(op("x::y", 0, 50), call("vendorLaunchThing", 10, 40, corr=3), kernel("k", 45, 60, corr=3))
-    assert found == [("T2", 0, 10), ("T4", 10, 40), ("T3", 40, 50)]
+    result = timeline(op("x::y", 0, 50), call("vendorLaunchThing", 10, 40, corr=3), kernel("k", 45, 60, corr=3))
+    assert result == [("T2", 0, 10), ("T4", 10, 40), ("T3", 40, 50)]
 
 
 def test_a_step_boundary_cuts_a_gap_in_two() -> None:
-    found = timeline(op("aten::a", 0, 10), op("aten::b", 30, 40), marks_us=(25,))
-    assert found == [("T5", 0, 10), ("T1", 10, 25), ("T1", 25, 30), ("T5", 30, 40)]
+    result = timeline(op("aten::a", 0, 10), op("aten::b", 30, 40), marks_us=(25,))
+    assert result == [("T5", 0, 10), ("T1", 10, 25), ("T1", 25, 30), ("T5", 30, 40)]
 
 
 def test_ties_an_op_that_starts_with_its_step_lies_after_the_boundary() -> None:
-    found = timeline(op("aten::a", 0, 25), op("aten::b", 25, 40), marks_us=(25,))
-    assert found == [("T5", 0, 25), ("T1", 25, 25), ("T1", 25, 25), ("T5", 25, 40)]
+    result = timeline(op("aten::a", 0, 25), op("aten::b", 25, 40), marks_us=(25,))
+    assert result == [("T5", 0, 25), ("T1", 25, 25), ("T1", 25, 25), ("T5", 25, 40)]
 
 
 def test_ties_an_op_of_no_length_at_the_boundary_opens_the_new_step() -> None:

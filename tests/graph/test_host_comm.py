@@ -123,8 +123,8 @@ def test_buckets_are_awaited_one_after_the_other_when_backward_ends() -> None:
     waits = graph.edges[(graph.edges["relation"] == "waits").to_numpy()]
     of_rank = waits[graph.nodes["rank"].iloc[waits["dst"]].eq(0).to_numpy()]
     end, dims = graph.nodes["start_us"] + graph.nodes["latency_us"], graph.nodes["input_dims"].astype(object)
-    found = [(end[exit_], dims[gap + 1]) for exit_, gap in of_rank[["src", "dst"]].to_numpy().tolist()]
-    assert sorted(found) == [(140.0, "[[64],[],[]]"), (170.0, "[[128],[],[]]")]  # (end of bucket, what unpacks it)
+    result = [(end[exit_], dims[gap + 1]) for exit_, gap in of_rank[["src", "dst"]].to_numpy().tolist()]
+    assert sorted(result) == [(140.0, "[[64],[],[]]"), (170.0, "[[128],[],[]]")]  # (end of bucket, what unpacks it)
 
 
 def test_the_gap_before_the_first_bucket_is_unpacked_waits_for_it() -> None:
@@ -161,7 +161,7 @@ def test_buckets_of_one_size_are_unpacked_in_the_order_they_were_issued() -> Non
     assert awaited(graph) == [(140.0, 200.0), (170.0, 220.0)]  # (end of bucket, where it is unpacked)
 
 
-def test_two_workers_that_begin_in_another_order_are_told_apart_by_size() -> None:
+def test_two_workers_that_begin_in_another_order_are_reported_apart_by_size() -> None:
     """The second bucket's worker begins first on rank 1; both ranks issued 64, then 128 elements."""
     tables = []
     for rank in (0, 1):
@@ -174,8 +174,8 @@ def test_two_workers_that_begin_in_another_order_are_told_apart_by_size() -> Non
             ]
         tables.append(trace(*events, rank=rank, world_size=2, backend="gloo"))
     graph = build_graph(run_of(*tables))
-    found = graph.nodes[graph.nodes["node_type"] == "collective"]
-    assert found["message_bytes"].tolist() == [256.0, 512.0]
+    result = graph.nodes[graph.nodes["node_type"] == "collective"]
+    assert result["message_bytes"].tolist() == [256.0, 512.0]
     assert graph.counts is not None
     assert graph.counts["collectives_inconsistent"] == 0
 

@@ -53,7 +53,7 @@ def overlapped(at: float, end: float) -> list[Event]:
     ]  # fmt: skip
 
 
-def test_a_call_that_says_it_waits_is_waited_for_at_once_whatever_the_recordings_say() -> None:
+def test_a_call_that_states_it_waits_is_waited_for_at_once_whatever_the_recordings_say() -> None:
     def program(at: float, end: float) -> list[Event]:
         return [issue(at + 10, at + 30, asynchronous=False), runs(at + 20, end), op("aten::mm", at + 60, at + 200)]
 

@@ -24,7 +24,7 @@ def kernels_of(*events: Event) -> pd.DataFrame:
     return nodes[nodes["stream"] >= 0]
 
 
-def alone(name: str, at: float = 60, corr: int = 9) -> list[Event]:
+def isolated(name: str, at: float = 60, corr: int = 9) -> list[Event]:
     """A kernel that a graph launches alone: no op is around it."""
     return [call("cudaGraphLaunch", at, at + 2, corr=corr), kernel(name, at + 5, at + 9, corr=corr)]
 
@@ -36,7 +36,7 @@ def eager(dims: str, at: float = 5, corr: int = 1) -> list[Event]:
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "result"),
     [
         (NAME, NAME),
         (f"{NAME}_0d1d2de", NAME),
@@ -46,8 +46,8 @@ def eager(dims: str, at: float = 5, corr: int = 1) -> list[Event]:
         ("ampere_sgemm_128x64_nn", None),
     ],
 )
-def test_inductors_names(name: str, found: str | None) -> None:
-    assert fused_name(name) == found
+def test_inductors_names(name: str, result: str | None) -> None:
+    assert fused_name(name) == result
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_inductors_names(name: str, found: str | None) -> None:
     [(NAME, "elementwise"), ("triton_red_fused_sum_1", "reduction"), ("triton_per_fused__softmax_2", "reduction"),
      ("triton_tem_fused_mm_3", "gemm"), ("my_kernel", "unknown")],
 )  # fmt: skip
-def test_the_name_tells_the_family_and_no_size(name: str, family: str) -> None:
-    node = kernels_of(*alone(name)).iloc[0]
+def test_the_name_reports_the_family_and_no_size(name: str, family: str) -> None:
+    node = kernels_of(*isolated(name)).iloc[0]
     assert node["family"] == family
     assert np.isnan(node["bytes"])
     assert node["op_name"] == (name if family != "unknown" else "cudaGraphLaunch")
@@ -64,7 +64,7 @@ def test_the_name_tells_the_family_and_no_size(name: str, family: str) -> None:
 
 
 def test_sizes_come_from_ops_of_the_name_in_the_same_trace() -> None:
-    nodes = kernels_of(*eager(BUFFERS), *alone(f"{NAME}_0d1d2d"))
+    nodes = kernels_of(*eager(BUFFERS), *isolated(f"{NAME}_0d1d2d"))
     assert nodes["bytes"].tolist() == [12000.0, 12000.0]  # three buffers of 1,000 float32
     assert nodes["dtype"].tolist() == ["float32", "float32"]
     assert nodes["input_dims"].tolist() == [BUFFERS, BUFFERS]
@@ -73,7 +73,7 @@ def test_sizes_come_from_ops_of_the_name_in_the_same_trace() -> None:
 
 
 def test_ops_of_one_name_with_several_sizes_tell_none() -> None:
-    nodes = kernels_of(*eager(BUFFERS), *eager(OTHER, at=30, corr=2), *alone(NAME))
+    nodes = kernels_of(*eager(BUFFERS), *eager(OTHER, at=30, corr=2), *isolated(NAME))
     assert nodes["bytes"].fillna(-1).tolist() == [12000.0, 6000.0, -1.0]
     assert nodes["family"].tolist() == ["elementwise"] * 3
 

@@ -33,5 +33,5 @@ def test_message_bytes(kind: str, sent: float, received: float, expected: float)
         in_elements=np.where(is_comm, sent, np.nan), out_elements=np.where(is_comm, received, np.nan),
         comm_dtype=pd.Categorical([t[1] for t in text]),
     )  # fmt: skip
-    found = message_bytes(rank_events(replace(table, events=changed), 0))
-    assert found[is_comm] == pytest.approx([expected], nan_ok=True)
+    result = message_bytes(rank_events(replace(table, events=changed), 0))
+    assert result[is_comm] == pytest.approx([expected], nan_ok=True)

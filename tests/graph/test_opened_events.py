@@ -25,24 +25,24 @@ def opened(
 
 
 def test_an_op_opens_in_the_gap_before_it_and_its_children_open_in_it() -> None:
-    found = opened(
+    result = opened(
         op("aten::linear", 0, 10), op("aten::t", 1, 3), op("aten::transpose", 1, 2),
         op("aten::relu", 15, 20),
     )  # fmt: skip
-    assert found == [(MAIN, "T5", 0, 2), (MAIN, "T1", 10, 1), (MAIN, "T5", 15, 0)]
+    assert result == [(MAIN, "T5", 0, 2), (MAIN, "T1", 10, 1), (MAIN, "T5", 15, 0)]
 
 
 def test_back_to_back_ops_open_in_the_gap_of_no_length() -> None:
-    found = opened(op("aten::a", 0, 10), op("aten::b", 10, 20), op("aten::c", 20, 30))
-    assert [row[3] for row in found] == [0, 1, 0, 1, 0]
+    result = opened(op("aten::a", 0, 10), op("aten::b", 10, 20), op("aten::c", 20, 30))
+    assert [row[3] for row in result] == [0, 1, 0, 1, 0]
 
 
 def test_children_are_counted_where_they_open_between_launches() -> None:
-    found = opened(
+    result = opened(
         op("aten::linear", 0, 100), op("aten::t", 5, 10), call("cudaLaunchKernel", 20, 30, corr=1),
         op("aten::add", 40, 60), call("cudaLaunchKernel", 45, 50, corr=2), op("aten::view", 70, 80),
     )  # fmt: skip
-    assert [(row[1], row[3]) for row in found] == [("T2", 1), ("T4", 0), ("T5", 1), ("T4", 0), ("T3", 1)]
+    assert [(row[1], row[3]) for row in result] == [("T2", 1), ("T4", 0), ("T5", 1), ("T4", 0), ("T3", 1)]
 
 
 def test_scopes_and_annotations_open_in_gaps_and_are_counted_by_kind() -> None:
@@ -55,15 +55,15 @@ def test_scopes_and_annotations_open_in_gaps_and_are_counted_by_kind() -> None:
 
 
 def test_threads_do_not_count_each_others_events() -> None:
-    found = opened(op("aten::a", 0, 10), op("aten::b", 20, 30), op("aten::x", 12, 14, thread=2),
+    result = opened(op("aten::a", 0, 10), op("aten::b", 20, 30), op("aten::x", 12, 14, thread=2),
                    op("aten::y", 16, 18, thread=2))  # fmt: skip
-    assert sorted((t, s, n) for t, s, _, n in found) == [
+    assert sorted((t, s, n) for t, s, _, n in result) == [
         (MAIN, "T1", 1), (MAIN, "T5", 0), (MAIN, "T5", 0), (2, "T1", 1), (2, "T5", 0), (2, "T5", 0)
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "total"), [("opened_ops", 2), ("opened_ranges", 1)])
-def test_nodes_carry_the_counts(kind: str, total: int) -> None:
+def test_nodes_transfer_the_counts(kind: str, total: int) -> None:
     graph = build_graph(run_of(trace(
         mark(0, 0, 100), op("aten::mm", 10, 60), call("cudaLaunchKernel", 20, 30, corr=1),
         kernel("gemm", 35, 50, corr=1), op("aten::empty", 70, 80), mark(1, 100, 200), op("aten::mm", 110, 160),

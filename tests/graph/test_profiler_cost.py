@@ -25,8 +25,8 @@ def row(segment: str | None, latency_us: float, ops: int = 0, ranges: int = 0, *
 
 def corrected(*rows: dict[str, object]) -> tuple[list[float], float, float]:
     """(latencies, removed, left) of a chain of nodes."""
-    found = without_profiler(make_graph(list(rows), []), COST)
-    return found.graph.nodes["latency_us"].tolist(), found.removed_us, found.left_us
+    result = without_profiler(make_graph(list(rows), []), COST)
+    return result.graph.nodes["latency_us"].tolist(), result.removed_us, result.left_us
 
 
 def test_a_node_is_shortened_by_the_events_that_open_in_it() -> None:
@@ -67,9 +67,9 @@ def launched(segment: str | None) -> ExecutionGraph:
 
 
 def test_a_host_collective_starts_earlier_by_its_ops_events_and_its_own() -> None:
-    found = without_profiler(launched("T5"), COST)
-    assert found.graph.edges["lag_us"].tolist() == [15.0]  # 20 - 2 - 3
-    assert found.removed_us == 7.0
+    result = without_profiler(launched("T5"), COST)
+    assert result.graph.edges["lag_us"].tolist() == [15.0]  # 20 - 2 - 3
+    assert result.removed_us == 7.0
 
 
 def test_the_latency_of_a_device_launch_stays() -> None:
@@ -78,10 +78,10 @@ def test_the_latency_of_a_device_launch_stays() -> None:
 
 def test_everything_else_of_the_graph_stays() -> None:
     graph = make_graph([row("T1", 10, 1), row(None, 20), row("T1", 5, 1)], FOLLOWS)
-    found = without_profiler(graph, COST).graph
+    result = without_profiler(graph, COST).graph
     changed = ["latency_us"]
-    assert found.nodes.drop(columns=changed).equals(graph.nodes.drop(columns=changed))
-    assert found.edges.equals(graph.edges)
+    assert result.nodes.drop(columns=changed).equals(graph.nodes.drop(columns=changed))
+    assert result.edges.equals(graph.edges)
 
 
 @given(
@@ -93,11 +93,11 @@ def test_nothing_is_lost_and_nothing_becomes_negative(
 ) -> None:
     cost = ProfilerCost(op_us, range_us, 0.0, 0.0)
     graph = make_graph([row("T1", *n) for n in nodes], [])
-    found = without_profiler(graph, cost)
-    latency = found.graph.nodes["latency_us"].to_numpy()
+    result = without_profiler(graph, cost)
+    latency = result.graph.nodes["latency_us"].to_numpy()
     assert (latency >= 0).all()
-    assert found.removed_us == pytest.approx(graph.nodes["latency_us"].sum() - latency.sum(), abs=1e-6)
-    assert found.removed_us + found.left_us == pytest.approx(node_cost_us(graph.nodes, cost).sum(), abs=1e-6)
+    assert result.removed_us == pytest.approx(graph.nodes["latency_us"].sum() - latency.sum(), abs=1e-6)
+    assert result.removed_us + result.left_us == pytest.approx(node_cost_us(graph.nodes, cost).sum(), abs=1e-6)
 
 
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
@@ -109,9 +109,9 @@ def test_a_cost_is_a_number_from_0(value: float) -> None:
 def test_the_cost_of_a_card_is_the_mean_over_its_ranks() -> None:
     part = {"op_us": 1.0, "range_us": 2.0, "call_us": 0.0, "step_us": 30.0}
     card = {"ranks": [{"profiler_cost": part}, {"profiler_cost": {**part, "op_us": 2.0}}, {}]}
-    found = cost_of_card(card)
-    assert found is not None
-    assert found.by_kind() == {**part, "op_us": 1.5}
+    result = cost_of_card(card)
+    assert result is not None
+    assert result.by_kind() == {**part, "op_us": 1.5}
     assert cost_of_card({"ranks": [{}]}) is None
     assert cost_of_card({}) is None
 

@@ -26,19 +26,19 @@ DENSE_FLOPS, DENSE_BYTES = 2 * 64 * 32 * 128, 4 * (2 * 64 * 32 + 64 * 128 + 128 
 STORED_BYTES = DENSE_BYTES - 4 * 4096 + 8 * (16 + 5)
 
 
-def product(stored: str | None = BLOCKS, asked: str = "[[64,128]]") -> list[Event]:
+def product(stored: str | None = BLOCKS, requested: str = "[[64,128]]") -> list[Event]:
     """addmm > values > alias, as torch 2.13 records it of a BSR matrix."""
     dims = "[[64,32],[64,128],[128,32],[],[]]"
     return [
         op("aten::addmm", 0, 100, input_dims=dims, input_types=TYPES),
-        op("aten::values", 10, 20, input_dims=asked),
+        op("aten::values", 10, 20, input_dims=requested),
         op("aten::alias", 12, 14, input_dims=stored),
     ]
 
 
 def test_blocks_count_and_so_do_single_values() -> None:
-    found = [sparse_products(rank_events(trace(*product(stored)), 0)) for stored in (BLOCKS, VALUES)]
-    assert found == [
+    result = [sparse_products(rank_events(trace(*product(stored)), 0)) for stored in (BLOCKS, VALUES)]
+    assert result == [
         {0: StoredOperand(8192, 4096, 8.0 * (16 + 4 + 1))},
         {0: StoredOperand(8192, 4096, 8.0 * (4096 + 64 + 1))},
     ]
@@ -60,10 +60,10 @@ def test_the_kernel_of_a_triton_op_inside_costs_it_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "asked"), [(None, "[[64,128]]"), (BLOCKS, "[[7,9]]"), ("[[2,2]]", "[[64,128]]"), (BLOCKS, "[[64]]")]
+    ("stored", "requested"), [(None, "[[64,128]]"), (BLOCKS, "[[7,9]]"), ("[[2,2]]", "[[64,128]]"), (BLOCKS, "[[64]]")]
 )
-def test_what_is_not_recorded_or_another_tensor_changes_nothing(stored: str | None, asked: str) -> None:
-    costs = whole_op_costs(rank_events(trace(*product(stored, asked)), 0), np.array([0]))
+def test_what_is_not_recorded_or_another_tensor_changes_nothing(stored: str | None, requested: str) -> None:
+    costs = whole_op_costs(rank_events(trace(*product(stored, requested)), 0), np.array([0]))
     assert (costs.flops[0], costs.bytes[0]) == (DENSE_FLOPS, DENSE_BYTES)
 
 
@@ -72,11 +72,11 @@ def test_what_torch_records_of_a_sparse_weight(blocks: tuple[int, int] | None, i
     filled = torch.ones(4, 16, 8, 16)
     filled[::2] = 0  # every other row of blocks
     weight = filled.reshape(64, 128)
-    with warnings.catch_warnings(), profile(activities=[ProfilerActivity.CPU], record_shapes=True) as found:
+    with warnings.catch_warnings(), profile(activities=[ProfilerActivity.CPU], record_shapes=True) as result:
         warnings.simplefilter("ignore")  # torch calls compressed sparse tensors a beta feature
         sparse = weight.to_sparse_bsr(blocks) if blocks else weight.to_sparse_csr()
         torch.nn.functional.linear(torch.ones(32, 128), sparse)
-    found.export_chrome_trace(str(tmp_path / "rank0.json"))
+    result.export_chrome_trace(str(tmp_path / "rank0.json"))
     nodes = build_graph(read_run(tmp_path)).nodes
     node = nodes[(nodes["op_name"] == "aten::linear") & (nodes["node_type"] == NodeType.COMPUTE)].iloc[0]
     dense_bytes = 4 * (32 * 128 + 64 * 128 + 32 * 64)
@@ -99,9 +99,9 @@ def test_two_of_four_by_hand(name: str) -> None:
     shapes = STORED[name]
     types = ["c10::Half" if shape and shape != [M, K // 16] else "short int" if shape else "" for shape in shapes]
     cost = op_cost(name, json.dumps(shapes), json.dumps(types), None)
-    kept, places, bias = M * K // 2, M * K // 16, M if "addmm" in name else 0
-    assert (cost.flops, str(cost.family), cost.dtype) == (2.0 * kept * N, "gemm", "float16")
-    assert cost.bytes == 2 * (kept + places + K * N + M * N + bias)
+    retained, places, bias = M * K // 2, M * K // 16, M if "addmm" in name else 0
+    assert (cost.flops, str(cost.family), cost.dtype) == (2.0 * retained * N, "gemm", "float16")
+    assert cost.bytes == 2 * (retained + places + K * N + M * N + bias)
 
 
 def test_rows_of_a_compressed_matrix_stay_an_axis_in_later_versions() -> None:

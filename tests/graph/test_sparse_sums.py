@@ -42,7 +42,7 @@ def test_values_that_were_not_recorded_change_nothing(values: str | None) -> Non
     assert sparse_sums(events, np.arange(4)) == {}
 
 
-def test_an_op_that_asks_for_rows_elsewhere_is_no_sum() -> None:
+def test_an_op_that_requests_for_rows_outside_is_no_sum() -> None:
     events = rank_events(trace(op("aten::coalesce", 0, 9), op("aten::_nnz", 2, 3), op("aten::to", 4, 5)), 0)
     assert sparse_sums(events, np.arange(3)) == {}
 

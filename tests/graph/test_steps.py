@@ -28,34 +28,34 @@ def step(number: int, begin: float, end: float, device_end: float) -> list[Event
 
 
 def test_a_step_lasts_until_the_next_mark_and_the_last_until_its_own_end() -> None:
-    found = windows(trace(mark(4, 0, 90), mark(5, 100, 180), mark(6, 200, 290), op("aten::a", 5, 10)))
-    assert found.names == ("ProfilerStep#4", "ProfilerStep#5", "ProfilerStep#6")
-    assert found.begin_ns.tolist() == [[0, 100_000, 200_000]]
-    assert found.cpu_end_ns.tolist() == [[100_000, 200_000, 290_000]]
+    result = windows(trace(mark(4, 0, 90), mark(5, 100, 180), mark(6, 200, 290), op("aten::a", 5, 10)))
+    assert result.names == ("ProfilerStep#4", "ProfilerStep#5", "ProfilerStep#6")
+    assert result.begin_ns.tolist() == [[0, 100_000, 200_000]]
+    assert result.cpu_end_ns.tolist() == [[100_000, 200_000, 290_000]]
     moments = np.array([-1, 0, 95_000, 100_000, 290_000, 290_001])
-    assert found.step_of(0, moments).tolist() == [-1, 0, 0, 1, 2, -1]
+    assert result.step_of(0, moments).tolist() == [-1, 0, 0, 1, 2, -1]
 
 
 def test_only_steps_that_every_rank_has_count() -> None:
-    found = windows(
+    result = windows(
         trace(mark(1, 0, 100), mark(2, 100, 200), mark(3, 200, 300)),
         trace(mark(2, 110, 210), mark(3, 210, 310), mark(4, 310, 400), rank=1),
     )
-    assert found.names == ("ProfilerStep#2", "ProfilerStep#3")
-    assert found.begin_ns.tolist() == [[100_000, 200_000], [110_000, 210_000]]
+    assert result.names == ("ProfilerStep#2", "ProfilerStep#3")
+    assert result.begin_ns.tolist() == [[100_000, 200_000], [110_000, 210_000]]
     # Rank 1 has a mark after its last whole step; the step still ends at its own end.
-    assert found.cpu_end_ns.tolist() == [[200_000, 300_000], [210_000, 310_000]]
+    assert result.cpu_end_ns.tolist() == [[200_000, 300_000], [210_000, 310_000]]
 
 
 def test_a_missing_mark_ends_the_step_before_it_and_no_period_spans_the_hole() -> None:
     events = [*step(1, 0, 100, 90), *step(2, 100, 200, 190), *step(4, 300, 400, 390), *step(5, 400, 500, 490)]
-    found = windows(trace(*events))
-    assert found.step_of(0, np.array([250_000])).tolist() == [-1]
+    result = windows(trace(*events))
+    assert result.step_of(0, np.array([250_000])).tolist() == [-1]
     graph = build_graph(run_of(trace(*events)))
     assert [s.period_us for s in graph.steps] == [None, 100.0, None, 100.0]
 
 
-def test_ranks_without_a_common_step_are_one_window_and_it_says_why() -> None:
+def test_ranks_without_a_common_step_are_one_window_and_it_states_why() -> None:
     graph = build_graph(
         run_of(trace(*step(1, 0, 100, 90), world_size=2), trace(*step(2, 0, 100, 90), rank=1, world_size=2))
     )
@@ -64,15 +64,15 @@ def test_ranks_without_a_common_step_are_one_window_and_it_says_why() -> None:
 
 
 def test_main_thread_is_the_one_with_the_marks() -> None:
-    found = windows(trace(mark(0, 0, 50, thread=9), op("aten::a", 1, 2), op("aten::b", 3, 4), op("aten::c", 5, 6)))
-    assert found.main_thread.tolist() == [9]
+    result = windows(trace(mark(0, 0, 50, thread=9), op("aten::a", 1, 2), op("aten::b", 3, 4), op("aten::c", 5, 6)))
+    assert result.main_thread.tolist() == [9]
 
 
 def test_without_marks_the_window_is_first_start_to_last_end() -> None:
     table = trace(op("aten::a", 10, 30), op("aten::b", 40, 60), op("aten::c", 45, 50, thread=2), kernel("k", 35, 90))
-    found = windows(table)
-    assert (found.names, found.has_marks) == (("window",), False)
-    assert (found.begin_ns.tolist(), found.cpu_end_ns.tolist()) == ([[10_000]], [[60_000]])
+    result = windows(table)
+    assert (result.names, result.has_marks) == (("window",), False)
+    assert (result.begin_ns.tolist(), result.cpu_end_ns.tolist()) == ([[10_000]], [[60_000]])
     graph = build_graph(run_of(table))
     assert graph.steps[0].makespan_us == pytest.approx(80.0)  # 10 to 90: the kernel ends last
     assert graph.steps[0].period_us is None

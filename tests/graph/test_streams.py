@@ -138,8 +138,8 @@ def test_a_gap_that_nothing_explains_is_guessed_for_replay_only() -> None:
     )  # fmt: skip
     edges = graph.edges[graph.edges["evidence"] == "timing"]
     names = graph.nodes["event_name"].astype(object).to_numpy()
-    found = zip(names[edges["src"]], names[edges["dst"]], edges["lag_us"], strict=True)
-    assert list(found) == [("A", "B", 2.0)]
+    result = zip(names[edges["src"]], names[edges["dst"]], edges["lag_us"], strict=True)
+    assert list(result) == [("A", "B", 2.0)]
     assert not (graph.for_predictors().edges["evidence"] == "timing").any()
 
 

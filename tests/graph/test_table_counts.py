@@ -29,9 +29,9 @@ def test_tables_of_one_size_are_added_up() -> None:
     )
 
 
-@pytest.mark.parametrize("found", [None, {}, {"ranks": []}, {"ranks": [{"rank": 0}]}])
-def test_a_card_without_counts_is_none(found: dict[str, object] | None) -> None:
-    assert table_counts(found) == ()
+@pytest.mark.parametrize("result", [None, {}, {"ranks": []}, {"ranks": [{"rank": 0}]}])
+def test_a_card_without_counts_is_none(result: dict[str, object] | None) -> None:
+    assert table_counts(result) == ()
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_counts_that_contradict_each_other_are_refused(change: dict[str, object]
         table_counts(card([{**ENTRY, **change}]))
 
 
-def test_a_graph_carries_them_to_disk_and_back(tmp_path: Path) -> None:
+def test_a_graph_transfers_them_to_disk_and_back(tmp_path: Path) -> None:
     run = replace(run_of(trace(mark(0, 0, 100), op("aten::mm", 5, 30))), card=card([ENTRY]))
     graph = build_graph(run)
     assert graph.tables == (TableCounts(1000, 16, 65, 4, (160, 50)),)

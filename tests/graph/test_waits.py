@@ -25,11 +25,11 @@ def host_waits(*events: Event) -> tuple[set[tuple[str, str]], set[tuple[str, str
     """(before the call, the call's own copy, guessed) as (work, call) names."""
     ranks = rank_events(trace(*events), 0)
     works = device_works(ranks)
-    found = waits.host_waits(ranks, works)
+    result = waits.host_waits(ranks, works)
     name = ranks.name
     return tuple(  # type: ignore[return-value]
         {(name[works.event[w]], name[c]) for w, c in pairs.T.tolist()}
-        for pairs in (found.before_call, found.own_copy, found.guessed)
+        for pairs in (result.before_call, result.own_copy, result.guessed)
     )
 
 
@@ -199,7 +199,7 @@ def test_a_long_call_that_nothing_explains_is_guessed_from_time_for_replay_only(
 
 def test_edges_say_why_they_are_believed() -> None:
     edges = graph_of(mark(0, 0, 100), *TWO_STREAMS, call("cudaDeviceSynchronize", 20, 85)).edges
-    found = set(zip(edges["relation"], edges["evidence"], strict=True))
-    assert {f for f in found if f[0] in ("follows", "launches", "waits")} == {
+    result = set(zip(edges["relation"], edges["evidence"], strict=True))
+    assert {f for f in result if f[0] in ("follows", "launches", "waits")} == {
         ("follows", "id"), ("launches", "id"), ("waits", "order"),
     }  # fmt: skip

@@ -84,10 +84,10 @@ DIFFERENT = {("rtx_pro_6000_server", "mem_bw"), ("b300_sxm", "fp4_tc_flops")}
 
 @pytest.mark.mirror
 def test_neusights_devices_are_known_and_agree(mirror: Path) -> None:
-    found = [json.loads(path.read_text()) for path in sorted((mirror / NEUSIGHT).glob("*.json"))
+    result = [json.loads(path.read_text()) for path in sorted((mirror / NEUSIGHT).glob("*.json"))
              if not path.stem.endswith("_TP")]  # two GPUs as one  # fmt: skip
-    assert len(found) == 12
-    for row in found:
+    assert len(result) == 12
+    for row in result:
         device = match_device(row["Device"])
         assert device is not None, row["Device"]
         flops = (row.get("SingleFLOPsVEC") or row["SingleFLOPs"]) * 1e9

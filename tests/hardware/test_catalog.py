@@ -84,8 +84,8 @@ def test_no_alias_names_two_devices() -> None:
     ],
 )  # fmt: skip
 def test_match_device(trace_name: str, name: str) -> None:
-    found = match_device(trace_name)
-    assert found is not None and found.name == name
+    result = match_device(trace_name)
+    assert result is not None and result.name == name
 
 
 @pytest.mark.parametrize("trace_name", ["", "NVIDIA", "A100", "gpu", "ARTEMIS"])
@@ -93,7 +93,7 @@ def test_no_match_is_none_not_a_guess(trace_name: str) -> None:
     assert match_device(trace_name) is None
 
 
-def test_unknown_name_says_the_closest_and_how_to_add_one() -> None:
+def test_unknown_name_states_the_closest_and_how_to_add_one() -> None:
     with pytest.raises(InputError, match="v100_sxm2_32gb") as caught:
         load_device("v100_sxm_32gb")
     assert "did you mean" in str(caught.value) and "v100_sxm_32gb.yaml" in str(caught.value)
@@ -102,7 +102,7 @@ def test_unknown_name_says_the_closest_and_how_to_add_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "named"),
+    ("requested", "named"),
     [
         ("a100", "a100_sxm_80gb"),
         ("H100-SXM5", "h100_sxm"),
@@ -111,8 +111,8 @@ def test_unknown_name_says_the_closest_and_how_to_add_one() -> None:
         ("v1000", "v100_sxm2_32gb"),
     ],
 )
-def test_the_closest_names_are_those_a_user_means(asked: str, named: str | None) -> None:
-    assert (named in closest(asked, device_names())) if named else (closest(asked, device_names()) == [])
+def test_the_closest_names_are_those_a_user_means(requested: str, named: str | None) -> None:
+    assert (named in closest(requested, device_names())) if named else (closest(requested, device_names()) == [])
 
 
 @pytest.mark.mirror

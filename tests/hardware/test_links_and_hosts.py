@@ -45,15 +45,15 @@ def test_what_is_no_path_is_refused(raw: dict[str, object], message: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("change", "found"),
+    ("change", "result"),
     [
         ({"collectives": None}, None), ({"collectives": "perlmutter"}, "perlmutter"),
         ({"collectives": {"h200": "perlmutter"}}, None), ({"collectives": {"h100_sxm": "mine.yaml"}}, "mine.yaml"),
     ],
 )  # fmt: skip
-def test_laws_of_collectives_by_device(change: dict[str, object], found: str | None) -> None:
+def test_collective_models_of_collectives_by_device(change: dict[str, object], result: str | None) -> None:
     raw = {"name": "c", "device": "h100_sxm", "intra": LINK, "inter": LINK, "host_link": LINK, **change}
-    assert cluster_from(raw, load_device("h100_sxm"), "test").collective_laws == found
+    assert cluster_from(raw, load_device("h100_sxm"), "test").collective_models_name == result
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_laws_of_collectives_by_device(change: dict[str, object], found: str | N
         ({"all_reduce": "hierarchcal"}, "'hierarchcal' is not known.*fastest, hierarchical"),
     ],
 )  # fmt: skip
-def test_bad_laws_and_algorithms_are_named(change: dict[str, object], message: str) -> None:
+def test_bad_collective_models_and_algorithms_are_named(change: dict[str, object], message: str) -> None:
     raw = {"name": "c", "device": "h100_sxm", "intra": LINK, "inter": LINK, "host_link": LINK, **change}
     with pytest.raises(InputError, match=message):
         cluster_from(raw, load_device("h100_sxm"), "test")
@@ -168,7 +168,7 @@ def test_ranks_are_divided_over_the_nodes_of_a_cluster() -> None:
         spread(four, 33)
 
 
-def test_drives_and_sockets_are_said_or_not() -> None:
+def test_drives_and_sockets_are_stated_or_not() -> None:
     raw = {**yaml.safe_load((conf_dir("cluster") / "dgx_a100.yaml").read_text(encoding="utf-8")), "storage": None}
     device = load_device("a100_sxm_80gb")
     assert cluster_from(raw, device, "test").storage is None

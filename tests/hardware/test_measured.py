@@ -34,7 +34,7 @@ def test_a_device_that_was_not_calibrated_has_none():
 
 
 @pytest.mark.parametrize(
-    ("found", "says"),
+    ("result", "statement"),
     [
         (3.0, "is not a table of quantities"),
         ({"launch_floor_us": 3.0}, "is no measured quantity"),
@@ -42,6 +42,6 @@ def test_a_device_that_was_not_calibrated_has_none():
         ({"launch_floor_us": {"value": "much", "low": 1.0, "high": 2.0}}, "is not a number"),
     ],
 )
-def test_what_is_no_interval_is_refused(found: object, says: str):
-    with pytest.raises(InputError, match=says):
-        device_from({**DEVICE, "measured": found}, "mine.yaml")
+def test_what_is_no_interval_is_refused(result: object, statement: str):
+    with pytest.raises(InputError, match=statement):
+        device_from({**DEVICE, "measured": result}, "mine.yaml")

@@ -32,7 +32,7 @@ def test_ranks_are_placed_in_equal_blocks_over_the_declared_link() -> None:
     assert (cluster.adapters, cluster.ranks_per_adapter) == (1, 2)  # the rate is that of a host's one link
 
 
-def test_gpus_have_adapters_of_their_own_unless_the_card_or_the_cluster_says_otherwise() -> None:
+def test_gpus_have_adapters_of_their_own_unless_the_card_or_the_cluster_states_otherwise() -> None:
     default = load_cluster("hgx_h100")
     assert (default.adapters, default.ranks_per_adapter) == (8, 1)
     assert placed(default, Placement(2, None), world_size=8).adapters == 4
@@ -54,17 +54,17 @@ CORES: dict[str, object] = {
 
 
 def test_cores_are_numbered_over_machines_and_two_hosts_may_be_one() -> None:
-    found = placement_of(CORES)
-    assert found is not None
-    assert found.core_sets == ((0, 1), (131072,), (1,))
-    assert placed(load_cluster("loopback_cpu"), found, 3).core_sets == found.core_sets
+    result = placement_of(CORES)
+    assert result is not None
+    assert result.core_sets == ((0, 1), (131072,), (1,))
+    assert placed(load_cluster("loopback_cpu"), result, 3).core_sets == result.core_sets
 
 
 @pytest.mark.parametrize("ranks", [[], [{"rank": 1, "host": 0, "cores": [0]}], [{"rank": 0, "host": 0}]])
 def test_cores_that_a_card_does_not_say(ranks: list[dict[str, object]]) -> None:
-    found = placement_of({**CORES, "ranks": ranks})
-    assert found is not None
-    assert found.core_sets == ()
+    result = placement_of({**CORES, "ranks": ranks})
+    assert result is not None
+    assert result.core_sets == ()
 
 
 def test_one_host_or_none_known_is_the_default() -> None:
@@ -81,13 +81,13 @@ def test_a_card_may_name_the_bucket_that_limits_its_link() -> None:
 
 def test_a_limit_brings_its_own_bucket_or_none() -> None:
     default = load_cluster("loopback_cpu")
-    told = replace(default, inter=replace(default.inter, bucket_bytes=5e4))
-    assert placed(told, Placement(2, 125e6), 2).inter.bucket_bytes is None
-    assert placed(told, Placement(2, 125e6, 7e4), 2).inter.bucket_bytes == 7e4
-    assert placed(told, Placement(2), 2).inter.bucket_bytes == 5e4  # not limited, or not said: the link's own
+    given = replace(default, inter=replace(default.inter, bucket_bytes=5e4))
+    assert placed(given, Placement(2, 125e6), 2).inter.bucket_bytes is None
+    assert placed(given, Placement(2, 125e6, 7e4), 2).inter.bucket_bytes == 7e4
+    assert placed(given, Placement(2), 2).inter.bucket_bytes == 5e4  # not limited, or not said: the link's own
 
 
-def test_where_a_card_names_a_rate_only_its_bucket_may_be_told() -> None:
+def test_where_a_card_names_a_rate_only_its_bucket_may_be_reported() -> None:
     assert with_bucket(Placement(2, 125e6), 7e4) == Placement(2, 125e6, 7e4)
     for placement in (None, Placement(2), Placement(1, 125e6), Placement(2, 125e6, 5e4)):
         assert with_bucket(placement, 7e4) == placement

@@ -19,7 +19,7 @@ def test_a_product_with_bias_makes_its_result_and_keeps_both_factors() -> None:
     assert not effect.saved_results
 
 
-def test_what_needs_no_gradient_is_not_kept_for_the_other_factor() -> None:
+def test_what_needs_no_gradient_is_not_retained_for_the_other_factor() -> None:
     effect = effect_of("aten::mm", (tensor(8, 4, grad=False), tensor(4, 6)))
     assert effect.saved_inputs == {0}  # the weight's gradient needs the data, the data's is not asked for
 
@@ -56,18 +56,18 @@ def test_a_cast_halves_the_bytes() -> None:
     assert (result.dtype, result.num_bytes) == ("bfloat16", 8 * 4 * 2)
 
 
-def test_what_depends_on_numbers_cannot_be_told() -> None:
+def test_what_depends_on_numbers_cannot_be_reported() -> None:
     with pytest.raises(CannotTell):
         effect_of("aten::nonzero", (tensor(8, dtype="bool", grad=False),))
 
 
 @pytest.mark.parametrize("slots", [(), ("1",), (tensor(3), tensor(4), "1")])
-def test_what_the_op_does_not_take_cannot_be_told(slots: tuple[Slot, ...]) -> None:
+def test_what_the_op_does_not_take_cannot_be_reported(slots: tuple[Slot, ...]) -> None:
     with pytest.raises(CannotTell):
         effect_of("aten::add", slots)
 
 
-def test_composite_ops_are_told_from_those_that_autograd_sees() -> None:
+def test_composite_ops_are_reported_from_those_that_autograd_sees() -> None:
     assert is_composite("aten::linear")
     assert is_composite("aten::layer_norm")
     assert not is_composite("aten::addmm")
@@ -87,6 +87,6 @@ def test_a_trace_cannot_have_files_written_or_read(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_an_op_that_makes_a_tensor_from_numbers_is_asked() -> None:
+def test_an_op_that_makes_a_tensor_from_numbers_is_requested() -> None:
     (result,) = effect_of("aten::zeros", ("[3, 2]", "", "", "", "")).results
     assert (result.shape, result.num_bytes) == ((3, 2), 24)

@@ -13,14 +13,14 @@ def call(name: str, *slots: Slot) -> Call:
 
 
 def test_a_fused_optimizer_lists_parameters_gradients_and_momentum() -> None:
-    found = held([call("aten::_fused_sgd_", LISTED, LISTED, LISTED, "0.", "0.9")], [])
-    assert (found.parameters, found.state, found.unknown) == (LISTED, LISTED, ())
+    result = held([call("aten::_fused_sgd_", LISTED, LISTED, LISTED, "0.", "0.9")], [])
+    assert (result.parameters, result.state, result.unknown) == (LISTED, LISTED, ())
 
 
 def test_scalar_steps_are_no_state_worth_its_bytes() -> None:
     steps = (TensorSlot((), ""), TensorSlot((), ""))
-    found = held([call("aten::_fused_adam_", LISTED, LISTED, LISTED, LISTED, (), steps, "0.1")], [])
-    assert found.state == LISTED + LISTED
+    result = held([call("aten::_fused_adam_", LISTED, LISTED, LISTED, LISTED, (), steps, "0.1")], [])
+    assert result.state == LISTED + LISTED
 
 
 def test_where_long_lists_were_left_out_gradients_and_the_optimizer_tell() -> None:
@@ -32,19 +32,19 @@ def test_where_long_lists_were_left_out_gradients_and_the_optimizer_tell() -> No
 
 
 def test_state_of_an_unknown_fused_optimizer_is_named() -> None:
-    found = held([call("aten::_fused_lion_", "", "", "")], [A])
-    assert found.unknown == ("state of aten::_fused_lion_",)
+    result = held([call("aten::_fused_lion_", "", "", "")], [A])
+    assert result.unknown == ("state of aten::_fused_lion_",)
 
 
 def test_one_by_one_what_is_multiplied_is_state() -> None:
     momentum = [call("aten::mul_", A, ""), call("aten::add_", A, A, "1"), call("aten::add_", A, A, "-0.1")]
-    found = held(momentum, [])
-    assert (found.parameters, found.state) == ((A,), (A,))
+    result = held(momentum, [])
+    assert (result.parameters, result.state) == ((A,), (A,))
     plain = held([call("aten::add_", A, A, "-0.1"), call("aten::add_", B, B, "-0.1")], [])
     assert (plain.parameters, plain.state) == ((A, B), ())
 
 
 def test_without_an_optimizer_its_state_is_unknown() -> None:
-    found = held([], [A])
-    assert found.parameters == (A,)
-    assert found.unknown
+    result = held([], [A])
+    assert result.parameters == (A,)
+    assert result.unknown

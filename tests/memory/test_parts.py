@@ -1,8 +1,8 @@
 """oneDNN's workspace, allocations inside ops, names of storages."""
 
+from gnnperf.memory.given import blocked_bytes, requested_bytes, workspace_bytes
 from gnnperf.memory.step_calls import Call
 from gnnperf.memory.storages import Role, Storages, TensorSlot
-from gnnperf.memory.told import asked_bytes, blocked_bytes, workspace_bytes
 
 FLOAT = "float32"
 
@@ -23,7 +23,7 @@ def test_the_backward_of_a_convolution_copies_gradient_and_input() -> None:
     assert workspace_bytes(Call(0, "aten::mm", slots, 0, 1, -1, -1), 0) == 0
 
 
-def test_what_is_asked_for_inside() -> None:
+def test_what_is_requested_for_inside() -> None:
     inside = [
         ("aten::empty", ("[8, 4]", "6", "0", "", "", "")),  # 128
         ("aten::empty_strided", ("[3]", "[1]", "4", "0", "", "")),  # 24
@@ -31,16 +31,16 @@ def test_what_is_asked_for_inside() -> None:
         ("aten::resize_", (TensorSlot((10,), FLOAT), "[5]", "")),  # smaller: nothing
         ("aten::mm", (TensorSlot((3, 3), FLOAT), TensorSlot((3, 3), FLOAT))),
     ]
-    assert asked_bytes(inside) == 128 + 24 + 40
+    assert requested_bytes(inside) == 128 + 24 + 40
 
 
-def test_what_nobody_took_yet_comes_first_and_then_the_newest() -> None:
+def test_what_no_one_took_yet_comes_first_and_then_the_newest() -> None:
     storages = Storages()
     first, second = (storages.make(4, Role.ACTIVATION, (0, 0), "", requires_grad=False) for _ in range(2))
     storages.name(first, (1,), FLOAT)
     storages.name(second, (1,), FLOAT)
     taken = [storages.take((1,), FLOAT, call=call) for call in range(3)]
-    assert [found.storage for found in taken if found] == [second, first, second]
+    assert [result.storage for result in taken if result] == [second, first, second]
     assert storages.take((1,), "int64") is None
     assert storages.take((2,), FLOAT) is None
 
@@ -50,15 +50,15 @@ def test_arguments_of_one_call_are_different_tensors_and_the_likely_ones() -> No
     made = [storages.make(4, Role.ACTIVATION, (0, 0), "", requires_grad=False) for _ in range(3)]
     for one in made:
         storages.name(one, (1,), FLOAT)
-    found = [storages.take((1,), FLOAT, [0], call=7) for _ in range(2)]
-    assert [one.storage for one in found if one] == [made[0], made[2]]
+    result = [storages.take((1,), FLOAT, [0], call=7) for _ in range(2)]
+    assert [one.storage for one in result if one] == [made[0], made[2]]
 
 
-def test_what_the_forward_left_over_is_for_nobody_in_the_backward() -> None:
+def test_what_the_forward_left_over_is_for_no_one_in_the_backward() -> None:
     storages = Storages()
     gradient, left_over = (storages.make(4, Role.ACTIVATION, (0, 0), "", requires_grad=False) for _ in range(2))
     storages.name(left_over, (1,), FLOAT)
     storages.in_backward = True
     storages.name(gradient, (1,), FLOAT)
-    found = [storages.take((1,), FLOAT, call=call) for call in range(2)]
-    assert [one.storage for one in found if one] == [gradient, gradient]
+    result = [storages.take((1,), FLOAT, call=call) for call in range(2)]
+    assert [one.storage for one in result if one] == [gradient, gradient]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gnnperf.memory.edits import AllCast, Autocast, memory_edits
+from gnnperf.memory.given import AsRecorded
 from gnnperf.memory.scaled import ScaledBatch
 from gnnperf.memory.step_calls import Call
 from gnnperf.memory.storages import TensorSlot
-from gnnperf.memory.told import AsRecorded
 from gnnperf.whatif import ChangeDtype, CompressMessages, InputStall, ScaleBatch
 from tests.whatif.layers import layer
 
@@ -48,15 +48,15 @@ def test_a_model_in_another_dtype_is_all_in_it() -> None:
 
 
 def test_edits_of_time_change_nothing_and_others_are_named() -> None:
-    found = memory_edits(LAYER, (InputStall(10.0), CompressMessages(ratio=0.5)), on_gpu=False)
-    assert isinstance(found.variant, AsRecorded)
-    assert len(found.unknown) == 1
-    assert "CompressMessages" in found.unknown[0]
+    result = memory_edits(LAYER, (InputStall(10.0), CompressMessages(ratio=0.5)), on_gpu=False)
+    assert isinstance(result.variant, AsRecorded)
+    assert len(result.unknown) == 1
+    assert "CompressMessages" in result.unknown[0]
 
 
 def test_factors_multiply_and_dtypes_come_on_top() -> None:
     edits = (ScaleBatch(2.0), ChangeDtype("float32", "bfloat16"), ScaleBatch(0.5), ScaleBatch(4.0))
-    found = memory_edits(LAYER, edits, on_gpu=False).variant
-    assert isinstance(found, Autocast)
-    assert isinstance(found.inner, ScaledBatch)
-    assert found.inner.factor == 4.0
+    result = memory_edits(LAYER, edits, on_gpu=False).variant
+    assert isinstance(result, Autocast)
+    assert isinstance(result.inner, ScaledBatch)
+    assert result.inner.factor == 4.0

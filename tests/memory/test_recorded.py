@@ -13,9 +13,9 @@ from gnnperf.graph import build_graph
 from gnnperf.memory import Part
 from gnnperf.memory.captured import captured_peak_memory
 from gnnperf.memory.edits import Autocast, memory_edits
+from gnnperf.memory.given import AsRecorded
 from gnnperf.memory.measured import Measured, measured_peaks
 from gnnperf.memory.recorded import peak_memory
-from gnnperf.memory.told import AsRecorded
 from gnnperf.trace import read_run
 from gnnperf.whatif import ChangeDtype, Edit, ScaleBatch
 
@@ -77,7 +77,7 @@ def test_recordings_whose_recorder_counted(name: str, within: float) -> None:
         assert abs(measured[peak.rank].error(peak)) <= within
 
 
-def test_the_step_asked_for_is_taken_and_told() -> None:
+def test_the_step_requested_for_is_taken_and_reported() -> None:
     run = read_run(DATASET / "gpt_l2_w64_s64_b4_x2_lo" / "1")
     assert {peak.step for peak in peak_memory(run)} == {"ProfilerStep#5"}
     assert {peak.step for peak in peak_memory(run, step="ProfilerStep#3")} == {"ProfilerStep#3"}
@@ -95,7 +95,7 @@ def test_on_a_gpu_blocks_are_larger() -> None:
         assert gpu.as_recorded_bytes == cpu.as_recorded_bytes
 
 
-def test_a_card_says_what_was_counted_and_a_bad_one_nothing() -> None:
+def test_a_card_states_what_was_counted_and_a_bad_one_nothing() -> None:
     entry = {"rank": 1, "peak_memory": {"method": "max_memory_allocated", "peak_bytes": 1_000}}
     assert measured_peaks({"ranks": [entry]}) == {1: Measured("max_memory_allocated", 1_000)}
     assert measured_peaks({"ranks": [{"rank": 0}, {"rank": 1, "peak_memory": {"peak_bytes": 0}}]}) == {}

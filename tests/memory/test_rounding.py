@@ -10,14 +10,14 @@ MIB = 2**20
 sizes = st.integers(0, 2**40)
 
 
-@pytest.mark.parametrize(("asked", "block"), [(0, 0), (1, 64), (64, 64), (65, 128), (4_000, 4_032)])
-def test_blocks_on_a_cpu_are_multiples_of_64_bytes(asked: int, block: int) -> None:
-    assert cpu_block_bytes(asked) == block
+@pytest.mark.parametrize(("requested", "block"), [(0, 0), (1, 64), (64, 64), (65, 128), (4_000, 4_032)])
+def test_blocks_on_a_cpu_are_multiples_of_64_bytes(requested: int, block: int) -> None:
+    assert cpu_block_bytes(requested) == block
 
 
-@pytest.mark.parametrize(("asked", "block"), [(0, 0), (1, 512), (512, 512), (513, 1_024), (4_000, 4_096)])
-def test_blocks_on_cuda_are_multiples_of_512_bytes(asked: int, block: int) -> None:
-    assert cuda_block_bytes(asked) == block
+@pytest.mark.parametrize(("requested", "block"), [(0, 0), (1, 512), (512, 512), (513, 1_024), (4_000, 4_096)])
+def test_blocks_on_cuda_are_multiples_of_512_bytes(requested: int, block: int) -> None:
+    assert cuda_block_bytes(requested) == block
 
 
 @pytest.mark.parametrize(
@@ -30,14 +30,14 @@ def test_segments_are_shared_by_small_blocks_and_made_for_large_ones(block: int,
 
 
 @given(sizes, sizes)
-def test_more_asked_is_never_less_handed_out(one: int, other: int) -> None:
+def test_more_requested_is_never_less_handed_out(one: int, other: int) -> None:
     small, large = sorted((one, other))
     assert cpu_block_bytes(small) <= cpu_block_bytes(large)
     assert cuda_block_bytes(small) <= cuda_block_bytes(large)
 
 
 @given(sizes)
-def test_a_block_holds_what_was_asked_for_and_a_segment_its_block(asked: int) -> None:
-    block = cuda_block_bytes(asked)
-    assert asked <= block < asked + 512
+def test_a_block_holds_what_was_requested_for_and_a_segment_its_block(requested: int) -> None:
+    block = cuda_block_bytes(requested)
+    assert requested <= block < requested + 512
     assert cuda_segment_bytes(block) >= block

@@ -34,8 +34,8 @@ def test_data_grow_in_their_batch() -> None:
 def test_a_view_has_as_many_elements_as_its_input(size: str, wanted: str) -> None:
     """The first dimension that has a size of the batch; where none has, any that fits, the last one here: 64 x 2048."""
     before, after = tensor(8, 64, 128), tensor(16, 64, 128)
-    found = _arguments("aten::view", before, after, size)[1]
-    assert found == wanted or (size == "[64, 1024]" and found == "[128, 1024]")
+    result = _arguments("aten::view", before, after, size)[1]
+    assert result == wanted or (size == "[64, 1024]" and result == "[128, 1024]")
 
 
 def test_a_view_of_what_stays_stays() -> None:

@@ -61,10 +61,10 @@ def _tensors(micro_batches: int, in_flight: int) -> RankTensors:
 
 def test_micro_batches_in_flight_appear_by_themselves() -> None:
     """Each holds x and a, 13 bytes; the peak is in another one's op `two`: x, a, b, y."""
-    found = planned_peak(_tensors(4, in_flight=2))
-    assert found.parts_bytes[Part.ACTIVATIONS] == 2 * 13 + 10 + 3 + 5 + 10
-    assert found.at == "two"
-    assert found.rank == 3
+    result = planned_peak(_tensors(4, in_flight=2))
+    assert result.parts_bytes[Part.ACTIVATIONS] == 2 * 13 + 10 + 3 + 5 + 10
+    assert result.at == "two"
+    assert result.rank == 3
 
 
 @given(st.integers(1, 6), st.integers(0, 5))
@@ -75,10 +75,10 @@ def test_more_in_flight_is_never_less(micro_batches: int, less: int) -> None:
 
 def test_parts_and_rounding_add_up_to_blocks() -> None:
     """100, 50 and 200 bytes take a block of 512 each, as do the four tensors at the peak: x, a, b and y."""
-    found = planned_peak(_tensors(1, 1))
-    assert found.peak_bytes == (3 + 4) * 512
-    assert found.parts_bytes[Part.ROUNDING] == found.peak_bytes - 350 - 28
-    assert found.held_between_steps_bytes == 350
+    result = planned_peak(_tensors(1, 1))
+    assert result.peak_bytes == (3 + 4) * 512
+    assert result.parts_bytes[Part.ROUNDING] == result.peak_bytes - 350 - 28
+    assert result.held_between_steps_bytes == 350
 
 
 def test_an_op_without_account_is_named() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gnnperf.core.schema import Source
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.prediction import Alone, Prediction, uncovered_ops
+from gnnperf.graph.prediction import Isolated, Prediction, uncovered_ops
 from gnnperf.hardware.contention import Contention
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble
@@ -40,18 +40,18 @@ class Fixed:
         return Prediction(
             graph, latency, np.zeros(len(graph.edges)), source, latency, unknown, unknown,
             uncovered_ops(graph, latency), self.warnings,
-            None if self.contention is None else Alone(np.ones(graph.num_nodes, dtype=bool), self.contention),
+            None if self.contention is None else Isolated(np.ones(graph.num_nodes, dtype=bool), self.contention),
         )  # fmt: skip
 
 
 def question(label: StepLabel, **changes: object) -> Question:
     """A question about a step of the toy, on the hardware it was traced on."""
-    told: dict[str, object] = {
+    given: dict[str, object] = {
         "label": label, "structure_step": label.step, "mode": Mode.analytic, "hardware": "v100_sxm2_32gb",
         "cluster": "one_node", "traced_hardware": "Tesla V100-SXM2-32GB", "same_hardware": True,
         "provenance": {"gnnperf": "0", "input_sha256": {"toy": "00"}},
     }  # fmt: skip
-    return Question(**{**told, **changes})  # type: ignore[arg-type]
+    return Question(**{**given, **changes})  # type: ignore[arg-type]
 
 
 def toy_answer(latency_us: dict[int, float] | None = None, **changes: object) -> StepPrediction:

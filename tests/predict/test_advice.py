@@ -22,7 +22,7 @@ from tests.toys import two_rank_graph
 CLUSTER = default_cluster(load_device("v100_sxm2_32gb"))
 
 
-def _asked(predicted_us: float, *, same_hardware: bool) -> StepPrediction:
+def _requested(predicted_us: float, *, same_hardware: bool) -> StepPrediction:
     """The gemm of rank 1 takes 120 us as measured, that of rank 0 100 us; predicted is another time for both."""
     latency_us = {GEMM_0: 100.0, GEMM_1: predicted_us}
     answer = toy_answer(latency_us, same_hardware=same_hardware)
@@ -32,7 +32,7 @@ def _asked(predicted_us: float, *, same_hardware: bool) -> StepPrediction:
 
 
 def test_on_the_trace_s_own_hardware_the_measured_step_is_looked_at() -> None:
-    answer = _asked(300.0, same_hardware=True)
+    answer = _requested(300.0, same_hardware=True)
     assert answer.step_time_us == 365.0
     assert answer.findings is not None
     straggler = next(one for one in answer.findings if one.rule == "straggler")
@@ -40,7 +40,7 @@ def test_on_the_trace_s_own_hardware_the_measured_step_is_looked_at() -> None:
 
 
 def test_on_other_hardware_the_predicted_step_is_looked_at() -> None:
-    answer = _asked(300.0, same_hardware=False)
+    answer = _requested(300.0, same_hardware=False)
     assert answer.findings is not None
     straggler = next(one for one in answer.findings if one.rule == "straggler")
     assert (straggler.basis, straggler.gain_us) == (Basis.PREDICTED, pytest.approx(200.0))
@@ -49,24 +49,24 @@ def test_on_other_hardware_the_predicted_step_is_looked_at() -> None:
 
 def test_a_replay_needs_no_predictor() -> None:
     answer = toy_answer(mode=Mode.replay, hardware="", cluster="")
-    found = with_findings(answer, question(answer.label, mode=Mode.replay)).findings
-    assert found is not None
-    assert {one.basis for one in found} == {Basis.MEASURED}
+    result = with_findings(answer, question(answer.label, mode=Mode.replay)).findings
+    assert result is not None
+    assert {one.basis for one in result} == {Basis.MEASURED}
 
 
-def test_a_graph_that_is_too_large_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_that_is_too_large_is_stated_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advice, "LARGEST_GRAPH", 17)
-    answer = _asked(120.0, same_hardware=True)
+    answer = _requested(120.0, same_hardware=True)
     assert answer.findings is None
     assert answer.warnings[-1] == "Findings are looked for in graphs of up to 17 nodes; this one has 18."
 
 
-def test_without_latencies_nothing_is_said_of_a_predicted_step() -> None:
+def test_without_latencies_nothing_is_stated_of_a_predicted_step() -> None:
     """Both gemms are not covered: the devices would seem idle, and all kernels small."""
     answer = toy_answer({GEMM_0: np.nan, GEMM_1: np.nan}, same_hardware=False)
-    found = with_findings(answer, question(answer.label, same_hardware=False), Fixed(), CLUSTER)
-    assert found.findings is None
-    assert found.warnings[-1] == (
+    result = with_findings(answer, question(answer.label, same_hardware=False), Fixed(), CLUSTER)
+    assert result.findings is None
+    assert result.warnings[-1] == (
         "Findings need latencies: 2 of 3 nodes on devices are not covered, so none are looked for."
     )
 
@@ -98,8 +98,8 @@ def test_a_measured_stall_is_a_finding(trace: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(api, "load_graph", lambda paths, cache_dir: stalled)
     answer = predict(Request(trace, findings=True))
     assert answer.findings is not None
-    found = next(one for one in answer.findings if one.rule == "stalls")
-    assert found.gain_us == pytest.approx(
+    result = next(one for one in answer.findings if one.rule == "stalls")
+    assert result.gain_us == pytest.approx(
         answer.step_time_us - predict(Request(trace, stalls=Stalls.remove)).step_time_us
     )
-    assert answer.findings[0] is found
+    assert answer.findings[0] is result

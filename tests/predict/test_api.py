@@ -36,7 +36,7 @@ def test_analytic_answers_every_gemm(trace: Path) -> None:
     assert answer.measured_step_time_us == 185.0
 
 
-def test_hybrid_without_a_checkpoint_is_analytic_and_says_so(trace: Path) -> None:
+def test_hybrid_without_a_checkpoint_is_analytic_and_states_so(trace: Path) -> None:
     blind = Request(trace, evidence=TraceEvidence.none)
     hybrid, analytic = predict(blind), predict(replace(blind, mode=Mode.analytic))
     assert hybrid.step_time_us == analytic.step_time_us
@@ -51,15 +51,15 @@ def test_faster_hardware_is_faster_and_not_compared(trace: Path) -> None:
 
 
 def test_provenance_names_versions_and_hashes_but_no_path(trace: Path) -> None:
-    found = predict(Request(trace)).provenance
-    assert found["input_sha256"] == {
+    result = predict(Request(trace)).provenance
+    assert result["input_sha256"] == {
         "toy.json": "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # sha256 of "{}"
     }
-    assert found["checkpoint_sha256"] is None
-    assert str(trace.parent) not in str(found)
+    assert result["checkpoint_sha256"] is None
+    assert str(trace.parent) not in str(result)
 
 
-def test_replay_of_another_step_is_compared_with_the_step_asked_for(
+def test_replay_of_another_step_is_compared_with_the_step_requested_for(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both steps are the toy's, but step 1 is said to have taken 370 us: the replay of its latencies takes 185."""
@@ -74,13 +74,13 @@ def test_replay_of_another_step_is_compared_with_the_step_asked_for(
     assert any("100.0 % of the nodes of step 0 are aligned with step 1" in warning for warning in answer.warnings)
 
 
-def test_replay_of_the_only_step_says_what_that_is_worth(trace: Path) -> None:
+def test_replay_of_the_only_step_states_what_that_is_worth(trace: Path) -> None:
     answer = predict(Request(trace, mode=Mode.replay))
     assert answer.measured_step_time_us == 185.0
     assert any("medians are fitted on the other ranks" in warning for warning in answer.warnings)
 
 
-def test_replay_says_what_it_could_not_fit(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_states_what_it_could_not_fit(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = api.replay_step
     monkeypatch.setattr(api, "replay_step", lambda *args: replace(original(*args), num_unknown=3))
     answer = predict(Request(trace, mode=Mode.replay))
@@ -134,8 +134,8 @@ def test_hybrid_with_a_network_merges_it_with_the_analytical_model(
 ) -> None:
     from gnnperf.predict.predictors import Predictors
 
-    ladder = Predictors((Fixed({GEMM_1: np.nan, 3: 70.0}, source=Source.GNN), Fixed({GEMM_1: 90.0})))
-    monkeypatch.setattr(api, "answers_for", lambda mode, checkpoint, measured: api.Answers(ladder))
+    fallback_order = Predictors((Fixed({GEMM_1: np.nan, 3: 70.0}, source=Source.GNN), Fixed({GEMM_1: 90.0})))
+    monkeypatch.setattr(api, "answers_for", lambda mode, checkpoint, measured: api.Answers(fallback_order))
     answer = predict(Request(trace, evidence=TraceEvidence.none))
     assert answer.step_time_us == pytest.approx(10 + 90 + 50 + 5)
     assert answer.source_share == pytest.approx({"analytic": 90 / 155, "gnn": 65 / 155})
@@ -164,26 +164,26 @@ def test_trained_checkpoint_answers_and_the_analytical_model_fills_in(
     assert len(answer.provenance["checkpoint_sha256"]) == 64
 
 
-def test_the_analytical_model_answers_with_what_a_checkpoints_training_runs_told(tmp_path: Path) -> None:
+def test_the_analytical_model_answers_with_what_a_checkpoints_training_runs_reported(tmp_path: Path) -> None:
     from gnnperf.gnn.checkpoint import load_checkpoint
 
     path = _checkpoint(tmp_path)
-    found = api.answers_for(Mode.analytic, path).model
-    assert isinstance(found, AnalyticPredictor)
-    assert found.constants == load_checkpoint(path).constants
+    result = api.answers_for(Mode.analytic, path).model
+    assert isinstance(result, AnalyticPredictor)
+    assert result.constants == load_checkpoint(path).constants
     assert api.answers_for(Mode.analytic, None) == api.Answers(AnalyticPredictor())
 
 
 @pytest.mark.parametrize(
-    ("processor", "hardware", "is_said"),
+    ("processor", "hardware", "is_stated"),
     [("Xeon", None, True), ("Epyc", None, False), ("Xeon", load_device("h100_sxm"), False)],
 )
-def test_a_trace_of_another_processor_than_training_has_no_interval_and_says_why(
+def test_a_trace_of_another_processor_than_training_has_no_interval_and_states_why(
     trace: Path,
     tmp_path: Path,
     processor: str,
     hardware: DeviceSpec | None,
-    is_said: bool,
+    is_stated: bool,
 ) -> None:
     recorded = tmp_path / "recorded"
     recorded.mkdir()
@@ -191,9 +191,9 @@ def test_a_trace_of_another_processor_than_training_has_no_interval_and_says_why
     (recorded / "run.json").write_text(json.dumps(card))
     learned = _checkpoint(tmp_path, {"processors": ["Epyc"]})
     answer = predict(Request(recorded, mode=Mode.gnn, checkpoint=learned, hardware=hardware))
-    said = [w for w in answer.warnings if "ran on Xeon, the checkpoint's errors were measured on Epyc" in w]
-    assert len(said) == is_said
-    assert any("No interval of the step time" in w for w in answer.warnings) is not is_said  # it was not calibrated
+    sentences = [w for w in answer.warnings if "ran on Xeon, the checkpoint's errors were measured on Epyc" in w]
+    assert len(sentences) == is_stated
+    assert any("No interval of the step time" in w for w in answer.warnings) is not is_stated  # it was not calibrated
 
 
 def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> Path:
@@ -211,7 +211,7 @@ def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> P
     made = make_checkpoint(network, config, data, training or {})
     seen = replace(made.trust.seen, dtypes={"v100_sxm2_32gb": made.trust.seen.dtypes["v100"]})  # the trace's own device
     largest = dict.fromkeys(made.trust.own.usual, 2.0)  # no state is unlike training, whatever the weights
-    own, around = (replace(likeness, usual=largest) for likeness in (made.trust.own, made.trust.around))
+    own, around = (replace(ood_distance, usual=largest) for ood_distance in (made.trust.own, made.trust.around))
     save_checkpoint(folder / "model.ckpt", replace(made, trust=replace(made.trust, seen=seen, own=own, around=around)))
     return folder / "model.ckpt"
 
@@ -220,19 +220,19 @@ def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> P
 def test_edits_are_answered_by_the_network(trace: Path, tmp_path: Path, mode: Mode) -> None:
     """Costs of edited nodes are features of the network; what is declared is made to its answer."""
     edits = (ChangeDtype("float32", "float64", "all"), Straggler(1, 3.0))
-    asked = Request(trace, mode=mode, checkpoint=_checkpoint(tmp_path), whatif=edits, evidence=TraceEvidence.none)
+    requested = Request(trace, mode=mode, checkpoint=_checkpoint(tmp_path), whatif=edits, evidence=TraceEvidence.none)
     graph = two_rank_graph()
     types = graph.nodes["dtype"].astype(object)
     costs = graph.nodes.assign(
         dtype=types.where(graph.nodes["node_type"] != "compute", "float32").astype("category"),
         bytes=graph.nodes["bytes"].fillna(1e6),
     )
-    answer = api.predicted(replace(graph, nodes=costs), asked)
+    answer = api.predicted(replace(graph, nodes=costs), requested)
     assert answer.whatif is not None
     edited = answer.whatif.answer.prediction
     assert edited.source[GEMM_1] == (Source.GNN_CALIBRATED if mode is Mode.hybrid else Source.GNN)  # float64 is new
-    only_slower = api.predicted(replace(graph, nodes=costs), replace(asked, whatif=edits[1:])).whatif
+    only_slower = api.predicted(replace(graph, nodes=costs), replace(requested, whatif=edits[1:])).whatif
     assert only_slower is not None
-    told = only_slower.answer.prediction.latency_us[GEMM_1]
-    assert told == pytest.approx(3.0 * answer.prediction.latency_us[GEMM_1])
-    assert edited.latency_us[GEMM_1] != pytest.approx(told)
+    given = only_slower.answer.prediction.latency_us[GEMM_1]
+    assert given == pytest.approx(3.0 * answer.prediction.latency_us[GEMM_1])
+    assert edited.latency_us[GEMM_1] != pytest.approx(given)

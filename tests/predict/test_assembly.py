@@ -38,7 +38,7 @@ def test_critical_time_sums_to_the_step_time_and_names_its_types() -> None:
     assert answer.source_share == pytest.approx({"analytic": 1.0})
 
 
-def test_delay_after_a_node_is_part_of_its_critical_time_and_told_apart() -> None:
+def test_delay_after_a_node_is_part_of_its_critical_time_and_reported_apart() -> None:
     """7 us between gemm and arrival on rank 1: 192 us, of which the gemm's 127 are 120 of work and 7 of delay."""
     graph = two_rank_graph()
     prediction = Fixed().predict(graph, None)  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ def test_slower_kernel_of_the_fast_rank_moves_the_path() -> None:
     assert answer.step_time_error == pytest.approx(265 / 185 - 1)
 
 
-def test_latencies_alone_are_stretched_and_told_as_scheduled() -> None:
+def test_latencies_isolated_are_stretched_and_reported_as_scheduled() -> None:
     """Both ranks on one core: T2 of both at half rate until 20, T4 until 30, ... gemm of rank 0 and T3 share too."""
     contention = Contention(ranks_per_node=2, cores_per_node=1.0)
     prediction = Fixed(contention=contention).predict(two_rank_graph(), None)  # type: ignore[arg-type]
@@ -66,11 +66,11 @@ def test_latencies_alone_are_stretched_and_told_as_scheduled() -> None:
     assert answer.prediction.latency_us[[0, 7]].tolist() == [20.0, 20.0]
     # 10 + 5 + 10 + 100 + 10 + 5 + 10 + 120 us of work on one core, then the all-reduce 50, then T1 of both ranks 10.
     assert answer.step_time_us == pytest.approx(270.0 + 50.0 + 10.0)
-    assert answer.prediction.alone is None
+    assert answer.prediction.isolated is None
     assert answer.prediction.analytic_latency_us[0] == 10.0
 
 
-def test_uncovered_node_makes_a_lower_bound_that_says_so() -> None:
+def test_uncovered_node_makes_a_lower_bound_that_states_so() -> None:
     answer = toy_answer({GEMM_1: np.nan, GEMM_0: np.nan})
     assert answer.is_lower_bound
     assert answer.uncovered_ops == {"aten::mm": 2}
@@ -109,7 +109,7 @@ def test_window_is_a_kind_of_its_own() -> None:
     assert step_time_kind(replace(LABEL, name="window")) is StepTimeKind.WINDOW
 
 
-def test_skewed_rank_starts_are_said() -> None:
+def test_skewed_rank_starts_are_stated() -> None:
     answer = toy_answer(label=replace(LABEL, rank_start_us=(0.0, 60.0)))
     assert answer.rank_start_skew_us == 60.0
     assert any("60 us apart" in warning for warning in answer.warnings)
@@ -117,7 +117,7 @@ def test_skewed_rank_starts_are_said() -> None:
     assert not any("us apart" in warning for warning in replayed.warnings)  # a replay keeps the measured starts
 
 
-def test_untraced_ranks_are_said() -> None:
+def test_untraced_ranks_are_stated() -> None:
     graph = replace(two_rank_graph(), world_size=8)
     answer = assemble(Fixed().predict(graph, None), question(LABEL))  # type: ignore[arg-type]
     assert any(warning.startswith("6 of 8 ranks were not traced") for warning in answer.warnings)

@@ -14,7 +14,7 @@ from toys import DEFAULTS
 
 from gnnperf.core.schema import NODE_COLUMNS, NodeType, Source
 from gnnperf.gnn.checkpoint import Checkpoint
-from gnnperf.gnn.trust import Carry, Corrections
+from gnnperf.gnn.trust import Corrections, Transferability
 from gnnperf.gnn.trust.trust import NAMES
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.predict.blended import SILENT, BlendedPredictor
@@ -31,11 +31,11 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
     """A network that answers twice the base for compute nodes and the base elsewhere; nothing is unlike training."""
     made = doubling(tmp_path)
     largest = dict.fromkeys(made.trust.own.usual, 2.0)  # between states of length 1
-    own, around = (replace(likeness, usual=largest) for likeness in (made.trust.own, made.trust.around))
+    own, around = (replace(ood_distance, usual=largest) for ood_distance in (made.trust.own, made.trust.around))
     return replace(made, trust=replace(made.trust, own=own, around=around))
 
 
-def ladder_graph() -> ExecutionGraph:
+def fallback_graph() -> ExecutionGraph:
     """A run of training, its second gemm with shapes of the table, and three kernels on a stream of their own."""
     graph = toy_run(ord("a"))
     kernel = {**DEFAULTS, "node_type": NodeType.COMPUTE, "device": 0, "stream": 1, "family": "gemm", "dtype": "float32"}
@@ -55,8 +55,8 @@ def ladder_graph() -> ExecutionGraph:
 
 def _without_number(reason: str) -> str:
     """Several numbers of a huge kernel are out of range: which is farthest out is not the ladder's matter."""
-    number, beyond, rest = reason.partition(" beyond training")
-    return f"(number){beyond}{rest}" if beyond and number in NAMES else reason
+    number, out_of_range, rest = reason.partition(" beyond training")
+    return f"(number){out_of_range}{rest}" if out_of_range and number in NAMES else reason
 
 
 def measured_table(folder: Path) -> Path:
@@ -67,10 +67,10 @@ def measured_table(folder: Path) -> Path:
     return path
 
 
-def test_each_rung_answers_for_one_kernel_and_says_why(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_each_rung_answers_for_one_kernel_and_states_why(checkpoint: Checkpoint, tmp_path: Path) -> None:
     network = GnnPredictor(checkpoint)
-    ladder = Predictors((read_measured(measured_table(tmp_path), network.analytic), BlendedPredictor(network)))
-    answer = ladder.predict(ladder_graph(), cluster())
+    fallback_order = Predictors((read_measured(measured_table(tmp_path), network.analytic), BlendedPredictor(network)))
+    answer = fallback_order.predict(fallback_graph(), cluster())
     rungs = {
         TABLED: (Source.MEASURED, "measured"),
         LIKE: (Source.GNN, "alike in training"),
@@ -84,28 +84,32 @@ def test_each_rung_answers_for_one_kernel_and_says_why(checkpoint: Checkpoint, t
 
 
 def test_a_blend_lies_between_network_and_corrected_analytical_answer(checkpoint: Checkpoint) -> None:
-    graph = ladder_graph()
+    graph = fallback_graph()
     group = "v100 | compute | gemm"
     corrected = replace(checkpoint.trust, corrections=replace(checkpoint.trust.corrections, log={group: np.log(4.0)}))
     network = GnnPredictor(replace(checkpoint, trust=corrected))
     answer = BlendedPredictor(network).predict(graph, cluster())
     base_us = answer.analytic_latency_us
-    weight = network.told(graph, cluster(), network.analytic.predict(graph, cluster())).trusted.weight[NEW_OP]
+    weight = network.given(graph, cluster(), network.analytic.predict(graph, cluster())).trusted.weight[NEW_OP]
     assert answer.latency_us[LIKE] == pytest.approx(2.0 * base_us[LIKE], rel=1e-5)
     assert answer.latency_us[NEW_OP] == pytest.approx(2.0**weight * 4.0 ** (1 - weight) * base_us[NEW_OP], rel=1e-5)
     assert 0.5 < weight < 1
     assert answer.latency_us[HUGE] == pytest.approx(4.0 * base_us[HUGE])
     assert np.isnan(answer.latency_us[NAMELESS])
     assert answer.mean_latency_us is not None
-    assert answer.alone is not None
-    assert not answer.alone.nodes[NAMELESS]
+    assert answer.isolated is not None
+    assert not answer.isolated.nodes[NAMELESS]
 
 
-def test_a_kernel_of_another_program_counts_as_far_as_corrections_carry(checkpoint: Checkpoint) -> None:
-    parted = Carry({"one": ("aten::mm",), "two": ("mine::mm",)}, (0.0,), (0.5,))  # no program of training has both
-    trust = replace(checkpoint.trust, carry=parted, corrections=Corrections({"v100 | compute | gemm": np.log(4.0)}))
+def test_a_kernel_of_another_program_counts_as_far_as_corrections_transfer(checkpoint: Checkpoint) -> None:
+    parted = Transferability(
+        {"one": ("aten::mm",), "two": ("mine::mm",)}, (0.0,), (0.5,)
+    )  # no program of training has both
+    trust = replace(
+        checkpoint.trust, transferability=parted, corrections=Corrections({"v100 | compute | gemm": np.log(4.0)})
+    )
     network = GnnPredictor(replace(checkpoint, trust=trust))
-    answer = BlendedPredictor(network).predict(ladder_graph(), cluster())
+    answer = BlendedPredictor(network).predict(fallback_graph(), cluster())
     half_of_both = 2.0**0.5 * (4.0**0.5) ** 0.5  # the family's correction carries as far as the network's
     assert answer.latency_us[LIKE] == pytest.approx(half_of_both * answer.analytic_latency_us[LIKE], rel=1e-5)
     assert answer.source[LIKE] == Source.GNN_CALIBRATED
@@ -113,7 +117,7 @@ def test_a_kernel_of_another_program_counts_as_far_as_corrections_carry(checkpoi
     assert answer.reasons[NEW_OP] == "op not in the vocabulary"
 
 
-def test_a_silent_head_leaves_the_base_and_says_so(checkpoint: Checkpoint) -> None:
+def test_a_silent_head_leaves_the_base_and_states_so(checkpoint: Checkpoint) -> None:
     answer = BlendedPredictor(GnnPredictor(checkpoint)).predict(toy_run(ord("a")), cluster())
     assert answer.latency_us[0] == pytest.approx(answer.analytic_latency_us[0])
     assert (answer.source[0], answer.reasons[0]) == (Source.ANALYTIC, SILENT)

@@ -12,7 +12,7 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import Placement, load_cluster
 from gnnperf.predict import api
-from gnnperf.predict.api import learned_beside, untold
+from gnnperf.predict.api import trained_bucket_bytes, untold
 from gnnperf.predict.config import Mode
 from gnnperf.predict.edited import NO_BUCKETS, predict_edited
 from gnnperf.predict.request import Request, check
@@ -22,25 +22,25 @@ from gnnperf.whatif.other_link import ChangeLink
 LIMITED = replace(two_rank_graph(), placement=Placement(2, 125e6))
 
 
-def test_what_training_was_told() -> None:
-    assert learned_beside({"training": {"bucket_bytes": 7e4}}) == 7e4
+def test_what_training_was_reported() -> None:
+    assert trained_bucket_bytes({"training": {"bucket_bytes": 7e4}}) == 7e4
     for nothing in ({}, {"training": None}, {"training": {"seed": 0}}, {"training": {"bucket_bytes": None}}):
-        assert learned_beside(nothing) is None
+        assert trained_bucket_bytes(nothing) is None
 
 
-def test_a_limited_link_without_its_bucket_is_said() -> None:
+def test_a_limited_link_without_its_bucket_is_stated() -> None:
     assert "bucket_bytes=70000 tells it" in untold(LIMITED, 7e4, follows_card=True)[0]
-    told = replace(LIMITED, placement=Placement(2, 125e6, 7e4))
-    for graph in (told, two_rank_graph(), replace(LIMITED, placement=Placement(2))):
+    given = replace(LIMITED, placement=Placement(2, 125e6, 7e4))
+    for graph in (given, two_rank_graph(), replace(LIMITED, placement=Placement(2))):
         assert untold(graph, 7e4, follows_card=True) == ()
     assert untold(LIMITED, None, follows_card=True) == untold(LIMITED, 7e4, follows_card=False) == ()
 
 
-def test_the_request_tells_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_request_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "load_graph", lambda trace, cache_dir: LIMITED)
-    told = api.asked_graph(Request(tmp_path, bucket_bytes=7e4)).placement
-    assert told == Placement(2, 125e6, 7e4)
-    assert api.asked_graph(Request(tmp_path)).placement == LIMITED.placement
+    given = api.requested_graph(Request(tmp_path, bucket_bytes=7e4)).placement
+    assert given == Placement(2, 125e6, 7e4)
+    assert api.requested_graph(Request(tmp_path)).placement == LIMITED.placement
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_transfers_over_lines_of_different_limits_are_spared_nothing() -> None:
         for edit in (ChangeLink(link="inter", bandwidth_factor=0.1),
                      ChangeLink(link="inter", bandwidth_factor=0.1, collective="all_reduce"))
     )  # fmt: skip
-    assert whole.alone is not None and whole.alone.contention.outer_bucket is not None
+    assert whole.isolated is not None and whole.isolated.contention.outer_bucket is not None
     assert NO_BUCKETS not in whole.warnings
-    assert part.alone is not None and part.alone.contention.outer_bucket is None
+    assert part.isolated is not None and part.isolated.contention.outer_bucket is None
     assert NO_BUCKETS in part.warnings

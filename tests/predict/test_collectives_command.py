@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from gnnperf import cli
-from gnnperf.analytic.collective.files import laws_of, load_collectives
+from gnnperf.analytic.collective.files import collective_models_of, load_collectives
 from gnnperf.hardware import load_cluster
 from gnnperf.hardware.named import conf_dir
 from gnnperf.predict.collective_fit import fit_and_judge, specified_us, splits
@@ -37,25 +37,29 @@ def fit(file: Path, out: Path, *more: str, cluster: str = "hgx_h100") -> int:
     return cli.main(["collectives", "fit", str(file), "--cluster", cluster, "--out", str(out), *more])
 
 
-def test_a_table_becomes_laws_that_a_cluster_uses(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_becomes_collective_models_that_a_cluster_uses(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = file.with_name("laws.yaml")
     assert fit(file, out) == 0
     shown = capsys.readouterr().out
     assert "unseen sizes: " in shown and "unseen group of 8 inside: " in shown
-    laws = laws_of(replace(HGX, collectives={"any": str(out)}))
-    assert laws is not None and "60 rows" in laws.provenance and "mine.csv" in laws.provenance
-    asked = np.array(["all_reduce"], object), np.array([2.0**22]), np.array([8]), np.array([1]), np.array([np.nan])
-    assert laws.latency_us(*asked)[0] == pytest.approx(20 + 1.75 * 2**22 / 2e5, rel=0.03)
+    collective_models = collective_models_of(replace(HGX, collectives={"any": str(out)}))
+    assert (
+        collective_models is not None
+        and "60 rows" in collective_models.provenance
+        and "mine.csv" in collective_models.provenance
+    )
+    requested = np.array(["all_reduce"], object), np.array([2.0**22]), np.array([8]), np.array([1]), np.array([np.nan])
+    assert collective_models.latency_us(*requested)[0] == pytest.approx(20 + 1.75 * 2**22 / 2e5, rel=0.03)
 
 
 def test_what_was_held_out_is_by_hand_and_better_than_the_specification() -> None:
     rows = table().assign(nodes=1)
-    found = fit_and_judge(rows, HGX, "a test")
-    assert [(each.name, each.laws.num_nodes) for each in found.held_out] == [
+    result = fit_and_judge(rows, HGX, "a test")
+    assert [(each.name, each.collective_models.num_nodes) for each in result.held_out] == [
         ("unseen sizes", 30),
         ("unseen group of 8 inside", 20),
     ]
-    assert all(each.laws.mean_ape < 0.05 < each.specified.mean_ape for each in found.held_out)
+    assert all(each.collective_models.mean_ape < 0.05 < each.specified.mean_ape for each in result.held_out)
     odd = next(splits(rows))[2]
     assert set(np.log2(odd["message_bytes"]).astype(int) % 2) == {1}
     two = rows.iloc[:1].assign(message_bytes=1e9, group_size=16, nodes=2)
@@ -71,10 +75,10 @@ def test_a_calibration_is_fitted_by_the_same_command(tmp_path: Path) -> None:
     mine = yaml.safe_load((conf_dir("cluster") / "loopback_cpu.yaml").read_text()) | {"device": "calibrated_mine"}
     (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(mine))  # names a device that the catalog lacks
     device = str(conf_dir("hardware") / "cpu_generic.yaml")
-    asked = tmp_path / "ops.parquet", tmp_path / "laws.yaml"
-    assert fit(*asked, "--hardware", device, cluster=str(tmp_path / "cluster.yaml")) == 0
-    laws = load_collectives(tmp_path / "laws.yaml")
-    assert (laws.inside, laws.measured_inside.medium) == (((4, "loopback"),), "loopback")
+    requested = tmp_path / "ops.parquet", tmp_path / "laws.yaml"
+    assert fit(*requested, "--hardware", device, cluster=str(tmp_path / "cluster.yaml")) == 0
+    collective_models = load_collectives(tmp_path / "laws.yaml")
+    assert (collective_models.inside, collective_models.measured_inside.medium) == (((4, "loopback"),), "loopback")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +105,9 @@ def test_one_platform_of_several(tmp_path: Path) -> None:
     assert load_collectives(tmp_path / "laws.yaml").inside == ((8, "nvlink"),)
 
 
-def test_laws_that_are_worse_than_the_specification_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_collective_models_that_are_worse_than_the_specification_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = table()
     odd = np.log2(rows["message_bytes"]).astype(int) % 2 == 1
     noisy = rows.assign(latency_us=rows["latency_us"].where(odd, rows["latency_us"] * 20))

@@ -24,7 +24,7 @@ def test_sources_by_nodes_and_time() -> None:
     ]
 
 
-def test_what_nobody_answers_for_is_named() -> None:
+def test_what_no_one_answers_for_is_named() -> None:
     lines = list(coverage_lines(toy_answer({GEMM_1: np.nan})))
     assert "uncovered: 1 nodes, 36.4% of the measured node time, 0.0% of the predicted step time" in lines
     assert "not covered: 36.4% of the step" in lines

@@ -29,22 +29,22 @@ def _bounded(predictor: Fixed, device: str) -> Prediction:
 
 
 def test_kernels_of_a_family_that_generations_tell_of_have_bounds() -> None:
-    told = _bounded(Fixed({GEMM_0: 70.0}), "h100_sxm")
-    assert told.latency_low_us[GEMM_0] == pytest.approx(35.0)
-    assert told.latency_high_us[GEMM_0] == pytest.approx(280.0)
-    assert np.isnan(told.latency_low_us[0])  # a host segment
-    assert "No answer was calibrated on h100_sxm" in told.warnings[-1]
-    assert "3 GPU generations" in told.warnings[-1]
+    given = _bounded(Fixed({GEMM_0: 70.0}), "h100_sxm")
+    assert given.latency_low_us[GEMM_0] == pytest.approx(35.0)
+    assert given.latency_high_us[GEMM_0] == pytest.approx(280.0)
+    assert np.isnan(given.latency_low_us[0])  # a host segment
+    assert "No answer was calibrated on h100_sxm" in given.warnings[-1]
+    assert "3 GPU generations" in given.warnings[-1]
 
 
 def test_what_was_measured_or_calibrated_keeps_its_own() -> None:
     answer = Fixed({GEMM_0: 70.0, GEMM_1: 90.0}, source=Source.MEASURED)
-    told = _bounded(answer, "h100_sxm")
-    assert np.isnan(told.latency_low_us[[GEMM_0, GEMM_1]]).all()
-    assert told.warnings == answer.predict(two_rank_graph(), _on("h100_sxm")).warnings
+    given = _bounded(answer, "h100_sxm")
+    assert np.isnan(given.latency_low_us[[GEMM_0, GEMM_1]]).all()
+    assert given.warnings == answer.predict(two_rank_graph(), _on("h100_sxm")).warnings
 
 
 @pytest.mark.parametrize("device", ["mi300x", "cpu_generic"])
 def test_other_vendors_and_processors_have_none(device: str) -> None:
-    told = _bounded(Fixed(), device)
-    assert np.isnan(told.latency_low_us).all()
+    given = _bounded(Fixed(), device)
+    assert np.isnan(given.latency_low_us).all()

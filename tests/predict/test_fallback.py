@@ -51,7 +51,7 @@ def test_without_shapes_there_is_nothing_to_measure() -> None:
         check_covered(_answer(None), FallbackConfig(0.1))
 
 
-def test_a_step_that_nobody_ran_counts_nodes() -> None:
+def test_a_step_that_no_one_ran_counts_nodes() -> None:
     assert uncovered_share(replace(_answer(), uncovered_measured_share=None)) == pytest.approx(2 / 15)
 
 

@@ -29,23 +29,23 @@ def test_a_row_that_is_believed_is_met() -> None:
 
 def test_what_all_rows_share_is_taken_over() -> None:
     values = _pool(count=64)
-    found = learn(values, 0.3 + 0.02 * np.random.default_rng(1).normal(size=64), values, seed=0)
-    assert found.reach is not None
-    assert found.correction(_pool(5)).mean() == pytest.approx(0.3, abs=0.05)
+    result = learn(values, 0.3 + 0.02 * np.random.default_rng(1).normal(size=64), values, seed=0)
+    assert result.reach is not None
+    assert result.correction(_pool(5)).mean() == pytest.approx(0.3, abs=0.05)
 
 
-def test_what_depends_on_size_is_carried_to_similar_rows() -> None:
+def test_what_depends_on_size_is_transferred_to_similar_rows() -> None:
     values, unseen = _pool(count=128), _pool(7)
-    found = learn(values, 0.4 * np.tanh(values[:, 0]), values, seed=0)
-    left = 0.4 * np.tanh(unseen[:, 0]) - found.correction(unseen)
+    result = learn(values, 0.4 * np.tanh(values[:, 0]), values, seed=0)
+    left = 0.4 * np.tanh(unseen[:, 0]) - result.correction(unseen)
     assert np.abs(left).mean() < 0.5 * np.abs(0.4 * np.tanh(unseen[:, 0])).mean()
 
 
 def test_noise_changes_nothing() -> None:
     values = _pool(count=32)
-    found = learn(values, 0.2 * np.random.default_rng(3).normal(size=32), values, seed=0)
-    assert found.reach is None
-    assert not found.correction(values).any()
+    result = learn(values, 0.2 * np.random.default_rng(3).normal(size=32), values, seed=0)
+    assert result.reach is None
+    assert not result.correction(values).any()
 
 
 def test_too_few_rows_change_nothing() -> None:

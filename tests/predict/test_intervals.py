@@ -27,13 +27,13 @@ def _runs(data: PreparedData, count: int) -> list[Step]:
     return [replace(data.recordings[0], run=f"run{i}/1") for i in range(count)]
 
 
-def test_what_was_missed_is_what_is_told(data: PreparedData) -> None:
+def test_what_was_missed_is_what_is_reported(data: PreparedData) -> None:
     """Nine equal runs: the step's interval reaches just to what was measured in each."""
     predictor = AnalyticPredictor(data.constants)
-    found = calibrated({Mode.analytic: predictor}, _runs(data, 9))
-    steps = found.steps["analytic"]
+    result = calibrated({Mode.analytic: predictor}, _runs(data, 9))
+    steps = result.steps["analytic"]
     assert steps.level == pytest.approx(0.9)
-    assert steps.devices == found.nodes.devices == ("v100",)
+    assert steps.devices == result.nodes.devices == ("v100",)
     low, high = steps.bounds_us(100.0, {"host": 1.0})
     assert low < 100.0 < high
 
@@ -51,18 +51,18 @@ STEPS = StepIntervals(0.9, {}, 0.1, 1.0, ("v100",))
 
 def test_a_step_on_hardware_of_the_calibration_has_an_interval() -> None:
     answer = toy_answer(hardware="v100")
-    told = with_interval(answer, replace(STEPS, group_error={"host": 0.0, "compute": 0.2, "collective": 0.0}))
+    given = with_interval(answer, replace(STEPS, group_error={"host": 0.0, "compute": 0.2, "collective": 0.0}))
     compute_us = answer.critical_us[(answer.prediction.graph.nodes["node_type"] == "compute").to_numpy()].sum()
-    assert told.step_time_interval_us is not None
-    assert told.step_time_interval_us[1] == pytest.approx(
+    assert given.step_time_interval_us is not None
+    assert given.step_time_interval_us[1] == pytest.approx(
         answer.step_time_us * np.exp(0.2 * compute_us / answer.step_time_us)
     )
-    assert told.interval_level == 0.9
-    assert told.warnings == answer.warnings
+    assert given.interval_level == 0.9
+    assert given.warnings == answer.warnings
 
 
 @pytest.mark.parametrize(
-    ("hardware", "intervals", "said"),
+    ("hardware", "intervals", "sentences"),
     [
         ("v100", None, "it comes with a checkpoint"),
         (
@@ -72,13 +72,13 @@ def test_a_step_on_hardware_of_the_calibration_has_an_interval() -> None:
         ),
     ],
 )
-def test_without_an_interval_it_is_said_why(hardware: str, intervals: StepIntervals | None, said: str) -> None:
-    told = with_interval(toy_answer(hardware=hardware), intervals)
-    assert told.step_time_interval_us is None and told.interval_level is None
-    assert said in told.warnings[-1]
+def test_without_an_interval_it_is_stated_why(hardware: str, intervals: StepIntervals | None, sentences: str) -> None:
+    given = with_interval(toy_answer(hardware=hardware), intervals)
+    assert given.step_time_interval_us is None and given.interval_level is None
+    assert sentences in given.warnings[-1]
 
 
 def test_a_lower_bound_has_no_interval() -> None:
-    told = with_interval(replace(toy_answer(hardware="v100"), is_lower_bound=True), STEPS)
-    assert told.step_time_interval_us is None
-    assert "lower bound" in told.warnings[-1]
+    given = with_interval(replace(toy_answer(hardware="v100"), is_lower_bound=True), STEPS)
+    assert given.step_time_interval_us is None
+    assert "lower bound" in given.warnings[-1]

@@ -11,7 +11,7 @@ from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_device
 from gnnperf.predict.api import predict
 from gnnperf.predict.config import Mode
-from gnnperf.predict.jitter import check_jitter, jitter_asked
+from gnnperf.predict.jitter import check_jitter, requested_jitter
 from gnnperf.predict.request import Request
 from gnnperf.schedule.jitter import Jitter, Spread
 from tests.generate.transformer.plans import small
@@ -22,8 +22,8 @@ RECORDED = Path("datasets/cpu-gloo/gpt_l2_w128_s64_b4_fsdp_x2_1g/1")
 
 def test_numbers_are_read_by_part() -> None:
     graph = toy_answer().prediction.graph
-    assert jitter_asked({"host": {"rank_share": 0.02, "moment_us": 5}}, graph) == Jitter(Spread(0.02, 5.0))
-    assert jitter_asked(None, graph) is None
+    assert requested_jitter({"host": {"rank_share": 0.02, "moment_us": 5}}, graph) == Jitter(Spread(0.02, 5.0))
+    assert requested_jitter(None, graph) is None
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_one_clear_message(raw: Any, message: str) -> None:
         check_jitter(raw)
 
 
-def test_a_plan_with_jitter_takes_longer_and_says_so() -> None:
+def test_a_plan_with_jitter_takes_longer_and_states_so() -> None:
     device = load_device("a100_sxm_80gb")
     without = predict(Request(plan=small(2, 1, 4), hardware=device))
     with_it = predict(Request(plan=small(2, 1, 4), hardware=device, jitter={"host": {"rank_share": 0.05}}))
@@ -59,7 +59,7 @@ def test_a_plan_cannot_tell_and_replay_knows_better() -> None:
         predict(Request(RECORDED, mode=Mode.replay, jitter="trace"))
 
 
-def test_a_recording_tells() -> None:
+def test_a_recording_reports() -> None:
     without = predict(Request(RECORDED, mode=Mode.analytic, step=1))
     with_it = predict(Request(RECORDED, mode=Mode.analytic, step=1, jitter="trace"))
     assert without.step_time_us < with_it.step_time_us < 2 * without.step_time_us

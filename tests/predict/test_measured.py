@@ -73,8 +73,8 @@ def test_another_call_is_left_to_others(tmp_path: Path, columns: dict[str, objec
 def test_a_table_of_another_device_is_refused(tmp_path: Path) -> None:
     named = {**ROW, "device": "NVIDIA H200"}
     predictor = read_measured(_table(tmp_path, named), AnalyticPredictor())
-    asked = cluster()
-    other = replace(asked, device=replace(asked.device, name="v100_sxm2_32gb"))
+    requested = cluster()
+    other = replace(requested, device=replace(requested.device, name="v100_sxm2_32gb"))
     with pytest.raises(InputError, match=r"was measured on NVIDIA H200, the prediction is for v100_sxm2_32gb"):
         predictor.predict(_graph(), other)
 

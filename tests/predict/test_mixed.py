@@ -33,17 +33,17 @@ class ByDevice:
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         if cluster.device.name != "h100_sxm":
             return Fixed({GEMM_0: 100.0, GEMM_1: 120.0, COLLECTIVE: 50.0}).predict(graph, cluster)
-        told = {GEMM_0: 50.0, GEMM_1: 60.0, COLLECTIVE: 60.0}
-        return Fixed({**told, self.hole: float("nan")} if self.hole >= 0 else told).predict(graph, cluster)
+        given = {GEMM_0: 50.0, GEMM_1: 60.0, COLLECTIVE: 60.0}
+        return Fixed({**given, self.hole: float("nan")} if self.hole >= 0 else given).predict(graph, cluster)
 
 
 def mixed(predictor: ByDevice, *edits: Edit) -> Prediction:
     return predict_edited(apply(two_rank_graph(), edits), predictor, load_cluster("dgx1_v100"))
 
 
-def test_every_node_is_told_by_its_own_device_and_a_transfer_by_the_slower() -> None:
-    found = mixed(ByDevice(), ChangeDevice("h100_sxm", (1,)))
-    assert found.latency_us[[GEMM_0, GEMM_1, COLLECTIVE]].tolist() == [100.0, 60.0, 60.0]
+def test_every_node_is_reported_by_its_own_device_and_a_transfer_by_the_slower() -> None:
+    result = mixed(ByDevice(), ChangeDevice("h100_sxm", (1,)))
+    assert result.latency_us[[GEMM_0, GEMM_1, COLLECTIVE]].tolist() == [100.0, 60.0, 60.0]
     other = mixed(ByDevice(), ChangeDevice("h100_sxm", (0,)))
     assert other.latency_us[[GEMM_0, GEMM_1, COLLECTIVE]].tolist() == [50.0, 120.0, 60.0]
 
@@ -64,14 +64,14 @@ def test_the_mixed_step_waits_for_the_slow_rank() -> None:
 def test_what_one_device_does_not_cover_is_not_covered() -> None:
     assert mixed(ByDevice(GEMM_1), ChangeDevice("h100_sxm", (1,))).uncovered_ops == {"aten::mm": 1}
     assert mixed(ByDevice(GEMM_1), ChangeDevice("h100_sxm", (0,))).uncovered_ops == {}
-    found = mixed(ByDevice(COLLECTIVE), ChangeDevice("h100_sxm", (1,)))
-    assert np.isnan(found.latency_us[COLLECTIVE])
+    result = mixed(ByDevice(COLLECTIVE), ChangeDevice("h100_sxm", (1,)))
+    assert np.isnan(result.latency_us[COLLECTIVE])
 
 
 def test_declared_latencies_hold_on_any_device() -> None:
-    found = mixed(ByDevice(), OpLatency("aten::mm", us=7.0, rank=1), ChangeDevice("h100_sxm"))
-    assert found.latency_us[[GEMM_0, GEMM_1]].tolist() == [50.0, 7.0]
-    assert found.source[GEMM_1] == Source.DECLARED
+    result = mixed(ByDevice(), OpLatency("aten::mm", us=7.0, rank=1), ChangeDevice("h100_sxm"))
+    assert result.latency_us[[GEMM_0, GEMM_1]].tolist() == [50.0, 7.0]
+    assert result.source[GEMM_1] == Source.DECLARED
     faster = mixed(ByDevice(), OpLatency("aten::mm", factor=0.5), ChangeDevice("h100_sxm"))
     assert faster.latency_us[GEMM_0] == 25.0
 
@@ -121,14 +121,14 @@ def test_a_slower_link_is_slower_and_only_it() -> None:
     assert one[COLLECTIVE] == slow[COLLECTIVE]
 
 
-def test_asked_laws_hold_in_every_cluster() -> None:
+def test_requested_collective_models_hold_in_every_cluster() -> None:
     unedited = toy_answer()
     edits = (ChangeDevice("h100_sxm"), ChangeCluster("hgx_h100", host="xeon_e5_2698_v4"))
     args = (unedited, edits, AnalyticPredictor(), load_cluster("dgx1_v100"), question(unedited.label))
     fitted, specified = with_edits(*args), with_edits(*args, "specification")
-    told = [answer.whatif.answer.prediction.latency_us for answer in (fitted, specified) if answer.whatif]
+    given = [answer.whatif.answer.prediction.latency_us for answer in (fitted, specified) if answer.whatif]
     graph, own = two_rank_graph(), load_cluster("hgx_h100", "h100_sxm")
-    for latency_us, cluster in zip(told, (own, replace(own, collectives={})), strict=True):
+    for latency_us, cluster in zip(given, (own, replace(own, collectives={})), strict=True):
         expected = AnalyticPredictor().predict(graph, cluster).latency_us
         assert latency_us[COLLECTIVE] == pytest.approx(expected[COLLECTIVE])
-    assert told[0][COLLECTIVE] != told[1][COLLECTIVE]
+    assert given[0][COLLECTIVE] != given[1][COLLECTIVE]

@@ -29,7 +29,7 @@ def predict(table: Path, *more: str, hardware: str = "h100_sxm") -> int:
     return cli.main(["ops", "predict", str(table), "--hardware", hardware, *more])
 
 
-def test_every_row_is_answered_or_says_why(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_row_is_answered_or_states_why(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert predict(table) == 0
     shown = capsys.readouterr().out
     assert "1 of 3 rows answered for h100_sxm" in shown
@@ -39,13 +39,13 @@ def test_every_row_is_answered_or_says_why(table: Path, capsys: pytest.CaptureFi
 
 def test_json_has_nulls_and_counts(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert predict(table, "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["num_rows"], found["num_answered"], sum(found["unanswered"].values())) == (3, 1, 2)
-    assert [r["latency_us"] is None for r in found["rows"]] == [False, True, True]
-    assert [r["bound"] for r in found["rows"]][1:] == [None, None]
-    first = found["rows"][0]
+    result = json.loads(capsys.readouterr().out)
+    assert (result["num_rows"], result["num_answered"], sum(result["unanswered"].values())) == (3, 1, 2)
+    assert [r["latency_us"] is None for r in result["rows"]] == [False, True, True]
+    assert [r["bound"] for r in result["rows"]][1:] == [None, None]
+    first = result["rows"][0]
     assert first["measured_latency_us"] == 8.0 and first["bound"] in ("compute", "memory", "launch")
-    assert found["errors"]["mean_ape"] == pytest.approx(abs(first["latency_us"] / 8.0 - 1))
+    assert result["errors"]["mean_ape"] == pytest.approx(abs(first["latency_us"] / 8.0 - 1))
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
@@ -53,22 +53,22 @@ def test_the_table_is_written_with_its_answers(suffix: str, table: Path, tmp_pat
     out = tmp_path / f"answers.{suffix}"
     assert predict(table, "--out", str(out)) == 0
     read = {"parquet": pd.read_parquet, "csv": pd.read_csv, "jsonl": lambda p: pd.read_json(p, lines=True)}[suffix]
-    found = read(out)
-    assert found["op"].tolist() == ["aten::mm", "aten::view", "my::op"]
-    assert found["latency_us"].notna().tolist() == [True, False, False]
-    assert found["reason"].notna().tolist() == [False, True, True]
-    assert found["measured_latency_us"].tolist()[0] == 8.0
+    result = read(out)
+    assert result["op"].tolist() == ["aten::mm", "aten::view", "my::op"]
+    assert result["latency_us"].notna().tolist() == [True, False, False]
+    assert result["reason"].notna().tolist() == [False, True, True]
+    assert result["measured_latency_us"].tolist()[0] == 8.0
 
 
-def test_written_tables_can_be_asked_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_written_tables_can_be_requested_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table, out = tmp_path / "ops.jsonl", tmp_path / "answers.parquet"
-    asked = {"op": "aten::sum", "shapes": [[64, 32]], "dtype": "float32", "latency_us": 9.0}
-    rows = [{**asked, "arguments": {"dim": dim}} for dim in (0, [0])]
+    requested = {"op": "aten::sum", "shapes": [[64, 32]], "dtype": "float32", "latency_us": 9.0}
+    rows = [{**requested, "arguments": {"dim": dim}} for dim in (0, [0])]
     table.write_text("\n".join(map(json.dumps, [*rows, VIEW])))
     assert predict(table, "--out", str(out)) == predict(out, "--json") == 0
-    found = json.loads(out_of(capsys))
-    assert found["num_answered"] == 2 and found["errors"]["mean_ape"] > 0.1  # against 9 us, not the earlier answer
-    assert [r["measured_latency_us"] for r in found["rows"]] == [9.0, 9.0, None]
+    result = json.loads(out_of(capsys))
+    assert result["num_answered"] == 2 and result["errors"]["mean_ape"] > 0.1  # against 9 us, not the earlier answer
+    assert [r["measured_latency_us"] for r in result["rows"]] == [9.0, 9.0, None]
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])

@@ -15,8 +15,8 @@ NETWORK = Fixed({GEMM_0: 70.0, GEMM_1: np.nan}, source=Source.GNN, warnings=("ne
 
 
 def test_network_where_it_answers_else_analytic() -> None:
-    ladder = Predictors((NETWORK, Fixed({GEMM_0: 1.0, GEMM_1: 90.0}, warnings=("network", "analytic"))))
-    merged = ladder.predict(two_rank_graph(), None)  # type: ignore[arg-type]
+    fallback_order = Predictors((NETWORK, Fixed({GEMM_0: 1.0, GEMM_1: 90.0}, warnings=("network", "analytic"))))
+    merged = fallback_order.predict(two_rank_graph(), None)  # type: ignore[arg-type]
     assert merged.latency_us[[GEMM_0, GEMM_1]].tolist() == [70.0, 90.0]
     assert merged.source[[GEMM_0, GEMM_1]].tolist() == [Source.GNN, Source.ANALYTIC]
     assert merged.uncovered_ops == {}
@@ -24,28 +24,28 @@ def test_network_where_it_answers_else_analytic() -> None:
 
 
 def test_node_without_any_answer_is_uncovered_and_named() -> None:
-    ladder = Predictors((NETWORK, Fixed({GEMM_1: np.nan})))
-    merged = ladder.predict(two_rank_graph(), None)  # type: ignore[arg-type]
+    fallback_order = Predictors((NETWORK, Fixed({GEMM_1: np.nan})))
+    merged = fallback_order.predict(two_rank_graph(), None)  # type: ignore[arg-type]
     assert np.isnan(merged.latency_us[GEMM_1])
     assert merged.source[GEMM_1] == Source.UNCOVERED
     assert merged.uncovered_ops == {"aten::mm": 1}
 
 
-def test_only_latencies_of_ops_alone_are_left_to_stretch() -> None:
+def test_only_latencies_of_ops_isolated_are_left_to_stretch() -> None:
     """The network answers for a rank in place; the analytical model, which fills its gap, for the op alone."""
-    ladder = Predictors((NETWORK, Fixed({GEMM_1: 90.0}, contention=Contention(memory_slowdown=2.0))))
-    merged = ladder.predict(two_rank_graph(), None)  # type: ignore[arg-type]
-    assert merged.alone is not None
-    assert np.flatnonzero(merged.alone.nodes).tolist() == [GEMM_1]
-    assert merged.alone.contention.memory_slowdown == 2.0
+    fallback_order = Predictors((NETWORK, Fixed({GEMM_1: 90.0}, contention=Contention(memory_slowdown=2.0))))
+    merged = fallback_order.predict(two_rank_graph(), None)  # type: ignore[arg-type]
+    assert merged.isolated is not None
+    assert np.flatnonzero(merged.isolated.nodes).tolist() == [GEMM_1]
+    assert merged.isolated.contention.memory_slowdown == 2.0
     both_in_place = Predictors((NETWORK, Fixed())).predict(two_rank_graph(), None)  # type: ignore[arg-type]
-    assert both_in_place.alone is None
+    assert both_in_place.isolated is None
 
 
 def test_single_rung_is_itself() -> None:
     graph = two_rank_graph()
-    alone = Predictors((Fixed(),)).predict(graph, None)  # type: ignore[arg-type]
-    assert np.array_equal(alone.latency_us, Fixed().predict(graph, None).latency_us)  # type: ignore[arg-type]
+    isolated = Predictors((Fixed(),)).predict(graph, None)  # type: ignore[arg-type]
+    assert np.array_equal(isolated.latency_us, Fixed().predict(graph, None).latency_us)  # type: ignore[arg-type]
 
 
 def test_uncovered_ops_are_named_by_event_or_peer_wait_where_there_is_no_op() -> None:

@@ -27,8 +27,8 @@ def recorded(root: Path, run: str, *processors: Processor) -> Path:
 
 def test_another_processor_is_named(tmp_path: Path) -> None:
     trace = recorded(tmp_path, "mine", XEON)
-    said = other_processor(trace, (EPYC, GRACE))
-    assert "ran on Xeon (AVX512)" in said and "measured on Epyc (AVX512), Grace:" in said
+    sentences = other_processor(trace, (EPYC, GRACE))
+    assert "ran on Xeon (AVX512)" in sentences and "measured on Epyc (AVX512), Grace:" in sentences
     assert other_processor(trace, (EPYC, XEON)) == ""
 
 
@@ -39,14 +39,14 @@ def test_one_name_may_hide_two_processors(tmp_path: Path) -> None:
     assert other_processor(trace, (Processor("Epyc"),)) == ""  # an older checkpoint says no more
 
 
-def test_what_is_unknown_says_nothing(tmp_path: Path) -> None:
+def test_what_is_unknown_states_nothing(tmp_path: Path) -> None:
     assert other_processor(recorded(tmp_path, "mine", XEON), ()) == ""  # an older checkpoint
     assert other_processor(recorded(tmp_path, "bare"), (EPYC,)) == ""
     assert other_processor(tmp_path / "bare" / "trace.json", (EPYC,)) == ""  # a file
     assert other_processor(None, (EPYC,)) == ""  # a plan
 
 
-def test_a_checkpoint_tells_where_its_errors_were_measured() -> None:
+def test_a_checkpoint_reports_where_its_errors_were_measured() -> None:
     assert calibrated_on({"training": {"processors": [asdict(EPYC), asdict(GRACE)]}}) == (EPYC, GRACE)
     assert calibrated_on({"training": {"processors": ["Epyc"]}}) == (Processor("Epyc"),)  # an older one
     for unknown in ({}, {"training": None}, {"training": {"seed": 0}}, {"training": {"processors": "Epyc"}},

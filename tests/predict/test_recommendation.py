@@ -22,14 +22,14 @@ RAW: dict[str, Any] = {
 
 
 def test_a_mapping_with_tables_is_a_recommender() -> None:
-    plan = PredictConfig(plan=RAW).asked_plan()
+    plan = PredictConfig(plan=RAW).requested_plan()
     assert isinstance(plan, RecommendationPlan) and len(plan.model.tables) == 4
     with pytest.raises(InputError, match=r"plan.model: unknown key 'table'"):
-        PredictConfig(plan={**RAW, "model": {**RAW["model"], "table": []}}).asked_plan()
+        PredictConfig(plan={**RAW, "model": {**RAW["model"], "table": []}}).requested_plan()
 
 
 def test_its_step_is_answered_by_the_analytical_model() -> None:
-    plan = PredictConfig(plan=RAW).asked_plan()
+    plan = PredictConfig(plan=RAW).requested_plan()
     answer = predict(Request(plan=plan, mode=Mode.analytic, hardware=load_device("a100_sxm_80gb")))
     assert answer.step_time_us > 0
     assert answer.prediction.uncovered_ops == {}

@@ -40,9 +40,9 @@ def _graph(edges: Sequence[int] = EDGES, op: str = "aten::mm", family: str = "ge
 
 
 def _measured(places: Sequence[int], factor: float) -> np.ndarray:
-    found = np.full(len(EDGES), np.nan)
-    found[list(places)] = factor * np.array(EDGES)[list(places)] / 16
-    return found
+    result = np.full(len(EDGES), np.nan)
+    result[list(places)] = factor * np.array(EDGES)[list(places)] / 16
+    return result
 
 
 def test_what_all_measured_calls_are_off_by_moves_the_others() -> None:
@@ -85,11 +85,11 @@ def test_measured_calls_keep_their_latency_and_the_others_say_why(tmp_path: Path
              "launch_included": False, "device": "a card of mine"} for e in EDGES[::2]]  # fmt: skip
     path = tmp_path / "ops.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = SimilarPredictor(read_measured(path, Fixed()), Fixed()).predict(_graph(), cluster())
-    assert found.latency_us[::2].tolist() == [2.0 * e / 16 for e in EDGES[::2]]
-    assert (found.latency_us[1::2] > 1.5 * np.array(EDGES[1::2]) / 16).all()
-    assert found.reasons[1] == REASON.format(count=20)
-    assert found.reasons[0] == "measured"
+    result = SimilarPredictor(read_measured(path, Fixed()), Fixed()).predict(_graph(), cluster())
+    assert result.latency_us[::2].tolist() == [2.0 * e / 16 for e in EDGES[::2]]
+    assert (result.latency_us[1::2] > 1.5 * np.array(EDGES[1::2]) / 16).all()
+    assert result.reasons[1] == REASON.format(count=20)
+    assert result.reasons[0] == "measured"
 
 
 def test_the_longest_family_is_measured_and_small_ones_are_not() -> None:

@@ -29,7 +29,7 @@ def test_makespan_decides_without_periods() -> None:
     assert choose_step(_graph(None, None, None), None).step == 1
 
 
-def test_asked_step_wins() -> None:
+def test_requested_step_wins() -> None:
     assert choose_step(_graph(None, 1.0), 0).step == 0
 
 

@@ -34,7 +34,7 @@ def test_links_are_assumed_aloud_unless_named() -> None:
     assert choose_target(two_rank_graph(), None, target.cluster).warnings == ()
 
 
-def test_asked_hardware_is_other_hardware() -> None:
+def test_requested_hardware_is_other_hardware() -> None:
     target = choose_target(two_rank_graph(), load_device("h100_sxm"), None)
     assert target.cluster.device.name == "h100_sxm"
     assert not target.same_hardware
@@ -50,7 +50,7 @@ def test_unknown_device_of_the_trace_names_the_closest_and_the_remedy() -> None:
     assert "hardware=NAME" in str(refused.value) and "conf/hardware" in str(refused.value)
 
 
-def test_unknown_device_of_the_trace_may_be_predicted_elsewhere_but_not_compared() -> None:
+def test_unknown_device_of_the_trace_may_be_predicted_outside_but_not_compared() -> None:
     target = choose_target(_named("Abacus 9", "Abacus 9"), load_device("h100_sxm"), None)
     assert not target.same_hardware
     assert closest("Abacus 9") == []
@@ -61,18 +61,18 @@ def test_changed_numbers_are_other_hardware() -> None:
     assert not choose_target(two_rank_graph(), faster, None).same_hardware
 
 
-def test_asked_cluster_gives_the_links_and_keeps_the_device() -> None:
+def test_requested_cluster_gives_the_links_and_keeps_the_device() -> None:
     target = choose_target(two_rank_graph(), None, load_cluster("single"))
     assert (target.cluster.name, target.cluster.device.name) == ("single", "v100_sxm2_32gb")
     assert target.same_hardware
 
 
-def test_gpu_trace_without_a_name_must_be_told() -> None:
+def test_gpu_trace_without_a_name_must_be_reported() -> None:
     with pytest.raises(InputError, match="does not say which device"):
         choose_target(_named("", ""), None, None)
 
 
-def test_ranks_on_different_devices_must_be_told() -> None:
+def test_ranks_on_different_devices_must_be_reported() -> None:
     graph = _named("Tesla V100-SXM2-32GB", "NVIDIA H100 80GB HBM3")
     with pytest.raises(InputError, match="different devices"):
         choose_target(graph, None, None)
@@ -80,7 +80,7 @@ def test_ranks_on_different_devices_must_be_told() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Some CPU @ 2 GHz"])
-def test_cpu_trace_takes_the_generic_cpu_and_says_so(name: str) -> None:
+def test_cpu_trace_takes_the_generic_cpu_and_states_so(name: str) -> None:
     target = choose_target(_cpu_graph(name), None, None)
     assert target.cluster.device.name == "cpu_generic"
     assert target.same_hardware

@@ -14,9 +14,9 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Source
 from gnnperf.hardware import load_cluster, load_device, load_host
 from gnnperf.predict.api import COPY, NO_CHECKPOINT, predict
-from gnnperf.predict.asked import to_request
 from gnnperf.predict.config import Mode, PredictConfig, TraceEvidence
 from gnnperf.predict.request import Request
+from gnnperf.predict.requested import to_request
 from gnnperf.predict.trace_evidence import TracePredictor, family_ratios, host_ratio
 from gnnperf.report.json_document import document
 from gnnperf.report.text import comparison
@@ -46,7 +46,7 @@ def test_on_the_traced_cluster_every_measured_node_keeps_its_latency() -> None:
     assert prediction.rank_start_us == dict(zip(TOY.ranks, (starts - starts.min()).tolist(), strict=True))
 
 
-def test_the_default_rebuilds_the_measured_step_and_says_that_it_is_no_forecast(trace: Path) -> None:
+def test_the_default_rebuilds_the_measured_step_and_states_that_it_is_no_forecast(trace: Path) -> None:
     answer = predict(Request(trace))
     assert answer.step_time_us == pytest.approx(answer.traced_step_time_us, rel=0.01)
     assert answer.provenance["evidence"] == "trace" and COPY in answer.warnings

@@ -47,25 +47,25 @@ from tests.report.page.pages import page_of
 
 
 def test_every_edit() -> None:
-    found = read_edits([
+    result = read_edits([
         {"latency": {"op": "aten::mm", "factor": 0.5}}, {"straggler": {"rank": 1, "factor": 2}}, {"stall": {"us": 3.0}},
         {"batch": {"factor": 2}}, {"dtype": {"of": "float32", "to": "bfloat16"}}, {"fuse": {"phase": "forward"}},
         {"compress": {"kind": "all_reduce", "to": "float16"}}, {"world_size": {"ranks": 16}},
     ])  # fmt: skip
-    assert found == (OpLatency("aten::mm", 0.5), Straggler(1, 2), InputStall(3.0), ScaleBatch(2),
+    assert result == (OpLatency("aten::mm", 0.5), Straggler(1, 2), InputStall(3.0), ScaleBatch(2),
                      ChangeDtype("float32", "bfloat16"), FuseElementwise("forward"),
                      CompressMessages("all_reduce", to="float16"), WorldSize(16))  # fmt: skip
 
 
 def test_edits_of_hardware_waits_and_structure() -> None:
-    found = read_edits([
+    result = read_edits([
         {"device": {"to": "h100_sxm", "ranks": [0, 1]}}, {"link": {"rate_gbit_per_s": 1, "link": "inter"}},
         {"cluster": {"to": "hgx_h100", "nodes": 2}}, {"sequence": {"to": 128}}, {"horizontal": {"models": 4}},
         {"repeat": {"op": "aten::mm", "times": 3, "calls": [0]}}, {"pause": {"us": 5, "rank": 1}},
         {"block": {"collective": "all_reduce"}}, {"overlap": {"until": "optimizer"}}, {"stream": {"op": "copy"}},
         {"table_size": {"factor": 4}}, {"tensor_train": {"rank": 16}},
     ])  # fmt: skip
-    assert found == (
+    assert result == (
         ChangeDevice("h100_sxm", (0, 1)), ChangeLink(rate_gbit_per_s=1, link="inter"), ChangeCluster("hgx_h100", 2),
         ScaleSequence(to=128), FuseHorizontally(models=4), RepeatCalls("aten::mm", 3, calls=(0,)),
         DeclarePause(5, 1), Block("all_reduce"), WaitLater(until="optimizer"), MoveToStream("copy"), ResizeTables(4),
@@ -120,17 +120,17 @@ def test_what_cannot_be_known_is_a_warning_and_everything_is_reported() -> None:
     unedited = toy_answer()
     answer = with_edits(unedited, (Straggler(1, 2.0),), Fixed(), load_cluster("hgx8"), question(unedited.label))
     assert any("transfers down" in warning for warning in answer.warnings)
-    found = document(answer)["whatif"]
-    assert found["difference_us"] == found["step_time_us"] - 185.0
-    assert found["edits"] == ["Straggler(rank=1, factor=2.0, work='all')"]
-    assert found["difference_share"] == pytest.approx(found["difference_us"] / 185.0)
+    result = document(answer)["whatif"]
+    assert result["difference_us"] == result["step_time_us"] - 185.0
+    assert result["edits"] == ["Straggler(rank=1, factor=2.0, work='all')"]
+    assert result["difference_share"] == pytest.approx(result["difference_us"] / 185.0)
     assert "what if: 320 us, unedited 185 us, difference +135 us (+73.0 %)" in page_of(answer)
     console = Console(width=120, record=True, file=io.StringIO())
     print_summary(answer, onto=console)
     assert "what if: 320 us" in console.export_text()
 
 
-def test_a_work_that_nobody_tells_is_said() -> None:
+def test_a_work_that_no_one_reports_is_stated() -> None:
     unedited = toy_answer()
     holes = Fixed({GEMM_1: float("nan")})
     answer = with_edits(unedited, (Straggler(0, 2.0),), holes, load_cluster("hgx8"), question(unedited.label))

@@ -56,7 +56,7 @@ def test_an_unknown_recipe_is_named(recipes: None, capsys: pytest.CaptureFixture
     assert stop.value.code == 2 and all(name in message for name in ("'tpu'", "cpu-gloo", "demo"))
 
 
-def test_without_recipes_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_recipes_the_message_states_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "RECIPES", "gnnperf.no_such_group")
     parsed = parse("record", "--recipe", "demo", "--out", "out")
     with pytest.raises(InputError, match=r"'demo' is not installed\. .*pip install --editable ./research"):

@@ -97,16 +97,16 @@ def test_the_device_is_the_one_that_holds_the_rank(
     assert cuda_device() == expected
 
 
-@pytest.mark.parametrize(("backend", "told"), [("nccl", {"device_ids": [1]}), ("gloo", {})])
-def test_nccl_is_told_the_device(
-    cuda: Cuda, monkeypatch: pytest.MonkeyPatch, backend: str, told: dict[str, list[int]]
+@pytest.mark.parametrize(("backend", "given"), [("nccl", {"device_ids": [1]}), ("gloo", {})])
+def test_nccl_is_reported_the_device(
+    cuda: Cuda, monkeypatch: pytest.MonkeyPatch, backend: str, given: dict[str, list[int]]
 ) -> None:
     cuda.current = 1
-    found: list[dict[str, list[int]]] = []
+    result: list[dict[str, list[int]]] = []
     monkeypatch.setattr(dist, "get_backend", lambda: backend)
-    monkeypatch.setattr(dist, "barrier", lambda **settings: found.append(settings))
+    monkeypatch.setattr(dist, "barrier", lambda **settings: result.append(settings))
     barrier()
-    assert found == [told]
+    assert result == [given]
 
 
 def test_every_step_that_ended_is_timed_on_the_ranks_own_device(cuda: Cuda) -> None:
@@ -141,7 +141,7 @@ def test_a_gpu_and_its_clocks_are_described(cuda: Cuda, monkeypatch: pytest.Monk
         "clock_mhz": 1980, "max_clock_mhz": 1980, "memory_clock_mhz": 2619, "power_limit_w": 700}  # fmt: skip
 
 
-def test_clocks_are_null_where_nothing_tells_them(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clocks_are_null_where_nothing_reports_them(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     clocks = machine.device_clocks()["clocks"]
     assert isinstance(clocks, dict) and set(clocks.values()) == {None}

@@ -66,7 +66,7 @@ def test_a_thread_that_never_rests_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     assert not await_idle_threads(patience_s=0.02)
 
 
-def test_a_system_without_proc_says_no(
+def test_a_system_without_proc_states_no(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     monkeypatch.setattr(idle_threads, "TASKS", tmp_path_factory.mktemp("none") / "task")

@@ -42,7 +42,7 @@ def test_refuses_ranks_that_do_not_divide(hosts: int, ranks: int) -> None:
         pass
 
 
-def test_a_machine_without_the_tools_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_the_tools_states_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network.shutil, "which", lambda tool: None if tool == "tc" else "/sbin/ip")
     assert network.why_not() == "tc (iproute2) is not installed"
 
@@ -64,7 +64,7 @@ def test_hosts_of_a_killed_process_are_removed() -> None:
         assert not (network.NAMESPACES / name).exists()
 
 
-def test_the_card_says_how_a_link_is_limited() -> None:
+def test_the_card_states_how_a_link_is_limited() -> None:
     limited, free = Link(hosts=2, rate_gbit_per_s=0.25).facts, Link(hosts=2).facts
     assert (limited["rate_gbit_per_s"], limited["bucket_bytes"]) == (0.25, 70_000)
     assert free["rate_gbit_per_s"] is None and "bucket_bytes" not in free

@@ -29,15 +29,15 @@ def test_it_rests_on_hundreds_of_op_events(measured: dict[str, float]) -> None:
     assert measured["op_events"] > 10 * 10
 
 
-def test_a_card_carries_it(measured: dict[str, float]) -> None:
-    found = cost_of_card({"ranks": [{"profiler_cost": measured}]})
-    assert found == ProfilerCost(
+def test_a_card_transfers_it(measured: dict[str, float]) -> None:
+    result = cost_of_card({"ranks": [{"profiler_cost": measured}]})
+    assert result == ProfilerCost(
         **{kind: measured[kind] for kind in ("op_us", "range_us", "call_us", "step_us")},
-        provenance=found.provenance if found else "",
+        provenance=result.provenance if result else "",
     )
 
 
-def test_it_leaves_random_numbers_gradients_and_modes_alone() -> None:
+def test_it_leaves_random_numbers_gradients_and_modes_isolated() -> None:
     torch.manual_seed(3)
     expected = torch.rand(2)
     torch.manual_seed(3)
@@ -51,6 +51,6 @@ def test_a_section_is_timed_once_per_step(monkeypatch: pytest.MonkeyPatch) -> No
     now_ns = iter(range(0, 10**9, 1_000))  # every look at the clock takes 1 us
     monkeypatch.setattr(time, "thread_time_ns", lambda: next(now_ns))
     runs: list[str] = []
-    found = profiler_cost._run({"ops": lambda: runs.append("ops"), "ranges": lambda: runs.append("ranges")}, 3)
-    assert found == {"ops": [1.0] * 3, "ranges": [1.0] * 3}
+    result = profiler_cost._run({"ops": lambda: runs.append("ops"), "ranges": lambda: runs.append("ranges")}, 3)
+    assert result == {"ops": [1.0] * 3, "ranges": [1.0] * 3}
     assert runs == ["ops", "ranges"] * 3

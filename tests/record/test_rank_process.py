@@ -26,16 +26,16 @@ print(json.dumps({"told": told, "faults": resource.getrusage(resource.RUSAGE_SEL
 
 def run(allocator: str) -> dict[str, Any]:
     done = subprocess.run([sys.executable, "-c", PROGRAM, allocator], capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def test_a_step_touches_no_fresh_page() -> None:
-    kept, default = run("kept"), run("default")
-    assert kept["told"]["allocator"] in ("glibc, memory kept", "default")
-    if kept["told"]["allocator"] == "default":
-        assert kept["told"] == {"allocator": "default"}  # another C library: said, and nothing else done
+    retained, default = run("kept"), run("default")
+    assert retained["told"]["allocator"] in ("glibc, memory kept", "default")
+    if retained["told"]["allocator"] == "default":
+        assert retained["told"] == {"allocator": "default"}  # another C library: said, and nothing else done
         return
-    assert kept["told"]["pool_bytes"] > 0
-    assert kept["faults"] < 100
-    assert kept["faults"] < default["faults"]
+    assert retained["told"]["pool_bytes"] > 0
+    assert retained["faults"] < 100
+    assert retained["faults"] < default["faults"]

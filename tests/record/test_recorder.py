@@ -64,7 +64,7 @@ def test_the_trace_holds_the_profiled_steps_with_shapes(run: Path) -> None:
     assert products[0]["args"]["Input Dims"] == [[8, 8], [8, 8]]
 
 
-def test_the_card_says_what_ran_and_how_long(run: Path) -> None:
+def test_the_card_states_what_ran_and_how_long(run: Path) -> None:
     card = json.loads((run / "run.json").read_text())
     assert card["status"] == "complete" and card["world_size"] == 1
     assert (card["workload"], card["parameters"], card["parallelism"], card["batch"], card["precision"]) == (
@@ -79,7 +79,7 @@ def test_the_card_says_what_ran_and_how_long(run: Path) -> None:
         assert min(samples) - 1 <= card["step_time"][kind]["median_us"] <= max(samples) + 1
 
 
-def test_the_card_says_when_where_and_how_large(run: Path) -> None:
+def test_the_card_states_when_where_and_how_large(run: Path) -> None:
     card = json.loads((run / "run.json").read_text())
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", card["recorded_at"])
     assert card["machine"] == card["hosts"][0]["fingerprint"] and card["hosts"][0]["cores"] >= 1
@@ -88,7 +88,7 @@ def test_the_card_says_when_where_and_how_large(run: Path) -> None:
     assert card["link"] == {} and card["link_probe"] is None  # one rank talks to nobody
 
 
-def test_what_the_caller_tells_is_in_the_card(tmp_path: Path) -> None:
+def test_what_the_caller_reports_is_in_the_card(tmp_path: Path) -> None:
     tables = [{"table": 0, "pooling_mean": 4.0}]
     train(tmp_path, repeat=2, conditions={"sleep_us": 5.0}, index_statistics=tables)
     card = json.loads((tmp_path / "run.json").read_text())
@@ -96,7 +96,7 @@ def test_what_the_caller_tells_is_in_the_card(tmp_path: Path) -> None:
     assert card["ranks"][0]["index_statistics"] == tables
 
 
-def test_nothing_of_the_environment_is_kept(run: Path) -> None:
+def test_nothing_of_the_environment_is_retained(run: Path) -> None:
     assert sorted(p.name for p in run.iterdir()) == ["rank_0.et.json.gz", "rank_0.kineto.json.gz", "run.json"]
     text = json.dumps(read_trace(run)) + json.dumps(read_execution_trace(run)) + (run / "run.json").read_text()
     assert "host_name" not in text and "traceName" not in text

@@ -151,7 +151,7 @@ def test_how_a_script_ends(scripts: Path, tmp_path: Path, steps: str, ending: st
 
 
 @pytest.mark.slow
-def test_a_killed_rank_leaves_a_broken_run_and_the_complete_one_beside_it(scripts: Path, tmp_path: Path) -> None:
+def test_a_killed_rank_leaves_a_broken_run_and_the_complete_one_with_it(scripts: Path, tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert record(scripts, whole, sys.executable, str(scripts / "train.py"), "14", "0").returncode == 0
     before = {path.name: path.read_bytes() for path in whole.iterdir()}
@@ -163,7 +163,7 @@ def test_a_killed_rank_leaves_a_broken_run_and_the_complete_one_beside_it(script
     assert refused.returncode == 2 and "holds a complete run" in refused.stderr
 
 
-def test_a_script_that_records_itself_is_left_alone(scripts: Path, tmp_path: Path) -> None:
+def test_a_script_that_records_itself_is_left_as_it_is(scripts: Path, tmp_path: Path) -> None:
     own, out = tmp_path / "own", tmp_path / "out"
     done = record(scripts, out, sys.executable, str(scripts / "itself.py"), str(own))
     assert done.returncode == 0, done.stderr

@@ -34,7 +34,7 @@ def test_answer_kind_error_shares_ops_and_files_are_shown() -> None:
     assert first.split() == ["aten::mm", "compute", "2", "305", "us", "405", "us", "220", "us"]
 
 
-def test_how_sure_a_step_is_stands_beside_it() -> None:
+def test_how_sure_a_step_is_stands_with_it() -> None:
     answer = replace(toy_answer({GEMM_1: 305.0}), step_time_interval_us=(330.0, 1415.0), interval_level=0.9)
     assert "step makespan: 370 us, 90 % of steps within 330 us to 1.415 ms" in _shown(answer)
 
@@ -46,7 +46,7 @@ def test_what_is_not_covered_is_named() -> None:
     assert "nodes by source: 14 analytic, 1 uncovered; uncovered nodes hold 36.4 % of the measured node time" in shown
 
 
-def test_where_a_network_answers_it_is_said_why_it_does_not_alone() -> None:
+def test_where_a_network_answers_it_is_stated_why_it_does_not_isolated() -> None:
     answer = toy_answer()
     source, reason = answer.prediction.source.copy(), answer.prediction.reasons.copy()
     source[:9], source[9] = Source.GNN, Source.GNN_CALIBRATED
@@ -65,5 +65,5 @@ def test_names_from_a_trace_are_no_markup() -> None:
     ("time_us", "text"),
     [(0.0, "0 us"), (12.345, "12.35 us"), (1500.0, "1.5 ms"), (2.5e6, "2.5 s"), (None, "unknown"), (np.nan, "unknown")],
 )
-def test_times_carry_their_unit(time_us: float | None, text: str) -> None:
+def test_times_transfer_their_unit(time_us: float | None, text: str) -> None:
     assert time_text(time_us) == text

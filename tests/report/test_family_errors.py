@@ -20,7 +20,7 @@ def test_errors_of_sums_and_of_nodes() -> None:
 
 
 def test_nodes_without_an_answer_or_a_measurement_are_left_out() -> None:
-    found = family_errors(nodes_table(toy_answer({GEMM_0: np.nan}))).set_index("family")
-    assert found.loc["gemm", "num_nodes"] == 1
-    assert found.loc["gemm", "measured_us"] == 120.0
-    assert "arrival and exit" not in found.index  # measured as 0 us: no relative error
+    result = family_errors(nodes_table(toy_answer({GEMM_0: np.nan}))).set_index("family")
+    assert result.loc["gemm", "num_nodes"] == 1
+    assert result.loc["gemm", "measured_us"] == 120.0
+    assert "arrival and exit" not in result.index  # measured as 0 us: no relative error

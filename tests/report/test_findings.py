@@ -29,7 +29,7 @@ def _shown(answer: StepPrediction) -> str:
     return stream.getvalue()
 
 
-def test_console_tells_gain_evidence_edit_and_remedy() -> None:
+def test_console_reports_gain_evidence_edit_and_remedy() -> None:
     shown = _shown(replace(toy_answer(), findings=(STRAGGLER, UNPRICED)))
     for line in (
         "finding: straggler: rank 1 is slower; gain at most 20 us (10.8 % of the 185 us step of measured latencies)",
@@ -39,7 +39,7 @@ def test_console_tells_gain_evidence_edit_and_remedy() -> None:
         assert line in shown
 
 
-def test_nothing_found_is_said_and_not_asked_is_silent() -> None:
+def test_nothing_detected_is_stated_and_not_requested_is_silent() -> None:
     assert "no rule finds anything that holds the step up" in _shown(replace(toy_answer(), findings=()))
     assert "finding" not in _shown(toy_answer())
     assert "No rule finds anything." in page_of(replace(toy_answer(), findings=()))
@@ -47,14 +47,14 @@ def test_nothing_found_is_said_and_not_asked_is_silent() -> None:
 
 
 def test_document_has_every_field() -> None:
-    told = json.loads(to_json(document(replace(toy_answer(), findings=(STRAGGLER, UNPRICED)))))["findings"]
-    assert told[0] == {
+    given = json.loads(to_json(document(replace(toy_answer(), findings=(STRAGGLER, UNPRICED)))))["findings"]
+    assert given[0] == {
         "rule": "straggler", "cause": "rank 1 is slower", "basis": "measured",
         "evidence": ["it comes last", "by 20 us"], "remedy": "balance it", "edit": "{straggler:{rank:1}}",
         "gain_us": 20.0, "gain_share": 20.0 / 185.0, "gain_is_upper_bound": True,
         "unknown": ["what else it does <b>"],
     }  # fmt: skip
-    assert (told[1]["edit"], told[1]["gain_us"]) == (None, None)
+    assert (given[1]["edit"], given[1]["gain_us"]) == (None, None)
     assert document(toy_answer())["findings"] is None
 
 

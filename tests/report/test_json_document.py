@@ -107,19 +107,19 @@ def test_golden_document() -> None:
 
 def test_numbers_of_the_hardware_are_those_of_its_file_and_nothing_in_words() -> None:
     device = replace(load_device("h100_sxm"), source="a secret", provenance={"host": "mine"})
-    found = document(toy_answer(device=device, traced_device=load_device("v100_sxm2_32gb")))
-    assert found["hardware_numbers"]["flops_per_s"]["bfloat16_matrix"] == 989.4e12
-    assert found["hardware_numbers"]["memory_bandwidth_bytes_per_s"] == device.memory_bandwidth_bytes_per_s
-    assert found["traced_hardware_numbers"]["flops_per_s"]["float32"] == 15.7e12
-    assert not {"source", "host", "provenance"} & set(found["hardware_numbers"])
-    assert device_from(json.loads(to_json(found))["hardware_numbers"], "here") == replace(
+    result = document(toy_answer(device=device, traced_device=load_device("v100_sxm2_32gb")))
+    assert result["hardware_numbers"]["flops_per_s"]["bfloat16_matrix"] == 989.4e12
+    assert result["hardware_numbers"]["memory_bandwidth_bytes_per_s"] == device.memory_bandwidth_bytes_per_s
+    assert result["traced_hardware_numbers"]["flops_per_s"]["float32"] == 15.7e12
+    assert not {"source", "host", "provenance"} & set(result["hardware_numbers"])
+    assert device_from(json.loads(to_json(result))["hardware_numbers"], "here") == replace(
         device, source="", provenance={}
     )
 
 
 def test_without_an_interval_it_is_null() -> None:
-    found = document(toy_answer())
-    assert found["step_time_interval_us"] is None and found["interval_level"] is None
+    result = document(toy_answer())
+    assert result["step_time_interval_us"] is None and result["interval_level"] is None
 
 
 def test_unknown_is_null_in_strict_json() -> None:

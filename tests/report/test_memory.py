@@ -20,19 +20,19 @@ def with_memory(measured: Measured | None) -> StepPrediction:
     return replace(toy_answer(), peak_memory=(RankMemory(PEAK, measured),))
 
 
-def test_parts_and_buckets_add_up_to_the_peak_and_the_rest_is_told() -> None:
-    (found,) = document(with_memory(None))["peak_memory"]
-    assert found["peak_bytes"] == 9 * MIB == sum(found["parts_bytes"].values()) + found["ddp_buckets_bytes"]
-    assert found["parts_bytes"] == {"parameters": 3 * MIB, "activations": 5 * MIB, "rounding": 0}
-    assert (found["rank"], found["at"], found["unknown"]) == (1, "aten::mm", ["something"])
-    assert found["measured_peak_bytes"] is None
-    assert found["error"] is None
+def test_parts_and_buckets_add_up_to_the_peak_and_the_rest_is_reported() -> None:
+    (result,) = document(with_memory(None))["peak_memory"]
+    assert result["peak_bytes"] == 9 * MIB == sum(result["parts_bytes"].values()) + result["ddp_buckets_bytes"]
+    assert result["parts_bytes"] == {"parameters": 3 * MIB, "activations": 5 * MIB, "rounding": 0}
+    assert (result["rank"], result["at"], result["unknown"]) == (1, "aten::mm", ["something"])
+    assert result["measured_peak_bytes"] is None
+    assert result["error"] is None
 
 
 def test_the_error_is_of_what_the_recorder_counts() -> None:
-    (found,) = document(with_memory(Measured("profiler allocations", 10 * MIB)))["peak_memory"]
-    assert found["counted_by_that_method_bytes"] == 8 * MIB  # without the buckets, which Python does not know
-    assert found["error"] == 8 / 10 - 1
+    (result,) = document(with_memory(Measured("profiler allocations", 10 * MIB)))["peak_memory"]
+    assert result["counted_by_that_method_bytes"] == 8 * MIB  # without the buckets, which Python does not know
+    assert result["error"] == 8 / 10 - 1
 
 
 def test_one_line_per_rank() -> None:
@@ -45,7 +45,7 @@ def test_one_line_per_rank() -> None:
     assert memory_lines(toy_answer()) == []
 
 
-def test_sizes_carry_their_unit() -> None:
+def test_sizes_transfer_their_unit() -> None:
     assert [bytes_text(n) for n in (512, 2_048, 3 * MIB, 5 * 2**30)] == ["0.5 KiB", "2 KiB", "3 MiB", "5 GiB"]
 
 
@@ -62,7 +62,7 @@ def test_whether_it_fits_is_one_sentence() -> None:
     ]  # fmt: skip
 
 
-def test_memory_with_edits_is_told_beside_the_one_without() -> None:
+def test_memory_with_edits_is_reported_with_the_one_without() -> None:
     larger = replace(PEAK, parts_bytes={**PEAK.parts_bytes, Part.ACTIVATIONS: 14 * MIB})
     edited = replace(toy_answer(), peak_memory=(RankMemory(larger, None),))
     answer = replace(with_memory(None), whatif=WhatIfAnswer(("batch",), edited, 1, ()))

@@ -32,26 +32,26 @@ def test_the_toy_in_the_order_of_time() -> None:
 
 
 def test_equal_neighbors_are_one_stretch() -> None:
-    found = op_stretches(_made((0, "mm", "forward", 5.0), (0, "mm", "forward", 3.0), (1, "mm", "forward", 1.0)))
-    assert found["critical_us"].tolist() == [8.0, 1.0]
-    assert found["num_nodes"].tolist() == [2, 1]
+    result = op_stretches(_made((0, "mm", "forward", 5.0), (0, "mm", "forward", 3.0), (1, "mm", "forward", 1.0)))
+    assert result["critical_us"].tolist() == [8.0, 1.0]
+    assert result["num_nodes"].tolist() == [2, 1]
 
 
 def test_a_transfer_belongs_to_the_rank_before_it() -> None:
     path = _made((0, "mm", "forward", 5.0), (-1, "all_reduce", "forward", 9.0), (0, "mm", "forward", 5.0),
                  (0, "mm", "backward", 2.0))  # fmt: skip
-    found = phase_stretches(path)
-    assert found[["rank", "phase"]].to_numpy().tolist() == [[0, "forward"], [0, "backward"]]
-    assert found["critical_us"].tolist() == [19.0, 2.0]
-    assert found["op_name"].tolist() == ["mm", "mm"] and found["op_us"].tolist() == [10.0, 2.0]
+    result = phase_stretches(path)
+    assert result[["rank", "phase"]].to_numpy().tolist() == [[0, "forward"], [0, "backward"]]
+    assert result["critical_us"].tolist() == [19.0, 2.0]
+    assert result["op_name"].tolist() == ["mm", "mm"] and result["op_us"].tolist() == [10.0, 2.0]
 
 
 def test_short_stretches_are_added_up_between_long_ones() -> None:
     lasts = (1.0, 9.0, 2.0, 1.0, 8.0, 7.0, 1.0)
-    found = op_stretches(_made(*((0, f"op{n}", "forward", us) for n, us in enumerate(lasts))))
-    told = longest_in_order(found, 3)
-    assert told["critical_us"].tolist() == [1.0, 9.0, 3.0, 8.0, 7.0, 1.0]
-    assert told["num_stretches"].tolist() == [1, 1, 2, 1, 1, 1]
-    assert told["is_long"].tolist() == [False, True, False, True, True, False]
-    assert told["begin_us"].tolist() == [0.0, 1.0, 10.0, 13.0, 21.0, 28.0]
-    assert told["critical_us"].sum() == sum(lasts)
+    result = op_stretches(_made(*((0, f"op{n}", "forward", us) for n, us in enumerate(lasts))))
+    given = longest_in_order(result, 3)
+    assert given["critical_us"].tolist() == [1.0, 9.0, 3.0, 8.0, 7.0, 1.0]
+    assert given["num_stretches"].tolist() == [1, 1, 2, 1, 1, 1]
+    assert given["is_long"].tolist() == [False, True, False, True, True, False]
+    assert given["begin_us"].tolist() == [0.0, 1.0, 10.0, 13.0, 21.0, 28.0]
+    assert given["critical_us"].sum() == sum(lasts)

@@ -116,23 +116,23 @@ def _of_node(answer: StepPrediction, node: int) -> dict[str, dict[str, Any]]:
 
 
 def test_predicted_slices_have_the_color_of_their_source_and_measured_ones_that_of_the_error() -> None:
-    found = _of_node(toy_answer({GEMM_1: 150.0}), GEMM_1)  # measured 120
-    assert {kind: event["cname"] for kind, event in found.items()} == {
+    result = _of_node(toy_answer({GEMM_1: 150.0}), GEMM_1)  # measured 120
+    assert {kind: event["cname"] for kind, event in result.items()} == {
         "predicted": "rail_idle", "critical": "rail_idle", "measured": "bad",
     }  # fmt: skip
-    assert all(event["args"]["error"] == 0.25 and event["args"]["source"] == "analytic" for event in found.values())
+    assert all(event["args"]["error"] == 0.25 and event["args"]["source"] == "analytic" for event in result.values())
     assert _of_node(toy_answer({GEMM_1: 125.0}), GEMM_1)["measured"]["cname"] == "good"
     assert _of_node(toy_answer({GEMM_1: 250.0}), GEMM_1)["measured"]["cname"] == "terrible"
     assert timeline(toy_answer())["otherData"]["predicted_colors"]["analytic"] == "rail_idle"
 
 
-def test_no_error_is_told_for_other_hardware() -> None:
-    found = _of_node(toy_answer({GEMM_1: 150.0}, same_hardware=False), GEMM_1)
-    assert "cname" not in found["measured"]
-    assert all("error" not in event["args"] for event in found.values())
+def test_no_error_is_reported_for_other_hardware() -> None:
+    result = _of_node(toy_answer({GEMM_1: 150.0}, same_hardware=False), GEMM_1)
+    assert "cname" not in result["measured"]
+    assert all("error" not in event["args"] for event in result.values())
 
 
-def test_every_measured_slice_has_a_predicted_one_on_the_track_beside_it() -> None:
+def test_every_measured_slice_has_a_predicted_one_on_the_track_with_it() -> None:
     events = timeline(toy_answer())["traceEvents"]
     track = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     drawn = {
@@ -167,20 +167,20 @@ def test_pieces_make_one_document(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_more_than_a_chunk_of_events_is_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline_module, "CHUNK", 16)
-    asked: list[int] = []
+    requested: list[int] = []
     of = NodeArgs.of
 
     def counted(about: NodeArgs, nodes: np.ndarray) -> Iterator[dict[str, Any]]:
-        asked.append(len(nodes))
+        requested.append(len(nodes))
         return of(about, nodes)
 
     monkeypatch.setattr(NodeArgs, "of", counted)
     events = timeline_events(_row_of_kernels(50))
     while next(events)["ph"] == "M":
         pass
-    assert asked == [16]  # the others wait until the first ones are written
+    assert requested == [16]  # the others wait until the first ones are written
     assert len(list(events)) > 200
-    assert max(asked) == 16
+    assert max(requested) == 16
 
 
 def test_uncovered_kernel_is_drawn_with_its_source() -> None:

@@ -19,7 +19,7 @@ def _names(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir())
 
 
-def test_all_four_files_and_nothing_beside_them(tmp_path: Path) -> None:
+def test_all_four_files_and_nothing_with_them(tmp_path: Path) -> None:
     written = write_report(toy_answer(), tmp_path / "deep" / "out")
     assert [p.name for p in written] == list(FILES)
     assert _names(tmp_path / "deep") == ["out"]
@@ -35,7 +35,7 @@ def test_earlier_prediction_is_replaced(tmp_path: Path) -> None:
     assert _names(tmp_path) == ["out"]
 
 
-def test_folder_with_other_files_is_refused_and_kept(tmp_path: Path) -> None:
+def test_folder_with_other_files_is_refused_and_retained(tmp_path: Path) -> None:
     write_report(toy_answer(), tmp_path / "out")
     (tmp_path / "out" / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match=r"notes\.txt"):

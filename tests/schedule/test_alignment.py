@@ -29,7 +29,7 @@ def longest(a: list[int], b: list[int]) -> int:
 
 @settings(max_examples=300, deadline=None)
 @given(KEYS, KEYS)
-def test_a_longest_common_subsequence_is_found(a: list[int], b: list[int]) -> None:
+def test_a_longest_common_subsequence_is_detected(a: list[int], b: list[int]) -> None:
     at_a, at_b = common_subsequence(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64))
     assert [a[i] for i in at_a] == [b[j] for j in at_b]
     assert (np.diff(at_a) > 0).all()
@@ -48,7 +48,7 @@ def test_sequences_too_different_are_matched_by_occurrence(a: list[int], b: list
     assert len(at_a) == sum(min(a.count(k), b.count(k)) for k in set(a))
 
 
-def test_beyond_the_most_edits_the_fallback_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_the_most_edits_the_fallback_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_EDITS", 2)
     at_a, at_b = common_subsequence(np.array([1, 2, 3, 4]), np.array([9, 8, 3, 2]))
     assert sorted(zip(at_a.tolist(), at_b.tolist(), strict=True)) == [(1, 3), (2, 2)]

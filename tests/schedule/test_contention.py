@@ -11,7 +11,7 @@ from toys import make_graph, two_rank_graph
 
 from gnnperf.core.schema import NodeType, OpFamily, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Alone
+from gnnperf.graph.prediction import Isolated
 from gnnperf.hardware.contention import Contention
 from gnnperf.schedule import schedule, schedule_with_contention
 from gnnperf.schedule.contention import Contended
@@ -29,8 +29,8 @@ OWN_CORES = replace(ONE_CORE, core_sets=((0,), (1,)))
 
 def run(graph: ExecutionGraph, contention: Contention, **options: object) -> Contended:
     latency = np.nan_to_num(graph.nodes["latency_us"].to_numpy())
-    alone = Alone(np.ones(graph.num_nodes, dtype=bool), contention)
-    return schedule_with_contention(graph, latency, np.zeros(len(graph.edges)), alone, **options)  # type: ignore[arg-type]
+    isolated = Isolated(np.ones(graph.num_nodes, dtype=bool), contention)
+    return schedule_with_contention(graph, latency, np.zeros(len(graph.edges)), isolated, **options)  # type: ignore[arg-type]
 
 
 def first_pass_us(graph: ExecutionGraph) -> np.ndarray:
@@ -72,9 +72,9 @@ def overlapped(family: str) -> ExecutionGraph:
 
 def test_a_kernel_advances_more_slowly_while_a_transfer_runs_on_its_device() -> None:
     """The transfer takes 40 x 1.25 = 50 us. The kernel: 10 alone, 25 within 50, 65 alone."""
-    found = run(overlapped("elementwise"), GPU)
-    assert found.latency_us.tolist() == [125.0, 10.0, 0.0, 0.0, 50.0]
-    assert found.schedule.makespan_us == 125.0
+    result = run(overlapped("elementwise"), GPU)
+    assert result.latency_us.tolist() == [125.0, 10.0, 0.0, 0.0, 50.0]
+    assert result.schedule.makespan_us == 125.0
 
 
 def test_a_compute_bound_kernel_has_a_slowdown_of_its_own() -> None:
@@ -86,17 +86,17 @@ def test_a_transfer_is_slowed_by_work_on_any_of_its_devices_and_only_there() -> 
     """A kernel of rank 1 ends at 20, the transfer has then done 10 / 1.25 = 8 of 40: it ends at 20 + 32."""
     rows = [kernel(20.0, rank=1), host(10.0), arrive(0), arrive(1), transfer(40.0), kernel(60.0, rank=2)]
     edges = [(1, 2, Relation.WAITS), (1, 3, Relation.WAITS), (2, 4, Relation.JOINS), (3, 4, Relation.JOINS)]
-    found = run(make_graph(rows, edges, ranks=(0, 1, 2)), replace(GPU, memory_slowdown=1.0))
-    assert found.schedule.end_us[4] == 52.0
-    assert found.latency_us[[0, 5]].tolist() == [20.0, 60.0]
+    result = run(make_graph(rows, edges, ranks=(0, 1, 2)), replace(GPU, memory_slowdown=1.0))
+    assert result.schedule.end_us[4] == 52.0
+    assert result.latency_us[[0, 5]].tolist() == [20.0, 60.0]
 
 
 def test_latencies_measured_in_place_are_not_stretched_but_load_their_device() -> None:
     graph = overlapped("elementwise")
     latency = np.nan_to_num(graph.nodes["latency_us"].to_numpy())
-    alone = Alone(np.arange(graph.num_nodes) != 0, GPU)
-    found = schedule_with_contention(graph, latency, np.zeros(len(graph.edges)), alone)
-    assert found.latency_us.tolist() == [100.0, 10.0, 0.0, 0.0, 50.0]
+    isolated = Isolated(np.arange(graph.num_nodes) != 0, GPU)
+    result = schedule_with_contention(graph, latency, np.zeros(len(graph.edges)), isolated)
+    assert result.latency_us.tolist() == [100.0, 10.0, 0.0, 0.0, 50.0]
 
 
 # --- links -----------------------------------------------------------------------------------------------------------
@@ -119,8 +119,8 @@ def test_two_equal_transfers_on_one_link_take_twice_as_long() -> None:
 
 def test_a_transfer_shares_its_link_only_while_another_one_is_there() -> None:
     """The first: 20 alone, 20 at half rate until 60; the second: 20 until 60, then 20 alone until 80."""
-    found = run(two_transfers(40.0, 40.0, 20.0), LINKS)
-    assert found.schedule.end_us[[2, 6]].tolist() == [60.0, 80.0]
+    result = run(two_transfers(40.0, 40.0, 20.0), LINKS)
+    assert result.schedule.end_us[[2, 6]].tolist() == [60.0, 80.0]
 
 
 def test_opposite_directions_do_not_share() -> None:
@@ -143,7 +143,7 @@ def test_inner_and_outer_links_are_not_one() -> None:
 # --- cores -----------------------------------------------------------------------------------------------------------
 
 
-def beside_transfer(share: float) -> ExecutionGraph:
+def during_transfer(share: float) -> ExecutionGraph:
     """A thread of rank 0 works 20 + 80 us; from 20 us on a transfer of 40 us needs a share of the core."""
     rows = [thread(20.0), thread(80.0), arrive(0), arrive(1), transfer(40.0, message_bytes=share * 40e-6 * 1e9)]
     edges = [(0, 1, Relation.FOLLOWS), (0, 2, Relation.WAITS), (0, 3, Relation.WAITS), (2, 4, Relation.JOINS),
@@ -153,16 +153,16 @@ def beside_transfer(share: float) -> ExecutionGraph:
 
 def test_a_transfer_takes_its_share_of_the_core_first() -> None:
     """Within 40 us the thread gets 40 x 0.5; the transfer is not slowed."""
-    np.testing.assert_allclose(run(beside_transfer(0.5), OWN_CORES).latency_us, [20.0, 100.0, 0.0, 0.0, 40.0])
+    np.testing.assert_allclose(run(during_transfer(0.5), OWN_CORES).latency_us, [20.0, 100.0, 0.0, 0.0, 40.0])
 
 
 def test_work_stands_still_while_a_transfer_needs_the_whole_core() -> None:
-    np.testing.assert_allclose(run(beside_transfer(3.0), OWN_CORES).latency_us, [20.0, 120.0, 0.0, 0.0, 40.0])
+    np.testing.assert_allclose(run(during_transfer(3.0), OWN_CORES).latency_us, [20.0, 120.0, 0.0, 0.0, 40.0])
 
 
 def test_transfers_that_need_more_than_the_core_share_it() -> None:
     """Both ranks on one core: 0.75 of it on either side is 1.5 of it, so the transfer takes 40 x 1.5."""
-    np.testing.assert_allclose(run(beside_transfer(0.75), ONE_CORE).latency_us, [20.0, 140.0, 0.0, 0.0, 60.0])
+    np.testing.assert_allclose(run(during_transfer(0.75), ONE_CORE).latency_us, [20.0, 140.0, 0.0, 0.0, 60.0])
 
 
 def test_more_threads_than_cores_share_them() -> None:
@@ -191,9 +191,9 @@ def test_overlap_reaches_into_the_next_copy_of_the_step() -> None:
     graph = make_graph(rows, edges, ranks=(0, 1))
     contention = replace(GPU, transfer_slowdown=1.0)
     assert run(graph, contention).schedule.makespan_us == 140.0
-    found = run(graph, contention, num_unrolled=3)
-    assert found.schedule.period_us == 120.0
-    assert found.latency_us[0] == 120.0
+    result = run(graph, contention, num_unrolled=3)
+    assert result.schedule.period_us == 120.0
+    assert result.latency_us[0] == 120.0
 
 
 def test_nothing_shared_is_the_first_pass_to_the_bit() -> None:
@@ -201,12 +201,12 @@ def test_nothing_shared_is_the_first_pass_to_the_bit() -> None:
     latency, lag = np.nan_to_num(graph.nodes["latency_us"].to_numpy()) / 3, np.full(len(graph.edges), 0.1)
     for copies in (1, 3):
         plain = schedule(graph, latency, lag, num_unrolled=copies)
-        found = schedule_with_contention(
-            graph, latency, lag, Alone(np.ones(graph.num_nodes, dtype=bool), GPU), num_unrolled=copies
+        result = schedule_with_contention(
+            graph, latency, lag, Isolated(np.ones(graph.num_nodes, dtype=bool), GPU), num_unrolled=copies
         )
-        assert found.latency_us.tolist() == latency.tolist()
+        assert result.latency_us.tolist() == latency.tolist()
         for name, value in plain.__dict__.items():
-            np.testing.assert_array_equal(getattr(found.schedule, name), value)
+            np.testing.assert_array_equal(getattr(result.schedule, name), value)
 
 
 def test_a_faster_link_may_lengthen_a_step() -> None:
@@ -275,18 +275,18 @@ CONTENTIONS = st.builds(
 @settings(max_examples=150, deadline=None)
 def test_never_faster_than_the_first_pass(graph: ExecutionGraph, contention: Contention, copies: int) -> None:
     latency = np.nan_to_num(graph.nodes["latency_us"].to_numpy())
-    found = run(graph, contention, num_unrolled=copies)
-    assert (found.latency_us >= latency).all()
+    result = run(graph, contention, num_unrolled=copies)
+    assert (result.latency_us >= latency).all()
     if copies == 1:
-        assert (found.schedule.start_us >= first_pass_us(graph)).all()
+        assert (result.schedule.start_us >= first_pass_us(graph)).all()
 
 
 @given(steps(), st.integers(1, 3))
 @settings(max_examples=100, deadline=None)
 def test_slowdowns_of_one_are_the_identity(graph: ExecutionGraph, copies: int) -> None:
     free = Contention(ranks_per_node=8, ranks_per_inner_link=0)
-    found = run(graph, free, num_unrolled=copies)
-    assert found.latency_us.tolist() == np.nan_to_num(graph.nodes["latency_us"].to_numpy()).tolist()
+    result = run(graph, free, num_unrolled=copies)
+    assert result.latency_us.tolist() == np.nan_to_num(graph.nodes["latency_us"].to_numpy()).tolist()
 
 
 @given(steps(), CONTENTIONS)
@@ -295,13 +295,15 @@ def test_without_overlap_it_is_the_first_pass(graph: ExecutionGraph, contention:
     """All nodes one after the other, whatever they share."""
     chain = [(node, node + 1, str(Relation.WAITS)) for node in range(graph.num_nodes - 1)]
     joins = graph.edges[(graph.edges["relation"] == Relation.JOINS).to_numpy()]
-    kept = [(int(s), int(d), str(Relation.JOINS)) for s, d in zip(joins["src"], joins["dst"], strict=True)]
+    retained = [(int(s), int(d), str(Relation.JOINS)) for s, d in zip(joins["src"], joins["dst"], strict=True)]
     rows = graph.nodes.drop(columns="node_id").to_dict("records")
-    one_after_another = make_graph([{str(k): v for k, v in row.items()} for row in rows], chain + kept, ranks=(0, 1))
+    one_after_another = make_graph(
+        [{str(k): v for k, v in row.items()} for row in rows], chain + retained, ranks=(0, 1)
+    )
     bound_to_own = replace(contention, inner_core_bytes_per_s=np.inf)  # a transfer that runs alone needs one core
-    found = run(one_after_another, bound_to_own)
-    assert found.latency_us.tolist() == np.nan_to_num(one_after_another.nodes["latency_us"].to_numpy()).tolist()
-    assert found.schedule.start_us.tolist() == first_pass_us(one_after_another).tolist()
+    result = run(one_after_another, bound_to_own)
+    assert result.latency_us.tolist() == np.nan_to_num(one_after_another.nodes["latency_us"].to_numpy()).tolist()
+    assert result.schedule.start_us.tolist() == first_pass_us(one_after_another).tolist()
 
 
 @given(st.lists(st.floats(0.1, 100.0), min_size=1, max_size=6), st.floats(1.0, 5.0), st.floats(0.0, 5.0))
@@ -334,5 +336,5 @@ def test_bandwidth_is_never_slower_for_transfers_that_are_there_from_the_start(
 @given(st.floats(0.1, 1e4))
 @settings(max_examples=50, deadline=None)
 def test_two_equal_transfers_that_start_together_take_twice_as_long(latency_us: float) -> None:
-    found = run(two_transfers(latency_us, latency_us, 0.0), LINKS).latency_us[[2, 6]]
-    np.testing.assert_allclose(found, 2 * latency_us)
+    result = run(two_transfers(latency_us, latency_us, 0.0), LINKS).latency_us[[2, 6]]
+    np.testing.assert_allclose(result, 2 * latency_us)

@@ -34,9 +34,9 @@ def _period_us(graph: ExecutionGraph, jitter: Jitter | None) -> float:
     latency_us, lag_us = latencies_us(graph), np.zeros(len(graph.edges))
     if jitter is not None:
         lag_us = lag_us + arrival_lags_us(graph, latency_us, lag_us, jitter, repeats=True)
-    found = schedule(graph, latency_us, lag_us, num_unrolled=2).period_us
-    assert found is not None
-    return found
+    result = schedule(graph, latency_us, lag_us, num_unrolled=2).period_us
+    assert result is not None
+    return result
 
 
 def _waits_us(graph: ExecutionGraph, jitter: Jitter) -> list[float]:
@@ -70,8 +70,8 @@ def test_the_variance_of_the_larger_of_two() -> None:
 @given(means=st.lists(st.floats(-50, 50), min_size=1, max_size=4), deviation=st.floats(0, 20))
 def test_a_maximum_is_never_before_the_latest_median(means: list[float], deviation: float) -> None:
     mean = np.array(means)
-    found, _ = expected_maximum(mean, np.full(len(mean), deviation), np.ones(len(mean)))
-    assert mean.max() <= found <= mean.max() + deviation * expected_excess(len(mean)) + 1e-6 * (1 + deviation)
+    result, _ = expected_maximum(mean, np.full(len(mean), deviation), np.ones(len(mean)))
+    assert mean.max() <= result <= mean.max() + deviation * expected_excess(len(mean)) + 1e-6 * (1 + deviation)
 
 
 def test_a_group_waits_for_its_slowest_rank() -> None:
@@ -106,9 +106,9 @@ def test_folded_waits_as_whole_and_neither_is_shorter_than_without(
 
 def test_more_ranks_wait_longer() -> None:
     graph = grid(1, 8, [Work(100.0), Meeting("all", 3.0), Work(1.0)])
-    found = [_period_us(WorldSize(ranks, data_parallel=8)(graph).graph, STEADY) for ranks in (8, 64, 1024, 16_384)]
+    result = [_period_us(WorldSize(ranks, data_parallel=8)(graph).graph, STEADY) for ranks in (8, 64, 1024, 16_384)]
     excess = [expected_excess(ranks) for ranks in (8, 64, 1024, 16_384)]
-    assert np.diff(found) == pytest.approx(10.1 * np.diff(excess), rel=0.01)
+    assert np.diff(result) == pytest.approx(10.1 * np.diff(excess), rel=0.01)
 
 
 def test_what_is_no_deviation_is_refused() -> None:
@@ -123,7 +123,7 @@ def test_a_recording_of_one_step_does_not_tell() -> None:
         jitter_of(loop(1))
 
 
-def test_a_recording_tells_what_was_put_in() -> None:
+def test_a_recording_reports_what_was_put_in() -> None:
     """40 steps; every op of a rank takes longer by its own share of the step, and by noise of its own."""
     graph, draw = loop(40), np.random.default_rng(7)
     nodes = graph.nodes
@@ -132,10 +132,10 @@ def test_a_recording_tells_what_was_put_in() -> None:
     rank, step = nodes["rank"].to_numpy(), nodes["step"].to_numpy()
     latency_us = nodes["latency_us"].to_numpy(copy=True)
     latency_us[device] *= slower[rank[device], step[device]]
-    found = jitter_of(ExecutionGraph(**{**graph.__dict__, "nodes": nodes.assign(latency_us=latency_us)}))
-    assert found.device.rank_share == pytest.approx(0.05, rel=0.35)  # 39 degrees of freedom: 11 % of deviation
-    assert found.host == Spread()
+    result = jitter_of(ExecutionGraph(**{**graph.__dict__, "nodes": nodes.assign(latency_us=latency_us)}))
+    assert result.device.rank_share == pytest.approx(0.05, rel=0.35)  # 39 degrees of freedom: 11 % of deviation
+    assert result.host == Spread()
     noisy = np.where(device, nodes["latency_us"] + draw.normal(0.0, 1.0, len(nodes)), nodes["latency_us"])
-    found = jitter_of(ExecutionGraph(**{**graph.__dict__, "nodes": nodes.assign(latency_us=noisy)}))
-    assert found.device.moment_us == pytest.approx(2 * 3 / (35.0 + 39.0), rel=0.3)  # three kernels per rank of 1 us^2
-    assert found.device.rank_share < 0.03
+    result = jitter_of(ExecutionGraph(**{**graph.__dict__, "nodes": nodes.assign(latency_us=noisy)}))
+    assert result.device.moment_us == pytest.approx(2 * 3 / (35.0 + 39.0), rel=0.3)  # three kernels per rank of 1 us^2
+    assert result.device.rank_share < 0.03

@@ -34,47 +34,47 @@ def gpu(latency_us: float, **columns: object) -> dict[str, object]:
 
 def test_two_ranks() -> None:
     """Gemms from 10 (the launch's start) to 110 and 130; the all-reduce from 130 to 180; the host ends at 185."""
-    found = run(two_rank_graph())
-    assert found.makespan_us == 185.0
-    assert found.period_us is None
-    assert found.start_us[:7].tolist() == [0, 10, 15, 10, 110, 180, 180]
-    assert found.start_us[7:14].tolist() == [0, 10, 15, 10, 130, 180, 180]
-    assert found.start_us[14] == 130.0
-    assert found.rank_step_time_us.tolist() == [185.0, 185.0]
+    result = run(two_rank_graph())
+    assert result.makespan_us == 185.0
+    assert result.period_us is None
+    assert result.start_us[:7].tolist() == [0, 10, 15, 10, 110, 180, 180]
+    assert result.start_us[7:14].tolist() == [0, 10, 15, 10, 130, 180, 180]
+    assert result.start_us[14] == 130.0
+    assert result.rank_step_time_us.tolist() == [185.0, 185.0]
 
 
 def test_critical_path_runs_through_the_slower_rank() -> None:
-    found = run(two_rank_graph())
+    result = run(two_rank_graph())
     # rank 1: T2, T4, gemm, arrive; the collective; either rank's exit and T1 (both end at 185: the first is taken).
-    assert np.flatnonzero(found.on_critical_path).tolist() == [5, 6, 7, 8, 10, 11, 14]
+    assert np.flatnonzero(result.on_critical_path).tolist() == [5, 6, 7, 8, 10, 11, 14]
 
 
 def test_slack_is_how_much_later_a_node_may_start() -> None:
-    found = run(two_rank_graph())
-    assert found.slack_us[:7].tolist() == [20, 20, 155, 20, 20, 0, 0]  # rank 0 may be 20 us later; T3: 180 - 25
-    assert found.slack_us[7:14].tolist() == [0, 0, 155, 0, 0, 0, 0]
-    assert found.slack_us[14] == 0.0
+    result = run(two_rank_graph())
+    assert result.slack_us[:7].tolist() == [20, 20, 155, 20, 20, 0, 0]  # rank 0 may be 20 us later; T3: 180 - 25
+    assert result.slack_us[7:14].tolist() == [0, 0, 155, 0, 0, 0, 0]
+    assert result.slack_us[14] == 0.0
 
 
 def test_a_launch_is_from_start_to_start() -> None:
     launch, kernel = host(40.0), gpu(10.0)
-    found = run(make_graph([launch, kernel], [(0, 1, Relation.LAUNCHES)]))
-    assert found.start_us.tolist() == [0.0, 0.0]
-    assert found.makespan_us == 40.0
-    found = run(make_graph([launch, kernel], [(0, 1, Relation.WAITS)]))
-    assert found.start_us.tolist() == [0.0, 40.0]
+    result = run(make_graph([launch, kernel], [(0, 1, Relation.LAUNCHES)]))
+    assert result.start_us.tolist() == [0.0, 0.0]
+    assert result.makespan_us == 40.0
+    result = run(make_graph([launch, kernel], [(0, 1, Relation.WAITS)]))
+    assert result.start_us.tolist() == [0.0, 40.0]
 
 
 def test_slack_of_a_launch_is_bound_by_its_kernel_and_not_by_its_own_latency() -> None:
     """The kernel 0 to 100 is critical, so its launch may not start later, though the launch itself is done at 5."""
-    found = run(make_graph([host(5.0), gpu(100.0), host(1.0)], [(0, 1, Relation.LAUNCHES), (0, 2, Relation.FOLLOWS)]))
-    assert found.slack_us.tolist() == [0.0, 0.0, 94.0]
+    result = run(make_graph([host(5.0), gpu(100.0), host(1.0)], [(0, 1, Relation.LAUNCHES), (0, 2, Relation.FOLLOWS)]))
+    assert result.slack_us.tolist() == [0.0, 0.0, 94.0]
 
 
 def test_lags_delay_along_their_edge() -> None:
     graph = make_graph([host(5.0), gpu(10.0)], [(0, 1, Relation.LAUNCHES)])
-    found = schedule(graph, graph.nodes["latency_us"].to_numpy(), np.array([7.0]))
-    assert (found.start_us.tolist(), found.makespan_us) == ([0.0, 7.0], 17.0)
+    result = schedule(graph, graph.nodes["latency_us"].to_numpy(), np.array([7.0]))
+    assert (result.start_us.tolist(), result.makespan_us) == ([0.0, 7.0], 17.0)
 
 
 def test_edges_that_do_not_constrain_time_are_ignored() -> None:
@@ -84,10 +84,10 @@ def test_edges_that_do_not_constrain_time_are_ignored() -> None:
 
 def test_ready_times_hold_the_first_copy_back() -> None:
     graph = make_graph([host(5.0), gpu(10.0)], [(0, 1, Relation.LAUNCHES)])
-    found = run(graph, ready_us=np.array([0.0, 30.0]))
-    assert (found.start_us.tolist(), found.makespan_us) == ([0.0, 30.0], 40.0)
+    result = run(graph, ready_us=np.array([0.0, 30.0]))
+    assert (result.start_us.tolist(), result.makespan_us) == ([0.0, 30.0], 40.0)
     # A stream still busy with earlier work is no cause within the step: the path ends there.
-    assert found.on_critical_path.tolist() == [False, True]
+    assert result.on_critical_path.tolist() == [False, True]
 
 
 def test_ranks_that_start_apart_keep_their_offset() -> None:
@@ -113,22 +113,22 @@ def device_bound() -> ExecutionGraph:
 
 
 def test_period_of_a_host_bound_step_is_the_host() -> None:
-    found = run(host_bound(), num_unrolled=3)
-    assert (found.period_us, found.makespan_us) == (60.0, 60.0)
+    result = run(host_bound(), num_unrolled=3)
+    assert (result.period_us, result.makespan_us) == (60.0, 60.0)
 
 
 def test_period_of_a_device_bound_step_is_the_stream() -> None:
     """One copy takes 200 us. Copy k starts at 10 k on the host and ends at 200 (k + 1) on the device."""
     assert run(device_bound()).makespan_us == 200.0
-    found = run(device_bound(), num_unrolled=4)
-    assert found.period_us == 200.0
-    assert found.makespan_us == 800.0 - 30.0  # the host is three steps of 10 us in when the last one starts
-    assert found.start_us.tolist() == [0.0, 5.0, 600.0 - 30.0, 700.0 - 30.0]
+    result = run(device_bound(), num_unrolled=4)
+    assert result.period_us == 200.0
+    assert result.makespan_us == 800.0 - 30.0  # the host is three steps of 10 us in when the last one starts
+    assert result.start_us.tolist() == [0.0, 5.0, 600.0 - 30.0, 700.0 - 30.0]
 
 
 def test_a_synchronizing_step_has_the_period_of_one_step() -> None:
-    found = run(two_rank_graph(), num_unrolled=3)
-    assert (found.period_us, found.makespan_us) == (185.0, 185.0)
+    result = run(two_rank_graph(), num_unrolled=3)
+    assert (result.period_us, result.makespan_us) == (185.0, 185.0)
 
 
 def test_one_copy_has_no_period() -> None:
@@ -195,9 +195,9 @@ def makespan(graph: ExecutionGraph, lag: np.ndarray, latency: np.ndarray | None 
 @given(LATENCIES)
 def test_a_chain_takes_the_sum(latencies: list[float]) -> None:
     graph = make_graph([host(x) for x in latencies], [(i, i + 1, "follows") for i in range(len(latencies) - 1)])
-    found = run(graph)
-    assert found.makespan_us == pytest.approx(sum(latencies))
-    np.testing.assert_allclose(found.slack_us, 0.0, atol=1e-6)
+    result = run(graph)
+    assert result.makespan_us == pytest.approx(sum(latencies))
+    np.testing.assert_allclose(result.slack_us, 0.0, atol=1e-6)
 
 
 @settings(max_examples=60, deadline=None)
@@ -248,7 +248,7 @@ def test_more_latency_is_never_earlier(drawn: tuple[ExecutionGraph, np.ndarray],
 
 @settings(max_examples=60, deadline=None)
 @given(graphs(), st.data())
-def test_slack_is_exactly_the_room_there_is(drawn: tuple[ExecutionGraph, np.ndarray], data: st.DataObject) -> None:
+def test_slack_is_exactly_the_slack_there_is(drawn: tuple[ExecutionGraph, np.ndarray], data: st.DataObject) -> None:
     """Starting a node later by its slack keeps the makespan; by 1 us more, it grows by 1 us."""
     graph, lag = drawn
     latency = graph.nodes["latency_us"].to_numpy()
@@ -264,8 +264,10 @@ def test_slack_is_exactly_the_room_there_is(drawn: tuple[ExecutionGraph, np.ndar
 @given(graphs())
 def test_the_critical_path_is_as_long_as_the_step(drawn: tuple[ExecutionGraph, np.ndarray]) -> None:
     graph, lag = drawn
-    found = schedule(graph, graph.nodes["latency_us"].to_numpy(), lag)
-    path = found.on_critical_path
-    assert found.end_us[path].max() == pytest.approx(found.makespan_us, abs=1e-6)  # a picosecond: what a schedule tells
-    assert found.start_us[path].min() == 0.0
-    np.testing.assert_allclose(found.slack_us[path], 0.0, atol=1e-6)
+    result = schedule(graph, graph.nodes["latency_us"].to_numpy(), lag)
+    path = result.on_critical_path
+    assert result.end_us[path].max() == pytest.approx(
+        result.makespan_us, abs=1e-6
+    )  # a picosecond: what a schedule tells
+    assert result.start_us[path].min() == 0.0
+    np.testing.assert_allclose(result.slack_us[path], 0.0, atol=1e-6)

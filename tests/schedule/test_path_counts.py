@@ -29,7 +29,7 @@ def latencies(graph: ExecutionGraph) -> np.ndarray:
     return np.nan_to_num(graph.nodes["latency_us"].to_numpy(np.float64))
 
 
-def found(
+def result(
     graph: ExecutionGraph, copies: int, latency_us: np.ndarray | None = None, lag: float | None = None
 ) -> StepVisits:
     lag_us = np.full(len(graph.edges), lag or 0.0)
@@ -38,7 +38,7 @@ def found(
 
 def test_the_makespan_of_two_ranks_by_hand() -> None:
     """Rank 1: T2, the launch (its start only), gemm, arrival; the all-reduce; exit and T1 of rank 0, first of two."""
-    answer = found(TWO_RANKS, 1)
+    answer = result(TWO_RANKS, 1)
     assert answer.step_us == 185.0
     assert answer.rest_us == 0.0
     assert np.flatnonzero(answer.visits).tolist() == [5, 6, 7, 10, 11, 14]
@@ -47,7 +47,7 @@ def test_the_makespan_of_two_ranks_by_hand() -> None:
 
 def test_lags_are_the_rest_by_hand() -> None:
     """2 us on each edge: T2 to the launch, to the gemm, to arrival, joining, release, the wait."""
-    assert found(TWO_RANKS, 1, lag=2.0).rest_us == pytest.approx(6 * 2.0)
+    assert result(TWO_RANKS, 1, lag=2.0).rest_us == pytest.approx(6 * 2.0)
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_lags_are_the_rest_by_hand() -> None:
 )
 def test_a_period_by_hand(host_us: float, kernel_us: float, period_us: float, visits: list[float]) -> None:
     """Host-bound: each step adds its host time. Bound by kernels: one more kernel, whatever the host does."""
-    answer = found(asynchronous(host_us, kernel_us), NUM_UNROLLED)
+    answer = result(asynchronous(host_us, kernel_us), NUM_UNROLLED)
     assert answer.step_us == period_us
     assert answer.visits.tolist() == visits
 
 
 def test_a_makespan_of_the_same_program_by_hand() -> None:
-    assert found(asynchronous(20.0, 100.0), 1).visits.tolist() == [0.0, 0.0, 1.0]  # the kernel starts with its launch
+    assert result(asynchronous(20.0, 100.0), 1).visits.tolist() == [0.0, 0.0, 1.0]  # the kernel starts with its launch
 
 
 @given(st.lists(st.floats(0.1, 1000.0), min_size=18, max_size=18), st.sampled_from([1, 2, NUM_UNROLLED]))

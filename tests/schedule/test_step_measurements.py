@@ -39,7 +39,7 @@ def test_a_delay_that_nothing_explains_stays_with_its_node() -> None:
     assert _makespan_us(after.without_stalls()) <= _makespan_us(before)
 
 
-def test_a_host_node_far_beyond_its_class_is_a_stall() -> None:
+def test_a_host_node_far_outside_its_class_is_a_stall() -> None:
     host = np.flatnonzero((TOY.nodes["node_type"] == "host").to_numpy())
     one = host[0]
     alike = TOY.nodes.loc[one, ["segment", "op_name", "event_name"]]

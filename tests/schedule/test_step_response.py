@@ -32,11 +32,11 @@ def test_the_base_is_the_recording() -> None:
 
 def test_without_device_work_the_host_is_left() -> None:
     """A step then takes 33 us until the synchronization returns, and 40 more."""
-    found = response(synchronizing()).ratio
-    assert found["compute x 0"] == pytest.approx(2 * 73 / 316)
-    assert found["compute x 0.5"] == pytest.approx((316 - 100) / 316)
-    assert found["compute x 2"] == pytest.approx((316 + 200) / 316)
-    assert found["collectives x 10"] == pytest.approx(1.0)
+    result = response(synchronizing()).ratio
+    assert result["compute x 0"] == pytest.approx(2 * 73 / 316)
+    assert result["compute x 0.5"] == pytest.approx((316 - 100) / 316)
+    assert result["compute x 2"] == pytest.approx((316 + 200) / 316)
+    assert result["collectives x 10"] == pytest.approx(1.0)
 
 
 def test_without_wait_edges_the_host_sleeps_for_the_recorded_time() -> None:
@@ -47,7 +47,7 @@ def test_without_wait_edges_the_host_sleeps_for_the_recorded_time() -> None:
 
 
 def test_where_peers_were_not_traced_wait_and_transfer_scale_as_one() -> None:
-    found = response(synchronizing(peers=4)).ratio
-    assert found["collectives x 0"] == pytest.approx(2 * 73 / 316)
-    assert found["collectives x 10"] == pytest.approx((316 + 2 * 900) / 316)
-    assert found["compute x 0"] == pytest.approx(1.0)
+    result = response(synchronizing(peers=4)).ratio
+    assert result["collectives x 0"] == pytest.approx(2 * 73 / 316)
+    assert result["collectives x 10"] == pytest.approx((316 + 2 * 900) / 316)
+    assert result["compute x 0"] == pytest.approx(1.0)

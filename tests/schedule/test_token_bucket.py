@@ -12,11 +12,11 @@ from toys import make_graph
 
 from gnnperf.core.schema import Relation
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Alone
+from gnnperf.graph.prediction import Isolated
 from gnnperf.hardware.contention import Bucket, Contention
 from gnnperf.schedule import schedule_with_contention
-from gnnperf.schedule.claims import claims
-from gnnperf.schedule.observed import alone_us
+from gnnperf.schedule.observed import isolated_us
+from gnnperf.schedule.resource_demands import resource_demands
 from tests.schedule.test_contention import LINKS, arrive, host, run, transfer
 
 # one byte a microsecond; 40 bytes pass at once, ten times as fast: a full bucket spares 36 us
@@ -39,9 +39,9 @@ def sends(*begins_and_sizes: tuple[float, float]) -> ExecutionGraph:
 def one_after_another(*gaps_and_sizes: tuple[float, float]) -> ExecutionGraph:
     graph = sends(*gaps_and_sizes)
     chain = [(4 * i + 3, 4 * i + 4, str(Relation.WAITS)) for i in range(len(gaps_and_sizes) - 1)]
-    kept = graph.edges[["src", "dst", "relation"]].itertuples(index=False, name=None)
+    retained = graph.edges[["src", "dst", "relation"]].itertuples(index=False, name=None)
     rows = [{str(k): v for k, v in row.items()} for row in graph.nodes.drop(columns="node_id").to_dict("records")]
-    return make_graph(rows, [*kept, *chain], ranks=(0, 1))
+    return make_graph(rows, [*retained, *chain], ranks=(0, 1))
 
 
 def served_us(graph: ExecutionGraph, contention: Contention = APART, **options: object) -> list[float]:
@@ -68,10 +68,10 @@ def test_two_at_once_share_the_line_and_its_bucket() -> None:
 
 def test_a_burst_is_spared_one_bucket_only() -> None:
     """A hundred messages that come together take what their bytes take, but for one full bucket."""
-    found = run(sends(*[(0.0, 20.0)] * 100), replace(APART, outer_bucket=None)).schedule.makespan_us
+    result = run(sends(*[(0.0, 20.0)] * 100), replace(APART, outer_bucket=None)).schedule.makespan_us
     limited = run(sends(*[(0.0, 20.0)] * 100), APART).schedule.makespan_us
-    assert found == pytest.approx(100 * 30.0)
-    assert limited == pytest.approx(found - 36.0)
+    assert result == pytest.approx(100 * 30.0)
+    assert limited == pytest.approx(result - 36.0)
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_copies_of_a_step_begin_with_what_the_one_before_left(before: float, siz
     rows = [host(before), arrive(0), arrive(1), {**transfer(10.0 + size, size), "group_size": 2}, host(1.0)]
     edges = [(0, 1, Relation.WAITS), (0, 2, Relation.WAITS), (1, 3, Relation.JOINS), (2, 3, Relation.JOINS),
              (3, 4, Relation.WAITS)]  # fmt: skip
-    found = run(make_graph(rows, edges, ranks=(0, 1)), APART, num_unrolled=2)
-    assert found.latency_us[3] == pytest.approx(expected_us)
+    result = run(make_graph(rows, edges, ranks=(0, 1)), APART, num_unrolled=2)
+    assert result.latency_us[3] == pytest.approx(expected_us)
 
 
 def test_no_bucket_within_a_machine_nor_for_a_size_that_is_not_known() -> None:
@@ -102,10 +102,10 @@ def test_no_bucket_within_a_machine_nor_for_a_size_that_is_not_known() -> None:
 def test_what_was_measured_in_place_takes_tokens_and_keeps_its_latency() -> None:
     graph = sends((0.0, 60.0), (0.0, 60.0))
     latency = np.nan_to_num(graph.nodes["latency_us"].to_numpy())
-    alone = Alone(np.arange(graph.num_nodes) > 3, APART)
-    found = schedule_with_contention(graph, latency, np.zeros(len(graph.edges)), alone)
-    assert found.latency_us[3] == 70.0
-    assert found.latency_us[7] == pytest.approx(105.0)  # 70 us at half rate, then 35: no token was left
+    isolated = Isolated(np.arange(graph.num_nodes) > 3, APART)
+    result = schedule_with_contention(graph, latency, np.zeros(len(graph.edges)), isolated)
+    assert result.latency_us[3] == 70.0
+    assert result.latency_us[7] == pytest.approx(105.0)  # 70 us at half rate, then 35: no token was left
 
 
 def bytes_on_lines(kind: str, ranks: tuple[int, ...], per_node: int, per_line: int, **known: int) -> float:
@@ -114,12 +114,12 @@ def bytes_on_lines(kind: str, ranks: tuple[int, ...], per_node: int, per_line: i
     rows = [*[arrive(rank, kind) for rank in ranks], joint]
     graph = make_graph(rows, [(part, len(ranks), Relation.JOINS) for part in range(len(ranks))], ranks=ranks)
     contention = replace(APART, ranks_per_node=per_node, ranks_per_outer_link=per_line)
-    found = claims(graph, np.nan_to_num(graph.nodes["latency_us"].to_numpy()), contention).line_us
-    assert not found[: len(ranks)].any()
-    return float(found[len(ranks)])
+    result = resource_demands(graph, np.nan_to_num(graph.nodes["latency_us"].to_numpy()), contention).line_us
+    assert not result[: len(ranks)].any()
+    return float(result[len(ranks)])
 
 
-@pytest.mark.parametrize("told", [True, False])  # of a group whose ranks are not told, those that are traced count
+@pytest.mark.parametrize("values", [True, False])  # of a group whose ranks are not told, those that are traced count
 @pytest.mark.parametrize(
     ("kind", "ranks", "per_node", "per_line", "expected"),
     [
@@ -135,8 +135,8 @@ def bytes_on_lines(kind: str, ranks: tuple[int, ...], per_node: int, per_line: i
         ("unheard_of", 2, 1, 1, 0.0),
     ],
 )
-def test_bytes_on_a_line(kind: str, ranks: int, per_node: int, per_line: int, expected: float, told: bool) -> None:
-    known = {"group_first": 0, "group_stride": 1} if told else {}
+def test_bytes_on_a_line(kind: str, ranks: int, per_node: int, per_line: int, expected: float, values: bool) -> None:
+    known = {"group_first": 0, "group_stride": 1} if values else {}
     assert bytes_on_lines(kind, tuple(range(ranks)), per_node, per_line, **known) == pytest.approx(expected)
 
 
@@ -157,10 +157,10 @@ def test_bytes_on_a_line_of_groups_with_gaps(kind: str, ranks: tuple[int, ...], 
         assert bytes_on_lines(kind, ranks, 4, 2, **known) == pytest.approx(expected)
 
 
-def test_a_recorded_transfer_that_found_tokens_would_take_longer_alone() -> None:
+def test_a_recorded_transfer_that_detected_tokens_would_take_longer_isolated() -> None:
     graph = sends((0.0, 60.0))
     nodes = graph.nodes.assign(latency_us=[0.0, 0.0, 0.0, 34.0], start_us=[0.0, 0.0, 0.0, 5.0])
-    assert alone_us(replace(graph, nodes=nodes), APART)[3] == pytest.approx(70.0)
+    assert isolated_us(replace(graph, nodes=nodes), APART)[3] == pytest.approx(70.0)
 
 
 TRANSFERS = st.lists(st.tuples(st.floats(0.0, 200.0), st.floats(0.0, 200.0)), min_size=1, max_size=6)
@@ -170,16 +170,16 @@ TRANSFERS = st.lists(st.tuples(st.floats(0.0, 200.0), st.floats(0.0, 200.0)), mi
 @given(TRANSFERS, st.booleans())
 def test_there_and_back(transfers: list[tuple[float, float]], chained: bool) -> None:
     graph = (one_after_another if chained else sends)(*transfers)
-    alone = np.nan_to_num(graph.nodes["latency_us"].to_numpy())
-    found = run(graph, APART)
-    seen = graph.nodes.assign(latency_us=found.latency_us, start_us=found.schedule.start_us)
-    np.testing.assert_allclose(alone_us(replace(graph, nodes=seen), APART), alone, rtol=1e-9, atol=1e-6)
+    isolated = np.nan_to_num(graph.nodes["latency_us"].to_numpy())
+    result = run(graph, APART)
+    seen = graph.nodes.assign(latency_us=result.latency_us, start_us=result.schedule.start_us)
+    np.testing.assert_allclose(isolated_us(replace(graph, nodes=seen), APART), isolated, rtol=1e-9, atol=1e-6)
 
 
 @settings(max_examples=100, deadline=None)
 @given(TRANSFERS, st.booleans())
 def test_no_transfer_is_spared_more_than_a_full_bucket(transfers: list[tuple[float, float]], chained: bool) -> None:
     graph = (one_after_another if chained else sends)(*transfers)
-    alone = np.nan_to_num(graph.nodes["latency_us"].to_numpy())[3::4]
+    isolated = np.nan_to_num(graph.nodes["latency_us"].to_numpy())[3::4]
     sizes = np.array([size for _, size in transfers])
-    assert (np.array(served_us(graph)) >= alone - 0.9 * np.minimum(sizes, 40.0) - 1e-9).all()
+    assert (np.array(served_us(graph)) >= isolated - 0.9 * np.minimum(sizes, 40.0) - 1e-9).all()

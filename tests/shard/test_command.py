@@ -60,11 +60,11 @@ def test_json_has_everything_and_is_the_same_twice(tables: Path, capsys: pytest.
     first = capsys.readouterr().out
     assert shard(tables, "--json", "--seed", "3") == 0
     assert capsys.readouterr().out == first
-    found = json.loads(first)
-    steps = [each["step_us"] for each in found["placements"]]
+    result = json.loads(first)
+    steps = [each["step_us"] for each in result["placements"]]
     assert steps == sorted(steps) and len(steps) == 3
-    assert steps[0] <= min(found["compared_step_us"].values())
-    best = found["placements"][0]
+    assert steps[0] <= min(result["compared_step_us"].values())
+    best = result["placements"][0]
     assert len(best["ranks"]) == 4 and set(best["placement"]) == {"users", "clicks", *(f"small_{i}" for i in range(4))}
     assert sum(best["tables_by_split"].values()) == 6
 

@@ -28,14 +28,14 @@ def test_by_size_and_by_lookups_by_hand() -> None:
     assert _ranks(greedy(lookup_weights(loads), loads)) == [0, 0, 1, 1]
 
 
-def test_a_table_without_room_is_divided_by_rows() -> None:
+def test_a_table_without_slack_is_divided_by_rows() -> None:
     """Room for 1.2 MB per device: a table of 2 MB is divided, the small one is not."""
     own = (Table("large", 62_500, 8), Table("small", 1000, 8))
-    asked = problem(own, 2)
-    perceptrons = asked.cluster.device.memory_bytes * 0.85 - asked.capacity_bytes
+    requested = problem(own, 2)
+    perceptrons = requested.cluster.device.memory_bytes * 0.85 - requested.capacity_bytes
     tight = problem(own, 2, memory_bytes=(1.2e6 + perceptrons) / 0.85)
-    found = greedy(size_weights(Loads(tight)), Loads(tight))
-    assert found == (Placed(Split.ROW, (0, 1)), Placed(Split.TABLE, (0,)))
+    result = greedy(size_weights(Loads(tight)), Loads(tight))
+    assert result == (Placed(Split.ROW, (0, 1)), Placed(Split.TABLE, (0,)))
 
 
 def test_what_fits_nowhere_is_refused_in_one_sentence() -> None:
@@ -49,21 +49,21 @@ def test_what_fits_nowhere_is_refused_in_one_sentence() -> None:
 def test_random_placements_fit_and_are_those_of_the_seed() -> None:
     own = tables(8)
     need = max(t.rows for t in own) * 256.0
-    asked = problem(own, 4)
-    perceptrons = asked.cluster.device.memory_bytes * 0.85 - asked.capacity_bytes
+    requested = problem(own, 4)
+    perceptrons = requested.cluster.device.memory_bytes * 0.85 - requested.capacity_bytes
     loads = Loads(problem(own, 4, memory_bytes=(1.1 * need + perceptrons) / 0.85))
-    found = random_placements(loads, 5, seed=1)
-    assert found == random_placements(loads, 5, seed=1) != random_placements(loads, 5, seed=2)
-    assert len(found) == 5
-    for placement in found:
+    result = random_placements(loads, 5, seed=1)
+    assert result == random_placements(loads, 5, seed=1) != random_placements(loads, 5, seed=2)
+    assert len(result) == 5
+    for placement in result:
         used = np.bincount(_ranks(placement), [t.rows * 256.0 for t in own], 4)
         assert used.max() <= 1.1 * need
 
 
 def test_ways_to_hold_a_table() -> None:
-    asked = problem((Table("a", 6, 64), Table("b", 100, 64)), 16)
-    assert ways(asked, asked.tables[0]) == (
+    requested = problem((Table("a", 6, 64), Table("b", 100, 64)), 16)
+    assert ways(requested, requested.tables[0]) == (
         (Split.TABLE, 1), *((Split.COLUMN, n) for n in (2, 4, 8, 16)), (Split.REPLICATED, 16)
     )  # fmt: skip
-    assert [n for split, n in ways(asked, asked.tables[1]) if split is Split.ROW] == [8, 16]
+    assert [n for split, n in ways(requested, requested.tables[1]) if split is Split.ROW] == [8, 16]
     assert ways(problem(OWN, 1), OWN[0]) == ((Split.TABLE, 1),)

@@ -17,15 +17,15 @@ from tests.shard.problems import problem, tables
 RANKS = 16
 
 
-def _all_ranks_us(asked: Problem, placement: Placement) -> float:
-    graph = build_recommendation(asked.placed(placement))
-    told = AnalyticPredictor().predict(graph, asked.cluster)
-    assert told.alone is not None
-    return schedule_with_contention(graph, told.latency_us, told.lag_us, told.alone).schedule.makespan_us
+def _all_ranks_us(requested: Problem, placement: Placement) -> float:
+    graph = build_recommendation(requested.placed(placement))
+    given = AnalyticPredictor().predict(graph, requested.cluster)
+    assert given.isolated is not None
+    return schedule_with_contention(graph, given.latency_us, given.lag_us, given.isolated).schedule.makespan_us
 
 
 @pytest.mark.parametrize("batch", [2048, 131072])
-def test_ranks_that_nobody_waits_for_change_nothing(batch: int) -> None:
+def test_ranks_that_no_one_waits_for_change_nothing(batch: int) -> None:
     """Bound by the host, and bound by the devices."""
     costs = surrogate(problem(tables(12), RANKS, batch=batch))
     spread = Placed(Split.ROW, tuple(range(RANKS)))
@@ -38,10 +38,10 @@ def test_ranks_that_nobody_waits_for_change_nothing(batch: int) -> None:
 
 def test_what_lies_on_the_critical_path_is_no_longer_than_the_step() -> None:
     costs = surrogate(problem(tables(12), 4, batch=131072))
-    told = judged(costs.problem, costs.start(costs.problem.plan.placement))
-    total = sum(told.critical_us.values())
-    assert 0.8 * told.step_us < total <= told.step_us * (1 + 1e-9)
-    assert told.critical_us[DENSE] > 0
+    given = judged(costs.problem, costs.start(costs.problem.plan.placement))
+    total = sum(given.critical_us.values())
+    assert 0.8 * given.step_us < total <= given.step_us * (1 + 1e-9)
+    assert given.critical_us[DENSE] > 0
 
 
 def test_the_judge_agrees_with_the_sums_about_which_is_faster() -> None:

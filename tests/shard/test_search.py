@@ -12,7 +12,7 @@ from gnnperf.shard.search import FOUND, Effort, candidates, rank, seeds
 from gnnperf.shard.surrogate_cost import Surrogate, surrogate
 from tests.shard.problems import problem, tables
 
-QUICK = Effort(asked=3000, judged=4)
+QUICK = Effort(requested=3000, judged=4)
 
 
 def _best(costs: Surrogate) -> float:
@@ -26,18 +26,18 @@ def _best(costs: Surrogate) -> float:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_best_of_all_placements_of_four_tables_is_found(seed: int) -> None:
+def test_the_best_of_all_placements_of_four_tables_is_detected(seed: int) -> None:
     costs = surrogate(problem(tables(4, seed, dim=16), 2))
-    found = candidates(seeds(costs.loads).values(), costs, QUICK)
-    assert costs.value(costs.start(found[0]))[0] == pytest.approx(_best(costs), rel=1e-9)
+    result = candidates(seeds(costs.loads).values(), costs, QUICK)
+    assert costs.value(costs.start(result[0]))[0] == pytest.approx(_best(costs), rel=1e-9)
 
 
-def test_found_placements_are_never_worse_than_greedy_ones() -> None:
+def test_detected_placements_are_never_worse_than_greedy_ones() -> None:
     costs = surrogate(problem(tables(20, 3), 8))
     begins = seeds(costs.loads)
-    found = candidates(begins.values(), costs, QUICK)
-    assert len(found) == len(set(found)) == QUICK.judged
-    best = costs.value(costs.start(found[0]))
+    result = candidates(begins.values(), costs, QUICK)
+    assert len(result) == len(set(result)) == QUICK.judged
+    best = costs.value(costs.start(result[0]))
     assert best <= min(costs.value(costs.start(placement)) for placement in begins.values())
 
 

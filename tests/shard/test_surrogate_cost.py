@@ -23,12 +23,12 @@ COSTS = surrogate(problem(tables(6), RANKS))
 @st.composite
 def placements(draw: st.DrawFn) -> Placement:
     """Of the six tables in any way that four ranks allow."""
-    found = []
+    result = []
     for table in COSTS.problem.tables:
         split, number = draw(st.sampled_from(ways(COSTS.problem, table)))
         ranks = draw(st.permutations(range(RANKS)))
-        found.append(on_ranks(split, ranks[:number]))
-    return tuple(found)
+        result.append(on_ranks(split, ranks[:number]))
+    return tuple(result)
 
 
 @settings(max_examples=50, deadline=None)
@@ -62,10 +62,10 @@ def test_rows_over_all_ranks_are_summed_and_copies_stay() -> None:
     assert COSTS.loads.of(1, copy).per_rank[UPDATED] == 0.0
 
 
-def _batched_us(asked: Problem, name: str, rank: int) -> float:
-    nodes = build_recommendation(asked.plan).nodes
+def _batched_us(requested: Problem, name: str, rank: int) -> float:
+    nodes = build_recommendation(requested.plan).nodes
     here = (nodes["op_name"] == name) & (nodes["node_type"] == NodeType.COMPUTE) & (nodes["rank"] == rank)
-    return float(AnalyticPredictor().latency_us(nodes[here.to_numpy()], asked.cluster).sum())
+    return float(AnalyticPredictor().latency_us(nodes[here.to_numpy()], requested.cluster).sum())
 
 
 def test_loads_are_what_the_graph_is_predicted_to_take() -> None:
@@ -98,6 +98,6 @@ def test_collectives_between_priced_sizes() -> None:
 
 
 def test_a_surrogate_of_one_rank_has_no_collectives() -> None:
-    alone: Surrogate = surrogate(problem(tables(3), 1))
-    assert alone.collective_us("all_to_all", 1e9) == 0.0
-    assert np.isfinite(alone.value(alone.start(alone.problem.plan.placement))[0])
+    isolated: Surrogate = surrogate(problem(tables(3), 1))
+    assert isolated.collective_us("all_to_all", 1e9) == 0.0
+    assert np.isfinite(isolated.value(isolated.start(isolated.problem.plan.placement))[0])

@@ -93,7 +93,7 @@ def test_a_replicated_table_is_looked_up_locally_and_summed(types: Any) -> None:
     assert copy.bwd_comms > 2 * ROWS * DIM * 4 * 7 / 8 / 300e9 * 1e3 * 0.5
 
 
-def test_rows_beside_the_host_cross_its_link(types: Any) -> None:
+def test_rows_with_the_host_cross_its_link(types: Any) -> None:
     near, cached, far = (_perf(types, "table_wise", [[ROWS, DIM]], kernel=kernel)
                          for kernel in ("fused", "fused_uvm_caching", "fused_uvm"))  # fmt: skip
     assert near.fwd_compute < cached.fwd_compute < far.fwd_compute
@@ -135,7 +135,7 @@ def test_what_is_not_known_is_refused(types: Any, sharding: str, kernel: str, me
         _perf(types, sharding, [[ROWS, DIM]], kernel=kernel)
 
 
-def test_without_torchrec_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torchrec_one_sentence_states_so(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("torchrec", "torchrec.distributed", PLANNER):
         monkeypatch.setitem(sys.modules, name, None)
     topology = torchrec_stand_in.Topology(RANKS, "cuda")

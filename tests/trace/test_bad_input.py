@@ -136,13 +136,13 @@ def test_events_and_arguments_of_a_wrong_type_are_left_out(tmp_path: Path) -> No
     assert any("3 events with fields of a wrong type were left out" in w for w in run.warnings)
 
 
-def test_numbers_beyond_any_id_are_unknown(tmp_path: Path) -> None:
+def test_numbers_outside_any_id_are_unknown(tmp_path: Path) -> None:
     odd = files.device("odd", 90, 1, 2**64 - 1, stream=2**70, device=2**40)
     row = _read(tmp_path, _with(odd)).tables[0].events.set_index("name").loc["odd"]
     assert (row["correlation"], row["device"]) == (-1, -1)
 
 
-def test_duplicate_ids_are_read_and_said(tmp_path: Path) -> None:
+def test_duplicate_ids_are_read_and_stated(tmp_path: Path) -> None:
     assert not any("repeat" in w for w in _read(tmp_path, files.document(files.step_events())).warnings)
     run = _read(tmp_path, files.document(files.step_events() * 2))
     assert any("launches repeat the correlation id" in w for w in run.warnings)
@@ -194,7 +194,7 @@ def test_ranks_of_different_runs(tmp_path: Path) -> None:
     _refused(tmp_path / "t", r"recorded 3,600 s apart: different runs")
 
 
-def test_other_json_beside_the_traces_is_skipped_with_a_warning(tmp_path: Path) -> None:
+def test_other_json_with_the_traces_is_skipped_with_a_warning(tmp_path: Path) -> None:
     files.write_ranks(tmp_path, 1)
     files.write(tmp_path / "graph.json", b'{"workload_graph": []}')
     skipped = [w for w in read_run(tmp_path).warnings if "skipped" in w and "workload graph" in w]

@@ -71,23 +71,23 @@ def test_shapes_on_the_host_reach_the_kernel_but_not_the_bare_second_event(tmp_p
     shapes = {"Input Dims": [[64], [32], [], [], [], []], "Input type": ["float", "float", "", "", "", "Scalar"]}
     ranged = {"Input Dims": [[32]], "Input type": ["float"]}
     events = _read(tmp_path, _call("c10d::alltoall_base_", "nccl:all_to_all", shapes, ranged, {}, {}))
-    told = events[events["collective"].notna()]
-    assert told["name"].tolist()[:3] == ["c10d::alltoall_base_", "record_param_comms", "nccl:all_to_all"]
-    assert len(told) == 4 and told["kind"].tolist()[3] == "kernel"
-    assert set(told["collective"]) == {"all_to_all"}  # the host knows better than the kernel's name
-    assert set(told["in_elements"]) == {32.0} and set(told["out_elements"]) == {64.0}
-    assert set(told["comm_dtype"]) == {"float32"}
-    assert (told["group_size"] == -1).all() and told["group"].isna().all()
+    given = events[events["collective"].notna()]
+    assert given["name"].tolist()[:3] == ["c10d::alltoall_base_", "record_param_comms", "nccl:all_to_all"]
+    assert len(given) == 4 and given["kind"].tolist()[3] == "kernel"
+    assert set(given["collective"]) == {"all_to_all"}  # the host knows better than the kernel's name
+    assert set(given["in_elements"]) == {32.0} and set(given["out_elements"]) == {64.0}
+    assert set(given["comm_dtype"]) == {"float32"}
+    assert (given["group_size"] == -1).all() and given["group"].isna().all()
 
 
 def test_metadata_names_group_size_and_dtype(tmp_path: Path) -> None:
     stated = {"Collective name": "allreduce", "In msg nelems": 6144, "Out msg nelems": 6144, "Group size": 2,
               "dtype": "Float", "Process Group Name": "13", "Process Group Ranks": "[0, 1]"}  # fmt: skip
     events = _read(tmp_path, _call("c10d::allreduce_", "nccl:all_reduce", {}, {}, stated, stated))
-    told = events[events["collective"].notna()]
-    assert len(told) == 4
-    assert set(told["group"]) == {"[0,1]"} and set(told["group_size"]) == {2}
-    assert set(told["in_elements"]) == set(told["out_elements"]) == {6144.0}
+    given = events[events["collective"].notna()]
+    assert len(given) == 4
+    assert set(given["group"]) == {"[0,1]"} and set(given["group_size"]) == {2}
+    assert set(given["in_elements"]) == set(given["out_elements"]) == {6144.0}
 
 
 def test_a_wait_is_no_collective(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_groups_ranks_come_from_its_name_or_its_stride(tmp_path: Path) -> None
     assert events["out_elements"].tolist() == [20.0, 30.0]
 
 
-def test_a_kernel_alone_has_a_kind_and_unknown_size(tmp_path: Path) -> None:
+def test_a_kernel_isolated_has_a_kind_and_unknown_size(tmp_path: Path) -> None:
     kernels = [files.device("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(x)", 1, 1, 1), files.device("gemm", 5, 1, 2)]
     events = _read(tmp_path, kernels)
     assert events["collective"].tolist()[0] == "all_to_all" and pd.isna(events["collective"].tolist()[1])

@@ -45,7 +45,7 @@ def test_a_missing_time_is_marked() -> None:
 
 
 @pytest.mark.parametrize("time", [10**400, -(10**400), float("nan"), float("inf"), 1e300, 5 * 10**15])
-def test_a_time_beyond_any_is_missing(time: float) -> None:
+def test_a_time_outside_any_is_missing(time: float) -> None:
     assert ns_column([1.5, time]).tolist() == [1500, MISSING_NS]
     assert ns_column([Decimal("1.5"), time]).tolist() == [1500, MISSING_NS]
 

@@ -74,7 +74,7 @@ def test_shapes_and_feeds_come_from_the_execution_trace(tmp_path: Path, schema: 
     assert any(f"100.0% of the ops of execution trace et_0.json were found by {key}" in w for w in table.meta.warnings)
 
 
-def test_an_execution_trace_of_one_step_tells_of_every_step(tmp_path: Path) -> None:
+def test_an_execution_trace_of_one_step_reports_of_every_step(tmp_path: Path) -> None:
     """Three steps of 4 numbers each, 1..12; the execution trace is of a later one, numbered 101..104."""
     steps = []
     for step in range(3):
@@ -110,7 +110,7 @@ def test_an_execution_trace_of_another_run_is_not_used(tmp_path: Path) -> None:
     assert any("is of another run and is not used" in w for w in table.meta.warnings)
 
 
-def test_an_execution_trace_alone_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_an_execution_trace_isolated_is_refused_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"has no times.*Kineto file of the same run"):
         read_run(files.write(tmp_path / "et_0.json", _flat()))
 

@@ -25,7 +25,7 @@ def rank_of(rank: int, *events: Event) -> TraceTable:
     return trace(mark(0, 0, 1000), op("aten::mm", 1, 5), *events, rank=rank, world_size=4, backend="gloo")
 
 
-def found(tables: Sequence[TraceTable], groups: Mapping[int, Sequence[tuple[int, ...]]]) -> list[list[str | None]]:
+def result(tables: Sequence[TraceTable], groups: Mapping[int, Sequence[tuple[int, ...]]]) -> list[list[str | None]]:
     """Groups of the ranges of every rank, in order of start."""
     named = [t.events for t in name_groups(tables, groups)]
     return [
@@ -35,13 +35,13 @@ def found(tables: Sequence[TraceTable], groups: Mapping[int, Sequence[tuple[int,
 
 def test_the_only_group_is_the_group() -> None:
     tables = [rank_of(0, ran(9, 10, 20), ran(8, 30, 40))]
-    assert found(tables, {0: [WORLD]}) == [["[0,1,2,3]"] * 2]
-    assert found(tables, {0: [WORLD, WORLD]}) == [["[0,1,2,3]"] * 2]
+    assert result(tables, {0: [WORLD]}) == [["[0,1,2,3]"] * 2]
+    assert result(tables, {0: [WORLD, WORLD]}) == [["[0,1,2,3]"] * 2]
     assert name_groups(tables, {0: [WORLD]})[0].events["group_size"].tolist().count(4) == 2
 
 
 def test_without_a_list_of_groups_nothing_is_known() -> None:
-    assert found([rank_of(0, ran(9, 10, 20))], {}) == [[None]]
+    assert result([rank_of(0, ran(9, 10, 20))], {}) == [[None]]
 
 
 def test_rows_and_columns_of_a_mesh() -> None:
@@ -51,7 +51,7 @@ def test_rows_and_columns_of_a_mesh() -> None:
         row, column = 100 + 100 * (rank // 2), 400 + 200 * (rank % 2)
         second = ran(6 if rank % 2 else 5, column + 100, column + 150)
         tables.append(rank_of(rank, ran(8, row + rank, row + 50), ran(5, column + rank, column + 50), second))
-    assert found(tables, MESH) == [
+    assert result(tables, MESH) == [
         ["[0,1]", "[0,2]", "[0,2]"], ["[0,1]", "[1,3]", "[1,3]"],
         ["[2,3]", "[0,2]", "[0,2]"], ["[2,3]", "[1,3]", "[1,3]"],
     ]  # fmt: skip
@@ -59,7 +59,7 @@ def test_rows_and_columns_of_a_mesh() -> None:
 
 def test_where_everybody_was_there_every_time_it_was_the_largest_group() -> None:
     tables = [rank_of(rank, *(ran(5, at + rank, at + 50) for at in (100, 300, 500))) for rank in range(4)]
-    assert found(tables, MESH) == [["[0,1,2,3]"] * 3] * 4
+    assert result(tables, MESH) == [["[0,1,2,3]"] * 3] * 4
 
 
 @pytest.mark.parametrize("elements", [8.0, 9.0])
@@ -67,18 +67,18 @@ def test_sizes_that_differ_refute_a_group(elements: float) -> None:
     """All four overlap; ranks 2 and 3 sent 8 or 9 elements."""
     tables = [rank_of(rank, ran(5, 100 + rank, 150, 8.0 if rank < 2 else elements)) for rank in range(4)]
     expected = ["[0,1,2,3]"] * 4 if elements == 8.0 else ["[0,1]", "[0,1]", "[2,3]", "[2,3]"]
-    assert found(tables, MESH) == [[g] for g in expected]
+    assert result(tables, MESH) == [[g] for g in expected]
 
 
 def test_what_fits_no_group_stays_unknown() -> None:
     """Rank 1 ran one collective more than anybody: no choice agrees, and none is made."""
     tables = [rank_of(rank, *(ran(5, at, at + 50) for at in (100, 300)[: 2 if rank == 1 else 1])) for rank in range(4)]
-    assert found(tables, MESH) == [[None], [None, None], [None], [None]]
+    assert result(tables, MESH) == [[None], [None, None], [None], [None]]
 
 
 def test_ranges_that_already_state_a_group_keep_it() -> None:
     stated = annotation("gloo:all_reduce", 10, 20, thread=9, collective="all_reduce", group="[1,2]", group_size=2)
-    assert found([rank_of(0, stated)], {0: [WORLD]}) == [["[1,2]"]]
+    assert result([rank_of(0, stated)], {0: [WORLD]}) == [["[1,2]"]]
 
 
 def test_sends_are_left_to_their_channels() -> None:

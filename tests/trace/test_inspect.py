@@ -23,19 +23,19 @@ def _text(path: Path) -> str:
 
 
 def test_ranks_steps_links_and_what_is_missing(tmp_path: Path) -> None:
-    found = inspect(files.write_ranks(tmp_path, 4, [0, 1]))
-    rank = found.ranks[0]
-    assert (found.world_size, len(found.ranks), rank.streams, rank.threads) == (4, 2, 1, 1)
+    result = inspect(files.write_ranks(tmp_path, 4, [0, 1]))
+    rank = result.ranks[0]
+    assert (result.world_size, len(result.ranks), rank.streams, rank.threads) == (4, 2, 1, 1)
     assert rank.duration_ms == 0.1
     assert [(s.name, s.host_ms) for s in rank.steps] == [("ProfilerStep#5", 0.1)]
     assert rank.events == {"cpu_op": 3, "annotation": 1, "runtime": 2, "kernel": 2}
     assert math.isclose(rank.ops_with_shapes, 1 / 3)
     assert rank.links == {"correlation": 2} and tied_share(rank) == 1.0
     assert rank.devices == ("Tesla V100-SXM2-32GB",)
-    assert found.missing == ("tensor dependencies: give the execution trace too", "2 of 4 ranks")
+    assert result.missing == ("tensor dependencies: give the execution trace too", "2 of 4 ranks")
 
 
-def test_the_text_says_it(tmp_path: Path) -> None:
+def test_the_text_states_it(tmp_path: Path) -> None:
     kernel = files.device("ncclDevKernel_AllReduce_Sum_f32(x)", 86, 4, 77, **{
         "Collective name": "allreduce", "In msg nelems": 64, "Group size": 2, "dtype": "Float"})  # fmt: skip
     text = _text(files.write(tmp_path / "demo.json", files.document([*files.step_events(), kernel])))
@@ -43,12 +43,12 @@ def test_the_text_says_it(tmp_path: Path) -> None:
         assert piece in text
 
 
-def test_an_execution_trace_alone_is_described(tmp_path: Path) -> None:
+def test_an_execution_trace_isolated_is_described(tmp_path: Path) -> None:
     node = {"name": "aten::mm", "id": 3, "rf_id": 1, "parent": 2, "tid": 1, "inputs": [[1, 2, 0, 4, 4, "cpu"]],
             "input_shapes": [[2, 2]], "input_types": ["Tensor(float)"], "outputs": []}  # fmt: skip
     path = files.write(tmp_path / "et_0.json", {"schema": "1.0.1", "nodes": [node]})
-    found = inspect(path)
-    assert [(t.ops, t.ops_with_shapes) for t in found.execution_traces] == [(1, 1.0)]
+    result = inspect(path)
+    assert [(t.ops, t.ops_with_shapes) for t in result.execution_traces] == [(1, 1.0)]
     assert "Kineto file of the same run" in _text(path)
 
 

@@ -86,8 +86,8 @@ def test_calls_stamped_late_find_their_op() -> None:
     table = _table(events)
     links = linking.link(table)
     kernels = np.flatnonzero(table.is_kind(EventKind.KERNEL))
-    found = [table.names[table.columns["name"].codes[links.op_event[r]]] for r in kernels]
-    assert found == [f"aten::op{k}" for k in range(60)]
+    result = [table.names[table.columns["name"].codes[links.op_event[r]]] for r in kernels]
+    assert result == [f"aten::op{k}" for k in range(60)]
 
 
 def test_backward_ops_find_the_last_forward_op_of_their_number() -> None:

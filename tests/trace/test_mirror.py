@@ -53,7 +53,7 @@ def _read_or_refuse(path: Path) -> RunTrace | str:
 def test_every_file_imports_or_is_refused_with_one_sentence(mirror: Path) -> None:
     outcome = {row["file"]: (row["kind"], _read_or_refuse(mirror / row["file"])) for row in _catalog(mirror)}
     assert len(outcome) > 100
-    refused = {file: found for file, (kind, found) in outcome.items() if isinstance(found, str)}
+    refused = {file: result for file, (kind, result) in outcome.items() if isinstance(result, str)}
     for file, (kind, _) in outcome.items():
         holds_kineto = kind == "kineto" or file.endswith(KINETO_IN_ARCHIVES)
         assert (file not in refused) == holds_kineto, refused.get(file, f"{file} was read")
@@ -61,7 +61,7 @@ def test_every_file_imports_or_is_refused_with_one_sentence(mirror: Path) -> Non
 
 def test_every_folder_imports_or_is_refused_with_one_sentence(mirror: Path) -> None:
     folders = {(mirror / row["file"]).parent for row in _catalog(mirror)}
-    read = [found for folder in sorted(folders) if isinstance(found := _read_or_refuse(folder), RunTrace)]
+    read = [result for folder in sorted(folders) if isinstance(result := _read_or_refuse(folder), RunTrace)]
     assert any(len(run.tables) == 4 for run in read)  # TorchRec, four ranks in one folder
 
 

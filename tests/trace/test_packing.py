@@ -21,7 +21,7 @@ BIG = st.integers(-(2**62), 2**62 - 1)
 def _packed(events: pd.DataFrame) -> tuple[Columns, dict[str, list[str]]]:
     codes = {name: Codes() for name in TEXTS}
     columns = pack(events, codes)
-    return columns, {name: found.uniques() for name, found in codes.items()}
+    return columns, {name: result.uniques() for name, result in codes.items()}
 
 
 def test_gaps_are_stretches_in_which_nothing_begins_or_ends() -> None:
@@ -106,7 +106,7 @@ def test_categories_are_those_in_use_in_order_of_first_appearance() -> None:
     codes = {name: Codes() for name in TEXTS}
     codes["name"].of(["of another rank", "a"])
     columns = pack(events, codes)
-    again = unpack(columns, {name: found.uniques() for name, found in codes.items()}, "test")
+    again = unpack(columns, {name: result.uniques() for name, result in codes.items()}, "test")
     assert again["name"].cat.categories.tolist() == ["b", "a"]
     assert again["kind"].tolist() == [str(EventKind.CPU_OP)] * 3
 

@@ -59,8 +59,8 @@ def test_a_gloo_send_goes_to_a_rank_of_the_only_group(
     tmp_path: Path, rank: int, world_size: int, info: dict[str, Any], expected: str | None
 ) -> None:
     events = _read(tmp_path, [files.host("c10d::send", 10, 20, **SEND)], rank, world_size, **info)
-    found = events.loc[events["name"] == "c10d::send", ["group", "group_size"]].iloc[0].tolist()
-    assert (found[0] if isinstance(found[0], str) else None, found[1]) == (expected, 2 if expected else -1)
+    result = events.loc[events["name"] == "c10d::send", ["group", "group_size"]].iloc[0].tolist()
+    assert (result[0] if isinstance(result[0], str) else None, result[1]) == (expected, 2 if expected else -1)
 
 
 def test_metadata_of_an_nccl_receive_reaches_its_kernel(tmp_path: Path) -> None:

@@ -33,10 +33,10 @@ DATASET = Path(__file__).parents[2] / "datasets" / "cpu-gloo"
 @pytest.fixture
 def run(tmp_path: Path) -> RunTrace:
     """Two ranks, feeds on the first, a card."""
-    found = read_run(files.write_ranks(tmp_path / "traces", 2))
+    result = read_run(files.write_ranks(tmp_path / "traces", 2))
     feeds = pd.DataFrame({"producer_event": [2], "consumer_event": [5]})
-    first = replace(found.tables[0], feeds=feeds)
-    return replace(found, tables=(first, found.tables[1]), card={"workload": "dlrm", "links": [1, 2]})
+    first = replace(result.tables[0], feeds=feeds)
+    return replace(result, tables=(first, result.tables[1]), card={"workload": "dlrm", "links": [1, 2]})
 
 
 def test_what_is_written_is_read_back(tmp_path: Path, run: RunTrace) -> None:
@@ -102,7 +102,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, run: RunTrace, monkeypatc
     assert [p.name for p in tmp_path.iterdir()] == ["traces"]
 
 
-def test_an_unwritable_place_is_said(tmp_path: Path, run: RunTrace) -> None:
+def test_an_unwritable_place_is_stated(tmp_path: Path, run: RunTrace) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="cannot be written"):
         write_run(run, tmp_path / "file" / "saved")

@@ -32,9 +32,9 @@ def test_waits_name_streams_and_records(tmp_path: Path) -> None:
         sync("Stream Sync", 88, 914, stream=7),
     ]  # fmt: skip
     table = read_run(write(tmp_path / "rank_0.json", document(events))).tables[0].events
-    found = table[table["kind"] == EventKind.SYNC].set_index("name")
+    result = table[table["kind"] == EventKind.SYNC].set_index("name")
     columns = ["stream", "waiting_stream", "wait_event", "correlation"]
-    assert found.loc["Stream Wait Event", columns].tolist() == [7, 20, 911, 912]
-    assert found.loc["Event Sync", columns].tolist() == [7, -1, 911, 913]
-    assert found.loc["Stream Sync", columns].tolist() == [7, -1, -1, 914]
+    assert result.loc["Stream Wait Event", columns].tolist() == [7, 20, 911, 912]
+    assert result.loc["Event Sync", columns].tolist() == [7, -1, 911, 913]
+    assert result.loc["Stream Sync", columns].tolist() == [7, -1, -1, 914]
     assert (table.loc[table["kind"] != EventKind.SYNC, ["waiting_stream", "wait_event"]] == -1).all(axis=None)

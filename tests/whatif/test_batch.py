@@ -24,9 +24,9 @@ sizes = st.tuples(st.sampled_from([2, 3, 4, 6]), st.sampled_from([17, 19]), st.s
 PROPERTIES = ["input_dims", "flops", "bytes", "message_bytes"]
 
 
-def assert_same(found: ExecutionGraph, expected: ExecutionGraph) -> None:
+def assert_same(result: ExecutionGraph, expected: ExecutionGraph) -> None:
     for column in PROPERTIES:
-        one, other = found.nodes[column], expected.nodes[column]
+        one, other = result.nodes[column], expected.nodes[column]
         if column == "input_dims":
             assert one.astype(object).fillna("").tolist() == other.astype(object).fillna("").tolist()
         else:
@@ -37,24 +37,24 @@ def test_by_hand() -> None:
     """Two sequences of 3 tokens become four: width 5, 7 words."""
     graph = layer(2, 3, 5, 7)
     assert find_batch(graph).sizes == {2, 6}
-    found = ScaleBatch(2.0)(graph).graph.nodes
-    assert found["input_dims"][LINEAR] == "[[12,5],[7,5],[7]]"
-    assert found["input_dims"][GRADIENT_IN] == "[[12,7],[7,5]]"
-    assert found["input_dims"][GRADIENT_W] == "[[7,12],[12,5]]"
-    assert found["input_dims"][SEND] == "[[12,5]]"
-    assert found["flops"][GRADIENT_IN] == 2 * 12 * 7 * 5
-    assert found["bytes"][GRADIENT_W] == 4 * (7 * 12 + 12 * 5 + 7 * 5)
-    assert found["input_dims"][UPDATE] == graph.nodes["input_dims"][UPDATE]
-    assert found["message_bytes"][[ARRIVE, EXIT, TRANSFER]].tolist() == [4.0 * 12 * 5] * 3
-    assert found["latency_us"][[LINEAR, TRANSFER]].isna().all()
-    assert found["latency_us"][[UPDATE, SEND]].notna().all()
+    result = ScaleBatch(2.0)(graph).graph.nodes
+    assert result["input_dims"][LINEAR] == "[[12,5],[7,5],[7]]"
+    assert result["input_dims"][GRADIENT_IN] == "[[12,7],[7,5]]"
+    assert result["input_dims"][GRADIENT_W] == "[[7,12],[12,5]]"
+    assert result["input_dims"][SEND] == "[[12,5]]"
+    assert result["flops"][GRADIENT_IN] == 2 * 12 * 7 * 5
+    assert result["bytes"][GRADIENT_W] == 4 * (7 * 12 + 12 * 5 + 7 * 5)
+    assert result["input_dims"][UPDATE] == graph.nodes["input_dims"][UPDATE]
+    assert result["message_bytes"][[ARRIVE, EXIT, TRANSFER]].tolist() == [4.0 * 12 * 5] * 3
+    assert result["latency_us"][[LINEAR, TRANSFER]].isna().all()
+    assert result["latency_us"][[UPDATE, SEND]].notna().all()
 
 
 def test_gradients_of_parameters_keep_their_message() -> None:
     graph = layer(2, 3, 5, 7, sends=False)
-    found = ScaleBatch(2.0)(graph).graph.nodes
-    assert found["message_bytes"][TRANSFER] == graph.nodes["message_bytes"][TRANSFER]
-    assert found["latency_us"][TRANSFER] == 9.0
+    result = ScaleBatch(2.0)(graph).graph.nodes
+    assert result["message_bytes"][TRANSFER] == graph.nodes["message_bytes"][TRANSFER]
+    assert result["latency_us"][TRANSFER] == 9.0
 
 
 @given(sizes, st.sampled_from([2.0, 3.0, 5.0]), st.booleans())
@@ -67,9 +67,9 @@ def test_edited_is_what_the_program_would_be(size: tuple[int, int, int, int], fa
 @given(sizes)
 def test_doubling_then_halving_restores(size: tuple[int, int, int, int]) -> None:
     graph = layer(*size)
-    found = apply(graph, [ScaleBatch(2.0), ScaleBatch(0.5)])
-    assert_same(found.graph, graph)
-    assert found.touched[LINEAR]
+    result = apply(graph, [ScaleBatch(2.0), ScaleBatch(0.5)])
+    assert_same(result.graph, graph)
+    assert result.touched[LINEAR]
 
 
 @given(sizes)
@@ -80,24 +80,24 @@ def test_factors_compose(size: tuple[int, int, int, int]) -> None:
 
 def test_one_changes_nothing() -> None:
     graph = layer(2, 3, 5, 7)
-    found = ScaleBatch(1.0)(graph)
-    assert_frame_equal(found.graph.nodes, graph.nodes)
-    assert not found.touched.any()
+    result = ScaleBatch(1.0)(graph)
+    assert_frame_equal(result.graph.nodes, graph.nodes)
+    assert not result.touched.any()
 
 
 def test_what_shapes_leave_open_is_named() -> None:
     """As many tokens as words: [6,6] x [6,5] is the gradient of the input or of the weight."""
-    found = ScaleBatch(2.0)(layer(2, 3, 5, 6))
-    assert any("which dimension is batch in aten::mm (2)" in sentence for sentence in found.unknown)
+    result = ScaleBatch(2.0)(layer(2, 3, 5, 6))
+    assert any("which dimension is batch in aten::mm (2)" in sentence for sentence in result.unknown)
 
 
 def test_an_op_without_a_formula_is_named_and_grows() -> None:
     graph = layer(2, 3, 5, 7)
     names = graph.nodes["op_name"].astype(object).replace("aten::_log_softmax", "mine::loss").astype("category")
     strange = replace(graph, nodes=graph.nodes.assign(op_name=names, flops=graph.nodes["flops"].fillna(1.0)))
-    found = ScaleBatch(2.0)(strange)
-    assert any("mine::loss (1)" in sentence and "no formula" in sentence for sentence in found.unknown)
-    assert found.graph.nodes["flops"][2] == 2 * strange.nodes["flops"][2]
+    result = ScaleBatch(2.0)(strange)
+    assert any("mine::loss (1)" in sentence and "no formula" in sentence for sentence in result.unknown)
+    assert result.graph.nodes["flops"][2] == 2 * strange.nodes["flops"][2]
 
 
 def test_gathered_parameters_stay_where_there_are_as_many_ranks_as_sequences() -> None:
@@ -113,9 +113,9 @@ def test_sizes_that_data_decide_are_rounded_and_named() -> None:
     names = graph.nodes["op_name"].astype(object)
     names[0] = "aten::embedding_bag"
     changed = graph.nodes.assign(input_dims=dims.astype("category"), op_name=names.astype("category"))
-    found = ScaleBatch(0.5)(replace(graph, nodes=changed))
-    assert found.graph.nodes["input_dims"][2] == "[[6,5],[],[]]"
-    assert any("sizes that data decide" in sentence and "(13)" in sentence for sentence in found.unknown)
+    result = ScaleBatch(0.5)(replace(graph, nodes=changed))
+    assert result.graph.nodes["input_dims"][2] == "[[6,5],[],[]]"
+    assert any("sizes that data decide" in sentence and "(13)" in sentence for sentence in result.unknown)
 
 
 def test_refusals() -> None:
@@ -128,7 +128,7 @@ def test_refusals() -> None:
 
 
 @pytest.mark.parametrize(("values", "grows"), [(6 * 5, True), (7 * 5 + 8, False)])
-def test_messages_of_unknown_shapes_are_told_by_their_size(values: int, grows: bool) -> None:
+def test_messages_of_unknown_shapes_are_reported_by_their_size(values: int, grows: bool) -> None:
     """As in plans: 30 values are the activations [6,5], 43 are no tensor that grows."""
     nodes = layer(2, 3, 5, 7).nodes
     sent = nodes["message_bytes"].notna().to_numpy()
@@ -138,11 +138,11 @@ def test_messages_of_unknown_shapes_are_told_by_their_size(values: int, grows: b
         input_dims=dims.astype("category"), dtype=dtype.astype("category"),
         message_bytes=nodes["message_bytes"].where(~sent, 4.0 * values),
     )  # fmt: skip
-    found = ScaleBatch(2.0)(replace(layer(2, 3, 5, 7), nodes=changed)).graph.nodes
-    assert found["message_bytes"][TRANSFER] == 4.0 * values * (2 if grows else 1)
+    result = ScaleBatch(2.0)(replace(layer(2, 3, 5, 7), nodes=changed)).graph.nodes
+    assert result["message_bytes"][TRANSFER] == 4.0 * values * (2 if grows else 1)
 
 
 def test_a_dense_gradient_of_a_table_is_zeroed_once() -> None:
     """3 x 80 rows of 8 and their indices move, and the 100 rows of the table."""
-    found = ScaleBatch(2.0)(lookups(100, dense=True)).graph.nodes
-    assert found["bytes"][GRADIENT] == 4.0 * (3 * 80 * 8 + 100 * 8) + 8 * 80
+    result = ScaleBatch(2.0)(lookups(100, dense=True)).graph.nodes
+    assert result["bytes"][GRADIENT] == 4.0 * (3 * 80 * 8 + 100 * 8) + 8 * 80

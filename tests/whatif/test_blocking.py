@@ -15,10 +15,10 @@ from tests.whatif.loops import loop
 
 def test_the_gap_after_the_issue_waits() -> None:
     """Transfer until 54, then 2 + 20 + 3 + 5 + 1."""
-    found = Block("all_reduce")(loop())
-    assert step_times_us(found.graph) == pytest.approx([85.0, 85.0])
-    assert len(found.graph.edges) == len(loop().edges)
-    assert "beside" in found.unknown[0]
+    result = Block("all_reduce")(loop())
+    assert step_times_us(result.graph) == pytest.approx([85.0, 85.0])
+    assert len(result.graph.edges) == len(loop().edges)
+    assert "beside" in result.unknown[0]
 
 
 def test_twice_is_once() -> None:
@@ -30,8 +30,8 @@ def test_twice_is_once() -> None:
 
 def test_the_other_way_round_needs_the_other_programs_waits() -> None:
     blocked = Block()(loop()).graph
-    found = WaitAs(loop(1))(blocked)
-    assert step_times_us(found.graph) == pytest.approx([63.0, 63.0])
+    result = WaitAs(loop(1))(blocked)
+    assert step_times_us(result.graph) == pytest.approx([63.0, 63.0])
     assert step_times_us(WaitAs(blocked)(loop()).graph) == pytest.approx([85.0, 85.0])
 
 
@@ -55,17 +55,17 @@ def test_a_collective_that_is_not_there_is_refused() -> None:
         Block("all_reduce", "backward")(loop())
 
 
-def test_parts_that_nobody_issued_stay_and_are_said() -> None:
+def test_parts_that_no_one_issued_stay_and_are_stated() -> None:
     graph = loop(1)
     edges = graph.edges[graph.edges["relation"] != "launches"].reset_index(drop=True)
-    found = Block()(replace(graph, edges=edges))
-    assert_frame_equal(found.graph.edges, edges)
-    assert found.unknown[1].startswith("who issued 2 of 2 parts")
+    result = Block()(replace(graph, edges=edges))
+    assert_frame_equal(result.graph.edges, edges)
+    assert result.unknown[1].startswith("who issued 2 of 2 parts")
 
 
 def test_waits_that_the_other_program_does_not_have_stay() -> None:
     graph = loop(1)
     edges = graph.edges[graph.edges["relation"] != "waits"].reset_index(drop=True)
-    found = WaitAs(replace(graph, edges=edges))(graph)
-    assert np.isclose(step_times_us(found.graph), 63.0).all()
-    assert found.unknown[1].startswith("where the other program waits for 2 of 2 parts")
+    result = WaitAs(replace(graph, edges=edges))(graph)
+    assert np.isclose(step_times_us(result.graph), 63.0).all()
+    assert result.unknown[1].startswith("where the other program waits for 2 of 2 parts")

@@ -58,8 +58,8 @@ def test_the_edits_make_one_program_of_the_other() -> None:
 def test_every_rank_for_itself() -> None:
     once = program("mm", "relu", ranks=2)
     repeated = RepeatOp(OpSelector("mm", ranks=(1,)), 4)(once).graph
-    found = repeated_calls(once, repeated, MM, 4)
-    assert [a.ranks for a, _ in found] == [(1,)]
+    result = repeated_calls(once, repeated, MM, 4)
+    assert [a.ranks for a, _ in result] == [(1,)]
 
 
 def test_no_time_is_read() -> None:
@@ -79,7 +79,7 @@ def test_what_is_not_repeated_is_refused(op: str, times: int) -> None:
 
 
 def test_ordinals_count_per_rank_and_step() -> None:
-    found = RepeatOp(OpSelector("aten::mm", ordinals=(0,)), 2)(loop(2))
-    assert found.touched.sum() == 8
+    result = RepeatOp(OpSelector("aten::mm", ordinals=(0,)), 2)(loop(2))
+    assert result.touched.sum() == 8
     with pytest.raises(InputError, match="no call of aten::mm ordinals 1"):
         RepeatOp(OpSelector("aten::mm", ordinals=(1,)), 2)(loop(2))

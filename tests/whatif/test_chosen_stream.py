@@ -31,23 +31,23 @@ def graph(*feeds: tuple[int, int]) -> ExecutionGraph:
 
 def starts_us(of: ExecutionGraph) -> list[float]:
     """Of a, b, c, the fence, d and the host's wait."""
-    found = schedule(of, of.nodes["latency_us"].to_numpy(), of.edges["lag_us"].fillna(0.0).to_numpy())
-    return [float(found.start_us[node]) for node in (A, B, C, FENCE, D, HOST)]
+    result = schedule(of, of.nodes["latency_us"].to_numpy(), of.edges["lag_us"].fillna(0.0).to_numpy())
+    return [float(result.start_us[node]) for node in (A, B, C, FENCE, D, HOST)]
 
 
-def test_a_kernel_runs_beside_what_it_does_not_need() -> None:
+def test_a_kernel_runs_with_what_it_does_not_need() -> None:
     """b needs a; c, which nothing feeds, begins at 0; the fence waits for both."""
     tied = graph((A, B), (C, D))
     assert starts_us(tied) == [0.0, 10.0, 40.0, 60.0, 65.0, 70.0]
-    found = MoveNodesToStream((C,))(tied)
-    assert starts_us(found.graph) == [0.0, 10.0, 0.0, 40.0, 45.0, 50.0]
-    assert found.graph.nodes["stream"].to_numpy()[[A, B, C, FENCE, D]].tolist() == [0, 0, 1, 0, 0]
+    result = MoveNodesToStream((C,))(tied)
+    assert starts_us(result.graph) == [0.0, 10.0, 0.0, 40.0, 45.0, 50.0]
+    assert result.graph.nodes["stream"].to_numpy()[[A, B, C, FENCE, D]].tolist() == [0, 0, 1, 0, 0]
     assert is_unordered(tied).tolist() == [node == FENCE for node in range(11)]
 
 
 def test_it_stays_after_what_nothing_is_known_about() -> None:
-    found = MoveNodesToStream((D,))(graph((A, B), (C, D)))
-    assert starts_us(found.graph)[4] == 65.0
+    result = MoveNodesToStream((D,))(graph((A, B), (C, D)))
+    assert starts_us(result.graph)[4] == 65.0
 
 
 def test_who_waited_for_the_stream_waits_for_both() -> None:

@@ -27,15 +27,17 @@ def gradients(dtype: str = "float32") -> ExecutionGraph:
 
 def test_a_ratio_and_what_comes_with_each_message() -> None:
     graph = gradients()
-    found = CompressMessages(ratio=0.25, extra_bytes=8.0)(graph)
-    nodes = found.graph.nodes
+    result = CompressMessages(ratio=0.25, extra_bytes=8.0)(graph)
+    nodes = result.graph.nodes
     assert nodes["message_bytes"][[ARRIVE, EXIT, TRANSFER]].tolist() == [MESSAGE / 4 + 8] * 3
     assert np.isnan(nodes["latency_us"][TRANSFER])
-    assert np.flatnonzero(found.touched).tolist() == [ARRIVE, EXIT, TRANSFER]
+    assert np.flatnonzero(result.touched).tolist() == [ARRIVE, EXIT, TRANSFER]
     untouched = [LINEAR, SEND]
     assert nodes.loc[untouched].equals(graph.nodes.loc[untouched])
     assert graph.nodes["message_bytes"][TRANSFER] == MESSAGE
-    assert any("decompressing" in said for said in found.unknown) and any("added up" in said for said in found.unknown)
+    assert any("decompressing" in sentences for sentences in result.unknown) and any(
+        "added up" in sentences for sentences in result.unknown
+    )
 
 
 def test_a_dtype_halves_floats_of_twice_its_size() -> None:
@@ -44,12 +46,12 @@ def test_a_dtype_halves_floats_of_twice_its_size() -> None:
     assert nodes["dtype"][LINEAR] == gradients().nodes["dtype"][LINEAR]
 
 
-def test_what_is_small_already_is_refused_and_what_is_unknown_said() -> None:
+def test_what_is_small_already_is_refused_and_what_is_unknown_stated() -> None:
     with pytest.raises(InputError, match="makes smaller"):
         CompressMessages(to="float16")(gradients("bfloat16"))
     graph = gradients()
     graph.nodes.loc[ARRIVE, "message_bytes"] = np.nan
-    assert any(said.startswith("how many bytes 1 ") for said in CompressMessages(ratio=0.5)(graph).unknown)
+    assert any(sentences.startswith("how many bytes 1 ") for sentences in CompressMessages(ratio=0.5)(graph).unknown)
 
 
 @pytest.mark.parametrize(

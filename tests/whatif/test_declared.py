@@ -36,19 +36,19 @@ from tests.whatif.loops import loop
     ],
 )
 def test_by_hand(edit: Edit, expected: float) -> None:
-    found = apply(loop(), [edit])
-    assert step_times_us(on_recording(found)) == pytest.approx([expected, expected])
-    assert found.touched.any()
+    result = apply(loop(), [edit])
+    assert step_times_us(on_recording(result)) == pytest.approx([expected, expected])
+    assert result.touched.any()
 
 
-def test_a_predictor_is_told_what_is_declared() -> None:
+def test_a_predictor_is_reported_what_is_declared() -> None:
     edited = apply(loop(1), [OpLatency("aten::mm", us=7.0), Straggler(0, 3.0), InputStall(2.0, rank=0)])
-    told = np.full(edited.graph.num_nodes, np.nan)
-    told[0] = 1.0
-    found = edited.latency_change.of(told)
-    assert found[0] == 1.0 * 3.0 + 2.0  # the first gap of rank 0: slower, then the stall
-    assert found[1] == 7.0 * 3.0
-    assert np.isnan(found[2])  # nobody told it
+    values = np.full(edited.graph.num_nodes, np.nan)
+    values[0] = 1.0
+    result = edited.latency_change.of(values)
+    assert result[0] == 1.0 * 3.0 + 2.0  # the first gap of rank 0: slower, then the stall
+    assert result[1] == 7.0 * 3.0
+    assert np.isnan(result[2])  # nobody told it
 
 
 def test_a_later_declaration_replaces_an_earlier_factor() -> None:

@@ -33,9 +33,9 @@ def test_refusals() -> None:
 
 def test_repeated_as_by_its_selector() -> None:
     """63 + 2 x (5 + 14) on both ranks; the shapes may be written with spaces."""
-    found = RepeatCalls("aten::mm", 3, input_dims="[[4, 4], [4, 4]]")(loop())
-    assert step_times_us(found.graph) == pytest.approx([101.0, 101.0])
+    result = RepeatCalls("aten::mm", 3, input_dims="[[4, 4], [4, 4]]")(loop())
+    assert step_times_us(result.graph) == pytest.approx([101.0, 101.0])
     same = RepeatOp(OpSelector("aten::mm", MM_DIMS), 3)(loop())
-    assert found.touched.tolist() == same.touched.tolist()
+    assert result.touched.tolist() == same.touched.tolist()
     one = RepeatCalls("aten::mm", 3, rank=0, calls=(0,))(loop())
     assert step_times_us(one.graph) == pytest.approx([89.0, 89.0])

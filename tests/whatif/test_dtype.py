@@ -12,15 +12,15 @@ from tests.whatif.layers import GRADIENT_IN, LINEAR, LOSS, TRANSFER, UPDATE, lay
 
 def test_mixed_changes_matrix_products() -> None:
     graph = layer(2, 3, 5, 7)
-    found = ChangeDtype("float32", "bfloat16")(graph)
-    nodes = found.graph.nodes
+    result = ChangeDtype("float32", "bfloat16")(graph)
+    nodes = result.graph.nodes
     assert nodes["dtype"][[LINEAR, GRADIENT_IN]].tolist() == ["bfloat16", "bfloat16"]
     assert nodes["bytes"][LINEAR] == 2 * (6 * 5 + 7 * 5 + 7 + 6 * 7)
     assert nodes["flops"][LINEAR] == graph.nodes["flops"][LINEAR]
     assert nodes["dtype"][[LOSS, UPDATE]].tolist() == ["float32", "float32"]
     assert nodes["latency_us"][LINEAR] != nodes["latency_us"][LINEAR]
     assert nodes["latency_us"][LOSS] == 5.0
-    assert any("cast" in sentence for sentence in found.unknown)
+    assert any("cast" in sentence for sentence in result.unknown)
 
 
 def test_all_changes_messages_too() -> None:
@@ -39,9 +39,9 @@ def test_embedding_keeps_its_integers() -> None:
 
 def test_there_and_back() -> None:
     graph = layer(2, 3, 5, 7)
-    found = apply(graph, [ChangeDtype("float32", "float16"), ChangeDtype("float16", "float32")]).graph.nodes
-    assert found["bytes"].tolist() == pytest.approx(graph.nodes["bytes"].tolist(), nan_ok=True)
-    assert found["dtype"].astype(object).equals(graph.nodes["dtype"].astype(object))
+    result = apply(graph, [ChangeDtype("float32", "float16"), ChangeDtype("float16", "float32")]).graph.nodes
+    assert result["bytes"].tolist() == pytest.approx(graph.nodes["bytes"].tolist(), nan_ok=True)
+    assert result["dtype"].astype(object).equals(graph.nodes["dtype"].astype(object))
 
 
 def test_the_same_dtype_changes_nothing() -> None:

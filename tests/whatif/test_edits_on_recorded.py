@@ -69,15 +69,15 @@ def test_waiting_later_undoes_waiting_earlier(steps: dict[str, ExecutionGraph]) 
 
 
 def waits(graph: ExecutionGraph) -> list[tuple[int, int]]:
-    found = graph.edges.loc[graph.edges["relation"] == "waits", ["src", "dst"]]
-    return sorted(map(tuple, found.to_numpy()))
+    result = graph.edges.loc[graph.edges["relation"] == "waits", ["src", "dst"]]
+    return sorted(map(tuple, result.to_numpy()))
 
 
 def test_look_ups_of_one_rank_become_one(steps: dict[str, ExecutionGraph]) -> None:
     """Two tables on each of two ranks."""
-    found = FuseHorizontally(op="aten::embedding_bag")(steps[DLRM])
-    assert found.found == ("4 calls become 2: aten::embedding_bag (4)",)
-    bags = found.graph.nodes[found.graph.nodes["op_name"] == "aten::embedding_bag"]
+    result = FuseHorizontally(op="aten::embedding_bag")(steps[DLRM])
+    assert result.result == ("4 calls become 2: aten::embedding_bag (4)",)
+    bags = result.graph.nodes[result.graph.nodes["op_name"] == "aten::embedding_bag"]
     works = bags[bags["node_type"] == "compute"]
     assert set(works["input_dims"].str[:23]) == {"[[200000,32],[8192],[20"}
 
@@ -99,8 +99,8 @@ def test_edits_compose_and_are_covered(steps: dict[str, ExecutionGraph], name: s
     edited = apply(graph, edits)
     edited.graph.validate()
     cluster = placed(default_cluster(load_device("cpu_generic")), graph.placement, graph.world_size)
-    told = predict_edited(edited, AnalyticPredictor(), cluster)
+    given = predict_edited(edited, AnalyticPredictor(), cluster)
     before = AnalyticPredictor().predict(graph, cluster)
-    assert set(told.uncovered_ops) <= set(before.uncovered_ops)
+    assert set(given.uncovered_ops) <= set(before.uncovered_ops)
     assert edited.touched.any()
     assert edited.unknown

@@ -36,17 +36,17 @@ def on_host() -> ExecutionGraph:
 
 def test_inputs_and_result_move_once() -> None:
     """x, bias, y in, relu out: three tensors and the bias; gaps before add and mul are gone."""
-    found = FuseElementwise()(on_host())
-    nodes = found.graph.nodes
+    result = FuseElementwise()(on_host())
+    nodes = result.graph.nodes
     assert nodes["op_name"].dropna().tolist() == ["aten::relu", "aten::linear"]
     assert len(nodes) == 4
     assert nodes["bytes"][1] == 3 * TENSOR + 20
     assert nodes["flops"][1] == 120.0
     assert nodes["latency_us"].isna().tolist() == [False, True, False, False]
-    assert found.touched.tolist() == [False, True, False, False]
-    assert found.came_from.tolist() == [4, 5, 6, 7]
-    assert "3 ops become 1" in found.unknown[1]
-    assert found.graph.edges[["src", "dst"]].to_numpy().tolist() == [[0, 1], [1, 2], [2, 3]]
+    assert result.touched.tolist() == [False, True, False, False]
+    assert result.came_from.tolist() == [4, 5, 6, 7]
+    assert "3 ops become 1" in result.unknown[1]
+    assert result.graph.edges[["src", "dst"]].to_numpy().tolist() == [[0, 1], [1, 2], [2, 3]]
 
 
 def test_other_shapes_break_the_chain() -> None:

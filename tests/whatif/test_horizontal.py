@@ -39,17 +39,17 @@ def names(graph: ExecutionGraph) -> list[str]:
 
 def test_three_layers_side_by_side() -> None:
     """Host overheads of two calls are gone, the work of all three is one product."""
-    found = FuseHorizontally()(on_host(LINEAR, LINEAR, LINEAR, STACK))
-    nodes = found.graph.nodes
-    assert names(found.graph) == ["aten::baddbmm", "aten::stack"]
+    result = FuseHorizontally()(on_host(LINEAR, LINEAR, LINEAR, STACK))
+    nodes = result.graph.nodes
+    assert names(result.graph) == ["aten::baddbmm", "aten::stack"]
     assert nodes["input_dims"][1] == "[[3,1,7],[3,8,5],[3,5,7]]"
     assert (nodes["flops"][1], nodes["bytes"][1]) == (300.0, 120.0)
     assert nodes["latency_us"].isna().tolist() == [False, True, False, False]
     assert (nodes["segment"] == Segment.T1).sum() == 2
-    assert found.came_from.tolist() == [4, 5, 6, 7]
-    assert found.touched.tolist() == [True, True, False, False]
-    assert found.found == ("3 calls become 1: aten::linear (3)",)
-    assert any("no feeds" in sentence for sentence in found.unknown)
+    assert result.came_from.tolist() == [4, 5, 6, 7]
+    assert result.touched.tolist() == [True, True, False, False]
+    assert result.result == ("3 calls become 1: aten::linear (3)",)
+    assert any("no feeds" in sentence for sentence in result.unknown)
 
 
 def test_layers_on_top_of_each_other_stay_apart() -> None:
@@ -61,28 +61,28 @@ def test_tensors_that_are_followed_decide() -> None:
     """Each relu takes what the one before makes, or none does: shapes alone cannot tell."""
     with pytest.raises(InputError, match="known not to"):
         FuseHorizontally()(on_host(RELU, RELU, RELU))
-    found = FuseHorizontally()(on_host(RELU, RELU, RELU, STACK, feeds=((0, 3), (1, 3), (2, 3))))
-    assert names(found.graph) == ["aten::relu", "aten::stack"]
-    assert found.graph.nodes["input_dims"][1] == "[[24,5]]"
-    feeds = found.graph.edges[found.graph.edges["relation"] == Relation.FEEDS]
+    result = FuseHorizontally()(on_host(RELU, RELU, RELU, STACK, feeds=((0, 3), (1, 3), (2, 3))))
+    assert names(result.graph) == ["aten::relu", "aten::stack"]
+    assert result.graph.nodes["input_dims"][1] == "[[24,5]]"
+    feeds = result.graph.edges[result.graph.edges["relation"] == Relation.FEEDS]
     assert {tuple(pair) for pair in feeds[["src", "dst"]].to_numpy()} == {(1, 3)}
     with pytest.raises(InputError, match="known not to"):
         FuseHorizontally()(on_host(RELU, RELU, RELU, feeds=((0, 1), (1, 2))))
 
 
 def test_a_taker_in_between_cuts_the_group() -> None:
-    found = FuseHorizontally()(on_host(LINEAR, LINEAR, GELU, LINEAR, LINEAR))
-    assert names(found.graph) == ["aten::baddbmm", "aten::gelu", "aten::baddbmm"]
-    assert found.graph.nodes["flops"].dropna().tolist() == [200.0, 100.0, 200.0]
+    result = FuseHorizontally()(on_host(LINEAR, LINEAR, GELU, LINEAR, LINEAR))
+    assert names(result.graph) == ["aten::baddbmm", "aten::gelu", "aten::baddbmm"]
+    assert result.graph.nodes["flops"].dropna().tolist() == [200.0, 100.0, 200.0]
 
 
-def test_models_that_are_told_fuse_call_by_call() -> None:
+def test_models_that_are_reported_fuse_call_by_call() -> None:
     """Two models of two layers: each layer of both is one call."""
-    found = FuseHorizontally(models=2)(on_host(LINEAR, GELU, LINEAR, GELU, STACK))
-    assert names(found.graph) == ["aten::baddbmm", "aten::gelu", "aten::stack"]
-    assert found.graph.nodes["input_dims"].dropna().tolist()[1] == "[[16,7],[]]"
-    assert found.graph.nodes["flops"].dropna().tolist() == [200.0, 200.0, 100.0]
-    assert "whether the 2 models share anything: it was told that they do not" in found.unknown
+    result = FuseHorizontally(models=2)(on_host(LINEAR, GELU, LINEAR, GELU, STACK))
+    assert names(result.graph) == ["aten::baddbmm", "aten::gelu", "aten::stack"]
+    assert result.graph.nodes["input_dims"].dropna().tolist()[1] == "[[16,7],[]]"
+    assert result.graph.nodes["flops"].dropna().tolist() == [200.0, 200.0, 100.0]
+    assert "whether the 2 models share anything: it was told that they do not" in result.unknown
     with pytest.raises(InputError):
         FuseHorizontally(models=3)(on_host(LINEAR, GELU, LINEAR, GELU))
 

@@ -11,7 +11,7 @@ from gnnperf.hardware import load_cluster, load_device, load_host, load_link
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.whatif import apply
 from gnnperf.whatif.edit import Edit
-from gnnperf.whatif.hardware_change import asked
+from gnnperf.whatif.hardware_change import requested
 from gnnperf.whatif.other_cluster import ChangeCluster
 from gnnperf.whatif.other_device import ChangeDevice
 from gnnperf.whatif.other_link import ChangeLink
@@ -24,20 +24,20 @@ GEMM_0, GEMM_1, TRANSFER = 3, 10, 14
 def after(*edits: Edit) -> dict[int, list[ClusterSpec]]:
     """Node -> the clusters that are asked, of the toy on a DGX-1."""
     edited = apply(two_rank_graph(), edits)
-    found = asked(edited.graph, load_cluster("dgx1_v100"), edited.hardware)
+    results = requested(edited.graph, load_cluster("dgx1_v100"), edited.hardware)
     result: dict[int, list[ClusterSpec]] = {}
-    for node, cluster in zip(found.node.tolist(), found.cluster.tolist(), strict=True):
-        result.setdefault(node, []).append(found.clusters[cluster])
+    for node, cluster in zip(results.node.tolist(), results.cluster.tolist(), strict=True):
+        result.setdefault(node, []).append(results.clusters[cluster])
     return result
 
 
 def test_one_rank_on_another_device() -> None:
-    found = after(ChangeDevice("h100_sxm", (1,)))
-    assert [c.device.name for c in found[GEMM_0]] == ["v100_sxm2_32gb"]
-    assert [c.device.name for c in found[GEMM_1]] == ["h100_sxm"]
-    assert sorted(c.device.name for c in found[TRANSFER]) == ["h100_sxm", "v100_sxm2_32gb"]
-    assert {c.name for clusters in found.values() for c in clusters} == {"dgx1_v100"}
-    assert set(found) == set(range(two_rank_graph().num_nodes))
+    results = after(ChangeDevice("h100_sxm", (1,)))
+    assert [c.device.name for c in results[GEMM_0]] == ["v100_sxm2_32gb"]
+    assert [c.device.name for c in results[GEMM_1]] == ["h100_sxm"]
+    assert sorted(c.device.name for c in results[TRANSFER]) == ["h100_sxm", "v100_sxm2_32gb"]
+    assert {c.name for clusters in results.values() for c in clusters} == {"dgx1_v100"}
+    assert set(results) == set(range(two_rank_graph().num_nodes))
 
 
 def test_what_a_device_touches_and_does_not_know() -> None:
@@ -65,10 +65,10 @@ def test_links_in_numbers() -> None:
 
 
 def test_a_link_for_one_kind_of_collective_and_one_rank() -> None:
-    found = after(ChangeLink(bandwidth_factor=0.5, collective="all_reduce", ranks=(1,)))
-    rates = sorted(c.intra.bandwidth_bytes_per_s for c in found[TRANSFER])
+    results = after(ChangeLink(bandwidth_factor=0.5, collective="all_reduce", ranks=(1,)))
+    rates = sorted(c.intra.bandwidth_bytes_per_s for c in results[TRANSFER])
     assert rates[0] == 0.5 * rates[1]
-    assert found[GEMM_1] == found[GEMM_0]
+    assert results[GEMM_1] == results[GEMM_0]
     with pytest.raises(InputError, match=r"no all_to_all.*all_reduce"):
         ChangeLink(bandwidth_factor=0.5, collective="all_to_all")(two_rank_graph())
 
@@ -90,9 +90,9 @@ def test_a_device_and_a_cluster_commute() -> None:
 
 def test_hosts_move_by_their_single_thread_speeds() -> None:
     old, new = load_host("xeon_e5_2698_v4"), load_host("xeon_platinum_8480")
-    found = after(ChangeCluster("hgx_h100"))[0][0]
-    assert found.host_speed == pytest.approx(new.single_thread_speed / old.single_thread_speed)
-    assert after(ChangeCluster(host="xeon_platinum_8480"))[0][0].host_speed == found.host_speed
+    results = after(ChangeCluster("hgx_h100"))[0][0]
+    assert results.host_speed == pytest.approx(new.single_thread_speed / old.single_thread_speed)
+    assert after(ChangeCluster(host="xeon_platinum_8480"))[0][0].host_speed == results.host_speed
     there_and_back = after(ChangeCluster("hgx_h100"), ChangeCluster("dgx1_v100"))[0][0]
     assert there_and_back.host_speed == pytest.approx(1.0)
     edited = ChangeCluster("hgx_h100")(two_rank_graph())

@@ -31,26 +31,26 @@ def end_us(of: ExecutionGraph) -> float:
     return schedule(of, of.nodes["latency_us"].to_numpy(), of.edges["lag_us"].fillna(0.0).to_numpy()).makespan_us
 
 
-def test_the_copy_runs_beside_what_does_not_need_it() -> None:
+def test_the_copy_runs_with_what_does_not_need_it() -> None:
     """10 + 30 + 20 + 5; beside: the copy from 1 to 31, b from 10 to 30, last from 31 to 36."""
     assert end_us(graph(ALL_FEEDS)) == 65.0
-    found = MoveToStream("aten::copy_")(graph(ALL_FEEDS))
-    assert end_us(found.graph) == 36.0
-    assert found.graph.nodes["stream"].to_numpy()[[A, COPY, B, LAST]].tolist() == [0, 1, 0, 0]
-    assert found.touched.tolist() == [n == COPY for n in range(8)]
-    follows = found.graph.edges[found.graph.edges["relation"] == Relation.FOLLOWS]
+    result = MoveToStream("aten::copy_")(graph(ALL_FEEDS))
+    assert end_us(result.graph) == 36.0
+    assert result.graph.nodes["stream"].to_numpy()[[A, COPY, B, LAST]].tolist() == [0, 1, 0, 0]
+    assert result.touched.tolist() == [n == COPY for n in range(8)]
+    follows = result.graph.edges[result.graph.edges["relation"] == Relation.FOLLOWS]
     assert (A, B) in {tuple(pair) for pair in follows[["src", "dst"]].to_numpy()}
 
 
 def test_it_waits_for_what_it_takes() -> None:
     """Now the copy takes what a makes: from 10 to 40, then last."""
-    found = MoveToStream("aten::copy_")(graph(((A, COPY), *ALL_FEEDS)))
-    assert end_us(found.graph) == 45.0
+    result = MoveToStream("aten::copy_")(graph(((A, COPY), *ALL_FEEDS)))
+    assert end_us(result.graph) == 45.0
 
 
 def test_a_chain_gains_nothing() -> None:
-    found = MoveToStream("aten::copy_")(graph(((A, COPY), (COPY, B), (B, LAST))))
-    assert end_us(found.graph) == 65.0
+    result = MoveToStream("aten::copy_")(graph(((A, COPY), (COPY, B), (B, LAST))))
+    assert end_us(result.graph) == 65.0
 
 
 def test_without_tensors_nothing_moves() -> None:

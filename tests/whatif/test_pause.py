@@ -31,10 +31,10 @@ from tests.whatif.loops import GAP_BW, GAP_MM, GAP_OPT, loop
     ],
 )
 def test_by_hand(rank: int, place: Place, sleep_us: float, expected: float) -> None:
-    found = Pause(rank, place, sleep_us)(loop())
-    assert step_times_us(found.graph) == pytest.approx([expected, expected])
-    assert found.touched.sum() == 2
-    assert not found.unknown
+    result = Pause(rank, place, sleep_us)(loop())
+    assert step_times_us(result.graph) == pytest.approx([expected, expected])
+    assert result.touched.sum() == 2
+    assert not result.unknown
 
 
 def test_places() -> None:
@@ -56,9 +56,9 @@ def test_a_sleep_delays_by_between_nothing_and_its_length(rank: int, place: Plac
 
 def test_no_sleep_changes_nothing_and_touches_nothing() -> None:
     graph = loop()
-    found = Pause(0, Place.START, 0.0)(graph)
-    assert found.graph is graph
-    assert not found.touched.any()
+    result = Pause(0, Place.START, 0.0)(graph)
+    assert result.graph is graph
+    assert not result.touched.any()
 
 
 def test_the_inverse_takes_the_sleep_out() -> None:
@@ -68,10 +68,10 @@ def test_the_inverse_takes_the_sleep_out() -> None:
     assert not back.unknown
 
 
-def test_a_gap_shorter_than_the_sleep_taken_out_is_said() -> None:
-    found = Pause(0, Place.BACKWARD, -5.0)(loop())
-    assert found.graph.nodes["latency_us"].min() == 0.0
-    assert "2 of 2 gaps are shorter than the sleep of 5 us" in found.unknown[0]
+def test_a_gap_shorter_than_the_sleep_taken_out_is_stated() -> None:
+    result = Pause(0, Place.BACKWARD, -5.0)(loop())
+    assert result.graph.nodes["latency_us"].min() == 0.0
+    assert "2 of 2 gaps are shorter than the sleep of 5 us" in result.unknown[0]
 
 
 def test_the_input_stays_as_it_was() -> None:

@@ -17,29 +17,29 @@ MM = OpSelector("aten::mm")
 
 
 def test_three_times_adds_two_gaps_and_two_products() -> None:
-    found = RepeatOp(MM, 3)(loop())
-    assert step_times_us(found.graph) == pytest.approx([101.0, 101.0])  # 63 + 2 * (5 + 14)
-    rank1 = of(found.graph, 1, 0, "aten::mm")
+    result = RepeatOp(MM, 3)(loop())
+    assert step_times_us(result.graph) == pytest.approx([101.0, 101.0])  # 63 + 2 * (5 + 14)
+    rank1 = of(result.graph, 1, 0, "aten::mm")
     assert rank1["latency_us"].tolist() == [5.0, 14.0] * 3
     assert rank1["node_id"].is_monotonic_increasing
-    assert found.touched.sum() == 2 * 2 * 4
-    assert found.graph.validate() is found.graph
+    assert result.touched.sum() == 2 * 2 * 4
+    assert result.graph.validate() is result.graph
 
 
 def test_on_one_rank_slack_takes_a_part() -> None:
     """Rank 0 is 4 us early: 2 * (5 + 10) - 4."""
-    found = RepeatOp(OpSelector("aten::mm", ranks=(0,)), 3)(loop())
-    assert step_times_us(found.graph) == pytest.approx([89.0, 89.0])
-    assert len(of(found.graph, 1, 0, "aten::mm")) == 2
+    result = RepeatOp(OpSelector("aten::mm", ranks=(0,)), 3)(loop())
+    assert step_times_us(result.graph) == pytest.approx([89.0, 89.0])
+    assert len(of(result.graph, 1, 0, "aten::mm")) == 2
 
 
 def test_once_changes_nothing() -> None:
     graph = loop()
-    found = RepeatOp(MM, 1)(graph)
-    assert_frame_equal(found.graph.nodes, graph.nodes)
-    assert_frame_equal(found.graph.edges, graph.edges)
-    assert not found.touched.any()
-    assert not found.unknown
+    result = RepeatOp(MM, 1)(graph)
+    assert_frame_equal(result.graph.nodes, graph.nodes)
+    assert_frame_equal(result.graph.edges, graph.edges)
+    assert not result.touched.any()
+    assert not result.unknown
 
 
 def test_the_inverse_restores_the_schedule() -> None:
@@ -102,15 +102,19 @@ def test_neighbors_of_one_op_are_repeated_each() -> None:
 
 def test_copies_may_take_their_latency_from_the_program_that_repeats() -> None:
     """Its copies take 3 + 10 and 3 + 11; its original, which takes 100, is none of our business."""
-    donor = RepeatOp(MM, 3)(loop()).graph
-    place = donor.nodes.groupby(["rank", "step", "op_name"], observed=True).cumcount()
-    product = (donor.nodes["op_name"] == "aten::mm").to_numpy()
-    latency = np.where(product, np.array([3, 10, 3, 11, 100, 100])[place.clip(upper=5)], donor.nodes["latency_us"])
-    donor = ExecutionGraph(**{**donor.__dict__, "nodes": donor.nodes.assign(latency_us=latency)})
-    found = RepeatOp(MM, 3, donor)(loop())
-    assert of(found.graph, 1, 0, "aten::mm")["latency_us"].tolist() == [3, 10, 3, 11, 5, 14]
-    assert step_times_us(found.graph) == pytest.approx([90.0, 90.0])
-    assert found.touched.sum() == 2 * 2 * 4
+    reference_run = RepeatOp(MM, 3)(loop()).graph
+    place = reference_run.nodes.groupby(["rank", "step", "op_name"], observed=True).cumcount()
+    product = (reference_run.nodes["op_name"] == "aten::mm").to_numpy()
+    latency = np.where(
+        product, np.array([3, 10, 3, 11, 100, 100])[place.clip(upper=5)], reference_run.nodes["latency_us"]
+    )
+    reference_run = ExecutionGraph(
+        **{**reference_run.__dict__, "nodes": reference_run.nodes.assign(latency_us=latency)}
+    )
+    result = RepeatOp(MM, 3, reference_run)(loop())
+    assert of(result.graph, 1, 0, "aten::mm")["latency_us"].tolist() == [3, 10, 3, 11, 5, 14]
+    assert step_times_us(result.graph) == pytest.approx([90.0, 90.0])
+    assert result.touched.sum() == 2 * 2 * 4
 
 
 def launching() -> ExecutionGraph:
@@ -133,8 +137,8 @@ def launching() -> ExecutionGraph:
 def test_on_a_gpu_the_kernels_are_launched_again() -> None:
     graph, repeat = launching(), RepeatOp(MM, 2)
     assert step_times_us(graph) == pytest.approx([120.0])
-    found = repeat(graph)
-    assert step_times_us(found.graph) == pytest.approx([220.0])  # 15 + 2 * 100 + 5: the host runs ahead
-    relations = found.graph.edges["relation"].value_counts()
+    result = repeat(graph)
+    assert step_times_us(result.graph) == pytest.approx([220.0])  # 15 + 2 * 100 + 5: the host runs ahead
+    relations = result.graph.edges["relation"].value_counts()
     assert (relations["launches"], relations["runs_on"], relations["follows"], relations["waits"]) == (2, 2, 9, 1)
-    assert step_times_us(repeat.inverse()(found.graph).graph) == pytest.approx([120.0])
+    assert step_times_us(repeat.inverse()(result.graph).graph) == pytest.approx([120.0])

@@ -40,8 +40,8 @@ sizes = st.builds(Size, b=st.sampled_from([2, 3]), s=st.sampled_from([8, 10]), h
 def test_by_hand() -> None:
     """Two sequences of 6 become 12: 12 tokens 24, scores four times as many, six rows more of positions, of 15."""
     graph = attention_layer(SIZE)
-    found = find_sequence(graph, None)
-    assert (found.length, found.samples, found.tokens, found.positions) == (6, {2}, {12}, {(6, 15)})
+    result = find_sequence(graph, None)
+    assert (result.length, result.samples, result.tokens, result.positions) == (6, {2}, {12}, {(6, 15)})
     edited = ScaleSequence(factor=2.0)(graph)
     nodes = edited.graph.nodes
     assert nodes["input_dims"][EMBEDDING] == "[[101,15],[2,12],[],[],[]]"
@@ -57,13 +57,13 @@ def test_by_hand() -> None:
     assert nodes["message_bytes"][TRANSFER] == graph.nodes["message_bytes"][TRANSFER] + 4.0 * 6 * 15
     assert nodes["input_dims"][SEND] == f"[[[{101 * 15 + 12 * 15 + 101}]]]"
     assert nodes["latency_us"][[SCORES, TRANSFER]].isna().all()
-    assert "sequences of 6 become 12" in edited.found[0]
+    assert "sequences of 6 become 12" in edited.result[0]
 
 
 def test_causal_attention_sees_half_of_the_square_and_its_diagonal() -> None:
     """6 heads of 12 places: 78 pairs of 144, two products of 5 columns."""
-    found = ScaleSequence(to=12)(attention_layer(SIZE)).graph.nodes
-    assert found["flops"][FUSED] == pytest.approx(2.0 * 6 * 78 * 10)
+    result = ScaleSequence(to=12)(attention_layer(SIZE)).graph.nodes
+    assert result["flops"][FUSED] == pytest.approx(2.0 * 6 * 78 * 10)
 
 
 @given(sizes, st.sampled_from([2.0, 3.0, 0.5]))
@@ -88,7 +88,7 @@ def test_batch_and_sequence_compose(size: Size) -> None:
     assert edited.nodes["input_dims"][SOFTMAX] == f"[[{2 * size.b},{size.h},{2 * size.s},{2 * size.s}],[],[]]"
 
 
-def test_a_head_as_long_as_the_sequence_is_said() -> None:
+def test_a_head_as_long_as_the_sequence_is_stated() -> None:
     """d = s = 6: q, k, v and scores are alike; the FLOPs of their products grow as they do."""
     graph = attention_layer(Size(b=2, s=6, h=3, d=6, v=101))
     edited = ScaleSequence(factor=2.0)(graph)
@@ -97,7 +97,7 @@ def test_a_head_as_long_as_the_sequence_is_said() -> None:
     assert fused.startswith("[[2,3,12,6],[2,3,12,6],[2,3,12,6]")
 
 
-def test_a_width_as_large_as_the_tokens_is_said_and_products_still_fit() -> None:
+def test_a_width_as_large_as_the_tokens_is_stated_and_products_still_fit() -> None:
     """12 tokens, width 12: data or weight?"""
     graph = attention_layer(Size(b=2, s=6, h=3, d=4, v=101))
     edited = ScaleSequence(factor=2.0)(graph)

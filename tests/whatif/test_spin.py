@@ -45,9 +45,9 @@ def test_the_kernel_delays_all_that_follow_on_its_stream() -> None:
     """5 until the first launch, then 40 + 100 + 100 on the stream, then 5."""
     graph = launching(*GEMMS)
     assert step_times_us(graph) == pytest.approx([210.0])
-    found = Spin(0, Place.START, 40.0)(graph)
-    assert step_times_us(found.graph) == pytest.approx([250.0])
-    assert found.touched.sum() == 2  # the kernel and its launch
+    result = Spin(0, Place.START, 40.0)(graph)
+    assert step_times_us(result.graph) == pytest.approx([250.0])
+    assert result.touched.sum() == 2  # the kernel and its launch
 
 
 def test_a_kernel_of_no_length_costs_its_launch_at_most() -> None:
@@ -58,9 +58,9 @@ def test_a_kernel_of_no_length_costs_its_launch_at_most() -> None:
 def test_taken_out_again() -> None:
     slow = launching((SPIN, 40.0), *GEMMS)
     assert spin_us(slow, 0) == 40.0
-    found = NoSpin(0)(slow)
-    assert step_times_us(found.graph) == pytest.approx([210.0])
-    assert found.graph.num_nodes == slow.num_nodes - 3  # the gap, the call and the kernel
+    result = NoSpin(0)(slow)
+    assert step_times_us(result.graph) == pytest.approx([210.0])
+    assert result.graph.num_nodes == slow.num_nodes - 3  # the gap, the call and the kernel
 
 
 def test_its_length_is_that_of_the_recorded_one() -> None:
@@ -83,9 +83,9 @@ def test_before_a_backward_of_another_thread() -> None:
     forked = replace(
         graph, nodes=graph.nodes.assign(thread=thread, phase=phase), edges=edges.astype({"relation": "category"})
     )
-    found = Spin(0, Place.BACKWARD, 40.0)(forked).graph
-    spins = found.nodes[(found.nodes["latency_us"] == 40.0)]
-    assert found.nodes["latency_us"].tolist()[-3:] == [100.0, 40.0, 100.0]
+    result = Spin(0, Place.BACKWARD, 40.0)(forked).graph
+    spins = result.nodes[(result.nodes["latency_us"] == 40.0)]
+    assert result.nodes["latency_us"].tolist()[-3:] == [100.0, 40.0, 100.0]
     assert len(spins) == 1
 
 

@@ -31,8 +31,8 @@ def test_a_rank_begins_when_it_did() -> None:
 def test_work_outside_of_steps_does_not_count() -> None:
     graph = loop(3)
     step = graph.nodes["step"].where(graph.nodes["step"] != 2, -1).astype("int32")
-    found = step_times_us(replace(graph, nodes=graph.nodes.assign(step=step), steps=graph.steps[:2]))
-    assert found == pytest.approx([63.0, 63.0])
+    result = step_times_us(replace(graph, nodes=graph.nodes.assign(step=step), steps=graph.steps[:2]))
+    assert result == pytest.approx([63.0, 63.0])
 
 
 def test_without_steps_there_is_no_step_time() -> None:

@@ -14,8 +14,8 @@ from tests.whatif.test_batch import assert_same
 
 
 def test_by_hand() -> None:
-    found = ResizeTables(4.0)(lookups(100))
-    nodes, before = found.graph.nodes, lookups(100).nodes
+    result = ResizeTables(4.0)(lookups(100))
+    nodes, before = result.graph.nodes, lookups(100).nodes
     assert nodes["input_dims"][LOOKUP].startswith("[[400,8],[40],[10]")
     assert nodes["input_dims"][UPDATE] == "[[400,8],[400,8],[]]"
     looked_up = [LOOKUP, GRADIENT, UPDATE]
@@ -23,7 +23,7 @@ def test_by_hand() -> None:
     assert nodes["flops"][FUSED] / before["flops"][FUSED] == pytest.approx((3200 + 7) / (800 + 7))
     assert np.isnan(nodes["latency_us"][LOOKUP])
     assert nodes["latency_us"][STACK] == 5.0
-    assert found.found == ("tables [100, 8] become [400, 8]; 0.0032 MB of float32 become 0.0128 MB",)
+    assert result.result == ("tables [100, 8] become [400, 8]; 0.0032 MB of float32 become 0.0128 MB",)
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -38,9 +38,9 @@ def test_counts_of_the_tables_follow() -> None:
     counted = TableCounts(200, 8, 40, 1, (20, 10))  # two ranks hold half of the rows each
     other = TableCounts(999, 16, 40, 1, (20, 10))
     graph = type(graph)(**{**graph.__dict__, "tables": (counted, other)})
-    found = ResizeTables(2.0)(graph)
-    assert [one.rows for one in found.graph.tables] == [400, 999]
-    assert "as was counted" in found.unknown[0]
+    result = ResizeTables(2.0)(graph)
+    assert [one.rows for one in result.graph.tables] == [400, 999]
+    assert "as was counted" in result.unknown[0]
 
 
 def test_refusals() -> None:

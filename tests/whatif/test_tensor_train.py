@@ -40,8 +40,8 @@ def test_roots(number: int, degree: int) -> None:
 
 def test_a_look_up_by_hand() -> None:
     """40 rows of 2 x 2 x 2: [40,2,3] x [40,3,6], then [40,4,3] x [40,3,2]; 40 rows added to 10 bags."""
-    found = CompressTables(rank=3)(lookups(1000))
-    nodes = found.graph.nodes
+    result = CompressTables(rank=3)(lookups(1000))
+    nodes = result.graph.nodes
     forward = nodes[(nodes["phase"] == "forward") & nodes["op_name"].notna()]
     assert forward["op_name"].tolist() == [
         "aten::remainder",
@@ -57,7 +57,7 @@ def test_a_look_up_by_hand() -> None:
     assert forward["latency_us"].isna().tolist() == [True] * 4 + [False]
     assert forward["flops"].notna().all()
     assert forward["bytes"].notna().all()
-    assert "0.032 MB becomes cores of 0.0012 MB: rows 10 x 10 x 10, columns 2 x 2 x 2, rank 3" in found.found[0]
+    assert "0.032 MB becomes cores of 0.0012 MB: rows 10 x 10 x 10, columns 2 x 2 x 2, rank 3" in result.result[0]
 
 
 def test_gradients_and_updates_by_hand() -> None:

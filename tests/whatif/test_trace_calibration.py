@@ -11,7 +11,7 @@ from toys import make_graph
 
 from gnnperf.core.schema import NodeType
 from gnnperf.whatif.edit import Edited
-from gnnperf.whatif.trace_calibration import anchored
+from gnnperf.whatif.trace_calibration import calibrated_to_trace
 
 
 def _node(name: str, dims: str, moved: float, latency_us: float) -> dict[str, object]:
@@ -31,9 +31,9 @@ def test_measured_then_calibrated_then_predicted() -> None:
     edited = Edited(replace(recorded, nodes=nodes), touched, np.arange(5))
     before_us = np.array([5.0, 5.0, 10.0, 5.0, 5.0])
     after_us = np.array([5.0, 20.0, 10.0, 4.0, 5.0])
-    found = anchored(edited, recorded, before_us, after_us).nodes["latency_us"]
+    result = calibrated_to_trace(edited, recorded, before_us, after_us).nodes["latency_us"]
     # a [4]: median(10, 14). a [16]: [8] is a factor of two away in both sizes, [4] of four; ratios 3, and 2 and 2.8.
     near, far = exp(-1.0), exp(-4.0)
     ratio = exp((near * log(3.0) + far * (log(2.0) + log(2.8)) / 2) / (near + far))
     # What is recorded stays; of d nobody knows more than the predictor; c is not touched.
-    assert found.tolist() == pytest.approx([12.0, 20.0 * ratio, 30.0, 4.0, 7.0], rel=1e-4)
+    assert result.tolist() == pytest.approx([12.0, 20.0 * ratio, 30.0, 4.0, 7.0], rel=1e-4)

@@ -32,9 +32,9 @@ TAKEN = {ISSUE: "[[[16]]]", OPT: "[[16],[16]]"}
 def test_by_shape_undoes_waiting_at_the_issue() -> None:
     blocked = Block()(shaped(loop(), TAKEN)).graph
     assert step_times_us(blocked) == pytest.approx([85.0, 85.0])
-    found = WaitLater()(blocked)
-    assert step_times_us(found.graph) == pytest.approx([63.0, 63.0])
-    assert any("results of 4 parts: no tensor is followed (no feeds edges)" in s for s in found.unknown)
+    result = WaitLater()(blocked)
+    assert step_times_us(result.graph) == pytest.approx([63.0, 63.0])
+    assert any("results of 4 parts: no tensor is followed (no feeds edges)" in s for s in result.unknown)
 
 
 def test_by_feeds() -> None:
@@ -47,16 +47,16 @@ def test_by_feeds() -> None:
     feeds.add(base + ISSUE, base + OPT, Relation.FEEDS,
               evidence=Evidence.ID)  # fmt: skip
     followed = replace(blocked, edges=concat_tables([blocked.edges, feeds.table()]))
-    found = WaitLater("all_reduce")(followed)
-    assert step_times_us(found.graph) == pytest.approx([63.0, 63.0])
-    assert not any("no tensor is followed" in sentence for sentence in found.unknown)
+    result = WaitLater("all_reduce")(followed)
+    assert step_times_us(result.graph) == pytest.approx([63.0, 63.0])
+    assert not any("no tensor is followed" in sentence for sentence in result.unknown)
 
 
-def test_at_a_place_that_is_told() -> None:
+def test_at_a_place_that_is_reported() -> None:
     blocked = Block()(loop()).graph
-    found = WaitLater(until="optimizer")(blocked)
-    assert step_times_us(found.graph) == pytest.approx([63.0, 63.0])
-    assert "whether results are needed earlier than at optimizer: it was told" in found.unknown
+    result = WaitLater(until="optimizer")(blocked)
+    assert step_times_us(result.graph) == pytest.approx([63.0, 63.0])
+    assert "whether results are needed earlier than at optimizer: it was told" in result.unknown
 
 
 def test_what_waits_there_already_stays() -> None:
@@ -66,13 +66,13 @@ def test_what_waits_there_already_stays() -> None:
 
 def test_there_and_back() -> None:
     graph = shaped(loop(), TAKEN)
-    found = apply(graph, [Block(), WaitLater()])
+    result = apply(graph, [Block(), WaitLater()])
     waits = [
         {tuple(pair) for pair in g.edges.loc[g.edges["relation"] == Relation.WAITS, ["src", "dst"]].to_numpy()}
-        for g in (graph, found.graph)
+        for g in (graph, result.graph)
     ]
     assert waits[0] == waits[1]
-    assert found.touched[EXIT]
+    assert result.touched[EXIT]
 
 
 def test_refusals() -> None:

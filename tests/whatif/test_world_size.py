@@ -35,11 +35,11 @@ def _recorded(run: str) -> ExecutionGraph:
 )
 def test_a_grown_plan_is_the_plan_of_more_replicas(now: tuple[int, int, int], then: tuple[int, int, int]) -> None:
     wanted = build_plan(small(*then))
-    found = WorldSize(int(np.prod(then)))(build_plan(small(*now))).graph
-    assert (found.ranks, found.stands_for, found.world_size) == (wanted.ranks, wanted.stands_for, wanted.world_size)
-    pd.testing.assert_series_equal(_transfers(found)[PLACE].value_counts().sort_index(),
+    result = WorldSize(int(np.prod(then)))(build_plan(small(*now))).graph
+    assert (result.ranks, result.stands_for, result.world_size) == (wanted.ranks, wanted.stands_for, wanted.world_size)
+    pd.testing.assert_series_equal(_transfers(result)[PLACE].value_counts().sort_index(),
                                    _transfers(wanted)[PLACE].value_counts().sort_index())  # fmt: skip
-    assert step_us(found) == pytest.approx(step_us(wanted), rel=1e-12)
+    assert step_us(result) == pytest.approx(step_us(wanted), rel=1e-12)
 
 
 def test_as_many_ranks_as_before_change_nothing() -> None:
@@ -51,10 +51,10 @@ def test_as_many_ranks_as_before_change_nothing() -> None:
 
 def test_sixteen_thousand_ranks_need_no_more_nodes_than_one() -> None:
     graph = grid(1, 8, [Work(5.0), Meeting("all", 3.0)])
-    found = WorldSize(16_384, data_parallel=8)(graph).graph
-    assert (found.num_nodes, found.stands_for, found.world_size) == (6, (16_384,), 16_384)
-    assert _transfers(found)["group_size"].tolist() == [16_384]
-    assert [w for w in found.warnings if "same role" in w] == [
+    result = WorldSize(16_384, data_parallel=8)(graph).graph
+    assert (result.num_nodes, result.stands_for, result.world_size) == (6, (16_384,), 16_384)
+    assert _transfers(result)["group_size"].tolist() == [16_384]
+    assert [w for w in result.warnings if "same role" in w] == [
         "Ranks with the same role are in the graph once: 1 ranks, each for 16384."
     ]
 
@@ -98,8 +98,8 @@ def test_exchanges_of_tables_keep_what_a_rank_sends() -> None:
 def test_messages_whose_size_is_unknown_are_named() -> None:
     graph = grid(1, 4, [Work(5.0), Meeting("all", 3.0)])
     nodes = graph.nodes.assign(message_bytes=np.nan)
-    found = WorldSize(8, data_parallel=4)(ExecutionGraph(**{**graph.__dict__, "nodes": nodes}))
-    assert any("how many bytes 1 messages" in sentence for sentence in found.unknown)
+    result = WorldSize(8, data_parallel=4)(ExecutionGraph(**{**graph.__dict__, "nodes": nodes}))
+    assert any("how many bytes 1 messages" in sentence for sentence in result.unknown)
 
 
 @pytest.mark.parametrize(

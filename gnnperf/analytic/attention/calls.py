@@ -151,7 +151,7 @@ FUSED = {
 
 def attentions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of fused attention in 16 bits; NaN: another op or dtype, no matrix units for it, or lengths not known."""
-    found = np.full(len(calls), np.nan)
+    result = np.full(len(calls), np.nan)
     sizes = sized(calls, _sizes, 6)
     kinds = [(call.known_dtype, FUSED.get(call.op_name)) for call in calls]
     for dtype, backward in {k for k in kinds if k[0] in DTYPES and k[1] is not None}:
@@ -161,11 +161,11 @@ def attentions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
         same = np.array([k == (dtype, backward) for k in kinds])
         rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))
         batch, heads, queries, keys, head_dim = sizes[rows, :5].T
-        asked = Attentions(batch, heads, _whole(queries), _whole(keys), head_dim, sizes[rows, 5] > 0)
+        requested = Attentions(batch, heads, _whole(queries), _whole(keys), head_dim, sizes[rows, 5] > 0)
         device = as_specified(setting, dtype)
-        found[rows] = fused_us(asked, ITEM_BYTES[dtype], device.flops_per_s[key], setting.device, setting.memory,
+        result[rows] = fused_us(requested, ITEM_BYTES[dtype], device.flops_per_s[key], setting.device, setting.memory,
                                fused_rates(setting, dtype, bool(backward)), bool(backward))  # fmt: skip
-    return found
+    return result
 
 
 def _whole(positions: Array) -> Array:

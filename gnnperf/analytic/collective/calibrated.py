@@ -54,8 +54,8 @@ def rows_of_kind(path: Path, kind: str, needed: Sequence[str]) -> pd.DataFrame:
         InputError: not readable, or one of the needed columns is missing.
     """
     with untrusted.reading(path, remedy=REMEDY):
-        found = read_parquet(path).to_pandas()
-    missing = [column for column in (*needed, "kind") if column not in found]
+        result = read_parquet(path).to_pandas()
+    missing = [column for column in (*needed, "kind") if column not in result]
     if missing:
         raise InputError(f"column {missing[0]!r} is missing", where=str(path), remedy=REMEDY)
-    return found[(found["kind"] == kind).to_numpy()].reset_index(drop=True)
+    return result[(result["kind"] == kind).to_numpy()].reset_index(drop=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.collective.calls import calls_of
-from gnnperf.analytic.collective.law import CollectiveLaw
+from gnnperf.analytic.collective.collective_model import CollectiveModel
 from gnnperf.analytic.constants_file import AboveZero, FromZero
 from gnnperf.hardware import POINT_TO_POINT, ClusterSpec, LinkSpec
 
@@ -38,13 +38,13 @@ class MeasuredLink:
         """What counts of a link."""
         return cls(link.medium, link.sustained_bytes_per_s, link.latency_us)
 
-    def mover(self, link: LinkSpec) -> Callable[[CollectiveLaw], CollectiveLaw] | None:
+    def mover(self, link: LinkSpec) -> Callable[[CollectiveModel], CollectiveModel] | None:
         """Moves a law to `link`; None: another medium, where start-ups and protocols are others as well."""
         if link.medium != self.medium:
             return None
         latency_ratio = link.latency_us / self.latency_us if self.latency_us > 0 else 1.0
         bandwidth_ratio = link.sustained_bytes_per_s / self.bandwidth_bytes_per_s
-        return lambda law: law.moved(latency_ratio, bandwidth_ratio)
+        return lambda collective_model: collective_model.moved(latency_ratio, bandwidth_ratio)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class CollectiveConstants:
     Attributes:
         measured_inside: what linked a machine's ranks where this was measured.
         measured_between: ... and machines.
-        laws: (kind, link) -> law over all groups on that link.
+        collective_models: (kind, link) -> law over all groups on that link.
         groups: (kind, ranks, machines) -> the law of a group that was measured.
         inside: (largest group, its slowest link) inside a machine, by size; a larger group takes the last.
         between: link between machines; empty if no group spanned several.
@@ -64,8 +64,8 @@ class CollectiveConstants:
 
     measured_inside: MeasuredLink
     measured_between: MeasuredLink
-    laws: Mapping[Kind, CollectiveLaw]
-    groups: Mapping[Group, CollectiveLaw] = field(default_factory=dict)
+    collective_models: Mapping[Kind, CollectiveModel]
+    groups: Mapping[Group, CollectiveModel] = field(default_factory=dict)
     inside: tuple[tuple[int, str], ...] = ()
     between: str = ""
     rings: Mapping[int, int] = field(default_factory=dict)
@@ -75,16 +75,16 @@ class CollectiveConstants:
         """The laws on a cluster's links: moved to other rates and latencies, without those of another medium."""
         inside = self.measured_inside.mover(cluster.intra)
         between = self.measured_between.mover(cluster.inter)
-        laws, groups = {}, {}
-        for (kind, link), law in self.laws.items():
+        collective_models, groups = {}, {}
+        for (kind, link), collective_model in self.collective_models.items():
             move = between if link == self.between else inside
             if move is not None:
-                laws[kind, link] = move(law)
-        for (kind, ranks, nodes), law in self.groups.items():
+                collective_models[kind, link] = move(collective_model)
+        for (kind, ranks, nodes), collective_model in self.groups.items():
             move = between if nodes > 1 else inside
             if move is not None:
-                groups[kind, ranks, nodes] = move(law)
-        return replace(self, laws=laws, groups=groups)
+                groups[kind, ranks, nodes] = move(collective_model)
+        return replace(self, collective_models=collective_models, groups=groups)
 
     def latency_us(
         self,
@@ -110,20 +110,20 @@ class CollectiveConstants:
             [n] us; NaN where the table had no such kind on that link.
         """
         names = np.where(np.isin(kinds, POINT_TO_POINT), SEND_RECV, kinds)
-        found = np.full(len(kinds), np.nan)
+        result = np.full(len(kinds), np.nan)
         where = pd.DataFrame({"kind": names, "ranks": ranks, "nodes": nodes})
         for _, alike in where.groupby(["kind", "ranks", "nodes"]):
             rows, first = alike.index.to_numpy(), alike.iloc[0]
-            law = self.law(str(first["kind"]), int(first["ranks"]), int(first["nodes"]))
-            if law is not None:
+            collective_model = self.collective_model(str(first["kind"]), int(first["ranks"]), int(first["nodes"]))
+            if collective_model is not None:
                 calls = calls_of(names[rows], message_bytes[rows], ranks[rows], nodes[rows], self.rings)
-                below = calls.touched_bytes * REACH < law.from_bytes
-                found[rows] = np.fmin(law.latency_us(calls), np.where(below, specified_us[rows], np.inf))
-        return np.where(np.isinf(found), np.nan, found)
+                below = calls.touched_bytes * REACH < collective_model.from_bytes
+                result[rows] = np.fmin(collective_model.latency_us(calls), np.where(below, specified_us[rows], np.inf))
+        return np.where(np.isinf(result), np.nan, result)
 
-    def law(self, kind: str, ranks: int, nodes: int) -> CollectiveLaw | None:
+    def collective_model(self, kind: str, ranks: int, nodes: int) -> CollectiveModel | None:
         """The group's own law, else that of the kind on the group's link; None if there is neither."""
-        return self.groups.get((kind, ranks, nodes)) or self.laws.get((kind, self.link(ranks, nodes)))
+        return self.groups.get((kind, ranks, nodes)) or self.collective_models.get((kind, self.link(ranks, nodes)))
 
     def link(self, ranks: int, nodes: int) -> str:
         """The slowest link of a group."""

@@ -24,9 +24,13 @@ def save_collectives(constants: CollectiveConstants, path: Path) -> None:
         "between": constants.between,
         "inside": [[largest, link] for largest, link in constants.inside],
         "rings": dict(constants.rings),
-        "laws": {SEPARATOR.join(key): rounded(asdict(law), DIGITS) for key, law in constants.laws.items()},
+        "laws": {
+            SEPARATOR.join(key): rounded(asdict(collective_model), DIGITS)
+            for key, collective_model in constants.collective_models.items()
+        },
         "groups": {
-            SEPARATOR.join(map(str, key)): rounded(asdict(law), DIGITS) for key, law in constants.groups.items()
+            SEPARATOR.join(map(str, key)): rounded(asdict(collective_model), DIGITS)
+            for key, collective_model in constants.groups.items()
         },
     }
     write_text(path, yaml_text(raw, flow=None))
@@ -40,9 +44,18 @@ def load_collectives(path: Path) -> CollectiveConstants:
     """
     raw = read_yaml(path)
     for key, parts in (("laws", ("KIND", "LINK")), ("groups", ("KIND", "RANKS", "MACHINES"))):
-        if isinstance(laws := raw.get(key), dict):
-            raw[key] = {_parts(name, parts, f"{path}, {key}"): law for name, law in laws.items()}
-    return constants_from(raw, CollectiveConstants, str(path))
+        if isinstance(collective_models := raw.get(key), dict):
+            raw[key] = {
+                _parts(name, parts, f"{path}, {key}"): collective_model
+                for name, collective_model in collective_models.items()
+            }
+    if "laws" in raw:
+        raw["collective_models"] = raw.pop("laws")  # the key of the file
+    try:
+        return constants_from(raw, CollectiveConstants, str(path))
+    except InputError as error:
+        what, where = (text.replace("collective_models", "laws") for text in (error.what, error.where))
+        raise InputError(what, where=where, allowed=error.allowed, remedy=error.remedy) from None
 
 
 @cache
@@ -55,19 +68,19 @@ def shipped_collectives(name: str) -> CollectiveConstants:
     return load_collectives(path_of(name, LAWS_GROUP))
 
 
-def laws_of(cluster: ClusterSpec) -> CollectiveConstants | None:
+def collective_models_of(cluster: ClusterSpec) -> CollectiveConstants | None:
     """The laws that the cluster names, on its own links; None: it names none.
 
     Raises:
         InputError: unknown name, or a file that cannot be read.
     """
-    name = cluster.collective_laws
+    name = cluster.collective_models_name
     if name is None:
         return None
-    return laws_named(name).on(cluster)
+    return collective_models_named(name).on(cluster)
 
 
-def laws_named(name: str) -> CollectiveConstants:
+def collective_models_named(name: str) -> CollectiveConstants:
     """Laws by name, or of a .yaml file.
 
     Raises:
@@ -78,7 +91,7 @@ def laws_named(name: str) -> CollectiveConstants:
 
 def _parts(key: object, names: tuple[str, ...], where: str) -> tuple[str | int, ...]:
     """Of a key of a file: kind and link, or kind, ranks and machines."""
-    found = str(key).split(SEPARATOR)
-    if len(found) != len(names):
+    result = str(key).split(SEPARATOR)
+    if len(result) != len(names):
         raise InputError(f"key {key!r}", where=where, allowed=SEPARATOR.join(names))
-    return tuple(int(part) if part.isdecimal() else part for part in found)
+    return tuple(int(part) if part.isdecimal() else part for part in result)

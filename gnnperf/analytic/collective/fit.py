@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.collective.calls import CollectiveCalls, calls_of, rings_of
+from gnnperf.analytic.collective.collective_model import CollectiveModel, ProtocolSwitch
 from gnnperf.analytic.collective.constants import CollectiveConstants, Group, MeasuredLink, links_inside
-from gnnperf.analytic.collective.law import CollectiveLaw, ProtocolSwitch
 from gnnperf.core import InputError
 from gnnperf.hardware import ClusterSpec
 
@@ -41,12 +41,12 @@ def robust_least_squares(
         steps: at most.
     """
     at, damping = np.array(start, float), 1e-2
-    found = residual(at)
-    cost = _cost(found, scale)
+    result = residual(at)
+    cost = _cost(result, scale)
     for _ in range(steps):
-        slope = _slope(residual, at, found)  # [m, p]
-        weight = 1.0 / np.sqrt(1.0 + (found / scale) ** 2)  # [m] of iteratively reweighted least squares
-        curvature, gradient = slope.T @ (slope * weight[:, None]), slope.T @ (weight * found)
+        slope = _slope(residual, at, result)  # [m, p]
+        weight = 1.0 / np.sqrt(1.0 + (result / scale) ** 2)  # [m] of iteratively reweighted least squares
+        curvature, gradient = slope.T @ (slope * weight[:, None]), slope.T @ (weight * result)
         for _ in range(TRIALS):
             damped = curvature + damping * np.diag(np.diag(curvature) + 1e-9)
             trial = at - np.clip(np.linalg.solve(damped, gradient), -LONGEST_STEP, LONGEST_STEP)
@@ -57,7 +57,7 @@ def robust_least_squares(
         else:
             return at, cost
         gain = cost - _cost(there, scale)
-        at, found, cost, damping = trial, there, cost - gain, max(damping / 3, 1e-8)
+        at, result, cost, damping = trial, there, cost - gain, max(damping / 3, 1e-8)
         if gain < CONVERGED * cost:
             break
     return at, cost
@@ -67,8 +67,8 @@ def _cost(residual: np.ndarray, scale: float) -> float:
     return float(scale**2 * (np.sqrt(1.0 + (residual / scale) ** 2) - 1.0).sum())
 
 
-def _slope(residual: Callable[[np.ndarray], np.ndarray], at: np.ndarray, found: np.ndarray) -> np.ndarray:
-    columns = [(residual(at + STEP * unit) - found) / STEP for unit in np.eye(len(at))]
+def _slope(residual: Callable[[np.ndarray], np.ndarray], at: np.ndarray, result: np.ndarray) -> np.ndarray:
+    columns = [(residual(at + STEP * unit) - result) / STEP for unit in np.eye(len(at))]
     return np.stack(columns, axis=1)
 
 
@@ -114,17 +114,22 @@ def fit_collectives(table: pd.DataFrame, cluster: ClusterSpec, provenance: str =
     if "platform" in table and len(table["platform"].unique()) > 1:
         raise InputError("rows of several platforms", where="collective table", remedy="fit each platform by itself")
     lanes, thin = dict(rings_of(cluster) or {}), thinned(table)
-    laws, groups = {}, {}
+    collective_models, groups = {}, {}
     for (kind, link), rows in thin.groupby(["kind", "link"]):
-        common = _common_law(_points(rows, lanes), str(link))
-        laws[str(kind), str(link)] = _measured_from(law_of(common), _points(rows, lanes))
-        groups.update(_own_laws(common, rows, lanes))
+        common = _common_collective_model(_points(rows, lanes), str(link))
+        collective_models[str(kind), str(link)] = _measured_from(collective_model_of(common), _points(rows, lanes))
+        groups.update(_own_collective_models(common, rows, lanes))
     between = table.loc[table["nodes"] > 1, "link"]
     return CollectiveConstants(
-        measured_inside=MeasuredLink.of(cluster.intra), measured_between=MeasuredLink.of(cluster.inter), laws=laws,
-        groups=groups, inside=links_inside(table), between=str(between.iloc[0]) if len(between) else "", rings=lanes,
+        measured_inside=MeasuredLink.of(cluster.intra),
+        measured_between=MeasuredLink.of(cluster.inter),
+        collective_models=collective_models,
+        groups=groups,
+        inside=links_inside(table),
+        between=str(between.iloc[0]) if len(between) else "",
+        rings=lanes,
         provenance=provenance,
-    )  # fmt: skip
+    )
 
 
 def thinned(table: pd.DataFrame) -> pd.DataFrame:
@@ -134,14 +139,14 @@ def thinned(table: pd.DataFrame) -> pd.DataFrame:
     return table.groupby([*keys, bins])[["message_bytes", "latency_us"]].median().reset_index()
 
 
-def law_of(parameters: np.ndarray) -> CollectiveLaw:
+def collective_model_of(parameters: np.ndarray) -> CollectiveModel:
     """The law of a vector of parameters, as PRIOR and SWITCH_PRIOR name them."""
     start, hop, per_pass, per_wire, sharing = np.exp(parameters[: len(PRIOR)]).tolist()
     switches = []
     for extra, extra_hop, at, growth, sharpness in parameters[len(PRIOR) :].reshape(NUM_SWITCHES, -1):
         power, steep = np.clip(growth, *GROWTH_LIMITS), np.exp(np.clip(sharpness, *SHARPNESS_LIMITS))
         switches.append(ProtocolSwitch(*map(float, (np.exp(extra), np.exp(extra_hop), np.exp(at), power, steep))))
-    return CollectiveLaw(start, hop, 1e6 / per_pass, 1e6 / per_wire, sharing, tuple(switches))
+    return CollectiveModel(start, hop, 1e6 / per_pass, 1e6 / per_wire, sharing, tuple(switches))
 
 
 def _points(rows: pd.DataFrame, rings: Mapping[int, int]) -> _Points:
@@ -150,25 +155,25 @@ def _points(rows: pd.DataFrame, rings: Mapping[int, int]) -> _Points:
     return _Points(calls, np.log(rows["latency_us"].to_numpy()))
 
 
-def _measured_from(law: CollectiveLaw, points: _Points) -> CollectiveLaw:
-    return replace(law, from_bytes=float(points.calls.touched_bytes.min()))
+def _measured_from(collective_model: CollectiveModel, points: _Points) -> CollectiveModel:
+    return replace(collective_model, from_bytes=float(points.calls.touched_bytes.min()))
 
 
 def _misses(points: _Points, center: np.ndarray, weight: np.ndarray, parameters: np.ndarray) -> np.ndarray:
-    predicted = law_of(parameters).latency_us(points.calls)
+    predicted = collective_model_of(parameters).latency_us(points.calls)
     return np.concatenate([np.log(predicted) - points.log_us, weight * (parameters - center)])
 
 
-def _common_law(points: _Points, link: str) -> np.ndarray:
+def _common_collective_model(points: _Points, link: str) -> np.ndarray:
     """The best of several starts."""
     shared = link in SHARED_LINKS
     prior = PRIOR if shared else {**PRIOR, "sharing_power": HELD}
     weight = np.array([*prior.values(), *list(SWITCH_PRIOR.values()) * NUM_SWITCHES])
-    found = []
+    result = []
     for sharing, first, second in product(SHARED if shared else NOT_SHARED, FIRST_SWITCH, SECOND_SWITCH):
         start = _start(points, sharing, SHARED_RATES if shared else RATES, (first, second))
-        found.append(robust_least_squares(partial(_misses, points, start, weight), start, ROBUST_SCALE, LAW_STEPS))
-    return min(found, key=lambda each: each[1])[0]
+        result.append(robust_least_squares(partial(_misses, points, start, weight), start, ROBUST_SCALE, LAW_STEPS))
+    return min(result, key=lambda each: each[1])[0]
 
 
 def _start(points: _Points, sharing: float, rates: tuple[float, float], switches: tuple[float, float]) -> np.ndarray:
@@ -181,12 +186,14 @@ def _start(points: _Points, sharing: float, rates: tuple[float, float], switches
                      0.5])  # fmt: skip
 
 
-def _own_laws(common: np.ndarray, rows: pd.DataFrame, rings: Mapping[int, int]) -> dict[Group, CollectiveLaw]:
-    weight, found = np.full(len(common), GROUP_PRIOR), {}
+def _own_collective_models(
+    common: np.ndarray, rows: pd.DataFrame, rings: Mapping[int, int]
+) -> dict[Group, CollectiveModel]:
+    weight, result = np.full(len(common), GROUP_PRIOR), {}
     for group, own in rows.groupby(["kind", "group_size", "nodes"]):
         kind, ranks, nodes = (str(each) for each in group)
         points = _points(own, rings)
         misses = partial(_misses, points, common, weight)
         best, _ = robust_least_squares(misses, common, ROBUST_SCALE, GROUP_STEPS)
-        found[kind, int(ranks), int(nodes)] = _measured_from(law_of(best), points)
-    return found
+        result[kind, int(ranks), int(nodes)] = _measured_from(collective_model_of(best), points)
+    return result

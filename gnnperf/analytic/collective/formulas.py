@@ -197,8 +197,8 @@ def switches_and_tree_us(
     hops = hops_us(np.zeros(len(ranks)), 2 * np.ceil(np.log2(nodes)), cluster, SIMPLE)
     inside = share * size / (cluster.intra.sustained_bytes_per_s * IN_NETWORK_BANDWIDTH)  # [n] s
     between = 2 * size / own / (adapter_bytes_per_s(cluster) * TREE_BANDWIDTH)  # [n] s
-    found = IN_NETWORK_START * start_us + hops + np.maximum(inside, between) * 1e6
-    return np.where((kinds == "all_reduce") & (nodes > 1), found, np.inf)
+    result = IN_NETWORK_START * start_us + hops + np.maximum(inside, between) * 1e6
+    return np.where((kinds == "all_reduce") & (nodes > 1), result, np.inf)
 
 
 __all__ = ["KINDS", "collective_us", "fitted_collective_us"]
@@ -234,8 +234,8 @@ def fitted_collective_us(
         several &= (kinds != "all_reduce") | (nodes == 1)
     if cluster.adapters < cluster.ranks_per_node:  # nor has a table adapters that ranks share
         several &= nodes == 1
-    asked = (each[several] for each in (kinds, message_bytes, group_size, nodes, specified))
-    own = fitted.latency_us(*asked)
+    requested = (each[several] for each in (kinds, message_bytes, group_size, nodes, specified))
+    own = fitted.latency_us(*requested)
     specified[several] = np.where(np.isnan(own), specified[several], own)
     return specified
 
@@ -298,8 +298,8 @@ def _tree_us(
     nodes = np.ceil(ranks / cluster.ranks_per_node)  # [n]
     inside, between, share = tree_terms(ranks, np.fmax(nodes, 1.0))
     bandwidth = across_bytes_per_s(kinds, ranks, cluster) * TREE_BANDWIDTH * protocol.reducing  # [n] bytes/s
-    found = protocol.start * start_us + hops_us(inside, between, cluster, protocol) + share * size / bandwidth * 1e6
-    return np.where((kinds == "all_reduce") & (nodes > 1), found, np.inf)
+    result = protocol.start * start_us + hops_us(inside, between, cluster, protocol) + share * size / bandwidth * 1e6
+    return np.where((kinds == "all_reduce") & (nodes > 1), result, np.inf)
 
 
 def _in_network_us(
@@ -308,5 +308,5 @@ def _in_network_us(
     """[n] us of an all-reduce that the switch inside a machine computes; infinite for all others."""
     _, share = in_network_terms(ranks)  # the way to the switch and back is in the start-up
     bandwidth = cluster.intra.sustained_bytes_per_s * IN_NETWORK_BANDWIDTH
-    found = IN_NETWORK_START * start_us + share * size / bandwidth * 1e6
-    return np.where((kinds == "all_reduce") & (ranks > 1) & (ranks <= cluster.ranks_per_node), found, np.inf)
+    result = IN_NETWORK_START * start_us + share * size / bandwidth * 1e6
+    return np.where((kinds == "all_reduce") & (ranks > 1) & (ranks <= cluster.ranks_per_node), result, np.inf)

@@ -54,19 +54,19 @@ def collective_table(parts: Mapping[str, object], num_rows: int) -> CollectiveTa
     rows = pd.DataFrame({name: _column(parts[name], kind, num_rows) for name, (kind, _) in COLUMNS.items()})
     good = (rows["latency_us"] > 0) & (rows["message_bytes"] > 0) & (rows["group_size"] > 0) & (rows["nodes"] > 0)
     bad = int((~good).sum())
-    kept = rows[good.to_numpy()].reset_index(drop=True)
-    return CollectiveTable(kept, {f"{parts['source']}: {UNMEASURED}": bad} if bad else {})
+    retained = rows[good.to_numpy()].reset_index(drop=True)
+    return CollectiveTable(retained, {f"{parts['source']}: {UNMEASURED}": bad} if bad else {})
 
 
 def joined(tables: Iterable[CollectiveTable]) -> CollectiveTable:
     """All rows of several tables, renumbered; counts of what was left out are added."""
-    found = list(tables)
+    result = list(tables)
     dropped: dict[str, int] = {}
-    for table in found:
+    for table in result:
         for reason, count in table.dropped.items():
             dropped[reason] = dropped.get(reason, 0) + count
     empty = {name: np.empty(0) for name in COLUMNS}
-    rows = [table.rows for table in found] or [collective_table(empty, 0).rows]
+    rows = [table.rows for table in result] or [collective_table(empty, 0).rows]
     return CollectiveTable(pd.concat(rows, ignore_index=True), dropped)
 
 

@@ -22,8 +22,8 @@ def read_collective_table(path: Path) -> CollectiveTable:
     Raises:
         InputError: not readable, a column is missing, what should be a number is none, or no row measures anything.
     """
-    found = _read(path)
-    table = read_calibrated(path) if OP_TABLE_COLUMN in found else _own(found, path)
+    result = _read(path)
+    table = read_calibrated(path) if OP_TABLE_COLUMN in result else _own(result, path)
     if table.rows.empty:
         raise InputError("no measured collective", where=str(path), allowed=f"rows with {', '.join(NEEDED)}")
     return table
@@ -36,18 +36,18 @@ def _read(path: Path) -> pd.DataFrame:
         return read_parquet(path).to_pandas() if path.suffix == ".parquet" else pd.read_csv(path)
 
 
-def _own(found: pd.DataFrame, path: Path) -> CollectiveTable:
-    missing = [column for column in NEEDED if column not in found]
+def _own(result: pd.DataFrame, path: Path) -> CollectiveTable:
+    missing = [column for column in NEEDED if column not in result]
     if missing:
         raise InputError(f"column {missing[0]!r} is missing", where=str(path),
                          allowed="; ".join(f"{name}: {COLUMNS[name][1]}" for name in NEEDED),
                          remedy="name an ops.parquet of gnnperf calibrate, or add the column")  # fmt: skip
-    columns: dict[str, object] = {name: found[name] if name in found else ASSUMED[name] for name in COLUMNS}
+    columns: dict[str, object] = {name: result[name] if name in result else ASSUMED[name] for name in COLUMNS}
     for name, (kind, _) in COLUMNS.items():
-        if kind in (NUMBER, COUNT) and name in found:
-            columns[name] = _numbers(found[name], name, path)
-    columns["kind"] = found["kind"].replace(POINT_TO_POINT)
-    return collective_table(columns, len(found))
+        if kind in (NUMBER, COUNT) and name in result:
+            columns[name] = _numbers(result[name], name, path)
+    columns["kind"] = result["kind"].replace(POINT_TO_POINT)
+    return collective_table(columns, len(result))
 
 
 def _numbers(values: pd.Series, name: str, path: Path) -> pd.Series:

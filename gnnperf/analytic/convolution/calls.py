@@ -118,13 +118,13 @@ BOTH = "aten::convolution_backward"
 
 def convolutions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of convolutions; NaN: depthwise, another op, sizes that do not follow, or a dtype without a rate."""
-    found = np.zeros(len(calls))
+    result = np.zeros(len(calls))
     answered = np.zeros(len(calls), bool)
     for which in ConvolutionPass:
         rows = np.array([r for r, call in enumerate(calls) if which in passes(call)], dtype=np.intp)
-        found[rows] += _pass_us([calls[r] for r in rows], which, setting)
+        result[rows] += _pass_us([calls[r] for r in rows], which, setting)
         answered[rows] = True
-    return np.where(answered, found, np.nan)
+    return np.where(answered, result, np.nan)
 
 
 def passes(call: KernelCall) -> tuple[ConvolutionPass, ...]:
@@ -141,13 +141,13 @@ def passes(call: KernelCall) -> tuple[ConvolutionPass, ...]:
 
 def _pass_us(calls: Sequence[KernelCall], which: ConvolutionPass, setting: Setting) -> Array:
     sizes = sized(calls, convolution_size, WIDTH)
-    found = np.full(len(calls), np.nan)
+    result = np.full(len(calls), np.nan)
     for dtype, rows in _by_dtype(calls):
         rows = np.intersect1d(rows, known_rows(sizes))
         if not len(rows) or not has_rate(setting.device, dtype, TF32):
             continue
-        found[rows] = form_us(Convolutions(*sizes[rows].T), which, dtype, setting, TF32)
-    return found
+        result[rows] = form_us(Convolutions(*sizes[rows].T), which, dtype, setting, TF32)
+    return result
 
 
 def form_us(calls: Convolutions, which: ConvolutionPass, dtype: str, setting: Setting, tf32: bool) -> Array:

@@ -72,17 +72,17 @@ def streamed(call: Call) -> Counts:
 
 def far_bytes(call: Call) -> float:
     """Bytes of a sweep that come from memory."""
-    return beyond(call.moved_bytes, CACHE_BYTES, FAR_SHARPNESS) * call.moved_bytes
+    return out_of_range(call.moved_bytes, CACHE_BYTES, FAR_SHARPNESS) * call.moved_bytes
 
 
-def beyond(num_bytes: float, cache_bytes: float, sharpness: float) -> float:
+def out_of_range(num_bytes: float, cache_bytes: float, sharpness: float) -> float:
     """Share that a cache no longer holds."""
     return 1.0 / (1.0 + min(cache_bytes / max(num_bytes, 1.0), 1e6) ** sharpness)
 
 
-def is_shape(found: Shape | None) -> bool:
+def is_shape(result: Shape | None) -> bool:
     """Of one tensor with at least one dimension: not a list of tensors."""
-    return bool(found) and not isinstance(found[0], list)  # type: ignore[index]
+    return bool(result) and not isinstance(result[0], list)  # type: ignore[index]
 
 
 def first_shape(call: Call) -> Shape:
@@ -128,10 +128,10 @@ def reduction(call: Call) -> Counts:
 
 def _reduced_rows(call: Call, shape: Shape) -> float:
     """The results, if there are as many as leading dimensions have elements; which axes went is not recorded."""
-    kept = round(call.moved_bytes / ITEM_BYTES) - prod(shape)
-    if kept <= 1:
+    retained = round(call.moved_bytes / ITEM_BYTES) - prod(shape)
+    if retained <= 1:
         return 1.0
-    return float(kept) if kept in accumulate(shape[:-1], mul) else 0.0
+    return float(retained) if retained in accumulate(shape[:-1], mul) else 0.0
 
 
 def lookup(call: Call) -> Counts:
@@ -146,7 +146,7 @@ def lookup(call: Call) -> Counts:
     else:
         return streamed(call)
     elements = rows * table[-1]
-    missed = beyond(prod(table) * ITEM_BYTES, CACHE_BYTES, TABLE_SHARPNESS) * rows
+    missed = out_of_range(prod(table) * ITEM_BYTES, CACHE_BYTES, TABLE_SHARPNESS) * rows
     written = max(call.moved_bytes - ITEM_BYTES * passes * elements, 0.0)
     return {"call": 1.0, "row": rows, "missed_row": missed, "element": passes * elements, "byte": written}
 
@@ -235,8 +235,8 @@ def op_counts(calls: pd.DataFrame) -> np.ndarray:
     """
     known = calls[KEYS].assign(family=paid_families(calls)).astype(object)
     rows = known.where(calls[KEYS].notna(), None).itertuples(index=False, name=None)
-    found = [_counts(str(op), dims, str(family), *numbers) for op, dims, _, family, *numbers in rows]
-    return np.array(found, dtype=float).reshape(len(calls), len(COUNTS))
+    result = [_counts(str(op), dims, str(family), *numbers) for op, dims, _, family, *numbers in rows]
+    return np.array(result, dtype=float).reshape(len(calls), len(COUNTS))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -247,9 +247,9 @@ def _counts(
         return (float("nan"),) * len(COUNTS)
     shapes = tuple(json.loads(dims)) if dims else ()
     call = Call(op.rpartition("::")[2], shapes, flops or 0.0, moved or 0.0)
-    cold = beyond(between or 0.0, OWN_CACHE_BYTES, OWN_SHARPNESS)
-    found = {"cold_call": cold, **BY_FAMILY.get(family, streamed)(call)}
-    return tuple(found.get(name, 0.0) for name in COUNTS)
+    cold = out_of_range(between or 0.0, OWN_CACHE_BYTES, OWN_SHARPNESS)
+    result = {"cold_call": cold, **BY_FAMILY.get(family, streamed)(call)}
+    return tuple(result.get(name, 0.0) for name in COUNTS)
 
 
 def _product(call: Call) -> Counts:

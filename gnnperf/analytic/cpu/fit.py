@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from gnnperf.analytic.cpu.coefficients import BACK_OFF, CoreNumbers, FamilyCoefficients, OpCoefficients
 from gnnperf.analytic.cpu.counts import CALLS, COUNTS, TRAFFIC, op_counts, paid_families
-from gnnperf.analytic.cpu.prices import BACK_OFF, CoreNumbers, FamilyPrices, OpPrices
 from gnnperf.core import InputError
 
 # Where the search starts, us of one count: a core of some 50 GFLOP/s and 10 GB/s. What no call tells stays there.
@@ -52,7 +52,7 @@ class _Layout:
         return np.split(unknowns, np.cumsum(self.sizes)[:-1])
 
 
-def fit_op_prices(calls: pd.DataFrame, core: CoreNumbers) -> OpPrices:
+def fit_op_prices(calls: pd.DataFrame, core: CoreNumbers) -> OpCoefficients:
     """Prices of all families.
 
     Args:
@@ -66,28 +66,28 @@ def fit_op_prices(calls: pd.DataFrame, core: CoreNumbers) -> OpPrices:
     if known.empty:
         raise InputError("no call with known FLOPs or bytes", where="op prices", remedy="record shapes")
     families = {str(family): _fit_family(rows) for family, rows in known.groupby(paid_families(known))}
-    return OpPrices({BACK_OFF: FamilyPrices(START_US, {}, {}), **families}, core)
+    return OpCoefficients({BACK_OFF: FamilyCoefficients(START_US, {}, {}), **families}, core)
 
 
-def _fit_family(rows: pd.DataFrame) -> FamilyPrices:
+def _fit_family(rows: pd.DataFrame) -> FamilyCoefficients:
     counts = op_counts(rows)  # [n, num_counts]
     used = np.flatnonzero(counts.any(axis=0))
     layout = _Layout(
         tuple(COUNTS[j] for j in used), tuple(sorted(set(rows["op_name"]))), tuple(sorted(set(_dtypes(rows))))
     )
     problem = _Problem(layout, rows, counts[:, used])
-    return _prices(layout, problem.solve())
+    return _coefficients(layout, problem.solve())
 
 
 def _dtypes(rows: pd.DataFrame) -> pd.Series:
     return rows["dtype"].astype(object).where(rows["dtype"].notna(), "")
 
 
-def _prices(layout: _Layout, unknowns: np.ndarray) -> FamilyPrices:
+def _coefficients(layout: _Layout, unknowns: np.ndarray) -> FamilyCoefficients:
     family, ops, dtypes, _ = layout.split(unknowns)
     price = {count: START_US[count] * float(np.exp(x)) for count, x in zip(layout.counts, family, strict=True)}
     factors = np.exp(ops.reshape(len(layout.ops), -1))
-    return FamilyPrices(
+    return FamilyCoefficients(
         {**START_US, **price},  # what no call has is not free: it costs what it was expected to
         {
             op: dict(zip(layout.counts, map(float, row), strict=True))
@@ -176,5 +176,5 @@ def _weights(rows: pd.DataFrame) -> np.ndarray:
     spent = (rows["latency_us"] * rows["times"]).to_numpy(float) ** TIME_POWER
     mean = spent[recorded].mean() if recorded.any() else 1.0
     weight = np.where(recorded, spent / mean, CALIBRATED_WEIGHT)
-    found: np.ndarray = weight / weight.sum()
-    return found
+    result: np.ndarray = weight / weight.sum()
+    return result

@@ -41,8 +41,8 @@ def recorded_calls(graphs: Iterable[ExecutionGraph]) -> pd.DataFrame:
     (DTensor: 30 us where the op takes 2), or an argument was converted first.
     """
     parts = [_labeled(graph) for graph in graphs]
-    found = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*KEYS, *LABELS])
-    calls = found[found["opened_ops"].eq(0) | found.groupby("op_name")["opened_ops"].transform("min").gt(0)]
+    result = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*KEYS, *LABELS])
+    calls = result[result["opened_ops"].eq(0) | result.groupby("op_name")["opened_ops"].transform("min").gt(0)]
     grouped = calls.groupby(KEYS, dropna=False, observed=True)["latency_us"]
     return grouped.agg(latency_us="mean", times="count").reset_index().assign(source=RECORDED)
 
@@ -78,16 +78,16 @@ def _calibrated_calls(path: Path) -> pd.DataFrame:
         raise InputError(f"column {missing[0]!r} is missing", where=str(path),
                          remedy="name an ops.parquet that `gnnperf calibrate` wrote")  # fmt: skip
     states = table["cache"].where(table["tables"] == 1, "")
-    found = [(call, row.measured_us, BETWEEN_BYTES[state]) for row, state in zip(rows, states, strict=True)
+    result = [(call, row.measured_us, BETWEEN_BYTES[state]) for row, state in zip(rows, states, strict=True)
              if row.kind == OP and (call := _traced(row)) is not None and _usable(call, state)]  # fmt: skip
     columns = {
-        "op_name": [ON_CPU.get(call.op_name, call.op_name) for call, *_ in found],
-        "input_dims": [_compact(call.input_dims) for call, *_ in found],
-        "dtype": [call.dtype for call, *_ in found], "family": [str(call.family) for call, *_ in found],
-        "flops": np.array([call.flops for call, *_ in found], float),
-        "bytes": np.array([call.moved_bytes for call, *_ in found], float),
-        "between_bytes": np.array([between for *_, between in found], float),
-        "latency_us": np.array([us for _, us, _ in found], float),
+        "op_name": [ON_CPU.get(call.op_name, call.op_name) for call, *_ in result],
+        "input_dims": [_compact(call.input_dims) for call, *_ in result],
+        "dtype": [call.dtype for call, *_ in result], "family": [str(call.family) for call, *_ in result],
+        "flops": np.array([call.flops for call, *_ in result], float),
+        "bytes": np.array([call.moved_bytes for call, *_ in result], float),
+        "between_bytes": np.array([between for *_, between in result], float),
+        "latency_us": np.array([us for _, us, _ in result], float),
     }  # fmt: skip
     device = str(table["device"].iloc[0]) if "device" in table else ""
     return pd.DataFrame(columns)[[*KEYS, "latency_us"]].assign(times=1, source=CALIBRATED, device=device)

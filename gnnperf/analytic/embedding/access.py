@@ -95,9 +95,9 @@ def characteristic_lookups(access: Access, cache_rows: np.ndarray) -> np.ndarray
 
 def hit_share(access: Access, cache_rows: np.ndarray) -> np.ndarray:
     """Share [k] of lookups that hit a warm cache of `cache_rows` [k] (Che, Tung, Wang 2002)."""
-    kept = characteristic_lookups(access, cache_rows)  # [k]
+    retained = characteristic_lookups(access, cache_rows)  # [k]
     weight = access.rows * access.probability
-    return 1.0 - (weight * np.exp(-access.probability * np.minimum(kept, 1e30)[:, None])).sum(axis=1)
+    return 1.0 - (weight * np.exp(-access.probability * np.minimum(retained, 1e30)[:, None])).sum(axis=1)
 
 
 def missed_rows(access: Access, lookups: np.ndarray, cache_rows: np.ndarray) -> np.ndarray:
@@ -105,8 +105,8 @@ def missed_rows(access: Access, lookups: np.ndarray, cache_rows: np.ndarray) -> 
 
     Until the cache is full, after T lookups, only the first lookup of a row misses; from then on it is a warm cache.
     """
-    kept = characteristic_lookups(access, cache_rows)  # [k]
-    filling = np.minimum(lookups, kept)
+    retained = characteristic_lookups(access, cache_rows)  # [k]
+    filling = np.minimum(lookups, retained)
     return unique_rows(access, filling) + (lookups - filling) * (1.0 - hit_share(access, cache_rows))
 
 

@@ -21,7 +21,7 @@ from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 
-from gnnperf.analytic.embedding.model import INDEX_BYTES, Caches, LookupPrices, Lookups, lookup_us, specified
+from gnnperf.analytic.embedding.model import INDEX_BYTES, Caches, LookupCoefficients, Lookups, lookup_us, specified
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting
 from gnnperf.graph import UnknownCost
 
@@ -68,18 +68,18 @@ def stated(tables: Sequence[BatchedTable]) -> str:
 
 def batched_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of batched lookups and updates; NaN: another op, or tables that are not stated."""
-    found = np.full(len(calls), np.nan)
-    caches, prices = specified(setting.device, setting.memory)
+    result = np.full(len(calls), np.nan)
+    caches, coefficients = specified(setting.device, setting.memory)
     for name, price in ((LOOK_UP, _look_up_us), (UPDATE, _update_us)):
         known = [(row, tables) for row, call in enumerate(calls) if call.op_name == name for tables in _tables(call)]
         if not known:
             continue
         parts = [tables for _, tables in known]
         each, of_part = np.unique(np.concatenate(parts), axis=0, return_inverse=True)  # tables repeat over ranks
-        us = price(each, caches, prices)[of_part.ravel()]  # [tables of all calls] without a launch
+        us = price(each, caches, coefficients)[of_part.ravel()]  # [tables of all calls] without a launch
         first = np.cumsum([0, *map(len, parts[:-1])])
-        found[[row for row, _ in known]] = LAUNCHES[name] * prices.call + np.add.reduceat(us, first)
-    return found
+        result[[row for row, _ in known]] = LAUNCHES[name] * coefficients.call + np.add.reduceat(us, first)
+    return result
 
 
 def _tables(call: KernelCall) -> list[np.ndarray]:
@@ -104,20 +104,28 @@ def busy_columns(dim: np.ndarray) -> np.ndarray:
     return np.where(dim >= full, dim, np.interp(dim, list(BUSY_COLUMNS), list(BUSY_COLUMNS.values())))
 
 
-def _look_up_us(tables: np.ndarray, caches: Caches, prices: LookupPrices) -> np.ndarray:
+def _look_up_us(tables: np.ndarray, caches: Caches, coefficients: LookupCoefficients) -> np.ndarray:
     """[k] us without launches."""
-    return lookup_us(_lookups(tables), caches, prices) - prices.call
+    return lookup_us(_lookups(tables), caches, coefficients) - coefficients.call
 
 
-def _update_us(tables: np.ndarray, caches: Caches, prices: LookupPrices) -> np.ndarray:
+def _update_us(tables: np.ndarray, caches: Caches, coefficients: LookupCoefficients) -> np.ndarray:
     """[k] us without launches: indices and gradients of vectors, then different rows with their state, both ways."""
-    asked = _lookups(tables)
-    different = asked.reuse.unique(asked.lookups)  # [k] rows
+    requested = _lookups(tables)
+    different = requested.reuse.unique(requested.lookups)  # [k] rows
     line, state = caches.line_bytes, tables[:, -1]
-    touched = np.maximum(asked.row_bytes, line) + np.where(state > 0, np.maximum(state, line), 0.0)
-    far = asked.bags * asked.row_bytes + 2.0 * different * touched + asked.lookups * INDEX_BYTES  # [k] bytes
-    near = asked.lookups * asked.row_bytes  # [k] bytes: a bag's gradient is read once more for each of its indices
-    return far * prices.last_line / line + near * prices.near_line / line + asked.lookups * asked.dim * prices.element
+    touched = np.maximum(requested.row_bytes, line) + np.where(state > 0, np.maximum(state, line), 0.0)
+    far = (
+        requested.bags * requested.row_bytes + 2.0 * different * touched + requested.lookups * INDEX_BYTES
+    )  # [k] bytes
+    near = (
+        requested.lookups * requested.row_bytes
+    )  # [k] bytes: a bag's gradient is read once more for each of its indices
+    return (
+        far * coefficients.last_line / line
+        + near * coefficients.near_line / line
+        + requested.lookups * requested.dim * coefficients.element
+    )
 
 
 def batched_work(tables: Sequence[BatchedTable], name: str) -> tuple[float, float]:

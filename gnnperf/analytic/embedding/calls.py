@@ -72,16 +72,16 @@ DENSE_SIZES: Mapping[str, Callable[[KernelCall], Size]] = {
 
 def lookups_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of embeddings and embedding bags, forward and dense backward; NaN: another op, or sizes not known."""
-    found = np.full(len(calls), np.nan)
-    caches, prices = specified(setting.device, setting.memory)
+    result = np.full(len(calls), np.nan)
+    caches, coefficients = specified(setting.device, setting.memory)
     sizes = sized(calls, sizes_of, 4)
     for row in known_rows(sizes):
         call, access = calls[row], calls[row].access
         rows, dim, lookups, bags, skew, tables = (np.array([v]) for v in (*sizes[row], access.skew, access.tables))
-        asked = Lookups(rows, dim, lookups, bags, skew, tables, np.array([access.warm]), call.item_bytes,
+        requested = Lookups(rows, dim, lookups, bags, skew, tables, np.array([access.warm]), call.item_bytes,
                         access.counted)  # fmt: skip
-        found[row] = lookup_us(asked, caches, prices, call.op_name in DENSE_SIZES)[0]
-    return found
+        result[row] = lookup_us(requested, caches, coefficients, call.op_name in DENSE_SIZES)[0]
+    return result
 
 
 def sizes_of(call: KernelCall) -> Size:

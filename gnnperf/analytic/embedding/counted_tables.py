@@ -30,10 +30,10 @@ def _with_counts(call: KernelCall, counts: Sequence[TableCounts]) -> KernelCall:
         rows, dim = (round(size) for size in sizes_of(call)[:2])
     except (UnknownCost, IndexError):  # shapes that were not recorded: the form does not answer either
         return call
-    found = [table for table in counts if _holds(table, rows, dim)]
-    if not found:
+    result = [table for table in counts if _holds(table, rows, dim)]
+    if not result:
         return call
-    table = min(found, key=lambda t: (t.rows * t.dim, t.lookups))  # the whole table rather than a part of a larger one
+    table = min(result, key=lambda t: (t.rows * t.dim, t.lookups))  # the whole table rather than a part of a larger one
     return replace(call, access=LookupAccess(_access(table, rows)))
 
 

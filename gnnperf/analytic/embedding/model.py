@@ -1,6 +1,6 @@
 """Embedding bags, forward and backward: rows looked up, what the caches hold of them, gradients of whole tables.
 
-Time of one call = sum over terms of count x price (`TERMS` names the counts, `LookupPrices` holds the prices):
+Time of one call = sum over terms of count x price (`TERMS` names the counts, `LookupCoefficients` holds the prices):
 
     forward          calls, looked-up rows and elements, bags, lines that come from the last-level cache or from DRAM
     backward, sparse the same, with prices of its own: one gradient row per lookup is written
@@ -91,7 +91,7 @@ class Caches:
 
 
 @dataclass(frozen=True)
-class LookupPrices:
+class LookupCoefficients:
     """Prices of one direction, us each.
 
     Attributes:
@@ -128,10 +128,10 @@ class LookupPrices:
     fresh_page: float = 0.0
 
 
-TERMS = tuple(f.name for f in fields(LookupPrices))
+TERMS = tuple(f.name for f in fields(LookupCoefficients))
 
 
-def specified(device: DeviceSpec, constants: MemoryConstants) -> tuple[Caches, LookupPrices]:
+def specified(device: DeviceSpec, constants: MemoryConstants) -> tuple[Caches, LookupCoefficients]:
     """Caches and prices of a device on which no lookups were measured: its bandwidths and rate, nothing else.
 
     Lines cost their bytes over the bandwidth of where they come from, an element one operation (Lin et al. 2022 model
@@ -141,26 +141,28 @@ def specified(device: DeviceSpec, constants: MemoryConstants) -> tuple[Caches, L
     line = LINE_BYTES[device.kind]
     dram_byte_us = US / sustained_bytes_per_s(device, constants)
     cache_byte_us = dram_byte_us / constants.cache_speedup
-    prices = LookupPrices(
+    coefficients = LookupCoefficients(
         call=device.launch_floor_us, cold=0.0, row=INDEX_BYTES * dram_byte_us,
         element=US / device.flops_per_s["float32"], bag=0.0, near_line=line * cache_byte_us,
         last_row=0.0, last_line=line * dram_byte_us, page=0.0, result_byte=dram_byte_us, gradient_byte=dram_byte_us,
     )  # fmt: skip
     near_bytes = NEAR_BYTES_PER_SM[device.kind] * device.num_sms
-    return Caches(near_bytes, constants.cache_share * device.l2_bytes, line), prices
+    return Caches(near_bytes, constants.cache_share * device.l2_bytes, line), coefficients
 
 
-def lookup_us(calls: Lookups, caches: Caches, prices: LookupPrices, dense_backward: bool = False) -> np.ndarray:
+def lookup_us(
+    calls: Lookups, caches: Caches, coefficients: LookupCoefficients, dense_backward: bool = False
+) -> np.ndarray:
     """Time [k] us of one call on one table.
 
     Args:
         calls: what is looked up.
         caches: sizes.
-        prices: of this direction; `research.fitting.embedding` finds them.
+        coefficients: of this direction; `research.fitting.embedding` finds them.
         dense_backward: the gradient of the whole table is written.
     """
     counts = lookup_counts(calls, caches, dense_backward)
-    return sum((getattr(prices, term) * counts[term] for term in TERMS), np.zeros(len(calls.rows)))
+    return sum((getattr(coefficients, term) * counts[term] for term in TERMS), np.zeros(len(calls.rows)))
 
 
 def lookup_counts(calls: Lookups, caches: Caches, dense_backward: bool = False) -> Mapping[str, np.ndarray]:

@@ -72,15 +72,15 @@ SIZES: Mapping[str, Callable[[OpCall], Size]] = {
 def products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of calls of matrix products; NaN: another op, shapes not recorded, or a dtype without a rate."""
     sizes = sized(calls, product_size, 4)
-    found = np.full(len(calls), np.nan)
+    result = np.full(len(calls), np.nan)
     kinds = [(plain_dtype(call.known_dtype), call.tf32) for call in calls]
     for dtype, tf32 in sorted(set(kinds)):
         same = np.array([kind == (dtype, tf32) for kind in kinds])
         rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))
         if len(rows) and has_rate(setting.device, dtype, tf32):
             batch, m, n, k = sizes[rows].T
-            found[rows] = product_us(setting, dtype, tf32)(products(m, n, k, batch, ITEM_BYTES[dtype]))
-    return found
+            result[rows] = product_us(setting, dtype, tf32)(products(m, n, k, batch, ITEM_BYTES[dtype]))
+    return result
 
 
 def product_size(call: KernelCall) -> tuple[float, ...]:
@@ -114,13 +114,15 @@ def product_us(setting: Setting, dtype: str, tf32: bool = False) -> ProductTime:
     key = rate_key(device, dtype, tf32)
     single = {**setting.gemm, family_of(key, batched=True): setting.gemm[family_of(key, batched=False)]}
 
-    def answer(found: Products, splits: Splits = SPLITS) -> Array:
-        us = gemm_us(device, dtype, found, tf32=tf32, constants=setting.gemm, splits=splits)
-        rows = np.flatnonzero(found.batch > 1)
+    def answer(result: Products, splits: Splits = SPLITS) -> Array:
+        us = gemm_us(device, dtype, result, tf32=tf32, constants=setting.gemm, splits=splits)
+        rows = np.flatnonzero(result.batch > 1)
         if len(rows) and family_of(key, batched=True) != family_of(key, batched=False):
-            asked, one = found.part(rows), replace(found.part(rows), batch=np.ones(len(rows)))
-            other, least = (gemm_us(device, dtype, p, tf32=tf32, constants=single, splits=splits) for p in (asked, one))
-            short = np.minimum(asked.m, asked.n) < SHORT_EDGE
+            requested, one = result.part(rows), replace(result.part(rows), batch=np.ones(len(rows)))
+            other, least = (
+                gemm_us(device, dtype, p, tf32=tf32, constants=single, splits=splits) for p in (requested, one)
+            )
+            short = np.minimum(requested.m, requested.n) < SHORT_EDGE
             better = np.where(short, np.minimum(us[rows], other), us[rows])
             us[rows] = np.maximum(better, least)  # a batch takes no less than one product of it
         return np.maximum(us, setting.device.launch_floor_us)

@@ -149,8 +149,8 @@ def load_gemm_constants(path: Path) -> Mapping[str, Members]:
             allowed=str(VERSION),
             remedy="fit again: python -m research.fitting.gemm",
         )
-    found = constants_from(raw, _GemmFile, str(path))
-    return {family: getattr(found, family) for family in FAMILIES}
+    result = constants_from(raw, _GemmFile, str(path))
+    return {family: getattr(result, family) for family in FAMILIES}
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ CHUNK_ROWS = 8192
 class ProductTime(Protocol):
     """A model of products on one device."""
 
-    def __call__(self, found: Products, splits: Splits = SPLITS) -> Array:
+    def __call__(self, result: Products, splits: Splits = SPLITS) -> Array:
         """[rows] us of kernels that may divide k into so many parts."""
 
 
@@ -73,7 +73,7 @@ def family_of(key: str, batched: bool) -> str:
 def gemm_us(
     device: DeviceSpec,
     dtype: str,
-    found: Products,
+    result: Products,
     *,
     tf32: bool = False,
     launch_included: bool = False,
@@ -85,7 +85,7 @@ def gemm_us(
     Args:
         device: a GPU.
         dtype: of operands and result, e.g. "bfloat16".
-        found: what is multiplied; `products` makes them.
+        result: what is multiplied; `products` makes them.
         tf32: float32 products may use TF32.
         launch_included: latency from the call (host), not of the kernel alone.
         constants: family -> members; None: those that ship.
@@ -96,41 +96,41 @@ def gemm_us(
     """
     family = constants or default_gemm_constants()
     key, numbers = rate_key(device, dtype, tf32), numbers_of(device, dtype, tf32)  # numbers of one row
-    us = np.full(len(found.m), np.nan)  # [rows]
+    us = np.full(len(result.m), np.nan)  # [rows]
     for batched in (False, True):
-        rows = np.flatnonzero((found.batch > 1) == batched)
+        rows = np.flatnonzero((result.batch > 1) == batched)
         members = members_for(family[family_of(key, batched)], device.architecture or "")
-        us[rows] = tiled_us(found.part(rows), numbers, members, launch_included, splits)
+        us[rows] = tiled_us(result.part(rows), numbers, members, launch_included, splits)
     return us
 
 
 def tiled_us(
-    found: Products, device: DeviceNumbers, members: Members, launch_included: bool, splits: Splits = SPLITS
+    result: Products, device: DeviceNumbers, members: Members, launch_included: bool, splits: Splits = SPLITS
 ) -> Array:
     """[rows] us of one family: the geometric mean over its members, which grows with work as each of them does.
 
     Args:
-        found: products.
+        result: products.
         device: numbers of one device, or of one per row.
         members: constants of the family.
         launch_included: see `gemm_us`.
         splits: see `gemm_us`.
     """
-    rows = len(found.m)
+    rows = len(result.m)
     numbers = DeviceNumbers(*(np.broadcast_to(getattr(device, f), rows) for f in device.__dataclass_fields__))
-    return np.exp(np.mean([np.log(_one_us(found, numbers, c, launch_included, splits)) for c in members], axis=0))
+    return np.exp(np.mean([np.log(_one_us(result, numbers, c, launch_included, splits)) for c in members], axis=0))
 
 
 def _one_us(
-    found: Products, numbers: DeviceNumbers, constants: GemmConstants, launch_included: bool, splits: Splits
+    result: Products, numbers: DeviceNumbers, constants: GemmConstants, launch_included: bool, splits: Splits
 ) -> Array:
     """[rows] us of one member, a chunk of rows at a time."""
-    parts = [slice(at, at + CHUNK_ROWS) for at in range(0, len(found.m), CHUNK_ROWS)]
+    parts = [slice(at, at + CHUNK_ROWS) for at in range(0, len(result.m), CHUNK_ROWS)]
     kernels = [
         kernel_us(
-            found.part(p),
+            result.part(p),
             numbers.part(p),
-            candidates(found.part(p), numbers.part(p), constants.tiles, splits),
+            candidates(result.part(p), numbers.part(p), constants.tiles, splits),
             constants,
         )
         for p in parts
@@ -138,40 +138,40 @@ def _one_us(
     return observed_us(np.concatenate([*kernels, np.empty(0)]), constants, launch_included)
 
 
-def candidates(found: Products, device: DeviceNumbers, tiles: str, splits: Splits = SPLITS) -> Candidates:
+def candidates(result: Products, device: DeviceNumbers, tiles: str, splits: Splits = SPLITS) -> Candidates:
     """Counts of every tile and split; one tile set of TILE_SETS."""
     height, width, parts = np.array([(*tile, s) for tile in TILE_SETS[tiles] for s in splits], float).T
-    m, n = found.m[:, None], found.n[:, None]
+    m, n = result.m[:, None], result.n[:, None]
     resident = np.clip(SM_ELEMENTS / (height * width), 1.0, MOST_TILES_PER_SM)
-    tiles_in_all = found.batch[:, None] * np.ceil(m / height) * np.ceil(n / width) * parts
+    tiles_in_all = result.batch[:, None] * np.ceil(m / height) * np.ceil(n / width) * parts
     side = np.sqrt(device.num_sms[:, None] * resident)  # tiles in flight, arranged as a square
     load = np.minimum(m, height) + np.minimum(n, width)
     return Candidates(
         tile_elements=height * width,
         splits=parts,
-        steps=np.maximum(found.k[:, None] / parts, np.minimum(found.k, SHORTEST_SPLIT)[:, None]),
+        steps=np.maximum(result.k[:, None] / parts, np.minimum(result.k, SHORTEST_SPLIT)[:, None]),
         load_elements=load,
         tiles_per_sm=tiles_in_all / device.num_sms[:, None],
         resident=resident,
-        span_elements=found.k[:, None] * (np.minimum(m, side * height) + np.minimum(n, side * width)),
-        read_elements=tiles_in_all / parts * load * found.k[:, None],
+        span_elements=result.k[:, None] * (np.minimum(m, side * height) + np.minimum(n, side * width)),
+        read_elements=tiles_in_all / parts * load * result.k[:, None],
     )
 
 
-def kernel_us(found: Products, device: DeviceNumbers, counts: Candidates, constants: GemmConstants) -> Array:
+def kernel_us(result: Products, device: DeviceNumbers, counts: Candidates, constants: GemmConstants) -> Array:
     """[rows] us of the fastest candidate, with the kernel's floor; an empty product costs the floor.
 
     Args:
-        found: products.
+        result: products.
         device: numbers of [rows].
         counts: of `candidates` for the same.
         constants: of the family.
     """
-    compute, memory = _compute_us(found, device, counts, constants), _memory_us(found, device, counts, constants)
+    compute, memory = _compute_us(result, device, counts, constants), _memory_us(result, device, counts, constants)
     larger = np.maximum(compute, memory)  # keeps the powers in range
     p = constants.overlap_power
     soft = larger * ((compute / larger) ** p + (memory / larger) ** p) ** (1.0 / p)  # [rows, candidates]
-    empty = (found.batch == 0) | (found.m == 0) | (found.n == 0) | (found.k == 0)  # [rows]
+    empty = (result.batch == 0) | (result.m == 0) | (result.n == 0) | (result.k == 0)  # [rows]
     return constants.floor_clocks / device.clock_hz * US_PER_S + np.where(empty, 0.0, soft.min(axis=1))
 
 
@@ -183,27 +183,27 @@ def observed_us(kernel: Array, constants: GemmConstants, launch_included: bool) 
     return (constants.launch_us**p + kernel**p) ** (1.0 / p)
 
 
-def _compute_us(found: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
+def _compute_us(result: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
     """[rows, candidates] us of tiles and waves, and of adding up split parts."""
     clock = device.clock_hz[:, None]
     rate = device.flops_per_s[:, None] / device.num_sms[:, None] * c.compute_share  # FLOP/s of one SM
     arithmetic = 2 * counts.tile_elements / rate  # s per step
-    load = counts.load_elements * found.item_bytes[:, None] / (c.load_bytes_per_flop * rate)  # s per step
-    step = np.hypot(arithmetic, load) * _far(found, device, counts, c)
+    load = counts.load_elements * result.item_bytes[:, None] / (c.load_bytes_per_flop * rate)  # s per step
+    step = np.hypot(arithmetic, load) * _far(result, device, counts, c)
     fill = c.wave_clocks / clock  # s
     flat = np.maximum(counts.tiles_per_sm, 1.0)
     waves = c.quantization * np.ceil(counts.tiles_per_sm) + (1 - c.quantization) * flat
     throughput = waves * (counts.steps * step + fill)  # s, if SMs are busy
-    alone = counts.steps * (2 * c.least_elements / rate + c.lone_tile_share * arithmetic) + fill
-    latency = np.maximum(counts.tiles_per_sm / counts.resident, 1.0) * alone  # s, if they wait for each step
+    isolated = counts.steps * (2 * c.least_elements / rate + c.lone_tile_share * arithmetic) + fill
+    latency = np.maximum(counts.tiles_per_sm / counts.resident, 1.0) * isolated  # s, if they wait for each step
     tiled = _throttled_us(np.hypot(throughput, latency) * US_PER_S, device, c)
-    return tiled + np.where(counts.splits > 1, _split_us(found, device, counts, c), 0.0)
+    return tiled + np.where(counts.splits > 1, _split_us(result, device, counts, c), 0.0)
 
 
-def _far(found: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
+def _far(result: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
     """[rows, candidates] factor: rows of long operands lie far apart, and address translation misses."""
     reach = c.far_share * device.l2_bytes[:, None]  # bytes
-    return 1.0 + c.far_slowdown * _missing(counts.span_elements * found.item_bytes[:, None] / reach, SOFT)
+    return 1.0 + c.far_slowdown * _missing(counts.span_elements * result.item_bytes[:, None] / reach, SOFT)
 
 
 def _throttled_us(us: Array, device: DeviceNumbers, c: GemmConstants) -> Array:
@@ -219,9 +219,9 @@ def _throttled_us(us: Array, device: DeviceNumbers, c: GemmConstants) -> Array:
     return us * (1.0 + slower * us / (us + c.throttle_us))
 
 
-def _split_us(found: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
+def _split_us(result: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
     """Every part is written and read once, through the cache."""
-    results = (found.batch * found.m * found.n)[:, None] * counts.splits
+    results = (result.batch * result.m * result.n)[:, None] * counts.splits
     return c.split_clocks / device.clock_hz[:, None] * US_PER_S + 2 * SUM_BYTES * results / _l2_bytes_per_us(device, c)
 
 
@@ -229,13 +229,13 @@ def _l2_bytes_per_us(device: DeviceNumbers, c: GemmConstants) -> Array:
     return (c.l2_bytes_per_clock * device.clock_hz * device.num_sms / US_PER_S)[:, None]
 
 
-def _memory_us(found: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
+def _memory_us(result: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
     """[rows, candidates] us: compulsory traffic and what tiles read again, as far as they outgrow the cache."""
-    item, cache = found.item_bytes[:, None], c.l2_share * device.l2_bytes[:, None]  # bytes
-    elements = found.batch * (found.m * found.k + found.k * found.n + found.m * found.n)
+    item, cache = result.item_bytes[:, None], c.l2_share * device.l2_bytes[:, None]  # bytes
+    elements = result.batch * (result.m * result.k + result.k * result.n + result.m * result.n)
     moved = elements[:, None] * item
     again = counts.read_elements * item * c.reread_share * _missing(counts.span_elements * item / cache, SOFT)
-    dram = moved * _missing(found.turns[:, None] * moved / cache, c.l2_sharpness) + again
+    dram = moved * _missing(result.turns[:, None] * moved / cache, c.l2_sharpness) + again
     bandwidth = device.bandwidth_bytes_per_s[:, None] * c.memory_share / US_PER_S  # bytes per us
     return dram / bandwidth + moved / _l2_bytes_per_us(device, c)
 

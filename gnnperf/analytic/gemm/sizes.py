@@ -83,8 +83,8 @@ def numbers_of(device: DeviceSpec, dtype: str, tf32: bool = False) -> DeviceNumb
         )
     power = device.power_limit_w if device.power_limit_w else np.inf
     boost = device.clock_hz / device.base_clock_hz if device.base_clock_hz else np.inf
-    found = (rate, device.memory_bandwidth_bytes_per_s, device.l2_bytes, device.num_sms, device.clock_hz, power, boost)
-    return DeviceNumbers(*(np.array([v], float) for v in found))
+    result = (rate, device.memory_bandwidth_bytes_per_s, device.l2_bytes, device.num_sms, device.clock_hz, power, boost)
+    return DeviceNumbers(*(np.array([v], float) for v in result))
 
 
 def rate_key(device: DeviceSpec, dtype: str, tf32: bool = False) -> str:

@@ -113,7 +113,7 @@ def sparse_products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
 
 def _one_us(call: KernelCall, setting: Setting) -> float:
     try:
-        return _two_four_us(call, setting) if call.op_name in TWO_FOUR else _kept_us(call, setting)
+        return _two_four_us(call, setting) if call.op_name in TWO_FOUR else _retained_us(call, setting)
     except (UnknownCost, IndexError):  # fewer arguments or dimensions recorded than the op has
         return np.nan
 
@@ -132,7 +132,7 @@ def _two_four_us(call: KernelCall, setting: Setting) -> float:
     return float(two_four_us(*works, dense_us, rate, setting.device, setting.memory)[0])
 
 
-def _kept_us(call: KernelCall, setting: Setting) -> float:
+def _retained_us(call: KernelCall, setting: Setting) -> float:
     density = density_of(call)
     if not density < DENSE:
         raise UnknownCost
@@ -170,8 +170,8 @@ def values_per_index(call: KernelCall, density: float) -> float:
     dense_bytes = dense.bytes / DTYPE_BYTES[dense.dtype or "float32"] * item
     left = [(call.moved_bytes - dense_bytes + item * (1.0 - density) * elements, density * elements)
             for elements in (m * k, k * n)]  # fmt: skip
-    indices, kept = min((found for found in left if found[0] > 0), default=(np.inf, 0.0))
-    return kept / (indices / INDEX_BYTES)
+    indices, retained = min((result for result in left if result[0] > 0), default=(np.inf, 0.0))
+    return retained / (indices / INDEX_BYTES)
 
 
 def _matrix_rate(setting: Setting, dtype: str) -> float:

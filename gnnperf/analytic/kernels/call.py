@@ -125,13 +125,13 @@ Form = Callable[[Sequence[KernelCall], Setting], Array]  # calls of one family -
 
 def sized(calls: Sequence[KernelCall], sizes: Callable[[KernelCall], tuple[float, ...]], width: int) -> Array:
     """[n, width] sizes of each call; a row of NaN where its shapes do not tell them."""
-    found = np.full((len(calls), width), np.nan)
+    result = np.full((len(calls), width), np.nan)
     for row, call in enumerate(calls):
         try:
-            found[row] = sizes(call)
+            result[row] = sizes(call)
         except (UnknownCost, IndexError):  # fewer arguments or dimensions recorded than the op has
             continue
-    return found
+    return result
 
 
 def known_rows(sizes: Array) -> npt.NDArray[np.intp]:

@@ -41,10 +41,10 @@ def _or_chains(form: Form) -> Form:
 
     def answer(calls: Sequence[KernelCall], setting: Setting) -> Array:
         fused = np.array([is_chain(call) for call in calls], bool)
-        found = np.full(len(calls), np.nan)
+        result = np.full(len(calls), np.nan)
         for which, of in ((~fused, form), (fused, chains_us)):
-            found[which] = of([calls[row] for row in np.flatnonzero(which).tolist()], setting)
-        return found
+            result[which] = of([calls[row] for row in np.flatnonzero(which).tolist()], setting)
+        return result
 
     return answer
 
@@ -98,13 +98,13 @@ def has_forms(device: DeviceSpec) -> bool:
 def forms_us(calls: Sequence[KernelCall], device: DeviceSpec) -> Array:
     """[n] us of the whole call with one floor; NaN where no closed form applies."""
     setting = Setting(device, default_memory_constants(), default_gemm_constants(), default_convolution_constants())
-    found = np.full(len(calls), np.nan)
+    result = np.full(len(calls), np.nan)
     families = np.array([str(call.family) for call in calls], dtype=object)
     for family, form in FORMS.items():
         rows = np.flatnonzero(families == str(family))
         if len(rows):
-            found[rows] = form([calls[r] for r in rows.tolist()], setting)
-    return found
+            result[rows] = form([calls[r] for r in rows.tolist()], setting)
+    return result
 
 
 def roofline_us(calls: Sequence[KernelCall], device: DeviceSpec, power: float) -> Array:
@@ -119,9 +119,9 @@ def bounds(calls: Sequence[KernelCall], device: DeviceSpec, latency_us: Array) -
     memory = np.nan_to_num(of_bytes(calls) / bandwidth * 1e6)  # [n] us
     launch = np.array([c.num_kernels for c in calls], float) * device.launch_floor_us  # [n] us
     largest = np.argmax(np.stack([launch, memory, compute]), axis=0)  # [n] the first of equals
-    found = np.array([Bound.LAUNCH, Bound.MEMORY, Bound.COMPUTE], dtype=object)[largest]  # [n]
-    found[np.isnan(latency_us)] = None
-    return found
+    result = np.array([Bound.LAUNCH, Bound.MEMORY, Bound.COMPUTE], dtype=object)[largest]  # [n]
+    result[np.isnan(latency_us)] = None
+    return result
 
 
 def _flops(calls: Sequence[KernelCall]) -> Array:

@@ -135,23 +135,23 @@ def _no_faster_than_arithmetic(us: Array, calls: Sequence[KernelCall], setting: 
 def elementwise_calls_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of elementwise ops: bytes, or instructions where an op takes many; NaN: bytes unknown."""
     elements = np.nan_to_num(sized(calls, _elements, 1)[:, 0])  # unknown: bytes alone
-    moved, found = of_bytes(calls), np.full(len(calls), np.nan)
+    moved, result = of_bytes(calls), np.full(len(calls), np.nan)
     names = np.array([call.plain_name.removeprefix("aten::") for call in calls])
     for name in map(str, np.unique(names)):
         rows = np.flatnonzero(names == name)
-        found[rows] = elementwise_us(name, elements[rows], moved[rows], setting.device, setting.memory)
-    return _no_faster_than_arithmetic(found, calls, setting)
+        result[rows] = elementwise_us(name, elements[rows], moved[rows], setting.device, setting.memory)
+    return _no_faster_than_arithmetic(result, calls, setting)
 
 
 def reductions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of sums, means, maxima, ...; NaN: bytes unknown. Scans and sorts are bytes alone."""
     elements, items = sized(calls, _first_elements, 1)[:, 0], of_item_bytes(calls)
     results = np.maximum(of_bytes(calls) / items - elements, 1.0)  # what the input leaves of the bytes
-    found = streams_us(calls, setting)
+    result = streams_us(calls, setting)
     for item in np.unique(items):
         rows = np.flatnonzero((items == item) & ~np.isnan(elements + results))
-        found[rows] = reduction_us(elements[rows], results[rows], int(item), setting.device, setting.memory)
-    return _no_faster_than_arithmetic(found, calls, setting)
+        result[rows] = reduction_us(elements[rows], results[rows], int(item), setting.device, setting.memory)
+    return _no_faster_than_arithmetic(result, calls, setting)
 
 
 def lists_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
@@ -160,14 +160,14 @@ def lists_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     Where the graph knows how many kernels there were, their floors are added outside.
     """
     sizes = sized(calls, _list_sizes, 3)  # lists, tensors, chunks
-    found = streams_us(calls, setting)
+    result = streams_us(calls, setting)
     rows = known_rows(sizes)
     depth = np.clip(sizes[rows, 0], 1, max(TENSORS_PER_LAUNCH))
     per_launch = np.array([TENSORS_PER_LAUNCH[int(d)] for d in depth])
     launches = np.maximum(np.ceil(sizes[rows, 1] / per_launch), np.ceil(sizes[rows, 2] / CHUNKS_PER_LAUNCH))
-    alone = np.array([calls[r].num_kernels == 1 for r in rows], bool)
-    found[rows] += np.where(alone, np.maximum(launches - 1.0, 0.0), 0.0) * setting.device.launch_floor_us
-    return found
+    isolated = np.array([calls[r].num_kernels == 1 for r in rows], bool)
+    result[rows] += np.where(isolated, np.maximum(launches - 1.0, 0.0), 0.0) * setting.device.launch_floor_us
+    return result
 
 
 def _elements(call: KernelCall) -> tuple[float]:
@@ -186,6 +186,6 @@ def _first_elements(call: KernelCall) -> tuple[float]:
 
 def _list_sizes(call: KernelCall) -> tuple[float, float, float]:
     parsed = call.parsed()
-    lists = [found for found in parsed.lists if found]
+    lists = [result for result in parsed.lists if result]
     first = parsed.tensor_list(0)
     return float(len(lists)), float(len(first)), float(sum(-(-t.numel // CHUNK_ELEMENTS) for t in first))

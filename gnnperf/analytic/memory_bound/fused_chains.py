@@ -34,9 +34,9 @@ def chains_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of calls that `is_chain` knows; NaN: no buffers recorded."""
     elements = np.nan_to_num(sized(calls, _elements, 1)[:, 0])  # unknown: bytes alone
     moved = of_bytes(calls)
-    found = [chain_us(chain_ops(call.op_name), elements[row : row + 1], moved[row : row + 1], setting.device,
+    result = [chain_us(chain_ops(call.op_name), elements[row : row + 1], moved[row : row + 1], setting.device,
                       setting.memory)[0] for row, call in enumerate(calls)]  # fmt: skip
-    return np.array(found, float)
+    return np.array(result, float)
 
 
 @cache
@@ -48,14 +48,14 @@ def chain_ops(name: str) -> tuple[str, ...]:
     """
     match = CHAIN.fullmatch(name)
     words = match[1].split("_") if match else []
-    found: list[str] = []
+    result: list[str] = []
     while words:
         size = next((n for n in range(len(words), 0, -1) if PREFIX + "_".join(words[:n]) in _known()), 1)
         op = "_".join(words[:size])
         computes = op and not op.isdigit() and lookup(PREFIX + op)[0] is not OpFamily.VIEW
-        found += [op] if computes else []
+        result += [op] if computes else []
         words = words[size:]
-    return tuple(found)
+    return tuple(result)
 
 
 @cache

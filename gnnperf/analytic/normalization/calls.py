@@ -50,14 +50,14 @@ def rows_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     Softmax is taken to run over the last axis; the axis is not on a node.
     """
     sizes = sized(calls, _rows_and_columns, 2)
-    found = np.full(len(calls), np.nan)
+    result = np.full(len(calls), np.nan)
     kinds = [(FORMS[c.plain_name][0], c.item_bytes) if c.plain_name in FORMS else None for c in calls]
     for kind in {k for k in kinds if k is not None}:
         same = np.array([k == kind for k in kinds])
         rows = np.intersect1d(known_rows(sizes), np.flatnonzero(same))
         form, item = kind
-        found[rows] = form(sizes[rows, 0], sizes[rows, 1], item, setting)
-    return found
+        result[rows] = form(sizes[rows, 0], sizes[rows, 1], item, setting)
+    return result
 
 
 def _rows_and_columns(call: KernelCall) -> tuple[float, float]:
@@ -67,8 +67,8 @@ def _rows_and_columns(call: KernelCall) -> tuple[float, float]:
     parsed = call.parsed()
     x = parsed.tensor(activation)
     columns = x.shape[-1]
-    if scale is not None and (found := parsed.optional(scale)) is not None:
-        columns = found.numel
+    if scale is not None and (result := parsed.optional(scale)) is not None:
+        columns = result.numel
     if not columns or x.numel % columns:
         raise UnknownCost
     return float(x.numel // columns), float(columns)

@@ -21,10 +21,10 @@ def gradient_calls(row: OpRow) -> list[KernelCall]:
     Raises:
         UnknownCost: no formula for the gradient of this op, or shapes that do not tell it.
     """
-    found = GRADIENTS.get(row.op)
-    if found is None or row.sparsity is not None:  # one gradient is dense, one is sampled at the stored values
+    result = GRADIENTS.get(row.op)
+    if result is None or row.sparsity is not None:  # one gradient is dense, one is sampled at the stored values
         raise UnknownCost
-    return found(row)
+    return result(row)
 
 
 def _products(row: OpRow) -> list[KernelCall]:
@@ -72,10 +72,10 @@ def _pool(op: str) -> Gradient:
 
 def _edges(row: OpRow, name: str, default: list[int] | None) -> list[int]:
     """An argument of both edges."""
-    found = row.arguments.get(name) or default
-    if not isinstance(found, list) or len(found) != 2:
+    result = row.arguments.get(name) or default
+    if not isinstance(result, list) or len(result) != 2:
         raise UnknownCost
-    return found
+    return result
 
 
 def _attention(op: str) -> Gradient:

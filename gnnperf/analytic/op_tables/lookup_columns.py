@@ -62,17 +62,17 @@ def _sizes(op: str, shapes: Shapes, where: str) -> tuple[float, float]:
     return float(table[0]), float(math.prod(indices))
 
 
-def _zipf(found: object, rows: float, lookups: float, where: str) -> Reuse:
-    exponent = _number(found)
+def _zipf(result: object, rows: float, lookups: float, where: str) -> Reuse:
+    exponent = _number(result)
     if exponent is None or exponent < 0:
-        raise InputError(f"zipf is {found!r}", where=where, allowed="an exponent from 0 (uniform) up")
+        raise InputError(f"zipf is {result!r}", where=where, allowed="an exponent from 0 (uniform) up")
     return zipf_access(np.array([rows]), np.array([exponent]))
 
 
-def _histogram(found: object, rows: float, lookups: float, where: str) -> Reuse:
-    counts = [_number(n) for n in found] if isinstance(found, list) else []
+def _histogram(result: object, rows: float, lookups: float, where: str) -> Reuse:
+    counts = [_number(n) for n in result] if isinstance(result, list) else []
     if not counts or any(n is None or n < 0 for n in counts) or not any(counts):
-        raise InputError(f"reuse_histogram is {found!r}", where=where,
+        raise InputError(f"reuse_histogram is {result!r}", where=where,
                          allowed="numbers of rows asked for once, twice, 3 to 4, ... times, not all 0")  # fmt: skip
     histogram = np.array(counts, float)
     least, most = lookups_held(histogram.tolist())
@@ -84,12 +84,12 @@ def _histogram(found: object, rows: float, lookups: float, where: str) -> Reuse:
     return counted_access(rows, histogram, lookups)
 
 
-def _distances(found: object, rows: float, lookups: float, where: str) -> Reuse:
-    pairs = [p if isinstance(p, list) and len(p) == 2 else [-1, -1] for p in found] if isinstance(found, list) else []
+def _distances(result: object, rows: float, lookups: float, where: str) -> Reuse:
+    pairs = [p if isinstance(p, list) and len(p) == 2 else [-1, -1] for p in result] if isinstance(result, list) else []
     distances = [math.inf if distance is None else _number(distance) for distance, _ in pairs]
     counts = [_number(n) for _, n in pairs]
     if not pairs or any(d is None or d < 1 for d in distances) or any(n is None or n < 0 for n in counts):
-        raise InputError(f"reuse_distances is {found!r}", where=where,
+        raise InputError(f"reuse_distances is {result!r}", where=where,
                          allowed="pairs [different rows from 1 up, or null for never before; lookups]")  # fmt: skip
     if not any(counts):
         raise InputError("reuse_distances holds no lookups", where=where, allowed="at least one pair above 0")
@@ -101,20 +101,20 @@ _READ: Mapping[str, Callable[[object, float, float, str], Reuse]] = {
 }  # fmt: skip
 
 
-def _above_zero(found: object, name: str, where: str) -> float:
-    value = 1.0 if found is None else _number(found)
+def _above_zero(result: object, name: str, where: str) -> float:
+    value = 1.0 if result is None else _number(result)
     if value is None or value <= 0:
-        raise InputError(f"{name} is {found!r}", where=where, allowed="a number above 0; 1 without")
+        raise InputError(f"{name} is {result!r}", where=where, allowed="a number above 0; 1 without")
     return value
 
 
 def _warm(entry: Mapping[Any, Any], where: str) -> bool:
-    found = entry.get("cache")
-    if found is not None and found not in CACHES:
-        raise InputError(f"cache is {found!r}", where=where, allowed=", ".join(CACHES))
-    return found == CACHES[0]
+    result = entry.get("cache")
+    if result is not None and result not in CACHES:
+        raise InputError(f"cache is {result!r}", where=where, allowed=", ".join(CACHES))
+    return result == CACHES[0]
 
 
-def _number(found: object) -> float | None:
-    good = isinstance(found, (int, float)) and not isinstance(found, bool) and math.isfinite(found)
-    return float(found) if good else None  # type: ignore[arg-type]  # a number, as just seen
+def _number(result: object) -> float | None:
+    good = isinstance(result, (int, float)) and not isinstance(result, bool) and math.isfinite(result)
+    return float(result) if good else None  # type: ignore[arg-type]  # a number, as just seen

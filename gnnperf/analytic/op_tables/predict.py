@@ -51,16 +51,16 @@ class Answer:
 
 def answer_rows(rows: Sequence[OpRow], device: DeviceSpec) -> tuple[Answer, ...]:
     """One answer per row."""
-    asked = [_calls(row, device) for row in each(rows, "reading calls", "rows")]
-    calls = [call for found in asked if not isinstance(found, Reason) for call in found]
+    requested = [_calls(row, device) for row in each(rows, "reading calls", "rows")]
+    calls = [call for result in requested if not isinstance(result, Reason) for call in result]
     times = op_times(calls, device) if device.kind == "cpu" else _kernel_times(calls, device)
     answers, place = [], 0
-    for found in asked:
-        if isinstance(found, Reason):
-            answers.append(Answer(reason=str(found)))
+    for result in requested:
+        if isinstance(result, Reason):
+            answers.append(Answer(reason=str(result)))
             continue
-        answers.append(_joined(times, slice(place, place + len(found))))
-        place += len(found)
+        answers.append(_joined(times, slice(place, place + len(result))))
+        place += len(result)
     return tuple(answers)
 
 

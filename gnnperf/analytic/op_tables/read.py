@@ -85,7 +85,7 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def _lines(text: str, path: Path) -> list[dict[str, object]]:
-    found = []
+    result = []
     for place, line in enumerate(text.splitlines()):
         if line.strip():
             entry = _json(line, f"{path}, line {place + 1}")
@@ -93,8 +93,8 @@ def _lines(text: str, path: Path) -> list[dict[str, object]]:
                 raise InputError(
                     "is no object", where=f"{path}, line {place + 1}", allowed='{"op": ..., "shapes": ...}'
                 )
-            found.append(entry)
-    return found
+            result.append(entry)
+    return result
 
 
 def _json(text: str, where: str) -> object:
@@ -132,14 +132,14 @@ def _decoded(value: object, where: str) -> object:
     return _json(value, where) if isinstance(value, str) else value
 
 
-def _shapes(found: object, where: str) -> tuple[Shape | None, ...]:
-    whole = isinstance(found, list) and all(
+def _shapes(result: object, where: str) -> tuple[Shape | None, ...]:
+    whole = isinstance(result, list) and all(
         shape is None or (isinstance(shape, list) and all(type(edge) is int and edge >= 0 for edge in shape))
-        for shape in found
+        for shape in result
     )
-    if not whole or not found:
-        raise InputError(f"shapes is {found!r}", where=where, allowed="a list of shapes, e.g. [[32, 64], [64, 8]]")
-    return tuple(None if shape is None else tuple(shape) for shape in found)  # type: ignore[attr-defined]
+    if not whole or not result:
+        raise InputError(f"shapes is {result!r}", where=where, allowed="a list of shapes, e.g. [[32, 64], [64, 8]]")
+    return tuple(None if shape is None else tuple(shape) for shape in result)  # type: ignore[attr-defined]
 
 
 def _dtypes(entry: Mapping[Any, Any], num_tensors: int, where: str) -> tuple[str, ...]:
@@ -150,9 +150,9 @@ def _dtypes(entry: Mapping[Any, Any], num_tensors: int, where: str) -> tuple[str
     return tuple(dtypes)
 
 
-def _measured(found: object, where: str) -> float | None:
-    if found is None:
+def _measured(result: object, where: str) -> float | None:
+    if result is None:
         return None
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 < found < math.inf:
-        raise InputError(f"latency_us is {found!r}", where=where, allowed="a number above 0, or nothing")
-    return float(found)
+    if isinstance(result, bool) or not isinstance(result, (int, float)) or not 0 < result < math.inf:
+        raise InputError(f"latency_us is {result!r}", where=where, allowed="a number above 0, or nothing")
+    return float(result)

@@ -40,9 +40,9 @@ class Sparsity:
     def stored(self, dense: KernelCall) -> KernelCall:
         """The call, with the cost of what is stored."""
         elements = float(self.rows * self.columns)
-        kept = self.density * elements
-        where = index_bytes(kept / self.block**2, self.rows / self.block)
-        flops, moved = thinned(dense.flops, dense.moved_bytes, elements, kept, dense.item_bytes, where)
+        retained = self.density * elements
+        where = index_bytes(retained / self.block**2, self.rows / self.block)
+        flops, moved = thinned(dense.flops, dense.moved_bytes, elements, retained, dense.item_bytes, where)
         return replace(dense, flops=flops, moved_bytes=moved)
 
 
@@ -70,14 +70,14 @@ def read_sparsity(
     return Sparsity(*shape, float(density), _block(block, shape, where))  # type: ignore[arg-type]
 
 
-def _block(found: object, shape: tuple[int, ...], where: str) -> int:
-    if found is None:
+def _block(result: object, shape: tuple[int, ...], where: str) -> int:
+    if result is None:
         return 1
-    if not _is_number(found) or found < 1 or any(edge % found for edge in shape):  # type: ignore[operator]
-        raise InputError(f"block is {found!r}", where=where,
+    if not _is_number(result) or result < 1 or any(edge % result for edge in shape):  # type: ignore[operator]
+        raise InputError(f"block is {result!r}", where=where,
                          allowed=f"an edge that divides {shape[0]} and {shape[1]}")  # fmt: skip
-    return int(found)  # type: ignore[call-overload,no-any-return]
+    return int(result)  # type: ignore[call-overload,no-any-return]
 
 
-def _is_number(found: object) -> bool:
-    return isinstance(found, (int, float)) and not isinstance(found, bool)
+def _is_number(result: object) -> bool:
+    return isinstance(result, (int, float)) and not isinstance(result, bool)

@@ -18,17 +18,17 @@ def csv_text(table: pd.DataFrame) -> str:
 
     Numbers are as they were.
     """
-    columns = {name: _cells(table[name]) for name in table.columns}
-    return pd.DataFrame(columns, index=table.index).set_axis(list(map(_cell, columns)), axis=1).to_csv(index=False)
+    columns = {name: _records(table[name]) for name in table.columns}
+    return pd.DataFrame(columns, index=table.index).set_axis(list(map(_record, columns)), axis=1).to_csv(index=False)
 
 
-def _cells(column: pd.Series) -> pd.Series:
+def _records(column: pd.Series) -> pd.Series:
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
         return column
-    return column.astype(object).map(_cell)
+    return column.astype(object).map(_record)
 
 
-def _cell(value: Any) -> Any:
+def _record(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = visible(value)  # a bare return would begin a row

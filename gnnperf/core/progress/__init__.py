@@ -25,7 +25,7 @@ class Watcher(Protocol):
         ...
 
 
-class _Nobody:
+class _NoOne:
     """Nothing is shown."""
 
     @contextmanager
@@ -33,7 +33,7 @@ class _Nobody:
         yield lambda amount: None
 
 
-_watcher: ContextVar[Watcher] = ContextVar("watcher", default=_Nobody())  # noqa: B039  # it has no state
+_watcher: ContextVar[Watcher] = ContextVar("watcher", default=_NoOne())  # noqa: B039  # it has no state
 
 
 @contextmanager

@@ -38,9 +38,9 @@ def validate(frame: pd.DataFrame, columns: tuple[Column, ...], where: str) -> No
             raise InputError(
                 f"column {column.name!r} is missing", where=where, allowed=", ".join(c.name for c in columns)
             )
-        found = str(frame[column.name].dtype)
-        if found != column.dtype and np.dtype("O") != frame[column.name].dtype:
-            raise InputError(f"column {column.name!r} has dtype {found}", where=where, allowed=column.dtype)
+        result = str(frame[column.name].dtype)
+        if result != column.dtype and np.dtype("O") != frame[column.name].dtype:
+            raise InputError(f"column {column.name!r} has dtype {result}", where=where, allowed=column.dtype)
 
 
 # Unknown is 0 beside a flag that says so.

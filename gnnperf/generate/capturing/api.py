@@ -88,11 +88,11 @@ def _range_name(issued: Issued) -> str:
 
 def _arguments(issued: Issued) -> dict[str, Any]:
     shapes: Sequence[Any] = [list(shape) for shape in issued.dims]
-    found: dict[str, Any] = {"Input Dims": shapes, "Input type": list(issued.types)}
+    result: dict[str, Any] = {"Input Dims": shapes, "Input type": list(issued.types)}
     if issued.peer is None:
-        found |= {"Collective name": _RANGES[issued.op], "Group size": len(issued.group),
+        result |= {"Collective name": _RANGES[issued.op], "Group size": len(issued.group),
                   "Process Group Ranks": str(list(issued.group))}  # fmt: skip
-    return found
+    return result
 
 
 # A graph of which nothing was measured.
@@ -151,9 +151,14 @@ def captured_run(
     """The trace behind a captured graph, in logical times; arguments and errors as of `capture`."""
     require(world_size >= 1, "world_size", world_size, "a whole number >= 1")
     require(steps >= 1, "steps", steps, "a whole number >= 1")
-    asked = tuple(range(world_size)) if ranks is None else tuple(sorted(set(ranks)))
-    require(bool(asked) and asked[0] >= 0 and asked[-1] < world_size, "ranks", asked, f"some of 0 to {world_size - 1}")
-    runs = [run_rank(build, rank, world_size, steps) for rank in asked]
+    requested = tuple(range(world_size)) if ranks is None else tuple(sorted(set(ranks)))
+    require(
+        bool(requested) and requested[0] >= 0 and requested[-1] < world_size,
+        "ranks",
+        requested,
+        f"some of 0 to {world_size - 1}",
+    )
+    runs = [run_rank(build, rank, world_size, steps) for rank in requested]
     with tempfile.TemporaryDirectory(prefix="gnnperf-capture-") as folder:
         for timed in in_logical_time(runs):
             (Path(folder) / f"rank_{timed.run.rank}.json").write_bytes(kineto_text(timed, world_size))

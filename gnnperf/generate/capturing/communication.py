@@ -78,12 +78,12 @@ class Communication(TorchDispatchMode):
             mark(SHARED)
         with self:
             sparse_rows.look_into(func, args)
-        found = func(*args, **(kwargs or {}))
+        outcome = func(*args, **(kwargs or {}))
         if _ZEROED.fullmatch(func._schema.name):
             with self:
-                found.zero_()
-        sparse_rows.note(func, args, found)
-        return found
+                outcome.zero_()
+        sparse_rows.note(func, args, outcome)
+        return outcome
 
     def _issue(self, func: Op, args: Sequence[Any]) -> Any:
         name = func.name().split(".")[0]
@@ -110,9 +110,9 @@ def _take_part(result: torch.Tensor, reduced: torch.Tensor, parts: int) -> None:
 
 
 def _group_of(args: Sequence[Any]) -> Any:
-    found = [a for a in args if isinstance(a, torch.ScriptObject) and _PROCESS_GROUP in str(a._type())]
-    assert found, "every collective names its group"
-    return found[0]
+    outcome = [a for a in args if isinstance(a, torch.ScriptObject) and _PROCESS_GROUP in str(a._type())]
+    assert outcome, "every collective names its group"
+    return outcome[0]
 
 
 def _sent(name: str, args: Sequence[Any]) -> Any:
@@ -149,21 +149,21 @@ def _all_reduce_(tensor: torch.Tensor, op: str, group: str) -> torch.Tensor:
 
 
 def _all_gather(tensor: torch.Tensor, size: int, group: str) -> torch.Tensor:
-    found = tensor.new_empty((tensor.shape[0] * size, *tensor.shape[1:]))
-    dist.all_gather_into_tensor(found, tensor, group=_resolved(group), async_op=True)
-    return found
+    outcome = tensor.new_empty((tensor.shape[0] * size, *tensor.shape[1:]))
+    dist.all_gather_into_tensor(outcome, tensor, group=_resolved(group), async_op=True)
+    return outcome
 
 
 def _reduce_scatter(tensor: torch.Tensor, op: str, size: int, group: str) -> torch.Tensor:
-    found = tensor.new_empty((tensor.shape[0] // size, *tensor.shape[1:]))
-    dist.reduce_scatter_tensor(found, tensor, group=_resolved(group), async_op=True)
-    return found
+    outcome = tensor.new_empty((tensor.shape[0] // size, *tensor.shape[1:]))
+    dist.reduce_scatter_tensor(outcome, tensor, group=_resolved(group), async_op=True)
+    return outcome
 
 
 def _all_to_all(tensor: torch.Tensor, receive: list[int], send: list[int], group: str) -> torch.Tensor:
-    found = tensor.new_empty((sum(receive), *tensor.shape[1:]))
-    dist.all_to_all_single(found, tensor, receive, send, group=_resolved(group), async_op=True)
-    return found
+    outcome = tensor.new_empty((sum(receive), *tensor.shape[1:]))
+    dist.all_to_all_single(outcome, tensor, receive, send, group=_resolved(group), async_op=True)
+    return outcome
 
 
 _c10d = torch.ops._c10d_functional

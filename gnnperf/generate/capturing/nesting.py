@@ -50,21 +50,21 @@ def program_events(events: Sequence[Event]) -> tuple[Event, ...]:
     """Complete events of the program, in order of start, outer ones first."""
     own = [e for e in events if e.get("ph") == "X" and not str(e["name"]).startswith(_NOT_OF_THE_PROGRAM)]
     own.sort(key=lambda e: (e["ts"], -e["dur"], e.get("args", {}).get("External id", 0)))
-    left_out_until, found, around = float("-inf"), list[Event](), list[Event]()
+    left_out_until, result, around = float("-inf"), list[Event](), list[Event]()
     for event in own:
         begin, end = event["ts"], event["ts"] + event["dur"]
         around = [e for e in around if e["ts"] + e["dur"] > begin]
         if begin < left_out_until:
             continue
         parent = str(around[-1]["name"]) if around else ""
-        if event["name"] == SHARED and found[-1]["name"] == "aten::add_":
-            found[-1] = {**found[-1], "name": "aten::add"}
+        if event["name"] == SHARED and result[-1]["name"] == "aten::add_":
+            result[-1] = {**result[-1], "name": "aten::add"}
         if event["name"] in (parent, SHARED) or (parent, event["name"]) in _NOT_THERE or _is_unpacking(event, parent):
             left_out_until = end
             continue
         around.append(event)
-        found.append(_as_real(event, parent))
-    return tuple(found)
+        result.append(_as_real(event, parent))
+    return tuple(result)
 
 
 def _is_unpacking(event: Event, parent: str) -> bool:

@@ -150,7 +150,7 @@ def run_rank(build: Build, rank: int, world_size: int, steps: int) -> RankRun:
         InputError: what the program does next depends on numbers that nobody computed.
     """
     communication = Communication()
-    with _alone_in_a_group(rank, world_size), without_data():
+    with _single_in_a_group(rank, world_size), without_data():
         try:
             with FakeTensorMode(allow_non_fake_inputs=True), communication:
                 events = _profiled(build(), steps)
@@ -178,12 +178,12 @@ def _profiled(step: Step, steps: int) -> list[Event]:
     with tempfile.TemporaryDirectory(prefix="gnnperf-capture-") as folder:
         path = Path(folder) / "rank.json"
         profiler.export_chrome_trace(str(path))
-        found: list[Event] = json.loads(path.read_bytes())["traceEvents"]
-        return found
+        result: list[Event] = json.loads(path.read_bytes())["traceEvents"]
+        return result
 
 
 @contextmanager
-def _alone_in_a_group(rank: int, world_size: int) -> Iterator[None]:
+def _single_in_a_group(rank: int, world_size: int) -> Iterator[None]:
     """A process group in which this rank is alone and all others seem to be there."""
     if dist.is_initialized():
         raise InputError("a process group is up already", where="capture", remedy="capture in a process of its own")

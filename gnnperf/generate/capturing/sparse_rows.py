@@ -13,17 +13,17 @@ _SUMS = (_aten.add_.Tensor, _aten.add.Tensor)
 _FROM_LOOKUPS = {_aten._embedding_bag_backward.default: 1, _aten.embedding_sparse_backward.default: 1}  # -> its indices
 
 
-def note(func: Any, args: Sequence[Any], found: Any) -> None:
+def note(func: Any, args: Sequence[Any], result: Any) -> None:
     """Remember how many rows a sparse result holds: one per lookup, or as many as the tensor it is made from."""
-    if not (isinstance(found, torch.Tensor) and found.layout == torch.sparse_coo):
+    if not (isinstance(result, torch.Tensor) and result.layout == torch.sparse_coo):
         return
     place = _FROM_LOOKUPS.get(func)
     if place is not None:
-        setattr(found, _ROWS, (args[place].numel(), args[0].shape[-1]))
+        setattr(result, _ROWS, (args[place].numel(), args[0].shape[-1]))
         return
     known = [getattr(a, _ROWS) for a in args if isinstance(a, torch.Tensor) and hasattr(a, _ROWS)]
     if known:
-        setattr(found, _ROWS, known[0])
+        setattr(result, _ROWS, known[0])
 
 
 def look_into(func: Any, args: Sequence[Any]) -> None:

@@ -38,11 +38,11 @@ def build_network(plan: ConvolutionalPlan) -> ExecutionGraph:
 
 def _graph(plan: ConvolutionalPlan, nodes: pd.DataFrame, edges: EdgeList) -> ExecutionGraph:
     ranks, unknown = plan.replicas.data, (float("nan"),)
-    said = (STANDS_FOR.format(ranks),) if ranks > 1 else ()
+    sentences = (STANDS_FOR.format(ranks),) if ranks > 1 else ()
     graph = ExecutionGraph(
         name=plan.name, nodes=nodes, edges=edges.table(),
         steps=(StepLabel(0, STEP_NAME, None, float("nan"), unknown, unknown),), ranks=(0,), world_size=ranks,
-        device_names=("",), counts={}, warnings=(*said, INPUTS), stands_for=(ranks,),
-        fingerprint=hashlib.sha256(repr(plan).encode()).hexdigest(), carried=np.zeros((2, 0), dtype=np.int64),
+        device_names=("",), counts={}, warnings=(*sentences, INPUTS), stands_for=(ranks,),
+        fingerprint=hashlib.sha256(repr(plan).encode()).hexdigest(), cross_step=np.zeros((2, 0), dtype=np.int64),
     )  # fmt: skip
     return add_hardware(graph).validate()

@@ -72,7 +72,7 @@ class Convolution:
     def forward(self) -> tuple[Step, ...]:
         """The product, after copies of parameters and before the bias, which is added."""
         copies, weight = parameter_as_used(self.training, f"{self.name}.weight", self.weight)
-        found = (
+        result = (
             silent(F, "conv2d"), *copies, silent(F, "convolution", "_convolution"),
             *turned(self.training, F, self.x.tensor),
             step(op("aten::cudnn_convolution", F, self.x.tensor, weight.tensor,
@@ -81,11 +81,11 @@ class Convolution:
             *turned(self.training, F, self.y.tensor),
         )  # fmt: skip
         if not self.bias:
-            return found
+            return result
         more, bias = parameter_as_used(self.training, f"{self.name}.bias", (self.channels,))
         row = Tensor((1, self.channels, 1, 1), bias.tensor.dtype)
         added = step(op("aten::add_", F, self.y.tensor, row), takes(self.name, bias.name))
-        return (*found, *more, silent(F, "reshape", "view"), added)
+        return (*result, *more, silent(F, "reshape", "view"), added)
 
     def backward(self, gradient: str) -> tuple[tuple[Step, ...], str]:
         """Both products in one op, and the bias's sum."""
@@ -96,13 +96,15 @@ class Convolution:
         item = op("aten::convolution_backward", B, self.y.tensor, self.x.tensor, weight, *_NO_SHAPE, values=values)
         held = takes(gradient, self.x.name, f"copy of {self.name}.weight" if self.training.is_mixed else "")
         product = step(item, held, *((made,) if self.has_input_gradient else ()))
-        found = [*turned(self.training, B, self.y.tensor)]
-        found += with_gradients(self.training, product, [Named(f"{self.name}.weight", weight)])
-        found += turned(self.training, B, *((self.x.tensor,) if self.has_input_gradient else ()))
+        result = [*turned(self.training, B, self.y.tensor)]
+        result += with_gradients(self.training, product, [Named(f"{self.name}.weight", weight)])
+        result += turned(self.training, B, *((self.x.tensor,) if self.has_input_gradient else ()))
         if self.bias:
             total = step(op("aten::sum", B, self.y.tensor, None, None, values=["", "[0, 2, 3]", "False"]), (gradient,))
-            found += with_gradients(self.training, total, [Named(f"{self.name}.bias", Tensor((self.channels,), dtype))])
-        return tuple(found), made.name
+            result += with_gradients(
+                self.training, total, [Named(f"{self.name}.bias", Tensor((self.channels,), dtype))]
+            )
+        return tuple(result), made.name
 
     def _geometry(self, *, padding_first: bool) -> tuple[str, str, str]:
         padding, stride = (f"[{n}, {n}]" for n in (self.kernel // 2, self.stride))

@@ -242,11 +242,11 @@ def _shortcut(plan: ConvolutionalPlan, name: str, x: Named, channels: int, strid
 
 def _backward(layers: Sequence[Layer | Residual], gradient: str) -> tuple[tuple[Step, ...], str]:
     """From the last layer to the first: ops, and the name of the gradient of the first one's input."""
-    found: list[Step] = []
+    result: list[Step] = []
     for layer in reversed(layers):
         steps, gradient = layer.backward(gradient)
-        found += steps
-    return tuple(found), gradient
+        result += steps
+    return tuple(result), gradient
 
 
 def _norms(layers: Sequence[Layer | Residual]) -> Iterator[int]:

@@ -66,9 +66,9 @@ class Network:
 
     def __post_init__(self) -> None:
         for name in ("blocks", "widths", "strides"):
-            found = getattr(self, name)
-            require(bool(found) and min(found) >= 1, f"network.{name}", list(found), "whole numbers from 1 up")
-            require(len(found) == len(self.blocks), f"network.{name}", list(found),
+            result = getattr(self, name)
+            require(bool(result) and min(result) >= 1, f"network.{name}", list(result), "whole numbers from 1 up")
+            require(len(result) == len(self.blocks), f"network.{name}", list(result),
                     f"one per stage, {len(self.blocks)} as network.blocks has")  # fmt: skip
         require(sum(self.blocks) <= MAX_BLOCKS, "network.blocks", list(self.blocks), f"{MAX_BLOCKS:,} blocks in all")
         for name in ("classes", "image", "stem_channels", "stem_kernel", "stem_stride"):

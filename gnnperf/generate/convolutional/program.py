@@ -30,13 +30,13 @@ def buckets(plan: ConvolutionalPlan, passes: Passes) -> tuple[tuple[int, ...], .
     A bucket is closed by the gradient that fills it; the first one is small, so that something is under way early
     (torch/csrc/distributed/c10d/reducer.cpp, compute_bucket_assignment_by_size).
     """
-    found: list[list[int]] = [[]]
+    result: list[list[int]] = [[]]
     for elements in (n for each in passes.backward for n in each.parameters):
-        limit = min(FIRST_BUCKET_BYTES, plan.training.bucket_bytes) if len(found) == 1 else plan.training.bucket_bytes
-        if sum(found[-1]) * DTYPE_BYTES[FLOAT] >= limit:
-            found.append([])
-        found[-1].append(elements)
-    return tuple(tuple(bucket) for bucket in found)
+        limit = min(FIRST_BUCKET_BYTES, plan.training.bucket_bytes) if len(result) == 1 else plan.training.bucket_bytes
+        if sum(result[-1]) * DTYPE_BYTES[FLOAT] >= limit:
+            result.append([])
+        result[-1].append(elements)
+    return tuple(tuple(bucket) for bucket in result)
 
 
 def _buffers(passes: Passes) -> Iterator[Step]:

@@ -42,8 +42,8 @@ def _section(kind: type[Section], raw: object, where: str) -> Section:
     for field in dataclasses.fields(kind):
         if field.default is dataclasses.MISSING and field.name not in raw:
             raise InputError(f"{field.name} is required", where=where)
-    found: dict[str, Any] = {str(key): _value(value, hints[key], f"{where}.{key}") for key, value in raw.items()}
-    return kind(**found)
+    result: dict[str, Any] = {str(key): _value(value, hints[key], f"{where}.{key}") for key, value in raw.items()}
+    return kind(**result)
 
 
 def _value(value: object, hint: Any, where: str) -> object:

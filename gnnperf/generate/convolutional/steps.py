@@ -89,11 +89,11 @@ def with_gradients(training: Training, backward: Step, parameters: Sequence[Name
     assert backward.use is not None, "an op has a use"
     temporary = [p.tensor.dtype != FLOAT or training.gradients is Gradients.ZEROED for p in parameters]
     gone = [p for p, is_gone in zip(parameters, temporary, strict=True) if is_gone]
-    kept = [p for p, is_gone in zip(parameters, temporary, strict=True) if not is_gone]
+    retained = [p for p, is_gone in zip(parameters, temporary, strict=True) if not is_gone]
     made = tuple((f"g {p.name}", p.tensor.num_bytes) for p in gone)
-    stays = tuple(p.tensor.num_bytes for p in kept)
+    stays = tuple(p.tensor.num_bytes for p in retained)
     use = Use(backward.use.op, backward.use.takes, (*backward.use.makes, *made), stays)
-    first = Step(backward.item, use, tuple(p.tensor.numel for p in kept))
+    first = Step(backward.item, use, tuple(p.tensor.numel for p in retained))
     return (first, *(each for parameter in gone for each in _to_final(training, parameter)))
 
 
@@ -101,13 +101,13 @@ def _to_final(training: Training, parameter: Named) -> list[Step]:
     """In float32, then added to the gradient that is there or kept."""
     full = Tensor(parameter.tensor.shape, FLOAT)
     name, zeroed = f"g {parameter.name}", training.gradients is Gradients.ZEROED
-    found: list[Step] = []
+    result: list[Step] = []
     if parameter.tensor.dtype != FLOAT:
         copy = Named(f"full {parameter.name}", full)
         item = op("aten::copy_", B, full, parameter.tensor)
-        kept = Step(item, Use("aten::copy_", (name,), (), (full.num_bytes,)), (full.numel,))
-        found.append(step(item, (name,), copy) if zeroed else kept)
+        retained = Step(item, Use("aten::copy_", (name,), (), (full.num_bytes,)), (full.numel,))
+        result.append(step(item, (name,), copy) if zeroed else retained)
         name = copy.name
     if zeroed:
-        found.append(Step(op("aten::add_", B, full, full), Use("aten::add_", (name,)), (full.numel,)))
-    return found
+        result.append(Step(op("aten::add_", B, full, full), Use("aten::add_", (name,)), (full.numel,)))
+    return result

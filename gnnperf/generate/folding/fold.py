@@ -29,7 +29,7 @@ def stands_for_text(stands_for: Sequence[int]) -> tuple[str, ...]:
     return (f"{BEGIN}{len(stands_for)} ranks, each for {each}.",)
 
 
-def said_anew(warnings: Sequence[str], stands_for: Sequence[int]) -> tuple[str, ...]:
+def restated(warnings: Sequence[str], stands_for: Sequence[int]) -> tuple[str, ...]:
     """The warnings with the sentence about ranks that stand for others as it is now."""
     return (*(each for each in warnings if not each.startswith(BEGIN)), *stands_for_text(stands_for))
 
@@ -52,12 +52,12 @@ class Colors:
     """What cannot be told apart.
 
     Attributes:
-        alone: [num_ranks] class by a rank's own nodes and edges, whoever it meets.
+        isolated: [num_ranks] class by a rank's own nodes and edges, whoever it meets.
         rank: [num_ranks] class of each rank.
         shared: [num_nodes] uint64 color of transfers and links; 0 for nodes of ranks.
     """
 
-    alone: np.ndarray
+    isolated: np.ndarray
     rank: np.ndarray
     shared: np.ndarray
 
@@ -71,13 +71,13 @@ def refine(structure: Structure, stands_for: np.ndarray, machine: np.ndarray) ->
         machine: [num_ranks] number of the machine whose ranks stay together because they share something that the graph
             does not hold (processor cores); each its own where nothing is shared.
     """
-    alone = mixed(_classes_own(structure), stands_for)
-    color = mixed(alone, *_seats(machine))
+    isolated = mixed(_classes_own(structure), stands_for)
+    color = mixed(isolated, *_seats(machine))
     count = 0
-    while (found := len(np.unique(color))) > count:
-        count = found
+    while (result := len(np.unique(color))) > count:
+        count = result
         color = mixed(color, _met(structure, color), _mates(color, machine))
-    return Colors(_numbered(alone), _numbered(color), _shared(structure, color))
+    return Colors(_numbered(isolated), _numbered(color), _shared(structure, color))
 
 
 def _numbered(color: np.ndarray) -> np.ndarray:
@@ -95,27 +95,27 @@ def _classes_own(s: Structure) -> np.ndarray:
 
 def _shared(s: Structure, color: np.ndarray) -> np.ndarray:
     """[num_nodes] color of what is shared: its content and, of a transfer, its ranks' colors and places."""
-    found = np.where(s.owner == SHARED, s.content, np.uint64(0))
+    result = np.where(s.owner == SHARED, s.content, np.uint64(0))
     for here, there, way in ((s.dst, s.src, 1), (s.src, s.dst, 2)):
         joins = s.meets[here] & (s.owner[there] >= 0)
         parts = mixed(
             np.full(int(joins.sum()), way), s.label[joins], s.place[there[joins]], color[s.owner[there[joins]]]
         )
-        found = found + summed(parts, here[joins], len(found))
-    return found
+        result = result + summed(parts, here[joins], len(result))
+    return result
 
 
 def _met(s: Structure, color: np.ndarray) -> np.ndarray:
     """[num_ranks] what a rank meets: transfers and links by their colors, other ranks by theirs."""
     shared = _shared(s, color)
-    found = np.zeros(s.num_ranks, dtype=np.uint64)
+    result = np.zeros(s.num_ranks, dtype=np.uint64)
     for here, there, way in ((s.src, s.dst, 3), (s.dst, s.src, 4)):
         leaves = (s.owner[here] >= 0) & (s.owner[here] != s.owner[there])
         ends, others = here[leaves], there[leaves]
         seen = np.where(s.owner[others] == SHARED, shared[others], mixed(s.place[others], color[s.owner[others]]))
-        told = mixed(np.full(len(ends), way), s.label[leaves], s.place[ends], seen)
-        found = found + summed(told, s.owner[ends], s.num_ranks)
-    return found
+        given = mixed(np.full(len(ends), way), s.label[leaves], s.place[ends], seen)
+        result = result + summed(given, s.owner[ends], s.num_ranks)
+    return result
 
 
 def _seats(machine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -141,19 +141,19 @@ def stand_ins(structure: Structure, colors: Colors) -> np.ndarray:
     s = structure
     _, first = np.unique(colors.rank, return_index=True)  # [num_classes] the first rank of each
     owned, shared = s.owner >= 0, s.owner == SHARED
-    found = np.arange(len(s.owner))
+    result = np.arange(len(s.owner))
     begin = np.full(s.num_ranks, -1, dtype=np.int64)
     by_rank = np.argsort(s.owner[owned], kind="stable")
     nodes = np.flatnonzero(owned)[by_rank]  # by rank, in order
     ranks, start = np.unique(s.owner[nodes], return_index=True)
     begin[ranks] = start
-    found[owned] = nodes[begin[first[colors.rank[s.owner[owned]]]] + s.place[owned]]
-    kept = _met_by(s, np.isin(np.arange(s.num_ranks), first))
-    candidates = np.flatnonzero(shared & (kept | ~s.meets))
+    result[owned] = nodes[begin[first[colors.rank[s.owner[owned]]]] + s.place[owned]]
+    retained = _met_by(s, np.isin(np.arange(s.num_ranks), first))
+    candidates = np.flatnonzero(shared & (retained | ~s.meets))
     alike, at = np.unique(colors.shared[candidates], return_index=True)
     transfers = np.flatnonzero(shared & s.meets)
-    found[transfers] = candidates[at[np.searchsorted(alike, colors.shared[transfers])]]
-    return found
+    result[transfers] = candidates[at[np.searchsorted(alike, colors.shared[transfers])]]
+    return result
 
 
 def _met_by(s: Structure, ranks: np.ndarray) -> np.ndarray:
@@ -180,10 +180,10 @@ def reduced(graph: ExecutionGraph, structure: Structure, stands_in: np.ndarray) 
     nodes = nodes.assign(node_id=np.arange(len(nodes), dtype=np.int64))
     edges = graph.edges[stays].reset_index(drop=True)
     edges = edges.assign(src=new_id[stands_in[src[stays]]], dst=new_id[stands_in[dst[stays]]])
-    carried = graph.carried
-    if carried is not None:
-        carried = new_id[stands_in[carried[:, keep[carried[1]]]]]
-    return replace(graph, nodes=nodes, edges=edges, carried=carried), new_id[stands_in]
+    cross_step = graph.cross_step
+    if cross_step is not None:
+        cross_step = new_id[stands_in[cross_step[:, keep[cross_step[1]]]]]
+    return replace(graph, nodes=nodes, edges=edges, cross_step=cross_step), new_id[stands_in]
 
 
 def of_ranks(graph: ExecutionGraph, chosen: np.ndarray) -> ExecutionGraph:
@@ -204,18 +204,18 @@ def _label(step: StepLabel, chosen: np.ndarray) -> StepLabel:
 # Why two ranks are no class: the first thing that tells them apart, in words.
 
 
-def why_apart(graph: ExecutionGraph, alone: np.ndarray, machine: np.ndarray, position: int, other: int) -> str:
+def why_apart(graph: ExecutionGraph, isolated: np.ndarray, machine: np.ndarray, position: int, other: int) -> str:
     """What tells the rank at `position` from the one at `other`.
 
     Args:
         graph: both are in it.
-        alone: [num_ranks] class by own nodes and edges.
+        isolated: [num_ranks] class by own nodes and edges.
         machine: [num_ranks] machine whose ranks stay together.
         position: of the one among `graph.ranks`.
         other: of the other.
     """
     rank, base = graph.ranks[position], graph.ranks[other]
-    if alone[position] != alone[other]:
+    if isolated[position] != isolated[other]:
         return _difference(_own(graph, rank), _own(graph, base), base)
     if machine[position] == machine[other]:
         return f"does the same as rank {base}, but they share the cores of one machine"
@@ -314,7 +314,7 @@ def fold(graph: ExecutionGraph, ranks_per_node: int | None = None) -> Folded:
     chosen = np.sort(first)  # positions of the kept ranks
     stands_for = tuple(int(before[colors.rank == colors.rank[i]].sum()) for i in chosen)
     small = of_ranks(small, chosen)
-    small = replace(small, stands_for=stands_for, warnings=said_anew(graph.warnings, stands_for))
+    small = replace(small, stands_for=stands_for, warnings=restated(graph.warnings, stands_for))
     came_from = np.flatnonzero(stands_in == np.arange(len(stands_in)))
     return Folded(small.validate(), _classes(graph, colors, chosen, machine), node, came_from)
 
@@ -327,22 +327,22 @@ def _ranks_per_host(graph: ExecutionGraph) -> int | None:
 def _machines(graph: ExecutionGraph, per_machine: int | None) -> np.ndarray:
     """[num_ranks] who stays together: ranks of one machine, or bound to one core; all where nothing is known."""
     ranks = np.array(graph.ranks, dtype=np.int64)
-    found = ranks // per_machine if per_machine else np.zeros(len(ranks), dtype=np.int64)
+    result = ranks // per_machine if per_machine else np.zeros(len(ranks), dtype=np.int64)
     cores = () if graph.placement is None else graph.placement.core_sets
     holders: dict[int, int] = {}  # core -> machine; hosts may be namespaces of one machine
     for position, rank in enumerate(ranks.tolist()):
         for core in cores[rank] if rank < len(cores) else ():
-            found = np.where(found == found[position], holders.setdefault(core, int(found[position])), found)
-    return found
+            result = np.where(result == result[position], holders.setdefault(core, int(result[position])), result)
+    return result
 
 
 def _classes(
     graph: ExecutionGraph, colors: Colors, chosen: np.ndarray, machine: np.ndarray
 ) -> tuple[RankClass, ...]:  # fmt: skip
     ranks = np.array(graph.ranks)
-    found = []
+    result = []
     for position in chosen.tolist():
         own = tuple(int(r) for r in ranks[colors.rank == colors.rank[position]])
-        why = "" if position == chosen[0] else why_apart(graph, colors.alone, machine, position, int(chosen[0]))
-        found.append(RankClass(int(ranks[position]), own, why))
-    return tuple(found)
+        why = "" if position == chosen[0] else why_apart(graph, colors.isolated, machine, position, int(chosen[0]))
+        result.append(RankClass(int(ranks[position]), own, why))
+    return tuple(result)

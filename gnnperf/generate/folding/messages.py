@@ -51,11 +51,11 @@ def shard_work(graph: ExecutionGraph, grows: np.ndarray) -> np.ndarray:
 
 def smaller(nodes: pd.DataFrame, chosen: np.ndarray, factor: float) -> pd.DataFrame:
     """Nodes `chosen` [num_nodes] bool with `factor` of their FLOPs and bytes; shapes by their first dimension."""
-    found = {name: np.where(chosen, nodes[name] * factor, nodes[name]) for name in SIZES}
+    result = {name: np.where(chosen, nodes[name] * factor, nodes[name]) for name in SIZES}
     dims = nodes["input_dims"].astype(object)
     shard = chosen & nodes["input_dims"].notna().to_numpy() & (nodes["node_type"] != NodeType.COMM).to_numpy()
     cut = {old: _cut(old, factor) for old in dims[shard].unique()}
-    return nodes.assign(**found, input_dims=pd.Categorical(dims.where(~shard, dims.map(cut))))
+    return nodes.assign(**result, input_dims=pd.Categorical(dims.where(~shard, dims.map(cut))))
 
 
 def _cut(dims: str, factor: float) -> str:
@@ -76,17 +76,21 @@ def doubts(graph: ExecutionGraph, grows: np.ndarray) -> tuple[str, ...]:
     """What nobody can tell about messages and shards of groups that grow."""
     nodes = graph.nodes[grows & (graph.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()]
     kinds, sharded = set(nodes["collective"].dropna().astype(str)), is_sharded(graph, grows)
-    said = []
+    sentences = []
     if sharded:
-        said.append("how shards that do not divide evenly are padded: they are taken to shrink as their groups grow")
+        sentences.append(
+            "how shards that do not divide evenly are padded: they are taken to shrink as their groups grow"
+        )
     if ALL_GATHER in kinds and not sharded:
-        said.append("whether all-gathers hold a share of something whole: one rank's part stays as it is")
+        sentences.append("whether all-gathers hold a share of something whole: one rank's part stays as it is")
     if ALL_TO_ALL in kinds:
-        said.append("what a rank holds of what all-to-alls exchange (tables, experts): each looks up and sends as many "
-                    "rows in all as now, to more ranks")  # fmt: skip
+        sentences.append(
+            "what a rank holds of what all-to-alls exchange (tables, experts): each looks up and sends as many "
+            "rows in all as now, to more ranks"
+        )
     if kinds & set(KEPT_KINDS):
-        said.append("whether gathers and scatters grow: one rank's part stays as it is")
+        sentences.append("whether gathers and scatters grow: one rank's part stays as it is")
     unsized = int(nodes["message_bytes"].isna().sum())
     if unsized:
-        said.append(f"how many bytes {unsized} messages of larger groups have")
-    return tuple(said)
+        sentences.append(f"how many bytes {unsized} messages of larger groups have")
+    return tuple(sentences)

@@ -86,8 +86,8 @@ def find_replicas(graph: ExecutionGraph, count: int | None) -> Replicas:
 def _transfers(graph: ExecutionGraph) -> pd.DataFrame:
     nodes = graph.nodes
     chosen = (nodes["node_type"] == NodeType.COLLECTIVE) & (nodes["group_size"] > 1)
-    found = nodes.loc[chosen, ["collective", "op_name", "phase", "group_size", "group_stride", "message_bytes"]]
-    return found.assign(**{name: found[name].astype(str) for name in ("collective", "op_name", "phase")})
+    result = nodes.loc[chosen, ["collective", "op_name", "phase", "group_size", "group_stride", "message_bytes"]]
+    return result.assign(**{name: result[name].astype(str) for name in ("collective", "op_name", "phase")})
 
 
 def _heaviest(graph: ExecutionGraph, transfers: pd.DataFrame, kinds: list[tuple[int, int]]) -> tuple[int, int]:

@@ -37,7 +37,7 @@ class Structure:
         place: [num_nodes] number of the node among its rank's; SHARED for shared ones.
         content: [num_nodes] uint64, equal for nodes that predictors cannot tell apart.
         meets: [num_nodes] bool, transfers: what ranks meet in.
-        src, dst: [num_edges] node ids, those of `graph.carried` included.
+        src, dst: [num_edges] node ids, those of `graph.cross_step` included.
         label: [num_edges] uint64, equal for edges of equal relation, evidence and lag class.
     """
 
@@ -59,7 +59,7 @@ def structure_of(graph: ExecutionGraph, ranks_per_node: int | None) -> Structure
         ranks_per_node: of a machine: groups over unequal numbers of machines are then told apart; None: not known.
     """
     owner = _owner(graph)
-    carried = np.zeros((2, 0), dtype=np.int64) if graph.carried is None else graph.carried
+    cross_step = np.zeros((2, 0), dtype=np.int64) if graph.cross_step is None else graph.cross_step
     src, dst = (graph.edges[end].to_numpy() for end in ("src", "dst"))
     label = content_keys(graph.edges, EDGE_LABEL).view(np.uint64)
     return Structure(
@@ -68,9 +68,9 @@ def structure_of(graph: ExecutionGraph, ranks_per_node: int | None) -> Structure
         place=_place(owner),
         content=_content(graph.nodes, ranks_per_node),
         meets=(graph.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy(),
-        src=np.concatenate([src, carried[0]]),
-        dst=np.concatenate([dst, carried[1]]),
-        label=np.concatenate([label, np.ones(carried.shape[1], dtype=np.uint64)]),
+        src=np.concatenate([src, cross_step[0]]),
+        dst=np.concatenate([dst, cross_step[1]]),
+        label=np.concatenate([label, np.ones(cross_step.shape[1], dtype=np.uint64)]),
     )
 
 
@@ -82,11 +82,11 @@ def seen(nodes: pd.DataFrame) -> pd.DataFrame:
 
 
 def _content(nodes: pd.DataFrame, ranks_per_node: int | None) -> np.ndarray:
-    found = content_keys(seen(nodes), CONTENT).view(np.uint64)
+    result = content_keys(seen(nodes), CONTENT).view(np.uint64)
     if ranks_per_node is None:
-        return found
+        return result
     size, first, stride = (nodes[column].to_numpy() for column in ("group_size", "group_first", "group_stride"))
-    return mixed(found, machines_of(size, first, stride, ranks_per_node))
+    return mixed(result, machines_of(size, first, stride, ranks_per_node))
 
 
 def _owner(graph: ExecutionGraph) -> np.ndarray:
@@ -105,17 +105,17 @@ def _place(owner: np.ndarray) -> np.ndarray:
 
 def mixed(*parts: np.ndarray) -> np.ndarray:
     """[n] uint64 hash of arrays [n] of whole numbers, in order (splitmix64: Steele, Lea, Flood 2014)."""
-    found = np.zeros(1, dtype=np.uint64)
+    result = np.zeros(1, dtype=np.uint64)
     for part in parts:
-        found = found * np.uint64(0x9E3779B97F4A7C15) + np.asarray(part).astype(np.uint64)
-        found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        found ^= found >> np.uint64(31)
-    return found
+        result = result * np.uint64(0x9E3779B97F4A7C15) + np.asarray(part).astype(np.uint64)
+        result = (result ^ (result >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        result = (result ^ (result >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        result ^= result >> np.uint64(31)
+    return result
 
 
 def summed(values: np.ndarray, where: np.ndarray, count: int) -> np.ndarray:
     """[count] uint64 sums of hashes `values` [n] at `where` [n]: the hash of a multiset."""
-    found = np.zeros(count, dtype=np.uint64)
-    np.add.at(found, where, values)
-    return found
+    result = np.zeros(count, dtype=np.uint64)
+    np.add.at(result, where, values)
+    return result

@@ -159,32 +159,32 @@ def waits_of(program: Sequence[Item], first: Sequence[int], launch_at: int) -> W
         first: of each item its first node.
         launch_at: which of an item's host nodes launches.
     """
-    found, reached = Waits(), _Reached()
+    result, reached = Waits(), _Reached()
     for item, node in zip(program, first, strict=True):
         if isinstance(item, Await):
-            exits = [found.arrivals[name] + 1 for name in item.names]
+            exits = [result.arrivals[name] + 1 for name in item.names]
             reached.awaited += exits
             reached.unseen += exits
         elif isinstance(item, HostWait):
-            _host_waits(found, reached, node)
+            _host_waits(result, reached, node)
         elif not isinstance(item, Views):
-            found.launches.append((node + launch_at, node + FIRST_WORK))
-            _issued(found, reached, item, node + FIRST_WORK)
-    return found
+            result.launches.append((node + launch_at, node + FIRST_WORK))
+            _issued(result, reached, item, node + FIRST_WORK)
+    return result
 
 
-def _host_waits(found: Waits, reached: _Reached, node: int) -> None:
+def _host_waits(result: Waits, reached: _Reached, node: int) -> None:
     """For the last kernel, and for transfers that kernels issued before it wait for."""
-    found.syncs += [(source, node) for source in (reached.kernel, *reached.unseen) if source >= 0]
+    result.syncs += [(source, node) for source in (reached.kernel, *reached.unseen) if source >= 0]
     reached.unseen = []
 
 
-def _issued(found: Waits, reached: _Reached, item: Item, work: int) -> None:
+def _issued(result: Waits, reached: _Reached, item: Item, work: int) -> None:
     """A kernel waits for awaited transfers; a transfer for the kernels before it, and for those as well."""
-    found.events += [(source, work) for source in reached.awaited]
+    result.events += [(source, work) for source in reached.awaited]
     if isinstance(item, Transfer):
-        found.arrivals[item.name] = work
-        found.events += [(reached.kernel, work)] if reached.kernel >= 0 else []
+        result.arrivals[item.name] = work
+        result.events += [(reached.kernel, work)] if reached.kernel >= 0 else []
     else:
         reached.kernel, reached.awaited = work, []
 
@@ -210,12 +210,12 @@ def build_recommendation(plan: RecommendationPlan, ranks: Sequence[int] | None =
     ends = np.append(first, len(nodes))  # [num_items + 1]
     met: dict[str, list[tuple[Transfer, int]]] = {}
     begin = np.cumsum([0, *map(len, programs)])
-    found = [waits_of(program, ends[a:b].tolist(), LAUNCH_AT)
+    result = [waits_of(program, ends[a:b].tolist(), LAUNCH_AT)
              for program, (a, b) in zip(programs, pairwise(begin), strict=True)]  # fmt: skip
-    for program, waits in zip(programs, found, strict=True):
+    for program, waits in zip(programs, result, strict=True):
         for transfer in (item for item in program if isinstance(item, Transfer)):
             met.setdefault(transfer.name, []).append((transfer, waits.arrivals[transfer.name]))
-    _add_waits(edges, found)
+    _add_waits(edges, result)
     nodes = concat_tables([t for t in (nodes, _transfers(met, plan.ranks, len(nodes), edges)) if len(t)])
     nodes = nodes.assign(node_id=np.arange(len(nodes)), step=np.zeros(len(nodes), np.int32))
     nodes = nodes.assign(blocked_us=np.full(len(nodes), np.nan), content_key=content_keys(nodes, _CONTENT))
@@ -254,10 +254,10 @@ def _lanes(nodes: pd.DataFrame) -> EdgeList:
     return edges
 
 
-def _add_waits(edges: EdgeList, found: Sequence[Waits]) -> None:
-    _add(edges, [pair for waits in found for pair in waits.launches], Relation.LAUNCHES, "launch")
-    _add(edges, [pair for waits in found for pair in waits.events], Relation.WAITS, "event")
-    _add(edges, [pair for waits in found for pair in waits.syncs], Relation.WAITS, "sync")
+def _add_waits(edges: EdgeList, result: Sequence[Waits]) -> None:
+    _add(edges, [pair for waits in result for pair in waits.launches], Relation.LAUNCHES, "launch")
+    _add(edges, [pair for waits in result for pair in waits.events], Relation.WAITS, "event")
+    _add(edges, [pair for waits in result for pair in waits.syncs], Relation.WAITS, "sync")
 
 
 def _add(edges: EdgeList, pairs: list[Pair], relation: Relation, lag_class: str) -> None:
@@ -296,6 +296,6 @@ def _graph(
     graph = ExecutionGraph(
         name=plan.name, nodes=nodes, edges=edges.table(), steps=(label,), ranks=ranks, world_size=plan.ranks,
         device_names=("",) * len(ranks), counts={}, fingerprint=hashlib.sha256(repr(plan).encode()).hexdigest(),
-        carried=np.zeros((2, 0), dtype=np.int64),
+        cross_step=np.zeros((2, 0), dtype=np.int64),
     )  # fmt: skip
     return add_hardware(graph).validate()

@@ -21,20 +21,20 @@ LENGTHS, INDICES = "lengths", "indices"
 
 def input_items(shared: Shared, rank: int) -> Iterator[Item]:
     """Indices put in the holders' order, sent, and put in the order of tables."""
-    samples, asked = shared.plan.samples, shared.indices
-    if not asked.any():
+    samples, requested = shared.plan.samples, shared.indices
+    if not requested.any():
         return
     by_row = sum(p.indices * len(p.ranks) for p in shared.parts if p.added_up > 1 or p.travel is Travel.SUMMED)
     if by_row:
         yield Moves("fbgemm::block_bucketize_sparse_features", 3.0 * samples * by_row * INDEX_BYTES, F)
-    yield Moves("fbgemm::permute_2D_sparse_data", 2.0 * samples * asked.sum() * INDEX_BYTES, F)
+    yield Moves("fbgemm::permute_2D_sparse_data", 2.0 * samples * requested.sum() * INDEX_BYTES, F)
     yield exchange(LENGTHS, even_bytes(shared.tables, samples, LENGTH_BYTES), rank, F, "int32")
     yield Await((LENGTHS,))
     yield HostWait(F)
-    yield exchange(INDICES, even_bytes(asked, samples, INDEX_BYTES), rank, F, "int64")
+    yield exchange(INDICES, even_bytes(requested, samples, INDEX_BYTES), rank, F, "int64")
     yield Await((INDICES,))
-    if asked[rank]:
-        yield Moves("fbgemm::permute_2D_sparse_data", 2.0 * shared.plan.batch * asked[rank] * INDEX_BYTES, F)
+    if requested[rank]:
+        yield Moves("fbgemm::permute_2D_sparse_data", 2.0 * shared.plan.batch * requested[rank] * INDEX_BYTES, F)
 
 
 def _tables(shared: Shared, rank: int, travel: Travel, *, update: bool) -> tuple[BatchedTable, ...]:

@@ -62,8 +62,10 @@ class Recommender:
         twice = sorted({name for name in names if names.count(name) > 1})
         require(not twice, "model.tables", ", ".join(twice), "a name of its own for each table")
         for widths in ("bottom", "top"):
-            found = getattr(self, widths)
-            require(bool(found) and min(found) >= 1, f"model.{widths}", list(found), "widths from 1 up, at least one")
+            result = getattr(self, widths)
+            require(
+                bool(result) and min(result) >= 1, f"model.{widths}", list(result), "widths from 1 up, at least one"
+            )
         require(self.top[-1] == 1, "model.top", list(self.top), "1 as the last width: one logit per sample")
         require(self.dense_features >= 1, "model.dense_features", self.dense_features, "a whole number from 1 up")
         require(self.dtype in DTYPES, "model.dtype", self.dtype, ", ".join(DTYPES))

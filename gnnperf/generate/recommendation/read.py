@@ -30,12 +30,12 @@ from gnnperf.hardware import closest
 def largest_first(tables: Sequence[Table], ranks: int) -> Placement:
     """Whole tables; equal ones in their order, the first of equally empty ranks."""
     held = [0.0] * ranks
-    found: dict[int, Placed] = {}
+    result: dict[int, Placed] = {}
     for index in sorted(range(len(tables)), key=lambda i: (-tables[i].rows * tables[i].dim, i)):
         rank = min(range(ranks), key=lambda r: (held[r], r))
         held[rank] += tables[index].rows * tables[index].dim
-        found[index] = Placed(Split.TABLE, (rank,))
-    return tuple(found[index] for index in range(len(tables)))
+        result[index] = Placed(Split.TABLE, (rank,))
+    return tuple(result[index] for index in range(len(tables)))
 
 
 SECTIONS = ("name", "model", "batch", "ranks", "placement", "source")
@@ -67,15 +67,15 @@ def recommendation_from(raw: Mapping[str, Any], where: str) -> RecommendationPla
 
 def _model(raw: object, where: str) -> Recommender:
     model = keys_in(raw, MODEL_KEYS, where, needed=("tables", "bottom", "top"))
-    found: dict[str, Any] = {"tables": tuple(_tables(model["tables"], f"{where}.tables"))}
-    found |= {key: _widths(model[key], f"{where}.{key}") for key in ("bottom", "top")}
+    result: dict[str, Any] = {"tables": tuple(_tables(model["tables"], f"{where}.tables"))}
+    result |= {key: _widths(model[key], f"{where}.{key}") for key in ("bottom", "top")}
     if "dense_features" in model:
-        found["dense_features"] = whole(model["dense_features"], f"{where}.dense_features")
+        result["dense_features"] = whole(model["dense_features"], f"{where}.dense_features")
     if "dtype" in model:
-        found["dtype"] = str(model["dtype"])
+        result["dtype"] = str(model["dtype"])
     choices: dict[str, type[StrEnum]] = {"interaction": Interaction, "optimizer": Optimizer}
-    found |= {key: _choice(model[key], kind, f"{where}.{key}") for key, kind in choices.items() if key in model}
-    return Recommender(**found)
+    result |= {key: _choice(model[key], kind, f"{where}.{key}") for key, kind in choices.items() if key in model}
+    return Recommender(**result)
 
 
 def _widths(raw: object, where: str) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from gnnperf.core import NodeType, OpFamily, Relation
 from gnnperf.generate.folding.fold import stands_for_text
-from gnnperf.generate.transformer.combinations import said
+from gnnperf.generate.transformer.combinations import sentences
 from gnnperf.generate.transformer.items import Group, Transfer
 from gnnperf.generate.transformer.memory import Role, RoleMap, all_roles, one_per_stage, rank_of
 from gnnperf.generate.transformer.plan import Parallelism, TransformerPlan
@@ -122,16 +122,16 @@ def _transfers(met: dict[Meeting, list[_Met]], plan: TransformerPlan, offset: in
 def _places(met: dict[Meeting, list[_Met]], plan: TransformerPlan) -> list[tuple[int, int]]:
     """Per transfer the lowest rank of its group and the distance of neighbors, whatever part of it is in the graph."""
     whole: dict[Group, dict[Meeting, tuple[int, int]]] = {}
-    found = []
+    result = []
     for key, parts in met.items():
         group = parts[0].transfer.group
         if len(parts) == group_size(group, plan.parallelism):
-            found.append(progression([part.rank for part in parts]))
+            result.append(progression([part.rank for part in parts]))
             continue
         if group not in whole:
             whole[group] = _whole_groups(group, plan)
-        found.append(whole[group][key[:-1]])
-    return found
+        result.append(whole[group][key[:-1]])
+    return result
 
 
 def _whole_groups(group: Group, plan: TransformerPlan) -> dict[Meeting, tuple[int, int]]:
@@ -154,7 +154,7 @@ def _graph(plan: TransformerPlan, roles: RoleMap, nodes: pd.DataFrame, edges: Ed
     graph = ExecutionGraph(
         name=plan.name, nodes=nodes, edges=edges.table(), steps=(label,), ranks=ranks,
         world_size=plan.parallelism.world_size, device_names=("",) * len(ranks),
-        counts={}, warnings=(*said(plan), *stands_for_text(stands_for)), fingerprint=_fingerprint(plan),
-        carried=np.zeros((2, 0), dtype=np.int64), stands_for=stands_for,
+        counts={}, warnings=(*sentences(plan), *stands_for_text(stands_for)), fingerprint=_fingerprint(plan),
+        cross_step=np.zeros((2, 0), dtype=np.int64), stands_for=stands_for,
     )  # fmt: skip
     return add_hardware(graph).validate()

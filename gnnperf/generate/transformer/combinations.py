@@ -31,7 +31,7 @@ def check(plan: TransformerPlan) -> None:
     _check_offload(plan)
 
 
-def said(plan: TransformerPlan) -> Iterator[str]:
+def sentences(plan: TransformerPlan) -> Iterator[str]:
     """What was taken for granted, in sentences."""
     experts, packed = plan.experts, plan.compression
     if experts is not None and experts.capacity_factor is None and experts.imbalance is None:

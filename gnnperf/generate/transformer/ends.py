@@ -52,12 +52,12 @@ def embedding_backward(plan: TransformerPlan) -> tuple[Item, ...]:
     """Gradients of the tables."""
     s = sizes(plan)
     dropped = fused("native_dropout_backward", B, s.stream, Tensor(s.stream.shape, "bool"), s.stream)
-    found: list[Item] = [op("aten::copy_", B, s.stream, s.stream), *((dropped,) if plan.block.dropout else ())]
-    found += [*out_of_products_backward(plan), *_table_backward(s, s.x, _ids(s), plan.vocabulary_per_rank)]
+    result: list[Item] = [op("aten::copy_", B, s.stream, s.stream), *((dropped,) if plan.block.dropout else ())]
+    result += [*out_of_products_backward(plan), *_table_backward(s, s.x, _ids(s), plan.vocabulary_per_rank)]
     if plan.block.positions is Positions.LEARNED:
         ids = Tensor((s.batch, s.resident // s.batch), "int64")
-        found += _table_backward(s, s.stream, ids, s.sequence)
-    return tuple(found)
+        result += _table_backward(s, s.stream, ids, s.sequence)
+    return tuple(result)
 
 
 def _table_backward(s: Sizes, grad: Tensor, ids: Tensor, rows: int) -> tuple[Item, ...]:

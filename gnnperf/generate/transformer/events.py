@@ -25,7 +25,7 @@ NONE = -1
 # waits for events alone; blocking waits for all of it; records and waits of events; other work of the host.
 KERNEL, AWAITED, UNAWAITED, ASIDE, WAIT, EVENT, HOST = range(7)
 LAUNCHED = (KERNEL, AWAITED, UNAWAITED, ASIDE)
-Found = list[tuple[int, int]]  # (position in the program, node)
+Result = list[tuple[int, int]]  # (position in the program, node)
 
 
 @dataclass
@@ -45,7 +45,7 @@ class _Reader:
     kind: np.ndarray
     by_lane: dict[Lane, np.ndarray]
     recorded: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    pending: dict[Lane, Found] = field(default_factory=lambda: defaultdict(list))
+    pending: dict[Lane, Result] = field(default_factory=lambda: defaultdict(list))
     edges: list[tuple[int, int, str]] = field(default_factory=list)
 
     def record(self, at: int, lane: Lane, event: str) -> None:
@@ -71,7 +71,7 @@ class _Reader:
         """The host goes on after the event."""
         self.edges += [(node, int(self.begin[at]), "sync") for node in self.recorded.get(event, ())]
 
-    def _held(self, lane: Lane, at: int) -> Found:
+    def _held(self, lane: Lane, at: int) -> Result:
         """What holds the lane's next work back: its own waits, and transfers that the compute stream waits for."""
         held = self.pending[lane]
         if lane is not Lane.COMPUTE:
@@ -129,9 +129,9 @@ def event_waits(edges: EdgeList, program: Sequence[Placed], begin: np.ndarray, k
 
 
 def _by_lane(program: Sequence[Placed], kind: np.ndarray) -> dict[Lane, np.ndarray]:
-    found: dict[Lane, list[int]] = defaultdict(list)
+    result: dict[Lane, list[int]] = defaultdict(list)
     for place in np.flatnonzero(np.isin(kind, LAUNCHED)).tolist():
         lane = lane_of(program[place].item)
         assert lane is not None, "launched items have a lane"
-        found[lane].append(place)
-    return {lane: np.array(places, dtype=np.int64) for lane, places in found.items()}
+        result[lane].append(place)
+    return {lane: np.array(places, dtype=np.int64) for lane, places in result.items()}

@@ -112,14 +112,14 @@ class Scattering(Around):
             op("aten::copy_", B, wide, half),
             *summed(self.plan, count, B, awaited=False),
             Record(Lane.DATA, SCATTERED),
-            *self._kept(count.over(self.plan).total, first=at.first),
+            *self._retained(count.over(self.plan).total, first=at.first),
         )
 
     def after_passes(self) -> Items:
         """The update waits for all of them."""
         return (Record(Lane.DATA, REDUCED), Await(Lane.COMPUTE, REDUCED))
 
-    def _kept(self, part: int, *, first: bool) -> Iterator[Item]:
+    def _retained(self, part: int, *, first: bool) -> Iterator[Item]:
         """The rank's part, in the dtype of its parameters, and added to that of earlier micro-batches."""
         sent, held = self.plan.schedule.gradient_dtype, held_gradient_dtype(self.plan)
         if sent != held:

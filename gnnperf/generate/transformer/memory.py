@@ -125,12 +125,12 @@ def _alternating(forward: tuple[Pass, ...], backward: tuple[Pass, ...], warm: in
 def _chunked(plan: TransformerPlan, *, backward: bool) -> tuple[Pass, ...]:
     """As many micro-batches as stages through one chunk, then through the next; backward from the last chunk."""
     stages, chunks = plan.parallelism.pipeline, plan.schedule.chunks
-    found = []
+    result = []
     for k in range(plan.num_micro_batches * chunks):
         round_, place = divmod(k, stages * chunks)
         chunk, within = divmod(place, stages)
-        found.append(Pass(backward, round_ * stages + within, chunks - 1 - chunk if backward else chunk))
-    return tuple(found)
+        result.append(Pass(backward, round_ * stages + within, chunks - 1 - chunk if backward else chunk))
+    return tuple(result)
 
 
 _ADAM, _GRADIENTS_AT = "aten::_fused_adam_", 1  # of its lists: parameters, gradients, two moments
@@ -181,7 +181,7 @@ def _stage(plan: TransformerPlan, stage: int, pairs: _Pairs) -> RankTensors:
         raise NotAccounted(next((o for o in ops if o not in _UPDATE), _ADAM))
     adam = next(op for op in _ops(update(plan, stage)) if op.name == _ADAM)
     lists = parse_call(adam.name, adam.dims, adam.types, adam.values).lists
-    sizes = [sum(t.num_bytes for t in found) for found in lists if found]  # float32
+    sizes = [sum(t.num_bytes for t in result) for result in lists if result]  # float32
     summed = [parse_call(op.name, op.dims, op.types, op.values).tensor(0).num_bytes
               for op in _ops(zero_gradients(plan, stage))]  # fmt: skip
     return RankTensors(

@@ -60,17 +60,17 @@ class Gathering(Around):
 
     def before_backward(self, at: Visit) -> Items:
         """The wait for the unit's gather, which the unit after it has issued, and the gather of the one before."""
-        found: list[Item] = []
+        result: list[Item] = []
         if self._dropped(at.unit):
-            found += [*self._whole(at.unit, Phase.BACKWARD), *_reuse()]
+            result += [*self._whole(at.unit, Phase.BACKWARD), *_reuse()]
         if at.before is not None and self._dropped(at.before):
-            found += self._issue(at.before, Phase.BACKWARD)
-        return found
+            result += self._issue(at.before, Phase.BACKWARD)
+        return result
 
     def _dropped(self, unit: Unit) -> bool:
         """Whether the unit's parameters are dropped after its forward pass."""
-        kept = unit == LAST or (unit == FIRST and self.plan.block.tied_embedding)
-        return self.plan.sharding.reshard_after_forward and not kept and self._count(unit).total > 0
+        retained = unit == LAST or (unit == FIRST and self.plan.block.tied_embedding)
+        return self.plan.sharding.reshard_after_forward and not retained and self._count(unit).total > 0
 
     def _count(self, unit: Unit) -> Count:
         return unit_parameters(self.plan, unit)
@@ -112,7 +112,7 @@ def _reuse() -> tuple[Item, ...]:
 # b h where all of it is computed again.
 
 
-def kept_bytes(plan: TransformerPlan, layer: int) -> float:
+def retained_bytes(plan: TransformerPlan, layer: int) -> float:
     """Of a layer of the model on one rank, for one micro-batch, as the plan recomputes it.
 
     The input of several layers that are computed again together counts with the last of them, which needs it first.
@@ -196,7 +196,7 @@ class ActivationOffload(Around):
 
     def after_forward(self, at: Visit) -> Items:
         """Out; then compute waits for the one before, whose place is taken next."""
-        size = self._kept(at.unit)
+        size = self._retained(at.unit)
         if not size:
             return ()
         store = self.plan.offload.activations
@@ -211,25 +211,25 @@ class ActivationOffload(Around):
 
     def before_backward(self, at: Visit) -> Items:
         """The unit's own, fetched before; then the one of the unit before it."""
-        found: list[Item] = []
-        if at.place == len(at.units) - 1 and self._kept(at.unit):
-            found += self._fetch(at, at.unit)  # nobody came before who could have
-        if self._kept(at.unit):
-            found.append(Await(Lane.COMPUTE, FETCHED))
-        if at.before is not None and self._kept(at.before):
-            found += [Record(Lane.COMPUTE, STARTED), Await(fetching(self.plan.offload.activations), STARTED)]
-            found += self._fetch(at, at.before)
-        return found
+        result: list[Item] = []
+        if at.place == len(at.units) - 1 and self._retained(at.unit):
+            result += self._fetch(at, at.unit)  # nobody came before who could have
+        if self._retained(at.unit):
+            result.append(Await(Lane.COMPUTE, FETCHED))
+        if at.before is not None and self._retained(at.before):
+            result += [Record(Lane.COMPUTE, STARTED), Await(fetching(self.plan.offload.activations), STARTED)]
+            result += self._fetch(at, at.before)
+        return result
 
     def _fetch(self, at: Visit, unit: Unit) -> Iterator[Item]:
         store = self.plan.offload.activations
         yield Await(fetching(store), _stored(at, unit))
-        yield from copy_in(store, self._kept(unit), self.plan.model.dtype, Phase.BACKWARD)
+        yield from copy_in(store, self._retained(unit), self.plan.model.dtype, Phase.BACKWARD)
         yield Record(Lane.IN, FETCHED)
 
-    def _kept(self, unit: Unit) -> float:
+    def _retained(self, unit: Unit) -> float:
         """Bytes; 0 of the ends, whose backward pass follows at once or needs token numbers only."""
-        return kept_bytes(self.plan, unit.layer) if unit.kind is UnitKind.LAYER else 0.0
+        return retained_bytes(self.plan, unit.layer) if unit.kind is UnitKind.LAYER else 0.0
 
 
 def _stored(at: Visit, unit: Unit) -> str:
@@ -273,14 +273,14 @@ def stage_program(plan: TransformerPlan, stage: int) -> tuple[Placed, ...]:
     order = passes(plan, stage)
     ends = {(each.backward, each.chunk): each for each in order}  # the last pass of each chunk
     starts = {(each.backward, each.chunk): each for each in reversed(order)}
-    found = list(here.shelf.placed(zero_gradients(plan, stage)))
+    result = list(here.shelf.placed(zero_gradients(plan, stage)))
     for each in order:
         key = (each.backward, each.chunk)
         direction = _backward if each.backward else _forward
-        found += direction(here, each, starts[key] == each, ends[key] == each)
+        result += direction(here, each, starts[key] == each, ends[key] == each)
     for setting in here.around:
-        found += here.shelf.placed(setting.after_passes())
-    return (*found, *here.shelf.placed((*reduce_gradients(plan, stage), *update(plan, stage))))
+        result += here.shelf.placed(setting.after_passes())
+    return (*result, *here.shelf.placed((*reduce_gradients(plan, stage), *update(plan, stage))))
 
 
 def settings(plan: TransformerPlan) -> tuple[Around, ...]:
@@ -373,9 +373,9 @@ def _message(here: _Stage, kind: str, group: Group, phase: Phase) -> Transfer:
     plan = here.plan
     size = plan.resident_tokens * plan.model.hidden * DTYPE_BYTES[plan.model.dtype]
     transfer = Transfer(kind, group, float(size), plan.model.dtype, phase, awaited=kind == "recv")
-    (found,) = here.shelf.once((kind, group, phase), lambda: (transfer,))
-    assert isinstance(found.item, Transfer), "what was put there"
-    return found.item
+    (result,) = here.shelf.once((kind, group, phase), lambda: (transfer,))
+    assert isinstance(result.item, Transfer), "what was put there"
+    return result.item
 
 
 def _received(here: _Stage, group: Group, phase: Phase, tag: str) -> Iterator[Placed]:

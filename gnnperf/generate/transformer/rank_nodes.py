@@ -125,7 +125,7 @@ def _before(edges: EdgeList, src: np.ndarray, dst: np.ndarray, lag_class: str) -
 def _after(edges: EdgeList, src: np.ndarray, dst: np.ndarray, lag_class: str) -> None:
     """The first `dst` after each `src` waits for it."""
     never = np.iinfo(np.int64).max
-    found = np.where(dst == NONE, never, dst)
-    following = np.r_[np.minimum.accumulate(found[::-1])[::-1][1:], never]
+    result = np.where(dst == NONE, never, dst)
+    following = np.r_[np.minimum.accumulate(result[::-1])[::-1][1:], never]
     known = (src != NONE) & (following != never)
     edges.add(src[known], following[known], Relation.WAITS, lag_class)

@@ -63,7 +63,7 @@ def _core(s: Sizes) -> tuple[Use, ...]:
     return (
         use("aten::baddbmm", "qkv", buffer=scores, scores=scores),
         use("aten::_softmax", "scores", probabilities=scores),
-        use(_DROPOUT, "probabilities", dropped=scores, kept=s.scores.numel),
+        use(_DROPOUT, "probabilities", dropped=scores, retained=s.scores.numel),
         use("aten::bmm", "dropped qkv", heads=part),
     )
 
@@ -139,7 +139,7 @@ def embedding_uses(plan: TransformerPlan) -> Pair:
         use("aten::embedding", "tokens", words=x),
         use("aten::embedding", "positions", places=x),
         use("aten::add", "words places", both=x),
-        use(_DROPOUT, "both", dropped=x, kept=mask),
+        use(_DROPOUT, "both", dropped=x, retained=mask),
         use("aten::copy_", "dropped", y=x),
     )
     backward = (

@@ -45,17 +45,17 @@ def zero_gradients(plan: TransformerPlan, stage: int) -> tuple[Item, ...]:
 
 def reduce_gradients(plan: TransformerPlan, stage: int) -> tuple[Item, ...]:
     """Over replicas, where it has not been done before; of a tied embedding over both ends of the pipeline."""
-    found: list[Item] = []
+    result: list[Item] = []
     ways, dtype = plan.parallelism, plan.schedule.gradient_dtype
     at_end = plan.schedule.reduction is Reduction.AT_END and not plan.sharding.reduces_every_pass
     if plan.splits_sequence:
-        found.append(all_reduce(Group.TENSOR, Tensor((_norms(plan, stage),), dtype), O))
+        result.append(all_reduce(Group.TENSOR, Tensor((_norms(plan, stage),), dtype), O))
     if ways.data > 1 and at_end:
         count = stage_count(plan, stage)
-        found += [op("aten::div_", O, Tensor((count.total,), dtype), None), *summed(plan, count, O)]
+        result += [op("aten::div_", O, Tensor((count.total,), dtype), None), *summed(plan, count, O)]
     if ways.pipeline > 1 and plan.block.tied_embedding and stage in (0, ways.pipeline - 1):
-        found.append(all_reduce(Group.EMBEDDING, Tensor((embedding_parameters(plan),), dtype), O))
-    return tuple(found)
+        result.append(all_reduce(Group.EMBEDDING, Tensor((embedding_parameters(plan),), dtype), O))
+    return tuple(result)
 
 
 def _norms(plan: TransformerPlan, stage: int) -> int:

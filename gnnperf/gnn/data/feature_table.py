@@ -55,7 +55,7 @@ def _rows(columns: Iterable[Column]) -> list[tuple[str, str, str]]:
 
 def _section(title: str, note: str, rows: Sequence[tuple[str, str, str]]) -> str:
     table = [("name", "unit", "meaning"), ("---", "---", "---"), *rows]
-    text = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in table)
+    text = "\n".join(f"| {' | '.join(record.replace('|', '/') for record in row)} |" for row in table)
     return "\n\n".join(part for part in (f"## {title}", note, text) if part)
 
 

@@ -23,7 +23,7 @@ from gnnperf.core import WORK_TYPES, InputError, NodeType, Relation, Segment
 from gnnperf.gnn.data.floors import TypedFloors, base_us, texts_of, words_of
 from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, device_numbers, link_spec_numbers, work_numbers
 from gnnperf.gnn.data.places import link_of
-from gnnperf.gnn.data.runs import AloneLabels
+from gnnperf.gnn.data.runs import IsolatedLabels
 from gnnperf.gnn.data.vocabulary import Vocabulary
 from gnnperf.gnn.evaluation.metrics import is_measured
 from gnnperf.graph import ExecutionGraph, Prediction
@@ -100,7 +100,7 @@ def features(
     analytic: Prediction,
     vocabulary: Vocabulary,
     floors: TypedFloors,
-    alone: AloneLabels | None = None,
+    isolated: IsolatedLabels | None = None,
 ) -> HeteroData:
     """The network's view of one step.
 
@@ -110,7 +110,7 @@ def features(
         analytic: the analytical answer for this graph and cluster.
         vocabulary: words of the training runs.
         floors: bases of the training runs where `analytic` has no answer.
-        alone: labels to learn; None: there are none, as in a prediction.
+        isolated: labels to learn; None: there are none, as in a prediction.
 
     Raises:
         InputError: an edge between node types that the schema does not foresee, or an unknown link class.
@@ -121,7 +121,7 @@ def features(
     numbers = work_numbers(graph, analytic.latency_us, base, cluster)  # [num_nodes, num_features]
     types = texts_of(nodes["node_type"])  # [num_nodes]
     learned = types != NodeType.COMM  # which rank leaves a collective first is chance: they keep their base
-    labels = _labels(nodes["latency_us"].to_numpy(np.float64), base, learned & (base > 0), alone)
+    labels = _labels(nodes["latency_us"].to_numpy(np.float64), base, learned & (base > 0), isolated)
     labels["analytic_us"] = analytic.latency_us
     data = HeteroData()
     for node_type in map(str, WORK_TYPES):
@@ -134,26 +134,26 @@ def features(
             store[name] = torch.from_numpy(values[rows])
         store.num_nodes = len(rows)
     collective = data[str(NodeType.COLLECTIVE)]
-    collective.known_law = torch.ones(collective.num_nodes, dtype=torch.bool)
+    collective.known_collective_model = torch.ones(collective.num_nodes, dtype=torch.bool)
     _add_hardware(data, nodes, types, cluster)
     _add_edges(data, graph, types)
     return _checked(data, graph.name)
 
 
 def _labels(
-    latency_us: np.ndarray, base: np.ndarray, learned: np.ndarray, alone: AloneLabels | None
+    latency_us: np.ndarray, base: np.ndarray, learned: np.ndarray, isolated: IsolatedLabels | None
 ) -> dict[str, np.ndarray]:
     """Targets and weight; a node counts where it is learned and measured."""
     unknown = np.full(len(base), np.nan)
-    found = alone or AloneLabels(unknown, unknown, np.ones(len(base)))
+    result = isolated or IsolatedLabels(unknown, unknown, np.ones(len(base)))
     usable = learned & is_measured(latency_us)  # [num_nodes]
     mean = latency_us[usable].mean() if usable.any() else 1.0
     return {
         "base_us": base,
         "latency_us": latency_us.copy(),
-        "target": _target(found.usual_us, base, learned),
-        "steady_target": _target(found.steady_us, base, learned),
-        "stretch": found.stretch.astype(np.float32),
+        "target": _target(result.usual_us, base, learned),
+        "steady_target": _target(result.steady_us, base, learned),
+        "stretch": result.stretch.astype(np.float32),
         "time_share": np.where(usable, latency_us / mean, 0.0).astype(np.float32),
     }
 
@@ -201,10 +201,10 @@ def _edge_groups(graph: ExecutionGraph, src: np.ndarray, dst: np.ndarray) -> dic
     relations, relation = words_of(graph.edges["relation"])  # [num_edges]
     key = (node_type[src] * len(relations) + relation) * len(names) + node_type[dst]  # [num_edges]
     order = np.argsort(key, kind="stable")
-    found, first = np.unique(key[order], return_index=True)
-    ends = (found // len(names) // len(relations), found // len(names) % len(relations), found % len(names))
+    result, first = np.unique(key[order], return_index=True)
+    ends = (result // len(names) // len(relations), result // len(names) % len(relations), result % len(names))
     types = zip(names[ends[0]], relations[ends[1]], names[ends[2]], strict=True)
-    return dict(zip(types, np.split(order, first[1:]), strict=True)) if len(found) else {}
+    return dict(zip(types, np.split(order, first[1:]), strict=True)) if len(result) else {}
 
 
 def _checked(data: HeteroData, name: str) -> HeteroData:

@@ -19,10 +19,10 @@ NOTHING = ""  # the word for null: "has none", not "never seen"
 
 def words_of(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
     """[num_words] words as text, NOTHING for null the last of them, and [n] which one each row has."""
-    found = column.array if isinstance(column.dtype, pd.CategoricalDtype) else pd.Categorical(column.astype(object))
-    assert isinstance(found, pd.Categorical)
-    words = np.array([*map(str, found.categories), NOTHING], dtype=object)
-    return words, np.where(found.codes < 0, len(words) - 1, found.codes.astype(np.int64))
+    result = column.array if isinstance(column.dtype, pd.CategoricalDtype) else pd.Categorical(column.astype(object))
+    assert isinstance(result, pd.Categorical)
+    words = np.array([*map(str, result.categories), NOTHING], dtype=object)
+    return words, np.where(result.codes < 0, len(words) - 1, result.codes.astype(np.int64))
 
 
 def texts_of(column: pd.Series) -> np.ndarray:
@@ -93,9 +93,9 @@ def base_us(nodes: pd.DataFrame, analytic_us: np.ndarray, floors: TypedFloors) -
     """The base, [num_nodes] float64, never NaN, and its kind, [num_nodes]. A base of 0 can only be answered by 0."""
     costed = floors.residual & np.isfinite(analytic_us) & (np.nan_to_num(analytic_us) > 0)  # [num_nodes]
     kinds = np.where(costed, BaseKind.COSTED, BaseKind.FLOOR).astype(object)
-    found = np.array(analytic_us, dtype=np.float64)
-    found[~costed] = floors.floor_us(nodes[~costed])
-    return found, kinds
+    result = np.array(analytic_us, dtype=np.float64)
+    result[~costed] = floors.floor_us(nodes[~costed])
+    return result, kinds
 
 
 def _segment_keys(nodes: pd.DataFrame) -> pd.Series:

@@ -167,12 +167,12 @@ def batch_of(graphs: Sequence[HeteroData]) -> Batch:
     return Batch.from_data_list([_with_edge_types(g, used) for g in graphs])
 
 
-def _with_edge_types(graph: HeteroData, kept: set[EdgeType]) -> HeteroData:
+def _with_edge_types(graph: HeteroData, retained: set[EdgeType]) -> HeteroData:
     """A shallow copy with these edge types only, in the graph's order."""
     copy = HeteroData()
     for node_type in graph.node_types:
         copy[node_type].update(graph[node_type].to_dict())
     for edge_type in graph.edge_types:
-        if edge_type in kept:
+        if edge_type in retained:
             copy[edge_type].edge_index = graph[edge_type].edge_index
     return copy

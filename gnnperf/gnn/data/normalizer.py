@@ -5,7 +5,7 @@ was asked for, and its correction stays what it was at the edge. A correction th
 
 Collectives are an exception. Their base is a law of link and group, and what a correction makes up for (a protocol, a
 processor that cannot keep up with the link) is not there on a link ten times slower. Where link or group lie beyond
-what was trained on, `known_law` is false, and the network leaves the law as it is.
+what was trained on, `known_collective_model` is false, and the network leaves the law as it is.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Normalizer:
             known = data[node_type].x.clamp(self.low[node_type], self.high[node_type])  # [n, num_features]
             normalized[node_type].x = (known - self.mean[node_type]) / self.scale[node_type]
             if node_type == COLLECTIVE:
-                normalized[node_type].known_law = self._known_law(data[node_type].x)
+                normalized[node_type].known_collective_model = self._known_collective_model(data[node_type].x)
         return normalized
 
     def occurred(self, node_type: str) -> bool:
@@ -61,10 +61,10 @@ class Normalizer:
         """[num_features] bool: what did not vary."""
         return self.scale[node_type].isinf()
 
-    def _known_law(self, x: Tensor) -> Tensor:
+    def _known_collective_model(self, x: Tensor) -> Tensor:
         """[n, num_features] raw features of collectives -> [n] bool, link and group within the training range."""
-        law, low, high = x[:, LAW], self.low[COLLECTIVE][LAW], self.high[COLLECTIVE][LAW]
-        return ((law >= low - ROUNDING) & (law <= high + ROUNDING)).all(1)
+        collective_model, low, high = x[:, LAW], self.low[COLLECTIVE][LAW], self.high[COLLECTIVE][LAW]
+        return ((collective_model >= low - ROUNDING) & (collective_model <= high + ROUNDING)).all(1)
 
 
 def fit_normalizer(graphs: Sequence[HeteroData]) -> Normalizer:
@@ -91,7 +91,7 @@ def widened(earlier: Normalizer, later: Normalizer) -> Normalizer:
     then varies between the two. A node type that did not occur then is as it is later.
     """
     both = {t: _of_both(earlier, later, t) for t in later.mean}
-    return Normalizer(*({t: found[place] for t, found in both.items()} for place in range(4)))
+    return Normalizer(*({t: result[place] for t, result in both.items()} for place in range(4)))
 
 
 def _of_both(earlier: Normalizer, later: Normalizer, node_type: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:

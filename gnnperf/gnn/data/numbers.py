@@ -53,8 +53,8 @@ def shape_numbers(nodes: pd.DataFrame) -> ShapeNumbers:
     """Numbers of the shapes of nodes (columns op_name, family, input_dims)."""
     texts, rows = pd.factorize(nodes["input_dims"], use_na_sentinel=True)[::-1]
     dims = np.asarray([*(_dim_row(t) for t in texts), _dim_row(None)], dtype=np.float64)  # [num_distinct + 1, 9]
-    found = dims[rows]  # the last row for null
-    return ShapeNumbers(found[:, :NUM_DIMS], _shapes_products(nodes), found[:, NUM_DIMS])
+    result = dims[rows]  # the last row for null
+    return ShapeNumbers(result[:, :NUM_DIMS], _shapes_products(nodes), result[:, NUM_DIMS])
 
 
 def alignment(sizes: np.ndarray) -> np.ndarray:
@@ -66,14 +66,14 @@ def alignment(sizes: np.ndarray) -> np.ndarray:
 
 def _shapes_products(nodes: pd.DataFrame) -> np.ndarray:
     """[n, 5] batch, m, n, k, is_product."""
-    found = np.zeros((len(nodes), NUM_PRODUCT))
+    result = np.zeros((len(nodes), NUM_PRODUCT))
     rows = np.flatnonzero(nodes["family"].isin(PRODUCTS).to_numpy())
     calls = list(zip(nodes["op_name"].astype(object).iloc[rows], nodes["input_dims"].astype(object).iloc[rows],
                      strict=True))  # fmt: skip
     known = {call: _product_row(*call) for call in set(calls)}
     for row, call in zip(rows, calls, strict=True):
-        found[row] = known[call]
-    return found
+        result[row] = known[call]
+    return result
 
 
 def _product_row(op: object, text: object) -> tuple[float, ...]:
@@ -143,12 +143,12 @@ def text_numbers(names: pd.Series) -> np.ndarray:
 @cache
 def _hashed(name: str) -> np.ndarray:
     """[NUM_TEXT_FEATURES] float32; the same on every machine (CRC-32, not Python's salted hash)."""
-    found = np.zeros(NUM_TEXT_FEATURES)
+    result = np.zeros(NUM_TEXT_FEATURES)
     for piece, weight in _pieces(name):
         code = zlib.crc32(piece.encode())
-        found[(code >> 1) % NUM_TEXT_FEATURES] += weight if code & 1 else -weight
-    length = float(np.linalg.norm(found))
-    return (found / length if length else found).astype(np.float32)
+        result[(code >> 1) % NUM_TEXT_FEATURES] += weight if code & 1 else -weight
+    length = float(np.linalg.norm(result))
+    return (result / length if length else result).astype(np.float32)
 
 
 def _pieces(name: str) -> list[tuple[str, float]]:
@@ -256,9 +256,9 @@ def _order(graph: ExecutionGraph) -> np.ndarray:
     before = np.where(on_lane, groups.cumcount().to_numpy(), 0)
     after = np.where(on_lane, groups.cumcount(ascending=False).to_numpy(), 0)
     siblings = [nodes[c].clip(lower=0).to_numpy() for c in ("ordinal", "num_siblings")]
-    found = np.empty((graph.num_nodes, 5))
-    found[order] = np.log1p(np.stack([between_bytes(nodes), *siblings, before, after], axis=1).astype(np.float64))
-    return found
+    result = np.empty((graph.num_nodes, 5))
+    result[order] = np.log1p(np.stack([between_bytes(nodes), *siblings, before, after], axis=1).astype(np.float64))
+    return result
 
 
 def _per_sm(nodes: pd.DataFrame, cluster: ClusterSpec) -> np.ndarray:

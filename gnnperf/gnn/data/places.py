@@ -75,7 +75,7 @@ def link_numbers(graph: ExecutionGraph, cluster: ClusterSpec) -> np.ndarray:
     Raises:
         InputError: an unknown link class.
     """
-    found = np.zeros((graph.num_nodes, 3))
+    result = np.zeros((graph.num_nodes, 3))
     src, dst = _crossings(graph.edges)
     names = graph.nodes["op_name"].astype(object).to_numpy()[dst]
     links = {str(name): link_of(str(name), cluster) for name in set(names)}
@@ -83,8 +83,8 @@ def link_numbers(graph: ExecutionGraph, cluster: ClusterSpec) -> np.ndarray:
     for name in fastest_first:  # the slowest is written last
         link = links[name]
         numbers = [np.log(link.sustained_bytes_per_s), np.log1p(link.latency_us), float(name == "inter")]
-        found[src[names == name]] = numbers
-    return found
+        result[src[names == name]] = numbers
+    return result
 
 
 def _crossings(edges: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:

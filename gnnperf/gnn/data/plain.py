@@ -197,8 +197,8 @@ class _Reader:
 def _key(key: Any) -> Hashable:
     """A key of a mapping; a deeply nested one would overflow the stack where it is hashed."""
     _require(isinstance(key, str | int) or (isinstance(key, tuple) and all(isinstance(part, str) for part in key)))
-    found: Hashable = key
-    return found
+    result: Hashable = key
+    return result
 
 
 def _require(good: bool) -> None:

@@ -12,17 +12,23 @@ import numpy as np
 import pandas as pd
 from torch_geometric.data import HeteroData
 
-from gnnperf.analytic import AnalyticConstants, AnalyticPredictor, fit_constants, laws_of, read_calibrated_calls
+from gnnperf.analytic import (
+    AnalyticConstants,
+    AnalyticPredictor,
+    collective_models_of,
+    fit_constants,
+    read_calibrated_calls,
+)
 from gnnperf.core import InputError, each, require
 from gnnperf.gnn.data.cache import cached_graphs, fingerprint
 from gnnperf.gnn.data.content import content_digest
-from gnnperf.gnn.data.elsewhere import prefix_of, read_also, read_named, with_more_to_train, with_tests_of
+from gnnperf.gnn.data.external import prefix_of, read_also, read_named, with_more_to_train, with_tests_of
 from gnnperf.gnn.data.features import features
 from gnnperf.gnn.data.floors import TypedFloors, fit_floors
+from gnnperf.gnn.data.machine_scales import MachineScales, in_own_scale
 from gnnperf.gnn.data.normalizer import Normalizer, fit_normalizer, widened
-from gnnperf.gnn.data.paces import Paces, in_our_pace
 from gnnperf.gnn.data.processors import processors_of
-from gnnperf.gnn.data.runs import RunGraph, RunStep, merged, read_runs, told_of_buckets, typical
+from gnnperf.gnn.data.runs import RunGraph, RunStep, knows_buckets, merged, read_runs, typical
 from gnnperf.gnn.data.splits import PARTS, Split, read_split
 from gnnperf.gnn.data.vocabulary import Vocabulary, fit_vocabulary, joined
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor
@@ -116,8 +122,8 @@ class Earlier:
             InputError: another kind of device, another target.
         """
         if self.device_kind not in ("", device_kind):
-            told = f"the checkpoint is of runs on a {self.device_kind}, these are on a {device_kind}"
-            raise InputError(told, where="init_from", remedy="start from a checkpoint of such devices, or afresh")
+            given = f"the checkpoint is of runs on a {self.device_kind}, these are on a {device_kind}"
+            raise InputError(given, where="init_from", remedy="start from a checkpoint of such devices, or afresh")
         if self.residual_target != residual_target:
             raise InputError(f"trains on with another target than before ({residual_target})",
                              where="data.residual_target", allowed=str(self.residual_target))  # fmt: skip
@@ -216,8 +222,8 @@ class PreparedData:
         floors: bases where the analytical model has no answer.
         normalizer: feature statistics of the training runs, on the scales of an earlier training.
         fingerprint: hash of what the steps hold, in all parts; code that makes equal data keeps it.
-        paces: of other data sets that train: what their recordings' names begin with -> how much longer their machine
-            takes, which is taken out of their labels.
+        machine_scales: of other data sets that train: what their recordings' names begin with -> how much longer their
+            machine takes, which is taken out of their labels.
         training_fingerprint: the same without the test part: of all that a learner sees. What is tested on two parts
             after the same training has one.
     """
@@ -231,7 +237,7 @@ class PreparedData:
     normalizer: Normalizer
     fingerprint: str
     training_fingerprint: str
-    paces: Mapping[str, Paces]
+    machine_scales: Mapping[str, MachineScales]
 
 
 def load_data(
@@ -270,7 +276,7 @@ def opened(
 
     def runs_of(folder: Path) -> Callable[[str], RunGraph]:
         read = read_runs(folder, cache_dir, hardware, cluster)
-        return read if config.bucket_bytes is None else told_of_buckets(read, config.bucket_bytes)
+        return read if config.bucket_bytes is None else knows_buckets(read, config.bucket_bytes)
 
     split, read, tested_in = read_split(root, config.axis), runs_of(root), root
     if config.test_path is not None:
@@ -294,11 +300,11 @@ def prepare(
             base that is not of such data.
     """
     split = replace(split, train=split.train[: config.max_runs])
-    found = {part: [typical(read(name)) for name in _read_of(split, part)] for part in PARTS}
+    result = {part: [typical(read(name)) for name in _read_of(split, part)] for part in PARTS}
     others = [prefix_of(Path(path).expanduser()) for path in config.train_paths]
-    found["train"], paces = in_our_pace(found["train"], others)
-    split = replace(split, train=tuple(run.run for run in found["train"]))
-    runs = {"train": merged(found["train"]), "val": merged(found["val"]), "test": tuple(found["test"])}
+    result["train"], machine_scales = in_own_scale(result["train"], others)
+    split = replace(split, train=tuple(run.run for run in result["train"]))
+    runs = {"train": merged(result["train"]), "val": merged(result["val"]), "test": tuple(result["test"])}
     _check_kinds(config, runs)
     tables = [run.graph.nodes for run in runs["train"]]
     vocabulary = fit_vocabulary(tables)
@@ -311,14 +317,16 @@ def prepare(
     if earlier is not None:
         normalizer = widened(earlier.normalizer, normalizer)
     steps = {part: _steps(runs[part], encoded[part], normalizer) for part in PARTS}
-    singly = [encoder.encode(run) for run in _features_of(found["val"], "intervals")]
-    recordings = _steps(found["val"], singly, normalizer)
-    told = {part: content_digest([_told(step) for step in steps[part]]) for part in PARTS}
+    singly = [encoder.encode(run) for run in _features_of(result["val"], "intervals")]
+    recordings = _steps(result["val"], singly, normalizer)
+    given = {part: content_digest([_predicted(step) for step in steps[part]]) for part in PARTS}
     learned_from = content_digest(
-        told["train"], told["val"], [_told(step) for step in recordings], vocabulary, floors, normalizer
+        given["train"], given["val"], [_predicted(step) for step in recordings], vocabulary, floors, normalizer
     )
-    whole = content_digest(learned_from, told["test"])
-    return PreparedData(split, steps, recordings, vocabulary, fitted, floors, normalizer, whole, learned_from, paces)
+    whole = content_digest(learned_from, given["test"])
+    return PreparedData(
+        split, steps, recordings, vocabulary, fitted, floors, normalizer, whole, learned_from, machine_scales
+    )
 
 
 def _check_kinds(config: DataConfig, runs: Mapping[str, Sequence[RunStep]]) -> None:
@@ -330,10 +338,10 @@ def _check_kinds(config: DataConfig, runs: Mapping[str, Sequence[RunStep]]) -> N
         raise InputError(what, where=config.test_path or config.path, remedy="test on runs of the same kind of device")
 
 
-def _told(step: Step) -> tuple[object, ...]:
+def _predicted(step: Step) -> tuple[object, ...]:
     """All that a learner is given of a step, or is judged by."""
     base, graph = step.base, step.graph
-    answers = (base.latency_us, base.lag_us, base.analytic_latency_us, base.mean_latency_us, base.alone)
+    answers = (base.latency_us, base.lag_us, base.analytic_latency_us, base.mean_latency_us, base.isolated)
     machine = (
         graph.world_size,
         graph.ranks,
@@ -342,7 +350,7 @@ def _told(step: Step) -> tuple[object, ...]:
         step.cluster.intra,
         graph.tables,
     )
-    measured = (step.run, step.workload, step.step_us, graph.nodes, graph.edges, graph.carried)
+    measured = (step.run, step.workload, step.step_us, graph.nodes, graph.edges, graph.cross_step)
     return (*measured, machine, step.data.to_dict(), answers)
 
 
@@ -377,19 +385,19 @@ class _Encoder:
         """The run's step; the analytical answer is quick, features are not."""
         base = self.analytic.predict(run.graph, run.cluster)
         labels = (run.graph.fingerprint, run.graph.name, run.graph.steps, _digest(run))
-        fitted = (self.analytic, laws_of(run.cluster))  # a file of laws may change under its name
+        fitted = (self.analytic, collective_models_of(run.cluster))  # a file of laws may change under its name
         key = fingerprint(labels, run.cluster, fitted, self.vocabulary, self.floors)
         made = cached_graphs(self.cache_dir, key, lambda: [self._features(run, base)])
         return _Encoded(made[0], base)
 
     def _features(self, run: RunStep, base: Prediction) -> HeteroData:
-        return features(run.graph, run.cluster, base, self.vocabulary, self.floors, run.alone)
+        return features(run.graph, run.cluster, base, self.vocabulary, self.floors, run.isolated)
 
 
 def _digest(run: RunStep) -> str:
     """Of the labels: means over steps are not in the graph's fingerprint."""
     digest = hashlib.sha256(run.graph.nodes["latency_us"].to_numpy(np.float64).tobytes())
-    for values in (run.alone.usual_us, run.alone.steady_us, run.alone.stretch):
+    for values in (run.isolated.usual_us, run.isolated.steady_us, run.isolated.stretch):
         digest.update(values.tobytes())
     return digest.hexdigest()
 

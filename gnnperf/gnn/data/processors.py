@@ -48,7 +48,7 @@ def processors_of(runs: Iterable[Path]) -> tuple[Processor, ...]:
         InputError: a card is no JSON object, or larger than one.
     """
     cards = [read_card(run) for run in runs]
-    return tuple(sorted({found for card in cards if card is not None for found in _named(card)}))
+    return tuple(sorted({result for card in cards if card is not None for result in _named(card)}))
 
 
 def as_processor(device: Mapping[str, Any]) -> Processor | None:
@@ -63,5 +63,5 @@ def _named(card: Mapping[str, object]) -> list[Processor]:
     """What a card names; what is not as the recorder writes it names nothing."""
     ranks = card.get("ranks")
     devices = [rank.get("device") for rank in ranks if isinstance(rank, Mapping)] if isinstance(ranks, list) else []
-    found = [as_processor(d) for d in devices if isinstance(d, Mapping) and d.get("kind") == "cpu"]
-    return [one for one in found if one is not None]
+    result = [as_processor(d) for d in devices if isinstance(d, Mapping) and d.get("kind") == "cpu"]
+    return [one for one in result if one is not None]

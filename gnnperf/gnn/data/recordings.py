@@ -57,18 +57,18 @@ def read_recordings(root: Path) -> dict[str, Repeats]:
     Raises:
         InputError: `root` holds no recordings, or a card cannot be used.
     """
-    found: dict[str, dict[int, Recording]] = {}
+    result: dict[str, dict[int, Recording]] = {}
     for card in sorted(root.glob(f"*/*/{CARD}")):
         folder = card.parent
         if not folder.name.isdecimal():
             continue
         recording = read_recording(folder)
         if recording is not None:
-            found.setdefault(recording.run, {})[recording.repeat] = recording
-    if not found:
+            result.setdefault(recording.run, {})[recording.repeat] = recording
+    if not result:
         raise InputError("holds no complete recordings", where=str(root),
                          allowed="<run>/<repeat>/run.json, as `gnnperf record --recipe` writes it")  # fmt: skip
-    return {run: dict(sorted(repeats.items())) for run, repeats in found.items()}
+    return {run: dict(sorted(repeats.items())) for run, repeats in result.items()}
 
 
 def read_recording(folder: Path) -> Recording | None:
@@ -105,15 +105,15 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def _median_us(card: Mapping[str, Any], kind: str, folder: Path) -> float:
     try:
-        found = float(card["step_time"][kind]["median_us"])
+        result = float(card["step_time"][kind]["median_us"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"has no step time {kind.replace('_', ' ')}", where=str(folder / CARD),
                          remedy="record the run again with gnnperf record") from error  # fmt: skip
-    if not (np.isfinite(found) and found > 0):
+    if not (np.isfinite(result) and result > 0):
         raise InputError(
-            f"step time {kind.replace('_', ' ')} is {found} us", where=str(folder / CARD), allowed="above 0"
+            f"step time {kind.replace('_', ' ')} is {result} us", where=str(folder / CARD), allowed="above 0"
         )
-    return found
+    return result
 
 
 def _link_name(link: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ from gnnperf.hardware import (
     spread,
     with_bucket,
 )
-from gnnperf.schedule import align, alone_us
+from gnnperf.schedule import align, isolated_us
 
 # The nodes of a recording's last step in every step of the recording, and the kinds that nodes are grouped by.
 
@@ -53,10 +53,10 @@ class Occurrences:
 
     def mean(self, values: np.ndarray) -> np.ndarray:
         """[num_nodes of last] means over the steps of `values` [num_nodes of the recording]; NaN where all are."""
-        found = np.where(self.rows >= 0, values[self.rows], np.nan)  # [num_steps, num_nodes]
-        known = ~np.isnan(found)
+        result = np.where(self.rows >= 0, values[self.rows], np.nan)  # [num_steps, num_nodes]
+        known = ~np.isnan(result)
         count = known.sum(axis=0)
-        mean = np.where(known, found, 0.0).sum(axis=0) / np.maximum(count, 1)
+        mean = np.where(known, result, 0.0).sum(axis=0) / np.maximum(count, 1)
         return np.where(count > 0, mean, np.nan)
 
     def of_steps(self, chosen: np.ndarray) -> Occurrences:
@@ -114,12 +114,12 @@ def _traced_device(graph: ExecutionGraph) -> DeviceSpec:
     names = sorted(set(graph.device_names)) or [""]
     if names == [""] and not graph.runs_on_gpu:
         return load_device(GENERIC_CPU)  # processors go unnamed
-    found = match_device(names[0])
-    if len(names) > 1 or found is None:
+    result = match_device(names[0])
+    if len(names) > 1 or result is None:
         what = f"ranks on {names}" if len(names) > 1 else f"device {names[0]!r} is not in the catalog"
         remedy = "pass hardware=NAME if all runs ran on one device, or add it to conf/hardware"
         raise InputError(what, where=f"run {graph.name!r}", allowed=", ".join(device_names()), remedy=remedy)
-    return found
+    return result
 
 
 STEADY = 0.1  # a step counts for what is scheduled if its time is so near the median: |ratio - 1|
@@ -143,7 +143,7 @@ class RunGraph:
 
 
 @dataclass(frozen=True)
-class AloneLabels:
+class IsolatedLabels:
     """Latencies of a run's ops without what overlapping work took; all [num_nodes].
 
     Attributes:
@@ -167,7 +167,7 @@ class RunStep:
         graph: one step without edges inferred from time; `latency_us` of its nodes are means over the run's steps.
         cluster: the hardware it ran on.
         step_us: measured: the median period of the run's steps; of a trace without periods the median makespan.
-        alone: latencies of its ops alone.
+        isolated: latencies of its ops alone.
         workload: which program it is; "" unknown.
     """
 
@@ -175,7 +175,7 @@ class RunStep:
     graph: ExecutionGraph
     cluster: ClusterSpec
     step_us: float
-    alone: AloneLabels
+    isolated: IsolatedLabels
     workload: str = ""
 
 
@@ -206,10 +206,10 @@ def read_runs(
     return read
 
 
-def told_of_buckets(read: Callable[[str], RunGraph], bucket_bytes: float) -> Callable[[str], RunGraph]:
+def knows_buckets(read: Callable[[str], RunGraph], bucket_bytes: float) -> Callable[[str], RunGraph]:
     """`read`, told what limits links whose rate a card names, where it names no bucket itself."""
 
-    def told(name: str) -> RunGraph:
+    def given(name: str) -> RunGraph:
         run = read(name)
         placement = with_bucket(run.graph.placement, bucket_bytes)
         if placement is None or placement == run.graph.placement:
@@ -217,7 +217,7 @@ def told_of_buckets(read: Callable[[str], RunGraph], bucket_bytes: float) -> Cal
         inter = replace(run.cluster.inter, bucket_bytes=placement.bucket_bytes)
         return replace(run, graph=replace(run.graph, placement=placement), cluster=replace(run.cluster, inter=inter))
 
-    return told
+    return given
 
 
 def workload_of(folder: Path) -> str:
@@ -237,24 +237,24 @@ def typical(run: RunGraph) -> RunStep:
             "no whole step in the trace", where=f"run {run.run!r}", remedy="leave the run out of the split"
         )
     graph = run.graph.for_predictors()
-    found, step_us = occurrences(graph), _step_times_us(graph)
-    mean_us = found.mean(graph.nodes["latency_us"].to_numpy(np.float64))
+    result, step_us = occurrences(graph), _step_times_us(graph)
+    mean_us = result.mean(graph.nodes["latency_us"].to_numpy(np.float64))
     typical_us = float(np.nanmedian(step_us))
-    steady = found.of_steps(np.abs(step_us / typical_us - 1) <= STEADY)
-    last = replace(found.last, nodes=found.last.nodes.assign(latency_us=mean_us))
-    alone = _alone(run, found, steady if len(steady.rows) else found)
-    return RunStep(run.run, last, run.cluster, typical_us, alone, run.workload)
+    steady = result.of_steps(np.abs(step_us / typical_us - 1) <= STEADY)
+    last = replace(result.last, nodes=result.last.nodes.assign(latency_us=mean_us))
+    isolated = _isolated(run, result, steady if len(steady.rows) else result)
+    return RunStep(run.run, last, run.cluster, typical_us, isolated, run.workload)
 
 
-def _alone(run: RunGraph, every: Occurrences, steady: Occurrences) -> AloneLabels:
+def _isolated(run: RunGraph, every: Occurrences, steady: Occurrences) -> IsolatedLabels:
     """A node that no steady step has takes its means over all steps."""
     contention, nodes = default_contention().on(run.cluster), run.graph.nodes
     recorded_us = nodes["latency_us"].to_numpy(np.float64)  # [num_nodes of the recording]
-    free_us = alone_us(run.graph, contention)  # [num_nodes of the recording]
+    free_us = isolated_us(run.graph, contention)  # [num_nodes of the recording]
     moves = (nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()
     usual_us = recorded_us / contention.usual_stretch(moves, free_us, _ratio(recorded_us, free_us))
     in_place_us, steady_us = (_first(steady.mean(v), every.mean(v)) for v in (recorded_us, free_us))
-    return AloneLabels(every.mean(usual_us), steady_us, _ratio(in_place_us, steady_us))
+    return IsolatedLabels(every.mean(usual_us), steady_us, _ratio(in_place_us, steady_us))
 
 
 def _ratio(recorded_us: np.ndarray, free_us: np.ndarray) -> np.ndarray:
@@ -280,16 +280,16 @@ def _merge(run: str, repeats: Sequence[RunStep]) -> RunStep:
         return replace(first, run=run)
     rows = [_rows(first.graph, other.graph) for other in repeats]  # per recording [num_nodes]
     mean_us = _mean(rows, [step.graph.nodes["latency_us"].to_numpy(np.float64) for step in repeats])
-    usual_us = _mean(rows, [step.alone.usual_us for step in repeats])
-    steady_us = _mean(rows, [step.alone.steady_us for step in repeats])
-    stretch = _mean(rows, [step.alone.stretch for step in repeats])
+    usual_us = _mean(rows, [step.isolated.usual_us for step in repeats])
+    steady_us = _mean(rows, [step.isolated.steady_us for step in repeats])
+    stretch = _mean(rows, [step.isolated.stretch for step in repeats])
     graph = replace(
         first.graph,
         nodes=first.graph.nodes.assign(latency_us=mean_us),
         fingerprint=" ".join(r.graph.fingerprint for r in repeats),
     )
     step_us = float(np.mean([r.step_us for r in repeats]))
-    return replace(first, run=run, graph=graph, step_us=step_us, alone=AloneLabels(usual_us, steady_us, stretch))
+    return replace(first, run=run, graph=graph, step_us=step_us, isolated=IsolatedLabels(usual_us, steady_us, stretch))
 
 
 def _rows(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:
@@ -299,10 +299,10 @@ def _rows(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:
 
 def _mean(rows: Sequence[np.ndarray], values: Sequence[np.ndarray]) -> np.ndarray:
     """[num_nodes] means of what is known: `values` of each recording, at its `rows`."""
-    found = np.stack([np.where(r >= 0, v[r], np.nan) for r, v in zip(rows, values, strict=True)])
-    known = ~np.isnan(found)  # [num_repeats, num_nodes]
+    result = np.stack([np.where(r >= 0, v[r], np.nan) for r, v in zip(rows, values, strict=True)])
+    known = ~np.isnan(result)  # [num_repeats, num_nodes]
     count = known.sum(axis=0)  # [num_nodes]
-    return np.where(count > 0, np.where(known, found, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
+    return np.where(count > 0, np.where(known, result, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
 
 
 def _step_times_us(graph: ExecutionGraph) -> np.ndarray:

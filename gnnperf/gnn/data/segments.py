@@ -70,16 +70,16 @@ class SegmentedGraph:
         place = np.full(self.num_nodes, -1, dtype=np.int64)
         inner = np.zeros(self.num_nodes, dtype=bool)
         inner[window] = True
-        data, found = HeteroData(), {}
+        data, result = HeteroData(), {}
         for node_type in TYPES:
             own = self.of_type(rows, node_type)
             place[own] = np.arange(len(own))
             self._add_nodes(data, node_type, own - self.first[node_type])
             if node_type in WORK:
-                found[node_type] = torch.from_numpy(inner[own])
-                data[node_type].target = data[node_type].target.masked_fill(~found[node_type], torch.nan)
+                result[node_type] = torch.from_numpy(inner[own])
+                data[node_type].target = data[node_type].target.masked_fill(~result[node_type], torch.nan)
         self._add_edges(data, place, edges)
-        return GraphSegment(data, found)
+        return GraphSegment(data, result)
 
     def _sort_edges(self) -> None:
         """Edges into work nodes by receiver; hardware nodes only send, so what they would receive is left out."""

@@ -87,10 +87,10 @@ def _check(split: Split, dataset: Path, where: str) -> None:
 
 def _check_recordings(parts: Mapping[str, str], where: str) -> None:
     """Recordings of one run tell each other: they stand on one side."""
-    found: dict[str, tuple[str, str]] = {}  # run -> its first recording, its part
+    result: dict[str, tuple[str, str]] = {}  # run -> its first recording, its part
     for recording, part in parts.items():
-        first, known = found.setdefault(run_of(recording), (recording, part))
+        first, known = result.setdefault(run_of(recording), (recording, part))
         if part != known:
-            told = f"{first!r} ({known}) and {recording!r} ({part}) are two recordings of one run"
+            given = f"{first!r} ({known}) and {recording!r} ({part}) are two recordings of one run"
             remedy = "keep them in one part, or name runs apart: <run>/<number of the recording>"
-            raise InputError(told, where=where, remedy=remedy)
+            raise InputError(given, where=where, remedy=remedy)

@@ -8,13 +8,13 @@ import numpy as np
 
 from gnnperf.core import WORK_TYPES, NodeType
 from gnnperf.gnn.data.prepare import Step
-from gnnperf.graph import Alone
+from gnnperf.graph import Isolated
 from gnnperf.hardware import Contention
 from gnnperf.schedule import NUM_UNROLLED, Schedule, schedule, schedule_with_contention
 
 
 @dataclass(frozen=True)
-class AloneAnswer:
+class IsolatedPrediction:
     """What a model says of the nodes of a step, each by itself; all [num_nodes]. In a schedule NaN takes the base's.
 
     Attributes:
@@ -45,16 +45,16 @@ def step_time_us(step: Step, latency_us: np.ndarray) -> float:
     return _time_us(scheduled)
 
 
-def contended_step_time_us(step: Step, alone_us: np.ndarray) -> float:
+def contended_step_time_us(step: Step, isolated_us: np.ndarray) -> float:
     """The same from latencies [num_nodes] of ops alone: they are stretched while work overlaps.
 
     Raises:
         InputError: a latency is infinite.
     """
-    return _contended(step, filled_us(step, alone_us))[1]
+    return _contended(step, filled_us(step, isolated_us))[1]
 
 
-def in_place_us(step: Step, answer: AloneAnswer) -> np.ndarray:
+def in_place_us(step: Step, answer: IsolatedPrediction) -> np.ndarray:
     """[num_nodes] usual latencies beside other work: stretched by what stretches the scheduled ones; NaN as it was.
 
     Raises:
@@ -67,16 +67,16 @@ def in_place_us(step: Step, answer: AloneAnswer) -> np.ndarray:
     return answer.usual_us * _contention(step).usual_stretch(moves, answer.usual_us, stretch)
 
 
-def _contended(step: Step, alone_us: np.ndarray) -> tuple[np.ndarray, float]:
+def _contended(step: Step, isolated_us: np.ndarray) -> tuple[np.ndarray, float]:
     """Latencies as served, and the step time."""
-    alone = Alone(np.ones(step.graph.num_nodes, dtype=bool), _contention(step))
-    found = schedule_with_contention(step.graph, alone_us, step.base.lag_us, alone, num_unrolled=_copies(step))
-    return found.latency_us, _time_us(found.schedule)
+    isolated = Isolated(np.ones(step.graph.num_nodes, dtype=bool), _contention(step))
+    result = schedule_with_contention(step.graph, isolated_us, step.base.lag_us, isolated, num_unrolled=_copies(step))
+    return result.latency_us, _time_us(result.schedule)
 
 
 def _contention(step: Step) -> Contention:
-    assert step.base.alone is not None, "the base is of ops alone"
-    return step.base.alone.contention
+    assert step.base.isolated is not None, "the base is of ops alone"
+    return step.base.isolated.contention
 
 
 def _copies(step: Step) -> int:

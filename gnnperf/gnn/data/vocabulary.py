@@ -68,8 +68,8 @@ def field_column(nodes: pd.DataFrame, field: str) -> pd.Series:
 
 def _codes(known: tuple[str, ...], words: np.ndarray, place: np.ndarray) -> np.ndarray:
     """[num_words] words and [num_nodes] which one a node has -> [num_nodes] codes."""
-    found: np.ndarray = pd.Index(known, dtype=object).get_indexer(pd.Index(words)) + 1  # [num_words]; -1 -> 0
-    return found.astype(np.int64)[place]
+    result: np.ndarray = pd.Index(known, dtype=object).get_indexer(pd.Index(words)) + 1  # [num_words]; -1 -> 0
+    return result.astype(np.int64)[place]
 
 
 def _lane(nodes: pd.DataFrame) -> pd.Series:

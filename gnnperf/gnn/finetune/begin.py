@@ -57,8 +57,8 @@ def _adds_news(parameter: str, start: Start) -> bool:
 
 def _was_trained(parameter: str, start: Start) -> bool:
     """Whether an earlier parameter was moved: its relation was heard, its node type occurred."""
-    room, node_type = parameter.split(".")[:2]
-    if room == "layers":
+    margin, node_type = parameter.split(".")[:2]
+    if margin == "layers":
         return _relation(parameter) in (None, *start.relations)
     return start.earlier.normalizer.occurred(node_type)
 

@@ -73,9 +73,9 @@ def start_of(checkpoint: Checkpoint, where: str) -> Start:
 
 def _check_fits(model: ModelConfig, start: Start) -> None:
     for name in ("hidden_channels", "max_residual"):
-        had, asked = getattr(start.model, name), getattr(model, name)
-        if had != asked:
-            raise _unlike(start, f"model.{name}={asked}", f"{had}, as in the checkpoint")
+        had, requested = getattr(start.model, name), getattr(model, name)
+        if had != requested:
+            raise _unlike(start, f"model.{name}={requested}", f"{had}, as in the checkpoint")
     if model.num_layers < start.model.num_layers:
         raise _unlike(start, f"model.num_layers={model.num_layers}", f"{start.model.num_layers} or more")
     for name, relations in (("reverse", REVERSE_RELATIONS), ("hardware_nodes", HARDWARE_RELATIONS)):

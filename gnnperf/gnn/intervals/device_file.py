@@ -42,12 +42,17 @@ def load_device_intervals(path: Path) -> DeviceIntervals:
     Raises:
         InputError: not readable, an unknown or missing key, or a value of the wrong kind.
     """
-    found = read_constants(path, _File)
-    return DeviceIntervals(found.level, found.log_bounds, found.generations)
+    result = read_constants(path, _File)
+    return DeviceIntervals(result.level, result.log_bounds, result.generations)
 
 
-def save_device_intervals(found: DeviceIntervals, provenance: str, path: Path) -> None:
+def save_device_intervals(result: DeviceIntervals, provenance: str, path: Path) -> None:
     """Write intervals as YAML: beside `path`, then renamed."""
-    bounds = {group: [round(value, 4) for value in pair] for group, pair in found.log_bounds.items()}
-    raw = {"provenance": provenance, "level": found.level, "generations": list(found.generations), "log_bounds": bounds}
+    bounds = {group: [round(value, 4) for value in pair] for group, pair in result.log_bounds.items()}
+    raw = {
+        "provenance": provenance,
+        "level": result.level,
+        "generations": list(result.generations),
+        "log_bounds": bounds,
+    }
     write_text(path, yaml_text(raw, flow=None))

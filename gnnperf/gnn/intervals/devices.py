@@ -49,8 +49,10 @@ class DeviceIntervals:
         bounds = np.full((len(latency_us), 2), np.nan)
         for keys in (group_names(family, np.full(len(family), "", dtype=object)), group_names(family, dtype)):
             names, place = np.unique(keys, return_inverse=True)
-            found = np.array([self.log_bounds.get(str(name), (np.nan, np.nan)) for name in names]).reshape(-1, 2)[place]
-            bounds = np.where(np.isnan(found), bounds, found)
+            result = np.array([self.log_bounds.get(str(name), (np.nan, np.nan)) for name in names]).reshape(-1, 2)[
+                place
+            ]
+            bounds = np.where(np.isnan(result), bounds, result)
         return latency_us * np.exp(bounds[:, 0]), latency_us * np.exp(bounds[:, 1])
 
 
@@ -68,14 +70,14 @@ def fit_device_intervals(held_out: pd.DataFrame, level: float) -> DeviceInterval
         held_out: columns generation, family, dtype, score = log(measured / predicted without the generation).
         level: share that should lie within.
     """
-    found: dict[str, tuple[float, float]] = {}
+    result: dict[str, tuple[float, float]] = {}
     for keys in (held_out["family"], held_out["family"] + SEPARATOR + held_out["dtype"]):
         for key, rows in held_out.groupby(keys.astype(str), sort=True):
             generation = rows["generation"].to_numpy(str)
-            told = SEPARATOR in str(key) or len(set(rows["dtype"])) > 1  # one dtype tells nothing of another
-            if told and len(set(generation)) >= LEAST_GENERATIONS:
-                found[str(key)] = expected_bounds(rows["score"].to_numpy(float), generation, level)
-    return DeviceIntervals(level, found, tuple(sorted(map(str, set(held_out["generation"])))))
+            given = SEPARATOR in str(key) or len(set(rows["dtype"])) > 1  # one dtype tells nothing of another
+            if given and len(set(generation)) >= LEAST_GENERATIONS:
+                result[str(key)] = expected_bounds(rows["score"].to_numpy(float), generation, level)
+    return DeviceIntervals(level, result, tuple(sorted(map(str, set(held_out["generation"])))))
 
 
 def expected_bounds(scores: np.ndarray, generation: np.ndarray, level: float) -> tuple[float, float]:

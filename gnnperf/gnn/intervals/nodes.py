@@ -92,9 +92,9 @@ class NodeIntervals:
         """
         log_low, log_high = np.full(len(answers), np.nan), np.full(len(answers), np.nan)
         for keys in reversed(_groups(answers)):  # the finest last: it stands
-            found = keys.map(self.log_bounds)
-            has = found.notna().to_numpy()
-            low_high = np.array(found[has].tolist()).reshape(-1, 2)
+            result = keys.map(self.log_bounds)
+            has = result.notna().to_numpy()
+            low_high = np.array(result[has].tolist()).reshape(-1, 2)
             log_low[has], log_high[has] = low_high[:, 0], low_high[:, 1]
         latency_us = answers["predicted_us"].to_numpy(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):  # infinite: no bound
@@ -111,13 +111,13 @@ def fit_node_intervals(answers: pd.DataFrame, level: float) -> NodeIntervals:
     """
     known = answers[(answers["measured_us"] > 0) & (answers["predicted_us"] > 0)]
     scores = np.log(known["measured_us"] / known["predicted_us"])
-    found: dict[str, tuple[float, float]] = {}
+    result: dict[str, tuple[float, float]] = {}
     for keys in _groups(known):
         grouped = pd.DataFrame({"key": keys, "score": scores, "run": known["run"]}).groupby("key", sort=True)
         for key, group in grouped:
             if len(group) >= MIN_NODES and group["run"].nunique() >= MIN_RUNS:
-                found[str(key)] = two_sided(group["score"].to_numpy(np.float64), level)
-    return NodeIntervals(level, found, tuple(sorted(set(known["device"]))))
+                result[str(key)] = two_sided(group["score"].to_numpy(np.float64), level)
+    return NodeIntervals(level, result, tuple(sorted(set(known["device"]))))
 
 
 def answer_table(device: str, source: np.ndarray, kind: np.ndarray, family: np.ndarray, predicted_us: np.ndarray

@@ -106,16 +106,16 @@ def fit_step_intervals(misses: Sequence[StepMiss], level: float, devices: Sequen
     for miss in misses:
         for group, error in miss.group_error.items():
             squares.setdefault(group, []).append(error**2)
-    every = [square for found in squares.values() for square in found]
+    every = [square for result in squares.values() for square in result]
     other = math.sqrt(float(np.mean(every))) if every else 1.0
     group_error = {
-        group: math.sqrt((sum(found) + PRIOR_RUNS * other**2) / (len(found) + PRIOR_RUNS))
-        for group, found in squares.items()
+        group: math.sqrt((sum(result) + PRIOR_RUNS * other**2) / (len(result) + PRIOR_RUNS))
+        for group, result in squares.items()
     }
     sizes = np.array([abs(m.log_error) / _scale(m.share, group_error, other) for m in misses])  # [num_steps]
     runs = np.array([m.run for m in misses])
-    told = attainable(len(set(runs.tolist())), level)
-    return StepIntervals(told, group_error, other, one_sided(sizes, runs, told), tuple(sorted(set(devices))))
+    given = attainable(len(set(runs.tolist())), level)
+    return StepIntervals(given, group_error, other, one_sided(sizes, runs, given), tuple(sorted(set(devices))))
 
 
 def _scale(share: Mapping[str, float], group_error: Mapping[str, float], other: float) -> float:

@@ -128,12 +128,12 @@ class TypedGNN(nn.Module):
 
     def forward(self, data: HeteroData) -> dict[str, NodeAnswer]:
         """One graph or a batch of graphs, normalized -> an answer per work type."""
-        return self.lawful(data, self.answers(self.states(data)))
+        return self.in_domain(data, self.answers(self.states(data)))
 
-    def lawful(self, data: HeteroData, answers: Mapping[str, NodeAnswer]) -> dict[str, NodeAnswer]:
+    def in_domain(self, data: HeteroData, answers: Mapping[str, NodeAnswer]) -> dict[str, NodeAnswer]:
         """The answers, but for collectives beyond the links and groups of training, which keep their base."""
         collective = str(NodeType.COLLECTIVE)
-        return {**answers, collective: _where(data[collective].known_law, answers[collective])}
+        return {**answers, collective: _where(data[collective].known_collective_model, answers[collective])}
 
     def answers(self, states: Mapping[str, Tensor]) -> dict[str, NodeAnswer]:
         """Work type -> its nodes' final states, [n, hidden_channels] -> an answer per work type."""
@@ -204,12 +204,12 @@ def joint_messages(data: HeteroData, sizes: Mapping[str, int], relations: tuple[
     first: dict[str, int] = {}
     for node_type in TYPES:
         first[node_type] = sum(sizes[t] for t in first)
-    found: dict[str, list[Tensor]] = {r: [] for r in relations}
+    result: dict[str, list[Tensor]] = {r: [] for r in relations}
     for src, relation, dst in data.edge_types:
         ends = data[src, relation, dst].edge_index  # [2, num_edges]
-        if relation in found:
-            found[relation].append(ends + ends.new_tensor([[first[src]], [first[dst]]]))
-    return arrange({r: torch.cat(parts, dim=1) for r, parts in found.items() if parts}, sum(sizes.values()))
+        if relation in result:
+            result[relation].append(ends + ends.new_tensor([[first[src]], [first[dst]]]))
+    return arrange({r: torch.cat(parts, dim=1) for r, parts in result.items() if parts}, sum(sizes.values()))
 
 
 def _num_codes(vocabulary: Vocabulary, node_type: str) -> tuple[int, ...]:

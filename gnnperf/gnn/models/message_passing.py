@@ -186,6 +186,8 @@ class MessagePassing(nn.Module):
         normed = self.norm(state)  # [num_nodes, hidden_channels]
         mixed = self.own(normed)  # [num_nodes, hidden_channels]
         if messages.slots_of:
-            told = [self.relations[relation](mean) for relation, mean in messages.means(normed).items()]  # [n, ..] each
-            mixed = mixed.index_add(0, messages.receivers, torch.cat(told))
+            given = [
+                self.relations[relation](mean) for relation, mean in messages.means(normed).items()
+            ]  # [n, ..] each
+            mixed = mixed.index_add(0, messages.receivers, torch.cat(given))
         return state + self.dropout(self.out(torch.relu(mixed)))

@@ -18,14 +18,14 @@ def states_of(network: TypedGNN, data: HeteroData, max_nodes: int = MAX_NODES) -
     if (data.num_nodes or 0) <= max_nodes:
         return network.states(data)
     whole = SegmentedGraph(data, network.num_hops)
-    found: dict[str, Tensor] = {}
+    results: dict[str, Tensor] = {}
     for window in whole.windows(max_nodes):
         part = whole.cut(window)
         for node_type, states in network.states(part.data).items():
             rows = torch.from_numpy(whole.of_type(window, node_type)) - whole.first[node_type]
-            every = found.setdefault(node_type, states.new_zeros(len(data[node_type].x), states.shape[1]))
+            every = results.setdefault(node_type, states.new_zeros(len(data[node_type].x), states.shape[1]))
             every[rows.sort().values] = states[part.inner[node_type]]
-    return found
+    return results
 
 
 @torch.no_grad()
@@ -38,8 +38,8 @@ def answers_of(network: TypedGNN, data: HeteroData, max_nodes: int = MAX_NODES) 
         max_nodes: what is answered at once.
     """
     if (data.num_nodes or 0) <= max_nodes:
-        found: dict[str, NodeAnswer] = network(data)
-        return found
+        results: dict[str, NodeAnswer] = network(data)
+        return results
     whole = SegmentedGraph(data, network.num_hops)
     dtype = next(network.parameters()).dtype
     result = {t: torch.full((3, len(data[t].x)), torch.nan, dtype=dtype) for t in WORK}  # fields of NodeAnswer

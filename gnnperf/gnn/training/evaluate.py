@@ -16,7 +16,7 @@ from rich.table import Table
 from gnnperf.core import console, csv_text, each, write_text
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.runs import run_of
-from gnnperf.gnn.data.step_time import AloneAnswer, in_place_us
+from gnnperf.gnn.data.step_time import IsolatedPrediction, in_place_us
 from gnnperf.gnn.evaluation.comparison import ALL, compare
 from gnnperf.gnn.evaluation.trivial import NearestRun, fit_nearest_run
 from gnnperf.gnn.models.gnn import WORK, TypedGNN
@@ -99,10 +99,10 @@ def _answers(network: TypedGNN, step: Step, nearest: NearestRun) -> pd.DataFrame
 
 def predicted_us(network: TypedGNN, step: Step) -> np.ndarray:
     """[num_nodes] what a node usually takes, beside other work; NaN at device and link nodes."""
-    return in_place_us(step, alone_answer(network, step))
+    return in_place_us(step, isolated_prediction(network, step))
 
 
-def alone_answer(network: TypedGNN, step: Step) -> AloneAnswer:
+def isolated_prediction(network: TypedGNN, step: Step) -> IsolatedPrediction:
     """What the network says of each node by itself; NaN at device and link nodes."""
     answers = answers_of(network.eval(), step.data)
     usual_us, scheduled_us = np.full((2, len(step.nodes)), np.nan)
@@ -111,7 +111,7 @@ def alone_answer(network: TypedGNN, step: Step) -> AloneAnswer:
         row, base_us = store.node_id.numpy(), store.base_us.numpy()
         usual_us[row] = base_us * answer.residual.double().exp().numpy()
         scheduled_us[row] = base_us * answer.scheduled_residual.double().exp().numpy()
-    return AloneAnswer(usual_us, scheduled_us)
+    return IsolatedPrediction(usual_us, scheduled_us)
 
 
 def validation_gmae(tables: Mapping[str, pd.DataFrame]) -> float:
@@ -120,8 +120,8 @@ def validation_gmae(tables: Mapping[str, pd.DataFrame]) -> float:
     Not the loss: two settings of the loss give values that say nothing about each other.
     """
     val = tables["val"]
-    found = val[(val["node_type"] == ALL) & (val["answer"] == "gnn")]["gmae"]
-    return float(found.to_numpy()[0])
+    result = val[(val["node_type"] == ALL) & (val["answer"] == "gnn")]["gmae"]
+    return float(result.to_numpy()[0])
 
 
 def wide_console() -> Console:
@@ -138,11 +138,11 @@ def print_comparison(part: str, table: pd.DataFrame, onto: Console) -> None:
         shown.add_column(name, justify="right", no_wrap=True)
     for node_type, rows in table.groupby("node_type", sort=False):
         for place, row in enumerate(rows.to_dict("records")):
-            shown.add_row(str(node_type) if place == 0 else "", *_cells(row), end_section=place == len(rows) - 1)
+            shown.add_row(str(node_type) if place == 0 else "", *_records(row), end_section=place == len(rows) - 1)
     onto.print(shown)
 
 
-def _cells(row: Mapping[Hashable, Any]) -> list[str]:
+def _records(row: Mapping[Hashable, Any]) -> list[str]:
     interval = "-" if np.isnan(row["gmae_low"]) else f"{_percent(row['gmae_low'])}..{_percent(row['gmae_high'])}"
     errors = [_percent(row[name]) for name in ("mean_ape", "median_ape", "p90_ape", "max_ape", "bias")]
     return [row["answer"], str(row["num_nodes"]), _percent(row["coverage"]), _percent(row["gmae"]), interval, *errors]

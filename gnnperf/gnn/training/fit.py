@@ -24,7 +24,7 @@ from gnnperf.gnn.training.config import TrainConfig
 from gnnperf.gnn.training.evaluate import Processes, processes
 from gnnperf.gnn.training.look import Log, open_log
 from gnnperf.gnn.training.module import build_module
-from gnnperf.gnn.training.resume import PlainCheckpoints, TellsItsTraining, check_fits, resume_path, training_of
+from gnnperf.gnn.training.resume import PlainCheckpoints, ReportsTraining, check_fits, resume_path, training_of
 
 BEST = "best"  # name of a Lightning checkpoint
 STOPPED = 143  # what a shell reports for a process ended by SIGTERM
@@ -56,9 +56,9 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
     """
     out = Path(config.out)
     module = build_module(model, config.optim, data, config.seed)
-    resume, told = resume_path(config.resume, out), training_of(config, data, model)
+    resume, given = resume_path(config.resume, out), training_of(config, data, model)
     if resume is not None:
-        check_fits(resume, model, told)
+        check_fits(resume, model, given)
     best = ModelCheckpoint(
         dirpath=out,
         filename=BEST,
@@ -69,7 +69,7 @@ def fit(config: TrainConfig, data: PreparedData, model: TypedGNN, log: Log | Non
     ours = processes()
     module_data = StepDataModule(data, config.data, config.model.num_hops, config.seed, ours.rank, ours.count)
     with log_or_own(log, config) as used, quiet(), stopped(), deterministic_again():
-        trainer = _trainer(config, [best, TellsItsTraining(told)], used.curves, ours)
+        trainer = _trainer(config, [best, ReportsTraining(given)], used.curves, ours)
         trainer.fit(module, module_data, ckpt_path=resume, weights_only=True)
     module.load_state_dict(PlainCheckpoints().load_checkpoint(best.best_model_path)["state_dict"])
     return model.cpu().eval()
@@ -95,11 +95,11 @@ def log_or_own(log: Log | None, config: TrainConfig) -> Iterator[Log]:
         yield own
 
 
-def _trainer(config: TrainConfig, kept: list[Callback], curves: Logger, ours: Processes) -> lightning.Trainer:
+def _trainer(config: TrainConfig, retained: list[Callback], curves: Logger, ours: Processes) -> lightning.Trainer:
     on_cpu = not torch.cuda.is_available()
     return lightning.Trainer(
         max_epochs=config.trainer.max_epochs,
-        callbacks=kept,
+        callbacks=retained,
         plugins=[PlainCheckpoints()],
         logger=curves,
         accelerator="cpu" if on_cpu else "gpu",

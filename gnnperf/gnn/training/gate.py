@@ -44,10 +44,10 @@ def _with_share(network: TypedGNN, share: float) -> TypedGNN:
 @torch.no_grad()
 def _errors(network: TypedGNN, data: PreparedData) -> Mapping[str, float]:
     """Work type -> mean |log(answer / label)| over its labeled nodes, of ops alone; NaN without any."""
-    found: dict[str, list[np.ndarray]] = {t: [] for t in WORK}
+    result: dict[str, list[np.ndarray]] = {t: [] for t in WORK}
     for step in data.steps["val"]:
         for node_type, answer in answers_of(network.eval(), step.data).items():
             off = (answer.residual - step.data[node_type].target).abs().numpy()  # [n]
-            found[node_type].append(off[np.isfinite(off)])
-    every = {t: np.concatenate([*parts, np.zeros(0)]) for t, parts in found.items()}
+            result[node_type].append(off[np.isfinite(off)])
+    every = {t: np.concatenate([*parts, np.zeros(0)]) for t, parts in result.items()}
     return {t: float(errors.mean()) if len(errors) else float("nan") for t, errors in every.items()}

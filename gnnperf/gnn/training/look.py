@@ -191,8 +191,8 @@ def node_answers(network: TypedGNN, steps: Sequence[Step]) -> pd.DataFrame:
     Returns:
         Columns run, node_id, those of DESCRIBED, measured_us, predicted_us, base_us (what the network corrects).
     """
-    found = [_of_step(network, step) for step in steps]
-    nodes = pd.concat(found, ignore_index=True)
+    result = [_of_step(network, step) for step in steps]
+    nodes = pd.concat(result, ignore_index=True)
     use = is_measured(nodes["measured_us"].to_numpy()) & (nodes["predicted_us"].to_numpy() > 0)
     return nodes[use].reset_index(drop=True)
 
@@ -279,10 +279,10 @@ def parity(nodes: pd.DataFrame, title: str) -> Figure:
 
 
 def _points(node_type: str, rows: pd.DataFrame) -> Scattergl:
-    said = (rows["op_name"].fillna("").astype(str) + "<br>" + rows["run"].astype(str)).tolist()
+    sentences = (rows["op_name"].fillna("").astype(str) + "<br>" + rows["run"].astype(str)).tolist()
     marker = {"size": 4, "opacity": 0.5}
     x, y = rows["measured_us"].tolist(), rows["predicted_us"].tolist()
-    return Scattergl(x=x, y=y, mode="markers", name=node_type, text=said, marker=marker)
+    return Scattergl(x=x, y=y, mode="markers", name=node_type, text=sentences, marker=marker)
 
 
 def _ends(nodes: pd.DataFrame) -> np.ndarray:

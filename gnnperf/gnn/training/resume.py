@@ -38,21 +38,21 @@ class PlainCheckpoints(TorchCheckpointIO):
         return content if isinstance(content, dict) else {}
 
 
-class TellsItsTraining(Callback):
+class ReportsTraining(Callback):
     """Puts into every Lightning checkpoint what the training is of.
 
     Args:
-        told: training_of.
+        given: training_of.
     """
 
-    def __init__(self, told: Mapping[str, str]) -> None:
-        self.told = dict(told)
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self.given = dict(given)
 
     def on_save_checkpoint(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Plain text, so that loading runs no code."""
-        checkpoint[KEY] = self.told
+        checkpoint[KEY] = self.given
 
 
 def training_of(config: TrainConfig, data: PreparedData, model: TypedGNN) -> dict[str, str]:
@@ -92,13 +92,13 @@ def resume_path(resume: str | None, out: Path) -> Path | None:
     return path
 
 
-def check_fits(resume: Path, model: TypedGNN, told: Mapping[str, str]) -> None:
+def check_fits(resume: Path, model: TypedGNN, given: Mapping[str, str]) -> None:
     """Refuse a Lightning checkpoint of another network, or of another training of this one.
 
     Args:
         resume: its path.
         model: the network.
-        told: training_of what goes on.
+        given: training_of what goes on.
 
     Raises:
         InputError: not a checkpoint, its weights have other names or shapes, or it was told something else.
@@ -108,7 +108,7 @@ def check_fits(resume: Path, model: TypedGNN, told: Mapping[str, str]) -> None:
         raise InputError("holds the weights of another network", where=str(resume), allowed=OURS, remedy=REMEDY)
     before = stored.get(KEY)
     before = before if isinstance(before, dict) else {}
-    changed = [name for name, value in told.items() if before.get(name) != value]
+    changed = [name for name, value in given.items() if before.get(name) != value]
     if changed:
         raise InputError(f"is of another training: {', '.join(changed)} differ", where=str(resume), allowed=OURS,
                          remedy=REMEDY)  # fmt: skip

@@ -119,9 +119,9 @@ def _of_graph(batch: HeteroData, latency_us: Mapping[str, Tensor], graph: int, t
 
 def _step_us(latency_us: Tensor, target: StepTarget) -> Tensor:
     """Scalar: the step time along the path that is critical at these latencies, [num_nodes]."""
-    found = step_visits(target.constraints, latency_us.detach().cpu().numpy())
-    visits = torch.from_numpy(found.visits).to(latency_us.device)  # [num_nodes]
-    return (visits * latency_us).sum() + found.rest_us
+    result = step_visits(target.constraints, latency_us.detach().cpu().numpy())
+    visits = torch.from_numpy(result.visits).to(latency_us.device)  # [num_nodes]
+    return (visits * latency_us).sum() + result.rest_us
 
 
 def step_error(times: StepTimes) -> Tensor:
@@ -164,6 +164,6 @@ def _pairs(times: StepTimes, noise: float) -> tuple[list[int], list[int]]:
     """[num_pairs] places of the slower and of the faster one."""
     measured, names = times.measured_log.tolist(), times.workloads
     every = range(len(names))
-    found = [(a, b) for a in every for b in every
+    result = [(a, b) for a in every for b in every
              if names[a] and names[a] == names[b] and measured[a] - measured[b] > noise]  # fmt: skip
-    return [a for a, _ in found], [b for _, b in found]
+    return [a for a, _ in result], [b for _, b in result]

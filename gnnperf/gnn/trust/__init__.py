@@ -1,7 +1,7 @@
 """How far the network is trusted at a node: how near the node is to what training saw."""
 
-from gnnperf.gnn.trust.carry import Carry, fit_carry
-from gnnperf.gnn.trust.likeness import Likeness, fit_likeness
+from gnnperf.gnn.trust.ood_distance import OodDistance, fit_ood_distance
+from gnnperf.gnn.trust.transferability import Transferability, fit_transferability
 from gnnperf.gnn.trust.trust import (
     Corrections,
     Seen,
@@ -15,17 +15,17 @@ from gnnperf.gnn.trust.trust import (
 )
 
 __all__ = [
-    "Carry",
     "Corrections",
-    "Likeness",
+    "OodDistance",
     "Seen",
     "States",
+    "Transferability",
     "Trust",
     "Trusted",
-    "fit_carry",
     "fit_corrections",
-    "fit_likeness",
+    "fit_ood_distance",
     "fit_seen",
+    "fit_transferability",
     "fit_trust",
     "read_states",
 ]

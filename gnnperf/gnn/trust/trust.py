@@ -30,8 +30,8 @@ from gnnperf.gnn.data.runs import node_kinds
 from gnnperf.gnn.data.vocabulary import FIELDS, UNKNOWN
 from gnnperf.gnn.models.gnn import WORK, TypedGNN
 from gnnperf.gnn.models.segmented import states_of
-from gnnperf.gnn.trust.carry import Carry, Work, fit_carry
-from gnnperf.gnn.trust.likeness import KEPT, Likeness, fit_likeness
+from gnnperf.gnn.trust.ood_distance import KEPT, OodDistance, fit_ood_distance
+from gnnperf.gnn.trust.transferability import Transferability, Work, fit_transferability
 from gnnperf.graph import REASONS
 
 # What the analytical answer missed in training, by device, kind of node and family: it is put right by that.
@@ -59,8 +59,8 @@ class Corrections:
     def _at(self, groups: np.ndarray) -> np.ndarray:
         names, place = np.unique(groups.astype(str), return_inverse=True)
         values = np.array([self.log.get(str(name), 0.0) for name in names])  # [num_groups]
-        found: np.ndarray = values[place]
-        return found
+        result: np.ndarray = values[place]
+        return result
 
 
 @dataclass(frozen=True)
@@ -84,14 +84,14 @@ def fit_corrections(train: Sequence[Missed], val: Sequence[Missed]) -> Correctio
     by_op = every.groupby(["group", "op"], sort=True)["log"].median()
     groups = by_op.groupby(level="group", sort=True)
     count, mean = groups.size(), groups.mean()
-    found = Corrections(
+    result = Corrections(
         {str(g): float(n / (n + PRIOR_OPS) * m) for g, n, m in zip(count.index, count, mean, strict=True)}
     )
     judged = _table(val)
-    better = judged["log"].abs() - (judged["log"] - found._at(judged["group"].to_numpy())).abs()
+    better = judged["log"].abs() - (judged["log"] - result._at(judged["group"].to_numpy())).abs()
     helps = better.groupby(judged["kind"]).mean()
-    kept = {str(kind) for kind, gain in helps.items() if gain > 0}
-    return Corrections({group: log for group, log in found.log.items() if group.split(SEPARATOR)[1] in kept})
+    retained = {str(kind) for kind, gain in helps.items() if gain > 0}
+    return Corrections({group: log for group, log in result.log.items() if group.split(SEPARATOR)[1] in retained})
 
 
 def _table(steps: Sequence[Missed]) -> pd.DataFrame:
@@ -128,8 +128,8 @@ class Seen:
         words, place = words_of(nodes["dtype"])
         known = self._known(node_type, device)
         new = np.array([word != NOTHING and str(word) not in known for word in words], dtype=bool)  # [num_words]
-        found: np.ndarray = new[place]
-        return found
+        result: np.ndarray = new[place]
+        return result
 
     def knows(self, device: str) -> bool:
         """Whether training had the device, or several others to learn from."""
@@ -143,14 +143,14 @@ class Seen:
 
 def fit_seen(steps: Iterable[tuple[str, pd.DataFrame]]) -> Seen:
     """Of the measured nodes of training steps, each with the device it ran on."""
-    found: dict[str, dict[str, set[str]]] = {}
+    result: dict[str, dict[str, set[str]]] = {}
     for device, table in steps:
         nodes = table[table["latency_us"].notna()]
         for node_type, rows in nodes.groupby("node_type", observed=True):
             words, place = words_of(rows["dtype"])
-            known = found.setdefault(device, {}).setdefault(str(node_type), set())
+            known = result.setdefault(device, {}).setdefault(str(node_type), set())
             known.update(str(words[i]) for i in np.unique(place) if words[i] != NOTHING)
-    return Seen({device: {t: tuple(sorted(words)) for t, words in types.items()} for device, types in found.items()})
+    return Seen({device: {t: tuple(sorted(words)) for t, words in types.items()} for device, types in result.items()})
 
 
 # How far beyond the training range a node's numbers are, in units of what they varied by in training.
@@ -170,7 +170,7 @@ COUNTED = [WORK_NAMES.index(name) for name in NAMES]
 LEAST_SPREAD = 0.1  # of a number that hardly varied in training: ten percent of what a log is of
 
 
-def beyond(normalizer: Normalizer, node_type: str, x: Tensor) -> tuple[Tensor, Tensor]:
+def out_of_range(normalizer: Normalizer, node_type: str, x: Tensor) -> tuple[Tensor, Tensor]:
     """Distance and place in NAMES of the number that is farthest out.
 
     Args:
@@ -210,9 +210,9 @@ class States:
     around: Mapping[str, Tensor]
 
 
-def distance_weights(beyond: np.ndarray, unlike: np.ndarray) -> np.ndarray:
+def distance_weights(out_of_range: np.ndarray, unlike: np.ndarray) -> np.ndarray:
     """[2, n] weights of numbers beyond training and of states unlike training, from [n] distances of each."""
-    return np.stack([np.exp(-beyond / BEYOND_DECAY), np.exp(-np.maximum(unlike - 1.0, 0.0) / UNLIKE_DECAY)])
+    return np.stack([np.exp(-out_of_range / BEYOND_DECAY), np.exp(-np.maximum(unlike - 1.0, 0.0) / UNLIKE_DECAY)])
 
 
 @torch.no_grad()
@@ -229,18 +229,18 @@ class Trusted:
         weight: 0 to 1.
         reason: object, why it is not more.
         unknown_op, unseen_dtype: bool, whether training lacks the op, the dtype on the device.
-        beyond: distance beyond the training range (trust.beyond).
+        out_of_range: distance beyond the training range (trust.beyond).
         unlike: distance to training states (trust.likeness).
-        carried: weight of a kernel of this length in this program (trust.carry).
+        cross_step: weight of a kernel of this length in this program (trust.carry).
     """
 
     weight: np.ndarray
     reason: np.ndarray
     unknown_op: np.ndarray
     unseen_dtype: np.ndarray
-    beyond: np.ndarray
+    out_of_range: np.ndarray
     unlike: np.ndarray
-    carried: np.ndarray
+    cross_step: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -250,15 +250,15 @@ class Trust:
     Attributes:
         seen: dtypes by device.
         corrections: of the analytical answer.
-        carry: how far corrections of kernels carry to another program.
+        transferability: how far corrections of kernels carry to another program.
         own, around: likeness of states, of nodes by themselves and among their neighbors.
     """
 
     seen: Seen
     corrections: Corrections
-    carry: Carry
-    own: Likeness
-    around: Likeness
+    transferability: Transferability
+    own: OodDistance
+    around: OodDistance
 
     def of(self, nodes: pd.DataFrame, device: str, data: HeteroData, normalizer: Normalizer, states: States) -> Trusted:
         """Of every node; hardware has weight 1.
@@ -272,35 +272,39 @@ class Trust:
         """
         zero, no = np.zeros(len(nodes)), np.zeros(len(nodes), dtype=bool)
         reason = np.full(len(nodes), ALIKE, dtype=object)
-        found = Trusted(zero + 1.0, reason, no, no.copy(), zero, zero.copy(), zero + 1.0)
+        result = Trusted(zero + 1.0, reason, no, no.copy(), zero, zero.copy(), zero + 1.0)
         for node_type in WORK:
             store, rows = data[node_type], data[node_type].node_id.numpy()
             if not len(rows):
                 continue
-            distance, place = beyond(normalizer, node_type, store.x)
-            found.unknown_op[rows] = (store.codes[:, OP] == UNKNOWN).numpy()
-            found.unseen_dtype[rows] = self.seen.unseen(node_type, nodes.iloc[rows], device)
-            found.beyond[rows] = distance.double().numpy()
-            found.unlike[rows] = self._unlike(node_type, states).double().numpy()
+            distance, place = out_of_range(normalizer, node_type, store.x)
+            result.unknown_op[rows] = (store.codes[:, OP] == UNKNOWN).numpy()
+            result.unseen_dtype[rows] = self.seen.unseen(node_type, nodes.iloc[rows], device)
+            result.out_of_range[rows] = distance.double().numpy()
+            result.unlike[rows] = self._unlike(node_type, states).double().numpy()
             if node_type == KERNELS:
-                found.carried[rows] = self.carry.weight(texts_of(nodes["op_name"].iloc[rows]), _base_us(store))
-            found.weight[rows], found.reason[rows] = self._together(found, rows, nodes["dtype"], place.numpy(), device)
-        return found
+                result.cross_step[rows] = self.transferability.weight(
+                    texts_of(nodes["op_name"].iloc[rows]), _base_us(store)
+                )
+            result.weight[rows], result.reason[rows] = self._together(
+                result, rows, nodes["dtype"], place.numpy(), device
+            )
+        return result
 
     def _unlike(self, node_type: str, states: States) -> Tensor:
         own = self.own.unlike(node_type, states.own[node_type])
         return torch.maximum(own, self.around.unlike(node_type, states.around[node_type]))
 
     def _together(
-        self, found: Trusted, rows: np.ndarray, dtype: pd.Series, place: np.ndarray, device: str
+        self, result: Trusted, rows: np.ndarray, dtype: pd.Series, place: np.ndarray, device: str
     ) -> tuple[np.ndarray, np.ndarray]:
         """[n] product of the weights of all tests, and what took most; a word that is new says more than a distance."""
         of_pair = UNSEEN_DTYPE if self.seen.knows(device) else 0.0  # of another device nothing was learned
         weights = np.stack([
-            np.where(found.unknown_op[rows], UNKNOWN_OP, 1.0),
-            np.where(found.unseen_dtype[rows], of_pair, 1.0),
-            *distance_weights(found.beyond[rows], found.unlike[rows]),
-            found.carried[rows],
+            np.where(result.unknown_op[rows], UNKNOWN_OP, 1.0),
+            np.where(result.unseen_dtype[rows], of_pair, 1.0),
+            *distance_weights(result.out_of_range[rows], result.unlike[rows]),
+            result.cross_step[rows],
         ])  # fmt: skip
         words, of_node = words_of(dtype)
         same = np.full(len(rows), "op not in the vocabulary", dtype=object)
@@ -320,8 +324,9 @@ class Trust:
     def to_plain(self) -> dict[str, Any]:
         """Plain tensors, numbers and text."""
         plain = asdict(self)
-        for name, likeness in (("own", self.own), ("around", self.around)):
-            plain[name]["states"] = dict(likeness.states)
+        for name, ood_distance in (("own", self.own), ("around", self.around)):
+            plain[name]["states"] = dict(ood_distance.states)
+        plain["carry"] = plain.pop("transferability")  # the key of the file
         return plain
 
 
@@ -331,8 +336,10 @@ def fit_trust(network: TypedGNN, data: PreparedData) -> Trust:
     seen = fit_seen((step.cluster.device.name, step.nodes) for step in train)
     corrections = fit_corrections([_missed(step) for step in train], [_missed(step) for step in val])
     (own, around), (val_own, val_around) = _states(network, train), _states(network, val)
-    carry = fit_carry([_work(step) for step in train])
-    return Trust(seen, corrections, carry, fit_likeness(own, val_own), fit_likeness(around, val_around))
+    transferability = fit_transferability([_work(step) for step in train])
+    return Trust(
+        seen, corrections, transferability, fit_ood_distance(own, val_own), fit_ood_distance(around, val_around)
+    )
 
 
 def _work(step: Step) -> Work:

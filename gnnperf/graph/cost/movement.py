@@ -71,8 +71,8 @@ def index(call: OpCall) -> Work:
 
 
 def _indexed(x: Tensor, places: tuple[Tensor, ...]) -> int:
-    kept = [n for d, n in enumerate(x.shape) if d >= len(places) or not places[d].shape]
-    return prod(kept) * prod(broadcast([p.shape for p in places if p.shape]))
+    retained = [n for d, n in enumerate(x.shape) if d >= len(places) or not places[d].shape]
+    return prod(retained) * prod(broadcast([p.shape for p in places if p.shape]))
 
 
 def _index_bytes(places: tuple[Tensor, ...]) -> float:

@@ -73,10 +73,10 @@ class OpCall:
 
     def tensor(self, arg: int) -> Tensor:
         """Tensor argument `arg`."""
-        found = self.optional(arg)
-        if found is None:
+        result = self.optional(arg)
+        if result is None:
             raise UnknownCost
-        return found
+        return result
 
     def optional(self, arg: int) -> Tensor | None:
         """Tensor argument `arg`, or None if absent."""
@@ -91,7 +91,7 @@ class OpCall:
     def all_tensors(self) -> list[Tensor]:
         """Every tensor, lists included."""
         single = [t for t in self.tensors if t is not None]
-        return single + [t for found in self.lists if found is not None for t in found]
+        return single + [t for result in self.lists if result is not None for t in result]
 
     def text(self, arg: int) -> str:
         """Recorded text of scalar argument `arg`; "" unknown."""
@@ -103,10 +103,10 @@ class OpCall:
             parsed = json.loads(self.text(arg))
         except json.JSONDecodeError:  # "", or something that is no list of numbers: not recorded
             raise UnknownCost from None
-        found = parsed if isinstance(parsed, list) else [parsed]
-        if not all(type(x) is int for x in found):
+        result = parsed if isinstance(parsed, list) else [parsed]
+        if not all(type(x) is int for x in result):
             raise UnknownCost
-        return tuple(found)
+        return tuple(result)
 
     def is_true(self, arg: int) -> bool:
         """Whether a flag was recorded as true."""
@@ -115,8 +115,8 @@ class OpCall:
     @property
     def largest_dtype(self) -> str | None:
         """Dtype of the largest tensor; None if no dtype was recorded."""
-        found = self.all_tensors()
-        return None if self.dtype_assumed or not found else max(found, key=lambda t: t.numel).dtype
+        result = self.all_tensors()
+        return None if self.dtype_assumed or not result else max(result, key=lambda t: t.numel).dtype
 
 
 def parse_call(name: str, dims: str | None, types: str | None, values: str | None) -> OpCall:
@@ -139,12 +139,12 @@ def _read_list(text: str | None) -> list:
     if not text:
         return []
     try:
-        found = json.loads(text)
+        result = json.loads(text)
     except json.JSONDecodeError:
         raise UnknownCost from None
-    if not isinstance(found, list):
+    if not isinstance(result, list):
         raise UnknownCost
-    return found
+    return result
 
 
 def _tensor(shape: object, kind: object) -> Tensor | None:

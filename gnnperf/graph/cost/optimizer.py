@@ -14,7 +14,7 @@ def foreach(flops: float) -> Formula:
 
     def formula(call: OpCall) -> Work:
         first = call.tensor_list(0)
-        others = [t for found in call.lists[1:] if found is not None for t in found]
+        others = [t for result in call.lists[1:] if result is not None for t in result]
         numel = sum(t.numel for t in first)
         return Work(flops * numel, 2.0 * total_bytes(*first) + total_bytes(*others))
 
@@ -41,7 +41,7 @@ def fused(flops: float, read: int, written: int) -> Formula:
     def formula(call: OpCall) -> Work:
         params = call.tensor_list(0)
         lists = [call.lists[i] or () for i in range(read)]
-        state_bytes = sum(total_bytes(*found) for found in lists)
+        state_bytes = sum(total_bytes(*result) for result in lists)
         write_bytes = written * total_bytes(*params)
         return Work(flops * sum(t.numel for t in params), state_bytes + write_bytes)
 

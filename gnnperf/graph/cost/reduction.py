@@ -14,13 +14,13 @@ def reduction(flops: float, dims_at: int | None = 1) -> Formula:
 
     def formula(call: OpCall) -> Work:
         x = call.tensor(0)
-        kept, assumed = _kept(call, x, dims_at)
-        return Work(flops * x.numel, float(x.num_bytes + kept * x.item_bytes), assumed)
+        retained, assumed = _retained(call, x, dims_at)
+        return Work(flops * x.numel, float(x.num_bytes + retained * x.item_bytes), assumed)
 
     return formula
 
 
-def _kept(call: OpCall, x: Tensor, dims_at: int | None) -> tuple[int, tuple[str, ...]]:
+def _retained(call: OpCall, x: Tensor, dims_at: int | None) -> tuple[int, tuple[str, ...]]:
     """Elements of the result. Where the reduced axes are not recorded the (smaller) result is left out, and says so."""
     if dims_at is None or len(call.tensors) <= dims_at or (call.values and not call.text(dims_at)):
         return 1, ()
@@ -54,13 +54,13 @@ def pool_forward(call: OpCall) -> Work:
     kernel, stride, padding = call.integers(1), call.integers(2), call.integers(3)
     stride = stride or kernel
     spatial = len(x.shape) - 2 if len(x.shape) > 3 else len(x.shape) - 1
-    kept = x.shape[: len(x.shape) - spatial]
+    retained = x.shape[: len(x.shape) - spatial]
     sizes = [
         (n + 2 * padding[d % len(padding)] - kernel[d % len(kernel)]) // stride[d % len(stride)] + 1
-        for d, n in enumerate(x.shape[len(kept) :])
+        for d, n in enumerate(x.shape[len(retained) :])
     ]
     window = prod(kernel[d % len(kernel)] for d in range(spatial))
-    out = prod(kept) * prod(sizes)
+    out = prod(retained) * prod(sizes)
     index_bytes = 8 if "max_pool" in call.name else 0
     return Work(float(window * out), float(x.num_bytes + out * (x.item_bytes + index_bytes)))
 

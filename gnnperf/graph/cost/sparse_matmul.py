@@ -73,19 +73,19 @@ def _rows(values: Tensor, dense: Tensor) -> int:
 
 
 def thinned(
-    flops: float, moved_bytes: float, elements: float, kept: float, item_bytes: int, index_bytes: float
+    flops: float, moved_bytes: float, elements: float, retained: float, item_bytes: int, index_bytes: float
 ) -> tuple[float, float]:
-    """FLOPs and bytes of a product, one operand of which stores `kept` of its `elements` values.
+    """FLOPs and bytes of a product, one operand of which stores `retained` of its `elements` values.
 
     Args:
         flops: of the dense product.
         moved_bytes: of the dense product.
         elements: of the dense operand.
-        kept: values that are stored, zeros within blocks among them.
+        retained: values that are stored, zeros within blocks among them.
         item_bytes: of a value.
         index_bytes: that say where the values are.
     """
-    return flops * kept / elements, moved_bytes - item_bytes * (elements - kept) + index_bytes
+    return flops * retained / elements, moved_bytes - item_bytes * (elements - retained) + index_bytes
 
 
 def index_bytes(indices: float, pointers: float) -> float:

@@ -113,9 +113,9 @@ def _possible(amount: float) -> float:
 
 def lookup(op_name: str) -> tuple[OpFamily, Formula | None]:
     """Family and formula of an op: by its name, its name without the in-place underscore, or inductor's naming."""
-    found = TABLE.get(op_name) or TABLE.get(op_name.removesuffix("_"))
-    if found is not None:
-        return found
+    result = TABLE.get(op_name) or TABLE.get(op_name.removesuffix("_"))
+    if result is not None:
+        return result
     if match := _INDUCTOR.fullmatch(op_name):
         if match[1] == "tem":
             return OpFamily.GEMM, matmul.grouped_template
@@ -128,8 +128,8 @@ def fused_name(name: str) -> str | None:
 
     Some versions of Triton append the kernel's signature: triton_poi_fused_add_0_0d1d2de.
     """
-    found = _SIGNATURE.sub("", name)
-    return found if _INDUCTOR.fullmatch(found) else None
+    result = _SIGNATURE.sub("", name)
+    return result if _INDUCTOR.fullmatch(result) else None
 
 
 def op_family(op_name: str) -> OpFamily:

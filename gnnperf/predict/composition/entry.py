@@ -34,8 +34,8 @@ class EntryConfig(TrainConfig):
         require(self.init_from != "", "init_from", self.init_from, "a checkpoint.pt, or null for a new network")
         fine = self.init_from is None or not self.pretrain.mirror
         require(fine, "init_from", self.init_from, "null where op tables train (pretrain.mirror)")
-        beside = self.init_from is not None and Path(self.init_from).resolve().parent == Path(self.out).resolve()
-        require(not beside, "out", self.out, "another folder than that of init_from, whose checkpoint would be lost")
+        compared = self.init_from is not None and Path(self.init_from).resolve().parent == Path(self.out).resolve()
+        require(not compared, "out", self.out, "another folder than that of init_from, whose checkpoint would be lost")
         if not self.trains_network:
             self._refuse_what_is_the_networks()
 
@@ -60,14 +60,14 @@ class EntryConfig(TrainConfig):
         """A key that nobody reads would be a setting that is silently lost."""
         unread = {"init_from": (self.init_from, None), "resume": (self.resume, None),
                   "pretrain.mirror": (self.pretrain.mirror, ""),
-                  **_beside_default("model", self.model), **_beside_default("optim", self.optim)}  # fmt: skip
+                  **_compared_default("model", self.model), **_compared_default("optim", self.optim)}  # fmt: skip
         for key, (value, default) in unread.items():
             if value != default:
                 raise InputError(f"{value!r} is for the network, and the learner {self.learner.kind} does not read it",
                                  where=key, allowed=repr(default), remedy="see learner.settings")  # fmt: skip
 
 
-def _beside_default(key: str, part: ModelConfig | OptimConfig) -> dict[str, tuple[object, object]]:
+def _compared_default(key: str, part: ModelConfig | OptimConfig) -> dict[str, tuple[object, object]]:
     """Dotted key -> (value, default)."""
     default = type(part)()
     return {f"{key}.{f.name}": (getattr(part, f.name), getattr(default, f.name)) for f in fields(part)}

@@ -32,8 +32,8 @@ def explain(error: Exception, node: type) -> InputError:
     """One InputError for anything raised while a config was composed for schema `node`."""
     inner = next((e for e in _chain(error) if isinstance(e, OmegaConfBaseException)), None)
     if isinstance(inner, ConfigKeyError | ConfigAttributeError):
-        asked = re.search(r"use \+(.*)", str(error))  # hydra quotes the override: key=value
-        return unknown_key(_full_key(inner, error), node, asked[1] if asked else "")
+        requested = re.search(r"use \+(.*)", str(error))  # hydra quotes the override: key=value
+        return unknown_key(_full_key(inner, error), node, requested[1] if requested else "")
     if isinstance(inner, ValidationError):
         return _bad_value(inner, _full_key(inner, error), node)
     if isinstance(inner, MissingMandatoryValue):
@@ -41,11 +41,11 @@ def explain(error: Exception, node: type) -> InputError:
     return InputError(_first_line(str(error)), remedy=REMEDY)
 
 
-def missing_choice(asked: str | None, options: Sequence[str] | None, message: str) -> InputError:
-    """The message for a config file that is not there: `asked` is group/choice, `options` what the group holds."""
-    if asked and asked.startswith(OPTUNA):
+def missing_choice(requested: str | None, options: Sequence[str] | None, message: str) -> InputError:
+    """The message for a config file that is not there: `requested` is group/choice, `options` what the group holds."""
+    if requested and requested.startswith(OPTUNA):
         return InputError("the Optuna sweeper is not installed", where=OPTUNA, remedy="pip install 'gnnperf[sweep]'")
-    group, _, choice = (asked or "").rpartition("/")
+    group, _, choice = (requested or "").rpartition("/")
     if options and group in CATALOG_GROUPS:
         return unknown_name(choice, group, options)
     if options and group:
@@ -145,8 +145,8 @@ def _bad_value(inner: OmegaConfBaseException, key: str, node: type) -> InputErro
     hint = _hint(node, key)
     value = inner.value
     if value is None:
-        found = re.search(r"[Vv]alue '([^']*)'", str(inner))
-        value = found[1] if found else None
+        result = re.search(r"[Vv]alue '([^']*)'", str(inner))
+        value = result[1] if result else None
     if isinstance(value, DictConfig) or (hint is None):
         return InputError(_first_line(str(inner)), where=key, remedy=REMEDY)
     return InputError(f"bad value {value!r}", where=key, allowed=_words(hint))
@@ -155,8 +155,8 @@ def _bad_value(inner: OmegaConfBaseException, key: str, node: type) -> InputErro
 def _full_key(inner: OmegaConfBaseException, outer: BaseException) -> str:
     """The dotted key; inside a merged YAML group omegaconf knows only its tail, hydra's message the file."""
     key = str(inner.full_key or inner.key)
-    found = re.search(r"In '([^']+)'", str(outer))
-    group = found[1].rpartition("/")[0].replace("/", ".") if found else ""
+    result = re.search(r"In '([^']+)'", str(outer))
+    group = result[1].rpartition("/")[0].replace("/", ".") if result else ""
     return key if not group or key.startswith(f"{group}.") else f"{group}.{key}"
 
 

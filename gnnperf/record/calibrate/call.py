@@ -27,13 +27,13 @@ def overload_of(point: OpPoint) -> Any:
     Raises:
         InputError: no such op, or none of its overloads takes them.
     """
-    found = NAME.fullmatch(point.op)
-    namespace = getattr(torch.ops, found[1], None) if found else None
-    packet = getattr(namespace, found[2], None) if found else None
-    if found is None or packet is None:
+    results = NAME.fullmatch(point.op)
+    namespace = getattr(torch.ops, results[1], None) if results else None
+    packet = getattr(namespace, results[2], None) if results else None
+    if results is None or packet is None:
         raise InputError(f"no op named {point.op!r} in torch {torch.__version__}", where="ops",
                          allowed="names as in traces, e.g. aten::mm or aten::add.out")  # fmt: skip
-    names = [found[3]] if found[3] else packet.overloads()
+    names = [results[3]] if results[3] else packet.overloads()
     for name in names:
         overload = getattr(packet, name, None)
         if overload is not None and _takes(overload, point):
@@ -128,11 +128,11 @@ def dtype_of(name: str) -> torch.dtype:
     Raises:
         InputError: no such dtype.
     """
-    found = getattr(torch, name.removeprefix(SPARSE), None)
-    if not isinstance(found, torch.dtype):
+    results = getattr(torch, name.removeprefix(SPARSE), None)
+    if not isinstance(results, torch.dtype):
         raise InputError(f"no dtype named {name!r}", where="dtypes",
                          allowed="float32, bfloat16, int64, bool, ..., sparse_float32")  # fmt: skip
-    return found
+    return results
 
 
 def _tensors(point: OpPoint, device: torch.device, generator: torch.Generator) -> Iterator[torch.Tensor | None]:

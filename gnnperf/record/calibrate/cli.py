@@ -62,28 +62,28 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     ops = read_ops(arguments.ops) if arguments.ops else None
     here = machine(arguments.device)
     ask = Ask(_ranks(arguments.ranks, here), tuple(arguments.link_gbit), ops)
-    found = calibrate(arguments.out, here, ask, arguments.minutes, arguments.overwrite)
-    widths = sorted((r.latency_us.high - r.latency_us.low) / 2 / r.latency_us.value for r in found)
-    say(f"{arguments.out}: {here.label}, {len(found)} measured values in {len(found[0].round_medians_us)} rounds; "
+    result = calibrate(arguments.out, here, ask, arguments.minutes, arguments.overwrite)
+    widths = sorted((r.latency_us.high - r.latency_us.low) / 2 / r.latency_us.value for r in result)
+    say(f"{arguments.out}: {here.label}, {len(result)} measured values in {len(result[0].round_medians_us)} rounds; "
           f"median interval +- {widths[len(widths) // 2]:.1%}")  # fmt: skip
     return 0
 
 
-def _ranks(asked: int | None, here: Machine) -> int:
-    if asked is None:
+def _ranks(requested: int | None, here: Machine) -> int:
+    if requested is None:
         return here.count
     limit = here.count if here.kind == "gpu" else 8 * here.count
-    require(0 <= asked <= limit, "--ranks", asked, f"0 to {limit} on this machine")
-    return asked
+    require(0 <= requested <= limit, "--ranks", requested, f"0 to {limit} on this machine")
+    return requested
 
 
 def _compare(first: Path, second: Path) -> int:
     """0 if at least LEAST_AGREEMENT of all values agree, else 1."""
     from gnnperf.record.calibrate.compare import agreement, pairs
 
-    found = agreement(pairs(first, second))
+    result = agreement(pairs(first, second))
     say(f"{'values':28} {'number':>7} {'agree':>7} {'A in B':>7} {'B in A':>7} {'median change':>14} {'interval':>9}")
-    for kind, group in found.items():
+    for kind, group in result.items():
         say(f"{kind:28} {group.num_pairs:7d} {group.share:7.1%} {group.first_in_second:7.1%} "
               f"{group.second_in_first:7.1%} {group.median_change:14.1%} {group.median_half_width:9.1%}")  # fmt: skip
-    return 0 if found["all"].share >= LEAST_AGREEMENT else 1
+    return 0 if result["all"].share >= LEAST_AGREEMENT else 1

@@ -67,9 +67,9 @@ def measure_groups(lines: Sequence[str], device: str, seed: int, seconds: float,
     for place, point in enumerate(points):
         assert isinstance(point, CommPoint)
         share_s = max(deadline - time.monotonic(), 0.0) / (len(points) - place)
-        found = _measure(point, groups[point.ranks], own, share_s)
-        if found and dist.get_rank() == 0:
-            written.append(reading_to_json(Reading(point, Cache.WARM, True, statistics.median(found), len(found))))
+        result = _measure(point, groups[point.ranks], own, share_s)
+        if result and dist.get_rank() == 0:
+            written.append(reading_to_json(Reading(point, Cache.WARM, True, statistics.median(result), len(result))))
     if dist.get_rank() == 0:
         write_text(Path(out), "".join(line + "\n" for line in written))
 

@@ -73,24 +73,24 @@ def pairs(first: Path, second: Path) -> list[Pair]:
     return [Pair(key, f"{a[key]['kind']}, {a[key]['cache']}", _interval(a[key]), _interval(b[key])) for key in shared]
 
 
-def agreement(found: Iterable[Pair]) -> dict[str, Agreement]:
+def agreement(result: Iterable[Pair]) -> dict[str, Agreement]:
     """Per kind, and for "all"."""
     groups: dict[str, list[Pair]] = defaultdict(list)
-    for pair in found:
+    for pair in result:
         groups[pair.kind].append(pair)
         groups["all"].append(pair)
     return {kind: _agreement(groups[kind]) for kind in sorted(groups)}
 
 
-def _agreement(found: list[Pair]) -> Agreement:
-    n = len(found)
-    widths = sorted((i.high - i.low) / 2 / i.value for pair in found for i in (pair.first, pair.second))
-    changes = sorted(abs(pair.change) for pair in found)
+def _agreement(result: list[Pair]) -> Agreement:
+    n = len(result)
+    widths = sorted((i.high - i.low) / 2 / i.value for pair in result for i in (pair.first, pair.second))
+    changes = sorted(abs(pair.change) for pair in result)
     return Agreement(
         n,
-        sum(pair.agrees for pair in found) / n,
-        sum(pair.second.holds(pair.first.value) for pair in found) / n,
-        sum(pair.first.holds(pair.second.value) for pair in found) / n,
+        sum(pair.agrees for pair in result) / n,
+        sum(pair.second.holds(pair.first.value) for pair in result) / n,
+        sum(pair.first.holds(pair.second.value) for pair in result) / n,
         changes[n // 2],
         widths[n],
     )
@@ -99,11 +99,11 @@ def _agreement(found: list[Pair]) -> Agreement:
 def _table(folder: Path) -> dict[Key, dict[str, object]]:
     path = folder / OPS_FILE if folder.is_dir() else folder
     try:
-        found = read_table(path.read_bytes())
+        result = read_table(path.read_bytes())
     except (OSError, ValueError) as error:
         raise InputError(f"is no calibration ({error})", where=str(path),
                          allowed=f"a folder that `gnnperf calibrate` wrote, or its {OPS_FILE}") from None  # fmt: skip
-    return {tuple(row[name] for name in WHAT): row for row in found}
+    return {tuple(row[name] for name in WHAT): row for row in result}
 
 
 def _interval(row: Mapping[str, object]) -> Interval:

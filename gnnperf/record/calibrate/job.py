@@ -133,10 +133,10 @@ def median_us(timer: Timer, batches: Sequence[Sequence[Call]], cache: Cache, sec
     for batch in batches:  # first calls allocate, plan and compile
         for call in batch:
             call()
-    found: list[float] = []
-    while len(found) < LEAST_SAMPLES or (len(found) < MOST_SAMPLES and time.perf_counter() < deadline):
-        found.append(timer.sample_us(batches[len(found) % len(batches)], cache))
-    return statistics.median(found), len(found)
+    result: list[float] = []
+    while len(result) < LEAST_SAMPLES or (len(result) < MOST_SAMPLES and time.perf_counter() < deadline):
+        result.append(timer.sample_us(batches[len(result) % len(batches)], cache))
+    return statistics.median(result), len(result)
 
 
 CONTENTS_BYTES = 256 * 2**20  # of all contents of a point, unless one alone has more
@@ -179,12 +179,12 @@ def run_job(job: Job) -> list[Reading]:
     device = torch.device(job.device)
     num_comm = sum(len(lines) for _, _, lines in job.comm)
     comm_s = job.seconds * num_comm / max(2 * len(job.points) + num_comm, 1)
-    found = list(_comm(job, comm_s))  # first: ranks are processes of their own, with this process's cores
+    result = list(_comm(job, comm_s))  # first: ranks are processes of their own, with this process's cores
     if device.type == "cpu":
         _on_a_core()
     if job.host_costs:
-        found += [Reading(p, Cache.WARM, True, us, 1) for p, us in host_costs_us(device).items()]
-    return found + list(_ops(job, device, job.seconds - comm_s))
+        result += [Reading(p, Cache.WARM, True, us, 1) for p, us in host_costs_us(device).items()]
+    return result + list(_ops(job, device, job.seconds - comm_s))
 
 
 def _on_a_core() -> None:

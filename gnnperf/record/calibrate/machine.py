@@ -80,13 +80,13 @@ def _cpu() -> Machine:
 def _gpu() -> Machine:
     facts: Mapping[str, Any] = gpu.gpu_facts(torch.cuda.current_device())
     clocks = gpu.gpu_clocks(torch.cuda.current_device())
-    clock_mhz = clocks["max_clock_mhz"] or _told_clock_mhz()
+    clock_mhz = clocks["max_clock_mhz"] or _stated_clock_mhz()
     return Machine("cuda", "gpu", str(facts["name"]), int(facts["l2_bytes"] or DEFAULT_CACHE_BYTES),
                    int(facts["num_sms"]), clock_mhz * 1e6, float(facts["memory_bytes"]), clocks["power_limit_w"],
                    torch.cuda.device_count(), torch.cuda.get_device_capability() >= FP8_SINCE)  # fmt: skip
 
 
-def _told_clock_mhz() -> float:
+def _stated_clock_mhz() -> float:
     khz = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "clock_rate", None)
     if khz is None:
         raise InputError("neither nvidia-smi nor torch tells this GPU's clock", where="--device cuda",

@@ -67,16 +67,16 @@ def _what(result: Result) -> dict[str, object]:
 
 
 def _how(result: Result) -> dict[str, object]:
-    found = result.latency_us
-    return {"cache": str(result.way.cache), "launch_included": result.way.launch_included, "latency_us": found.value,
-            "latency_low_us": found.low, "latency_high_us": found.high, "num_rounds": len(result.round_medians_us),
+    outcome = result.latency_us
+    return {"cache": str(result.way.cache), "launch_included": result.way.launch_included, "latency_us": outcome.value,
+            "latency_low_us": outcome.low, "latency_high_us": outcome.high, "num_rounds": len(result.round_medians_us),
             "num_samples": result.num_samples}  # fmt: skip
 
 
-def parquet_bytes(found: Sequence[Mapping[str, object]]) -> bytes:
+def parquet_bytes(outcome: Sequence[Mapping[str, object]]) -> bytes:
     """The file: rows, and each column's meaning in its field's metadata."""
     schema = pa.schema([pa.field(name, kind, metadata={"meaning": text}) for name, (kind, text) in COLUMNS.items()])
-    table = pa.Table.from_pylist([dict(row) for row in found], schema=schema)
+    table = pa.Table.from_pylist([dict(row) for row in outcome], schema=schema)
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
     return buffer.getvalue()

@@ -71,14 +71,14 @@ def _point(entry: object, where: str) -> OpPoint:
     return point
 
 
-def _shapes(found: object, where: str) -> tuple[tuple[int, ...] | None, ...]:
-    whole = isinstance(found, list) and all(
+def _shapes(result: object, where: str) -> tuple[tuple[int, ...] | None, ...]:
+    whole = isinstance(result, list) and all(
         shape is None or (isinstance(shape, list) and all(type(edge) is int and edge >= 0 for edge in shape))
-        for shape in found
+        for shape in result
     )
-    if not whole or not found:
-        raise InputError(f"shapes is {found!r}", where=where, allowed="a list of shapes, e.g. [[32, 64], [64, 8]]")
-    return frozen(found)  # type: ignore[no-any-return]
+    if not whole or not result:
+        raise InputError(f"shapes is {result!r}", where=where, allowed="a list of shapes, e.g. [[32, 64], [64, 8]]")
+    return frozen(result)  # type: ignore[no-any-return]
 
 
 def _dtypes(entry: Mapping[str, Any], num_tensors: int, where: str) -> tuple[str, ...]:

@@ -47,9 +47,9 @@ def job_for(machine: Machine, ask: Ask) -> Job:
     )
 
 
-def _sizes(machine: Machine, asked: Sizes | None) -> Sizes:
-    if asked is not None:
-        return asked
+def _sizes(machine: Machine, requested: Sizes | None) -> Sizes:
+    if requested is not None:
+        return requested
     sizes = CUDA if machine.kind == "gpu" else CPU
     far = FAR * machine.cache_bytes
     reaches = max(sizes.stream_bytes) >= far
@@ -61,9 +61,9 @@ def _comm(machine: Machine, ask: Ask) -> list[CommJob]:
         return []
     if machine.kind == "gpu":
         pairs = read_topology(ask.ranks)
-        found = comm_points(ask.ranks, "+".join(sorted(set(pairs.values()))), one_pair_per_link(pairs),
+        result = comm_points(ask.ranks, "+".join(sorted(set(pairs.values()))), one_pair_per_link(pairs),
                             ask.message_bytes)  # fmt: skip
-        return [(asdict(LOOPBACK), ask.ranks, tuple(lines_of(found)))]
+        return [(asdict(LOOPBACK), ask.ranks, tuple(lines_of(result)))]
     hosts = [Link(hosts=2, rate_gbit_per_s=rate) for rate in ask.rates_gbit_per_s]
     return [_over(LOOPBACK, ask.ranks, ask.message_bytes), *(_over(link, 2, ask.message_bytes) for link in hosts)]
 

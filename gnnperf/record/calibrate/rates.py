@@ -22,9 +22,9 @@ Rate = Callable[[Result], float]
 
 def device_time(results: Iterable[Result]) -> list[Result]:
     """Ways without the host's part where there are any (CUDA), else all (CPU: the call is the work)."""
-    found = list(results)
-    apart = [r for r in found if not r.way.launch_included]
-    return apart or found
+    outcome = list(results)
+    apart = [r for r in outcome if not r.way.launch_included]
+    return apart or outcome
 
 
 def inverse(amount: float, latency_us: Interval) -> Interval:
@@ -86,9 +86,9 @@ def launch_floor_us(results: Iterable[Result]) -> Interval:
     Raises:
         LookupError: it was not measured.
     """
-    found = list(results)
-    apart = device_time(found)
-    if len(apart) == len(found) and SMALLEST_OP in (costs := host_costs(found)):
+    outcome = list(results)
+    apart = device_time(outcome)
+    if len(apart) == len(outcome) and SMALLEST_OP in (costs := host_costs(outcome)):
         return costs[SMALLEST_OP]
     for result in apart:
         point = result.way.point
@@ -142,8 +142,8 @@ def _mean(weights: Sequence[float], values: Sequence[float]) -> float:
 def host_link(results: Iterable[Result]) -> LinkFit | None:
     """From copies between pinned host memory and the device; None on a CPU."""
     costs = host_costs(results)
-    found = [(float(num_bytes), costs[name].value) for name, num_bytes in COPY_BYTES.items() if name in costs]
-    return fit_link(found) if len(found) > 1 else None
+    outcome = [(float(num_bytes), costs[name].value) for name, num_bytes in COPY_BYTES.items() if name in costs]
+    return fit_link(outcome) if len(outcome) > 1 else None
 
 
 def links(results: Iterable[Result]) -> dict[str, LinkFit]:
@@ -153,4 +153,4 @@ def links(results: Iterable[Result]) -> dict[str, LinkFit]:
         point = result.way.point
         if isinstance(point, CommPoint) and point.op == "send":
             points.setdefault(point.link, []).append((float(point.num_bytes), result.latency_us.value))
-    return {link: fit_link(found) for link, found in points.items() if len(found) > 1}
+    return {link: fit_link(outcome) for link, outcome in points.items() if len(outcome) > 1}

@@ -61,12 +61,12 @@ def run_rounds(job: Job, minutes: float) -> list[list[Reading]]:
     """
     total = num_rounds(minutes)
     end = time.monotonic() + minutes * 60
-    found: list[list[Reading]] = []
+    result: list[list[Reading]] = []
     for index in each(range(total), "measuring", "rounds"):
         left_s = end - time.monotonic()
         seconds = max(left_s / (total - index) - START_S, LEAST_MEASURING_S)
-        found.append(_in_a_process(replace(job, seed=_seed(index), seconds=seconds)))
-    return found
+        result.append(_in_a_process(replace(job, seed=_seed(index), seconds=seconds)))
+    return result
 
 
 def _seed(index: int) -> int:
@@ -95,8 +95,8 @@ def _how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
     """Killed, as for memory, or its last word."""
     if done.returncode < 0:
         return f"was killed by {signal.Signals(-done.returncode).name}"
-    said = done.stderr.strip().splitlines()
-    return f"ended with exit code {done.returncode} ({said[-1] if said else 'it said nothing'})"
+    sentences = done.stderr.strip().splitlines()
+    return f"ended with exit code {done.returncode} ({sentences[-1] if sentences else 'it said nothing'})"
 
 
 def results(rounds: Sequence[Sequence[Reading]]) -> list[Result]:
@@ -107,8 +107,8 @@ def results(rounds: Sequence[Sequence[Reading]]) -> list[Result]:
         medians[way].append(reading.latency_us)
         samples[way] += reading.num_samples
     whole = {way: values for way, values in medians.items() if len(values) > 1}
-    found = intervals(whole, {way: _kind(way) for way in whole})
-    return [Result(way, found[way], tuple(whole[way]), samples[way]) for way in sorted(whole, key=repr)]
+    result = intervals(whole, {way: _kind(way) for way in whole})
+    return [Result(way, result[way], tuple(whole[way]), samples[way]) for way in sorted(whole, key=repr)]
 
 
 def _readings(rounds: Sequence[Sequence[Reading]]) -> Iterator[tuple[Way, Reading]]:

@@ -77,10 +77,10 @@ def device_mapping(machine: Machine, results: Iterable[Result], provenance: Mapp
 
     Rates are sustained already, so that both shares are 1.
     """
-    found = list(results)
-    flops = rates.flops_per_s(found, machine.kind)
-    streams = rates.bandwidths(found, machine.cache_bytes)
-    floor = rates.launch_floor_us(found)
+    result = list(results)
+    flops = rates.flops_per_s(result, machine.kind)
+    streams = rates.bandwidths(result, machine.cache_bytes)
+    floor = rates.launch_floor_us(result)
     measured = {
         **{f"flops_per_s.{dtype}": rate for dtype, rate in flops.items()},
         **{f"bandwidth_bytes_per_s.{stream}": rate for stream, rate in streams.items()},
@@ -95,14 +95,16 @@ def device_mapping(machine: Machine, results: Iterable[Result], provenance: Mapp
         "launch_floor_us": _rounded(floor.value), "sustained_flops_share": 1.0, "sustained_bandwidth_share": 1.0,
         "source": "gnnperf calibrate: sustained rates, measured" + (
             " on one core with one thread, as a recorded rank has it" if machine.kind == "cpu" else ""),
-        "measured": _measured(measured), "host": _measured(rates.host_costs(found)), "provenance": dict(provenance),
+        "measured": _measured(measured), "host": _measured(rates.host_costs(result)), "provenance": dict(provenance),
     }  # fmt: skip
     device_from(content, "device.yaml")
     return content
 
 
-def _measured(found: Mapping[str, Interval]) -> dict[str, dict[str, float]]:
-    return {name: {key: _rounded(value) for key, value in asdict(interval).items()} for name, interval in found.items()}
+def _measured(result: Mapping[str, Interval]) -> dict[str, dict[str, float]]:
+    return {
+        name: {key: _rounded(value) for key, value in asdict(interval).items()} for name, interval in result.items()
+    }
 
 
 def _rounded(value: float) -> float:
@@ -121,8 +123,8 @@ def cluster_mapping(
         across: the link between nodes that was measured, if any.
         provenance: when, with what.
     """
-    found = list(results)
-    default, fits, host_link = default_cluster(device), rates.links(found), rates.host_link(found)
+    result = list(results)
+    default, fits, host_link = default_cluster(device), rates.links(result), rates.host_link(result)
     inside = {name: fit for name, fit in fits.items() if name != across}
     best = max(inside, key=lambda name: inside[name].bandwidth_bytes_per_s, default=None)
     content: dict[str, object] = {
@@ -132,7 +134,7 @@ def cluster_mapping(
         "host_link": _unmeasured(default.host_link) if host_link is None else _link("pinned_copy", host_link),
         "ranks_per_node": max(machine.count, 1),
         "default_for": [device.name],
-        "metadata": {**provenance, **{f"link {name}": _told(fit) for name, fit in fits.items()}},
+        "metadata": {**provenance, **{f"link {name}": _predicted(fit) for name, fit in fits.items()}},
     }  # fmt: skip
     cluster_from(content, device, "cluster.yaml")
     return content
@@ -141,10 +143,10 @@ def cluster_mapping(
 def _link(name: str, fit: LinkFit) -> dict[str, object]:
     return {"name": name, "bandwidth_bytes_per_s": _rounded(fit.bandwidth_bytes_per_s),
             "latency_us": _rounded(fit.latency_us), "sustained_bandwidth_share": 1.0,
-            "source": f"gnnperf calibrate: {_told(fit)}"}  # fmt: skip
+            "source": f"gnnperf calibrate: {_predicted(fit)}"}  # fmt: skip
 
 
-def _told(fit: LinkFit) -> str:
+def _predicted(fit: LinkFit) -> str:
     return (f"{fit.latency_us:.1f} us + bytes / {fit.bandwidth_bytes_per_s / 1e9:.3g} GB/s, "
             f"off by {fit.worst_relative_error:.0%} at most")  # fmt: skip
 
@@ -168,33 +170,35 @@ def calibrate(out: Path, machine: Machine, ask: Ask, minutes: float, overwrite: 
     """
     check_out(out, overwrite)
     before, began = clocks(machine.torch_device), datetime.now(UTC)
-    found = results(run_rounds(job_for(machine, ask), minutes))
+    result = results(run_rounds(job_for(machine, ask), minutes))
     facts: dict[str, object] = {
         "began": began.isoformat(timespec="seconds"),
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
         "clocks_before": before, "clocks_after": clocks(machine.torch_device), "versions": software(),
         **_topology(machine),
     }  # fmt: skip
-    files = {OPS_FILE: parquet_bytes(rows(found, _columns(machine))), ROUNDS_FILE: _rounds_bytes(found, facts)}
+    files = {OPS_FILE: parquet_bytes(rows(result, _columns(machine))), ROUNDS_FILE: _rounds_bytes(result, facts)}
     if ask.ops is None:
-        files |= _spec_files(machine, ask, found, _provenance(facts))
+        files |= _spec_files(machine, ask, result, _provenance(facts))
     write(out, files)
-    return found
+    return result
 
 
-def _spec_files(machine: Machine, ask: Ask, found: Sequence[Result], provenance: Mapping[str, str]) -> dict[str, bytes]:
-    content = device_mapping(machine, found, provenance)
+def _spec_files(
+    machine: Machine, ask: Ask, result: Sequence[Result], provenance: Mapping[str, str]
+) -> dict[str, bytes]:
+    content = device_mapping(machine, result, provenance)
     files = {DEVICE_FILE: yaml_text(content).encode()}
     if ask.ranks > 1 or machine.kind == "gpu":
         device = device_from(content, DEVICE_FILE)
-        files[CLUSTER_FILE] = yaml_text(cluster_mapping(machine, device, found, link_across(ask), provenance)).encode()
+        files[CLUSTER_FILE] = yaml_text(cluster_mapping(machine, device, result, link_across(ask), provenance)).encode()
     return files
 
 
 def _columns(machine: Machine) -> dict[str, object]:
-    found = software()
-    return {"device": machine.label, "torch_version": found["torch"], "cuda_version": found["cuda"],
-            "driver_version": found["driver"]}  # fmt: skip
+    result = software()
+    return {"device": machine.label, "torch_version": result["torch"], "cuda_version": result["cuda"],
+            "driver_version": result["driver"]}  # fmt: skip
 
 
 def _topology(machine: Machine) -> dict[str, object]:
@@ -212,10 +216,10 @@ def _provenance(facts: Mapping[str, object]) -> dict[str, str]:
     return {key: str(value) for key, value in flat.items() if value is not None}
 
 
-def _rounds_bytes(found: Sequence[Result], facts: Mapping[str, object]) -> bytes:
+def _rounds_bytes(result: Sequence[Result], facts: Mapping[str, object]) -> bytes:
     """All rounds' medians, so that intervals can be computed anew."""
     ways = [{"point": json.loads(to_json(r.way.point)), "cache": str(r.way.cache),
              "launch_included": r.way.launch_included, "round_medians_us": r.round_medians_us}
-            for r in found]  # fmt: skip
+            for r in result]  # fmt: skip
     lines = ",\n".join(json.dumps(way) for way in ways)
     return f'{{"facts": {json.dumps(facts)},\n"readings": [\n{lines}\n]}}\n'.encode()

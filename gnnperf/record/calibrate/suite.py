@@ -78,17 +78,17 @@ FP8_EDGES = (512, 2048, 8192)
 
 def points(sizes: Sizes, fp8: bool = False) -> tuple[OpPoint, ...]:
     """Every point of a suite; `fp8` adds scaled products where the device has them."""
-    found: list[OpPoint] = [floor_point()]
+    result: list[OpPoint] = [floor_point()]
     for dtype, edges in sizes.products.items():
-        found += [product(n, n, n, dtype) for n in edges]
-    found += [product(n, n, n, "float32", tf32=True) for n in sizes.tf32]
-    found += [product(*mkn, dtype) for mkn in sizes.oblong for dtype in ("float32", "bfloat16")]
-    found += [batched(b, n, dtype) for b, n in sizes.batched for dtype in ("float32", "bfloat16")]
-    found += [product(n, n, n, "float32", direction=Direction.BACKWARD) for n in sizes.backward]
-    found += [scaled_product(n) for n in FP8_EDGES if fp8]
-    found += [point for num_bytes in sizes.stream_bytes for point in streams(num_bytes)]
-    found += [point for lookup in sizes.lookups for point in lookups(lookup)]
-    return tuple(found)
+        result += [product(n, n, n, dtype) for n in edges]
+    result += [product(n, n, n, "float32", tf32=True) for n in sizes.tf32]
+    result += [product(*mkn, dtype) for mkn in sizes.oblong for dtype in ("float32", "bfloat16")]
+    result += [batched(b, n, dtype) for b, n in sizes.batched for dtype in ("float32", "bfloat16")]
+    result += [product(n, n, n, "float32", direction=Direction.BACKWARD) for n in sizes.backward]
+    result += [scaled_product(n) for n in FP8_EDGES if fp8]
+    result += [point for num_bytes in sizes.stream_bytes for point in streams(num_bytes)]
+    result += [point for lookup in sizes.lookups for point in lookups(lookup)]
+    return tuple(result)
 
 
 def floor_point() -> OpPoint:

@@ -23,7 +23,7 @@ def parse_topology(text: str) -> Pairs:
     """
     lines = [STYLE.sub("", line).split() for line in text.splitlines()]
     header = next((words for words in lines if words and GPU.fullmatch(words[0]) and _is_header(words)), [])
-    columns = [int(found[1]) for word in header if (found := GPU.fullmatch(word))]
+    columns = [int(result[1]) for word in header if (result := GPU.fullmatch(word))]
     pairs: Pairs = {}
     for words in lines:
         if not words or words is header or not (row := GPU.fullmatch(words[0])):
@@ -40,8 +40,8 @@ def _is_header(words: list[str]) -> bool:
 
 def read_topology(num_gpus: int) -> Pairs:
     """Of this machine's GPUs; "unknown" for pairs that nvidia-smi does not name (as where it is absent)."""
-    told = parse_topology(_nvidia_smi())
-    return {(a, b): told.get((a, b), UNKNOWN) for a in range(num_gpus) for b in range(a + 1, num_gpus)}
+    given = parse_topology(_nvidia_smi())
+    return {(a, b): given.get((a, b), UNKNOWN) for a in range(num_gpus) for b in range(a + 1, num_gpus)}
 
 
 def _nvidia_smi() -> str:

@@ -109,11 +109,11 @@ def _changes(a: Side, b: Side, column: str) -> tuple[Change, ...]:
     both = pd.concat([_sums(a, column).add_suffix("_a"), _sums(b, column).add_suffix("_b")], axis=1).fillna(0.0)
     columns = ["us_a", "us_b", "total_a", "total_b", "n_a", "n_b"]
     rows = zip(both.index, both[columns].to_numpy().tolist(), strict=True)
-    found = [Change(str(name), *numbers[:4], *map(int, numbers[4:])) for name, numbers in rows]
+    result = [Change(str(name), *numbers[:4], *map(int, numbers[4:])) for name, numbers in rows]
     rest = Change(REST, _rest_us(a), _rest_us(b))
     if max(abs(rest.a_us), abs(rest.b_us)) > SMALLEST_REST_US:
-        found.append(rest)
-    return tuple(sorted(found, key=lambda one: (-abs(one.change_us), -one.b_us, one.name)))
+        result.append(rest)
+    return tuple(sorted(result, key=lambda one: (-abs(one.change_us), -one.b_us, one.name)))
 
 
 def _rest_us(side: Side) -> float:

@@ -49,19 +49,19 @@ def _compare(args: argparse.Namespace) -> int:
     from gnnperf.report.console import show
 
     limits = Limits(args.max_step_ms, args.max_regression)
-    found = compare(_side(args.a, args.step), _side(args.b, args.step))
-    document = to_json(comparison_document(found, limits))
+    result = compare(_side(args.a, args.step), _side(args.b, args.step))
+    document = to_json(comparison_document(result, limits))
     if args.html is not None:
         from gnnperf.report.compare.page import comparison_page  # plotly
 
-        _write(args.html, comparison_page(found).encode())
+        _write(args.html, comparison_page(result).encode())
     if args.json == STDOUT:
         write_out(document)
     elif args.json is not None:
         _write(args.json, document)
-    exceeded = limits.exceeded(found)
+    exceeded = limits.exceeded(result)
     if not args.quiet and args.json != STDOUT:
-        show(rendered(found, limits))
+        show(rendered(result, limits))
     else:
         for line in exceeded:
             complain("gnnperf", line)

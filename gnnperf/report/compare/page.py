@@ -20,19 +20,19 @@ STYLE = "body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 
 LONGER, SHORTER, STEP = "#b5443c", "#5b8c5a", "#3b6fb6"
 
 
-def comparison_page(found: Comparison) -> str:
+def comparison_page(result: Comparison) -> str:
     """The whole page: headline, what is compared, warnings, waterfalls."""
-    figures = [waterfall(by, changes, found) for by, changes in found.changes.items()]
-    said = [f"<p>{escape(line)}</p>" for line in (*sides(found), *warnings(found))]
-    title = headline(found)
-    return plotly_page(title, figures, STYLE, "\n".join([f"<h1>{escape(title)}</h1>", *said]))
+    figures = [waterfall(by, changes, result) for by, changes in result.changes.items()]
+    sentences = [f"<p>{escape(line)}</p>" for line in (*sides(result), *warnings(result))]
+    title = headline(result)
+    return plotly_page(title, figures, STYLE, "\n".join([f"<h1>{escape(title)}</h1>", *sentences]))
 
 
-def waterfall(by: str, changes: tuple[Change, ...], found: Comparison) -> Figure:
+def waterfall(by: str, changes: tuple[Change, ...], result: Comparison) -> Figure:
     """From step A down to step B, the largest change first; names of ops are long, so bars lie."""
     parts = leading(changes, NUM_PARTS)
-    times_us = [found.a.step_time_us, *(part.change_us for part in parts), found.b.step_time_us]
-    texts = [time_text(found.a.step_time_us), *(signed(p.change_us) for p in parts), time_text(found.b.step_time_us)]
+    times_us = [result.a.step_time_us, *(part.change_us for part in parts), result.b.step_time_us]
+    texts = [time_text(result.a.step_time_us), *(signed(p.change_us) for p in parts), time_text(result.b.step_time_us)]
     drawn = Waterfall(
         orientation="h",
         y=["step A", *(escape(part.name) for part in parts), "step B"],

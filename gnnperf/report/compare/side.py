@@ -58,18 +58,18 @@ def read_prediction(folder: Path) -> Side:
     Raises:
         InputError: no prediction of this version of the format is there, or it cannot be read.
     """
-    told = read_document(folder / DOCUMENT)
+    given = read_document(folder / DOCUMENT)
     with reading(folder / DOCUMENT, "cannot be understood", remedy=AGAIN):
         return Side(
             where=str(folder),
-            run=str(told["run"]),
-            who=str(told["mode"]),
-            hardware=str(told["hardware"] or ""),
-            step_time_us=_time_us(told["step_time_us"]),
-            step_time_kind=StepTimeKind(told["step_time_kind"]),
-            is_lower_bound=bool(told["step_time_is_lower_bound"]),
+            run=str(given["run"]),
+            who=str(given["mode"]),
+            hardware=str(given["hardware"] or ""),
+            step_time_us=_time_us(given["step_time_us"]),
+            step_time_kind=StepTimeKind(given["step_time_kind"]),
+            is_lower_bound=bool(given["step_time_is_lower_bound"]),
             nodes=work(read_nodes(folder / NODES)),
-            evidence=str(told["provenance"].get("evidence") or ""),
+            evidence=str(given["provenance"].get("evidence") or ""),
         )
 
 
@@ -80,9 +80,9 @@ def read_step(path: Path) -> tuple[float, StepTimeKind]:
         InputError: no prediction of this version of the format is there, or it cannot be read.
     """
     file = path / DOCUMENT if path.is_dir() else path
-    told = read_document(file)
+    given = read_document(file)
     with reading(file, "cannot be understood", remedy=AGAIN):
-        return _time_us(told["step_time_us"]), StepTimeKind(told["step_time_kind"])
+        return _time_us(given["step_time_us"]), StepTimeKind(given["step_time_kind"])
 
 
 def work(nodes: pd.DataFrame) -> pd.DataFrame:
@@ -105,11 +105,11 @@ def read_document(path: Path) -> dict[str, Any]:
         InputError: it cannot be read, or is none of this version of the format.
     """
     with reading(path, remedy=AGAIN):
-        told = msgspec.json.decode(path.read_bytes())
-    if not isinstance(told, dict) or told.get("format") != FORMAT or told.get("format_version") != FORMAT_VERSION:
+        given = msgspec.json.decode(path.read_bytes())
+    if not isinstance(given, dict) or given.get("format") != FORMAT or given.get("format_version") != FORMAT_VERSION:
         raise InputError("is no prediction of this version", where=str(path),
                          allowed=f"format {FORMAT}, version {FORMAT_VERSION}", remedy=AGAIN)  # fmt: skip
-    return told
+    return given
 
 
 def read_nodes(path: Path, columns: tuple[str, ...] = COLUMNS) -> pd.DataFrame:

@@ -38,9 +38,9 @@ class Limits:
         for name, value in (("--max-step-ms", self.max_step_ms), ("--max-regression", self.max_regression)):
             require(value is None or (math.isfinite(value) and value >= 0), name, value, "a number, 0 or more")
 
-    def exceeded(self, found: Comparison) -> tuple[str, ...]:
+    def exceeded(self, result: Comparison) -> tuple[str, ...]:
         """A sentence for each limit that step B is beyond."""
-        return self.sentences("step B", found.b.step_time_us, "step A", found.a.step_time_us)
+        return self.sentences("step B", result.b.step_time_us, "step A", result.a.step_time_us)
 
     def sentences(self, step: str, step_us: float, before: str, before_us: float | None) -> tuple[str, ...]:
         """A sentence for each limit that a step is beyond.
@@ -51,18 +51,18 @@ class Limits:
             before: what the step is called that it is compared with.
             before_us: its time; None: it is compared with none.
         """
-        said = []
+        texts = []
         if self.max_step_ms is not None and step_us > 1000.0 * self.max_step_ms:
-            said.append(f"{step} takes {time_text(step_us)}, more than {self.max_step_ms:g} ms (--max-step-ms)")
+            texts.append(f"{step} takes {time_text(step_us)}, more than {self.max_step_ms:g} ms (--max-step-ms)")
         if self.max_regression is None or before_us is None:
-            return tuple(said)
+            return tuple(texts)
         longer_us = step_us - before_us
         if longer_us > self.max_regression / 100.0 * before_us:
             share = f"{100.0 * longer_us / before_us:.1f} %" if before_us > 0 else time_text(longer_us)
-            said.append(
+            texts.append(
                 f"{step} is {share} longer than {before}, more than {self.max_regression:g} % (--max-regression)"
             )
-        return tuple(said)
+        return tuple(texts)
 
 
 FORMAT, FORMAT_VERSION = "gnnperf.comparison", 1
@@ -71,64 +71,64 @@ NUM_PARTS = 12  # per table; the JSON has all
 LONGER, SHORTER = "red", "green"
 
 
-def headline(found: Comparison) -> str:
+def headline(result: Comparison) -> str:
     """Both step times and the change in one line."""
-    share = f" ({100.0 * found.change_share:+.1f} %)" if found.a.step_time_us > 0 else ""
+    share = f" ({100.0 * result.change_share:+.1f} %)" if result.a.step_time_us > 0 else ""
     return (
-        f"step {found.b.step_time_kind}: {_step(found.a)} -> {_step(found.b)}, "
-        f"change {signed(found.change_us)}{share}"
+        f"step {result.b.step_time_kind}: {_step(result.a)} -> {_step(result.b)}, "
+        f"change {signed(result.change_us)}{share}"
     )  # fmt: skip
 
 
-def sides(found: Comparison) -> tuple[str, ...]:
+def sides(result: Comparison) -> tuple[str, ...]:
     """What A and B are."""
     return tuple(
         f"{letter}: {run_name(Path(side.where))} ({', '.join(filter(None, (side.run, side.who, side.hardware)))})"
-        for letter, side in (("A", found.a), ("B", found.b))
+        for letter, side in (("A", result.a), ("B", result.b))
     )
 
 
-def warnings(found: Comparison) -> tuple[str, ...]:
+def warnings(result: Comparison) -> tuple[str, ...]:
     """What to know before reading the change."""
-    said = [
+    texts = [
         f"Step {letter} leaves out work that is not covered: it is a lower bound."
-        for letter, side in (("A", found.a), ("B", found.b))
+        for letter, side in (("A", result.a), ("B", result.b))
         if side.is_lower_bound
     ]
-    if found.a.hardware != found.b.hardware:
-        said.append(f"A is on {found.a.hardware or 'unknown'}, B on {found.b.hardware or 'unknown'} hardware.")
-    if found.a.evidence and found.b.evidence and found.a.evidence != found.b.evidence:
-        used = f"evidence={found.a.evidence} in A and evidence={found.b.evidence} in B"
-        said.append(f"The predictions start from different evidence: {used}. Predict both with the same.")
-    return tuple(said)
+    if result.a.hardware != result.b.hardware:
+        texts.append(f"A is on {result.a.hardware or 'unknown'}, B on {result.b.hardware or 'unknown'} hardware.")
+    if result.a.evidence and result.b.evidence and result.a.evidence != result.b.evidence:
+        used = f"evidence={result.a.evidence} in A and evidence={result.b.evidence} in B"
+        texts.append(f"The predictions start from different evidence: {used}. Predict both with the same.")
+    return tuple(texts)
 
 
-def rendered(found: Comparison, limits: Limits) -> RenderableType:
+def rendered(result: Comparison, limits: Limits) -> RenderableType:
     """Everything that is printed. Names come from traces, so nothing is read as markup."""
     return Group(
-        *(Text(line, style="dim") for line in sides(found)),
-        Text(headline(found), style="bold"),
-        *(Text(f"warning: {line}", style="yellow") for line in warnings(found)),
-        *(_table(by, changes, found) for by, changes in found.changes.items()),
-        *(Text(f"exceeded: {line}", style="bold red") for line in limits.exceeded(found)),
+        *(Text(line, style="dim") for line in sides(result)),
+        Text(headline(result), style="bold"),
+        *(Text(f"warning: {line}", style="yellow") for line in warnings(result)),
+        *(_table(by, changes, result) for by, changes in result.changes.items()),
+        *(Text(f"exceeded: {line}", style="bold red") for line in limits.exceeded(result)),
     )
 
 
-def comparison_document(found: Comparison, limits: Limits) -> dict[str, Any]:
+def comparison_document(result: Comparison, limits: Limits) -> dict[str, Any]:
     """Every key of the JSON; units are in the names, shares are fractions."""
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "a": _side(found.a),
-        "b": _side(found.b),
-        "step_time_kind": str(found.b.step_time_kind),
-        "change_us": found.change_us,
-        "change_share": found.change_share,
-        **{f"by_{by.replace(' ', '_')}": [_change(one) for one in parts] for by, parts in found.changes.items()},
+        "a": _side(result.a),
+        "b": _side(result.b),
+        "step_time_kind": str(result.b.step_time_kind),
+        "change_us": result.change_us,
+        "change_share": result.change_share,
+        **{f"by_{by.replace(' ', '_')}": [_change(one) for one in parts] for by, parts in result.changes.items()},
         "max_step_ms": limits.max_step_ms,
         "max_regression_percent": limits.max_regression,
-        "exceeded": list(limits.exceeded(found)),
-        "warnings": list(warnings(found)),
+        "exceeded": list(limits.exceeded(result)),
+        "warnings": list(warnings(result)),
     }
 
 
@@ -141,18 +141,18 @@ def _step(side: Side) -> str:
     return f"{'at least ' if side.is_lower_bound else ''}{time_text(side.step_time_us)}"
 
 
-def _table(by: str, changes: tuple[Change, ...], found: Comparison) -> Table:
+def _table(by: str, changes: tuple[Change, ...], result: Comparison) -> Table:
     table = Table(title=f"by {by}: time on the critical path", title_justify="left", box=None, pad_edge=False)
     table.add_column(by, overflow="fold")
     for name in ("A", "B", "change", "all ranks A", "all ranks B"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("from A to B", width=BAR_WIDTH, no_wrap=True)
     parts = leading(changes, NUM_PARTS)
-    for part, bar in zip(parts, bars([part.change_us for part in parts], found.a.step_time_us), strict=True):
+    for part, bar in zip(parts, bars([part.change_us for part in parts], result.a.step_time_us), strict=True):
         times = (time_text(part.a_us), time_text(part.b_us), signed(part.change_us))
         totals = (time_text(part.a_total_us), time_text(part.b_total_us)) if part.a_nodes or part.b_nodes else ("", "")
         color = LONGER if part.change_us > 0 else SHORTER
-        table.add_row(*(Text(cell) for cell in (part.name, *times, *totals)), Text(bar, style=color))
+        table.add_row(*(Text(td) for td in (part.name, *times, *totals)), Text(bar, style=color))
     return table
 
 

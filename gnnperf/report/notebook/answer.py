@@ -52,7 +52,7 @@ def card(answer: StepPrediction) -> str:
         *(f"<div><b>{escape(line)}</b></div>" for line in whatif_lines(answer)),
         f"<div>{escape(coverage(answer))}</div>",
         *_uncovered(answer),
-        *(f"<div><b>finding</b> {escape(finding_head(found))}</div>" for found in answer.findings or ()),
+        *(f"<div><b>finding</b> {escape(finding_head(result))}</div>" for result in answer.findings or ()),
         _ops(answer),
     ]
     return "<div>" + "\n".join(lines) + "</div>"
@@ -71,7 +71,7 @@ def _ops(answer: StepPrediction) -> str:
     times = time_rows(ops, ("critical_us", "predicted_us", "measured_us"))
     rows = [(str(op), str(kind), *us) for op, kind, us in zip(ops["op_name"], ops["node_type"], times, strict=True)]
     head = "".join(f"<th>{escape(text)}</th>" for text in HEADS)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(f"<td>{escape(td)}</td>" for td in row) + "</tr>" for row in rows)
     return f"<table><tr>{head}</tr>{body}</table>"
 
 

@@ -11,20 +11,20 @@ from gnnperf.predict import StepPrediction
 from gnnperf.report import summary
 from gnnperf.report.occupancy import PARTS
 from gnnperf.report.page.markup import (
-    Cell,
     Markup,
+    Td,
     bar,
     bars,
-    count_cell,
+    count_td,
     note,
-    rank_cell,
+    rank_td,
     rows_of,
-    share_cell,
+    share_td,
     stack,
     subtitle,
     table,
-    text_cell,
-    time_cell,
+    text_td,
+    time_td,
 )
 from gnnperf.report.page.ops import OF_PHASE, OF_SOURCE, OF_TYPE, OTHER
 from gnnperf.report.text import coverage, path_delays
@@ -59,61 +59,61 @@ def node_types(answer: StepPrediction, work: pd.DataFrame) -> Markup:
     """By node type, with the shares of the critical path as a bar."""
     parts = [(name, share, OF_TYPE.get(name, OTHER)) for name, share in answer.critical_path_share.items()]
     shares = f"{stack(parts)}{note('Shares of the critical path; ' + path_delays(answer) + '.')}"
-    found = summary.by_node_type(work)
-    totals = _totals("Node types", "node type", found, _names(found, "node_type"), answer)
+    result = summary.by_node_type(work)
+    totals = _totals("Node types", "node type", result, _names(result, "node_type"), answer)
     return Markup(f"{subtitle('By node type')}{shares}{totals}")
 
 
 def phases(answer: StepPrediction, work: pd.DataFrame) -> Markup:
     """By phase of the step."""
-    found = summary.by_phase(work)
-    share = found["critical_us"] / (found["critical_us"].sum() or 1.0)
-    parts = [(str(n), float(s), OF_PHASE.get(str(n), OTHER)) for n, s in zip(found["phase"], share, strict=True)]
-    totals = _totals("Phases", "phase", found, _names(found, "phase"), answer)
+    result = summary.by_phase(work)
+    share = result["critical_us"] / (result["critical_us"].sum() or 1.0)
+    parts = [(str(n), float(s), OF_PHASE.get(str(n), OTHER)) for n, s in zip(result["phase"], share, strict=True)]
+    totals = _totals("Phases", "phase", result, _names(result, "phase"), answer)
     return Markup(f"{subtitle('By phase')}{stack(parts)}{totals}")
 
 
 def families(answer: StepPrediction, work: pd.DataFrame) -> Markup:
     """By op family."""
-    found = summary.by_family(work)
-    totals = _totals("Op families", "op family", found, _names(found, "family"), answer)
+    result = summary.by_family(work)
+    totals = _totals("Op families", "op family", result, _names(result, "family"), answer)
     return Markup(f"{subtitle('By op family')}{totals}")
 
 
 def ranks(answer: StepPrediction, work: pd.DataFrame) -> Markup:
     """By rank, with when each one completes; transfers belong to several."""
-    found = summary.by_rank(work)
-    names = [rank_cell(int(rank)) for rank in found["rank"]]
-    done_us = [answer.rank_step_time_us.get(int(rank), math.nan) for rank in found["rank"]]
-    done = [Cell("-", 0.0) if math.isnan(us) else time_cell(us) for us in done_us]
-    totals = _totals("Ranks", "rank", found, names, answer, ("completes after", done))
+    result = summary.by_rank(work)
+    names = [rank_td(int(rank)) for rank in result["rank"]]
+    done_us = [answer.rank_step_time_us.get(int(rank), math.nan) for rank in result["rank"]]
+    done = [Td("-", 0.0) if math.isnan(us) else time_td(us) for us in done_us]
+    totals = _totals("Ranks", "rank", result, names, answer, ("completes after", done))
     return Markup(f"{subtitle('By rank')}{note('Transfers belong to several ranks.')}{totals}")
 
 
-def _names(found: pd.DataFrame, column: str) -> list[Cell]:
-    return [text_cell(str(name)) for name in found[column]]
+def _names(result: pd.DataFrame, column: str) -> list[Td]:
+    return [text_td(str(name)) for name in result[column]]
 
 
 def _totals(
     caption: str,
     head: str,
-    found: pd.DataFrame,
-    names: Sequence[Cell],
+    result: pd.DataFrame,
+    names: Sequence[Td],
     answer: StepPrediction,
-    more: tuple[str, Sequence[Cell]] | None = None,
+    more: tuple[str, Sequence[Td]] | None = None,
 ) -> Markup:
     """One row per group: nodes, time on the critical path, sums over ranks."""
     step_us = answer.step_time_us or 1.0
     rows = []
     for number, (name, row, drawn) in enumerate(
-        zip(names, rows_of(found), bars(found["critical_us"], [_color(name.text) for name in names]), strict=True)
+        zip(names, rows_of(result), bars(result["critical_us"], [_color(name.text) for name in names]), strict=True)
     ):
         extra = () if more is None else (more[1][number],)
         rows.append((
-            name, *extra, count_cell(row.num_nodes), count_cell(row.num_uncovered), time_cell(row.critical_us),
-            share_cell(row.critical_us / step_us), drawn, time_cell(row.predicted_us), time_cell(row.measured_us),
+            name, *extra, count_td(row.num_nodes), count_td(row.num_uncovered), time_td(row.critical_us),
+            share_td(row.critical_us / step_us), drawn, time_td(row.predicted_us), time_td(row.measured_us),
         ))  # fmt: skip
-    unknown = (MEASURED,) if found["measured_us"].isna().all() else ()
+    unknown = (MEASURED,) if result["measured_us"].isna().all() else ()
     return table(caption, (head, *(() if more is None else (more[0],)), *HEADS), rows, unknown)
 
 
@@ -122,20 +122,20 @@ def _color(group: str) -> str:
     return {**OF_TYPE, **OF_PHASE}.get(group, "compute")
 
 
-def rank_time(found: pd.DataFrame, step_time_us: float) -> Markup:
+def rank_time(result: pd.DataFrame, step_time_us: float) -> Markup:
     """Active, exposed, idle per rank: `occupancy.occupancy` as bars and as a table."""
     step = step_time_us or 1.0
-    mean = found[list(PARTS)].mean() / step
+    mean = result[list(PARTS)].mean() / step
     parts = [(PART_NAMES[part][0], float(mean[part]), PART_NAMES[part][1]) for part in PARTS]
     heads = ("rank", "", *(PART_NAMES[part][0] for part in PARTS), "exposed communication", "hidden transfers")
-    rows: list[tuple[Cell | Markup, ...]] = [
+    rows: list[tuple[Td | Markup, ...]] = [
         (
-            rank_cell(row.rank),
+            rank_td(row.rank),
             Markup("".join(bar(getattr(row, part) / step, PART_NAMES[part][1]) for part in PARTS)),
-            *(time_cell(getattr(row, part)) for part in PARTS),
-            share_cell((row.transfer_us + row.wait_us) / step),
-            time_cell(row.hidden_us),
+            *(time_td(getattr(row, part)) for part in PARTS),
+            share_td((row.transfer_us + row.wait_us) / step),
+            time_td(row.hidden_us),
         )
-        for row in rows_of(found)
+        for row in rows_of(result)
     ]
     return Markup(f"{stack(parts)}{note(OCCUPANCY_NOTE)}{table('What each rank does with the step', heads, rows)}")

@@ -27,9 +27,9 @@ def warnings(answer: StepPrediction) -> Markup:
     """Every sentence of warning; nothing where there is none."""
     if not answer.warnings:
         return Markup("")
-    said = "".join(f"<li>{escape(warning)}</li>" for warning in answer.warnings)
+    sentences = "".join(f"<li>{escape(warning)}</li>" for warning in answer.warnings)
     count = f"{len(answer.warnings)} warning{'s' if len(answer.warnings) > 1 else ''}"
-    return Markup(f'<section class="warnings" aria-label="Warnings"><h2>{count}</h2><ul>{said}</ul></section>')
+    return Markup(f'<section class="warnings" aria-label="Warnings"><h2>{count}</h2><ul>{sentences}</ul></section>')
 
 
 def answer_cards(answer: StepPrediction) -> Markup:
@@ -46,10 +46,10 @@ def answer_cards(answer: StepPrediction) -> Markup:
     return Markup(f'<dl class="cards">{"".join(_card(*card) for card in cards)}</dl>')
 
 
-def _card(key: str, name: str, value: str, said: str) -> str:
+def _card(key: str, name: str, value: str, sentences: str) -> str:
     shown = re.sub(r"(?<=\d) ", "&nbsp;", escape(value))  # a number and its unit stay on one line
-    told = f'<dt>{escape(name)}</dt><dd id="{key}">{shown}</dd><dd class="note">{escape(said)}</dd>'
-    return f'<div class="card">{told}</div>'
+    given = f'<dt>{escape(name)}</dt><dd id="{key}">{shown}</dd><dd class="note">{escape(sentences)}</dd>'
+    return f'<div class="card">{given}</div>'
 
 
 def _interval(answer: StepPrediction) -> tuple[str, str, str]:
@@ -95,13 +95,13 @@ def whatif(answer: StepPrediction) -> Markup:
     return Markup("".join(f"<p><b>{escape(line)}</b></p>" for line in lines[:1]) + "".join(map(paragraph, lines[1:])))
 
 
-def findings(found: Sequence[Finding]) -> Markup:
+def findings(result: Sequence[Finding]) -> Markup:
     """Each finding with its evidence."""
-    if not found:
+    if not result:
         return paragraph("No rule finds anything.")
     return Markup("\n".join(
         f"<details open><summary><b>{escape(finding_head(one))}</b></summary><ul>"
         + "".join(f"<li>{escape(line)}</li>" for line in finding_details(one))
         + "</ul></details>"
-        for one in found
+        for one in result
     ))  # fmt: skip

@@ -21,7 +21,7 @@ class Markup(str):
 
 
 @dataclass(frozen=True)
-class Cell:
+class Td:
     """One cell of a table.
 
     Attributes:
@@ -37,37 +37,37 @@ class Cell:
     is_name: bool = False
 
 
-Row = Sequence[Cell | Markup]
+Row = Sequence[Td | Markup]
 
 
-def time_cell(time_us: float) -> Cell:
+def time_td(time_us: float) -> Td:
     """A duration, sorted by its value; unknown ones come last."""
-    return Cell(time_text(time_us), time_us if math.isfinite(time_us) else -math.inf)
+    return Td(time_text(time_us), time_us if math.isfinite(time_us) else -math.inf)
 
 
-def share_cell(share: float) -> Cell:
+def share_td(share: float) -> Td:
     """A fraction as a percentage."""
-    return Cell(share_text(share), share)
+    return Td(share_text(share), share)
 
 
-def signed_share_cell(share: float) -> Cell:
+def signed_share_td(share: float) -> Td:
     """A signed error as a percentage."""
-    return Cell(f"{100.0 * share:+.1f} %", share)
+    return Td(f"{100.0 * share:+.1f} %", share)
 
 
-def count_cell(count: int) -> Cell:
+def count_td(count: int) -> Td:
     """A number of what the column's head says."""
-    return Cell(f"{count:,}", float(count))
+    return Td(f"{count:,}", float(count))
 
 
-def rank_cell(rank: int) -> Cell:
+def rank_td(rank: int) -> Td:
     """A rank; -1: several together, which come last."""
-    return Cell(f"rank {rank}" if rank >= 0 else "several ranks", rank if rank >= 0 else math.inf, is_name=True)
+    return Td(f"rank {rank}" if rank >= 0 else "several ranks", rank if rank >= 0 else math.inf, is_name=True)
 
 
-def text_cell(text: str) -> Cell:
+def text_td(text: str) -> Td:
     """A text, shortened where it is long."""
-    return Cell(text) if len(text) <= MAX_TEXT else Cell(f"{text[: MAX_TEXT - 3]}...", title=text)
+    return Td(text) if len(text) <= MAX_TEXT else Td(f"{text[: MAX_TEXT - 3]}...", title=text)
 
 
 def bar(share: float, color: str) -> Markup:
@@ -94,22 +94,22 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Row], unknown: Coll
         rows: as many cells each as there are heads.
         unknown: heads of columns to leave out: nothing is known there.
     """
-    kept = [place for place, head in enumerate(heads) if head not in unknown]
-    heads, rows = [heads[place] for place in kept], [[row[place] for place in kept] for row in rows]
+    retained = [place for place, head in enumerate(heads) if head not in unknown]
+    heads, rows = [heads[place] for place in retained], [[row[place] for place in retained] for row in rows]
     head = "".join('<th class="barcell"></th>' if not h else f'<th scope="col">{escape(h)}</th>' for h in heads)
-    lines = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    lines = "\n".join(f"<tr>{''.join(map(_td, row))}</tr>" for row in rows)
     return Markup(
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table class="sortable">'
         f"<caption>{escape(caption)}</caption>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody></table></div>"
     )
 
 
-def _cell(cell: Cell | Markup) -> str:
-    if isinstance(cell, Markup):
-        return f'<td class="barcell">{cell}</td>'
-    order = "" if cell.order is None else f' data-order="{_order(cell.order)}"{"" if cell.is_name else NUMBER}'
-    title = f' title="{escape(cell.title)}"' if cell.title else ""
-    return f"<td{order}{title}>{escape(cell.text)}</td>"
+def _td(td: Td | Markup) -> str:
+    if isinstance(td, Markup):
+        return f'<td class="barcell">{td}</td>'
+    order = "" if td.order is None else f' data-order="{_order(td.order)}"{"" if td.is_name else NUMBER}'
+    title = f' title="{escape(td.title)}"' if td.title else ""
+    return f"<td{order}{title}>{escape(td.text)}</td>"
 
 
 def _order(value: float) -> str:

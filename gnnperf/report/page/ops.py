@@ -10,19 +10,19 @@ import pandas as pd
 from gnnperf.core import NodeType, Phase, Source
 from gnnperf.predict import StepPrediction
 from gnnperf.report.page.markup import (
-    Cell,
     Markup,
+    Td,
     bars,
-    count_cell,
+    count_td,
     note,
     paragraph,
     rows_of,
-    share_cell,
-    signed_share_cell,
+    share_td,
+    signed_share_td,
     subtitle,
     table,
-    text_cell,
-    time_cell,
+    text_td,
+    time_td,
 )
 from gnnperf.report.summary import longest_calls, top_calls
 from gnnperf.report.text import bytes_text, comparison, shapes_text, time_text
@@ -76,17 +76,17 @@ def _calls(caption: str, calls: pd.DataFrame, step_time_us: float) -> Markup:
     colors = [OF_TYPE.get(kind, OTHER) for kind in calls["node_type"]]
     rows = [
         (
-            text_cell(str(row.op_name)), Cell(str(row.node_type)), text_cell(_shapes(row)), Cell(_known(row.dtype)),
-            count_cell(row.num_nodes), time_cell(row.critical_us), share_cell(row.critical_us / step), drawn,
-            time_cell(row.each_us), Cell(_interval(row.low_us, row.high_us)), time_cell(row.each_measured_us),
-            time_cell(row.predicted_us), Cell(_known(row.bound) or BOUND_OF.get(NodeType(row.node_type), "unknown")),
-            Cell(str(row.source)),
+            text_td(str(row.op_name)), Td(str(row.node_type)), text_td(_shapes(row)), Td(_known(row.dtype)),
+            count_td(row.num_nodes), time_td(row.critical_us), share_td(row.critical_us / step), drawn,
+            time_td(row.each_us), Td(_interval(row.low_us, row.high_us)), time_td(row.each_measured_us),
+            time_td(row.predicted_us), Td(_known(row.bound) or BOUND_OF.get(NodeType(row.node_type), "unknown")),
+            Td(str(row.source)),
         )
         for row, drawn in zip(rows_of(calls), bars(calls["critical_us"], colors), strict=True)
     ]  # fmt: skip
     unknown = [head for head, column in COLUMN_OF.items() if calls[column].isna().all()]
-    said = note(f"Unknown for all of them: {', '.join(unknown)}.") if unknown else ""
-    return Markup(f"{said}{table(caption, OP_HEADS, rows, unknown)}")
+    sentences = note(f"Unknown for all of them: {', '.join(unknown)}.") if unknown else ""
+    return Markup(f"{sentences}{table(caption, OP_HEADS, rows, unknown)}")
 
 
 def _interval(low_us: float, high_us: float) -> str:
@@ -104,24 +104,24 @@ def _shapes(row: Any) -> str:
     return "" if math.isnan(row.message_bytes) else f"{bytes_text(int(row.message_bytes))} per rank"
 
 
-def errors(found: pd.DataFrame, answer: StepPrediction) -> Markup:
+def errors(result: pd.DataFrame, answer: StepPrediction) -> Markup:
     """`family_errors` as a table; the reason where there is nothing to compare."""
     if answer.measured_step_time_us is None:
         return paragraph(f"No errors: {comparison(answer)}.")
     sums = ("measured, summed", "predicted, summed", "error of the sum")
     heads = ("op family", "nodes", *sums, "median error of a node", "90th percentile")
     rows = [
-        (text_cell(str(row.family)), count_cell(row.num_nodes), time_cell(row.measured_us), time_cell(row.predicted_us),
-         signed_share_cell(row.sum_error), share_cell(row.median_error), share_cell(row.p90_error))
-        for row in rows_of(found)
+        (text_td(str(row.family)), count_td(row.num_nodes), time_td(row.measured_us), time_td(row.predicted_us),
+         signed_share_td(row.sum_error), share_td(row.median_error), share_td(row.p90_error))
+        for row in rows_of(result)
     ]  # fmt: skip
-    said = "Nodes that were both predicted and measured. Errors of single nodes are |predicted / measured - 1|."
-    return Markup(f"{note(said)}{table('Errors by op family', heads, rows)}")
+    sentences = "Nodes that were both predicted and measured. Errors of single nodes are |predicted / measured - 1|."
+    return Markup(f"{note(sentences)}{table('Errors by op family', heads, rows)}")
 
 
 def uncovered(missing: dict[str, int]) -> Markup:
     """Ops without a latency; they add nothing to the step time."""
     if not missing:
         return paragraph("Every op is covered.")
-    rows = ((text_cell(name), count_cell(count)) for name, count in missing.items())
+    rows = ((text_td(name), count_td(count)) for name, count in missing.items())
     return table("Ops without a latency", ("op", "nodes"), rows)

@@ -12,7 +12,7 @@ from gnnperf.report.family_errors import family_errors
 from gnnperf.report.json_document import document
 from gnnperf.report.occupancy import occupancy
 from gnnperf.report.page import assets, breakdown, head, memory, ops, path
-from gnnperf.report.page.markup import Cell, Markup, note, section, table, text_cell
+from gnnperf.report.page.markup import Markup, Td, note, section, table, text_td
 from gnnperf.report.page.timeline_data import timeline_data
 from gnnperf.report.path_stretches import path_nodes
 from gnnperf.report.summary import work_table
@@ -55,8 +55,8 @@ def html_report(answer: StepPrediction, nodes: pd.DataFrame) -> str:
 
 def _sections(answer: StepPrediction, nodes: pd.DataFrame) -> Iterable[tuple[str, str, str]]:
     """(name, title, content) of each part."""
-    told, work = document(answer), work_table(nodes)
-    on_path, step_us = path_nodes(nodes, told), answer.step_time_us
+    given, work = document(answer), work_table(nodes)
+    on_path, step_us = path_nodes(nodes, given), answer.step_time_us
     if answer.findings is not None:
         yield "findings", "What holds the step up", head.findings(answer.findings)
     yield "sources", "Where latencies come from", breakdown.sources(answer) + ops.uncovered(answer.uncovered_ops)
@@ -65,7 +65,7 @@ def _sections(answer: StepPrediction, nodes: pd.DataFrame) -> Iterable[tuple[str
         breakdown.node_types(answer, work), breakdown.phases(answer, work), breakdown.families(answer, work),
         breakdown.ranks(answer, work),
     ))  # fmt: skip
-    yield "ranks", "Active, idle, exposed communication", breakdown.rank_time(occupancy(nodes, told), step_us)
+    yield "ranks", "Active, idle, exposed communication", breakdown.rank_time(occupancy(nodes, given), step_us)
     yield (
         "path",
         "Critical path",
@@ -97,7 +97,7 @@ def _timeline() -> Markup:
 
 
 def _provenance(answer: StepPrediction) -> Markup:
-    rows = ((Cell(name), text_cell(value)) for name, value in _flat(answer.provenance))
+    rows = ((Td(name), text_td(value)) for name, value in _flat(answer.provenance))
     return table("Versions and inputs", ("what", "value"), rows)
 
 

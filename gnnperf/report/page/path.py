@@ -11,19 +11,19 @@ import pandas as pd
 
 from gnnperf.core import NodeType
 from gnnperf.report.page.markup import (
-    Cell,
     Markup,
     Row,
+    Td,
     bars,
-    count_cell,
+    count_td,
     note,
-    rank_cell,
+    rank_td,
     rows_of,
-    share_cell,
+    share_td,
     subtitle,
     table,
-    text_cell,
-    time_cell,
+    text_td,
+    time_td,
 )
 from gnnperf.report.page.ops import OF_PHASE, OF_TYPE, OTHER
 from gnnperf.report.path_stretches import longest_in_order, op_stretches, phase_stretches
@@ -49,9 +49,9 @@ def picture(path: pd.DataFrame, step_time_us: float) -> Markup:
     labels = "".join(f"<li>{escape(name)}</li>" for name in names)
     ticks = "".join(f'<span style="left:{100 * n / NUM_TICKS:g}%">{time_text(step_time_us * n / NUM_TICKS)}</span>'
                     for n in range(NUM_TICKS + 1))  # fmt: skip
-    said = f"The critical path over {time_text(step_time_us)}; the table below lists it."
+    sentences = f"The critical path over {time_text(step_time_us)}; the table below lists it."
     return Markup(
-        f'<div class="path" role="img" aria-label="{said}">'
+        f'<div class="path" role="img" aria-label="{sentences}">'
         f'<ul class="path-rows">{labels}</ul><div class="path-time">'
         f'<svg viewBox="0 0 {WIDTH} {height}" style="height:{height}px" preserveAspectRatio="none">{drawn}</svg>'
         f'<div class="ticks">{ticks}</div></div></div>'
@@ -74,15 +74,17 @@ def _order(name: str) -> tuple[int, str]:
 
 def _bars(place: np.ndarray, kind: np.ndarray, left: np.ndarray, right: np.ndarray) -> str:
     """One SVG path per row and node type; pieces narrower than a unit are as wide as one, neighbors one piece."""
-    found: dict[tuple[int, str], list[list[int]]] = {}
+    result: dict[tuple[int, str], list[list[int]]] = {}
     colors = [OF_TYPE.get(word, OTHER) for word in kind]
     for row, color, begin, end in zip(place.tolist(), colors, left.tolist(), right.tolist(), strict=True):
-        pieces = found.setdefault((row, color), [])
+        pieces = result.setdefault((row, color), [])
         if pieces and begin <= pieces[-1][1]:
             pieces[-1][1] = max(end, pieces[-1][1])
         else:
             pieces.append([begin, max(end, begin + 1)])
-    return "".join(f'<path fill="var(--{color})" d="{_boxes(row, pieces)}"/>' for (row, color), pieces in found.items())
+    return "".join(
+        f'<path fill="var(--{color})" d="{_boxes(row, pieces)}"/>' for (row, color), pieces in result.items()
+    )
 
 
 def _boxes(row: int, pieces: Sequence[Sequence[int]]) -> str:
@@ -102,53 +104,47 @@ def _jumps(place: np.ndarray, left: np.ndarray) -> str:
 
 def phases(path: pd.DataFrame, step_time_us: float) -> Markup:
     """On which rank and in which phase the path is when, and what takes most of it there."""
-    found = longest_in_order(phase_stretches(path), NUM_LISTED)
+    result = longest_in_order(phase_stretches(path), NUM_LISTED)
     heads = ("begins at", "rank", "phase", "lasts", "share of step", "", "nodes", "mostly", "of it")
-    colors = [OTHER if _is_mixed(row) else OF_PHASE.get(row.phase, OTHER) for row in rows_of(found)]
+    colors = [OTHER if _is_mixed(row) else OF_PHASE.get(row.phase, OTHER) for row in rows_of(result)]
     rows: list[Row] = []
-    for row, drawn in zip(rows_of(found), bars(found["critical_us"], colors), strict=True):
-        where = (_short(row), Cell("")) if _is_mixed(row) else (rank_cell(row.rank), Cell(str(row.phase or "")))
-        most = (
-            (Cell(""), Cell(""))
-            if _is_mixed(row)
-            else (text_cell(row.op_name), share_cell(row.op_us / row.critical_us))
-        )
-        rows.append(
-            (time_cell(row.begin_us), *where, *_lasts(row, step_time_us), drawn, count_cell(row.num_nodes), *most)
-        )
-    said = "In the order of time; a transfer belongs to the rank that the path comes from."
-    return Markup(f"{note(said)}{table('Critical path by rank and phase', heads, rows)}")
+    for row, drawn in zip(rows_of(result), bars(result["critical_us"], colors), strict=True):
+        where = (_short(row), Td("")) if _is_mixed(row) else (rank_td(row.rank), Td(str(row.phase or "")))
+        most = (Td(""), Td("")) if _is_mixed(row) else (text_td(row.op_name), share_td(row.op_us / row.critical_us))
+        rows.append((time_td(row.begin_us), *where, *_lasts(row, step_time_us), drawn, count_td(row.num_nodes), *most))
+    sentences = "In the order of time; a transfer belongs to the rank that the path comes from."
+    return Markup(f"{note(sentences)}{table('Critical path by rank and phase', heads, rows)}")
 
 
 def listing(path: pd.DataFrame, step_time_us: float) -> Markup:
     """The longest stretches of ops in the order of time, with what lies between them: they add up to the step."""
-    found = longest_in_order(op_stretches(path), NUM_LISTED)
+    result = longest_in_order(op_stretches(path), NUM_LISTED)
     heads = ("begins at", "op", "lasts", "share of step", "", "rank", "type", "phase", "source", "nodes")
-    colors = [OTHER if _is_mixed(row) else OF_TYPE.get(row.node_type, OTHER) for row in rows_of(found)]
+    colors = [OTHER if _is_mixed(row) else OF_TYPE.get(row.node_type, OTHER) for row in rows_of(result)]
     rows: list[Row] = []
-    for row, drawn in zip(rows_of(found), bars(found["critical_us"], colors), strict=True):
+    for row, drawn in zip(rows_of(result), bars(result["critical_us"], colors), strict=True):
         op, *where = _what(row)
-        rows.append((time_cell(row.begin_us), op, *_lasts(row, step_time_us), drawn, *where, count_cell(row.num_nodes)))
+        rows.append((time_td(row.begin_us), op, *_lasts(row, step_time_us), drawn, *where, count_td(row.num_nodes)))
     total = time_text(float(path["critical_us"].sum()))
-    said = f"In the order of time. All rows add up to {total}; a stretch lasts until the path goes on."
-    return Markup(f"{subtitle('Op by op')}{note(said)}{table('Critical path, op by op', heads, rows)}")
+    sentences = f"In the order of time. All rows add up to {total}; a stretch lasts until the path goes on."
+    return Markup(f"{subtitle('Op by op')}{note(sentences)}{table('Critical path, op by op', heads, rows)}")
 
 
 def _is_mixed(row: Any) -> bool:
     return not row.is_long and row.num_stretches > 1
 
 
-def _short(row: Any) -> Cell:
-    return Cell(f"{row.num_stretches:,} shorter stretches")
+def _short(row: Any) -> Td:
+    return Td(f"{row.num_stretches:,} shorter stretches")
 
 
-def _lasts(row: Any, step_time_us: float) -> tuple[Cell, Cell]:
-    return time_cell(row.critical_us), share_cell(row.critical_us / (step_time_us or 1.0))
+def _lasts(row: Any, step_time_us: float) -> tuple[Td, Td]:
+    return time_td(row.critical_us), share_td(row.critical_us / (step_time_us or 1.0))
 
 
-def _what(row: Any) -> tuple[Cell, ...]:
+def _what(row: Any) -> tuple[Td, ...]:
     """op, rank, type, phase, source."""
     if _is_mixed(row):
-        return (_short(row), *(Cell("") for _ in range(4)))
-    words = Cell(str(row.node_type)), Cell(str(row.phase or "")), Cell(str(row.source))
-    return text_cell(str(row.op_name)), rank_cell(row.rank), *words
+        return (_short(row), *(Td("") for _ in range(4)))
+    words = Td(str(row.node_type)), Td(str(row.phase or "")), Td(str(row.source))
+    return text_td(str(row.op_name)), rank_td(row.rank), *words

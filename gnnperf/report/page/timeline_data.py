@@ -77,8 +77,8 @@ def _lanes(slices: pd.DataFrame) -> list[dict[str, Any]]:
     first = np.flatnonzero(np.r_[True, np.diff(slices["tid"].to_numpy()) != 0][: len(slices)])
     ends = np.append(first[1:], len(slices))
     heads = slices.iloc[first]
-    told = zip(heads["rank"], heads["track"], heads["kind"], first, ends, strict=True)
-    return [{"rank": int(r), "name": t, "kind": k, "first": int(f), "end": int(e)} for r, t, k, f, e in told]
+    given = zip(heads["rank"], heads["track"], heads["kind"], first, ends, strict=True)
+    return [{"rank": int(r), "name": t, "kind": k, "first": int(f), "end": int(e)} for r, t, k, f, e in given]
 
 
 def _slices(slices: pd.DataFrame, drawn: np.ndarray, opens_ns: int, tick_ns: int) -> tuple[list[str], list[_Column]]:
@@ -98,9 +98,9 @@ def _nodes(nodes: pd.DataFrame) -> tuple[dict[str, list[str]], list[_Column]]:
     """Words by column, and columns: numbers of words (0: none), times in us; a column that nobody knows is left out."""
     words, columns = {}, []
     for name, column in {**{name: nodes[column] for name, column in WORDS.items()}, "look": _looks(nodes)}.items():
-        code, found = pd.factorize(column.astype(object), use_na_sentinel=True)
-        words[name] = ["", *_short(map(shapes_text, found) if name == "shapes" else found)]
-        columns.append(_Column("nodes", name, (code + 1).astype(np.uint16 if len(found) < 2**16 - 1 else np.uint32)))
+        code, result = pd.factorize(column.astype(object), use_na_sentinel=True)
+        words[name] = ["", *_short(map(shapes_text, result) if name == "shapes" else result)]
+        columns.append(_Column("nodes", name, (code + 1).astype(np.uint16 if len(result) < 2**16 - 1 else np.uint32)))
     for name, column_name in TIMES.items():
         if nodes[column_name].notna().any():
             columns.append(_Column("nodes", name, nodes[column_name].to_numpy(np.float32)))

@@ -12,7 +12,7 @@ from gnnperf.core import InputError
 
 COLUMNS = ("pattern", "sparsity", "accuracy")
 PATTERNS = f"{UNSTRUCTURED}, {TwoFour().name}, {BLOCK}N (N the edge, e.g. {BLOCK}32)"
-Asked = tuple[str, float]  # pattern, sparsity
+Requested = tuple[str, float]  # pattern, sparsity
 
 
 def pattern_of(name: str, where: str) -> Pattern:
@@ -31,7 +31,7 @@ def pattern_of(name: str, where: str) -> Pattern:
     raise InputError(f"no pattern {name!r}", where=where, allowed=PATTERNS)
 
 
-def read_accuracies(path: Path) -> dict[Asked, float]:
+def read_accuracies(path: Path) -> dict[Requested, float]:
     """(pattern, sparsity) -> accuracy; the dense network is "dense", 0.
 
     Raises:
@@ -46,15 +46,15 @@ def read_accuracies(path: Path) -> dict[Asked, float]:
     missing = [name for name in COLUMNS if name not in table.columns]
     if missing:
         raise InputError(f"column {missing[0]!r} is missing", where=str(path), allowed=", ".join(COLUMNS))
-    found: dict[Asked, float] = {}
+    result: dict[Requested, float] = {}
     for place, (name, sparsity, accuracy) in enumerate(table[list(COLUMNS)].itertuples(index=False, name=None)):
         where = f"{path}, line {place + 2}"
-        asked = (name.strip(), _number(sparsity, f"{where}, sparsity"))
-        check_sparsity(*asked, where)
-        if asked in found:
+        requested = (name.strip(), _number(sparsity, f"{where}, sparsity"))
+        check_sparsity(*requested, where)
+        if requested in result:
             raise InputError(f"{name}, {sparsity} is there twice", where=where)
-        found[asked] = _number(accuracy, f"{where}, accuracy")
-    return found
+        result[requested] = _number(accuracy, f"{where}, accuracy")
+    return result
 
 
 def check_sparsity(name: str, sparsity: float, where: str) -> None:

@@ -82,18 +82,18 @@ class Chart:
         )
 
     def _frame(self) -> list[str]:
-        found = []
+        result = []
         for value in self.x.ticks():
             left, low = self._at(value, self.y.low)
-            found.append(f'<line class="grid" x1="{left:.1f}" y1="{TOP}" x2="{left:.1f}" y2="{low:.1f}"/>')
-            found.append(f'<text x="{left:.1f}" y="{low + 18:.1f}" text-anchor="middle">{number_text(value)}</text>')
+            result.append(f'<line class="grid" x1="{left:.1f}" y1="{TOP}" x2="{left:.1f}" y2="{low:.1f}"/>')
+            result.append(f'<text x="{left:.1f}" y="{low + 18:.1f}" text-anchor="middle">{number_text(value)}</text>')
         for value in self.y.ticks():
             left, top = self._at(self.x.low, value)
-            found.append(f'<line class="grid" x1="{left:.1f}" y1="{top:.1f}" x2="{WIDTH - RIGHT}" y2="{top:.1f}"/>')
-            found.append(f'<text x="{left - 8:.1f}" y="{top + 4:.1f}" text-anchor="end">{number_text(value)}</text>')
+            result.append(f'<line class="grid" x1="{left:.1f}" y1="{top:.1f}" x2="{WIDTH - RIGHT}" y2="{top:.1f}"/>')
+            result.append(f'<text x="{left - 8:.1f}" y="{top + 4:.1f}" text-anchor="end">{number_text(value)}</text>')
         center, middle = (LEFT + WIDTH - RIGHT) / 2, TOP + (HEIGHT - TOP - BOTTOM) / 2
         return [
-            *found,
+            *result,
             f'<text x="{center}" y="{HEIGHT - 8}" text-anchor="middle">{escape(self.x.title)}</text>',
             f'<text transform="rotate(-90 16 {middle})" x="16" y="{middle}" text-anchor="middle">'
             f"{escape(self.y.title)}</text>",

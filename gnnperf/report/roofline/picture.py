@@ -46,14 +46,14 @@ def table_of(pictures: Sequence[DevicePicture]) -> pd.DataFrame:
 def _lines(picture: DevicePicture) -> tuple[str, ...]:
     roofs = picture.roofs
     used = dict.fromkeys(point.rate for points in picture.points.values() for point in points)
-    said = [f"memory: {_roof_text(roofs.bandwidth, 'byte/s')}"]
-    said += [f"{key}: {_roof_text(roofs.flops[key], 'FLOP/s')}; limits from {roofs.ridge(key):.3g} FLOP/byte on"
+    sentences = [f"memory: {_roof_text(roofs.bandwidth, 'byte/s')}"]
+    sentences += [f"{key}: {_roof_text(roofs.flops[key], 'FLOP/s')}; limits from {roofs.ridge(key):.3g} FLOP/byte on"
              for key in used]  # fmt: skip
-    said += [f"{kind}: {count:,} ops' nodes without FLOPs, bytes or latency are in no row"
+    sentences += [f"{kind}: {count:,} ops' nodes without FLOPs, bytes or latency are in no row"
              for kind, count in picture.num_left_out.items() if count]  # fmt: skip
-    said += [] if used else [NOTHING]
+    sentences += [] if used else [NOTHING]
     above = any(point.share_of_sustained > 1 for points in picture.points.values() for point in points)
-    return (*said, ABOVE) if above else tuple(said)
+    return (*sentences, ABOVE) if above else tuple(sentences)
 
 
 def _roof_text(roof: Roof, unit: str) -> str:

@@ -107,9 +107,9 @@ def pictures_of(
         if device is None or not kinds or (pictures and device == predicted_on):
             continue
         roofs = roofs_of(device)
-        found = {kind: points_of(nodes, columns[kind][0], roofs) for kind in sorted(kinds)}
-        pictures.append(DevicePicture(roofs, {kind: one for kind, (one, _) in found.items()},
-                                      {kind: left_out for kind, (_, left_out) in found.items()}))  # fmt: skip
+        result = {kind: points_of(nodes, columns[kind][0], roofs) for kind in sorted(kinds)}
+        pictures.append(DevicePicture(roofs, {kind: one for kind, (one, _) in result.items()},
+                                      {kind: left_out for kind, (_, left_out) in result.items()}))  # fmt: skip
     return tuple(pictures)
 
 

@@ -53,7 +53,7 @@ def rendered(sheets: Sequence[Sheet]) -> RenderableType:
     """On the terminal. Names come from others, so nothing is read as markup."""
     parts = list[RenderableType]()
     for sheet in sheets:
-        parts += [*_said(sheet), _table(sheet)]
+        parts += [*_sentences(sheet), _table(sheet)]
     return Group(*parts)
 
 
@@ -76,7 +76,7 @@ def write(path: Path, table: pd.DataFrame, title: str, sheets: Sequence[Sheet]) 
         raise InputError(f"cannot be written ({error.strerror})", where=str(path)) from error
 
 
-def _said(sheet: Sheet) -> list[Text]:
+def _sentences(sheet: Sheet) -> list[Text]:
     return [Text(sheet.title, style="bold"), *(Text(f"  {line}", style="dim") for line in sheet.lines)]
 
 
@@ -92,6 +92,6 @@ def _table(sheet: Sheet) -> Table:
 def _section(sheet: Sheet) -> str:
     lines = "\n".join(f'<p class="dim">{escape(line)}</p>' for line in sheet.lines)
     heads = "".join(f"<th>{escape(head)}</th>" for head in sheet.heads)
-    rows = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in sheet.rows)
+    rows = "\n".join("<tr>" + "".join(f"<td>{escape(td)}</td>" for td in row) + "</tr>" for row in sheet.rows)
     table = f'<div class="scroll"><table><tr>{heads}</tr>\n{rows}</table></div>'
     return f"<h2>{escape(sheet.title)}</h2>\n{lines}\n{sheet.picture}\n{table}"

@@ -49,20 +49,20 @@ def read_source(path: Path, hardware: str | None, checkpoint: Path | None, step:
         for name, value in (("--checkpoint", checkpoint), ("--step", step)):
             if value is not None:
                 raise InputError("has no use for a prediction", where=name, allowed="with a trace")
-        told = read_document(path / DOCUMENT)
-        return _source(told, read_nodes(path / NODES, COLUMNS), device, str(path / DOCUMENT))
+        given = read_document(path / DOCUMENT)
+        return _source(given, read_nodes(path / NODES, COLUMNS), device, str(path / DOCUMENT))
     answer = predict(Request(path, hardware=device, checkpoint=checkpoint, step=step))
     return _source(document(answer), nodes_table(answer)[list(COLUMNS)], device, str(path))
 
 
-def _source(told: dict[str, Any], nodes: pd.DataFrame, device: DeviceSpec | None, where: str) -> Source:
+def _source(given: dict[str, Any], nodes: pd.DataFrame, device: DeviceSpec | None, where: str) -> Source:
     try:
-        title = f"{told['run']}, step {told['step']}, mode {told['mode']}"
-        name, traced, same = told["hardware"], told["traced_hardware"], told["measured_step_time_us"] is not None
+        title = f"{given['run']}, step {given['step']}, mode {given['mode']}"
+        name, traced, same = given["hardware"], given["traced_hardware"], given["measured_step_time_us"] is not None
     except KeyError as error:
         raise InputError(f"has no key {error}", where=where, remedy=AGAIN) from error
-    predicted_on = device or _told(told, "hardware_numbers", where) or _device(str(name or ""), where)
-    traced_on = _told(told, "traced_hardware_numbers", where) or match_device(str(traced or ""))
+    predicted_on = device or _predicted(given, "hardware_numbers", where) or _device(str(name or ""), where)
+    traced_on = _predicted(given, "traced_hardware_numbers", where) or match_device(str(traced or ""))
     measured_on = predicted_on if same else traced_on
     try:
         numbers = nodes.astype(dict.fromkeys(NUMBERS, "float64"))
@@ -71,26 +71,26 @@ def _source(told: dict[str, Any], nodes: pd.DataFrame, device: DeviceSpec | None
     return Source(title, numbers, predicted_on, measured_on)
 
 
-def _told(told: dict[str, Any], key: str, where: str) -> DeviceSpec | None:
+def _predicted(given: dict[str, Any], key: str, where: str) -> DeviceSpec | None:
     """The device whose numbers the document holds; None: it holds none, as those of versions before did not.
 
     Raises:
         InputError: they are no numbers of a device.
     """
-    numbers = told.get(key)
+    numbers = given.get(key)
     if numbers is None:
         return None
     if not isinstance(numbers, dict):
         raise InputError(f"{numbers!r} are no numbers of a device", where=f"{where}, key {key!r}", remedy=AGAIN)
-    found = device_from(numbers, f"{where}, key {key!r}")
-    known = match_device(found.name)
-    return known if known is not None and found == replace(known, source="", host={}, provenance={}) else found
+    result = device_from(numbers, f"{where}, key {key!r}")
+    known = match_device(result.name)
+    return known if known is not None and result == replace(known, source="", host={}, provenance={}) else result
 
 
 def _device(name: str, where: str) -> DeviceSpec:
     """The catalog's device of that name, or of that name in traces."""
-    found = match_device(name)
-    if found is None:
+    result = match_device(name)
+    if result is None:
         raise InputError(f"the device {name!r} is not in the catalog", where=where,
                          remedy="pass --hardware NAME, or the .yaml file that it was predicted for")  # fmt: skip
-    return found
+    return result

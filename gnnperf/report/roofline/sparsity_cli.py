@@ -60,9 +60,9 @@ def _sparsity_roofline(arguments: argparse.Namespace) -> int:
     for sparsity in arguments.sparsities:
         check_sparsity(UNSTRUCTURED, sparsity, "--sparsities")
     accuracy = {} if arguments.accuracy is None else read_accuracies(arguments.accuracy)
-    found = sparsity_roofline(layer, load_device(arguments.hardware), patterns, arguments.sparsities, accuracy)
-    title, sheet = title_of(found), sheet_of(found)
+    result = sparsity_roofline(layer, load_device(arguments.hardware), patterns, arguments.sparsities, accuracy)
+    title, sheet = title_of(result), sheet_of(result)
     if arguments.out is not None:
-        write(arguments.out, table_of(found), f"Sparsity roofline: {title}", [sheet])
+        write(arguments.out, table_of(result), f"Sparsity roofline: {title}", [sheet])
     print_sheets(title, [sheet], arguments.out)
     return 0

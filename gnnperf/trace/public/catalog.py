@@ -137,15 +137,17 @@ def select(
     return tuple(e for e in entries if e in chosen)
 
 
-def _matching(entries: Sequence[Entry], asked: str, what: str, labels: Callable[[Entry], Sequence[str]]) -> set[Entry]:
-    """Entries one of whose labels is, or fits the pattern, `asked`."""
-    found = {e for e in entries if any(label == asked or fnmatchcase(label, asked) for label in labels(e))}
-    if found:
-        return found
+def _matching(
+    entries: Sequence[Entry], requested: str, what: str, labels: Callable[[Entry], Sequence[str]]
+) -> set[Entry]:
+    """Entries one of whose labels is, or fits the pattern, `requested`."""
+    result = {e for e in entries if any(label == requested or fnmatchcase(label, requested) for label in labels(e))}
+    if result:
+        return result
     known = sorted({label for e in entries for label in labels(e)})
-    near = difflib.get_close_matches(asked, known, n=5, cutoff=0.3) or known[:5]
+    near = difflib.get_close_matches(requested, known, n=5, cutoff=0.3) or known[:5]
     raise InputError(
-        f"no {what} {asked!r} in the catalog of public data",
+        f"no {what} {requested!r} in the catalog of public data",
         allowed=f"a {what} or pattern, such as {', '.join(near)}",
         remedy="see `gnnperf data list`",
     )

@@ -89,7 +89,7 @@ def _summary(group: list[Entry]) -> tuple[str, ...]:
 def _print_columns(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
-        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        say("  ".join(td.ljust(width) for td, width in zip(row, widths, strict=True)).rstrip())
 
 
 def fetch_entries(args: argparse.Namespace) -> int:
@@ -102,13 +102,13 @@ def fetch_entries(args: argparse.Namespace) -> int:
 
 def build_runs(args: argparse.Namespace) -> int:
     """Fetch the chosen runs and import each; a run that cannot be read is reported after the others are done."""
-    found = recordings(_chosen(args))
-    if not found:
+    result = recordings(_chosen(args))
+    if not result:
         raise InputError("none of the chosen files is a trace", remedy="see `gnnperf data list --kind kineto`")
-    _fetch_all([e for r in found for e in r.entries], args.to, _origin(args))
+    _fetch_all([e for r in result for e in r.entries], args.to, _origin(args))
     out = args.out or args.to / "runs"
-    failures = _one_by_one(found, lambda recording: say(build(recording, args.to, out)))
-    _raise_failures(failures, len(found), "runs could not be imported")
+    failures = _one_by_one(result, lambda recording: say(build(recording, args.to, out)))
+    _raise_failures(failures, len(result), "runs could not be imported")
     return 0
 
 

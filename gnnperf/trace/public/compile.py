@@ -32,9 +32,9 @@ def entry_from_mirror(row: dict[str, str]) -> Entry:
     )
 
 
-def _number(cell: str) -> int | None:
+def _number(td: str) -> int | None:
     """An integer that a spreadsheet may have written as 3.0; None if empty."""
-    return int(float(cell)) if cell else None
+    return int(float(td)) if td else None
 
 
 def main(mirror: Path) -> None:

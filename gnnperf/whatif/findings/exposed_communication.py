@@ -55,13 +55,13 @@ def exposed_communication(step: Observed) -> list[Suspect]:
     if not exposed_us:
         return []
     kind = max(exposed_us, key=lambda one: exposed_us[one][0])
-    alone_us, all_us = exposed_us[kind]
-    if alone_us < SUSPICIOUS * step.step_time_us:
+    isolated_us, all_us = exposed_us[kind]
+    if isolated_us < SUSPICIOUS * step.step_time_us:
         return []
-    share = 100.0 * alone_us / step.step_time_us
+    share = 100.0 * isolated_us / step.step_time_us
     evidence = (
-        f"{kind}: {all_us:,.0f} us of transfers per rank, of which {alone_us:,.0f} us ({share:.1f} % of the step) pass "
-        "while the rank computes nothing (means over ranks)",
+        f"{kind}: {all_us:,.0f} us of transfers per rank, of which {isolated_us:,.0f} us ({share:.1f} % of the step) "
+        "pass while the rank computes nothing (means over ranks)",
     )
     ways = (
         Way((WaitLater(kind),), f"{{overlap:{{collective:{kind}}}}}"),
@@ -72,10 +72,10 @@ def exposed_communication(step: Observed) -> list[Suspect]:
 
 def _exposed_us(step: Observed, arrival: np.ndarray, transfer: np.ndarray) -> tuple[float, float]:
     """Means over ranks of (us of these transfers while the rank computes nothing, us of these transfers)."""
-    alone, total = [], []
+    isolated, total = [], []
     for rank in step.graph.ranks:
         spans = step.spans(transfer[step.rank[arrival] == rank])
         work = step.spans(np.flatnonzero((step.kind == NodeType.COMPUTE) & (step.rank == rank)))
-        alone.append(outside_us(spans, work))
+        isolated.append(outside_us(spans, work))
         total.append(length_us(spans))
-    return float(np.mean(alone)), float(np.mean(total))
+    return float(np.mean(isolated)), float(np.mean(total))

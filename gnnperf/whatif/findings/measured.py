@@ -1,7 +1,7 @@
 """A measured step as rules look at it, and step times of its edits.
 
 What was measured stays. Where an edit leaves a latency unknown (an op of another shape), the measurements of the same
-call answer, else a predictor held to them (`plan.anchored`).
+call answer, else a predictor held to them (`plan.calibrated_to_trace`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gnnperf.schedule import ClassMedians, Schedule, fit_medians, measured_laten
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.findings.finding import Basis
 from gnnperf.whatif.findings.observed import Observed
-from gnnperf.whatif.trace_calibration import anchored
+from gnnperf.whatif.trace_calibration import calibrated_to_trace
 
 
 def measured_step(
@@ -46,12 +46,12 @@ def measured_step(
         return step_time_us(_scheduled(filled, edited.latency_change.of(_latencies(filled)), medians, num_unrolled))
 
     scheduled = _scheduled(known, latency_us, medians, num_unrolled)
-    told_us = np.full(graph.num_nodes, np.nan) if analytic_us is None else analytic_us
+    predicted_us = np.full(graph.num_nodes, np.nan) if analytic_us is None else analytic_us
     return Observed(
         known,
         latency_us,
         ~np.isnan(measured_us),
-        told_us,
+        predicted_us,
         scheduled,
         step_time_us(scheduled),
         Basis.MEASURED,
@@ -76,7 +76,7 @@ def _scheduled(graph: ExecutionGraph, latency_us: np.ndarray, medians: ClassMedi
     return schedule(graph, latency_us, lag_us, num_unrolled=num_unrolled)
 
 
-def _told(graph: ExecutionGraph, cluster: ClusterSpec | None, predictor: Predictor | None) -> np.ndarray:
+def _predicted(graph: ExecutionGraph, cluster: ClusterSpec | None, predictor: Predictor | None) -> np.ndarray:
     """[num_nodes] what the predictor says; NaN without one."""
     if cluster is None or predictor is None:
         return np.full(graph.num_nodes, np.nan)
@@ -94,7 +94,9 @@ def _filled(
     open_ = edited.graph.nodes["latency_us"].isna().to_numpy() & edited.touched
     if not open_.any():
         return edited.graph
-    filled = anchored(edited, known, _told(known, cluster, predictor), _told(edited.graph, cluster, predictor))
+    filled = calibrated_to_trace(
+        edited, known, _predicted(known, cluster, predictor), _predicted(edited.graph, cluster, predictor)
+    )
     missing = filled.nodes["latency_us"].isna().to_numpy() & open_
     if missing.any():
         names = sorted(set(filled.nodes["op_name"].astype(str)[missing]))

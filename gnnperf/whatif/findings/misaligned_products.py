@@ -25,32 +25,32 @@ NO_MODEL = "the model prices no alignment: only a recording with aligned product
 
 def misaligned_products(step: Observed) -> list[Suspect]:
     """Products on matrix units with a size that is no multiple of 16 bytes."""
-    found = _products(step)
-    odd = found[found["padding"] > 1.0]
+    result = _products(step)
+    odd = result[result["padding"] > 1.0]
     ranks = max(len(step.graph.ranks), 1)
     odd_us = step.latency_us[odd.index.to_numpy()].sum() / ranks if len(odd) else 0.0
     if not len(odd) or odd_us < SUSPICIOUS * step.step_time_us:
         return []
     sizes = odd["sizes"].value_counts().head(3)
     evidence = (
-        f"{len(odd):,} of {len(found):,} products on matrix units have a size that is no multiple of {ALIGNED_BYTES} "
+        f"{len(odd):,} of {len(result):,} products on matrix units have a size that is no multiple of {ALIGNED_BYTES} "
         f"bytes; they take {odd_us:,.0f} us of a rank's step (mean over ranks)",
         "most often " + ", ".join(f"{text} ({count:,})" for text, count in sizes.items()),
     )
     cause = "matrix products have sizes that matrix units are slow on"
-    way, seen = _padded(step, found, odd)
+    way, seen = _padded(step, result, odd)
     return [Suspect("misaligned_products", cause, (*evidence, *seen), REMEDY, way, "" if way else NO_MODEL)]
 
 
-def _padded(step: Observed, found: pd.DataFrame, odd: pd.DataFrame) -> tuple[tuple[Way, ...], tuple[str, ...]]:
+def _padded(step: Observed, result: pd.DataFrame, odd: pd.DataFrame) -> tuple[tuple[Way, ...], tuple[str, ...]]:
     """Products padded, in the median as fast against the model as the aligned ones of their dtype; () without any.
 
     One factor for all of a dtype: products that are slow by chance are not counted as slow by their sizes.
     """
     if step.basis is not Basis.MEASURED:
         return (), ()
-    over_model = pd.Series(step.latency_us[found.index] / step.told_us[found.index], index=found.index)
-    aligned = over_model[found["padding"] == 1.0].groupby(found["dtype"]).median().dropna()
+    over_model = pd.Series(step.latency_us[result.index] / step.predicted_us[result.index], index=result.index)
+    aligned = over_model[result["padding"] == 1.0].groupby(result["dtype"]).median().dropna()
     known = odd[odd["dtype"].isin(aligned.index) & over_model[odd.index].notna()]
     if not len(known):
         return (), ()

@@ -24,7 +24,7 @@ class Observed:
         graph: one step; `latency_us` of its nodes is what edits start from.
         latency_us: [num_nodes] as scheduled, 0 where unknown.
         known: [num_nodes] bool: where it is not unknown.
-        told_us: [num_nodes] what the analytical model says of the same nodes; NaN where it says nothing.
+        predicted_us: [num_nodes] what the analytical model says of the same nodes; NaN where it says nothing.
         schedule: of these latencies.
         step_time_us: of this schedule; period, makespan or window.
         basis: whose latencies these are.
@@ -37,7 +37,7 @@ class Observed:
     graph: ExecutionGraph
     latency_us: np.ndarray
     known: np.ndarray
-    told_us: np.ndarray
+    predicted_us: np.ndarray
     schedule: Schedule
     step_time_us: float
     basis: Basis

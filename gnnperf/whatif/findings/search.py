@@ -36,7 +36,7 @@ def repeated_models(step: Observed) -> list[Suspect]:
         return []
     way = Way((FuseHorizontally(),), "{horizontal:{}}")
     cause = "equal calls that do not need each other run one by one"
-    return [Suspect("repeated_models", cause, fused.found, REMEDY, (way,))]
+    return [Suspect("repeated_models", cause, fused.result, REMEDY, (way,))]
 
 
 Rule = Callable[[Observed], Sequence[Suspect]]
@@ -51,10 +51,10 @@ LEAST_GAIN = 0.02  # share of the step: what gains less is not worth a sentence
 
 def find(step: Observed, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
     """What holds the step up, the largest gain first; at the end what nothing tells the gain of."""
-    asked = each(rules, "looking for what holds the step up", "rules")
-    judged = (_judged(step, suspect) for rule in asked for suspect in rule(step))
-    found = [finding for finding in judged if finding is not None]
-    return tuple(sorted(found, key=lambda one: (one.gain_us is None, -(one.gain_us or 0.0))))
+    requested = each(rules, "looking for what holds the step up", "rules")
+    judged = (_judged(step, suspect) for rule in requested for suspect in rule(step))
+    result = [finding for finding in judged if finding is not None]
+    return tuple(sorted(result, key=lambda one: (one.gain_us is None, -(one.gain_us or 0.0))))
 
 
 def _judged(step: Observed, suspect: Suspect) -> Finding | None:

@@ -42,17 +42,17 @@ def serialized_streams(step: Observed) -> list[Suspect]:
     if not makers:
         return []
     use = demands(step, step.cluster.device)
-    found = [_two_streams(step, nodes, makers, use) for nodes in _stretches(step)]
-    saved_us = sum(one.saved_us for one in found) / max(len(step.graph.ranks), 1)
+    result = [_two_streams(step, nodes, makers, use) for nodes in _stretches(step)]
+    saved_us = sum(one.saved_us for one in result) / max(len(step.graph.ranks), 1)
     if saved_us < SUSPICIOUS * step.step_time_us:
         return []
-    moved = np.sort(np.concatenate([one.moved for one in found]))
-    longest = max(found, key=lambda one: one.saved_us)
+    moved = np.sort(np.concatenate([one.moved for one in result]))
+    longest = max(result, key=lambda one: one.saved_us)
     evidence = (
-        f"{len(moved):,} of {sum(one.num_nodes for one in found):,} kernels and copies need nothing of what their "
+        f"{len(moved):,} of {sum(one.num_nodes for one in result):,} kernels and copies need nothing of what their "
         f"stream runs meanwhile and leave room for it; side by side they take {saved_us:,.0f} us less per rank",
         f"most in {longest.phase} of rank {longest.rank}: {_listed(step, longest.moved)} beside "
-        f"{_listed(step, longest.beside)}",
+        f"{_listed(step, longest.compared)}",
         f"what moves uses {100.0 * float(np.mean(use[moved, 0])):.0f} % of the device's sustained rates (mean)",
     )
     text = f"these {len(moved):,} on a second stream, with events for their tensors"
@@ -70,7 +70,7 @@ class _Split:
     phase: str
     num_nodes: int
     moved: np.ndarray
-    beside: np.ndarray
+    compared: np.ndarray
     saved_us: float
 
 
@@ -86,22 +86,22 @@ def demands(step: Observed, device: DeviceSpec) -> np.ndarray:
     ])[code]  # [num_nodes]  # fmt: skip
     works_us = np.maximum(nodes["flops"].to_numpy() / rates, nodes["bytes"].to_numpy() / roofs.bandwidth.sustained) * US
     known = np.isfinite(works_us) & (step.latency_us > 0) & (step.kind == NodeType.COMPUTE)
-    found = np.ones((step.graph.num_nodes, 2))
-    found[:, 1] = 0.0
-    found[known, 0] = np.minimum(works_us[known] / step.latency_us[known], 1.0)
+    result = np.ones((step.graph.num_nodes, 2))
+    result[:, 1] = 0.0
+    result[known, 0] = np.minimum(works_us[known] / step.latency_us[known], 1.0)
     names = nodes["event_name"].astype(object)
     copies = np.flatnonzero(step.kind == NodeType.MEMORY)
     across = copies[[isinstance(names.iloc[n], str) and path_of(names.iloc[n]) in ON_HOST_LINK for n in copies]]
-    found[across] = (0.0, 1.0)
-    return found
+    result[across] = (0.0, 1.0)
+    return result
 
 
 def _makers(step: Observed) -> dict[int, list[int]]:
     """Node -> device work that makes a tensor it takes."""
-    found: dict[int, list[int]] = {}
+    result: dict[int, list[int]] = {}
     for maker, taker in dependencies(step.graph).T.tolist():
-        found.setdefault(taker, []).append(maker)
-    return found
+        result.setdefault(taker, []).append(maker)
+    return result
 
 
 def _stretches(step: Observed) -> Iterator[np.ndarray]:
@@ -132,7 +132,7 @@ class _Stream:
     def free_us(self) -> float:
         return self.ends_us[-1] if self.ends_us else 0.0
 
-    def room_us(self, from_us: float, takes_us: float, needs: np.ndarray, use: np.ndarray) -> float:
+    def margin_us(self, from_us: float, takes_us: float, needs: np.ndarray, use: np.ndarray) -> float:
         """When other work can begin beside what runs here: not while both need more than there is."""
         for at in range(bisect_right(self.ends_us, from_us), len(self.nodes)):
             if self.begins_us[at] >= from_us + takes_us:
@@ -150,8 +150,8 @@ def _two_streams(step: Observed, nodes: np.ndarray, makers: dict[int, list[int]]
         takes_us = float(step.latency_us[node])
         made_us = max((end_us[maker] for maker in makers.get(node, ()) if maker in end_us), default=0.0)
         starts = [
-            beside.room_us(max(made_us, own.free_us()), takes_us, use[node], use)
-            for own, beside in ((one, other), (other, one))
+            compared.margin_us(max(made_us, own.free_us()), takes_us, use[node], use)
+            for own, compared in ((one, other), (other, one))
         ]
         at = int(starts[1] < starts[0] - 1e-9)
         end_us[node] = starts[at] + takes_us
@@ -162,12 +162,12 @@ def _two_streams(step: Observed, nodes: np.ndarray, makers: dict[int, list[int]]
         phase=str(step.graph.nodes["phase"].iloc[first]),
         num_nodes=len(nodes),
         moved=np.array(other.nodes, dtype=np.int64),
-        beside=_beside(one, other),
+        compared=_compared(one, other),
         saved_us=float(step.latency_us[nodes].sum()) - max(end_us.values()),
     )
 
 
-def _beside(one: _Stream, other: _Stream) -> np.ndarray:
+def _compared(one: _Stream, other: _Stream) -> np.ndarray:
     """Nodes of `one` that run while one of `other` does."""
     first = np.searchsorted(other.ends_us, one.begins_us, side="right")  # of the other that end after it begins
     after = np.searchsorted(other.begins_us, one.ends_us, side="left")  # of the other that begin after it ends

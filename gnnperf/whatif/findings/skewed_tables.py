@@ -37,12 +37,12 @@ def skewed_tables(step: Observed) -> list[Suspect]:
     late_us = lateness(step)[0].get(ranks[most], 0.0)
     if min(sums_us[most] - others_us, for_more_us, late_us) < SUSPICIOUS * step.step_time_us:
         return []
-    asked, ways = _from_tables(step, most) or ((), (_even(works, step, sums_us),))
+    requested, ways = _from_tables(step, most) or ((), (_even(works, step, sums_us),))
     evidence = (
         f"rank {ranks[most]} works {sums_us[most]:,.0f} us for embedding tables, the others {others_us:,.0f} us in the "
         f"median; it comes {late_us:,.0f} us later to collectives than the others, in sum",
         f"it reads and writes {megabytes[most]:.3g} MB for them, the others {others_mb:.3g} MB in the median",
-        *asked,
+        *requested,
     )
     cause = f"rank {ranks[most]} holds the embedding tables with most work, and the others wait for it"
     return [Suspect("skewed_tables", cause, evidence, REMEDY, ways)] if ways else []
@@ -70,24 +70,24 @@ def _from_tables(step: Observed, most: int) -> tuple[tuple[str, ...], tuple[Way,
     loads = [_elements(model, before, rank) for rank in range(model.ranks)]
     others = float(np.median(np.delete(loads, most)))
     lookups = sum(part.lookups for part in model.parts(before, most))
-    asked = (
+    requested = (
         f"it is asked for {lookups:,.0f} vectors of {loads[most] / max(lookups, 1.0):.0f} numbers per step, "
         f"{loads[most] / max(others, 1.0):.2g} times the numbers of the others in the median",
     )
-    return asked, tuple(_ways(model, before, most))
+    return requested, tuple(_ways(model, before, most))
 
 
 def _ways(model: Model, before: Placement, most: int) -> list[Way]:
     """Tables dealt anew; else the one with most work there divided."""
     whole = [t for t, placed in enumerate(before) if placed == Placed(Split.TABLE, (most,))]
-    found = [by_lookups(model, before)]
+    result = [by_lookups(model, before)]
     if whole:
         heaviest, everybody = max(whole, key=lambda t: _weight(model.tables[t])), tuple(range(model.ranks))
         for split in (Split.COLUMN, Split.ROW):
-            found.append((*before[:heaviest], Placed(split, everybody), *before[heaviest + 1 :]))
+            result.append((*before[:heaviest], Placed(split, everybody), *before[heaviest + 1 :]))
     return [
-        Way((PlaceTables(model.tables, before, after, model.batch),), _said(model, before, after))
-        for after in found
+        Way((PlaceTables(model.tables, before, after, model.batch),), _sentences(model, before, after))
+        for after in result
         if after != before
     ]
 
@@ -117,7 +117,7 @@ def _elements(model: Model, placement: Placement, rank: int) -> float:
     return float(sum(part.lookups * part.columns for part in model.parts(placement, rank)))
 
 
-def _said(model: Model, before: Placement, after: Placement) -> str:
+def _sentences(model: Model, before: Placement, after: Placement) -> str:
     """What moves, as an entry of `whatif` where it is one table."""
     moved = [t for t in range(len(after)) if after[t] != before[t]]
     if len(moved) == 1:

@@ -86,12 +86,12 @@ def lateness(step: Observed) -> tuple[dict[int, float], dict[int, int], int]:
 
 def _more_work(step: Observed, rank: int) -> tuple[str, float, float]:
     """(host or device, this rank's work in us, median of the others'), of which it has more."""
-    found = []
+    result = []
     for work, chosen in (("host", step.on_host), ("device", step.on_device)):
         sums = np.array([step.latency_us[chosen & (step.rank == one)].sum() for one in step.graph.ranks])
         own = step.graph.ranks.index(rank)
-        found.append((work, float(sums[own]), float(np.median(np.delete(sums, own)))))
-    return max(found, key=lambda one: one[1] - one[2])
+        result.append((work, float(sums[own]), float(np.median(np.delete(sums, own)))))
+    return max(result, key=lambda one: one[1] - one[2])
 
 
 def _where(step: Observed, rank: int, work: str) -> _Place:

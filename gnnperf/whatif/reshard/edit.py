@@ -262,7 +262,7 @@ class Recorded:
             InputError: `after` cannot be, or needs work of a kind that the graph does not show.
         """
         self.model.check(after)
-        changes = [change for lanes, found in self.steps for change in self._changes(lanes, found, after)]
+        changes = [change for lanes, result in self.steps for change in self._changes(lanes, result, after)]
         edited, came_from, moved = rewrite(self.graph, [change.stretch for change in changes])
         nodes, other_shapes = resized(edited.nodes, moved, changes)
         nodes, listed = resized_lists(nodes, self.model, self.before, after)
@@ -272,10 +272,10 @@ class Recorded:
         nodes = nodes.assign(latency_us=nodes["latency_us"].mask(works))
         return Edited(replace(edited, nodes=nodes), moved | touched, came_from, UNKNOWN)
 
-    def _changes(self, lanes: Sequence[Lane], found: Blocks, after: Placement) -> Iterator[Change]:
+    def _changes(self, lanes: Sequence[Lane], result: Blocks, after: Placement) -> Iterator[Change]:
         """What changes in one step."""
         wanted = [self.model.parts(after, rank) for rank in range(self.model.ranks)]
-        for block, units in found.items():
+        for block, units in result.items():
             known = [unit for rank_units in units for unit in rank_units]
             for there, parts in zip(units, wanted, strict=True):
                 yield _block(there, parts[::-1] if block is Block.BACKWARD else parts, known, self.model)
@@ -322,8 +322,8 @@ def _nearest(known: Sequence[Unit], part: Part, rank: int) -> Unit:
                          remedy="record a placement that has a table of each kind")  # fmt: skip
 
     def order(unit: Unit) -> tuple[bool, bool, float, bool]:
-        same, elsewhere = unit.part.table == part.table, unit.lane.rank != rank
-        return (not same, same and elsewhere, _distance(unit.part, part), elsewhere)
+        same, external = unit.part.table == part.table, unit.lane.rank != rank
+        return (not same, same and external, _distance(unit.part, part), external)
 
     return min(alike, key=order)
 

@@ -124,10 +124,10 @@ def join_changes(lanes: Sequence[Lane], model: Model, before: Placement, after: 
     """Joins of another placement in place of the recorded ones; none where a lane shows none in a row."""
     wanted, shown = joins(model, after), joins(model, before)
     for lane in lanes:
-        found = _found(lane, shown)
-        if not found:
+        results = _result(lane, shown)
+        if not results:
             continue
-        known = dict(zip([join.table for join in shown], zip(shown, found, strict=True), strict=True))
+        known = dict(zip([join.table for join in shown], zip(shown, results, strict=True), strict=True))
         copies = []
         for join in wanted:
             alike = [(other, calls) for other, calls in known.values() if other.split is join.split]
@@ -136,7 +136,7 @@ def join_changes(lanes: Sequence[Lane], model: Model, before: Placement, after: 
                     alike, key=lambda one: (one[0].table != join.table, abs(one[0].columns - join.columns))
                 )
                 copies.append(Copy(_nodes(lane, calls), Widen(other.columns, join.columns)))
-        yield Change(int(lane.first[found[0][0]]), int(lane.last[found[-1][-1]]) + 1, tuple(copies))
+        yield Change(int(lane.first[results[0][0]]), int(lane.last[results[-1][-1]]) + 1, tuple(copies))
 
 
 def joins(model: Model, placement: Placement) -> list[Join]:
@@ -152,7 +152,7 @@ def joins(model: Model, placement: Placement) -> list[Join]:
     return result
 
 
-def _found(lane: Lane, shown: Sequence[Join]) -> list[list[int]]:
+def _result(lane: Lane, shown: Sequence[Join]) -> list[list[int]]:
     """Calls of each join; none unless all are there, one right after the other."""
     expected = [(OP[join.split], shapes) for join in shown for shapes in join.shapes]
     begin = max(call for call, name in enumerate(lane.name) if name in LOOKUPS) + 1

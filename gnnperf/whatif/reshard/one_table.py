@@ -44,7 +44,7 @@ class PlaceTable:
         model, before = infer(graph)
         if not 0 <= self.table < len(before):
             raise InputError(f"no table {self.table}", where=f"graph {graph.name!r}",
-                             allowed="; ".join(map(_said, range(len(before)), model.tables, before)))  # fmt: skip
+                             allowed="; ".join(map(_sentences, range(len(before)), model.tables, before)))  # fmt: skip
         ranks = tuple(range(model.ranks)) if self.rank is None else (self.rank,)
         placed = Placed(Split(self.split), ranks)
         after = (*before[: self.table], placed, *before[self.table + 1 :])
@@ -53,6 +53,6 @@ class PlaceTable:
         return replace(edited, unknown=(*edited.unknown, *even))
 
 
-def _said(number: int, table: Table, placed: Placed) -> str:
+def _sentences(number: int, table: Table, placed: Placed) -> str:
     where = f"rank {placed.ranks[0]}" if placed.split is Split.TABLE else f"by {placed.split}"
     return f"{number}: {table.rows} x {table.dim}, {where}"

@@ -56,25 +56,25 @@ def rewrite(graph: ExecutionGraph, stretches: Sequence[Stretch]) -> tuple[Execut
     moved = {name: np.where(is_copy, graph.nodes[name].to_numpy()[lane_of], nodes[name].to_numpy())
              for name in ("rank", "thread")}  # fmt: skip
     nodes = nodes.assign(**moved, node_id=np.arange(len(origin)), start_us=nodes["start_us"].mask(is_copy))
-    kept = np.full(graph.num_nodes, -1, dtype=np.int64)
-    kept[origin[~is_copy]] = np.flatnonzero(~is_copy)
-    edges = _edges(graph, kept, nodes, is_copy)
-    return replace(graph, nodes=nodes, edges=edges, carried=_carried(graph, kept)), origin, is_copy
+    retained = np.full(graph.num_nodes, -1, dtype=np.int64)
+    retained[origin[~is_copy]] = np.flatnonzero(~is_copy)
+    edges = _edges(graph, retained, nodes, is_copy)
+    return replace(graph, nodes=nodes, edges=edges, cross_step=_cross_step(graph, retained)), origin, is_copy
 
 
-def _carried(graph: ExecutionGraph, kept: np.ndarray) -> np.ndarray | None:
-    """Waits for the step before, by new numbers; `kept` [num_nodes]: -1 gives way."""
-    if graph.carried is None:
+def _cross_step(graph: ExecutionGraph, retained: np.ndarray) -> np.ndarray | None:
+    """Waits for the step before, by new numbers; `retained` [num_nodes]: -1 gives way."""
+    if graph.cross_step is None:
         return None
-    found: np.ndarray = kept[graph.carried]
-    if (found < 0).any():
+    result: np.ndarray = retained[graph.cross_step]
+    if (result < 0).any():
         raise _tied("a wait for the step before", graph)
-    return found
+    return result
 
 
-def _edges(graph: ExecutionGraph, kept: np.ndarray, nodes: pd.DataFrame, is_copy: np.ndarray) -> pd.DataFrame:
+def _edges(graph: ExecutionGraph, retained: np.ndarray, nodes: pd.DataFrame, is_copy: np.ndarray) -> pd.DataFrame:
     edges = graph.edges
-    src, dst = kept[edges["src"].to_numpy()], kept[edges["dst"].to_numpy()]
+    src, dst = retained[edges["src"].to_numpy()], retained[edges["dst"].to_numpy()]
     stays = (src >= 0) & (dst >= 0)
     follows = (edges["relation"] == Relation.FOLLOWS).to_numpy()
     others = ~stays & ~follows & edges["relation"].isin([str(r) for r in TIMED_RELATIONS]).to_numpy()
@@ -95,9 +95,9 @@ def _tied(what: str, graph: ExecutionGraph) -> InputError:
 
 def _chain(lane: np.ndarray) -> pd.DataFrame:
     """Order on host lanes."""
-    found = EdgeList()
-    found.add(*consecutive(lane), Relation.FOLLOWS)
-    return found.table()
+    result = EdgeList()
+    result.add(*consecutive(lane), Relation.FOLLOWS)
+    return result.table()
 
 
 def _placed(nodes: pd.DataFrame, is_copy: np.ndarray) -> pd.DataFrame:
@@ -105,6 +105,6 @@ def _placed(nodes: pd.DataFrame, is_copy: np.ndarray) -> pd.DataFrame:
     works = np.flatnonzero(is_copy & (nodes["node_type"] == NodeType.COMPUTE).to_numpy())
     rank, device = nodes["rank"].to_numpy(), np.flatnonzero((nodes["node_type"] == NodeType.DEVICE).to_numpy())
     of_rank = dict(zip(rank[device].tolist(), device.tolist(), strict=True))
-    found = EdgeList()
-    found.add(works, np.array([of_rank[r] for r in rank[works].tolist()], dtype=np.int64), Relation.RUNS_ON)
-    return found.table()
+    result = EdgeList()
+    result.add(works, np.array([of_rank[r] for r in rank[works].tolist()], dtype=np.int64), Relation.RUNS_ON)
+    return result.table()

@@ -191,10 +191,10 @@ def _updates(lane: Lane, held: Sequence[Part]) -> list[Unit]:
     return [Unit(lane, part, c, c + 1, i == 0) for i, (part, c) in enumerate(zip(held, at, strict=True))]
 
 
-def _same_tables(lane: Lane, found: Sequence[Shape], held: Sequence[Part | Shape], does: str) -> None:
+def _same_tables(lane: Lane, result: Sequence[Shape], held: Sequence[Part | Shape], does: str) -> None:
     expected = [(part.rows, part.columns) if isinstance(part, Part) else part for part in held]
-    if list(found) != expected:
-        raise InputError(f"rank {lane.rank} {does} {_listed(found)}", where="the recorded placement",
+    if list(result) != expected:
+        raise InputError(f"rank {lane.rank} {does} {_listed(result)}", where="the recorded placement",
                          allowed=f"{_listed(expected)}, as the tables are said to be placed")  # fmt: skip
 
 

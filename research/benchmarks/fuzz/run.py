@@ -155,12 +155,12 @@ def keep(case: str, seed: int, ended: str, folder: Path) -> Path:
     """Write the input of a failed case and how it failed."""
     reader, _, number = case.partition(":")
     data, _ = case_bytes(reader, int(number), seed)
-    kept = folder / f"{reader}-{number}"
-    shutil.rmtree(kept, ignore_errors=True)
-    kept.mkdir(parents=True)
-    (kept / TARGETS["kineto" if reader == WHOLE_PATH else reader].file).write_bytes(data)
-    (kept / "failure.txt").write_text(f"python -m research.benchmarks.fuzz --seed {seed} --case {case}\n{ended}\n")
-    return kept
+    retained = folder / f"{reader}-{number}"
+    shutil.rmtree(retained, ignore_errors=True)
+    retained.mkdir(parents=True)
+    (retained / TARGETS["kineto" if reader == WHOLE_PATH else reader].file).write_bytes(data)
+    (retained / "failure.txt").write_text(f"python -m research.benchmarks.fuzz --seed {seed} --case {case}\n{ended}\n")
+    return retained
 
 
 def rows(tallies: Mapping[str, Tally]) -> Iterator[str]:

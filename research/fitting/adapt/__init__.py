@@ -3,6 +3,15 @@
 from research.fitting.adapt.choose import Adaptation, adapt
 from research.fitting.adapt.parts import PARTS, Part, parts_of
 from research.fitting.adapt.scaled import ScaledPredictor
-from research.fitting.adapt.step_planes import StepPlanes, planes_of
+from research.fitting.adapt.step_linear_bounds import StepLinearBounds, linear_bounds_of
 
-__all__ = ["PARTS", "Adaptation", "Part", "ScaledPredictor", "StepPlanes", "adapt", "parts_of", "planes_of"]
+__all__ = [
+    "PARTS",
+    "Adaptation",
+    "Part",
+    "ScaledPredictor",
+    "StepLinearBounds",
+    "adapt",
+    "linear_bounds_of",
+    "parts_of",
+]

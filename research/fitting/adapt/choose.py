@@ -16,7 +16,7 @@ import numpy as np
 from gnnperf.analytic.graph_launches import fit_logs
 from gnnperf.core import InputError, require
 from research.fitting.adapt.parts import PARTS
-from research.fitting.adapt.step_planes import StepPlanes
+from research.fitting.adapt.step_linear_bounds import StepLinearBounds
 
 WEIGHTS = (0.5, 0.15, 0.05, 0.02)  # strongest first: of two that are as good, the stronger is taken
 SPREADS = np.array([part.spread for part in PARTS])  # [num_parts]
@@ -40,7 +40,7 @@ class Adaptation:
     left_out_error: float
 
 
-def adapt(hypotheses: Mapping[str, StepPlanes], measured_us: np.ndarray, groups: np.ndarray) -> Adaptation:
+def adapt(hypotheses: Mapping[str, StepLinearBounds], measured_us: np.ndarray, groups: np.ndarray) -> Adaptation:
     """The hypothesis and the factors that answer left-out labels best.
 
     Args:
@@ -55,29 +55,31 @@ def adapt(hypotheses: Mapping[str, StepPlanes], measured_us: np.ndarray, groups:
         raise InputError("a measured step takes no time or is unknown", where="measured_us", allowed="positive us")
     distinct = len(np.unique(groups))
     require(distinct >= 2, "groups", distinct, "2 or more kinds of labels, so that one can be left out")
-    tried = [(left_out_error(planes, measured_us, groups, weight), name, weight)
-             for name, planes in hypotheses.items() for weight in (UNLABELED, *WEIGHTS)]  # fmt: skip
+    tried = [(left_out_error(linear_bounds, measured_us, groups, weight), name, weight)
+             for name, linear_bounds in hypotheses.items() for weight in (UNLABELED, *WEIGHTS)]  # fmt: skip
     error, name, weight = min(tried, key=lambda each: each[0])
     return Adaptation(name, weight, tuple(fit_factors(hypotheses[name], measured_us, weight)), error)
 
 
-def fit_factors(planes: StepPlanes, measured_us: np.ndarray, weight: float) -> np.ndarray:
+def fit_factors(linear_bounds: StepLinearBounds, measured_us: np.ndarray, weight: float) -> np.ndarray:
     """[num_parts] factors; see the module."""
     if np.isinf(weight):
         return np.ones(len(PARTS))
 
     def residuals(scaled: np.ndarray) -> np.ndarray:
-        return np.log(planes.step_us(scaled**SPREADS) / measured_us)
+        return np.log(linear_bounds.step_us(scaled**SPREADS) / measured_us)
 
     return fit_logs(residuals, np.ones(len(PARTS)), weight) ** SPREADS
 
 
-def left_out_error(planes: StepPlanes, measured_us: np.ndarray, groups: np.ndarray, weight: float) -> float:
+def left_out_error(
+    linear_bounds: StepLinearBounds, measured_us: np.ndarray, groups: np.ndarray, weight: float
+) -> float:
     """Mean absolute log error on groups that the factors were not fitted on."""
     missed = np.empty(len(measured_us))
-    for seen, asked in _folds(groups):
-        factors = fit_factors(planes.of(seen), measured_us[seen], weight)
-        missed[asked] = np.log(planes.of(asked).step_us(factors) / measured_us[asked])
+    for seen, requested in _folds(groups):
+        factors = fit_factors(linear_bounds.of(seen), measured_us[seen], weight)
+        missed[requested] = np.log(linear_bounds.of(requested).step_us(factors) / measured_us[requested])
     return float(np.abs(missed).mean())
 
 

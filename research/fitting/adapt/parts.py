@@ -58,9 +58,9 @@ def parts_of(graph: ExecutionGraph) -> PartOf:
 
 def _node_parts(nodes: pd.DataFrame) -> np.ndarray:
     types = nodes["node_type"].to_numpy().astype(str)
-    found = np.full(len(nodes), NO_PART)
+    result = np.full(len(nodes), NO_PART)
     for node_type, part in _OF_TYPE.items():
-        found[types == str(node_type)] = part
+        result[types == str(node_type)] = part
     calls = nodes["op_name"].astype(object).fillna("").astype(str).str.startswith(COLLECTIVE_CALLS).to_numpy(bool)
-    found[(found == HOST) & calls] = CALLS
-    return found
+    result[(result == HOST) & calls] = CALLS
+    return result

@@ -71,18 +71,18 @@ def _path_us(
     start, binding = forward_pass(edges.order, edges.in_first, edges.by_dst, edges.src, edges.from_start,
                                   lag_us * factor[part.edge], scaled, ready_us)  # fmt: skip
     last = int((start + scaled).argmax())
-    found = np.zeros(len(factor))
-    _add_back(last, binding, edges.src, edges.from_start, latency_us, lag_us, part.node, part.edge, found)
-    return found
+    result = np.zeros(len(factor))
+    _add_back(last, binding, edges.src, edges.from_start, latency_us, lag_us, part.node, part.edge, result)
+    return result
 
 
 @numba.njit(cache=True)
-def _add_back(node, binding, src, from_start, latency_us, lag_us, node_part, edge_part, found):  # type: ignore[no-untyped-def] # pragma: no cover
-    """Add up `found` [num_parts + 1] along binding edges, from a node to the start of the step; -1 is the last part."""
-    found[node_part[node]] += latency_us[node]
+def _add_back(node, binding, src, from_start, latency_us, lag_us, node_part, edge_part, result):  # type: ignore[no-untyped-def]
+    """Add `result` [num_parts + 1] up along binding edges, from a node to the start of the step; -1: the last part."""
+    result[node_part[node]] += latency_us[node]
     while binding[node] >= 0:
         edge = binding[node]
         node = src[edge]
-        found[edge_part[edge]] += lag_us[edge]
+        result[edge_part[edge]] += lag_us[edge]
         if not from_start[edge]:
-            found[node_part[node]] += latency_us[node]
+            result[node_part[node]] += latency_us[node]

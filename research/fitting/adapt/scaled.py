@@ -30,13 +30,13 @@ class ScaledPredictor:
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Latencies, their intervals and lags times the factor of their part; sources as they are."""
-        told = self.predictor.predict(graph, cluster)
+        given = self.predictor.predict(graph, cluster)
         part, factors = parts_of(graph), np.append(self.factors, 1.0)  # -1 is the last: no part
         factor = factors[part.node]  # [num_nodes]
         return replace(
-            told,
-            latency_us=told.latency_us * factor,
-            latency_low_us=told.latency_low_us * factor,
-            latency_high_us=told.latency_high_us * factor,
-            lag_us=told.lag_us * factors[part.edge],
+            given,
+            latency_us=given.latency_us * factor,
+            latency_low_us=given.latency_low_us * factor,
+            latency_high_us=given.latency_high_us * factor,
+            lag_us=given.lag_us * factors[part.edge],
         )

@@ -172,11 +172,11 @@ def index_statistics(batches: Iterable[torch.Tensor], rows: int, dim: int) -> tu
         `distinct_rows_per_batch` (mean) and `reuse_histogram`: of all batches together, the number of rows that a
         batch asks for once, twice, 3 to 4, 5 to 8, ... times.
     """
-    found = torch.stack(list(batches))  # [batches, T, B, P]
-    number, tables, batch, pooling = found.shape
+    results = torch.stack(list(batches))  # [batches, T, B, P]
+    number, tables, batch, pooling = results.shape
     result: list[dict[str, object]] = []
     for table in range(tables):
-        histogram = _reuse(found[:, table])
+        histogram = _reuse(results[:, table])
         result.append({
             "table": table, "rows": rows, "dim": dim, "pooling_factor": float(pooling), "batches": number,
             "lookups_per_batch": batch * pooling, "distinct_rows_per_batch": sum(histogram) / number,

@@ -85,15 +85,15 @@ class MixedTables(nn.Module):
 
     def forward(self, indices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Indices [B, P] int64 per table, of this rank's samples -> vectors [B, D] per table."""
-        asked = self._asked(indices)
+        requested = self._requested(indices)
         pooled = torch.cat(
-            [self._look_up(*one) for one in zip(self.on[self.rank], self.bags, asked, strict=True)], dim=1
+            [self._look_up(*one) for one in zip(self.on[self.rank], self.bags, requested, strict=True)], dim=1
         )
         transfer = Blocking(*self.starts)
         received = transfer.end(transfer.begin(pooled.flatten()))  # [B * columns of all parts]
         return self._arranged(received)
 
-    def _asked(self, indices: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    def _requested(self, indices: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """Indices of everybody's samples for the own parts, [ranks, B * P] each."""
         rows = [[self.batch * self.tables[t].pooling for t in on] for on in self.on]
         sent = torch.cat([indices[t].flatten() for on in self.on for t in on])
@@ -102,25 +102,25 @@ class MixedTables(nn.Module):
         work.wait()
         return received.view(self.ranks, -1).split(own, dim=1)
 
-    def _look_up(self, t: int, bag: nn.Module, asked: torch.Tensor) -> torch.Tensor:
+    def _look_up(self, t: int, bag: nn.Module, requested: torch.Tensor) -> torch.Tensor:
         """[ranks, B * P] -> [ranks * B, columns]; of rows, those that are here."""
-        asked = asked.reshape(self.ranks * self.batch, -1)  # [ranks * B, P]
+        requested = requested.reshape(self.ranks * self.batch, -1)  # [ranks * B, P]
         if self.tables[t].sharding != Sharding.ROW:
-            pooled: torch.Tensor = bag(asked)
+            pooled: torch.Tensor = bag(requested)
             return pooled
-        own = asked % self.ranks == self.rank
+        own = requested % self.ranks == self.rank
         ends = own.sum(dim=1).cumsum(dim=0)  # [ranks * B]
-        pooled = bag((asked // self.ranks)[own], nn.functional.pad(ends[:-1], (1, 0)))
+        pooled = bag((requested // self.ranks)[own], nn.functional.pad(ends[:-1], (1, 0)))
         return pooled
 
     def _arranged(self, received: torch.Tensor) -> list[torch.Tensor]:
         """What came from each rank, [B, columns] one after another -> vectors [B, D] per table."""
-        found: list[list[torch.Tensor]] = [[] for _ in self.tables]
+        result: list[list[torch.Tensor]] = [[] for _ in self.tables]
         by_rank = received.split([self.batch * sum(widths) for widths in self.widths])
         for on, widths, part in zip(self.on, self.widths, by_rank, strict=True):
             for t, vectors in zip(on, part.view(self.batch, -1).split(widths, dim=1), strict=True):
-                found[t].append(vectors)
-        return [_joined(table, parts) for table, parts in zip(self.tables, found, strict=True)]
+                result[t].append(vectors)
+        return [_joined(table, parts) for table, parts in zip(self.tables, result, strict=True)]
 
 
 def _joined(table: PlacedTable, parts: list[torch.Tensor]) -> torch.Tensor:

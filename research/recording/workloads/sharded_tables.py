@@ -117,11 +117,11 @@ class RowWise(ShardedTables):
 
     def look_up(self, indices: torch.Tensor) -> torch.Tensor:
         """[T, B, P] -> sums over the own rows among them, [ranks * B, T, D]."""
-        asked = self._gathered(indices)  # [T, ranks * B, P]
-        own = asked % self.ranks == self.rank
+        requested = self._gathered(indices)  # [T, ranks * B, P]
+        own = requested % self.ranks == self.rank
         ends = own.sum(dim=2).cumsum(dim=1)  # [T, ranks * B]
         starts = nn.functional.pad(ends[:, :-1], (1, 0))
-        rows = asked // self.ranks
+        rows = requested // self.ranks
         pooled = [bag(rows[i][own[i]], starts[i]) for i, bag in enumerate(self.bags)]  # T x [ranks * B, D]
         return torch.stack(pooled, dim=1)
 
@@ -138,8 +138,8 @@ class ColumnWise(ShardedTables):
 
     def look_up(self, indices: torch.Tensor) -> torch.Tensor:
         """[T, B, P] -> own columns, [ranks * B, T, D / ranks]."""
-        asked = self._gathered(indices)
-        return torch.stack([bag(asked[i]) for i, bag in enumerate(self.bags)], dim=1)
+        requested = self._gathered(indices)
+        return torch.stack([bag(requested[i]) for i, bag in enumerate(self.bags)], dim=1)
 
     def arrange(self, received: torch.Tensor) -> torch.Tensor:
         """[ranks * B, T, D / ranks], ordered by the rank that answered -> [B, T, D]."""

@@ -73,14 +73,14 @@ class Denoiser(nn.Module):
     def forward(self, images: torch.Tensor, times: torch.Tensor) -> torch.Tensor:
         """Noisy images [B, 3, I, I], times [B, 1] -> noise [B, 3, I, I]."""
         embedded = self.embed(times)  # [B, 4C]
-        hidden, kept = self.stem(images), []
+        hidden, retained = self.stem(images), []
         for block, shrink in zip(list(self.down)[:-1], self.shrink, strict=True):
-            kept.append(block(hidden, embedded))
-            hidden = shrink(kept[-1])
+            retained.append(block(hidden, embedded))
+            hidden = shrink(retained[-1])
         hidden = self.down[-1](hidden, embedded)  # [B, C * 2^(levels - 1), I / 2^(levels - 1), ...]
         for grow, block in zip(self.grow, self.up, strict=True):
             larger = grow(F.interpolate(hidden, scale_factor=2.0, mode="nearest"))
-            hidden = block(torch.cat([larger, kept.pop()], dim=1), embedded)
+            hidden = block(torch.cat([larger, retained.pop()], dim=1), embedded)
         noise: torch.Tensor = self.output(hidden)
         return noise
 

@@ -19,8 +19,8 @@ def test_own_collectives_are_read_and_other_rows_are_not(tmp_path: Path) -> None
     path = tmp_path / "ops.parquet"
     rows = [ROW, {**ROW, "op": "send", "link": "0.25g"}, {**ROW, "op": "aten::mm", "kind": "op", "ranks": None}]
     path.write_bytes(parquet_bytes(rows))
-    found = read_calibrated(path).rows
-    assert found[["kind", "message_bytes", "group_size", "nodes", "link", "latency_us"]].values.tolist() == [
+    result = read_calibrated(path).rows
+    assert result[["kind", "message_bytes", "group_size", "nodes", "link", "latency_us"]].values.tolist() == [
         ["all_reduce", 1024.0, 2, 1, "loopback", 70.0],
         ["send_recv", 1024.0, 2, 2, "network", 70.0],
     ]

@@ -11,36 +11,36 @@ import pytest
 import yaml
 
 from gnnperf.analytic.collective.calls import calls_of
+from gnnperf.analytic.collective.collective_model import CollectiveModel, ProtocolSwitch
 from gnnperf.analytic.collective.constants import CollectiveConstants, MeasuredLink
 from gnnperf.analytic.collective.files import load_collectives, save_collectives
 from gnnperf.analytic.collective.fit import fit_collectives
-from gnnperf.analytic.collective.law import CollectiveLaw, ProtocolSwitch
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_cluster
 from research.tables.collective_sources import read_aiconfigurator
 
 CLUSTER = load_cluster("hgx_h100")
-TRUE = CollectiveLaw(6.0, 0.8, 6e11, 3e11, 0.0, (ProtocolSwitch(1.0, 0.3, 5e4, 0.5, 2.0),
+TRUE = CollectiveModel(6.0, 0.8, 6e11, 3e11, 0.0, (ProtocolSwitch(1.0, 0.3, 5e4, 0.5, 2.0),
                                                ProtocolSwitch(8.0, 1.0, 2e6, 0.3, 1.5)))  # fmt: skip
 
 
 def table(groups: tuple[int, ...], nodes: int = 1, link: str = "nvlink") -> pd.DataFrame:
     sizes = 2.0 ** np.arange(9, 30)
     rows = [("all_reduce", size, ranks, nodes, link, "here") for ranks in groups for size in sizes]
-    found = pd.DataFrame(rows, columns=["kind", "message_bytes", "group_size", "nodes", "link", "platform"])
-    kinds, ranks = found["kind"].to_numpy(object), found["group_size"].to_numpy()
-    calls = calls_of(kinds, found["message_bytes"].to_numpy(), ranks, found["nodes"].to_numpy(), {})
-    return found.assign(latency_us=TRUE.latency_us(calls))
+    result = pd.DataFrame(rows, columns=["kind", "message_bytes", "group_size", "nodes", "link", "platform"])
+    kinds, ranks = result["kind"].to_numpy(object), result["group_size"].to_numpy()
+    calls = calls_of(kinds, result["message_bytes"].to_numpy(), ranks, result["nodes"].to_numpy(), {})
+    return result.assign(latency_us=TRUE.latency_us(calls))
 
 
 def error(constants: CollectiveConstants, rows: pd.DataFrame) -> np.ndarray:
     kinds, ranks = rows["kind"].to_numpy(object), rows["group_size"].to_numpy()
     unknown = np.full(len(rows), np.nan)
-    found = constants.latency_us(kinds, rows["message_bytes"].to_numpy(), ranks, rows["nodes"].to_numpy(), unknown)
-    return np.abs(found / rows["latency_us"].to_numpy() - 1)
+    result = constants.latency_us(kinds, rows["message_bytes"].to_numpy(), ranks, rows["nodes"].to_numpy(), unknown)
+    return np.abs(result / rows["latency_us"].to_numpy() - 1)
 
 
-def test_a_law_is_found_again_and_answers_another_group_size() -> None:
+def test_a_collective_model_is_detected_again_and_answers_another_group_size() -> None:
     fitted = fit_collectives(table((2, 4)), CLUSTER)
     assert error(fitted, table((2, 4))).max() < 0.02
     assert error(fitted, table((8,))).mean() < 0.05
@@ -53,14 +53,14 @@ def test_a_wild_row_does_not_move_the_fit() -> None:
     assert np.median(error(fit_collectives(rows, CLUSTER), table((2, 4, 8)))) < 0.02
 
 
-def test_each_group_takes_the_law_of_its_slowest_link() -> None:
+def test_each_group_takes_the_collective_model_of_its_slowest_link() -> None:
     inside, outside = table((2,)), table((4,), 2, "network").assign(latency_us=lambda t: t["latency_us"] * 10)
     fitted = fit_collectives(pd.concat([inside, outside], ignore_index=True), CLUSTER)
     assert (fitted.link(2, 1), fitted.link(16, 1), fitted.link(8, 2)) == ("nvlink", "nvlink", "network")
 
     def latency(kind: str, ranks: int, nodes: int) -> float:
-        asked = np.array([kind], object), np.array([1e6]), np.array([ranks]), np.array([nodes]), np.array([np.nan])
-        return float(fitted.latency_us(*asked)[0])
+        requested = np.array([kind], object), np.array([1e6]), np.array([ranks]), np.array([nodes]), np.array([np.nan])
+        return float(fitted.latency_us(*requested)[0])
 
     assert latency("all_reduce", 4, 2) > 5 * latency("all_reduce", 4, 1)
     assert np.isnan(latency("broadcast", 4, 1))
@@ -77,8 +77,8 @@ def test_far_below_what_was_measured_the_shorter_answer_rules() -> None:
     """The table begins at 512 bytes; a specification of 3 us is shorter than the law's start-up, one of 300 is not."""
     fitted = fit_collectives(table((4,)), CLUSTER)
     sizes, one = np.array([127.0, 127.0, 128.0]), np.ones(3, int)
-    asked = np.array(["all_reduce"] * 3, object), sizes, 4 * one, one
-    short, long, measured = fitted.latency_us(*asked, np.array([3.0, 300.0, 3.0]))
+    requested = np.array(["all_reduce"] * 3, object), sizes, 4 * one, one
+    short, long, measured = fitted.latency_us(*requested, np.array([3.0, 300.0, 3.0]))
     assert short == 3.0
     assert 3.0 < long <= measured < 300.0
 
@@ -95,10 +95,15 @@ def test_what_cannot_be_fitted_is_refused() -> None:
 
 def test_constants_survive_their_file(tmp_path: Path) -> None:
     constants = CollectiveConstants(
-        MeasuredLink("nvlink", 3e11, 1.9), MeasuredLink("", 1e10, 0.0), laws={("all_reduce", "nvlink_mesh"): TRUE},
-        groups={("all_reduce", 8, 1): replace(TRUE, start_us=7.0)}, inside=((8, "nvlink_mesh"),), between="network",
-        rings={2: 1, 8: 6}, provenance="a test",
-    )  # fmt: skip
+        MeasuredLink("nvlink", 3e11, 1.9),
+        MeasuredLink("", 1e10, 0.0),
+        collective_models={("all_reduce", "nvlink_mesh"): TRUE},
+        groups={("all_reduce", 8, 1): replace(TRUE, start_us=7.0)},
+        inside=((8, "nvlink_mesh"),),
+        between="network",
+        rings={2: 1, 8: 6},
+        provenance="a test",
+    )
     save_collectives(constants, tmp_path / "laws.yaml")
     assert load_collectives(tmp_path / "laws.yaml") == constants
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnnperf.analytic.collective.collective_model import CollectiveModel
 from gnnperf.analytic.collective.constants import CollectiveConstants, MeasuredLink
 from gnnperf.analytic.collective.formulas import collective_us, fitted_collective_us
-from gnnperf.analytic.collective.law import CollectiveLaw
 from gnnperf.analytic.constants import AnalyticConstants
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
 
@@ -30,8 +30,8 @@ ANY_KIND, BYTES, RANKS = st.sampled_from(KINDS), st.floats(0, 1e12), st.integers
 
 
 def latency(kind: str, message: float, ranks: int, cluster: ClusterSpec = CLUSTER) -> float:
-    found = collective_us(np.array([kind], object), np.array([message]), np.array([ranks]), cluster, CONSTANTS)
-    return float(found[0])
+    result = collective_us(np.array([kind], object), np.array([message]), np.array([ranks]), cluster, CONSTANTS)
+    return float(result[0])
 
 
 @pytest.mark.parametrize(
@@ -99,26 +99,30 @@ def test_without_a_switch_small_groups_have_fewer_rings() -> None:
     assert latency("all_reduce", 1e10, 8, mesh) == pytest.approx(1.75e5, rel=0.01)
 
 
-def test_a_platforms_own_laws_come_first_and_specification_answers_the_rest() -> None:
-    law = CollectiveLaw(1.0, 2.0, 1e12, 1e11, 0.0, ())
+def test_a_platforms_own_collective_models_come_first_and_specification_answers_the_rest() -> None:
+    collective_model = CollectiveModel(1.0, 2.0, 1e12, 1e11, 0.0, ())
     links = MeasuredLink.of(CLUSTER.intra), MeasuredLink.of(CLUSTER.inter)
-    fitted = CollectiveConstants(*links, laws={("all_reduce", "nvlink"): law}, inside=((4, "nvlink"),))
+    fitted = CollectiveConstants(
+        *links, collective_models={("all_reduce", "nvlink"): collective_model}, inside=((4, "nvlink"),)
+    )
     kinds = np.array(["all_reduce", "all_gather", "all_reduce", "all_reduce", "gossip"], object)
     size, ranks = np.array([1e6, 1e6, 1e6, np.nan, 1e6]), np.array([4, 4, 1, 4, 4])
-    found = fitted_collective_us(kinds, size, ranks, CLUSTER, CONSTANTS, fitted)
-    assert found[0] == pytest.approx(1 + 6 * 2 + 1 + 15)  # start, hops, passage, 1.5 MB at 100 GB/s
-    assert found[1:3].tolist() == [latency("all_gather", 1e6, 4), latency("all_reduce", 1e6, 1)]
-    assert np.isnan(found[3:]).all()
+    result = fitted_collective_us(kinds, size, ranks, CLUSTER, CONSTANTS, fitted)
+    assert result[0] == pytest.approx(1 + 6 * 2 + 1 + 15)  # start, hops, passage, 1.5 MB at 100 GB/s
+    assert result[1:3].tolist() == [latency("all_gather", 1e6, 4), latency("all_reduce", 1e6, 1)]
+    assert np.isnan(result[3:]).all()
 
 
-def test_a_table_says_nothing_of_adapters_that_ranks_share() -> None:
-    law = CollectiveLaw(1.0, 2.0, 1e12, 1e11, 0.0, ())
+def test_a_table_states_nothing_of_adapters_that_ranks_share() -> None:
+    collective_model = CollectiveModel(1.0, 2.0, 1e12, 1e11, 0.0, ())
     links = MeasuredLink.of(CLUSTER.intra), MeasuredLink.of(CLUSTER.inter)
-    fitted = CollectiveConstants(*links, laws={("all_reduce", "nvlink"): law}, inside=((4, "nvlink"),))
-    asked = np.array(["all_reduce"] * 2, object), np.array([1e6, 1e6]), np.array([4, 8])
+    fitted = CollectiveConstants(
+        *links, collective_models={("all_reduce", "nvlink"): collective_model}, inside=((4, "nvlink"),)
+    )
+    requested = np.array(["all_reduce"] * 2, object), np.array([1e6, 1e6]), np.array([4, 8])
     one = replace(CLUSTER, adapters_per_node=1)
-    inside, across = fitted_collective_us(*asked, one, CONSTANTS, fitted)
-    assert inside == fitted_collective_us(*asked, CLUSTER, CONSTANTS, fitted)[0] != latency("all_reduce", 1e6, 4)
+    inside, across = fitted_collective_us(*requested, one, CONSTANTS, fitted)
+    assert inside == fitted_collective_us(*requested, CLUSTER, CONSTANTS, fitted)[0] != latency("all_reduce", 1e6, 4)
     assert across == latency("all_reduce", 1e6, 8, one)
 
 
@@ -126,11 +130,13 @@ def test_a_table_says_nothing_of_adapters_that_ranks_share() -> None:
 def test_more_bytes_are_never_faster_across_the_smallest_measured_size(
     message: float, factor: float, ranks: int, start_us: float, from_bytes: float
 ) -> None:
-    law = CollectiveLaw(start_us, 2.0, 1e12, 1e11, 0.0, (), from_bytes)
+    collective_model = CollectiveModel(start_us, 2.0, 1e12, 1e11, 0.0, (), from_bytes)
     links = MeasuredLink.of(CLUSTER.intra), MeasuredLink.of(CLUSTER.inter)
-    fitted = CollectiveConstants(*links, laws={("all_reduce", "nvlink"): law}, inside=((4, "nvlink"),))
-    asked = np.array(["all_reduce"] * 2, object), np.array([message, message * factor]), np.array([ranks] * 2)
-    one, more = fitted_collective_us(*asked, CLUSTER, CONSTANTS, fitted)
+    fitted = CollectiveConstants(
+        *links, collective_models={("all_reduce", "nvlink"): collective_model}, inside=((4, "nvlink"),)
+    )
+    requested = np.array(["all_reduce"] * 2, object), np.array([message, message * factor]), np.array([ranks] * 2)
+    one, more = fitted_collective_us(*requested, CLUSTER, CONSTANTS, fitted)
     assert more >= one * (1 - 1e-12)
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnnperf.analytic.collective.collective_model import CollectiveModel
 from gnnperf.analytic.collective.constants import CollectiveConstants, MeasuredLink
 from gnnperf.analytic.collective.formulas import collective_us, fitted_collective_us
-from gnnperf.analytic.collective.law import CollectiveLaw
 from gnnperf.hardware.spec import ClusterSpec
 from tests.analytic.collective.test_formulas import CLUSTER, CONSTANTS
 
@@ -21,8 +21,8 @@ SWITCHES = replace(CLUSTER, metadata={"in_network_reduction": "nvls"})
 
 
 def latency(cluster: ClusterSpec, message: float, ranks: int, kind: str = "all_reduce") -> float:
-    found = collective_us(np.array([kind], object), np.array([message]), np.array([ranks]), cluster, CONSTANTS)
-    return float(found[0])
+    result = collective_us(np.array([kind], object), np.array([message]), np.array([ranks]), cluster, CONSTANTS)
+    return float(result[0])
 
 
 def test_three_stages_by_hand() -> None:
@@ -62,13 +62,13 @@ def test_switches_that_reduce_with_a_tree_between_machines() -> None:
     assert latency(fast, 1e10, 8) == pytest.approx(23 + 28 + 1.25 * 1e10 / (100e3 * 5 / 6), rel=0.01)
 
 
-def test_a_law_of_the_librarys_own_choice_does_not_answer_for_levels() -> None:
-    law = CollectiveLaw(1.0, 0.0, 1e12, 1e11, 0.0, ())
+def test_a_collective_model_of_the_librarys_own_choice_does_not_answer_for_levels() -> None:
+    collective_model = CollectiveModel(1.0, 0.0, 1e12, 1e11, 0.0, ())
     links = MeasuredLink.of(CLUSTER.intra), MeasuredLink.of(CLUSTER.inter)
-    laws = CollectiveConstants(*links, {("all_reduce", "network"): law}, between="network")
-    asked = np.array(["all_reduce"], object), np.array([1e6]), np.array([8])
-    assert fitted_collective_us(*asked, LEVELS, CONSTANTS, laws)[0] == latency(LEVELS, 1e6, 8)
-    assert fitted_collective_us(*asked, CLUSTER, CONSTANTS, laws)[0] != latency(CLUSTER, 1e6, 8)
+    collective_models = CollectiveConstants(*links, {("all_reduce", "network"): collective_model}, between="network")
+    requested = np.array(["all_reduce"], object), np.array([1e6]), np.array([8])
+    assert fitted_collective_us(*requested, LEVELS, CONSTANTS, collective_models)[0] == latency(LEVELS, 1e6, 8)
+    assert fitted_collective_us(*requested, CLUSTER, CONSTANTS, collective_models)[0] != latency(CLUSTER, 1e6, 8)
 
 
 @given(st.sampled_from([LEVELS, SWITCHES]), st.floats(0, 1e12), st.floats(1, 100), st.integers(5, 256),

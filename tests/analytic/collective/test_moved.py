@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnnperf.analytic.collective.collective_model import CollectiveModel, ProtocolSwitch
 from gnnperf.analytic.collective.constants import CollectiveConstants, MeasuredLink
-from gnnperf.analytic.collective.files import laws_of, shipped_collectives
+from gnnperf.analytic.collective.files import collective_models_of, shipped_collectives
 from gnnperf.analytic.collective.formulas import collective_us, fitted_collective_us
-from gnnperf.analytic.collective.law import CollectiveLaw, ProtocolSwitch
 from gnnperf.analytic.constants import default_constants
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import ClusterSpec, cluster_names, load_cluster
@@ -21,19 +21,19 @@ from gnnperf.hardware.named import LAWS_GROUP, names_in
 HGX = load_cluster("hgx_h100")
 NVLINK, NETWORK = MeasuredLink.of(HGX.intra), MeasuredLink.of(HGX.inter)
 # start 10, hops of 1 us, memory 1 MB/us, wire 0.1 MB/us; a change of protocol that costs 2 us per hop
-LAW = CollectiveLaw(10.0, 1.0, 1e12, 1e11, 0.0, (ProtocolSwitch(3.0, 2.0, 1e3, 0.0, 12.0),))
+LAW = CollectiveModel(10.0, 1.0, 1e12, 1e11, 0.0, (ProtocolSwitch(3.0, 2.0, 1e3, 0.0, 12.0),))
 LAWS = CollectiveConstants(
     NVLINK, NETWORK, {("all_reduce", "nvlink"): LAW, ("all_reduce", "network"): LAW}, inside=((8, "nvlink"),),
     between="network",
 )  # fmt: skip
 
 
-def latency(laws: CollectiveConstants, message: float, ranks: int, nodes: int) -> float:
+def latency(collective_models: CollectiveConstants, message: float, ranks: int, nodes: int) -> float:
     one = np.array(["all_reduce"], object), np.array([message]), np.array([ranks]), np.array([nodes])
-    return float(laws.latency_us(*one, np.array([np.nan]))[0])
+    return float(collective_models.latency_us(*one, np.array([np.nan]))[0])
 
 
-def test_on_its_own_links_a_law_is_as_fitted() -> None:
+def test_on_its_own_links_a_collective_model_is_as_fitted() -> None:
     assert LAWS.on(HGX) == LAWS
     assert latency(LAWS, 1e6, 4, 1) == pytest.approx(10 + 6 + 3 + 12 + 1 + 15)
 
@@ -53,10 +53,13 @@ def test_another_medium_is_answered_by_specification() -> None:
     ethernet = load_cluster("hgx_h100")
     ethernet = replace(ethernet, intra=load_cluster("pcie_gen5_8").intra)
     kinds, size, ranks = np.array(["all_reduce"], object), np.array([1e6]), np.array([8])
-    laws = LAWS.on(ethernet)
-    found = fitted_collective_us(kinds, size, ranks, ethernet, default_constants("gpu"), laws)
-    assert found == collective_us(kinds, size, ranks, ethernet, default_constants("gpu"))
-    assert ("all_reduce", "network") in laws.laws and ("all_reduce", "nvlink") not in laws.laws
+    collective_models = LAWS.on(ethernet)
+    result = fitted_collective_us(kinds, size, ranks, ethernet, default_constants("gpu"), collective_models)
+    assert result == collective_us(kinds, size, ranks, ethernet, default_constants("gpu"))
+    assert ("all_reduce", "network") in collective_models.collective_models and (
+        "all_reduce",
+        "nvlink",
+    ) not in collective_models.collective_models
 
 
 @given(st.sampled_from(["h100_sxm_nccl_2_29", "perlmutter", "a100_dgx_vidur"]), st.floats(1, 1e11), st.floats(1, 50),
@@ -64,44 +67,44 @@ def test_another_medium_is_answered_by_specification() -> None:
 def test_more_bandwidth_is_never_slower_and_more_bytes_never_faster(
     name: str, message: float, factor: float, group: tuple[int, int], side: str
 ) -> None:
-    laws = shipped_collectives(name)
-    cluster = _where_fitted(laws)
+    collective_models = shipped_collectives(name)
+    cluster = _where_fitted(collective_models)
     link = getattr(cluster, side)
     wider = replace(cluster, **{side: replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * factor)})
-    before = latency(laws.on(cluster), message, *group)
-    assert not latency(laws.on(wider), message, *group) > before * (1 + 1e-9)
-    assert not latency(laws.on(cluster), message * factor, *group) < before * (1 - 1e-9)
+    before = latency(collective_models.on(cluster), message, *group)
+    assert not latency(collective_models.on(wider), message, *group) > before * (1 + 1e-9)
+    assert not latency(collective_models.on(cluster), message * factor, *group) < before * (1 - 1e-9)
 
 
-def _where_fitted(laws: CollectiveConstants) -> ClusterSpec:
+def _where_fitted(collective_models: CollectiveConstants) -> ClusterSpec:
     names = ("hgx_h100", "dgx_a100", "perlmutter_a100")
-    return next(c for c in map(load_cluster, names) if MeasuredLink.of(c.intra) == laws.measured_inside)
+    return next(c for c in map(load_cluster, names) if MeasuredLink.of(c.intra) == collective_models.measured_inside)
 
 
 @pytest.mark.parametrize("name", names_in(LAWS_GROUP))
-def test_shipped_laws_say_where_they_come_from(name: str) -> None:
-    laws = shipped_collectives(name)
-    assert laws.laws and laws.groups
-    for said in (
+def test_shipped_collective_models_say_where_they_come_from(name: str) -> None:
+    collective_models = shipped_collectives(name)
+    assert collective_models.collective_models and collective_models.groups
+    for sentences in (
         ("MIT", "Apache-2.0"),
         ("rows",),
         ("gnnperf",),
         ("unseen sizes",),
         ("research.fitting.collectives",),
     ):
-        assert any(word in laws.provenance for word in said)
+        assert any(word in collective_models.provenance for word in sentences)
 
 
 @pytest.mark.parametrize("name", cluster_names())
-def test_every_shipped_cluster_names_laws_of_its_own_links(name: str) -> None:
+def test_every_shipped_cluster_names_collective_models_of_its_own_links(name: str) -> None:
     """Laws that are moved as shipped would be laws of other machines."""
     cluster = load_cluster(name)
     for device in cluster.collectives:
-        laws = laws_of(load_cluster(name, device))
-        assert laws is not None and laws == shipped_collectives(cluster.collectives[device])
+        collective_models = collective_models_of(load_cluster(name, device))
+        assert collective_models is not None and collective_models == shipped_collectives(cluster.collectives[device])
 
 
-def test_a_cluster_without_laws_and_a_name_that_is_none() -> None:
-    assert laws_of(load_cluster("hgx_h100", "h800")) is None
+def test_a_cluster_without_collective_models_and_a_name_that_is_none() -> None:
+    assert collective_models_of(load_cluster("hgx_h100", "h800")) is None
     with pytest.raises(InputError, match="did you mean h100_sxm_nccl_2_29"):
-        laws_of(replace(HGX, collectives={"any": "h100_sxm_nccl"}))
+        collective_models_of(replace(HGX, collectives={"any": "h100_sxm_nccl"}))

@@ -76,8 +76,8 @@ def test_vidur_counts_bytes_and_a_copied_file_is_left_out(tmp_path: Path) -> Non
     write(folder / "h100_pairwise_nvlink/all_reduce.csv", [{**row, "devices_per_node": 4}])
     write(folder / "a100_dgx/all_reduce.csv", [{**row, "devices_per_node": 2}, {**row, "devices_per_node": 4}])
     table = read_vidur(tmp_path)
-    found = table.rows[["platform", "message_bytes", "nodes", "link", "latency_us"]].values.tolist()
-    assert found == [
+    result = table.rows[["platform", "message_bytes", "nodes", "link", "latency_us"]].values.tolist()
+    assert result == [
         ["a100_dgx", 4096.0, 2, "network", 20.0], ["a100_dgx", 4096.0, 1, "nvlink", 20.0],
         ["a100_pairwise_nvlink", 4096.0, 1, "pcie", 20.0],
     ]  # fmt: skip

@@ -30,11 +30,11 @@ FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
 def test_only_the_weight_gradient_divides_what_it_sums(which: ConvolutionPass, expected: Splits) -> None:
     seen: list[Splits] = []
 
-    def told(found: Products, splits: Splits = SPLITS) -> np.ndarray:
+    def values(result: Products, splits: Splits = SPLITS) -> np.ndarray:
         seen.append(splits)
-        return flops_us(found)
+        return flops_us(result)
 
-    algorithms(convolution(), which, 4, DEVICE, CONSTANTS, told)
+    algorithms(convolution(), which, 4, DEVICE, CONSTANTS, values)
     assert seen == [SPLITS, expected, SPLITS]  # fused, direct, unfused
 
 
@@ -70,8 +70,8 @@ SLOW, FREE = 9.0, 1e-6
 )
 def test_the_fastest_algorithm_is_taken(fused: float, unfused: float, which: ConvolutionPass, expected: float) -> None:
     constants = replace(ALIKE, fused_factor=fused, unfused_factor=unfused)
-    found = algorithms(convolution(), which, 4, DEVICE, CONSTANTS, flops_us).fastest_us(constants)
-    assert found == pytest.approx([expected])
+    result = algorithms(convolution(), which, 4, DEVICE, CONSTANTS, flops_us).fastest_us(constants)
+    assert result == pytest.approx([expected])
 
 
 @pytest.mark.parametrize("call", [convolution(stride=2), convolution(window=5, padding=2), convolution(groups=2)])
@@ -83,8 +83,8 @@ def test_other_windows_strides_and_groups_are_convolved_directly(call: Convoluti
 
 def test_nothing_is_faster_than_moving_the_tensors() -> None:
     constants = ConvolutionConstants(FREE, FREE, FREE, FREE, FREE, FREE)
-    found = algorithms(convolution(), FORWARD, 4, DEVICE, CONSTANTS, flops_us).fastest_us(constants)
-    assert found == pytest.approx([2.0 + 4 * 2688 / 0.5e6])
+    result = algorithms(convolution(), FORWARD, 4, DEVICE, CONSTANTS, flops_us).fastest_us(constants)
+    assert result == pytest.approx([2.0 + 4 * 2688 / 0.5e6])
 
 
 @given(st.integers(1, 64), st.integers(1, 64), st.sampled_from(list(ConvolutionPass)))

@@ -24,19 +24,19 @@ def call(name: str, dims: list[object], values: list[str] | None = None) -> dict
 
 def counts(*calls: dict[str, object]) -> list[dict[str, float]]:
     """Counts that are not 0."""
-    found = op_counts(pd.DataFrame(list(calls), columns=KEYS))
-    return [{name: float(value) for name, value in zip(COUNTS, row, strict=True) if value} for row in found]
+    result = op_counts(pd.DataFrame(list(calls), columns=KEYS))
+    return [{name: float(value) for name, value in zip(COUNTS, row, strict=True) if value} for row in result]
 
 
-def small(found: dict[str, float]) -> dict[str, float]:
+def small(result: dict[str, float]) -> dict[str, float]:
     """Without the shares beyond the caches, which are next to nothing for small ops that run again at once."""
-    assert found.get("far_byte", 0.0) < 1e-6 and found["cold_call"] < 1e-5
-    return {name: value for name, value in found.items() if name not in ("far_byte", "cold_call")}
+    assert result.get("far_byte", 0.0) < 1e-6 and result["cold_call"] < 1e-5
+    return {name: value for name, value in result.items() if name not in ("far_byte", "cold_call")}
 
 
 def test_a_product() -> None:
-    (found,) = counts(call("aten::mm", [[4, 8], [8, 2]]))
-    assert small(found) == {"call": 1, "row": 4, "flop": 2 * 4 * 8 * 2, "left": 32, "right": 16, "result": 8}
+    (result,) = counts(call("aten::mm", [[4, 8], [8, 2]]))
+    assert small(result) == {"call": 1, "row": 4, "flop": 2 * 4 * 8 * 2, "left": 32, "right": 16, "result": 8}
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_a_product() -> None:
     ],
 )
 def test_kinds_of_products(name: str, dims: list[object], product: float, rows: float) -> None:
-    (found,) = counts(call(name, dims))
-    assert (found.get("product", 0.0), found["row"]) == (product, rows)
+    (result,) = counts(call(name, dims))
+    assert (result.get("product", 0.0), result["row"]) == (product, rows)
 
 
 def test_a_recurrent_layer_is_one_product_of_inputs_and_one_of_the_state_per_step() -> None:
@@ -88,19 +88,19 @@ def test_softmax_and_layer_norm_finish_rows() -> None:
     [("[1, 2]", 6), ("[0]", 0), ("[2]", 30), ("[]", 1)],  # of [6, 5, 8]: 6 rows of 40, 40 sums over 6, 30 rows of 8
 )
 def test_inner_reductions_finish_rows(dims: str, rows: float) -> None:
-    (found,) = counts(call("aten::sum", [[6, 5, 8], [], []], ["", dims, "False"]))
-    assert (found.get("row", 0.0), found["flop"]) == (rows, 240)
+    (result,) = counts(call("aten::sum", [[6, 5, 8], [], []], ["", dims, "False"]))
+    assert (result.get("row", 0.0), result["flop"]) == (rows, 240)
 
 
 def test_sorting_is_no_pass_over_rows() -> None:
-    (found,) = counts(call("aten::topk", [[6, 8], [], []]))
-    assert small(found) == {"call": 1, "element": 4 * 48}
+    (result,) = counts(call("aten::topk", [[6, 8], [], []]))
+    assert small(result) == {"call": 1, "element": 4 * 48}
 
 
 def test_an_op_that_ran_just_now_is_warm_and_one_after_half_a_megabyte_is_half_cold() -> None:
     relu = call("aten::relu", [[8]])
-    found = counts(*(relu | {"between_bytes": between} for between in (0.0, 2.0**19, 1e12)))
-    assert [row["cold_call"] for row in found] == pytest.approx([0.0, 0.5, 1.0], abs=1e-5)
+    result = counts(*(relu | {"between_bytes": between} for between in (0.0, 2.0**19, 1e12)))
+    assert [row["cold_call"] for row in result] == pytest.approx([0.0, 0.5, 1.0], abs=1e-5)
 
 
 def test_dropout_pays_for_the_numbers_it_draws() -> None:
@@ -110,13 +110,13 @@ def test_dropout_pays_for_the_numbers_it_draws() -> None:
 
 
 def test_random_numbers_cost_by_the_number() -> None:
-    (found,) = counts(call("aten::bernoulli", [[100]]))
-    assert small(found) == {"call": 1, "element": 100}
+    (result,) = counts(call("aten::bernoulli", [[100]]))
+    assert small(result) == {"call": 1, "element": 100}
 
 
 def test_a_list_where_a_product_has_a_matrix_is_no_product() -> None:
-    (found,) = counts(call("my::op", [[4, 8], [[8, 2]]]) | {"family": "gemm", "flops": 5.0, "bytes": 3.0})
-    assert small(found) == {"call": 1, "flop": 5, "byte": 3}
+    (result,) = counts(call("my::op", [[4, 8], [[8, 2]]]) | {"family": "gemm", "flops": 5.0, "bytes": 3.0})
+    assert small(result) == {"call": 1, "flop": 5, "byte": 3}
 
 
 def test_convolutions_work_on_blocks_of_sixteen_channels() -> None:
@@ -130,8 +130,8 @@ def test_convolutions_work_on_blocks_of_sixteen_channels() -> None:
 
 def test_a_depthwise_convolution_is_no_product() -> None:
     values = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "16"]
-    (found,) = counts(call("aten::conv2d", [[2, 16, 6, 6], [16, 1, 3, 3], [], [], [], [], []], values))
-    assert found["lane_flop"] == 2 * 2 * 36 * 16 * 9 and "flop" not in found
+    (result,) = counts(call("aten::conv2d", [[2, 16, 6, 6], [16, 1, 3, 3], [], [], [], [], []], values))
+    assert result["lane_flop"] == 2 * 2 * 36 * 16 * 9 and "flop" not in result
 
 
 def test_lookups_miss_by_the_size_of_the_table() -> None:
@@ -144,13 +144,13 @@ def test_lookups_miss_by_the_size_of_the_table() -> None:
 def test_a_sparse_sum_counts_its_rows() -> None:
     sparse = {"op_name": "aten::add_", "input_dims": "[[1000,4],[1000,4],[]]", "dtype": "float32",
               "family": "embedding", "flops": 48.0, "bytes": 294.0, "between_bytes": 0.0}  # fmt: skip
-    (found,) = counts(sparse)
-    assert (found["row"], found["element"], found["byte"]) == (6.0, 72.0, 6.0)
+    (result,) = counts(sparse)
+    assert (result["row"], result["element"], result["byte"]) == (6.0, 72.0, 6.0)
 
 
 def test_an_optimizer_counts_its_tensors() -> None:
-    (found,) = counts(call("aten::_fused_sgd_", [[[4], [2, 2]], [[4], [2, 2]], [], [], [], [], [], [], [], [], []]))
-    assert found["tensor"] == 2
+    (result,) = counts(call("aten::_fused_sgd_", [[[4], [2, 2]], [[4], [2, 2]], [], [], [], [], [], [], [], [], []]))
+    assert result["tensor"] == 2
 
 
 def test_what_is_not_known_has_no_counts() -> None:
@@ -183,8 +183,8 @@ def test_shapes_without_sizes_count_as_streams_and_never_below_nothing(
         "bytes": 64.0,
         "between_bytes": 0.0,
     }
-    found = op_counts(pd.DataFrame([row], columns=KEYS))
-    assert (found >= 0).all() and found[0, COUNTS.index("call")] == 1
+    result = op_counts(pd.DataFrame([row], columns=KEYS))
+    assert (result >= 0).all() and result[0, COUNTS.index("call")] == 1
 
 
 sizes = st.integers(1, 300)
@@ -217,13 +217,13 @@ def ops(*rows: tuple[str, float, int]) -> pd.DataFrame:
 
 def test_what_ran_in_between_counts_not_the_op_itself() -> None:
     """The first add comes after the mm that ends the window, which repeats."""
-    found = between_bytes(ops(("add", 3.0, 0), ("mm", 10.0, 0), ("add", 5.0, 0), ("add", 1.0, 0), ("mm", 20.0, 0)))
-    assert found.tolist() == [20.0, 3.0, 10.0, 0.0, 6.0]
+    result = between_bytes(ops(("add", 3.0, 0), ("mm", 10.0, 0), ("add", 5.0, 0), ("add", 1.0, 0), ("mm", 20.0, 0)))
+    assert result.tolist() == [20.0, 3.0, 10.0, 0.0, 6.0]
 
 
 def test_ranks_have_caches_of_their_own_and_unknown_bytes_count_nothing() -> None:
-    found = between_bytes(ops(("add", 1.0, 0), ("mm", 50.0, 1), ("mm", np.nan, 0), ("add", 1.0, 0)))
-    assert found.tolist() == [0.0, 0.0, 2.0, 0.0]
+    result = between_bytes(ops(("add", 1.0, 0), ("mm", 50.0, 1), ("mm", np.nan, 0), ("add", 1.0, 0)))
+    assert result.tolist() == [0.0, 0.0, 2.0, 0.0]
 
 
 def test_an_op_that_runs_once_comes_again_after_the_rest_of_the_window() -> None:
@@ -234,5 +234,5 @@ def test_an_op_that_runs_once_comes_again_after_the_rest_of_the_window() -> None
 def test_never_negative_and_at_most_the_window(rows: list[tuple[str, float, int]]) -> None:
     nodes = ops(*rows)
     whole = nodes.groupby("rank")["bytes"].transform("sum").to_numpy()
-    found = between_bytes(nodes)
-    assert (found >= 0).all() and (found <= whole * (1 + 1e-9)).all()
+    result = between_bytes(nodes)
+    assert (result >= 0).all() and (result <= whole * (1 + 1e-9)).all()

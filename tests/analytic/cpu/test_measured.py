@@ -22,20 +22,20 @@ def node(latency_us: float, **columns: object) -> dict[str, object]:
             "opened_ops": 0, **columns}  # fmt: skip
 
 
-def test_a_call_passed_on_in_python_says_nothing_of_an_op_that_opens_none() -> None:
+def test_a_call_passed_on_in_python_states_nothing_of_an_op_that_opens_none() -> None:
     """ReLU opens nothing of its own; a loss always opens two ops, and sometimes a third."""
     plain, passed_on = node(1.0), node(30.0, opened_ops=6)
     losses = [node(5.0, op_name="aten::loss", opened_ops=opened) for opened in (2, 3)]
-    found = recorded_calls([make_graph([plain, passed_on, *losses], [])]).set_index("op_name")
-    assert found.loc["aten::relu", ["latency_us", "times"]].tolist() == [1.0, 1]
-    assert found.filter(like="loss", axis=0)["times"].sum() == 2  # rows for one after the other, and after the rest
+    result = recorded_calls([make_graph([plain, passed_on, *losses], [])]).set_index("op_name")
+    assert result.loc["aten::relu", ["latency_us", "times"]].tolist() == [1.0, 1]
+    assert result.filter(like="loss", axis=0)["times"].sum() == 2  # rows for one after the other, and after the rest
 
 
 def test_equal_calls_are_one_row_with_their_mean() -> None:
     graph = make_graph([node(1.0), node(2.0), node(9.0), node(5.0, input_dims="[[9]]")], [])
-    found = recorded_calls([graph]).set_index("input_dims")
-    assert found.loc["[[8]]", ["latency_us", "times", "source"]].tolist() == [4.0, 3, "recorded"]
-    assert found.loc["[[9]]", "times"] == 1
+    result = recorded_calls([graph]).set_index("input_dims")
+    assert result.loc["[[8]]", ["latency_us", "times", "source"]].tolist() == [4.0, 3, "recorded"]
+    assert result.loc["[[9]]", "times"] == 1
 
 
 def test_kernels_of_a_gpu_unlabeled_calls_and_work_outside_steps_do_not_count() -> None:
@@ -55,9 +55,9 @@ def calls(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
 
     def read(**columns: Any) -> list[dict[str, Any]]:
         pd.DataFrame([row(columns.pop("op"), columns.pop("shapes"), **columns)]).to_parquet(tmp_path / "ops.parquet")
-        found = read_calibrated_calls([tmp_path / "ops.parquet"])
-        assert found is not None
-        return [{str(name): value for name, value in record.items()} for record in found.to_dict("records")]
+        result = read_calibrated_calls([tmp_path / "ops.parquet"])
+        assert result is not None
+        return [{str(name): value for name, value in record.items()} for record in result.to_dict("records")]
 
     return read
 
@@ -66,14 +66,14 @@ Calls = Callable[..., list[dict[str, Any]]]
 
 
 def test_a_product_is_recorded_as_it_is(calls: Calls) -> None:
-    (found,) = calls(op="mm", shapes=[[2, 3], [3, 4]])
-    assert (found["op_name"], found["input_dims"], found["flops"]) == ("aten::mm", "[[2,3],[3,4]]", 48.0)
-    assert (found["latency_us"], found["source"], found["family"]) == (3.0, "calibrated", "gemm")
+    (result,) = calls(op="mm", shapes=[[2, 3], [3, 4]])
+    assert (result["op_name"], result["input_dims"], result["flops"]) == ("aten::mm", "[[2,3],[3,4]]", 48.0)
+    assert (result["latency_us"], result["source"], result["family"]) == (3.0, "calibrated", "gemm")
 
 
 def test_a_gradient_has_the_name_and_shapes_of_its_op(calls: Calls) -> None:
-    (found,) = calls(op="tanh", shapes=[[16]], direction="backward")
-    assert (found["op_name"], found["input_dims"]) == ("aten::tanh_backward", "[[16],[16]]")
+    (result,) = calls(op="tanh", shapes=[[16]], direction="backward")
+    assert (result["op_name"], result["input_dims"]) == ("aten::tanh_backward", "[[16],[16]]")
 
 
 def test_both_products_of_a_convolutions_gradient_count(calls: Calls) -> None:
@@ -90,13 +90,13 @@ def test_both_products_of_a_convolutions_gradient_count(calls: Calls) -> None:
 def test_a_pool_and_its_gradient(calls: Calls) -> None:
     kernel = json.dumps({"kernel_size": [2, 2], "stride": [2, 2]})
     assert calls(op="avg_pool2d", shapes=[[1, 2, 8, 6]], arguments=kernel)[0]["family"] == "pooling"
-    (found,) = calls(op="max_pool2d", shapes=[[1, 2, 8, 6]], arguments=kernel, direction="backward")
-    assert found["input_dims"] == "[[1,2,4,3],[1,2,8,6]]"
+    (result,) = calls(op="max_pool2d", shapes=[[1, 2, 8, 6]], arguments=kernel, direction="backward")
+    assert result["input_dims"] == "[[1,2,4,3],[1,2,8,6]]"
 
 
 def test_a_sparse_sum_has_the_tables_shape_twice(calls: Calls) -> None:
-    (found,) = calls(op="add_", shapes=[[100, 4], [6, 4]], dtypes='["float32", "sparse_float32"]')
-    assert (found["family"], found["input_dims"], found["flops"]) == ("embedding", "[[100,4],[100,4],[]]", 48.0)
+    (result,) = calls(op="add_", shapes=[[100, 4], [6, 4]], dtypes='["float32", "sparse_float32"]')
+    assert (result["family"], result["input_dims"], result["flops"]) == ("embedding", "[[100,4],[100,4],[]]", 48.0)
 
 
 @pytest.mark.parametrize(

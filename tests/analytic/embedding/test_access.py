@@ -48,7 +48,7 @@ def test_two_rows_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("skew", "cache_rows"), [(1.0, 500), (2.0, 500), (4.0, 500), (4.0, 50)])
-def test_a_large_table_is_what_drawing_says(skew: float, cache_rows: int) -> None:
+def test_a_large_table_is_what_drawing_states(skew: float, cache_rows: int) -> None:
     different, misses = drawn_misses(5000, skew, 20000, cache_rows)
     access = power_access(one(5000.0), one(skew))
     assert unique_rows(access, one(20000.0)) == pytest.approx([different], rel=0.02)

@@ -26,9 +26,9 @@ TABLE = BatchedTable(rows=1_000_000, dim=128, lookups=8192, bags=2048)
 def _us(name: str, *tables: BatchedTable) -> float:
     flops, moved = batched_work(tables, name)
     call = KernelCall(name, stated(tables), "float32", OpFamily.EMBEDDING, flops, moved)
-    found = kernel_times([call], A100, 4.0)
-    assert found.by_form[0]
-    return float(found.latency_us[0])
+    result = kernel_times([call], A100, 4.0)
+    assert result.by_form[0]
+    return float(result.latency_us[0])
 
 
 def test_tables_of_a_call_share_one_launch() -> None:
@@ -38,7 +38,7 @@ def test_tables_of_a_call_share_one_launch() -> None:
     assert together == pytest.approx(_us(LOOK_UP, TABLE) + _us(LOOK_UP, other) - launch)
 
 
-def test_calls_that_are_asked_together_have_their_own_answers() -> None:
+def test_calls_that_are_requested_together_have_their_own_answers() -> None:
     sets = [(TABLE,), (TABLE, BatchedTable(10, 4, 5, 5)), (BatchedTable(10, 4, 5, 5),)]
     calls = [KernelCall(LOOK_UP, stated(s), "float32", OpFamily.EMBEDDING, 1.0, 1.0) for s in sets]
     assert kernel_times(calls, A100, 4.0).latency_us == pytest.approx([_us(LOOK_UP, *s) for s in sets])

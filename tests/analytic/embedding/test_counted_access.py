@@ -20,8 +20,8 @@ def one(value: float) -> np.ndarray:
 
 def drawn(rows: int, skew: float, lookups: int, seed: int) -> np.ndarray:
     """[lookups] rows."""
-    found: np.ndarray = np.floor(rows * np.random.default_rng(seed).random(lookups) ** skew).astype(int)
-    return found
+    result: np.ndarray = np.floor(rows * np.random.default_rng(seed).random(lookups) ** skew).astype(int)
+    return result
 
 
 def histogram(indices: np.ndarray) -> np.ndarray:
@@ -61,7 +61,7 @@ def test_as_many_lookups_find_as_many_different_rows_as_were_counted() -> None:
     assert access.rows.sum() == pytest.approx(100_000)
 
 
-def test_rows_asked_for_once_by_chance_are_not_hot() -> None:
+def test_rows_requested_for_once_by_chance_are_not_hot() -> None:
     # 4,096 of a million rows, each once: another batch asks for other rows
     access = counted_access(1e6, np.array([4080.0, 8.0]), 4096)
     assert access.unique(one(4 * 4096)) > 3.5 * 4088
@@ -69,9 +69,9 @@ def test_rows_asked_for_once_by_chance_are_not_hot() -> None:
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=12).filter(any), st.integers(1, 10**5), st.integers(1, 10**5))
 def test_a_larger_cache_never_misses_more_than_there_are_lookups(counts: list[int], first: int, second: int) -> None:
-    found = np.array(counts, float)
+    result = np.array(counts, float)
     lookups = lookups_held(counts)[1]
-    access = counted_access(found.sum() + 1000.0, found, lookups)
+    access = counted_access(result.sum() + 1000.0, result, lookups)
     small, large = sorted((first, second))
     fewer, more = (access.missed(one(lookups), one(size))[0] for size in (large, small))
     assert 0 <= fewer <= more * (1 + 1e-6) + 1e-6 <= lookups * (1 + 1e-5) + 1e-5

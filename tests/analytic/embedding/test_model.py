@@ -11,11 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.embedding.model import Caches, LookupPrices, Lookups, lookup_counts, lookup_us, specified
+from gnnperf.analytic.embedding.model import Caches, LookupCoefficients, Lookups, lookup_counts, lookup_us, specified
 
 CACHES = Caches(near_bytes=2**10, last_bytes=2**20, line_bytes=64, mapped_bytes=2**20)
-PRICES = LookupPrices(call=10.0, cold=100.0, row=1.0, element=0.1, bag=2.0, near_line=0.5, last_row=3.0, last_line=1.0,
-                      page=0.25, sort=0.5, gradient_byte=0.01, far_byte=0.02, fresh_page=4.0)  # fmt: skip
+PRICES = LookupCoefficients(
+    call=10.0,
+    cold=100.0,
+    row=1.0,
+    element=0.1,
+    bag=2.0,
+    near_line=0.5,
+    last_row=3.0,
+    last_line=1.0,
+    page=0.25,
+    sort=0.5,
+    gradient_byte=0.01,
+    far_byte=0.02,
+    fresh_page=4.0,
+)
 
 
 def call(rows: float = 1e6, dim: float = 32, lookups: float = 100, bags: float = 10, skew: float = 1.0,
@@ -58,12 +71,14 @@ def test_after_a_flush_tables_share_what_is_cold_once() -> None:
 def test_a_device_without_measurements_moves_its_lines_at_its_bandwidth() -> None:
     # 1e5 different rows of 128 bytes, 8 bytes of index each, 128 bytes of result for every tenth: at 0.5e12 bytes/s,
     # the rows also through the last-level cache at twice that; an addition for each element at 1e12 a second
-    caches, prices = specified(DEVICE, CONSTANTS)
-    found = lookup_us(call(rows=1e9, lookups=1e5, bags=1e4), caches, prices)
+    caches, coefficients = specified(DEVICE, CONSTANTS)
+    result = lookup_us(call(rows=1e9, lookups=1e5, bags=1e4), caches, coefficients)
     moved_us = (1e5 * (128 + 8) + 1e4 * 128) / 0.5e6 + 1e5 * 128 / 1e6
-    assert found == pytest.approx([2.0 + moved_us + 1e5 * 32 / 1e6], rel=1e-3)
+    assert result == pytest.approx([2.0 + moved_us + 1e5 * 32 / 1e6], rel=1e-3)
     faster = replace(DEVICE, memory_bandwidth_bytes_per_s=2e12)
-    assert lookup_us(call(lookups=1e5), *specified(faster, CONSTANTS)) < lookup_us(call(lookups=1e5), caches, prices)
+    assert lookup_us(call(lookups=1e5), *specified(faster, CONSTANTS)) < lookup_us(
+        call(lookups=1e5), caches, coefficients
+    )
 
 
 SIZES = {"rows": st.integers(1, 10**7), "dim": st.integers(1, 256), "lookups": st.integers(1, 10**5),

@@ -25,9 +25,9 @@ def test_dense_enough_is_bound_by_compute_and_sparse_enough_by_memory() -> None:
 
 def test_two_of_four_halves_the_time_only_where_units_know_the_pattern() -> None:
     knows = replace(DEVICE, sparse_matrix_speedup=2.0)
-    kept_flops, dense_us = of(1e9), of(2e9 / 1e12 * 1e6)
-    found = [two_four_us(kept_flops, of(3e6), dense_us, 1e12, d, CONSTANTS)[0] for d in (DEVICE, knows)]
-    assert found == pytest.approx([2.0 + 2000.0, 2.0 + 1000.0])
+    retained_flops, dense_us = of(1e9), of(2e9 / 1e12 * 1e6)
+    result = [two_four_us(retained_flops, of(3e6), dense_us, 1e12, d, CONSTANTS)[0] for d in (DEVICE, knows)]
+    assert result == pytest.approx([2.0 + 2000.0, 2.0 + 1000.0])
 
 
 def test_a_product_that_waits_for_its_tiles_waits_with_the_pattern_too() -> None:

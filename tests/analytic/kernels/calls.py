@@ -58,6 +58,6 @@ def of_every_family(rows: int, columns: int, dtype: str) -> list[KernelCall]:
     return [call(op, shapes, dtype, values) for op, shapes, values in made]
 
 
-def without_work(asked: KernelCall) -> KernelCall:
+def without_work(requested: KernelCall) -> KernelCall:
     """The same call, told to move nothing and to compute nothing."""
-    return replace(asked, flops=0.0, moved_bytes=0.0)
+    return replace(requested, flops=0.0, moved_bytes=0.0)

@@ -39,9 +39,9 @@ def worse(before: np.ndarray, after: np.ndarray, calls: list[KernelCall]) -> lis
 def test_more_work_is_never_faster(rows: int, columns: int, more: int, device: DeviceSpec, dtype: str) -> None:
     few, many = (of_every_family(r, columns, dtype) for r in (rows, rows + more))
     # fewer results than SMs are added up in two passes, a matter of the result's size: sums keep their own test
-    asked = [i for i, c in enumerate(few) if c.op_name != "aten::sum"]
-    few_us, many_us = times_us(few, device)[asked], times_us(many, device)[asked]
-    assert worse(many_us, few_us, [few[i] for i in asked]) == []
+    requested = [i for i, c in enumerate(few) if c.op_name != "aten::sum"]
+    few_us, many_us = times_us(few, device)[requested], times_us(many, device)[requested]
+    assert worse(many_us, few_us, [few[i] for i in requested]) == []
 
 
 @settings(deadline=None)
@@ -79,9 +79,9 @@ def test_every_family_has_a_form_on_an_nvidia_gpu() -> None:
 @pytest.mark.parametrize("name", ["mi300x", "mi210", "cpu_generic"])
 def test_other_vendors_and_cpus_keep_the_roofline(name: str) -> None:
     device, calls = load_device(name), of_every_family(64, 256, "float32")
-    found = kernel_times(calls, device, POWER)
-    assert not found.by_form.any()
-    assert found.latency_us.tolist() == roofline_us(calls, device, POWER).tolist()
+    result = kernel_times(calls, device, POWER)
+    assert not result.by_form.any()
+    assert result.latency_us.tolist() == roofline_us(calls, device, POWER).tolist()
 
 
 def test_a_calibrated_device_of_another_vendor_is_known_by_its_name() -> None:
@@ -91,27 +91,29 @@ def test_a_calibrated_device_of_another_vendor_is_known_by_its_name() -> None:
 
 def test_what_is_not_known_falls_back_to_the_roofline() -> None:
     known = call("aten::mm", [[64, 32], [32, 16]])
-    for asked in (
+    for requested in (
         replace(known, input_dims=None),
         replace(known, input_dims="[[64,32]]"),
         replace(known, dtype="complex64"),
         replace(known, op_name="my::mm"),
         replace(known, family="unknown"),
     ):
-        found = kernel_times([asked], load_device("t4"), POWER)
-        assert not found.by_form[0]
-        assert found.latency_us.tolist() == roofline_us([asked], load_device("t4"), POWER).tolist()
+        result = kernel_times([requested], load_device("t4"), POWER)
+        assert not result.by_form[0]
+        assert result.latency_us.tolist() == roofline_us([requested], load_device("t4"), POWER).tolist()
 
 
 def test_nothing_known_is_nan_without_a_bound() -> None:
-    found = kernel_times([replace(call("aten::mm", [[4, 4], [4, 4]]), flops=np.nan, moved_bytes=np.nan)], DEVICE, POWER)
-    assert np.isnan(found.latency_us[0]) and found.bound[0] is None and not found.by_form[0]
+    result = kernel_times(
+        [replace(call("aten::mm", [[4, 4], [4, 4]]), flops=np.nan, moved_bytes=np.nan)], DEVICE, POWER
+    )
+    assert np.isnan(result.latency_us[0]) and result.bound[0] is None and not result.by_form[0]
 
 
 def test_each_kernel_after_the_first_adds_a_floor() -> None:
     one = call("aten::mul", [[1000, 1000], [1000, 1000]])
-    alone, four = times_us([one, replace(one, num_kernels=4)], DEVICE)
-    assert four - alone == pytest.approx(3 * DEVICE.launch_floor_us)
+    isolated, four = times_us([one, replace(one, num_kernels=4)], DEVICE)
+    assert four - isolated == pytest.approx(3 * DEVICE.launch_floor_us)
 
 
 def test_bounds_by_hand() -> None:
@@ -119,8 +121,8 @@ def test_bounds_by_hand() -> None:
     def of(flops: float, moved: float) -> KernelCall:
         return KernelCall("aten::mm", None, "float32", "gemm", flops, moved)
 
-    found = kernel_times([of(3e6, 2.5e6), of(1e6, 3e6), of(1e6, 1.9e6), of(np.nan, 9e6)], DEVICE, POWER)
-    assert found.bound.tolist() == [Bound.COMPUTE, Bound.MEMORY, Bound.LAUNCH, Bound.MEMORY]
+    result = kernel_times([of(3e6, 2.5e6), of(1e6, 3e6), of(1e6, 1.9e6), of(np.nan, 9e6)], DEVICE, POWER)
+    assert result.bound.tolist() == [Bound.COMPUTE, Bound.MEMORY, Bound.LAUNCH, Bound.MEMORY]
 
 
 def test_a_calibrated_device_sustains_what_was_measured() -> None:
@@ -137,7 +139,7 @@ def test_a_calibrated_device_sustains_what_was_measured() -> None:
 
 
 def test_tf32_speeds_up_float32_products_that_may_use_it() -> None:
-    device, asked = load_device("a100_sxm_80gb"), call("aten::mm", [[4096, 4096], [4096, 4096]])
-    plain, tf32 = times_us([asked, replace(asked, tf32=True)], device)
+    device, requested = load_device("a100_sxm_80gb"), call("aten::mm", [[4096, 4096], [4096, 4096]])
+    plain, tf32 = times_us([requested, replace(requested, tf32=True)], device)
     assert plain > 4 * tf32
     assert tf32 == pytest.approx(gemm_us(device, "float32", products(4096, 4096, 4096), tf32=True)[0])

@@ -59,9 +59,9 @@ def test_unfused_attention_in_a_trace_is_priced_by_its_parts() -> None:
     nodes = build_graph(run_of(trace(mark(0, 0, 100), whole, *events))).nodes
     kernels = nodes[nodes["node_type"] == NodeType.COMPUTE]
     assert kernels["op_name"].tolist() == ["aten::bmm", "aten::_softmax", "aten::bmm"]
-    alone = kernel_times([op_call(name, shapes) for name, shapes in parts], H100, 4.0)
-    assert alone.by_form.all()
-    assert compute_nodes_us(kernels, H100, 4.0) == pytest.approx(alone.latency_us)
+    isolated = kernel_times([op_call(name, shapes) for name, shapes in parts], H100, 4.0)
+    assert isolated.by_form.all()
+    assert compute_nodes_us(kernels, H100, 4.0) == pytest.approx(isolated.latency_us)
 
 
 # --- chains that Inductor fused
@@ -120,9 +120,9 @@ def test_two_of_four_by_name() -> None:
         two_four("aten::_sparse_semi_structured_linear", [[2, n // 2, k], [m, k // 2], [m, k // 16]]),
     ]
     dense_us = product_us(ROUND, "float16", tf32=True)(products(m, n, k, 1, 2))
-    kept, moved = np.array([float(m * n * k)]), np.array([calls[0].moved_bytes])
+    retained, moved = np.array([float(m * n * k)]), np.array([calls[0].moved_bytes])
     for setting in (ROUND, SPARSE_UNITS):
-        expected = two_four_us(kept, moved, dense_us, 8e12 * SHARE, setting.device, CONSTANTS)[0]
+        expected = two_four_us(retained, moved, dense_us, 8e12 * SHARE, setting.device, CONSTANTS)[0]
         assert sparse_products_us(calls, setting) == pytest.approx([expected] * 3)
     assert (sparse_products_us(calls, SPARSE_UNITS) < sparse_products_us(calls, ROUND)).all()
     assert kernel_times(calls, H100, 4.0).by_form.all()
@@ -131,39 +131,39 @@ def test_two_of_four_by_name() -> None:
 def test_integers_multiply_their_zeros_where_units_do_not_know_the_pattern() -> None:
     shapes = [[4096, 4096 * 10 // 16], [4096, 4096]]
     cost = op_cost("aten::_cslt_sparse_mm", json.dumps(shapes), '["signed char", "signed char"]', None)
-    asked = KernelCall("aten::_cslt_sparse_mm", json.dumps(shapes), "int8", "gemm", cost.flops, cost.bytes)
+    requested = KernelCall("aten::_cslt_sparse_mm", json.dumps(shapes), "int8", "gemm", cost.flops, cost.bytes)
     knows, does_not = (replace(DEVICE, flops_per_s={**DEVICE.flops_per_s, "int8_matrix": 1e13}, sparse_matrix_speedup=s)
                        for s in (2.0, 1.0))  # fmt: skip
-    us = [sparse_products_us([asked], replace(ROUND, device=d))[0] for d in (knows, does_not)]
+    us = [sparse_products_us([requested], replace(ROUND, device=d))[0] for d in (knows, does_not)]
     assert us == pytest.approx([2.0 + 4096**3 / (1e13 * SHARE) * 1e6, 2.0 + 2 * 4096**3 / (1e13 * SHARE) * 1e6])
-    assert np.isnan(sparse_products_us([asked], ROUND)[0])  # no units for 8 bits
+    assert np.isnan(sparse_products_us([requested], ROUND)[0])  # no units for 8 bits
 
 
 def test_blocks_in_float32_run_on_lanes_unless_tf32_is_allowed() -> None:
     device = replace(DEVICE, flops_per_s={**DEVICE.flops_per_s, "float32_matrix": 4e12})
-    asked = stored(0.5, 32, dtype="float32")
-    lanes, units = sparse_products_us([asked, replace(asked, tf32=True)], replace(ROUND, device=device))
-    assert lanes == pytest.approx(2.0 + asked.flops / 1e12 * 1e6)
-    assert units == pytest.approx(2.0 + asked.flops / (4e12 * SHARE) * 1e6)
+    requested = stored(0.5, 32, dtype="float32")
+    lanes, units = sparse_products_us([requested, replace(requested, tf32=True)], replace(ROUND, device=device))
+    assert lanes == pytest.approx(2.0 + requested.flops / 1e12 * 1e6)
+    assert units == pytest.approx(2.0 + requested.flops / (4e12 * SHARE) * 1e6)
 
 
 def stored(density: float, block: int, edge: int = 1024, dtype: str = "float16") -> KernelCall:
     """A square product whose first operand is stored in blocks (1: value by value)."""
     dense = op_call("aten::mm", [[edge, edge], [edge, edge]], dtype)
-    kept = density * edge * edge
-    flops, moved = thinned(dense.flops, dense.moved_bytes, edge * edge, kept, dense.item_bytes,
-                           index_bytes(kept / block**2, edge / block))  # fmt: skip
+    retained = density * edge * edge
+    flops, moved = thinned(dense.flops, dense.moved_bytes, edge * edge, retained, dense.item_bytes,
+                           index_bytes(retained / block**2, edge / block))  # fmt: skip
     return replace(dense, flops=flops, moved_bytes=moved)
 
 
 @pytest.mark.parametrize(("block", "rate"), [(32, 8e12 * SHARE), (16, 8e12 * SHARE), (8, 2e12), (1, 2e12)])
 def test_blocks_run_on_matrix_units_and_values_on_lanes(block: int, rate: float) -> None:
-    asked = stored(0.5, block)
-    assert density_of(asked) == pytest.approx(0.5)
-    assert values_per_index(asked, 0.5) == pytest.approx(block**2, rel=0.2)
-    expected = sparse_us(np.array([asked.flops]), np.array([asked.moved_bytes]), rate, DEVICE, CONSTANTS)
-    assert sparse_products_us([asked], ROUND) == pytest.approx(expected)
-    assert kernel_times([asked], DEVICE, 4.0).latency_us == pytest.approx(expected)
+    requested = stored(0.5, block)
+    assert density_of(requested) == pytest.approx(0.5)
+    assert values_per_index(requested, 0.5) == pytest.approx(block**2, rel=0.2)
+    expected = sparse_us(np.array([requested.flops]), np.array([requested.moved_bytes]), rate, DEVICE, CONSTANTS)
+    assert sparse_products_us([requested], ROUND) == pytest.approx(expected)
+    assert kernel_times([requested], DEVICE, 4.0).latency_us == pytest.approx(expected)
 
 
 def test_a_dense_product_is_no_sparse_one() -> None:
@@ -181,14 +181,14 @@ def bag(rows: int, dim: int, lookups: int = 16_000) -> KernelCall:
     return op_call("aten::_embedding_bag", [[rows, dim], [lookups], [100]])
 
 
-def test_counted_tables_are_asked_for_as_counted() -> None:
-    (asked,) = with_counts([bag(100_000, 16)], [COUNTS])
+def test_counted_tables_are_requested_for_as_counted() -> None:
+    (requested,) = with_counts([bag(100_000, 16)], [COUNTS])
     access = counted_access(1e5, np.array(HISTOGRAM) / 4.0, 16_000.0)
     rows, dim, lookups, bags, one = (np.array([float(v)]) for v in (1e5, 16, 16_000, 100, 1))
     calls = Lookups(rows, dim, lookups, bags, one, one, np.zeros(1, bool), counted=access)
-    found = lookups_us([asked, bag(100_000, 16)], ROUND)
-    assert found[0] == pytest.approx(lookup_us(calls, *specified(DEVICE, CONSTANTS))[0])
-    assert found[0] < 0.8 * found[1]  # 4,250 different rows, not 14,800
+    result = lookups_us([requested, bag(100_000, 16)], ROUND)
+    assert result[0] == pytest.approx(lookup_us(calls, *specified(DEVICE, CONSTANTS))[0])
+    assert result[0] < 0.8 * result[1]  # 4,250 different rows, not 14,800
 
 
 @pytest.mark.parametrize(
@@ -197,11 +197,11 @@ def test_counted_tables_are_asked_for_as_counted() -> None:
      (100_000, 12, False), (200_000, 16, False)],
 )  # fmt: skip
 def test_a_rank_may_hold_a_part_of_a_table(rows: int, dim: int, held: bool) -> None:
-    (asked,) = with_counts([bag(rows, dim)], [COUNTS])
-    assert (asked.access.counted is not None) == held
+    (requested,) = with_counts([bag(rows, dim)], [COUNTS])
+    assert (requested.access.counted is not None) == held
     if held:
-        assert asked.access.counted is not None
-        few = asked.access.counted.unique(np.array([16_000.0 * rows / 100_000]))  # the rank's part of the lookups
+        assert requested.access.counted is not None
+        few = requested.access.counted.unique(np.array([16_000.0 * rows / 100_000]))  # the rank's part of the lookups
         assert few == pytest.approx([4_250 * rows / 100_000], rel=0.1)
 
 
@@ -222,7 +222,7 @@ def test_the_predictor_takes_the_counts_of_the_runs_card() -> None:
              "reuse_histogram": list(HISTOGRAM)}  # fmt: skip
     card: dict[str, object] = {"ranks": [{"rank": 0, "index_statistics": [entry]}]}
     cluster = default_cluster(replace(H100, l2_bytes=2**20))
-    graphs = [build_graph(replace(run, card=found)) for found in (None, card)]
+    graphs = [build_graph(replace(run, card=result)) for result in (None, card)]
     assumed, counted = (AnalyticPredictor().predict(g, cluster).latency_us[(g.nodes["event_name"] == "bag").to_numpy()]
                         for g in graphs)  # fmt: skip
     assert counted < assumed
@@ -239,8 +239,15 @@ def test_more_skew_and_warm_caches_help_and_more_tables_do_not() -> None:
 
 
 def test_nodes_share_what_their_call_costs() -> None:
-    asked = bag(100_000, 16)
-    row = {"op_name": asked.op_name, "input_dims": asked.input_dims, "dtype": "float32", "family": asked.family,
-           "num_siblings": 1, "flops": asked.flops, "bytes": asked.moved_bytes}  # fmt: skip
+    requested = bag(100_000, 16)
+    row = {
+        "op_name": requested.op_name,
+        "input_dims": requested.input_dims,
+        "dtype": "float32",
+        "family": requested.family,
+        "num_siblings": 1,
+        "flops": requested.flops,
+        "bytes": requested.moved_bytes,
+    }
     nodes = pd.DataFrame([row])
     assert compute_nodes_us(nodes, DEVICE, 4.0, [COUNTS]) < compute_nodes_us(nodes, DEVICE, 4.0)

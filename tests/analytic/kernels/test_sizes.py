@@ -55,26 +55,26 @@ def test_the_result_of_a_convolution_follows_from_its_flops(
     image: list[int], weight: list[int], stride: int, padding: int, groups: int, expected: tuple[float, ...]
 ) -> None:
     values = ["", "", "", f"[{stride}, {stride}]", f"[{padding}, {padding}]", "[1, 1]", "False", "[0, 0]", str(groups)]
-    asked = call("aten::convolution", [image, weight, *[[]] * 7], values=values)
-    which, sizes = PASS_OF[asked.op_name]
-    assert which is FORWARD and sizes(asked) == pytest.approx(expected)
+    requested = call("aten::convolution", [image, weight, *[[]] * 7], values=values)
+    which, sizes = PASS_OF[requested.op_name]
+    assert which is FORWARD and sizes(requested) == pytest.approx(expected)
 
 
 def test_the_image_that_a_gradient_writes_follows_from_the_bytes() -> None:
     """cudnn_convolution_backward_input(input_size, grad_output, weight, ...) of a 14 x 14 image at stride 2."""
     types, values = ["", "float", "float"], ["[32, 16, 14, 14]", "", ""]
-    asked = typed("aten::cudnn_convolution_backward_input", [[], [32, 8, 7, 7], [8, 16, 3, 3]], types, values)
-    which, sizes = PASS_OF[asked.op_name]
+    requested = typed("aten::cudnn_convolution_backward_input", [[], [32, 8, 7, 7], [8, 16, 3, 3]], types, values)
+    which, sizes = PASS_OF[requested.op_name]
     assert which is GRAD_INPUT
-    assert sizes(asked) == pytest.approx((32, 16, 8, 14, 14, 3, 3, 7, 7, 2, 1))
+    assert sizes(requested) == pytest.approx((32, 16, 8, 14, 14, 3, 3, 7, 7, 2, 1))
 
 
 def test_the_window_of_a_weight_follows_from_the_flops() -> None:
     types, values = ["", "float", "float"], ["[8, 16, 5, 5]", "", ""]
-    asked = typed("aten::cudnn_convolution_backward_weight", [[], [32, 8, 14, 14], [32, 16, 14, 14]], types, values)
-    which, sizes = PASS_OF[asked.op_name]
+    requested = typed("aten::cudnn_convolution_backward_weight", [[], [32, 8, 14, 14], [32, 16, 14, 14]], types, values)
+    which, sizes = PASS_OF[requested.op_name]
     assert which is GRAD_WEIGHT
-    assert sizes(asked) == pytest.approx((32, 16, 8, 14, 14, 5, 5, 14, 14, 1, 1))
+    assert sizes(requested) == pytest.approx((32, 16, 8, 14, 14, 5, 5, 14, 14, 1, 1))
 
 
 def test_flops_tell_whether_a_backward_gives_both_gradients() -> None:
@@ -106,7 +106,7 @@ def test_fewer_flops_than_all_pairs_take_are_a_causal_mask() -> None:
     assert expected[1] < 0.6 * expected[0]
 
 
-def test_positions_beyond_the_last_block_cost_as_if_they_were_there() -> None:
+def test_positions_outside_the_last_block_cost_as_if_they_were_there() -> None:
     lengths = (129, 256, 257)
     calls = [call("aten::_flash_attention_forward", [[8, n, 4, 64]] * 3, "float16") for n in lengths]
     first, same, more = attentions_us(calls, ROUND)
@@ -176,23 +176,30 @@ def test_what_the_input_leaves_of_the_bytes_is_the_result() -> None:
 # --- nodes
 
 
-def test_kernels_share_the_call_and_equal_calls_are_asked_once() -> None:
-    asked = call("aten::mul", [[1000, 1000], [1000, 1000]])
-    row = {"op_name": asked.op_name, "input_dims": asked.input_dims, "dtype": "float32", "family": asked.family,
-           "num_siblings": 1, "flops": asked.flops, "bytes": asked.moved_bytes}  # fmt: skip
-    half = {**row, "num_siblings": 2, "flops": asked.flops / 2, "bytes": asked.moved_bytes / 2}
+def test_kernels_share_the_call_and_equal_calls_are_requested_once() -> None:
+    requested = call("aten::mul", [[1000, 1000], [1000, 1000]])
+    row = {
+        "op_name": requested.op_name,
+        "input_dims": requested.input_dims,
+        "dtype": "float32",
+        "family": requested.family,
+        "num_siblings": 1,
+        "flops": requested.flops,
+        "bytes": requested.moved_bytes,
+    }
+    half = {**row, "num_siblings": 2, "flops": requested.flops / 2, "bytes": requested.moved_bytes / 2}
     nodes = pd.DataFrame([row, half, half, row, {**row, "dtype": None, "input_dims": None, "op_name": None}])
     calls, code = distinct_calls(nodes)
     assert len(calls) == 3 and code[0] == code[3] and code[1] == code[2]
-    alone = kernel_times([asked], DEVICE, 4.0).latency_us[0]
-    assert compute_nodes_us(nodes, DEVICE, 4.0)[:4] == pytest.approx([alone, *[(alone + 2.0) / 2] * 2, alone])
+    isolated = kernel_times([requested], DEVICE, 4.0).latency_us[0]
+    assert compute_nodes_us(nodes, DEVICE, 4.0)[:4] == pytest.approx([isolated, *[(isolated + 2.0) / 2] * 2, isolated])
 
 
 def test_convolutions_multiply_as_all_libraries_do_in_the_mean() -> None:
     """Whatever the generation: cuDNN's kernels are not those that cuBLAS runs there."""
-    asked = products(3136.0, 64.0, 576.0, 1, 4)
-    us = [convolved_us(replace(ROUND, device=replace(DEVICE, architecture=name)), "float32")(asked)
+    requested = products(3136.0, 64.0, 576.0, 1, 4)
+    us = [convolved_us(replace(ROUND, device=replace(DEVICE, architecture=name)), "float32")(requested)
           for name in ("pascal", "volta", "ampere")]  # fmt: skip
-    single = [gemm_us(DEVICE, "float32", asked, constants={**ROUND.gemm, "vector": (replace(m, kernels="any"),)})
+    single = [gemm_us(DEVICE, "float32", requested, constants={**ROUND.gemm, "vector": (replace(m, kernels="any"),)})
               for m in ROUND.gemm["vector"]]  # fmt: skip
     assert us[0] == us[1] == us[2] == pytest.approx(np.exp(np.mean(np.log(single))))

@@ -50,8 +50,8 @@ def test_a_fused_chain_takes_one_floor_its_buffers_and_the_instructions_of_all()
     assert chain_us(("add", "mul", "relu"), elements, moved, DEVICE, CONSTANTS) == pytest.approx([2.0 + 24.0])
     # a million elements of "pow" at 100 lane cycles and of two plain ops beside it, at 1e12 lane cycles a second
     assert chain_us(("add", "pow", "mul"), elements, moved, DEVICE, CONSTANTS) == pytest.approx([2.0 + 102.0])
-    alone = elementwise_us("add", elements, moved, DEVICE, CONSTANTS)
-    assert chain_us(("add",), elements, moved, DEVICE, CONSTANTS) == alone
+    isolated = elementwise_us("add", elements, moved, DEVICE, CONSTANTS)
+    assert chain_us(("add",), elements, moved, DEVICE, CONSTANTS) == isolated
 
 
 def test_a_chain_is_faster_than_its_ops_one_by_one() -> None:

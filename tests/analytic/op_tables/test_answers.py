@@ -96,7 +96,7 @@ def test_products_have_two_gradients() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "op", "flops"),
+    ("requested", "op", "flops"),
     [
         (row("aten::conv2d", [[2, 4, 10, 10], [8, 4, 3, 3], None]), "aten::convolution_backward",
          2 * 2 * 2 * 8 * 64 * 4 * 9),
@@ -109,10 +109,10 @@ def test_products_have_two_gradients() -> None:
         (row("aten::embedding_bag", [[1000, 16], [32], [4]]), "aten::_embedding_bag_dense_backward", 32 * 16),
     ],
 )  # fmt: skip
-def test_gradients_by_hand(asked: OpRow, op: str, flops: float) -> None:
-    (found,) = gradient_calls(asked)
-    assert (found.op_name, found.flops) == (op, flops)
-    assert found.moved_bytes > 0
+def test_gradients_by_hand(requested: OpRow, op: str, flops: float) -> None:
+    (result,) = gradient_calls(requested)
+    assert (result.op_name, result.flops) == (op, flops)
+    assert result.moved_bytes > 0
 
 
 # --- answers
@@ -127,13 +127,13 @@ def test_rows_are_answered_in_their_order() -> None:
 
 
 def test_a_backward_is_the_sum_of_its_calls() -> None:
-    asked = row("aten::linear", [[32, 128], [64, 128], [64]], direction="backward")
-    (answer,) = answer_rows([asked], H100)
-    assert answer.latency_us == pytest.approx(kernel_times(gradient_calls(asked), H100, 4.0).latency_us.sum())
+    requested = row("aten::linear", [[32, 128], [64, 128], [64]], direction="backward")
+    (answer,) = answer_rows([requested], H100)
+    assert answer.latency_us == pytest.approx(kernel_times(gradient_calls(requested), H100, 4.0).latency_us.sum())
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason"),
+    ("requested", "reason"),
     [
         (OpRow("all_reduce", kind="collective"), Reason.NOT_AN_OP),
         (row("my::op", [[3]]), Reason.NO_FORMULA),
@@ -146,12 +146,12 @@ def test_a_backward_is_the_sum_of_its_calls() -> None:
     ],
 )
 @pytest.mark.parametrize("hardware", ["h100_sxm", "cpu_generic"])
-def test_no_ground_is_a_reason(asked: OpRow, reason: Reason, hardware: str) -> None:
-    (answer,) = answer_rows([asked], load_device(hardware))
+def test_no_ground_is_a_reason(requested: OpRow, reason: Reason, hardware: str) -> None:
+    (answer,) = answer_rows([requested], load_device(hardware))
     assert (answer.latency_us, answer.bound, answer.reason) == (None, None, reason)
 
 
-def test_tf32_is_asked_for() -> None:
+def test_tf32_is_requested_for() -> None:
     shapes = [[4096, 4096], [4096, 4096]]
     plain, tf32 = answer_rows([row("aten::mm", shapes), row("aten::mm", shapes, tf32=True)], H100)
     assert plain.latency_us is not None and tf32.latency_us is not None and plain.latency_us > 2 * tf32.latency_us

@@ -37,9 +37,9 @@ def rows_of(tmp_path: Path, *entries: dict[str, Any]) -> tuple[OpRow, ...]:
 
 
 def answers(tmp_path: Path, *entries: dict[str, Any]) -> list[float]:
-    found = answer_rows(rows_of(tmp_path, *entries), H100)
-    assert all(a.reason is None and a.bound in ("compute", "memory", "launch") for a in found)
-    return [a.latency_us or 0.0 for a in found]
+    result = answer_rows(rows_of(tmp_path, *entries), H100)
+    assert all(a.reason is None and a.bound in ("compute", "memory", "launch") for a in result)
+    return [a.latency_us or 0.0 for a in result]
 
 
 # --- sparse weights
@@ -50,11 +50,11 @@ def test_a_sparse_weight_costs_what_is_stored(tmp_path: Path) -> None:
         tmp_path, LINEAR, {**LINEAR, "density": 0.25, "block": 64}, {**LINEAR, "density": 0.25}
     )
     whole, in_blocks, one_by_one = map(recorded_call, (dense, blocks, values))
-    kept, elements = 4096 * 1024, 4096 * 4096
+    retained, elements = 4096 * 1024, 4096 * 4096
     assert whole.flops == 2 * 64 * elements
-    assert in_blocks.flops == one_by_one.flops == 2 * 64 * kept
-    assert in_blocks.moved_bytes == whole.moved_bytes - 2 * (elements - kept) + 8 * (kept / 64**2 + 64 + 1)
-    assert one_by_one.moved_bytes == whole.moved_bytes - 2 * (elements - kept) + 8 * (kept + 4096 + 1)
+    assert in_blocks.flops == one_by_one.flops == 2 * 64 * retained
+    assert in_blocks.moved_bytes == whole.moved_bytes - 2 * (elements - retained) + 8 * (retained / 64**2 + 64 + 1)
+    assert one_by_one.moved_bytes == whole.moved_bytes - 2 * (elements - retained) + 8 * (retained + 4096 + 1)
 
 
 def test_blocks_help_and_single_values_do_not(tmp_path: Path) -> None:
@@ -134,9 +134,9 @@ def recorded_work(arguments: dict[str, Any], masked: bool) -> list[tuple[str, in
     """Ops that torch runs, and elements of their first tensor."""
     q, k, v = (torch.zeros(shape) for shape in ((2, 4, 16, 8), (2, 4, 32, 8), (2, 4, 32, 8)))
     mask = torch.zeros(16, 32) if masked else None
-    with torch.no_grad(), profile(activities=[ProfilerActivity.CPU], record_shapes=True) as found:
+    with torch.no_grad(), profile(activities=[ProfilerActivity.CPU], record_shapes=True) as result:
         torch.ops.aten._scaled_dot_product_attention_math(q, k, v, mask, **arguments)
-    inside = [e for e in found.events() if e.name.startswith("aten::") and e.name not in (*NOT_WORK, OP)]
+    inside = [e for e in result.events() if e.name.startswith("aten::") and e.name not in (*NOT_WORK, OP)]
     return [(e.name, torch.Size(e.input_shapes[0]).numel()) for e in inside]
 
 
@@ -171,7 +171,7 @@ def test_a_row_of_unfused_attention_is_the_sum_of_its_parts() -> None:
 
 
 @pytest.mark.parametrize("shapes", [((2, 4, 16, 8), (2, 2, 32, 8), (2, 2, 32, 8)), ((2, 4, 16, 8),), ((16, 8),) * 3])
-def test_attention_of_other_shapes_says_so(shapes: tuple[tuple[int, ...], ...]) -> None:
+def test_attention_of_other_shapes_states_so(shapes: tuple[tuple[int, ...], ...]) -> None:
     (answer,) = answer_rows([OpRow(OP, shapes, ("float32",) * len(shapes))], H100)
     assert answer.reason == Reason.SHAPES
 
@@ -181,19 +181,19 @@ def test_attention_of_other_shapes_says_so(shapes: tuple[tuple[int, ...], ...]) 
 
 def test_a_fused_chain_is_a_row_of_buffers(tmp_path: Path) -> None:
     buffer = [4096, 4096]
-    fused, *alone = answers(
+    fused, *isolated = answers(
         tmp_path,
         {"op": "triton_poi_fused_add_mul_relu_0", "shapes": [buffer] * 4, "dtype": "float32"},
         *({"op": op, "shapes": shapes, "dtype": "float32"}
           for op, shapes in (("aten::add", [buffer] * 2), ("aten::mul", [buffer] * 2), ("aten::relu", [buffer]))),
     )  # fmt: skip
-    assert fused == pytest.approx(sum(alone) * 4 / 8, rel=0.05)  # 4 buffers instead of 8 tensors moved
+    assert fused == pytest.approx(sum(isolated) * 4 / 8, rel=0.05)  # 4 buffers instead of 8 tensors moved
 
 
 # --- lookups
 
 
-def test_which_rows_are_asked_for(tmp_path: Path) -> None:
+def test_which_rows_are_requested_for(tmp_path: Path) -> None:
     zipf, distances = rows_of(
         tmp_path, {**BAG, "zipf": 1.1}, {**BAG, "reuse_distances": [[100, 60_000], [None, 5_536]], "cache": "warm"}
     )

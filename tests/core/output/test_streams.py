@@ -47,7 +47,7 @@ def _run(command: str, written: Path, **environment: str) -> tuple[int, str, byt
         ("", 0, ""),
     ],
 )
-def test_work_ends_and_one_message_says_why(tmp_path: Path, command: str, code: int, why: str) -> None:
+def test_work_ends_and_one_message_states_why(tmp_path: Path, command: str, code: int, why: str) -> None:
     code_seen, messages, _ = _run(command, tmp_path / "file")
     assert code_seen == code
     assert "Traceback" not in messages

@@ -46,11 +46,11 @@ def test_words_say_how_far_how_fast_and_how_long() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "sentences"),
     [(0.25, "0.25 s"), (7.5, "7.5 s"), (59.0, "59 s"), (200.0, "3 min 20 s"), (3 * 3600 + 300, "3 h 5 min")],
 )
-def test_durations_have_at_most_two_units(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+def test_durations_have_at_most_two_units(seconds: float, sentences: str) -> None:
+    assert duration(seconds) == sentences
 
 
 def test_short_work_shows_nothing(bars: tuple[Bars, Clock, io.StringIO]) -> None:
@@ -149,14 +149,14 @@ def _on_a_terminal(word: str) -> tuple[str, str]:
                 break
             drawn += piece
         assert program.stdout is not None
-        said = program.stdout.read()
+        sentences = program.stdout.read()
     os.close(ours)
-    return said.decode(), drawn.decode()
+    return sentences.decode(), drawn.decode()
 
 
 def test_a_terminal_sees_the_bar_and_a_pipe_the_output() -> None:
-    said, drawn = _on_a_terminal("shown")
-    assert said == "a line\n" * 10
+    sentences, drawn = _on_a_terminal("shown")
+    assert sentences == "a line\n" * 10
     assert "reading" in drawn and "of 10 B" in drawn and "a line" not in drawn
     assert drawn.rindex("\x1b[?25h") > drawn.rindex("\x1b[?25l")  # the cursor is back
 

@@ -189,6 +189,6 @@ def test_process_is_left_as_it_was() -> None:
 
 def test_predictor_answers_what_was_captured() -> None:
     graph = capture(data_parallel, 2)
-    found = AnalyticPredictor().predict(graph, cluster_for(graph, None, None))
+    result = AnalyticPredictor().predict(graph, cluster_for(graph, None, None))
     work = graph.nodes["node_type"].isin(["compute", "collective"]).to_numpy()
-    assert (found.latency_us[work] > 0).all()
+    assert (result.latency_us[work] > 0).all()

@@ -42,8 +42,8 @@ def test_a_rank_that_comes_late_does_not_wait() -> None:
 
 
 def test_peers_that_are_not_captured_are_not_waited_for() -> None:
-    (alone,) = in_logical_time([rank_run(0, ISSUE + "0", WAIT + "0")])
-    assert alone.clock.done_us == {0: 1 + TRANSFER_TICKS}
+    (isolated,) = in_logical_time([rank_run(0, ISSUE + "0", WAIT + "0")])
+    assert isolated.clock.done_us == {0: 1 + TRANSFER_TICKS}
 
 
 def test_two_that_receive_wait_forever() -> None:

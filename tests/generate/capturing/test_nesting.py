@@ -20,14 +20,14 @@ def names(*events: dict[str, Any]) -> list[str]:
 
 
 def test_an_op_dispatched_again_is_left_out_with_all_in_it() -> None:
-    found = names(event("aten::linear", 0, 9), event("aten::addmm", 1, 8), event("aten::addmm", 2, 7),
+    result = names(event("aten::linear", 0, 9), event("aten::addmm", 1, 8), event("aten::addmm", 2, 7),
                   event("aten::empty", 3, 4), event("aten::view", 10, 11))  # fmt: skip
-    assert found == ["aten::linear", "aten::addmm", "aten::view"]
+    assert result == ["aten::linear", "aten::addmm", "aten::view"]
 
 
 def test_saved_tensors_are_not_unpacked() -> None:
-    found = names(event("TanhBackward0", 0, 9), event("aten::detach", 1, 2), event("aten::tanh_backward", 3, 4))
-    assert found == ["TanhBackward0", "aten::tanh_backward"]
+    result = names(event("TanhBackward0", 0, 9), event("aten::detach", 1, 2), event("aten::tanh_backward", 3, 4))
+    assert result == ["TanhBackward0", "aten::tanh_backward"]
     assert names(event("_OwnBackward", 0, 9), event("aten::detach", 1, 2)) == ["_OwnBackward", "aten::detach"]
 
 

@@ -30,7 +30,7 @@ COMPARED = ("convolution", "convolution_backward", "batch_norm", "batch_norm_bac
 
 def _calls(nodes: pd.DataFrame) -> Counter[tuple[object, ...]]:
     """(op, phase, shapes of its first tensor and weight) -> how many."""
-    found: Counter[tuple[object, ...]] = Counter()
+    result: Counter[tuple[object, ...]] = Counter()
     columns = nodes[["op_name", "phase", "input_dims"]].astype(str)
     for name, phase, dims in columns.itertuples(index=False, name=None):
         plain = name.removeprefix("aten::")
@@ -38,8 +38,8 @@ def _calls(nodes: pd.DataFrame) -> Counter[tuple[object, ...]]:
         if op in COMPARED:
             shapes = [s for argument in parse(dims) for s in tensors(argument)] if phase != "optimizer" else []
             many = 3 if op.startswith("convolution") else 1
-            found[op, phase, *shapes[: min(many, 2 if op == "convolution" else many)]] += 1
-    return found
+            result[op, phase, *shapes[: min(many, 2 if op == "convolution" else many)]] += 1
+    return result
 
 
 @pytest.mark.slow

@@ -27,8 +27,8 @@ def _flops(nodes: pd.DataFrame, phase: str) -> float:
 def test_the_numbers_that_torchvision_publishes(name: str, parameters: int, multiply_adds: int, tensors: int) -> None:
     """torchvision.models: num_params and _ops (4.09 and 1.81 GFLOPs: it counts a multiply-add as one)."""
     plan = shipped(name)
-    found = network_passes(plan).parameters
-    assert (sum(found), len(found)) == (parameters, tensors)
+    result = network_passes(plan).parameters
+    assert (sum(result), len(result)) == (parameters, tensors)
     nodes = build_network(plan).nodes
     assert _flops(nodes, "forward") == 2 * plan.training.batch * multiply_adds
     first = 2 * plan.training.batch * 64 * 3 * 7 * 7 * 112 * 112  # images need no gradient
@@ -69,9 +69,9 @@ def test_what_ddp_sends() -> None:
 def test_buckets_hold_every_gradient_once(bucket_bytes: float) -> None:
     plan = shipped("resnet18", replicas=2, bucket_bytes=bucket_bytes)
     passes = network_passes(plan)
-    found = buckets(plan, passes)
-    assert sorted(n for bucket in found for n in bucket) == sorted(passes.parameters)
-    assert all(4 * sum(bucket) >= min(bucket_bytes, 1 << 20) for bucket in found[:-1])
+    result = buckets(plan, passes)
+    assert sorted(n for bucket in result for n in bucket) == sorted(passes.parameters)
+    assert all(4 * sum(bucket) >= min(bucket_bytes, 1 << 20) for bucket in result[:-1])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

@@ -32,17 +32,17 @@ def test_between_the_passes_of_tiny() -> None:
 
 def test_what_is_always_there() -> None:
     """Parameters and momentum; images, labels, statistics and counters; DDP's copies of gradients."""
-    found = _peak(tiny(replicas=2))
-    assert found.parts_bytes[Part.PARAMETERS] == found.parts_bytes[Part.OPTIMIZER_STATE] == 4 * PARAMETERS
-    assert found.parts_bytes[Part.INPUTS] == 4 * 2 * 3 * 8 * 8 + 2 * 8 + 3 * (4 + 4) * 4 + 3 * 8
-    assert found.buckets_bytes == 2048  # 1740 bytes in blocks of 512
+    result = _peak(tiny(replicas=2))
+    assert result.parts_bytes[Part.PARAMETERS] == result.parts_bytes[Part.OPTIMIZER_STATE] == 4 * PARAMETERS
+    assert result.parts_bytes[Part.INPUTS] == 4 * 2 * 3 * 8 * 8 + 2 * 8 + 3 * (4 + 4) * 4 + 3 * 8
+    assert result.buckets_bytes == 2048  # 1740 bytes in blocks of 512
     assert _peak(tiny()).buckets_bytes == 0
 
 
 def test_gradients_that_are_set_to_zero_are_always_there() -> None:
-    kept = replica_tensors(tiny(gradients=Gradients.ZEROED))[0]
-    assert sum(kept.gradients_bytes) == 4 * PARAMETERS
-    assert profiles(kept.stretches[1].pair, lambda n: n)[1].net[KEPT] == 0
+    retained = replica_tensors(tiny(gradients=Gradients.ZEROED))[0]
+    assert sum(retained.gradients_bytes) == 4 * PARAMETERS
+    assert profiles(retained.stretches[1].pair, lambda n: n)[1].net[KEPT] == 0
 
 
 @pytest.mark.parametrize("optimizer", list(NetworkOptimizer))

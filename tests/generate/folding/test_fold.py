@@ -14,7 +14,7 @@ from gnnperf.generate.folding import Folded, fold
 from gnnperf.generate.transformer import Pipeline, Reduction, TransformerPlan, build_plan, every_rank
 from gnnperf.graph import load_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.prediction import Alone
+from gnnperf.graph.prediction import Isolated
 from gnnperf.hardware import load_device
 from gnnperf.hardware.contention import Contention
 from gnnperf.predict.target import choose_target
@@ -40,17 +40,17 @@ def _without_rings(program: list[Item]) -> list[Item]:
 def _drawn(graph: ExecutionGraph) -> Schedule:
     """With links that overlapping transfers share, two ranks on a machine."""
     shared = Contention(2.0, 1.5, 1.0, ranks_per_node=2, ranks_per_inner_link=1, ranks_per_outer_link=1)
-    alone = Alone(np.ones(graph.num_nodes, dtype=bool), shared)
+    isolated = Isolated(np.ones(graph.num_nodes, dtype=bool), shared)
     latency_us, lag_us = latencies_us(graph), np.zeros(len(graph.edges))
-    return schedule_with_contention(graph, latency_us, lag_us, alone, num_unrolled=2).schedule
+    return schedule_with_contention(graph, latency_us, lag_us, isolated, num_unrolled=2).schedule
 
 
 def _predicted(graph: ExecutionGraph) -> Schedule:
     cluster = choose_target(graph, load_device("a100_sxm_80gb") if graph.runs_on_gpu else None, None).cluster
-    told = AnalyticPredictor().predict(graph, cluster)
-    assert told.alone is not None
+    values = AnalyticPredictor().predict(graph, cluster)
+    assert values.isolated is not None
     return schedule_with_contention(
-        graph, np.nan_to_num(told.latency_us), told.lag_us, told.alone, num_unrolled=2
+        graph, np.nan_to_num(values.latency_us), values.lag_us, values.isolated, num_unrolled=2
     ).schedule
 
 
@@ -73,7 +73,7 @@ def test_equal_ranks_become_one_and_groups_stay_as_large() -> None:
     assert _drawn(folded.graph).period_us == 5.0 + 3 + 2 + 4 + 1
 
 
-def test_a_rank_with_more_work_and_those_that_wait_for_it_are_kept_apart() -> None:
+def test_a_rank_with_more_work_and_those_that_wait_for_it_are_retained_apart() -> None:
     """Rank 1 has an op more; rank 0 shares its row, ranks 2 and 3 meet neither before the end."""
     folded = fold(grid(2, 2, [Work(5.0), Meeting("row", 3.0), Meeting("all", 4.0)], {1: [Work(7.0)]}))
     by_rank = {each.rank: each for each in folded.classes}

@@ -27,8 +27,8 @@ CLUSTER = default_cluster(load_device("a100_sxm_80gb"))
 
 
 def _transfers(graph: ExecutionGraph) -> list[tuple[str, float, int]]:
-    found = graph.nodes[(graph.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()]
-    return list(zip(found["collective"], found["message_bytes"], found["group_size"], strict=True))
+    result = graph.nodes[(graph.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()]
+    return list(zip(result["collective"], result["message_bytes"], result["group_size"], strict=True))
 
 
 def _kernels(graph: ExecutionGraph, rank: int) -> list[str]:
@@ -37,9 +37,9 @@ def _kernels(graph: ExecutionGraph, rank: int) -> list[str]:
 
 
 def _step_us(graph: ExecutionGraph) -> float:
-    told = AnalyticPredictor().predict(graph, CLUSTER)
-    assert told.alone is not None and told.uncovered_ops == {}
-    return schedule_with_contention(graph, told.latency_us, told.lag_us, told.alone).schedule.makespan_us
+    given = AnalyticPredictor().predict(graph, CLUSTER)
+    assert given.isolated is not None and given.uncovered_ops == {}
+    return schedule_with_contention(graph, given.latency_us, given.lag_us, given.isolated).schedule.makespan_us
 
 
 def test_parameters_and_flops_of_the_perceptrons() -> None:
@@ -63,19 +63,19 @@ def test_interaction_by_cat_and_by_dot() -> None:
 
 def test_collectives_of_whole_tables_by_hand() -> None:
     """Tables 0 and 2 on rank 0, 1 and 3 on rank 1: columns 32 and 32; indices 3 and 11, of which rank 1 has more."""
-    found = _transfers(build_recommendation(plan(2)))
+    result = _transfers(build_recommendation(plan(2)))
     samples = 512
     vectors = 2 * samples * 32 * 4.0
-    assert found[:3] == [("all_to_all", 2 * samples * 2 * 4.0, 2), ("all_to_all", 2 * samples * 11 * 8.0, 2),
+    assert result[:3] == [("all_to_all", 2 * samples * 2 * 4.0, 2), ("all_to_all", 2 * samples * 11 * 8.0, 2),
                          ("all_to_all", vectors, 2)]  # fmt: skip
     gradients = [4.0 * (i + 1) * o for i, o in ((26, 24), (24, 1), (13, 32), (32, 16))]
-    assert found[3:] == [("all_reduce", gradients[0] + gradients[1], 2), ("all_to_all", vectors, 2),
+    assert result[3:] == [("all_reduce", gradients[0] + gradients[1], 2), ("all_to_all", vectors, 2),
                          ("all_reduce", gradients[2] + gradients[3], 2)]  # fmt: skip
 
 
 def test_collectives_of_every_way_to_hold_a_table() -> None:
-    found = _transfers(build_recommendation(mixed(4)))
-    kinds = [kind for kind, *_ in found]
+    result = _transfers(build_recommendation(mixed(4)))
+    kinds = [kind for kind, *_ in result]
     assert kinds == ["all_to_all"] * 3 + [
         "reduce_scatter",
         "all_reduce",
@@ -84,7 +84,7 @@ def test_collectives_of_every_way_to_hold_a_table() -> None:
         "all_reduce",
         "all_reduce",
     ]
-    by_kind = {kind: size for kind, size, _ in found}
+    by_kind = {kind: size for kind, size, _ in result}
     assert by_kind["reduce_scatter"] == 1024 * DIM * 4.0
     assert by_kind["all_gather"] == 256 * DIM * 4.0
     assert by_kind["all_reduce"] == 7 * DIM * 4.0  # the last: the replicated table's gradient
@@ -122,7 +122,7 @@ def test_half_products_are_faster_on_large_perceptrons() -> None:
     assert large("bfloat16") < 0.6 * large("float32")
 
 
-def test_vectors_travel_beside_the_bottom_perceptron() -> None:
+def test_vectors_travel_with_the_bottom_perceptron() -> None:
     """Transfers of 100 us, the bottom perceptron's kernels 10 us each (2 x (product, ReLU)): hidden, not added."""
     graph = build_recommendation(plan(2))
     nodes = graph.nodes
@@ -130,10 +130,10 @@ def test_vectors_travel_beside_the_bottom_perceptron() -> None:
     vectors = np.flatnonzero(moves)[2:4]  # forward and back
     linear = nodes["op_name"].isin(["aten::addmm", "aten::relu"]).to_numpy() & (nodes["device"] >= 0).to_numpy()
     latency_us = np.where(linear, 10.0, 0.0)
-    alone_us = schedule(graph, latency_us, np.zeros(len(graph.edges))).makespan_us
+    isolated_us = schedule(graph, latency_us, np.zeros(len(graph.edges))).makespan_us
     latency_us[vectors] = [30.0, 0.0]
-    assert alone_us == pytest.approx(4 * 10.0 + 3 * 10.0)  # the last layer has a sigmoid instead
-    assert schedule(graph, latency_us, np.zeros(len(graph.edges))).makespan_us == pytest.approx(alone_us)
+    assert isolated_us == pytest.approx(4 * 10.0 + 3 * 10.0)  # the last layer has a sigmoid instead
+    assert schedule(graph, latency_us, np.zeros(len(graph.edges))).makespan_us == pytest.approx(isolated_us)
     latency_us[vectors] = [100.0, 50.0]
     assert schedule(graph, latency_us, np.zeros(len(graph.edges))).makespan_us == pytest.approx(100.0 + 30.0 + 50.0)
 
@@ -151,7 +151,7 @@ def test_kernels_wait_for_what_they_await_only() -> None:
     ]  # fmt: skip
 
 
-def test_ranks_asked_for_have_the_collectives_of_all() -> None:
+def test_ranks_requested_for_have_the_collectives_of_all() -> None:
     whole, few = build_recommendation(mixed(4)), build_recommendation(mixed(4), (1, 3))
     assert few.ranks == (1, 3) and few.world_size == 4
     assert _transfers(few) == _transfers(whole)

@@ -42,10 +42,10 @@ def test_lookups_are_of_all_samples_but_where_the_table_is_replicated() -> None:
 def test_memory_by_optimizer() -> None:
     """1001 rows of 64 bytes; a number per row, a table more, two more; a replicated table has a gradient."""
     whole = part_of(TABLE, on(0), 4)
-    found = [
+    result = [
         whole.memory_bytes(o) for o in (Optimizer.SGD, Optimizer.ROWWISE_ADAGRAD, Optimizer.ADAGRAD, Optimizer.ADAM)
     ]
-    assert found == [1001.0 * 64, 1001.0 * 68, 1001.0 * 128, 1001.0 * 192]
+    assert result == [1001.0 * 64, 1001.0 * 68, 1001.0 * 128, 1001.0 * 192]
     assert part_of(TABLE, over(Split.REPLICATED, 4), 4).memory_bytes(Optimizer.SGD) == 1001.0 * 128
     assert part_of(TABLE, on(0), 1).memory_bytes(Optimizer.SGD) == 1001.0 * 64
 
@@ -67,8 +67,8 @@ def test_an_even_exchange_has_the_bytes_of_all_samples() -> None:
 
 def test_the_busiest_of_an_uneven_exchange() -> None:
     """Rank 0 has all 8 columns: it sends to three; others receive 16 x 8 x 4 bytes, as of an even one 4/3 of that."""
-    found = even_bytes(np.array([8.0, 0.0, 0.0, 0.0]), 16, 4)
-    assert found == pytest.approx([4 * 16 * 8 * 4.0] + [16 * 8 * 4.0 * 4 / 3] * 3)
+    result = even_bytes(np.array([8.0, 0.0, 0.0, 0.0]), 16, 4)
+    assert result == pytest.approx([4 * 16 * 8 * 4.0] + [16 * 8 * 4.0 * 4 / 3] * 3)
 
 
 @given(st.lists(st.integers(0, 64), min_size=2, max_size=9), st.integers(1, 100))

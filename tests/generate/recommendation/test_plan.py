@@ -43,9 +43,9 @@ def test_places_of_a_table(placed: Placed, message: str | None) -> None:
     if message is None:
         assert plan(4, placed, *rest).placement[0] == placed
         return
-    with pytest.raises(InputError, match=message) as told:
+    with pytest.raises(InputError, match=message) as given:
         plan(4, placed, *rest)
-    assert "users" in str(told.value)
+    assert "users" in str(given.value)
 
 
 def test_a_table_of_seven_rows_has_no_eight_parts() -> None:

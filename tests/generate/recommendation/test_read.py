@@ -64,9 +64,9 @@ def test_without_a_placement_tables_go_largest_first() -> None:
     ],
 )
 def test_what_is_wrong_is_named(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as given:
         recommendation_from({**RAW, **change}, "here")
-    assert message in str(told.value)
+    assert message in str(given.value)
 
 
 def test_model_and_batch_are_required() -> None:
@@ -76,7 +76,7 @@ def test_model_and_batch_are_required() -> None:
 
 def test_every_shipped_recommender_can_be_read_and_states_its_source() -> None:
     raws = [yaml.safe_load(path.read_text()) for path in sorted(conf_dir("plan").glob("*.yaml"))]
-    found = [raw for raw in raws if is_recommendation(raw)]
-    assert len(found) >= 3
-    for raw in found:
+    result = [raw for raw in raws if is_recommendation(raw)]
+    assert len(result) >= 3
+    for raw in result:
         assert raw["source"] and recommendation_from(raw, raw["name"]).ranks == raw["ranks"]

@@ -14,8 +14,8 @@ from gnnperf.schedule import schedule
 
 def transfers(graph: ExecutionGraph) -> Counter[tuple[str, float, int]]:
     """(kind, bytes of a rank's input, group size) -> how many."""
-    found = graph.nodes[(graph.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()]
-    return Counter(zip(found["collective"], found["message_bytes"], found["group_size"], strict=True))
+    result = graph.nodes[(graph.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()]
+    return Counter(zip(result["collective"], result["message_bytes"], result["group_size"], strict=True))
 
 
 def product_flops(graph: ExecutionGraph) -> float:

@@ -26,8 +26,8 @@ def small(
 
 def step_us(graph: ExecutionGraph) -> float:
     """As the analytical model and the schedule have it, on A100s."""
-    told = AnalyticPredictor().predict(graph, default_cluster(load_device("a100_sxm_80gb")))
-    assert told.alone is not None
-    assert np.isfinite(told.latency_us).all()
-    scheduled = schedule_with_contention(graph, told.latency_us, told.lag_us, told.alone)
+    given = AnalyticPredictor().predict(graph, default_cluster(load_device("a100_sxm_80gb")))
+    assert given.isolated is not None
+    assert np.isfinite(given.latency_us).all()
+    scheduled = schedule_with_contention(graph, given.latency_us, given.lag_us, given.isolated)
     return scheduled.schedule.makespan_us

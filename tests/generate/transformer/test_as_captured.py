@@ -97,9 +97,9 @@ def collectives(graph: ExecutionGraph, step: int) -> list[tuple[str, float, int]
     """
     nodes = graph.nodes
     arrives = (nodes["node_type"] == NodeType.COMM).to_numpy() & (nodes["segment"] == "arrive").to_numpy()
-    found = nodes[arrives & (nodes["rank"] == 0).to_numpy() & (nodes["step"] == step).to_numpy()]
-    found = found[(found["phase"] != "optimizer").to_numpy()]
-    return list(zip(found["op_name"].astype(str), found["message_bytes"], found["group_size"], strict=True))
+    result = nodes[arrives & (nodes["rank"] == 0).to_numpy() & (nodes["step"] == step).to_numpy()]
+    result = result[(result["phase"] != "optimizer").to_numpy()]
+    return list(zip(result["op_name"].astype(str), result["message_bytes"], result["group_size"], strict=True))
 
 
 @pytest.mark.parametrize(("micro_batches", "reshard"), [(1, True), (2, True), (1, False)])

@@ -48,8 +48,8 @@ def llama(ways: Parallelism = Parallelism(), block: Block = LLAMA, batch: int = 
 )
 def test_parameters_are_those_of_the_published_weights(name: str, parameters: int) -> None:
     plan = plan_from(read_yaml(conf_dir("plan") / f"{name}.yaml"), name)
-    alone = replace(plan, parallelism=Parallelism(), sharding=Sharding(), schedule=Schedule(1, 1))
-    assert stage_count(alone, 0).total == parameters
+    isolated = replace(plan, parallelism=Parallelism(), sharding=Sharding(), schedule=Schedule(1, 1))
+    assert stage_count(isolated, 0).total == parameters
 
 
 def test_parameters_by_hand() -> None:
@@ -71,9 +71,9 @@ def test_flops_of_products_are_six_per_parameter_and_token(tensor: int) -> None:
 def test_flash_attention_counts_what_a_causal_mask_leaves() -> None:
     """Two products forward and five backward over s (s + 1) / 2 pairs (Dao 2023, sections 3.1 and 4.1)."""
     nodes = build_plan(llama()).nodes
-    found = nodes["flops"][(nodes["family"] == OpFamily.ATTENTION).to_numpy()].sum()
+    result = nodes["flops"][(nodes["family"] == OpFamily.ATTENTION).to_numpy()].sum()
     pairs = MODEL.sequence * (MODEL.sequence + 1) / 2
-    assert found == pytest.approx(4 * 4 * 4 * pairs * 64 * 2.0 * (2 + 5))  # micro-batches, layers, heads; 64 columns
+    assert result == pytest.approx(4 * 4 * 4 * pairs * 64 * 2.0 * (2 + 5))  # micro-batches, layers, heads; 64 columns
 
 
 def test_sequence_parallelism_gathers_and_scatters_what_was_summed() -> None:
@@ -81,10 +81,10 @@ def test_sequence_parallelism_gathers_and_scatters_what_was_summed() -> None:
 
     The embedding scatters forward and gathers backward; the logits gather, gather again and scatter.
     """
-    found = transfers(build_plan(llama(Parallelism(tensor=2, sequence=True))))
+    result = transfers(build_plan(llama(Parallelism(tensor=2, sequence=True))))
     x = MODEL.sequence * MODEL.hidden * 2.0
     norms = (2 * 4 + 1) * MODEL.hidden * 2.0
-    assert found == {
+    assert result == {
         ("all_gather", x / 2, 2): 4 * (6 * 4 + 3),
         ("reduce_scatter", x, 2): 4 * (4 * 4 + 2),
         ("all_reduce", MODEL.sequence * 4.0, 2): 4 * 3,
@@ -92,7 +92,7 @@ def test_sequence_parallelism_gathers_and_scatters_what_was_summed() -> None:
     }
 
 
-def test_sequence_parallelism_alone_sends_as_much_as_sums_do() -> None:
+def test_sequence_parallelism_isolated_sends_as_much_as_sums_do() -> None:
     """An all-reduce is a reduce-scatter and an all-gather (Korthikanti et al. 2022, section 4.2.2).
 
     But for inputs that are gathered a second time for the weights' gradients.
@@ -106,9 +106,9 @@ def test_sequence_parallelism_alone_sends_as_much_as_sums_do() -> None:
 
 
 def test_messages_between_stages_are_a_part_of_the_sequence() -> None:
-    found = transfers(build_plan(llama(Parallelism(tensor=2, pipeline=2, sequence=True))))
-    assert found["send_recv", MODEL.sequence * MODEL.hidden * 2.0 / 2, 2] == 2 * 4
-    assert not any(kind == "all_reduce" and size == 1024 * MODEL.hidden for kind, size, _ in found)  # not tied
+    result = transfers(build_plan(llama(Parallelism(tensor=2, pipeline=2, sequence=True))))
+    assert result["send_recv", MODEL.sequence * MODEL.hidden * 2.0 / 2, 2] == 2 * 4
+    assert not any(kind == "all_reduce" and size == 1024 * MODEL.hidden for kind, size, _ in result)  # not tied
 
 
 def test_every_cost_is_known_and_every_latency_finite() -> None:

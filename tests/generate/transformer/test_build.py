@@ -27,12 +27,12 @@ def test_a_rank_of_three_items_by_hand() -> None:
     """Kernel, awaited transfer, kernel: 5 + 6 + 5 nodes; the transfer waits for the first kernel, the second for it."""
     kernel = Placed(op("aten::add", Phase.FORWARD, None))
     transfer = Placed(Transfer("all_reduce", Group.TENSOR, 8.0, "float16", Phase.FORWARD, awaited=True))
-    found = rank_nodes([kernel, transfer, kernel], small(2).parallelism)
-    edges = found.edges.table()
+    result = rank_nodes([kernel, transfer, kernel], small(2).parallelism)
+    edges = result.edges.table()
     between = {relation: set(zip(part["src"], part["dst"], strict=True))
                for relation, part in edges.groupby("relation", observed=True)}  # fmt: skip
-    assert len(found.table) == 16
-    assert [(p.arrive, p.transfer) for p in found.parts] == [(9, transfer.item)]
+    assert len(result.table) == 16
+    assert [(p.arrive, p.transfer) for p in result.parts] == [(9, transfer.item)]
     assert between[Relation.LAUNCHES] == {(2, 4), (7, 9), (13, 15)}
     assert between[Relation.WAITS] == {(4, 9), (10, 15)}
     assert (4, 15) in between[Relation.FOLLOWS]
@@ -42,8 +42,8 @@ def test_a_rank_of_three_items_by_hand() -> None:
 def test_the_host_waits_for_the_last_kernel_and_transfer() -> None:
     kernel = Placed(op("aten::add", Phase.FORWARD, None))
     transfer = Placed(Transfer("all_reduce", Group.TENSOR, 8.0, "float16", Phase.FORWARD, awaited=True))
-    found = rank_nodes([kernel, transfer, Placed(HostWait(Phase.FORWARD))], small(2).parallelism)
-    waits = found.edges.table().query("relation == 'waits' and dst == 11")
+    result = rank_nodes([kernel, transfer, Placed(HostWait(Phase.FORWARD))], small(2).parallelism)
+    waits = result.edges.table().query("relation == 'waits' and dst == 11")
     assert sorted(waits["src"]) == [4, 10]
     assert set(waits["lag_class"]) == {"sync"}
 
@@ -98,7 +98,7 @@ def test_interleaving_divides_the_bubble_by_the_chunks() -> None:
 
 def test_buckets_hide_behind_the_backward_pass() -> None:
     """Four layers of ten us each backward, a layer's gradients take 8 us: only the last ones are left at the end."""
-    found = {}
+    result = {}
     for kind in Reduction:
         graph = build_plan(small(data=8, batch=1, reduction=kind, bucket_bytes=1.0))
         nodes = graph.nodes
@@ -106,12 +106,12 @@ def test_buckets_hide_behind_the_backward_pass() -> None:
         layer = nodes["op_name"].isin(["aten::_softmax_backward_data"]).to_numpy() & (nodes["device"] >= 0).to_numpy()
         transfer_us = 8.0 * nodes["message_bytes"].to_numpy() / (2.0 * layer_parameters(small()))
         latency_us = np.where(moves, transfer_us, np.where(layer, 10.0, 0.0))
-        found[kind] = schedule(graph, latency_us, np.zeros(len(graph.edges))).makespan_us
+        result[kind] = schedule(graph, latency_us, np.zeros(len(graph.edges))).makespan_us
     after_us = 8.0 * (1024 + 128) * 256 / layer_parameters(small())  # the embedding's gradients come last
-    assert found[Reduction.BUCKETS] == pytest.approx(4 * 10.0 + 8.0 + after_us)
-    assert found[Reduction.AT_END] == pytest.approx(4 * 10.0 + 4 * 8.0 + after_us, rel=1e-3)  # and the last norm's
+    assert result[Reduction.BUCKETS] == pytest.approx(4 * 10.0 + 8.0 + after_us)
+    assert result[Reduction.AT_END] == pytest.approx(4 * 10.0 + 4 * 8.0 + after_us, rel=1e-3)  # and the last norm's
 
 
 def test_recomputation_costs_time() -> None:
-    found = {kind: step_us(build_plan(small(recompute=kind))) for kind in Recompute}
-    assert found[Recompute.NONE] < found[Recompute.SELECTIVE] < found[Recompute.FULL]
+    result = {kind: step_us(build_plan(small(recompute=kind))) for kind in Recompute}
+    assert result[Recompute.NONE] < result[Recompute.SELECTIVE] < result[Recompute.FULL]

@@ -32,24 +32,24 @@ def test_messages_are_as_long_as_the_edit_makes_them(compression: dict[str, Any]
 
 
 def test_activations_of_tensor_ranks_stay_as_they_are() -> None:
-    plain, found = (transfers(build_plan(packed(c, tensor=2))) for c in ({}, {"ratio": 0.5}))
+    plain, result = (transfers(build_plan(packed(c, tensor=2))) for c in ({}, {"ratio": 0.5}))
     size = stage_parameters(packed({}, tensor=2), 0) * 4.0
-    assert plain - found == {("all_reduce", size, 4): 1}
-    assert found - plain == {("all_reduce", size / 2, 4): 1}
+    assert plain - result == {("all_reduce", size, 4): 1}
+    assert result - plain == {("all_reduce", size / 2, 4): 1}
 
 
 @pytest.mark.parametrize("settings", [{}, {"reduction": Reduction.BUCKETS, "bucket_bytes": 1.0},
                                       {"sharding": Sharding(Sharded.GRADIENTS)}])  # fmt: skip
 def test_casts_are_in_the_graph_and_cost_time(settings: dict[str, Any]) -> None:
-    plain, found = (build_plan(packed(c, **settings)) for c in ({}, {"to": "float16"}))
+    plain, result = (build_plan(packed(c, **settings)) for c in ({}, {"to": "float16"}))
 
     def copies(graph: Any) -> int:
         nodes = graph.nodes
         return int(((nodes["op_name"] == "aten::copy_") & (nodes["node_type"] == NodeType.COMPUTE)).sum())
 
     sums = sum(n for (kind, size, _), n in transfers(plain).items() if kind != "all_gather" and size > 4.0)
-    assert copies(found) - copies(plain) == 2 * sums
-    assert step_us(found) > 0
+    assert copies(result) - copies(plain) == 2 * sums
+    assert step_us(result) > 0
 
 
 def test_what_is_sent_in_the_dtype_it_has_is_not_cast() -> None:
@@ -57,7 +57,7 @@ def test_what_is_sent_in_the_dtype_it_has_is_not_cast() -> None:
     assert transfers(build_plan(plan)) == transfers(build_plan(packed({}, gradient_dtype="float16")))
 
 
-def test_what_a_ratio_does_not_say_is_said() -> None:
+def test_what_a_ratio_does_not_say_is_stated() -> None:
     assert sum("compressing" in sentence for sentence in build_plan(packed({"ratio": 0.5})).warnings) == 1
     assert build_plan(packed({})).warnings == build_plan(packed({}, recompute="full")).warnings
 

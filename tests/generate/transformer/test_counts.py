@@ -30,8 +30,8 @@ def _product_flops(graph: ExecutionGraph) -> float:
 
 def _transfers(graph: ExecutionGraph) -> dict[tuple[str, float, int], int]:
     """(kind, bytes, group size) -> how many."""
-    found = graph.nodes[(graph.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()]
-    keys = zip(found["collective"], found["message_bytes"], found["group_size"], strict=True)
+    result = graph.nodes[(graph.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()]
+    keys = zip(result["collective"], result["message_bytes"], result["group_size"], strict=True)
     count: dict[tuple[str, float, int], int] = {}
     for key in keys:
         count[key] = count.get(key, 0) + 1
@@ -50,12 +50,12 @@ def test_flops_of_full_recomputation_are_those_of_narayanan(tensor: int, pipelin
 
 def test_flops_by_recomputation() -> None:
     """Forward and twice that backward: 72; full repeats 24; selective repeats 4 s / h of attention."""
-    found = {kind: _product_flops(build_plan(small(recompute=kind))) for kind in Recompute}
+    result = {kind: _product_flops(build_plan(small(recompute=kind))) for kind in Recompute}
     tokens, hidden, layers = 4 * MODEL.sequence, MODEL.hidden, MODEL.layers
     layer = tokens * layers * (24.0 * hidden**2 + 4.0 * MODEL.sequence * hidden)
-    assert found[Recompute.FULL] - found[Recompute.NONE] == pytest.approx(layer)
+    assert result[Recompute.FULL] - result[Recompute.NONE] == pytest.approx(layer)
     core = tokens * layers * 4.0 * MODEL.sequence * hidden
-    assert found[Recompute.SELECTIVE] - found[Recompute.NONE] == pytest.approx(core)
+    assert result[Recompute.SELECTIVE] - result[Recompute.NONE] == pytest.approx(core)
 
 
 def test_parameters_by_hand() -> None:
@@ -67,15 +67,15 @@ def test_parameters_by_hand() -> None:
 
 def test_sums_over_shards() -> None:
     """Per layer and micro-batch two forward, repeated and backward; two at the ends; three for the cross entropy."""
-    found = _transfers(build_plan(small(tensor=2)))
+    result = _transfers(build_plan(small(tensor=2)))
     x, per_token = MODEL.sequence * MODEL.hidden * 2.0, MODEL.sequence * 4.0
-    assert found == {("all_reduce", x, 2): 4 * (6 * 4 + 2), ("all_reduce", per_token, 2): 4 * 3}
+    assert result == {("all_reduce", x, 2): 4 * (6 * 4 + 2), ("all_reduce", per_token, 2): 4 * 3}
 
 
 def test_messages_between_stages_and_the_tied_embedding() -> None:
-    found = _transfers(build_plan(small(pipeline=2)))
+    result = _transfers(build_plan(small(pipeline=2)))
     x, embedding = MODEL.sequence * MODEL.hidden * 2.0, 1024.0 * MODEL.hidden * 2.0
-    assert found == {("send_recv", x, 2): 2 * 4, ("all_reduce", embedding, 2): 1}
+    assert result == {("send_recv", x, 2): 2 * 4, ("all_reduce", embedding, 2): 1}
 
 
 def test_gradients_at_the_end_and_in_buckets_are_the_same_bytes() -> None:

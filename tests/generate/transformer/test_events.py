@@ -31,8 +31,8 @@ HELD = Transfer("all_reduce", Group.TENSOR, 8.0, "float16", F, awaited=True)
 
 def waits(items: Sequence[Item]) -> set[tuple[int, int, str]]:
     edges = rank_nodes([Placed(item) for item in items], small(2, 1, 2).parallelism).edges.table()
-    found = edges[edges["relation"] == "waits"]
-    return set(zip(found["src"], found["dst"], found["lag_class"].astype(str), strict=True))
+    result = edges[edges["relation"] == "waits"]
+    return set(zip(result["src"], result["dst"], result["lag_class"].astype(str), strict=True))
 
 
 def test_a_copy_waits_for_the_kernel_that_was_recorded_and_not_for_the_next() -> None:

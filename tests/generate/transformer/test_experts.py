@@ -75,22 +75,22 @@ def test_two_exchanges_forward_and_two_backward() -> None:
 
 def test_a_capacity_pads_what_is_sent() -> None:
     """Eight experts, each ceil(1.3 x 128 x 2 / 8) = 42 rows of a rank; no counts are exchanged."""
-    found = transfers(build_plan(mixture(Parallelism(data=8, expert=4), capacity_factor=1.3)))
+    result = transfers(build_plan(mixture(Parallelism(data=8, expert=4), capacity_factor=1.3)))
     rows = 8 * math.ceil(1.3 * 128 * 2 / 8)
-    assert found["all_to_all", rows * MODEL.hidden * 2.0, 4] == 16
-    assert not any(size == 8 * 8.0 for _, size, _ in found)
+    assert result["all_to_all", rows * MODEL.hidden * 2.0, 4] == 16
+    assert not any(size == 8 * 8.0 for _, size, _ in result)
 
 
 def test_without_a_capacity_counts_are_gathered_first() -> None:
-    found = transfers(build_plan(mixture(Parallelism(data=8, expert=4))))
-    assert found["all_gather", 8 * 8.0, 4] == 4
+    result = transfers(build_plan(mixture(Parallelism(data=8, expert=4))))
+    assert result["all_gather", 8 * 8.0, 4] == 4
 
 
 def test_gradients_of_experts_are_summed_over_replicas_that_hold_the_same() -> None:
     plan = mixture(Parallelism(data=8, expert=4))
-    count, found = stage_count(plan, 0), transfers(build_plan(plan))
-    assert found["all_reduce", count.shared * 2.0, 8] == 1
-    assert found["all_reduce", count.expert * 2.0, 2] == 1
+    count, result = stage_count(plan, 0), transfers(build_plan(plan))
+    assert result["all_reduce", count.shared * 2.0, 8] == 1
+    assert result["all_reduce", count.expert * 2.0, 2] == 1
 
 
 def test_experts_on_all_replicas_are_summed_by_none() -> None:
@@ -100,18 +100,18 @@ def test_experts_on_all_replicas_are_summed_by_none() -> None:
 
 def test_parts_of_experts_lie_over_their_own_replicas() -> None:
     plan = replace(mixture(Parallelism(data=8, expert=4)), sharding=Sharding(Sharded.PARAMETERS))
-    layer, found = expert_layer_parameters(plan), transfers(build_plan(plan))
-    assert found["all_gather", layer.shared / 8 * 2.0, 8] == 2 * 4
-    assert found["all_gather", layer.expert / 2 * 2.0, 2] == 2 * 4
-    assert found["reduce_scatter", layer.expert * 2.0, 2] == 4
+    layer, result = expert_layer_parameters(plan), transfers(build_plan(plan))
+    assert result["all_gather", layer.shared / 8 * 2.0, 8] == 2 * 4
+    assert result["all_gather", layer.expert / 2 * 2.0, 2] == 2 * 4
+    assert result["reduce_scatter", layer.expert * 2.0, 2] == 4
 
 
 def test_buckets_hold_experts_apart() -> None:
     plan = mixture(Parallelism(data=8, expert=4))
     plan = replace(plan, schedule=replace(plan.schedule, reduction=Reduction.BUCKETS, bucket_bytes=1.0))
-    found, layer = transfers(build_plan(plan)), expert_layer_parameters(plan)
-    assert found["all_reduce", layer.shared * 2.0, 8] == 4
-    assert found["all_reduce", layer.expert * 2.0, 2] == 4
+    result, layer = transfers(build_plan(plan)), expert_layer_parameters(plan)
+    assert result["all_reduce", layer.shared * 2.0, 8] == 4
+    assert result["all_reduce", layer.expert * 2.0, 2] == 4
 
 
 @settings(max_examples=15, deadline=None)
@@ -127,7 +127,7 @@ def test_the_busiest_rank_makes_all_wait(load: float) -> None:
     assert difference == pytest.approx(experts * (rows - 2 * MODEL.sequence), abs=1.0)
 
 
-def test_an_even_load_that_nobody_stated_is_said() -> None:
+def test_an_even_load_that_no_one_stated_is_stated() -> None:
     def sentences(plan: TransformerPlan) -> int:
         return sum("experts.imbalance" in sentence for sentence in build_plan(plan).warnings)
 
@@ -148,9 +148,9 @@ def test_one_rank_per_stage_takes_as_long_as_all(ways: Parallelism) -> None:
 
 def test_tensor_ranks_route_their_part_of_the_sequence() -> None:
     """Half the tokens each; what arrives is gathered from the neighbor and the sums are scattered."""
-    found = transfers(build_plan(mixture(Parallelism(tensor=2, data=4, expert=4, sequence=True))))
-    assert found["all_to_all", X, 4] == 16
-    assert found["reduce_scatter", 2 * X, 2] == 4 * 2
+    result = transfers(build_plan(mixture(Parallelism(tensor=2, data=4, expert=4, sequence=True))))
+    assert result["all_to_all", X, 4] == 16
+    assert result["reduce_scatter", 2 * X, 2] == 4 * 2
 
 
 def test_groups_of_experts_that_leave_their_machine_are_named() -> None:

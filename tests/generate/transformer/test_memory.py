@@ -24,7 +24,7 @@ def _plan(recompute: Recompute, tensor: int = 1, micro_batch: int = 1) -> Transf
     return TransformerPlan("gpt3", GPT3, Parallelism(tensor), Schedule(4, micro_batch, recompute=recompute))
 
 
-def _kept(plan: TransformerPlan) -> int:
+def _retained(plan: TransformerPlan) -> int:
     """Bytes of a layer between its passes: what it leaves, its input instead of its result."""
     return int(profiles(layer_uses(plan), lambda n: n)[0].net[ASKED])
 
@@ -40,7 +40,7 @@ def test_a_layer_keeps_what_korthikanti_counts(tensor: int, micro_batch: int) ->
         Recompute.SELECTIVE: sbh * (10 + 24 / tensor) + STATISTICS * tokens,
         Recompute.FULL: 2 * sbh,
     }
-    assert {kind: _kept(_plan(kind, tensor, micro_batch)) for kind in Recompute} == closed
+    assert {kind: _retained(_plan(kind, tensor, micro_batch)) for kind in Recompute} == closed
     assert tensor > 1 or closed[Recompute.NONE] == sbh * (34 + core) + STATISTICS * tokens
 
 
@@ -61,31 +61,31 @@ def _peaks(plan: TransformerPlan) -> list[PeakMemory]:
 @pytest.mark.parametrize(("gradients", "per_parameter"), [("float16", 16), ("float32", 18)])
 def test_sixteen_bytes_per_parameter(gradients: str, per_parameter: int) -> None:
     """Rajbhandari et al. 2020, section 3.1: 2 + 2 + 12 with Adam in mixed precision; gradients in float32 are 4."""
-    (found,) = _peaks(small(gradient_dtype=gradients))
-    held = [found.parts_bytes[p] for p in (Part.PARAMETERS, Part.OPTIMIZER_STATE)]
+    (result,) = _peaks(small(gradient_dtype=gradients))
+    held = [result.parts_bytes[p] for p in (Part.PARAMETERS, Part.OPTIMIZER_STATE)]
     count = stage_parameters(small(), 0)
     assert sum(held) == 14 * count
-    assert found.parts_bytes[Part.GRADIENTS] - 2 * count in ((per_parameter - 16) * count, 4 * count)
+    assert result.parts_bytes[Part.GRADIENTS] - 2 * count in ((per_parameter - 16) * count, 4 * count)
 
 
 @pytest.mark.parametrize("stage", range(4))
 def test_a_stage_of_1f1b_holds_as_many_micro_batches_as_stages_follow(stage: int) -> None:
     """p - i micro-batches at stage i: the difference of neighbors in the middle is one micro-batch of a layer."""
     plan = small(pipeline=4, batch=8, **ALL_KEPT)
-    found = [peak.parts_bytes[Part.ACTIVATIONS] for peak in _peaks(plan)]
+    result = [peak.parts_bytes[Part.ACTIVATIONS] for peak in _peaks(plan)]
     if stage in (1, 2):
-        assert found[1] - found[2] == _kept(plan)
+        assert result[1] - result[2] == _retained(plan)
     few = _peaks(replace(plan, schedule=replace(plan.schedule, global_batch=4)))
-    assert found[stage] == few[stage].parts_bytes[Part.ACTIVATIONS]  # however many there are
+    assert result[stage] == few[stage].parts_bytes[Part.ACTIVATIONS]  # however many there are
 
 
 def test_gpipe_holds_all_micro_batches() -> None:
     two, four = (_peaks(small(pipeline=2, batch=n, order=Pipeline.GPIPE, **ALL_KEPT)) for n in (2, 4))
     held = [b.parts_bytes[Part.ACTIVATIONS] - a.parts_bytes[Part.ACTIVATIONS] for a, b in zip(two, four, strict=True)]
     plan = small(pipeline=2, **ALL_KEPT)
-    tokens, first = MODEL.sequence, _kept(plan) * 2 + MODEL.sequence * MODEL.hidden + 16 * MODEL.sequence
+    tokens, first = MODEL.sequence, _retained(plan) * 2 + MODEL.sequence * MODEL.hidden + 16 * MODEL.sequence
     assert held[0] == 2 * first  # two more of two layers, of the dropout's mask, tokens and positions
-    assert held[1] > 2 * (_kept(plan) * 2 + 4 * tokens * plan.vocabulary_per_rank)  # and of the logits
+    assert held[1] > 2 * (_retained(plan) * 2 + 4 * tokens * plan.vocabulary_per_rank)  # and of the logits
 
 
 def test_interleaving_holds_more_than_1f1b() -> None:
@@ -97,9 +97,9 @@ def test_interleaving_holds_more_than_1f1b() -> None:
 
 
 def test_recomputation_saves_memory() -> None:
-    found = [_peaks(small(batch=2, recompute=kind))[0].peak_bytes for kind in
+    result = [_peaks(small(batch=2, recompute=kind))[0].peak_bytes for kind in
              (Recompute.FULL, Recompute.SELECTIVE, Recompute.NONE)]  # fmt: skip
-    assert found == sorted(found)
+    assert result == sorted(result)
 
 
 @pytest.mark.parametrize("order", [Pipeline.ONE_F_ONE_B, Pipeline.GPIPE])

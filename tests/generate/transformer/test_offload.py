@@ -26,7 +26,7 @@ from gnnperf.generate.transformer.copies import FROM_STORAGE, TO_DEVICE, TO_HOST
 from gnnperf.generate.transformer.host_update import HOST_ADAM
 from gnnperf.generate.transformer.parameters import owned_count, stage_parameters
 from gnnperf.generate.transformer.plan import Recompute
-from gnnperf.generate.transformer.program import kept_bytes
+from gnnperf.generate.transformer.program import retained_bytes
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device
 from tests.generate.transformer.graphs import with_times
@@ -53,35 +53,35 @@ def test_a_layer_keeps_what_korthikanti_counts() -> None:
     """s b h (10 + 24 / t) + 5 a s^2 b / t bytes; 34 s b h without scores; its input where all is computed again."""
     scores = 5.0 * MODEL.heads * MODEL.sequence**2
     hidden = X / 2
-    assert kept_bytes(small(recompute=Recompute.NONE), 0) == 34 * hidden + scores
-    assert kept_bytes(small(recompute=Recompute.SELECTIVE), 0) == 34 * hidden
-    assert kept_bytes(small(), 0) == 2 * hidden
-    assert kept_bytes(small(2, recompute=Recompute.SELECTIVE), 0) == (10 + 24 / 2) * hidden
+    assert retained_bytes(small(recompute=Recompute.NONE), 0) == 34 * hidden + scores
+    assert retained_bytes(small(recompute=Recompute.SELECTIVE), 0) == 34 * hidden
+    assert retained_bytes(small(), 0) == 2 * hidden
+    assert retained_bytes(small(2, recompute=Recompute.SELECTIVE), 0) == (10 + 24 / 2) * hidden
     split = replace(small(2, recompute=Recompute.SELECTIVE), parallelism=Parallelism(2, sequence=True))
-    assert kept_bytes(split, 0) == 34 / 2 * hidden
+    assert retained_bytes(split, 0) == 34 / 2 * hidden
 
 
 def test_what_a_modern_layer_keeps_by_hand() -> None:
     """Two norms' and two products' inputs, queries, halved keys and values, context, gate, up and product, sums."""
-    assert kept_bytes(llama(), 0) == X * (4 + 1 + 1 + 1) + 3 * 768 * 128 * 2 + 4 * 128 * 4.0
+    assert retained_bytes(llama(), 0) == X * (4 + 1 + 1 + 1) + 3 * 768 * 128 * 2 + 4 * 128 * 4.0
 
 
 def test_inputs_of_layers_go_out_and_come_back() -> None:
-    found = copies(build_plan(offloaded(Offload(Store.HOST))))
-    assert found == {TO_HOST: (4, 4 * X), TO_DEVICE: (4, 4 * X)}
+    result = copies(build_plan(offloaded(Offload(Store.HOST))))
+    assert result == {TO_HOST: (4, 4 * X), TO_DEVICE: (4, 4 * X)}
     with_drive = copies(build_plan(offloaded(Offload(Store.NVME))))
     assert with_drive == dict.fromkeys((TO_HOST, TO_DEVICE, TO_STORAGE, FROM_STORAGE), (4, 4 * X))
 
 
-def test_one_input_of_two_layers_is_kept_where_they_are_computed_again_together() -> None:
-    found = copies(build_plan(offloaded(Offload(Store.HOST), checkpoint_every=2)))
-    assert found[TO_HOST] == (2, 2 * X)
+def test_one_input_of_two_layers_is_retained_where_they_are_computed_again_together() -> None:
+    result = copies(build_plan(offloaded(Offload(Store.HOST), checkpoint_every=2)))
+    assert result[TO_HOST] == (2, 2 * X)
 
 
 def test_short_copies_hide_behind_layers() -> None:
     """4 us out and in beside 10 us each: nobody waits but the last layer, for its own way out and in again."""
     graph = build_plan(offloaded(Offload(Store.HOST), recompute=Recompute.NONE))
-    rate = 4.0 / kept_bytes(small(recompute=Recompute.NONE), 0)
+    rate = 4.0 / retained_bytes(small(recompute=Recompute.NONE), 0)
     assert with_times(graph, LAYER, {}, {TO_HOST: rate, TO_DEVICE: rate}) == pytest.approx(4 * 10 + 8 + 4 * 10)
 
 
@@ -92,7 +92,7 @@ def test_long_copies_hold_the_layer_after_the_next_back() -> None:
     begins when the layer after it does, 135, 160, 185, 210, then the last layer's ten.
     """
     graph = build_plan(offloaded(Offload(Store.HOST), recompute=Recompute.NONE))
-    rate = 25.0 / kept_bytes(small(recompute=Recompute.NONE), 0)
+    rate = 25.0 / retained_bytes(small(recompute=Recompute.NONE), 0)
     assert with_times(graph, LAYER, {}, {TO_HOST: rate, TO_DEVICE: rate}) == pytest.approx(210 + 10)
 
 
@@ -100,19 +100,19 @@ def test_long_copies_hold_the_layer_after_the_next_back() -> None:
 def test_gradients_go_out_and_weights_come_back(state: Sharded) -> None:
     """2 bytes of a rank's part each way; of float32 parts of parameters 4 bytes out."""
     plan = offloaded(Offload(optimizer=Store.HOST), data=4, sharding=Sharding(state))
-    own, found = owned_count(plan, 0).total, copies(build_plan(plan))
+    own, result = owned_count(plan, 0).total, copies(build_plan(plan))
     out = 4.0 if state is Sharded.PARAMETERS else 2.0
-    assert found[TO_HOST][1] == pytest.approx(own * out, rel=1e-4)
-    assert found[TO_DEVICE][1] == pytest.approx(own * 2.0, rel=1e-4)
-    assert found[TO_HOST][0] == (1 if state is Sharded.OPTIMIZER else 5)  # the layers and the embedding
+    assert result[TO_HOST][1] == pytest.approx(own * out, rel=1e-4)
+    assert result[TO_DEVICE][1] == pytest.approx(own * 2.0, rel=1e-4)
+    assert result[TO_HOST][0] == (1 if state is Sharded.OPTIMIZER else 5)  # the layers and the embedding
 
 
 def test_drives_hold_three_numbers_of_each_parameter() -> None:
     """12 bytes read and 12 written (Rajbhandari et al. 2021, section 3)."""
     plan = offloaded(Offload(optimizer=Store.NVME))
-    found, own = copies(build_plan(plan)), stage_parameters(plan, 0)
+    result, own = copies(build_plan(plan)), stage_parameters(plan, 0)
     for name in (FROM_STORAGE, TO_STORAGE):
-        assert found[name] == (4, pytest.approx(own * 12.0, rel=1e-4))
+        assert result[name] == (4, pytest.approx(own * 12.0, rel=1e-4))
 
 
 def test_the_host_updates_piece_by_piece_while_weights_go_back() -> None:
@@ -128,8 +128,8 @@ def test_slow_drives_hold_the_host_back() -> None:
     plan = offloaded(Offload(optimizer=Store.NVME))
     own = stage_parameters(plan, 0)
     rates = {HOST_ADAM: 40.0 / (own * 30.0), FROM_STORAGE: 100.0 / (own * 12.0)}
-    found = with_times(build_plan(plan), {}, {}, rates)
-    assert found == pytest.approx(4 * 25.0 + 10.0, rel=1e-5)
+    result = with_times(build_plan(plan), {}, {}, rates)
+    assert result == pytest.approx(4 * 25.0 + 10.0, rel=1e-5)
 
 
 def test_the_host_is_priced_by_its_memory() -> None:
@@ -137,29 +137,29 @@ def test_the_host_is_priced_by_its_memory() -> None:
     plan = offloaded(Offload(optimizer=Store.HOST))
     graph = build_plan(plan)
     cluster = default_cluster(load_device("a100_sxm_80gb"))
-    told = AnalyticPredictor().predict(graph, cluster).latency_us
+    given = AnalyticPredictor().predict(graph, cluster).latency_us
     nodes = graph.nodes
     work = (nodes["op_name"] == HOST_ADAM).to_numpy() & (nodes["segment"] == "T5").to_numpy()
     seconds = stage_parameters(plan, 0) * 30.0 / (2 * 204.8e9 * 0.8 / 8)
-    assert told[work].sum() == pytest.approx(seconds * 1e6, rel=1e-4)
+    assert given[work].sum() == pytest.approx(seconds * 1e6, rel=1e-4)
 
 
 def test_drives_are_priced_by_the_clusters() -> None:
     """1 us to start, 80 us of a drive, bytes over 7.88 GB/s x 0.8."""
     graph = build_plan(offloaded(Offload(Store.NVME)))
-    told = AnalyticPredictor().predict(graph, default_cluster(load_device("a100_sxm_80gb"))).latency_us
+    given = AnalyticPredictor().predict(graph, default_cluster(load_device("a100_sxm_80gb"))).latency_us
     named = graph.nodes["event_name"].astype(object).isin([TO_STORAGE, FROM_STORAGE])
-    assert told[named.to_numpy()] == pytest.approx([81.0 + X / (7.88e9 * 0.8) * 1e6] * 8)
+    assert given[named.to_numpy()] == pytest.approx([81.0 + X / (7.88e9 * 0.8) * 1e6] * 8)
 
 
-def test_what_a_cluster_does_not_say_is_not_told() -> None:
+def test_what_a_cluster_does_not_say_is_not_reported() -> None:
     """No drives, no sockets: unknown and named, not free."""
     graph = build_plan(offloaded(Offload(optimizer=Store.NVME)))
     cluster = replace(default_cluster(load_device("a100_sxm_80gb")), storage=None, host_sockets=None)
-    told = AnalyticPredictor().predict(graph, cluster)
+    given = AnalyticPredictor().predict(graph, cluster)
     named = graph.nodes["event_name"].astype(object).isin([TO_STORAGE, FROM_STORAGE]).to_numpy()
-    assert np.isnan(told.latency_us[named]).all()
-    assert any(HOST_ADAM in str(op) for op in told.uncovered_ops)
+    assert np.isnan(given.latency_us[named]).all()
+    assert any(HOST_ADAM in str(op) for op in given.uncovered_ops)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,9 @@ def test_one_rank_per_stage_takes_as_long_as_all(plan: TransformerPlan) -> None:
 
 
 def test_offloading_is_never_faster() -> None:
-    kept = step_us(build_plan(offloaded(Offload())))
+    retained = step_us(build_plan(offloaded(Offload())))
     for offload in (Offload(Store.HOST), Offload(Store.NVME), Offload(optimizer=Store.HOST)):
-        assert step_us(build_plan(offloaded(offload))) >= kept
+        assert step_us(build_plan(offloaded(offload))) >= retained
 
 
 def test_replicas_do_not_all_update_everything_on_one_host() -> None:

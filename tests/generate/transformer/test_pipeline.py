@@ -44,7 +44,7 @@ def test_interleaved_goes_through_both_chunks(stage: int) -> None:
 def test_every_micro_batch_passes_once_each_way_forward_first(stages: int, rounds: int, order: Pipeline) -> None:
     plan = small(pipeline=stages, batch=rounds * stages, order=order)
     for stage in range(stages):
-        found = passes(plan, stage)
-        assert len(found) == len(set(found)) == 2 * rounds * stages
+        result = passes(plan, stage)
+        assert len(result) == len(set(result)) == 2 * rounds * stages
         for micro_batch in range(rounds * stages):
-            assert found.index(Pass(False, micro_batch)) < found.index(Pass(True, micro_batch))
+            assert result.index(Pass(False, micro_batch)) < result.index(Pass(True, micro_batch))

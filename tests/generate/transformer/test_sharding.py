@@ -57,11 +57,11 @@ def test_up_to_gradients_the_volume_is_twice_the_parameters(state: Sharded) -> N
 def test_with_parameters_the_volume_is_three_times_the_parameters() -> None:
     """Ibid., section 7.2.2; but norm and logits, kept from forward to backward, are gathered once only."""
     plan = sharded(Sharded.PARAMETERS, block=UNTIED)
-    kept = head_parameters(plan) / stage_parameters(plan, 0)
-    assert volume(plan) == pytest.approx(3.0 - kept, rel=1e-5)
+    retained = head_parameters(plan) / stage_parameters(plan, 0)
+    assert volume(plan) == pytest.approx(3.0 - retained, rel=1e-5)
 
 
-def test_parameters_that_are_kept_after_forward_are_twice_the_volume() -> None:
+def test_parameters_that_are_retained_after_forward_are_twice_the_volume() -> None:
     assert volume(sharded(Sharded.PARAMETERS, reshard_after_forward=False)) == pytest.approx(2.0, rel=1e-5)
 
 
@@ -88,9 +88,9 @@ def test_messages_of_sharded_parameters_by_hand() -> None:
 
 def test_buckets_of_a_sharded_optimizer_are_reduce_scattered() -> None:
     plan = sharded(Sharded.OPTIMIZER, reduction=Reduction.BUCKETS, bucket_bytes=1.0)
-    found = transfers(build_plan(plan))
-    assert found["reduce_scatter", layer_parameters(plan) * 2.0, REPLICAS] == 4
-    assert sum(size * n for (kind, size, _), n in found.items() if kind == "reduce_scatter") == (
+    result = transfers(build_plan(plan))
+    assert result["reduce_scatter", layer_parameters(plan) * 2.0, REPLICAS] == 4
+    assert sum(size * n for (kind, size, _), n in result.items() if kind == "reduce_scatter") == (
         stage_parameters(plan, 0) * 2.0
     )
 
@@ -136,8 +136,8 @@ def test_reduce_scatters_lag_one_layer_behind() -> None:
     rate = 25.0 / (layer_parameters(plan) * 2.0)
     graph = build_plan(plan)
     after_us = rate * 2.0 * (first_parameters(plan) + head_parameters(plan))
-    found = with_times(graph, {"aten::_softmax_backward_data": 10.0}, {"reduce_scatter": rate}, {})
-    assert found == pytest.approx(10.0 + 4 * 25.0 + after_us, rel=1e-6)
+    result = with_times(graph, {"aten::_softmax_backward_data": 10.0}, {"reduce_scatter": rate}, {})
+    assert result == pytest.approx(10.0 + 4 * 25.0 + after_us, rel=1e-6)
 
 
 def test_what_is_computed_does_not_depend_on_where_parameters_lie() -> None:

@@ -19,15 +19,15 @@ def test_words_and_which_one_a_row_has(dtype: str) -> None:
     assert words[place].tolist() == texts_of(column).tolist() == ["b", NOTHING, "a", "b"]
 
 
-def test_a_value_is_asked_once_per_word() -> None:
-    asked: list[str] = []
+def test_a_value_is_requested_once_per_word() -> None:
+    requested: list[str] = []
 
     def value(word: str) -> float:
-        asked.append(word)
+        requested.append(word)
         return float(len(word))
 
     assert of_each(pd.Series(WORDS, dtype="category"), value).tolist() == [1.0, 0.0, 1.0, 1.0]
-    assert sorted(asked) == [NOTHING, "a", "b"]
+    assert sorted(requested) == [NOTHING, "a", "b"]
 
 
 def test_no_rows_are_fine() -> None:

@@ -16,7 +16,7 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation
 from gnnperf.gnn.data.features import FORWARD_EDGE_TYPES, RELATION_ENDS, features, reverse
 from gnnperf.gnn.data.floors import fit_floors
-from gnnperf.gnn.data.runs import AloneLabels
+from gnnperf.gnn.data.runs import IsolatedLabels
 from gnnperf.gnn.data.vocabulary import fit_vocabulary
 from gnnperf.graph.execution_graph import ExecutionGraph
 
@@ -57,9 +57,9 @@ def test_edges_point_at_the_right_nodes_both_ways() -> None:
 def test_targets_by_hand() -> None:
     """The gemms alone take 9/10 of what they were recorded with, 8/10 in steady steps."""
     recorded_us = TOY.nodes["latency_us"].to_numpy()
-    alone = AloneLabels(0.9 * recorded_us, 0.8 * recorded_us, np.full(TOY.num_nodes, 1.25))
+    isolated = IsolatedLabels(0.9 * recorded_us, 0.8 * recorded_us, np.full(TOY.num_nodes, 1.25))
     base = AnalyticPredictor().predict(TOY, cluster())
-    data = features(TOY, cluster(), base, VOCABULARY, FLOORS, alone)
+    data = features(TOY, cluster(), base, VOCABULARY, FLOORS, isolated)
     gemm = data["compute"]
     assert torch.allclose(gemm.base_us * gemm.target.double().exp(), 0.9 * gemm.latency_us, rtol=1e-5)
     assert torch.allclose(gemm.base_us * gemm.steady_target.double().exp(), 0.8 * gemm.latency_us, rtol=1e-5)
@@ -97,7 +97,7 @@ def test_collation_increments_nothing_but_edges() -> None:
     assert batch["host", "launches", "compute"].edge_index.tolist() == [[1, 5, 9, 13], [0, 1, 2, 3]]
 
 
-def test_an_edge_type_nobody_foresaw_is_refused() -> None:
+def test_an_edge_type_no_one_foresaw_is_refused() -> None:
     rows: list[dict[str, object]] = [{"node_type": NodeType.DEVICE}, {"node_type": NodeType.HOST, "latency_us": 1.0}]
     with pytest.raises(InputError, match="edge type"):
         of(make_graph(rows, [(0, 1, Relation.FOLLOWS)]))

@@ -34,10 +34,10 @@ def test_each_step_once_and_no_process_without_work(size: int, batch_size: int, 
         with pytest.raises(InputError, match=r"data\.batch_size: .* processes share batches"):
             shares(size, batch_size, count)
         return
-    found = shares(size, batch_size, count)
-    assert sorted(step for batches in found for batch in batches for step in batch) == list(range(size))
-    assert {len(batches) for batches in found} == {len(SharedBatches(EpochShuffle(size, 3), batch_size, 0, count))}
-    assert all(batch for batches in found for batch in batches)
+    result = shares(size, batch_size, count)
+    assert sorted(step for batches in result for batch in batches for step in batch) == list(range(size))
+    assert {len(batches) for batches in result} == {len(SharedBatches(EpochShuffle(size, 3), batch_size, 0, count))}
+    assert all(batch for batches in result for batch in batches)
 
 
 def test_another_epoch_has_another_order() -> None:

@@ -40,11 +40,11 @@ def collectives(*places: tuple[float, float, float]) -> HeteroData:
     return data
 
 
-def test_a_collective_beyond_the_links_and_groups_of_training_is_told() -> None:
+def test_a_collective_outside_the_links_and_groups_of_training_is_reported() -> None:
     """Trained on links from 1 to 3 and one size of group; its message may be of any size."""
     normalizer = fit_normalizer([collectives((1.0, 2.0, 5.0), (3.0, 2.0, 6.0))])
-    asked = collectives((1.0, 2.0, 5.0), (2.0, 2.0, 99.0), (0.5, 2.0, 5.0), (3.5, 2.0, 5.0), (2.0, 4.0, 5.0))
-    assert normalizer.apply(asked)[COLLECTIVE].known_law.tolist() == [True, True, False, False, False]
+    requested = collectives((1.0, 2.0, 5.0), (2.0, 2.0, 99.0), (0.5, 2.0, 5.0), (3.5, 2.0, 5.0), (2.0, 4.0, 5.0))
+    assert normalizer.apply(requested)[COLLECTIVE].known_collective_model.tolist() == [True, True, False, False, False]
 
 
 def test_scales_of_an_earlier_training_stay_and_ranges_widen_by_hand() -> None:
@@ -88,5 +88,5 @@ def test_a_constant_that_is_another_one_now_varies_between_the_two() -> None:
 def test_a_collective_of_a_later_training_is_known_however_far_it_is() -> None:
     earlier = fit_normalizer([collectives((1.0, 2.0, 5.0), (1.1, 2.1, 5.0))])
     both = widened(earlier, fit_normalizer([collectives((4.0, 8.0, 5.0))]))
-    asked = collectives((1.0, 2.0, 5.0), (4.0, 8.0, 5.0), (4.5, 8.0, 5.0))
-    assert both.apply(asked)[COLLECTIVE].known_law.tolist() == [True, True, False]
+    requested = collectives((1.0, 2.0, 5.0), (4.0, 8.0, 5.0), (4.5, 8.0, 5.0))
+    assert both.apply(requested)[COLLECTIVE].known_collective_model.tolist() == [True, True, False]

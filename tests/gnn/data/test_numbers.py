@@ -107,12 +107,12 @@ def with_dims(texts: list[str | None], op: str = "aten::add", family: str = "ele
 
 
 def test_shapes() -> None:
-    found = shape_numbers(with_dims(["[[2,3],[],[4]]", "[[[5,6],[7,8]],[]]", None, "not json", "[]"]))
-    assert found.dims[:, 7].tolist() == [0, 0, 1, 1, 0]
-    assert np.expm1(found.dims[:, 0]).round().tolist() == [2, 2, 0, 0, 0]
-    assert np.expm1(found.dims[:, 2]).round().tolist() == [10, 86, 0, 0, 0]  # a tensor list is opened
-    assert np.expm1(found.dims[:, 5]).round().tolist() == [2, 7, 0, 0, 0]
-    assert found.last_dim.tolist() == [3, 8, 0, 0, 0]
+    result = shape_numbers(with_dims(["[[2,3],[],[4]]", "[[[5,6],[7,8]],[]]", None, "not json", "[]"]))
+    assert result.dims[:, 7].tolist() == [0, 0, 1, 1, 0]
+    assert np.expm1(result.dims[:, 0]).round().tolist() == [2, 2, 0, 0, 0]
+    assert np.expm1(result.dims[:, 2]).round().tolist() == [10, 86, 0, 0, 0]  # a tensor list is opened
+    assert np.expm1(result.dims[:, 5]).round().tolist() == [2, 7, 0, 0, 0]
+    assert result.last_dim.tolist() == [3, 8, 0, 0, 0]
 
 
 def test_products_by_op() -> None:
@@ -143,10 +143,10 @@ def test_no_text_in_place_of_shapes_breaks_it(text: str) -> None:
     assert np.isfinite(shape_numbers(with_dims([text], "aten::mm", "gemm")).dims).all()
 
 
-def test_a_dtype_that_matrix_units_alone_have_goes_by_their_rate() -> None:
+def test_a_dtype_that_matrix_units_isolated_have_goes_by_their_rate() -> None:
     h100 = load_device("h100_sxm")
-    found = sustained_flops_per_s(pd.Series(["float8", "float16", "float32", None]), default_cluster(h100))
-    assert found == pytest.approx(h100.sustained_flops_share * np.array([1979e12, 989.4e12, 67e12, 67e12]))
+    result = sustained_flops_per_s(pd.Series(["float8", "float16", "float32", None]), default_cluster(h100))
+    assert result == pytest.approx(h100.sustained_flops_share * np.array([1979e12, 989.4e12, 67e12, 67e12]))
 
 
 def test_hardware_numbers() -> None:

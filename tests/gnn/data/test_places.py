@@ -23,8 +23,8 @@ def test_a_collective_crosses_the_slowest_link_of_its_parts() -> None:
     edges = [(0, 2, Relation.JOINS), (1, 2, Relation.JOINS), (0, 4, Relation.CROSSES), (1, 4, Relation.CROSSES),
              (1, 5, Relation.CROSSES)]  # fmt: skip
     apart = replace(cluster(), inter=LinkSpec("ethernet", 1e9, 30.0))
-    found = link_numbers(make_graph(rows, edges, ranks=(0, 1)), apart)
+    result = link_numbers(make_graph(rows, edges, ranks=(0, 1)), apart)
     inside, between = (
         [np.log(link.sustained_bytes_per_s), np.log1p(link.latency_us)] for link in (apart.intra, apart.inter)
     )
-    assert found[:4].tolist() == [[*inside, 0.0], [*between, 1.0], [*between, 1.0], [0.0, 0.0, 0.0]]
+    assert result[:4].tolist() == [[*inside, 0.0], [*between, 1.0], [*between, 1.0], [0.0, 0.0, 0.0]]

@@ -132,7 +132,7 @@ def test_archives_that_torch_does_not_write_are_refused(tmp_path: Path) -> None:
             load_plain(path, "a file")
 
 
-def test_a_file_beyond_the_limit_is_refused_unread(tmp_path: Path) -> None:
+def test_a_file_outside_the_limit_is_refused_unread(tmp_path: Path) -> None:
     path = tmp_path / "x.pt"
     torch.save({"a": torch.zeros(2**19)}, path)
     with pytest.raises(InputError, match=r"too large.*of at most 1 MiB"):

@@ -24,11 +24,11 @@ def test_parts_and_statistics_from_train_only(tmp_path: Path) -> None:
     }  # fmt: skip
 
     def strange(run: str) -> RunGraph:
-        found = read(run)
+        result = read(run)
         if run in SPLIT.train:
-            return found
-        nodes = found.graph.nodes.assign(dtype="strange", latency_us=1e6)
-        return replace(found, graph=replace(found.graph, nodes=nodes, fingerprint=f"strange {run}"))
+            return result
+        nodes = result.graph.nodes.assign(dtype="strange", latency_us=1e6)
+        return replace(result, graph=replace(result.graph, nodes=nodes, fingerprint=f"strange {run}"))
 
     other = prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, strange)
     assert other.vocabulary == data.vocabulary
@@ -41,9 +41,9 @@ def test_parts_and_statistics_from_train_only(tmp_path: Path) -> None:
 
 def test_what_is_tested_on_is_no_part_of_what_is_learned_from(tmp_path: Path) -> None:
     data = prepared(tmp_path)
-    elsewhere = prepare(DataConfig(cache_dir=str(tmp_path)), replace(SPLIT, test=("g",)), read)
-    assert elsewhere.training_fingerprint == data.training_fingerprint
-    assert elsewhere.fingerprint != data.fingerprint
+    external = prepare(DataConfig(cache_dir=str(tmp_path)), replace(SPLIT, test=("g",)), read)
+    assert external.training_fingerprint == data.training_fingerprint
+    assert external.fingerprint != data.fingerprint
     fewer = prepare(DataConfig(cache_dir=str(tmp_path), max_runs=3), SPLIT, read)
     assert fewer.training_fingerprint != data.training_fingerprint
 
@@ -60,16 +60,16 @@ def test_max_runs_limits_training_only(tmp_path: Path) -> None:
     assert data.split.test == ("f",)
 
 
-def test_the_cache_knows_laws_of_collectives_by_their_content(tmp_path: Path) -> None:
-    laws = tmp_path / "laws.yaml"
+def test_the_cache_knows_collective_models_of_collectives_by_their_content(tmp_path: Path) -> None:
+    collective_models = tmp_path / "laws.yaml"
 
-    def with_laws(run: str) -> RunGraph:
-        found = read(run)
-        return replace(found, cluster=replace(found.cluster, collectives={"any": str(laws)}))
+    def with_collective_models(run: str) -> RunGraph:
+        result = read(run)
+        return replace(result, cluster=replace(result.cluster, collectives={"any": str(collective_models)}))
 
     for count, name in ((6, "a100_vtrain"), (6, "a100_vtrain"), (12, "perlmutter")):
-        save_collectives(shipped_collectives(name), laws)
-        prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, with_laws)
+        save_collectives(shipped_collectives(name), collective_models)
+        prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, with_collective_models)
         assert len(list(tmp_path.rglob("*.pt"))) == count
 
 
@@ -154,7 +154,7 @@ def test_the_hardware_of_a_run() -> None:
     assert cluster().device.name == "v100"
 
 
-def test_a_cluster_that_is_named_says_what_its_links_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_cluster_that_is_named_states_what_its_links_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("gnnperf.gnn.data.prepare.read_split", lambda root, axis: SPLIT)
     limited = replace(toy_run(0), placement=Placement(2, 125e6))
     monkeypatch.setattr(
@@ -178,9 +178,9 @@ def test_no_such_data_set(tmp_path: Path) -> None:
 
 
 def on_cpu(run: str) -> RunGraph:
-    found = read(run)
+    result = read(run)
     device = load_device("cpu_generic")
-    return replace(found, cluster=replace(found.cluster, device=device))
+    return replace(result, cluster=replace(result.cluster, device=device))
 
 
 def test_runs_on_gpus_and_cpus_are_refused(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_runs_on_gpus_and_cpus_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["e", "f"])
-def test_what_learned_on_gpus_is_not_asked_about_cpus(tmp_path: Path, part: str) -> None:
+def test_what_learned_on_gpus_is_not_requested_about_cpus(tmp_path: Path, part: str) -> None:
     with pytest.raises(InputError, match=f"run '{part}' ran on a cpu, training runs on a gpu"):
         prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, lambda run: on_cpu(run) if run == part else read(run))
 

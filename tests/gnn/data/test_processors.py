@@ -28,16 +28,16 @@ def test_every_rank_of_every_run_once(tmp_path: Path) -> None:
     assert processors_of(runs) == (Processor("Epyc"), Processor("Xeon"))
 
 
-def test_what_vectors_a_processor_has_tells_two_of_one_name_apart(tmp_path: Path) -> None:
-    devices = [{"kind": "cpu", "name": "Epyc", "capability": told} for told in ("AVX512", "AVX2", 7, "a\nb")]
-    found = processors_of([carded(tmp_path / "a", {"ranks": [{"device": device} for device in devices]})])
-    assert found == (
+def test_what_vectors_a_processor_has_reports_two_of_one_name_apart(tmp_path: Path) -> None:
+    devices = [{"kind": "cpu", "name": "Epyc", "capability": given} for given in ("AVX512", "AVX2", 7, "a\nb")]
+    result = processors_of([carded(tmp_path / "a", {"ranks": [{"device": device} for device in devices]})])
+    assert result == (
         unknown := Processor("Epyc"),
         older := Processor("Epyc", "AVX2"),
         newer := Processor("Epyc", "AVX512"),
     )
     assert not older.may_be(newer) and older.may_be(unknown) and newer.may_be(newer)
-    assert [str(one) for one in found] == ["Epyc", "Epyc (AVX2)", "Epyc (AVX512)"]
+    assert [str(one) for one in result] == ["Epyc", "Epyc (AVX2)", "Epyc (AVX512)"]
 
 
 def test_gpus_are_named_by_their_traces(tmp_path: Path) -> None:
@@ -52,8 +52,8 @@ def test_a_card_that_is_not_as_the_recorder_writes_it_names_nothing(tmp_path: Pa
 
 
 def test_words_that_name_no_product_are_left_out(tmp_path: Path) -> None:
-    found = processors_of([carded(tmp_path / "a", on("Intel(R) Xeon(R) of ann on gpu7.example.org", "x" * 1000))])
-    assert found == (Processor("Intel(R) Xeon(R)"),)
+    result = processors_of([carded(tmp_path / "a", on("Intel(R) Xeon(R) of ann on gpu7.example.org", "x" * 1000))])
+    assert result == (Processor("Intel(R) Xeon(R)"),)
 
 
 def test_a_card_that_is_no_object_is_refused(tmp_path: Path) -> None:

@@ -15,13 +15,13 @@ def test_runs_and_repeats_as_the_cards_describe_them(tmp_path: Path) -> None:
     write_card(tmp_path / "b" / "1", 100.0)
     write_card(tmp_path / "a" / "10", 300.0, link={"medium": "loopback"})
     write_card(tmp_path / "a" / "2", 200.0)
-    found = read_recordings(tmp_path)
-    assert list(found) == ["a", "b"]
-    assert list(found["a"]) == [2, 10]
-    one = found["b"][1]
+    result = read_recordings(tmp_path)
+    assert list(result) == ["a", "b"]
+    assert list(result["a"]) == [2, 10]
+    one = result["b"][1]
     assert (one.name, one.unprofiled_us, one.profiled_us) == ("b/1", 100.0, pytest.approx(110.0))
     assert (one.workload, one.link, one.world_size, one.machine) == ("dlrm", "veth 1 Gbit/s", 2, "f00d")
-    assert found["a"][10].link == "loopback"
+    assert result["a"][10].link == "loopback"
 
 
 def test_broken_rejected_and_other_folders_are_left_out(tmp_path: Path) -> None:

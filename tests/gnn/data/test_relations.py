@@ -15,13 +15,13 @@ DATASET = Path(__file__).parents[3] / "datasets" / "cpu-gloo"
 
 def one_of_each_kind() -> dict[str, str]:
     """Program and division of work -> the smallest recording of it in the embedded data set."""
-    found: dict[str, tuple[int, str]] = {}
+    result: dict[str, tuple[int, str]] = {}
     for card in sorted(DATASET.glob("*/1/run.json")):
         about = json.loads(card.read_text())
         kind = " ".join([about["workload"], *sorted(about["parallelism"])])
         size = (card.parent / "events.parquet").stat().st_size
-        found[kind] = min(found.get(kind, (size, card.parent.parent.name)), (size, card.parent.parent.name))
-    return {kind: name for kind, (_, name) in found.items()}
+        result[kind] = min(result.get(kind, (size, card.parent.parent.name)), (size, card.parent.parent.name))
+    return {kind: name for kind, (_, name) in result.items()}
 
 
 SMALLEST = one_of_each_kind()

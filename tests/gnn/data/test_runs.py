@@ -12,16 +12,16 @@ from synthetic import read, toy_run
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import WORK_TYPES
-from gnnperf.gnn.data.runs import AloneLabels, RunGraph, RunStep, merged, run_of, told_of_buckets, typical, workload_of
+from gnnperf.gnn.data.runs import IsolatedLabels, RunGraph, RunStep, knows_buckets, merged, run_of, typical, workload_of
 from gnnperf.hardware.placement import Placement
 
 
 def recording(name: str, latency_us: float, step_us: float = 100.0) -> RunStep:
-    found = read("a")
-    nodes = found.graph.nodes.assign(latency_us=latency_us)
-    alone = np.full(found.graph.num_nodes, latency_us)
-    labels = AloneLabels(alone, alone / 2, np.full(len(alone), 1.5))
-    return RunStep(name, replace(found.graph, nodes=nodes, fingerprint=name), found.cluster, step_us, labels)
+    result = read("a")
+    nodes = result.graph.nodes.assign(latency_us=latency_us)
+    isolated = np.full(result.graph.num_nodes, latency_us)
+    labels = IsolatedLabels(isolated, isolated / 2, np.full(len(isolated), 1.5))
+    return RunStep(name, replace(result.graph, nodes=nodes, fingerprint=name), result.cluster, step_us, labels)
 
 
 def labels(step: RunStep) -> set[float]:
@@ -39,23 +39,23 @@ def test_repeats_belong_to_one_run(name: str, run: str) -> None:
 
 def test_recordings_of_a_run_become_one_example_with_mean_labels() -> None:
     first, other, second = recording("x/1", 2.0, 100.0), recording("y/1", 7.0), recording("x/2", 4.0, 120.0)
-    found = merged([first, other, second])
-    assert [step.run for step in found] == ["x", "y"]
-    assert labels(found[0]) == {3.0}
-    assert found[0].step_us == 110.0
-    for values, expected in ((found[0].alone.usual_us, 3.0), (found[0].alone.steady_us, 1.5),
-                             (found[0].alone.stretch, 1.5)):  # fmt: skip
-        assert set(values[np.isin(found[0].graph.nodes["node_type"], list(map(str, WORK_TYPES)))]) == {expected}
-    assert found[0].graph.fingerprint != first.graph.fingerprint
-    assert labels(found[1]) == {7.0}
+    result = merged([first, other, second])
+    assert [step.run for step in result] == ["x", "y"]
+    assert labels(result[0]) == {3.0}
+    assert result[0].step_us == 110.0
+    for values, expected in ((result[0].isolated.usual_us, 3.0), (result[0].isolated.steady_us, 1.5),
+                             (result[0].isolated.stretch, 1.5)):  # fmt: skip
+        assert set(values[np.isin(result[0].graph.nodes["node_type"], list(map(str, WORK_TYPES)))]) == {expected}
+    assert result[0].graph.fingerprint != first.graph.fingerprint
+    assert labels(result[1]) == {7.0}
 
 
-def test_a_label_of_one_recording_is_kept() -> None:
+def test_a_label_of_one_recording_is_retained() -> None:
     first, second = recording("x/1", 2.0), recording("x/2", np.nan)
     assert labels(merged([first, second])[0]) == {2.0}
 
 
-def test_the_workload_is_what_the_card_says(tmp_path: Path) -> None:
+def test_the_workload_is_what_the_card_states(tmp_path: Path) -> None:
     assert workload_of(tmp_path) == ""  # no card; a run's name says nothing
     for card, workload in (("{}", ""), ('{"workload": null}', ""), ('{"workload": "dlrm"}', "dlrm")):
         (tmp_path / "run.json").write_text(card)
@@ -98,13 +98,13 @@ def _repeated(step_us: list[float | None], gemm_us: list[float]) -> RunGraph:
 
 def test_only_steps_of_about_the_median_time_tell_what_a_schedule_adds_up() -> None:
     """The first step has no period, the third one stalls: their gemms count for the usual mean only."""
-    found = typical(_repeated([None, 100.0, 900.0, 104.0], [7.0, 10.0, 400.0, 12.0]))
-    gemm = (found.graph.nodes["node_type"] == "compute").to_numpy()
-    assert found.step_us == 104.0
-    assert set(found.graph.nodes["latency_us"][gemm]) == {107.25}
-    assert found.alone.usual_us[gemm] == pytest.approx([107.25, 107.25])
-    assert found.alone.steady_us[gemm] == pytest.approx([11.0, 11.0])
-    assert set(found.alone.stretch) == {1.0}
+    result = typical(_repeated([None, 100.0, 900.0, 104.0], [7.0, 10.0, 400.0, 12.0]))
+    gemm = (result.graph.nodes["node_type"] == "compute").to_numpy()
+    assert result.step_us == 104.0
+    assert set(result.graph.nodes["latency_us"][gemm]) == {107.25}
+    assert result.isolated.usual_us[gemm] == pytest.approx([107.25, 107.25])
+    assert result.isolated.steady_us[gemm] == pytest.approx([11.0, 11.0])
+    assert set(result.isolated.stretch) == {1.0}
 
 
 @pytest.mark.parametrize(
@@ -116,14 +116,16 @@ def test_only_steps_of_about_the_median_time_tell_what_a_schedule_adds_up() -> N
         (None, None),
     ],
 )
-def test_links_that_a_card_limits_may_be_told_their_bucket(placement: Placement | None, expected: float | None) -> None:
+def test_links_that_a_card_limits_may_be_reported_their_bucket(
+    placement: Placement | None, expected: float | None
+) -> None:
     def read_placed(name: str) -> RunGraph:
         run = read(name)
         return replace(run, graph=replace(toy_run(0), placement=placement))
 
-    run = told_of_buckets(read_placed, 7e4)("a")
-    told = run.cluster
+    run = knows_buckets(read_placed, 7e4)("a")
+    given = run.cluster
     before = None if placement is None else placement.bucket_bytes
     assert (run.graph.placement.bucket_bytes if run.graph.placement else None) == (expected or before)
-    assert told.inter.bucket_bytes == expected
-    assert replace(told, inter=replace(told.inter, bucket_bytes=None)) == read("a").cluster
+    assert given.inter.bucket_bytes == expected
+    assert replace(given, inter=replace(given.inter, bucket_bytes=None)) == read("a").cluster

@@ -107,7 +107,7 @@ def test_windows_are_a_partition_in_order_of_time(max_nodes: int, num_hops: int)
             assert (place[ends[0] + first[src]] < place[ends[1] + first[dst]]).all()
 
 
-def test_segments_hold_no_more_than_asked_for_unless_one_node_does() -> None:
+def test_segments_hold_no_more_than_requested_for_unless_one_node_does() -> None:
     whole = SegmentedGraph(DATA, 1)
     sizes = [whole.cut(w).data.num_nodes for w in whole.windows(20)]
     assert len(sizes) > NUM_WORK / 20

@@ -9,8 +9,8 @@ import pytest
 from synthetic import prepared
 
 from gnnperf.gnn.data.prepare import Step
-from gnnperf.gnn.data.step_time import AloneAnswer, contended_step_time_us, filled_us, in_place_us, step_time_us
-from gnnperf.graph.prediction import Alone
+from gnnperf.gnn.data.step_time import IsolatedPrediction, contended_step_time_us, filled_us, in_place_us, step_time_us
+from gnnperf.graph.prediction import Isolated
 from gnnperf.hardware.contention import Contention
 from gnnperf.schedule import schedule_with_contention
 
@@ -60,7 +60,7 @@ def test_a_node_without_latency_takes_its_base(step: Step) -> None:
 def test_contention_where_nothing_overlaps_changes_nothing(step: Step) -> None:
     """And lags still count."""
     assert contended_step_time_us(step, latencies_us()) == pytest.approx(185)
-    answer = AloneAnswer(2 * latencies_us(), latencies_us())
+    answer = IsolatedPrediction(2 * latencies_us(), latencies_us())
     assert in_place_us(step, answer).tolist() == pytest.approx((2 * latencies_us()).tolist())
     lagged = replace(step, base=replace(step.base, lag_us=np.full(len(step.graph.edges), 1.0)))
     assert step_time_us(lagged, latencies_us()) > 185
@@ -68,10 +68,10 @@ def test_contention_where_nothing_overlaps_changes_nothing(step: Step) -> None:
 
 
 def contended_latencies(step: Step) -> np.ndarray:
-    alone = step.base.alone
-    assert alone is not None
+    isolated = step.base.isolated
+    assert isolated is not None
     lag_us = np.zeros(len(step.graph.edges))
-    return schedule_with_contention(step.graph, latencies_us(), lag_us, alone).latency_us
+    return schedule_with_contention(step.graph, latencies_us(), lag_us, isolated).latency_us
 
 
 def test_the_usual_is_stretched_as_far_as_is_usual(step: Step) -> None:
@@ -79,17 +79,17 @@ def test_the_usual_is_stretched_as_far_as_is_usual(step: Step) -> None:
 
     0 |= T2 x 2, half speed =| 20 |= T3, T4, gemm of both ranks =| ...   ratio as served, whatever the usual is
     """
-    one_core = Alone(np.ones(18, dtype=bool), Contention(ranks_per_node=2, cores_per_node=1.0))
-    shared = replace(step, base=replace(step.base, alone=one_core))
+    one_core = Isolated(np.ones(18, dtype=bool), Contention(ranks_per_node=2, cores_per_node=1.0))
+    shared = replace(step, base=replace(step.base, isolated=one_core))
     usual_us = latencies_us()
     usual_us[3], usual_us[7] = 50.0, np.nan
-    found = in_place_us(shared, AloneAnswer(usual_us, latencies_us()))
-    served = in_place_us(shared, AloneAnswer(latencies_us(), latencies_us()))
+    result = in_place_us(shared, IsolatedPrediction(usual_us, latencies_us()))
+    served = in_place_us(shared, IsolatedPrediction(latencies_us(), latencies_us()))
     scheduled = contended_latencies(shared)
     assert scheduled[0] == pytest.approx(20.0)  # T2, beside the other rank's
     assert scheduled[3] > 199.0
-    assert found[3] == pytest.approx(50.0 * (scheduled[3] / 100.0) ** (50.0 / 1050.0))  # far less than a turn
+    assert result[3] == pytest.approx(50.0 * (scheduled[3] / 100.0) ** (50.0 / 1050.0))  # far less than a turn
     assert served[3] == pytest.approx(100.0 * (scheduled[3] / 100.0) ** (100.0 / 1100.0))
-    assert np.isnan(found[7])
-    alone = contended_step_time_us(step, latencies_us())
-    assert contended_step_time_us(shared, latencies_us()) > alone + 100
+    assert np.isnan(result[7])
+    isolated = contended_step_time_us(step, latencies_us())
+    assert contended_step_time_us(shared, latencies_us()) > isolated + 100

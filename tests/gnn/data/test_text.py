@@ -9,15 +9,16 @@ from hypothesis import strategies as st
 from gnnperf.gnn.data.numbers import text_numbers
 
 
-def likeness(a: str, b: str) -> float:
+def ood_distance(a: str, b: str) -> float:
     first, second = text_numbers(pd.Series([a, b]))
     return float(first @ second)
 
 
 def test_kin_is_nearer_than_strangers() -> None:
-    assert likeness("aten::convolution", "aten::convolution_backward") > 0.6
+    assert ood_distance("aten::convolution", "aten::convolution_backward") > 0.6
     assert (
-        likeness("aten::convolution", "aten::convolution_backward") > likeness("aten::convolution", "aten::gelu") + 0.3
+        ood_distance("aten::convolution", "aten::convolution_backward")
+        > ood_distance("aten::convolution", "aten::gelu") + 0.3
     )
 
 
@@ -29,7 +30,7 @@ def test_rows_have_length_one_or_nothing_to_say(name: str) -> None:
 
 
 def test_null_is_zero_and_rows_keep_their_places() -> None:
-    found = text_numbers(pd.Series(["aten::mm", None, "aten::mm", "aten::add"], dtype="category"))
-    assert not found[1].any()
-    assert (found[0] == found[2]).all()
-    assert (found[0] != found[3]).any()
+    result = text_numbers(pd.Series(["aten::mm", None, "aten::mm", "aten::add"], dtype="category"))
+    assert not result[1].any()
+    assert (result[0] == result[2]).all()
+    assert (result[0] != result[3]).any()

@@ -31,8 +31,8 @@ def one_rank_of(world_size: int) -> ExecutionGraph:
 
 
 def edges(graph: ExecutionGraph, relation: str) -> list[tuple[int, int]]:
-    found = graph.edges[graph.edges["relation"] == relation]
-    return list(zip(found["src"].tolist(), found["dst"].tolist(), strict=True))
+    result = graph.edges[graph.edges["relation"] == relation]
+    return list(zip(result["src"].tolist(), result["dst"].tolist(), strict=True))
 
 
 def test_the_part_joins_instead_of_the_wait() -> None:
@@ -41,10 +41,10 @@ def test_the_part_joins_instead_of_the_wait() -> None:
     (collective,) = np.flatnonzero(graph.nodes["node_type"] == "collective").tolist()
     arrive = int(np.flatnonzero(graph.nodes["segment"] == "arrive")[0])
     assert edges(graph, "joins") == [(wait, collective)]
-    told = joined_by_parts(graph)
-    assert edges(told, "joins") == [(arrive, collective)]
-    assert edges(told, "follows") == edges(graph, "follows")
-    assert len(told.edges) == len(graph.edges)
+    given = joined_by_parts(graph)
+    assert edges(given, "joins") == [(arrive, collective)]
+    assert edges(given, "follows") == edges(graph, "follows")
+    assert len(given.edges) == len(graph.edges)
 
 
 def test_a_wait_without_a_part_joins_nothing() -> None:
@@ -59,16 +59,16 @@ def test_graphs_whose_ranks_were_all_traced_stay() -> None:
     assert joined_by_parts(graph) is graph
 
 
-def test_the_network_is_told_the_link_of_such_a_collective() -> None:
+def test_the_network_is_reported_the_link_of_such_a_collective() -> None:
     """Beside a link of 100 GB/s, half of it: the collective's own number moves by ln 2."""
     graph = one_rank_of(4).step(0).for_predictors()
     words, floors = fit_vocabulary([two_rank_graph().nodes]), fit_floors([two_rank_graph().nodes])
     slower = replace(cluster().intra, bandwidth_bytes_per_s=cluster().intra.bandwidth_bytes_per_s / 2)
-    told = []
-    for asked in (cluster(), replace(cluster(), intra=slower)):
-        data = features(graph, asked, AnalyticPredictor().predict(graph, asked), words, floors)
+    given = []
+    for requested in (cluster(), replace(cluster(), intra=slower)):
+        data = features(graph, requested, AnalyticPredictor().predict(graph, requested), words, floors)
         assert data["comm", "joins", "collective"].edge_index.tolist() == [[0], [0]]
-        told.append(data["collective"].x[0].double().numpy())
+        given.append(data["collective"].x[0].double().numpy())
     link = WORK_NAMES.index("log_link_bytes_per_s")
-    assert told[0][link] == pytest.approx(np.log(cluster().intra.sustained_bytes_per_s), rel=1e-6)
-    assert told[0][link] - told[1][link] == pytest.approx(np.log(2.0), abs=1e-5)
+    assert given[0][link] == pytest.approx(np.log(cluster().intra.sustained_bytes_per_s), rel=1e-6)
+    assert given[0][link] - given[1][link] == pytest.approx(np.log(2.0), abs=1e-5)

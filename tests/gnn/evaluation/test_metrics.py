@@ -14,16 +14,16 @@ NAN = float("nan")
 
 
 def test_by_hand() -> None:
-    found = summarize(np.array([110.0, 50.0, 200.0, NAN, 7.0]), np.array([100.0, 100.0, 100.0, 100.0, NAN]))
-    assert found.num_nodes == 3
-    assert found.coverage == 0.75
-    assert found.gmae == pytest.approx((0.1 * 0.5 * 1.0) ** (1 / 3))
-    assert found.mean_ape == pytest.approx(1.6 / 3)
-    assert found.median_ape == pytest.approx(0.5)
-    assert found.p90_ape == pytest.approx(0.9)
-    assert found.max_ape == pytest.approx(1.0)
-    assert found.bias == pytest.approx((1.1 * 0.5 * 2.0) ** (1 / 3) - 1)
-    assert found.total_bias == pytest.approx(360 / 300 - 1)
+    result = summarize(np.array([110.0, 50.0, 200.0, NAN, 7.0]), np.array([100.0, 100.0, 100.0, 100.0, NAN]))
+    assert result.num_nodes == 3
+    assert result.coverage == 0.75
+    assert result.gmae == pytest.approx((0.1 * 0.5 * 1.0) ** (1 / 3))
+    assert result.mean_ape == pytest.approx(1.6 / 3)
+    assert result.median_ape == pytest.approx(0.5)
+    assert result.p90_ape == pytest.approx(0.9)
+    assert result.max_ape == pytest.approx(1.0)
+    assert result.bias == pytest.approx((1.1 * 0.5 * 2.0) ** (1 / 3) - 1)
+    assert result.total_bias == pytest.approx(360 / 300 - 1)
 
 
 def test_the_floor_of_a_tenth_of_a_percent() -> None:
@@ -31,30 +31,30 @@ def test_the_floor_of_a_tenth_of_a_percent() -> None:
 
 
 def test_less_than_a_nanosecond_is_no_measurement() -> None:
-    found = summarize(np.array([5.0, 1.1]), np.array([1e-9, 1.0]))
-    assert found.num_nodes == 1
-    assert found.max_ape == pytest.approx(0.1)
+    result = summarize(np.array([5.0, 1.1]), np.array([1e-9, 1.0]))
+    assert result.num_nodes == 1
+    assert result.max_ape == pytest.approx(0.1)
 
 
 def test_no_nodes_are_nan_not_zero() -> None:
     assert math.isnan(gmae(np.array([]), np.array([])))
-    found = summarize(np.array([NAN]), np.array([1.0]))
-    assert (found.num_nodes, found.coverage) == (0, 0.0)
-    assert math.isnan(found.gmae)
+    result = summarize(np.array([NAN]), np.array([1.0]))
+    assert (result.num_nodes, result.coverage) == (0, 0.0)
+    assert math.isnan(result.gmae)
     assert math.isnan(summarize(np.array([1.0]), np.array([NAN])).coverage)
 
 
 def test_an_answer_of_zero_is_an_error_of_one_hundred_percent() -> None:
-    found = summarize(np.array([0.0]), np.array([5.0]))
-    assert found.gmae == 1.0
-    assert found.bias == pytest.approx(-0.999)
+    result = summarize(np.array([0.0]), np.array([5.0]))
+    assert result.gmae == 1.0
+    assert result.bias == pytest.approx(-0.999)
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 1e4), st.floats(0.1, 1e4)), min_size=1, max_size=20))
 def test_order_of_summaries(pairs: list[tuple[float, float]]) -> None:
-    found = summarize(*(np.array(column) for column in zip(*pairs, strict=True)))
-    assert found.median_ape <= found.max_ape
-    assert found.gmae <= max(found.mean_ape, 0.001) * (1 + 1e-9)  # geometric mean <= mean
+    result = summarize(*(np.array(column) for column in zip(*pairs, strict=True)))
+    assert result.median_ape <= result.max_ape
+    assert result.gmae <= max(result.mean_ape, 0.001) * (1 + 1e-9)  # geometric mean <= mean
 
 
 def test_intervals_hold_runs_together() -> None:

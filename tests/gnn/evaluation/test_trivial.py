@@ -32,7 +32,7 @@ def test_the_run_that_shares_most_work_is_copied() -> None:
         "far": [nodes([1, 9], [5.0, 6.0])],
     }
     model = fit_nearest_run(runs)
-    asked = nodes([1, 3, 7], [0.0, 0.0, 0.0])
-    assert model.nearest(asked) == "near"
-    assert model.predict(asked).tolist() == [11.0, 30.0, 16.0]  # 7 is unknown there: median of all
+    requested = nodes([1, 3, 7], [0.0, 0.0, 0.0])
+    assert model.nearest(requested) == "near"
+    assert model.predict(requested).tolist() == [11.0, 30.0, 16.0]  # 7 is unknown there: median of all
     assert model.nearest(nodes([77], [0.0])) == "far"  # a tie goes to the first name

@@ -36,12 +36,12 @@ def start(tmp_path: Path) -> Start:
 
 def strange(run: str) -> RunGraph:
     """The toy in words that nobody heard."""
-    found = read(run)
-    kernel = found.graph.nodes["node_type"] == "compute"
-    nodes = found.graph.nodes.astype({"op_name": object, "dtype": object})
+    result = read(run)
+    kernel = result.graph.nodes["node_type"] == "compute"
+    nodes = result.graph.nodes.astype({"op_name": object, "dtype": object})
     nodes.loc[kernel, ["op_name", "dtype"]] = ["mine::op", "float8"]
     nodes = nodes.astype({"op_name": "category", "dtype": "category"})
-    return replace(found, graph=replace(found.graph, nodes=nodes, fingerprint=f"strange {run}"))
+    return replace(result, graph=replace(result.graph, nodes=nodes, fingerprint=f"strange {run}"))
 
 
 def begun(start: Start, data: PreparedData, config: ModelConfig = CONFIG) -> TypedGNN:
@@ -102,7 +102,7 @@ def test_everything_learns_from_there(tmp_path: Path, start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "given"),
     [
         ({"hidden_channels": 16}, r"model\.hidden_channels=16: not the network .* Allowed: 8, as in the checkpoint"),
         ({"max_residual": 2.0}, r"model\.max_residual=2\.0"),
@@ -111,8 +111,8 @@ def test_everything_learns_from_there(tmp_path: Path, start: Start) -> None:
         ({"hardware_nodes": False}, r"model\.hardware_nodes=False"),
     ],
 )  # fmt: skip
-def test_another_network_is_refused(tmp_path: Path, start: Start, changed: dict[str, object], told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_another_network_is_refused(tmp_path: Path, start: Start, changed: dict[str, object], given: str) -> None:
+    with pytest.raises(InputError, match=given):
         load_start(Path(start.where), replace(CONFIG, **changed))  # type: ignore[arg-type]
 
 
@@ -152,9 +152,9 @@ def test_corrections_of_other_devices_or_of_another_target_are_refused(tmp_path:
 
 def test_runs_on_gpus_and_on_cpus_are_refused(tmp_path: Path, start: Start) -> None:
     def mixed(run: str) -> RunGraph:
-        found = read(run)
-        device = replace(found.cluster.device, kind="cpu")
-        return found if run == "a" else replace(found, cluster=replace(found.cluster, device=device))
+        result = read(run)
+        device = replace(result.cluster.device, kind="cpu")
+        return result if run == "a" else replace(result, cluster=replace(result.cluster, device=device))
 
     with pytest.raises(InputError, match="training runs on GPUs and on CPUs"):
         prepare(DataConfig(cache_dir=str(tmp_path)), SPLIT, mixed, start.earlier)

@@ -36,7 +36,7 @@ def test_as_many_runs_as_there_are_tell_no_more_than_their_largest() -> None:
 
 
 @given(st.integers(19, 200), st.integers(0, 2**31))
-def test_the_promise_is_kept_on_average(count: int, seed: int) -> None:
+def test_the_promise_is_retained_on_average(count: int, seed: int) -> None:
     """Of count + 1 scores, each in turn left out of the bounds: at most a tenth lies outside."""
     scores = np.random.default_rng(seed).standard_normal(count + 1)
     outside = 0

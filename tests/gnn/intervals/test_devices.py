@@ -32,7 +32,7 @@ def _held_out(**families: tuple[str, ...]) -> pd.DataFrame:
     return pd.concat(rows, ignore_index=True)
 
 
-def test_quantiles_of_one_more_generation_are_expected_beyond_those_that_differ() -> None:
+def test_quantiles_of_one_more_generation_are_expected_outside_those_that_differ() -> None:
     """Quantiles -9 to 9, -8 to 10, -7 to 11: means -8 and 10, deviation 1; t with two degrees of freedom is 1.8856."""
     scores, names = np.r_[SCORES, SCORES + 1, SCORES + 2], np.repeat(["a", "b", "c"], 19)
     reach = 1.8856 * math.sqrt(4 / 3)
@@ -48,21 +48,23 @@ def test_students_quantiles_are_those_of_the_tables(freedom: int, value: float) 
 def test_bounds_of_family_and_dtype_then_of_a_family_in_several_dtypes() -> None:
     several = _held_out(softmax=("a", "b", "c"))
     several = pd.concat([several, several.assign(dtype="float16")])
-    found = fit_device_intervals(pd.concat([_held_out(gemm=("a", "b", "c"), conv=("a", "b")), several]), 0.9)
-    assert set(found.log_bounds) == {"gemm | float32", "softmax", "softmax | float16", "softmax | float32"}
-    assert found.generations == ("a", "b", "c")
-    low, high = found.log_bounds["gemm | float32"]
-    assert found.log_bounds["softmax"] == pytest.approx((low, high), abs=0.2)  # twice the scores, nearly as far
+    result = fit_device_intervals(pd.concat([_held_out(gemm=("a", "b", "c"), conv=("a", "b")), several]), 0.9)
+    assert set(result.log_bounds) == {"gemm | float32", "softmax", "softmax | float16", "softmax | float32"}
+    assert result.generations == ("a", "b", "c")
+    low, high = result.log_bounds["gemm | float32"]
+    assert result.log_bounds["softmax"] == pytest.approx((low, high), abs=0.2)  # twice the scores, nearly as far
     family = np.array(["gemm", "softmax", "gemm", "conv", None], dtype=object)
     dtype = np.array(["float32", "float64", "float64", "float32", None], dtype=object)
-    low_us, high_us = found.bounds_us(family, dtype, np.full(5, 2.0))
+    low_us, high_us = result.bounds_us(family, dtype, np.full(5, 2.0))
     assert np.isnan(low_us).tolist() == np.isnan(high_us).tolist() == [False, False, True, True, True]
     assert (low_us[0], high_us[0]) == pytest.approx((2 * math.exp(low), 2 * math.exp(high)))
 
 
 def test_names_of_groups() -> None:
-    found = group_names(np.array(["gemm", "gemm", None], dtype=object), np.array(["float32", None, None], dtype=object))
-    assert found.tolist() == ["gemm | float32", "gemm", ""]
+    result = group_names(
+        np.array(["gemm", "gemm", None], dtype=object), np.array(["float32", None, None], dtype=object)
+    )
+    assert result.tolist() == ["gemm | float32", "gemm", ""]
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -73,14 +75,14 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "sentences"),
     [({"level": 2.0}, "level: value 2.0"), ({"log_bounds": {"gemm": [0.1, 0.0]}}, "log_bounds"), ({"more": 1}, "more")],
 )
-def test_a_damaged_file_is_refused(tmp_path: Path, changed: dict[str, object], said: str) -> None:
+def test_a_damaged_file_is_refused(tmp_path: Path, changed: dict[str, object], sentences: str) -> None:
     whole = {"provenance": "by hand", "level": 0.9, "generations": ["ada"], "log_bounds": {"gemm": [-0.25, 0.5]}}
     path = tmp_path / "unseen.yaml"
     path.write_text(yaml.safe_dump({**whole, **changed}))
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=sentences):
         load_device_intervals(path)
 
 

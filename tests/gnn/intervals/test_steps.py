@@ -41,24 +41,24 @@ def test_groups_err_independently_by_hand() -> None:
 
 def test_a_group_that_errs_more_makes_wider_intervals() -> None:
     misses = [StepMiss(f"run{i}", 0.1 * i, {"host": 1.0}, {"host": 0.01, "collective": 1.0}) for i in range(1, 10)]
-    found = fit_step_intervals(misses, 0.9, ["cpu"] * 9)
-    assert found.level == pytest.approx(0.9)
-    assert found.group_error["collective"] > 2 * found.group_error["host"]
-    quiet, loud = (found.bounds_us(1.0, {group: 1.0})[1] for group in ("host", "collective"))
+    result = fit_step_intervals(misses, 0.9, ["cpu"] * 9)
+    assert result.level == pytest.approx(0.9)
+    assert result.group_error["collective"] > 2 * result.group_error["host"]
+    quiet, loud = (result.bounds_us(1.0, {group: 1.0})[1] for group in ("host", "collective"))
     assert quiet == pytest.approx(math.exp(0.9))  # nine runs: 90 % is their largest
     assert loud > quiet
-    assert found.devices == ("cpu",)
+    assert result.devices == ("cpu",)
 
 
 def test_few_runs_promise_less() -> None:
     misses = [StepMiss(run, 0.1, {"host": 1.0}, {"host": 0.1}) for run in ("a", "a", "b", "c", "d")]
-    found = fit_step_intervals(misses, 0.9, ["cpu"])
-    assert found.level == pytest.approx(4 / 5)
-    assert found.bounds_us(1.0, {"host": 1.0})[1] == pytest.approx(math.exp(0.1))
+    result = fit_step_intervals(misses, 0.9, ["cpu"])
+    assert result.level == pytest.approx(4 / 5)
+    assert result.bounds_us(1.0, {"host": 1.0})[1] == pytest.approx(math.exp(0.1))
 
 
 def test_a_group_with_few_runs_is_held_to_all() -> None:
     misses = [StepMiss("a", 0.1, {"host": 1.0}, {"host": 0.0, "compute": 2.0})]
-    found = fit_step_intervals(misses, 0.9, ["cpu"])
-    assert found.other_error == pytest.approx(math.sqrt(2.0))
-    assert found.group_error["host"] == pytest.approx(math.sqrt(PRIOR_RUNS * 2.0 / (1 + PRIOR_RUNS)))
+    result = fit_step_intervals(misses, 0.9, ["cpu"])
+    assert result.other_error == pytest.approx(math.sqrt(2.0))
+    assert result.group_error["host"] == pytest.approx(math.sqrt(PRIOR_RUNS * 2.0 / (1 + PRIOR_RUNS)))

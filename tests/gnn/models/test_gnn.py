@@ -152,7 +152,7 @@ def test_without_hardware_nodes_no_work_hears_of_them() -> None:
     assert not set(HARDWARE_RELATIONS) & set(network(hardware_nodes=False).relations)
 
 
-def test_ops_are_told_from_final_states() -> None:
+def test_ops_are_reported_from_final_states() -> None:
     model, data = network(), NORMALIZER.apply(data_of(GRAPHS[0]))
     states = model.states(data)
     logits = model.op_logits(states)

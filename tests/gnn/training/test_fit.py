@@ -49,8 +49,8 @@ def last_weights(out: Path) -> dict[str, torch.Tensor]:
 
 
 def value(table: pd.DataFrame, node_type: str, answer: str, column: str) -> float:
-    found = table[(table["node_type"] == node_type) & (table["answer"] == answer)][column]
-    return float(found.to_numpy()[0])
+    result = table[(table["node_type"] == node_type) & (table["answer"] == answer)][column]
+    return float(result.to_numpy()[0])
 
 
 def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:

@@ -51,8 +51,8 @@ def test_what_is_usual_is_not_moved_by_what_is_scheduled(batch: HeteroData) -> N
     stalled = labeled(batch, "host", [1.0, 5.0])
     usual = {t: torch.zeros(len(batch[t].x), requires_grad=True) for t in WORK}
     scheduled = {t: torch.zeros(len(batch[t].x), requires_grad=True) for t in WORK}
-    told = {t: NodeAnswer(usual[t], usual[t], scheduled[t]) for t in WORK}
-    ScheduledTerm(HuberLoss(0.1), 1.0, 0.0)(stalled, told).backward()
+    given = {t: NodeAnswer(usual[t], usual[t], scheduled[t]) for t in WORK}
+    ScheduledTerm(HuberLoss(0.1), 1.0, 0.0)(stalled, given).backward()
     assert all(u.grad is None for u in usual.values())
     assert scheduled["host"].grad is not None
 

@@ -31,21 +31,21 @@ def hidden_ops(data: PreparedData, share: float) -> HiddenOps:
 
 
 def test_a_hidden_name_is_gone_from_every_node_that_has_it(data: PreparedData) -> None:
-    found = hidden_ops(data, 0.5)
+    result = hidden_ops(data, 0.5)
     whole = batch_of([s.data for s in data.steps["train"]])
     both = set()
     for node_type in WORK:
-        hidden, left = found.hidden[node_type], found.batch[node_type]
+        hidden, left = result.hidden[node_type], result.batch[node_type]
         assert (left.codes[hidden][:, [OP, FAMILY]] == UNKNOWN).all()
         assert (left.x[hidden][:, TEXT] == 0).all()
         assert torch.equal(left.codes[:, PHASE], whole[node_type].codes[:, PHASE])
         assert torch.equal(left.x[:, [not t for t in TEXT]], whole[node_type].x[:, [not t for t in TEXT]])
         assert torch.equal(left.codes[~hidden], whole[node_type].codes[~hidden])
-        assert torch.equal(found.op[node_type], whole[node_type].codes[:, OP])
+        assert torch.equal(result.op[node_type], whole[node_type].codes[:, OP])
         both |= set(hidden.tolist())
     assert both == {True, False}
-    gemm = found.hidden["compute"].view(4, 2)  # per graph: the gemms of both ranks
-    launch = found.hidden["host"].view(4, 2, 4)[:, :, 0]  # and the host time of the same op before them
+    gemm = result.hidden["compute"].view(4, 2)  # per graph: the gemms of both ranks
+    launch = result.hidden["host"].view(4, 2, 4)[:, :, 0]  # and the host time of the same op before them
     assert torch.equal(gemm, launch)
     assert torch.equal(gemm[:, 0], gemm[:, 1])
     assert 0 < gemm[:, 0].sum() < 4  # drawn for each graph

@@ -26,7 +26,7 @@ def test_parity_is_predicted_against_measured_on_log_axes() -> None:
     assert figure.layout.title.text == "what is shown"
 
 
-def test_the_diagonal_and_ten_percent_beside_it() -> None:
+def test_the_diagonal_and_ten_percent_with_it() -> None:
     lines = [trace for trace in parity(NODES, "").data if trace.mode == "lines"]
     assert [list(line.x) for line in lines] == [[2.0, 110.0]] * 3
     assert sorted(round(line.y[1] / line.x[1], 9) for line in lines) == [0.9, 1.0, 1.1]

@@ -22,7 +22,7 @@ def test_one_process_without_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
     assert processes().is_first
 
 
-def test_as_torchrun_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_torchrun_states(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("RANK", "5"), ("WORLD_SIZE", "8"), ("LOCAL_WORLD_SIZE", "4")):
         monkeypatch.setenv(name, value)
     assert processes() == Processes(rank=5, count=8, count_here=4)
@@ -50,7 +50,7 @@ def test_two_processes_give_the_numbers_of_one_within_the_noise_of_seeds(tmp_pat
     assert load_checkpoint(tmp_path / "two" / "checkpoint.pt").sha256 in two.stdout
 
     seeds = [val_log_errors(tmp_path / str(seed)) for seed in (0, 1, 2)]
-    found = val_log_errors(tmp_path / "two")
-    assert len(found) == 4
-    assert abs(found - seeds[0]).max() < np.std([each[-1] for each in seeds])
-    assert not np.array_equal(found, seeds[0])  # each process weighs its half of a batch by itself
+    result = val_log_errors(tmp_path / "two")
+    assert len(result) == 4
+    assert abs(result - seeds[0]).max() < np.std([each[-1] for each in seeds])
+    assert not np.array_equal(result, seeds[0])  # each process weighs its half of a batch by itself

@@ -52,8 +52,8 @@ def batch_of_steps(steps: tuple[Step, ...], numbers: list[int]) -> HeteroData:
 
 def answering(batch: HeteroData, residuals: Mapping[str, Tensor]) -> Answers:
     """Residuals by work type; 0 where none is given."""
-    found = {t: residuals.get(t, torch.zeros(len(batch[t].x))) for t in WORK}
-    return {t: NodeAnswer(r, torch.zeros_like(r), r) for t, r in found.items()}
+    result = {t: residuals.get(t, torch.zeros(len(batch[t].x))) for t in WORK}
+    return {t: NodeAnswer(r, torch.zeros_like(r), r) for t, r in result.items()}
 
 
 def right(batch: HeteroData) -> dict[str, Tensor]:
@@ -102,20 +102,20 @@ def test_gradients_by_finite_differences(data: PreparedData, targets: tuple[Step
     leaves = {t: r.clone().requires_grad_() for t, r in drawn.items()}
     error(leaves).backward()
     for node_type in ("host", "compute", "collective"):
-        found = leaves[node_type].grad
-        assert found is not None and found.any()
-        for node in range(len(found)):
+        result = leaves[node_type].grad
+        assert result is not None and result.any()
+        for node in range(len(result)):
             moved = {t: r.clone() for t, r in drawn.items()}
             moved[node_type][node] += 1e-6
-            assert float((error(moved) - error(drawn)) / 1e-6) == pytest.approx(float(found[node]), abs=1e-4)
+            assert float((error(moved) - error(drawn)) / 1e-6) == pytest.approx(float(result[node]), abs=1e-4)
 
 
 def test_segments_have_no_step_time(data: PreparedData, targets: tuple[StepTarget, ...]) -> None:
     steps = data.steps["train"][:3]
     batch = batch_of_steps(steps, [-1, 1, -1])
     times = step_times(batch, answering(batch, {}), targets)
-    alone = step_times(batch_of_steps(steps[1:2], [1]), answering(batch_of_steps(steps[1:2], [1]), {}), targets)
-    assert times.predicted_log.tolist() == pytest.approx(alone.predicted_log.tolist())
+    isolated = step_times(batch_of_steps(steps[1:2], [1]), answering(batch_of_steps(steps[1:2], [1]), {}), targets)
+    assert times.predicted_log.tolist() == pytest.approx(isolated.predicted_log.tolist())
     none = batch_of_steps(steps[:1], [-1])
     empty = step_times(none, answering(none, {}), targets)
     assert empty.workloads == ()
@@ -142,8 +142,8 @@ def times_of(predicted_us: list[float], measured_us: list[float], workloads: tup
 def test_errors_by_hand() -> None:
     times = times_of([100.0, 220.0], [110.0, 200.0], ("", ""))
     assert step_error(times).item() == pytest.approx(math.log(1.1))
-    beyond, within = 0.05 * (math.log(1.1) - 0.025), 0.5 * math.log(1.1) ** 2
-    assert robust_step_error(times, 0.05).item() == pytest.approx(beyond / 0.05)
+    out_of_range, within = 0.05 * (math.log(1.1) - 0.025), 0.5 * math.log(1.1) ** 2
+    assert robust_step_error(times, 0.05).item() == pytest.approx(out_of_range / 0.05)
     assert robust_step_error(times, 0.5).item() == pytest.approx(within / 0.5)
 
 

@@ -75,7 +75,7 @@ def test_what_may_be_anything_may_have_keys() -> None:
     assert composed("predict", PredictConfig, "jitter=trace").jitter == "trace"
 
 
-def test_without_them_nothing_is_asked_for(run: Run) -> None:
+def test_without_them_nothing_is_requested_for(run: Run) -> None:
     (config,) = run()
     assert config.device_spec() is None and config.cluster_spec() is None
 
@@ -105,7 +105,7 @@ def test_ones_own_file_in_a_sweep(run: Run, own: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "found", "allowed"),
+    ("override", "result", "allowed"),
     [
         ("sed=1", "unknown key 'sed' in 'sed=1'", "did you mean 'seed'"),
         ("optim.lr=1", "unknown key 'optim.lr'", "did you mean 'optim.learning_rate'"),
@@ -132,13 +132,13 @@ def test_ones_own_file_in_a_sweep(run: Run, own: tuple[Path, Path]) -> None:
     ],
 )
 def test_one_message_and_exit_code_2(
-    run: Run, capsys: pytest.CaptureFixture[str], override: str, found: str, allowed: str
+    run: Run, capsys: pytest.CaptureFixture[str], override: str, result: str, allowed: str
 ) -> None:
     with pytest.raises(SystemExit) as exit_info:
         run(override)
     message = capsys.readouterr().err
     assert exit_info.value.code == 2
-    assert found in message
+    assert result in message
     assert allowed in message
     assert message.count("\n") == 1
 

@@ -13,21 +13,21 @@ from gnnperf.predict.composition.entry import EntryConfig, training_part
 from research.baselines.trees import TREE_START
 
 
-def told(*words: str) -> EntryConfig:
+def given(*words: str) -> EntryConfig:
     return composed("train", EntryConfig, *words)
 
 
 def test_settings_of_a_learner_on_the_command_line() -> None:
-    config = told("experiment=trees", "learner.settings.num_leaves=63", "learner.trials=4")
+    config = given("experiment=trees", "learner.settings.num_leaves=63", "learner.trials=4")
     assert config.learner.settings == {**TREE_START, "num_leaves": 63.0}
     assert (config.row, config.learner.trials, config.trains_network) == ("trees", 4, False)
     with pytest.raises(InputError, match=r"unknown key 'learner.settings.num_leafs'"):
-        told("experiment=trees", "learner.settings.num_leafs=63")
+        given("experiment=trees", "learner.settings.num_leafs=63")
 
 
-def test_where_cells_go() -> None:
-    assert told("out=here").cells_folder == Path("here/cells")
-    assert told("out=here", "cells=there").cells_folder == Path("there")
+def test_where_records_go() -> None:
+    assert given("out=here").cells_folder == Path("here/cells")
+    assert given("out=here", "cells=there").cells_folder == Path("there")
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,13 @@ def test_where_cells_go() -> None:
         (["row=../up"], "row: bad value"),
     ],
 )
-def test_what_nobody_would_read_is_refused(words: list[str], message: str) -> None:
+def test_what_no_one_would_read_is_refused(words: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        told(*words)
+        given(*words)
 
 
-def test_the_network_is_told_what_is_its_own() -> None:
-    config = told("seed=3", "model.num_layers=2", "out=here")
+def test_the_network_is_reported_what_is_its_own() -> None:
+    config = given("seed=3", "model.num_layers=2", "out=here")
     part = training_part(config)
     assert type(part) is TrainConfig
     assert (part.seed, part.model.num_layers, part.out) == (3, 2, "here")

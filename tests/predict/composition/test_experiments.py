@@ -26,39 +26,39 @@ from research.benchmarks._learned_rows import ABLATIONS, LEARNED
 EXPERIMENTS = sorted(path.stem for path in (CONF_DIR / "experiment").glob("*.yaml"))
 
 
-def told(*overrides: str) -> EntryConfig:
+def given(*overrides: str) -> EntryConfig:
     return composed("train", EntryConfig, *overrides)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_composes_on_every_split(name: str) -> None:
-    config = told(f"experiment={name}", "data.axis=workload")
+    config = given(f"experiment={name}", "data.axis=workload")
     assert (config.data.axis, config.out != "") == ("workload", True)
 
 
 def test_every_row_of_the_result_table_is_an_experiment() -> None:
     """What train.py fits is what the table judges: the same learner, under the same name. The hybrid is of gnn."""
     for name in EXPERIMENTS:
-        config = told(f"experiment={name}", "trainer.progress_bar=false")
+        config = given(f"experiment={name}", "trainer.progress_bar=false")
         if config.row in ABLATIONS or config.row == "mlp":
             assert (LEARNED | ABLATIONS)[config.row] == Network(training_part(config))
         elif config.learner.kind not in (LearnerKind.network, LearnerKind.trivial):
             assert LEARNED[config.row] == simpler(config.learner)
-    rows = {told(f"experiment={name}").row for name in EXPERIMENTS}
+    rows = {given(f"experiment={name}").row for name in EXPERIMENTS}
     assert {*LEARNED, *ABLATIONS} - rows == {"hybrid"}
-    assert told("experiment=trivial").learner.kind is LearnerKind.trivial
+    assert given("experiment=trivial").learner.kind is LearnerKind.trivial
 
 
-def test_what_the_rows_of_networks_are_told() -> None:
-    assert told("experiment=gnn") == told()
-    assert told("experiment=mlp").model == ModelConfig(num_layers=0)
-    assert told("experiment=no_reverse").model == ModelConfig(reverse=False)
-    assert told("experiment=no_hardware_nodes").model == ModelConfig(hardware_nodes=False)
-    assert told("experiment=no_step_loss").optim == OptimConfig(step_weight=0.0)
-    without = told("experiment=no_residual")
+def test_what_the_rows_of_networks_are_reported() -> None:
+    assert given("experiment=gnn") == given()
+    assert given("experiment=mlp").model == ModelConfig(num_layers=0)
+    assert given("experiment=no_reverse").model == ModelConfig(reverse=False)
+    assert given("experiment=no_hardware_nodes").model == ModelConfig(hardware_nodes=False)
+    assert given("experiment=no_step_loss").optim == OptimConfig(step_weight=0.0)
+    without = given("experiment=no_residual")
     assert not without.data.residual_target and without.model.max_residual > ModelConfig().max_residual
-    assert told("experiment=pretrained").pretrain.mirror and not told().pretrain.mirror
-    assert told("experiment=sweep").evaluate_on == ["val"]  # a search never looks at test runs
+    assert given("experiment=pretrained").pretrain.mirror and not given().pretrain.mirror
+    assert given("experiment=sweep").evaluate_on == ["val"]  # a search never looks at test runs
 
 
 def test_what_the_command_line_would_refuse_is_refused() -> None:
@@ -67,7 +67,7 @@ def test_what_the_command_line_would_refuse_is_refused() -> None:
         ("optim.lr=1", "did you mean 'optim.learning_rate'"),
     ):
         with pytest.raises(InputError, match=message):
-            told(words)
+            given(words)
 
 
 @pytest.fixture
@@ -91,27 +91,27 @@ def test_a_search_keeps_the_settings_that_did_best_on_the_validation_runs(
 ) -> None:
     out = tmp_path / "sweep"
     call(monkeypatch, f"out={out}", "hydra.sweeper.n_trials=2", "trainer.max_epochs=2", "seed=choice(5,6)")
-    found = yaml.safe_load((out / "optimization_results.yaml").read_text())
+    result = yaml.safe_load((out / "optimization_results.yaml").read_text())
     errors = [pd.read_csv(out / str(trial) / "errors.csv") for trial in (0, 1)]
     assert all(set(table["part"]) == {"val"} for table in errors)
     scores = [table.query("node_type == 'all' and answer == 'gnn'")["gmae"].item() for table in errors]
-    assert found["best_value"] == pytest.approx(min(scores))
+    assert result["best_value"] == pytest.approx(min(scores))
     assert scores[0] != scores[1]
     best = yaml.safe_load((out / str(scores.index(min(scores))) / ".hydra" / "config.yaml").read_text())
-    assert best["optim"]["learning_rate"] == pytest.approx(found["best_params"]["optim.learning_rate"])
-    assert best["seed"] == found["best_params"]["seed"] and best["seed"] in (5, 6)
-    assert best["model"]["num_layers"] == found["best_params"]["model.num_layers"]
+    assert best["optim"]["learning_rate"] == pytest.approx(result["best_params"]["optim.learning_rate"])
+    assert best["seed"] == result["best_params"]["seed"] and best["seed"] in (5, 6)
+    assert best["model"]["num_layers"] == result["best_params"]["model.num_layers"]
 
 
-def test_without_the_extra_one_message_says_what_to_install(
+def test_without_the_extra_one_message_states_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delitem(ConfigStore.instance().repo["hydra"]["sweeper"], "optuna.yaml")
     with pytest.raises(SystemExit) as exit_info:
         call(monkeypatch, f"out={tmp_path / 'sweep'}")
     assert exit_info.value.code == 2
-    said = capsys.readouterr().err
-    assert "the Optuna sweeper is not installed" in said
-    assert "pip install 'gnnperf[sweep]'" in said
-    assert said.count("\n") == 1
+    sentences = capsys.readouterr().err
+    assert "the Optuna sweeper is not installed" in sentences
+    assert "pip install 'gnnperf[sweep]'" in sentences
+    assert sentences.count("\n") == 1
     assert not (tmp_path / "sweep").exists()

@@ -26,9 +26,9 @@ def run(point: OpPoint) -> list[Any]:
 
 
 def test_a_product_has_its_shape_and_no_graph():
-    (found,) = run(op_point("aten::mm", [(2, 3), (3, 5)], "float32"))
-    assert isinstance(found, torch.Tensor)
-    assert (found.shape, found.requires_grad) == ((2, 5), False)
+    (result,) = run(op_point("aten::mm", [(2, 3), (3, 5)], "float32"))
+    assert isinstance(result, torch.Tensor)
+    assert (result.shape, result.requires_grad) == ((2, 5), False)
 
 
 def test_a_gradient_has_one_part_per_floating_input_and_can_be_repeated():
@@ -48,15 +48,15 @@ def test_lookups_run_forward_backward_dense_and_sparse():
 
 
 def test_a_sparse_gradient_is_added_to_its_rows_only():
-    (found,) = run(OpPoint("aten::add_", ((100, 4), (3, 4)), ("float32", "sparse_float32")))
-    assert isinstance(found, torch.Tensor) and not found.is_sparse
-    assert found.shape == (100, 4)
+    (result,) = run(OpPoint("aten::add_", ((100, 4), (3, 4)), ("float32", "sparse_float32")))
+    assert isinstance(result, torch.Tensor) and not result.is_sparse
+    assert result.shape == (100, 4)
 
 
 def test_triad_writes_into_its_third_tensor():
-    (found,) = run(op_point("aten::add.out", [(8,)] * 3, "float32", arguments=(("alpha", 3.0),)))
-    assert isinstance(found, torch.Tensor)
-    assert found.shape == (8,)
+    (result,) = run(op_point("aten::add.out", [(8,)] * 3, "float32", arguments=(("alpha", 3.0),)))
+    assert isinstance(result, torch.Tensor)
+    assert result.shape == (8,)
 
 
 def test_lists_of_tensors_and_transposed_ones():
@@ -80,7 +80,7 @@ def test_shapes_that_do_not_fit_are_refused_with_the_schema():
         calls(op_point("aten::mm", [(2, 3), (4, 5)], "float32"), HERE, generator())
 
 
-def test_an_op_without_gradient_says_so():
+def test_an_op_without_gradient_states_so():
     with pytest.raises(InputError, match="gradient"):
         calls(op_point("aten::zeros_like", [(2,)], "float32", direction=Direction.BACKWARD), HERE, generator())
 
@@ -95,5 +95,5 @@ def test_every_op_of_the_suites_has_an_overload():
 @pytest.mark.parametrize("op", ["aten::sqrt", "aten::log.out"])
 def test_roots_and_logarithms_are_of_positive_numbers(op: str) -> None:
     shapes = [(64,)] * (2 if op.endswith("out") else 1)
-    (found,) = run(op_point(op, shapes, "float32"))
-    assert isinstance(found, torch.Tensor) and not found.isnan().any()
+    (result,) = run(op_point(op, shapes, "float32"))
+    assert isinstance(result, torch.Tensor) and not result.isnan().any()

@@ -25,20 +25,20 @@ def test_one_round_has_no_spread():
 
 
 def test_interval_of_three_rounds():
-    found = interval_of((100.0, 110.0, 121.0))
+    result = interval_of((100.0, 110.0, 121.0))
     half = 4.303 * math.sqrt(math.pi / 2) * STEP * math.sqrt(2 / 3)
-    assert found.value == pytest.approx(110.0)
-    assert (found.low, found.high) == pytest.approx((110 * math.exp(-half), 110 * math.exp(half)))
+    assert result.value == pytest.approx(110.0)
+    assert (result.low, result.high) == pytest.approx((110 * math.exp(-half), 110 * math.exp(half)))
 
 
 def test_rounds_that_agree_by_chance_take_the_typical_spread_of_their_kind():
-    found = interval_of((5.0, 5.0, 5.0, 5.0, 5.0), least_log_sd=0.01)
+    result = interval_of((5.0, 5.0, 5.0, 5.0, 5.0), least_log_sd=0.01)
     half = 2.776 * math.sqrt(math.pi / 2) * 0.01 * math.sqrt(2 / 5)
-    assert found.high == pytest.approx(5 * math.exp(half))
+    assert result.high == pytest.approx(5 * math.exp(half))
     kinds = {"lucky": "op", "usual": "op", "wild": "op"}
     together = intervals({"lucky": (5.0, 5.0), "usual": (5.0, 5.5), "wild": (5.0, 10.0)}, kinds)
-    alone = intervals({"lucky": (5.0, 5.0)}, kinds)["lucky"]
-    assert (alone.low, alone.high) == pytest.approx((5 - CLOCK_US, 5 + CLOCK_US))
+    isolated = intervals({"lucky": (5.0, 5.0)}, kinds)["lucky"]
+    assert (isolated.low, isolated.high) == pytest.approx((5 - CLOCK_US, 5 + CLOCK_US))
     half = 12.706 * math.sqrt(math.pi / 2) * log_sd((5.0, 5.5)) * math.sqrt(2 / 2)
     assert together["lucky"].high == pytest.approx(5 * math.exp(half) + CLOCK_US)
 
@@ -50,8 +50,8 @@ def test_degrees_between_entries_take_the_wider_value():
 
 
 def test_the_clock_widens_but_never_below_zero():
-    found = widened(Interval(1.0, 0.9, 1.1), 0.05)
-    assert (found.value, found.low, found.high) == pytest.approx((1.0, 0.85, 1.15))
+    result = widened(Interval(1.0, 0.9, 1.1), 0.05)
+    assert (result.value, result.low, result.high) == pytest.approx((1.0, 0.85, 1.15))
     assert widened(Interval(0.06, 0.05, 0.07), 0.05).low == pytest.approx(0.025)
 
 
@@ -62,7 +62,7 @@ def test_holding_includes_the_ends():
 
 @given(st.lists(st.floats(0.1, 1e6), min_size=2, max_size=15), st.floats(1e-3, 1e3))
 def test_interval_holds_its_value_and_scales_with_the_unit(medians: list[float], factor: float):
-    found, scaled = interval_of(medians), interval_of([factor * m for m in medians])
-    assert found.low <= found.value <= found.high
-    assert scaled.value == pytest.approx(factor * found.value)
-    assert scaled.high / scaled.value == pytest.approx(found.high / found.value, rel=1e-6)
+    result, scaled = interval_of(medians), interval_of([factor * m for m in medians])
+    assert result.low <= result.value <= result.high
+    assert scaled.value == pytest.approx(factor * result.value)
+    assert scaled.high / scaled.value == pytest.approx(result.high / result.value, rel=1e-6)

@@ -37,7 +37,7 @@ def test_yaml_is_read_too(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("entry", "says"),
+    ("entry", "statement"),
     [
         ({**ADDMM, "op": "aten::adddmm"}, "no op named 'aten::adddmm'"),
         ({**ADDMM, "shapes": [[8]]}, "no overload for 1 tensors"),
@@ -51,10 +51,10 @@ def test_yaml_is_read_too(tmp_path: Path):
         ([1], "names no op"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, entry: object, says: str):
+def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, entry: object, statement: str):
     with pytest.raises(InputError) as refused:
         read_ops(written(tmp_path, ADDMM, entry))
-    assert says in str(refused.value)
+    assert statement in str(refused.value)
 
 
 def test_an_empty_or_missing_file_is_refused(tmp_path: Path):

@@ -16,7 +16,7 @@ def result(point: Point, us: float, cache: Cache = Cache.WARM, launch_included: 
 
 
 def test_the_best_product_of_a_dtype_is_its_rate():
-    found = flops_per_s(
+    results = flops_per_s(
         [
             result(product(10, 10, 10, "float32"), 20.0),  # 2000 FLOP in 20 us: 1e8
             result(product(100, 100, 100, "float32"), 1000.0),  # 2e6 FLOP in 1000 us: 2e9
@@ -25,7 +25,7 @@ def test_the_best_product_of_a_dtype_is_its_rate():
         ],
         "cpu",
     )
-    rate = found["float32"]
+    rate = results["float32"]
     assert (rate.value, rate.low, rate.high) == pytest.approx((2e9, 1.6e9, 2.5e9))
 
 
@@ -36,21 +36,21 @@ def test_keys_on_a_gpu_name_matrix_units():
 
 
 def test_device_time_is_preferred_to_host_time():
-    found = [result(floor_point(), 9.0), result(floor_point(), 2.0, launch_included=False)]
-    assert launch_floor_us(found).value == 2.0
+    results = [result(floor_point(), 9.0), result(floor_point(), 2.0, launch_included=False)]
+    assert launch_floor_us(results).value == 2.0
     smallest = result(HostPoint("smallest_op_host_us"), 0.6)
-    assert launch_floor_us([*found, smallest]).value == 2.0
-    assert launch_floor_us([found[0], smallest]).value == 0.6  # CPU: the call is the work
+    assert launch_floor_us([*results, smallest]).value == 2.0
+    assert launch_floor_us([results[0], smallest]).value == 0.6  # CPU: the call is the work
     with pytest.raises(LookupError):
         launch_floor_us([])
 
 
-def test_memory_and_cache_bandwidth_are_kept_apart():
+def test_memory_and_cache_bandwidth_are_retained_apart():
     small, large = next(iter(streams(1000))), next(iter(streams(100_000)))  # copies move twice that
-    found = bandwidths(
+    results = bandwidths(
         [result(small, 1.0), result(small, 2.0, Cache.FLUSHED), result(large, 400.0, Cache.FLUSHED)], 10_000
     )
-    assert {name: rate.value for name, rate in found.items()} == pytest.approx({"copy_in_cache": 2e9, "copy": 5e8})
+    assert {name: rate.value for name, rate in results.items()} == pytest.approx({"copy_in_cache": 2e9, "copy": 5e8})
 
 
 def test_a_link_is_latency_and_bandwidth():
@@ -73,18 +73,18 @@ def test_one_size_or_faster_large_messages_are_no_link():
 
 
 def test_links_come_from_send_and_receive():
-    found = links(
+    results = links(
         [result(CommPoint("send", size, (0, 1), "lo"), us) for size, us in ((1000, 11.0), (100_000, 110.0))]
         + [result(CommPoint("all_reduce", 1000, (0, 1), "lo"), 500.0)]
     )
-    assert set(found) == {"lo"}
-    assert found["lo"].bandwidth_bytes_per_s == pytest.approx(1e9)
+    assert set(results) == {"lo"}
+    assert results["lo"].bandwidth_bytes_per_s == pytest.approx(1e9)
 
 
 def test_copies_to_the_device_make_the_host_link():
     costs = [result(HostPoint("copy_to_device_64KiB_us"), 10 + 65.536),
              result(HostPoint("copy_to_device_256MiB_us"), 10 + 268_435.456)]  # fmt: skip
-    found = host_link(costs)
-    assert found is not None
-    assert (found.latency_us, found.bandwidth_bytes_per_s) == pytest.approx((10.0, 1e9))
+    results = host_link(costs)
+    assert results is not None
+    assert (results.latency_us, results.bandwidth_bytes_per_s) == pytest.approx((10.0, 1e9))
     assert host_link(costs[:1]) is None

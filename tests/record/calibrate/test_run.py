@@ -105,10 +105,10 @@ def test_the_op_table_has_its_columns_and_their_meaning(folder: Path):
     assert all(row["num_rounds"] == NUM_ROUNDS and row["device"] == HERE.label for row in rows)
 
 
-def test_all_rounds_are_kept(folder: Path):
-    kept = json.loads((folder / "calibration.json").read_text(encoding="utf-8"))
-    assert {"clocks_before", "clocks_after", "versions"} <= set(kept["facts"])
-    assert all(len(reading["round_medians_us"]) == NUM_ROUNDS for reading in kept["readings"])
+def test_all_rounds_are_retained(folder: Path):
+    retained = json.loads((folder / "calibration.json").read_text(encoding="utf-8"))
+    assert {"clocks_before", "clocks_after", "versions"} <= set(retained["facts"])
+    assert all(len(reading["round_medians_us"]) == NUM_ROUNDS for reading in retained["readings"])
 
 
 def test_ops_of_a_list_give_a_table_and_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -118,7 +118,7 @@ def test_ops_of_a_list_give_a_table_and_no_device(tmp_path: Path, monkeypatch: p
     assert pq.read_table(tmp_path / "ops" / "ops.parquet").num_rows == 2  # warm and flushed
 
 
-def test_a_calibration_is_replaced_only_when_asked(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_calibration_is_replaced_only_when_requested(folder: Path, monkeypatch: pytest.MonkeyPatch):
     before = (folder / "ops.parquet").read_bytes()
     monkeypatch.setattr(run_module, "run_rounds", fake_rounds(2))
     with pytest.raises(InputError, match="--overwrite"):
@@ -151,9 +151,9 @@ def test_two_calibrations_of_one_machine_agree(folder: Path, monkeypatch: pytest
                                                capsys: pytest.CaptureFixture[str]):  # fmt: skip
     monkeypatch.setattr(run_module, "run_rounds", fake_rounds(2))
     calibrate(folder.parent / "b", HERE, ASK, 1.0, False)
-    found = agreement(pairs(folder, folder.parent / "b"))
-    assert found["all"].num_pairs == pq.read_table(folder / "ops.parquet").num_rows
-    assert found["all"].share >= 0.9
+    outcome = agreement(pairs(folder, folder.parent / "b"))
+    assert outcome["all"].num_pairs == pq.read_table(folder / "ops.parquet").num_rows
+    assert outcome["all"].share >= 0.9
     assert main(["calibrate", "--compare", str(folder), str(folder.parent / "b")]) == 0
     assert "collective, warm" in capsys.readouterr().out
 
@@ -173,11 +173,13 @@ def test_comparing_with_no_calibration_is_refused(tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"), [(["--minutes", "0"], "--minutes"), (["--minutes", "nan"], "--minutes"),
+    ("arguments", "statement"), [(["--minutes", "0"], "--minutes"), (["--minutes", "nan"], "--minutes"),
                             (["--link-gbit", "-1"], "--link-gbit"), (["--ranks", "-1"], "--ranks")])  # fmt: skip
-def test_bad_settings_are_named(tmp_path: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]):
+def test_bad_settings_are_named(
+    tmp_path: Path, arguments: list[str], statement: str, capsys: pytest.CaptureFixture[str]
+):
     assert main(["calibrate", "--out", str(tmp_path / "a"), "--device", "cpu", *arguments]) == 2
-    assert says in capsys.readouterr().err
+    assert statement in capsys.readouterr().err
 
 
 def test_five_rounds_at_least_and_more_with_time():
@@ -191,13 +193,13 @@ def test_one_real_round_reads_ops_collectives_and_the_host(tmp_path: Path, monke
 
     monkeypatch.setattr(rounds, "num_rounds", lambda minutes: 2)
     ask = Ask(2, sizes=SIZES, message_bytes=(1024, 4096))
-    found = results(run_rounds(job_for(HERE, ask), 0.01))
-    kinds = {type(result.way.point) for result in found}
+    outcome = results(run_rounds(job_for(HERE, ask), 0.01))
+    kinds = {type(result.way.point) for result in outcome}
     assert kinds == {OpPoint, CommPoint, HostPoint}
-    assert {r.way.point.op for r in found if isinstance(r.way.point, CommPoint)} == {
+    assert {r.way.point.op for r in outcome if isinstance(r.way.point, CommPoint)} == {
         "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send"}  # fmt: skip
-    assert {r.way.point.quantity for r in found if isinstance(r.way.point, HostPoint)} >= {"host_op_us"}
-    assert all(len(result.round_medians_us) == 2 and result.latency_us.low > 0 for result in found)
+    assert {r.way.point.quantity for r in outcome if isinstance(r.way.point, HostPoint)} >= {"host_op_us"}
+    assert all(len(result.round_medians_us) == 2 and result.latency_us.low > 0 for result in outcome)
 
 
 def test_an_op_that_does_not_run_ends_the_calibration_with_its_name(tmp_path: Path):

@@ -42,24 +42,24 @@ B: list[Row] = [
 
 def test_parts_by_hand() -> None:
     """A: 200 us, B: 185 us. mm 100 -> 130, all_reduce 80 -> 50, no op 20 -> 0, copy_ 0 -> 5."""
-    found = compare(side(A), side(B))
-    assert (found.change_us, found.change_share) == (-15.0, -0.075)
-    assert found.changes["op"] == (
+    result = compare(side(A), side(B))
+    assert (result.change_us, result.change_share) == (-15.0, -0.075)
+    assert result.changes["op"] == (
         Change("aten::mm", 100.0, 130.0, 300.0, 360.0, 2, 2),
         Change("all_reduce", 80.0, 50.0, 80.0, 80.0, 1, 1),
         Change(UNNAMED, 20.0, 0.0, 20.0, 0.0, 1, 0),
         Change("aten::copy_", 0.0, 5.0, 0.0, 5.0, 0, 1),
     )
-    assert [(one.name, one.change_us) for one in found.changes["phase"]] == [
+    assert [(one.name, one.change_us) for one in result.changes["phase"]] == [
         ("backward", 40.0), ("forward", -40.0), ("other", -15.0),
     ]  # fmt: skip
-    assert [one.name for one in found.changes["node type"]] == ["compute", "collective", "host", "memory"]
+    assert [one.name for one in result.changes["node type"]] == ["compute", "collective", "host", "memory"]
 
 
 def test_what_the_path_does_not_pass_is_a_part() -> None:
-    found = compare(side(A, 210.0), side(B))
-    assert Change(REST, 10.0, 0.0) in found.changes["op"]
-    assert all(sum(one.change_us for one in parts) == pytest.approx(-25.0) for parts in found.changes.values())
+    result = compare(side(A, 210.0), side(B))
+    assert Change(REST, 10.0, 0.0) in result.changes["op"]
+    assert all(sum(one.change_us for one in parts) == pytest.approx(-25.0) for parts in result.changes.values())
 
 
 def test_nodes_without_a_latency_are_counted_and_add_nothing() -> None:
@@ -80,13 +80,13 @@ rows = st.lists(
 def test_parts_add_up_whatever_the_steps(a: list[Row], b: list[Row], more_us: float) -> None:
     one, other = side(a), side(b)
     other = replace(other, step_time_us=other.step_time_us + more_us)
-    found = compare(one, other)
-    for parts in found.changes.values():
-        assert sum(part.change_us for part in parts) == pytest.approx(found.change_us, abs=1e-3)
+    result = compare(one, other)
+    for parts in result.changes.values():
+        assert sum(part.change_us for part in parts) == pytest.approx(result.change_us, abs=1e-3)
         assert sum(part.a_us for part in parts) == pytest.approx(one.step_time_us, abs=1e-3)
         shown = leading(parts, 2)
         assert len(shown) <= 3
-        assert sum(part.change_us for part in shown) == pytest.approx(found.change_us, abs=1e-3)
+        assert sum(part.change_us for part in shown) == pytest.approx(result.change_us, abs=1e-3)
 
 
 @given(rows, rows)
@@ -97,10 +97,10 @@ def test_the_other_way_round_everything_changes_its_sign(a: list[Row], b: list[R
         assert {p.name: p.change_us for p in parts} == {p.name: -p.change_us for p in back[by]}
 
 
-def test_a_step_beside_itself_has_not_changed() -> None:
-    found = compare(side(A), side(A))
-    assert found.change_us == 0.0
-    assert all(part.change_us == 0.0 for parts in found.changes.values() for part in parts)
+def test_a_step_with_itself_has_not_changed() -> None:
+    result = compare(side(A), side(A))
+    assert result.change_us == 0.0
+    assert all(part.change_us == 0.0 for parts in result.changes.values() for part in parts)
 
 
 def test_the_smaller_parts_become_one() -> None:
@@ -119,11 +119,11 @@ def test_share_of_an_empty_step_is_unknown() -> None:
 
 
 def test_limits_hold_up_to_their_value() -> None:
-    found = compare(side(A), side(A, 210.0))  # 200 -> 210 us
-    assert Limits().exceeded(found) == ()
-    assert Limits(max_step_ms=0.21, max_regression=5.0).exceeded(found) == ()
-    said = Limits(max_step_ms=0.2, max_regression=4.9).exceeded(found)
-    assert said == (
+    result = compare(side(A), side(A, 210.0))  # 200 -> 210 us
+    assert Limits().exceeded(result) == ()
+    assert Limits(max_step_ms=0.21, max_regression=5.0).exceeded(result) == ()
+    sentences = Limits(max_step_ms=0.2, max_regression=4.9).exceeded(result)
+    assert sentences == (
         "step B takes 210 us, more than 0.2 ms (--max-step-ms)",
         "step B is 5.0 % longer than step A, more than 4.9 % (--max-regression)",
     )

@@ -37,7 +37,7 @@ def test_what_changed_is_printed(folders: tuple[str, str], capsys: pytest.Captur
         assert f"by {by}: time on the critical path" in shown
 
 
-def test_beyond_a_limit_the_exit_code_is_4(folders: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_outside_a_limit_the_exit_code_is_4(folders: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["compare", *folders, "--max-step-ms", "0.37", "--max-regression", "100"]) == 0
     assert cli.main(["compare", *folders, "--max-step-ms", "0.36"]) == 4
     assert cli.main(["compare", *reversed(folders), "--max-regression", "0"]) == 0  # shorter
@@ -51,14 +51,14 @@ def test_beyond_a_limit_the_exit_code_is_4(folders: tuple[str, str], capsys: pyt
 def test_json_holds_every_part(folders: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "deep" / "c.json"
     assert cli.main(["compare", *folders, "--json", str(path), "--quiet", "--max-step-ms", "1"]) == 0
-    told = json.loads(path.read_text())
-    assert (told["format"], told["change_us"], told["change_share"]) == ("gnnperf.comparison", 185.0, 1.0)
-    assert told["by_op"][0] == {
+    given = json.loads(path.read_text())
+    assert (given["format"], given["change_us"], given["change_share"]) == ("gnnperf.comparison", 185.0, 1.0)
+    assert given["by_op"][0] == {
         "name": "aten::mm", "a_critical_us": 130.0, "b_critical_us": 315.0, "change_us": 185.0,
         "a_all_ranks_us": 270.0, "b_all_ranks_us": 455.0, "a_num_nodes": 8, "b_num_nodes": 8,
     }  # fmt: skip
-    assert sum(part["change_us"] for part in told["by_phase"]) == 185.0
-    assert (told["max_step_ms"], told["max_regression_percent"], told["exceeded"]) == (1.0, None, [])
+    assert sum(part["change_us"] for part in given["by_phase"]) == 185.0
+    assert (given["max_step_ms"], given["max_regression_percent"], given["exceeded"]) == (1.0, None, [])
     capsys.readouterr()
     assert cli.main(["compare", *folders, "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["change_us"] == 185.0
@@ -73,8 +73,8 @@ def test_page_is_one_file_with_a_waterfall_each(folders: tuple[str, str], tmp_pa
 
 
 def test_waterfall_begins_at_a_and_ends_at_b(folders: tuple[str, str]) -> None:
-    found = compare(*map(read_prediction, map(Path, folders)))
-    drawn = waterfall("op", found.changes["op"], found).data[0]
+    result = compare(*map(read_prediction, map(Path, folders)))
+    drawn = waterfall("op", result.changes["op"], result).data[0]
     assert (drawn.y[0], drawn.y[-1], drawn.x[0], drawn.x[-1]) == ("step A", "step B", 0.185, 0.37)
     assert sum(drawn.x[:-1]) == pytest.approx(0.37)
     assert set(drawn.measure[1:-1]) == {"relative"}
@@ -82,12 +82,12 @@ def test_waterfall_begins_at_a_and_ends_at_b(folders: tuple[str, str]) -> None:
 
 def test_a_small_change_is_drawn_without_what_stays(folders: tuple[str, str]) -> None:
     """370 -> 380 us: 10 us of change, 10 us of what stays, and room for words; doubled, from 0."""
-    found = compare(*map(read_prediction, map(Path, folders)))
-    axis = waterfall("op", found.changes["op"], found).layout.xaxis
+    result = compare(*map(read_prediction, map(Path, folders)))
+    axis = waterfall("op", result.changes["op"], result).layout.xaxis
     assert (axis.range[0], axis.title.text) == (0.0, "ms")
-    a, b = (replace(found.b, step_time_us=us) for us in (370.0, 380.0))
+    a, b = (replace(result.b, step_time_us=us) for us in (370.0, 380.0))
     axis = waterfall(
-        "op", (replace(found.changes["op"][0], a_us=0.0, b_us=10.0),), replace(found, a=a, b=b)
+        "op", (replace(result.changes["op"][0], a_us=0.0, b_us=10.0),), replace(result, a=a, b=b)
     ).layout.xaxis
     assert (axis.range[0], axis.title.text) == (0.36, "ms, not from 0")
     assert 0.38 < axis.range[1] < 0.39
@@ -101,20 +101,20 @@ def test_bars_begin_where_the_one_before_ended() -> None:
     assert bars([], 100.0) == []
 
 
-def test_predicted_beside_measured(folders: tuple[str, str]) -> None:
-    found = compare(read_prediction(Path(folders[1])), measured_side(two_rank_graph(), "toy.json"))
-    assert found.change_us == -185.0
+def test_predicted_with_measured(folders: tuple[str, str]) -> None:
+    result = compare(read_prediction(Path(folders[1])), measured_side(two_rank_graph(), "toy.json"))
+    assert result.change_us == -185.0
     stream = io.StringIO()
-    Console(file=stream, width=140).print(rendered(found, Limits()))
+    Console(file=stream, width=140).print(rendered(result, Limits()))
     assert "B: toy (toy, measured, v100_sxm2_32gb)" in stream.getvalue()
     assert "warning" not in stream.getvalue()
 
 
-def test_other_hardware_and_what_is_left_out_are_said(folders: tuple[str, str]) -> None:
+def test_other_hardware_and_what_is_left_out_are_stated(folders: tuple[str, str]) -> None:
     side = read_prediction(Path(folders[0]))
-    found = compare(replace(side, is_lower_bound=True), replace(side, hardware="h100_sxm"))
+    result = compare(replace(side, is_lower_bound=True), replace(side, hardware="h100_sxm"))
     stream = io.StringIO()
-    Console(file=stream, width=140).print(rendered(found, Limits()))
+    Console(file=stream, width=140).print(rendered(result, Limits()))
     assert "step makespan: at least 185 us -> 185 us" in stream.getvalue()
     assert "warning: Step A leaves out work that is not covered: it is a lower bound." in stream.getvalue()
     assert "warning: A is on v100_sxm2_32gb, B on h100_sxm hardware." in stream.getvalue()
@@ -143,11 +143,11 @@ def test_evidence_is_read_from_the_document(folders: tuple[str, str]) -> None:
 def test_names_are_neither_markup_nor_html(folders: tuple[str, str]) -> None:
     side = read_prediction(Path(folders[0]))
     side.nodes["op_name"] = "<script>[bold]x"
-    found = compare(side, side)
+    result = compare(side, side)
     stream = io.StringIO()
-    Console(file=stream, width=140).print(rendered(found, Limits()))
+    Console(file=stream, width=140).print(rendered(result, Limits()))
     assert "<script>[bold]x" in stream.getvalue()
-    assert "<script>[bold]" not in comparison_page(found)
+    assert "<script>[bold]" not in comparison_page(result)
 
 
 def test_bad_input_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,6 +70,6 @@ def test_measured_step_has_the_measured_time_and_its_critical_path() -> None:
     assert side.nodes["critical_us"].sum() == 185.0
 
 
-def test_nothing_there_is_said(tmp_path: Path) -> None:
+def test_nothing_there_is_stated(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file or directory"):
         read_measured(tmp_path / "nowhere")

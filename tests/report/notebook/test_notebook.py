@@ -65,12 +65,12 @@ def test_importing_gnnperf_loads_nothing_else() -> None:
         _ = gnnperf.predikt
 
 
-def test_the_room_is_the_function_and_stays_a_room(trace: Path) -> None:
-    room = importlib.import_module("gnnperf.predict")
+def test_the_slack_is_the_function_and_stays_a_slack(trace: Path) -> None:
+    margin = importlib.import_module("gnnperf.predict")
     answer = gnnperf.predict(trace, mode="replay", findings=False)
     assert answer.step_time_us == pytest.approx(200.0, rel=0.05)
-    assert gnnperf.predict is room
-    assert room.StepPrediction is StepPrediction
+    assert gnnperf.predict is margin
+    assert margin.StepPrediction is StepPrediction
     assert list(trace.parent.glob("outputs*")) == []
 
 
@@ -99,7 +99,7 @@ def test_bad_input_is_one_error(keys: dict[str, object], message: str) -> None:
         gnnperf.predict(**keys)
 
 
-def test_a_card_says_warnings_first_and_escapes_names(toy: Answer) -> None:
+def test_a_card_states_warnings_first_and_escapes_names(toy: Answer) -> None:
     strange = replace(toy.step, warnings=("<script>1</script>",), uncovered_ops={"<b>x</b>": 2})
     card = Answer(strange)._repr_html_()
     assert card.index("&lt;script&gt;") < card.index("step makespan: at least")
@@ -109,7 +109,7 @@ def test_a_card_says_warnings_first_and_escapes_names(toy: Answer) -> None:
     assert repr(Answer(strange)).startswith("<step makespan: at least ")
 
 
-def test_the_interval_stands_beside_the_step_time(toy: Answer) -> None:
+def test_the_interval_stands_with_the_step_time(toy: Answer) -> None:
     sure = Answer(replace(toy.step, step_time_interval_us=(150.0, 220.0), interval_level=0.9))
     assert "90 % of steps within 150 us to 220 us" in sure._repr_html_()
     assert sure.step_time_interval_us == (150.0, 220.0)
@@ -162,7 +162,7 @@ def test_long_timelines_are_cut_and_say_so(monkeypatch: pytest.MonkeyPatch) -> N
     assert "the 3 longest slices" in figure.layout.title.text
 
 
-def test_without_plotly_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, toy: Answer) -> None:
+def test_without_plotly_one_line_states_what_to_install(monkeypatch: pytest.MonkeyPatch, toy: Answer) -> None:
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
     with pytest.raises(InputError, match=r"plotly is not installed.*pip install 'gnnperf\[notebook\]'"):
         toy.plot_breakdown()

@@ -54,9 +54,9 @@ def page(out: Path) -> Iterator[Page]:
         yield opened
 
 
-def _told(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "prediction.json").read_text())
-    return found
+def _predicted(out: Path) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads((out / "prediction.json").read_text())
+    return result
 
 
 def _shows(page: Page, name: str) -> str:
@@ -70,11 +70,11 @@ def test_it_opens_in_time_without_complaints_or_requests(page: Page) -> None:
 
 
 def test_headline_is_that_of_the_document(page: Page, out: Path) -> None:
-    told = _told(out)
-    assert _shows(page, "predicted") == f"{told['step_time_us']:g} us"
-    assert _shows(page, "measured") == f"{told['measured_step_time_us']:g} us"
-    assert _shows(page, "error") == f"{100 * told['step_time_error']:+.1f} %"
-    assert _shows(page, "interval") == "{:g} us to {:g} us".format(*told["step_time_interval_us"])
+    given = _predicted(out)
+    assert _shows(page, "predicted") == f"{given['step_time_us']:g} us"
+    assert _shows(page, "measured") == f"{given['measured_step_time_us']:g} us"
+    assert _shows(page, "error") == f"{100 * given['step_time_error']:+.1f} %"
+    assert _shows(page, "interval") == "{:g} us to {:g} us".format(*given["step_time_interval_us"])
     assert page.ask("document.querySelector('.warnings li').textContent") == HOSTILE
     warnings_first = "document.querySelector('.warnings').compareDocumentPosition(document.querySelector('table')) & 4"
     assert page.ask(warnings_first)
@@ -110,7 +110,7 @@ def _range(page: Page) -> str:
     return _shows(page, "timeline-range")
 
 
-def test_pointer_tells_what_it_points_at(page: Page) -> None:
+def test_pointer_reports_what_it_points_at(page: Page) -> None:
     page.ask("document.getElementById('timeline-canvas').scrollIntoView({behavior: 'instant', block: 'center'})")
     page.ask(FRAME)
     x, y = page.ask("""(() => {

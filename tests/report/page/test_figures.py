@@ -32,7 +32,7 @@ class Written:
     """A folder that predict.py wrote, and the page in it as text."""
 
     def __init__(self, folder: Path) -> None:
-        self.told: dict[str, Any] = json.loads((folder / "prediction.json").read_text())
+        self.given: dict[str, Any] = json.loads((folder / "prediction.json").read_text())
         self.nodes = pd.read_parquet(folder / "nodes.parquet")
         self.work = self.nodes[self.nodes["node_type"].isin([str(t) for t in WORK_TYPES])]
         self.page = (folder / "report.html").read_text()
@@ -56,7 +56,7 @@ def _text(markup: str) -> str:
 
 def _table(markup: str) -> tuple[str, pd.DataFrame]:
     def cells(row: str, tag: str) -> list[str]:
-        return [_text(cell).strip() for cell in re.findall(rf"<{tag}\b[^>]*>(.*?)</{tag}>", row, re.DOTALL)]
+        return [_text(td).strip() for td in re.findall(rf"<{tag}\b[^>]*>(.*?)</{tag}>", row, re.DOTALL)]
 
     rows = re.findall(r"<tr>(.*?)</tr>", markup, re.DOTALL)
     heads = [head or f"bar {place}" for place, head in enumerate(cells(rows[0], "th"))]
@@ -78,31 +78,33 @@ def percent(share: float) -> str:
 
 
 def _card(page: str, name: str) -> str:
-    found = re.search(rf'<dd id="{name}">(.*?)</dd>', page)
-    assert found is not None
-    return unescape(found.group(1)).replace("\xa0", " ")
+    result = re.search(rf'<dd id="{name}">(.*?)</dd>', page)
+    assert result is not None
+    return unescape(result.group(1)).replace("\xa0", " ")
 
 
 def test_the_answer(written: Written) -> None:
-    told = written.told
-    assert told["step_time_kind"] == "period"
-    bound = "at least " if told["step_time_is_lower_bound"] else ""
-    assert _card(written.page, "predicted") == bound + shown(told["step_time_us"])
-    assert _card(written.page, "measured") == shown(told["measured_step_time_us"])
-    assert _card(written.page, "error") == f"{100 * (told['step_time_us'] / told['measured_step_time_us'] - 1):+.1f} %"
-    low, high = told["step_time_interval_us"]
+    given = written.given
+    assert given["step_time_kind"] == "period"
+    bound = "at least " if given["step_time_is_lower_bound"] else ""
+    assert _card(written.page, "predicted") == bound + shown(given["step_time_us"])
+    assert _card(written.page, "measured") == shown(given["measured_step_time_us"])
+    assert (
+        _card(written.page, "error") == f"{100 * (given['step_time_us'] / given['measured_step_time_us'] - 1):+.1f} %"
+    )
+    low, high = given["step_time_interval_us"]
     assert _card(written.page, "interval") == f"{shown(low)} to {shown(high)}"
-    assert _card(written.page, "coverage") == percent(1 - told["uncovered_measured_share"])
-    assert f"step period: {bound}{shown(told['step_time_us'])}" in written.text
-    for warning in told["warnings"]:
+    assert _card(written.page, "coverage") == percent(1 - given["uncovered_measured_share"])
+    assert f"step period: {bound}{shown(given['step_time_us'])}" in written.text
+    for warning in given["warnings"]:
         assert warning in written.text
 
 
 def test_sources(written: Written) -> None:
-    for source, share in written.told["source_share"].items():
+    for source, share in written.given["source_share"].items():
         assert f"{source} {percent(share)}" in written.text
     counts = written.work["source"].value_counts()
-    assert {name: int(counts[name]) for name in counts.index} == written.told["num_nodes_by_source"]
+    assert {name: int(counts[name]) for name in counts.index} == written.given["num_nodes_by_source"]
     for source, count in counts.items():
         assert f"{count:,} {source}" in written.text
 
@@ -134,7 +136,7 @@ def _check_sums(table: pd.DataFrame, column: str, groups: dict[str, pd.DataFrame
 )
 def test_breakdowns(written: Written, caption: str, head: str, key: Callable[[pd.DataFrame], pd.Series]) -> None:
     groups = {str(name): nodes for name, nodes in written.work.groupby(key(written.work))}
-    _check_sums(written.tables[caption], head, groups, written.told["step_time_us"])
+    _check_sums(written.tables[caption], head, groups, written.given["step_time_us"])
 
 
 def test_op_families(written: Written) -> None:
@@ -142,12 +144,12 @@ def test_op_families(written: Written) -> None:
     names = work["family"].mask(work["node_type"] == "host", "host, all families")
     names = names.mask(work["node_type"] == "comm", "arrival and exit")
     groups = {str(name): nodes for name, nodes in work.groupby(names)}
-    _check_sums(written.tables["Op families"], "op family", groups, written.told["step_time_us"])
+    _check_sums(written.tables["Op families"], "op family", groups, written.given["step_time_us"])
 
 
-def test_ranks_complete_when_the_schedule_says(written: Written) -> None:
+def test_ranks_complete_when_the_schedule_states(written: Written) -> None:
     table = written.tables["Ranks"].set_index("rank")
-    for rank, us in written.told["rank_step_time_us"].items():
+    for rank, us in written.given["rank_step_time_us"].items():
         assert table.loc[f"rank {rank}", "completes after"] == shown(us)
 
 
@@ -161,8 +163,8 @@ def _covered(spans: Sequence[tuple[float, float]], opens: float, closes: float) 
 
 def test_active_and_exposed(written: Written) -> None:
     """One rank, by brute force."""
-    told, nodes = written.told, written.nodes
-    closes, step = told["step_makespan_us"], told["step_time_us"]
+    given, nodes = written.given, written.nodes
+    closes, step = given["step_makespan_us"], given["step_time_us"]
     ends = nodes.assign(end_us=nodes["start_us"] + nodes["mean_latency_us"].fillna(0.0))
 
     def spans(rows: pd.DataFrame) -> list[tuple[float, float]]:
@@ -181,17 +183,17 @@ def test_active_and_exposed(written: Written) -> None:
 
 
 def test_critical_path(written: Written) -> None:
-    table, told = written.tables["Critical path, op by op"], written.told
+    table, given = written.tables["Critical path, op by op"], written.given
     path = written.nodes[written.nodes["critical_us"] > 0].sort_values("start_us")
     assert f"All rows add up to {shown(path['critical_us'].sum())}" in written.text
-    assert path["critical_us"].sum() == pytest.approx(told["step_time_us"])
+    assert path["critical_us"].sum() == pytest.approx(given["step_time_us"])
     assert sum(int(count.replace(",", "")) for count in table["nodes"]) == len(path)
     first = path.iloc[0]
     assert table.loc[0, "begins at"] == shown(
-        max(0.0, first["start_us"] - (told["step_makespan_us"] - told["step_time_us"]))
+        max(0.0, first["start_us"] - (given["step_makespan_us"] - given["step_time_us"]))
     )
     assert (
-        f"delays between its nodes (launch latencies, gaps on streams): {shown(told['critical_path_delay_us'])}"
+        f"delays between its nodes (launch latencies, gaps on streams): {shown(given['critical_path_delay_us'])}"
         in written.text
     )
 
@@ -226,8 +228,8 @@ def test_errors_by_family(written: Written) -> None:
 
 def test_uncovered_ops(written: Written) -> None:
     rows = written.tables["Ops without a latency"].to_numpy().tolist()
-    assert rows == [[name, f"{count:,}"] for name, count in written.told["uncovered_ops"].items()]
-    assert sum(written.told["uncovered_ops"].values()) == int(written.work["latency_us"].isna().sum())
+    assert rows == [[name, f"{count:,}"] for name, count in written.given["uncovered_ops"].items()]
+    assert sum(written.given["uncovered_ops"].values()) == int(written.work["latency_us"].isna().sum())
 
 
 def test_no_number_stands_without_a_unit(written: Written) -> None:
@@ -235,5 +237,5 @@ def test_no_number_stands_without_a_unit(written: Written) -> None:
     for caption, table in written.tables.items():
         counted = {"nodes", "not covered", "op", "value", "shapes"}
         for head in set(table.columns) - counted:
-            bare = [cell for cell in table[head] if re.fullmatch(r"[-+]?[\d.,]+", cell)]
+            bare = [td for td in table[head] if re.fullmatch(r"[-+]?[\d.,]+", td)]
             assert not bare, (caption, head, bare)

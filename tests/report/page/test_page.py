@@ -82,7 +82,7 @@ def test_page_states_answer_units_and_comparison() -> None:
     assert "aten::mm" in page
 
 
-def test_interval_is_told_with_its_level() -> None:
+def test_interval_is_reported_with_its_level() -> None:
     answer = replace(toy_answer(), step_time_interval_us=(170.0, 1850.0), interval_level=0.9)
     page = page_of(answer)
     assert '<dd id="interval">170&nbsp;us to 1.85&nbsp;ms</dd>' in page
@@ -106,7 +106,7 @@ def test_names_from_a_trace_are_escaped_everywhere() -> None:
     assert any(HOSTILE in name for name in data["words"]["name"])
 
 
-def test_without_anything_measured_it_is_said_and_columns_are_left_out() -> None:
+def test_without_anything_measured_it_is_stated_and_columns_are_left_out() -> None:
     answer = toy_answer(same_hardware=False)
     page = page_of(answer)
     assert '<dd id="error">none</dd>' in page

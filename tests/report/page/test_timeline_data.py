@@ -17,14 +17,14 @@ from tests.predict.answers import GEMM_1, toy_answer
 
 
 def _columns(data: dict[str, Any]) -> dict[str, np.ndarray]:
-    packed, at, found = gzip.decompress(base64.b64decode(data["packed"])), 0, {}
+    packed, at, result = gzip.decompress(base64.b64decode(data["packed"])), 0, {}
     for column in data["columns"]:
         kind = np.dtype(column["type"])
         values = np.frombuffer(packed, kind, column["length"], at)
         at += column["length"] * kind.itemsize
-        found[f"{column['of']} {column['name']}"] = np.cumsum(values, dtype=kind) if column["gaps"] else values
+        result[f"{column['of']} {column['name']}"] = np.cumsum(values, dtype=kind) if column["gaps"] else values
     assert at == len(packed)
-    return found
+    return result
 
 
 def _data(answer: StepPrediction) -> dict[str, Any]:

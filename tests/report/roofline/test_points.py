@@ -31,7 +31,7 @@ def _nodes() -> pd.DataFrame:
     )
 
 
-def test_a_family_is_a_point_and_its_share_is_told_node_by_node() -> None:
+def test_a_family_is_a_point_and_its_share_is_reported_node_by_node() -> None:
     (picture,) = pictures_of(_nodes(), CPU, CPU)
     gemm, addition = picture.points[PREDICTED]
     assert (gemm.family, gemm.rate, gemm.num_nodes, gemm.time_us) == ("gemm", "float32", 2, 42.0)
@@ -51,7 +51,7 @@ def test_measured_points_are_of_what_was_measured() -> None:
     assert (gemm.num_nodes, gemm.time_us) == (2, 54.0)
 
 
-def test_measured_elsewhere_is_a_device_of_its_own() -> None:
+def test_measured_outside_is_a_device_of_its_own() -> None:
     predicted, measured = pictures_of(_nodes(), OTHER, CPU)
     assert (predicted.roofs.device, list(predicted.points)) == (OTHER, [PREDICTED])
     assert (measured.roofs.device, list(measured.points)) == (CPU, [MEASURED])

@@ -119,11 +119,11 @@ def test_numbers_that_cannot_be_used_are_one_message(
     assert len(error.splitlines()) == 1
 
 
-def test_accuracies_stand_beside_speed_ups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_accuracies_stand_with_speed_ups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mine = tmp_path / "mine.csv"
     mine.write_text("pattern,sparsity,accuracy\ndense,0,76.5\nblock16,0.75,71\n2:4,0.5,76\nblock4,0.5,70\n")
-    asked = [*LAYER, "--patterns", "2:4", "block16", "block48", "--sparsities", "0.5", "--accuracy", str(mine)]
-    assert cli.main([*asked, "--out", str(tmp_path / "s.csv")]) == 0
+    requested = [*LAYER, "--patterns", "2:4", "block16", "block48", "--sparsities", "0.5", "--accuracy", str(mine)]
+    assert cli.main([*requested, "--out", str(tmp_path / "s.csv")]) == 0
     shown = capsys.readouterr().out
     assert "block48: 48 does not divide m, 64, and k, 64" in shown
     assert "accuracies of block4 are not used" in shown
@@ -132,11 +132,11 @@ def test_accuracies_stand_beside_speed_ups(tmp_path: Path, capsys: pytest.Captur
         ("dense", 0.0), ("2:4", 0.5), ("block16", 0.5), ("block16", 0.75),
     ]  # fmt: skip
     assert list(table["accuracy"].fillna(-1)) == [76.5, 76.0, -1.0, 71.0]
-    assert cli.main([*asked, "--out", str(tmp_path / "s.html")]) == 0
+    assert cli.main([*requested, "--out", str(tmp_path / "s.html")]) == 0
     assert (tmp_path / "s.html").read_text().count("<svg") == 2
 
 
-def test_a_device_without_units_for_a_pattern_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_device_without_units_for_a_pattern_states_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*LAYER[:-1], "v100_sxm2_16gb"]) == 0
     assert "2:4: v100_sxm2_16gb has no units for it" in capsys.readouterr().out
 

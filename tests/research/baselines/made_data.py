@@ -17,13 +17,13 @@ def twice_recorded(cache: Path) -> PreparedData:
     split = replace(SPLIT, test=("f/1", "f/2"))
 
     def recorded(name: str) -> RunGraph:
-        found = replace(read(name[0]), run=name, workload="toy" if name.startswith("f") else "")
+        result = replace(read(name[0]), run=name, workload="toy" if name.startswith("f") else "")
         if not name.endswith("/2"):
-            return found
-        (label,) = found.graph.steps
-        nodes = found.graph.nodes.assign(latency_us=1.1 * found.graph.nodes["latency_us"])
+            return result
+        (label,) = result.graph.steps
+        nodes = result.graph.nodes.assign(latency_us=1.1 * result.graph.nodes["latency_us"])
         longer = replace(label, makespan_us=1.2 * label.makespan_us)
-        return replace(found, graph=replace(found.graph, nodes=nodes, steps=(longer,), fingerprint=name))
+        return replace(result, graph=replace(result.graph, nodes=nodes, steps=(longer,), fingerprint=name))
 
     return prepare(DataConfig(cache_dir=str(cache)), split, recorded)
 

@@ -23,7 +23,7 @@ def targets(num_steps: int) -> Tensor:
     return torch.full((num_steps,), 2.0)
 
 
-def test_it_finds_the_minimum_and_says_its_error() -> None:
+def test_it_finds_the_minimum_and_states_its_error() -> None:
     network, wanted = Constant(), targets(20)
     problem = Problem(20, lambda rows: (network.value - wanted[rows]).square().mean(),
                       lambda: float((network.value - 2.0).abs()))  # fmt: skip
@@ -32,7 +32,7 @@ def test_it_finds_the_minimum_and_says_its_error() -> None:
     assert error == pytest.approx(abs(float(network.value.detach()) - 2.0))
 
 
-def test_the_weights_of_the_best_epoch_are_kept() -> None:
+def test_the_weights_of_the_best_epoch_are_retained() -> None:
     """The validation error is least when the value passes 1 on its way to 2."""
     network, seen = Constant(), []
 

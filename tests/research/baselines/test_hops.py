@@ -25,25 +25,25 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
 def test_aggregates_by_hand() -> None:
     sent = np.array([[1.0, 10.0], [3.0, 30.0], [5.0, 20.0]])
     ends = np.array([[0, 1, 2], [1, 1, 0]])  # rows 0 and 1 send to 1, row 2 to 0
-    found = aggregate(sent, ends, 3, mean=np.array([0, 1]), maximum=np.array([1]))
+    result = aggregate(sent, ends, 3, mean=np.array([0, 1]), maximum=np.array([1]))
     expected = [[1, 5, 20, 20], [2, 2, 20, 30], [0, 0, 0, 0]]  # count, two means, one maximum
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_without_edges_all_is_zero() -> None:
-    found = aggregate(np.ones((2, 3)), np.zeros((2, 0), dtype=np.int64), 2, np.arange(3), np.arange(0))
-    np.testing.assert_array_equal(found, np.zeros((2, 4)))
+    result = aggregate(np.ones((2, 3)), np.zeros((2, 0), dtype=np.int64), 2, np.arange(3), np.arange(0))
+    np.testing.assert_array_equal(result, np.zeros((2, 4)))
 
 
 @given(st.integers(1, 6), st.integers(1, 20), st.integers(0, 2**32 - 1))
 def test_aggregates_are_those_of_a_loop(num_nodes: int, num_edges: int, seed: int) -> None:
     draw = np.random.default_rng(seed)
     sent, ends = draw.standard_normal((num_nodes, 2)), draw.integers(0, num_nodes, (2, num_edges))
-    found = aggregate(sent, ends, num_nodes, np.arange(2), np.arange(2))
+    result = aggregate(sent, ends, num_nodes, np.arange(2), np.arange(2))
     for node in range(num_nodes):
         values = sent[ends[0, ends[1] == node]]
         expected = [len(values), *values.mean(0), *values.max(0)] if len(values) else [0.0] * 5
-        np.testing.assert_allclose(found[node], expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(result[node], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_edges_of_both_directions_are_each_others_mirror(data: PreparedData) -> None:
@@ -69,11 +69,11 @@ def test_the_word_before_is_the_op_before_on_the_lane(data: PreparedData) -> Non
     ops = joint_codes(step, data.vocabulary)[:, FIELDS.index("op_name")]
     column = WORK_SIDES.index(Side("", str(Relation.FOLLOWS), False))
     ends = edges(step, WORK_SIDES[column])
-    found = words(step, own)
-    np.testing.assert_array_equal(found[ends[1], column], ops[ends[0]])
-    alone = np.setdiff1d(np.arange(len(ops)), ends[1])
-    assert len(alone) > 0
-    assert (found[alone, column] == -1).all()
+    result = words(step, own)
+    np.testing.assert_array_equal(result[ends[1], column], ops[ends[0]])
+    isolated = np.setdiff1d(np.arange(len(ops)), ends[1])
+    assert len(isolated) > 0
+    assert (result[isolated, column] == -1).all()
 
 
 def test_columns_say_what_they_hold(data: PreparedData) -> None:
@@ -87,7 +87,7 @@ def test_columns_say_what_they_hold(data: PreparedData) -> None:
     np.testing.assert_array_equal(codes, np.round(codes))
 
 
-def test_columns_leave_out_what_says_nothing(data: PreparedData) -> None:
+def test_columns_leave_out_what_states_nothing(data: PreparedData) -> None:
     columns = OneHop().columns(data)
     first_text = len(WORK_NAMES) - NUM_TEXT_FEATURES
     varying = set(np.concatenate(columns.mean[: len(WORK_SIDES)]).tolist())
@@ -113,10 +113,10 @@ def test_the_order_of_nodes_does_not_matter(data: PreparedData) -> None:
         for side, node_type in enumerate((edge_type[0], edge_type[2])):
             ends[side] = new_row[ends[side]] if node_type == "host" else ends[side]
         shuffled[edge_type].edge_index = torch.from_numpy(ends)
-    found = columns.matrix(shuffled)
+    result = columns.matrix(shuffled)
     num_host = len(order)
-    np.testing.assert_allclose(found[:num_host], rows[:num_host][order], rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found[num_host:], rows[num_host:], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result[:num_host], rows[:num_host][order], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result[num_host:], rows[num_host:], rtol=1e-5, atol=1e-6)
 
 
 def test_the_choice_names_itself(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.prepare import PreparedData
-from research.baselines.judge import fitted_cell, repeat_cell
+from research.baselines.judge import fitted_record, repeat_record
 from research.baselines.trivial import Base
 from research.baselines.whole_steps import MedianStep
 from research.evaluation.cells import Origin
@@ -24,14 +24,14 @@ def origin(part: str = "test", seed: int | None = 0) -> Origin:
     return Origin("run", part, "scaled", seed, 1.0, "", "d", "l", "c")
 
 
-def test_a_cell_by_hand(data: PreparedData) -> None:
+def test_a_record_by_hand(data: PreparedData) -> None:
     """Seed 5 adds 5 % to 1.2; the collective, without an answer, holds the base's; arrivals do not count."""
-    cell = fitted_cell(Scaled(1.2), data, origin(seed=5))
-    assert cell.steps["recording"].tolist() == ["f/1", "f/2"]
-    assert cell.steps["run"].tolist() == ["f", "f"]
-    assert cell.steps["workload"].tolist() == ["toy", "toy"]
-    assert cell.steps["predicted_us"].tolist() == pytest.approx([1.25 * 185, 1.25 * 1.2 * 185])
-    nodes = cell.nodes
+    record = fitted_record(Scaled(1.2), data, origin(seed=5))
+    assert record.steps["recording"].tolist() == ["f/1", "f/2"]
+    assert record.steps["run"].tolist() == ["f", "f"]
+    assert record.steps["workload"].tolist() == ["toy", "toy"]
+    assert record.steps["predicted_us"].tolist() == pytest.approx([1.25 * 185, 1.25 * 1.2 * 185])
+    nodes = record.nodes
     assert nodes is not None
     first = nodes[nodes["recording"] == 0]
     assert first["kind"].tolist() == [*["host T2", "host T4", "host T3", "compute", "host T1"] * 2, "collective"]
@@ -39,15 +39,15 @@ def test_a_cell_by_hand(data: PreparedData) -> None:
     assert ratio[:-1] == pytest.approx(1.25)
     step = data.steps["test"][0]
     assert first["predicted_us"].iloc[-1] == pytest.approx(float(step.data["collective"].base_us[0]))
-    assert cell.coverage == pytest.approx(10 / 11)
-    assert cell.fit_s >= 0
+    assert record.coverage == pytest.approx(10 / 11)
+    assert record.fit_s >= 0
 
 
 def test_the_noise_floor_by_hand(data: PreparedData) -> None:
     """f/2 is longer by 10 % per node and 20 % per step: errors of 0.1 and 1 - 1 / 1.1, of 0.2 and 1 - 1 / 1.2."""
-    cell = repeat_cell(data, origin(seed=None))
-    assert cell.steps["recording"].tolist() == ["f/1 by f/2", "f/2 by f/1"]
-    nodes, steps = node_figures([cell]), step_figures([cell])
+    record = repeat_record(data, origin(seed=None))
+    assert record.steps["recording"].tolist() == ["f/1 by f/2", "f/2 by f/1"]
+    nodes, steps = node_figures([record]), step_figures([record])
     assert nodes is not None
     assert nodes.count == 22
     assert nodes.gmae == pytest.approx(np.sqrt(0.1 * (1 - 1 / 1.1)), rel=1e-4)
@@ -55,21 +55,21 @@ def test_the_noise_floor_by_hand(data: PreparedData) -> None:
 
 
 def test_whole_steps_only(data: PreparedData) -> None:
-    cell = fitted_cell(MedianStep(), data, origin())
-    assert cell.nodes is None
-    assert np.isnan(cell.coverage)
-    assert cell.steps["predicted_us"].tolist() == [185.0, 185.0]
+    record = fitted_record(MedianStep(), data, origin())
+    assert record.nodes is None
+    assert np.isnan(record.coverage)
+    assert record.steps["predicted_us"].tolist() == [185.0, 185.0]
 
 
 def test_the_part_that_is_judged(data: PreparedData) -> None:
-    assert fitted_cell(Base(), data, origin("val")).steps["recording"].tolist() == ["e"]
+    assert fitted_record(Base(), data, origin("val")).steps["recording"].tolist() == ["e"]
 
 
 def test_a_run_recorded_once_has_no_floor(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no run was recorded twice"):
-        repeat_cell(once_recorded(tmp_path), origin())
+        repeat_record(once_recorded(tmp_path), origin())
 
 
 def test_an_answer_that_is_none_names_its_row(data: PreparedData) -> None:
     with pytest.raises(InputError, match="cell run/scaled: a predicted latency is not finite"):
-        fitted_cell(Scaled(-1.0), data, origin())
+        fitted_record(Scaled(-1.0), data, origin())

@@ -11,13 +11,13 @@ from research.benchmarks import __main__ as benchmarks_main
 from research.benchmarks._learned_jobs import curve_jobs, data_config, jobs_of
 from research.benchmarks._learned_rows import ABLATIONS, CURVE_ROW, DATA, FIXED, LEARNED
 from research.benchmarks.learned import main
-from tests.research.evaluation.made_cells import folder_of, made
+from tests.research.evaluation.made_records import folder_of, made
 
 
 def test_jobs_of_a_split(tmp_path: Path) -> None:
     """What chance has no part in is one cell; the floor needs recordings one by one, as the test part has them."""
-    said = [str(job) for job in jobs_of(tmp_path, "size", ["gnn", "analytic", "mlp"], [0, 1], "test")]
-    assert said == ["size/another-recording/fixed", "size/analytic/fixed",
+    sentences = [str(job) for job in jobs_of(tmp_path, "size", ["gnn", "analytic", "mlp"], [0, 1], "test")]
+    assert sentences == ["size/another-recording/fixed", "size/analytic/fixed",
                     "size/gnn/0", "size/mlp/0", "size/gnn/1", "size/mlp/1"]  # fmt: skip
     assert [str(job) for job in jobs_of(tmp_path, "size", ["gnn"], [3], "val")] == ["size/gnn/3"]
 
@@ -28,13 +28,13 @@ def test_jobs_of_a_curve(tmp_path: Path) -> None:
     assert {job.learner for job in jobs} == {"gnn"}
 
 
-def test_rows_have_one_name_and_say_what_they_were_told() -> None:
+def test_rows_have_one_name_and_say_what_they_were_reported() -> None:
     rows = [*FIXED, *LEARNED, *ABLATIONS]
     assert len(set(rows)) == len(rows)
     assert CURVE_ROW in LEARNED
-    told = [repr(learner) for learner in (FIXED | LEARNED | ABLATIONS).values()]
-    assert len(set(told)) == len(told)
-    assert not any(" at 0x" in one for one in told)  # an address would make every cell anew
+    given = [repr(learner) for learner in (FIXED | LEARNED | ABLATIONS).values()]
+    assert len(set(given)) == len(given)
+    assert not any(" at 0x" in one for one in given)  # an address would make every cell anew
     assert all(isinstance(learner, Network) for learner in ABLATIONS.values())
 
 
@@ -49,22 +49,22 @@ def test_a_row_may_have_data_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None
     assert set(DATA) <= {*FIXED, *LEARNED, *ABLATIONS}
 
 
-def test_tables_of_the_cells_that_are_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_of_the_records_that_are_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = folder_of(tmp_path, made(seed=0), made(seed=1, code="other"), made("pooled", nodes=False),
                        made("another-recording", seed=None), made("gnn", split="moon"))  # fmt: skip
     assert main(["--print-only", "--out", str(folder)]) == 0
-    said = capsys.readouterr().out
-    assert "size: node latencies" in said and "moon" not in said
-    gnn, floor, pooled = (next(line for line in said.splitlines() if line.split()[:1] == [row])
+    sentences = capsys.readouterr().out
+    assert "size: node latencies" in sentences and "moon" not in sentences
+    gnn, floor, pooled = (next(line for line in sentences.splitlines() if line.split()[:1] == [row])
                           for row in ("gnn", "another-recording", "pooled"))  # fmt: skip
     assert gnn.split()[1:5] == ["2", "3", "100.0", "20.0"]  # (10 x 20 x 40 %)^(1/3)
-    assert said.index(floor) > said.index(pooled)
+    assert sentences.index(floor) > sentences.index(pooled)
     assert pooled.count("-") > 9  # whole steps only
-    assert "5 cells, fitted in 0.0 hours" in said
-    assert "Cells of 2 versions of the learning code: c, other." in said
+    assert "5 cells, fitted in 0.0 hours" in sentences
+    assert "Cells of 2 versions of the learning code: c, other." in sentences
 
 
-def test_cells_that_cannot_be_compared_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_that_cannot_be_compared_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = folder_of(tmp_path, made(), made("mlp", data="of other runs"))
     assert main(["--print-only", "--out", str(folder)]) == 2
     assert "row mlp: fitted on other data" in capsys.readouterr().err

@@ -39,7 +39,7 @@ def test_it_learns_and_repeats_by_seed(data: PreparedData) -> None:
     assert np.abs(np.log(learned[gemm] / measured)).max() < np.abs(np.log(base / measured)).min()
 
 
-def test_what_was_learned_is_scheduled_as_ops_alone(data: PreparedData) -> None:
+def test_what_was_learned_is_scheduled_as_ops_isolated(data: PreparedData) -> None:
     step = data.steps["test"][0]
     untrained = TrainedNetwork(TypedGNN(ModelConfig(hidden_channels=8, num_layers=1), data.vocabulary).eval())
     assert all(untrained.network.is_silent(t) for t in WORK)
@@ -53,7 +53,7 @@ def test_what_was_learned_is_scheduled_as_ops_alone(data: PreparedData) -> None:
     assert answer.step_us(step) == step_time_us(step, answer.latency_us(step))
 
 
-def test_the_configuration_is_told_and_left_alone(data: PreparedData, tmp_path: Path) -> None:
+def test_the_configuration_is_reported_and_left_as_it_is(data: PreparedData, tmp_path: Path) -> None:
     made = learner(epochs=1)
     before = repr(made)
     made.fit(data, 3)

@@ -45,8 +45,8 @@ def test_a_batch_answers_like_its_steps(data: PreparedData) -> None:
     graphs = [as_graph(step, data.vocabulary) for step in data.steps["train"]]
     made = network(data)
     with torch.no_grad():
-        together, alone = made(batch(graphs)), torch.cat([made(g) for g in graphs])
-    torch.testing.assert_close(together, alone)
+        together, isolated = made(batch(graphs)), torch.cat([made(g) for g in graphs])
+    torch.testing.assert_close(together, isolated)
     assert together.std() > 0
 
 
@@ -59,9 +59,9 @@ def test_neighbors_count(data: PreparedData) -> None:
 
 def test_the_target_is_what_the_base_misses(data: PreparedData) -> None:
     steps = data.steps["train"]
-    found = targets(steps, [as_graph(s, data.vocabulary) for s in steps])
+    result = targets(steps, [as_graph(s, data.vocabulary) for s in steps])
     expected = [math.log(s.step_us / base_step_us(s)) for s in steps]
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_it_has_no_latencies_and_untrained_answers_the_base(data: PreparedData) -> None:

@@ -23,23 +23,23 @@ class Counted:
     """A predictor that counts what it is asked."""
 
     def __init__(self, predictor: GnnPredictor) -> None:
-        self.predictor, self.asked = predictor, 0
+        self.predictor, self.requested = predictor, 0
 
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
-        self.asked += 1
+        self.requested += 1
         return self.predictor.predict(graph, cluster)
 
 
-def test_an_answer_is_the_predictors_and_asked_for_once(tmp_path: Path) -> None:
+def test_an_answer_is_the_predictors_and_requested_for_once(tmp_path: Path) -> None:
     counted = Counted(GnnPredictor(doubling(tmp_path)))
     answer, (step,) = PredictorAnswer(counted), prepared(tmp_path).steps["test"]
     latency_us, step_us = answer.latency_us(step), answer.step_us(step)
-    assert counted.asked == 1
-    said = counted.predictor.predict(step.graph, step.cluster)
-    assert np.array_equal(latency_us, said.latency_us, equal_nan=True)
-    assert step_us == pytest.approx(step_time_us(step, said.latency_us))
+    assert counted.requested == 1
+    sentences = counted.predictor.predict(step.graph, step.cluster)
+    assert np.array_equal(latency_us, sentences.latency_us, equal_nan=True)
+    assert step_us == pytest.approx(step_time_us(step, sentences.latency_us))
     answer.latency_us(replace(step, run="another"))
-    assert counted.asked == 2
+    assert counted.requested == 2
 
 
 def test_two_rows_of_a_checkpoint(tmp_path: Path) -> None:
@@ -47,10 +47,10 @@ def test_two_rows_of_a_checkpoint(tmp_path: Path) -> None:
     checkpoint, (step,) = doubling(tmp_path), prepared(tmp_path).steps["test"]
     checkpoint = replace(checkpoint, provenance={"training": {"seed": 4}}, sha256="abc")
     fits = fits_of(checkpoint, checkpoint.network(), "small", 2.0)
-    assert [(row, fit.seed, fit.told, fit.fit_s) for row, fit in fits.items()] == [
+    assert [(row, fit.seed, fit.given, fit.fit_s) for row, fit in fits.items()] == [
         ("small", 4, "checkpoint abc", 2.0), ("small-hybrid", 4, "hybrid of checkpoint abc", 2.0),
     ]  # fmt: skip
     network = GnnPredictor(checkpoint)
     for row, predictor in (("small", network), ("small-hybrid", BlendedPredictor(network))):
-        said = predictor.predict(step.graph, step.cluster).latency_us
-        assert fits[row].answer.latency_us(step)[[3, 10]] == pytest.approx(said[[3, 10]], rel=1e-5)  # type: ignore[index]
+        sentences = predictor.predict(step.graph, step.cluster).latency_us
+        assert fits[row].answer.latency_us(step)[[3, 10]] == pytest.approx(sentences[[3, 10]], rel=1e-5)  # type: ignore[index]

@@ -10,7 +10,7 @@ from synthetic import prepared
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.training.config import LearnerConfig, LearnerKind
 from research.baselines.pooled import POOLED_START, PooledSage
-from research.baselines.rows import TRIVIAL, fits_asked_for, simpler
+from research.baselines.rows import TRIVIAL, requested_fits, simpler
 from research.baselines.sequence import OpsAsText
 from research.baselines.trees import TREE_START, Trees
 
@@ -24,11 +24,11 @@ from research.baselines.trees import TREE_START, Trees
         (LearnerKind.ops_as_text, OpsAsText, "ops_as_text"),
     ],
 )
-def test_who_is_asked_for(kind: LearnerKind, learner: type, name: str) -> None:
-    found = simpler(LearnerConfig(kind, trials=3, store="here"))
-    assert isinstance(found.tunable, learner)
-    assert (found.tunable.name, found.trials, found.store) == (name, 3, Path("here"))
-    assert found.tunable.start == learner().start  # by hand, unless something else is said
+def test_who_is_requested_for(kind: LearnerKind, learner: type, name: str) -> None:
+    result = simpler(LearnerConfig(kind, trials=3, store="here"))
+    assert isinstance(result.tunable, learner)
+    assert (result.tunable.name, result.trials, result.store) == (name, 3, Path("here"))
+    assert result.tunable.start == learner().start  # by hand, unless something else is said
 
 
 def test_a_setting_takes_the_place_of_the_one_by_hand() -> None:
@@ -44,7 +44,7 @@ def test_a_setting_that_it_does_not_have_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("given", "message"),
     [
         ({"trials": 0}, "learner.trials"),
         ({"kind": LearnerKind.trees, "store": ""}, "learner.store"),
@@ -54,21 +54,21 @@ def test_a_setting_that_it_does_not_have_is_refused() -> None:
         ({"kind": LearnerKind.trees, "settings": {"lambda_l2": float("nan")}}, "learner.settings.lambda_l2"),
     ],
 )
-def test_what_cannot_work_is_refused(told: dict[str, object], message: str) -> None:
+def test_what_cannot_work_is_refused(given: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        LearnerConfig(**told)  # type: ignore[arg-type]
+        LearnerConfig(**given)  # type: ignore[arg-type]
 
 
 def test_fits(tmp_path: Path) -> None:
     """A fit carries the row's name, its seed and what was told; where nothing is learned there is none."""
     data = prepared(tmp_path)
-    assert fits_asked_for(LearnerConfig(LearnerKind.trivial), "none", data, 3) == {}
-    asked = LearnerConfig(LearnerKind.graphsage, {"hidden_channels": 4})
-    found = fits_asked_for(asked, "small", data, 3)
-    assert list(found) == ["small"]
-    assert found["small"].seed == 3 and found["small"].fit_s > 0
-    assert found["small"].told == repr(simpler(asked)) and "'hidden_channels': 4" in found["small"].told
-    assert found["small"].answer.step_us(data.steps["test"][0]) > 0
+    assert requested_fits(LearnerConfig(LearnerKind.trivial), "none", data, 3) == {}
+    requested = LearnerConfig(LearnerKind.graphsage, {"hidden_channels": 4})
+    result = requested_fits(requested, "small", data, 3)
+    assert list(result) == ["small"]
+    assert result["small"].seed == 3 and result["small"].fit_s > 0
+    assert result["small"].given == repr(simpler(requested)) and "'hidden_channels': 4" in result["small"].given
+    assert result["small"].answer.step_us(data.steps["test"][0]) > 0
 
 
 def test_trivial_answers_need_no_seed(tmp_path: Path) -> None:

@@ -75,9 +75,9 @@ class Fixed:
 def test_moves_by_hand(data: PreparedData) -> None:
     step = data.steps["test"][0]
     other = replace(step, cluster=replace(step.cluster, device=half_bandwidth(step.cluster.device)))
-    found = moves(Fixed(), [(step, other)], [np.ones(4, dtype=bool)])
-    assert (found.nodes, found.up, found.down) == (4, 0.25, 0.25)  # 0.05 % is no move
-    assert found.median_ratio == pytest.approx((1.0 + 1.0005) / 2)
+    result = moves(Fixed(), [(step, other)], [np.ones(4, dtype=bool)])
+    assert (result.nodes, result.up, result.down) == (4, 0.25, 0.25)  # 0.05 % is no move
+    assert result.median_ratio == pytest.approx((1.0 + 1.0005) / 2)
     none = moves(Fixed(), [(step, other)], [np.zeros(4, dtype=bool)])
     assert none.nodes == 0 and np.isnan(none.up)
 

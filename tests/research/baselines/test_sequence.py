@@ -52,9 +52,9 @@ def test_a_batch_answers_like_its_steps(data: PreparedData, words: Words) -> Non
     texts, made = [sequence_of(step, words) for step in data.steps["train"]], network(words)
     with torch.no_grad():
         nodes, steps = made(batch(texts))
-        alone = [made(text) for text in texts]
-    torch.testing.assert_close(nodes, torch.cat([a[0] for a in alone]))
-    torch.testing.assert_close(steps, torch.cat([a[1] for a in alone]))
+        isolated = [made(text) for text in texts]
+    torch.testing.assert_close(nodes, torch.cat([a[0] for a in isolated]))
+    torch.testing.assert_close(steps, torch.cat([a[1] for a in isolated]))
 
 
 def test_a_node_sees_its_lane_and_no_other(data: PreparedData, words: Words) -> None:
@@ -101,8 +101,8 @@ def test_the_error_by_hand(data: PreparedData, words: Words) -> None:
     of_step = abs(math.log(step.step_us / base_step_us(step)))
     with torch.no_grad():
         text, log_step = sequence_of(step, words), torch.tensor([math.log(step.step_us)])
-        found = error_of(SequenceNetwork(len(words), 16), text, log_step)
-    assert float(found) == pytest.approx(of_nodes + of_step, rel=1e-4)
+        result = error_of(SequenceNetwork(len(words), 16), text, log_step)
+    assert float(result) == pytest.approx(of_nodes + of_step, rel=1e-4)
 
 
 def test_untrained_it_answers_the_base(data: PreparedData, words: Words) -> None:
@@ -129,7 +129,7 @@ def test_a_fit_beats_the_base_and_repeats(data: PreparedData) -> None:
     np.testing.assert_array_equal(latency_us[comm.node_id.numpy()], comm.base_us.numpy())
 
 
-def test_steps_are_told_in_the_way_that_errs_less(data: PreparedData, words: Words) -> None:
+def test_steps_are_reported_in_the_way_that_errs_less(data: PreparedData, words: Words) -> None:
     """The network's latencies are the base's, its direct answer is three times the base's schedule."""
     made = SequenceNetwork(len(words), 16)
     torch.nn.init.constant_(made.step.last.bias, math.log(3.0))

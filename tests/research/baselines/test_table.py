@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from gnnperf.core.errors import InputError
 from gnnperf.gnn.data.runs import run_of
 from gnnperf.gnn.data.splits import Split
-from research.baselines.table import Place, SplitData, ensure_cell, ensure_floor, with_share
-from research.evaluation.cell_files import cell_path, codes, read_cell, read_cells
+from research.baselines.table import Place, SplitData, ensure_floor, ensure_record, with_share
+from research.evaluation.record_files import codes, read_record, read_records, record_path
 from tests.research.baselines.made_data import Scaled, twice_recorded
 
 SPLIT = Split("run", tuple(f"r{i}/{k}" for i in range(8) for k in (1, 2)), ("v/1",), ("t/1",))
@@ -26,34 +26,34 @@ def fits(path: Path) -> int:
     return len(path.read_text().splitlines()) if path.is_file() else 0
 
 
-def test_a_table_goes_on_cell_by_cell(tmp_path: Path, split: SplitData) -> None:
+def test_a_table_goes_on_record_by_record(tmp_path: Path, split: SplitData) -> None:
     counted = tmp_path / "fits"
     learner, places = Scaled(1.2, counted), [Place(tmp_path, "scaled", seed) for seed in (0, 1)]
-    assert ensure_cell(places[0], learner, split)
+    assert ensure_record(places[0], learner, split)
     assert fits(counted) == 1  # killed here
-    assert [ensure_cell(place, learner, split) for place in places] == [False, True]
+    assert [ensure_record(place, learner, split) for place in places] == [False, True]
     assert fits(counted) == 2
-    assert [cell.origin.seed for cell in read_cells(tmp_path)] == [0, 1]
+    assert [record.origin.seed for record in read_records(tmp_path)] == [0, 1]
 
 
-def test_a_cell_of_other_data_or_another_learner_is_made_anew(tmp_path: Path, split: SplitData) -> None:
+def test_a_record_of_other_data_or_another_learner_is_made_anew(tmp_path: Path, split: SplitData) -> None:
     counted, place = tmp_path / "fits", Place(tmp_path, "scaled", None)
-    ensure_cell(place, Scaled(1.2, counted), split)
+    ensure_record(place, Scaled(1.2, counted), split)
     other = replace(split, data=replace(split.data, fingerprint="of other inputs"))
-    assert ensure_cell(place, Scaled(1.2, counted), other)
-    assert read_cells(tmp_path)[0].origin.data == "of other inputs"
-    assert ensure_cell(place, Scaled(1.3, counted), other)
-    assert ensure_cell(replace(place, part="val"), Scaled(1.3, counted), other)
+    assert ensure_record(place, Scaled(1.2, counted), other)
+    assert read_records(tmp_path)[0].origin.data == "of other inputs"
+    assert ensure_record(place, Scaled(1.3, counted), other)
+    assert ensure_record(replace(place, part="val"), Scaled(1.3, counted), other)
     assert fits(counted) == 4
 
 
-def test_a_damaged_cell_stops_its_row_and_says_what_to_do(tmp_path: Path, split: SplitData) -> None:
+def test_a_damaged_record_stops_its_row_and_states_what_to_do(tmp_path: Path, split: SplitData) -> None:
     place = Place(tmp_path, "scaled", 3)
-    ensure_cell(place, Scaled(1.2), split)
-    path = cell_path(tmp_path, "run", "scaled", 3)
+    ensure_record(place, Scaled(1.2), split)
+    path = record_path(tmp_path, "run", "scaled", 3)
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(InputError, match=r"scaled/3\.parquet: is no cell that can be read .* delete it"):
-        ensure_cell(place, Scaled(1.2), split)
+        ensure_record(place, Scaled(1.2), split)
 
 
 def test_the_floor_is_a_row_too(tmp_path: Path, split: SplitData) -> None:
@@ -61,12 +61,12 @@ def test_the_floor_is_a_row_too(tmp_path: Path, split: SplitData) -> None:
     assert [ensure_floor(place, split), ensure_floor(place, split)] == [True, False]
 
 
-def test_other_code_is_told(tmp_path: Path, split: SplitData) -> None:
-    ensure_cell(Place(tmp_path, "scaled", 0), Scaled(1.2), split)
-    cell = read_cell(cell_path(tmp_path, "run", "scaled", 0))
-    older = replace(cell, origin=replace(cell.origin, code="older"))
-    assert len(codes([cell])) == 1
-    assert "older" in codes([cell, older])
+def test_other_code_is_reported(tmp_path: Path, split: SplitData) -> None:
+    ensure_record(Place(tmp_path, "scaled", 0), Scaled(1.2), split)
+    record = read_record(record_path(tmp_path, "run", "scaled", 0))
+    older = replace(record, origin=replace(record.origin, code="older"))
+    assert len(codes([record])) == 1
+    assert "older" in codes([record, older])
 
 
 @given(st.sampled_from([0.125, 0.25, 0.5]), st.integers(0, 50))

@@ -13,7 +13,7 @@ from research.baselines.judge import Fit, fitted
 from research.baselines.rows import TRIVIAL
 from research.baselines.training import judged_rows, show_rows, validation_error, variant_of, write_records
 from research.baselines.whole_steps import SameStep
-from research.evaluation.cell_files import read_cells
+from research.evaluation.record_files import read_records
 from research.evaluation.row_errors import REPEAT
 from tests.research.baselines.made_data import Scaled, twice_recorded
 
@@ -23,7 +23,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     return twice_recorded(tmp_path_factory.mktemp("cache"))
 
 
-def test_rows_and_cells(data: PreparedData, tmp_path: Path) -> None:
+def test_rows_and_records(data: PreparedData, tmp_path: Path) -> None:
     """The floor stands where a run is there twice, last; a cell says what it was made from."""
     judged = judged_rows({"mine": fitted(Scaled(1.2), data, 5)}, data, ["val", "test"], "")
     assert {part: set(rows) for part, rows in judged.items()} == {
@@ -32,12 +32,12 @@ def test_rows_and_cells(data: PreparedData, tmp_path: Path) -> None:
     assert list(judged["test"])[-1] == REPEAT
     write_records(judged, tmp_path)
     for part in ("val", "test"):
-        assert len(read_cells(tmp_path / part, part)) == len(judged[part])
-    (kept,) = (cell for cell in read_cells(tmp_path / "test") if cell.origin.row == "mine")
+        assert len(read_records(tmp_path / part, part)) == len(judged[part])
+    (retained,) = (record for record in read_records(tmp_path / "test") if record.origin.row == "mine")
     assert (tmp_path / "test" / "run" / "mine" / "5.parquet").is_file()
     assert (tmp_path / "test" / "run" / "analytic" / "fixed.parquet").is_file()
-    assert kept.origin.learner == repr(Scaled(1.2)) and kept.origin.data == data.fingerprint
-    assert kept.steps["predicted_us"].tolist() == pytest.approx([1.25 * 185, 1.25 * 1.2 * 185])
+    assert retained.origin.learner == repr(Scaled(1.2)) and retained.origin.data == data.fingerprint
+    assert retained.steps["predicted_us"].tolist() == pytest.approx([1.25 * 185, 1.25 * 1.2 * 185])
 
 
 def test_the_error_that_a_search_makes_small(data: PreparedData) -> None:
@@ -52,7 +52,7 @@ def test_the_error_that_a_search_makes_small(data: PreparedData) -> None:
     assert validation_error(judged, "steps") == pytest.approx(1.0)
 
 
-def test_what_is_shown_is_kept(data: PreparedData, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_shown_is_retained(data: PreparedData, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show_rows(judged_rows({"mine": fitted(Scaled(1.2), data, 5)}, data, ["test"], ""), FolderLog(tmp_path))
     printed = capsys.readouterr().out
     for words in ("run, test: node latencies", "run, test: step time", "mine", "another-recording", "ridge-step"):
@@ -66,7 +66,7 @@ def test_a_part_without_runs_is_left_out(data: PreparedData) -> None:
     assert judged_rows({}, data, [], "") == {}
 
 
-def test_data_that_are_told_something_else_are_another_variant() -> None:
+def test_data_that_are_reported_something_else_are_another_variant() -> None:
     assert variant_of(DataConfig()) == ""
     assert variant_of(DataConfig(residual_target=False)) == "residual_target=False"
     assert variant_of(DataConfig(bucket_bytes=7e4)) == "bucket_bytes=70000.0"

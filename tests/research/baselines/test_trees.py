@@ -67,9 +67,9 @@ def test_the_error_of_nodes_by_hand(data: PreparedData) -> None:
             use = np.isfinite(work_values(step.data, "target"))
             rows = work_values(step.data, "node_id")[use]
             factor = np.where(np.arange(len(rows)) % 2 == 0, 1.1, 1.4)
-            found = np.full(step.graph.num_nodes, np.nan)
-            found[rows] = factor * work_values(step.data, "latency_us")[use]
-            return found
+            result = np.full(step.graph.num_nodes, np.nan)
+            result[rows] = factor * work_values(step.data, "latency_us")[use]
+            return result
 
     steps = data.steps["train"]
     counts = [int(np.isfinite(work_values(s.data, "target")).sum()) for s in steps]
@@ -91,13 +91,13 @@ def test_the_same_seed_gives_the_same_bits(data: PreparedData) -> None:
 
 def test_comm_nodes_keep_their_base_and_hardware_takes_no_time(data: PreparedData) -> None:
     step = data.steps["test"][0]
-    found = Trees().bench(data).fit(SMALL, seed=0).answer.latency_us(step)
-    assert found is not None
+    result = Trees().bench(data).fit(SMALL, seed=0).answer.latency_us(step)
+    assert result is not None
     comm = step.data[str(NodeType.COMM)]
-    np.testing.assert_array_equal(found[comm.node_id.numpy()], comm.base_us.numpy())
+    np.testing.assert_array_equal(result[comm.node_id.numpy()], comm.base_us.numpy())
     hardware = step.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK]).to_numpy()
-    assert (found[hardware] == 0).all()
-    assert (found[step.data["compute"].node_id.numpy()] > 0).all()
+    assert (result[hardware] == 0).all()
+    assert (result[step.data["compute"].node_id.numpy()] > 0).all()
 
 
 def test_step_time_is_the_schedule_of_the_latencies(data: PreparedData) -> None:
@@ -105,7 +105,7 @@ def test_step_time_is_the_schedule_of_the_latencies(data: PreparedData) -> None:
     latency_us = answer.latency_us(step)
     assert latency_us is not None
     assert isinstance(answer, TreeAnswer)
-    scheduled_us = answer.alone(step).scheduled_us
+    scheduled_us = answer.isolated(step).scheduled_us
     assert answer.step_us(step) == contended_step_time_us(step, scheduled_us)
     assert answer.step_us(step) == step_time_us(step, scheduled_us)  # nothing of the toy overlaps
 

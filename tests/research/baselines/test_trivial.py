@@ -10,7 +10,7 @@ from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import step_time_us
 from gnnperf.predict.assembly import assemble
 from gnnperf.predict.config import Mode
-from gnnperf.predict.intervals import asked_about
+from gnnperf.predict.intervals import question_about
 from research.baselines.judge import Answer
 from research.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
 from research.baselines.whole_steps import MedianStep, NearestStep, RidgeStep, configuration
@@ -31,12 +31,14 @@ def with_train(data: PreparedData, steps: list[Step]) -> PreparedData:
     return replace(data, steps={**data.steps, "train": tuple(steps)})
 
 
-def test_the_analytical_model_is_asked_as_predict_asks_it(data: PreparedData) -> None:
+def test_the_analytical_model_is_requested_as_predict_requests_it(data: PreparedData) -> None:
     step = data.steps["test"][0]
     known = np.isfinite(step.base.latency_us)
     latency_us = Analytic().fit(data, 0).latency_us(step)
     assert latency_us[known].tolist() == pytest.approx(step.base.latency_us[known].tolist())  # nothing overlaps here
-    assert Analytic().step_us(step) == pytest.approx(assemble(step.base, asked_about(step, Mode.analytic)).step_time_us)
+    assert Analytic().step_us(step) == pytest.approx(
+        assemble(step.base, question_about(step, Mode.analytic)).step_time_us
+    )
 
 
 def test_the_base_answers_everywhere(data: PreparedData) -> None:
@@ -68,10 +70,10 @@ def test_whole_steps(data: PreparedData) -> None:
     """Steps as long as their FLOPs: the median of three; the nearest one's; the ridge in between and monotonic."""
     base = data.steps["train"][0]
     known = [with_flops(base, factor, 100.0 * factor) for factor in (1.0, 4.0, 16.0)]
-    fitted, asked = with_train(data, known), with_flops(base, 5.0, np.nan)
+    fitted, requested = with_train(data, known), with_flops(base, 5.0, np.nan)
     constant: Answer = MedianStep().fit(fitted, 0)
-    assert (constant.step_us(asked), constant.latency_us(asked)) == (400.0, None)
-    assert NearestStep().fit(fitted, 0).step_us(asked) == pytest.approx(400.0)
+    assert (constant.step_us(requested), constant.latency_us(requested)) == (400.0, None)
+    assert NearestStep().fit(fitted, 0).step_us(requested) == pytest.approx(400.0)
     ridge = RidgeStep().fit(fitted, 0)
     answers = [ridge.step_us(step) for step in known]
     assert answers == sorted(answers)
@@ -82,10 +84,10 @@ def test_whole_steps(data: PreparedData) -> None:
 def test_configuration_by_hand(data: PreparedData) -> None:
     """Two ranks, each with one gemm, four host segments; half a collective; the link of the cluster."""
     step = data.steps["train"][0]
-    found = configuration(step)
+    result = configuration(step)
     flops = step.nodes["flops"].sum() / 2
-    assert found[0] == pytest.approx(np.log1p(flops))
-    assert found[3:] == pytest.approx([*np.log1p([1.0, 4.0, 0.5]), np.log(2), np.log(100e9)])
+    assert result[0] == pytest.approx(np.log1p(flops))
+    assert result[3:] == pytest.approx([*np.log1p([1.0, 4.0, 0.5]), np.log(2), np.log(100e9)])
 
 
 def test_what_test_runs_measured_changes_no_answer(data: PreparedData, tmp_path: Path) -> None:

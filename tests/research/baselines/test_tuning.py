@@ -25,7 +25,7 @@ START = {"width": 50, "rate": 0.1, "fixed": 3.0}
 
 
 @dataclass(frozen=True)
-class Says:
+class Statement:
     settings: Settings
 
     def latency_us(self, step: Step) -> np.ndarray | None:
@@ -45,12 +45,12 @@ class Bowl:
     def fit(self, settings: Settings, seed: int) -> Fitted:
         self.fits.append(settings)
         self.seeds.append(seed)
-        return Fitted(Says(settings), abs(np.log(settings["width"] / 7)) + abs(np.log(settings["rate"] / 0.3)))
+        return Fitted(Statement(settings), abs(np.log(settings["width"] / 7)) + abs(np.log(settings["rate"] / 0.3)))
 
 
 class Endless(Bowl):
     def fit(self, settings: Settings, seed: int) -> Fitted:
-        return Fitted(Says(settings), float("nan"))
+        return Fitted(Statement(settings), float("nan"))
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ class Row:
 
 def test_the_search_starts_at_the_start_and_returns_the_best_it_saw() -> None:
     bowl = Bowl()
-    found = search(bowl, SPACE, START, 12, seed=0)
+    result = search(bowl, SPACE, START, 12, seed=0)
     errors = [Bowl().fit(s, 0).val_error for s in bowl.fits]
     assert len(bowl.fits) == 12
     assert bowl.fits[0] == START
-    assert found == bowl.fits[int(np.argmin(errors))]
+    assert result == bowl.fits[int(np.argmin(errors))]
     assert min(errors) < errors[0]
 
 
@@ -81,7 +81,7 @@ def test_the_search_keeps_its_bounds_whole_numbers_and_the_settings_it_does_not_
     assert all(1e-3 <= s["rate"] <= 10 and s["fixed"] == 3.0 for s in bowl.fits)
 
 
-def test_the_search_repeats_and_leaves_numpys_generator_alone() -> None:
+def test_the_search_repeats_and_leaves_numpys_generator_isolated() -> None:
     np.random.seed(5)  # noqa: NPY002
     expected = np.random.random()  # noqa: NPY002
     np.random.seed(5)  # noqa: NPY002
@@ -104,11 +104,11 @@ def test_one_trial_is_the_start(tmp_path: Path) -> None:
     answer = Tuned(row, trials=1, store=tmp_path).fit(prepared(tmp_path), seed=4)
     assert row.made.fits == [START]
     assert row.made.seeds == [4]
-    assert isinstance(answer, Says)
+    assert isinstance(answer, Statement)
     assert not list(tmp_path.glob("bowl_*"))
 
 
-def test_settings_are_found_once_and_serve_every_seed(tmp_path: Path) -> None:
+def test_settings_are_detected_once_and_serve_every_seed(tmp_path: Path) -> None:
     data, row = prepared(tmp_path), Row()
     tuned = Tuned(row, trials=4, store=tmp_path)
     tuned.fit(data, seed=1)

@@ -24,8 +24,8 @@ class ByFlops:
     def predict(self, graph: ExecutionGraph, cluster: ClusterSpec) -> Prediction:
         """Without contention and lags."""
         nodes = graph.nodes
-        told = {"host": 10.0, "collective": 50.0, "comm": 0.0, "device": 0.0, "link": 0.0}
-        latency_us = nodes["node_type"].astype(str).map(told).to_numpy(np.float64)
+        given = {"host": 10.0, "collective": 50.0, "comm": 0.0, "device": 0.0, "link": 0.0}
+        latency_us = nodes["node_type"].astype(str).map(given).to_numpy(np.float64)
         latency_us = np.where(np.isnan(latency_us), 60.0 * nodes["flops"].to_numpy() / (2 * 512**3), latency_us)
         nothing = np.full(len(nodes), np.nan)
         return Prediction(graph, latency_us, np.zeros(len(graph.edges)), np.full(len(nodes), "analytic", object),
@@ -40,27 +40,27 @@ def twice_the_work(step: ExecutionGraph) -> Edited:
     return Edited(replace(step, nodes=nodes), chosen, np.arange(step.num_nodes))
 
 
-def test_alone_and_held_to_the_recording() -> None:
+def test_isolated_and_held_to_the_recording() -> None:
     step = two_rank_graph()
-    found = change_of(twice_the_work(step), step, ByFlops(), cluster())
-    assert (found.before_us, found.after_us) == (10 + 60 + 50 + 10, 10 + 120 + 50 + 10)
-    assert found.alone_us == 60.0
-    assert found.held_us == 120.0  # twice what was recorded
-    assert found.ratio_us(260.0) == pytest.approx(120.0)
+    result = change_of(twice_the_work(step), step, ByFlops(), cluster())
+    assert (result.before_us, result.after_us) == (10 + 60 + 50 + 10, 10 + 120 + 50 + 10)
+    assert result.isolated_us == 60.0
+    assert result.held_us == 120.0  # twice what was recorded
+    assert result.ratio_us(260.0) == pytest.approx(120.0)
 
 
 def test_what_is_declared_holds_for_any_latency() -> None:
     step = two_rank_graph()
     pause = replace(unedited(step), change=delayed(np.arange(step.num_nodes) == LAST, 30.0))
-    found = change_of(pause, step, ByFlops(), cluster())
-    assert found.alone_us == 30.0 and found.held_us == 30.0
+    result = change_of(pause, step, ByFlops(), cluster())
+    assert result.isolated_us == 30.0 and result.held_us == 30.0
     assert recorded_change_us(pause, step, np.ones(step.num_nodes)) == 30.0
 
 
 def test_nothing_changes_without_an_edit() -> None:
     step = two_rank_graph()
-    found = change_of(unedited(step), step, ByFlops(), cluster())
-    assert found.alone_us == 0.0 and found.held_us == 0.0
+    result = change_of(unedited(step), step, ByFlops(), cluster())
+    assert result.isolated_us == 0.0 and result.held_us == 0.0
 
 
 def test_unknown_and_instant_answers_are_no_ratio() -> None:

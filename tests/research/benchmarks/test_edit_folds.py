@@ -3,16 +3,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from research.benchmarks._cached_networks import dealt
 from research.benchmarks._edit_folds import FOLDS, Run, edit_folds, groups
-from research.benchmarks._kept_networks import dealt
 
 NAMES = [f"run{place}" for place in range(12)]
 some_pairs = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=10)
 
 
 def test_groups_are_what_pairs_connect() -> None:
-    found = groups("fabcde", [("a", "b"), ("d", "c"), ("e", "d")])
-    assert found == [("a", "b"), ("c", "d", "e"), ("f",)]
+    result = groups("fabcde", [("a", "b"), ("d", "c"), ("e", "d")])
+    assert result == [("a", "b"), ("c", "d", "e"), ("f",)]
 
 
 def test_the_largest_of_each_kind_is_dealt_first() -> None:

@@ -37,11 +37,11 @@ def test_errors_by_hand() -> None:
 
 
 def test_tables() -> None:
-    found, answers = [LOUD, QUIET], (*TOLD, NOTHING, AGAIN)
-    by_kind = [line.split("│")[1:] for line in text(summary(found, answers)).splitlines() if "│" in line]
-    assert [cell.strip() for cell in by_kind[0]][:8] == ["link", "2", "1", "1/1", "10.0", "50.0", "100.0", "28.0"]
+    result, answers = [LOUD, QUIET], (*TOLD, NOTHING, AGAIN)
+    by_kind = [line.split("│")[1:] for line in text(summary(result, answers)).splitlines() if "│" in line]
+    assert [record.strip() for record in by_kind[0]][:8] == ["link", "2", "1", "1/1", "10.0", "50.0", "100.0", "28.0"]
     assert by_kind[-1][0].strip() == "all"
-    over_all = text(spread(found, answers))
+    over_all = text(spread(result, answers))
     assert "-10.0" in over_all and "-100.0" in over_all and "50.0" in over_all
-    pairs = text(each(found, TOLD))
+    pairs = text(each(result, TOLD))
     assert "(+8)" in pairs and "+110" in pairs and "-900" in pairs

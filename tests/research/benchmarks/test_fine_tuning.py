@@ -13,7 +13,7 @@ from gnnperf.gnn.finetune import start_of
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.training.config import TrainConfig, TrainerConfig
-from research.baselines.judge import fitted_cell
+from research.baselines.judge import fitted_record
 from research.benchmarks import _few_runs_table
 from research.benchmarks._few_runs_table import ROWS, print_tables
 from research.benchmarks._fine_tuned import AsItIs, FineTuned
@@ -31,18 +31,18 @@ def runs(names: tuple[str, ...]) -> set[str]:
 def test_few_runs_are_disjoint_whole_and_nested() -> None:
     pool, judged = apart(TEST)
     assert sorted((*pool, *judged)) == sorted(TEST)
-    found = {count: few_runs(pool, judged, count, 3, f"x-{count}") for count in RUNS}
-    for count, split in found.items():
+    result = {count: few_runs(pool, judged, count, 3, f"x-{count}") for count in RUNS}
+    for count, split in result.items():
         parts = [runs(part) for part in (split.train, split.val, split.test)]
         assert sum(map(len, parts)) == len(set.union(*parts)) == count + JUDGED
         assert len(parts[1]) == max(count // 4, 1)
         assert all(sorted(part) == sorted(n for n in TEST if run_of(n) in runs(part))
                    for part in (split.train, split.val, split.test))  # fmt: skip
-    assert len({split.test for split in found.values()}) == 1
-    learned = [runs(found[count].train) | runs(found[count].val) for count in RUNS]
+    assert len({split.test for split in result.values()}) == 1
+    learned = [runs(result[count].train) | runs(result[count].val) for count in RUNS]
     assert learned[0] < learned[1] < learned[2]
     other = few_runs(pool, judged, 2, 4, "x-2")
-    assert other.test == found[2].test and other.train != found[2].train
+    assert other.test == result[2].test and other.train != result[2].train
 
 
 def test_draws_stay_as_they_were_when_the_table_was_made() -> None:
@@ -51,7 +51,7 @@ def test_draws_stay_as_they_were_when_the_table_was_made() -> None:
     assert few_runs(pool, judged, 2, 0, "x-2").train == ("run26/1", "run26/2")
 
 
-def test_the_second_machine_is_asked_about_runs_that_nobody_trained_on() -> None:
+def test_the_second_machine_is_requested_about_runs_that_no_one_trained_on() -> None:
     split, _ = opened(data_config(AGAIN))
     assert split.axis == AGAIN
     assert split.test and not runs(split.test) & (runs(split.train) | runs(split.val))
@@ -63,10 +63,10 @@ def test_rows_of_one_network_as_it_is_and_trained_on(tmp_path: Path, monkeypatch
     data = prepared(tmp_path)
     start = start_of(make_checkpoint(TypedGNN(config.model, data.vocabulary), config.model, data, {}), "a test")
     further = prepared(tmp_path, earlier=start.earlier)
-    asked = Origin("x-2", "test", "gnn", 0, 1.0, "", "", "", "")
-    as_it_is = fitted_cell(AsItIs(start, "s"), data, asked)
-    trained = fitted_cell(FineTuned(config, start, "s"), further, Origin(**{**vars(asked), "row": "fine-tuned"}))
-    gmae = [_few_runs_table._nodes([cell]) for cell in (as_it_is, trained)]
+    requested = Origin("x-2", "test", "gnn", 0, 1.0, "", "", "", "")
+    as_it_is = fitted_record(AsItIs(start, "s"), data, requested)
+    trained = fitted_record(FineTuned(config, start, "s"), further, Origin(**{**vars(requested), "row": "fine-tuned"}))
+    gmae = [_few_runs_table._nodes([entry]) for entry in (as_it_is, trained)]
     assert gmae[1] < 0.9 * gmae[0]
 
     wide = Console(width=300, record=True)
@@ -74,8 +74,8 @@ def test_rows_of_one_network_as_it_is_and_trained_on(tmp_path: Path, monkeypatch
     print_tables([as_it_is, trained])
     lines = wide.export_text().splitlines()
     first = next(line for line in lines if line.strip("│ ").startswith("x "))
-    told = [cell.strip() for cell in first.strip("│").split("│")]
-    assert told[:4] == ["x", "2", "1", "1"]
-    assert told[4 + ROWS.index("gnn")] == f"{100 * gmae[0]:.1f}"
-    assert told[4 + ROWS.index("fine-tuned")] == f"{100 * gmae[1]:.1f}"
-    assert told[4 + ROWS.index("gnn-few")] == "-"
+    given = [entry.strip() for entry in first.strip("│").split("│")]
+    assert given[:4] == ["x", "2", "1", "1"]
+    assert given[4 + ROWS.index("gnn")] == f"{100 * gmae[0]:.1f}"
+    assert given[4 + ROWS.index("fine-tuned")] == f"{100 * gmae[1]:.1f}"
+    assert given[4 + ROWS.index("gnn-few")] == "-"

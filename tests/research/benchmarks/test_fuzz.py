@@ -62,10 +62,10 @@ def test_every_case_is_counted_however_it_ends(
     assert len(tally.failures) == 3 - refused and all(failure in how for how in tally.failures.values())
 
 
-def test_a_failed_case_is_kept_with_the_command_that_repeats_it(tmp_path: Path) -> None:
-    kept = fuzz.keep("card:5", 3, "KeyError", tmp_path)
-    assert (kept / "run.json").read_bytes() == fuzz.case_bytes("card", 5, 3)[0]
-    assert "python -m research.benchmarks.fuzz --seed 3 --case card:5" in (kept / "failure.txt").read_text()
+def test_a_failed_case_is_retained_with_the_command_that_repeats_it(tmp_path: Path) -> None:
+    retained = fuzz.keep("card:5", 3, "KeyError", tmp_path)
+    assert (retained / "run.json").read_bytes() == fuzz.case_bytes("card", 5, 3)[0]
+    assert "python -m research.benchmarks.fuzz --seed 3 --case card:5" in (retained / "failure.txt").read_text()
 
 
 def test_shipped_readers_pass_some_cases() -> None:

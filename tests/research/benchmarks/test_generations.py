@@ -31,14 +31,14 @@ def test_the_narrowest_that_holds_is_chosen_else_the_nearest() -> None:
 
 def test_each_way_takes_the_scores_it_is_made_of() -> None:
     spread = np.linspace(-1.0, 1.0, 199)
-    seen, asked = _rows("a", 0.1 * spread), _rows("d", spread[:5])
+    seen, requested = _rows("a", 0.1 * spread), _rows("d", spread[:5])
     left_out = pd.concat([_rows("b", spread - 1.0), _rows("c", spread + 1.0)], ignore_index=True)
-    found = {way: np.stack(bounds(way, seen, left_out, asked)) for way in WAYS}
-    assert all(pair.shape == (2, 5) for pair in found.values())
-    assert found["split"][:, 0] == pytest.approx([-0.09, 0.09], abs=0.002)
-    assert found["devices"][:, 0] == pytest.approx([-1.8, 1.8], abs=0.02)  # a tenth of each beyond on its side
-    assert found["expected"][0, 0] < -2 < 2 < found["expected"][1, 0]
-    assert found["widest"][:, 0] == pytest.approx([-1.9, 1.9], abs=0.02)
+    result = {way: np.stack(bounds(way, seen, left_out, requested)) for way in WAYS}
+    assert all(pair.shape == (2, 5) for pair in result.values())
+    assert result["split"][:, 0] == pytest.approx([-0.09, 0.09], abs=0.002)
+    assert result["devices"][:, 0] == pytest.approx([-1.8, 1.8], abs=0.02)  # a tenth of each beyond on its side
+    assert result["expected"][0, 0] < -2 < 2 < result["expected"][1, 0]
+    assert result["widest"][:, 0] == pytest.approx([-1.9, 1.9], abs=0.02)
 
 
 def test_rows_of_another_group_say_nothing() -> None:

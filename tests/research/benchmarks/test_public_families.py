@@ -14,7 +14,7 @@ from gnnperf.trace.public.build import recordings
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._public_families import ASLEEP, FAMILIES, ONE_PASS, PublicRuns, family_of, one_step, program
 from research.benchmarks._public_tables import only, pooled
-from tests.research.evaluation.made_cells import made
+from tests.research.evaluation.made_records import made
 
 
 def runs() -> PublicRuns:
@@ -37,7 +37,7 @@ def test_a_family_without_recordings_is_refused() -> None:
 
 
 def test_recordings_of_the_catalog_have_one_family() -> None:
-    names = [found.name for found in recordings([entry for entry in load_catalog() if entry.run])]
+    names = [result.name for result in recordings([entry for entry in load_catalog() if entry.run])]
     for name in names:
         assert sum(name.startswith(begins) for begins in FAMILIES.values()) <= 1, name
     assert all(any(name.startswith(begins) for name in names) for every in FAMILIES.values() for begins in every)
@@ -48,9 +48,9 @@ def test_recordings_of_the_catalog_have_one_family() -> None:
 
 def test_one_typical_step_with_the_median_label() -> None:
     graph = two_rank_graph()
-    found = one_step(RunGraph("toy", graph, cluster(), "x"))
-    assert [step.makespan_us for step in found.graph.steps] == [185.0]
-    assert found.graph.num_nodes == graph.num_nodes and found.workload == "x"
+    result = one_step(RunGraph("toy", graph, cluster(), "x"))
+    assert [step.makespan_us for step in result.graph.steps] == [185.0]
+    assert result.graph.num_nodes == graph.num_nodes and result.workload == "x"
 
 
 def test_a_program_is_its_ops_shapes_and_hardware() -> None:
@@ -62,15 +62,15 @@ def test_a_program_is_its_ops_shapes_and_hardware() -> None:
     assert program(replace(graph, device_names=("A100",) * 2)) != program(graph)
 
 
-def test_cells_are_parted_and_pooled() -> None:
-    cell = made()
-    assert cell.nodes is not None
-    part = only(cell, ["c/1", "a/1"])
+def test_records_are_parted_and_pooled() -> None:
+    record = made()
+    assert record.nodes is not None
+    part = only(record, ["c/1", "a/1"])
     assert part is not None and part.nodes is not None
     assert part.steps["run"].tolist() == ["a", "c"] and part.nodes["recording"].tolist() == [0, 1]
     assert part.nodes["predicted_us"].tolist() == pytest.approx([11.0, 14.0])
-    assert only(cell, ["x/1"]) is None
-    both = pooled([cell, part])
+    assert only(record, ["x/1"]) is None
+    both = pooled([record, part])
     assert both.nodes is not None
     assert both.steps["run"].tolist() == ["a", "b", "c", "a", "c"]
     assert both.nodes["recording"].tolist() == [0, 1, 2, 3, 4]

@@ -19,8 +19,8 @@ def test_rows_of_training_are_trusted_and_larger_ones_less() -> None:
     model = fit(prepare(small_rows(), shipped_forms(), CONFIG), VIEWS[BY_SIZE], CONFIG, 0)
     trained = model.encode(small_rows())
     trust = fit_row_trust(model, trained)
-    beyond, unlike = trust.distances(trained)
-    assert not beyond.any()
+    out_of_range, unlike = trust.distances(trained)
+    assert not out_of_range.any()
     # Nineteen twentieths of the twelve rows by which it was told lie within each of the two usual distances.
     assert (unlike > 1.0 + 1e-6).sum() <= 2
     assert (trust.weight(trained) > 0.5).all()
@@ -29,8 +29,8 @@ def test_rows_of_training_are_trusted_and_larger_ones_less() -> None:
     edge = np.full(len(huge), 2.0**17)
     columns: dict[str, Any] = product_columns("aten::linear", edge, edge, edge, "float32")
     far = model.encode(huge.assign(**columns))
-    beyond, _ = trust.distances(far)
-    assert (beyond > 0).all()
+    out_of_range, _ = trust.distances(far)
+    assert (out_of_range > 0).all()
     weight = trust.weight(far)
     assert (weight < trust.weight(trained).min()).all()
     assert ((weight == 0) | (weight >= LEAST)).all()

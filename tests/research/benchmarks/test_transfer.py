@@ -26,8 +26,8 @@ def test_the_nearest_gpu_is_scaled_by_peak() -> None:
     rows = product_rows((A100, V100, T4))
     one = Judged(T4, rows[rows["device"] == T4], rows.iloc[:0])
     ratio = spec_of(V100).flops_per_s["float32"] / spec_of(T4).flops_per_s["float32"]
-    found = nearest_op_us(one, rows[rows["device"] != T4])
-    assert found == pytest.approx(ratio * np.array([50.0, 100.0, 150.0, 200.0, 250.0, 300.0]))
+    result = nearest_op_us(one, rows[rows["device"] != T4])
+    assert result == pytest.approx(ratio * np.array([50.0, 100.0, 150.0, 200.0, 250.0, 300.0]))
 
 
 def test_another_dtype_is_scaled_by_peak_and_another_software_by_flops() -> None:

@@ -38,11 +38,11 @@ def data_set(tmp_path: Path) -> Path:
 def test_interventions(data_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["interventions", str(data_set), "--json", str(tmp_path / "out" / "found.json")]) == 0
     assert "sleep" in capsys.readouterr().out
-    found = json.loads((tmp_path / "out" / "found.json").read_text())
-    assert [t["predicted_us"] for t in found["trials"]] == pytest.approx([30.0, 30.0, -30.0, -30.0])
-    assert [t["measured_us"] for t in found["trials"]] == pytest.approx([30.0, 30.0, -30.0, -30.0])
-    assert found["summary"][0]["sign_right"] == 1.0
-    assert found["left_out"] == []
+    result = json.loads((tmp_path / "out" / "found.json").read_text())
+    assert [t["predicted_us"] for t in result["trials"]] == pytest.approx([30.0, 30.0, -30.0, -30.0])
+    assert [t["measured_us"] for t in result["trials"]] == pytest.approx([30.0, 30.0, -30.0, -30.0])
+    assert result["summary"][0]["sign_right"] == 1.0
+    assert result["left_out"] == []
 
 
 def test_noise_floor(data_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,9 +50,9 @@ def test_noise_floor(data_set: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     out = capsys.readouterr().out
     assert "step unprofiled" in out
     assert "Across machines: unknown" in out
-    found = json.loads((tmp_path / "floor.json").read_text())
-    assert {row["median"] for row in found["steps"]} == {0.0}
-    assert any(row["group"] == "compute" for row in found["nodes"])
+    result = json.loads((tmp_path / "floor.json").read_text())
+    assert {row["median"] for row in result["steps"]} == {0.0}
+    assert any(row["group"] == "compute" for row in result["nodes"])
 
 
 @pytest.mark.parametrize("command", ["interventions", "noise-floor"])
@@ -65,7 +65,9 @@ def test_bad_input_is_one_message_and_exit_code_2(
     assert capsys.readouterr().err.startswith("gnnperf: ")
 
 
-def test_a_data_set_in_which_no_pair_can_be_tried_says_why(data_set: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_data_set_in_which_no_pair_can_be_tried_states_why(
+    data_set: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (data_set / "slept" / "2" / "run.json").unlink()
     assert main(["interventions", str(data_set)]) == 2
     assert "1 repeats of both runs" in capsys.readouterr().err

@@ -44,8 +44,8 @@ def test_two_seeds_by_hand() -> None:
 def test_equal_errors_count_half() -> None:
     same = sums([0.1, 0.2, 0.3])
     assert share_better(same, same, EVERY) == 0.5
-    found = improvement(same, same)
-    assert (found.probability, found.low, found.high, found.verdict) == (0.5, 0.5, 0.5, Verdict.OPEN)
+    result = improvement(same, same)
+    assert (result.probability, result.low, result.high, result.verdict) == (0.5, 0.5, 0.5, Verdict.OPEN)
 
 
 def test_weights_of_runs() -> None:
@@ -60,10 +60,10 @@ def test_weights_of_runs() -> None:
 
 def test_the_drawn_share_nears_the_enumerated_one() -> None:
     one, other = sums([0.1, 0.1, 0.8], [0.3, 0.3, 0.8]), sums([0.2, 0.2, 0.1])
-    found = improvement(one, other, num_draws=4000, num_inner=10)
-    assert found.probability == pytest.approx(8 / 54, abs=0.02)
-    assert found.low <= found.probability <= found.high
-    assert found.num_runs == 3
+    result = improvement(one, other, num_draws=4000, num_inner=10)
+    assert result.probability == pytest.approx(8 / 54, abs=0.02)
+    assert result.low <= result.probability <= result.high
+    assert result.num_runs == 3
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ def test_verdicts(probability: float, low: float, high: float, verdict: Verdict)
 
 
 def test_better_everywhere_is_sure_and_one_run_has_no_interval() -> None:
-    found = improvement(sums([0.1, 0.2, 0.3]), sums([0.2, 0.3, 0.4]), num_draws=100)
-    assert (found.probability, found.low, found.high) == (1.0, 1.0, 1.0)
-    alone = improvement(sums([0.1], runs=("a",)), sums([0.2], runs=("a",)))
-    assert alone.probability == 1.0
-    assert np.isnan(alone.low) and alone.verdict is Verdict.OPEN
+    result = improvement(sums([0.1, 0.2, 0.3]), sums([0.2, 0.3, 0.4]), num_draws=100)
+    assert (result.probability, result.low, result.high) == (1.0, 1.0, 1.0)
+    isolated = improvement(sums([0.1], runs=("a",)), sums([0.2], runs=("a",)))
+    assert isolated.probability == 1.0
+    assert np.isnan(isolated.low) and isolated.verdict is Verdict.OPEN
 
 
 def test_few_seeds_widen_the_interval() -> None:
@@ -112,7 +112,7 @@ def test_the_two_directions_add_up_to_one(seed: int) -> None:
 
 
 def test_the_interval_of_a_geometric_mean_draws_runs_and_seeds() -> None:
-    found = sums([0.1, 0.1, 0.1], [0.4, 0.4, 0.4])
-    assert found.value == pytest.approx(0.2)
-    assert found.interval() == pytest.approx((0.1, 0.4))  # both draws of one seed are the same one in half the cases
+    result = sums([0.1, 0.1, 0.1], [0.4, 0.4, 0.4])
+    assert result.value == pytest.approx(0.2)
+    assert result.interval() == pytest.approx((0.1, 0.4))  # both draws of one seed are the same one in half the cases
     assert np.isnan(sums([0.1], runs=("a",)).interval()[0])

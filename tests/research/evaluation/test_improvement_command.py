@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gnnperf.cli import main
-from tests.research.evaluation.made_cells import folder_of, made
+from tests.research.evaluation.made_records import folder_of, made
 
 
 @pytest.fixture
@@ -26,11 +26,11 @@ def folder(tmp_path: Path) -> Path:
 
 def test_all_rows_with_verdicts(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["improvement", str(folder), "--of", "gnn", "--json", str(tmp_path / "out" / "found.json")]) == 0
-    said = capsys.readouterr().out
-    assert "over analytic, node GMAE: P >= 0.75 on 1 of 2 splits; lost: link" in said
-    assert "over pooled, step geomean: P >= 0.75 on 1 of 1 splits; lost: none" in said
-    found = json.loads((tmp_path / "out" / "found.json").read_text())
-    by_key = {(r["over"], r["split"], r["metric"]): r for r in found["comparisons"]}
+    sentences = capsys.readouterr().out
+    assert "over analytic, node GMAE: P >= 0.75 on 1 of 2 splits; lost: link" in sentences
+    assert "over pooled, step geomean: P >= 0.75 on 1 of 1 splits; lost: none" in sentences
+    result = json.loads((tmp_path / "out" / "found.json").read_text())
+    by_key = {(r["over"], r["split"], r["metric"]): r for r in result["comparisons"]}
     assert {over for over, _, _ in by_key} == {"analytic", "pooled"}  # no points of a curve, no floor
     assert ("pooled", "size", "node GMAE") not in by_key
     won = by_key["analytic", "size", "step geomean"]
@@ -42,9 +42,9 @@ def test_all_rows_with_verdicts(folder: Path, tmp_path: Path, capsys: pytest.Cap
 
 def test_one_split_and_a_point_of_a_curve(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["improvement", str(folder), "--of", "gnn", "--over", "gnn-half", "--split", "size"]) == 0
-    said = capsys.readouterr().out
-    assert "over gnn-half, step geomean: P >= 0.75 on 1 of 1 splits" in said
-    assert "link" not in said
+    sentences = capsys.readouterr().out
+    assert "over gnn-half, step geomean: P >= 0.75 on 1 of 1 splits" in sentences
+    assert "link" not in sentences
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,9 @@ def recordings(a: list[float], b: list[float]) -> dict[str, Repeats]:
     }
 
 
-def loops(found: Recording) -> ExecutionGraph:
+def loops(result: Recording) -> ExecutionGraph:
     """Run a: 63 us a step. Run b: transfers of 50 us in repeat 1, 60 in repeat 2."""
-    return loop() if found.run == "a" else loop(transfer_us=40.0 + 10.0 * found.repeat, mm_us=(99.0, 99.0))
+    return loop() if result.run == "a" else loop(transfer_us=40.0 + 10.0 * result.repeat, mm_us=(99.0, 99.0))
 
 
 def test_a_sleep_predicts_from_one_repeat_and_measures_in_the_other() -> None:
@@ -46,7 +46,7 @@ def test_a_sleep_predicts_from_one_repeat_and_measures_in_the_other() -> None:
     assert trials[0].sign_right
 
 
-def test_the_way_back_says_that_a_gap_was_too_short() -> None:
+def test_the_way_back_states_that_a_gap_was_too_short() -> None:
     trials, _ = evaluate_pairs([SLEEP], recordings([60.0, 62.0], [69.0, 74.0]), load=lambda _: loop())
     assert not trials[0].unknown
     assert "shorter than the sleep" in trials[2].unknown[0]
@@ -199,9 +199,9 @@ def test_summary_by_hand() -> None:
 
 
 def test_the_document_is_json_without_nan() -> None:
-    found = json.loads(json.dumps(document([trial(0, "sleep", 11.0, 10.0)], []), allow_nan=False))
-    assert found["trials"][0]["error"] == pytest.approx(0.1)
-    assert found["summary"][0]["error_low"] is None  # one pair has no interval
+    result = json.loads(json.dumps(document([trial(0, "sleep", 11.0, 10.0)], []), allow_nan=False))
+    assert result["trials"][0]["error"] == pytest.approx(0.1)
+    assert result["summary"][0]["error_low"] is None  # one pair has no interval
 
 
 def test_no_edit_touches_the_recordings() -> None:

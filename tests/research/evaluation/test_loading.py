@@ -25,9 +25,9 @@ def recording(folder: Path, machine: str, *op_us: float) -> Recording:
 
 def test_a_machine_costs_the_median_of_its_cards(tmp_path: Path) -> None:
     cards = {"a": (1.0, 1.4), "b": (1.0,), "c": (9.0,), "d": ()}
-    found = machine_costs([recording(tmp_path / name, "here", *costs) for name, costs in cards.items()])
-    assert list(found) == ["here"]  # means of ranks: 1.2, 1.0, 9.0, none
-    assert found["here"].by_kind() == pytest.approx({"op_us": 1.2, "range_us": 0.5, "call_us": 0.0, "step_us": 7.0})
+    result = machine_costs([recording(tmp_path / name, "here", *costs) for name, costs in cards.items()])
+    assert list(result) == ["here"]  # means of ranks: 1.2, 1.0, 9.0, none
+    assert result["here"].by_kind() == pytest.approx({"op_us": 1.2, "range_us": 0.5, "call_us": 0.0, "step_us": 7.0})
 
 
 def opened(_: Recording) -> ExecutionGraph:
@@ -39,8 +39,8 @@ def opened(_: Recording) -> ExecutionGraph:
 def test_it_is_taken_out_of_graphs_of_known_machines_only(tmp_path: Path) -> None:
     cost = ProfilerCost(op_us=1.0, range_us=0.0, call_us=0.0, step_us=0.0)
     load = without_profiler_cost(opened, {"here": cost})
-    elsewhere, here = (load(recording(tmp_path / name, name)).nodes["latency_us"] for name in ("elsewhere", "here"))
+    external, here = (load(recording(tmp_path / name, name)).nodes["latency_us"] for name in ("elsewhere", "here"))
     recorded = loop().nodes["latency_us"]
-    assert elsewhere.equals(recorded)
+    assert external.equals(recorded)
     on_host = (loop().nodes["thread"] >= 0) & (recorded >= 1.0)
     assert on_host.any() and list(here[on_host]) == list(recorded[on_host] - 1.0)

@@ -45,12 +45,12 @@ def test_errors_by_hand() -> None:
     """All nodes 10 % longer in the prediction; products measured as they are."""
     measured = typical_step(loop(1))
     predicted = typical_step(scaled(loop(1), (1.1,)))
-    found = node_errors(predicted, measured)
-    assert found["all"]["gmae"] == pytest.approx(0.1)
-    assert found["all"]["median_ape"] == pytest.approx(0.1)
-    assert set(found) == {"all", "host T1", "host T5", "compute", "collective"}  # exits of 0 have no relative error
-    assert found["compute"]["nodes"] == 6
-    assert found["all"]["coverage"] == 1.0
+    result = node_errors(predicted, measured)
+    assert result["all"]["gmae"] == pytest.approx(0.1)
+    assert result["all"]["median_ape"] == pytest.approx(0.1)
+    assert set(result) == {"all", "host T1", "host T5", "compute", "collective"}  # exits of 0 have no relative error
+    assert result["compute"]["nodes"] == 6
+    assert result["all"]["coverage"] == 1.0
 
 
 def test_time_weights_favor_long_nodes() -> None:
@@ -58,8 +58,10 @@ def test_time_weights_favor_long_nodes() -> None:
     graph = loop(1)
     latency = graph.nodes["latency_us"].to_numpy(copy=True)
     latency[1] *= 1.5
-    found = node_errors(typical_step(replace(graph, nodes=graph.nodes.assign(latency_us=latency))), typical_step(graph))
-    compute = found["compute"]
+    result = node_errors(
+        typical_step(replace(graph, nodes=graph.nodes.assign(latency_us=latency))), typical_step(graph)
+    )
+    compute = result["compute"]
     assert compute["gmae"] == pytest.approx(math.exp((math.log(0.5) + 5 * math.log(0.001)) / 6))
     assert compute["gmae_by_time"] == pytest.approx(math.exp((10 * math.log(0.5) + 64 * math.log(0.001)) / 74))
     assert compute["median_ape"] == 0.0
@@ -67,9 +69,9 @@ def test_time_weights_favor_long_nodes() -> None:
 
 def test_nodes_without_a_counterpart_count_against_coverage_only() -> None:
     longer = RepeatOp(OpSelector("aten::mm"), 2)(loop(1)).graph
-    found = node_errors(typical_step(loop(1)), typical_step(longer))
-    assert found["compute"]["coverage"] == pytest.approx(6 / 8)
-    assert found["compute"]["median_ape"] == 0.0
+    result = node_errors(typical_step(loop(1)), typical_step(longer))
+    assert result["compute"]["coverage"] == pytest.approx(6 / 8)
+    assert result["compute"]["median_ape"] == 0.0
 
 
 def test_kinds_of_nodes() -> None:
@@ -82,8 +84,8 @@ def repeats(run: str, *times: float, **about: object) -> Repeats:
 
 
 def test_both_orders_of_every_pair_of_repeats() -> None:
-    def load(found: Recording) -> ExecutionGraph:
-        return scaled(loop(), (1.0, 1.0) if found.repeat == 1 else (2.0, 2.0))
+    def load(result: Recording) -> ExecutionGraph:
+        return scaled(loop(), (1.0, 1.0) if result.repeat == 1 else (2.0, 2.0))
 
     steps, nodes = floor_tables({"a": repeats("a", 100.0, 110.0), "lonely": repeats("lonely", 5.0)}, load)
     assert steps[["predicts", "measures"]].to_numpy().tolist() == [[1, 2], [2, 1]]

@@ -57,10 +57,10 @@ def made_up(ops: float, steps: float, without_us: float, cost: tuple[float, floa
 
 def test_the_fit_finds_the_costs_that_runs_were_made_with() -> None:
     effects = [made_up(ops, 1.0, us, (1.5, 40.0)) for ops, us in ((1000, 8e3), (1500, 30e3), (400, 4e3), (2000, 20e3))]
-    found = fit_cost(effects)
-    assert (found.op_us, found.step_us) == (pytest.approx(1.5, rel=1e-3), pytest.approx(40.0, rel=1e-2))
-    assert (found.range_us, found.call_us) == (found.op_us, 0.0)
-    assert "4 runs" in found.provenance
+    result = fit_cost(effects)
+    assert (result.op_us, result.step_us) == (pytest.approx(1.5, rel=1e-3), pytest.approx(40.0, rel=1e-2))
+    assert (result.range_us, result.call_us) == (result.op_us, 0.0)
+    assert "4 runs" in result.provenance
 
 
 def test_one_disturbed_run_does_not_move_the_fit() -> None:
@@ -83,5 +83,5 @@ def test_the_factor_of_one_run_explains_that_run() -> None:
 
 
 def test_the_median_of_measurements_is_taken_kind_by_kind() -> None:
-    found = median_cost([ProfilerCost(1, 9, 0, 30), ProfilerCost(2, 5, 0, 50), ProfilerCost(9, 7, 0, 40)])
-    assert found.by_kind() == {"op_us": 2.0, "range_us": 7.0, "call_us": 0.0, "step_us": 40.0}
+    result = median_cost([ProfilerCost(1, 9, 0, 30), ProfilerCost(2, 5, 0, 50), ProfilerCost(9, 7, 0, 40)])
+    assert result.by_kind() == {"op_us": 2.0, "range_us": 7.0, "call_us": 0.0, "step_us": 40.0}

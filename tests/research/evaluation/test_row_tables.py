@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from research.evaluation.row_tables import seed_table
-from tests.research.evaluation.made_cells import made
+from tests.research.evaluation.made_records import made
 
 
 def test_every_seed_of_rows_that_have_several() -> None:

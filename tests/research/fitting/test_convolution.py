@@ -39,18 +39,18 @@ def _rows() -> pd.DataFrame:
         }
     )
     kernel = forward_algorithms(rows, Setting(DEVICE, CONSTANTS, default_gemm_constants(), TRUE)).fastest_us(TRUE)
-    hosts = {device: kernel + pace * (TRUE.call_us + TRUE.growth_us * rows["calls_before"])
-             for device, pace in (("one", 1.0), ("other", 4.0))}  # fmt: skip
+    hosts = {device: kernel + machine_scale * (TRUE.call_us + TRUE.growth_us * rows["calls_before"])
+             for device, machine_scale in (("one", 1.0), ("other", 4.0))}  # fmt: skip
     return pd.concat([rows.assign(device=device, latency_us=us) for device, us in hosts.items()], ignore_index=True)
 
 
 def test_the_fit_finds_the_kernels_and_the_typical_host() -> None:
     rows, gemm = _rows(), default_gemm_constants()
-    found = fit_convolution_constants(rows, {"one": DEVICE, "other": DEVICE}, gemm, CONSTANTS, "here")
+    result = fit_convolution_constants(rows, {"one": DEVICE, "other": DEVICE}, gemm, CONSTANTS, "here")
     ways = forward_algorithms(rows, Setting(DEVICE, CONSTANTS, gemm, TRUE))
-    assert ways.fastest_us(found) == pytest.approx(ways.fastest_us(TRUE), rel=0.05)
-    assert found.growth_us == pytest.approx(2.0 * TRUE.growth_us, rel=0.05)  # between a pace of 1 and one of 4
-    assert found.provenance == "here"
+    assert ways.fastest_us(result) == pytest.approx(ways.fastest_us(TRUE), rel=0.05)
+    assert result.growth_us == pytest.approx(2.0 * TRUE.growth_us, rel=0.05)  # between a pace of 1 and one of 4
+    assert result.provenance == "here"
 
 
 def test_errors_are_of_the_sum_of_host_and_kernel() -> None:
@@ -58,5 +58,7 @@ def test_errors_are_of_the_sum_of_host_and_kernel() -> None:
     one = rows[rows["device"] == "one"]
     ways = forward_algorithms(one, Setting(DEVICE, CONSTANTS, default_gemm_constants(), TRUE))
     assert log_error(ways, one, TRUE) == pytest.approx(np.zeros(200), abs=1e-12)
-    alone = one.assign(launch_included=False, calls_before=np.nan, latency_us=ways.fastest_us(TRUE))
-    assert log_error(ways, alone, TRUE) == pytest.approx(np.zeros(200), abs=1e-12)  # the device's own time has no wait
+    isolated = one.assign(launch_included=False, calls_before=np.nan, latency_us=ways.fastest_us(TRUE))
+    assert log_error(ways, isolated, TRUE) == pytest.approx(
+        np.zeros(200), abs=1e-12
+    )  # the device's own time has no wait

@@ -30,15 +30,15 @@ def made_table() -> pd.DataFrame:
     })  # fmt: skip
 
 
-def test_the_fit_finds_prices_and_caches() -> None:
+def test_the_fit_finds_coefficients_and_caches() -> None:
     rows = lookup_rows(made_table())
     fitted = fit_lookups(rows, FORWARD)
     assert (fitted.caches.near_bytes, fitted.caches.last_bytes) == (2.0**20, 2.0**24)
-    assert fitted.prices.call == pytest.approx(12.0, rel=0.05)
+    assert fitted.coefficients.call == pytest.approx(12.0, rel=0.05)
     assert fitted.predict_us(calls_of(rows)) == pytest.approx(rows["latency_us"].to_numpy(), rel=0.05)
 
 
-def test_ways_are_told_apart_and_a_table_without_bags_is_refused() -> None:
+def test_ways_are_reported_apart_and_a_table_without_bags_is_refused() -> None:
     table = made_table().head(2).assign(direction=["forward", "backward"])
     assert lookup_rows(table)["way"].tolist() == [FORWARD, BACKWARD]
     with pytest.raises(InputError, match="embedding_bag"):

@@ -41,8 +41,8 @@ def test_every_set_of_kernels_has_a_voice_of_its_own() -> None:
          "dtype": "float32", "device": ["Tesla T4"] * 2 + ["Tesla P4"] * 2, "launch_included": True,
          "latency_us": [100.0, 200.0, 150.0, 400.0], "generation": ["turing"] * 2 + ["pascal"] * 2}
     )  # fmt: skip
-    found = fit_for_others(rows)
-    assert [m.kernels for m in found] == ["maxwell", "volta"] and {m.tiles for m in found} <= set(TILES["vector"])
+    result = fit_for_others(rows)
+    assert [m.kernels for m in result] == ["maxwell", "volta"] and {m.tiles for m in result} <= set(TILES["vector"])
     (one,) = fit_for_others(rows.assign(op="aten::bmm", generation="turing"))
     assert one.kernels == "volta"
 
@@ -56,6 +56,6 @@ def test_a_fit_finds_what_made_the_measurements() -> None:
     )  # fmt: skip
     truth = (replace(default_gemm_constants()["matrix"][0], compute_share=0.7, memory_share=0.6),)
     rows["latency_us"] = predicted_us(measured(rows), truth)
-    found = fit_gemm(measured(rows), steps=10)
-    error = np.abs(predicted_us(measured(rows), found) / rows["latency_us"] - 1)
+    result = fit_gemm(measured(rows), steps=10)
+    error = np.abs(predicted_us(measured(rows), result) / rows["latency_us"] - 1)
     assert error.mean() < 0.02

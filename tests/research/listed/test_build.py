@@ -39,7 +39,7 @@ def test_a_backward_pass_adds_up_gradients_where_a_result_goes_to_two_nodes() ->
     assert backward["aten::add_"] == 2 * 4 + 2 + 1  # parameters
 
 
-def test_without_training_nothing_is_kept() -> None:
+def test_without_training_nothing_is_retained() -> None:
     assert _ops(Part.BOTH, training=False) == _ops(Part.FORWARD, training=False)
 
 
@@ -49,15 +49,15 @@ def test_compute_nodes_are_the_ops_of_the_program_in_order() -> None:
     computes = graph.nodes[graph.nodes["node_type"] == "compute"]
     assert computes["op_name"].tolist() == names and set(computes["dtype"]) <= {"float32", "int64"}
     assert set(computes["phase"]) == {"forward", "backward"} and set(computes["stream"]) == {0}
-    found = AnalyticPredictor().predict(graph, default_cluster(load_device("t4")))
-    assert not found.uncovered_ops and np.isfinite(found.latency_us).all()
+    result = AnalyticPredictor().predict(graph, default_cluster(load_device("t4")))
+    assert not result.uncovered_ops and np.isfinite(result.latency_us).all()
 
 
-def test_a_function_that_nobody_knows_is_named_not_skipped() -> None:
+def test_a_function_that_no_one_knows_is_named_not_skipped() -> None:
     odd = (*residual()[:4], op("frobnicate_1", "misc", "m_h_0_fc", (X,), X), residual()[5])
     graph = build_listed("m", odd, 1, Part.FORWARD, training=False)
-    found = AnalyticPredictor().predict(graph, default_cluster(load_device("t4")))
-    assert found.uncovered_ops == {"aten::frobnicate": 1}
+    result = AnalyticPredictor().predict(graph, default_cluster(load_device("t4")))
+    assert result.uncovered_ops == {"aten::frobnicate": 1}
 
 
 def test_sums_over_ranks_are_transfers_of_the_group() -> None:

@@ -20,8 +20,8 @@ def test_heads_of_one_sequence_fold_without_a_copy_and_of_two_do_not() -> None:
 
 
 def test_of_several_orders_the_one_that_moves_fewest_axes_is_taken() -> None:
-    found = permuted(contiguous((2, 5, 2, 3)), (2, 2, 5, 3))
-    assert found == Layout((2, 2, 5, 3), (30, 3, 6, 1))
+    result = permuted(contiguous((2, 5, 2, 3)), (2, 2, 5, 3))
+    assert result == Layout((2, 2, 5, 3), (30, 3, 6, 1))
 
 
 def test_equal_axes_are_exchanged_and_other_shapes_refused() -> None:
@@ -38,9 +38,9 @@ def test_another_number_of_elements_is_no_view() -> None:
 def test_a_contiguous_tensor_can_be_viewed_as_whatever_has_its_elements(
     old: tuple[int, ...], new: tuple[int, ...]
 ) -> None:
-    found = viewed(contiguous(old), new)
-    assert (found is not None) == (prod(old) == prod(new))
-    assert found is None or found.is_contiguous
+    result = viewed(contiguous(old), new)
+    assert (result is not None) == (prod(old) == prod(new))
+    assert result is None or result.is_contiguous
 
 
 @given(SHAPES, st.randoms(use_true_random=False), SHAPES)
@@ -50,9 +50,9 @@ def test_a_view_has_the_elements_in_the_order_that_numpy_has_them(shape: tuple[i
     flat = np.arange(prod(shape))
     base = contiguous(shape)
     turned = Layout(tuple(shape[a] for a in axes), tuple(base.strides[a] for a in axes))
-    found = viewed(turned, new)
-    if found is None:
+    result = viewed(turned, new)
+    if result is None:
         return
-    strided = np.lib.stride_tricks.as_strided(flat, found.shape, [s * flat.itemsize for s in found.strides])
+    strided = np.lib.stride_tricks.as_strided(flat, result.shape, [s * flat.itemsize for s in result.strides])
     expected = flat.reshape(shape).transpose(axes).reshape(new)
     assert (strided == expected).all()

@@ -18,9 +18,9 @@ def _list(folder: Path, *lines: str) -> Path:
 
 def test_a_node_has_shapes_and_sources(tmp_path: Path) -> None:
     line = """matmul_1,BMM,"[['BMM', (2, 3, 4, 5)]]",[],[],"{'b', 'a'}",{'c'},"[(2, 3, 4), (2, 4, 5)]","(2, 3, 5)\""""
-    (found,) = read_operator_list(_list(tmp_path, line))
-    assert found == ListedOp("matmul_1", "BMM", frozenset("ab"), ((2, 3, 4), (2, 4, 5)), (2, 3, 5))
-    assert found.function == "matmul" and found.tensors == found.inputs
+    (results,) = read_operator_list(_list(tmp_path, line))
+    assert results == ListedOp("matmul_1", "BMM", frozenset("ab"), ((2, 3, 4), (2, 4, 5)), (2, 3, 5))
+    assert results.function == "matmul" and results.tensors == results.inputs
 
 
 def test_a_number_is_no_tensor_and_a_path_keeps_its_number(tmp_path: Path) -> None:
@@ -46,15 +46,15 @@ def test_sums_over_ranks_and_rows_of_tables_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "sentences"),
     [
         ('a,misc,[],[],[],set(),set(),[],"(1, -2)"', "shape"),
         ('a,misc,[],[],[],set(),set(),[],"f(1)"', "cell"),
         ("a,misc,[],[],[],set(),set(),[],3", "cell"),
     ],
 )
-def test_bad_cells_are_refused_by_line(tmp_path: Path, line: str, said: str) -> None:
-    with pytest.raises(InputError, match=said) as raised:
+def test_bad_records_are_refused_by_line(tmp_path: Path, line: str, sentences: str) -> None:
+    with pytest.raises(InputError, match=sentences) as raised:
         read_operator_list(_list(tmp_path, line))
     assert "line 2" in str(raised.value)
 

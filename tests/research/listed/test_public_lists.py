@@ -23,15 +23,15 @@ from research.tables.model_labels import layers_of, operator_list_path, read_mod
         ("opt_13-inf-2048-2", "self_attn_layer_norm", "view_11", 24),
     ],
 )
-def test_layers_and_prices_of_public_lists(mirror: Path, name: str, first: str, last: str, layers: int) -> None:
+def test_layers_and_coefficients_of_public_lists(mirror: Path, name: str, first: str, last: str, layers: int) -> None:
     run = run_of(name)
     ops, repeats = read_operator_list(operator_list_path(mirror, run)), layers_of(mirror, run.model)
     _, layer, _ = sections(ops, repeats, run.training)
     assert layer.calls[0].op.name.endswith(first) and layer.calls[-1].op.name.endswith(last)
     assert layer.repeats == layers
     graph = build_listed(name, ops, 2, Part.BOTH if run.training else Part.FORWARD, run.training)
-    found = AnalyticPredictor().predict(graph, default_cluster(load_device("v100_pcie_32gb")))
-    assert not found.uncovered_ops and np.isfinite(found.latency_us).all()
+    result = AnalyticPredictor().predict(graph, default_cluster(load_device("v100_pcie_32gb")))
+    assert not result.uncovered_ops and np.isfinite(result.latency_us).all()
 
 
 @pytest.mark.mirror

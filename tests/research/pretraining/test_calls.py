@@ -25,8 +25,8 @@ def convolution(op: str = "aten::cudnn_convolution", dims: str = "[[8, 16, 56, 5
 
 
 def test_an_addmm_is_a_linear_of_its_sizes() -> None:
-    found = rows_of_calls([product("aten::addmm", ADDMM, "float32", 2.0 * 32 * 128 * 64)], V100)
-    row = found.rows.iloc[0]
+    result = rows_of_calls([product("aten::addmm", ADDMM, "float32", 2.0 * 32 * 128 * 64)], V100)
+    row = result.rows.iloc[0]
     assert (row["kind"], row["op"], row["shapes"]) == (PRODUCTS.name, "aten::linear", "[[32, 128], [64, 128]]")
     assert (row["m"], row["n"], row["k"], row["flops"]) == (32, 64, 128, 2.0 * 32 * 128 * 64)
     assert np.isnan(row["latency_us"])
@@ -36,8 +36,8 @@ def test_each_row_names_its_call() -> None:
     view = KernelCall("aten::relu", "[[4]]", "float32", "elementwise", 4.0, 32.0)
     half = product("aten::mm", "[[64, 64], [64, 64]]", "bfloat16", 2.0 * 64**3)
     batch = product("aten::bmm", "[[4, 64, 64], [4, 64, 64]]", "float32", 8.0 * 64**3)
-    found = rows_of_calls([view, half, batch], A100)
-    assert dict(zip(found.places.tolist(), found.rows["kind"], strict=True)) == {
+    result = rows_of_calls([view, half, batch], A100)
+    assert dict(zip(result.places.tolist(), result.rows["kind"], strict=True)) == {
         1: MATRIX_PRODUCTS.name, 2: BATCHED_PRODUCTS.name
     }  # fmt: skip
 
@@ -67,7 +67,7 @@ def test_bfloat16_without_matrix_units_has_no_row() -> None:
     assert rows_of_calls([half], P100).rows.empty
 
 
-def test_a_convolution_has_the_padding_that_its_result_tells() -> None:
+def test_a_convolution_has_the_padding_that_its_result_reports() -> None:
     row = rows_of_calls([convolution()], V100).rows.iloc[0]
     assert (row["kind"], row["in_size"], row["kernel"], row["stride"]) == (CONVOLUTIONS.name, 56, 3, 1)
     assert row["padding"] == 1
@@ -91,8 +91,8 @@ def test_a_call_becomes_the_row_of_its_table(mirror: object) -> None:
         some = rows[(rows["table"] == kind.table) & ~single].iloc[:200].reset_index(drop=True)
         calls = [KernelCall(row["op"], row["shapes"], "float32", family, row["flops"], row["moved_bytes"])
                  for row in some.to_dict("records")]  # fmt: skip
-        found = rows_of_calls(calls, V100)
-        assert found.places.tolist() == list(range(200))
-        assert set(found.rows["kind"]) == {kind.name}
-        assert found.rows["shapes"].tolist() == some["shapes"].tolist()
-        assert np.allclose(found.rows["moved_bytes"], some["moved_bytes"], rtol=0.2 if kind is CONVOLUTIONS else 1e-9)
+        result = rows_of_calls(calls, V100)
+        assert result.places.tolist() == list(range(200))
+        assert set(result.rows["kind"]) == {kind.name}
+        assert result.rows["shapes"].tolist() == some["shapes"].tolist()
+        assert np.allclose(result.rows["moved_bytes"], some["moved_bytes"], rtol=0.2 if kind is CONVOLUTIONS else 1e-9)

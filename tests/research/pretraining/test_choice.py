@@ -19,7 +19,7 @@ def held(forms: float, half: float, whole: float, device: str = "t4", generation
                                                        1.0: np.array([whole])})  # fmt: skip
 
 
-def test_the_least_error_over_devices_is_kept() -> None:
+def test_the_least_error_over_devices_is_retained() -> None:
     assert own_share([held(0.2, 0.1, 0.15), held(0.2, 0.1, 0.01, "p4", "pascal")]) == 1.0
     assert own_share([held(0.2, 0.1, 0.15)]) == 0.5
 
@@ -36,7 +36,7 @@ def test_no_generation_may_be_worse() -> None:
     assert others_share([helped, held(0.1, 0.11, 0.11, "p4", "pascal")]) == 0.0
 
 
-def test_one_generation_tells_nothing_of_others() -> None:
+def test_one_generation_reports_nothing_of_others() -> None:
     assert others_share([held(0.2, 0.1, 0.05)]) == 0.0
 
 
@@ -50,15 +50,15 @@ def test_a_generation_is_judged_by_what_the_others_choose() -> None:
 def test_a_device_that_does_not_gain_keeps_the_closed_form() -> None:
     generations = [held(0.2, 0.1, 0.15), held(0.2, 0.1, 0.15, "p4", "pascal")]
     answers = choose([held(0.2, 0.1, 0.01), held(0.2, 0.3, 0.25, "p4", "pascal")], generations)
-    found = {one.kind: one for one in answers}
-    assert set(found) == {kind.name for kind in KINDS}
-    assert (found[KIND].own_share, found[KIND].devices, found[KIND].others_share) == (1.0, ("t4",), 0.5)
+    result = {one.kind: one for one in answers}
+    assert set(result) == {kind.name for kind in KINDS}
+    assert (result[KIND].own_share, result[KIND].devices, result[KIND].others_share) == (1.0, ("t4",), 0.5)
 
 
 def test_what_no_generation_confirms_is_the_campaigns() -> None:
     refuted = [held(0.2, 0.3, 0.3), held(0.2, 0.1, 0.1, "p4", "pascal")]
-    found = {one.kind: one for one in choose([held(0.2, 0.1, 0.01)], refuted)}
-    assert (found[KIND].own_share, found[KIND].devices, found[KIND].others_share) == (0.0, (), 0.0)
+    result = {one.kind: one for one in choose([held(0.2, 0.1, 0.01)], refuted)}
+    assert (result[KIND].own_share, result[KIND].devices, result[KIND].others_share) == (0.0, (), 0.0)
 
 
 def test_weights_fall_into_the_same_bucket_on_every_device() -> None:

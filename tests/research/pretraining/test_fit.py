@@ -63,15 +63,15 @@ def test_a_share_scales_corrections_in_log_space() -> None:
     assert torch.allclose(model.with_share(0.5).residual(encoded), 0.5 * model.residual(encoded))
 
 
-def test_a_row_is_answered_alike_alone_and_among_others() -> None:
+def test_a_row_is_answered_alike_isolated_and_among_others() -> None:
     rows, prepared = _prepared()
     model = fit(prepared, RATIOS, CONFIG, seed=1)
     encoded = model.encode(rows)
-    alone = encoded.part(torch.tensor([3]))
-    assert np.allclose(model.log_us(alone), model.log_us(encoded)[3], atol=1e-6)
+    isolated = encoded.part(torch.tensor([3]))
+    assert np.allclose(model.log_us(isolated), model.log_us(encoded)[3], atol=1e-6)
 
 
-def test_a_gpu_that_nobody_trained_on_is_answered() -> None:
+def test_a_gpu_that_no_one_trained_on_is_answered() -> None:
     _, prepared = _prepared()
     unseen = usable(table(product_rows((T4,)))).rows
     model = fit(prepared, RATIOS, CONFIG, seed=1)

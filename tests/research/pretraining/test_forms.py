@@ -64,17 +64,17 @@ def test_families_of_products() -> None:
 
 def test_the_base_is_the_closed_form_without_the_launch() -> None:
     rows = pd.concat([product_rows((A100, V100)), add_rows()], ignore_index=True)
-    found = base_us(rows, SHIPPED)
+    result = base_us(rows, SHIPPED)
     for first, architecture in ((0, "ampere"), (6, "volta")):  # each by the kernels that run there, as in prediction
         data = measured(rows.iloc[first : first + 6])
         members = members_for(SHIPPED.gemm["vector"], architecture)
         assert len(members) == 1
-        assert found[first : first + 6] == pytest.approx(tiled_us(data.found, data.numbers, members, False))
+        assert result[first : first + 6] == pytest.approx(tiled_us(data.result, data.numbers, members, False))
     assert SHIPPED.memory is not None
-    assert found[12:] == pytest.approx(device_us(rows.iloc[12:], "add", spec_of(A100), SHIPPED.memory))
+    assert result[12:] == pytest.approx(device_us(rows.iloc[12:], "add", spec_of(A100), SHIPPED.memory))
 
 
-def test_the_base_of_a_convolution_is_what_traces_of_that_gpu_are_told() -> None:
+def test_the_base_of_a_convolution_is_what_traces_of_that_gpu_are_reported() -> None:
     call = KernelCall(
         "aten::conv2d", _convolution()["shapes"].iloc[0], "float32", "conv", 2.0 * 8 * 64 * 32 * 32 * 64 * 9, 1.0
     )
@@ -92,9 +92,9 @@ def test_convolutions_are_fitted_where_products_and_streams_are() -> None:
     )  # without products on lanes there is nothing to stand on
     with_others = fit_forms(usable(table(product_rows((A100, V100)), add_rows(), several)).rows)
     assert with_others.convolution is not None
-    told = usable(table(several)).rows
-    waits = with_others.convolution.call_us + with_others.convolution.growth_us * told["calls_before"]
-    assert base_us(told, with_others) + waits.to_numpy() == pytest.approx(told["latency_us"].to_numpy(), rel=0.1)
+    given = usable(table(several)).rows
+    waits = with_others.convolution.call_us + with_others.convolution.growth_us * given["calls_before"]
+    assert base_us(given, with_others) + waits.to_numpy() == pytest.approx(given["latency_us"].to_numpy(), rel=0.1)
 
 
 def test_a_form_without_constants_is_refused() -> None:

@@ -40,31 +40,31 @@ def test_never_shorter_than_host_or_device_and_grows_with_both(
 def test_a_gpu_waits_as_its_smallest_rows_say_and_an_unseen_one_as_the_typical() -> None:
     slow = product_rows((T4,)).assign(latency_us=lambda r: 3 * r["latency_us"])
     rows = pd.concat([product_rows((A100, V100)), slow], ignore_index=True)
-    found = fit_observation(rows, NO_CONSTANTS)
-    assert found.shares["toys", T4, "linear"] == pytest.approx(3.0)
-    assert found.shares["toys", A100, "linear"] == pytest.approx(1.0)
-    unseen = found.of(product_rows(("Tesla P4",)))
-    assert unseen.call_us.unique().tolist() == [found.waits["toys", "linear"].call_us]
-    assert found.of(slow).call_us[0] == pytest.approx(3 * float(unseen.call_us[0]))
+    result = fit_observation(rows, NO_CONSTANTS)
+    assert result.shares["toys", T4, "linear"] == pytest.approx(3.0)
+    assert result.shares["toys", A100, "linear"] == pytest.approx(1.0)
+    unseen = result.of(product_rows(("Tesla P4",)))
+    assert unseen.call_us.unique().tolist() == [result.waits["toys", "linear"].call_us]
+    assert result.of(slow).call_us[0] == pytest.approx(3 * float(unseen.call_us[0]))
 
 
 def test_methods_without_the_launch_see_the_device() -> None:
     rows = product_rows(launch=False)
-    found = fit_observation(rows, NO_CONSTANTS)
-    assert not found.waits
-    assert found.of(rows).call_us.tolist() == [0.0] * len(rows)
+    result = fit_observation(rows, NO_CONSTANTS)
+    assert not result.waits
+    assert result.of(rows).call_us.tolist() == [0.0] * len(rows)
 
 
 def test_an_unknown_table_waits_like_its_source() -> None:
     """But not like one whose wait grew from call to call."""
     waits = Observation({("toys", "mul"): Wait(10.0, 0.5, 8.0), ("toys", "div"): Wait(30.0, 0.5, 8.0),
                          ("toys", "conv"): Wait(500.0, 1.0, 1.0, 0.1)}, {})  # fmt: skip
-    found = waits.of(add_rows())
-    assert np.allclose(found.call_us, 20.0)
-    assert np.allclose(found.issue_us, 10.0)
+    result = waits.of(add_rows())
+    assert np.allclose(result.call_us, 20.0)
+    assert np.allclose(result.issue_us, 10.0)
 
 
-def test_a_wait_that_grew_from_call_to_call_is_told_by_the_calls_before() -> None:
+def test_a_wait_that_grew_from_call_to_call_is_reported_by_the_calls_before() -> None:
     """Convolutions of two channels: a kernel of few us, behind a host that takes twice the typical one's time."""
     constants = shipped_forms()
     assert constants.convolution is not None
@@ -83,9 +83,9 @@ def test_a_wait_that_grew_from_call_to_call_is_told_by_the_calls_before() -> Non
     rows = completed({**size, **how}, 3)
     first, growth = constants.convolution.call_us, constants.convolution.growth_us
     rows["latency_us"] = base_us(rows, constants) + 2.0 * (first + growth * rows["calls_before"])
-    found = fit_observation(rows, constants)
-    assert found.shares["toys", V100, "conv"] == pytest.approx(2.0)
-    seen = found.of(rows).log_us(torch.from_numpy(base_us(rows, constants)).log()).exp()
+    result = fit_observation(rows, constants)
+    assert result.shares["toys", V100, "conv"] == pytest.approx(2.0)
+    seen = result.of(rows).log_us(torch.from_numpy(base_us(rows, constants)).log()).exp()
     assert seen.tolist() == pytest.approx(rows["latency_us"].tolist())
-    unseen = found.of(rows.assign(device="Tesla P4", calls_before=[np.nan, 0.0, 1000.0]))
+    unseen = result.of(rows.assign(device="Tesla P4", calls_before=[np.nan, 0.0, 1000.0]))
     assert unseen.issue_us.tolist() == pytest.approx([first, first, first + 1000.0 * growth])

@@ -29,9 +29,9 @@ def test_a_checkpoint_survives_its_file_to_the_bit(tmp_path: Path) -> None:
     loaded = load_op_checkpoint(tmp_path / "one.pt")
     assert (loaded.sha256, loaded.answers, loaded.provenance) == (saved.sha256, saved.answers, saved.provenance)
     us = np.array([5000.0])
-    told, before = (corrections(one, [call(BIG)], us, V100).log_factor for one in (loaded, saved))
-    assert np.array_equal(told, before)
-    assert told[0] != 0
+    given, before = (corrections(one, [call(BIG)], us, V100).log_factor for one in (loaded, saved))
+    assert np.array_equal(given, before)
+    assert given[0] != 0
 
 
 def test_an_own_gpu_is_corrected_by_the_share() -> None:
@@ -44,22 +44,22 @@ def test_an_own_gpu_is_corrected_by_the_share() -> None:
 def test_another_gpu_or_another_clock_keeps_the_closed_form() -> None:
     us = np.array([5000.0])
     for device in (T4, CPU, replace(V100, clock_hz=1.2e9), load_device("mi300x")):
-        found = corrections(checkpoint(), [call(BIG)], us, device)
-        assert not found.answered.any()
-        assert not found.log_factor.any()
+        result = corrections(checkpoint(), [call(BIG)], us, device)
+        assert not result.answered.any()
+        assert not result.log_factor.any()
 
 
 def test_a_share_for_others_answers_on_a_gpu_that_no_catalog_has() -> None:
     answer = replace(checkpoint().answers[0], others_share=0.5)
     mine = replace(T4, name="mine", aliases=(), num_sms=50)
-    found = corrections(replace(checkpoint(), answers=(answer,)), [call(BIG)], np.array([5000.0]), mine)
-    assert found.answered.all()
+    result = corrections(replace(checkpoint(), answers=(answer,)), [call(BIG)], np.array([5000.0]), mine)
+    assert result.answered.all()
 
 
 def test_behind_the_wait_for_a_launch_nothing_was_learned() -> None:
-    found = corrections(checkpoint(), [call(BIG), call(64)], np.array([5000.0, 3.0]), V100)
-    assert found.answered.all()
-    assert abs(found.log_factor[1]) < 0.1 * abs(found.log_factor[0])
+    result = corrections(checkpoint(), [call(BIG), call(64)], np.array([5000.0, 3.0]), V100)
+    assert result.answered.all()
+    assert abs(result.log_factor[1]) < 0.1 * abs(result.log_factor[0])
 
 
 def test_unknown_bases_are_not_answered() -> None:

@@ -60,21 +60,21 @@ def cluster(name: str) -> ClusterSpec:
 
 def test_only_kernels_that_it_was_trained_on_are_corrected(path: Path) -> None:
     graph, on = two_rank_graph().for_predictors(), cluster("v100_pcie_32gb")
-    base, found = AnalyticPredictor().predict(graph, on), PretrainedPredictor(checkpoint()).predict(graph, on)
-    changed = np.flatnonzero(found.latency_us != base.latency_us)
+    base, result = AnalyticPredictor().predict(graph, on), PretrainedPredictor(checkpoint()).predict(graph, on)
+    changed = np.flatnonzero(result.latency_us != base.latency_us)
     assert changed.tolist() == GEMMS
-    assert np.flatnonzero(found.source == Source.GNN).tolist() == GEMMS
-    assert found.latency_us[3] == found.latency_us[GEMM_1]  # the same call
-    assert np.array_equal(found.analytic_latency_us, base.latency_us)
-    assert np.array_equal(found.scheduled_us, found.latency_us)  # the step adds up what the network says
+    assert np.flatnonzero(result.source == Source.GNN).tolist() == GEMMS
+    assert result.latency_us[3] == result.latency_us[GEMM_1]  # the same call
+    assert np.array_equal(result.analytic_latency_us, base.latency_us)
+    assert np.array_equal(result.scheduled_us, result.latency_us)  # the step adds up what the network says
 
 
 @pytest.mark.parametrize("name", ["cpu_generic", "t4", "mi300x"])
-def test_elsewhere_it_is_the_analytical_answer(path: Path, name: str) -> None:
+def test_outside_it_is_the_analytical_answer(path: Path, name: str) -> None:
     graph = two_rank_graph().for_predictors()
-    base, found = (p.predict(graph, cluster(name)) for p in (AnalyticPredictor(), PretrainedPredictor(checkpoint())))
-    assert np.array_equal(found.latency_us, base.latency_us)
-    assert (found.source == base.source).all()
+    base, result = (p.predict(graph, cluster(name)) for p in (AnalyticPredictor(), PretrainedPredictor(checkpoint())))
+    assert np.array_equal(result.latency_us, base.latency_us)
+    assert (result.source == base.source).all()
 
 
 def test_a_split_call_shares_its_correction(path: Path) -> None:
@@ -82,18 +82,18 @@ def test_a_split_call_shares_its_correction(path: Path) -> None:
     graph, on = two_rank_graph(), cluster("v100_pcie_32gb")
     nodes = graph.nodes.assign(num_siblings=2, flops=graph.nodes["flops"] / 2, bytes=graph.nodes["bytes"] / 2)
     halves = replace(graph, nodes=nodes)
-    base, found = (p.predict(halves, on) for p in (AnalyticPredictor(), PretrainedPredictor(checkpoint())))
-    assert found.source[3] == Source.GNN
-    assert found.latency_us[3] != base.latency_us[3]
+    base, result = (p.predict(halves, on) for p in (AnalyticPredictor(), PretrainedPredictor(checkpoint())))
+    assert result.source[3] == Source.GNN
+    assert result.latency_us[3] != base.latency_us[3]
 
 
 def test_the_network_only_leaves_the_rest_uncovered(path: Path) -> None:
     graph = two_rank_graph().for_predictors()
-    found = NetworkOnly(PretrainedPredictor(checkpoint())).predict(graph, cluster("v100_pcie_32gb"))
-    assert np.flatnonzero(found.source == Source.GNN).tolist() == GEMMS
-    assert np.isnan(found.latency_us[0]) and np.isnan(found.scheduled_us[0])
-    assert found.latency_us[-1] == 0  # a link takes no time
-    assert "aten::mm" in found.uncovered_ops  # its host segments
+    result = NetworkOnly(PretrainedPredictor(checkpoint())).predict(graph, cluster("v100_pcie_32gb"))
+    assert np.flatnonzero(result.source == Source.GNN).tolist() == GEMMS
+    assert np.isnan(result.latency_us[0]) and np.isnan(result.scheduled_us[0])
+    assert result.latency_us[-1] == 0  # a link takes no time
+    assert "aten::mm" in result.uncovered_ops  # its host segments
 
 
 def test_modes_with_a_checkpoint_of_op_tables(path: Path) -> None:
@@ -105,9 +105,9 @@ def test_modes_with_a_checkpoint_of_op_tables(path: Path) -> None:
 
 def test_a_prediction_names_the_checkpoint(trace: Path, path: Path) -> None:
     blind = Request(trace, hardware=load_device("v100_pcie_32gb"), checkpoint=path, evidence=TraceEvidence.none)
-    found = predict(blind)
-    assert found.source_share["gnn"] > 0
-    assert len(found.provenance["checkpoint_sha256"]) == 64
+    result = predict(blind)
+    assert result.source_share["gnn"] > 0
+    assert len(result.provenance["checkpoint_sha256"]) == 64
 
 
 def test_a_network_of_op_tables_knows_kernels_and_devices_only(path: Path, tmp_path: Path) -> None:

@@ -37,26 +37,26 @@ def test_from_tables_to_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(recipe, "read_sources", lambda mirror: table(rows((A100, V100, T4))))
     monkeypatch.setattr(held_out, "kept_forms", fitted)
-    found = trained_checkpoint(OpTablesConfig(str(tmp_path), SHORT, SHORT), 0)
-    told = found.provenance
-    assert {one["kind"] for one in told["rows"]} == {PRODUCTS.name}
-    assert {one["generation"] for one in told["generations"]} == {"ampere", "volta", "turing"}
+    result = trained_checkpoint(OpTablesConfig(str(tmp_path), SHORT, SHORT), 0)
+    given = result.provenance
+    assert {one["kind"] for one in given["rows"]} == {PRODUCTS.name}
+    assert {one["generation"] for one in given["generations"]} == {"ampere", "volta", "turing"}
     assert left == [{V100, T4}, {A100, V100}, {A100, T4}]  # without ampere, turing, volta
-    assert [source["license"] for source in told["sources"]] == ["Apache-2.0", "MIT"]
-    assert found.answer_of(CONVOLUTIONS.name).own_share == 0  # no rows tell of it
-    assert "## Errors on generations" in card(found)
+    assert [source["license"] for source in given["sources"]] == ["Apache-2.0", "MIT"]
+    assert result.answer_of(CONVOLUTIONS.name).own_share == 0  # no rows tell of it
+    assert "## Errors on generations" in card(result)
 
 
 def test_rows_of_other_tables_do_not_train() -> None:
     other = product_rows((T4,)).assign(latency_us=7.0)
-    found = of_kinds(usable(table(rows((V100,)), other)), 100)
-    assert set(found["device"]) == {V100}
+    result = of_kinds(usable(table(rows((V100,)), other)), 100)
+    assert set(result["device"]) == {V100}
 
 
 def test_convolutions_of_gpus_with_tf32_are_of_no_kind() -> None:
-    told = {"source": CONVOLUTIONS.source, "table": CONVOLUTIONS.table, "dtype": "float32"}
-    found = kind_names(pd.DataFrame([{**told, "device": A100}, {**told, "device": V100}]))
-    assert found.tolist() == ["", CONVOLUTIONS.name]
+    given = {"source": CONVOLUTIONS.source, "table": CONVOLUTIONS.table, "dtype": "float32"}
+    result = kind_names(pd.DataFrame([{**given, "device": A100}, {**given, "device": V100}]))
+    assert result.tolist() == ["", CONVOLUTIONS.name]
 
 
 def test_a_source_with_more_than_a_plain_license_is_refused() -> None:

@@ -19,9 +19,9 @@ def test_chips_and_generations_come_from_the_catalog() -> None:
 def test_what_cannot_train_is_counted() -> None:
     unknown = product_rows((V100,)).assign(device="Voodoo 2")
     backward = add_rows().assign(direction="backward")
-    found = usable(table(product_rows((V100,)), unknown, backward))
-    assert len(found.rows) == 6
-    assert found.dropped == {f"toys: {NO_DEVICE}": 6, f"toys: {NO_FORM}": 3}
+    result = usable(table(product_rows((V100,)), unknown, backward))
+    assert len(result.rows) == 6
+    assert result.dropped == {f"toys: {NO_DEVICE}": 6, f"toys: {NO_FORM}": 3}
 
 
 def test_nothing_left_is_refused() -> None:

@@ -57,18 +57,18 @@ class Doomed:
 
 def train_tiny(folder: Path, steps: int) -> None:
     """Train every tiny workload; write losses, gradients and weights of the replicated parts, as rank_<r>.json."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for workload in TINY:
         trainer = workload.build()
         losses = [float(trainer.step()) for _ in range(steps)]
         weights = [p for module in trainer.replicated for p in module.parameters()]
-        found[workload.name] = {
+        result[workload.name] = {
             "losses": losses,
             "weights": [float(p.detach().double().sum()) for p in weights],
             "gradients": [float(p.grad.double().abs().sum()) for p in weights if p.grad is not None],
         }
-    found["exchange"] = _exchange()
-    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(found))
+    result["exchange"] = _exchange()
+    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(result))
 
 
 def _exchange() -> dict[str, Sequence[float]]:

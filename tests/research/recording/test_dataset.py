@@ -49,21 +49,21 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Outco
 def test_a_killed_rank_breaks_its_run_and_leaves_the_complete_one(recorded: tuple[Path, list[Outcome]]) -> None:
     raw, outcomes = recorded
     assert [(o.name, o.accepted) for o in outcomes] == [(NAME, True), (f"{DOOMED.name}/1", False)]
-    found = files.read_json(raw / DOOMED.name / "1" / "run.json") or {}
-    assert found["status"] == "broken" and "rank 1 was killed by SIGKILL" in str(found["reason"])
+    result = files.read_json(raw / DOOMED.name / "1" / "run.json") or {}
+    assert result["status"] == "broken" and "rank 1 was killed by SIGKILL" in str(result["reason"])
     assert sorted(p.name for p in (raw / NAME).iterdir()) == [
         "rank_0.kineto.json.gz", "rank_1.kineto.json.gz", "run.json"]  # fmt: skip
 
 
 def test_the_card_of_two_ranks(recorded: tuple[Path, list[Outcome]]) -> None:
-    found = json.loads((recorded[0] / NAME / "run.json").read_text())
-    assert found["status"] == "complete" and found["world_size"] == 2
-    assert found["workload"] == "dlrm" and found["parameters"]["rows"] == 1000 and found["batch"] == 8
-    assert found["parallelism"] == {"dp": 2, "table_wise": 2}
-    assert found["link"] == {"backend": "gloo", "medium": "loopback", "hosts": 1, "rate_gbit_per_s": None}
-    assert found["probe"] == {"before_us": [100.0] * 2, "after_us": [100.0] * 2, "drift": 0.0, "max_drift": 0.03,
+    result = json.loads((recorded[0] / NAME / "run.json").read_text())
+    assert result["status"] == "complete" and result["world_size"] == 2
+    assert result["workload"] == "dlrm" and result["parameters"]["rows"] == 1000 and result["batch"] == 8
+    assert result["parallelism"] == {"dp": 2, "table_wise": 2}
+    assert result["link"] == {"backend": "gloo", "medium": "loopback", "hosts": 1, "rate_gbit_per_s": None}
+    assert result["probe"] == {"before_us": [100.0] * 2, "after_us": [100.0] * 2, "drift": 0.0, "max_drift": 0.03,
                              "rejected_drifts": []}  # fmt: skip
-    for number, rank in enumerate(found["ranks"]):
+    for number, rank in enumerate(result["ranks"]):
         assert (rank["rank"], rank["host"], rank["backend"]) == (number, 0, "gloo")
         assert (rank["threads"], len(rank["cores"])) == (1, 1)
 
@@ -128,9 +128,9 @@ def test_building_refuses_an_empty_folder(tmp_path: Path) -> None:
 
 
 def test_no_recording_begins_after_the_budget(tmp_path: Path) -> None:
-    said: list[str] = []
-    assert record_all(PLAN, tmp_path, said.append, budget_s=-1.0) == []
-    assert "--resume goes on" in said[0]
+    sentences: list[str] = []
+    assert record_all(PLAN, tmp_path, sentences.append, budget_s=-1.0) == []
+    assert "--resume goes on" in sentences[0]
 
 
 def test_a_run_during_which_the_machine_drifts_is_recorded_again(
@@ -141,9 +141,9 @@ def test_a_run_during_which_the_machine_drifts_is_recorded_again(
     monkeypatch.setattr(dataset, "record_run", write_complete_card)
     (outcome,) = record_all(DONE, tmp_path, quiet)
     assert outcome.accepted and "attempt 2" in outcome.note
-    found = json.loads((tmp_path / NAME / "run.json").read_text())
-    assert found["probe"]["drift"] == pytest.approx(0.02)
-    assert found["probe"]["rejected_drifts"] == pytest.approx([0.06])
+    result = json.loads((tmp_path / NAME / "run.json").read_text())
+    assert result["probe"]["drift"] == pytest.approx(0.02)
+    assert result["probe"]["rejected_drifts"] == pytest.approx([0.06])
 
 
 def test_attempts_are_bounded_and_a_rejected_run_is_not_complete(
@@ -211,12 +211,12 @@ def calibrations(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 def test_calibration_runs_once_and_goes_into_the_data_set(calibrations: list[list[str]], tmp_path: Path) -> None:
-    raw, said = tmp_path / "raw", list[str]()
+    raw, sentences = tmp_path / "raw", list[str]()
     for _ in range(2):
-        calibrate_first(raw, 3.0, said.append)
+        calibrate_first(raw, 3.0, sentences.append)
     assert [command[1:] for command in calibrations] == [
         ["-m", "gnnperf", "calibrate", "--out", str(raw / "calibration"), "--minutes", "3"]]  # fmt: skip
-    assert said == ["calibrating for 3 min"]
+    assert sentences == ["calibrating for 3 min"]
     for _ in range(2):
         copy_calibration(raw, tmp_path / "set")
     assert (tmp_path / "set" / "calibration" / "device.yaml").read_text() == "name: here\n"

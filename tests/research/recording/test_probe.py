@@ -21,20 +21,20 @@ def test_the_probe_times_every_core_and_leaves_the_process_as_it_was() -> None:
     assert os.sched_getaffinity(0) == cores and torch.get_num_threads() == threads
 
 
-def probe(*found: Sequence[float]) -> list[Sequence[float]]:
+def probe(*result: Sequence[float]) -> list[Sequence[float]]:
     """What the probe finds, one after another, the last first."""
-    return list(reversed(found))
+    return list(reversed(result))
 
 
 def test_it_waits_until_the_machine_is_as_fast_as_at_its_best() -> None:
     noise = NoiseProbe(max_drift=0.03, patience_s=60.0)
     assert noise.wait(probe([100.0, 100.0]).pop) == [100.0, 100.0]  # nothing better is known
-    found = probe([104.0, 100.0], [100.0, 120.0], [102.0, 102.5], [0.0, 0.0])
-    assert noise.wait(found.pop) == [102.0, 102.5]
-    assert found == [[0.0, 0.0]]
+    result = probe([104.0, 100.0], [100.0, 120.0], [102.0, 102.5], [0.0, 0.0])
+    assert noise.wait(result.pop) == [102.0, 102.5]
+    assert result == [[0.0, 0.0]]
 
 
-def test_what_earlier_recordings_found_counts() -> None:
+def test_what_earlier_recordings_detected_counts() -> None:
     noise = NoiseProbe(0.03, fastest([[100.0], [99.0, 101.0], [98.0, 103.0]]), patience_s=60.0)
     assert noise.wait(probe([110.0, 101.0], [99.0, 101.0]).pop) == [99.0, 101.0]
 

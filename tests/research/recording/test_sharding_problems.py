@@ -46,7 +46,7 @@ def test_the_plan_records_every_problem_once() -> None:
 
 def test_every_candidate_is_timed_in_every_round(tmp_path: Path) -> None:
     other = (SMALL[0], PlacedTable(20, 4, 1, 1.0, Sharding.ROW))
-    found = measure(Problem(MixedDlrm("p", SMALL, 8, (4, 4)), (SMALL, other)), tmp_path)
-    assert len(found.rounds_us) == ROUNDS and all(len(each) == 2 for each in found.rounds_us)
-    assert all(step > 0 for each in found.rounds_us for step in each)
-    assert found.step_us[1] == sorted(each[1] for each in found.rounds_us)[ROUNDS // 2]
+    result = measure(Problem(MixedDlrm("p", SMALL, 8, (4, 4)), (SMALL, other)), tmp_path)
+    assert len(result.rounds_us) == ROUNDS and all(len(each) == 2 for each in result.rounds_us)
+    assert all(step > 0 for each in result.rounds_us for step in each)
+    assert result.step_us[1] == sorted(each[1] for each in result.rounds_us)[ROUNDS // 2]

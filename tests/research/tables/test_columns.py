@@ -40,8 +40,8 @@ def test_counts_of_what_was_left_out_add_up() -> None:
 @given(st.lists(st.tuples(*[st.integers(1, 10**6)] * 3), min_size=1, max_size=5))
 def test_shapes_are_written_as_json_does(sizes: list[tuple[int, int, int]]) -> None:
     m, n, k = np.array(sizes).T
-    found = shapes_json([[m, k], [k, n], [7]])
-    assert found.tolist() == [json.dumps([[a, c], [c, b], [7]]) for a, b, c in sizes]
+    result = shapes_json([[m, k], [k, n], [7]])
+    assert result.tolist() == [json.dumps([[a, c], [c, b], [7]]) for a, b, c in sizes]
 
 
 def test_a_backward_product_counts_both_gradients() -> None:

@@ -15,7 +15,7 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def test_a_name_says_what_was_run() -> None:
+def test_a_name_states_what_was_run() -> None:
     run = run_of("gpt2_large-train-1024-4-dp4")
     assert (run.model, run.training, run.length, run.batch, run.variant) == ("gpt2_large", True, 1024, 4, "dp4")
     assert run_of("opt_13-inf-2048-2").variant == ""

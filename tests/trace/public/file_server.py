@@ -19,14 +19,14 @@ class Site:
         statuses: answered first, one per request, before files are served.
         cut_after: the first answer ends after this many bytes, although more were announced.
         ranges: whether Range is honored.
-        asked: (path, Range header) of every request.
+        requested: (path, Range header) of every request.
     """
 
     files: dict[str, bytes]
     statuses: list[int] = field(default_factory=list)
     cut_after: int | None = None
     ranges: bool = True
-    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    requested: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
 
 
@@ -36,9 +36,9 @@ def serving(site: Site) -> Iterator[Site]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked_range = self.headers.get("Range")
-            site.asked.append((self.path, asked_range))
-            status, body, full = _answer(site, self.path, asked_range)
+            requested_range = self.headers.get("Range")
+            site.requested.append((self.path, requested_range))
+            status, body, full = _answer(site, self.path, requested_range)
             self.send_response(status)
             self.send_header("Content-Length", str(full))
             self.end_headers()
@@ -58,7 +58,7 @@ def serving(site: Site) -> Iterator[Site]:
             thread.join()
 
 
-def _answer(site: Site, path: str, asked_range: str | None) -> tuple[int, bytes, int]:
+def _answer(site: Site, path: str, requested_range: str | None) -> tuple[int, bytes, int]:
     """(status, bytes sent, bytes announced)."""
     if site.statuses:
         return site.statuses.pop(0), b"", 0
@@ -66,8 +66,8 @@ def _answer(site: Site, path: str, asked_range: str | None) -> tuple[int, bytes,
     if content is None:
         return 404, b"", 0
     status = 200
-    if asked_range and site.ranges:
-        start = int(re.findall(r"\d+", asked_range)[0])
+    if requested_range and site.ranges:
+        start = int(re.findall(r"\d+", requested_range)[0])
         if start >= len(content):
             return 416, b"", 0
         status, content = 206, content[start:]

@@ -22,9 +22,9 @@ def test_ranks_of_a_run_belong_together_with_their_execution_trace() -> None:
 
 
 def test_files_that_are_not_known_to_be_ranks_are_recordings_of_their_own() -> None:
-    found = recordings([replace(RANK0, rank=None), replace(RANK1, rank=None, sha256="3" * 64)])
-    assert [r.name for r in found] == ["mine-x-y-11111111", "mine-x-y-33333333"]
-    assert [len(r.entries) for r in found] == [1, 1]
+    result = recordings([replace(RANK0, rank=None), replace(RANK1, rank=None, sha256="3" * 64)])
+    assert [r.name for r in result] == ["mine-x-y-11111111", "mine-x-y-33333333"]
+    assert [len(r.entries) for r in result] == [1, 1]
 
 
 def test_versions_of_one_file_are_recordings_of_their_own() -> None:
@@ -33,8 +33,8 @@ def test_versions_of_one_file_are_recordings_of_their_own() -> None:
 
 
 def test_recordings_of_the_shipped_catalog_have_names_of_their_own() -> None:
-    found = {r.name: r for r in recordings(load_catalog())}
-    assert len(found) == len(recordings(load_catalog()))
-    assert len(found["torchrec-trace-sst_long_a2a_optimizer_5_qcomm-a"].entries) == 4
-    assert len(found["megatron-tp2"].entries) == 4
-    assert len(found["dlrm-8"].entries) == 2
+    result = {r.name: r for r in recordings(load_catalog())}
+    assert len(result) == len(recordings(load_catalog()))
+    assert len(result["torchrec-trace-sst_long_a2a_optimizer_5_qcomm-a"].entries) == 4
+    assert len(result["megatron-tp2"].entries) == 4
+    assert len(result["dlrm-8"].entries) == 2

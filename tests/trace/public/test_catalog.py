@@ -91,7 +91,7 @@ def test_only_files_that_upstream_publishes_plain_are_recompressed() -> None:
     assert not replace(PLAIN, path="a/trace.json.gz").recompressed
 
 
-def test_a_mirror_row_with_empty_cells_means_unknown() -> None:
+def test_a_mirror_row_with_empty_records_means_unknown() -> None:
     cells = ["kind", "run", "repo", "commit", "upstream_path", "file", "sha256", "upstream_sha256", "licence", "gpu",
              "rank", "world_size", "steps", "with_shapes", "scrubbed", "note"]  # fmt: skip
     entry = entry_from_mirror(dict.fromkeys(cells, "") | {"bytes": "7", "rank": "3.0"})

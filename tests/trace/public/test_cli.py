@@ -68,16 +68,16 @@ def test_fetch_and_build_a_real_run(mirror: Path, tmp_path: Path, capsys: pytest
     assert len(read_run(built).tables) >= 2
 
 
-def test_ctrl_c_is_told_to_the_downloads_under_way() -> None:
-    began, interrupted, told = threading.Event(), threading.Event(), list[bool]()
+def test_ctrl_c_is_reported_to_the_downloads_under_way() -> None:
+    began, interrupted, given = threading.Event(), threading.Event(), list[bool]()
 
     def action(item: str) -> None:
         if item == "first":
             began.wait(10)
             raise KeyboardInterrupt
         began.set()
-        told.append(interrupted.wait(10))
+        given.append(interrupted.wait(10))
 
     with pytest.raises(KeyboardInterrupt):
         _at_once(["first", "second"], action, interrupted)
-    assert told == [True]
+    assert given == [True]

@@ -19,7 +19,7 @@ def test_a_broken_connection_is_resumed_where_it_broke(tmp_path: Path) -> None:
     with serving(Site({"/f": CONTENT}, cut_after=1000)) as site:
         download(f"{site.url}/f", part, limit_bytes=len(CONTENT), on_bytes=counted.append, sleep=lambda s: None)
     assert part.read_bytes() == CONTENT
-    assert site.asked == [("/f", None), ("/f", "bytes=1000-")]
+    assert site.requested == [("/f", None), ("/f", "bytes=1000-")]
     assert sum(counted) == len(CONTENT)
 
 
@@ -29,7 +29,7 @@ def test_an_earlier_partial_file_is_resumed(tmp_path: Path) -> None:
     with serving(Site({"/f": CONTENT})) as site:
         download(f"{site.url}/f", part, limit_bytes=len(CONTENT))
     assert part.read_bytes() == CONTENT
-    assert site.asked == [("/f", "bytes=4000-")]
+    assert site.requested == [("/f", "bytes=4000-")]
 
 
 def test_a_server_without_ranges_sends_all_again(tmp_path: Path) -> None:
@@ -61,16 +61,16 @@ def test_a_server_that_stays_down_is_reported_after_the_last_attempt(tmp_path: P
     with serving(Site({}, statuses=[503] * 9)) as site, pytest.raises(InputError, match="Service Unavailable"):
         download(f"{site.url}/f", tmp_path / "f", limit_bytes=1, sleep=pauses.append)
     assert pauses == list(BACK_OFF_S)
-    assert len(site.asked) == len(BACK_OFF_S) + 1
+    assert len(site.requested) == len(BACK_OFF_S) + 1
 
 
 def test_a_missing_file_is_reported_at_once(tmp_path: Path) -> None:
     with serving(Site({})) as site, pytest.raises(InputError, match="HTTP 404"):
         download(f"{site.url}/f", tmp_path / "f", limit_bytes=1)
-    assert len(site.asked) == 1
+    assert len(site.requested) == 1
 
 
-def test_nobody_listening_is_reported(tmp_path: Path) -> None:
+def test_no_one_listening_is_reported(tmp_path: Path) -> None:
     with serving(Site({})) as site:
         gone = site.url
     with pytest.raises(InputError, match="refused"):
@@ -78,7 +78,7 @@ def test_nobody_listening_is_reported(tmp_path: Path) -> None:
     assert not (tmp_path / "f").exists()
 
 
-def test_more_bytes_than_expected_are_refused_and_not_kept(tmp_path: Path) -> None:
+def test_more_bytes_than_expected_are_refused_and_not_retained(tmp_path: Path) -> None:
     with serving(Site({"/f": CONTENT})) as site, pytest.raises(InputError, match="more than the 100 bytes"):
         download(f"{site.url}/f", tmp_path / "f", limit_bytes=100)
     assert not (tmp_path / "f").exists()

@@ -59,7 +59,7 @@ def test_from_a_mirror(tmp_path: Path) -> None:
     assert _files(tmp_path / "to") == [ENTRY.name]
 
 
-def test_other_bytes_in_the_mirror_are_refused_and_not_kept(tmp_path: Path) -> None:
+def test_other_bytes_in_the_mirror_are_refused_and_not_retained(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="other bytes"):
         fetch(ENTRY, tmp_path / "to", Origin(_mirror(tmp_path, gzip.compress(TRACE + b" "))))
     assert _files(tmp_path / "to") == []
@@ -88,7 +88,7 @@ def test_what_is_there_and_verified_is_not_fetched_again(tmp_path: Path) -> None
     with serving(Site({PATH: TRACE})) as site:
         fetch(ENTRY, tmp_path, Origin(base_url=site.url))
         fetch(ENTRY, tmp_path, Origin(base_url=site.url))
-    assert len(site.asked) == 1
+    assert len(site.requested) == 1
 
 
 def test_what_is_there_and_damaged_is_replaced(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_what_is_there_and_damaged_is_replaced(tmp_path: Path) -> None:
     assert gzip.decompress(target.read_bytes()) == TRACE
 
 
-def test_other_bytes_upstream_are_refused_and_not_kept(tmp_path: Path) -> None:
+def test_other_bytes_upstream_are_refused_and_not_retained(tmp_path: Path) -> None:
     with serving(Site({PATH: TRACE.replace(b"[", b"(")})) as site, pytest.raises(InputError, match="other bytes"):
         fetch(ENTRY, tmp_path, Origin(base_url=site.url))
     assert _files(tmp_path) == []
@@ -113,7 +113,7 @@ def test_a_partial_file_that_is_no_beginning_is_fetched_whole(tmp_path: Path) ->
     with serving(Site({PATH: TRACE})) as site:
         path = fetch(ENTRY, tmp_path, Origin(base_url=site.url))
     assert gzip.decompress(path.read_bytes()) == TRACE
-    assert [asked for _, asked in site.asked] == ["bytes=50-", None]
+    assert [requested for _, requested in site.requested] == ["bytes=50-", None]
 
 
 def test_a_download_that_ended_before_its_rename_is_used(tmp_path: Path) -> None:

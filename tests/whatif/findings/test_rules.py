@@ -30,8 +30,8 @@ from tests.whatif.findings.steps import Steps
 
 def only(step: Observed, rule: Rule) -> Finding:
     """The one finding of a rule."""
-    (found,) = find(step, (rule,))
-    return found
+    (result,) = find(step, (rule,))
+    return result
 
 
 def _two_ranks(*work_us: float) -> Observed:
@@ -44,16 +44,16 @@ def _two_ranks(*work_us: float) -> Observed:
 
 
 def test_straggler_is_named_with_its_lateness_and_gain() -> None:
-    found = only(_two_ranks(100.0, 160.0, 100.0), straggler)
-    assert found.cause == "rank 1 is slower than the others, which wait for it"
-    assert found.evidence == (
+    result = only(_two_ranks(100.0, 160.0, 100.0), straggler)
+    assert result.cause == "rank 1 is slower than the others, which wait for it"
+    assert result.evidence == (
         "rank 1 comes last to 1 of 1 collectives, 60 us later than the others in the median, in sum",
         "its device work takes 160 us, that of the others 100 us in the median",
         "most of it at aten::op: 160 us, of the others 100 us in the median",
     )
-    assert (found.gain_us, found.basis, found.at_most) == (60.0, Basis.MEASURED, False)
-    assert found.gain_share == pytest.approx(60.0 / 170.0)
-    assert found.edit == "rank 1 at aten::op as fast as the others (x 0.625)"
+    assert (result.gain_us, result.basis, result.at_most) == (60.0, Basis.MEASURED, False)
+    assert result.gain_share == pytest.approx(60.0 / 170.0)
+    assert result.edit == "rank 1 at aten::op as fast as the others (x 0.625)"
 
 
 def test_equal_ranks_have_no_straggler() -> None:
@@ -76,23 +76,23 @@ def test_a_straggler_with_work_all_over_is_scaled_as_a_whole() -> None:
         for op in ("a", "b", "c"):
             step.work(10.0 * factor, rank, op_name=op)
     step.transfer(10.0)
-    found = only(step.observed(), straggler)
-    assert found.edit == "{straggler:{rank:1,factor:0.5,work:device}}"
-    assert found.gain_us == 30.0
+    result = only(step.observed(), straggler)
+    assert result.edit == "{straggler:{rank:1,factor:0.5,work:device}}"
+    assert result.gain_us == 30.0
 
 
 @pytest.mark.mirror
 @pytest.mark.parametrize("run", ["sst_long_a2a_optimizer", "sst_sleep_pl_dense_after_backward_2"])
-def test_the_rank_that_sleeps_in_a_public_run_is_found(mirror: Path, run: str) -> None:
+def test_the_rank_that_sleeps_in_a_public_run_is_detected(mirror: Path, run: str) -> None:
     """One rank sleeps for about 1 s of a step of 1.06 s."""
     graph = load_graph(mirror / "pytorch+torchrec/examples/golden_training/trace" / run)
     label = choose_step(graph, None)
-    found = find(measured_step(graph.step(label.step).for_predictors(), NUM_UNROLLED))[0]
-    assert found.rule == "straggler"
-    assert found.cause.startswith("rank 2 ")
-    assert "the gap before c10d_functional::all_to_all_single: 1,001," in found.evidence[2]
-    assert found.gain_share is not None
-    assert found.gain_share > 0.8
+    result = find(measured_step(graph.step(label.step).for_predictors(), NUM_UNROLLED))[0]
+    assert result.rule == "straggler"
+    assert result.cause.startswith("rank 2 ")
+    assert "the gap before c10d_functional::all_to_all_single: 1,001," in result.evidence[2]
+    assert result.gain_share is not None
+    assert result.gain_share > 0.8
 
 
 def _communication(own_stream: bool) -> Observed:
@@ -106,13 +106,13 @@ def _communication(own_stream: bool) -> Observed:
     return step.observed()
 
 
-def test_exposed_transfer_is_found() -> None:
+def test_exposed_transfer_is_detected() -> None:
     """On one stream: 1 host... the transfer begins at 100 us and nothing computes beside it."""
-    found = only(_communication(own_stream=False), exposed_communication)
-    assert found.cause == "all_reduce is not hidden behind work"
-    assert "50 us of transfers per rank, of which 50 us" in found.evidence[0]
-    assert (found.gain_us, found.at_most) == (50.0, True)
-    assert found.edit == "{latency:{op:all_reduce,factor:0}} (nothing left of it)"
+    result = only(_communication(own_stream=False), exposed_communication)
+    assert result.cause == "all_reduce is not hidden behind work"
+    assert "50 us of transfers per rank, of which 50 us" in result.evidence[0]
+    assert (result.gain_us, result.at_most) == (50.0, True)
+    assert result.edit == "{latency:{op:all_reduce,factor:0}} (nothing left of it)"
 
 
 def test_hidden_transfer_is_none() -> None:
@@ -131,8 +131,8 @@ def test_exposed_transfer_that_could_be_waited_for_later_is_moved() -> None:
         step.work(100.0, rank, input_dims="[[4]]")
         step.host(0.0, rank, op_name="aten::takes")
         step.work(10.0, rank, op_name="aten::takes", input_dims="[[7]]")
-    found = only(step.observed(), exposed_communication)
-    assert found.gain_us == pytest.approx(50.0)
+    result = only(step.observed(), exposed_communication)
+    assert result.gain_us == pytest.approx(50.0)
 
 
 def _calls(host_us: float, kernel_us: float, times: int = 5) -> Observed:
@@ -143,12 +143,12 @@ def _calls(host_us: float, kernel_us: float, times: int = 5) -> Observed:
     return step.observed()
 
 
-def test_host_that_holds_its_device_up_is_found() -> None:
+def test_host_that_holds_its_device_up_is_detected() -> None:
     """Launches at 0, 20, 40, 60, 80 us, each kernel 5 us; the host is done at 100 us, twice as fast at 50 us."""
-    found = only(_calls(20.0, 5.0), host_bound)
-    assert "devices are idle for 75.0 % of the step; for 75.0 % of it their host works" in found.evidence[0]
-    assert found.evidence[1] == "most host time, all ranks: aten::add 100 us"
-    assert found.gain_us == 50.0
+    result = only(_calls(20.0, 5.0), host_bound)
+    assert "devices are idle for 75.0 % of the step; for 75.0 % of it their host works" in result.evidence[0]
+    assert result.evidence[1] == "most host time, all ranks: aten::add 100 us"
+    assert result.gain_us == 50.0
 
 
 def test_busy_device_and_cpu_are_not_host_bound() -> None:
@@ -156,15 +156,15 @@ def test_busy_device_and_cpu_are_not_host_bound() -> None:
     assert find(_two_ranks(100.0, 100.0), (host_bound,)) == ()  # ranks on CPUs have no host apart
 
 
-def test_small_kernels_are_found() -> None:
+def test_small_kernels_are_detected() -> None:
     """Without launches all five kernels of 5 us run one after the other: 25 us of 100."""
-    found = only(_calls(20.0, 5.0), launch_bound)
-    assert found.evidence == (
+    result = only(_calls(20.0, 5.0), launch_bound)
+    assert result.evidence == (
         "5 of 5 calls with kernels keep the device busy for less time than the host: 5.0 us against 20.0 us in the "
         "median",
         "100 us of a rank's step go into issuing them (mean over ranks); most often aten::add (5)",
     )
-    assert (found.gain_us, found.at_most) == (75.0, True)
+    assert (result.gain_us, result.at_most) == (75.0, True)
 
 
 def test_kernels_of_unknown_latency_are_not_small() -> None:
@@ -186,18 +186,20 @@ def _products(odd_us: float, odd_rows: int = 63, dtype: str = "float16") -> Obse
     columns: dict[str, Any] = {"op_name": "aten::mm", "family": "gemm", "dtype": dtype}
     one = step.call(1.0, 20.0, input_dims="[[64,64],[64,64]]", **columns)
     other = step.call(1.0, odd_us, input_dims=f"[[{odd_rows},64],[64,64]]", **columns)
-    told_us = np.full(len(step.rows), np.nan)
-    told_us[[one, other]] = 10.0
-    return step.observed(analytic_us=told_us)
+    predicted_us = np.full(len(step.rows), np.nan)
+    predicted_us[[one, other]] = 10.0
+    return step.observed(analytic_us=predicted_us)
 
 
-def test_misaligned_product_is_found() -> None:
+def test_misaligned_product_is_detected() -> None:
     """63 rows padded to 64: 60 us -> 2 x 10 us x 64 / 63."""
-    found = only(_products(60.0), misaligned_products)
-    assert "1 of 2 products on matrix units have a size that is no multiple of 16 bytes" in found.evidence[0]
-    assert found.evidence[1] == "most often 63 x 64 x 64 (1)"
-    assert found.evidence[2] == "measured over analytical time, medians: float16 6.00; of aligned products float16 2.00"
-    assert found.gain_us == pytest.approx(60.0 - 20.0 * 64 / 63)
+    result = only(_products(60.0), misaligned_products)
+    assert "1 of 2 products on matrix units have a size that is no multiple of 16 bytes" in result.evidence[0]
+    assert result.evidence[1] == "most often 63 x 64 x 64 (1)"
+    assert (
+        result.evidence[2] == "measured over analytical time, medians: float16 6.00; of aligned products float16 2.00"
+    )
+    assert result.gain_us == pytest.approx(60.0 - 20.0 * 64 / 63)
 
 
 def test_aligned_products_and_other_dtypes_are_none() -> None:
@@ -206,23 +208,23 @@ def test_aligned_products_and_other_dtypes_are_none() -> None:
     assert find(_products(20.0), (misaligned_products,)) == ()  # as fast as the aligned one: nothing to gain
 
 
-def test_products_that_are_slow_by_chance_alone_are_none() -> None:
+def test_products_that_are_slow_by_chance_isolated_are_none() -> None:
     """Of three odd ones two are as fast as the aligned one: so is their median."""
-    step, told_us = Steps(), []
+    step, predicted_us = Steps(), []
     for us, rows in ((20.0, 64), (20.0, 63), (20.0, 63), (100.0, 63)):
-        told_us.append(step.call(1.0, us, op_name="aten::mm", family="gemm", dtype="float16",
+        predicted_us.append(step.call(1.0, us, op_name="aten::mm", family="gemm", dtype="float16",
                                  input_dims=f"[[{rows},64],[64,64]]"))  # fmt: skip
     model_us = np.full(len(step.rows), np.nan)
-    model_us[told_us] = 10.0
+    model_us[predicted_us] = 10.0
     assert find(step.observed(analytic_us=model_us), (misaligned_products,)) == ()
 
 
 def test_without_aligned_products_the_gain_is_not_known() -> None:
     step = Steps()
     step.call(1.0, 60.0, op_name="aten::mm", family="gemm", dtype="float16", input_dims="[[63,64],[64,64]]")
-    found = only(step.observed(), misaligned_products)
-    assert (found.gain_us, found.gain_share, found.edit) == (None, None, "")
-    assert "prices no alignment" in found.unknown[0]
+    result = only(step.observed(), misaligned_products)
+    assert (result.gain_us, result.gain_share, result.edit) == (None, None, "")
+    assert "prices no alignment" in result.unknown[0]
 
 
 def _input(first_us: float) -> Observed:
@@ -233,10 +235,10 @@ def _input(first_us: float) -> Observed:
     return step.observed()
 
 
-def test_input_stall_is_found_and_its_gain_is_the_stall() -> None:
-    found = only(_input(102.0), input_stall)
-    assert found.gain_us == 100.0
-    assert "rank 0 does nothing that is recorded for 100 us longer" in found.evidence[0]
+def test_input_stall_is_detected_and_its_gain_is_the_stall() -> None:
+    result = only(_input(102.0), input_stall)
+    assert result.gain_us == 100.0
+    assert "rank 0 does nothing that is recorded for 100 us longer" in result.evidence[0]
 
 
 def test_the_start_of_a_window_without_marks_is_no_stall() -> None:
@@ -257,12 +259,12 @@ def _copies(us: float, event: str = "Memcpy HtoD (Pageable -> Device)") -> Obser
     return step.observed()
 
 
-def test_slow_copy_is_found() -> None:
+def test_slow_copy_is_detected() -> None:
     """1 MB at 10 GB/s: 100 us."""
-    found = only(_copies(400.0), slow_copies)
-    assert "1 of 1 copies between host and device run at 2.5 GB/s, of 10 GB/s that pcie sustains" in found.evidence[0]
-    assert found.evidence[1] == "1 of them from or to pageable memory; median size 1e+03 kB"
-    assert found.gain_us == pytest.approx(300.0)
+    result = only(_copies(400.0), slow_copies)
+    assert "1 of 1 copies between host and device run at 2.5 GB/s, of 10 GB/s that pcie sustains" in result.evidence[0]
+    assert result.evidence[1] == "1 of them from or to pageable memory; median size 1e+03 kB"
+    assert result.gain_us == pytest.approx(300.0)
 
 
 def test_fast_copies_and_copies_on_the_device_are_none() -> None:
@@ -278,13 +280,13 @@ def _elementwise(op: str, dims: tuple[str, str]) -> Observed:
     return step.observed(AnalyticPredictor())
 
 
-def test_chain_is_found_and_one_pass_is_left() -> None:
+def test_chain_is_detected_and_one_pass_is_left() -> None:
     """Two passes over memory of 100 us each; one of the same bytes is left, held to the measurements."""
-    found = only(_elementwise("aten::relu", ("1000,1000", "1000,1000")), unfused_chains)
-    assert "2 elementwise ops take 200 us of a rank's step (mean over ranks)" in found.evidence[0]
-    assert "would become 1" in found.evidence[0]
-    assert found.edit == "{fuse:{}}"
-    assert found.gain_us == pytest.approx(100.0, rel=0.2)
+    result = only(_elementwise("aten::relu", ("1000,1000", "1000,1000")), unfused_chains)
+    assert "2 elementwise ops take 200 us of a rank's step (mean over ranks)" in result.evidence[0]
+    assert "would become 1" in result.evidence[0]
+    assert result.edit == "{fuse:{}}"
+    assert result.gain_us == pytest.approx(100.0, rel=0.2)
 
 
 def test_no_chain_where_shapes_differ() -> None:
@@ -300,13 +302,13 @@ def _lookups(dims: tuple[str, ...]) -> Observed:
     return step.observed(AnalyticPredictor())
 
 
-def test_equal_independent_calls_are_found() -> None:
+def test_equal_independent_calls_are_detected() -> None:
     """None takes [32,8], what each makes."""
-    found = only(_lookups(("[[32,16],[16,8]]",) * 4), repeated_models)
-    assert found.edit == "{horizontal:{}}"
-    assert found.evidence[0].startswith("4 calls become 1")
-    assert found.gain_us is not None
-    assert found.gain_us > 50.0  # three launches of 20 us
+    result = only(_lookups(("[[32,16],[16,8]]",) * 4), repeated_models)
+    assert result.edit == "{horizontal:{}}"
+    assert result.evidence[0].startswith("4 calls become 1")
+    assert result.gain_us is not None
+    assert result.gain_us > 50.0  # three launches of 20 us
 
 
 def test_different_calls_are_none() -> None:
@@ -320,11 +322,11 @@ def test_stalls_are_counted_and_gain_what_the_step_is_shorter_without_them() -> 
     step.work(100.0, op_name="late")
     observed = step.observed()
     assert find(observed, (stalls,)) == ()  # what stalls is not known
-    found = only(replace(observed, stall_us=np.array([5000.0, 0.0, 2000.0]), without_stalls_us=10_100.0), stalls)
-    assert found.cause == "2 stalls take 7.0 ms, summed over ranks"
-    assert found.evidence == (
+    result = only(replace(observed, stall_us=np.array([5000.0, 0.0, 2000.0]), without_stalls_us=10_100.0), stalls)
+    assert result.cause == "2 stalls take 7.0 ms, summed over ranks"
+    assert result.evidence == (
         "most stalled time: the gap before cudaMalloc 5,000 us (1), late 2,000 us (1)",
         "the longest takes 5,000 us at the gap before cudaMalloc, rank 0; 1 of 1 ranks have stalls",
     )
-    assert (found.edit, found.gain_us) == ("stalls=remove", 5000.0)
+    assert (result.edit, result.gain_us) == ("stalls=remove", 5000.0)
     assert find(replace(observed, stall_us=np.array([5000.0, 0.0, 0.0]), without_stalls_us=15_000.0), (stalls,)) == ()

@@ -45,11 +45,11 @@ def _step() -> Observed:
 
 def test_largest_gain_first_and_unknown_gains_last(step: Observed) -> None:
     rules = (_rule("none", unpriced="nobody says"), _rule("small", _faster(0.9)), _rule("large", _faster(0.2)))
-    found = find(step, rules)
-    assert [one.rule for one in found] == ["large", "small", "none"]
-    assert [one.gain_us for one in found] == pytest.approx([80.0, 10.0, None])
-    assert [one.gain_share for one in found] == pytest.approx([0.8, 0.1, None])
-    assert found[2].unknown == ("nobody says",)
+    result = find(step, rules)
+    assert [one.rule for one in result] == ["large", "small", "none"]
+    assert [one.gain_us for one in result] == pytest.approx([80.0, 10.0, None])
+    assert [one.gain_share for one in result] == pytest.approx([0.8, 0.1, None])
+    assert result[2].unknown == ("nobody says",)
 
 
 def test_what_gains_next_to_nothing_is_no_finding(step: Observed) -> None:
@@ -60,25 +60,25 @@ def test_what_gains_next_to_nothing_is_no_finding(step: Observed) -> None:
 
 def test_the_first_way_that_gains_is_taken(step: Observed) -> None:
     ways = (Way((Refuses(),), "refused"), _faster(1.0, "nothing"), _faster(0.5, "half"), _faster(0.1, "more"))
-    (found,) = find(step, (_rule("some", *ways),))
-    assert (found.edit, found.gain_us) == ("half", 50.0)
+    (result,) = find(step, (_rule("some", *ways),))
+    assert (result.edit, result.gain_us) == ("half", 50.0)
 
 
-def test_where_every_way_is_refused_the_gain_is_unknown_and_said_why(step: Observed) -> None:
-    (found,) = find(step, (_rule("some", Way((Refuses(),), "this edit")),))
-    assert (found.gain_us, found.unknown) == (None, ("this edit: no place for it",))
+def test_where_every_way_is_refused_the_gain_is_unknown_and_stated_why(step: Observed) -> None:
+    (result,) = find(step, (_rule("some", Way((Refuses(),), "this edit")),))
+    assert (result.gain_us, result.unknown) == (None, ("this edit: no place for it",))
 
 
-def test_an_edit_whose_latencies_nobody_tells_is_refused() -> None:
+def test_an_edit_whose_latencies_no_one_reports_is_refused() -> None:
     """A chain of elementwise ops fuses into an op of other bytes; without a predictor nobody knows its latency."""
     step = Steps()
     for _ in range(2):
         step.call(1.0, 100.0, op_name="aten::relu", family="elementwise", dtype="float32", input_dims="[[10,10]]",
                   flops=100.0, bytes=800.0)  # fmt: skip
-    (found,) = find(step.observed())
-    assert found.rule == "unfused_chains"
-    assert found.gain_us is None
-    assert "nobody tells the latency of aten::relu" in found.unknown[0]
+    (result,) = find(step.observed())
+    assert result.rule == "unfused_chains"
+    assert result.gain_us is None
+    assert "nobody tells the latency of aten::relu" in result.unknown[0]
 
 
 def test_a_step_without_anything_has_no_findings() -> None:

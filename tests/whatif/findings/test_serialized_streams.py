@@ -38,18 +38,18 @@ def _branches(use: float | None = 0.25, *, tied: bool = True, joined: bool = Fal
     return step.observed()
 
 
-def test_branches_that_leave_room_are_found_with_what_they_gain() -> None:
+def test_branches_that_leave_slack_are_detected_with_what_they_gain() -> None:
     """10 + 200 + 160 + 10; side by side the second chain is hidden behind the first."""
     step = _branches()
     assert step.step_time_us == 380.0
-    (found,) = find(step, (serialized_streams,))
-    assert found.gain_us == 160.0
-    assert found.at_most
-    assert "2 of 6 kernels and copies need nothing of what their stream runs meanwhile" in found.evidence[0]
-    assert "160 us less per rank" in found.evidence[0]
-    assert "aten::b1 (80 us), aten::b2 (80 us) beside aten::a1 (100 us), aten::a2 (100 us)" in found.evidence[1]
-    assert "25 % of the device" in found.evidence[2]
-    assert any("share the device" in one for one in found.unknown)
+    (result,) = find(step, (serialized_streams,))
+    assert result.gain_us == 160.0
+    assert result.at_most
+    assert "2 of 6 kernels and copies need nothing of what their stream runs meanwhile" in result.evidence[0]
+    assert "160 us less per rank" in result.evidence[0]
+    assert "aten::b1 (80 us), aten::b2 (80 us) beside aten::a1 (100 us), aten::a2 (100 us)" in result.evidence[1]
+    assert "25 % of the device" in result.evidence[2]
+    assert any("share the device" in one for one in result.unknown)
 
 
 def test_kernels_that_fill_the_device_gain_nothing() -> None:

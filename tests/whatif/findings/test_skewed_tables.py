@@ -41,18 +41,18 @@ def _skewed() -> ExecutionGraph:
 
 def test_the_rank_with_the_tables_is_named_with_its_load_and_the_gain_of_another_place(skewed: ExecutionGraph) -> None:
     step = _observed(skewed)
-    (found,) = find(step, (skewed_tables,))
-    assert found.cause == "rank 0 holds the embedding tables with most work, and the others wait for it"
-    assert found.evidence[1] == "it reads and writes 111 MB for them, the others 41.7 MB in the median"
-    assert "2.7 times the numbers of the others" in found.evidence[2]
-    assert found.edit == "{place:{table:4,rank:1}}"
+    (result,) = find(step, (skewed_tables,))
+    assert result.cause == "rank 0 holds the embedding tables with most work, and the others wait for it"
+    assert result.evidence[1] == "it reads and writes 111 MB for them, the others 41.7 MB in the median"
+    assert "2.7 times the numbers of the others" in result.evidence[2]
+    assert result.edit == "{place:{table:4,rank:1}}"
     model, before = infer(skewed)
     assert before[4] == Placed(Split.TABLE, (0,))
     after = (*before[:4], Placed(Split.TABLE, (1,)), *before[5:])
     edited = PlaceTables(model.tables, before, after, model.batch)(skewed)
-    assert found.gain_us == pytest.approx(step.step_time_us - step.step_time_of(edited))
-    assert found.gain_us is not None
-    assert found.gain_us > 0.02 * step.step_time_us
+    assert result.gain_us == pytest.approx(step.step_time_us - step.step_time_of(edited))
+    assert result.gain_us is not None
+    assert result.gain_us > 0.02 * step.step_time_us
 
 
 def test_dealt_by_lookups_the_load_is_nearly_even(skewed: ExecutionGraph) -> None:
@@ -86,17 +86,17 @@ def _lookups(*us: float) -> Observed:
 
 def test_where_no_tables_are_shown_an_even_division_bounds_the_gain() -> None:
     """40, 100 and 40: the mean is 60."""
-    (found,) = find(_lookups(40.0, 100.0, 40.0), (skewed_tables,))
-    assert found.cause.startswith("rank 1 ")
-    assert (found.gain_us, found.at_most) == (pytest.approx(40.0), True)
-    assert found.evidence == (
+    (result,) = find(_lookups(40.0, 100.0, 40.0), (skewed_tables,))
+    assert result.cause.startswith("rank 1 ")
+    assert (result.gain_us, result.at_most) == (pytest.approx(40.0), True)
+    assert result.evidence == (
         "rank 1 works 100 us for embedding tables, the others 40 us in the median; it comes 60 us later to collectives "
         "than the others, in sum",
         "it reads and writes 100 MB for them, the others 40 MB in the median",
     )
 
 
-def test_equal_lookups_or_one_rank_or_nobody_who_waits() -> None:
+def test_equal_lookups_or_one_rank_or_no_one_who_waits() -> None:
     assert find(_lookups(50.0, 51.0), (skewed_tables,)) == ()
     assert find(_lookups(50.0), (skewed_tables,)) == ()
     step = Steps(2)

@@ -30,7 +30,7 @@ pairs = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)).map(sorted), 
 
 @given(pairs, pairs)
 def test_as_a_set_of_whole_microseconds(one: list[list[int]], other: list[list[int]]) -> None:
-    a, b = ({at for low, high in found for at in range(low, high)} for found in (one, other))
-    first, second = (np.array(found, dtype=float).reshape(-1, 2) for found in (one, other))
+    a, b = ({at for low, high in result for at in range(low, high)} for result in (one, other))
+    first, second = (np.array(result, dtype=float).reshape(-1, 2) for result in (one, other))
     assert length_us(first) == pytest.approx(len(a))
     assert outside_us(first, second) == pytest.approx(len(a - b))

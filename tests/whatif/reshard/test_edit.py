@@ -69,13 +69,13 @@ def test_waits_for_the_step_before_keep_their_ends(graph: ExecutionGraph) -> Non
     """A wait of the last work for the first one, by content, in a step in which a table moves."""
     one = graph.step(graph.steps[1].step)
     works = np.flatnonzero((one.nodes["thread"] == 0).to_numpy())[[0, -1]]
-    one = replace(one, carried=works[::-1].reshape(2, 1))
+    one = replace(one, cross_step=works[::-1].reshape(2, 1))
     _, places = infer(one)
     number = next(t for t, place in enumerate(places) if place == Placed(Split.TABLE, (0,)))
     edited = placed(one, (*places[:number], Placed(Split.TABLE, (1,)), *places[number + 1 :]))
     assert not np.array_equal(edited.nodes["rank"], one.nodes["rank"])
-    assert edited.carried is not None
-    keys = [g.nodes["content_key"].to_numpy()[g.carried] for g in (one, edited) if g.carried is not None]
+    assert edited.cross_step is not None
+    keys = [g.nodes["content_key"].to_numpy()[g.cross_step] for g in (one, edited) if g.cross_step is not None]
     np.testing.assert_array_equal(keys[0], keys[1])
 
 
@@ -121,15 +121,15 @@ def test_one_table_by_number(graph: ExecutionGraph) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "statement"),
     [
         ({"table": 0, "split": "diagonal"}, "diagonal"),
         ({"table": 0, "split": "row", "rank": 1}, "rank of a table"),
         ({"table": 0}, "rank of a table"),
     ],
 )
-def test_settings_that_cannot_be(settings: dict[str, object], says: str) -> None:
-    with pytest.raises(InputError, match=says):
+def test_settings_that_cannot_be(settings: dict[str, object], statement: str) -> None:
+    with pytest.raises(InputError, match=statement):
         PlaceTable(**settings)  # type: ignore[arg-type]
 
 

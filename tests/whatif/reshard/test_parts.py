@@ -50,7 +50,7 @@ def test_traffic_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("placement", "says"),
+    ("placement", "statement"),
     [
         (PLACED[:2], "2 places for 3 tables"),
         ((Placed(Split.TABLE, (2,)), *PLACED[1:]), "rank 2"),
@@ -58,8 +58,8 @@ def test_traffic_by_hand() -> None:
         ((Placed(Split.TABLE, (1,)),) * 3, "rank 0 holds no table"),
     ],
 )
-def test_placements_that_cannot_be(placement: tuple[Placed, ...], says: str) -> None:
-    with pytest.raises(InputError, match=says):
+def test_placements_that_cannot_be(placement: tuple[Placed, ...], statement: str) -> None:
+    with pytest.raises(InputError, match=statement):
         MODEL.check(placement)
 
 

@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
-from research.fitting.adapt import PARTS, StepPlanes, adapt
+from research.fitting.adapt import PARTS, StepLinearBounds, adapt
 from research.fitting.adapt.choose import UNLABELED, fit_factors, left_out_error
 
 BATCHES = np.array([1.0, 2.0, 4.0, 8.0])
 ONES = np.ones(len(PARTS))
 
 
-def steps(kernel_us: float = 100.0, host_us: float = 300.0) -> StepPlanes:
+def steps(kernel_us: float = 100.0, host_us: float = 300.0) -> StepLinearBounds:
     """One step per batch: the host's 300 us, or 100 us of kernels per sample; no transfers."""
     host, device = np.zeros((4, len(PARTS) + 1)), np.zeros((4, len(PARTS) + 1))
     host[:, 0], device[:, 2] = host_us, kernel_us * BATCHES
-    return StepPlanes(np.stack([host, device], axis=1))
+    return StepLinearBounds(np.stack([host, device], axis=1))
 
 
 def test_a_step_is_its_longest_path() -> None:
@@ -35,19 +35,19 @@ def test_labels_tell_host_and_kernels_and_nothing_else() -> None:
     assert (calls, transfers, gaps) == pytest.approx((1.0, 1.0, 1.0), abs=1e-6)
 
 
-def test_right_answers_are_left_alone() -> None:
-    found = adapt({"as configured": steps()}, steps().step_us(ONES), BATCHES)
-    assert found.weight == UNLABELED
-    assert found.factors == tuple(ONES)
-    assert found.left_out_error == pytest.approx(0.0)
+def test_right_answers_are_left_as_it_is() -> None:
+    result = adapt({"as configured": steps()}, steps().step_us(ONES), BATCHES)
+    assert result.weight == UNLABELED
+    assert result.factors == tuple(ONES)
+    assert result.left_out_error == pytest.approx(0.0)
 
 
 def test_labels_choose_the_graphs_they_speak_for() -> None:
     """Kernels twice as long are far outside of what a factor usually is; the other graphs have them."""
     labels = np.array([300.0, 400.0, 800.0, 1600.0])
-    found = adapt({"as configured": steps(), "again": steps(kernel_us=200.0)}, labels, BATCHES)
-    assert found.hypothesis == "again"
-    assert found.factors == tuple(ONES)
+    result = adapt({"as configured": steps(), "again": steps(kernel_us=200.0)}, labels, BATCHES)
+    assert result.hypothesis == "again"
+    assert result.factors == tuple(ONES)
 
 
 def test_labels_that_no_factor_explains_are_not_followed() -> None:

@@ -11,9 +11,9 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Segment
 from gnnperf.hardware import default_cluster, load_device
 from gnnperf.schedule import schedule
-from research.fitting.adapt import PARTS, ScaledPredictor, parts_of, planes_of
+from research.fitting.adapt import PARTS, ScaledPredictor, linear_bounds_of, parts_of
 from research.fitting.adapt.parts import CALLS, HOST, KERNELS, NO_PART, TRANSFERS
-from research.fitting.adapt.step_planes import CHOICES, StepPlanes
+from research.fitting.adapt.step_linear_bounds import CHOICES, StepLinearBounds
 
 CLUSTER = default_cluster(load_device("a100_sxm_80gb"))
 
@@ -30,13 +30,13 @@ def test_nodes_by_part() -> None:
     assert parts_of(make_graph(rows, [])).node.tolist() == parts
 
 
-def test_factors_move_their_part_alone() -> None:
+def test_factors_move_their_part_isolated() -> None:
     graph = two_rank_graph()
     base = AnalyticPredictor().predict(graph, CLUSTER)
-    found = ScaledPredictor(AnalyticPredictor(), (2.0, 3.0, 5.0, 7.0, 11.0)).predict(graph, CLUSTER)
+    result = ScaledPredictor(AnalyticPredictor(), (2.0, 3.0, 5.0, 7.0, 11.0)).predict(graph, CLUSTER)
     expected = np.array([2.0, 3.0, 5.0, 7.0, 11.0, 1.0])[parts_of(graph).node]
-    assert found.latency_us == pytest.approx(base.latency_us * expected)
-    assert found.lag_us == pytest.approx(base.lag_us)  # no lag of it lies between kernels
+    assert result.latency_us == pytest.approx(base.latency_us * expected)
+    assert result.lag_us == pytest.approx(base.lag_us)  # no lag of it lies between kernels
 
 
 @pytest.mark.parametrize("factors", [(1.0, 1.0, 1.0), (1.0, 1.0, 1.0, 0.0, 1.0), (1.0, 1.0, 1.0, 1.0, -2.0)])
@@ -46,13 +46,13 @@ def test_bad_factors_are_refused(factors: tuple[float, ...]) -> None:
 
 
 @pytest.mark.parametrize("factors", [*CHOICES, (1.2, 0.7, 0.9, 1.3, 2.0)])
-def test_planes_answer_as_scaled_schedules_do(factors: tuple[float, ...]) -> None:
+def test_linear_bounds_answer_as_scaled_schedules_do(factors: tuple[float, ...]) -> None:
     graph = two_rank_graph()
-    planes = StepPlanes(planes_of(AnalyticPredictor().predict(graph, CLUSTER))[None])
-    told = ScaledPredictor(AnalyticPredictor(), factors).predict(graph, CLUSTER)
-    exact = schedule(graph, told.latency_us, told.lag_us).makespan_us
-    assert planes.step_us(np.array(factors)) == pytest.approx([exact])
+    linear_bounds = StepLinearBounds(linear_bounds_of(AnalyticPredictor().predict(graph, CLUSTER))[None])
+    given = ScaledPredictor(AnalyticPredictor(), factors).predict(graph, CLUSTER)
+    exact = schedule(graph, given.latency_us, given.lag_us).makespan_us
+    assert linear_bounds.step_us(np.array(factors)) == pytest.approx([exact])
 
 
-def test_every_part_says_why_and_how_far() -> None:
+def test_every_part_states_why_and_how_far() -> None:
     assert all(part.why and 0 < part.spread <= 1 for part in PARTS)

@@ -26,35 +26,35 @@ Factors = tuple[float, float, float]
 FACTORS = st.tuples(st.floats(0.01, 100.0), st.floats(0.01, 100.0), st.floats(0.01, 100.0))
 
 
-def planes(*factors: Factors, lag_us: np.ndarray = NO_LAG) -> np.ndarray:
+def linear_bounds(*factors: Factors, lag_us: np.ndarray = NO_LAG) -> np.ndarray:
     return path_times_us(GRAPH, LATENCY, lag_us, PART, np.array(factors))
 
 
 def test_the_longest_path_by_hand() -> None:
     """T2 10, the gemm of 120 from the start of its launch, all-reduce 50, T1 5."""
-    assert planes((1.0, 1.0, 1.0)).tolist() == [[15.0, 120.0, 0.0, 50.0]]
+    assert linear_bounds((1.0, 1.0, 1.0)).tolist() == [[15.0, 120.0, 0.0, 50.0]]
 
 
 def test_a_slow_host_is_the_path() -> None:
     """T2, T4, T3 and T1 one after the other."""
-    assert planes((100.0, 1.0, 1.0)).tolist() == [[30.0, 0.0, 0.0, 0.0]]
+    assert linear_bounds((100.0, 1.0, 1.0)).tolist() == [[30.0, 0.0, 0.0, 0.0]]
 
 
 def test_lags_by_hand() -> None:
     """2 us on each edge: to the launch, the launch, arrival, joining and release are of no part; one wait."""
     timed = TIMED.isin(["follows", "launches", "waits", "joins", "releases"]).to_numpy()
-    found = planes((1.0, 1.0, 1.0), lag_us=np.where(timed, 2.0, 0.0))
-    assert found.tolist() == [[15.0, 120.0, 2.0, 50.0 + 5 * 2.0]]
+    result = linear_bounds((1.0, 1.0, 1.0), lag_us=np.where(timed, 2.0, 0.0))
+    assert result.tolist() == [[15.0, 120.0, 2.0, 50.0 + 5 * 2.0]]
 
 
 @given(st.lists(FACTORS, min_size=1, max_size=4), st.data())
-def test_planes_touch_the_step_time_from_below(choices: list[Factors], data: st.DataObject) -> None:
-    found = planes(*choices, lag_us=LAG)
-    asked = data.draw(FACTORS)
-    for factors in (asked, choices[0]):
+def test_linear_bounds_touch_the_step_time_from_below(choices: list[Factors], data: st.DataObject) -> None:
+    result = linear_bounds(*choices, lag_us=LAG)
+    requested = data.draw(FACTORS)
+    for factors in (requested, choices[0]):
         factor = np.append(factors, 1.0)
         exact = schedule(GRAPH, LATENCY * factor[PART.node], LAG * factor[PART.edge]).makespan_us
-        below = (found @ factor).max()
+        below = (result @ factor).max()
         assert below <= exact * (1 + 1e-9)
     assert below == pytest.approx(exact)
 

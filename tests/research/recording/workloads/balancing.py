@@ -19,14 +19,14 @@ PROGRAMS = {
 
 def train(folder: Path, steps: int) -> None:
     """Write losses, weights and parameters without gradient, as rank_<r>.json."""
-    found = {}
+    result = {}
     for name, workload in PROGRAMS.items():
         trainer = workload.build()
         losses = [float(trainer.step()) for _ in range(steps)]
         weights = [p for module in trainer.replicated for p in module.parameters()]
-        found[name] = {
+        result[name] = {
             "losses": losses,
             "weights": [float(p.detach().double().sum()) for p in weights],
             "without_gradient": sum(p.grad is None for p in weights),
         }
-    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(found))
+    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(result))

@@ -27,9 +27,9 @@ REFUSED = (replace(TINY, compile=True), replace(TINY, cuda_graph=True))
 
 def train(folder: Path) -> None:
     """Write losses, gradients after the first step and weights after the last, as rank_<r>.json."""
-    found: dict[str, object] = {form: _trained(size) for form, size in FORMS.items()}
-    found["refused"] = [_refusal(size) for size in REFUSED]
-    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(found))
+    result: dict[str, object] = {form: _trained(size) for form, size in FORMS.items()}
+    result["refused"] = [_refusal(size) for size in REFUSED]
+    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(result))
 
 
 def _trained(size: Cnn) -> dict[str, object]:

@@ -25,13 +25,13 @@ def compare(folder: Path) -> None:
         "repeats": replace(TINY, repeats=2, repeating_rank=0), "bfloat16": replace(TINY, precision="bfloat16"),
         "accumulation": replace(TINY, accumulation=2),
     }  # fmt: skip
-    found = {
+    result = {
         "padded": _differences(lambda own: Padded(own, capacity=2 * TOKENS)),
         "uneven": _differences(Uneven),
         "dropping": _answered(lambda own: Padded(own, capacity=1)),
         "training": {name: _train(workload) for name, workload in changed.items()},
     }
-    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(found))
+    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(result))
 
 
 def _differences(dispatch: Callable[[Experts], Dispatch]) -> dict[str, float]:
@@ -43,19 +43,19 @@ def _differences(dispatch: Callable[[Experts], Dispatch]) -> dict[str, float]:
     mine, weights = (whole.detach()[rank].clone().requires_grad_() for whole in (tokens, gates))
     answers = dispatch(own)(mine, chosen[rank], weights)
     expected = _in_one_place(tokens, chosen, gates, up, down)  # [ranks, N, W]
-    found = (answers, *torch.autograd.grad(answers.square().sum(), (mine, weights, own.up, own.down)))
+    result = (answers, *torch.autograd.grad(answers.square().sum(), (mine, weights, own.up, own.down)))
     whole = torch.autograd.grad(expected.square().sum(), (tokens, gates, up, down))
     right = (expected[rank], whole[0][rank], whole[1][rank], whole[2].chunk(2)[rank], whole[3].chunk(2)[rank])
     names = ("answers", "tokens", "gates", "up", "down")
-    return {n: float((f - r).abs().max() / r.abs().max()) for n, f, r in zip(names, found, right, strict=True)}
+    return {n: float((f - r).abs().max() / r.abs().max()) for n, f, r in zip(names, result, right, strict=True)}
 
 
 def _answered(dispatch: Callable[[Experts], Dispatch]) -> list[bool]:
     """Which of five tokens, all for expert 3 but the last, find a place."""
     chosen = torch.tensor([[3], [3], [3], [3], [0]])
     answers = dispatch(Experts(EXPERTS // 2, WIDTH, WIDTH))(torch.ones(5, WIDTH), chosen, torch.ones(5, 1))
-    found: list[bool] = (answers != 0).any(dim=1).tolist()
-    return found
+    result: list[bool] = (answers != 0).any(dim=1).tolist()
+    return result
 
 
 def _everybodys() -> tuple[torch.Tensor, ...]:

@@ -38,12 +38,12 @@ def compare(folder: Path) -> None:
         own, all_of_it = bag.weight.grad, whole[t].grad
         assert isinstance(own, torch.Tensor) and all_of_it is not None
         gradients.append(float((own.to_dense() - _part(t, all_of_it, own.shape[0])).abs().max()))
-    found = {
+    result = {
         "vectors": max(float((v - e[rank]).abs().max()) for v, e in zip(vectors, expected, strict=True)),
         "gradients": gradients,
         "magnitude": min(float(e.abs().max()) for e in expected),
     }
-    (folder / f"rank_{rank}.json").write_text(json.dumps(found))
+    (folder / f"rank_{rank}.json").write_text(json.dumps(result))
 
 
 def _part(t: int, table: torch.Tensor, rows: int) -> torch.Tensor:

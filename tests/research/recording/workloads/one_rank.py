@@ -29,16 +29,16 @@ PROGRAMS: dict[str, Workload] = {
 }
 
 
-def alone(folder: Path) -> None:
+def isolated(folder: Path) -> None:
     """Write the error of looked up vectors, and of every program its losses and the names of its collectives."""
-    found: dict[str, object] = {"difference": _difference()}
+    result: dict[str, object] = {"difference": _difference()}
     for name, workload in PROGRAMS.items():
         trainer = workload.build()
         with profile() as profiled:
             losses = [float(trainer.step()) for _ in range(3)]
         collectives = {event.name for event in profiled.events() if event.name.startswith(("c10d::", "gloo:"))}
-        found[name] = {"losses": losses, "collectives": sorted(collectives)}
-    (folder / "rank_0.json").write_text(json.dumps(found))
+        result[name] = {"losses": losses, "collectives": sorted(collectives)}
+    (folder / "rank_0.json").write_text(json.dumps(result))
 
 
 def _difference() -> float:

@@ -21,14 +21,14 @@ from research.recording.workloads.transformer import Optimizer, Parallel, Transf
 from research.recording.workloads.workload import SEED, Place, Trainer
 
 TINY = Transformer(layers=2, width=128, sequence=8, batch=2, vocabulary=50)
-Found = dict[str, object]
+Result = dict[str, object]
 
 
 def on_two_ranks(folder: Path) -> None:
     """Every kind of parallelism, its gradients beside those of the plain model."""
     whole = dist.group.WORLD
     pipeline = replace(TINY, parallel=Parallel.PP, accumulation=3)
-    found: Found = {
+    result: Result = {
         "ddp": _against_plain(TINY, data_ranks=[0, 1]),
         "blocking": _against_plain(replace(TINY, blocking=True), data_ranks=[0, 1]),
         "checkpointing": _against_plain(replace(TINY, checkpointing=True), data_ranks=[0, 1]),
@@ -57,7 +57,7 @@ def on_two_ranks(folder: Path) -> None:
         "parallelism": {kind.value: replace(TINY, parallel=kind).parallelism for kind in Parallel},
         "refused": [_refusal(size) for size in REFUSED],
     }  # fmt: skip
-    _write(folder, found)
+    _write(folder, result)
 
 
 def on_four_ranks(folder: Path) -> None:
@@ -65,7 +65,7 @@ def on_four_ranks(folder: Path) -> None:
     deep = replace(TINY, layers=4)
     both = replace(TINY, parallel=Parallel.DDP_TP)
     group, _ = dist.new_subgroups_by_enumeration([[0, 1], [2, 3]])
-    found: Found = {
+    result: Result = {
         "gpipe": _against_plain(
             replace(deep, parallel=Parallel.PP, accumulation=2), data_ranks=[0], part=_stage
         ),
@@ -75,19 +75,19 @@ def on_four_ranks(folder: Path) -> None:
         "ddptp": _against_plain(both, data_ranks=[0, 1], part=lambda model: cut_blocks(model, group)),
         "parallelism": both.parallelism,
     }  # fmt: skip
-    _write(folder, found)
+    _write(folder, result)
 
 
 def on_one_rank(folder: Path) -> None:
     """Losses of three steps in every kind of parallelism, and names of collectives."""
-    found: Found = {}
+    result: Result = {}
     for kind in Parallel:
         trainer = replace(TINY, parallel=kind, tensor_ranks=1, accumulation=2).build()
         with profile() as profiled:
             losses = [float(trainer.step()) for _ in range(3)]
         sent = {event.name for event in profiled.events() if event.name.startswith(("c10d::", "gloo:"))}
-        found[kind.value] = {"losses": losses, "collectives": sorted(sent)}
-    _write(folder, found)
+        result[kind.value] = {"losses": losses, "collectives": sorted(sent)}
+    _write(folder, result)
 
 
 def on_a_gpu(folder: Path) -> None:
@@ -98,11 +98,11 @@ def on_a_gpu(folder: Path) -> None:
         "compiled": replace(TINY, compile=True),
         "eager": TINY,
     }
-    found: Found = {}
+    result: Result = {}
     for name, size in changes.items():
         trainer = size.build()
-        found[name] = [float(trainer.step()) for _ in range(16)]
-    _write(folder, found)
+        result[name] = [float(trainer.step()) for _ in range(16)]
+    _write(folder, result)
 
 
 REFUSED = (
@@ -119,8 +119,8 @@ REFUSED = (
 )
 
 
-def _write(folder: Path, found: Found) -> None:
-    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(found))
+def _write(folder: Path, result: Result) -> None:
+    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(result))
 
 
 def _whole(model: nn.Sequential) -> nn.Sequential:
@@ -183,13 +183,13 @@ def _plain_gradients(size: Transformer, data_ranks: Sequence[int]) -> tuple[list
 
 def _changed_by_repeats(size: Transformer) -> dict[str, object]:
     """Loss and gradients (absolute sums) of a step, with and without repeats."""
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     for repeats in (1, 3):
         trainer = replace(size, repeats=repeats).build()
         loss = float(trainer.step())
         sums = [float(_full(weight.grad).double().abs().sum()) for weight in _weights(trainer)]
-        found[str(repeats)] = {"loss": loss, "gradients": sums}
-    return found
+        result[str(repeats)] = {"loss": loss, "gradients": sums}
+    return result
 
 
 def _samples(size: Transformer) -> int:

@@ -13,14 +13,14 @@ from research.recording.workloads.random_graph import RandomGraph
 
 def train(folder: Path, programs: Sequence[RandomGraph]) -> None:
     """Write losses, weights and parameters without gradient, as rank_<r>.json."""
-    found = {}
+    result = {}
     for workload in programs:
         trainer = workload.build()
         losses = [float(trainer.step()) for _ in range(2)]
         weights = [p for module in trainer.replicated for p in module.parameters()]
-        found[workload.name] = {
+        result[workload.name] = {
             "losses": losses,
             "weights": [float(p.detach().double().sum()) for p in weights],
             "without_gradient": sum(p.grad is None for p in weights),
         }
-    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(found))
+    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(result))

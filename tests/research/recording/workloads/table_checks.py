@@ -21,8 +21,8 @@ TRANSFERS = {"blocking": Blocking, "overlapped": Transfer}
 def compare(folder: Path) -> None:
     """Write how far every sharding is from unsharded tables: vectors and gradients, as rank_<r>.json."""
     torch.sparse.check_sparse_tensor_invariants.disable()
-    found = {f"{s} {name}": _differences(s, kind) for s in Sharding for name, kind in TRANSFERS.items()}
-    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(found))
+    result = {f"{s} {name}": _differences(s, kind) for s in Sharding for name, kind in TRANSFERS.items()}
+    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(result))
 
 
 def train(folder: Path) -> None:

@@ -35,9 +35,9 @@ def _launched(main: Callable[[Path], None], folder: Path, world_size: int) -> Ra
 def test_sharded_tables_are_as_unsharded_ones(tmp_path: Path, world_size: int) -> None:
     for rank in _launched(compare, tmp_path, world_size):
         assert set(rank) == {f"{s} {transfer}" for s in Sharding for transfer in ("blocking", "overlapped")}
-        for kind, found in rank.items():
-            assert found["vectors"] < 1e-5 and found["gradients"] < 1e-5 < found["magnitude"]
-            assert found["tables"] == (4 // world_size if kind.startswith("table") else 4)
+        for kind, result in rank.items():
+            assert result["vectors"] < 1e-5 and result["gradients"] < 1e-5 < result["magnitude"]
+            assert result["tables"] == (4 // world_size if kind.startswith("table") else 4)
 
 
 @pytest.mark.parametrize("sharding", list(Sharding))
@@ -89,8 +89,8 @@ def test_reuse_is_counted_by_powers_of_two() -> None:
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=60))
 def test_reuse_accounts_for_every_lookup(rows: list[int]) -> None:
-    (found,) = index_statistics([torch.tensor(rows).view(1, -1, 1)], rows=21, dim=1)
-    histogram = found["reuse_histogram"]
+    (result,) = index_statistics([torch.tensor(rows).view(1, -1, 1)], rows=21, dim=1)
+    histogram = result["reuse_histogram"]
     assert isinstance(histogram, list) and sum(histogram) == len(set(rows)) and histogram[-1] > 0
     least = [2**k // 2 + 1 if k else 1 for k in range(len(histogram))]
     most = [2**k for k in range(len(histogram))]

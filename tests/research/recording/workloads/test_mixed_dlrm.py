@@ -14,10 +14,10 @@ from tests.research.recording.workloads.mixed_checks import TABLES, compare, tra
 def test_placed_tables_are_as_whole_ones(tmp_path: Path) -> None:
     launch(compare, (tmp_path,), world_size=2, timeout_s=120)
     for rank in range(2):
-        found = json.loads((tmp_path / f"rank_{rank}.json").read_text())
-        assert found["vectors"] < 1e-5 < found["magnitude"]
-        assert len(found["gradients"]) == sum(table.is_on(rank) for table in TABLES)
-        assert max(found["gradients"]) < 1e-5
+        result = json.loads((tmp_path / f"rank_{rank}.json").read_text())
+        assert result["vectors"] < 1e-5 < result["magnitude"]
+        assert len(result["gradients"]) == sum(table.is_on(rank) for table in TABLES)
+        assert max(result["gradients"]) < 1e-5
 
 
 def test_the_model_learns(tmp_path: Path) -> None:

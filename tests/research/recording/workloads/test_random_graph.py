@@ -32,13 +32,13 @@ def test_every_program_runs_as_its_rules_say(seed: int, precision: str) -> None:
     assert len(nodes) == size.num_ops
     torch.manual_seed(seed)
     program, batch = Program(sources(size), nodes), size._batch()
-    found: list[tuple[int, ...]] = []
+    result: list[tuple[int, ...]] = []
     for op in program.ops:
-        op.register_forward_hook(lambda module, inputs, output: found.append(tuple(output.shape)))
+        op.register_forward_hook(lambda module, inputs, output: result.append(tuple(output.shape)))
     with arithmetic(precision)():
         loss = program(*batch)
     loss.backward()
-    assert found == [node.op.output.shape for node in nodes]
+    assert result == [node.op.output.shape for node in nodes]
     assert loss.isfinite()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in program.parameters())
 

@@ -119,14 +119,14 @@ def test_every_field_shows_in_the_name() -> None:
 
 
 def test_one_rank_trains_the_plain_model_whatever_it_is_called(tmp_path: Path) -> None:
-    (found,) = _run(on_one_rank, tmp_path, 1)
-    for kind, run in found.items():
-        assert run["losses"] == pytest.approx(found["ddp"]["losses"], rel=1e-5), kind
-    assert found["ddp"]["collectives"] == found["pp"]["collectives"] == []
+    (result,) = _run(on_one_rank, tmp_path, 1)
+    for kind, run in result.items():
+        assert run["losses"] == pytest.approx(result["ddp"]["losses"], rel=1e-5), kind
+    assert result["ddp"]["collectives"] == result["pp"]["collectives"] == []
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_captured_and_compiled_steps_train(tmp_path: Path) -> None:
-    (found,) = _run(on_a_gpu, tmp_path, 1)
-    for losses in found.values():
+    (result,) = _run(on_a_gpu, tmp_path, 1)
+    for losses in result.values():
         assert losses[12] < losses[0]

@@ -106,7 +106,7 @@ def test_a_forecast_sees_no_future() -> None:
     assert changed.tolist() == [False] * 10 + [True] * 6  # 2 x (2 + 4) steps back: to the end of the series
 
 
-def test_the_order_of_points_says_nothing() -> None:
+def test_the_order_of_points_states_nothing() -> None:
     torch.manual_seed(0)
     model = PointClassifier(PointCloud(points=8, hidden=4, layers=2, batch=2)).eval()
     points = torch.randn(2, 8, 3)

@@ -31,8 +31,8 @@ PROGRAMS: tuple[Workload, ...] = (
 
 def train(folder: Path) -> None:
     """Write places passed in a step, losses and weights, as rank_<r>.json."""
-    found = {program.kind: _trained(program) for program in PROGRAMS}
-    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(found))
+    result = {program.kind: _trained(program) for program in PROGRAMS}
+    (folder / f"rank_{dist.get_rank()}.json").write_text(json.dumps(result))
 
 
 def _trained(program: Workload) -> dict[str, object]:

@@ -1,0 +1,165 @@
+"""What another data set recorded, told in the pace of ours: runs of both say how far machine or day are apart.
+
+    ratio of a node   = latency there / latency here, of the same node of the same run
+    pace of its kind  = median ratio, of a family of ops where there are enough of them
+    label told        = recorded there / pace
+
+A label of another machine left as it is would teach that machine's pace as if it were a property of what it ran. A pace
+is a median over nodes, most of which are short: long ops of a family may be farther apart, links and ranks that no
+shared run has count as those that one has, and a family that few shared nodes have goes at the pace of its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from gnnperf.core import NodeType
+from gnnperf.gnn.data.floors import NOTHING, texts_of
+from gnnperf.gnn.data.runs import IsolatedLabels, RunStep, merged, node_kinds, run_of
+from gnnperf.schedule import align
+
+MIN_NODES = 30  # that tell a pace
+MOST_UNKNOWN = 0.05  # of a step's time: with more at paces that nobody knows, the recording is left out
+LEVELS = (["kind", "family"], ["kind"])  # the finest that is told counts
+
+
+@dataclass(frozen=True)
+class MachineScales:
+    """How many times as long another machine takes.
+
+    Attributes:
+        of_kind: kind of node (of ops with their dtype), and family of ops or nothing -> ratio.
+        num_shared: runs that tell them.
+        num_left_out: recordings that are not trained on, because too much of them has no known pace.
+    """
+
+    of_kind: Mapping[tuple[str, ...], float]
+    num_shared: int = 0
+    num_left_out: int = 0
+
+    def __str__(self) -> str:
+        """In a line."""
+        if not self.num_shared:
+            return "shares no run with ours: its labels are as its machine took them"
+        given = ", ".join(f"{key[0]} {ratio:.2f}" for key, ratio in sorted(self.of_kind.items()) if len(key) == 1)
+        left_out = f"; left out, because of no known pace: {self.num_left_out}" if self.num_left_out else ""
+        return f"takes {given} times as long as ours, as {self.num_shared} shared runs say{left_out}"
+
+    def of(self, nodes: pd.DataFrame) -> np.ndarray:
+        """[num_nodes] of a node table; NaN where no shared run has enough of the kind."""
+        result = np.full(len(nodes), np.nan)
+        for level in LEVELS:
+            keys = _kinds(nodes)[level].itertuples(index=False, name=None)
+            given = np.array([self.of_kind.get(key, np.nan) for key in keys])  # [num_nodes]
+            result = np.where(np.isnan(result), given, result)
+        return result
+
+
+def machine_scales_of(pairs: Sequence[tuple[RunStep, RunStep]]) -> MachineScales:
+    """Paces of a machine from runs that two recorded.
+
+    Args:
+        pairs: the same run there and here; none: no pace is known.
+    """
+    if not pairs:
+        return MachineScales({})
+    ratios = pd.concat([_ratios(there, here) for there, here in pairs], ignore_index=True)
+    of_kind: dict[tuple[str, ...], float] = {}
+    for level in LEVELS:
+        by = ratios.groupby(level, observed=True)["ratio"]
+        enough = by.median()[by.size() >= MIN_NODES]
+        of_kind |= {key if isinstance(key, tuple) else (key,): float(ratio) for key, ratio in enough.items()}
+    return MachineScales(of_kind, len(pairs))
+
+
+def paced(run: RunStep, machine_scales: MachineScales) -> RunStep | None:
+    """The run as the first machine would have recorded it; None if too much of it has no known pace.
+
+    Nodes of no known pace, and the lags of edges, become unknown. The step becomes as much shorter as the sum of its
+    nodes, as if they ran one after the other.
+    """
+    nodes = run.graph.nodes
+    recorded_us, machine_scale = nodes["latency_us"].to_numpy(np.float64), machine_scales.of(nodes)  # [num_nodes] each
+    predicted_us = _at(recorded_us, machine_scale)
+    known = np.isfinite(predicted_us)  # [num_nodes]
+    known_us = recorded_us[known].sum()
+    if known_us < (1 - MOST_UNKNOWN) * np.nansum(recorded_us) or known_us == 0:
+        return None
+    graph = replace(
+        run.graph,
+        nodes=nodes.assign(latency_us=predicted_us),
+        edges=run.graph.edges.assign(lag_us=np.nan),
+        fingerprint=f"{run.graph.fingerprint} paced",
+    )
+    isolated = IsolatedLabels(
+        _at(run.isolated.usual_us, machine_scale), _at(run.isolated.steady_us, machine_scale), run.isolated.stretch
+    )
+    return replace(
+        run, graph=graph, step_us=run.step_us * float(predicted_us[known].sum() / known_us), isolated=isolated
+    )
+
+
+def _at(recorded_us: np.ndarray, machine_scale: np.ndarray) -> np.ndarray:
+    """[num_nodes] each; what takes no time (a rank's arrival) takes none at any pace."""
+    return np.where(recorded_us == 0, 0.0, recorded_us / machine_scale)
+
+
+def in_own_scale(runs: Sequence[RunStep], prefixes: Sequence[str]) -> tuple[list[RunStep], dict[str, MachineScales]]:
+    """What trains, with the recordings of other data sets in the pace of our own.
+
+    Runs that both recorded tell the pace and are then left out: ours tell the same better. A data set that shares no
+    run is taken as it is.
+
+    Args:
+        runs: recordings of our data set and of others.
+        prefixes: what the names of each other data set's recordings begin with.
+
+    Returns:
+        the recordings; prefix -> paces of that data set, none where it shares no run.
+    """
+    ours = [run for run in runs if not run.run.startswith(tuple(prefixes))]
+    result, machine_scales = list(ours), dict[str, MachineScales]()
+    for prefix in prefixes:
+        theirs = [run for run in runs if run.run.startswith(prefix)]
+        pairs, new = shared(theirs, prefix, ours)
+        given = machine_scales_of(pairs)
+        retained = [in_scale for run in new if (in_scale := paced(run, given)) is not None] if pairs else new
+        machine_scales[prefix] = replace(given, num_left_out=len(new) - len(retained))
+        result += retained
+    return result, machine_scales
+
+
+def shared(
+    theirs: Sequence[RunStep], prefix: str, ours: Sequence[RunStep]
+) -> tuple[list[tuple[RunStep, RunStep]], list[RunStep]]:
+    """Runs that both recorded, theirs and ours, and their recordings of other runs.
+
+    Args:
+        theirs: recordings of another data set.
+        prefix: what their names begin with.
+        ours: recordings of our data set.
+    """
+    known = {run.run: run for run in merged(ours)}
+    pairs = [(run, known[name]) for run in merged(theirs) if (name := run.run.removeprefix(prefix)) in known]
+    names = {run.run for run, _ in pairs}
+    return pairs, [run for run in theirs if run_of(run.run) not in names]
+
+
+def _ratios(there: RunStep, here: RunStep) -> pd.DataFrame:
+    """Per node that both measured: kind, family, ratio."""
+    nodes, matched = there.graph.nodes, align(there.graph, here.graph)  # [num_nodes of there]
+    here_us = np.where(matched >= 0, here.graph.nodes["latency_us"].to_numpy(np.float64)[matched], np.nan)
+    there_us = nodes["latency_us"].to_numpy(np.float64)
+    measured = (np.nan_to_num(here_us) > 0) & (np.nan_to_num(there_us) > 0)  # [num_nodes of there]
+    return _kinds(nodes)[measured].assign(ratio=there_us[measured] / here_us[measured])
+
+
+def _kinds(nodes: pd.DataFrame) -> pd.DataFrame:
+    """[num_nodes] kind, of ops with their dtype (a processor may have to emulate one), and family."""
+    kind, dtype = node_kinds(nodes), texts_of(nodes["dtype"])  # [num_nodes] each
+    kind = np.where((kind == str(NodeType.COMPUTE)) & (dtype != NOTHING), kind + " " + dtype, kind)
+    return pd.DataFrame({"kind": kind, "family": texts_of(nodes["family"])}, index=nodes.index)

@@ -1,0 +1,191 @@
+"""What every node of a step claims while it runs: its device or cores, and the links it crosses.
+
+GPU   kernel, copy         -> its device                        transfer -> the devices of its ranks, and links
+CPU   any work of a thread -> one core of its rank's pool       transfer -> part of a core of each rank, and links
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnnperf.core import NodeType, OpFamily, Relation
+from gnnperf.graph import ExecutionGraph
+from gnnperf.hardware import POINT_TO_POINT, UNLIMITED, Contention, machines_of, ranks_per_machine, ring_terms
+
+IDLE, RUNS, MOVES = 0, 1, 2  # roles: claims nothing; runs on a place; moves data between places
+COMPUTE_BOUND = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
+OUTWARD, INWARD = 0, 1
+
+
+@dataclass(frozen=True)
+class ResourceDemands:
+    """Roles and claims of the nodes of one step.
+
+    Attributes:
+        role: [num_nodes] IDLE, RUNS or MOVES.
+        place: [num_nodes] device or pool of cores of a node that runs; 0 elsewhere.
+        slowdown: [num_nodes] of a node that runs, while a transfer moves data at its place; of a transfer, while work
+            runs at one of its places.
+        core_share: [num_nodes] share of a core that a transfer needs on each of its ranks, at full speed.
+        line_us: [num_nodes] time at the limit that a transfer's bytes need on a line that a token bucket limits.
+        first_place, places: the places of node n are places[first_place[n]:first_place[n + 1]], one per rank of a
+            transfer; none of another node.
+        first_link, links: likewise the directed links that a transfer crosses.
+        cores: [num_places] processor cores; unlimited for a device.
+        num_links: number of directed links.
+    """
+
+    role: np.ndarray
+    place: np.ndarray
+    slowdown: np.ndarray
+    core_share: np.ndarray
+    line_us: np.ndarray
+    first_place: np.ndarray
+    places: np.ndarray
+    first_link: np.ndarray
+    links: np.ndarray
+    cores: np.ndarray
+    num_links: int
+
+
+def resource_demands(graph: ExecutionGraph, latency_us: np.ndarray, contention: Contention) -> ResourceDemands:
+    """What the nodes of `graph` claim, with latencies [num_nodes] of each node alone."""
+    nodes, kind = graph.nodes, graph.nodes["node_type"].to_numpy().astype(str)
+    pool_of, cores = contention.pools(graph.ranks)
+    rank = nodes["rank"].to_numpy()
+    place_of_rank = dict(zip(graph.ranks, pool_of, strict=True))
+    moves = (kind == NodeType.COLLECTIVE) & (latency_us > 0)
+    by_thread = any(count < UNLIMITED for count in cores)
+    works = np.isin(kind, [NodeType.COMPUTE, NodeType.MEMORY, *([NodeType.HOST] if by_thread else [])])
+    runs = works & (latency_us > 0) & np.isin(rank, graph.ranks)
+    parts = _parts(graph, moves)
+    crossing, link = _links(graph, parts, contention)
+    return ResourceDemands(
+        role=np.select([runs, moves], [RUNS, MOVES], IDLE).astype(np.int8),
+        place=np.array([place_of_rank.get(r, 0) for r in rank.tolist()], dtype=np.int64),
+        slowdown=_slowdown(graph, runs, moves, contention),
+        core_share=_core_share(graph, latency_us, moves, parts, contention),
+        line_us=_line_us(graph, parts, contention),
+        first_place=_offsets(parts.node, graph.num_nodes),
+        places=np.array([place_of_rank[r] for r in parts.rank.tolist()], dtype=np.int64),
+        first_link=_offsets(crossing, graph.num_nodes),
+        links=link,
+        cores=np.array(cores, dtype=np.float64),
+        num_links=int(link.max(initial=-1)) + 1,
+    )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Ranks of transfers, sorted by transfer; all [num_parts].
+
+    Attributes:
+        node: the transfer; rank: a traced rank of it; role: "send", "recv" or its kind.
+    """
+
+    node: np.ndarray
+    rank: np.ndarray
+    role: np.ndarray
+
+
+def _parts(graph: ExecutionGraph, moves: np.ndarray) -> _Parts:
+    joins = graph.edges[(graph.edges["relation"] == Relation.JOINS).to_numpy()]
+    src, dst = joins["src"].to_numpy(), joins["dst"].to_numpy()
+    rank = graph.nodes["rank"].to_numpy()[src]
+    known = moves[dst] & np.isin(rank, graph.ranks)
+    order = np.lexsort((rank[known], dst[known]))
+    role = graph.nodes["collective"].astype(object).to_numpy()[src[known]][order]
+    return _Parts(dst[known][order], rank[known][order], role)
+
+
+def _offsets(node: np.ndarray, num_nodes: int) -> np.ndarray:
+    """[num_nodes + 1] where each node's entries begin, of entries sorted by node."""
+    return np.searchsorted(node, np.arange(num_nodes + 1)).astype(np.int64)
+
+
+def _slowdown(graph: ExecutionGraph, runs: np.ndarray, moves: np.ndarray, contention: Contention) -> np.ndarray:
+    compute_bound = graph.nodes["family"].isin([str(f) for f in COMPUTE_BOUND]).to_numpy()
+    of_kernel = np.where(compute_bound, contention.compute_slowdown, contention.memory_slowdown)
+    return np.select([runs, moves], [of_kernel, contention.transfer_slowdown], 1.0)
+
+
+def _outer(graph: ExecutionGraph, parts: _Parts, contention: Contention) -> np.ndarray:
+    """[num_nodes] bool: the ranks of the transfer are on several nodes of the cluster.
+
+    The ranks in the graph tell, and where some stand for others or are missing, what is known of the whole group.
+    """
+    least, most = np.full(graph.num_nodes, np.iinfo(np.int64).max), np.full(graph.num_nodes, -1)
+    machine = parts.rank.astype(np.int64) // contention.ranks_per_node
+    np.minimum.at(least, parts.node, machine)
+    np.maximum.at(most, parts.node, machine)
+    size, first, stride = (graph.nodes[c].to_numpy() for c in ("group_size", "group_first", "group_stride"))
+    known = (first >= 0) & (stride > 0)
+    return (most > least) | (known & (machines_of(size, first, stride, contention.ranks_per_node) > 1))
+
+
+def _core_share(
+    graph: ExecutionGraph, latency_us: np.ndarray, moves: np.ndarray, parts: _Parts, contention: Contention
+) -> np.ndarray:
+    """[num_nodes] time that one core takes for the message, of the transfer's time; at most all of it.
+
+    A transfer of unknown size claims none: there is nothing to divide by the rate.
+    """
+    outer = _outer(graph, parts, contention)
+    rate = np.where(outer, contention.outer_core_bytes_per_s, contention.inner_core_bytes_per_s)
+    core_us = np.nan_to_num(graph.nodes["message_bytes"].to_numpy()) / rate * 1e6
+    return np.where(moves, np.minimum(core_us, latency_us) / np.where(moves, latency_us, 1.0), 0.0)
+
+
+def _line_us(graph: ExecutionGraph, parts: _Parts, contention: Contention) -> np.ndarray:
+    """[num_nodes] us at the limit of a line between machines; 0 without a bucket, within a machine, of unknown size.
+
+    A ring passes all lines of a machine; an exchange sends what leaves for other machines, of each rank of the line.
+    """
+    bucket, nodes = contention.outer_bucket, graph.nodes
+    outer = _outer(graph, parts, contention) & np.isin(np.arange(graph.num_nodes), parts.node)  # [num_nodes]
+    if bucket is None or not contention.ranks_per_outer_link or not outer.any():
+        return np.zeros(graph.num_nodes)
+    kinds, size = nodes["collective"].astype(object).to_numpy(), nodes["group_size"].to_numpy()
+    ranks = np.where(size > 1, size, np.nan).astype(float)
+    inside, sharing = _together(graph, parts, contention)  # [num_nodes] each
+    leaves = np.where(kinds == "all_to_all", (ranks - inside) / (ranks - 1) * sharing, sharing / inside)
+    leaves[np.isin(kinds, POINT_TO_POINT)] = 1.0
+    sent = nodes["message_bytes"].to_numpy() * ring_terms(kinds, ranks)[1] * leaves  # [num_nodes] bytes on the line
+    return np.where(outer, np.nan_to_num(sent) / bucket.limit_bytes_per_s * 1e6, 0.0)
+
+
+def _together(graph: ExecutionGraph, parts: _Parts, contention: Contention) -> tuple[np.ndarray, np.ndarray]:
+    """[num_nodes] ranks of a transfer's group on one machine, and on one line out of it, the most there are.
+
+    Of a group whose ranks are not known, those in the graph.
+    """
+    size, first, stride = (graph.nodes[c].to_numpy() for c in ("group_size", "group_first", "group_stride"))
+    per_line = contention.ranks_per_outer_link
+    inside = ranks_per_machine(size, first, stride, contention.ranks_per_node)
+    sharing = np.minimum(-(-per_line // np.maximum(stride, 1)), inside)
+    known = (size > 0) & (first >= 0) & (stride > 0)
+    return (np.where(known, inside, _most_parts(graph, parts, contention.ranks_per_node)),
+            np.where(known, sharing, _most_parts(graph, parts, per_line)))  # fmt: skip
+
+
+def _most_parts(graph: ExecutionGraph, parts: _Parts, ranks: int) -> np.ndarray:
+    """[num_nodes] parts of a transfer in one block of so many ranks, the most there are; at least 1."""
+    pairs, count = np.unique(np.stack([parts.node, parts.rank // ranks], axis=1), axis=0, return_counts=True)
+    most = np.ones(graph.num_nodes, dtype=np.int64)
+    np.maximum.at(most, pairs[:, 0], count)
+    return most
+
+
+def _links(graph: ExecutionGraph, parts: _Parts, contention: Contention) -> tuple[np.ndarray, np.ndarray]:
+    """[num_uses] (transfer, directed link) by transfer. Both directions, but one of either end of a send."""
+    outer = _outer(graph, parts, contention)[parts.node]  # [num_parts]
+    per_link = np.where(outer, contention.ranks_per_outer_link, contention.ranks_per_inner_link)
+    line = parts.rank.astype(np.int64) // np.maximum(per_link, 1) * 2 + outer
+    result = []
+    for direction, other_end in ((OUTWARD, "recv"), (INWARD, "send")):
+        uses = (per_link > 0) & (parts.role != other_end)
+        result.append(np.stack([parts.node[uses], line[uses] * 2 + direction], axis=1))
+    pairs = np.unique(np.concatenate(result), axis=0)  # [num_uses, 2]
+    return pairs[:, 0], np.unique(pairs[:, 1], return_inverse=True)[1].astype(np.int64)

@@ -1,0 +1,158 @@
+"""Another machine's recordings in the pace of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic import read
+
+from gnnperf.gnn.data import machine_scales as module
+from gnnperf.gnn.data.machine_scales import MachineScales, in_own_scale, machine_scales_of, paced
+from gnnperf.gnn.data.prepare import DataConfig, prepare
+from gnnperf.gnn.data.runs import IsolatedLabels, RunGraph, RunStep, typical
+from gnnperf.gnn.data.splits import Split
+
+OURS = tuple(replace(typical(read(name)), run=f"{name}/1") for name in "abcdefgh")
+ENOUGH = 7  # every kind of node is in each of the runs
+COMPUTE, GEMM = ("compute float32",), ("compute float32", "gemm")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_nodes_are_enough() -> Iterator[None]:
+    """A toy has four ops, not thousands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MIN_NODES", ENOUGH)
+        yield
+
+
+def there(run: RunStep, factor: float, name: str) -> RunStep:
+    """The run on a machine that takes `factor` times as long for everything."""
+    nodes = run.graph.nodes.assign(latency_us=run.graph.nodes["latency_us"] * factor)
+    isolated = IsolatedLabels(run.isolated.usual_us * factor, run.isolated.steady_us * factor, run.isolated.stretch)
+    return replace(
+        run, run=name, graph=replace(run.graph, nodes=nodes), step_us=run.step_us * factor, isolated=isolated
+    )
+
+
+def pairs(factor: float) -> list[tuple[RunStep, RunStep]]:
+    """Runs that both machines recorded."""
+    return [(there(run, factor, run.run), run) for run in OURS]
+
+
+@pytest.fixture(scope="module")
+def twice() -> MachineScales:
+    """Of a machine that takes twice as long."""
+    return machine_scales_of(pairs(2.0))
+
+
+def test_a_machine_that_takes_twice_as_long(twice: MachineScales) -> None:
+    assert twice.of_kind[COMPUTE] == twice.of_kind[GEMM] == pytest.approx(2.0)
+    assert all(ratio == pytest.approx(2.0) for key, ratio in twice.of_kind.items() if key[0] != "comm arrive")
+
+
+@pytest.mark.parametrize("factor", [0.3, 1.0, 7.0])
+def test_what_it_recorded_comes_back_as_ours(factor: float) -> None:
+    result = paced(there(OURS[0], factor, "x/1"), machine_scales_of(pairs(factor)))
+    assert result is not None
+    given, ours = (run.graph.nodes["latency_us"].to_numpy(np.float64) for run in (result, OURS[0]))
+    known = np.isfinite(ours)
+    np.testing.assert_allclose(given[known], ours[known], rtol=1e-9)
+    np.testing.assert_allclose(result.isolated.usual_us[known], OURS[0].isolated.usual_us[known], rtol=1e-9)
+    np.testing.assert_allclose(result.isolated.steady_us[known], OURS[0].isolated.steady_us[known], rtol=1e-9)
+    np.testing.assert_array_equal(result.isolated.stretch, OURS[0].isolated.stretch)
+    assert result.step_us == pytest.approx(OURS[0].step_us)
+    assert result.graph.edges["lag_us"].isna().all()
+
+
+def test_the_finest_that_is_reported_counts() -> None:
+    nodes = pd.DataFrame({
+        "node_type": ["compute", "compute", "compute", "host"], "segment": [None, None, None, "T1"],
+        "dtype": ["float32", "float32", "bfloat16", None], "family": ["gemm", "norm", "gemm", None],
+    })  # fmt: skip
+    machine_scales = MachineScales({GEMM: 3.0, COMPUTE: 2.0, ("host T1",): 1.5})
+    np.testing.assert_array_equal(machine_scales.of(nodes), [3.0, 2.0, np.nan, 1.5])
+
+
+def test_a_kind_that_few_nodes_tell_has_no_machine_scale() -> None:
+    assert machine_scales_of(pairs(2.0)[:1]).of_kind == {}
+
+
+def test_a_recording_that_is_mostly_of_no_known_machine_scale_is_left_out(twice: MachineScales) -> None:
+    known = MachineScales({key: ratio for key, ratio in twice.of_kind.items() if not key[0].startswith("compute")})
+    assert paced(there(OURS[0], 2.0, "x/1"), known) is None
+    assert paced(there(OURS[0], 2.0, "x/1"), MachineScales({})) is None
+
+
+def test_shared_runs_tell_the_machine_scale_and_are_left_out() -> None:
+    theirs = [there(run, 2.0, f"more/{run.run}") for run in OURS]
+    new = there(OURS[0], 2.0, "more/new/1")
+    result, machine_scales = in_own_scale([*OURS, *theirs, new], ["more/"])
+    assert {run.run for run in result} == {*(run.run for run in OURS), "more/new/1"}
+    assert result[-1].step_us == pytest.approx(OURS[0].step_us)
+    assert machine_scales["more/"].of_kind[COMPUTE] == pytest.approx(2.0)
+    assert (machine_scales["more/"].num_shared, machine_scales["more/"].num_left_out) == (len(OURS), 0)
+
+
+def test_a_data_set_that_shares_no_run_is_taken_as_it_is() -> None:
+    other = there(OURS[1], 2.0, "more/new/1")
+    result, machine_scales = in_own_scale([OURS[0], other], ["more/"])
+    assert result == [OURS[0], other]
+    assert "shares no run with ours" in str(machine_scales["more/"])
+
+
+def test_kinds_have_machine_scales_of_their_own() -> None:
+    """Compute takes three times as long there, all else as long as here: the step does not take three times as long."""
+
+    def slower(run: RunStep, name: str) -> RunStep:
+        is_compute = (run.graph.nodes["node_type"] == "compute").to_numpy()
+        factor = np.where(is_compute, 3.0, 1.0)  # [num_nodes]
+        nodes = run.graph.nodes.assign(latency_us=run.graph.nodes["latency_us"] * factor)
+        return replace(there(run, 1.0, name), graph=replace(run.graph, nodes=nodes))
+
+    machine_scales = machine_scales_of([(slower(run, run.run), run) for run in OURS])
+    assert machine_scales.of_kind[COMPUTE] == pytest.approx(3.0) and machine_scales.of_kind[
+        "host T1",
+    ] == pytest.approx(1.0)
+    result = paced(slower(OURS[0], "x/1"), machine_scales)
+    assert result is not None
+    np.testing.assert_allclose(result.graph.nodes["latency_us"], OURS[0].graph.nodes["latency_us"], rtol=1e-9)
+    sums_us = [run.graph.nodes["latency_us"].sum() for run in (OURS[0], slower(OURS[0], "x/1"))]
+    assert result.step_us == pytest.approx(OURS[0].step_us * sums_us[0] / sums_us[1])
+
+
+def test_prepared_data_are_in_our_machine_scale(tmp_path: Path) -> None:
+    names = tuple("abcdefgh")
+    theirs = (*(f"more/{name}" for name in names), "more/x")
+
+    def read_both(name: str) -> RunGraph:
+        result = read(name.removeprefix("more/"))
+        if name not in theirs:
+            return result
+        nodes = result.graph.nodes.assign(latency_us=result.graph.nodes["latency_us"] * 2)
+        return replace(result, run=name, graph=replace(result.graph, nodes=nodes, fingerprint=name))
+
+    config = DataConfig(cache_dir=str(tmp_path), train_paths=[str(tmp_path / "more")])
+    data = prepare(config, Split("run+more", (*names, *theirs), ("i",), ("j",)), read_both)
+    assert data.split.train == (*names, "more/x") == tuple(step.run for step in data.steps["train"])
+    labels, ours = (
+        nodes["latency_us"].to_numpy() for nodes in (data.steps["train"][-1].nodes, typical(read("x")).graph.nodes)
+    )
+    np.testing.assert_allclose(labels, ours, rtol=1e-9)
+    assert data.machine_scales["more/"].num_shared == len(names)
+
+
+def test_what_is_left_out_is_counted_and_reported() -> None:
+    theirs = [there(run, 2.0, f"more/{run.run}") for run in OURS]
+    emulated = there(OURS[0], 2.0, "more/new/1")
+    nodes = emulated.graph.nodes.assign(dtype="bfloat16")
+    emulated = replace(emulated, graph=replace(emulated.graph, nodes=nodes))
+    result, machine_scales = in_own_scale([*OURS, *theirs, emulated], ["more/"])
+    assert len(result) == len(OURS) and machine_scales["more/"].num_left_out == 1
+    sentences = str(machine_scales["more/"])
+    assert "compute float32 2.00, host T1 2.00" in sentences and "as 8 shared runs say" in sentences
+    assert sentences.endswith("; left out, because of no known pace: 1")
