@@ -23,7 +23,8 @@ found house kept ladder law lawful laws likeness nobody pace paces planes prices
 surgery tells told
 """
 WORDS = frozenset(re.findall(r"\w+", _TEXT))
-EXTERNAL = frozenset({"FileNotFoundError", "ModuleNotFoundError", "PackageNotFoundError"})  # of Python
+# Of Python and of Chromium.
+EXTERNAL = frozenset({"FileNotFoundError", "ModuleNotFoundError", "PackageNotFoundError", "captureBeyondViewport"})
 _PARTS = re.compile(r"[a-z]+|[A-Z][a-z]*")
 
 

@@ -195,7 +195,7 @@ def _marked_if_broken(folder: Path, about: Description, rank: int) -> Iterator[N
         raise
 
 
-def claim_folder(folder: Path) -> None:
+def reserve(folder: Path) -> None:
     """Make the run directory.
 
     Raises:
@@ -211,7 +211,7 @@ def claim_folder(folder: Path) -> None:
 
 def _open(folder: Path, about: Description, rank: int) -> Path:
     """The run directory, without what an earlier attempt of this rank left in it."""
-    claim_folder(folder)
+    reserve(folder)
     try:
         for name in (card.trace_name(rank), card.execution_trace_name(rank), card.part_name(rank)):
             (folder / name).unlink(missing_ok=True)

@@ -140,15 +140,15 @@ def wrap(command: Sequence[str], out: Path, warmup_steps: int, unprofiled_steps:
         options = ["--out", str(out.absolute()), "--note", str(note)]
         options += [word for name, count in steps.items() for word in (f"--{name}-steps", str(count))]
         words = rewritten(command, options)
-        _claim_folder(out)
+        _reserve(out)
         return _judge(out, _run(words), note)
 
 
-def _claim_folder(out: Path) -> None:
+def _reserve(out: Path) -> None:
     """A directory for the run; a card that an earlier attempt left must not speak for this one."""
-    from gnnperf.record.recorder import claim_folder
+    from gnnperf.record.recorder import reserve
 
-    claim_folder(out)
+    reserve(out)
     (out / card.CARD).unlink(missing_ok=True)
 
 

@@ -149,7 +149,7 @@ CARD = "run.json"
 
 
 @dataclass
-class _Found:
+class _Result:
     """What a first look at the files finds, before any Kineto file is decoded."""
 
     kineto: list[str] = field(default_factory=list)  # paths, in order
@@ -232,9 +232,9 @@ def _all_sources(paths: Sequence[Path]) -> Iterator[Source]:
                 yield source
 
 
-def _first_look(paths: Sequence[Path]) -> _Found:
+def _first_look(paths: Sequence[Path]) -> _Result:
     """Sort the files; read the execution traces, which are small."""
-    result = _Found(refused=[error for path in paths for error in skipped(path)])
+    result = _Result(refused=[error for path in paths for error in skipped(path)])
     for source in _all_sources(paths):
         start = source.peek()
         try:
@@ -252,7 +252,7 @@ def _first_look(paths: Sequence[Path]) -> _Found:
     return result
 
 
-def _refuse_without_kineto(result: _Found, where: str, *, has_tables: bool) -> None:
+def _refuse_without_kineto(result: _Result, where: str, *, has_tables: bool) -> None:
     if result.kineto or has_tables:
         return
     if result.traces:
@@ -263,7 +263,7 @@ def _refuse_without_kineto(result: _Found, where: str, *, has_tables: bool) -> N
     raise InputError("holds no trace file", where=where, allowed=FORMS)
 
 
-def _read_kineto(source: Source, result: _Found) -> tuple[TraceTable, Distributed]:
+def _read_kineto(source: Source, result: _Result) -> tuple[TraceTable, Distributed]:
     assembled = assemble(source.unpack(), source.path)
     distributed = read_distributed(assembled.head.distributedInfo)
     rank, rank_source = _rank(distributed.rank, source.path, result.kineto)
@@ -292,7 +292,7 @@ def _differing_number(path: str, others: list[str]) -> int | None:
     return number if number < 10**6 else None
 
 
-def _execution_trace(result: _Found, rank: int) -> ExecutionTrace | None:
+def _execution_trace(result: _Result, rank: int) -> ExecutionTrace | None:
     """Of this rank by name; or the only one there is, for the only Kineto file there is."""
     named = [trace for stated, trace in result.traces if stated == rank]
     if len(named) > 1:
@@ -312,7 +312,7 @@ def _refuse_second_run(folders: dict[int, str], rank: int, source: Source, where
     folders.setdefault(rank, source.folder)
 
 
-def _unused(result: _Found, tables: Sequence[TraceTable]) -> list[str]:
+def _unused(result: _Result, tables: Sequence[TraceTable]) -> list[str]:
     ranks = {t.meta.rank for t in tables}
     paired = len(result.traces) == len(result.kineto) == 1
     lone = [f"execution trace {trace.name} has no Kineto file of its rank and is not used"

@@ -20,7 +20,7 @@ from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import filled_us
 from gnnperf.gnn.evaluation.metrics import is_measured
 from gnnperf.schedule import align
-from research.evaluation.cells import NODE_COLUMNS, STEP_COLUMNS, EvaluationRecord, Origin
+from research.evaluation.records import NODE_COLUMNS, STEP_COLUMNS, EvaluationRecord, Origin
 
 # what learns, and what makes step times of what was learned
 _LEARNING_CODE = ("gnn/models", "gnn/training", "gnn/data", "schedule", "hardware")

@@ -14,8 +14,8 @@ from gnnperf.predict import EntryConfig
 from research.baselines.judge import Fit, fitted, is_repeated, judged_record, learning_code, repeat_record
 from research.baselines.network import fits_of
 from research.baselines.rows import TRIVIAL, requested_fits
-from research.evaluation.cells import EvaluationRecord, Origin
 from research.evaluation.record_files import write_record
+from research.evaluation.records import EvaluationRecord, Origin
 from research.evaluation.row_errors import REPEAT, Rows, node_figures, step_figures
 from research.evaluation.row_tables import WIDTH, figures_table, in_order, node_table, step_table
 
@@ -90,8 +90,8 @@ def judged_rows(fits: Mapping[str, Fit], data: PreparedData, parts: Sequence[str
 def write_records(judged: Judged, folder: Path) -> None:
     """Write <folder>/<part>/<split>/<row>/<seed>.parquet, which `gnnperf improvement <folder>/<part>` reads."""
     for part, rows in judged.items():
-        for cells in rows.values():
-            for record in cells:
+        for records in rows.values():
+            for record in records:
                 write_record(record, folder / part)
 
 
@@ -107,13 +107,13 @@ def show_rows(judged: Judged, log: Log) -> None:
 
 def validation_error(judged: Judged, row: str) -> float:
     """GMAE of a row's node latencies on the validation runs; of one that answers for whole steps only, of those."""
-    cells = judged["val"][row]
-    return (node_figures(cells) or step_figures(cells)).gmae
+    records = judged["val"][row]
+    return (node_figures(records) or step_figures(records)).gmae
 
 
 def _split(rows: Rows) -> str:
     """Their axis."""
-    return next(cells[0].origin.split for cells in rows.values())
+    return next(records[0].origin.split for records in rows.values())
 
 
 def _rows(fits: Mapping[str, Fit], data: PreparedData, part: str, variant: str) -> dict[str, list[EvaluationRecord]]:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnperf.core import InputError
-from research.evaluation.cells import EvaluationRecord
+from research.evaluation.records import EvaluationRecord
 from research.evaluation.row_errors import REPEAT, node_figures, rows_of, step_figures
 
 MACHINE = "machine"  # a second one, in place of a program
@@ -18,9 +18,9 @@ ROWS = ("analytic", "gnn", "analytic-few", "nearest-run-few", "median-step-few",
         "fine-tuned", REPEAT)  # fmt: skip
 
 
-def print_tables(cells: Sequence[EvaluationRecord]) -> None:
+def print_tables(records: Sequence[EvaluationRecord]) -> None:
     """Nodes, then steps; the last lines of each are means over the programs."""
-    result = rows_of(cells)
+    result = rows_of(records)
     for split, rows in result.items():
         _check_same(split, [record for row, seeds in rows.items() if row != REPEAT for record in seeds])
     for of, name in ((_nodes, "node latencies, GMAE in %"), (_steps, "step time, geomean of the error in %")):
@@ -39,13 +39,13 @@ def print_tables(cells: Sequence[EvaluationRecord]) -> None:
         Console(width=190).print(table)
 
 
-def _check_same(split: str, cells: Sequence[EvaluationRecord]) -> None:
+def _check_same(split: str, records: Sequence[EvaluationRecord]) -> None:
     """Rows of one split are of the same recordings.
 
     Raises:
         InputError: they are not.
     """
-    if len({tuple(record.steps["recording"]) for record in cells}) > 1:
+    if len({tuple(record.steps["recording"]) for record in records}) > 1:
         raise InputError("rows were judged on different recordings", where=split, remedy="delete its folder")
 
 
@@ -60,13 +60,13 @@ def _key(split: str) -> tuple[str, int]:
     return program, int(runs)
 
 
-def _nodes(cells: Sequence[EvaluationRecord]) -> float:
-    figures = node_figures(cells) if cells else None
+def _nodes(records: Sequence[EvaluationRecord]) -> float:
+    figures = node_figures(records) if records else None
     return float("nan") if figures is None else figures.gmae
 
 
-def _steps(cells: Sequence[EvaluationRecord]) -> float:
-    return step_figures(cells).gmae if cells else float("nan")
+def _steps(records: Sequence[EvaluationRecord]) -> float:
+    return step_figures(records).gmae if records else float("nan")
 
 
 def _percent(value: float) -> str:

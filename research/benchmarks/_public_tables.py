@@ -11,21 +11,21 @@ from rich.table import Table
 
 from gnnperf.core import NodeType
 from research.benchmarks._public_families import FAMILIES, ONE_PASS, PublicRuns
-from research.evaluation.cells import EvaluationRecord
+from research.evaluation.records import EvaluationRecord
 from research.evaluation.row_errors import Figures, node_figures, rows_of, step_figures
 
 ByFamily = Mapping[str, Mapping[str, EvaluationRecord]]  # family -> row -> its cell
 
 
-def pooled(cells: Sequence[EvaluationRecord]) -> EvaluationRecord:
+def pooled(records: Sequence[EvaluationRecord]) -> EvaluationRecord:
     """The cells of one row over families as one."""
-    starts = np.cumsum([0, *(len(record.steps) for record in cells)])
+    starts = np.cumsum([0, *(len(record.steps) for record in records)])
     nodes = [
         record.nodes.assign(recording=record.nodes["recording"] + start, kind=record.nodes["kind"].astype(object))
-        for record, start in zip(cells, starts[:-1], strict=True) if record.nodes is not None
+        for record, start in zip(records, starts[:-1], strict=True) if record.nodes is not None
     ]  # fmt: skip
-    steps = pd.concat([record.steps for record in cells], ignore_index=True)
-    return replace(cells[0], steps=steps, nodes=pd.concat(nodes, ignore_index=True) if nodes else None)
+    steps = pd.concat([record.steps for record in records], ignore_index=True)
+    return replace(records[0], steps=steps, nodes=pd.concat(nodes, ignore_index=True) if nodes else None)
 
 
 def only(record: EvaluationRecord, recordings: Sequence[str]) -> EvaluationRecord | None:
@@ -41,9 +41,9 @@ def only(record: EvaluationRecord, recordings: Sequence[str]) -> EvaluationRecor
     return replace(record, steps=record.steps[retained].reset_index(drop=True), nodes=nodes)
 
 
-def tables(cells: Sequence[EvaluationRecord], result: PublicRuns) -> list[Table]:
+def tables(records: Sequence[EvaluationRecord], result: PublicRuns) -> list[Table]:
     """What there is; steps and nodes by family and over all; what sleeps."""
-    every = {family: rows for family, rows in rows_of(cells).items() if family in FAMILIES}
+    every = {family: rows for family, rows in rows_of(records).items() if family in FAMILIES}
     awake = _parts(every, lambda family: result.of(family))
     marked = {family: rows for family, rows in awake.items() if family not in ONE_PASS}
     asleep = _parts(every, lambda family: result.asleep)
@@ -105,8 +105,8 @@ def over_all(title: str, result: ByFamily, figures: Callable[[EvaluationRecord],
     table = Table("row", "count", "geomean %", "95 %", "mean", "median", "p90", "max", "bias", title=title,
                   title_justify="left")  # fmt: skip
     for row in _rows(result):
-        cells = [rows[row] for rows in result.values() if row in rows]
-        given = figures(pooled(cells)) if len(cells) == len(result) else None
+        records = [rows[row] for rows in result.values() if row in rows]
+        given = figures(pooled(records)) if len(records) == len(result) else None
         if given is not None:
             spread = (given.mean, given.median, given.p90, given.max, given.bias)
             table.add_row(

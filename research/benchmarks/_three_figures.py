@@ -78,7 +78,7 @@ def repeat_errors(rows: pd.DataFrame, label: str) -> tuple[np.ndarray, np.ndarra
     return errors, runs
 
 
-def cells(errors: np.ndarray, groups: np.ndarray | None = None) -> list[str]:
+def records(errors: np.ndarray, groups: np.ndarray | None = None) -> list[str]:
     """Mean with its interval over runs, median, p90, maximum, bias, in %."""
     size = np.abs(errors)
     low, high = interval_over_groups(size, np.arange(len(size)) if groups is None else groups, np.mean)
@@ -101,9 +101,9 @@ def figures(result: pd.DataFrame, runs: pd.DataFrame, others: Callable[[pd.DataF
             answers.insert(1, "... without contention", runs["first_pass_us"])
         for name in answers:
             errors = (answers[name] / runs[label] - 1.0).to_numpy(float)
-            table.add_row(figure, str(name), str(len(errors)), *cells(errors))
+            table.add_row(figure, str(name), str(len(errors)), *records(errors))
         repeats, of_run = repeat_errors(result, label)
-        noise = cells(repeats, of_run) if len(repeats) else ["not recorded twice"]
+        noise = records(repeats, of_run) if len(repeats) else ["not recorded twice"]
         table.add_row(figure, "another recording", str(len(repeats)), *noise, end_section=True)
     return table
 

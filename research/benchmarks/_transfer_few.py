@@ -72,10 +72,12 @@ def print_curves(result: Mapping[tuple[str, str], Mapping[str, list[float]]]) ->
     print("|---|" + "---|" * (len(names) + 1))
     for op in dict.fromkeys(kind for _, kind in result):
         own = [errors for (_, kind), errors in result.items() if kind == op]
-        cells = [f"{np.mean([np.mean(e[n]) for e in own]):.1%} ({max(np.mean(e[n]) for e in own):.1%})" for n in names]
+        records = [
+            f"{np.mean([np.mean(e[n]) for e in own]):.1%} ({max(np.mean(e[n]) for e in own):.1%})" for n in names
+        ]
         trials = [(error, e["0 rows"][0]) for e in own for n in names if n[0] in "123456789" for error in e[n]]
         worse = sum(error > zero for error, zero in trials)
-        print(f"| {op} | {' | '.join(cells)} | {worse} of {len(trials)} |", flush=True)
+        print(f"| {op} | {' | '.join(records)} | {worse} of {len(trials)} |", flush=True)
 
 
 def few(

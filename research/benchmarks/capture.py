@@ -186,8 +186,8 @@ def _times(table: pd.DataFrame) -> Table:
         label = rows["label_us"]
         errors = [rows[c] / label - 1.0 for c in ("captured_us", "recorded_us")]
         apart = (rows["captured_us"] / rows["recorded_us"] - 1.0).abs()
-        cells = [f(e) for e in errors for f in (partial(_percent, size=True), partial(_percent, size=False))]
-        shown.add_row(str(kind), str(len(rows)), *cells, f"{100 * apart.mean():.2f}")
+        records = [f(e) for e in errors for f in (partial(_percent, size=True), partial(_percent, size=False))]
+        shown.add_row(str(kind), str(len(rows)), *records, f"{100 * apart.mean():.2f}")
     return shown
 
 

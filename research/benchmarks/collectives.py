@@ -116,8 +116,8 @@ def _print_classes(judged: pd.DataFrame) -> None:
     names = pd.cut(judged["size"], CLASSES, labels=CLASS_NAMES, right=False)
     for (source, link), own in judged.groupby(["source", "link"]):
         here = [own.loc[names.loc[own.index] == name, "error"] for name in CLASS_NAMES]
-        cells = (f"{_share(part.mean())} ({_share(part.median())})" if len(part) else "-" for part in here)
-        print(f"| {source}, {link} | {' | '.join(cells)} |")
+        records = (f"{_share(part.mean())} ({_share(part.median())})" if len(part) else "-" for part in here)
+        print(f"| {source}, {link} | {' | '.join(records)} |")
 
 
 def _print_wires(rows: pd.DataFrame) -> None:
@@ -136,8 +136,8 @@ def _print_noise(rows: pd.DataFrame) -> None:
     columns = f"repeated rows, from their median | other dtype, same bytes | dense sizes, from {NEIGHBORS} neighbors"
     print(f"\n## Noise of the tables\n\n| source: platform | {columns} |\n|{'---|' * 4}")
     for name, own in rows.groupby("name"):
-        cells = (_repeats(own), _other_dtype(own), _scatter(own).mean())
-        print(f"| {name} | {' | '.join(map(_share, cells))} |")
+        records = (_repeats(own), _other_dtype(own), _scatter(own).mean())
+        print(f"| {name} | {' | '.join(map(_share, records))} |")
 
 
 def _repeats(rows: pd.DataFrame) -> float:

@@ -137,9 +137,9 @@ def table(cases: Sequence[Case], factor: tuple[float, float]) -> None:
     for name in (*names, *two):
         mine = [e for c, e in result if _group(c) == name or (name.startswith("all") and c.recording.world_size == 2)]
         all_of = {(a, k): np.concatenate([e[a][k] for e in mine]) for a in ANSWERS for k in range(3)}
-        cells = [_record(all_of[a, k], typical) for k, typical in enumerate(TYPICAL) for a in ANSWERS]
+        records = [_record(all_of[a, k], typical) for k, typical in enumerate(TYPICAL) for a in ANSWERS]
         counts = [len(mine), *(len(all_of["first pass", k]) for k in range(2))]
-        print(f"| {name} | {' | '.join(map(str, counts))} | {' | '.join(cells)} |")
+        print(f"| {name} | {' | '.join(map(str, counts))} | {' | '.join(records)} |")
 
 
 def _group(c: Case) -> str:

@@ -161,17 +161,17 @@ def _print(label: str, judged: pd.DataFrame, answers: Answers) -> list[float]:
     errors = {name: summarize(result, truth) for name, result in answers.items()}
     model, *trivial = errors.values()
     shares = (model.mean_ape, model.median_ape, model.p90_ape, model.max_ape)
-    cells = [f"{len(judged)}", *(f"{s:.1%}" for s in shares), f"{model.bias:+.1%}",
+    records = [f"{len(judged)}", *(f"{s:.1%}" for s in shares), f"{model.bias:+.1%}",
              *(f"{t.mean_ape:.1%}" for t in trivial)]  # fmt: skip
-    print(f"| {label} | {' | '.join(cells)} |", flush=True)
+    print(f"| {label} | {' | '.join(records)} |", flush=True)
     return [e.mean_ape for e in errors.values()]
 
 
 def _print_mean(table: str, means: list[list[float]]) -> None:
     """One line over GPUs, every GPU counting the same."""
     model, *trivial = np.mean(means, axis=0)
-    cells = " | ".join(f"{t:.1%}" for t in trivial)
-    print(f"| {table} | mean of {len(means)} lines | | {model:.1%} | | | | | {cells} |", flush=True)
+    records = " | ".join(f"{t:.1%}" for t in trivial)
+    print(f"| {table} | mean of {len(means)} lines | | {model:.1%} | | | | | {records} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from gnnperf.predict.intervals import CalibratedBounds, question_about, with_int
 from gnnperf.predict.predictors import Predictors
 from research.baselines.judge import repeat_record
 from research.benchmarks._learned_jobs import data_config
-from research.evaluation.cells import Origin
+from research.evaluation.records import Origin
 
 ARRIVAL = f"{NodeType.COMM} {Segment.ARRIVE}"  # takes no time by definition
 COLUMNS = ("", "number", "within %", "worst run %", "median high/low", "p90", "one for all: within %", "high/low")

@@ -128,9 +128,9 @@ def main() -> int:
             continue
         if links.device_events:
             result.append(links)
-            table.add_row("/".join(source.path.split("/")[-2:])[-48:], *cells(links))
+            table.add_row("/".join(source.path.split("/")[-2:])[-48:], *records(links))
     total = Links("", *(sum(getattr(x, f) for x in result) for f in list(Links.__dataclass_fields__)[1:]))
-    table.add_row("all", *cells(total))
+    table.add_row("all", *records(total))
     Console(width=160).print(table)
     with_ids = [x.agreeing / x.compared for x in result if x.compared]
     below = sum(x.tied < 0.99 * x.in_steps for x in result)
@@ -141,7 +141,7 @@ def main() -> int:
     return 0
 
 
-def cells(x: Links) -> tuple[str, ...]:
+def records(x: Links) -> tuple[str, ...]:
     """The columns of one line."""
     return (
         x.method, f"{x.device_events:,}", f"{x.before_window:,}", f"{x.in_steps:,}", percent(x.tied, x.in_steps),

@@ -76,9 +76,9 @@ def main() -> int:
         runs = [recorded(entry) for entry in entries]
         for source, target in permutations(runs, 2):
             for label, times in answers(source, target):
-                cells = " | ".join(compared(getattr(times, part), getattr(target.times, part))
+                records = " | ".join(compared(getattr(times, part), getattr(target.times, part))
                                    for part in ("step", "device", "host"))  # fmt: skip
-                print(f"| {name} | {source.device.name} -> {target.device.name} | {label} | {cells} |", flush=True)
+                print(f"| {name} | {source.device.name} -> {target.device.name} | {label} | {records} |", flush=True)
     return 0
 
 

@@ -98,8 +98,8 @@ def table(result: Sequence[Run], by_method: Mapping[str, np.ndarray]) -> None:
     print("|---" * (3 + len(METHODS)) + "|")
     for program in [*np.unique(programs).tolist(), "all"]:
         rows = (programs == program) | (program == "all")
-        cells = [_record(by_method[method][rows]) for method in METHODS]
-        print(f"| {program} | {rows.sum()} | {np.median(without_us[rows]) / 1e3:.1f} | {' | '.join(cells)} |")
+        records = [_record(by_method[method][rows]) for method in METHODS]
+        print(f"| {program} | {rows.sum()} | {np.median(without_us[rows]) / 1e3:.1f} | {' | '.join(records)} |")
 
 
 def _record(error: np.ndarray) -> str:

@@ -23,10 +23,10 @@ def main() -> None:
         _, graph = imported(recording)
         full, ablated = response(graph), response(without_waits(graph))
         pairs = zip(full.ratio.values(), ablated.ratio.values(), strict=True)
-        cells = " | ".join(f"{a:.3f} ({b:.3f})" for a, b in pairs)
+        records = " | ".join(f"{a:.3f} ({b:.3f})" for a, b in pairs)
         if full.num_unknown:
-            cells += f" {full.num_unknown} nodes and gaps never measured"
-        print(f"| {recording.name} | {cells} |", flush=True)
+            records += f" {full.num_unknown} nodes and gaps never measured"
+        print(f"| {recording.name} | {records} |", flush=True)
     print("\nmakespan relative to the unscaled one; in brackets without edges that wait for device work")
 
 

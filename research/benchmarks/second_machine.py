@@ -35,8 +35,8 @@ from gnnperf.schedule import align
 from research.baselines.table import Place, ensure_record, load_split
 from research.benchmarks._learned_jobs import AGAIN, data_config, dataset
 from research.benchmarks._recorded_graphs import DATASET
-from research.evaluation.cells import EvaluationRecord
 from research.evaluation.record_files import read_records
+from research.evaluation.records import EvaluationRecord
 from research.evaluation.row_tables import print_tables
 
 OUT = Path("outputs/learned/test")
@@ -86,9 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)  # as in `learned`: fingerprints of data go by sums that depend on it
     try:
         _make(args.out)
-        cells = read_records(args.out, "test")
-        _print_kinds(cells)
-        print_tables(cells, (AGAIN,))
+        records = read_records(args.out, "test")
+        _print_kinds(records)
+        print_tables(records, (AGAIN,))
     except InputError as error:
         print(f"second_machine: {error}", file=sys.stderr)
         return error.exit_code
@@ -129,10 +129,10 @@ def _print_ratios(steps: Sequence[Step], first: SameRun) -> None:
         Console(width=100).print(table)
 
 
-def _print_kinds(cells: Sequence[EvaluationRecord]) -> None:
+def _print_kinds(records: Sequence[EvaluationRecord]) -> None:
     """What nodes of each kind weigh, and how far off rows are by time: of the first machine's recording, and seed 0."""
     table = _table("nodes: share of their time, error by time in %", ("kind", "row", "share", "by time"))
-    for record in cells:
+    for record in records:
         if (
             record.origin.split != AGAIN
             or record.nodes is None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gnnperf.core import InputError, say
 
 if TYPE_CHECKING:
-    from research.evaluation.cells import EvaluationRecord
+    from research.evaluation.records import EvaluationRecord
     from research.evaluation.row_errors import Rows
 
 DESCRIPTION = """\
@@ -42,9 +42,9 @@ def _improvement(args: argparse.Namespace) -> int:
     from research.evaluation.record_files import read_records, same_question
     from research.evaluation.row_errors import REPEAT, rows_of
 
-    cells = read_records(args.folder, args.part)
-    splits = _chosen(args.split, sorted({c.origin.split for c in cells}), "--split")
-    retained = [c for c in cells if c.origin.split in splits and c.origin.row != REPEAT]
+    records = read_records(args.folder, args.part)
+    splits = _chosen(args.split, sorted({c.origin.split for c in records}), "--split")
+    retained = [c for c in records if c.origin.split in splits and c.origin.row != REPEAT]
     same_question(retained)
     rows = sorted({c.origin.row for c in retained})
     _chosen([args.of], rows, "--of")
@@ -73,9 +73,9 @@ def _chosen(requested: Sequence[str] | None, allowed: Sequence[str], option: str
     return list(allowed if requested is None else requested)
 
 
-def _is_whole(cells: Sequence[EvaluationRecord], row: str) -> bool:
+def _is_whole(records: Sequence[EvaluationRecord], row: str) -> bool:
     """Whether the row learned from all training runs; points of a learning curve did not."""
-    return all(c.origin.share == 1 for c in cells if c.origin.row == row)
+    return all(c.origin.share == 1 for c in records if c.origin.row == row)
 
 
 def _comparisons(

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gnnperf.core import InputError, write_bytes
-from research.evaluation.cells import STEP_COLUMNS, EvaluationRecord, Origin
+from research.evaluation.records import STEP_COLUMNS, EvaluationRecord, Origin
 
 KEY = b"gnnperf.cell"
 FORMAT = 1
@@ -73,22 +73,22 @@ def read_records(folder: Path, part: str = "test") -> tuple[EvaluationRecord, ..
     """
     if not folder.is_dir():
         raise InputError("is no folder", where=str(folder), remedy=f"{MAKE} --out DIR makes cells")
-    cells = tuple(read_record(path) for path in sorted(folder.glob("*/*/*.parquet")))
-    if not cells:
+    records = tuple(read_record(path) for path in sorted(folder.glob("*/*/*.parquet")))
+    if not records:
         raise InputError("holds no cells", where=str(folder), allowed="<split>/<row>/<seed>.parquet")
-    other = sorted({c.origin.part for c in cells} - {part})
+    other = sorted({c.origin.part for c in records} - {part})
     if other:
         raise InputError(f"holds cells of the part {other[0]!r}", where=str(folder), allowed=f"cells of {part!r}",
                          remedy="keep each part in a folder of its own")  # fmt: skip
-    return cells
+    return records
 
 
-def codes(cells: Iterable[EvaluationRecord]) -> tuple[str, ...]:
+def codes(records: Iterable[EvaluationRecord]) -> tuple[str, ...]:
     """Hashes of the learning code that made these cells; more than one: not all are of one version."""
-    return tuple(sorted({record.origin.code for record in cells}))
+    return tuple(sorted({record.origin.code for record in records}))
 
 
-def same_question(cells: Iterable[EvaluationRecord]) -> None:
+def same_question(records: Iterable[EvaluationRecord]) -> None:
     """Refuse cells of one split that were judged on different measurements, or fitted on different whole data.
 
     Raises:
@@ -96,7 +96,7 @@ def same_question(cells: Iterable[EvaluationRecord]) -> None:
     """
     first: dict[str, EvaluationRecord] = {}
     data: dict[tuple[str, str], str] = {}  # split, variant -> fingerprint
-    for record in cells:
+    for record in records:
         origin, place = record.origin, f"cells of {record.origin.split}, row {record.origin.row}"
         if not _same_labels(record, first.setdefault(origin.split, record)):
             raise InputError("judged on other measurements than the split's other rows", where=place,

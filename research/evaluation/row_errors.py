@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.gnn.evaluation.metrics import APE_FLOOR, absolute_percentage_error
-from research.evaluation.cells import EvaluationRecord
+from research.evaluation.records import EvaluationRecord
 from research.evaluation.run_sums import RunSums, node_gmae, node_gmae_by_time, step_geomean
 
 REPEAT = "another-recording"  # the row of the noise floor: no learner, and judged pair by pair
@@ -47,28 +47,28 @@ class Figures:
     bias: float
 
 
-def rows_of(cells: Sequence[EvaluationRecord]) -> dict[str, dict[str, list[EvaluationRecord]]]:
+def rows_of(records: Sequence[EvaluationRecord]) -> dict[str, dict[str, list[EvaluationRecord]]]:
     """Split -> row -> its seeds, in the order of first appearance."""
     result: dict[str, dict[str, list[EvaluationRecord]]] = {}
-    for record in cells:
+    for record in records:
         result.setdefault(record.origin.split, {}).setdefault(record.origin.row, []).append(record)
     return result
 
 
-def node_figures(cells: Sequence[EvaluationRecord]) -> Figures | None:
+def node_figures(records: Sequence[EvaluationRecord]) -> Figures | None:
     """Of all seeds; None: the row has no node answers."""
-    sums, by_time = node_gmae(cells), node_gmae_by_time(cells)
-    tables = [record.nodes for record in cells if record.nodes is not None]
+    sums, by_time = node_gmae(records), node_gmae_by_time(records)
+    tables = [record.nodes for record in records if record.nodes is not None]
     if sums is None or by_time is None:
         return None
     return _figures(tables, sums, by_time.value)
 
 
-def step_figures(cells: Sequence[EvaluationRecord]) -> Figures:
+def step_figures(records: Sequence[EvaluationRecord]) -> Figures:
     """Of all seeds."""
-    sums = step_geomean(cells)
+    sums = step_geomean(records)
     assert sums is not None, "every row answers for steps"
-    return _figures([record.steps for record in cells], sums, float("nan"))
+    return _figures([record.steps for record in records], sums, float("nan"))
 
 
 def of_workload(record: EvaluationRecord, workload: str) -> EvaluationRecord | None:
@@ -85,9 +85,9 @@ def of_workload(record: EvaluationRecord, workload: str) -> EvaluationRecord | N
     return replace(record, steps=steps, nodes=nodes)
 
 
-def workloads(cells: Sequence[EvaluationRecord]) -> tuple[str, ...]:
+def workloads(records: Sequence[EvaluationRecord]) -> tuple[str, ...]:
     """Programs of these cells; unknown ones left out."""
-    return tuple(sorted({name for record in cells for name in record.steps["workload"] if name}))
+    return tuple(sorted({name for record in records for name in record.steps["workload"] if name}))
 
 
 def _figures(tables: Sequence[pd.DataFrame], sums: RunSums, by_time: float) -> Figures:

@@ -9,8 +9,8 @@ import pandas as pd
 from rich.table import Table
 
 from gnnperf.core import console, say
-from research.evaluation.cells import EvaluationRecord
 from research.evaluation.record_files import codes, same_question
+from research.evaluation.records import EvaluationRecord
 from research.evaluation.row_errors import (
     REPEAT,
     Figures,
@@ -29,17 +29,19 @@ STEPS = ("row", "seeds", "steps", "fit s", "geomean %", "95 %", "mean", "median"
 WIDTH = 160  # on which every table fits
 
 
-def print_tables(cells: Sequence[EvaluationRecord], splits: Sequence[str]) -> None:
+def print_tables(records: Sequence[EvaluationRecord], splits: Sequence[str]) -> None:
     """Of the splits that have cells, and how many programs made them."""
-    result = {split: rows for split, rows in rows_of(cells).items() if split in splits}
+    result = {split: rows for split, rows in rows_of(records).items() if split in splits}
     same_question([c for rows in result.values() for row, seeds in rows.items() if row != REPEAT for c in seeds])
     wide = console(width=WIDTH)
     for split in (s for s in splits if s in result):
         rows = in_order(result[split])
         for table in (make(split, rows) for make in (node_table, step_table, program_table, seed_table)):
             wide.print(table)
-    say(f"{len(cells)} cells, fitted in {sum(record.fit_s for record in cells) / 3600:.1f} hours of one process each.")
-    made_by = codes(cells)
+    say(
+        f"{len(records)} cells, fitted in {sum(record.fit_s for record in records) / 3600:.1f} hours of one process each."
+    )
+    made_by = codes(records)
     if len(made_by) > 1:
         say(f"Cells of {len(made_by)} versions of the learning code: {', '.join(made_by)}.")
 
@@ -52,24 +54,24 @@ def in_order(rows: Mapping[str, list[EvaluationRecord]]) -> dict[str, list[Evalu
 def figures_table(rows: Rows) -> pd.DataFrame:
     """One line per row and kind of label ("nodes", "steps"): Figures as shares of 1, how many seeds, seconds to fit."""
     lines = []
-    for row, cells in rows.items():
-        fit_s = sum(record.fit_s for record in cells) / len(cells)
-        for kind, result in (("nodes", node_figures(cells)), ("steps", step_figures(cells))):
+    for row, records in rows.items():
+        fit_s = sum(record.fit_s for record in records) / len(records)
+        for kind, result in (("nodes", node_figures(records)), ("steps", step_figures(records))):
             if result is not None:
-                lines.append({"row": row, "of": kind, "seeds": len(cells), "fit_s": fit_s, **asdict(result)})
+                lines.append({"row": row, "of": kind, "seeds": len(records), "fit_s": fit_s, **asdict(result)})
     return pd.DataFrame(lines)
 
 
 def node_table(title: str, rows: Rows) -> Table:
     """Errors of node latencies; rows that answer for whole steps only have none."""
     table = _table(f"{title}: node latencies, |predicted / measured - 1| in %", NODES)
-    for row, cells in rows.items():
-        result = node_figures(cells)
+    for row, records in rows.items():
+        result = node_figures(records)
         if result is None:
-            table.add_row(row, str(len(cells)), *["-"] * (len(NODES) - 2))
+            table.add_row(row, str(len(records)), *["-"] * (len(NODES) - 2))
             continue
-        own = _percent(sum(record.coverage for record in cells) / len(cells))
-        table.add_row(row, str(len(cells)), str(result.count), own, _percent(result.gmae), _interval(result),
+        own = _percent(sum(record.coverage for record in records) / len(records))
+        table.add_row(row, str(len(records)), str(result.count), own, _percent(result.gmae), _interval(result),
                       _percent(result.by_time), *_spread(result))  # fmt: skip
     return table
 
@@ -77,19 +79,27 @@ def node_table(title: str, rows: Rows) -> Table:
 def step_table(title: str, rows: Rows) -> Table:
     """Errors of step times."""
     table = _table(f"{title}: step time, |predicted / measured - 1| in %", STEPS)
-    for row, cells in rows.items():
-        result, fit_s = step_figures(cells), sum(record.fit_s for record in cells) / len(cells)
-        table.add_row(row, str(len(cells)), str(result.count), f"{fit_s:.0f}", _percent(result.gmae), _interval(result),
-                      *_spread(result), f"{result.mean_log:.3f}")  # fmt: skip
+    for row, records in rows.items():
+        result, fit_s = step_figures(records), sum(record.fit_s for record in records) / len(records)
+        table.add_row(
+            row,
+            str(len(records)),
+            str(result.count),
+            f"{fit_s:.0f}",
+            _percent(result.gmae),
+            _interval(result),
+            *_spread(result),
+            f"{result.mean_log:.3f}",
+        )
     return table
 
 
 def program_table(title: str, rows: Rows) -> Table:
     """Errors of nodes and of steps by program."""
-    names = workloads([record for cells in rows.values() for record in cells])
+    names = workloads([record for records in rows.values() for record in records])
     table = _table(f"{title}: by program, GMAE of nodes / geomean of steps in % (steps)", ("row", *names))
-    for row, cells in rows.items():
-        parts = [[part for record in cells if (part := of_workload(record, name)) is not None] for name in names]
+    for row, records in rows.items():
+        parts = [[part for record in records if (part := of_workload(record, name)) is not None] for name in names]
         table.add_row(row, *[_pair(part) if part else "-" for part in parts])
     return table
 
@@ -99,22 +109,22 @@ def seed_table(title: str, rows: Rows) -> Table:
     seeds = sorted(
         {
             seed
-            for cells in rows.values()
-            if len(cells) > 1
-            for record in cells
+            for records in rows.values()
+            if len(records) > 1
+            for record in records
             if (seed := record.origin.seed) is not None
         }
     )
     table = _table(f"{title}: by seed, GMAE of nodes / geomean of steps in % (steps)", ("row", *map(str, seeds)))
-    for row, cells in rows.items():
-        by_seed = {record.origin.seed: record for record in cells}
-        if len(cells) > 1:
+    for row, records in rows.items():
+        by_seed = {record.origin.seed: record for record in records}
+        if len(records) > 1:
             table.add_row(row, *[_pair([by_seed[seed]]) if seed in by_seed else "-" for seed in seeds])
     return table
 
 
-def _pair(cells: Sequence[EvaluationRecord]) -> str:
-    nodes, steps = node_figures(cells), step_figures(cells)
+def _pair(records: Sequence[EvaluationRecord]) -> str:
+    nodes, steps = node_figures(records), step_figures(records)
     return f"{'-' if nodes is None else _percent(nodes.gmae)} / {_percent(steps.gmae)} ({steps.count})"
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from gnnperf.core import InputError
 from gnnperf.gnn.evaluation.metrics import APE_FLOOR, absolute_percentage_error
-from research.evaluation.cells import EvaluationRecord
+from research.evaluation.records import EvaluationRecord
 
 LEVEL = 0.95
 Statistic = Callable[[np.ndarray], float]
@@ -61,19 +61,19 @@ def draws(draw: np.random.Generator, size: int, num_draws: int) -> np.ndarray:
     return draw.multinomial(size, np.full(size, 1.0 / size), size=num_draws)
 
 
-def node_gmae(cells: Sequence[EvaluationRecord]) -> RunSums | None:
+def node_gmae(records: Sequence[EvaluationRecord]) -> RunSums | None:
     """Every labeled node counts the same; None: no node answers."""
-    return _of_nodes(cells, lambda nodes: np.ones(len(nodes)))
+    return _of_nodes(records, lambda nodes: np.ones(len(nodes)))
 
 
-def node_gmae_by_time(cells: Sequence[EvaluationRecord]) -> RunSums | None:
+def node_gmae_by_time(records: Sequence[EvaluationRecord]) -> RunSums | None:
     """A node counts by its measured latency."""
-    return _of_nodes(cells, lambda nodes: nodes["measured_us"].to_numpy(np.float64))
+    return _of_nodes(records, lambda nodes: nodes["measured_us"].to_numpy(np.float64))
 
 
-def step_geomean(cells: Sequence[EvaluationRecord]) -> RunSums | None:
+def step_geomean(records: Sequence[EvaluationRecord]) -> RunSums | None:
     """The same formula over steps, one per recording."""
-    return _stacked([_sums(c.steps, c.steps["run"].to_numpy(), np.ones(len(c.steps))) for c in cells])
+    return _stacked([_sums(c.steps, c.steps["run"].to_numpy(), np.ones(len(c.steps))) for c in records])
 
 
 METRICS: Mapping[str, Callable[[Sequence[EvaluationRecord]], RunSums | None]] = {
@@ -81,9 +81,9 @@ METRICS: Mapping[str, Callable[[Sequence[EvaluationRecord]], RunSums | None]] = 
 }  # fmt: skip
 
 
-def _of_nodes(cells: Sequence[EvaluationRecord], weights: Callable[[pd.DataFrame], np.ndarray]) -> RunSums | None:
-    tables = [(c.nodes, c.steps["run"].to_numpy()) for c in cells if c.nodes is not None]
-    if len(tables) < len(cells):
+def _of_nodes(records: Sequence[EvaluationRecord], weights: Callable[[pd.DataFrame], np.ndarray]) -> RunSums | None:
+    tables = [(c.nodes, c.steps["run"].to_numpy()) for c in records if c.nodes is not None]
+    if len(tables) < len(records):
         return None
     return _stacked([_sums(nodes, runs[nodes["recording"].to_numpy()], weights(nodes)) for nodes, runs in tables])
 

@@ -97,4 +97,4 @@ def _four(row: Mapping[str, Any], who: str) -> str:
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
+    return "\n".join(f"| {' | '.join(records)} |" for records in lines) + "\n"

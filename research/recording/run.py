@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from gnnperf.record import card
 from gnnperf.record.launcher import RankFailed, Transport, conditions, launch, put_transport_first
-from gnnperf.record.recorder import claim_folder, record
+from gnnperf.record.recorder import record, reserve
 from research.recording.spec import DeviceSleep, RunSpec, Sleep
 from research.recording.workloads.transformer import Parallel
 from research.recording.workloads.workload import At, Place, nothing
@@ -36,7 +36,7 @@ def record_run(run_dir: Path, spec: RunSpec, steps: Steps, *, repeat: int = 1, t
         RankFailed: a rank failed; `run_dir` says broken.
         InputError: `run_dir` holds a complete run or cannot be written, or this machine cannot have such a link.
     """
-    claim_folder(run_dir)
+    reserve(run_dir)
     try:
         launch(record_rank, (run_dir, spec, steps, repeat), world_size=spec.world_size, link=spec.link,
                timeout_s=timeout_s)  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from research.vocabulary import identifiers, private_words
+from research.vocabulary import count, identifiers, private_words
 
 
 def test_every_identifier_of_a_module_is_listed_once_per_occurrence(tmp_path: Path) -> None:
@@ -18,3 +18,7 @@ def test_words_are_parts_of_an_identifier_and_terms_of_libraries_do_not_count() 
     assert private_words("AloneAnswer") == {"alone"}
     assert private_words("told_us") == {"told"}
     assert private_words("FileNotFoundError") == private_words("toldest") == set()
+
+
+def test_fewer_than_a_hundred_identifiers_of_the_former_vocabulary_are_left() -> None:
+    assert sum(names.total() for names in count().values()) < 100

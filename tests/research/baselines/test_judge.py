@@ -10,7 +10,7 @@ from gnnperf.gnn.data.prepare import PreparedData
 from research.baselines.judge import fitted_record, repeat_record
 from research.baselines.trivial import Base
 from research.baselines.whole_steps import MedianStep
-from research.evaluation.cells import Origin
+from research.evaluation.records import Origin
 from research.evaluation.row_errors import node_figures, step_figures
 from tests.research.baselines.made_data import Scaled, once_recorded, twice_recorded
 

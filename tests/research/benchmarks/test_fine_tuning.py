@@ -19,7 +19,7 @@ from research.benchmarks._few_runs_table import ROWS, print_tables
 from research.benchmarks._fine_tuned import AsItIs, FineTuned
 from research.benchmarks._learned_jobs import AGAIN, data_config
 from research.benchmarks.fine_tuning import JUDGED, RUNS, apart, few_runs
-from research.evaluation.cells import Origin
+from research.evaluation.records import Origin
 
 TEST = tuple(f"run{number:02}/{repeat}" for number in range(30) for repeat in (1, 2))
 

@@ -73,9 +73,9 @@ def test_a_few_rows_from_tables_to_curves(
     monkeypatch.setattr(transfer, "FEW", (2,))
     transfer.few()
     printed = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
-    answers = [cells[2].strip() for cells in printed if cells[1].strip() == f"{T4}, linear"]
+    answers = [records[2].strip() for records in printed if records[1].strip() == f"{T4}, linear"]
     assert answers == ["0 rows", "2 rows, seed 0", "2 rows, seed 1", "2 rows, seed 2", "same GPU, trees"]
-    (curve,) = (cells for cells in printed if cells[1].strip() == "linear")
+    (curve,) = (records for records in printed if records[1].strip() == "linear")
     assert curve[2] == curve[3]  # two rows are too few to change anything
     assert curve[5].strip() == "0 of 9"
 

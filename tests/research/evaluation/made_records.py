@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from research.evaluation.cells import EvaluationRecord, Origin
 from research.evaluation.record_files import write_record
+from research.evaluation.records import EvaluationRecord, Origin
 
 RUNS = ("a", "b", "c")
 WORKLOADS = ("dlrm", "dlrm", "transformer")
@@ -38,8 +38,8 @@ def made(
     return EvaluationRecord(origin, 1.5, 1.0 if nodes else float("nan"), steps, table if nodes else None)
 
 
-def folder_of(path: Path, *cells: EvaluationRecord) -> Path:
+def folder_of(path: Path, *records: EvaluationRecord) -> Path:
     """They are written there."""
-    for record in cells:
+    for record in records:
         write_record(record, path)
     return path

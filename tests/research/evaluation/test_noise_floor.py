@@ -101,17 +101,17 @@ def test_summary_over_runs_and_groups() -> None:
         "c": repeats("c", 100.0, 120.0, world_size=4),
     }  # fmt: skip
     steps, nodes = floor_tables(recordings, lambda _: loop())
-    every = cells(step_summary(steps), "all", "step unprofiled")
+    every = records(step_summary(steps), "all", "step unprofiled")
     assert (every["runs"], every["median"], every["max"]) == (3, pytest.approx(math.log(1.04)), math.log(1.2))
     assert every["low"] <= every["median"] <= every["high"]
-    assert cells(step_summary(steps), "link: veth", "step unprofiled")["median"] == pytest.approx(math.log(1.04))
-    assert cells(step_summary(steps), "world size: 4", "step profiled")["runs"] == 1
-    assert cells(node_summary(nodes), "compute", "node median_ape")["median"] == 0.0
-    assert cells(node_summary(nodes), "all", "node gmae")["median"] == pytest.approx(0.001)
-    assert cells(node_summary(nodes), "compute", "node gmae")["nodes"] == 18
+    assert records(step_summary(steps), "link: veth", "step unprofiled")["median"] == pytest.approx(math.log(1.04))
+    assert records(step_summary(steps), "world size: 4", "step profiled")["runs"] == 1
+    assert records(node_summary(nodes), "compute", "node median_ape")["median"] == 0.0
+    assert records(node_summary(nodes), "all", "node gmae")["median"] == pytest.approx(0.001)
+    assert records(node_summary(nodes), "compute", "node gmae")["nodes"] == 18
 
 
-def cells(table: pd.DataFrame, group: str, metric: str) -> dict[str, Any]:
+def records(table: pd.DataFrame, group: str, metric: str) -> dict[str, Any]:
     """The one row of a group and metric."""
     (row,) = table[(table["group"] == group) & (table["metric"] == metric)].to_dict("records")
     return {str(name): value for name, value in row.items()}

@@ -85,10 +85,10 @@ def test_records_of_one_split_answer_one_question() -> None:
 
 def test_the_pooled_metric_by_hand() -> None:
     """Errors 10, 20, 40 % of one seed and 20, 20, 20 % of another: nodes alike, by time and of steps."""
-    cells = [made(), made(errors=(0.2, 0.2, 0.2), seed=1)]
+    records = [made(), made(errors=(0.2, 0.2, 0.2), seed=1)]
     by_hand = (0.1 * 0.2 * 0.4 * 0.2**3) ** (1 / 6)
     for metric in (node_gmae, node_gmae_by_time, step_geomean):
-        result = metric(cells)
+        result = metric(records)
         assert result is not None
         assert result.value == pytest.approx(by_hand, rel=1e-5)
     longer = made()
