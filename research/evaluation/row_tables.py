@@ -38,9 +38,8 @@ def print_tables(records: Sequence[EvaluationRecord], splits: Sequence[str]) -> 
         rows = in_order(result[split])
         for table in (make(split, rows) for make in (node_table, step_table, program_table, seed_table)):
             wide.print(table)
-    say(
-        f"{len(records)} cells, fitted in {sum(record.fit_s for record in records) / 3600:.1f} hours of one process each."
-    )
+    hours = sum(record.fit_s for record in records) / 3600
+    say(f"{len(records)} cells, fitted in {hours:.1f} hours of one process each.")
     made_by = codes(records)
     if len(made_by) > 1:
         say(f"Cells of {len(made_by)} versions of the learning code: {', '.join(made_by)}.")
