@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FLAGS = ("json", "quiet", "max_step_ms", "max_regression", "against")
 
 
-@entry_point("predict", "gnnperf.predict.config.PredictConfig", flags=FLAGS)
+@entry_point("predict", "gnnperf.predict.request.PredictConfig", flags=FLAGS)
 def main(config: PredictConfig) -> None:
     """Trace -> graph -> prediction -> report."""
     # imported after the user's files are known to be plain: one that is not is refused at once

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gnnperf.analytic.convolution.model import Convolutions, result_edge
-from gnnperf.analytic.gemm.model import SPLITS, Splits
-from gnnperf.analytic.gemm.sizes import Products
+from gnnperf.analytic.gemm.model import SPLITS, Products, Splits
 
 
 def convolution(images: float = 2, channels: float = 4, out: float = 8, size: float = 10, window: float = 3,

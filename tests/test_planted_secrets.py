@@ -12,7 +12,7 @@ import pytest
 
 from gnnperf.cli import main
 from gnnperf.predict.api import Request, predict
-from gnnperf.predict.config import Mode
+from gnnperf.predict.request import Mode
 from gnnperf.report import write_report
 from tests.trace.kineto_files import call, device, document, host
 

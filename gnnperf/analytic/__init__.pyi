@@ -20,9 +20,6 @@ from .cpu.counts import Call as Call
 from .cpu.counts import between_bytes as between_bytes
 from .cpu.counts import product_sizes as product_sizes
 from .cpu.measured import read_calibrated_calls as read_calibrated_calls
-from .device_roofs import DeviceRoofs as DeviceRoofs
-from .device_roofs import Roof as Roof
-from .device_roofs import roofs_of as roofs_of
 from .embedding.batched_calls import LAUNCHES as LAUNCHES
 from .embedding.batched_calls import LOOK_UP as LOOK_UP
 from .embedding.batched_calls import UPDATE as UPDATE
@@ -34,7 +31,7 @@ from .fit import fit_host_overheads as fit_host_overheads
 from .fit import fit_lags as fit_lags
 from .fit import overhead_keys as overhead_keys
 from .fit import overhead_us as overhead_us
-from .gemm.sizes import ITEM_BYTES as ITEM_BYTES
+from .gemm.model import ITEM_BYTES as ITEM_BYTES
 from .graph_launches import launched_kernels as launched_kernels
 from .kernels.call import UNRECORDED_DTYPE as UNRECORDED_DTYPE
 from .kernels.dispatch import has_forms as has_forms
@@ -51,8 +48,11 @@ from .sparsity_roofline import BLOCK as BLOCK
 from .sparsity_roofline import UNSTRUCTURED as UNSTRUCTURED
 from .sparsity_roofline import Blocks as Blocks
 from .sparsity_roofline import Dense as Dense
+from .sparsity_roofline import DeviceRoofs as DeviceRoofs
 from .sparsity_roofline import Layer as Layer
 from .sparsity_roofline import Pattern as Pattern
+from .sparsity_roofline import Roof as Roof
 from .sparsity_roofline import SparsityPoint as SparsityPoint
 from .sparsity_roofline import TwoFour as TwoFour
+from .sparsity_roofline import roofs_of as roofs_of
 from .sparsity_roofline import sparsity_points as sparsity_points

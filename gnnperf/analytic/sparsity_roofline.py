@@ -22,15 +22,94 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gnnperf.analytic.device_roofs import roof_us
-from gnnperf.analytic.gemm.sizes import rate_key
+from gnnperf.analytic.gemm.constants import default_gemm_constants, members_for, typical
+from gnnperf.analytic.gemm.model import family_of, rate_key
 from gnnperf.analytic.gemm.sparse_calls import SMALLEST_MATRIX_BLOCK
+from gnnperf.analytic.kernels.dispatch import has_forms
+from gnnperf.analytic.memory_bound.constants import default_memory_constants
+from gnnperf.analytic.memory_bound.streams import US, stream_share
 from gnnperf.analytic.op_tables import OpRow, answer_rows
 from gnnperf.analytic.op_tables.sparse_columns import Sparsity
 from gnnperf.analytic.roofline import rate_key_of
 from gnnperf.core import require
 from gnnperf.graph import DTYPE_BYTES, index_bytes
 from gnnperf.hardware import DeviceSpec
+
+# The roofs of a device (Williams, Waterman, Patterson 2009): bandwidth, and one FLOP rate per kind of unit and dtype.
+#
+#     attainable(I) = min(rate, bandwidth x I)      I: FLOPs per byte moved
+#
+# FLOP/s |            ________________  peak of a unit, as the vendor gives it
+#        |          / ________________  sustained: what the analytical model lets products and streams reach
+#        |        / /
+#        |______/_/___________________  FLOP/byte
+#
+# Sustained on NVIDIA's GPUs: the shares that were fitted on products and streams (conf/analytic/gemm.yaml, without the
+# power limit, and memory_bound.yaml). On a calibrated device: what was measured; the peak is not known. Elsewhere: the
+# shares of its specification.
+
+
+@dataclass(frozen=True)
+class Roof:
+    """One rate: per second.
+
+    Attributes:
+        sustained: what well-written kernels reach.
+        peak: of the vendor; None: a calibrated device, of which only the former is known.
+    """
+
+    sustained: float
+    peak: float | None
+
+
+@dataclass(frozen=True)
+class DeviceRoofs:
+    """All roofs of a device.
+
+    Attributes:
+        device: whose.
+        bandwidth: bytes per second of its memory.
+        flops: key of DeviceSpec.flops_per_s -> FLOPs per second.
+    """
+
+    device: DeviceSpec
+    bandwidth: Roof
+    flops: dict[str, Roof]
+
+    def ridge(self, key: str) -> float:
+        """FLOPs per byte from which on the sustained FLOP rate is what limits."""
+        return self.flops[key].sustained / self.bandwidth.sustained
+
+
+def roofs_of(device: DeviceSpec) -> DeviceRoofs:
+    """The roofs of one device."""
+    bandwidth = device.memory_bandwidth_bytes_per_s
+    return DeviceRoofs(
+        device,
+        _roof(bandwidth, _bandwidth_share(device), device),
+        {key: _roof(rate, _flops_share(device, key), device) for key, rate in device.flops_per_s.items()},
+    )
+
+
+def roof_us(flops: float, moved_bytes: float, flops_per_s: float, bytes_per_s: float) -> float:
+    """The shortest time that a roof allows: max(FLOPs / rate, bytes / bandwidth)."""
+    return max(flops / flops_per_s, moved_bytes / bytes_per_s) * US
+
+
+def _roof(rate: float, share: float, device: DeviceSpec) -> Roof:
+    return Roof(rate, None) if device.measured else Roof(rate * share, rate)
+
+
+def _bandwidth_share(device: DeviceSpec) -> float:
+    return stream_share(device, default_memory_constants()) if has_forms(device) else device.sustained_bandwidth_share
+
+
+def _flops_share(device: DeviceSpec, key: str) -> float:
+    if not has_forms(device):
+        return device.sustained_flops_share
+    members = default_gemm_constants()[family_of(key, batched=False)]
+    return typical(members_for(members, device.architecture), "compute_share")
+
 
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int8")
 TWO_FOUR_SPARSITY = 0.5

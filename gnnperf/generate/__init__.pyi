@@ -15,6 +15,7 @@ from .folding.messages import smaller as smaller
 from .folding.replicas import Replicas as Replicas
 from .folding.replicas import find_replicas as find_replicas
 from .recommendation.build import build_recommendation as build_recommendation
+from .recommendation.build import item_rows as item_rows
 from .recommendation.items import BatchedOp as BatchedOp
 from .recommendation.items import Item as Item
 from .recommendation.items import Moves as Moves
@@ -38,7 +39,6 @@ from .recommendation.plan import RecommendationPlan as RecommendationPlan
 from .recommendation.read import is_recommendation as is_recommendation
 from .recommendation.read import placement_as_written as placement_as_written
 from .recommendation.read import recommendation_from as recommendation_from
-from .recommendation.rows import item_rows as item_rows
 from .recommendation.shared import INDEX_BYTES as INDEX_BYTES
 from .recommendation.shared import even_bytes as even_bytes
 from .recommendation.shared import shared_by_all as shared_by_all

@@ -36,7 +36,7 @@ class ExternalCheckpoint(Protocol):
         ...
 
     def predictor(self, mode: str) -> Predictor:
-        """Predicts in this mode (a gnnperf.predict.config.Mode)."""
+        """Predicts in this mode (a gnnperf.predict.request.Mode)."""
         ...
 
     def start(self, where: str) -> Start:

@@ -1,3 +1,6 @@
+from .build import INTER as INTER
+from .build import INTRA as INTRA
+from .build import add_hardware as add_hardware
 from .build import build_graph as build_graph
 from .build import measured_end_us as measured_end_us
 from .build import measured_lags as measured_lags
@@ -27,10 +30,9 @@ from .event_columns import is_host_transfer as is_host_transfer
 from .event_columns import rank_events as rank_events
 from .execution_graph import ExecutionGraph as ExecutionGraph
 from .execution_graph import StepLabel as StepLabel
+from .execution_graph import TableCounts as TableCounts
+from .execution_graph import lookups_held as lookups_held
 from .execution_graph import take as take
-from .hardware_nodes import INTER as INTER
-from .hardware_nodes import INTRA as INTRA
-from .hardware_nodes import add_hardware as add_hardware
 from .prediction import REASONS as REASONS
 from .prediction import Isolated as Isolated
 from .prediction import Prediction as Prediction
@@ -48,8 +50,6 @@ from .steps import WINDOW as WINDOW
 from .storage import load_graph as load_graph
 from .storage import read_graph as read_graph
 from .storage import write_graph as write_graph
-from .table_counts import TableCounts as TableCounts
-from .table_counts import lookups_held as lookups_held
 from .tables import EdgeList as EdgeList
 from .tables import concat_tables as concat_tables
 from .tables import content_keys as content_keys

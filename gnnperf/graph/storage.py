@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 import gnnperf
 from gnnperf.core import EDGE_COLUMNS, NODE_COLUMNS, Column, InputError, read_parquet, replacing_folder, untrusted
 from gnnperf.graph.build import build_graph
-from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.graph.table_counts import TableCounts
+from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel, TableCounts
 from gnnperf.hardware import Placement
 from gnnperf.trace import is_regular, read_run, run_name
 

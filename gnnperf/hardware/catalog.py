@@ -8,10 +8,20 @@ from functools import cache
 from pathlib import Path
 
 from gnnperf.core import InputError
-from gnnperf.hardware.named import CLUSTER_GROUP, DEVICE_GROUP, HOST_GROUP, LINK_GROUP, names_in, path_of
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, HostSpec, LinkSpec
 from gnnperf.hardware.strict_yaml import read_yaml
-from gnnperf.hardware.yaml_spec import cluster_from, device_from, host_from, link_from
+from gnnperf.hardware.yaml_spec import (
+    CLUSTER_GROUP,
+    DEVICE_GROUP,
+    HOST_GROUP,
+    LINK_GROUP,
+    cluster_from,
+    device_from,
+    host_from,
+    link_from,
+    names_in,
+    path_of,
+)
 
 
 def device_names() -> tuple[str, ...]:

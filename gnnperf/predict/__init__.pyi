@@ -10,10 +10,10 @@ from .blended import predictor_of as predictor_of
 from .composition import composed as composed
 from .composition import entry_point as entry_point
 from .composition.entry import EntryConfig as EntryConfig
-from .config import Mode as Mode
-from .config import PredictConfig as PredictConfig
 from .fallback import check_covered as check_covered
 from .intervals import calibrated as calibrated
+from .request import Mode as Mode
+from .request import PredictConfig as PredictConfig
 from .request import Request as Request
 from .request import check as check
 from .requested import to_request as to_request

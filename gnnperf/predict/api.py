@@ -18,7 +18,6 @@ from gnnperf.graph import ExecutionGraph, Prediction, Predictor, StepLabel, load
 from gnnperf.hardware import ClusterSpec, with_bucket
 from gnnperf.predict.advice import with_findings
 from gnnperf.predict.assembly import Question, assemble, choose_step, collect, other_step, step_time_kind
-from gnnperf.predict.config import Mode, Stalls, TraceEvidence
 from gnnperf.predict.edited import with_edits
 from gnnperf.predict.intervals import with_interval
 from gnnperf.predict.jitter import requested_jitter
@@ -27,7 +26,7 @@ from gnnperf.predict.predictors import Bounds, Predictors
 from gnnperf.predict.provenance import provenance
 from gnnperf.predict.rank_memory import with_memory
 from gnnperf.predict.replay import as_prediction, caveats, check_evidence, replayed_step_time_us
-from gnnperf.predict.request import Request, check
+from gnnperf.predict.request import Mode, Request, Stalls, TraceEvidence, check
 from gnnperf.predict.similar import SimilarPredictor
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.predict.target import Target, choose_target, collective_models_text, traced_device, traced_name

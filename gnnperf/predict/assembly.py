@@ -12,8 +12,8 @@ import pandas as pd
 from gnnperf.core import WORK_TYPES, InputError, StepTimeKind
 from gnnperf.graph import ExecutionGraph, Prediction, StepLabel, in_place, uncovered, uncovered_ops
 from gnnperf.hardware import DeviceSpec
-from gnnperf.predict.config import Mode
 from gnnperf.predict.jitter import with_waits
+from gnnperf.predict.request import Mode
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.schedule import CHECK, NUM_UNROLLED, Jitter, Schedule, schedule, schedule_with_contention, timed_edges
 

@@ -20,8 +20,8 @@ from gnnperf.core import Segment, Source
 from gnnperf.gnn import Checkpoint, Trusted
 from gnnperf.graph import REASONS, ExecutionGraph, Prediction, Predictor, only, uncovered, uncovered_ops
 from gnnperf.hardware import ClusterSpec
-from gnnperf.predict.config import Mode
 from gnnperf.predict.gnn import GnnPredictor, Predicted
+from gnnperf.predict.request import Mode
 
 SILENT = "the network's corrections did not help on validation runs"
 NO_ANALYTIC = ", and the analytical model has no answer"

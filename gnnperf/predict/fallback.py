@@ -10,8 +10,8 @@ import pandas as pd
 from gnnperf.analytic import UNRECORDED_DTYPE
 from gnnperf.core import WORK_TYPES, InputError, NodeType
 from gnnperf.graph import uncovered
-from gnnperf.predict.config import FallbackConfig
 from gnnperf.predict.measured import tensor_shapes
+from gnnperf.predict.request import FallbackConfig
 from gnnperf.predict.step_prediction import StepPrediction
 
 ORDER = [False, True, True]  # longest first, then by name

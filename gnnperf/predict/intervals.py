@@ -27,7 +27,7 @@ from gnnperf.gnn import (
 from gnnperf.graph import Prediction, Predictor
 from gnnperf.hardware import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble
-from gnnperf.predict.config import Mode
+from gnnperf.predict.request import Mode
 from gnnperf.predict.step_prediction import StepPrediction
 
 # The interval of a step time: from the checkpoint that answered, for hardware that it was calibrated on.

@@ -7,8 +7,7 @@ from dataclasses import replace
 from gnnperf.generate import NotAccounted, rank_tensors
 from gnnperf.hardware import DeviceSpec
 from gnnperf.memory import planned_peak
-from gnnperf.predict.config import Mode
-from gnnperf.predict.request import MemoryQuestion, Request
+from gnnperf.predict.request import MemoryQuestion, Mode, Request
 from gnnperf.predict.step_prediction import RankMemory, StepPrediction
 from gnnperf.predict.target import choose_target
 from gnnperf.trace import read_run

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnnperf.core import InputError
-from gnnperf.predict.config import PredictConfig
-from gnnperf.predict.request import MemoryQuestion, Request
+from gnnperf.predict.request import MemoryQuestion, PredictConfig, Request
 from gnnperf.predict.whatif import read_edits
 
 

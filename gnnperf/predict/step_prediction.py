@@ -11,7 +11,7 @@ from gnnperf.core import StepTimeKind
 from gnnperf.graph import Prediction, StepLabel
 from gnnperf.hardware import DeviceSpec
 from gnnperf.memory import Measured, PeakMemory
-from gnnperf.predict.config import Mode
+from gnnperf.predict.request import Mode
 from gnnperf.schedule import Schedule
 from gnnperf.whatif import Finding
 

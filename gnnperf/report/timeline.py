@@ -25,7 +25,7 @@ from isal import igzip
 
 from gnnperf.core import Source
 from gnnperf.predict import StepPrediction, critical_chain
-from gnnperf.report.slices import measured_slices, predicted_slices
+from gnnperf.report.summary import measured_slices, predicted_slices
 
 # Slices on tracks: whole nanoseconds, and no overlap on a track, as the trace-event format asks.
 

@@ -2,7 +2,6 @@ from .alignment import align as align
 from .alignment import align_runs as align_runs
 from .alignment import common_subsequence as common_subsequence
 from .contention import schedule_with_contention as schedule_with_contention
-from .engine import topological_order as topological_order
 from .jitter import Jitter as Jitter
 from .jitter import Spread as Spread
 from .jitter import arrival_lags_us as arrival_lags_us
@@ -11,6 +10,7 @@ from .longest_path import CHECK as CHECK
 from .longest_path import Schedule as Schedule
 from .longest_path import schedule as schedule
 from .longest_path import timed_edges as timed_edges
+from .longest_path import topological_order as topological_order
 from .medians import ClassMedians as ClassMedians
 from .medians import fit_medians as fit_medians
 from .observed import isolated_us as isolated_us

@@ -20,8 +20,7 @@ import numpy as np
 
 from gnnperf.core import WORK_TYPES
 from gnnperf.graph import ExecutionGraph, lane_ends
-from gnnperf.schedule.engine import forward_pass
-from gnnperf.schedule.longest_path import TimedEdges, checked, cross_step_edges, timed_edges
+from gnnperf.schedule.longest_path import TimedEdges, checked, cross_step_edges, forward_pass, timed_edges
 
 NUM_UNROLLED = 4  # steps in a row until the increment is a period: the first ones fill the lanes
 

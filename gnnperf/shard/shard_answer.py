@@ -10,11 +10,10 @@ import numpy as np
 
 from gnnperf.core import each
 from gnnperf.generate import Placement, Split, parts_of, placement_as_written, vector_bytes
-from gnnperf.shard.initial_placements import random_placements
 from gnnperf.shard.judge import Judged, judged
 from gnnperf.shard.loads import INDICES, LOOKED_UP, MEMORY, UPDATED
 from gnnperf.shard.problem import Problem
-from gnnperf.shard.search import BY_SIZE, Effort, Ranked, candidates, rank, seeds
+from gnnperf.shard.search import BY_SIZE, Effort, Ranked, candidates, random_placements, rank, seeds
 from gnnperf.shard.surrogate_cost import Surrogate, surrogate
 
 NUM_RANDOM = 11

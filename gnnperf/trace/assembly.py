@@ -11,8 +11,7 @@ import numpy as np
 from gnnperf.core import EventKind, InputError
 from gnnperf.trace.columns import MISSING_NS, Codes, categorical, coded, json_column, ns_column, thread_column
 from gnnperf.trace.extract import JSON_FIELDS, KIND_CODES, LAST_OP_CODE, SIDE_FIELDS, Parts, add, unknown
-from gnnperf.trace.kineto import SPACE, Reader, no_collection, repair
-from gnnperf.trace.kineto_fields import CommArgs, Head, decoded
+from gnnperf.trace.kineto import SPACE, CommArgs, Head, Reader, decoded, no_collection, repair
 from gnnperf.trace.limits import MAX_ID, MAX_NAME_CHARS, MAX_WINDOW_NS
 
 ANNOTATION_NAMES = ("ProfilerStep", "Optimizer.step#", "Optimizer.zero_grad#", "enumerate(DataLoader)#")

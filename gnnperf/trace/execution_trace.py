@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from gnnperf.core import InputError
-from gnnperf.trace.kineto_fields import Head, decoded
+from gnnperf.trace.kineto import Head, decoded
 
 PSEUDO_NODES = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:thread|process)\]")
 SCHEMA = re.compile(r"\d{1,4}\.\d{1,4}\.\d{1,4}(?:-chakra(?:\.\d{1,4}){3})?", re.ASCII)

@@ -11,7 +11,7 @@ import numpy as np
 
 from gnnperf.core import EventKind
 from gnnperf.trace.columns import Codes, float_column, int_column, lane_column, ns_column, thread_column
-from gnnperf.trace.kineto_fields import FLOW, KINDS, NO_ARGS, Args, CommArgs
+from gnnperf.trace.kineto import FLOW, KINDS, NO_ARGS, Args, CommArgs
 
 KIND_CODES = {kind: code for code, kind in enumerate(EventKind)}
 KIND_OF_WORD = {word: KIND_CODES[kind] for word, kind in KINDS.items()}

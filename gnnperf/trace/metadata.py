@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from gnnperf.trace.kineto_fields import decoded
+from gnnperf.trace.kineto import decoded
 from gnnperf.trace.limits import MAX_GROUP_BYTES, MAX_RANKS
 from gnnperf.trace.table import DeviceInfo
 

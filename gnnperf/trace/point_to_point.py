@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from gnnperf.trace.kineto_fields import CommArgs
+from gnnperf.trace.kineto import CommArgs
 
 KINDS = ("send", "recv")
 CHANNEL = re.compile(r"\[\d{1,8}>\d{1,8}\](?:#\d{1,18})?", re.ASCII)

@@ -16,11 +16,10 @@ from gnnperf.trace import execution_link, kineto, linking
 from gnnperf.trace.assembly import Assembled, assemble
 from gnnperf.trace.checks import check_run, refuse_twins
 from gnnperf.trace.collectives import add_collectives
-from gnnperf.trace.event_names import with_public_names
+from gnnperf.trace.event_names import file_name, run_name, with_public_names, without_private
 from gnnperf.trace.execution_trace import ExecutionTrace, is_execution_trace, read_execution_trace, refuse_chakra
 from gnnperf.trace.host_groups import name_groups
 from gnnperf.trace.metadata import Distributed, device_name, rank_from_name, read_devices, read_distributed
-from gnnperf.trace.public_text import file_name, run_name, without_private
 from gnnperf.trace.table import EARLIER_FILE, EVENTS_FILE, RunTrace, TraceMeta, TraceTable
 from gnnperf.trace.trace_sources import ARCHIVE_ENDINGS, FORMS, Source, is_regular, skipped, sources
 

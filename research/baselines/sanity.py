@@ -12,8 +12,7 @@ from torch_geometric.data import HeteroData
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core import WORK_TYPES, InputError, NodeType, Relation
 from gnnperf.gnn import features
-from gnnperf.gnn.data.numbers import WORK_NAMES
-from gnnperf.gnn.data.places import link_of
+from gnnperf.gnn.data.numbers import WORK_NAMES, link_of
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.hardware import ClusterSpec, DeviceSpec, LinkSpec
 from research.baselines.judge import Answer

@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.attention.calls import Attentions, FusedRates, fused_us
-from gnnperf.analytic.embedding.access import power_access, unique_rows
-from gnnperf.analytic.gemm.model import gemm_us
-from gnnperf.analytic.gemm.sizes import products
+from gnnperf.analytic.embedding.model import power_access, unique_rows
+from gnnperf.analytic.gemm.model import gemm_us, products
 from gnnperf.analytic.graph_launches import fit_logs
 from gnnperf.analytic.memory_bound.constants import EventGap, MemoryConstants
 from gnnperf.analytic.memory_bound.streams import US, sustained_bytes_per_s

@@ -25,7 +25,7 @@ from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.hardware import DeviceSpec
 from gnnperf.predict import Request, StepPrediction, choose_step, measured_step_time_us
 from gnnperf.predict.api import predicted
-from gnnperf.predict.config import TraceEvidence
+from gnnperf.predict.request import TraceEvidence
 from gnnperf.predict.target import choose_target
 from gnnperf.trace import read_run
 from gnnperf.trace.public.catalog import Entry, load_catalog

@@ -22,7 +22,7 @@ from gnnperf.graph import ExecutionGraph
 from gnnperf.predict import Request, StepPrediction
 from gnnperf.predict.api import predicted
 from gnnperf.predict.assembly import choose_step, measured_step_time_us, other_step
-from gnnperf.predict.config import Stalls, TraceEvidence
+from gnnperf.predict.request import Stalls, TraceEvidence
 from gnnperf.trace.public.build import Recording, recordings
 from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._public_runs import imported

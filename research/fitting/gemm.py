@@ -27,8 +27,19 @@ from gnnperf.analytic.gemm.constants import (
     members_for,
     save_gemm_constants,
 )
-from gnnperf.analytic.gemm.model import candidates, family_of, kernel_us, observed_us, tiled_us
-from gnnperf.analytic.gemm.sizes import ITEM_BYTES, DeviceNumbers, Products, numbers_of, products, rate_key
+from gnnperf.analytic.gemm.model import (
+    ITEM_BYTES,
+    DeviceNumbers,
+    Products,
+    candidates,
+    family_of,
+    kernel_us,
+    numbers_of,
+    observed_us,
+    products,
+    rate_key,
+    tiled_us,
+)
 from gnnperf.core import InputError
 from gnnperf.hardware import conf_dir, match_device, read_yaml
 from research.benchmarks._products import TABLES, product_rows, sample

@@ -18,7 +18,7 @@ import pandas as pd
 from gnnperf.analytic.convolution.calls import WIDTH, convolution_size, passes
 from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions
 from gnnperf.analytic.gemm.calls import has_rate, plain_dtype, product_size
-from gnnperf.analytic.gemm.sizes import rate_key
+from gnnperf.analytic.gemm.model import rate_key
 from gnnperf.analytic.kernels.call import KernelCall, known_rows, sized
 from gnnperf.hardware import DeviceSpec
 from research.pretraining.kinds import (

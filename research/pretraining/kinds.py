@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.convolution.calls import TF32
-from gnnperf.analytic.gemm.sizes import rate_key
+from gnnperf.analytic.gemm.model import rate_key
 from gnnperf.hardware import DeviceSpec
 from research.pretraining.rows import spec_of
 from research.tables import aiconfigurator, convolutions, neusight

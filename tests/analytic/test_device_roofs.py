@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from round_device import DEVICE
 
-from gnnperf.analytic.device_roofs import Roof, roof_us, roofs_of
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.analytic.memory_bound.streams import sustained_bytes_per_s
 from gnnperf.analytic.roofline import rate_key_of
+from gnnperf.analytic.sparsity_roofline import Roof, roof_us, roofs_of
 from gnnperf.hardware import load_device
 from gnnperf.hardware.spec import Measured
 

@@ -10,8 +10,8 @@ from gnnperf.analytic.device_evidence import DeviceEvidence, Evidence, Standing,
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.cli import main
 from gnnperf.hardware import device_names, load_device
-from gnnperf.hardware.named import conf_dir
 from gnnperf.hardware.strict_yaml import read_yaml
+from gnnperf.hardware.yaml_spec import conf_dir
 
 
 def _evidence(device: str, fitted: int) -> Evidence:

@@ -14,8 +14,7 @@ from toys import make_graph, two_rank_graph
 
 from gnnperf.analytic import AnalyticConstants, AnalyticPredictor
 from gnnperf.analytic.constants import default_constants
-from gnnperf.analytic.gemm.model import gemm_us
-from gnnperf.analytic.gemm.sizes import products
+from gnnperf.analytic.gemm.model import gemm_us, products
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Segment, Source
 from gnnperf.graph.prediction import Prediction

@@ -11,7 +11,7 @@ from traces import mark, op, run_of, trace
 
 from gnnperf.core.errors import InputError
 from gnnperf.graph import build_graph, read_graph, write_graph
-from gnnperf.graph.table_counts import TableCounts, lookups_held, table_counts
+from gnnperf.graph.execution_graph import TableCounts, lookups_held, table_counts
 
 ENTRY = {"table": 0, "rows": 1000, "dim": 16, "pooling_factor": 4.0, "batches": 4, "lookups_per_batch": 65,
          "distinct_rows_per_batch": 50.0, "reuse_histogram": [160, 50]}  # fmt: skip

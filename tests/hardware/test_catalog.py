@@ -17,8 +17,8 @@ from gnnperf.hardware import (
     load_device,
     match_device,
 )
-from gnnperf.hardware.named import closest
 from gnnperf.hardware.strict_yaml import yaml_text
+from gnnperf.hardware.yaml_spec import closest
 
 GPUS = (
     "p4", "p100", "v100_pcie_32gb", "v100_sxm2_16gb", "v100_sxm2_32gb", "v100_dgxs_32gb", "t4", "rtx_2080_ti",

@@ -18,9 +18,8 @@ from gnnperf.hardware import (
     load_link,
     spread,
 )
-from gnnperf.hardware.named import conf_dir
 from gnnperf.hardware.spec import MEDIA
-from gnnperf.hardware.yaml_spec import cluster_from, link_from
+from gnnperf.hardware.yaml_spec import cluster_from, conf_dir, link_from
 
 LINK = {"name": "wire", "bandwidth_bytes_per_s": 1e9, "latency_us": 1.0}
 

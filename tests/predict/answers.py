@@ -12,7 +12,7 @@ from gnnperf.graph.prediction import Isolated, Prediction, uncovered_ops
 from gnnperf.hardware.contention import Contention
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict.assembly import Question, assemble
-from gnnperf.predict.config import Mode
+from gnnperf.predict.request import Mode
 from gnnperf.predict.step_prediction import StepPrediction
 from tests.toys import two_rank_graph
 

@@ -12,8 +12,7 @@ from gnnperf.hardware import default_cluster, load_device
 from gnnperf.predict import advice, api
 from gnnperf.predict.advice import with_findings
 from gnnperf.predict.api import predict
-from gnnperf.predict.config import Mode, Stalls
-from gnnperf.predict.request import Request
+from gnnperf.predict.request import Mode, Request, Stalls
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.whatif.findings import Basis
 from tests.predict.answers import GEMM_0, GEMM_1, Fixed, question, toy_answer

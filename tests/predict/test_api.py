@@ -20,8 +20,7 @@ from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.spec import DeviceSpec
 from gnnperf.predict import api
 from gnnperf.predict.api import predict
-from gnnperf.predict.config import Mode, TraceEvidence
-from gnnperf.predict.request import Request
+from gnnperf.predict.request import Mode, Request, TraceEvidence
 from gnnperf.whatif import ChangeDtype, Straggler
 from tests.predict.answers import GEMM_1, Fixed
 from tests.synthetic import prepared

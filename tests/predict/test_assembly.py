@@ -13,7 +13,7 @@ import pytest
 from gnnperf.core.schema import StepTimeKind
 from gnnperf.hardware.contention import Contention
 from gnnperf.predict.assembly import assemble, step_time_kind
-from gnnperf.predict.config import Mode
+from gnnperf.predict.request import Mode
 from tests.predict.answers import COLLECTIVE, GEMM_0, GEMM_1, Fixed, question, toy_answer
 from tests.toys import two_rank_graph
 

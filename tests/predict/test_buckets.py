@@ -13,9 +13,8 @@ from gnnperf.core.errors import InputError
 from gnnperf.hardware import Placement, load_cluster
 from gnnperf.predict import api
 from gnnperf.predict.api import trained_bucket_bytes, untold
-from gnnperf.predict.config import Mode
 from gnnperf.predict.edited import NO_BUCKETS, predict_edited
-from gnnperf.predict.request import Request, check
+from gnnperf.predict.request import Mode, Request, check
 from gnnperf.whatif import apply
 from gnnperf.whatif.other_link import ChangeLink
 

@@ -9,8 +9,7 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_cluster, load_device
-from gnnperf.predict.config import Mode
-from gnnperf.predict.request import Request, check
+from gnnperf.predict.request import Mode, Request, check
 from gnnperf.predict.target import choose_target, collective_models_text, with_collective_models
 from tests.toys import two_rank_graph
 

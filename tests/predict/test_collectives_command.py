@@ -13,7 +13,7 @@ import yaml
 from gnnperf import cli
 from gnnperf.analytic.collective.files import collective_models_of, load_collectives
 from gnnperf.hardware import load_cluster
-from gnnperf.hardware.named import conf_dir
+from gnnperf.hardware.yaml_spec import conf_dir
 from gnnperf.predict.collective_fit import fit_and_judge, specified_us, splits
 from gnnperf.record.calibrate.op_table import COLUMNS, parquet_bytes
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.predict.config import FallbackConfig
 from gnnperf.predict.fallback import NotCovered, check_covered, ops_to_measure, uncovered_share
+from gnnperf.predict.request import FallbackConfig
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.record.calibrate.ops_file import read_ops
 from tests.predict.answers import GEMM_0, GEMM_1, toy_answer

@@ -12,8 +12,8 @@ from synthetic import cluster, prepared, toy_run
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.intervals import NodeIntervals, StepIntervals
-from gnnperf.predict.config import Mode
 from gnnperf.predict.intervals import CalibratedBounds, calibrated, with_interval
+from gnnperf.predict.request import Mode
 from tests.predict.answers import toy_answer
 
 

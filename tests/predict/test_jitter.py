@@ -10,9 +10,8 @@ import pytest
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_device
 from gnnperf.predict.api import predict
-from gnnperf.predict.config import Mode
 from gnnperf.predict.jitter import check_jitter, requested_jitter
-from gnnperf.predict.request import Request
+from gnnperf.predict.request import Mode, Request
 from gnnperf.schedule.jitter import Jitter, Spread
 from tests.generate.transformer.plans import small
 from tests.predict.answers import toy_answer

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gnnperf import cli
-from gnnperf.hardware.named import conf_dir
+from gnnperf.hardware.yaml_spec import conf_dir
 
 MM = {"op": "aten::mm", "shapes": [[512, 256], [256, 1024]], "dtype": "bfloat16"}
 VIEW = {"op": "aten::view", "shapes": [[4]], "dtype": "float32"}

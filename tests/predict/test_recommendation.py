@@ -10,8 +10,7 @@ from gnnperf.core.errors import InputError
 from gnnperf.generate.recommendation import RecommendationPlan
 from gnnperf.hardware import load_device
 from gnnperf.predict.api import predict
-from gnnperf.predict.config import Mode, PredictConfig
-from gnnperf.predict.request import Request
+from gnnperf.predict.request import Mode, PredictConfig, Request
 
 RAW: dict[str, Any] = {
     "name": "mine",

@@ -14,8 +14,7 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Source
 from gnnperf.hardware import load_cluster, load_device, load_host
 from gnnperf.predict.api import COPY, NO_CHECKPOINT, predict
-from gnnperf.predict.config import Mode, PredictConfig, TraceEvidence
-from gnnperf.predict.request import Request
+from gnnperf.predict.request import Mode, PredictConfig, Request, TraceEvidence
 from gnnperf.predict.requested import to_request
 from gnnperf.predict.trace_evidence import TracePredictor, family_ratios, host_ratio
 from gnnperf.report.json_document import document

@@ -13,9 +13,8 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Source
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.predict.api import predict
-from gnnperf.predict.config import Mode
 from gnnperf.predict.edited import with_edits
-from gnnperf.predict.request import Request, check
+from gnnperf.predict.request import Mode, Request, check
 from gnnperf.predict.whatif import read_edits
 from gnnperf.report.console import print_summary
 from gnnperf.report.json_document import document

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.report.slices import measured_slices
+from gnnperf.report.summary import measured_slices
 from tests.predict.answers import toy_answer
 
 T1_OF_RANK_0 = 6  # starts at 180 us, for 5

@@ -7,9 +7,9 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.generate.tables import Placed, Split, Table
-from gnnperf.shard.initial_placements import by_rows, greedy, lookup_weights, random_placements, size_weights
 from gnnperf.shard.loads import Loads
 from gnnperf.shard.problem import ways
+from gnnperf.shard.search import by_rows, greedy, lookup_weights, random_placements, size_weights
 from tests.shard.problems import problem, tables
 
 OWN = (Table("a", 1000, 8, pooling=1), Table("b", 900, 8, pooling=9), Table("c", 800, 8, pooling=5),

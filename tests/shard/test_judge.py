@@ -8,9 +8,9 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.generate.recommendation import build_recommendation
 from gnnperf.generate.tables import Placed, Placement, Split
 from gnnperf.schedule import schedule_with_contention
-from gnnperf.shard.initial_placements import random_placements
 from gnnperf.shard.judge import DENSE, awaited_ranks, judged
 from gnnperf.shard.problem import Problem
+from gnnperf.shard.search import random_placements
 from gnnperf.shard.surrogate_cost import surrogate
 from tests.shard.problems import problem, tables
 

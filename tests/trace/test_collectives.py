@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from gnnperf.trace import read_run
-from gnnperf.trace.collective_names import dtype_name, kind_of_host_name, kind_of_kernel_name, kind_of_word
-from gnnperf.trace.collectives import elements
+from gnnperf.trace.collectives import dtype_name, elements, kind_of_host_name, kind_of_kernel_name, kind_of_word
 from tests.trace import kineto_files as files
 
 

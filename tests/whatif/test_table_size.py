@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.graph.table_counts import TableCounts
+from gnnperf.graph.execution_graph import TableCounts
 from gnnperf.whatif.table_size import ResizeTables
 from tests.whatif.layers import SEND, layer
 from tests.whatif.lookups import FUSED, GRADIENT, LOOKUP, STACK, UPDATE, lookups

@@ -19,7 +19,7 @@ import numpy as np
 
 from gnnperf.analytic.gemm.calls import as_specified
 from gnnperf.analytic.gemm.constants import typical
-from gnnperf.analytic.gemm.sizes import ITEM_BYTES, rate_key
+from gnnperf.analytic.gemm.model import ITEM_BYTES, rate_key
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.analytic.memory_bound.streams import stream_us

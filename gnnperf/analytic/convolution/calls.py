@@ -20,8 +20,7 @@ from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions, co
 from gnnperf.analytic.convolution.winograd import Algorithms, algorithms
 from gnnperf.analytic.gemm.calls import has_rate, plain_dtype, product_us
 from gnnperf.analytic.gemm.constants import ANY_KERNELS
-from gnnperf.analytic.gemm.model import ProductTime
-from gnnperf.analytic.gemm.sizes import ITEM_BYTES, rate_key
+from gnnperf.analytic.gemm.model import ITEM_BYTES, ProductTime, rate_key
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.graph import UnknownCost
 

@@ -21,8 +21,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from gnnperf.analytic.gemm.model import SPLITS, ProductTime, Splits
-from gnnperf.analytic.gemm.sizes import Products, products
+from gnnperf.analytic.gemm.model import SPLITS, Products, ProductTime, Splits, products
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.analytic.memory_bound.streams import stream_us
 from gnnperf.hardware import DeviceSpec

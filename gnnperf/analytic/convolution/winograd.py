@@ -21,8 +21,7 @@ import numpy as np
 
 from gnnperf.analytic.constants_file import AboveZero, read_constants
 from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions, convolution_us, moved_bytes
-from gnnperf.analytic.gemm.model import SPLITS, WHOLE, ProductTime
-from gnnperf.analytic.gemm.sizes import Products, products
+from gnnperf.analytic.gemm.model import SPLITS, WHOLE, Products, ProductTime, products
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.analytic.memory_bound.streams import US, stream_us, sustained_bytes_per_s
 from gnnperf.hardware import DeviceSpec, conf_dir

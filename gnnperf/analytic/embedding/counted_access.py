@@ -14,7 +14,7 @@ from math import erf
 
 import numpy as np
 
-from gnnperf.analytic.embedding.access import Access
+from gnnperf.analytic.embedding.model import Access
 
 NUM_RATES, STEPS = 96, 400
 LEAST_RATE_SHARE = 0.05  # the grid begins at that share of the mean rate of a row

@@ -12,9 +12,9 @@ from functools import cache
 
 import numpy as np
 
-from gnnperf.analytic.embedding.access import Access
 from gnnperf.analytic.embedding.calls import sizes_of
 from gnnperf.analytic.embedding.counted_access import counted_access
+from gnnperf.analytic.embedding.model import Access
 from gnnperf.analytic.kernels.call import KernelCall, LookupAccess
 from gnnperf.core import OpFamily
 from gnnperf.graph import TableCounts, UnknownCost

@@ -9,8 +9,18 @@ from math import prod
 import numpy as np
 
 from gnnperf.analytic.gemm.constants import members_for, typical
-from gnnperf.analytic.gemm.model import SPLITS, US_PER_S, ProductTime, Splits, family_of, gemm_us
-from gnnperf.analytic.gemm.sizes import ITEM_BYTES, Products, products, rate_key
+from gnnperf.analytic.gemm.model import (
+    ITEM_BYTES,
+    SPLITS,
+    US_PER_S,
+    Products,
+    ProductTime,
+    Splits,
+    family_of,
+    gemm_us,
+    products,
+    rate_key,
+)
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting, known_rows, sized
 from gnnperf.graph import OpCall, Tensor, UnknownCost, broadcast
 from gnnperf.hardware import DeviceSpec

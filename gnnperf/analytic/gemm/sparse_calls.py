@@ -14,7 +14,7 @@ import numpy as np
 
 from gnnperf.analytic.gemm.calls import SIZES, as_specified, plain_dtype, product_us
 from gnnperf.analytic.gemm.constants import typical
-from gnnperf.analytic.gemm.sizes import ITEM_BYTES, products, rate_key
+from gnnperf.analytic.gemm.model import ITEM_BYTES, products, rate_key
 from gnnperf.analytic.kernels.call import Array, KernelCall, Setting
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.analytic.memory_bound.streams import US, stream_us

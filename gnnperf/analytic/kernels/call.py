@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gnnperf.analytic.convolution.winograd import ConvolutionConstants
-from gnnperf.analytic.embedding.access import Reuse
+from gnnperf.analytic.embedding.model import Reuse
 from gnnperf.analytic.gemm.constants import Members
 from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.graph import DTYPE_BYTES, OpCall, UnknownCost, parse_call

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from gnnperf.analytic.embedding.access import Reuse, zipf_access
 from gnnperf.analytic.embedding.counted_access import ReuseDistances, counted_access
+from gnnperf.analytic.embedding.model import Reuse, zipf_access
 from gnnperf.analytic.kernels.call import LookupAccess
 from gnnperf.core import InputError
 from gnnperf.graph import lookups_held

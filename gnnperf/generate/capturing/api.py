@@ -20,8 +20,7 @@ import pandas as pd
 
 from gnnperf.core import InputError, require
 from gnnperf.generate.capturing.logical_time import TICK_US, Timed, in_logical_time
-from gnnperf.generate.capturing.nesting import Event
-from gnnperf.generate.capturing.rank_run import Build, run_rank
+from gnnperf.generate.capturing.rank_run import Build, Event, run_rank
 from gnnperf.generate.capturing.works import Issued
 from gnnperf.graph import ExecutionGraph, build_graph
 from gnnperf.hardware import Placement

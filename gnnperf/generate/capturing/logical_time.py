@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gnnperf.core import InputError
-from gnnperf.generate.capturing.nesting import Boundary, Event, boundaries
-from gnnperf.generate.capturing.rank_run import RankRun
+from gnnperf.generate.capturing.rank_run import Boundary, Event, RankRun, boundaries
 from gnnperf.generate.capturing.works import ISSUE, MARK, WAIT, Issued
 
 TICK_US = 1.0

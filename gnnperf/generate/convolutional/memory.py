@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gnnperf.generate.convolutional.layers import FLOAT
 from gnnperf.generate.convolutional.network import COLORS, Passes, network_passes
 from gnnperf.generate.convolutional.plan import ConvolutionalPlan, Gradients
 from gnnperf.generate.convolutional.program import buckets, optimizer, uses
-from gnnperf.generate.convolutional.steps import FLOAT
 from gnnperf.generate.uses import Pair, RankTensors, Stretch
 from gnnperf.graph import DTYPE_BYTES
 

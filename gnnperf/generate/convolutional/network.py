@@ -11,21 +11,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gnnperf.generate.convolutional.layers import Activation, Convolution, Norm, Pool, Sum, meeting
-from gnnperf.generate.convolutional.plan import Block, ConvolutionalPlan, Training
-from gnnperf.generate.convolutional.steps import (
+from gnnperf.generate.convolutional.layers import (
     FLOAT,
+    Activation,
     B,
+    Convolution,
     F,
     Named,
+    Norm,
+    Pool,
     Step,
+    Sum,
     cast,
+    meeting,
     parameter_as_used,
     silent,
     step,
     takes,
     with_gradients,
 )
+from gnnperf.generate.convolutional.plan import Block, ConvolutionalPlan, Training
 from gnnperf.generate.transformer.items import op
 from gnnperf.graph import Tensor
 

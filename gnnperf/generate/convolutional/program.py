@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gnnperf.core import Phase
+from gnnperf.generate.convolutional.layers import FLOAT, B, F, Named, Step, step
 from gnnperf.generate.convolutional.network import Passes
 from gnnperf.generate.convolutional.plan import MEBIBYTE, ConvolutionalPlan, Gradients, NetworkOptimizer
-from gnnperf.generate.convolutional.steps import FLOAT, B, F, Named, Step, step
 from gnnperf.generate.transformer.items import Group, Item, Transfer, all_reduce, op
 from gnnperf.generate.uses import Use
 from gnnperf.graph import DTYPE_BYTES, Tensor

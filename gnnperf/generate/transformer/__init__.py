@@ -12,11 +12,12 @@ from gnnperf.generate.transformer.plan import (
     Recompute,
     Reduction,
     Schedule,
+    Sharded,
+    Sharding,
     Transformer,
     TransformerPlan,
 )
 from gnnperf.generate.transformer.read import plan_from
-from gnnperf.generate.transformer.sharding import Sharded, Sharding
 from gnnperf.generate.transformer.span import misplaced_groups
 
 __all__ = [

@@ -11,10 +11,9 @@ import pandas as pd
 
 from gnnperf.core import NodeType, OpFamily, Relation
 from gnnperf.generate.folding.fold import stands_for_text
-from gnnperf.generate.transformer.combinations import sentences
 from gnnperf.generate.transformer.items import Group, Transfer
 from gnnperf.generate.transformer.memory import Role, RoleMap, all_roles, one_per_stage, rank_of
-from gnnperf.generate.transformer.plan import Parallelism, TransformerPlan
+from gnnperf.generate.transformer.plan import Parallelism, TransformerPlan, sentences
 from gnnperf.generate.transformer.program import stage_program
 from gnnperf.generate.transformer.rank_nodes import RankNodes, rank_nodes
 from gnnperf.generate.transformer.rows import TRANSFER_OPS, group_size

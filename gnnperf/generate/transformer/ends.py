@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from gnnperf.generate.transformer.block import Positions
 from gnnperf.generate.transformer.items import Group, Item, all_reduce, fused, op
-from gnnperf.generate.transformer.layer import F, norm, norm_backward
-from gnnperf.generate.transformer.mlp import B, accumulate
-from gnnperf.generate.transformer.plan import TransformerPlan
-from gnnperf.generate.transformer.shards import (
+from gnnperf.generate.transformer.layer import (
+    F,
     first_product_backward,
     into_products,
+    norm,
+    norm_backward,
     out_of_products,
     out_of_products_backward,
 )
+from gnnperf.generate.transformer.mlp import B, accumulate
+from gnnperf.generate.transformer.plan import TransformerPlan
 from gnnperf.generate.transformer.sizes import Sizes, sizes
 from gnnperf.graph import Tensor
 

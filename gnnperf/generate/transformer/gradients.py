@@ -19,8 +19,7 @@ from gnnperf.generate.transformer.parameters import (
     head_parameters,
     parameters_of,
 )
-from gnnperf.generate.transformer.plan import TransformerPlan
-from gnnperf.generate.transformer.sharding import Sharded
+from gnnperf.generate.transformer.plan import Sharded, TransformerPlan
 from gnnperf.graph import DTYPE_BYTES, Tensor
 
 B = Phase.BACKWARD

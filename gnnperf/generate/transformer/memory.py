@@ -23,8 +23,7 @@ from gnnperf.generate.transformer.ends import embedding_backward, embedding_forw
 from gnnperf.generate.transformer.items import Item, Op
 from gnnperf.generate.transformer.layer import layer_backward, layer_forward
 from gnnperf.generate.transformer.parameters import stage_parameters
-from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Recompute, TransformerPlan
-from gnnperf.generate.transformer.sharding import Sharding
+from gnnperf.generate.transformer.plan import Parallelism, Pipeline, Recompute, Sharding, TransformerPlan
 from gnnperf.generate.transformer.tensors import FLOAT_BYTES, embedding_uses, head_uses, layer_uses
 from gnnperf.generate.transformer.update import update, zero_gradients
 from gnnperf.generate.uses import NotAccounted, Pair, RankTensors, Stretch, Use, check_accounted, use

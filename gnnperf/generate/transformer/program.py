@@ -17,8 +17,7 @@ from gnnperf.generate.transformer.layer import layer_backward, layer_forward
 from gnnperf.generate.transformer.memory import Pass, passes
 from gnnperf.generate.transformer.mlp import B
 from gnnperf.generate.transformer.parameters import Count
-from gnnperf.generate.transformer.plan import Recompute, Reduction, TransformerPlan
-from gnnperf.generate.transformer.sharding import Sharded
+from gnnperf.generate.transformer.plan import Recompute, Reduction, Sharded, TransformerPlan
 from gnnperf.generate.transformer.sizes import routed, sizes
 from gnnperf.generate.transformer.update import reduce_gradients, update, zero_gradients
 from gnnperf.graph import DTYPE_BYTES, Tensor

@@ -14,8 +14,7 @@ from gnnperf.core import InputError
 from gnnperf.generate.transformer.block import Block
 from gnnperf.generate.transformer.compression import Compression
 from gnnperf.generate.transformer.copies import Offload
-from gnnperf.generate.transformer.plan import Experts, Parallelism, Schedule, Transformer, TransformerPlan
-from gnnperf.generate.transformer.sharding import Sharding
+from gnnperf.generate.transformer.plan import Experts, Parallelism, Schedule, Sharding, Transformer, TransformerPlan
 
 Section = TypeVar("Section")
 SECTIONS = ("name", "model", "block", "experts", "parallelism", "sharding", "schedule", "offload", "compression",

@@ -25,8 +25,7 @@ from gnnperf.generate.transformer.parameters import (
     stage_count,
     stage_parameters,
 )
-from gnnperf.generate.transformer.plan import Reduction, TransformerPlan
-from gnnperf.generate.transformer.sharding import Sharded
+from gnnperf.generate.transformer.plan import Reduction, Sharded, TransformerPlan
 from gnnperf.graph import Tensor
 
 __all__ = ["embedding_parameters", "head_parameters", "layer_parameters", "reduce_gradients", "stage_parameters",

@@ -21,8 +21,7 @@ from torch_geometric.data import HeteroData
 
 from gnnperf.core import WORK_TYPES, InputError, NodeType, Relation, Segment
 from gnnperf.gnn.data.floors import TypedFloors, base_us, texts_of, words_of
-from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, device_numbers, link_spec_numbers, work_numbers
-from gnnperf.gnn.data.places import link_of
+from gnnperf.gnn.data.numbers import DEVICE_NAMES, LINK_NAMES, device_numbers, link_of, link_spec_numbers, work_numbers
 from gnnperf.gnn.data.runs import IsolatedLabels
 from gnnperf.gnn.data.vocabulary import Vocabulary
 from gnnperf.gnn.evaluation.metrics import is_measured

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gnnperf.core import require, say
 
 if TYPE_CHECKING:
-    from gnnperf.record.calibrate.machine import Machine
+    from gnnperf.record.calibrate.run import Machine
 
 DESCRIPTION = """\
 Measure the device at hand: sustained rates, bandwidth, launch floor, host overheads, embedding lookups, links.
@@ -51,10 +51,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _calibrate(arguments: argparse.Namespace) -> int:
-    from gnnperf.record.calibrate.machine import machine
     from gnnperf.record.calibrate.ops_file import read_ops
-    from gnnperf.record.calibrate.plan import Ask
-    from gnnperf.record.calibrate.run import calibrate, check_out
+    from gnnperf.record.calibrate.run import Ask, calibrate, check_out, machine
 
     require(math.isfinite(arguments.minutes) and arguments.minutes > 0, "--minutes", arguments.minutes, "more than 0")
     require(all(rate > 0 for rate in arguments.link_gbit), "--link-gbit", arguments.link_gbit, "rates above 0")

@@ -75,7 +75,7 @@ class CommPoint:
 
 @dataclass(frozen=True)
 class HostPoint:
-    """A cost of the host that is no single op: see gnnperf.record.calibrate.host_costs."""
+    """A cost of the host that is no single op: see gnnperf.record.calibrate.job."""
 
     quantity: str
 

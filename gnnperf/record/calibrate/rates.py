@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from gnnperf.record.calibrate.host_costs import COPY_BYTES, QUANTITIES, SMALLEST_OP
 from gnnperf.record.calibrate.interval import Interval
+from gnnperf.record.calibrate.job import COPY_BYTES, QUANTITIES, SMALLEST_OP
 from gnnperf.record.calibrate.point import Cache, CommPoint, Direction, HostPoint, OpPoint
 from gnnperf.record.calibrate.rounds import Result
 from gnnperf.record.calibrate.suite import FLOOR_OP

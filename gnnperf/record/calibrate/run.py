@@ -3,24 +3,192 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from gnnperf.core import InputError, replacing_folder
 from gnnperf.hardware import DeviceSpec, LinkSpec, cluster_from, default_cluster, device_from, yaml_text
+from gnnperf.record import gpu, host
 from gnnperf.record.calibrate import rates
+from gnnperf.record.calibrate.comm import MESSAGE_BYTES, comm_points, lines_of
 from gnnperf.record.calibrate.compare import OPS_FILE
 from gnnperf.record.calibrate.interval import Interval
-from gnnperf.record.calibrate.machine import Machine, clocks, software
+from gnnperf.record.calibrate.job import Job
 from gnnperf.record.calibrate.op_table import parquet_bytes, rows
-from gnnperf.record.calibrate.plan import Ask, job_for, link_across
-from gnnperf.record.calibrate.point import to_json
+from gnnperf.record.calibrate.point import OpPoint, to_json
 from gnnperf.record.calibrate.rates import LinkFit
 from gnnperf.record.calibrate.rounds import Result, results, run_rounds
-from gnnperf.record.calibrate.topology import peer_access, read_topology
+from gnnperf.record.calibrate.suite import CPU, CUDA, Sizes, points
+from gnnperf.record.calibrate.topology import one_pair_per_link, peer_access, read_topology
+from gnnperf.record.machine import versions
+from gnnperf.record.network import LOOPBACK, Link
+
+# The device that is calibrated: what it is called, its sizes, its clocks, and the versions that drive it.
+
+DEVICES = ("cpu", "cuda")
+FP8_SINCE = (8, 9)  # compute capability
+DEFAULT_CACHE_BYTES = 32 * 2**20  # where neither the kernel nor CUDA says
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The device at hand.
+
+    Attributes:
+        torch_device: "cpu" or "cuda".
+        kind: "cpu" or "gpu".
+        label: as its maker calls it.
+        cache_bytes: last-level cache.
+        num_sms: SMs; CPU: 1, because a rank has one core.
+        clock_hz: highest that is known.
+        memory_bytes: capacity.
+        power_limit_w: None unknown.
+        count: how many there are: GPUs, or cores this process may use.
+        fp8: whether it multiplies in float8.
+    """
+
+    torch_device: str
+    kind: str
+    label: str
+    cache_bytes: int
+    num_sms: int
+    clock_hz: float
+    memory_bytes: float
+    power_limit_w: float | None
+    count: int
+    fp8: bool
+
+    @property
+    def name(self) -> str:
+        """For the catalog: letters, digits and underscores."""
+        return "calibrated_" + re.sub(r"[^a-z0-9]+", "_", self.label.lower()).strip("_")
+
+
+def machine(device: str | None) -> Machine:
+    """The CUDA device if there is one, else the CPU; or the one asked for.
+
+    Raises:
+        InputError: CUDA is asked for and not there, or the clock is not known.
+    """
+    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if chosen == "cuda" and not torch.cuda.is_available():
+        raise InputError("this machine has no CUDA device that torch can use", where="--device cuda",
+                         remedy="leave --device out, or install a CUDA build of torch")  # fmt: skip
+    return _gpu() if chosen == "cuda" else _cpu()
+
+
+def _cpu() -> Machine:
+    facts: Mapping[str, Any] = host.host_facts()
+    clock_mhz = facts["max_clock_mhz"] or facts["clock_mhz"]
+    if clock_mhz is None or facts["memory_bytes"] is None:
+        raise InputError("the kernel does not tell this CPU's clock and memory", where="/proc/cpuinfo and meminfo")
+    caches: Mapping[str, int] = facts["cache_bytes"]
+    return Machine("cpu", "cpu", str(facts["cpu"] or "cpu"), max(caches.values(), default=DEFAULT_CACHE_BYTES), 1,
+                   clock_mhz * 1e6, float(facts["memory_bytes"]), None,
+                   len(os.sched_getaffinity(0)), False)  # fmt: skip
+
+
+def _gpu() -> Machine:
+    facts: Mapping[str, Any] = gpu.gpu_facts(torch.cuda.current_device())
+    clocks = gpu.gpu_clocks(torch.cuda.current_device())
+    clock_mhz = clocks["max_clock_mhz"] or _stated_clock_mhz()
+    return Machine("cuda", "gpu", str(facts["name"]), int(facts["l2_bytes"] or DEFAULT_CACHE_BYTES),
+                   int(facts["num_sms"]), clock_mhz * 1e6, float(facts["memory_bytes"]), clocks["power_limit_w"],
+                   torch.cuda.device_count(), torch.cuda.get_device_capability() >= FP8_SINCE)  # fmt: skip
+
+
+def _stated_clock_mhz() -> float:
+    khz = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "clock_rate", None)
+    if khz is None:
+        raise InputError("neither nvidia-smi nor torch tells this GPU's clock", where="--device cuda",
+                         remedy="put nvidia-smi on the PATH")  # fmt: skip
+    return float(khz) / 1e3
+
+
+def clocks(torch_device: str) -> dict[str, float | None]:
+    """Of the device, now, MHz (and watts for a GPU's limit)."""
+    return gpu.gpu_clocks(torch.cuda.current_device()) if torch_device == "cuda" else {"clock_mhz": host.clock_mhz()}
+
+
+def software() -> dict[str, str | None]:
+    """Versions: python, torch, cuda, nccl, gloo, driver, kernel."""
+    return versions()
+
+
+# What is measured on a machine: its suite, and the groups of ranks its links allow.
+
+FAR = 4  # times the last-level cache: the largest operand of a stream
+CommJob = tuple[dict[str, object], int, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a calibration is asked for.
+
+    Attributes:
+        ranks: of the groups whose collectives are measured; 0 or 1: none.
+        rates_gbit_per_s: CPU: links between two hosts (network namespaces) to measure too.
+        ops: measure these only; None: the suite.
+        sizes: of the suite; None: the device's own.
+        message_bytes: of the collectives.
+    """
+
+    ranks: int
+    rates_gbit_per_s: tuple[float, ...] = ()
+    ops: tuple[OpPoint, ...] | None = None
+    sizes: Sizes | None = None
+    message_bytes: tuple[int, ...] = MESSAGE_BYTES
+
+
+def job_for(machine: Machine, ask: Ask) -> Job:
+    """One round; seed, seconds and out are set per round."""
+    if ask.ops is not None:
+        ops, comm = ask.ops, list[CommJob]()
+    else:
+        ops, comm = points(_sizes(machine, ask.sizes), machine.fp8), _comm(machine, ask)
+    return Job(
+        tuple(map(to_json, ops)), tuple(comm), machine.torch_device, ask.ops is None, machine.cache_bytes, 0, 0.0, ""
+    )
+
+
+def _sizes(machine: Machine, requested: Sizes | None) -> Sizes:
+    if requested is not None:
+        return requested
+    sizes = CUDA if machine.kind == "gpu" else CPU
+    far = FAR * machine.cache_bytes
+    reaches = max(sizes.stream_bytes) >= far
+    return sizes if reaches else replace(sizes, stream_bytes=(*sizes.stream_bytes, far))
+
+
+def _comm(machine: Machine, ask: Ask) -> list[CommJob]:
+    if ask.ranks < 2:
+        return []
+    if machine.kind == "gpu":
+        pairs = read_topology(ask.ranks)
+        result = comm_points(ask.ranks, "+".join(sorted(set(pairs.values()))), one_pair_per_link(pairs),
+                            ask.message_bytes)  # fmt: skip
+        return [(asdict(LOOPBACK), ask.ranks, tuple(lines_of(result)))]
+    hosts = [Link(hosts=2, rate_gbit_per_s=rate) for rate in ask.rates_gbit_per_s]
+    return [_over(LOOPBACK, ask.ranks, ask.message_bytes), *(_over(link, 2, ask.message_bytes) for link in hosts)]
+
+
+def _over(link: Link, ranks: int, sizes: Sequence[int]) -> CommJob:
+    return asdict(link), ranks, tuple(lines_of(comm_points(ranks, link.name, sizes=sizes)))
+
+
+def link_across(ask: Ask) -> str | None:
+    """Name of the fastest measured link between hosts."""
+    rates = ask.rates_gbit_per_s
+    return Link(hosts=2, rate_gbit_per_s=max(rates)).name if rates else None
+
 
 # The files of a calibration: a folder that is whole or not there.
 

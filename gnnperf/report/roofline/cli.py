@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gnnperf.core import require_writable
 
 if TYPE_CHECKING:
-    from gnnperf.report.roofline.sheet import Sheet
+    from gnnperf.report.roofline.sparsity import Sheet
 
 ROOFLINE = """\
 Which share of its device each op family reaches: FLOPs per byte, FLOPs per second, and the roof above.
@@ -42,8 +42,8 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 def _roofline(arguments: argparse.Namespace) -> int:
     from gnnperf.report.roofline.picture import sheet_of, table_of
     from gnnperf.report.roofline.points import pictures_of
-    from gnnperf.report.roofline.sheet import SUFFIXES, write
     from gnnperf.report.roofline.source import read_source
+    from gnnperf.report.roofline.sparsity import SUFFIXES, write
 
     if arguments.out is not None:
         require_writable(arguments.out, SUFFIXES)
@@ -62,7 +62,7 @@ def print_sheets(title: str, sheets: Sequence[Sheet], written: Path | None) -> N
     from rich.text import Text
 
     from gnnperf.report.console import show
-    from gnnperf.report.roofline.sheet import rendered
+    from gnnperf.report.roofline.sparsity import rendered
 
     wrote = [] if written is None else [Text(f"wrote {written}", style="green")]
     show(Group(Text(title, style="dim"), rendered(sheets), *wrote))

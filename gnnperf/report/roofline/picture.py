@@ -9,7 +9,7 @@ import pandas as pd
 from gnnperf.analytic import DeviceRoofs, Roof
 from gnnperf.report.roofline.chart import Axis, Chart, decades, number_text
 from gnnperf.report.roofline.points import MEASURED, PREDICTED, DevicePicture, Point
-from gnnperf.report.roofline.sheet import NUM_COLORS, Sheet
+from gnnperf.report.roofline.sparsity import NUM_COLORS, Sheet
 from gnnperf.report.text import share_text, time_text
 
 HEADS = (

@@ -2,18 +2,181 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
 import pandas as pd
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
-from gnnperf.analytic import Dense, Layer, Pattern, SparsityPoint, sparsity_points
+from gnnperf.analytic import BLOCK, UNSTRUCTURED, Blocks, Dense, Layer, Pattern, SparsityPoint, TwoFour, sparsity_points
+from gnnperf.core import InputError, csv_text, html_page, write_bytes
 from gnnperf.hardware import DeviceSpec
-from gnnperf.report.roofline.accuracy import Requested
 from gnnperf.report.roofline.chart import Axis, Chart
-from gnnperf.report.roofline.sheet import NUM_COLORS, Sheet
 from gnnperf.report.text import share_text, time_text
+
+# A table and words around it, shown on the terminal or in a page; and files.
+
+SUFFIXES = (".html", ".csv")
+NUM_COLORS = 8
+STYLE = """
+:root { color-scheme: light dark; --line: #8886; --soft: #667; --c0: #2f6fbb; --c1: #b5561c; --c2: #2e8b57;
+  --c3: #8a4fb0; --c4: #b03060; --c5: #7a6a00; --c6: #00808a; --c7: #555 }
+@media (prefers-color-scheme: dark) { :root { --soft: #aab; --c0: #7db3f0; --c1: #f0a35e; --c2: #7bd3a0; --c3: #c9a0ea;
+  --c4: #f08bb0; --c5: #d9c75a; --c6: #6fd6df; --c7: #bbb } }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin: 2rem 0 .4rem } .dim { color: var(--soft); margin: .15rem 0 }
+.scroll { overflow-x: auto } table { border-collapse: collapse; width: 100% }
+td, th { padding: .2rem .5rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap }
+td:first-child, th:first-child { text-align: left }
+svg { width: 100%; height: auto; font: 12px system-ui, sans-serif } svg text { fill: currentColor }
+.grid { stroke: var(--line); stroke-width: .5 } polyline { fill: none; stroke-width: 1.8 }
+.sustained { stroke: currentColor } .peak { stroke: var(--soft); stroke-dasharray: 6 4 } .pair { stroke: var(--line) }
+circle { stroke-width: 2 } .hollow { fill: none }
+""" + "\n".join(
+    f".s{n} {{ stroke: var(--c{n}) }} circle.f{n} {{ stroke: var(--c{n}); fill: var(--c{n}) }} "
+    f"circle.h{n} {{ stroke: var(--c{n}); fill: none }} text.t{n} {{ fill: var(--c{n}) }} "
+    f".k{n} {{ color: var(--c{n}) }}"
+    for n in range(NUM_COLORS)
+)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Attributes: title; lines: sentences above; heads: of the columns; rows: texts; picture: SVG, "" none."""
+
+    title: str
+    lines: tuple[str, ...]
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    picture: str = ""
+
+
+def rendered(sheets: Sequence[Sheet]) -> RenderableType:
+    """On the terminal. Names come from others, so nothing is read as markup."""
+    parts = list[RenderableType]()
+    for sheet in sheets:
+        parts += [*_sentences(sheet), _table(sheet)]
+    return Group(*parts)
+
+
+def page(title: str, sheets: Sequence[Sheet]) -> bytes:
+    """One HTML file without scripts or references, light and dark."""
+    body = "\n".join(_section(sheet) for sheet in sheets)
+    return html_page(title, STYLE, f"<h1>{escape(title)}</h1>\n{body}").encode()
+
+
+def write(path: Path, table: pd.DataFrame, title: str, sheets: Sequence[Sheet]) -> None:
+    """By its suffix, whole or not at all.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    content = page(title, sheets) if path.suffix == ".html" else csv_text(table).encode()
+    try:
+        write_bytes(path, content)
+    except OSError as error:
+        raise InputError(f"cannot be written ({error.strerror})", where=str(path)) from error
+
+
+def _sentences(sheet: Sheet) -> list[Text]:
+    return [Text(sheet.title, style="bold"), *(Text(f"  {line}", style="dim") for line in sheet.lines)]
+
+
+def _table(sheet: Sheet) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for place, head in enumerate(sheet.heads):
+        table.add_column(head, justify="right" if place else "left", no_wrap=place > 0)
+    for row in sheet.rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _section(sheet: Sheet) -> str:
+    lines = "\n".join(f'<p class="dim">{escape(line)}</p>' for line in sheet.lines)
+    heads = "".join(f"<th>{escape(head)}</th>" for head in sheet.heads)
+    rows = "\n".join("<tr>" + "".join(f"<td>{escape(td)}</td>" for td in row) + "</tr>" for row in sheet.rows)
+    table = f'<div class="scroll"><table><tr>{heads}</tr>\n{rows}</table></div>'
+    return f"<h2>{escape(sheet.title)}</h2>\n{lines}\n{sheet.picture}\n{table}"
+
+
+# A user's accuracies: a CSV file with the columns pattern, sparsity and accuracy.
+
+COLUMNS = ("pattern", "sparsity", "accuracy")
+PATTERNS = f"{UNSTRUCTURED}, {TwoFour().name}, {BLOCK}N (N the edge, e.g. {BLOCK}32)"
+Requested = tuple[str, float]  # pattern, sparsity
+
+
+def pattern_of(name: str, where: str) -> Pattern:
+    """A pattern by name.
+
+    Raises:
+        InputError: there is no such pattern.
+    """
+    edge = name.removeprefix(BLOCK)
+    if name == UNSTRUCTURED:
+        return Blocks()
+    if name == TwoFour().name:
+        return TwoFour()
+    if name.startswith(BLOCK) and edge.isascii() and edge.isdigit() and int(edge[:9]) >= 2:
+        return Blocks(int(edge[:9]))
+    raise InputError(f"no pattern {name!r}", where=where, allowed=PATTERNS)
+
+
+def read_accuracies(path: Path) -> dict[Requested, float]:
+    """(pattern, sparsity) -> accuracy; the dense network is "dense", 0.
+
+    Raises:
+        InputError: it cannot be read, lacks a column, or a row is none (names the line).
+    """
+    if not path.is_file():
+        raise InputError("no such file", where=str(path), allowed=f"CSV with the columns {', '.join(COLUMNS)}")
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (OSError, ValueError) as error:  # pandas' errors are ValueErrors
+        raise InputError(f"cannot be read ({str(error).splitlines()[0]})", where=str(path)) from None
+    missing = [name for name in COLUMNS if name not in table.columns]
+    if missing:
+        raise InputError(f"column {missing[0]!r} is missing", where=str(path), allowed=", ".join(COLUMNS))
+    result: dict[Requested, float] = {}
+    for place, (name, sparsity, accuracy) in enumerate(table[list(COLUMNS)].itertuples(index=False, name=None)):
+        where = f"{path}, line {place + 2}"
+        requested = (name.strip(), _number(sparsity, f"{where}, sparsity"))
+        check_sparsity(*requested, where)
+        if requested in result:
+            raise InputError(f"{name}, {sparsity} is there twice", where=where)
+        result[requested] = _number(accuracy, f"{where}, accuracy")
+    return result
+
+
+def check_sparsity(name: str, sparsity: float, where: str) -> None:
+    """Refuse a sparsity that a pattern does not have.
+
+    Raises:
+        InputError: out of range, or no such pattern.
+    """
+    only = Dense.only_sparsity if name == Dense.name else pattern_of(name, where).only_sparsity
+    if only is not None and sparsity != only:
+        raise InputError(f"sparsity {sparsity:g} of {name}", where=where, allowed=f"{only:g}")
+    if only is None and not 0 < sparsity < 1:
+        raise InputError(
+            f"sparsity {sparsity:g}", where=where, allowed="above 0, below 1: the share that is not stored"
+        )
+
+
+def _number(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise InputError(f"{text!r} is no number", where=where) from None
+    if not math.isfinite(value):
+        raise InputError(f"{text!r} is no number", where=where)
+    return value
+
 
 HEADS = ("pattern", "sparsity", "FLOPs", "bytes", "bound", "at the roof", "speed-up", "predicted", "speed-up")
 UNKNOWN = "unknown"

@@ -48,10 +48,18 @@ def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 def _sparsity_roofline(arguments: argparse.Namespace) -> int:
     from gnnperf.analytic import UNSTRUCTURED, Layer
     from gnnperf.hardware import load_device
-    from gnnperf.report.roofline.accuracy import check_sparsity, pattern_of, read_accuracies
     from gnnperf.report.roofline.cli import print_sheets
-    from gnnperf.report.roofline.sheet import SUFFIXES, write
-    from gnnperf.report.roofline.sparsity import sheet_of, sparsity_roofline, table_of, title_of
+    from gnnperf.report.roofline.sparsity import (
+        SUFFIXES,
+        check_sparsity,
+        pattern_of,
+        read_accuracies,
+        sheet_of,
+        sparsity_roofline,
+        table_of,
+        title_of,
+        write,
+    )
 
     if arguments.out is not None:
         require_writable(arguments.out, SUFFIXES)

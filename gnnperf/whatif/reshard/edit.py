@@ -20,9 +20,23 @@ from gnnperf.graph import ExecutionGraph
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.recost import Cost, with_shapes
 from gnnperf.whatif.reshard.joins import Change, Copy, join_changes, resized
-from gnnperf.whatif.reshard.parts import INDEX_BYTES, VALUE_BYTES, Model, Part, Traffic, index_traffic, vector_traffic
 from gnnperf.whatif.reshard.rewrite import rewrite
-from gnnperf.whatif.reshard.units import LOOKUPS, Block, Blocks, Lane, Unit, blocks, lane_of
+from gnnperf.whatif.reshard.units import (
+    INDEX_BYTES,
+    LOOKUPS,
+    VALUE_BYTES,
+    Block,
+    Blocks,
+    Lane,
+    Model,
+    Part,
+    Traffic,
+    Unit,
+    blocks,
+    index_traffic,
+    lane_of,
+    vector_traffic,
+)
 
 # Shapes and costs of a call that serves another part of a table than the recorded one.
 #

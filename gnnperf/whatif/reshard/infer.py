@@ -14,8 +14,7 @@ from statistics import mean
 from gnnperf.core import InputError
 from gnnperf.generate import Placed, Placement, Shape, Split, Table
 from gnnperf.graph import ExecutionGraph
-from gnnperf.whatif.reshard.parts import Model
-from gnnperf.whatif.reshard.units import LOOKUPS, Lane, lane_of
+from gnnperf.whatif.reshard.units import LOOKUPS, Lane, Model, lane_of
 
 
 @dataclass(frozen=True)

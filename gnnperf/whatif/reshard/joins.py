@@ -16,9 +16,8 @@ import pandas as pd
 from gnnperf.core import Phase
 from gnnperf.generate import Argument, Placement, Split, each, parse, text
 from gnnperf.whatif.recost import Cost, with_shapes
-from gnnperf.whatif.reshard.parts import Model
 from gnnperf.whatif.reshard.rewrite import Stretch
-from gnnperf.whatif.reshard.units import LOOKUPS, Lane, Shape
+from gnnperf.whatif.reshard.units import LOOKUPS, Lane, Model, Shape
 
 # Copies of recorded calls that get the shapes, FLOPs and bytes of what they are used for now.
 

@@ -19,8 +19,7 @@ import numba
 import numpy as np
 
 from gnnperf.graph import ExecutionGraph
-from gnnperf.schedule.engine import forward_pass
-from gnnperf.schedule.longest_path import TimedEdges, checked, timed_edges
+from gnnperf.schedule.longest_path import TimedEdges, checked, forward_pass, timed_edges
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from gnnperf.analytic.collective.formulas import collective_us, fitted_collectiv
 from gnnperf.analytic.constants import default_constants
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import ClusterSpec, cluster_names, load_cluster
-from gnnperf.hardware.named import LAWS_GROUP, names_in
+from gnnperf.hardware.yaml_spec import LAWS_GROUP, names_in
 
 HGX = load_cluster("hgx_h100")
 NVLINK, NETWORK = MeasuredLink.of(HGX.intra), MeasuredLink.of(HGX.inter)

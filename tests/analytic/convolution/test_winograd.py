@@ -20,8 +20,7 @@ from gnnperf.analytic.convolution.winograd import (
     unfused_products,
     weight_bytes,
 )
-from gnnperf.analytic.gemm.model import SPLITS, WHOLE, Splits
-from gnnperf.analytic.gemm.sizes import Products
+from gnnperf.analytic.gemm.model import SPLITS, WHOLE, Products, Splits
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
 

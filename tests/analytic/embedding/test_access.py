@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic.embedding.access import (
+from gnnperf.analytic.embedding.model import (
     hit_share,
     missed_rows,
     power_access,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic.embedding.access import power_access
 from gnnperf.analytic.embedding.counted_access import ReuseDistances, counted_access
-from gnnperf.graph.table_counts import lookups_held
+from gnnperf.analytic.embedding.model import power_access
+from gnnperf.graph.execution_graph import lookups_held
 
 
 def one(value: float) -> np.ndarray:

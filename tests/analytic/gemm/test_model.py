@@ -18,8 +18,7 @@ from gnnperf.analytic.gemm.constants import (
     members_for,
     save_gemm_constants,
 )
-from gnnperf.analytic.gemm.model import gemm_us, tiled_us
-from gnnperf.analytic.gemm.sizes import DeviceNumbers, numbers_of, products, rate_key
+from gnnperf.analytic.gemm.model import DeviceNumbers, gemm_us, numbers_of, products, rate_key, tiled_us
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_device
 

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from round_device import DEVICE
 
-from gnnperf.analytic.gemm.model import gemm_us
-from gnnperf.analytic.gemm.sizes import products
+from gnnperf.analytic.gemm.model import gemm_us, products
 from gnnperf.analytic.kernels.call import Bound, KernelCall
 from gnnperf.analytic.kernels.dispatch import has_forms, kernel_times, roofline_us
 from gnnperf.hardware.catalog import device_names, load_device

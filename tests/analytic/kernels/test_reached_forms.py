@@ -19,7 +19,7 @@ from gnnperf.analytic.embedding.counted_tables import with_counts
 from gnnperf.analytic.embedding.model import Lookups, lookup_us, specified
 from gnnperf.analytic.gemm.calls import product_us
 from gnnperf.analytic.gemm.constants import default_gemm_constants, typical
-from gnnperf.analytic.gemm.sizes import products
+from gnnperf.analytic.gemm.model import products
 from gnnperf.analytic.gemm.sparse_calls import density_of, sparse_products_us, sparse_us, two_four_us, values_per_index
 from gnnperf.analytic.kernels.call import KernelCall, LookupAccess, Setting
 from gnnperf.analytic.kernels.dispatch import kernel_times
@@ -30,7 +30,7 @@ from gnnperf.core.schema import NodeType
 from gnnperf.graph import build_graph
 from gnnperf.graph.cost import op_cost
 from gnnperf.graph.cost.sparse_matmul import index_bytes, thinned
-from gnnperf.graph.table_counts import TableCounts
+from gnnperf.graph.execution_graph import TableCounts
 from gnnperf.hardware.catalog import default_cluster, load_device
 from tests.analytic.kernels.calls import call as op_call
 

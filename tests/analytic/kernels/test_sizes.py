@@ -17,8 +17,7 @@ from gnnperf.analytic.convolution.model import ConvolutionPass
 from gnnperf.analytic.convolution.winograd import default_convolution_constants
 from gnnperf.analytic.embedding.calls import DENSE_SIZES, SIZES
 from gnnperf.analytic.gemm.constants import default_gemm_constants, typical
-from gnnperf.analytic.gemm.model import gemm_us
-from gnnperf.analytic.gemm.sizes import products
+from gnnperf.analytic.gemm.model import gemm_us, products
 from gnnperf.analytic.kernels.call import KernelCall, Setting
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import compute_nodes_us, distinct_calls

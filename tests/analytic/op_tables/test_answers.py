@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from gnnperf.analytic.gemm.model import gemm_us
-from gnnperf.analytic.gemm.sizes import products
+from gnnperf.analytic.gemm.model import gemm_us, products
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.op_tables import OpRow, answer_rows, read_op_rows
 from gnnperf.analytic.op_tables.gradients import gradient_calls

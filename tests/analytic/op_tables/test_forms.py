@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from gnnperf.analytic.embedding.access import zipf_access
 from gnnperf.analytic.embedding.counted_access import ReuseDistances
+from gnnperf.analytic.embedding.model import zipf_access
 from gnnperf.analytic.kernels.call import KernelCall
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.op_tables import Answer, OpRow, answer_rows, read_op_rows

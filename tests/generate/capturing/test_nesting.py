@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.generate.capturing.nesting import boundaries, program_events
+from gnnperf.generate.capturing.rank_run import boundaries, program_events
 from gnnperf.generate.capturing.works import SHARED
 
 

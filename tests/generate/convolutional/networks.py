@@ -16,7 +16,7 @@ from gnnperf.generate.convolutional import (
     Training,
     convolutional_from,
 )
-from gnnperf.hardware.named import conf_dir
+from gnnperf.hardware.yaml_spec import conf_dir
 
 
 def shipped(name: str, replicas: int = 1, **training: Any) -> ConvolutionalPlan:

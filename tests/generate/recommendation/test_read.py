@@ -11,7 +11,7 @@ from gnnperf.core.errors import InputError
 from gnnperf.generate.recommendation import is_recommendation, placement_as_written, recommendation_from
 from gnnperf.generate.recommendation.read import largest_first
 from gnnperf.generate.tables import Placed, Split, Table
-from gnnperf.hardware.named import conf_dir
+from gnnperf.hardware.yaml_spec import conf_dir
 from tests.generate.recommendation.plans import on, over
 
 RAW: dict[str, Any] = {

@@ -20,8 +20,8 @@ from gnnperf.generate.transformer import (
 from gnnperf.generate.transformer.block import Activation, Attention, Block, Kernels, Norm, Positions
 from gnnperf.generate.transformer.parameters import stage_count
 from gnnperf.generate.transformer.plan import Recompute
-from gnnperf.hardware.named import conf_dir
 from gnnperf.hardware.strict_yaml import read_yaml
+from gnnperf.hardware.yaml_spec import conf_dir
 from tests.generate.transformer.graphs import product_flops, transfers
 from tests.generate.transformer.plans import step_us
 

@@ -18,8 +18,8 @@ from gnnperf.generate.transformer import (
     misplaced_groups,
     plan_from,
 )
-from gnnperf.hardware.named import conf_dir
 from gnnperf.hardware.strict_yaml import read_yaml
+from gnnperf.hardware.yaml_spec import conf_dir
 from tests.generate.transformer.plans import MODEL, small
 
 RAW = {"name": "a", "model": {"layers": 2, "hidden": 64, "heads": 2, "sequence": 8},

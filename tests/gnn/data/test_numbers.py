@@ -19,9 +19,9 @@ from gnnperf.gnn.data.numbers import (
     device_numbers,
     link_spec_numbers,
     shape_numbers,
+    sustained_flops_per_s,
     work_numbers,
 )
-from gnnperf.gnn.data.places import sustained_flops_per_s
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import default_cluster, load_device
 

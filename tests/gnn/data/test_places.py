@@ -9,7 +9,7 @@ from synthetic import cluster
 from toys import make_graph
 
 from gnnperf.core.schema import NodeType, Relation
-from gnnperf.gnn.data.places import link_numbers
+from gnnperf.gnn.data.numbers import link_numbers
 from gnnperf.hardware.spec import LinkSpec
 
 

@@ -9,8 +9,7 @@ import pytest
 from gnnperf.core.errors import InputError
 from gnnperf.record.calibrate import rounds
 from gnnperf.record.calibrate.job import Job
-from gnnperf.record.calibrate.machine import machine
-from gnnperf.record.calibrate.plan import Ask, job_for
+from gnnperf.record.calibrate.run import Ask, job_for, machine
 
 
 @pytest.fixture(scope="module")

@@ -16,12 +16,10 @@ from gnnperf.hardware import load_cluster, load_device
 from gnnperf.record.calibrate import run as run_module
 from gnnperf.record.calibrate.compare import agreement, pairs
 from gnnperf.record.calibrate.job import Job
-from gnnperf.record.calibrate.machine import Machine
 from gnnperf.record.calibrate.op_table import COLUMNS
-from gnnperf.record.calibrate.plan import Ask
 from gnnperf.record.calibrate.point import Cache, CommPoint, HostPoint, OpPoint, Reading, from_json
 from gnnperf.record.calibrate.rounds import num_rounds, results, run_rounds
-from gnnperf.record.calibrate.run import calibrate
+from gnnperf.record.calibrate.run import Ask, Machine, calibrate
 from gnnperf.record.calibrate.suite import Lookup, Sizes, product
 
 SIZES = Sizes(products={"float32": (64,), "float64": (64,)}, stream_bytes=(1024, 131_072),
@@ -189,7 +187,7 @@ def test_five_rounds_at_least_and_more_with_time():
 def test_one_real_round_reads_ops_collectives_and_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Two processes per round and two ranks: seconds, most of them spent loading torch."""
     from gnnperf.record.calibrate import rounds
-    from gnnperf.record.calibrate.plan import job_for
+    from gnnperf.record.calibrate.run import job_for
 
     monkeypatch.setattr(rounds, "num_rounds", lambda minutes: 2)
     ask = Ask(2, sizes=SIZES, message_bytes=(1024, 4096))
@@ -203,8 +201,8 @@ def test_one_real_round_reads_ops_collectives_and_the_host(tmp_path: Path, monke
 
 
 def test_an_op_that_does_not_run_ends_the_calibration_with_its_name(tmp_path: Path):
-    from gnnperf.record.calibrate.plan import job_for
     from gnnperf.record.calibrate.point import op_point
+    from gnnperf.record.calibrate.run import job_for
 
     wrong = op_point("aten::mm", [(2, 3), (4, 5)], "float32")
     with pytest.raises(InputError, match="aten::mm does not run"):

@@ -20,8 +20,7 @@ import pytest
 
 from gnnperf.core.schema import WORK_TYPES
 from gnnperf.predict.api import predict
-from gnnperf.predict.config import Mode
-from gnnperf.predict.request import Request
+from gnnperf.predict.request import Mode, Request
 from gnnperf.report import write_report
 
 RUN = Path("datasets/cpu-gloo/dlrm_t4_r100k_d16_b1024_x2_lo/1")

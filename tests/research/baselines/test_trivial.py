@@ -9,8 +9,8 @@ import pytest
 from gnnperf.gnn.data.prepare import PreparedData, Step
 from gnnperf.gnn.data.step_time import step_time_us
 from gnnperf.predict.assembly import assemble
-from gnnperf.predict.config import Mode
 from gnnperf.predict.intervals import question_about
+from gnnperf.predict.request import Mode
 from research.baselines.judge import Answer
 from research.baselines.trivial import Analytic, Base, NearestNodes, OpConstant
 from research.baselines.whole_steps import MedianStep, NearestStep, RidgeStep, configuration

@@ -20,8 +20,7 @@ from gnnperf.hardware import default_cluster, load_device
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.predict import api
 from gnnperf.predict.api import answers_for, predict
-from gnnperf.predict.config import Mode, TraceEvidence
-from gnnperf.predict.request import Request
+from gnnperf.predict.request import Mode, Request, TraceEvidence
 from research.pretraining.op_checkpoint import load_op_checkpoint, save_op_checkpoint
 from research.pretraining.predictor import NetworkOnly, OpTables, PretrainedPredictor
 from tests.gnn.finetune.test_begin import CONFIG, begun, residuals

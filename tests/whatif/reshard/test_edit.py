@@ -15,7 +15,7 @@ from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.whatif.reshard import PlaceTables
 from gnnperf.whatif.reshard.infer import infer
 from gnnperf.whatif.reshard.one_table import PlaceTable
-from gnnperf.whatif.reshard.parts import index_traffic, vector_traffic
+from gnnperf.whatif.reshard.units import index_traffic, vector_traffic
 
 DATASET = Path("datasets/cpu-sharding")
 EVERYBODY = (0, 1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gnnperf.core.errors import InputError
 from gnnperf.generate.tables import Placed, Split, Table
-from gnnperf.whatif.reshard.parts import Model, index_traffic, row_share, vector_traffic
+from gnnperf.whatif.reshard.units import Model, index_traffic, row_share, vector_traffic
 
 WHOLE, ROWS, COLUMNS = Table("a", 10, 4, pooling=2), Table("b", 5, 8, pooling=3), Table("c", 6, 6)
 MODEL = Model((WHOLE, ROWS, COLUMNS), ranks=2, batch=10)
