@@ -27,7 +27,7 @@ from gnnperf.gnn.intervals import Intervals
 from gnnperf.gnn.models.gnn import WORK, TypedGNN
 from gnnperf.gnn.models.message_passing import ModelConfig
 from gnnperf.gnn.models.stored import StoredFile, check_network, feature_names, is_within, network_of, read_stored
-from gnnperf.gnn.trust import Trust, fit_trust
+from gnnperf.gnn.trust import Trust, fit_trust, plain_trust
 from gnnperf.gnn.trust.ood_distance import KEPT, OodDistance
 
 FORMAT, SCHEMA_VERSION = "gnnperf checkpoint", 9
@@ -156,9 +156,8 @@ def _from_plain(plain: dict[str, Any], sha256: str) -> Checkpoint:
         "constants": constants_from_plain(plain.get("constants"), "constants"),
         "provenance": checked_json(plain.get("provenance"), "provenance"),
         "sha256": sha256,
+        "trust": plain_trust(plain.get("trust")),
     }
-    if isinstance(trust := plain.get("trust"), dict) and "carry" in trust:  # the key of the file
-        parts["trust"] = {**{key: trust[key] for key in trust if key != "carry"}, "transferability": trust["carry"]}
     return checked({**plain, **parts}, Checkpoint)
 
 

@@ -89,7 +89,7 @@ def other_processor(trace: Path | None, theirs: Sequence[Processor]) -> str:
 
 MODELS = (Source.ANALYTIC, Source.GNN, Source.GNN_CALIBRATED)  # what was measured or declared was not left out
 SAID = (
-    "No answer was calibrated on {device}: intervals ({level:.0%}) of {told:,} of {every:,} kernels follow from what "
+    "No answer was calibrated on {device}: intervals ({level:.0%}) of {given:,} of {every:,} kernels follow from what "
     "answers missed on {count} GPU generations that were left out one by one; all else has none."
 )
 

@@ -92,7 +92,7 @@ def _attention_backward(s: Sizes, core: tuple[Use, ...]) -> tuple[Use, ...]:
         *core,
         use("aten::bmm", "d_heads qkv", d_dropped=scores),
         use("aten::bmm", "d_heads dropped", d_values=part),
-        use(_DROPOUT_BACKWARD, "d_dropped kept", d_probabilities=scores),
+        use(_DROPOUT_BACKWARD, "d_dropped retained", d_probabilities=scores),
         use("aten::_softmax_backward_data", "d_probabilities probabilities", d_scores=scores),
         use("aten::bmm", "d_scores qkv", d_queries=part),
         use("aten::bmm", "d_scores qkv", d_keys=part),
@@ -144,7 +144,7 @@ def embedding_uses(plan: TransformerPlan) -> Pair:
     )
     backward = (
         use("aten::copy_", "dy", d_dropped=x),
-        use(_DROPOUT_BACKWARD, "d_dropped kept", d_both=x),
+        use(_DROPOUT_BACKWARD, "d_dropped retained", d_both=x),
         use("aten::embedding_dense_backward", "d_both tokens", d_rows=rows),
         use("aten::add_", "d_rows"),
         use("aten::embedding_dense_backward", "d_both positions", d_places=positions),

@@ -11,6 +11,7 @@ from gnnperf.gnn.trust.trust import (
     fit_corrections,
     fit_seen,
     fit_trust,
+    plain_trust,
     read_states,
 )
 
@@ -27,5 +28,6 @@ __all__ = [
     "fit_seen",
     "fit_transferability",
     "fit_trust",
+    "plain_trust",
     "read_states",
 ]

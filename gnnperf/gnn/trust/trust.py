@@ -322,12 +322,19 @@ class Trust:
         return np.where(product < LEAST, 0.0, product), np.where(product < 1.0, why, ALIKE)
 
     def to_plain(self) -> dict[str, Any]:
-        """Plain tensors, numbers and text."""
+        """Plain tensors, numbers and text; `plain_trust` gives them the names of the fields again."""
         plain = asdict(self)
         for name, ood_distance in (("own", self.own), ("around", self.around)):
             plain[name]["states"] = dict(ood_distance.states)
         plain["carry"] = plain.pop("transferability")  # the key of the file
         return plain
+
+
+def plain_trust(plain: Any) -> Any:
+    """What `Trust.to_plain` wrote, with the names of the fields: a file calls the transferability "carry"."""
+    if not isinstance(plain, dict) or "carry" not in plain:
+        return plain
+    return {**{key: plain[key] for key in plain if key != "carry"}, "transferability": plain["carry"]}
 
 
 def fit_trust(network: TypedGNN, data: PreparedData) -> Trust:

@@ -16,7 +16,16 @@ from gnnperf.gnn.data.normalizer import Normalizer
 from gnnperf.gnn.data.numbers import WORK_NAMES
 from gnnperf.gnn.models.gnn import TypedGNN
 from gnnperf.gnn.models.message_passing import ModelConfig
-from gnnperf.gnn.trust import Corrections, OodDistance, Trust, fit_corrections, fit_ood_distance, fit_seen, fit_trust
+from gnnperf.gnn.trust import (
+    Corrections,
+    OodDistance,
+    Trust,
+    fit_corrections,
+    fit_ood_distance,
+    fit_seen,
+    fit_trust,
+    plain_trust,
+)
 from gnnperf.gnn.trust.trust import NAMES, Missed, out_of_range
 
 FLOPS, TEXT = WORK_NAMES.index("log_flops"), WORK_NAMES.index("text_0")
@@ -81,7 +90,7 @@ def test_it_is_plain_and_comes_back(tmp_path: Path) -> None:
     trust = fit_trust(network, data)
     path = tmp_path / "trust.pt"
     torch.save(trust.to_plain(), path)
-    back = checked(torch.load(path, weights_only=True), Trust)
+    back = checked(plain_trust(torch.load(path, weights_only=True)), Trust)
     assert (back.seen, back.corrections, back.transferability) == (trust.seen, trust.corrections, trust.transferability)
     for one, two in ((back.own, trust.own), (back.around, trust.around)):
         assert isinstance(one, OodDistance)

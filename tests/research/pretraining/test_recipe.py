@@ -36,7 +36,7 @@ def test_from_tables_to_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return shipped_forms()
 
     monkeypatch.setattr(recipe, "read_sources", lambda mirror: table(rows((A100, V100, T4))))
-    monkeypatch.setattr(held_out, "kept_forms", fitted)
+    monkeypatch.setattr(held_out, "retained_forms", fitted)
     result = trained_checkpoint(OpTablesConfig(str(tmp_path), SHORT, SHORT), 0)
     given = result.provenance
     assert {one["kind"] for one in given["rows"]} == {PRODUCTS.name}
