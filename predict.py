@@ -1,4 +1,4 @@
-"""Predict one step of a trace, or of a plan that nobody ran.
+"""Predict one step of a trace, or of a plan that never ran.
 
 python predict.py trace=PATH [hardware=NAME] [mode=hybrid|gnn|analytic|replay] [checkpoint=FILE] [out=DIR] [step=N]
                   [measured=FILE] [collectives=NAME] [whatif=[{batch:{factor:2}}]] [jitter=trace]

@@ -2,7 +2,8 @@
 
     answer = gnnperf.predict("trace.json.gz", hardware="h100_sxm")      as predict.py does (gnnperf.report.notebook)
 
-`import gnnperf` loads nothing else; the room `gnnperf.predict`, which can be called, is loaded when it is first named.
+`import gnnperf` loads nothing else; the package `gnnperf.predict`, which can be called, is loaded when it is first
+named.
 """
 
 from typing import Any

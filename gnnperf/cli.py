@@ -1,4 +1,4 @@
-"""The `gnnperf` command: one subcommand per room, each room's parser imported only when it is asked for."""
+"""The `gnnperf` command: one subcommand per space, each package's parser imported only when it is requested."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gnnperf.core import InputError, bars_on_terminal, complain, lasting_streams
 
 Adder = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
 
-# Subcommand -> the module whose add_parsers(subparsers) defines it. Only the one asked for is imported, so that
+# Subcommand -> the module whose add_parsers(subparsers) defines it. Only the one requested is imported, so that
 # `gnnperf inspect` answers at once.
 ROOM_OF_COMMAND = {
     "inspect": "gnnperf.trace.cli",
@@ -55,12 +55,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _is_silent(parsed: argparse.Namespace) -> bool:
-    """Whether a program reads what is said: then no bars."""
+    """Whether a program reads what is stated: then no bars."""
     return bool(getattr(parsed, "json", False) or getattr(parsed, "quiet", False))
 
 
 def parser_of(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser with the subcommand asked for, or with all of them (for --help and for misspelled ones)."""
+    """The parser with the subcommand requested, or with all of them (for --help and for misspelled ones)."""
     parser = argparse.ArgumentParser(
         prog="gnnperf",
         description="Learned performance model for multi-GPU training: look at traces, build graphs, record runs.",

@@ -1,4 +1,4 @@
-"""Fixtures every room shares."""
+"""Fixtures every package shares."""
 
 from __future__ import annotations
 

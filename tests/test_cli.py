@@ -1,4 +1,4 @@
-"""The gnnperf command: rooms are imported when asked for, and bad input is one message with exit code 2."""
+"""The gnnperf command: packages are imported when requested, and bad input is one message with exit code 2."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gnnperf.core.output.streams import BROKEN_PIPE
 
 
 def _command_module(monkeypatch: pytest.MonkeyPatch, command: str, run: Callable[[argparse.Namespace], int]) -> None:
-    """Install a room whose only command is `command`."""
+    """Install a package whose only command is `command`."""
     margin = ModuleType(f"room_of_{command}")
 
     def add_parsers(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

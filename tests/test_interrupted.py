@@ -1,4 +1,4 @@
-"""Ctrl-C while something is written: exit code 130, what was there before is whole, and nothing lies beside it."""
+"""Ctrl-C while something is written: exit code 130, what was there before is whole, and nothing lies next to it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ SCRIPT = Path(__file__).resolve().parent.parent / "predict.py"
 SECRET = "hf_notARealTokenButItLooksLikeOne"
 
 
-PLAIN = ("memory=false", "findings=false", "cache_dir=null")  # for what is asked about other things
+PLAIN = ("memory=false", "findings=false", "cache_dir=null")  # for what is requested other things
 
 
 class Done(NamedTuple):

@@ -1,4 +1,4 @@
-"""predict.py on what nobody has seen: a trace of strange ops, and a step in which every rung answers for one kernel."""
+"""predict.py on unseen ops: a trace of strange ones, and a step in which every predictor covers one kernel."""
 
 from __future__ import annotations
 

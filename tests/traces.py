@@ -19,7 +19,7 @@ from gnnperf.core import schema
 from gnnperf.core.schema import DEVICE_KINDS, EventKind, Link
 from gnnperf.trace.table import DeviceInfo, RunTrace, TraceMeta, TraceTable
 
-MAIN = 1  # the thread of host events unless told otherwise
+MAIN = 1  # the thread of host events unless given otherwise
 STREAM = 7
 _DEFAULTS: dict[str, object] = {
     "thread": -1, "device": -1, "stream": -1, "correlation": -1, "external_id": -1, "sequence": -1,

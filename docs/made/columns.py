@@ -1,4 +1,4 @@
-"""The tables that rooms hand to each other, column by column, as Markdown."""
+"""The tables that packages hand to each other, column by column, as Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The help texts of the `gnnperf` command, asked of its own parser, as Markdown."""
+"""The help texts of the `gnnperf` command, requested of its own parser, as Markdown."""
 
 from __future__ import annotations
 

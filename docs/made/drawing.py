@@ -22,7 +22,7 @@ class Box:
         start_us, end_us: when.
         color: of its inside.
         label: written into it where it fits.
-        about: what a pointer on it is told.
+        about: what a pointer on it is given.
         strong: drawn with a thick rim.
         slack_us: how much later it may start, drawn as a pale strip behind its end.
     """
@@ -55,7 +55,7 @@ class Drawing:
         title: what it shows, for readers who do not see it.
         lanes: names from top to bottom; "" leaves a gap.
         boxes, arrows: what is drawn, in this order.
-        legend: (color, meaning) in lines below; "" for words alone.
+        legend: (color, meaning) in lines below; "" for words only.
     """
 
     title: str
@@ -155,7 +155,7 @@ def _head(color: str) -> str:
 def rectangle(
     x: float, y: float, width: float, height: float, color: str, *, rim: str = "", opacity: float = 1.0, about: str = ""
 ) -> str:
-    """A filled one, with what a pointer on it is told."""
+    """A filled one, with what a pointer on it is given."""
     sentences = f"<title>{escape(about)}</title>" if about else ""
     return (f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{color}" '
             f'fill-opacity="{opacity:g}" {rim}>{sentences}</rect>')  # fmt: skip

@@ -1,4 +1,4 @@
-"""What mkdocs is told while it builds the site: the pages and pictures that the code makes, and where links lead."""
+"""What mkdocs is given while it builds the site: the pages and pictures that the code makes, and where links lead."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _box(graph: ExecutionGraph, node: int, start_us: float, end_us: float, color
 
 
 def arrows_of(graph: ExecutionGraph) -> tuple[Arrow, ...]:
-    """Relations that constrain time beside those along a lane; places are those of `boxes_of`."""
+    """Relations that constrain time next to those along a lane; places are those of `boxes_of`."""
     place = {node: i for i, node in enumerate(shown(graph))}
     edges = graph.edges[graph.edges["relation"].isin([str(relation) for relation in COLOR_OF_RELATION])]
     return tuple(

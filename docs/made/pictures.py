@@ -72,7 +72,7 @@ def schedule_picture() -> str:
 
 
 def contention_picture() -> str:
-    """Two transfers that share a link: each as if it were alone, then as they share it."""
+    """Two transfers that share a link: each as if it were by itself, then as they share it."""
     prediction = _predicted(small_graph(SmallRun(transfers=2)))
     assert prediction.isolated is not None, "the analytical model answers for ops alone"
     predicted_us = np.nan_to_num(prediction.latency_us)
@@ -99,7 +99,7 @@ def _pass_boxes(graph: ExecutionGraph, result: Schedule, name: str) -> list[Box]
 
 
 def fallback_picture() -> str:
-    """Who answers for which node, where products were measured and one op is known to nobody."""
+    """Who answers for which node, where products were measured and one op is known to no one."""
     call = ("aten::mm", ((BATCH, EDGE), (EDGE, EDGE)), "bfloat16")
     measured = MeasuredPredictor(AnalyticPredictor(), {call: MEASURED_US}, {}, HARDWARE, "the picture's table")
     graph = small_graph(SmallRun(update="mylib::update")).for_predictors()

@@ -1,12 +1,12 @@
 """A run of few events, written as Kineto files and read back: what the pictures of the concept pages are drawn from.
 
-One step of a rank: two products, an all-reduce of what they left, a product beside it, an update that waits for it.
+One step of a rank: two products, an all-reduce of what they left, a product next to it, an update that waits for it.
 
     host        |mm|mm|all_reduce|mm| add_ |--- synchronize ---------|
     stream 7       |== mm ==|== mm ==|== mm ==|        |= add_ =|
     stream 20                        |== all_reduce ==|
 
-The times are written down here, nobody measured them.
+The times are written down here, no one measured them.
 """
 
 from __future__ import annotations

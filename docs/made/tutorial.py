@@ -116,7 +116,7 @@ def prepare(folder: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, compare, and write if asked to; the number of lines that are not as printed."""
+    """Run, compare, and write if requested to; the number of lines that are not as printed."""
     parser = argparse.ArgumentParser(prog="python -m docs.made.tutorial", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--slow", action="store_true", help="also the slow ones")

@@ -20,7 +20,7 @@ PAID_FOR: Mapping[Bound, tuple[str, ...]] = {Bound.LAUNCH: CALLS, Bound.MEMORY: 
 
 
 def node_bounds(graph: ExecutionGraph, device: DeviceSpec) -> np.ndarray:
-    """[num_nodes] Bound of compute nodes on `device`, told per call; None elsewhere and where work is unknown."""
+    """[num_nodes] Bound of compute nodes on `device`, given per call; None elsewhere and where work is unknown."""
     compute = (graph.nodes["node_type"] == NodeType.COMPUTE).to_numpy()  # [num_nodes]
     result = np.full(graph.num_nodes, None, dtype=object)
     if compute.any():

@@ -32,8 +32,8 @@ class AnalyticConstants:
         segment_us: segment -> host time of a node whose op is not in `host_overhead_us`.
         lag_us: device kind -> lag class -> delay along an edge of that class.
         graph_launch_us: of a call that launches a graph, "call", and of each "kernel" under it.
-        collective_floor_us: device kind -> start-up of one collective, beside its hops.
-        copy_floor_us: device kind -> start-up of one copy or memset, beside the link's latency.
+        collective_floor_us: device kind -> start-up of one collective, next to its hops.
+        copy_floor_us: device kind -> start-up of one copy or memset, next to the link's latency.
         pageable_share: bandwidth of a copy from or to pageable host memory, relative to pinned.
         device_kind: kind of the devices whose runs these numbers hold for; "" any.
         roofline_power: p of the soft maximum (compute^p + memory^p)^(1/p); large p is the hard roofline.
@@ -106,7 +106,7 @@ def _overhead_key(key: object, where: str) -> object:
 
 
 def save_constants(constants: AnalyticConstants, path: Path) -> None:
-    """Write constants as YAML: beside `path`, then renamed."""
+    """Write constants as YAML: next to `path`, then renamed."""
     overheads = {SEPARATOR.join(key): round(value, 3) for key, value in sorted(constants.host_overhead_us.items())}
     raw = {
         "provenance": constants.provenance,

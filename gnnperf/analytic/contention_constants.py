@@ -16,7 +16,7 @@ class GpuContention:
     """Slowdowns on a GPU, 1 or more; 1 where the measurements show none.
 
     Attributes:
-        compute_slowdown: of matrix products, convolutions and attention while a collective's kernel runs beside them.
+        compute_slowdown: of matrix products, convolutions and attention while a collective's kernel runs next to them.
         memory_slowdown: of all other kernels and copies.
         transfer_slowdown: of a collective's transfer while kernels run on one of its devices.
     """

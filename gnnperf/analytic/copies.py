@@ -1,6 +1,6 @@
 """Memory nodes: copies over the link they cross, device copies and memsets over device memory; host arithmetic.
 
-Arithmetic on the host beside a GPU is an optimizer whose state lies there:
+Arithmetic on the host next to a GPU is an optimizer whose state lies there:
 
     latency = bytes / (sockets x bandwidth of a socket x HOST_SHARE / ranks of the node)
 

@@ -63,7 +63,7 @@ def shipped_evidence() -> tuple[Evidence, ...]:
 
 
 def save_evidence(result: Sequence[Evidence], provenance: str, path: Path) -> None:
-    """Write evidence as YAML: beside `path`, then renamed."""
+    """Write evidence as YAML: next to `path`, then renamed."""
     raw = {"provenance": provenance, "evidence": [asdict(one) for one in result]}
     write_text(path, yaml_text(raw, flow=None))
 

@@ -22,7 +22,7 @@ from gnnperf.hardware import DeviceSpec
 
 
 def overhead_keys(nodes: pd.DataFrame) -> pd.Series:
-    """[n] what a node's overhead depends on beside its segment: the runtime call (T4), else the op."""
+    """[n] what a node's overhead depends on next to its segment: the runtime call (T4), else the op."""
     ops = nodes["op_name"].astype(object)
     calls = nodes["event_name"].astype(object)
     return calls.where((nodes["segment"] == Segment.T4).to_numpy() & calls.notna(), ops)

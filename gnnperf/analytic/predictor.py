@@ -35,7 +35,7 @@ class AnalyticPredictor:
     Attributes:
         constants: what the model takes as given; None: what ships for the device's kind, which answers for devices of
             another kind in any case.
-        contention: what overlapping work takes from each other. Latencies are of each op alone.
+        contention: what overlapping work takes from each other. Latencies are of each op by itself.
     """
 
     constants: AnalyticConstants | None = None
@@ -155,7 +155,7 @@ class AnalyticPredictor:
 
 
 def _per_pair(first: pd.Series, second: pd.Series, answer: Callable[[object, object], float]) -> np.ndarray:
-    """answer(first, second) [n], asked once per distinct pair."""
+    """answer(first, second) [n], requested once per distinct pair."""
     pairs = pd.MultiIndex.from_arrays([first.astype(object), second.astype(object)])
     code, distinct = pd.factorize(pairs)
     return np.array([answer(a, b) for a, b in distinct])[code]

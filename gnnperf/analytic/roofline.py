@@ -10,7 +10,7 @@ from gnnperf.core import OpFamily
 from gnnperf.hardware import DeviceSpec
 
 MATRIX_FAMILIES = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
-# Matrix products in float32 do not use TF32 unless asked, convolutions do: by default
+# Matrix products in float32 do not use TF32 unless requested, convolutions do: by default
 # torch.backends.cuda.matmul.allow_tf32 is False and torch.backends.cudnn.allow_tf32 is True (torch 1.12 and later).
 FLOAT32_MATRIX_FAMILIES = (OpFamily.CONV,)
 SLOWER_THAN = {"float16": "float32", "bfloat16": "float32", "float8": "float16", "int8": "float32"}

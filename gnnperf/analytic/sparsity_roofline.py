@@ -13,7 +13,7 @@ Compressed rows have an index per value or block and a pointer per row of them, 
 (`graph.cost.sparse_matmul`); 2:4 says in 2 bits per kept value where it was (Mishra et al. 2021). Matrix units take
 whole blocks from 16 x 16 on (Gray, Radford, Kingma 2017), and 2:4 at `sparse_matrix_speedup` times the rate of all
 m n k products, where the device has that. Rates and bandwidth are peaks. What the analytical model expects of kernels
-that exist, with sustained rates and launch floors, stands beside these times.
+that exist, with sustained rates and launch floors, stands next to these times.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ class SparsityPoint:
 def sparsity_points(
     layer: Layer, device: DeviceSpec, requested: Sequence[tuple[Pattern, float]]
 ) -> tuple[SparsityPoint, ...]:
-    """A point per pattern and sparsity, the dense layer first; patterns that refuse the layer must not be asked."""
+    """A point per pattern and sparsity, the dense layer first; patterns that refuse the layer must not be requested."""
     every: list[tuple[Pattern, float]] = [(Dense(), 0.0), *requested]
     costs = [pattern.cost(layer, device, sparsity) for pattern, sparsity in every]
     answers = [answer.latency_us for answer in answer_rows([cost.row for cost in costs], device)]

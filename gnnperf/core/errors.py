@@ -1,4 +1,4 @@
-"""What a user did wrong, said in one message: what, where, what is allowed, what to do."""
+"""What a user did wrong, stated in one message: what, where, what is allowed, what to do."""
 
 from __future__ import annotations
 

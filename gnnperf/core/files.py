@@ -145,7 +145,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One writer at a time begins or ends in a folder, where its file system has locks; nobody waits for long."""
+    """One writer at a time begins or ends in a folder, where its file system has locks; no one waits for long."""
     give_up = time.monotonic() + LOCK_WAIT_S
     lock = None
     while time.monotonic() < give_up:
@@ -181,7 +181,7 @@ def _lock(path: Path) -> int | None:
 
 
 def overwrite(path: Path, content: bytes) -> None:
-    """Put `content` where the old content is: for a disk without room for a second file. Not whole if interrupted."""
+    """Put `content` where the old content is: for a disk without space for a second file. Not whole if interrupted."""
     with path.open("r+b") as file:
         file.write(content)
         file.truncate()

@@ -1,4 +1,4 @@
-"""Graphs of steps that nobody ran: plans, operator lists, folding of equal ranks, capture."""
+"""Graphs of steps that never ran: plans, operator lists, folding of equal ranks, capture."""
 
 import lazy_loader
 

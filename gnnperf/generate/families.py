@@ -1,4 +1,4 @@
-"""The families of plans: read by their sections, built, told apart rank by rank. The one place that knows them all."""
+"""The families of plans: read by their sections, built, distinguished rank by rank. Only this module knows them all."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rank_tensors(plan: Plan) -> tuple[RankTensors, ...]:
     """What ranks hold, one account per rank that differs from others.
 
     Raises:
-        NotAccounted: the plan has an op of which nobody said what it makes.
+        NotAccounted: the plan has an op of which nothing stated what it makes.
     """
     if isinstance(plan, RecommendationPlan):
         raise NotAccounted("a batched lookup")

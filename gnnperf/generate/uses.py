@@ -17,7 +17,7 @@ LEAVES = ("y", "dx")
 
 
 class NotAccounted(Exception):
-    """An op of a plan of which nobody said what it makes. Never leaves gnnperf."""
+    """An op of a plan of which nothing stated what it makes. Never leaves gnnperf."""
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def make_checkpoint(
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> Checkpoint:
-    """Write beside, then rename; returns the checkpoint with the file's sha256."""
+    """Write next to, then rename; returns the checkpoint with the file's sha256."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -117,7 +117,7 @@ def measured_lags(nodes: pd.DataFrame, edges: pd.DataFrame) -> np.ndarray:
 #
 # rank 0   |isend|  other work ............  |wait|         the range of the send lasts to the wait: it tells nothing
 # rank 1         |recv ·····|                               the receive waits at once: the message had come when it
-# ended rank 2   |irecv|  other work ............  |wait|         came while the rank was busy: nobody saw it (hidden)
+# ended rank 2   |irecv|  other work ............  |wait|         came while the rank was busy: nothing saw it (hidden)
 
 Tied = tuple[RankDraft, HostComm]
 

@@ -6,7 +6,7 @@ rank 1                            arrive |== transfer ==| exit |
 A rank's kernel contains the wait for the slowest peer; the three moments take it apart.
 
 root     arrive |== exit ==|  next work             one-sided collectives: a rank that needs nothing of its peers leaves
-rank 1                        arrive |== transfer ==|        early: it joins, but nobody releases it
+rank 1                        arrive |== transfer ==|        early: it joins, but no one releases it
 
 send     arrive |···|=exit=|                a send of a host thread: once the receiver is there, the system takes the
 recv         arrive |== transfer ==|exit|   message; it need not have come when the sender goes on
@@ -98,7 +98,7 @@ def _kinds(groups: list[tuple[CommPart, ...]], of_first: pd.Series) -> np.ndarra
 
 
 def _hidden(groups: list[tuple[CommPart, ...]]) -> np.ndarray:
-    """[num_groups] bool: nobody saw the transfer end."""
+    """[num_groups] bool: nothing saw the transfer end."""
     return np.array([any(p.hidden for p in g) for g in groups], dtype=bool)
 
 
@@ -135,7 +135,7 @@ def _edges(
 ) -> tuple[EdgeList, np.ndarray, np.ndarray]:  # fmt: skip
     """Joins and releases, exit nodes and their latencies [num_parts]; a rank's exit node comes after its arrive node.
 
-    Where peers are missing, the exit cannot be told from the transfer: NaN.
+    Where peers are missing, the exit cannot be determined from the transfer: NaN.
     """
     part_node = np.array([a for nodes in arrive for a in nodes], dtype=np.int64)
     owner = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
@@ -171,7 +171,7 @@ def _peer_waits(
 ) -> pd.DataFrame:  # fmt: skip
     """Nodes of arrive -> peer_wait -> collective where peers are missing.
 
-    Wait and transfer cannot be told apart there: both labels are unknown, and `blocked_us` holds their sum.
+    Wait and transfer cannot be distinguished there: both labels are unknown, and `blocked_us` holds their sum.
     """
     incomplete = np.flatnonzero(~complete)
     parts = [(g, a, p) for g in incomplete for a, p in zip(arrive[g], groups[g], strict=True)]

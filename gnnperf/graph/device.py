@@ -26,7 +26,7 @@ from gnnperf.graph.host import outer_calls
 # in the same order as the device work of the launch, all of it on one stream (several streams leave the order open),
 # and
 # no kernel that Inductor named under an op that it named otherwise. Captures that fit alike must have recorded the same
-# ops with the same sizes; else nobody knows which was replayed, and none is tied.
+# ops with the same sizes; else nothing knows which was replayed, and none is tied.
 
 _KERNEL, _COPY, _MEMSET = range(3)
 _LAUNCHES = (int(CallClass.LAUNCH), int(CallClass.COPY_AND_WAIT))

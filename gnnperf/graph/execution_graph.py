@@ -175,7 +175,7 @@ class ExecutionGraph:
         counts: what was left out or is not covered, by reason (e.g. "launched_before_window": 12).
         warnings: sentences for the user.
         fingerprint: hash of the code and inputs this graph was built from.
-        cross_step: of a single step, [2, num_carried] (node of the step before, node that waits for its end), beside
+        cross_step: of a single step, [2, num_carried] (node of the step before, node that waits for its end), next to
             what follows on threads and streams; None: a window, which has these waits as edges.
         stands_for: per rank of `ranks` the number of ranks with its role that it stands for, itself included; (): each
             for itself.

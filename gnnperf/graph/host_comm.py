@@ -66,7 +66,7 @@ WORKER_THREADS = 2  # gloo runs this many collectives of a process group at a ti
 
 @dataclass(frozen=True)
 class HostComm:
-    """What ties one rank's host collectives to its host pieces; [2, n] each, if not said otherwise.
+    """What ties one rank's host collectives to its host pieces; [2, n] each, if not stated otherwise.
 
     Attributes:
         issued: (piece of the issuing op, work).

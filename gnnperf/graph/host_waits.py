@@ -5,7 +5,7 @@ c10d::alltoall_base_ (async)     |T1| mm |T1| add |T1 waits| view of what was re
                                   no      no                  a wait that ends before the collective did is none
 
 What cannot be read off the trace is decided for all steps and ranks together: of the places where the result may be
-needed, the first that no recording refutes. Order alone decides, never a distance.
+needed, the first that no recording refutes. Order by itself decides, never a distance.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Buckets:
     A bucket of n elements is awaited before the first `aten::as_strided [[n], ...]` of those that unpack it.
 
     Args:
-        events, pieces: of one rank. Buckets are asked for in the order in which they were issued.
+        events, pieces: of one rank. Buckets are requested in the order in which they were issued.
     """
 
     def __init__(self, events: RankEvents, pieces: Pieces) -> None:
@@ -315,7 +315,7 @@ class _Search:
 
 
 def _async_argument(values: str) -> bool | None:
-    """Whether a c10d op was told not to wait; None unknown."""
+    """Whether a c10d op was instructed not to wait; None unknown."""
     try:
         return {"True": True, "False": False}.get(msgspec.json.decode(values)[_ASYNC_ARGUMENT])
     except (msgspec.DecodeError, IndexError, TypeError):

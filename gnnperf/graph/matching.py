@@ -140,7 +140,7 @@ class CommPart:
         group_size: as the trace says; -1 unknown.
         sends: it is the sending end of a send/receive.
         buffered: a send of a host thread: it ends when the system has taken the message, not when that has come.
-        hidden: it was mostly over when it was waited for: nobody saw it end.
+        hidden: it was mostly over when it was waited for: nothing saw it end.
         even_bytes: message of the even exchange that keeps this rank as busy as its uneven one; NaN: it is even, or the
             trace does not state its parts.
     """
@@ -220,7 +220,7 @@ def _group(events: RankEvents, event: int, op: int) -> str | None:
 def match(parts: list[CommPart]) -> list[tuple[CommPart, ...]]:
     """Group the parts into collectives; a group of fewer parts than its group size is incomplete.
 
-    A send or receive whose peer no trace states stands alone.
+    A send or receive whose peer no trace states stands only.
     """
     lanes: dict[tuple[int, tuple[str, str], int], dict[int, list[CommPart]]] = {}
     for part in sorted(parts, key=lambda p: p.launched_ns):
@@ -239,7 +239,7 @@ def releases(groups: list[tuple[CommPart, ...]]) -> list[list[Release]]:
 
     A rank that needs nothing of its peers (the root of a broadcast, an eager send) leaves when it likes. One recording
     of it leaving before the last peer arrived shows that for every collective of its kind, group and size. Where that
-    would leave nobody to wait (the root changes), each recording speaks for itself.
+    would leave no one to wait (the root changes), each recording speaks for itself.
     """
     seen = {_role(p) for g in groups for p in g if _left_early(p, g)}
     result = []

@@ -64,7 +64,7 @@ def _ops_of_one_size(events: RankEvents, name: np.ndarray) -> dict[str, int]:
     return results
 
 
-# How many profiler events open in each stretch of host time: each cost time that the program alone does not take.
+# How many profiler events open in each stretch of host time: each cost time that the program by itself does not take.
 #
 # thread  ---|  op A                          |--|  op B  |---
 #            ^   |op A1|   |op A2|               ^

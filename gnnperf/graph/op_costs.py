@@ -26,7 +26,7 @@ from gnnperf.graph.sparse_sums import sparse_sum_cost, sparse_sums
 # (SparseBlasImpl.cpp of ATen; torch/sparse/_triton_ops.py on CUDA asks in the same way):
 #
 #     aten::addmm [[64, 32], [64, 128], [128, 32], ...]
-#       aten::values [[64, 128]]              the dense shape of the operand that is asked
+#       aten::values [[64, 128]]              the dense shape of the operand that is requested
 #         aten::alias [[16, 16, 16]]          16 blocks of 16 x 16; one axis: so many single values
 
 VALUES_OP, STORED_OP = "aten::values", "aten::alias"

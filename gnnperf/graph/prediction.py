@@ -13,7 +13,7 @@ from gnnperf.core import WORK_TYPES, NodeType, Segment, Source
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.hardware import ClusterSpec, Contention
 
-REASONS = {  # where nobody says more
+REASONS = {  # where nothing says more
     Source.MEASURED: "measured",
     Source.TRACE: "measured in this step of the trace",
     Source.SCALED: "measured in this trace, scaled",
@@ -28,10 +28,10 @@ REASONS = {  # where nobody says more
 
 @dataclass(frozen=True)
 class Isolated:
-    """Latencies that hold for an op alone, and what it shares with others in a run.
+    """Latencies that hold for an op by itself, and what it shares with others in a run.
 
     Attributes:
-        nodes: [num_nodes] bool, nodes whose latency is of the op alone; that of others was measured beside whatever
+        nodes: [num_nodes] bool, nodes whose latency is of the isolated op; that of others was measured next to whatever
             ran with it.
         contention: what overlapping work takes from each other on the cluster predicted for.
     """
@@ -54,8 +54,8 @@ class Prediction:
         uncovered_ops: op name -> number of nodes without any latency. They never count as zero silently.
         warnings: sentences for the user.
         mean_latency_us: [num_nodes] what a node takes on average in steps of about the median time: what a schedule
-            adds up; NaN where uncovered; None: nobody tells it apart from `latency_us`.
-        isolated: whose latencies the schedule has still to stretch where work overlaps; None: nobody's.
+            adds up; NaN where uncovered; None: nothing tells it apart from `latency_us`.
+        isolated: whose latencies the schedule has still to stretch where work overlaps; None: none.
         reason: [num_nodes] object array of sentences, why a node has its source; None: what REASONS says of it.
         rank_start_us: rank -> measured start of the step after that of the earliest rank, where `lag_us` is measured,
             too; None: all ranks start together.
@@ -82,7 +82,7 @@ class Prediction:
 
     @property
     def scheduled_us(self) -> np.ndarray:
-        """[num_nodes] what a schedule adds up: means where they are told."""
+        """[num_nodes] what a schedule adds up: means where they are given."""
         return self.latency_us if self.mean_latency_us is None else self.mean_latency_us
 
 
@@ -105,9 +105,9 @@ def only(isolated: Isolated | None, nodes: np.ndarray) -> Isolated | None:
 
 
 def in_place(prediction: Prediction, latency_us: np.ndarray) -> Prediction:
-    """The prediction with latencies [num_nodes] as they were scheduled beside other work; NaN where it has none.
+    """The prediction with latencies [num_nodes] as they were scheduled next to other work; NaN where it has none.
 
-    Where what is usual is told apart from what a schedule adds up, it is stretched as far as is usual.
+    Where what is usual is distinguished from what a schedule adds up, it is stretched as far as is usual.
     """
     known, predicted_us = ~np.isnan(prediction.latency_us), prediction.scheduled_us
     takes = known & (predicted_us > 0)

@@ -5,7 +5,7 @@ rows it holds (ATen's add_dense_sparse: SparseTensorMath.cpp):
 
     aten::add_ [[400000, 32], [400000, 32], []]
       aten::add
-        aten::_nnz                          only sparse tensors are asked
+        aten::_nnz                          only sparse tensors are requested
         aten::to [[4096, 32], ...]          their values: 4096 rows
 """
 
@@ -45,7 +45,7 @@ def sparse_sums(events: RankEvents, inside: np.ndarray) -> dict[int, int]:
 def sparse_sum_cost(elements: int, dtype: str | None) -> tuple[float, float]:
     """FLOPs and bytes: a multiply-add per value; value and parameter read, parameter written, one index per value row.
 
-    Indices are counted as if rows were 32 values long: they are little beside the rows.
+    Indices are counted as if rows were 32 values long: they are little next to the rows.
     """
     item_bytes = DTYPE_BYTES[dtype or "float32"]
     return 2.0 * elements, elements * (3.0 * item_bytes + INDEX_BYTES / 32)

@@ -26,7 +26,7 @@ _META_KEY = b"gnnperf.graph"
 
 @dataclass(frozen=True)
 class _Meta:
-    """What an ExecutionGraph is besides its tables; the names are those of its attributes."""
+    """What an ExecutionGraph is next to its tables; the names are those of its attributes."""
 
     name: str
     steps: tuple[StepLabel, ...]

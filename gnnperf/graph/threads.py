@@ -4,7 +4,7 @@ main      T1a |· · · · · · · waiting · · · · · · ·| T1b        los
               \\                                  /
 autograd       |Backward A|T1|Backward B|T1|...  |
 A gap of the main thread that contains a whole burst of an autograd thread is a call to backward: the burst
-starts after T1a (fork) and T1b starts after the burst (join). Nesting alone decides, never a distance.
+starts after T1a (fork) and T1b starts after the burst (join). Nesting by itself decides, never a distance.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an entry point can be told about hardware: choices of conf/hardware and conf/cluster, number by number."""
+"""What an entry point can be given about hardware: choices of conf/hardware and conf/cluster, number by number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class HardwareConfig:
     """The two keys that entry points share (not frozen: Hydra composes into it).
 
     Attributes:
-        hardware: a device, a choice of conf/hardware (or a YAML file of one's own) and its numbers; empty: not said.
+        hardware: a device, a choice of conf/hardware (or a YAML file of one's own) and its numbers; empty: not stated.
         cluster: links and hosts, a choice of conf/cluster (or a YAML file of one's own) and its numbers; empty: the
             device's default.
     """
@@ -24,7 +24,7 @@ class HardwareConfig:
     cluster: dict[str, Any] = field(default_factory=dict)
 
     def device_spec(self) -> DeviceSpec | None:
-        """The device asked for; None: not said.
+        """The device requested; None: not stated.
 
         Raises:
             InputError: a key or value that no device has.
@@ -32,7 +32,7 @@ class HardwareConfig:
         return device_from(self.hardware, "hardware") if self.hardware else None
 
     def cluster_spec(self) -> ClusterSpec | None:
-        """The links and hosts asked for, with the device asked for in them; None: the device's default.
+        """The links and hosts requested, with the device requested in them; None: the device's default.
 
         Raises:
             InputError: a key, value or name that no cluster has.

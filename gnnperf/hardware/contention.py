@@ -68,7 +68,7 @@ class Contention:
     outer_bucket: Bucket | None = None
 
     def usual_stretch(self, moves: np.ndarray, latency_us: np.ndarray, stretch: np.ndarray) -> np.ndarray:
-        """[n] how much longer nodes usually take beside other work; `stretch` is how much longer they take on average.
+        """[n] how much longer nodes usually take next to other work; `stretch` is how much longer they take on average.
 
         Threads that share a core take turns. A node much shorter than a turn mostly meets none, and once in a while
         waits for a whole one: its mean is stretched, and what it usually takes is not. Transfers advance packet by
@@ -76,7 +76,7 @@ class Contention:
 
         Args:
             moves: [n] bool, transfers.
-            latency_us: [n] of the node alone.
+            latency_us: [n] of the node by itself.
             stretch: [n] 1 or more; less for a transfer that found tokens in its lines' buckets.
         """
         if self.cores_per_node == UNLIMITED:

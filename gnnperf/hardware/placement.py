@@ -40,10 +40,10 @@ class Placement:
 
     Attributes:
         hosts: the ranks are divided over so many hosts, in equal blocks.
-        bandwidth_bytes_per_s: of each host's link, per direction; None not limited, or not said.
-        bucket_bytes: of the token bucket that limits it; None: not said.
+        bandwidth_bytes_per_s: of each host's link, per direction; None not limited, or not stated.
+        bucket_bytes: of the token bucket that limits it; None: not stated.
         core_sets: per rank the processor cores it was bound to, numbered over the machines of the run (two hosts may
-            be namespaces of one machine); empty: not said.
+            be namespaces of one machine); empty: not stated.
     """
 
     hosts: int
@@ -53,12 +53,12 @@ class Placement:
 
     @property
     def is_limited(self) -> bool:
-        """Whether the ranks are on several hosts, whose links have a limit that is said."""
+        """Whether the ranks are on several hosts, whose links have a limit that is stated."""
         return self.hosts > 1 and self.bandwidth_bytes_per_s is not None
 
     @property
     def shares_cores(self) -> bool:
-        """Whether a core has several ranks, which then wait for each other; False if nothing is said."""
+        """Whether a core has several ranks, which then wait for each other; False if nothing is stated."""
         cores = [core for own in self.core_sets for core in own]
         return len(cores) > len(set(cores))
 
@@ -80,7 +80,7 @@ def _positive(value: object) -> float | None:
 
 
 def with_bucket(placement: Placement | None, bucket_bytes: float | None) -> Placement | None:
-    """The placement, told of the token bucket that limits its links where it names their rate and no bucket."""
+    """The placement, given of the token bucket that limits its links where it names their rate and no bucket."""
     if placement is None or not placement.is_limited or placement.bucket_bytes is not None:
         return placement
     return replace(placement, bucket_bytes=bucket_bytes)

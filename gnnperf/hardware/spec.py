@@ -96,7 +96,7 @@ class LinkSpec:
             None: all of it (switched, or one link).
         in_network_reduction: the switches can add up (NVLS, SHARP); whether a job uses it is the library's choice.
         bucket_bytes: where a token bucket limits the bandwidth (tc tbf, instances of clouds): so much passes after a
-            pause before the limit is felt; None: not limited so, or not said.
+            pause before the limit is felt; None: not limited so, or not stated.
     """
 
     name: str
@@ -125,7 +125,7 @@ class HostSpec:
         num_cores: per socket.
         aliases: names a trace or /proc/cpuinfo may use.
         source: where the numbers come from, and what is an assumption.
-        memory_bandwidth_bytes_per_s: per socket: channels x transfers per second x 8 bytes; None not said.
+        memory_bandwidth_bytes_per_s: per socket: channels x transfers per second x 8 bytes; None not stated.
     """
 
     name: str
@@ -159,8 +159,8 @@ class ClusterSpec:
         collectives: device name -> laws of its collectives in this cluster (conf/analytic/collective_laws, or a .yaml
             file); ANY_DEVICE: whatever the device. Where nothing is named, links and NCCL's own estimates answer.
         all_reduce: over several nodes: the "fastest" that the library has, or "hierarchical", machine by machine.
-        host_sockets: processors of a node; None not said.
-        storage: drives of a node, as much of them as one device has to itself; None: not said.
+        host_sockets: processors of a node; None not stated.
+        storage: drives of a node, as much of them as one device has to itself; None: not stated.
         adapters_per_node: ways out of a node, each as `inter` says; None: one for each GPU, one for all ranks on CPUs.
     """
 
@@ -194,7 +194,7 @@ class ClusterSpec:
 
     @property
     def host_memory_bytes_per_s(self) -> float | None:
-        """Of a rank, while all ranks of its node read and write host memory; None: host or sockets are not said."""
+        """Of a rank, while all ranks of its node read and write host memory; None: host or sockets are not stated."""
         per_socket = None if self.host is None else self.host.memory_bandwidth_bytes_per_s
         if per_socket is None or self.host_sockets is None:
             return None

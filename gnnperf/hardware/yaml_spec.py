@@ -112,7 +112,7 @@ def in_a_row(links: Sequence[LinkSpec], where: str) -> LinkSpec:
     A pipelined transfer keeps all of them busy, so only the slowest costs time; the first byte passes each.
 
     Raises:
-        InputError: no link; `where` says which key asked for it.
+        InputError: no link; `where` says which key requested it.
     """
     require(len(links) > 0, where, "no link", "at least one link")
     slowest = min(links, key=lambda link: link.sustained_bytes_per_s)

@@ -1,4 +1,4 @@
-"""Edits of a graph -> the variant of the step whose memory is asked for, and what no variant tells."""
+"""Edits of a graph -> the variant of the step whose memory is requested, and what no variant tells."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gnnperf.whatif import ChangeDtype, Edit, InputStall, OpLatency, ScaleBatch,
 # Which ops autocast casts for is in PyTorch's aten/src/ATen/autocast_mode.h; what follows, torch's own promotion tells.
 
 PRODUCTS = (OpFamily.GEMM, OpFamily.CONV, OpFamily.ATTENTION)
-# In float32 under autocast. What GPUs do so besides, CPUs compute as it comes.
+# In float32 under autocast. What GPUs do so next to, CPUs compute as it comes.
 FULL = ("_log_softmax", "nll_loss_forward", "mse_loss", "binary_cross_entropy_with_logits", "smooth_l1_loss")
 FULL_ON_GPUS = ("_softmax", "native_layer_norm", "native_group_norm", "exp", "log", "pow", "sum", "cumsum", "norm")
 FLOAT = "float32"
@@ -32,7 +32,7 @@ class Autocast:
 
     Attributes:
         of, to: dtypes.
-        inner: a variant besides.
+        inner: another variant.
         on_gpu: which of autocast's lists holds.
     """
 
@@ -73,7 +73,7 @@ class AllCast:
 
     Attributes:
         of, to: dtypes.
-        inner: a variant besides.
+        inner: another variant.
     """
 
     of: str
@@ -124,7 +124,7 @@ class MemoryEdits:
 
 
 def memory_edits(graph: ExecutionGraph, edits: Sequence[Edit], *, on_gpu: bool) -> MemoryEdits:
-    """The variant with another batch or dtype; edits of time alone change nothing, all others are named.
+    """The variant with another batch or dtype; edits of time by itself change nothing, all others are named.
 
     Args:
         graph: of the step, unedited.

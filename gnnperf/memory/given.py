@@ -15,8 +15,8 @@ from gnnperf.memory.storages import Slot, TensorSlot, with_tensors
 
 # What ops of a step would be called with, had the program been another one: the step goes by again, without data.
 #
-# A variant says what tensors are that nobody in the step makes, and how numbers among the arguments go with tensors.
-# All other shapes follow: torch is asked what an op returns for the tensors that it is given then.
+# A variant says what tensors are that no one in the step makes, and how numbers among the arguments go with tensors.
+# All other shapes follow: torch is requested what an op returns for the tensors that it is given then.
 
 
 class Variant(Protocol):
@@ -39,7 +39,7 @@ class Variant(Protocol):
         ...
 
     def guess(self, call: Call, recorded: Sequence[TensorSlot]) -> Sequence[TensorSlot]:
-        """The call's tensors by their recorded shapes alone, where those that were followed do not go together."""
+        """The call's tensors by their recorded shapes only, where those that were followed do not go together."""
         ...
 
 
@@ -71,10 +71,10 @@ class AsRecorded:
 #
 # Channels come in blocks of 16 (nChw16c, oneDNN's layout where a vector register holds 16 float32): 8 channels take as
 # much as 16. Inputs of few channels are read as they are. The rules are read off the allocations of
-# convolutions run alone, in this order:
+# convolutions run in isolation, in this order:
 #
 #     forward    copy of input, result in blocks | result in blocks, result
-#     backward   copy of gradient, input's gradient in oneDNN's layout | that, the input's gradient, what is asked for |
+#     backward   copy of gradient, input's gradient in oneDNN's layout | that, the input's gradient, what is requested |
 #                the input's gradient, copy of gradient, copy of input
 
 _BLOCK = 16  # channels
@@ -88,7 +88,7 @@ def workspace_bytes(call: Call, requested_bytes: int) -> int:
 
     Args:
         call: of a convolution or of its backward.
-        requested_bytes: what the trace shows that is asked for inside, beyond the results.
+        requested_bytes: what the trace shows that is requested inside, beyond the results.
     """
     slots = [slot for slot in call.slots[:3] if isinstance(slot, TensorSlot) and len(slot.shape) == 4]
     if call.name == _FORWARD and len(slots) == 2 and any(name == _USES_ONEDNN for name, _ in call.inside):
@@ -137,7 +137,7 @@ def _elements(size: Slot) -> int:
 
 
 def given(name: str, slots: tuple[Slot, ...], tensors: list[TensorSlot]) -> Effect | None:
-    """None: cannot be told. Where autograd cannot follow all tensors, the trace meant others: it follows the first."""
+    """None: unknown. Where autograd cannot follow all tensors, the trace meant others: it follows the first."""
     isolated = [replace(t, requires_grad=t.requires_grad and i == 0) for i, t in enumerate(tensors)]
     for tried in (tensors, isolated):
         try:

@@ -5,8 +5,8 @@ A trace says when an op ran, not when a tensor went. The rules:
 - a tensor goes with its last use, or, if a backward needs it, when the node of that forward op has run;
 - what an op asks for inside and does not return is there while it runs;
 - what AccumulateGrad is given stays until the next step, as do the rows of a sparse gradient;
-- what an op returned and torch cannot tell is the next tensor that nobody made;
-- what nobody made was there before the step: data, buffers.
+- what an op returned and torch cannot tell is the next tensor that no one made;
+- what no one made was there before the step: data, buffers.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ class Lifetimes:
     """A walk over the calls of one step.
 
     Attributes:
-        variant: the program that is asked about.
+        variant: the program that is requested.
         on_gpu: whether it runs on GPUs; oneDNN's copies are of CPUs.
         storages: all memory of the step.
         temporary: (bytes, from_ns, to_ns, op) of what ops hold while they run.
-        unknown: op -> calls whose results nobody could tell.
+        unknown: op -> calls whose results no one could tell.
     """
 
     variant: Variant
@@ -165,7 +165,7 @@ class Lifetimes:
                 storage.is_over = True
 
     def _of_others(self, slot: TensorSlot, call: Call) -> Name | None:
-        """What a collective takes and nobody made is a bucket of DDP's, which is counted apart."""
+        """What a collective takes and no one made is a bucket of DDP's, which is counted apart."""
         if not call.name.startswith("c10d::"):
             return None
         bucket = self.storages.make(0, Role.PARAMETER, (0, 0), "", requires_grad=False)
@@ -196,7 +196,7 @@ class Lifetimes:
                 self.storages.name(result.storage, slot.shape, slot.dtype, actual=result.actual)
 
     def _rows(self, call: Call) -> None:
-        """The gradient of a table, of the rows that were looked up if the op was told so."""
+        """The gradient of a table, of the rows that were looked up if the op was given so."""
         if len(call.slots) > _SPARSE_AT and call.slots[_SPARSE_AT] == "True":
             self._sparse.add(call.node)
 
@@ -278,7 +278,7 @@ class Lifetimes:
         return storages, tensors, actual
 
     def _never_made(self, slot: TensorSlot, call: Call) -> Name:
-        """The result that could not be told, else something that was there before the step."""
+        """The result that could not be determined, else something that was there before the step."""
         actual = self.variant.source(TensorSlot(slot.shape, slot.dtype or "float32"))
         if self._untold and call.node == self._untold[-1][0].node:
             source, requires_grad = self._untold.pop()

@@ -21,7 +21,7 @@ class Part(StrEnum):
     ACTIVATIONS = "activations"  # what ops return: for later ops, and for the backward
     GATHERED = "gathered"  # sharded parameters, whole for a while
     TEMPORARY = "temporary"  # of the op at the peak, while it runs
-    ROUNDING = "rounding"  # what the allocator hands out beyond what is asked for
+    ROUNDING = "rounding"  # what the allocator hands out beyond what is requested
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class PeakMemory:
         hidden_bytes: what stays, too, and Python does not know: rows of sparse gradients, and DDP's buckets unless a
             hook of the program's gets them.
         buckets_bytes: DDP's buckets: copies of gradients, all the time.
-        unknown: sentences: what cannot be told.
+        unknown: sentences: what cannot be determined.
     """
 
     rank: int
@@ -56,7 +56,7 @@ class PeakMemory:
 
     @property
     def as_recorded_bytes(self) -> int:
-        """What a recorder on a CPU counts ("profiler allocations", record/peak_memory.py): what is asked for.
+        """What a recorder on a CPU counts ("profiler allocations", record/peak_memory.py): what is requested.
 
         It adds what a step holds above its end to the tensors that Python knows. What is there at the end and unknown
         to Python drops out: `hidden_bytes`.
@@ -83,7 +83,7 @@ class Measured:
     held_between_steps_bytes: int | None = None
 
     def counted_bytes(self, peak: PeakMemory) -> int:
-        """Of a prediction, what this method counts: on a CPU what is asked for and Python knows; CUDA counts all."""
+        """Of a prediction, what this method counts: on a CPU what is requested and Python knows; CUDA counts all."""
         return peak.as_recorded_bytes if self.method == _ADDED_UP else peak.peak_bytes
 
     def error(self, peak: PeakMemory) -> float:

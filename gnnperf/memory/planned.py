@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gnnperf.generate import LEAVES, Pair, RankTensors, Use
 from gnnperf.memory.measured import Part, PeakMemory
 
-# How much more than asked for an allocator hands out.
+# How much more than requested an allocator hands out.
 
 CPU_ALIGNMENT_BYTES = 64  # c10/core/alignment.h: gAlignment
 CUDA_BLOCK_BYTES = 512  # c10/cuda/CUDACachingAllocator: kMinBlockSize
@@ -114,7 +114,7 @@ def _lives(pair: Pair, uses: Sequence[Use], border: int) -> Iterable[tuple[int, 
 
 
 def _closed(name: str, life: tuple[int, int | None, int | None], border: int) -> tuple[int, int | None, int | None]:
-    """A tensor that nobody takes goes where it was made; what leaves stays for a neighbor."""
+    """A tensor that no op takes goes where it was made; what leaves stays for a neighbor."""
     num_bytes, made, last = life
     assert made is not None or last is not None, f"nobody takes {name}"
     backward = made is not None and made >= border

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import TYPE_CHECKING
 
 from gnnperf.core import require
 from gnnperf.graph import rank_events
@@ -22,6 +23,9 @@ from gnnperf.memory.planned import cpu_block_bytes, cuda_block_bytes
 from gnnperf.memory.step_calls import Call, StepCalls, step_calls
 from gnnperf.memory.storages import Role, TensorSlot, tensors_of
 from gnnperf.trace import RunTrace, TraceTable
+
+if TYPE_CHECKING:
+    from gnnperf.generate import Build
 
 # What a rank holds from step to step, as its optimizers tell: parameters, their gradients, optimizer state.
 #
@@ -45,7 +49,7 @@ class Held:
     Attributes:
         parameters: those that optimizers change.
         state: of the optimizers.
-        unknown: sentences: what could not be told.
+        unknown: sentences: what could not be determined.
     """
 
     parameters: tuple[TensorSlot, ...]
@@ -105,7 +109,7 @@ class Stay:
     """Memory that is there from one time to another.
 
     Attributes:
-        num_bytes: asked for.
+        num_bytes: requested.
         from_ns, to_ns: both included: what an op returns and what it takes are there together.
         part: what for.
         made_by: op; "" unknown.
@@ -171,7 +175,7 @@ def whole_parameters(calls: Sequence[Call], end_ns: int) -> Iterator[Span]:
 
 
 def whole_names(calls: Sequence[Call]) -> Iterator[TensorSlot]:
-    """How ops name the memory of whole parameters, besides the parameters' own shapes: as they are copied, and flat."""
+    """How ops name the memory of whole parameters, next to the parameters' own shapes: as they are copied, and flat."""
     for copy in (c for c in calls if c.name == _COPY):
         for tensor in tensors_of(copy.slots)[1:]:
             yield tensor
@@ -195,8 +199,8 @@ def peak_memory(
         batches_held: how many batches like the step's own the program keeps between steps. A trace shows only the one
             that the step reads.
         step: name of a step's mark; None, or a name that a rank does not have: its last whole step.
-        variant: the program that is asked about.
-        on_gpu: whether the ranks are asked about on GPUs; None: where they were traced.
+        variant: the program that is requested.
+        on_gpu: whether the ranks are requested on GPUs; None: where they were traced.
     """
     require(batches_held >= 1, "batches_held", batches_held, "a whole number >= 1")
     return tuple(
@@ -266,3 +270,25 @@ def _untold(followed: Lifetimes) -> tuple[str, ...]:
         return ()
     named = ", ".join(f"{name} ({count})" for name, count in followed.unknown.most_common(_NAMED_OPS))
     return (f"the sizes of what these ops return, taken from who reads it: {named}",)
+
+
+def captured_peak_memory(
+    build: Build, world_size: int = 1, *, ranks: Iterable[int] | None = None, batches_held: int = 1
+) -> tuple[PeakMemory, ...]:
+    """Peak memory of every captured rank, of a program that never ran.
+
+    Args:
+        build: as of `capture`.
+        world_size: number of ranks.
+        ranks: which ranks are captured; None all.
+        batches_held: batches like the step's own that the program keeps between steps.
+
+    Returns:
+        As of a recording on CPU ranks.
+
+    Raises:
+        InputError: a setting cannot be, or a step depends on values of tensors.
+    """
+    from gnnperf.generate import captured_run  # it loads torch
+
+    return peak_memory(captured_run(build, world_size, ranks=ranks), batches_held=batches_held)

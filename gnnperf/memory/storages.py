@@ -1,7 +1,7 @@
 """Which memory a recorded shape means: traces name no tensors, so the likeliest one of that shape is taken.
 
 A tensor that an op returns, or a view of it, is a *name* for a storage: shape and dtype. Who takes such a shape gets,
-first of all, the newest name that nobody has taken yet: what is made is made for somebody. Only then older ones.
+first of all, the newest name that nothing has taken yet: what is made is made for somebody. Only then older ones.
 """
 
 from __future__ import annotations
@@ -99,13 +99,13 @@ class Storage:
 
     Attributes:
         number: of all, in order.
-        num_bytes: asked for.
+        num_bytes: requested.
         role: what for.
         requires_grad: whether autograd follows what is in it.
         from_ns: when it was made.
         to_ns: end of the last use that is known.
         made_by: op.
-        is_over: whether nobody can take it any more.
+        is_over: whether no one can take it any more.
     """
 
     number: int
@@ -206,5 +206,5 @@ class Storages:
         return best
 
     def _waits(self, name: Name) -> bool:
-        """Whether nobody took it yet, and it is the same half of the step: what is left over there is for nobody."""
+        """Whether no one took it yet, and it is the same half of the step: what is left over there is for no one."""
         return name.taken_by < 0 and name.in_backward == self.in_backward

@@ -20,7 +20,7 @@ from gnnperf.schedule import NUM_UNROLLED
 from gnnperf.whatif import LARGEST_GRAPH, Basis, Edited, Observed, find, measured_step
 
 ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY, NodeType.COLLECTIVE)
-MOST_UNCOVERED = 0.1  # of the nodes on devices: a device whose work is not told would seem idle
+MOST_UNCOVERED = 0.1  # of the nodes on devices: a device whose work is not given would seem idle
 UNCOVERED = "Findings need latencies: {:,} of {:,} nodes on devices are not covered, so none are looked for."
 TOO_LARGE = "Findings are looked for in graphs of up to {:,} nodes; this one has {:,}."
 

@@ -33,7 +33,7 @@ from gnnperf.predict.target import Target, choose_target, collective_models_text
 from gnnperf.predict.trace_evidence import TracePredictor
 from gnnperf.schedule import MeasuredStep, forecast_step, measured_step, replay_step
 
-# Another processor than intervals were calibrated on: all CPUs are taken for the generic one, nobody else says it.
+# Another processor than intervals were calibrated on: all CPUs are taken for the generic one, nothing else says it.
 
 OTHER = (
     "The trace ran on {ours}, the checkpoint's errors were measured on {theirs}: what another processor changes it "
@@ -65,7 +65,7 @@ def calibrated_on(provenance: Mapping[str, Any]) -> tuple[Processor, ...]:
     retained = named if isinstance(named, (list, tuple)) else ()
     results = [
         as_processor(one if isinstance(one, Mapping) else {"name": one}) for one in retained
-    ]  # a name alone: an older one
+    ]  # a name by itself: an older one
     return tuple(one for one in results if one is not None)
 
 
@@ -73,7 +73,7 @@ def other_processor(trace: Path | None, theirs: Sequence[Processor]) -> str:
     """What to say where the trace's card names processors and no validation run ran on one of them; else "".
 
     Args:
-        trace: what is asked about; None: a plan.
+        trace: what is requested; None: a plan.
         theirs: of the validation runs; () unknown.
 
     Raises:
@@ -85,7 +85,7 @@ def other_processor(trace: Path | None, theirs: Sequence[Processor]) -> str:
     return OTHER.format(ours=", ".join(map(str, ours)), theirs=", ".join(map(str, theirs)))
 
 
-# Bounds of kernels on a GPU that nobody calibrated: what answers missed on generations that were left out.
+# Bounds of kernels on a GPU without calibration: what answers missed on generations that were left out.
 
 MODELS = (Source.ANALYTIC, Source.GNN, Source.GNN_CALIBRATED)  # what was measured or declared was not left out
 SAID = (
@@ -123,7 +123,7 @@ class UnseenDeviceBounds:
         return replace(prediction, latency_low_us=low_us, latency_high_us=high_us, warnings=warnings)
 
 
-# A checkpoint that learned of links beside their token buckets, asked about a link whose bucket nobody tells.
+# A checkpoint that learned of links next to their token buckets, requested a link whose bucket nothing tells.
 
 UNTOLD = (
     "The checkpoint's training was told of token buckets of {size:g} bytes on limited links (data.bucket_bytes), and "
@@ -133,14 +133,14 @@ UNTOLD = (
 
 
 def trained_bucket_bytes(provenance: Mapping[str, Any]) -> float | None:
-    """What training was told of buckets (`data.bucket_bytes`); None: nothing, or made before this was kept."""
+    """What training was given of buckets (`data.bucket_bytes`); None: nothing, or made before this was kept."""
     training = provenance.get("training")
     given = training.get("bucket_bytes") if isinstance(training, Mapping) else None
     return float(given) if isinstance(given, int | float) else None
 
 
 def untold(graph: ExecutionGraph, learned_bytes: float | None, follows_card: bool) -> tuple[str, ...]:
-    """What to say where the network learned of buckets, and the trace's limited links are told without.
+    """What to say where the network learned of buckets, and the trace's limited links are given without.
 
     Args:
         graph: of the trace.
@@ -316,7 +316,7 @@ def _misplaced(request: Request, target: Target) -> tuple[str, ...]:
 
 
 def replayed(graph: ExecutionGraph, request: Request) -> StepPrediction:
-    """The answer of the trace itself: the structure of a neighboring step, compared with the step asked for."""
+    """The answer of the trace itself: the structure of a neighboring step, compared with the step requested."""
     check_evidence(graph)
     label = choose_step(graph, request.step)
     structure = other_step(graph, label)

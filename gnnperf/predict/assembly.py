@@ -23,7 +23,7 @@ WINDOW_NAME = "window"  # the step name of a trace without step marks (Execution
 
 
 def choose_step(graph: ExecutionGraph, step: int | None) -> StepLabel:
-    """The step asked for; without one, the step with the (lower) median measured time.
+    """The step requested; without one, the step with the (lower) median measured time.
 
     Steps with a period are preferred: the first step of a window has none and is often the odd one.
 
@@ -125,7 +125,7 @@ NOTED_SKEW = 0.05  # share of a measured makespan from which the ranks' differen
 
 @dataclass(frozen=True)
 class Question:
-    """What was asked, and of what: everything about the answer that no model decides.
+    """What was requested, and of what: everything about the answer that no model decides.
 
     Attributes:
         label: the measured step to compare with.
@@ -158,7 +158,7 @@ class Question:
 def assemble(prediction: Prediction, question: Question) -> StepPrediction:
     """Schedule the predicted latencies of one step and collect the answer.
 
-    Latencies of ops alone are stretched where work overlaps; those of the answer are as scheduled. A node without a
+    Latencies of isolated ops are stretched where work overlaps; those of the answer are as scheduled. A node without a
     latency adds nothing to the schedule; the step time is then a lower bound, and says so.
     """
     kind = step_time_kind(question.label)
@@ -272,7 +272,7 @@ def _uncovered(prediction: Prediction, missing: dict[str, int]) -> str:
 def _comparison(question: Question, kind: StepTimeKind, starts_together: bool) -> list[str]:
     """What to know before comparing with the measurement."""
     sentences: list[str] = []
-    if math.isnan(question.label.makespan_us):  # nobody ran it
+    if math.isnan(question.label.makespan_us):  # no one ran it
         return sentences
     if not question.same_hardware:
         on = question.traced_hardware or "unknown hardware"

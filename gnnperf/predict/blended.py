@@ -101,7 +101,7 @@ def _blend(predicted_us: np.ndarray, corrected_us: np.ndarray, given: Predicted,
 
 def _sources(given: Predicted, trusted: Trusted, missing: np.ndarray) -> np.ndarray:
     source = np.where(trusted.weight > 0, Source.GNN_CALIBRATED, Source.ANALYTIC).astype(object)
-    source[given.floored & (trusted.weight < 1)] = Source.GNN_CALIBRATED  # the network alone, and in doubt
+    source[given.floored & (trusted.weight < 1)] = Source.GNN_CALIBRATED  # the network by itself, and in doubt
     source[trusted.weight >= 1] = Source.GNN
     source[given.silent & (source == Source.GNN)] = Source.ANALYTIC
     source[missing] = Source.UNCOVERED

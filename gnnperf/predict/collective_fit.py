@@ -1,4 +1,4 @@
-"""Laws of a platform's collectives, and what they are worth: errors on held-out rows, beside the specification."""
+"""Laws of a platform's collectives, and what they are worth: errors on held-out rows, next to the specification."""
 
 from __future__ import annotations
 

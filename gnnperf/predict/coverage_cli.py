@@ -64,7 +64,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def coverage_lines(answer: StepPrediction) -> Iterator[str]:
-    """What is printed: a line per source, then the ops that nobody answers for."""
+    """What is printed: a line per source, then the ops that nothing answers for."""
     from gnnperf.predict.fallback import ops_to_measure, uncovered_share
 
     prediction = answer.prediction

@@ -1,4 +1,4 @@
-"""The same step with edits: predicted as the unedited one is, then told apart from it."""
+"""The same step with edits: predicted as the unedited one is, then distinguished from it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_BUCKETS = "What if: token buckets of links are left out, because transfers cr
 
 
 def predict_on(graph: ExecutionGraph, predictor: Predictor, requested: Requested) -> Prediction:
-    """The predictor's answer for every node on the cluster that is asked; of several, the longest.
+    """The predictor's answer for every node on the cluster that is requested; of several, the longest.
 
     A node that one of them does not cover is not covered. A lag is that of the node it delays.
     """
@@ -57,7 +57,7 @@ def predict_on(graph: ExecutionGraph, predictor: Predictor, requested: Requested
 
 
 def _slowest(answers: Sequence[Prediction], requested: Requested) -> np.ndarray:
-    """[num_nodes] place of the cluster with the longest answer among those that a node is asked of."""
+    """[num_nodes] place of the cluster with the longest answer among those that a node is requested of."""
     predicted_us = np.stack([each.latency_us for each in answers])[requested.cluster, requested.node]  # [num_rows]
     order = np.lexsort((np.nan_to_num(predicted_us, nan=np.inf), requested.node))
     chosen = np.zeros(answers[0].graph.num_nodes, dtype=np.int64)
@@ -74,7 +74,7 @@ def _picked(columns: Sequence[np.ndarray], chosen: np.ndarray) -> np.ndarray:
 def _isolated(
     answers: Sequence[Prediction], chosen: np.ndarray, requested: Requested
 ) -> tuple[Isolated | None, tuple[str, ...]]:
-    """Latencies of ops alone; sharing is told by one cluster, that of most nodes."""
+    """Latencies of isolated ops; sharing comes from one cluster, that of most nodes."""
     given = [each.isolated for each in answers]
     most = int(np.bincount(chosen, minlength=len(answers)).argmax())
     ruling = given[most]
@@ -108,8 +108,8 @@ def with_edits(
         edits: made one after the other.
         predictor: who answered.
         cluster: that the unedited step was predicted for.
-        question: what was asked of the unedited step.
-        collectives: laws asked for, whatever cluster an edit names; None: as the cluster says.
+        question: what was requested of the unedited step.
+        collectives: laws requested, whatever cluster an edit names; None: as the cluster says.
         cluster_of: the cluster as a graph on another number of ranks is placed on it; None: the same.
 
     Raises:
@@ -154,7 +154,7 @@ def predict_edited(edited: Edited, predictor: Predictor, cluster: ClusterSpec) -
 
 
 def _with_collective_models(edited: Edited, collectives: str | None) -> Edited:
-    """Laws that were asked for hold in every cluster that edits name."""
+    """Laws that were requested hold in every cluster that edits name."""
     if collectives is None or not edited.hardware:
         return edited
     last = HardwareChange(partial(with_collective_models, collectives=collectives))

@@ -53,7 +53,7 @@ NO_SHAPES = (
 
 
 def uncovered_share(answer: StepPrediction) -> float:
-    """Share of the measured node time without a latency; of a step that nobody ran, of its nodes."""
+    """Share of the measured node time without a latency; of a step that never ran, of its nodes."""
     if answer.uncovered_measured_share is not None:
         return answer.uncovered_measured_share
     nodes = answer.prediction.graph.nodes

@@ -27,7 +27,7 @@ class Reach:
 
     Attributes:
         length: distance (numbers have a spread of 1) over which similarity falls by e.
-        doubt: variance of a single row's error over that of what is to be learned; infinite: the offset alone.
+        doubt: variance of a single row's error over that of what is to be learned; infinite: the offset by itself.
     """
 
     length: float
@@ -70,7 +70,7 @@ def learn(numbers: np.ndarray, off: np.ndarray, pool: np.ndarray, seed: int) -> 
     Args:
         numbers: of the measured rows.
         off: log(measured / zero-shot).
-        pool: [n, num_numbers] of the rows that will be asked about.
+        pool: [n, num_numbers] of the rows that will be requested.
         seed: of the groups that are left out.
     """
     _, mean, spread = scaled(pool)

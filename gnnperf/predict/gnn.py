@@ -29,19 +29,19 @@ from gnnperf.graph import (
 )
 from gnnperf.hardware import ClusterSpec
 
-# Links that messages cross on the cluster asked about, which may divide the ranks over other nodes than the trace's.
+# Links that messages cross on the requested cluster, which may divide the ranks over other nodes than the trace's.
 #
-# traced on one host    comm -> intra                 asked about on two    comm -> inter
+# traced on one host    comm -> intra                 requested on two    comm -> inter
 #
 # What a link takes follows from the cluster; which link a message crosses is an edge of the graph, laid when the trace
-# was read. A network that is told the new link's base and the old link's features corrects the one by what it knows of
+# was read. A network that is given the new link's base and the old link's features corrects the one by what it knows of
 # the other.
 
 
 def with_links_of(graph: ExecutionGraph, cluster: ClusterSpec) -> ExecutionGraph:
     """The graph with the crossings of the cluster; a link that it does not have yet is its last node.
 
-    Groups larger than what a node of the cluster holds cross the link between nodes, as do groups that nobody knows
+    Groups larger than what a node of the cluster holds cross the link between nodes, as do groups that nothing knows
     where there are several nodes. A graph whose card says nothing of its hosts stays as it was trained on.
     """
     names = graph.nodes["op_name"].astype(object).to_numpy()
@@ -151,7 +151,7 @@ class GnnPredictor:
 
         Args:
             graph: to predict.
-            cluster: the hardware asked about.
+            cluster: the requested hardware.
             base: the analytical answer.
 
         Raises:

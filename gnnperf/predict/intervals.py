@@ -1,4 +1,4 @@
-"""Intervals of predictions: calibrated on recordings that nothing was fitted on, and told with every answer."""
+"""Intervals of predictions: calibrated on recordings that nothing was fitted on, and given with every answer."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _table(answer: Prediction, device: str) -> pd.DataFrame:
 
 
 def question_about(step: Step, mode: Mode) -> Question:
-    """The step as if it had been asked about, on its own hardware."""
+    """The step as if it had been requested, on its own hardware."""
     return Question(
         label=step.graph.steps[0],
         structure_step=step.graph.steps[0].step,

@@ -31,7 +31,7 @@ def check_jitter(raw: Any) -> None:
 
 
 def requested_jitter(raw: Any, graph: ExecutionGraph) -> Jitter | None:
-    """The jitter to predict with; None: none is asked for.
+    """The jitter to predict with; None: none is requested.
 
     Args:
         raw: None, TRACE, or numbers by part (FORM).

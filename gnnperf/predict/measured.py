@@ -30,7 +30,7 @@ class MeasuredPredictor:
     """Answers for calls of the table on the table's device, and for nothing else.
 
     Attributes:
-        analytic: tells lags, and what overlapping work takes from each other: the table's calls ran alone.
+        analytic: tells lags, and what overlapping work takes from each other: the table's calls ran in isolation.
         gpu_us, cpu_us: call -> latency of the kernel, of the call on a CPU; medians where a table has several rows.
         device: name of the table's device.
         where: the file.

@@ -29,7 +29,7 @@ class Answered:
         table: as it was read.
         rows: of the table.
         answers: one per row.
-        device: asked about.
+        device: requested.
     """
 
     table: pd.DataFrame

@@ -1,4 +1,4 @@
-"""Peak memory of the ranks whose step is predicted, beside what their recorder counted and what the device holds."""
+"""Peak memory of the ranks whose step is predicted, next to what their recorder counted and what the device holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What predict() is asked, and which requests contradict themselves."""
+"""What predict() is requested, and which requests contradict themselves."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from gnnperf.predict.jitter import check_jitter
 from gnnperf.predict.target import check_collective_models
 from gnnperf.whatif import Edit
 
-# What predict.py can be told.
+# What predict.py can be given.
 
 
 class Mode(StrEnum):
     """Who answers. Names are lower case because that is how Hydra spells an enum on the command line."""
 
     hybrid = "hybrid"  # per node the best answer there is: measured, gnn, blended, analytic, else uncovered
-    gnn = "gnn"  # the network alone; needs a checkpoint
-    analytic = "analytic"  # the analytical model alone
+    gnn = "gnn"  # the network by itself; needs a checkpoint
+    analytic = "analytic"  # the analytical model by itself
     replay = "replay"  # measured class medians of other steps on the structure of one step
 
 
@@ -63,11 +63,11 @@ class FallbackConfig:
 class PredictConfig(HardwareConfig):
     """Options of predict.py (not frozen: Hydra composes into it). Without `hardware` it is the trace's own device.
 
-    A trace or a plan is asked about.
+    A trace or a plan is requested.
 
     Attributes:
-        trace: trace file, directory of rank files, or archive; None: a plan is asked about.
-        plan: a choice of conf/plan (or a YAML file of one's own) and its settings; empty: a trace is asked about.
+        trace: trace file, directory of rank files, or archive; None: a plan is requested.
+        plan: a choice of conf/plan (or a YAML file of one's own) and its settings; empty: a trace is requested.
         mode: who answers.
         checkpoint: trained model, of which mode=analytic takes the constants of the base only; None: mode=hybrid
             uses the analytical model.
@@ -84,13 +84,13 @@ class PredictConfig(HardwareConfig):
             data.bucket_bytes of train.py; None: they are taken to have none.
         step: ordinal of the step in the window; None: the one with the median measured step time.
         cache_dir: where graphs are kept, by fingerprint of code and input; None: nowhere.
-        memory: whether peak memory per rank is told, too.
+        memory: whether peak memory per rank is given, too.
         batches_held: batches like the step's own that the program keeps between steps, in a loader's queue for example;
             a trace shows only the one that the step reads.
         findings: whether it is looked for what holds the step up; each candidate is predicted with its remedy.
         jitter: how much equal ranks differ; "trace": as its steps tell; numbers (predict/jitter.py); None: not at all.
         whatif: edits of the step, one after the other; its grammar is in predict/whatif.py.
-        json: prediction.json goes to standard output, alone.
+        json: prediction.json goes to standard output, by itself.
         quiet: nothing is printed but what is refused.
         max_step_ms: exit code 4 where the (unedited) step is predicted to take longer; None: never.
         max_regression: exit code 4 where it is predicted to be longer than that of `against` by more percent.
@@ -123,7 +123,7 @@ class PredictConfig(HardwareConfig):
     against: str | None = None
 
     def requested_plan(self) -> Plan | None:
-        """The plan asked about; None: a trace.
+        """The plan requested; None: a trace.
 
         Raises:
             InputError: a key or value that no plan has.
@@ -136,7 +136,7 @@ USES_CHECKPOINT = USES_HARDWARE = (Mode.gnn, Mode.hybrid, Mode.analytic)
 
 @dataclass(frozen=True)
 class MemoryQuestion:
-    """What is asked of memory.
+    """What is requested of memory.
 
     Attributes:
         batches_held: batches like the step's own that the program keeps between steps.
@@ -147,10 +147,10 @@ class MemoryQuestion:
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked.
+    """What is requested.
 
     Attributes:
-        trace: trace file, directory of rank files, or archive; None: a plan is asked about.
+        trace: trace file, directory of rank files, or archive; None: a plan is requested.
         mode: who answers.
         hardware: device to predict for; None: the trace's own.
         cluster: links and hosts to predict for; None: the default of the device.
@@ -163,8 +163,8 @@ class Request:
         step: ordinal in the window; None: the one with the median measured step time.
         cache_dir: where graphs are kept; None: nowhere.
         whatif: edits of the step, made one after the other; both steps are predicted.
-        plan: a step that nobody ran; None: a trace is asked about.
-        memory: what is asked of peak memory; None: nothing.
+        plan: a step that never ran; None: a trace is requested.
+        memory: what is requested of peak memory; None: nothing.
         jitter: how much equal ranks differ, as predict.jitter reads it; None: not at all.
         findings: whether it is looked for what holds the step up.
     """

@@ -1,4 +1,4 @@
-"""From what a user configured to what is asked."""
+"""From what a user configured to what is requested."""
 
 from __future__ import annotations
 

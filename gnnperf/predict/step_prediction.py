@@ -1,4 +1,4 @@
-"""StepPrediction: one step's answer, the value the report room takes."""
+"""StepPrediction: one step's answer, the value the report space takes."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ class StepPrediction:
             to the step time, so `source_share` cannot show what is missing; this does.
         warnings: sentences for the user.
         provenance: versions and hashes; never paths, user names or a trace's free-form metadata.
-        whatif: what edits make of this step; None: no edit was asked for. Everything else is the unedited step.
-        peak_memory: per rank in the graph, of this step; () not asked for or unknown.
+        whatif: what edits make of this step; None: no edit was requested. Everything else is the unedited step.
+        peak_memory: per rank in the graph, of this step; () not requested or unknown.
         step_time_interval_us: lowest and highest step time; None: there is none, and a warning says why.
         interval_level: share of steps that lie within theirs; None without an interval.
-        findings: what holds this step up, the largest gain first; None: not asked for.
+        findings: what holds this step up, the largest gain first; None: not requested.
         bound: [num_nodes] what the analytical model says the time of a compute node is made of most (kernels.Bound);
-            None where it does not know; None instead of all: which device it is was not asked.
+            None where it does not know; None instead of all: which device it is was not requested.
         device: the numbers of `hardware`; None: not known. traced_device: those of `traced_hardware`.
     """
 

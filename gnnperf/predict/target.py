@@ -1,4 +1,4 @@
-"""The hardware a prediction is for: as asked, else the trace's own."""
+"""The hardware a prediction is for: as requested, else the trace's own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gnnperf.hardware import (
     spread,
 )
 
-# Which laws of collectives a prediction goes by: as asked, else as the cluster says.
+# Which laws of collectives a prediction goes by: as requested, else as the cluster says.
 
 SPECIFICATION = "specification"  # the one word that is no name of laws
 
@@ -93,7 +93,7 @@ def choose_target(graph: ExecutionGraph, hardware: DeviceSpec | None, cluster: C
         cluster: links and hosts, with whatever devices; None: the default of the device.
 
     Raises:
-        InputError: no hardware asked for and the trace's own is not known, or more ranks than the cluster holds.
+        InputError: no hardware requested and the trace's own is not known, or more ranks than the cluster holds.
     """
     traced = traced_device(graph)
     device = hardware or traced or _assumed_device(graph)
@@ -102,7 +102,7 @@ def choose_target(graph: ExecutionGraph, hardware: DeviceSpec | None, cluster: C
     assumed = [] if hardware or traced else [_assumed_text(graph, device)]
     if cluster is None and graph.world_size > 1:
         assumed.append(f"The links are assumed to be those of cluster {chosen.name!r}; cluster=NAME names others.")
-    # Hardware that was asked for, for a trace that does not name its own, is not known to be the same.
+    # Hardware that was requested, for a trace that does not name its own, is not known to be the same.
     return Target(chosen, traced if hardware else device, tuple(assumed))
 
 

@@ -3,7 +3,8 @@
 node                                       latency                                          source
 not touched, on the traced cluster         measured                                         trace
 touched by an edit, or on other hardware   measured x model after / model before            trace
-the same, and the model does not know it   measured x ratio of its family's modeled nodes   scaled
+the same, and the model does not know it   measured x ratio of its family's modeled nodes,  scaled
+                                           without any that of memory bandwidths
 host work on another host                  measured x ratio of single-thread speeds         trace
 a stall                                    measured                                         trace
 never measured                             NaN: the next predictor of the order             -
@@ -30,6 +31,7 @@ BY_MODEL = "measured in this trace, times the ratio that the model predicts for 
 BY_HOST = "measured in this trace, times the ratio of the hosts' single-thread speeds"
 BY_FAMILY = "measured in this trace, times the ratio of modeled nodes of its family"
 SET = "set by an edit from a measurement"
+ON_DEVICE = (NodeType.COMPUTE, NodeType.MEMORY)
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,15 @@ class TracePredictor:
         known, moved = np.isfinite(measured_us), cluster != self.traced
         after = self.model.predict(graph, cluster)
         changed = known & (touched | moved) & ~self._stays(graph, came_from)
-        ratio, source, reason = np.ones(len(known)), _all(known, Source.TRACE), _all(known, self._as_measured)
+        ratio = np.ones(len(known))
+        source, reason = (np.full(len(known), one, dtype=object) for one in (Source.TRACE, self._as_measured))
         if changed.any():
             by_model = _ratio(after.latency_us, self._before_us[came_from], changed)
             by_host = changed & ~touched & (graph.nodes["node_type"] == NodeType.HOST).to_numpy()
             by_family = family_ratios(graph.nodes, by_model, measured_us, changed & ~by_host)
+            on_device = graph.nodes["node_type"].isin(ON_DEVICE).to_numpy()
+            by_family = np.where(np.isnan(by_family) & on_device, bandwidth_ratio(self.traced, cluster), by_family)
+            by_family = np.nan_to_num(by_family, nan=1.0)  # nothing that was modeled changed: as measured
             ratio = np.where(np.isfinite(by_model), by_model, by_family)
             ratio[by_host] = 1.0 / host_ratio(self.traced, cluster)
             ratio[~changed] = 1.0
@@ -79,7 +85,7 @@ class TracePredictor:
         latency_us = measured_us * ratio
         given_us = self._given_us(graph, came_from, touched)
         given = np.isfinite(given_us)
-        latency_us[given], reason[given] = given_us[given], SET
+        latency_us[given], source[given], reason[given] = given_us[given], Source.TRACE, SET
         source[~np.isfinite(latency_us)] = Source.UNCOVERED
         nothing = np.full(len(known), np.nan)
         return replace(
@@ -123,12 +129,6 @@ class TracePredictor:
         return np.where(touched & np.isfinite(now_us) & (now_us != own_us), now_us, np.nan)
 
 
-def _all(like: np.ndarray, value: object) -> np.ndarray:
-    column = np.empty(len(like), dtype=object)
-    column[:] = value
-    return column
-
-
 def _ratio(after_us: np.ndarray, before_us: np.ndarray, changed: np.ndarray) -> np.ndarray:
     """[num_nodes] after / before where both are above 0; 1 where both are 0; NaN unknown."""
     usable = changed & (after_us > 0) & (before_us > 0)
@@ -139,7 +139,7 @@ def _ratio(after_us: np.ndarray, before_us: np.ndarray, changed: np.ndarray) -> 
 
 
 def family_ratios(nodes: pd.DataFrame, ratio: np.ndarray, weight_us: np.ndarray, changed: np.ndarray) -> np.ndarray:
-    """[num_nodes] time-weighted geometric mean of known ratios: of the family, else of the node type, else 1.
+    """[num_nodes] time-weighted geometric mean of known ratios: of the family, else of the node type, else NaN.
 
     Args:
         nodes: of the graph.
@@ -147,7 +147,7 @@ def family_ratios(nodes: pd.DataFrame, ratio: np.ndarray, weight_us: np.ndarray,
         weight_us: [num_nodes] measured latencies.
         changed: [num_nodes] bool, nodes that the change concerns.
     """
-    result = np.ones(len(ratio))
+    result = np.full(len(ratio), np.nan)
     known = changed & np.isfinite(ratio) & (weight_us > 0)
     kind, family = (nodes[name].astype(str).to_numpy() for name in ("node_type", "family"))
     log, us = np.log(np.where(known, ratio, 1.0)), np.where(known, weight_us, 0.0)
@@ -158,6 +158,11 @@ def family_ratios(nodes: pd.DataFrame, ratio: np.ndarray, weight_us: np.ndarray,
         has = (sums["us"] > 0).to_numpy()
         result[has] = np.exp((sums["weighted"] / sums["us"]).to_numpy()[has])
     return result
+
+
+def bandwidth_ratio(traced: ClusterSpec, cluster: ClusterSpec) -> float:
+    """Time of memory-bound work on `cluster` relative to the traced devices."""
+    return traced.device.memory_bandwidth_bytes_per_s / cluster.device.memory_bandwidth_bytes_per_s
 
 
 def host_ratio(traced: ClusterSpec, cluster: ClusterSpec) -> float:

@@ -1,6 +1,6 @@
 """The card of a run, `run.json`: what ran, where, and how long its steps took with and without the profiler.
 
-Each rank leaves its part beside its trace; rank 0 joins the parts and writes the card last. A run is complete only
+Each rank leaves its part next to its trace; rank 0 joins the parts and writes the card last. A run is complete only
 when its card says so.
 """
 
@@ -172,7 +172,7 @@ def machine_of(hosts: Sequence[Any]) -> str:
 
 
 def _seen_link(parts: Sequence[Mapping[str, object]], hosts: int) -> dict[str, object]:
-    """What can be told of a link that the caller does not describe."""
+    """What can be given of a link that the caller does not describe."""
     if len(parts) == 1:
         return {}
     return {"backend": parts[0]["backend"], "medium": "one host" if hosts == 1 else "network", "hosts": hosts}

@@ -36,7 +36,7 @@ def _bound_device() -> int | None:
 
 
 def barrier() -> None:
-    """Wait for all ranks; NCCL, left alone, guesses the device from the rank's number."""
+    """Wait for all ranks; NCCL, left as it is, guesses the device from the rank's number."""
     index = cuda_device()
     if index is not None and dist.get_backend() == "nccl":
         dist.barrier(device_ids=[index])

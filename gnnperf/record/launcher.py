@@ -62,7 +62,7 @@ def keep_memory() -> dict[str, object]:
 
 
 def end_with(launcher: Connection) -> None:
-    """End this process when nobody holds the other end of the pipe any more; at once if so already.
+    """End this process when no one holds the other end of the pipe any more; at once if so already.
 
     The pipe is opened anew: the kernel signals one owner per opening, and ranks share the one they were given.
 
@@ -246,7 +246,8 @@ class Transport(StrEnum):
 def put_transport_first(how: Transport) -> None:
     """Let gloo's threads run when they have something to do; again after new groups, which have threads of their own.
 
-    Without the right to make threads real-time the main thread is told not to push others off the core when it wakes.
+    Without the right to make threads real-time the main thread is instructed not to push others off the core when it
+    wakes.
     """
     if dist.get_backend() != "gloo":
         return

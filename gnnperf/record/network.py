@@ -24,7 +24,7 @@ from gnnperf.core import InputError
 PREFIX = "gnnperf"
 NAMESPACES = Path("/run/netns")
 OURS = re.compile(rf"{PREFIX}-(\d+)-\w+")  # gnnperf-<process>-h0, gnnperf-<process>-switch
-INTERFACE = "gnnperf0"  # each host's only one beside its loopback
+INTERFACE = "gnnperf0"  # each host's only one next to its loopback
 QUEUE_MS = 400  # longer than any queue of ours: nothing is dropped
 CLONE_NEWNET = 0x40000000
 MAX_HOSTS = 8

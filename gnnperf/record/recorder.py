@@ -165,7 +165,7 @@ def record(
 
     Raises:
         InputError: a number of steps is negative or none is profiled, the card's values are not JSON, the directory
-            already holds a complete run or cannot be written, or fewer steps ran than were asked for.
+            already holds a complete run or cannot be written, or fewer steps ran than were requested.
     """
     stretches = Stretches(warmup_steps, unprofiled_steps, profiled_steps)
     about = Description(

@@ -65,7 +65,7 @@ class StepMarker:
         """Mark no more, and end the recording: whole if all steps are there, else as broken.
 
         Raises:
-            InputError: fewer steps ran than were asked for.
+            InputError: fewer steps ran than were requested.
         """
         self._ended, self._first = True, None
         recording, self._recording = self._recording, None

@@ -108,7 +108,7 @@ def summary(durations_us: Sequence[float]) -> dict[str, object]:
 
 @contextmanager
 def garbage_set_aside() -> Iterator[None]:
-    """Collect, and leave what is there out of collections until the end; a program that has done so is left alone."""
+    """Collect, and leave what is there out of collections until the end; a program that did so itself keeps its way."""
     if gc.get_freeze_count() > 0:
         yield
         return

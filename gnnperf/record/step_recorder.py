@@ -132,12 +132,12 @@ class StepRecorder:
 
     @property
     def done(self) -> bool:
-        """Whether all steps asked for have run."""
+        """Whether all steps requested have run."""
         return self._steps_done >= self._stretches.traced_end and self._steps_done >= self.total_steps
 
     @property
     def total_steps(self) -> int:
-        """Steps asked for, of all kinds."""
+        """Steps requested, of all kinds."""
         return self._stretches.traced_end + len(self._watched)
 
     @property
@@ -188,7 +188,7 @@ class StepRecorder:
         return self._kineto_path.read_bytes()
 
     def execution_trace(self) -> bytes | None:
-        """The last step as an execution trace, if one was asked for."""
+        """The last step as an execution trace, if one was requested."""
         return None if self._execution is None else self._execution.content()
 
     def step_times(self) -> dict[str, object]:

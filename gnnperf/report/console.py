@@ -86,7 +86,7 @@ def _ops_table(answer: StepPrediction) -> Table:
 
 
 def _findings(answer: StepPrediction) -> list[Text]:
-    """What holds the step up; nothing where nobody asked."""
+    """What holds the step up; nothing where no one requested."""
     if answer.findings is None:
         return []
     if not answer.findings:

@@ -32,8 +32,8 @@ def occupancy(nodes: pd.DataFrame, document: Mapping[str, Any]) -> pd.DataFrame:
         document: prediction.json, of which step time, kind and makespan are read.
 
     Returns:
-        Columns rank; active_us (a kernel, copy or op runs); transfer_us and wait_us (exposed communication: beside
-        which nothing of that runs); host_us (only the host works); idle_us (nothing runs); hidden_us (transfers beside
+        Columns rank; active_us (a kernel, copy or op runs); transfer_us and wait_us (exposed communication: next to
+        which nothing of that runs); host_us (only the host works); idle_us (nothing runs); hidden_us (transfers next to
         which work runs, a part of active_us).
     """
     length = float(document["step_time_us"])

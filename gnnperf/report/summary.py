@@ -1,4 +1,4 @@
-"""Tables that every rendering of a prediction shares, made of nodes.parquet alone: by op, type, phase, family, rank."""
+"""Tables that every rendering of a prediction shares, made of nodes.parquet: by op, type, phase, family, rank."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def _shape(dims: Any) -> str:
 
 
 def memory_lines(answer: StepPrediction) -> list[str]:
-    """Peak memory rank by rank: of what, at which op, beside the measured one; with edits; whether it fits."""
+    """Peak memory rank by rank: of what, at which op, next to the measured one; with edits; whether it fits."""
     result = [*(_memory_line(rank) for rank in answer.peak_memory), *fit_lines(answer.peak_memory, answer.hardware)]
     if answer.whatif is None:
         return result
@@ -205,7 +205,7 @@ def coverage(answer: StepPrediction) -> str:
 
 
 def doubts(answer: StepPrediction) -> tuple[str, ...]:
-    """Why nodes have another answer than the network's alone, in a run that it was asked in; the commonest reasons."""
+    """The commonest reasons of nodes that do not take the network's latency, where a network took part."""
     by_reason = num_nodes_by_reason(answer)
     if not by_reason.keys() & {Source.GNN, Source.GNN_CALIBRATED}:
         return ()

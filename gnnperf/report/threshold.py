@@ -49,7 +49,7 @@ class Threshold:
 
 
 def read_threshold(max_step_ms: float | None, max_regression: float | None, against: str | None) -> Threshold:
-    """The limits asked for.
+    """The limits requested.
 
     Raises:
         InputError: a regression from nothing or nothing from it, a value that is no limit, or no prediction is there.

@@ -1,4 +1,4 @@
-"""timeline.json.gz: trace-event JSON for Perfetto, predicted beside measured.
+"""timeline.json.gz: trace-event JSON for Perfetto, predicted next to measured.
 
     critical path (predicted)   |T2|--- gemm ---|-- all_reduce --|T1|        one process, in the order of time
     rank 0   stream 0  predicted   |--- gemm ---|-- all_reduce --|           arrows follow the critical path
@@ -76,7 +76,7 @@ def _other_row(others: list[tuple[int, int]], start_ns: int, end_ns: int) -> int
 # What a slice of the timeline says about its node: arguments, and a color (`cname`) of the trace-event format.
 #
 # predicted slices   by where the latency came from (source)
-# measured slices    by how far the prediction is off; none where it is for other hardware, or nobody predicted it
+# measured slices    by how far the prediction is off; none where it is for other hardware, or no one predicted it
 #
 # Names of colors are those of catapult's color scheme. chrome://tracing draws them; Perfetto's own page colors by name
 # (https://github.com/google/perfetto/issues/624) and has source and error among the arguments, where a query finds
@@ -98,10 +98,10 @@ COLOR_OF_ERROR = ((0.1, "good"), (0.3, "bad"), (np.inf, "terrible"))  # |predict
 
 
 class NodeArgs:
-    """Arguments and colors of nodes, made for as many nodes at a time as are asked for.
+    """Arguments and colors of nodes, made for as many nodes at a time as are requested.
 
     Args:
-        answer: the prediction; errors are told where it is for the hardware of the trace.
+        answer: the prediction; errors are given where it is for the hardware of the trace.
     """
 
     def __init__(self, answer: StepPrediction) -> None:
@@ -138,7 +138,7 @@ def color_of_source(args: dict[str, Any]) -> str:
 
 
 def color_of_error(args: dict[str, Any]) -> str | None:
-    """The color of a measured slice; None: no error is told."""
+    """The color of a measured slice; None: no error is given."""
     error = args.get("error")
     return None if error is None else next(color for limit, color in COLOR_OF_ERROR if abs(error) <= limit)
 
@@ -181,7 +181,7 @@ def _pieces(answer: StepPrediction) -> Iterator[bytes]:
 
 
 def _head(answer: StepPrediction) -> Event:
-    """What is said about the whole document, with the key of the colors."""
+    """What is stated about the whole document, with the key of the colors."""
     return {
         "displayTimeUnit": "ns",
         "otherData": {
@@ -254,7 +254,7 @@ def _critical(answer: StepPrediction, chain: np.ndarray, begin_ns: np.ndarray, a
         answer: whose path.
         chain: [num_on_path] its nodes in the order of time.
         begin_ns: [num_on_path + 1] when the path reaches each, and its end.
-        about: what is said of a node.
+        about: what is stated of a node.
     """
     nodes = answer.prediction.graph.nodes
     lasting = np.flatnonzero(np.diff(begin_ns) > 0)

@@ -1,6 +1,6 @@
 """The second pass: what overlaps shares devices, cores and links, takes longer, and the step is scheduled again.
 
-first pass    compute |== A ==|== B ==|          every latency is of the op alone
+first pass    compute |== A ==|== B ==|          every latency is of the isolated op
               link       |== transfer ==|
 second pass   compute |== A ===|=== B ===|       A and B advance at 1 / slowdown while the transfer runs
               link       |== transfer ==|
@@ -37,7 +37,7 @@ class Contended:
 
     Attributes:
         schedule: of the last copy of the step.
-        latency_us: [num_nodes] latencies in it; of nodes that overlap nothing, those of the op alone.
+        latency_us: [num_nodes] latencies in it; of nodes that overlap nothing, those of the isolated op.
     """
 
     schedule: Schedule
@@ -59,8 +59,8 @@ def schedule_with_contention(
         graph: one step, or a whole window with num_unrolled=1.
         latency_us: [num_nodes] float64, finite.
         lag_us: [num_edges] float64, finite, not negative.
-        isolated: which latencies are of ops alone, and what they share. Other nodes are never stretched, but load what
-            they run on.
+        isolated: which latencies are of isolated ops, and what they share. Other nodes are never stretched, but load
+            what they run on.
         num_unrolled: copies of the step.
         ready_us: [num_nodes] earliest starts of the first copy; default 0.
 

@@ -1,4 +1,4 @@
-"""How much ranks differ, told by a recording of several ranks and steps.
+"""How much ranks differ, given by a recording of several ranks and steps.
 
 x[r, k, j]   latency of node j (the same content and position in every step) of rank r in step k,  T[r, k] = sum over j
 

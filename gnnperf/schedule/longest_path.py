@@ -256,7 +256,7 @@ def schedule_copies(
 def cross_step_edges(graph: ExecutionGraph, lanes: LaneEnds) -> np.ndarray:
     """[2, num_carried] (node of one copy of the step, node of the next copy that waits for its end).
 
-    A lane's first node follows its last one; beside that, what waits for work of the step before.
+    A lane's first node follows its last one; next to that, what waits for work of the step before.
     """
     along = np.stack([lanes.last, lanes.first])
     return along if graph.cross_step is None else np.concatenate([along, graph.cross_step], axis=1)

@@ -54,6 +54,13 @@ def fit_medians(graph: ExecutionGraph, fit_node: np.ndarray) -> ClassMedians:
                         _medians(edges.dropna(subset="value"), _EDGE_CLASSES))  # fmt: skip
 
 
+def measured_latency_us(graph: ExecutionGraph) -> np.ndarray:
+    """[num_nodes] as measured; NaN unknown. A wait for untraced peers holds their transfer: it lasts `blocked_us`."""
+    nodes = graph.nodes
+    peer = (nodes["segment"] == Segment.PEER_WAIT).to_numpy()
+    return np.where(peer, nodes["blocked_us"], nodes["latency_us"]).astype(np.float64)
+
+
 def in_peer_wait(graph: ExecutionGraph) -> np.ndarray:
     """[num_nodes] bool: transfers and exits that are in the measured sum of a wait for untraced peers."""
     nodes = graph.nodes

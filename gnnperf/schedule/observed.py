@@ -1,13 +1,13 @@
-"""Measured latencies -> latencies of ops alone: contention run backwards over a recording.
+"""Measured latencies -> latencies of isolated ops: contention run backwards over a recording.
 
-recorded      compute |== A ===|=== B ===|      A and B ran beside the transfer and took longer than alone
+recorded      compute |== A ===|=== B ===|      A and B ran next to the transfer and took longer than by itself
               link       |== transfer ==|
-alone         A = integral over its recorded time of the rate at which it advanced, and so for B and the transfer
+by itself         A = integral over its recorded time of the rate at which it advanced, and so for B and the transfer
 
 The rates are those of the second pass (progress.py), of what the recording says ran at each moment. So the latencies
-found here, scheduled with contention, take the recorded time again, as far as the rates hold; and scheduled beside
+found here, scheduled with contention, take the recorded time again, as far as the rates hold; and scheduled next to
 something else (a slower link, more ranks on a core) they take what they would take there. A transfer that found tokens
-in the bucket of its line would have taken longer alone.
+in the bucket of its line would have taken longer by itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gnnperf.schedule.resource_demands import IDLE, resource_demands
 def _observe(node, what, when_us, latency_us, claimed, state):  # type: ignore[no-untyped-def] # pragma: no cover
     """Walk recorded events in order; returns [num_nodes] what of each latency is left without what others took."""
     isolated_us = latency_us.copy()
-    heap = [(0.0, STARTS, 0, 0)]  # rates announce ends that nobody waits for: here ends are recorded
+    heap = [(0.0, STARTS, 0, 0)]  # rates announce ends that no one waits for: here ends are recorded
     for event in range(len(node)):
         n, now = node[event], when_us[event]
         heap.clear()

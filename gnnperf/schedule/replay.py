@@ -25,7 +25,7 @@ from gnnperf.graph import (
 )
 from gnnperf.schedule.alignment import align
 from gnnperf.schedule.longest_path import Schedule, schedule
-from gnnperf.schedule.medians import ClassMedians, fit_medians, in_peer_wait
+from gnnperf.schedule.medians import ClassMedians, fit_medians, in_peer_wait, measured_latency_us
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ReplayResult:
         from_median: [num_nodes] bool, the latency is a class median.
         median_time_share: share of the critical path's time that comes from class medians instead of step j.
         peer_time_share: share of it that is time in collectives whose peers were not traced: wait and transfer cannot
-            be told apart there, and keep their measured sum.
+            be distinguished there, and keep their measured sum.
         num_unknown: nodes and edges that neither step j nor a class median knows; they take no time in the schedule.
     """
 
@@ -126,10 +126,7 @@ def _latencies(
     graph: ExecutionGraph, structure: ExecutionGraph, other: ExecutionGraph, matched: np.ndarray, latency_step: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Latencies of step j where aligned; class medians for waits and for what is not aligned; NaN where neither is."""
-    measured = other.nodes["latency_us"].to_numpy()
-    peers = (other.nodes["segment"] == Segment.PEER_WAIT).to_numpy()
-    # Wait for untraced peers, their transfer and the exit cannot be told apart: their measured sum, as one.
-    measured = np.where(peers, other.nodes["blocked_us"].to_numpy(), measured)
+    measured = measured_latency_us(other)
     aligned = np.where(matched >= 0, measured[matched], np.nan)
     aligned = np.where(np.isnan(aligned) & in_peer_wait(structure), 0.0, aligned)
     medians = _medians_of(graph, structure.nodes["rank"].to_numpy(), latency_step, lambda m: m.latency_us(structure))
@@ -152,7 +149,7 @@ def _medians_of(
 
     Args:
         graph: the whole run.
-        owner: [n] rank of each answer; collectives are no rank's (-1), and what no rank owns is asked of all.
+        owner: [n] rank of each answer; collectives are no rank's (-1), and what no rank owns is requested of all.
         latency_step: the step that is replayed.
         ask: fitted medians -> [n] answers.
     """

@@ -51,7 +51,7 @@ class ResourceDemands:
 
 
 def resource_demands(graph: ExecutionGraph, latency_us: np.ndarray, contention: Contention) -> ResourceDemands:
-    """What the nodes of `graph` claim, with latencies [num_nodes] of each node alone."""
+    """What the nodes of `graph` claim, with latencies [num_nodes] of each node by itself."""
     nodes, kind = graph.nodes, graph.nodes["node_type"].to_numpy().astype(str)
     pool_of, cores = contention.pools(graph.ranks)
     rank = nodes["rank"].to_numpy()

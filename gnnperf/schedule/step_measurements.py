@@ -18,10 +18,12 @@ import pandas as pd
 from gnnperf.core import InputError, NodeType, Segment
 from gnnperf.graph import ExecutionGraph, StepLabel, measured_end_us
 from gnnperf.schedule.longest_path import timed_edges
-from gnnperf.schedule.medians import ClassMedians, fit_medians, in_peer_wait
+from gnnperf.schedule.medians import ClassMedians, fit_medians, in_peer_wait, measured_latency_us
 
 STALL_US = 1_000.0  # shorter ones are usual scatter of a host
 STALL_FACTOR = 10.0  # times the median of the node's class
+LEAST_NODES = 8  # of a class; fewer have no median that a stall among them leaves where it was
+HOST_CLASSES = (["segment", "op_name", "event_name"], ["segment", "event_name"], ["segment"])  # finest first
 EDGE = ["src", "dst", "relation"]
 
 
@@ -36,17 +38,20 @@ class MeasuredStep:
         delay_us: [num_nodes] from the moment that every constraint allows a node until it began; 0 or more.
         lag_us: [num_edges] measured delay along an edge; where another edge was binding, the median of the edge's
             class, at most what the measured times leave.
-        stalled: [num_nodes] bool, host nodes that took STALL_US or more and STALL_FACTOR times the median of their
-            class (first launches, data loading, cudaMalloc, sleeps).
+        usual_us: [num_nodes] median of the finest class of host nodes, over the whole trace, that has LEAST_NODES; NaN
+            none.
+        stalled: [num_nodes] bool, host nodes that took STALL_US or more and STALL_FACTOR times what is usual (first
+            launches, data loading, cudaMalloc, sleeps).
         rank_start_us: rank -> start of the step after that of the earliest rank.
         medians: per class of nodes and edges, over the whole trace.
-        from_other_steps: whether the latencies are medians over other steps: a forecast, not a copy.
+        from_other_steps: whether this is another step than the predicted one: a forecast, not a copy.
     """
 
     graph: ExecutionGraph
     latency_us: np.ndarray
     delay_us: np.ndarray
     lag_us: np.ndarray
+    usual_us: np.ndarray
     stalled: np.ndarray
     rank_start_us: Mapping[int, float]
     medians: ClassMedians
@@ -58,10 +63,10 @@ class MeasuredStep:
         return np.where(self.stalled, self.latency_us, 0.0) + np.where(self.delay_us >= STALL_US, self.delay_us, 0.0)
 
     def without_stalls(self) -> MeasuredStep:
-        """The step with the median of its class for every stalled node, and without delays of STALL_US or more."""
-        usual_us = np.where(self.stalled, self.medians.latency_us(self.graph), self.latency_us)
+        """The step with what is usual for every stalled node, and without delays of STALL_US or more."""
+        latency_us = np.where(self.stalled, self.usual_us, self.latency_us)
         delay_us = np.where(self.delay_us >= STALL_US, 0.0, self.delay_us)
-        return replace(self, latency_us=usual_us, delay_us=delay_us, stalled=np.zeros_like(self.stalled))
+        return replace(self, latency_us=latency_us, delay_us=delay_us, stalled=np.zeros_like(self.stalled))
 
     def edge_lags_us(self, graph: ExecutionGraph, came_from: np.ndarray) -> np.ndarray:
         """[num_edges of graph] lags with the delays of nodes on top.
@@ -89,12 +94,15 @@ def measured_step(graph: ExecutionGraph, label: StepLabel) -> MeasuredStep:
         label: the step.
     """
     step = graph.step(label.step).for_predictors()
-    latency_us = _latencies_us(step)
+    latency_us = measured_latency_us(step)
+    latency_us = np.where(np.isnan(latency_us) & in_peer_wait(step), 0.0, latency_us)
     medians = fit_medians(graph, np.ones(graph.num_nodes, dtype=bool))
     lag_us, delay_us = _lags_us(step, latency_us, medians)
     first_us = min(label.rank_start_us, default=0.0)
     starts = {rank: start - first_us for rank, start in zip(graph.ranks, label.rank_start_us, strict=True)}
-    return MeasuredStep(step, latency_us, delay_us, lag_us, _stalled(step, latency_us, medians), starts, medians)
+    usual_us = _usual_us(graph)[graph.rows_of_step(label.step)]
+    stalled = (latency_us >= STALL_US) & (latency_us >= STALL_FACTOR * usual_us)  # NaN is not
+    return MeasuredStep(step, latency_us, delay_us, lag_us, usual_us, stalled, starts, medians)
 
 
 def forecast_step(graph: ExecutionGraph, label: StepLabel) -> MeasuredStep:
@@ -118,19 +126,18 @@ def forecast_step(graph: ExecutionGraph, label: StepLabel) -> MeasuredStep:
     return replace(measured_step(graph, ranked[(len(ranked) - 1) // 2]), from_other_steps=True)
 
 
-def _latencies_us(step: ExecutionGraph) -> np.ndarray:
-    """[num_nodes]; a wait for untraced peers lasts as long as the thread was blocked, transfer included."""
-    nodes = step.nodes
-    peer = (nodes["segment"] == Segment.PEER_WAIT).to_numpy()
-    latency_us = np.where(peer, nodes["blocked_us"], nodes["latency_us"]).astype(np.float64)
-    return np.where(np.isnan(latency_us) & in_peer_wait(step), 0.0, latency_us)
-
-
-def _stalled(step: ExecutionGraph, latency_us: np.ndarray, medians: ClassMedians) -> np.ndarray:
-    """[num_nodes] bool: host nodes far beyond their class; waits for peers and blocking calls are no stalls."""
-    nodes = step.nodes
+def _usual_us(graph: ExecutionGraph) -> np.ndarray:
+    """[num_nodes] median latency of each host node's class; NaN for other nodes, waits for peers and small classes."""
+    nodes = graph.nodes
     host = ((nodes["node_type"] == NodeType.HOST) & (nodes["segment"] != Segment.PEER_WAIT)).to_numpy()
-    return host & (latency_us >= STALL_US) & (latency_us >= STALL_FACTOR * np.nan_to_num(medians.latency_us(step)))
+    rows, result = nodes[host], np.full(len(nodes), np.nan)
+    usual_us = np.full(len(rows), np.nan)
+    for columns in HOST_CLASSES:
+        groups = rows.groupby(columns, observed=True, dropna=False)["latency_us"]
+        large = (groups.transform("count") >= LEAST_NODES).to_numpy() & np.isnan(usual_us)
+        usual_us[large] = groups.transform("median").to_numpy(np.float64)[large]
+    result[host] = usual_us
+    return result
 
 
 def _lags_us(step: ExecutionGraph, latency_us: np.ndarray, medians: ClassMedians) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,7 @@
 """Response: scale one kind of node and see what the makespan does.
 
 A graph without wait edges replays well and answers every what-if wrongly: with its device work gone, its host still
-sleeps for the recorded time. The ablation beside each answer shows how much of the response the wait edges carry.
+sleeps for the recorded time. The ablation next to each answer shows how much of the response the wait edges carry.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from gnnperf.core import NodeType, Relation, Segment
 from gnnperf.graph import ExecutionGraph, measured_lags
 from gnnperf.schedule.longest_path import schedule
-from gnnperf.schedule.medians import fit_medians, in_peer_wait
+from gnnperf.schedule.medians import fit_medians, in_peer_wait, measured_latency_us
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,8 @@ def measured_latencies(graph: ExecutionGraph) -> tuple[np.ndarray, np.ndarray]:
 
     The wait for untraced peers and their transfer count as one, with their measured sum.
     """
-    nodes = graph.nodes
     medians = fit_medians(graph, np.ones(graph.num_nodes, dtype=bool))
-    peer = (nodes["segment"] == Segment.PEER_WAIT).to_numpy()
-    latency = np.where(peer, nodes["blocked_us"], nodes["latency_us"])
+    latency = measured_latency_us(graph)
     latency = np.where(np.isnan(latency) & ~in_peer_wait(graph), medians.latency_us(graph), latency)
     lag = graph.edges["lag_us"].to_numpy()
     parts = in_peer_wait(graph) | graph.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK]).to_numpy()

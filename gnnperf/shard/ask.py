@@ -1,4 +1,4 @@
-"""From what `gnnperf shard` was told to a problem, and from the best placement to a plan."""
+"""From what `gnnperf shard` was instructed to a problem, and from the best placement to a plan."""
 
 from __future__ import annotations
 

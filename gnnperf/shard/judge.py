@@ -1,6 +1,6 @@
 """The judge of a placement: the graph of the step, every node's latency, the schedule.
 
-Ranks differ in their tables only, so ranks that nobody ever waits for need not be in the graph: those that look up,
+Ranks differ in their tables only, so ranks that no one ever waits for need not be in the graph: those that look up,
 update, or do both with what comes before, longest among equally many kernels are enough. `tests/shard` holds it to the
 graph of all ranks.
 """

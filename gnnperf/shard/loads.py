@@ -55,7 +55,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Loads:
-    """Loads of a problem's tables, by how they are held; those not asked for before are priced then."""
+    """Loads of a problem's tables, by how they are held; those not requested before are priced then."""
 
     problem: Problem
     known: dict[Key, Load] = field(default_factory=dict)

@@ -20,7 +20,7 @@ from gnnperf.generate import (
 from gnnperf.hardware import ClusterSpec
 
 RESERVE_SHARE = 0.15  # of a device's memory for activations and libraries: torchrec's storage reservation by default
-GRADIENT_AND_BUCKET = 2  # float32 copies beside a replicated parameter
+GRADIENT_AND_BUCKET = 2  # float32 copies next to a replicated parameter
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ from gnnperf.shard.surrogate_cost import State, Surrogate, Value
 
 # Placements to begin with: greedy ones, and random ones to compare with.
 #
-# Greedy: tables by weight, heaviest first, each to the rank with the least weight among those with room (Graham 1969,
-# LPT); a table that no rank has room for is divided by rows over all of them. Weights: bytes, lookups, predicted time.
+# Greedy: tables by weight, heaviest first, each to the rank with the least weight among those with space (Graham 1969,
+# LPT); a table that no rank has space for is divided by rows over all of them. Weights: bytes, lookups, predicted time.
 
 GIB = float(1 << 30)
 TRIES = 20  # random placements that do not fit, before one is taken to be impossible
-Choice = Callable[[np.ndarray, np.ndarray], int]  # weight of ranks [ranks], those with room [n] -> one of them
+Choice = Callable[[np.ndarray, np.ndarray], int]  # weight of ranks [ranks], those with space [n] -> one of them
 
 
 def size_weights(loads: Loads) -> np.ndarray:
@@ -57,7 +57,7 @@ def greedy(weights: np.ndarray, loads: Loads) -> Placement:
 
 
 def random_placements(loads: Loads, count: int, seed: int) -> tuple[Placement, ...]:
-    """Whole tables on random ranks with room, large tables first; fewer than `count` where few fit."""
+    """Whole tables on random ranks with space, large tables first; fewer than `count` where few fit."""
     rng, sizes = np.random.default_rng(seed), size_weights(loads)
     order = np.argsort(-sizes, kind="stable").tolist()
     result: list[Placement] = []
@@ -71,7 +71,7 @@ def random_placements(loads: Loads, count: int, seed: int) -> tuple[Placement, .
 
 
 def _in_order(order: Sequence[int], weights: np.ndarray, loads: Loads, choose: Choice) -> Placement | None:
-    """Each table to a chosen rank, by rows over all where none has room; None: not even that fits."""
+    """Each table to a chosen rank, by rows over all where none has space; None: not even that fits."""
     problem = loads.problem
     held, free = np.zeros(problem.ranks), np.full(problem.ranks, problem.capacity_bytes)
     everywhere = Placed(Split.ROW, tuple(range(problem.ranks)))
@@ -192,19 +192,19 @@ def _other_ways(state: State, table: int, idle: np.ndarray, costs: Surrogate) ->
 # Local search: the best change of a table as long as one is better, then a shove into the unknown, and again.
 #
 # Iterated local search (Lourenço, Martin, Stützle 2003) over a price, deterministic for a seed. It stops by the
-# number of placements asked about, never by a clock.
+# number of placements requested, never by a clock.
 
 SHOVED_TABLES = 3
 
 
 @dataclass
 class Budget:
-    """Placements that may still be asked about; counted down, so not frozen."""
+    """Placements that may still be requested; counted down, so not frozen."""
 
     left: int
 
     def spent(self) -> bool:
-        """One more was asked about; whether it was one too many."""
+        """One more was requested; whether it was one too many."""
         self.left -= 1
         return self.left < 0
 
@@ -265,8 +265,8 @@ class Effort:
     """How hard to search.
 
     Attributes:
-        requested: placements that the surrogate is asked about.
-        judged: found placements that are priced, beside the seeds.
+        requested: placements that the surrogate is requested.
+        judged: found placements that are priced, next to the seeds.
         seed: of everything random.
     """
 

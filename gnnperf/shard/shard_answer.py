@@ -44,7 +44,7 @@ class Answer:
     """The result.
 
     Attributes:
-        problem: asked about.
+        problem: requested.
         ranked: the best placements, the fastest first.
         judged: of each of them.
         compared_us: steps of other placements, by their origin; none of random ones where none fits.
@@ -63,7 +63,7 @@ def answer(problem: Problem, effort: Effort, given: Placement | None, top: int) 
     """Search, and judge what was found, the greedy placements and random ones by the schedule.
 
     Args:
-        problem: asked about.
+        problem: requested.
         effort: of the search.
         given: a placement to begin with and compare with; None: there is none.
         top: placements in the answer.

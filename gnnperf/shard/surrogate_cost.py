@@ -72,7 +72,7 @@ class Surrogate:
     """What placements of one problem cost.
 
     Attributes:
-        problem: asked about.
+        problem: requested.
         loads: of its tables.
         sizes_bytes: [sizes] messages.
         times_us: kind of collective -> [sizes] us.

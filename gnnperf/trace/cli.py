@@ -19,7 +19,7 @@ def add_parsers(subparsers: Any) -> None:
 
 
 def _inspect(args: argparse.Namespace) -> int:
-    from gnnperf.core import console  # only what is asked for is imported
+    from gnnperf.core import console  # only what is requested is imported
     from gnnperf.trace.inspect import inspect
     from gnnperf.trace.inspect_text import print_inspection
 

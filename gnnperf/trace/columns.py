@@ -60,7 +60,7 @@ def _decimal_ns(value: Decimal | float | None) -> int:
 
 
 class Codes(dict[Any, int]):
-    """Numbers the values it is asked for in order of first appearance; None is -1."""
+    """Numbers the values it is requested in order of first appearance; None is -1."""
 
     def __init__(self) -> None:
         super().__init__({None: -1})

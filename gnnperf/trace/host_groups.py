@@ -42,7 +42,7 @@ class _Ranges:
 
 
 def name_groups(tables: Sequence[TraceTable], groups: Mapping[int, Sequence[Group]]) -> list[TraceTable]:
-    """The same tables with the groups of gloo's collectives, where they can be told.
+    """The same tables with the groups of gloo's collectives, where they can be given.
 
     Args:
         tables: of one run.
@@ -163,7 +163,7 @@ def _parts(ranges: _Ranges, threads: Sequence[int]) -> np.ndarray:
 
 
 def _overlap(members: Sequence[_Ranges], parts: Sequence[np.ndarray]) -> bool:
-    """Whether nobody left before everybody had come."""
+    """Whether no one left before everybody had come."""
     bound = np.array([members[0].what[i][0] not in _ONE_SIDED for i in parts[0]], dtype=bool)  # [n]
     begin = np.stack([m.begin_ns[p] for m, p in zip(members, parts, strict=True)])  # [num_members, n]
     end = np.stack([m.end_ns[p] for m, p in zip(members, parts, strict=True)])

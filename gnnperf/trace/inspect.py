@@ -89,7 +89,7 @@ class Inspection:
 
     Attributes:
         name: of the run.
-        world_size: ranks of the run, traced or not; None for execution traces alone.
+        world_size: ranks of the run, traced or not; None for execution traces only.
         ranks: traced ranks.
         execution_traces: those without a Kineto file.
         missing: what the trace does not hold and a prediction would use.

@@ -6,7 +6,7 @@ thread, a device stream), and what repeats is made to look the same each time:
     start_gap_ns  } time since the moment before it in its lane, starts and ends taken together in the order
     end_gap_ns    } that `num_inside` gives, so that a gap is one stretch of a lane in which nothing begins or ends
     num_inside      starts of its lane between the event's own start and its end
-    row_shift       row minus the row that start and duration alone would give; 0 but for ties
+    row_shift       row minus the row that start and duration by themselves would give; 0 but for ties
     *_back          references to events: rows back in the stored order instead of a row number
     *_step          identifiers that count up: difference to the last known one in the stored order
 

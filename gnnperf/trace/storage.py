@@ -1,4 +1,4 @@
-"""TraceTables on disk: `events.parquet` with all ranks of a run, `feeds.parquet` and the run's card beside it.
+"""TraceTables on disk: `events.parquet` with all ranks of a run, `feeds.parquet` and the run's card next to it.
 
 events.parquet holds the packed columns of `gnnperf.trace.packing`, rank after rank, and in its schema metadata
 (`gnnperf.trace`) the format's version, each rank's TraceMeta with its number of events, and the columns that have one
@@ -232,14 +232,14 @@ def _feeds_of(feeds: pd.DataFrame, table: TraceTable, path: Path) -> pd.DataFram
 
 
 def _refuse_dangling(feeds: pd.DataFrame, num_events: int, path: Path) -> None:
-    """Later rooms follow these row numbers without looking."""
+    """Later packages follow these row numbers without looking."""
     for name in feeds:
         if not feeds[name].between(0, num_events - 1).all():
             raise InputError(f"column {name!r} names a row that is not there", where=str(path), remedy=REMEDY)
 
 
 def read_card(directory: Path) -> dict[str, object] | None:
-    """The recorder's `run.json` beside the traces; None without one.
+    """The recorder's `run.json` next to the traces; None without one.
 
     Raises:
         InputError: it is there and is not a JSON object.

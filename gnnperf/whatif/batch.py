@@ -175,7 +175,7 @@ def copied(graph: ExecutionGraph, grown: np.ndarray) -> np.ndarray:
 
 
 def messages(graph: ExecutionGraph, grown: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
-    """[num_nodes] bool: parts and transfers of messages that grow; and the kinds of which nobody can tell."""
+    """[num_nodes] bool: parts and transfers of messages that grow; and the kinds of which no one can tell."""
     nodes, (src, dst) = graph.nodes, _launched(graph)
     part = (nodes["node_type"] == NodeType.COMM).to_numpy()
     src, dst = src[part[dst]], dst[part[dst]]

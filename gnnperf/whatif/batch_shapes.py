@@ -52,7 +52,7 @@ def scale_call(call: Call, batch: Batch, factor: float) -> Scaled:
 
 
 def _is_added(argument: Argument, batch: Batch, compared: list[Shape]) -> bool:
-    """A parameter beside data of higher rank to which it is broadcast: their last dimensions are the same."""
+    """A parameter next to data of higher rank to which it is broadcast: their last dimensions are the same."""
     size = len(argument)
     return argument in batch.parameters and any(len(s) > size and s[-size:] == argument for s in compared)
 

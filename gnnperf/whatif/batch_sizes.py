@@ -1,4 +1,4 @@
-"""Which sizes are batch: told from the shapes of a graph, by what the arguments of ops mean.
+"""Which sizes are batch: given from the shapes of a graph, by what the arguments of ops mean.
 
 linear           data [512,128], weight [384,128]       the first size of data is batch: 512
 embedding        table [1000,128], indices [8,64]       8

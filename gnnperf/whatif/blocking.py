@@ -1,6 +1,6 @@
 """When a collective is waited for: where it was issued, or later.
 
-asynchronous   |issue|T1| more work ... |T1 ·waits·| next        the transfer runs beside the work
+asynchronous   |issue|T1| more work ... |T1 ·waits·| next        the transfer runs next to the work
 blocking       |issue|T1 ·waits·| more work ... |T1| next
 """
 
@@ -35,7 +35,7 @@ class Block:
         """Move the waits.
 
         Raises:
-            InputError: the graph has no such collective, or nobody knows who issued it.
+            InputError: the graph has no such collective, or nothing knows who issued it.
         """
         leaves = exits(graph, self.collective, self.phase)
         issued_by = issuers(graph, leaves)

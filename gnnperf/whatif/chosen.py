@@ -1,4 +1,4 @@
-"""Nodes that someone chose take a multiple of what is told of them: for changes that no op name or rank selects.
+"""Nodes that someone chose take a multiple of what is given of them: for changes that no op name or rank selects.
 
 before   [copy 40][gemm 90][copy 40]
 after    [copy 10][gemm 90][copy 40]       nodes = (0,), factors = (0.25,)

@@ -1,4 +1,4 @@
-"""Every distinct op call of a node table once: what is asked of its shapes holds for all nodes that run it."""
+"""Every distinct op call of a node table once: what is requested of its shapes holds for all nodes that run it."""
 
 from __future__ import annotations
 

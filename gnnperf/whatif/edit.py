@@ -16,7 +16,7 @@ from gnnperf.whatif.hardware_change import HardwareChange
 
 # What an edit declares about latencies, for whoever tells latencies: a predictor, or the recording itself.
 #
-# latency = (declared_us where declared, else told) x factor + added_us
+# latency = (declared_us where declared, else given) x factor + added_us
 #
 # A pause is added after every factor: a slower processor does not make a rank wait longer for its data. So the order in
 # which pauses and factors are composed does not matter.
@@ -27,9 +27,9 @@ class LatencyChange:
     """Per node; nothing is changed where the factor is 1, nothing added and nothing declared.
 
     Attributes:
-        factor: [num_nodes] of what is told.
+        factor: [num_nodes] of what is given.
         added_us: [num_nodes] on top of it, 0 none.
-        declared_us: [num_nodes] in place of what is told; NaN none.
+        declared_us: [num_nodes] in place of what is given; NaN none.
     """
 
     factor: np.ndarray
@@ -37,12 +37,12 @@ class LatencyChange:
     declared_us: np.ndarray
 
     def of(self, predicted_us: np.ndarray) -> np.ndarray:
-        """[num_nodes] latencies with the change; a node that nobody tells stays NaN unless it is declared."""
+        """[num_nodes] latencies with the change; a node that nothing tells stays NaN unless it is declared."""
         return np.where(np.isnan(self.declared_us), predicted_us, self.declared_us) * self.factor + self.added_us
 
     def after(self, earlier: LatencyChange, came_from: np.ndarray) -> LatencyChange:
         """The earlier change, then this one; `came_from` [num_nodes]: node of the graph before that each one is."""
-        declared = ~np.isnan(self.declared_us)  # a declaration replaces what was said before it
+        declared = ~np.isnan(self.declared_us)  # a declaration replaces what was stated before it
         return LatencyChange(
             factor=np.where(declared, 1.0, earlier.factor[came_from]) * self.factor,
             added_us=earlier.added_us[came_from] + self.added_us,
@@ -51,7 +51,7 @@ class LatencyChange:
 
 
 def no_change(num_nodes: int) -> LatencyChange:
-    """Latencies as they are told."""
+    """Latencies as they are given."""
     return LatencyChange(np.ones(num_nodes), np.zeros(num_nodes), np.full(num_nodes, np.nan))
 
 
@@ -68,7 +68,7 @@ def delayed(chosen: np.ndarray, added_us: float) -> LatencyChange:
 
 
 def declared(chosen: np.ndarray, latency_us: float) -> LatencyChange:
-    """`latency_us` for the nodes `chosen` [num_nodes] bool, whatever is told."""
+    """`latency_us` for the nodes `chosen` [num_nodes] bool, whatever is given."""
     nothing = no_change(len(chosen))
     return LatencyChange(nothing.factor, nothing.added_us, np.where(chosen, latency_us, np.nan))
 

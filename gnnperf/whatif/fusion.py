@@ -74,7 +74,7 @@ class FuseElementwise:
 
 
 def _links(graph: ExecutionGraph, fits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Neighbors of a chain, first to last, of one step; nobody but the next op waits for the one before."""
+    """Neighbors of a chain, first to last, of one step; no one but the next op waits for the one before."""
     nodes, edges = graph.nodes, graph.edges
     gap = (nodes["segment"] == Segment.T1).to_numpy()
     before, after = consecutive(np.where(gap, -1, lane_keys(nodes)))

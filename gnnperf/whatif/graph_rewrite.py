@@ -52,7 +52,7 @@ def insert_copies(
 
 
 def _cross_step_with_copies(cross_step: np.ndarray, unit: np.ndarray, id_of: np.ndarray) -> np.ndarray:
-    """[2, n] waits for the step before: a copy has those of its original, and nobody waits for a copy."""
+    """[2, n] waits for the step before: a copy has those of its original, and no one waits for a copy."""
     copied = cross_step[:, unit[cross_step[1]] >= 0]
     parts = [np.stack([id_of[-1][copied[0]], copy[copied[1]]]) for copy in id_of[:-1]]
     return np.concatenate([*parts, id_of[-1][cross_step]], axis=1)

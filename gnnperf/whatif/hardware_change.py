@@ -1,10 +1,11 @@
 """What edits declare about hardware, for whoever predicts: which cluster answers for which node.
 
 rank 0   cluster as it is                      |
-rank 1   ... with another device        |      |  a transfer is asked of every rank's hardware: the slowest rules
+rank 1   ... with another device        |      |  a transfer is requested of every rank's hardware: the slowest rules
 all_to_all, any rank   ... with other links    |
 
-A graph holds work, not hardware; so an edit declares, and `requested` says of which clusters the predictor is asked.
+A graph holds work, not hardware; so an edit declares, and `requested` says of which clusters the predictor is
+requested.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def may_be(shape: Shape, pattern: Shape) -> bool:
 
 # Which calls may run as one: equal calls of one thread of which none needs what another one makes.
 #
-# looked up   [bag 1] [reshape] [bag 2] [stack]       nobody takes [64,16] between bag 1 and bag 2: one lookup
+# looked up   [bag 1] [reshape] [bag 2] [stack]       no op takes [64,16] between bag 1 and bag 2: one lookup
 # stacked     [linear] [gelu] [linear] [gelu]         gelu takes [8,32], what linear makes: two calls
 #
 # By `feeds` edges within a phase where a thread has any, else by shapes: a call whose result may be taken before the

@@ -25,7 +25,7 @@ class ChangeCluster:
     """The same ranks and devices in another cluster: its links, hosts, ranks per node.
 
     Attributes:
-        to: name of the catalog, or a .yaml file; None: the cluster as it is, with what else is said.
+        to: name of the catalog, or a .yaml file; None: the cluster as it is, with what else is stated.
         nodes: how many nodes the ranks are divided over, in equal blocks; None: as the cluster says.
         ranks_per_node: devices of a node; None: as the cluster says.
         host: processor of the nodes, a name of the catalog or a .yaml file; None: the cluster's.

@@ -28,7 +28,7 @@ class ChangeLink:
     Attributes:
         to: name of the catalog, or a .yaml file; None: the link as it is.
         bandwidth_factor: of its bandwidth; latency_factor: of the latency of a hop.
-        rate_gbit_per_s: its bandwidth per device and direction, whatever it was; None: not said.
+        rate_gbit_per_s: its bandwidth per device and direction, whatever it was; None: not stated.
         link: all (between ranks), intra (of one node), inter (between nodes), host (to the device).
         collective: the kind of collective that takes it; None all.
         ranks: whose; a transfer goes as fast as its slowest rank's. None all.

@@ -30,7 +30,7 @@ SCALAR_BYTES = 8.0  # what an argument without dimensions can add to the bytes o
 
 @dataclass(frozen=True)
 class Cost:
-    """FLOPs and bytes of a node; NaN unknown. `estimated`: no formula told how they change."""
+    """FLOPs and bytes of a node; NaN unknown. `estimated`: no formula gives how they change."""
 
     flops: float
     bytes: float
@@ -38,7 +38,7 @@ class Cost:
 
 
 def formula_cost(name: str, arguments: tuple[Argument, ...], dtype: str | None) -> Cost:
-    """What the formula says of shapes alone; NaN where it has none or needs values."""
+    """What the formula says of shapes only; NaN where it has none or needs values."""
     integer = INTEGERS.get(op_of(name), ())
     own = PROFILER_NAME.get(dtype or "")
     kinds = [
@@ -87,7 +87,7 @@ def with_shapes(
 
 
 def added_rows(arguments: tuple[Argument, ...], dtype: str | None) -> float:
-    """Bytes of a dense gradient of a table beside the table: rows read, and added to rows; their indices."""
+    """Bytes of a dense gradient of a table next to the table: rows read, and added to rows; their indices."""
     gradient, indices = (float(sum(map(prod, tensors(argument)))) for argument in arguments[:2])
     return 3.0 * gradient * DTYPE_BYTES.get(dtype or "float32", 4) + indices * DTYPE_BYTES["int64"]
 

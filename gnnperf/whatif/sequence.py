@@ -86,7 +86,7 @@ def _is_bucket(dims: object) -> bool:
 
 
 def _resized(nodes: pd.DataFrame, sizes: set[int], more: int) -> tuple[pd.Categorical, np.ndarray]:
-    """Shapes with the buckets resized, and [num_nodes] bool which ones: sizes [n] alone, as no parameter has them."""
+    """Shapes with the buckets resized, and [num_nodes] bool which ones: sizes [n] only, as no parameter has them."""
     column = nodes["input_dims"].astype("category").cat
     names = [str(name) for name in column.categories]
     renamed = {name: _larger(name, sizes, more) for name in names}
@@ -210,7 +210,7 @@ def _is_work_on_data(call: DistinctCall, sequence: Sequence) -> bool:
 
 
 def _results(call: DistinctCall, sequence: Sequence) -> frozenset[int]:
-    """Elements that a sum over data keeps; what is summed over samples alone has a row per place, and grows."""
+    """Elements that a sum over data keeps; what is summed over samples only has a row per place, and grows."""
     shapes = [shape for argument in call.arguments for shape in tensors(argument)]
     of_positions = frozenset(prod(shape) for shape in sequence.positions)
     return sequence.batch.elements - (of_positions if shapes and len(shapes[0]) > 2 else frozenset())

@@ -1,4 +1,4 @@
-"""Which sizes hold the length of sequences: told by attention, which knows, and carried on to all other ops.
+"""Which sizes hold the length of sequences: given by attention, which knows, and carried on to all other ops.
 
 scaled_dot_product_attention   q [8,4,64,32]           64: by its place
 softmax                        scores [8,4,64,64]      64: last two sizes alike
@@ -60,7 +60,7 @@ def find_sequence(graph: ExecutionGraph, length: int | None) -> Sequence:
         length: which one, where a program has several; None: its only one.
 
     Raises:
-        InputError: no attention tells a length, several do, or none is the one that is asked for.
+        InputError: no attention tells a length, several do, or none is the one that is requested.
     """
     calls, batch = calls_of(graph.nodes), find_batch(graph)
     result = sorted({size for call in calls for size in _lengths(call)})

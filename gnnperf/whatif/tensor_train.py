@@ -125,7 +125,7 @@ def backward_calls(train: Train, looked_up: int) -> list[Call]:
     return calls
 
 
-# Calls of a graph become several calls each: the nodes of the old one are copied, and told to be the new ones.
+# Calls of a graph become several calls each: the nodes of the old one are copied, and instructed to be the new ones.
 #
 # before   [T1|embedding_bag]-[T1|stack]
 # after    [T1|remainder]-[T1|bmm]-[T1|bmm]-[T1|index_add]-[T1|stack]      each with the host time of the old one

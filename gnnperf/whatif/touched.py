@@ -1,4 +1,4 @@
-"""Which nodes a known change touches, told before anything is measured: a rule per kind of change."""
+"""Which nodes a known change touches, given before anything is measured: a rule per kind of change."""
 
 from __future__ import annotations
 

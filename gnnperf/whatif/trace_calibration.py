@@ -56,7 +56,7 @@ def _nearby(requested: pd.DataFrame, calls: pd.DataFrame) -> np.ndarray:
     kind_of_call, requested_kind = _kinds(calls, requested)
     for kind in np.intersect1d(kind_of_call, requested_kind):
         others, at = np.flatnonzero(kind_of_call == kind), np.flatnonzero(requested_kind == kind)
-        apart = sizes[at][:, None, :] - known[others][None, :, :]  # [asked, calls, sizes]
+        apart = sizes[at][:, None, :] - known[others][None, :, :]  # [requested, calls, sizes]
         weight = np.exp(-0.5 * (apart**2).sum(axis=2)) + FAR
         result[at] = weight @ calls["log_ratio"].to_numpy(np.float64)[others] / weight.sum(axis=1)
     return result

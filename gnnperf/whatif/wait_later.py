@@ -1,9 +1,9 @@
 """Collectives that are waited for where they are issued are waited for where their result is needed.
 
 before   |issue|T1 ·waits·| work |T1| takes the result
-after    |issue|T1| work |T1 ·waits·| takes the result        the transfer runs beside the work
+after    |issue|T1| work |T1 ·waits·| takes the result        the transfer runs next to the work
 
-The reverse of `Block`. Who needs a result is told by `feeds` edges, else by the first call after it that takes a tensor
+The reverse of `Block`. Who needs a result comes from `feeds` edges, else by the first call after it that takes a tensor
 of its shape (`consumers`); `until` says a place of the step in their stead.
 """
 
@@ -22,7 +22,7 @@ from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.places import Place, gap_at
 from gnnperf.whatif.units import host_units
 
-# Who takes what a call makes: told by `feeds` edges where there are any, else by shapes.
+# Who takes what a call makes: given by `feeds` edges where there are any, else by shapes.
 #
 # [T1|all_to_all -> [8,4]]-[T1|linear [8,5]]-[T1|view [8,4]]      no edge: the next call with an input [8,4] takes it
 #
@@ -111,7 +111,7 @@ class WaitLater:
     def _needed(
         self, graph: ExecutionGraph, issued_by: np.ndarray, leaves: np.ndarray
     ) -> tuple[np.ndarray, tuple[str, ...]]:
-        """[n] the gap before the call that needs each result (-1 nobody); and how it was told."""
+        """[n] the gap before the call that needs each result (-1 no one); and how it was given."""
         if self.until is not None:
             return _at_place(graph, issued_by, Place(self.until)), (BY_USER.format(self.until),)
         fed, gaps = fed_by(graph), _gap_of(graph)

@@ -42,7 +42,7 @@ class WorldSize:
 
     Attributes:
         ranks: of the job.
-        data_parallel: ranks of a data-parallel group as it is now, where that cannot be told; None: found.
+        data_parallel: ranks of a data-parallel group as it is now, where that cannot be determined; None: found.
     """
 
     ranks: int

@@ -44,7 +44,7 @@ class Answer(Protocol):
 
 
 class Learner(Protocol):
-    """Is fitted on the parts train and val, never on test. Its repr says everything that it was told."""
+    """Is fitted on the parts train and val, never on test. Its repr says everything that it was given."""
 
     def fit(self, data: PreparedData, seed: int) -> Answer:
         """The same data and seed give the same answers; a learner without chance ignores the seed."""
@@ -76,7 +76,7 @@ class Fit:
 
     Attributes:
         answer: what it became.
-        given: all that the learner was told.
+        given: all that the learner was given.
         seed: of the fit; None: nothing in it is chance.
         fit_s: seconds that fitting took.
     """

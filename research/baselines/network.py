@@ -21,7 +21,7 @@ class Network:
     """Trains a TypedGNN; every ablation is a configuration of its own.
 
     Attributes:
-        config: what train.py would be told; its data are those given to `fit`, its seed too.
+        config: what train.py would be given; its data are those given to `fit`, its seed too.
     """
 
     config: TrainConfig
@@ -42,7 +42,7 @@ class TrainedNetwork:
     network: TypedGNN
 
     def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes] beside other work; NaN at device and link nodes."""
+        """[num_nodes] next to other work; NaN at device and link nodes."""
         return in_place_us(step, self.isolated(step))
 
     def step_us(self, step: Step) -> float:
@@ -57,7 +57,7 @@ class TrainedNetwork:
 class PredictorAnswer:
     """An Answer of a predictor that says what each node takes by itself.
 
-    The answer is kept for the step that was asked about last: features take longest, and each step is asked twice.
+    The answer is kept for the step that was requested last: features take longest, and each step is requested twice.
 
     Args:
         predictor: of a checkpoint of recorded runs.
@@ -68,7 +68,7 @@ class PredictorAnswer:
         self._last: tuple[Step, IsolatedPrediction] | None = None
 
     def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes] beside other work; NaN where it has no answer."""
+        """[num_nodes] next to other work; NaN where it has no answer."""
         return in_place_us(step, self._isolated(step))
 
     def step_us(self, step: Step) -> float:

@@ -3,7 +3,7 @@
 Kaufman et al. 2021, "A learned performance model for tensor processing units" (MLSys): GraphSAGE, then a reduction over
 the nodes of a kernel, then a feed-forward layer to its run time; here the "kernel" is the step. Singh et al. 2021,
 "Using graph neural networks to model the performance of deep neural networks" (arXiv 2108.12489, the graph model for
-Halide), differs by graph convolutions and by features of schedules; without schedules, which nobody chooses here, it is
+Halide), differs by graph convolutions and by features of schedules; without schedules, which no one chooses here, it is
 this model.
 """
 
@@ -85,7 +85,7 @@ def homogeneous(data: HeteroData, vocabulary: Vocabulary, reduction: Reduction) 
 
 
 def batch(graphs: Sequence[Homogeneous]) -> Homogeneous:
-    """Graphs beside each other, no edge between them; rows by type, then by graph."""
+    """Graphs next to each other, no edge between them; rows by type, then by graph."""
     sizes = torch.tensor([[len(g.work), *(len(g.hardware[t]) for t in HARDWARE)] for g in graphs])  # [graphs, kinds]
     of_kind = sizes.sum(0)
     first = of_kind.cumsum(0) - of_kind + sizes.cumsum(0) - sizes  # [graphs, kinds] new first rows

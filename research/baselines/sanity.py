@@ -1,4 +1,4 @@
-"""Steps asked about otherwise than they ran: on another device, with the links of other runs. Answers must notice."""
+"""Steps requested otherwise than they ran: on another device, with the links of other runs. Answers must notice."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def half_flops(device: DeviceSpec) -> DeviceSpec:
 
 
 def on_device(step: Step, device: DeviceSpec, data: PreparedData) -> Step:
-    """The step as it would be asked about on another device."""
+    """The step as it would be requested on another device."""
     return requested_on(step, replace(step.cluster, device=device), data)
 
 
 def over_links_of(step: Step, other: Step, data: PreparedData) -> Step:
-    """The step as it would be asked about over the link that the messages of another run cross, with its laws."""
+    """The step as it would be requested over the link that the messages of another run cross, with its laws."""
     link = crossed_link(other)
     cluster = replace(step.cluster, intra=link, inter=link, collectives=other.cluster.collectives)
     return requested_on(step, cluster, data)
@@ -106,7 +106,7 @@ class Moves:
 
 
 def moves(answer: Answer, pairs: Sequence[tuple[Step, Step]], chosen: Sequence[np.ndarray]) -> Moves:
-    """Answers for (step, the step asked about otherwise), of the `chosen` [num_nodes] bool nodes of each."""
+    """Answers for (step, the requested step otherwise), of the `chosen` [num_nodes] bool nodes of each."""
     result = []
     for (step, other), nodes in zip(pairs, chosen, strict=True):
         before, after = answer.latency_us(step), answer.latency_us(other)

@@ -103,7 +103,7 @@ class _OfNodes:
         return result
 
     def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes] beside other work."""
+        """[num_nodes] next to other work."""
         isolated_us = self.isolated_us(step)
         return in_place_us(step, IsolatedPrediction(isolated_us, isolated_us))
 

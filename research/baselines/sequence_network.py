@@ -4,7 +4,7 @@
                                                                                       \\-> reduced: residual of the step
 
 A node's numbers (the network's features, of devices and links too) are added to its text: the same information as the
-network has, except for the edges. What runs when is said by program order alone.
+network has, except for the edges. What runs when is stated by program order by itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """States of nodes -> one number per step: reduced by mean, maximum and time-weighted mean, then a small perceptron.
 
 Reductions of Kaufman et al. 2021 ("A learned performance model for tensor processing units", column-wise mean and
-maximum). Beside them a mean weighted by the base's latencies, since a step's time is nearly that of its long nodes. The
+maximum). Next to them a mean weighted by the base's latencies, since a step's time is nearly that of its long nodes.
+The
 answer multiplies the schedule of the base: it starts where every learner starts.
 """
 

@@ -22,7 +22,7 @@ class SplitData:
     Attributes:
         data: prepared.
         share: of the training runs that are in `data`.
-        variant: what these data were told beside those of other rows; "" nothing.
+        variant: what these data were given next to those of other rows; "" nothing.
     """
 
     data: PreparedData
@@ -54,7 +54,7 @@ def load_split(config: DataConfig, share: float = 1.0, seed: int = 0, variant: s
         config: which data.
         share: of the training runs.
         seed: of the draw.
-        variant: what `config` says beside that of other rows, in words.
+        variant: what `config` says next to that of other rows, in words.
 
     Raises:
         InputError: as prepare.load_data.
@@ -102,7 +102,7 @@ def ensure_floor(place: Place, split: SplitData) -> bool:
 
 
 def is_current(folder: Path, origin: Origin) -> bool:
-    """Whether a cell of the same data, learner and part is there. Other code is told (see `codes`), not refused.
+    """Whether a cell of the same data, learner and part is there. Other code is given (see `codes`), not refused.
 
     Raises:
         InputError: a file in its place is damaged.

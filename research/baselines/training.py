@@ -19,7 +19,7 @@ from research.evaluation.records import EvaluationRecord, Origin
 from research.evaluation.row_errors import REPEAT, Rows, node_figures, step_figures
 from research.evaluation.row_tables import WIDTH, figures_table, in_order, node_table, step_table
 
-USUAL = {"residual_target": True, "bucket_bytes": None}  # what data are told unless a row says otherwise
+USUAL = {"residual_target": True, "bucket_bytes": None}  # what data are given unless a row says otherwise
 
 Judged = Mapping[str, Rows]  # part -> row -> its one cell
 
@@ -66,7 +66,7 @@ def compare_network(
 
 
 def variant_of(config: DataConfig) -> str:
-    """What these data were told beside those of the table's other rows; "" nothing."""
+    """What these data were given next to those of the table's other rows; "" nothing."""
     given = {name: getattr(config, name) for name in USUAL}
     return ", ".join(f"{name}={value}" for name, value in given.items() if value != USUAL[name])
 

@@ -121,7 +121,7 @@ class TreeAnswer:
     columns: NodeColumns
 
     def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes] beside other work; comm nodes their base, 0 for device and link nodes."""
+        """[num_nodes] next to other work; comm nodes their base, 0 for device and link nodes."""
         return in_place_us(step, self.isolated(step))
 
     def step_us(self, step: Step) -> float:

@@ -1,4 +1,4 @@
-"""What gradient-boosted trees are told of a node: what the network's encoders are told of it, as one row of numbers.
+"""What gradient-boosted trees are given of a node: what the network's encoders are given of it, as one row of numbers.
 
 Words of different node types are different words, as they are for the network, which has an embedding per type.
 """

@@ -20,7 +20,7 @@ class Analytic:
         return self
 
     def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes] beside other work; NaN where it has no answer."""
+        """[num_nodes] next to other work; NaN where it has no answer."""
         return in_place_us(step, IsolatedPrediction(step.base.latency_us, step.base.latency_us))
 
     def step_us(self, step: Step) -> float:
@@ -30,14 +30,14 @@ class Analytic:
 
 @dataclass(frozen=True)
 class Base:
-    """The analytical answer of each op alone, else the typed floor: what residuals multiply."""
+    """The analytical answer of each op by itself, else the typed floor: what residuals multiply."""
 
     def fit(self, data: PreparedData, seed: int) -> Base:
         """Nothing to fit."""
         return self
 
     def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes] beside other work."""
+        """[num_nodes] next to other work."""
         base_us = filled_us(step, np.full(len(step.nodes), np.nan))
         return in_place_us(step, IsolatedPrediction(base_us, base_us))
 

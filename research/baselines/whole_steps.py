@@ -38,7 +38,7 @@ def totals(graph: ExecutionGraph, link_bytes_per_s: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MedianStep:
-    """The median of the training steps, whatever is asked."""
+    """The median of the training steps, whatever is requested."""
 
     def fit(self, data: PreparedData, seed: int) -> SameStep:
         """The median."""

@@ -10,7 +10,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 # record_*.py writes measurements: run them by hand
 NOT_BENCHMARKS = ("_", "record_")
-# they train for hours, go with one that does, or kill what they run: only where they are asked for
+# they train for hours, go with one that does, or kill what they run: only where they are requested
 BY_NAME = ("crash_safety", "fine_tuning", "learned", "learned_edits", "public_families", "second_machine")
 
 

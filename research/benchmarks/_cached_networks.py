@@ -41,7 +41,7 @@ def cached_network(
 def _name(network: Network, split: Split, seed: int) -> str:
     """<axis>-<seed>-<hash of settings, names of runs, the checkpoint's schema, and the code of features and bases>.
 
-    Other code that learns, or other files under the same names, are told, not noticed: delete the folder.
+    Other code that learns, or other files under the same names, are given, not noticed: delete the folder.
     """
     return f"{split.axis}-{seed}-{fingerprint(network, split, SCHEMA_VERSION)[:12]}"
 
@@ -76,7 +76,7 @@ class CachedNetwork:
         return TrainedNetwork(self.checkpoint(data, seed).network())
 
     def checkpoint(self, data: PreparedData, seed: int) -> Checkpoint:
-        """The same with all that it needs to answer; how far it is trusted, as it was told when it was trained."""
+        """The same with all that it needs to answer; how far it is trusted, as it was given when it was trained."""
         given = (data.training_fingerprint, repr(self.network), code_of("gnn/models", "gnn/training"), SCHEMA_VERSION)
         path = self.folder / f"{seed}-{content_digest(*given)[:12]}" / FILE  # no axis: two may train on the same
         return _trained(path, self.network, seed, data)

@@ -1,4 +1,4 @@
-"""Answers about collectives, from a training table for a test table: fitted laws, and the trivial ones beside them."""
+"""Answers about collectives, from a training table for a test table: fitted laws, and the trivial ones next to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work beside transfers, and the same work alone in the same run: what contention is fitted and judged on."""
+"""Work next to transfers, and the same work by itself in the same run: what contention is fitted and judged on."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MIN_PEERS, MAX_SPREAD, MIN_CPU_US, MIN_GPU_US = 3, 1.5, 50.0, 10.0
 
 @dataclass(frozen=True)
 class Compared:
-    """Where the work of a graph ran beside transfers, as recorded; all [num_nodes].
+    """Where the work of a graph ran next to transfers, as recorded; all [num_nodes].
 
     Attributes:
         graph: the recording.
-        overlap_us: time of a node beside transfers of its rank; of a transfer, beside other transfers.
-        isolated_us: median latency of the same work of the same rank where nothing ran beside it; NaN unknown.
+        overlap_us: time of a node next to transfers of its rank; of a transfer, next to other transfers.
+        isolated_us: median latency of the same work of the same rank where nothing ran next to it; NaN unknown.
         moving: (node, transfer, overlap_us) of every pair [3, num_pairs].
     """
 
@@ -38,7 +38,7 @@ class Compared:
 
     @property
     def known(self) -> np.ndarray:
-        """[num_nodes] bool: work beside a transfer whose latency alone is known."""
+        """[num_nodes] bool: work next to a transfer whose latency by itself is known."""
         return (self.overlap_us > 0) & ~np.isnan(self.isolated_us)
 
 
@@ -69,7 +69,7 @@ def _pairs(graph: ExecutionGraph, rank: int, start: np.ndarray, end: np.ndarray)
 
 
 def _isolated(nodes: pd.DataFrame, overlap_us: np.ndarray, least_us: float) -> np.ndarray:
-    """[num_nodes] median latency of peers that nothing ran beside; NaN without enough peers that agree."""
+    """[num_nodes] median latency of peers that nothing ran next to; NaN without enough peers that agree."""
     keys = pd.DataFrame({c: nodes[c].astype(object).fillna("") for c in PEERS})
     of_work = nodes["node_type"].isin([NodeType.COMPUTE, NodeType.MEMORY, NodeType.HOST]) & (nodes["step"] >= 0)
     number = keys.groupby(list(PEERS), sort=False).ngroup().to_numpy()
@@ -96,7 +96,7 @@ def cpu_recordings() -> Iterator[tuple[Recording, ExecutionGraph]]:
 
 
 def probe_us(recording: Recording) -> tuple[float, float]:
-    """(us, us per byte) of an all-reduce alone, as probed right before the recording."""
+    """(us, us per byte) of an all-reduce by itself, as probed right before the recording."""
     points = read_json(recording.path / CARD)["link_probe"]["points"]
     (small, first), (large, last) = ((p["bytes"], p["median_us"]) for p in (points[0], points[-1]))
     slope = (last - first) / (large - small)

@@ -9,12 +9,12 @@ from gnnperf.core import NodeType
 from gnnperf.graph import ExecutionGraph, measured_end_us
 from research.benchmarks._contention import MIN_CPU_US, PEERS, compared
 
-FREE, BUSY = 0.05, 0.5  # share of an op's time beside another thread: at most for alone, at least for beside
+FREE, BUSY = 0.05, 0.5  # share of an op's time next to another thread: at most for by itself, at least for next to
 MIN_ALONE = 2
 
 
 def extra_per_overlap(graph: ExecutionGraph) -> tuple[int, float, float]:
-    """(ops, sum of extra time / sum of overlap, median latency / alone) of ops beside no transfer.
+    """(ops, sum of extra time / sum of overlap, median latency / by itself) of ops next to no transfer.
 
     Fair sharing of one core gives 0.5: of the time together each thread gets one half. Peers are those of any rank.
     """
@@ -39,7 +39,7 @@ def extra_per_overlap(graph: ExecutionGraph) -> tuple[int, float, float]:
 
 
 def _with_other_ranks(graph: ExecutionGraph) -> np.ndarray:
-    """[num_nodes] us of thread work beside thread work of the ranks on the same cores."""
+    """[num_nodes] us of thread work next to thread work of the ranks on the same cores."""
     nodes, core_sets = graph.nodes, graph.placement.core_sets if graph.placement else ()
     start, end = nodes["start_us"].to_numpy(), measured_end_us(nodes)
     on_thread = (nodes["thread"] >= 0).to_numpy() & ~np.isnan(end)

@@ -1,6 +1,6 @@
 """Every other kind of pair of recorded runs as edits of the first: what a user would say, no recording of the second.
 
-What is said of repeated ops is what the programs of `research.recording.workloads` say of themselves: the interaction
+What is stated of repeated ops is what the programs of `research.recording.workloads` say of themselves: the interaction
 of a DLRM, the up-projection of a transformer, the first convolution of a block, the first product of experts.
 """
 
@@ -92,7 +92,7 @@ def _repeat(run: str, op: str, times: int, rank: int | None) -> RepeatCalls:
 
 
 def _links(graphs: Graphs) -> Iterator[DeclaredPair]:
-    """Names that differ in the link alone, between hosts in both directions, and from one host to two."""
+    """Names that differ in the link by itself, between hosts in both directions, and from one host to two."""
     alike: dict[str, dict[str, str]] = {}
     for run in sorted(graphs):
         if match := LINK.search(run):
@@ -119,7 +119,7 @@ def _bytes_per_step(graph: ExecutionGraph) -> float:
 
 
 def _tables(runs: set[str]) -> Iterator[DeclaredPair]:
-    """Names that differ in the rows of tables alone, in both directions."""
+    """Names that differ in the rows of tables only, in both directions."""
     alike: dict[str, dict[int, str]] = {}
     for run in sorted(runs):
         if match := ROWS.search(run):

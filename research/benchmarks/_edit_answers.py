@@ -1,8 +1,8 @@
 """What a predictor says of a known change of a step, with and without the recording of the step as it was.
 
-alone      predicted (A edited) - predicted (A)                                       two schedules of predictions
+by itself      predicted (A edited) - predicted (A)                                       two schedules of predictions
 held       recorded x predicted (A edited) / predicted (A), node by node, scheduled   - A's recording, scheduled
-recorded   held by nobody's predictions: only what the edit declares, moves, copies or takes out
+recorded   held by none predictions: only what the edit declares, moves, copies or takes out
 
 A copy takes as long as its original; what an edit declares (a pause, a factor) holds for any latency.
 """
@@ -76,7 +76,7 @@ def recorded_change_us(edited: Edited, step: ExecutionGraph, ratio: np.ndarray) 
 
 
 def predicted_step_us(result: Prediction, latency_us: np.ndarray) -> float:
-    """Period with these latencies [num_nodes]; what is of ops alone is stretched where work overlaps."""
+    """Period with these latencies [num_nodes]; what is of isolated ops is stretched where work overlaps."""
     if result.isolated is None:
         return _period_us(result.graph, latency_us, result.lag_us)
     known_us = np.nan_to_num(latency_us)

@@ -56,7 +56,7 @@ def _listed() -> list[dict[str, object]]:
 
 
 def _batch(runs: set[str], seen: set[tuple[str, str]]) -> Iterator[EditPair]:
-    """Names that differ in `_b<batch>` alone."""
+    """Names that differ in `_b<batch>` by itself."""
     alike: dict[str, dict[int, str]] = {}
     for run in sorted(runs):
         if match := BATCH.search(run):

@@ -1,4 +1,4 @@
-"""Predicted changes beside measured ones: a row per pair, per kind, over all."""
+"""Predicted changes next to measured ones: a row per pair, per kind, over all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KINDS = ("sleep", "link", "two hosts", "repeat", "slow rank", "table rows", "seq
          "dtype")  # fmt: skip
 ALL = "all"
 NOTHING, AGAIN = "nothing", "measured again"
-NEAR = 0.15  # error up to which a change counts as told
+NEAR = 0.15  # error up to which a change counts as given
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Judged:
         return abs(self.predicted_us.get(answer, np.nan) - self.measured_us) / abs(self.measured_us)
 
     def signed(self, answer: str) -> float:
-        """(predicted - measured) / measured: above 0 where the change is told too large; NaN without an answer."""
+        """(predicted - measured) / measured: above 0 where the change is given too large; NaN without an answer."""
         return (self.predicted_us.get(answer, np.nan) - self.measured_us) / self.measured_us
 
     def again_error(self) -> float:

@@ -1,4 +1,4 @@
-"""Rows of op tables told by networks that saw nothing of their generation, for `research.benchmarks.generations`.
+"""Rows of op tables given by networks that saw nothing of their generation, for `research.benchmarks.generations`.
 
 Every generation is left out once (it is judged), and every pair of generations (what is chosen for one of them is
 chosen on the other). Answers are kept by fold, so that a run that was killed goes on.
@@ -89,7 +89,7 @@ def answers(campaign: str, keep: Path) -> pd.DataFrame:
 
     Args:
         campaign: of `tables`.
-        keep: folder of what was fitted and told before.
+        keep: folder of what was fitted and given before.
 
     Returns:
         Columns left (tuple), device, generation, kind, family, dtype, group (of both), seen (bool, whether the

@@ -1,7 +1,7 @@
-"""Ways to bound answers on a GPU that nobody calibrated, for `research.benchmarks.generations`.
+"""Ways to bound answers on a GPU without calibration, for `research.benchmarks.generations`.
 
 split      quantiles of scores on GPUs that trained, of rows that did not
-weighted   the same, rows by how likely they are among the rows asked about (Tibshirani et al. 2019), by a classifier
+weighted   the same, rows by how likely they are among the requested rows (Tibshirani et al. 2019), by a classifier
 devices    quantiles of scores on generations that were left out, each counting the same
 widest     the lowest lower and the highest upper quantile of any generation that was left out
 expected   where the quantiles of one more generation are expected (gnnperf.gnn.intervals.devices)
@@ -29,7 +29,7 @@ Way = Callable[[pd.DataFrame, pd.DataFrame, pd.DataFrame], Bounds]
 
 
 def bounds(way: str, seen: pd.DataFrame, left_out: pd.DataFrame, requested: pd.DataFrame) -> Bounds:
-    """[n] lower and upper log(measured / told) of the rows asked about, by group.
+    """[n] lower and upper log(measured / given) of the requested rows, by group.
 
     Args:
         way: of WAYS.
@@ -82,7 +82,7 @@ WAYS: Mapping[str, Way] = {
 
 
 def _likelihoods(seen: pd.DataFrame, requested: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """How likely rows are among those asked about over among those seen, of both tables."""
+    """How likely rows are among those requested over among those seen, of both tables."""
     x = np.concatenate([seen[list(DENSITY)].to_numpy(float), requested[list(DENSITY)].to_numpy(float)])
     is_requested = np.r_[np.zeros(len(seen)), np.ones(len(requested))]
     settings = {**FIXED, "objective": "binary", "num_leaves": LEAVES, "learning_rate": 0.1, "seed": 0}

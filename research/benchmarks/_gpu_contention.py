@@ -1,4 +1,4 @@
-"""Kernels beside a collective's kernel, and the same op, shape and kernel alone in the same public run."""
+"""Kernels next to a collective's kernel, and the same op, shape and kernel by itself in the same public run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gnnperf.trace.public.catalog import load_catalog
 from research.benchmarks._contention import MIN_GPU_US, compared
 from research.benchmarks._public_runs import mirror
 
-# Runs with collectives on a stream of their own. All others of the catalog have none, or none beside kernels.
+# Runs with collectives on a stream of their own. All others of the catalog have none, or none next to kernels.
 RUNS = (
     "dlrm-8", "megatron-tp2", "hta/df_index_resolver", "hta/nccl_parser_config", "hta/trace_diff/control",
     "hta/negative_queue_length_values_check", "torchrec/log/resnet18", "torchrec/trace/sst_long_a2a_optimizer",
@@ -23,7 +23,7 @@ RUNS = (
     "torchrec/trace/sst_long_a2a_optimizer_5_qcomm/a", "torchrec/trace/sst_long_a2a_optimizer_5_qcomm/b",
     "torchrec/trace/sst_sleep_pl_dense_after_backward_2", "tracelens/mi300/resnet_act_checkpoint.json.gz",
 )  # fmt: skip
-WITHIN = 0.95  # share of a kernel's time beside a collective from which it counts as beside it
+WITHIN = 0.95  # share of a kernel's time next to a collective from which it counts as next to it
 KEY = ("op_name", "event_name", "input_dims", "ordinal", "num_siblings", "bytes")
 
 
@@ -40,7 +40,7 @@ def gpu_runs() -> Iterator[tuple[str, str, ExecutionGraph]]:
 
 
 def kernel_ratios(graph: ExecutionGraph) -> pd.DataFrame:
-    """One row per op, shape and kernel of a run: median latency beside a collective's kernel / alone.
+    """One row per op, shape and kernel of a run: median latency next to a collective's kernel / by itself.
 
     A collective's kernel counts from its start, its wait for peers included: it holds its multiprocessors meanwhile,
     and traces of one rank do not tell the two apart.
@@ -70,7 +70,7 @@ def kernel_ratios(graph: ExecutionGraph) -> pd.DataFrame:
 
 
 def _with_collectives(graph: ExecutionGraph) -> np.ndarray:
-    """[num_nodes] us of each node beside kernels of collectives of its rank."""
+    """[num_nodes] us of each node next to kernels of collectives of its rank."""
     nodes = graph.nodes
     start, latency = nodes["start_us"].to_numpy(), np.nan_to_num(nodes["latency_us"].to_numpy())
     end, rank = start + latency, nodes["rank"].to_numpy()
@@ -82,7 +82,7 @@ def _with_collectives(graph: ExecutionGraph) -> np.ndarray:
 
 
 def transfer_ratios(graph: ExecutionGraph) -> pd.DataFrame:
-    """One row per kind and size of a run: median transfer mostly beside kernels of all its ranks / beside none."""
+    """One row per kind and size of a run: median transfer mostly next to kernels of all its ranks / next to none."""
     result = compared(graph, MIN_GPU_US)
     kind = graph.nodes["node_type"].to_numpy().astype(str)
     node, transfer = result.moving[:2].astype(np.int64)

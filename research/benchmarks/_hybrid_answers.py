@@ -1,4 +1,4 @@
-"""Nodes of recorded steps with every answer beside them: the network's, the analytical model's and the blend."""
+"""Nodes of recorded steps with every answer next to them: the network's, the analytical model's and the blend."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gnnperf.predict.blended import BlendedPredictor
 
 
 def node_table(predictor: BlendedPredictor, steps: Sequence[Step]) -> pd.DataFrame:
-    """Nodes with a latency of the op alone. The network (gnn) answers for every node, whatever ground it has.
+    """Nodes with a latency of the isolated op. The network (gnn) answers for every node, whatever ground it has.
 
     Returns:
         Columns run, node (row of the step), kind, family, node_type, dtype, source, reason, known, weight; measured,
@@ -48,7 +48,7 @@ def _of_step(predictor: BlendedPredictor, step: Step) -> pd.DataFrame:
 
 
 def _isolated_us(step: Step) -> np.ndarray:
-    """[num_nodes] labels of ops alone; NaN unknown or not learned."""
+    """[num_nodes] labels of isolated ops; NaN unknown or not learned."""
     result = np.full(len(step.nodes), np.nan)
     for node_type in WORK:
         store = step.data[node_type]

@@ -49,7 +49,7 @@ def scores(network: GnnPredictor, energies: Mapping[str, Energy], graph: Executi
 
 
 def renamed(graph: ExecutionGraph) -> ExecutionGraph:
-    """Every op under a name that nobody has seen; nothing else changes."""
+    """Every op under a name that nothing has seen; nothing else changes."""
     names = graph.nodes["op_name"].astype(object)
     new = names.where(names.isna(), "renamed::" + names.astype(str)).astype("category")
     hardware = graph.nodes["node_type"].isin([NodeType.DEVICE, NodeType.LINK])

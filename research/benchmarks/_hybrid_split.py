@@ -1,4 +1,4 @@
-"""Runs that the hybrid is judged by, apart from what it was fitted on. All in float32 where nothing else is said.
+"""Runs that the hybrid is judged by, apart from what it was fitted on. All in float32 where nothing else is stated.
 
 train, val     transformers (every second one), mixtures of experts, policies: of the split `run`
 thresholds     recommendation models (every second one): op families that training lacks, by which the numbers of

@@ -1,4 +1,4 @@
-"""A trace made of ops that nobody has seen, without shapes."""
+"""A trace made of ops that nothing has seen, without shapes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def strange(graph: ExecutionGraph) -> ExecutionGraph:
 
 
 def print_strange(predictor: Predictor, step: Step) -> None:
-    """What comes of it: sources, reasons, the uncovered share beside the share of the kernels."""
+    """What comes of it: sources, reasons, the uncovered share next to the share of the kernels."""
     graph = strange(step.graph)
     answer = assemble(predictor.predict(graph, step.cluster), question_about(step, Mode.hybrid))
     prediction, nodes = answer.prediction, graph.nodes

@@ -35,7 +35,7 @@ class Job:
         split: as data_config takes it.
         learner: name in the tables of rows; REPEAT: the noise floor.
         share: of the training runs, drawn by the place's seed.
-        bucket_bytes: of the token buckets that limit links, where it is told.
+        bucket_bytes: of the token buckets that limit links, where it is given.
     """
 
     place: Place
@@ -92,7 +92,7 @@ def _predicted(job: Job, done: Future[str]) -> list[tuple[Job, str]]:
 
 
 def _end_with_parent() -> None:
-    """A killed table leaves no process behind that nobody asks any more, an interrupted one waits for no cell."""
+    """A killed table leaves no process behind that no one asks any more, an interrupted one waits for no cell."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_wait_and_end, daemon=True).start()
 
@@ -118,7 +118,7 @@ def data_config(split: str, learner: str = "", bucket_bytes: float | None = None
     Args:
         split: an axis of splits.json or one of ELSEWHERE, then +NAME for each further data set to train on.
         learner: name in the tables of rows.
-        bucket_bytes: of the token buckets that limit links, where it is told.
+        bucket_bytes: of the token buckets that limit links, where it is given.
     """
     first, *more = split.split("+")
     axis, _, other = first.partition("-") if first in ELSEWHERE else (first, "", "")
@@ -142,7 +142,7 @@ _held: dict[tuple[str, str, float, int], SplitData] = {}  # one at a time: it is
 
 
 def _loaded(job: Job) -> SplitData:
-    """The job's data, kept until others are asked for."""
+    """The job's data, kept until others are requested."""
     config = data_config(job.split, job.learner, job.bucket_bytes)
     given = variant_of(config)
     key = (job.split, given, job.share, _drawn_by(job))

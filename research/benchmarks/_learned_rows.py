@@ -51,7 +51,7 @@ ABLATIONS: dict[str, Learner] = {
     "no-residual": experiment("no_residual"),
     "no-step-loss": experiment("no_step_loss"),
 }
-# row -> what its data are told beside the split's (fields of DataConfig), where the target itself is ablated
+# row -> what its data are given next to the split's (fields of DataConfig), where the target itself is ablated
 DATA: dict[str, dict[str, Any]] = {"no-residual": {"residual_target": False}}
 ABLATION_SPLITS, ABLATION_SEEDS = ("size", "workload"), (0, 1, 2)
 

@@ -56,7 +56,7 @@ def _devices(split: str, answers: dict[str, Answer], data: PreparedData, steps: 
 
 
 def _links(split: str, answers: dict[str, Answer], data: PreparedData, steps: Sequence[Step]) -> Table:
-    """Features of links dealt out anew, bases their own; and asked about over the link of another run, bases too."""
+    """Features of links dealt out anew, bases their own; and requested over the link of another run, bases too."""
     table = Table("answer", "links", "steps", "GMAE of collectives %", "mean |log step error|",
                   title=f"{split}: links of other runs", title_justify="left")  # fmt: skip
     pairs = with_another_link(steps)

@@ -2,7 +2,7 @@
 
 Families follow what the catalog says of a run, and where it says little the ops of its trace: `torchrec/log/resnet18`
 is called a residual network and runs TorchRec's look-ups without a convolution; HTA's samples are two ranking models
-with tables, a dense network that reduces each gradient alone, and two convolutional ones.
+with tables, a dense network that reduces each gradient by itself, and two convolutional ones.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _usable(recording: Recording, family: str) -> RunGraph:
 
 
 def one_step(run: RunGraph) -> RunGraph:
-    """The recording with its typical step alone, whose label is the recording's median."""
+    """The recording with its typical step by itself, whose label is the recording's median."""
     result = typical(run)
     label, kind = result.graph.steps[0], "makespan_us" if result.graph.steps[0].period_us is None else "period_us"
     labeled = replace(label, **{kind: result.step_us})  # type: ignore[arg-type]

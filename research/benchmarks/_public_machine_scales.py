@@ -31,7 +31,7 @@ class OwnScale:
         return self
 
     def latency_us(self, step: Step) -> np.ndarray:
-        """[num_nodes] beside other work."""
+        """[num_nodes] next to other work."""
         result_us = self.isolated_us(step)
         return in_place_us(step, IsolatedPrediction(result_us, result_us))
 

@@ -1,4 +1,4 @@
-"""The three figures of Lin et al. 2022 (section 5): active time, step, step with shared overheads; beside others."""
+"""The three figures of Lin et al. 2022 (section 5): active time, step, step with shared overheads; next to others."""
 
 from __future__ import annotations
 

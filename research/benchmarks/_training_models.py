@@ -108,7 +108,7 @@ def _embedding(rows: pd.DataFrame, setting: Setting) -> list[np.ndarray]:
 
 
 def _optimizer(rows: pd.DataFrame, setting: Setting) -> list[np.ndarray]:
-    """Bytes per parameter, and the host's time per tensor (per layer, where tensors are not told)."""
+    """Bytes per parameter, and the host's time per tensor (per layer, where tensors are not given)."""
     tensors = rows["tensors"].fillna(rows["layers"]).to_numpy(float)
     return [tensors, setting.moving_us(_column(rows, "parameters"))]
 

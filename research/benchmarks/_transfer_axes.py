@@ -20,7 +20,7 @@ from research.tables import joined, read_aiconfigurator, read_estimate_train_tim
 
 SHAPE = ["m", "n", "k"]
 TRAINED, LEFT_OUT = "bfloat16", "float8"
-BY_SIZE_SHARE = 0.5  # of corrections, as the products of a GPU that nobody trained on keep them
+BY_SIZE_SHARE = 0.5  # of corrections, as the products of a GPU that no one trained on keep them
 SEED = 0
 OWN_CONFIG = PretrainConfig(steps=1000, rows_per_group=2000)
 OWN_NETWORK, SIZE_NETWORK = "network, knows the GPU", f"network, ratios and sizes, {BY_SIZE_SHARE:g}"

@@ -1,4 +1,4 @@
-"""Rows that `research.benchmarks.transfer` trains on and judges, and the trivial answers beside the network's."""
+"""Rows that `research.benchmarks.transfer` trains on and judges, and the trivial answers next to the network's."""
 
 from __future__ import annotations
 

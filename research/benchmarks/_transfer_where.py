@@ -1,4 +1,4 @@
-"""Where closed forms miss a generation that was left out: by what bounds a product, beside what the GPU reached."""
+"""Where closed forms miss a generation that was left out: by what bounds a product, next to what the GPU reached."""
 
 from __future__ import annotations
 

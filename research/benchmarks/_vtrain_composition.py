@@ -62,7 +62,7 @@ def composition(mirror: Path, plans: list[TransformerPlan], measured_us: np.ndar
     for key, rows in table.groupby(["tensor", "hidden", "micro_batch", "pipeline", "data"]):
         fitted, missed = _fitted(rows)
         errors.append(missed)
-        if len(rows["count"].unique()) > 1:  # else a slope per layer cannot be told from the rest
+        if len(rows["count"].unique()) > 1:  # else a slope per layer cannot be determined from the rest
             slopes.append((*key[:3], fitted[0]))
     by_layer = pd.DataFrame(slopes, columns=["tensor", "hidden", "micro_batch", "us"])
     spread = by_layer.groupby(["tensor", "hidden", "micro_batch"])["us"].agg(lambda us: us.max() / us.min() - 1)

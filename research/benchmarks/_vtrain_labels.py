@@ -3,7 +3,7 @@
 Ten labels: of the columns, only global batch and micro-batch vary among them. A ridge on columns learns the time itself
 from them, a ridge on the model's log errors what the model has wrong, an adaptation (research.fitting.adapt) factors of
 its parts. The rule was fixed before it was run: groups that are left out inside are micro-batches, since steps that
-differ in the global batch alone are nearly multiples of each other.
+differ in the global batch by itself are nearly multiples of each other.
 """
 
 from __future__ import annotations

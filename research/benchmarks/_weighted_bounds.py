@@ -14,8 +14,8 @@ def weighted_two_sided(scores: np.ndarray, weights: np.ndarray, own: float, leve
 
     Args:
         scores: [n].
-        weights: [n] how likely the case asked about is among cases like each.
-        own: weight of the case asked about, which may lie anywhere; 0: as each of the others.
+        weights: [n] how likely the requested case is among cases like each.
+        own: weight of the requested case, which may lie anywhere; 0: as each of the others.
         level: 0 to 1.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Programs captured without devices beside recordings of the same programs: ops, shapes, collectives, and step time.
+"""Programs captured without devices next to recordings of the same programs: ops, shapes, collectives, and step time.
 
     python -m research.benchmarks capture
 
@@ -8,7 +8,7 @@ in the same order, on every rank (longest common subsequence; op, phase, dtype a
 the captured ones that the recorded step has: the smaller of the two. Collectives likewise: op, kind, bytes, ranks.
 
 Step time: the captured graph, which holds no time at all, answered by the analytical model and scheduled. Constants are
-those of the other workloads (host overheads too): neither the program nor its workload was seen. Beside it the same
+those of the other workloads (host overheads too): neither the program nor its workload was seen. Next to it the same
 answer on the recorded graph's structure, and the label: the step without the profiler.
 """
 

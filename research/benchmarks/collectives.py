@@ -1,4 +1,4 @@
-"""Collectives of public tables: sizes and group sizes that the fit has not seen, beside trivial answers and noise.
+"""Collectives of public tables: sizes and group sizes that the fit has not seen, next to trivial answers and noise.
 
 Unseen sizes: what nccl-tests call size (the larger of a rank's input and output) lies in an odd octave; the fit sees
 even octaves only, so every other power of two, and blocks of a factor of two where a table is dense.
@@ -99,7 +99,7 @@ def _judged(title: str, splits: Iterable[Split]) -> pd.DataFrame:
 
 
 def _print_worst(judged: pd.DataFrame, count: int = 8) -> None:
-    """The groups with the largest errors, beside how much their rows scatter around their neighbors."""
+    """The groups with the largest errors, next to how much their rows scatter around their neighbors."""
     print(f"\nThe {count} worst groups:\n\n| split | kind | ranks on machines | mean error | scatter of its rows |\n"
           f"|{'---|' * 5}")  # fmt: skip
     keys = ["split", "kind", "group_size", "nodes"]

@@ -1,13 +1,15 @@
-"""The second pass on held-out recordings: work beside transfers, and the step, with and without it.
+"""The second pass on held-out recordings: work next to transfers, and the step, with and without it.
 
-Every node that ran beside a transfer takes the latency of the same work alone in the same recording, every all-reduce
-beside other transfers what the recording's link probe says of its size alone; all other latencies and all gaps are as
+Every node that ran next to a transfer takes the latency of the same work by itself in the same recording, every
+all-reduce
+next to other transfers what the recording's link probe says of its size by itself; all other latencies and all gaps
+are as
 recorded. The window is scheduled in one pass, and with the second; truth is the recording. Constants were fitted on
 other recordings (split `run`, part train; two ranks). The trivial answer is one factor for all work that the recording
-shows beside a transfer, and one for all transfers beside others, fitted on the same part.
+shows next to a transfer, and one for all transfers next to others, fitted on the same part.
 
 x4: four ranks on two cores; nothing was fitted on them. All work there shares its core with another rank's, so none is
-alone, and only transfers are stretched; what ranks take from each other is judged by itself, in the last table.
+by itself, and only transfers are stretched; what ranks take from each other is judged by itself, in the last table.
 """
 
 from __future__ import annotations
@@ -27,21 +29,21 @@ from gnnperf.schedule import measured_latencies, schedule, schedule_with_content
 from research.benchmarks._contention import MIN_CPU_US, Compared, compared, cpu_recordings, probe_us, split_of
 from research.benchmarks._core_sharing import extra_per_overlap
 
-MIN_NODES = 4  # beside a transfer, of a recording that counts
+MIN_NODES = 4  # next to a transfer, of a recording that counts
 TYPICAL: tuple[Callable[..., Any], ...] = (np.median, np.median, np.mean)  # of work, transfers, steps
 ANSWERS = ("first pass", "one factor", "second pass")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One recording, with what is known of it alone.
+    """One recording, with what is known of it by itself.
 
     Attributes:
-        recording, result: where it is from; work beside transfers.
-        transfer: [num_nodes] bool, all-reduces beside others, with a latency alone.
+        recording, result: where it is from; work next to transfers.
+        transfer: [num_nodes] bool, all-reduces next to others, with a latency by itself.
         measured_us: [num_nodes] latencies as recorded; lag_us: [num_edges] gaps.
-        isolated_us: [num_nodes] latencies alone where they are known, else as recorded.
-        in_place: [num_nodes] bool, beside a transfer, and nobody knows it alone.
+        isolated_us: [num_nodes] latencies only where they are known, else as recorded.
+        in_place: [num_nodes] bool, next to a transfer, and nothing knows it by itself.
     """
 
     recording: Recording
@@ -58,7 +60,7 @@ class Case:
 
 
 def case(recording: Recording, graph: ExecutionGraph) -> Case:
-    """What of a recording is known alone."""
+    """What of a recording is known by itself."""
     result, nodes = compared(graph, MIN_CPU_US), graph.nodes
     measured, lag = (np.nan_to_num(values) for values in measured_latencies(graph))
     reduces = (nodes["node_type"] == NodeType.COLLECTIVE) & (nodes["collective"] == "all_reduce")
@@ -78,7 +80,7 @@ def _ranks_share_cores(graph: ExecutionGraph) -> bool:
 
 
 def factors(cases: Sequence[Case]) -> tuple[float, float]:
-    """(of work beside transfers, of transfers beside others): median of recorded / alone."""
+    """(of work next to transfers, of transfers next to others): median of recorded / by itself."""
     ratios = [(c.measured_us / np.maximum(c.isolated_us, 1e-9), c.result.known, c.transfer) for c in cases]
     work, transfers = (np.concatenate([r[0][r[at]] for r in ratios]) for at in (1, 2))
     return float(np.median(work)), float(np.median(transfers))
@@ -112,7 +114,7 @@ def _steps(graph: ExecutionGraph, end_us: np.ndarray) -> np.ndarray:
 
 
 def errors(c: Case, factor: tuple[float, float]) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Answer -> relative errors of (work beside transfers, transfers beside others, steps)."""
+    """Answer -> relative errors of (work next to transfers, transfers next to others, steps)."""
     given = answers(c, factor)
     latency, steps = given["measured"]
     return {

@@ -2,7 +2,7 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.convolution
 
-Beside the model: no algorithm but the direct one; FLOPs over peak, both behind the same wait for the host; and what
+Next to the model: no algorithm but the direct one; FLOPs over peak, both behind the same wait for the host; and what
 the same call took on the nearest GPU times the ratio of peaks, which knows this very size and when it was measured.
 "model, host known": what it would say if the host's pace of this GPU were known, as its short rows tell it.
 """

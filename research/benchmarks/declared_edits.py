@@ -4,7 +4,7 @@
 
 The pairs of `interventions.json` (sleeps, links, repeated ops, slow ranks, blocking and, the other way round,
 overlapping), and all pairs of runs whose names differ in the link, the rows of tables, or the length of sequences
-(with the batch) alone. Batches and dtypes are in `benchmarks edits`. A's graph is edited without a look at B; the
+(with the batch) by itself. Batches and dtypes are in `benchmarks edits`. A's graph is edited without a look at B; the
 analytical model, whose constants have not seen the workload, answers A and the edited A; measured is the change of the
 step without the profiler, means over recordings. A change counts where it is larger than the spread of the recordings
 of A and B together. Trivial answers: the sleep itself, all bytes over the wire, the ratio of tokens; "nothing changes"
@@ -74,7 +74,7 @@ def given(
     pair: DeclaredPair, graph: ExecutionGraph, other: ExecutionGraph, steps: dict[str, list[float]],
     constants: AnalyticConstants,
 ) -> Predicted:  # fmt: skip
-    """The pair, from the first recording of A; B's is read for shapes alone, after the prediction.
+    """The pair, from the first recording of A; B's is read for shapes only, after the prediction.
 
     Raises:
         InputError: an edit has no place in the graph.
@@ -90,7 +90,7 @@ def given(
 
 
 def outcomes() -> tuple[list[Predicted], list[str]]:
-    """Every pair, and what could not be told."""
+    """Every pair, and what could not be determined."""
     results, graphs = recordings(), recorded_graphs()
     constants = {fold.workload: fold.shared for fold in folds(results, graphs)}
     steps: dict[str, list[float]] = {}

@@ -5,7 +5,7 @@
 A's graph is edited without a look at B. Structure: of the nodes of the edited graph that have shapes, those that B's
 graph has with equal shapes; FLOPs of all ops against B's. Time: the analytical model, whose constants have not seen the
 workload, answers A and the edited A; measured is the step without the profiler, the mean over a run's recordings.
-`difference`: predicted difference against the measured one; `ratio`: predicted ratio times A's measured step. Beside
+`difference`: predicted difference against the measured one; `ratio`: predicted ratio times A's measured step. Next to
 them the trivial answers: time scales with the batch (with the bytes of an element), nothing changes. A change counts
 where it is larger than the spread of the recordings of A and B together.
 """
@@ -78,7 +78,7 @@ def predicted_step_us(edited: Edited, constants: AnalyticConstants) -> float:
 
 
 def straggler(graph: ExecutionGraph, repeated: ExecutionGraph, constants: AnalyticConstants) -> Straggler:
-    """The same change said as a user would without naming ops: one rank has so much more work than before."""
+    """The same change stated as a user would without naming ops: one rank has so much more work than before."""
     work = [_work_us(each, constants) for each in (graph, repeated)]
     growth = {rank: work[1][rank] / work[0][rank] for rank in graph.ranks}
     rank = max(growth, key=lambda rank: growth[rank])

@@ -3,7 +3,7 @@
     python -m research.benchmarks embedding                                 the table that ships, datasets/cpu-lookups
     python -m research.benchmarks.embedding calibrated/mine/ops.parquet     your own, from `gnnperf calibrate`
 
-Every row is predicted by prices that saw neither its table (rows, dim, number of tables) nor its skew. Beside it the
+Every row is predicted by prices that saw neither its table (rows, dim, number of tables) nor its skew. Next to it the
 trivial answers: bytes over bandwidth with a floor, both fitted on the same rows, and the measured time of the row whose
 sizes are nearest. Noise is what the table itself says: half the width of a row's interval, the median over rows.
 Where a table has both, the device's own times are judged, not those that include the launch.

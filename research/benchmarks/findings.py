@@ -1,9 +1,9 @@
 """Rules of `gnnperf.whatif.findings` on recordings with a known sleep of one rank, and on the same programs without it.
 
 Each pair of kind sleep of datasets/cpu-gloo: B is A with a sleep of one rank at a place of every step. Both are looked
-at as measured (their first recording). On B: which rank the straggler rule names, and what it says is gained, beside
+at as measured (their first recording). On B: which rank the straggler rule names, and what it says is gained, next to
 what was measured: the step of B less the step of A. Trivial answers: the sleep; nothing. On A: what the rule says of a
-program in which nobody sleeps. Nothing is fitted; thresholds were set before.
+program in which no one sleeps. Nothing is fitted; thresholds were set before.
 """
 
 from __future__ import annotations

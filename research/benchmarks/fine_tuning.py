@@ -10,7 +10,7 @@ take all of them). Recordings of a run stay together. moe and rl have 13 runs: 5
 Of the second machine: the row `gnn` of `run`, trained on the first one. What `run` tests on is judged as the second
 machine recorded it; the few are of what `run` validates on, recorded there, too.
 
-Beside it the same network without those runs, the analytical model with the constants of what it was trained on and
+Next to it the same network without those runs, the analytical model with the constants of what it was trained on and
 with those of the few, a network from nothing but the few runs, trivial answers from them, and the noise: one recording
 says another of its run.
 """

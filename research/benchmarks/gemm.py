@@ -2,11 +2,11 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.gemm [unseen] [own] [campaigns] [starts]
 
-Fits and judges; without words, the first three. bfloat16 of aiconfigurator (gemm: the kernel alone) and float32 of
+Fits and judges; without words, the first three. bfloat16 of aiconfigurator (gemm: the kernel by itself) and float32 of
 NeuSight (bmm, linear: with the wait for the launch).
 
 unseen: all GPUs of one generation are left out together. own: constants fitted on that GPU; a fifth of the weight
-shapes (n, k), by hash, is never seen. Beside the model the trivial answers on the same rows. "own launch" is the model
+shapes (n, k), by hash, is never seen. Next to the model the trivial answers on the same rows. "own launch" is the model
 with the one number that is the host's, the wait for the launch, read off the unseen machine. starts: the means of the
 first table once more, from fits whose expectations were halved or doubled at random. campaigns: the shipped constants
 on float16 tables of other people, who measured GPUs that the constants know in other programs (nothing is fitted).

@@ -1,4 +1,4 @@
-"""A GPU generation that nobody trained on: is the hybrid as good as the better of the two, and do intervals hold?
+"""A GPU generation that no one trained on: is the hybrid as good as the better of the two, and do intervals hold?
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.generations [gemm] [ops] [--out DIR] [--write]
 
@@ -6,7 +6,7 @@ Op tables of several GPUs (gemm: bfloat16 products; ops: single ops in float32),
 that is fitted. The hybrid is what the gate of predict.py makes of network and closed forms on a GPU that training
 lacks, where it had several others. How answers are bounded is chosen by leaving one more of the other generations out;
 the generation itself is judged once. Answers are kept in DIR. --write: bounds that ship
-(conf/analytic/unseen_gpu.yaml), of closed forms, from all generations of the tables asked for.
+(conf/analytic/unseen_gpu.yaml), of closed forms, from all generations of the tables requested.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Judged:
     Attributes:
         generation: its name.
         test: its rows.
-        seen: rows of GPUs that trained, told by the same network.
+        seen: rows of GPUs that trained, given by the same network.
         inner: rows of each other generation that was left out with it.
         inner_seen: generation -> rows of the GPUs that trained then.
     """
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def write(given: pd.DataFrame) -> None:
-    """Bounds of the closed forms, each generation told by what was fitted without it."""
+    """Bounds of the closed forms, each generation given by what was fitted without it."""
     rows = given[~given["seen"] & (given[LEFT].map(len) == 1)]
     scores = np.log(rows["measured"] / rows["analytic"])
     result = fit_device_intervals(rows[[GENERATION, "family", "dtype"]].assign(score=scores), LEVEL)
@@ -148,7 +148,7 @@ def choice_table(every: Sequence[Judged]) -> Table:
 
 
 def intervals_table(campaign: str, every: Sequence[Judged]) -> Table:
-    """The chosen way, and beside it the others, on the generation."""
+    """The chosen way, and next to it the others, on the generation."""
     title = f"{campaign}: intervals of {LEVEL:.0%}, generation left out: within %, median high/low"
     shown = right_aligned(title, "chosen", "flagged %", "within %", "high/low", "p90", *WAYS)
     pooled: list[tuple[np.ndarray, np.ndarray]] = []

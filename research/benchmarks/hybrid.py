@@ -5,8 +5,8 @@
 (a) errors of network, analytical model and hybrid on programs of training, on op families and on a dtype that training
 lacks; the gate's numbers were chosen on the thresholds, the rest is test (research/benchmarks/_hybrid_split.py). (b)
 what tells
-nodes unlike training from nodes like it, with the name test switched off. (c) a trace of ops that nobody has seen.
-Latencies are of ops alone. Figures go to DIR/*.html.
+nodes unlike training from nodes like it, with the name test switched off. (c) a trace of ops that nothing has seen.
+Latencies are of isolated ops. Figures go to DIR/*.html.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python train.py experiment=gnn data.axis=size evaluate_on=[val] out=outputs/intervals/size
     python -m research.benchmarks.intervals outputs/intervals/size/checkpoint.pt [more checkpoints]
 
-Of nodes by kind and of steps by program, of the hybrid and of the analytical answer. Beside them the trivial answer,
+Of nodes by kind and of steps by program, of the hybrid and of the analytical answer. Next to them the trivial answer,
 calibrated on the same recordings: one pair of bounds for all nodes, one factor for all steps. The last row is noise
-alone: bounds in which nine tenths of one recording's nodes lie around those of another recording of the same run.
+by itself: bounds in which nine tenths of one recording's nodes lie around those of another recording of the same run.
 """
 
 from __future__ import annotations

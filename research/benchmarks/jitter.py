@@ -1,4 +1,4 @@
-"""Waits for the last rank: what one recording of a program tells about the next, beside ignoring them.
+"""Waits for the last rank: what one recording of a program tells about the next, next to ignoring them.
 
     python -m research.benchmarks jitter
 

@@ -1,7 +1,7 @@
 """How much of a recorded step its labels hold: each recording's own labels, scheduled, against its step time.
 
 What remains is what no model trained on these labels can learn of the step. Three labels: means over all steps as
-recorded, beside whatever ran with them; the same of ops alone, scheduled with contention; those over the steps that
+recorded, next to whatever ran with them; the same of isolated ops, scheduled with contention; those over the steps that
 took about the median time (gnnperf.gnn.data.runs). Recordings of the training part; unlabeled nodes take the base.
 
     python -m research.benchmarks.labels [--axis size]

@@ -1,4 +1,4 @@
-"""The learned predictor beside every simpler learner, cell by cell: a killed table goes on where it was.
+"""The learned predictor next to every simpler learner, cell by cell: a killed table goes on where it was.
 
     python -m research.benchmarks.learned [--rows gnn mlp ..] [--splits size ..] [--seeds 0 1 ..] [--out DIR]
     [--processes 2]
@@ -7,12 +7,12 @@
     seeds)
     python -m research.benchmarks.learned --sanity  hardware and links that are not the runs' own, first split named
     python -m research.benchmarks.learned --print-only     tables of the cells that are there
-    python -m research.benchmarks.learned --bucket-bytes N told of the token buckets that limit links; cells of their
+    python -m research.benchmarks.learned --bucket-bytes N given of the token buckets that limit links; cells of their
     own
     python -m research.benchmarks.learned --part val  judged on the validation runs, without a look at the test runs
 
 A cell (DIR/<split>/<row>/<seed>.parquet) is one fit. It is made if it is missing, or of other data or another
-configuration; a changed program is told, not noticed: delete the folders of its rows. Splits by default: the six of
+configuration; a changed program is given, not noticed: delete the folders of its rows. Splits by default: the six of
 issue 5. SPLIT+NAME also trains on datasets/NAME, programs that are tested on left out: `--splits workload+cpu-unseen`.
 F, the row another-recording: one recording answers for another of the same run.
 """
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _jobs(args: argparse.Namespace, out: Path) -> list[Job]:
     """In order of splits, so that a process seldom loads one twice; what is quick comes first.
 
-    Rows that need another row's network come last, at the price of loading splits once more: beside it they would
+    Rows that need another row's network come last, at the price of loading splits once more: next to it they would
     only wait for it.
     """
     rows = args.rows or [*FIXED, *LEARNED]

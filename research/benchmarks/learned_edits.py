@@ -1,4 +1,4 @@
-"""Known changes of a step, told by networks that were neither trained nor validated on either of a pair's runs.
+"""Known changes of a step, given by networks that were neither trained nor validated on either of a pair's runs.
 
     python -m research.benchmarks.learned_edits [--out DIR] [--pairs]
 
@@ -8,10 +8,10 @@ from the other two. A's typical step is edited without a look at B. Measured is 
 profiler, means over recordings; a change counts (is loud) where it is larger than the spread of the recordings of A and
 B together. Networks stay in DIR, a training that was killed goes on: a second run only looks.
 
-Answers: `gnn` (with ops that it does not know from the analytical model) and `analytic` alone:
+Answers: `gnn` (with ops that it does not know from the analytical model) and `analytic` by itself:
 predicted minus predicted; both held to A's recording node by node; A's recording edited without any model; a trivial
 rule (the sleep, bytes over the wire, the ratio of batch, tokens or element size); nothing. `measured again`: the change
-in one recording of A and B against that in their others, what noise alone makes of it.
+in one recording of A and B against that in their others, what noise by itself makes of it.
 """
 
 from __future__ import annotations

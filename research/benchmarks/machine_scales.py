@@ -1,4 +1,4 @@
-"""How far the pace of another machine goes: runs that both data sets recorded, each told by the paces of the others.
+"""How far the pace of another machine goes: runs that both data sets recorded, each given by the paces of the others.
 
     python -m research.benchmarks.machine_scales [--split workload+cpu-random] [--bucket-bytes 70000]
 

@@ -2,7 +2,7 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.memory_bound
 
-NeuSight's tables (float32 forward, eager, between events). Constants are fitted on the other generations. Beside them
+NeuSight's tables (float32 forward, eager, between events). Constants are fitted on the other generations. Next to them
 the trivial answers: the same shape's time on the nearest other GPU, scaled by the ratio of bandwidths; and bytes over
 data-sheet bandwidth. "own gap" is the same model with the one thing that is the host's and no specification tells: how
 long a call takes without its kernel, read off the unseen machine's smallest shapes. It shows what is left of the error.

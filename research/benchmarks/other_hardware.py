@@ -4,7 +4,7 @@
 
 Workloads that the catalog of public files has on two GPUs under one file name. The trace of the first is predicted
 for the second, as `predict.py trace=... hardware=...` does (no checkpoint, host work of the trace moved to the
-target's host, target's links), and held to what the second recorded. Nothing was fitted on either. Beside it: the
+target's host, target's links), and held to what the second recorded. Nothing was fitted on either. Next to it: the
 same with host work by the model; the second's own trace predicted for itself, which knows its kernels by name; the
 first's recording as it is; and times the ratio of memory bandwidths. Device time: kernels and copies of all streams,
 added up. Host time: host segments, added up.

@@ -1,11 +1,12 @@
-"""Peak memory per rank, told from a recorded step's ops and shapes, beside what the recorder counted.
+"""Peak memory per rank, given from a recorded step's ops and shapes, next to what the recorder counted.
 
     python -m research.benchmarks peak_memory
 
 Every rank of every recording of datasets/cpu-gloo. Nothing is fitted. The rules (`gnnperf/memory`) were written looking
-at the errors of first recordings of the train runs of split `run`, so its other parts are told apart; those in no
+at the errors of first recordings of the train runs of split `run`, so its other parts are distinguished; those in no
 part serve interventions and resemble train runs. The programs keep four batches, which no trace shows and which is
-said here (`batches_held=4`); with the one that a step reads, the last column. Beside it trivial answers: what is held
+stated here (`batches_held=4`); with the one that a step reads, the last column. Next to it trivial answers: what is
+held
 between steps, twice the parameters, the median of the train runs, and the train run of the same program that is
 nearest in parameters, then in inputs (not the run itself).
 
@@ -28,7 +29,7 @@ from gnnperf.core import InputError
 from gnnperf.gnn.data.recordings import Recording
 from gnnperf.gnn.data.splits import PARTS, read_split
 from gnnperf.memory import Measured, Part, PeakMemory, measured_peaks, peak_memory
-from gnnperf.memory.captured import captured_peak_memory
+from gnnperf.memory.recorded import captured_peak_memory
 from gnnperf.trace import read_run
 from research.benchmarks._recorded_graphs import DATASET, recordings
 from research.benchmarks.capture import kind_of, programs

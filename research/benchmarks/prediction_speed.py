@@ -2,7 +2,7 @@
 
     python -m research.benchmarks prediction_speed [CHECKPOINT]      default: what `make demo` trained
 
-Beside a recorded window the step of a plan, which has more nodes of fewer distinct ops. Medians of repeats; the first
+Next to a recorded window the step of a plan, which has more nodes of fewer distinct ops. Medians of repeats; the first
 answer, in which libraries wake up, is left out. All is the answer of mode=hybrid. Timed apart: the analytical answer
 that it starts from, the features, and the network; the rest says how far the network is trusted.
 """

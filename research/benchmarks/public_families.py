@@ -1,4 +1,4 @@
-"""Public runs on GPUs, one workload family left out at a time: the network beside trivial answers.
+"""Public runs on GPUs, one workload family left out at a time: the network next to trivial answers.
 
     python -m research.benchmarks.public_families [--out DIR] [--families NAME ..] [--rows NAME ..] [--print-only]
 

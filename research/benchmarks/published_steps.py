@@ -2,7 +2,7 @@
 
     python -m research.benchmarks published_steps
 
-A few rows, each with what its source says and what it leaves open. Nothing is fitted on them. Beside the model: the
+A few rows, each with what its source says and what it leaves open. Nothing is fitted on them. Next to the model: the
 guess that every step reaches half of the peak.
 """
 

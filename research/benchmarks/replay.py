@@ -1,4 +1,4 @@
-"""Strict replay of public runs: error of period and makespan beside the trivial answer, and how much is explained."""
+"""Strict replay of public runs: error of period and makespan next to the trivial answer, and how much is explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scale one kind of node and judge the makespan; beside it the same graph without waits for the device."""
+"""Scale one kind of node and judge the makespan; next to it the same graph without waits for the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was trained on one machine, asked about another one: the programs of `run`'s test part, recorded there.
+"""What was trained on one machine, requested another one: the programs of `run`'s test part, recorded there.
 
     python -m research.benchmarks.learned --splits run-cpu-again ..       learned rows (trained on the first machine,
     as `run`)
@@ -50,7 +50,7 @@ class SameRun:
     Attributes:
         known: run -> its typical step there.
         factor: on all of its times.
-        name: digest of what is known, by which cells are told from older ones.
+        name: digest of what is known, by which cells are given from older ones.
     """
 
     known: Mapping[str, RunStep] = field(repr=False)

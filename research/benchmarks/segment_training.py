@@ -1,6 +1,6 @@
 """Memory and time of training on one graph of a million nodes, cut into segments: an epoch, and answers for all nodes.
 
-The graph is the planned step of a transformer on 64 ranks. Nobody ran it: labels are the analytical answer times noise,
+The graph is the planned step of a transformer on 64 ranks. no one ran it: labels are the analytical answer times noise,
 which says nothing of accuracy and all of memory, as the whole way from the graph to the trained network is that of a
 recorded run.
 """

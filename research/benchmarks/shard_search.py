@@ -46,7 +46,7 @@ def tables(count: int, seed: int) -> tuple[Table, ...]:
 
 
 def problem(own: tuple[Table, ...], ranks: int, batch: int) -> Problem:
-    """With half-precision perceptrons, small beside the tables."""
+    """With half-precision perceptrons, small next to the tables."""
     model = Recommender(own, (256, DIM), (256, 1), interaction=Interaction.CAT, dtype="float16")
     plan = RecommendationPlan("synthetic", model, batch, ranks, largest_first(own, ranks))
     return Problem(plan, default_cluster(load_device(HARDWARE)))
@@ -69,7 +69,7 @@ def _places(requested: Problem, table: Table, splits: Sequence[Split]) -> Iterat
 
 
 def judge(costs: Surrogate) -> Callable[[Placement], float]:
-    """The schedule's step, asked once per placement."""
+    """The schedule's step, requested once per placement."""
     known: dict[Placement, float] = {}
 
     def price(placement: Placement) -> float:

@@ -1,10 +1,10 @@
-"""Transfers and steps over links that a token bucket limits, told of the bucket and not.
+"""Transfers and steps over links that a token bucket limits, given of the bucket and not.
 
     python -m research.benchmarks.token_bucket
 
 Recordings that the split `run` of datasets/cpu-gloo trains or validates on; the analytical model with its default
 constants, nothing fitted. The cards of these recordings do not say how large the bucket is; the recorder has always
-made it as large as it says now (gnnperf.record.network.BUCKET_BYTES), and that is what is told here.
+made it as large as it says now (gnnperf.record.network.BUCKET_BYTES), and that is what is given here.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _answered(step: RunStep) -> pd.DataFrame:
 
 
 def _scheduled_us(step: RunStep, rows: np.ndarray) -> np.ndarray:
-    """[num_rows + 1] latencies of `rows` beside other work, and the step time of the kind that was measured."""
+    """[num_rows + 1] latencies of `rows` next to other work, and the step time of the kind that was measured."""
     given = AnalyticPredictor().predict(step.graph, step.cluster)
     assert given.isolated is not None, "the analytical model answers for ops alone"
     copies = NUM_UNROLLED if step.graph.steps[0].period_us is not None else 1

@@ -1,4 +1,4 @@
-"""Kernels of public GPU traces: closed forms beside the plain roofline and trivial answers.
+"""Kernels of public GPU traces: closed forms next to the plain roofline and trivial answers.
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks trace_kernels
 
@@ -7,7 +7,7 @@ the float32 products once more, as if the program had allowed TF32, which a trac
 trivial answer: the median time of calls of that name in all other recordings; "other projects" leaves out recordings
 of the same program as well. Errors are over calls; "total" is what a GPU's device time would be off by. With a
 checkpoint of op tables (`train.py experiment=pretrained`), lines of their own show its networks, as held-out sizes
-alone would keep them, and the forms on the same calls.
+by itself would keep them, and the forms on the same calls.
 """
 
 from __future__ import annotations

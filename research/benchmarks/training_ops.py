@@ -3,7 +3,7 @@
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks.training_ops
 
 Forward, backward and optimizer steps. Of each op every third size is unseen: hidden sizes (columns), or sequence
-lengths where an op has no hidden size, or numbers of layers. A handful of prices per op are fitted on the rest. Beside
+lengths where an op has no hidden size, or numbers of layers. A handful of prices per op are fitted on the rest. Next to
 the model the trivial answers: bytes over data-sheet bandwidth (FLOPs over peak where an op has them), and the nearest
 seen shape's time scaled by the ratio of that bound. "largest": the same where the two largest sizes are unseen instead,
 so that the answer lies beyond what was fitted.
@@ -39,7 +39,7 @@ def unseen(rows: pd.DataFrame, table: str, choice: slice) -> np.ndarray:
 
 
 def bound_us(rows: pd.DataFrame, setting: Setting) -> np.ndarray:
-    """[n] the larger of bytes / bandwidth and FLOPs / peak; parameters count as bytes where nothing else is told."""
+    """[n] the larger of bytes / bandwidth and FLOPs / peak; parameters count as bytes where nothing else is given."""
     device = setting.device
     moved = rows["moved_bytes"].fillna(rows["parameters"]).fillna(2.0 * rows["rows"] * rows["columns"]).to_numpy(float)
     flops = rows["flops"].fillna(0.0).to_numpy(float)

@@ -8,12 +8,12 @@ of its corrections is kept, is chosen by leaving one more generation out of the 
 that gemm made for all its generations, so that no row of theirs has a part in it). With rows: 16, 64, 256 of the new
 GPU, chosen by k-means; what they change is chosen among themselves. few: the same of NeuSight's single ops.
 
-where: closed forms of gemm alone, by what bounds a product.
+where: closed forms of gemm by itself, by what bounds a product.
 
 dtype, software: products on GPUs that trained, in a dtype that did not (float8 after bfloat16), and as measured with
 another software (vidur's and estimate-train-time's after aiconfigurator's). One seed.
 
-Beside it: the closed forms alone; the same product on the nearest GPU times the ratio of peaks; and, from 2,000 other
+Next to it: the closed forms only; the same product on the nearest GPU times the ratio of peaks; and, from 2,000 other
 rows of the same GPU, the most similar product times the ratio of FLOPs, and trees: what interpolation can reach.
 """
 

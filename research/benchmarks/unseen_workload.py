@@ -9,7 +9,7 @@ of the split `run`, which has all workloads. A workload is a program: dlrm, tran
 Labels: the step without the profiler, and the recorded time in ops without the profiler's cost; means over a run's
 recordings.
 
-Beside it the trivial answers on the same runs: the median of the other workloads' runs, the nearest of them, a ridge,
+Next to it the trivial answers on the same runs: the median of the other workloads' runs, the nearest of them, a ridge,
 the last two on what a graph says before it runs (FLOPs, bytes, ops, messages, ranks, link); and the noise: what one
 recording says of another of the same run.
 """

@@ -5,7 +5,8 @@
 A configuration becomes a graph (gnnperf.generate.transformer); the analytical model and the schedule answer. Known to
 them:
 numbers of the device and its links, constants fitted on public tables of ops and traces, vTrain's own table of
-all-reduces. Not known: any iteration time. Beside it what a guess gives, and what labels of the other models give. What
+all-reduces. Not known: any iteration time. Next to it what a guess gives, and what labels of the other models give.
+What
 the times are made of, and what few of them bring: `vtrain_labels`.
 """
 

@@ -13,7 +13,7 @@ from research.benchmarks._vtrain_composition import composition
 
 
 def main() -> int:
-    """Print signs of a formula; nothing of the model is asked."""
+    """Print signs of a formula; nothing of the model is requested."""
     folder = mirror()
     plans = configurations(folder)
     result = composition(folder, plans, iteration_us(folder, plans))

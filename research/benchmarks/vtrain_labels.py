@@ -2,7 +2,8 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks vtrain_labels
 
-Labels of one model size and one parallelism (ten), all 144 choices of them; asked is what differs from them in both.
+Labels of one model size and one parallelism (ten), all 144 choices of them; requested is what differs from them in
+both.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def _linear_bounds(plan: TransformerPlan, cluster: ClusterSpec) -> np.ndarray:
 
 
 def _print_check(plans: list[TransformerPlan], result: StepLinearBounds, cluster: ClusterSpec) -> None:
-    """Planes beside schedules with contention, at factors between those that planes were made at."""
+    """Planes next to schedules with contention, at factors between those that planes were made at."""
     rows = np.arange(0, len(plans), CHECKED)
     below = result.of(rows).step_us(np.array(CHECK_FACTORS))
     exact = []

@@ -1,16 +1,16 @@
-"""Whole models that others measured: every row of NeuSight, beside what its authors and others predicted for it.
+"""Whole models that others measured: every row of NeuSight, next to what its authors and others predicted for it.
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.benchmarks whole_models [--checkpoint FILE] [--seen] [--classes]
     [--passes]
 
 A list of operators becomes a graph (research.listed); a predictor and the schedule answer: the analytical model
-with the constants that ship, the same with networks of op tables (`train.py experiment=pretrained`) as sizes alone
-would have them kept, or the network of a checkpoint beside them. Nothing is fitted on these rows. Peers are
+with the constants that ship, the same with networks of op tables (`train.py experiment=pretrained`) as sizes only
+would have them kept, or the network of a checkpoint next to them. Nothing is fitted on these rows. Peers are
 NeuSight, roofline, Habitat and Li et al., as NeuSight's authors published their predictions; the floor is the measured
 times of the nodes, summed.
 
 --seen: only GPUs whose op tables constants and peers were fitted on; no label of another GPU is opened.
---classes: besides, kernels by class on the node tables: products, elementwise, softmax, layer norm.
+--classes: next to, kernels by class on the node tables: products, elementwise, softmax, layer norm.
 --passes: instead, the measured share of the forward pass in a training step, by GPU; nothing is predicted.
 """
 

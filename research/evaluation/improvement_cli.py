@@ -62,7 +62,7 @@ def _improvement(args: argparse.Namespace) -> int:
 
 
 def _chosen(requested: Sequence[str] | None, allowed: Sequence[str], option: str) -> list[str]:
-    """What was asked for, or all.
+    """What was requested, or all.
 
     Raises:
         InputError: a name that is not there.

@@ -77,7 +77,7 @@ class Trial:
 
     @property
     def remeasured_error(self) -> float:
-        """The same for a second measurement: what noise alone makes of it."""
+        """The same for a second measurement: what noise by itself makes of it."""
         return abs(self.remeasured_us - self.measured_us) / max(abs(self.measured_us), RESOLUTION_US)
 
     @property

@@ -1,7 +1,7 @@
 """How much of the profiler's own cost a correction takes out, and costs fitted on runs recorded with and without it.
 
 What one event of each kind is worth in step time depends on where it lies: a rank that waits for another one hides its
-events. So the graph is asked: how much shorter is the step if each event of a kind cost a little less?
+events. So the graph is requested: how much shorter is the step if each event of a kind cost a little less?
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def fit_cost(effects: Sequence[Effect]) -> ProfilerCost:
 def fit_factor(effects: Sequence[Effect], cost: ProfilerCost) -> float:
     """The factor >= 0 on a cost with the least sum of absolute errors, relative to the step without the profiler.
 
-    Of one run alone it is the factor that explains this run: for its own correction, not for judging one.
+    Of one run in isolation it is the factor that explains this run: for its own correction, not for judging one.
     """
     without = np.array([e.without_us for e in effects])
     expected = np.array([e.events @ list(cost.by_kind().values()) for e in effects]) / without

@@ -1,6 +1,6 @@
 """Cells on disk: <folder>/<split>/<row>/<seed>.parquet, `fixed.parquet` for an answer without chance.
 
-A file is whole or not there: it is written beside its place, then renamed.
+A file is whole or not there: it is written next to its place, then renamed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def record_path(folder: Path, split: str, row: str, seed: int | None) -> Path:
 
 
 def write_record(record: EvaluationRecord, folder: Path) -> Path:
-    """Write it beside its place, then rename, so that a killed run leaves no half of it."""
+    """Write it next to its place, then rename, so that a killed run leaves no half of it."""
     origin = record.origin
     path = record_path(folder, origin.split, origin.row, origin.seed)
     nodes = _no_nodes() if record.nodes is None else record.nodes

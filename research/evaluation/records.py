@@ -24,9 +24,9 @@ class Origin:
         row: name of the learner.
         seed: of the fit; None: nothing in it is chance.
         share: of the training runs that were used.
-        variant: what the row's data were told beside the split's other rows; "" nothing.
+        variant: what the row's data were given next to the split's other rows; "" nothing.
         data: fingerprint of the prepared data.
-        learner: all that the learner was told.
+        learner: all that the learner was given.
         code: hash of the code that learns.
     """
 
@@ -48,7 +48,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class EvaluationRecord:
-    """Answers beside measurements.
+    """Answers next to measurements.
 
     Attributes:
         origin: what it is of.
@@ -65,7 +65,7 @@ class EvaluationRecord:
     nodes: pd.DataFrame | None
 
     def __post_init__(self) -> None:
-        """Refuse answers that no error can be told of."""
+        """Refuse answers that no error can be given of."""
         where = f"cell {self.origin.split}/{self.origin.row}"
         _check_times(self.steps, STEP_COLUMNS, where)
         if self.nodes is not None:

@@ -2,8 +2,9 @@
 
     GNNPERF_DATA_MIRROR=FOLDER python -m research.fitting.contention [OUT.yaml]
 
-GPU: medians over ops, shapes and kernels that occur alone and beside a collective's kernel in one public run; each run
-is judged by the median of the others, beside the answer 1. A slowdown that does not judge better than 1 stays 1.
+GPU: medians over ops, shapes and kernels that occur by itself and next to a collective's kernel in one public run;
+    each run
+is judged by the median of the others, next to the answer 1. A slowdown that does not judge better than 1 stays 1.
 CPU: bytes that one core moves per second, from recordings of the split `run`, part train, whose ranks have a core
 each: of the grid, the rate with the least sum of |measured - predicted| extra time.
 """
@@ -87,7 +88,7 @@ def cpu_constants() -> CpuContention:
 
 
 def extra(result: Compared) -> pd.DataFrame:
-    """One row per node and transfer: the extra time of the node, and what the transfer moved beside it."""
+    """One row per node and transfer: the extra time of the node, and what the transfer moved next to it."""
     node, transfer = result.moving[:2].astype(np.int64)
     nodes = result.graph.nodes
     latency, size = nodes["latency_us"].to_numpy(), np.nan_to_num(nodes["message_bytes"].to_numpy())

@@ -168,7 +168,7 @@ def _node_backward(call: Call, section: Section) -> Iterator[Owned]:
 
 
 def _with_sum(items: Sequence[Item], elements: int, aside: bool, phase: Phase) -> Iterator[Item]:
-    """A node's ops, and its sum over ranks: of gradients beside other work (replicas), of results (shards)."""
+    """A node's ops, and its sum over ranks: of gradients next to other work (replicas), of results (shards)."""
     yield from items
     if elements:
         yield all_reduce(Group.DATA if aside else Group.TENSOR, floats((elements,)), phase, awaited=not aside)

@@ -32,7 +32,7 @@ class Call:
         op: as listed.
         arguments: results of its tensor arguments, in the order of `op.tensors`.
         parts_of: the tensor whose part the node takes out of a tuple; None: it takes none.
-        training: dropout is active, and gradients will be asked for.
+        training: dropout is active, and gradients will be requested.
         permuted_later: its result's axes are permuted, so that its gradient comes with permuted strides.
     """
 

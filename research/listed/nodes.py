@@ -30,7 +30,7 @@ def calls_of(ops: Sequence[ListedOp], training: bool) -> tuple[Call, ...]:
 
 
 def _call(listed: ListedOp, results: dict[str, Result], training: bool, permuted_later: bool) -> Call:
-    """Arguments are told apart by their shapes: the list does not order sources."""
+    """Arguments are distinguished by their shapes: the list does not order sources."""
     left = [results[name] for name in sorted(listed.sources) if name in results]
     arguments = []
     for shape in listed.tensors:

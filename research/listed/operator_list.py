@@ -93,7 +93,7 @@ def _op(row: dict[str, str], where: str) -> ListedOp:
 
 
 def _sum(calls: object) -> tuple[int, bool]:
-    """Elements of the sum over ranks that a node stands for, and whether it goes on beside other work."""
+    """Elements of the sum over ranks that a node stands for, and whether it goes on next to other work."""
     for name, arguments in calls if isinstance(calls, list) else ():
         if str(name).startswith(SUM):
             return int(arguments[0]), str(name).endswith(ASIDE)

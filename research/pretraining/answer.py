@@ -25,7 +25,7 @@ class Corrections:
     """Of [n] calls.
 
     Attributes:
-        log_factor: what is added to log us; 0 where nobody answers.
+        log_factor: what is added to log us; 0 where nothing answers.
         answered: bool, whether a network answers.
     """
 
@@ -42,7 +42,7 @@ def corrections(
         checkpoint: who answers for what.
         calls: [n].
         base_us: [n] the analytical answer; NaN: it has none.
-        device: asked about.
+        device: requested.
     """
     result = Corrections(np.zeros(len(calls)), np.zeros(len(calls), bool))
     if not has_forms(device) or device.measured:

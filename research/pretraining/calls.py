@@ -44,7 +44,7 @@ class CallRows:
     """Rows of the calls that have a kind.
 
     Attributes:
-        rows: [n] columns of research.tables and `kind`; device and latency as of nobody.
+        rows: [n] columns of research.tables and `kind`; device and latency as of none.
         places: [n] which call each row is.
     """
 

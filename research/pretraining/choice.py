@@ -1,10 +1,10 @@
 """Where a network answers, and which share of its corrections is kept: by rows that were held out of its training.
 
 A share is kept where it errs less than the closed form by more than MARGIN of the closed form's error: what helps
-less may as well be chance. For GPUs that nobody trained on it must, besides, be worse by no more than that on any
+less may as well be chance. For GPUs that no one trained on it must, next to, be worse by no more than that on any
 generation. On GPUs that trained, sizes that were held out choose; but only of kinds that generations confirm: a table
 is one campaign (a board, its clocks, caches as full as the loop leaves them, one library), and what is learned of one
-campaign alone is not yet the op's.
+campaign by itself is not yet the op's.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def choose(sizes: Sequence[HeldOut], generations: Sequence[HeldOut]) -> tuple[Ki
     """One answer per kind.
 
     Args:
-        sizes: errors on sizes that nobody trained on, of rows that choose.
-        generations: errors on generations that nobody trained on.
+        sizes: errors on sizes that no one trained on, of rows that choose.
+        generations: errors on generations that no one trained on.
     """
     result = []
     for kind in KINDS:

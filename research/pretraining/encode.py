@@ -110,7 +110,7 @@ def encode_calls(
     Args:
         rows: [n].
         base: [n] us, the analytical answer.
-        device: asked about; it need not be in the catalog.
+        device: requested; it need not be in the catalog.
         vocabulary: words of the training rows.
         observation: of the measuring methods.
     """

@@ -41,7 +41,7 @@ class Requested:
     Attributes:
         rows: [n] of research.pretraining.rows.usable.
         encoded: the same.
-        residual: [n] of the network, in log space; 0: closed forms alone.
+        residual: [n] of the network, in log space; 0: closed forms only.
     """
 
     rows: pd.DataFrame
@@ -109,7 +109,7 @@ def learn_from(few: Requested, pool: EncodedRows, constants: FormConstants, seed
 
     Args:
         few: the measured rows, with labels.
-        pool: rows of the kind that will be asked about; labels play no part.
+        pool: rows of the kind that will be requested; labels play no part.
         constants: of the closed forms without them.
         seed: of the groups that are left out.
     """

@@ -76,7 +76,7 @@ def families(rows: pd.DataFrame) -> np.ndarray:
 
 
 def fit_forms(rows: pd.DataFrame) -> FormConstants:
-    """Constants from these rows alone (pretrain.rows.usable).
+    """Constants from these rows only (pretrain.rows.usable).
 
     Products that were measured in other ways are not mixed: each family takes the method with most rows.
     """

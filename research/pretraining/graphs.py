@@ -6,7 +6,7 @@
     [linear 1x512  512x512   7 us]                          (compute)--runs_on--'
 
 Each call was timed after a call of the same op, so a graph holds one op, and nodes lie on no stream: there is no order
-between them. Labels are what was timed; what the device took is told apart by `research.pretraining.observation`.
+between them. Labels are what was timed; what the device took is distinguished by `research.pretraining.observation`.
 """
 
 from __future__ import annotations

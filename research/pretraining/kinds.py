@@ -23,7 +23,7 @@ class Kind:
 
     Attributes:
         name: as the model card says it.
-        op: as the table names it; calls of traces are told by their sizes.
+        op: as the table names it; calls of traces come from their sizes.
         dtype: of all tensors.
         source: repository that published the table.
         table: the table's own name.

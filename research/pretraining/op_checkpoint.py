@@ -60,7 +60,7 @@ class KindAnswer:
 
     Attributes:
         kind: name of a research.pretraining.kinds.Kind.
-        devices: of the catalog, that trained on it and gain from it on sizes that nobody trained on.
+        devices: of the catalog, that trained on it and gain from it on sizes that no one trained on.
         own_share: on these devices; 0: the closed form.
         others_share: on all other GPUs; 0: the closed form.
     """
@@ -81,8 +81,8 @@ class OpCheckpoint:
 
     Attributes:
         own: the network for GPUs that it was trained on.
-        others: the one for GPUs that nobody trained on.
-        answers: where they are asked.
+        others: the one for GPUs that no one trained on.
+        answers: where they are requested.
         provenance: what they were made from: sources, rows, versions, errors on rows that were held out.
         sha256: of the file; "" before it is saved.
     """
@@ -105,7 +105,7 @@ def op_network(model: OpModel, config: ModelConfig) -> OpNetwork:
 
 
 def save_op_checkpoint(path: Path, checkpoint: OpCheckpoint) -> OpCheckpoint:
-    """Write beside, then rename; returns the checkpoint with the file's sha256."""
+    """Write next to, then rename; returns the checkpoint with the file's sha256."""
     held = io.BytesIO()  # the name of a file would be in its bytes
     torch.save(_to_plain(checkpoint), held)
     path.parent.mkdir(parents=True, exist_ok=True)

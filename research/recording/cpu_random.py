@@ -1,4 +1,4 @@
-"""Random programs, each another one: a network that is asked about programs nobody ran learns from many of them.
+"""Random programs, each another one: a network that is requested programs no one ran learns from many of them.
 
 A seed draws what a program is made of: which ops, on which sizes, in which order. The plan begins with a few runs of
 `cpu-gloo`: recorded again, they tell how far the machines of the two data sets are apart.

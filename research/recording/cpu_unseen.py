@@ -91,7 +91,7 @@ PROGRAMS: tuple[tuple[Workload, ...], ...] = (
 
 
 def cpu_unseen() -> Plan:
-    """The plan: every size on two ranks, one over each of two links, one rank alone."""
+    """The plan: every size on two ranks, one over each of two links, one rank by itself."""
     runs = tuple(chain.from_iterable(zip(*map(_runs, PROGRAMS), strict=True)))
     return Plan(
         name="cpu-unseen",

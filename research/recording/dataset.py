@@ -52,7 +52,7 @@ def calibrate_first(raw: Path, minutes: float, say: Say) -> None:
     """Measure the device at hand into `raw`/calibration, unless that was done before or `minutes` is 0.
 
     Raises:
-        InputError: the calibration failed; it has said why.
+        InputError: the calibration failed; it has stated why.
     """
     folder = raw / CALIBRATION
     if minutes == 0 or folder.exists():  # it is written in one piece
@@ -67,7 +67,7 @@ def calibrate_first(raw: Path, minutes: float, say: Say) -> None:
 
 
 def copy_calibration(raw: Path, out: Path) -> None:
-    """Keep it beside the recordings."""
+    """Keep it next to the recordings."""
     if (raw / CALIBRATION).is_dir():
         shutil.copytree(raw / CALIBRATION, out / CALIBRATION, dirs_exist_ok=True)
 
@@ -86,7 +86,7 @@ def record_all(
         budget_s: no recording begins after that.
 
     Raises:
-        InputError: `raw` or `built` holds recordings and `resume` was not said.
+        InputError: `raw` or `built` holds recordings and `resume` was not stated.
     """
     recordings, folders = plan.recordings(), (raw, built) if built else (raw,)
     held = [recorded_in(recording_name(spec.name, repeat), folders) for spec, repeat in recordings]

@@ -18,7 +18,7 @@ PATIENCE_S = 60.0
 
 
 def probe_us(cores: Sequence[int]) -> list[float]:
-    """[num_cores] median time of a float32 product of two SIZE x SIZE matrices on each core alone."""
+    """[num_cores] median time of a float32 product of two SIZE x SIZE matrices on each core by itself."""
     left, right = torch.ones(SIZE, SIZE), torch.ones(SIZE, SIZE)
     result = torch.empty(SIZE, SIZE)
     with _one_thread():

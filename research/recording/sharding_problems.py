@@ -1,7 +1,7 @@
 """Problems of placing embedding tables: tables, how they are placed while a run is recorded, and other placements.
 
 The recorded placement shows every kind of sharding: one table by row, one by column, all others whole, in turn over the
-ranks. Candidates are drawn; beside them stand what simple rules would choose.
+ranks. Candidates are drawn; next to them stand what simple rules would choose.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ SOURCE = "ai-dynamo/aiconfigurator"
 METHOD = "CUDA-graph replay of six calls in turn"
 TURNS = 6
 PATTERN = "ai-dynamo+aiconfigurator/aic-core/src/aiconfigurator_core/systems/data/*/gemm/*/*/gemm_perf.parquet"
-DTYPES = {"fp8": "float8"}  # the table's name -> ours; scales of tensors count for nothing beside operands
+DTYPES = {"fp8": "float8"}  # the table's name -> ours; scales of tensors count for nothing next to operands
 OTHER_DTYPE = f"{SOURCE}: another dtype was asked for"
 
 
@@ -29,7 +29,7 @@ def read_aiconfigurator(mirror: Path, dtypes: Sequence[str] = ("bfloat16",)) -> 
 
     Args:
         mirror: folder of public measurements.
-        dtypes: which of the table's; "fp8" has one scale per tensor, others have scales whose layout is not told.
+        dtypes: which of the table's; "fp8" has one scale per tensor, others have scales whose layout is not given.
     """
     return joined(_gemm(_read(path), dtypes) for path in sorted(mirror.glob(PATTERN)))
 

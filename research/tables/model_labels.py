@@ -31,7 +31,7 @@ class ModelRun:
     Attributes:
         name: of its files.
         model: e.g. bert_large.
-        training: forward and backward; else forward alone.
+        training: forward and backward; else forward by itself.
         length: tokens of a sequence.
         batch: sequences.
         variant: "" one GPU and eager; else fusion, or how many ranks share the work.

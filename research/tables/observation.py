@@ -20,7 +20,7 @@ def between_events_us(device_us: np.ndarray, gap: EventGap) -> np.ndarray:
                                   |========== kernel ================| ^ here if it is long
 
     So it is max(call_us, issue + device_us), here a soft maximum. Queued calls (graph replay, a full queue) see
-    `device_us` alone, a profiler too.
+    `device_us` by itself, a profiler too.
     """
     issue_us = gap.call_us * gap.issue_share
     return (gap.call_us**SHARPNESS + (issue_us + device_us) ** SHARPNESS) ** (1.0 / SHARPNESS)

@@ -37,7 +37,7 @@ def without_throttled(table: OpTable) -> OpTable:
     """Products that were not far slower than a larger one of the same device and table.
 
     A row is left out if a row with at least the next power of two in each of batch, m, n, k took less than half as
-    long: the device ran at another clock, or something else ran beside it. The powers of two make one pass enough.
+    long: the device ran at another clock, or something else ran next to it. The powers of two make one pass enough.
     """
     slow = np.zeros(len(table.rows), bool)  # [n]
     products = table.rows[list(PRODUCT_SIZES)].notna().all(axis=1).to_numpy()

@@ -41,7 +41,7 @@ def test_there_and_back(tmp_path: Path) -> None:
     )  # fmt: skip
     save_constants(before, tmp_path / "c.yaml")
     assert load_constants(tmp_path / "c.yaml") == before
-    assert [p.name for p in tmp_path.iterdir()] == ["c.yaml"]  # nothing half-written beside it
+    assert [p.name for p in tmp_path.iterdir()] == ["c.yaml"]  # nothing half-written next to it
 
 
 @pytest.mark.parametrize(

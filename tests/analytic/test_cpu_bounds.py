@@ -1,4 +1,4 @@
-"""Op tables asked about a CPU: prices answer, and the largest part of a price is what bounds a call."""
+"""Op tables requested a CPU: prices answer, and the largest part of a price is what bounds a call."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ BYTES = 1e9
 
 
 def _us(cluster: ClusterSpec, size: int, first: int, stride: int) -> float:
-    """An all-reduce; rank numbers of the group as told."""
+    """An all-reduce; rank numbers of the group as given."""
     nodes = node_table(
         1, node_type=str(NodeType.COLLECTIVE), collective="all_reduce", message_bytes=BYTES, group_size=size,
         group_first=first, group_stride=stride,

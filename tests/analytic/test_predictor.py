@@ -190,7 +190,7 @@ def test_a_longer_copy_is_never_faster_and_zero_bytes_cost_the_floor(name: str, 
         (collective("broadcast", 1e6, 4), 50 + 3 + 10),
         (collective("send", 1e6, 2), 50 + 1 + 10),
         (collective("barrier", np.nan, 4), 50 + 6),
-        (collective("all_reduce", 1e6, 1), 50),  # alone: the start-up
+        (collective("all_reduce", 1e6, 1), 50),  # by itself: the start-up
         # two nodes of four: 14 hops, 4 of them between nodes; the four ranks share their host's one way out, 10 GB/s
         (collective("all_reduce", 1e6, 8), 50 + 4 * 5 + 10 * 1 + 1.75 * 100),
         # 4 of 7 peers are outside: four ranks send 1/2 MB each

@@ -82,9 +82,9 @@ def test_every_kernel_starts_after_the_call_and_after_the_one_before() -> None:
     "events",
     [
         [*replay(60, 9)],  # no capture
-        [*capture(10)[:-1], *replay(60, 9)],  # one that nobody saw end
+        [*capture(10)[:-1], *replay(60, 9)],  # one that nothing saw end
         [*capture(10), op("aten::mul", 44, 48), call("cudaLaunchKernel", 45, 46), *replay(60, 9)[:-1]],  # a work less
-        [*capture(10), *replay(60, 9, stream=8)],  # two streams: nobody knows the order
+        [*capture(10), *replay(60, 9, stream=8)],  # two streams: nothing knows the order
         [*capture(0), *capture(35, dims=SMALL), *replay(70, 9)],  # two captures with other sizes
         [*capture(10, second="triton_poi_fused_add_0"), *replay(60, 9, last="triton_poi_fused_mul_0")],
     ],

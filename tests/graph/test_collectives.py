@@ -140,7 +140,7 @@ def test_sends_of_two_ranks_are_not_one_collective() -> None:
 
 
 def test_the_wait_for_untraced_peers_is_a_node_without_a_label() -> None:
-    """One of 4 ranks was traced: wait and transfer are 80 us together and cannot be told apart."""
+    """One of 4 ranks was traced: wait and transfer are 80 us together and cannot be distinguished."""
     graph = build_graph(run_of(rank_of(0, all_reduce(100, 180, size=4), kernel_after(), world_size=4)))
     wait = of_type(graph, "host")[of_type(graph, "host")["segment"] == "peer_wait"].iloc[0]
     assert np.isnan(wait["latency_us"])

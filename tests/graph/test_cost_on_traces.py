@@ -1,4 +1,4 @@
-"""Share of kernel time whose op has a cost, on public traces with shapes (read with plain json, no other room)."""
+"""Share of kernel time whose op has a cost, on public traces with shapes (read with plain json, no other space)."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def kernels_of(*events: Event) -> pd.DataFrame:
 
 
 def isolated(name: str, at: float = 60, corr: int = 9) -> list[Event]:
-    """A kernel that a graph launches alone: no op is around it."""
+    """A kernel that a graph launches only: no op is around it."""
     return [call("cudaGraphLaunch", at, at + 2, corr=corr), kernel(name, at + 5, at + 9, corr=corr)]
 
 

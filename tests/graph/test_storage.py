@@ -39,7 +39,7 @@ def test_round_trip(graph: ExecutionGraph, tmp_path: Path) -> None:
     write_graph(graph, tmp_path / "graph")
     assert_equal(read_graph(tmp_path / "graph"), graph)
     assert sorted(p.name for p in (tmp_path / "graph").iterdir()) == ["edges.parquet", "nodes.parquet"]
-    assert [p.name for p in tmp_path.iterdir()] == ["graph"]  # nothing beside
+    assert [p.name for p in tmp_path.iterdir()] == ["graph"]  # nothing next to
 
 
 def test_writing_again_replaces(tmp_path: Path) -> None:

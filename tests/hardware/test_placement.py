@@ -84,7 +84,7 @@ def test_a_limit_brings_its_own_bucket_or_none() -> None:
     given = replace(default, inter=replace(default.inter, bucket_bytes=5e4))
     assert placed(given, Placement(2, 125e6), 2).inter.bucket_bytes is None
     assert placed(given, Placement(2, 125e6, 7e4), 2).inter.bucket_bytes == 7e4
-    assert placed(given, Placement(2), 2).inter.bucket_bytes == 5e4  # not limited, or not said: the link's own
+    assert placed(given, Placement(2), 2).inter.bucket_bytes == 5e4  # not limited, or not stated: the link's own
 
 
 def test_where_a_card_names_a_rate_only_its_bucket_may_be_reported() -> None:

@@ -21,7 +21,7 @@ def test_a_product_with_bias_makes_its_result_and_keeps_both_factors() -> None:
 
 def test_what_needs_no_gradient_is_not_retained_for_the_other_factor() -> None:
     effect = effect_of("aten::mm", (tensor(8, 4, grad=False), tensor(4, 6)))
-    assert effect.saved_inputs == {0}  # the weight's gradient needs the data, the data's is not asked for
+    assert effect.saved_inputs == {0}  # the weight's gradient needs the data, the data's is not requested
 
 
 def test_relu_keeps_its_result() -> None:

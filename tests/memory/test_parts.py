@@ -18,7 +18,7 @@ def test_the_backward_of_a_convolution_copies_gradient_and_input() -> None:
     gradient, data = TensorSlot((16, 16, 16, 16), FLOAT), TensorSlot((16, 8, 32, 32), FLOAT)
     slots = (gradient, data, TensorSlot((16, 8, 3, 3), FLOAT))
     call = Call(0, "aten::convolution_backward", slots, 0, 1, -1, -1)
-    assert workspace_bytes(call, 0) == 262_144 + 1_048_576  # as measured alone
+    assert workspace_bytes(call, 0) == 262_144 + 1_048_576  # as measured by itself
     assert workspace_bytes(call, 2_000_000) == 524_288 + 2_000_000
     assert workspace_bytes(Call(0, "aten::mm", slots, 0, 1, -1, -1), 0) == 0
 

@@ -11,11 +11,10 @@ from torch import nn
 from gnnperf.core.errors import InputError
 from gnnperf.graph import build_graph
 from gnnperf.memory import Part
-from gnnperf.memory.captured import captured_peak_memory
 from gnnperf.memory.edits import Autocast, memory_edits
 from gnnperf.memory.given import AsRecorded
 from gnnperf.memory.measured import Measured, measured_peaks
-from gnnperf.memory.recorded import peak_memory
+from gnnperf.memory.recorded import captured_peak_memory, peak_memory
 from gnnperf.trace import read_run
 from gnnperf.whatif import ChangeDtype, Edit, ScaleBatch
 

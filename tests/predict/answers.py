@@ -21,9 +21,9 @@ GEMM_0, GEMM_1, COLLECTIVE = 3, 10, 14  # node ids in two_rank_graph
 
 @dataclass(frozen=True)
 class Fixed:
-    """Answers with the measured latencies, except where told otherwise (NaN: not covered).
+    """Answers with the measured latencies, except where given otherwise (NaN: not covered).
 
-    With `contention` they are those of ops alone.
+    With `contention` they are those of isolated ops.
     """
 
     latency_us: dict[int, float] = field(default_factory=dict)
@@ -55,7 +55,7 @@ def question(label: StepLabel, **changes: object) -> Question:
 
 
 def toy_answer(latency_us: dict[int, float] | None = None, **changes: object) -> StepPrediction:
-    """The toy's only step, with some latencies changed and other questions asked."""
+    """The toy's only step, with some latencies changed and other questions requested."""
     graph = two_rank_graph()
     prediction = Fixed(latency_us or {}).predict(graph, None)  # type: ignore[arg-type]
     return assemble(prediction, question(changes.pop("label", graph.steps[0]), **changes))  # type: ignore[arg-type]

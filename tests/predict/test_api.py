@@ -61,7 +61,7 @@ def test_provenance_names_versions_and_hashes_but_no_path(trace: Path) -> None:
 def test_replay_of_another_step_is_compared_with_the_step_requested_for(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both steps are the toy's, but step 1 is said to have taken 370 us: the replay of its latencies takes 185."""
+    """Both steps are the toy's, but step 1 is stated to have taken 370 us: the replay of its latencies takes 185."""
     monkeypatch.setattr(api, "load_graph", lambda paths, cache_dir: _two_steps())
     answer = predict(Request(trace, mode=Mode.replay, step=1))
     assert (answer.label.step, answer.structure_step) == (1, 0)

@@ -1,4 +1,4 @@
-"""Token buckets of a trace's links: told by the request, and missed where the checkpoint learned of them."""
+"""Token buckets of a trace's links: given by the request, and missed where the checkpoint learned of them."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_the_rule_is_that_of_traces(size: int) -> None:
 
 
 def test_the_network_sees_the_link_requested_about(tmp_path: Path) -> None:
-    """Features of a graph on one host, asked about on two, are those of the graph traced on two."""
+    """Features of a graph on one host, requested on two, are those of the graph traced on two."""
     data, apart = prepared(tmp_path), replace(cluster(), ranks_per_node=1)
     network = TypedGNN(ModelConfig(hidden_channels=8), data.vocabulary)
     predictor = GnnPredictor(make_checkpoint(network, ModelConfig(hidden_channels=8), data, {}))

@@ -1,4 +1,4 @@
-"""Kernels on a GPU that nobody calibrated have bounds, and it is said whose they are."""
+"""Kernels on a GPU without calibration have bounds, and it is stated whose they are."""
 
 from __future__ import annotations
 

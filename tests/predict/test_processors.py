@@ -1,4 +1,4 @@
-"""Which processor a checkpoint learned from, and which one is asked about."""
+"""Which processor a checkpoint learned from, and which one is requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""predict() of a recommendation model that nobody ran."""
+"""predict() of a recommendation model that never ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which step is predicted when nobody says."""
+"""Which step is predicted when nothing says."""
 
 from __future__ import annotations
 

@@ -93,7 +93,17 @@ def test_a_node_that_no_model_knows_takes_the_ratio_of_its_family() -> None:
     ratio, weight_us = np.array([0.5, 2.0, np.nan, np.nan, np.nan]), np.array([30.0, 10.0, 5.0, 5.0, 5.0])
     result = family_ratios(nodes, ratio, weight_us, np.ones(5, dtype=bool))
     mean = np.exp((30 * np.log(0.5) + 10 * np.log(2.0)) / 40)
-    assert result == pytest.approx([mean, mean, mean, mean, 1.0])  # norm: all compute nodes; memory: nothing is known
+    assert result[:4] == pytest.approx([mean] * 4)  # norm: all compute nodes
+    assert np.isnan(result[4])  # memory: no ratio is known
+
+
+def test_without_any_modeled_node_a_kernel_takes_the_ratio_of_memory_bandwidths() -> None:
+    nothing = Fixed(dict.fromkeys(np.flatnonzero(~HOST).tolist(), np.nan))
+    prediction = _predictor(nothing).predict(_predictor().measured.graph, replace(DGX1, device=H100))
+    ratio = DGX1.device.memory_bandwidth_bytes_per_s / H100.memory_bandwidth_bytes_per_s
+    assert ratio < 1
+    assert prediction.latency_us[GEMM_0] == pytest.approx(MEASURED_US[GEMM_0] * ratio)
+    assert prediction.source[GEMM_0] == Source.SCALED
 
 
 def test_a_host_of_the_cluster_moves_host_work_as_an_edit_does(trace: Path) -> None:

@@ -34,7 +34,7 @@ def test_a_step_touches_no_fresh_page() -> None:
     retained, default = run("kept"), run("default")
     assert retained["told"]["allocator"] in ("glibc, memory kept", "default")
     if retained["told"]["allocator"] == "default":
-        assert retained["told"] == {"allocator": "default"}  # another C library: said, and nothing else done
+        assert retained["told"] == {"allocator": "default"}  # another C library: stated, and nothing else done
         return
     assert retained["told"]["pool_bytes"] > 0
     assert retained["faults"] < 100

@@ -23,7 +23,7 @@ def _predicted(kind: str, step_us: float, makespan_us: float) -> dict[str, objec
 
 
 def test_the_toy_by_hand() -> None:
-    """Rank 0: gemm 10..110, wait to 130, transfer to 180; the host alone before 10 and from 180 to 185."""
+    """Rank 0: gemm 10..110, wait to 130, transfer to 180; the host by itself before 10 and from 180 to 185."""
     answer = toy_answer()
     result = occupancy(nodes_table(answer), document(answer)).set_index("rank")
     assert result.loc[0].to_dict() == pytest.approx(

@@ -1,4 +1,4 @@
-"""timeline.json.gz is a trace that Perfetto can read, with predicted beside measured."""
+"""timeline.json.gz is a trace that Perfetto can read, with predicted next to measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output folder: all four files or nothing, and nobody else's files are touched."""
+"""The output folder: all four files or nothing, and no one else's files are touched."""
 
 from __future__ import annotations
 

@@ -64,21 +64,21 @@ def transfer(latency_us: float, message_bytes: float = np.nan) -> dict[str, obje
 
 
 def overlapped(family: str) -> ExecutionGraph:
-    """A kernel of 100 us on rank 0, beside an all-reduce of 40 us that both ranks reach at 10 us."""
+    """A kernel of 100 us on rank 0, next to an all-reduce of 40 us that both ranks reach at 10 us."""
     rows = [kernel(100.0, family=family), host(10.0), arrive(0), arrive(1), transfer(40.0)]
     edges = [(1, 2, Relation.WAITS), (1, 3, Relation.WAITS), (2, 4, Relation.JOINS), (3, 4, Relation.JOINS)]
     return make_graph(rows, edges, ranks=(0, 1))
 
 
 def test_a_kernel_advances_more_slowly_while_a_transfer_runs_on_its_device() -> None:
-    """The transfer takes 40 x 1.25 = 50 us. The kernel: 10 alone, 25 within 50, 65 alone."""
+    """The transfer takes 40 x 1.25 = 50 us. The kernel: 10 by itself, 25 within 50, 65 by itself."""
     result = run(overlapped("elementwise"), GPU)
     assert result.latency_us.tolist() == [125.0, 10.0, 0.0, 0.0, 50.0]
     assert result.schedule.makespan_us == 125.0
 
 
 def test_a_compute_bound_kernel_has_a_slowdown_of_its_own() -> None:
-    """10 alone, 50 / 1.5 = 33.33 within 50, 56.67 alone."""
+    """10 by itself, 50 / 1.5 = 33.33 within 50, 56.67 by itself."""
     np.testing.assert_allclose(run(overlapped(OpFamily.GEMM), GPU).latency_us[0], 10 + 50 + 100 - 10 - 50 / 1.5)
 
 
@@ -118,7 +118,7 @@ def test_two_equal_transfers_on_one_link_take_twice_as_long() -> None:
 
 
 def test_a_transfer_shares_its_link_only_while_another_one_is_there() -> None:
-    """The first: 20 alone, 20 at half rate until 60; the second: 20 until 60, then 20 alone until 80."""
+    """The first: 20 by itself, 20 at half rate until 60; the second: 20 until 60, then 20 by itself until 80."""
     result = run(two_transfers(40.0, 40.0, 20.0), LINKS)
     assert result.schedule.end_us[[2, 6]].tolist() == [60.0, 80.0]
 
@@ -185,7 +185,7 @@ def test_pools_of_cores() -> None:
 
 
 def test_overlap_reaches_into_the_next_copy_of_the_step() -> None:
-    """The all-reduce (40 us) begins when a step's kernel (100 us) ends, beside the next one: 40 / 2 = 20 us more."""
+    """The all-reduce (40 us) begins when a step's kernel (100 us) ends, next to the next one: 40 / 2 = 20 us more."""
     rows = [kernel(100.0), kernel(100.0, rank=1), arrive(0), arrive(1), transfer(40.0)]
     edges = [(0, 2, Relation.WAITS), (1, 3, Relation.WAITS), (2, 4, Relation.JOINS), (3, 4, Relation.JOINS)]
     graph = make_graph(rows, edges, ranks=(0, 1))
@@ -212,8 +212,8 @@ def test_nothing_shared_is_the_first_pass_to_the_bit() -> None:
 def test_a_faster_link_may_lengthen_a_step() -> None:
     """Graham's anomaly: what the fast link ends earlier begins to share with the critical path.
 
-    A (4 us, then 1 us of host) -> B (10 us); C (1 us) is reached at 4 us, 100 us of host follow. At 1x C runs alone,
-    and ends at 5. At 1.25x A ends at 3.2 and B begins at 4.2, beside C.
+    A (4 us, then 1 us of host) -> B (10 us); C (1 us) is reached at 4 us, 100 us of host follow. At 1x C runs in
+    isolation, and ends at 5. At 1.25x A ends at 3.2 and B begins at 4.2, next to C.
     """
 
     def makespan_us(speed: float) -> float:
@@ -300,7 +300,9 @@ def test_without_overlap_it_is_the_first_pass(graph: ExecutionGraph, contention:
     one_after_another = make_graph(
         [{str(k): v for k, v in row.items()} for row in rows], chain + retained, ranks=(0, 1)
     )
-    bound_to_own = replace(contention, inner_core_bytes_per_s=np.inf)  # a transfer that runs alone needs one core
+    bound_to_own = replace(
+        contention, inner_core_bytes_per_s=np.inf
+    )  # a transfer that runs in isolation needs one core
     result = run(one_after_another, bound_to_own)
     assert result.latency_us.tolist() == np.nan_to_num(one_after_another.nodes["latency_us"].to_numpy()).tolist()
     assert result.schedule.start_us.tolist() == first_pass_us(one_after_another).tolist()

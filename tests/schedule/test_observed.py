@@ -1,4 +1,4 @@
-"""Contention backwards: what recorded latencies would have been of ops alone. By hand, and back and forth."""
+"""Contention backwards: what recorded latencies would have been of isolated ops. By hand, and back and forth."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def recorded(rows: list[dict[str, object]], joins: list[tuple[int, int]] = []) -
 
 
 def test_a_kernel_that_ran_with_a_transfer_was_slowed_by_it() -> None:
-    """10 us alone, 50 beside the transfer (25 done), 65 alone: 100 of its own. The transfer: 50 / 1.25."""
+    """10 us by itself, 50 next to the transfer (25 done), 65 by itself: 100 of its own. The transfer: 50 / 1.25."""
     rows = [{**kernel(125.0), "start_us": 0.0}, {**arrive(0), "start_us": 10.0}, {**arrive(1), "start_us": 10.0},
             {**transfer(50.0), "start_us": 10.0}]  # fmt: skip
     result = isolated_us(recorded(rows, [(1, 3), (2, 3)]), GPU)

@@ -18,7 +18,7 @@ TWO_RANKS = two_rank_graph()
 
 
 def asynchronous(host_us: float, kernel_us: float) -> ExecutionGraph:
-    """A launch (5 us), more host time, and the kernel it launched; nobody waits for the kernel."""
+    """A launch (5 us), more host time, and the kernel it launched; no one waits for the kernel."""
     host = {"node_type": NodeType.HOST, "segment": Segment.T5, "thread": 0}
     kernel = {"node_type": NodeType.COMPUTE, "device": 0, "stream": 0, "latency_us": kernel_us}
     edges = [(0, 1, Relation.FOLLOWS), (0, 2, Relation.LAUNCHES)]

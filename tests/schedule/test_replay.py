@@ -188,7 +188,7 @@ def test_medians_fall_back_from_fine_to_coarse_classes() -> None:
             .cat.rename_categories({"gemm": "other"})
         ),
     )
-    assert medians.latency_us(renamed)[kernels].tolist() == [100.0]  # by node type alone
+    assert medians.latency_us(renamed)[kernels].tolist() == [100.0]  # by node type by itself
     nothing = fit_medians(graph, np.zeros(graph.num_nodes, dtype=bool))
     assert np.isnan(nothing.latency_us(last)).all()
 

@@ -9,7 +9,7 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.schedule import schedule
-from gnnperf.schedule.step_measurements import STALL_US, MeasuredStep, forecast_step, measured_step
+from gnnperf.schedule.step_measurements import LEAST_NODES, STALL_US, MeasuredStep, forecast_step, measured_step
 from tests.toys import two_rank_graph
 
 TOY = two_rank_graph()
@@ -41,15 +41,24 @@ def test_a_delay_that_nothing_explains_stays_with_its_node() -> None:
 
 def test_a_host_node_far_outside_its_class_is_a_stall() -> None:
     host = np.flatnonzero((TOY.nodes["node_type"] == "host").to_numpy())
-    one = host[0]
-    alike = TOY.nodes.loc[one, ["segment", "op_name", "event_name"]]
+    assert len(host) == LEAST_NODES
+    one_class = {column: TOY.nodes[column].astype(object) for column in ("segment", "op_name", "event_name")}
+    for column in one_class:
+        one_class[column].iloc[host] = TOY.nodes[column].iloc[host[0]]
     latency_us = TOY.nodes["latency_us"].to_numpy(np.float64, copy=True)
-    latency_us[one] = 50 * STALL_US
-    graph = replace(TOY, nodes=TOY.nodes.assign(latency_us=latency_us))
-    stalled = measured_step(graph, graph.steps[0]).stalled
-    same = (TOY.nodes[["segment", "op_name", "event_name"]].astype(str) == alike.astype(str)).all(axis=1).to_numpy()
-    assert stalled[one] == (same.sum() > 2)  # a class of its own has no other median
-    assert not np.delete(stalled, one).any()
+    latency_us[host[0]] = 50 * STALL_US
+    categories = {column: values.astype("category") for column, values in one_class.items()}
+    graph = replace(TOY, nodes=TOY.nodes.assign(latency_us=latency_us, **categories))
+    step = measured_step(graph, graph.steps[0])
+    assert np.flatnonzero(step.stalled).tolist() == [host[0]]
+    assert step.stalls_us[host[0]] == 50 * STALL_US
+    assert step.without_stalls().latency_us[host[0]] == 7.5  # of 5, 5, 5, 5, 10, 10, 10 and the stall
+
+
+def test_a_class_of_few_nodes_falls_back_to_a_coarser_one_and_without_any_there_is_no_stall() -> None:
+    step = measured_step(TOY, TOY.steps[0])  # no class of the toy has LEAST_NODES
+    assert np.isnan(step.usual_us).all()
+    assert not step.stalled.any()
 
 
 def test_without_another_step_there_is_no_forecast() -> None:

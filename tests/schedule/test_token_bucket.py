@@ -62,7 +62,7 @@ def test_a_second_transfer_finds_what_came_meanwhile() -> None:
 
 
 def test_two_at_once_share_the_line_and_its_bucket() -> None:
-    """The first has 34 us left, the second all of its 70: 68 at half rate, then the second 36 alone."""
+    """The first has 34 us left, the second all of its 70: 68 at half rate, then the second 36 by itself."""
     assert served_us(sends((0.0, 60.0), (0.0, 60.0))) == pytest.approx([68.0, 104.0])
 
 
@@ -82,7 +82,7 @@ def test_a_burst_is_spared_one_bucket_only() -> None:
     ],
 )
 def test_copies_of_a_step_begin_with_what_the_one_before_left(before: float, size: float, expected_us: float) -> None:
-    """The thread waits for the transfer and works 1 us: of two copies the second is told."""
+    """The thread waits for the transfer and works 1 us: of two copies the second is given."""
     rows = [host(before), arrive(0), arrive(1), {**transfer(10.0 + size, size), "group_size": 2}, host(1.0)]
     edges = [(0, 1, Relation.WAITS), (0, 2, Relation.WAITS), (1, 3, Relation.JOINS), (2, 3, Relation.JOINS),
              (3, 4, Relation.WAITS)]  # fmt: skip
@@ -119,7 +119,7 @@ def bytes_on_lines(kind: str, ranks: tuple[int, ...], per_node: int, per_line: i
     return float(result[len(ranks)])
 
 
-@pytest.mark.parametrize("values", [True, False])  # of a group whose ranks are not told, those that are traced count
+@pytest.mark.parametrize("values", [True, False])  # of a group whose ranks are not given, those that are traced count
 @pytest.mark.parametrize(
     ("kind", "ranks", "per_node", "per_line", "expected"),
     [

@@ -76,7 +76,7 @@ def test_the_best_placement_is_a_plan(tables: Path, tmp_path: Path, capsys: pyte
     best = json.loads(capsys.readouterr().out)["placements"][0]
     assert written["placement"] == best["placement"] and written["ranks"] == 4 and written["source"] == "a test"
     assert recommendation_from(written, "best").name == "mine"
-    assert shard(out, "--json") == 0  # and may be asked about again
+    assert shard(out, "--json") == 0  # and may be requested again
     again = json.loads(capsys.readouterr().out)
     assert again["compared_step_us"]["as the file has it"] == best["step_us"]
 

@@ -39,7 +39,7 @@ class Size:
 
 
 def attention_layer(size: Size) -> ExecutionGraph:
-    """The graph; causal attention in one piece stands beside the one in parts."""
+    """The graph; causal attention in one piece stands next to the one in parts."""
     b, s, h, d, v, w = size.b, size.s, size.h, size.d, size.v, size.width
     heads = [b, h, s, d]
     bucket = sum(_elements(shape) for shape in size.parameters)

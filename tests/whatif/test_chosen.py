@@ -1,4 +1,4 @@
-"""Chosen nodes take a multiple of what is told."""
+"""Chosen nodes take a multiple of what is given."""
 
 from __future__ import annotations
 

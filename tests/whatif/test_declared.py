@@ -23,7 +23,7 @@ from tests.whatif.loops import loop
         (OpLatency("aten::mm", factor=2.0), 77.0),
         (OpLatency("aten::mm", factor=2.0, rank=0), 69.0),  # rank 0 arrives last, after 5 + 20 + 5
         (OpLatency("aten::mm", us=4.0), 53.0),
-        (OpLatency("aten::bw", factor=0.0, phase="backward"), 63.0),  # beside the transfer
+        (OpLatency("aten::bw", factor=0.0, phase="backward"), 63.0),  # next to the transfer
         (OpLatency("all_reduce", factor=2.0), 93.0),
         (OpLatency("c10d::allreduce_", us=10.0), 60.0),  # the transfer ends at 34, backward at 51
         (Straggler(1, 2.0), 120.0),  # backward ends at 102, the transfer at 78
@@ -48,7 +48,7 @@ def test_a_predictor_is_reported_what_is_declared() -> None:
     result = edited.latency_change.of(values)
     assert result[0] == 1.0 * 3.0 + 2.0  # the first gap of rank 0: slower, then the stall
     assert result[1] == 7.0 * 3.0
-    assert np.isnan(result[2])  # nobody told it
+    assert np.isnan(result[2])  # nothing given it
 
 
 def test_a_later_declaration_replaces_an_earlier_factor() -> None:

@@ -27,7 +27,7 @@ def _chosen(*nodes: int) -> np.ndarray:
 
 
 def test_waits_for_the_step_before_are_renumbered() -> None:
-    """Without op1: op3 is number 2; what op1 waited for, op2 (now 1) waits for; nobody waits for op1 any more."""
+    """Without op1: op3 is number 2; what op1 waited for, op2 (now 1) waits for; no one waits for op1 any more."""
     graph, _ = remove(row((3, 0), (3, 1), (1, 2)), _chosen(1))
     assert graph.cross_step is not None
     assert graph.cross_step.T.tolist() == [[2, 0], [2, 1]]

@@ -58,7 +58,7 @@ def test_layers_on_top_of_each_other_stay_apart() -> None:
 
 
 def test_tensors_that_are_followed_decide() -> None:
-    """Each relu takes what the one before makes, or none does: shapes alone cannot tell."""
+    """Each relu takes what the one before makes, or none does: shapes only cannot tell."""
     with pytest.raises(InputError, match="known not to"):
         FuseHorizontally()(on_host(RELU, RELU, RELU))
     result = FuseHorizontally()(on_host(RELU, RELU, RELU, STACK, feeds=((0, 3), (1, 3), (2, 3))))

@@ -1,4 +1,4 @@
-"""Other devices, links and clusters: what is asked of which cluster."""
+"""Other devices, links and clusters: what is requested of which cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GEMM_0, GEMM_1, TRANSFER = 3, 10, 14
 
 
 def after(*edits: Edit) -> dict[int, list[ClusterSpec]]:
-    """Node -> the clusters that are asked, of the toy on a DGX-1."""
+    """Node -> the clusters that are requested, of the toy on a DGX-1."""
     edited = apply(two_rank_graph(), edits)
     results = requested(edited.graph, load_cluster("dgx1_v100"), edited.hardware)
     result: dict[int, list[ClusterSpec]] = {}
@@ -74,7 +74,7 @@ def test_a_link_for_one_kind_of_collective_and_one_rank() -> None:
 
 
 def test_edits_compose_in_order() -> None:
-    """Another cluster takes its links along; what is said of links afterwards holds for those."""
+    """Another cluster takes its links along; what is stated of links afterwards holds for those."""
     slow, moved = ChangeLink(bandwidth_factor=0.5), ChangeCluster("hgx_h100")
     theirs = load_cluster("hgx_h100").intra.bandwidth_bytes_per_s
     assert after(slow, moved)[TRANSFER][0].intra.bandwidth_bytes_per_s == theirs

@@ -32,7 +32,7 @@ def end_us(of: ExecutionGraph) -> float:
 
 
 def test_the_copy_runs_with_what_does_not_need_it() -> None:
-    """10 + 30 + 20 + 5; beside: the copy from 1 to 31, b from 10 to 30, last from 31 to 36."""
+    """10 + 30 + 20 + 5; next to: the copy from 1 to 31, b from 10 to 30, last from 31 to 36."""
     assert end_us(graph(ALL_FEEDS)) == 65.0
     result = MoveToStream("aten::copy_")(graph(ALL_FEEDS))
     assert end_us(result.graph) == 36.0

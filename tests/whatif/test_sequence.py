@@ -111,7 +111,7 @@ def test_the_length_that_is_there_changes_nothing() -> None:
 
 
 def several() -> ExecutionGraph:
-    """Attention of 6 places, and of 4 beside it."""
+    """Attention of 6 places, and of 4 next to it."""
     graph = attention_layer(SIZE)
     dims = graph.nodes["input_dims"].astype(object)
     dims[SOFTMAX] = "[[2,3,4,4],[],[]]"

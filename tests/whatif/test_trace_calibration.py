@@ -35,5 +35,5 @@ def test_measured_then_calibrated_then_predicted() -> None:
     # a [4]: median(10, 14). a [16]: [8] is a factor of two away in both sizes, [4] of four; ratios 3, and 2 and 2.8.
     near, far = exp(-1.0), exp(-4.0)
     ratio = exp((near * log(3.0) + far * (log(2.0) + log(2.8)) / 2) / (near + far))
-    # What is recorded stays; of d nobody knows more than the predictor; c is not touched.
+    # What is recorded stays; of d nothing knows more than the predictor; c is not touched.
     assert result.tolist() == pytest.approx([12.0, 20.0 * ratio, 30.0, 4.0, 7.0], rel=1e-4)

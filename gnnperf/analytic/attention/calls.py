@@ -47,7 +47,7 @@ class Attentions:
         batch: sequences.
         heads: of the queries.
         queries: positions that ask.
-        keys: positions that are asked.
+        keys: positions that are requested.
         head_dim: columns of a head.
         causal: bool: a query sees no later key.
     """
@@ -78,7 +78,7 @@ class FusedRates:
         uneven_share: of that rate where the head's columns have to be padded.
         wide_share: of that rate for heads of more than WIDE columns, whose blocks are smaller.
         blocks_per_sm: that run at a time.
-        start_us: beside the device's launch floor.
+        start_us: next to the device's launch floor.
     """
 
     flops_share: float

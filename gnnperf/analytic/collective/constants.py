@@ -49,7 +49,7 @@ class MeasuredLink:
 
 @dataclass(frozen=True)
 class CollectiveConstants:
-    """What a platform's table told.
+    """What a platform's table given.
 
     Attributes:
         measured_inside: what linked a machine's ranks where this was measured.

@@ -9,7 +9,7 @@ answers with the best (gnnperf.analytic.collective.formulas), a platform's table
 An all-reduce over several machines is the fastest of what NCCL chooses from (src/graph/tuning.cc): the ring, the tree
 (chains inside machines, a double binary tree between them) and, where the switches inside machines reduce, NVLS with a
 tree between them (since 2.18). Where the cluster says `all_reduce: hierarchical`, its library reduces machine by
-machine (Horovod's HOROVOD_HIERARCHICAL_ALLREDUCE, BlueConnect), and that alone answers.
+machine (Horovod's HOROVOD_HIERARCHICAL_ALLREDUCE, BlueConnect), and that by itself answers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from gnnperf.hardware import (
 # the ring, and the factors on busBw). A specification's start-up (AnalyticConstants.collective_floor_us, 14 us) and a
 # link's latency_us (NVLink 1.9, network 4.0) are those of LL128, so LL128 is 1.
 #
-# LL writes 4 bytes of data beside 4 of flag, so that no fence is needed: half of the bytes are wasted, and more by
+# LL writes 4 bytes of data next to 4 of flag, so that no fence is needed: half of the bytes are wasted, and more by
 # short stores. LL128 has 8 of flag in 128. Simple waits for fences and has all of the bandwidth.
 
 SOFTNESS = 24.0  # power of the soft minimum; two equal answers give one 3 % shorter
@@ -79,7 +79,7 @@ NCCL = (
 )
 BY_DEVICE_KIND = {"gpu": NCCL, "cpu": PLAIN}
 
-# The tree's bandwidth beside the ring's, and what a switch that reduces takes to start and can carry.
+# The tree's bandwidth next to the ring's, and what a switch that reduces takes to start and can carry.
 TREE_BANDWIDTH = 0.92 * 0.85
 IN_NETWORK_START = 23.0 / 14.0  # hwLat of NVLS
 IN_NETWORK_BANDWIDTH = 5 / 6
@@ -228,7 +228,7 @@ def fitted_collective_us(
         [n] us; NaN where kind, size or group are unknown.
     """
     specified = collective_us(kinds, message_bytes, group_size, cluster, constants)
-    several = group_size > 1  # one rank alone moves nothing
+    several = group_size > 1  # one rank by itself moves nothing
     nodes = np.ceil(np.maximum(group_size, 1) / cluster.ranks_per_node).astype(int)  # [n]
     if cluster.all_reduce == HIERARCHICAL:  # not what the table measured
         several &= (kinds != "all_reduce") | (nodes == 1)

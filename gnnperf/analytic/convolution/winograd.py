@@ -9,7 +9,7 @@
 A fused kernel works on blocks of 8 x 8 results: an image of 9 x 9 costs four of them. The weight's gradient is
 F(3 x 3, 4 x 4) (section 3), summed over tiles, and unfused: cuDNN has no fused kernel for it. What an algorithm's sizes
 do not say is fitted (`ConvolutionConstants`): what transforms take of the bandwidth, and products between them of such
-products alone.
+products only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.analytic.memory_bound.streams import US, stream_us, sustained_bytes_per_s
 from gnnperf.hardware import DeviceSpec, conf_dir
 
-# ConvolutionConstants: what the forms of convolutions take as given beside those of products.
+# ConvolutionConstants: what the forms of convolutions take as given next to those of products.
 
 CONVOLUTION_FILE = "convolution.yaml"
 
@@ -36,9 +36,9 @@ class ConvolutionConstants:
     """Constants of Winograd's forms, and of how the rows that they were fitted on were measured.
 
     Attributes:
-        fused_factor: time of the products inside the fused kernel over that of such products alone.
+        fused_factor: time of the products inside the fused kernel over that of such products only.
         weight_factor: time of the fused form's transform of the weight over that of streaming it in and out.
-        unfused_factor: time of the batch of products between separate transforms over that of such a batch alone.
+        unfused_factor: time of the batch of products between separate transforms over that of such a batch by itself.
         transform_factor: time of these transforms over that of streaming what they read and write.
         call_us: host time of a first call between two events, all before the kernel starts, on the typical host.
         growth_us: by which every size that was called before lengthens it.
@@ -128,9 +128,9 @@ class Algorithms:
     Attributes:
         direct: `convolution_us`.
         moved: image, weight and result streamed once: no algorithm takes less.
-        fused_products: as such products alone take; infinite for the weight's gradient.
+        fused_products: as such products only take; infinite for the weight's gradient.
         fused_weight: the weight's transform, streamed.
-        unfused_products: as such a batch alone takes.
+        unfused_products: as such a batch by itself takes.
         transforms: what the unfused form's transforms read and write, streamed.
         filtered: bool, whether Winograd's forms apply.
     """

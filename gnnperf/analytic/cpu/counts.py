@@ -95,7 +95,7 @@ def leading(shape: Shape) -> float:
     return float(prod(shape[:-1]))
 
 
-# Ops that work row by row: softmax, layer norm, reductions, look-ups. Each row costs beside its elements.
+# Ops that work row by row: softmax, layer norm, reductions, look-ups. Each row costs next to its elements.
 #
 # A row is finished by adding up a vector register and by scalar arithmetic, whatever its length: 30 to 120 ns, which is
 # most of the time of short rows (classes of a classifier, pixels of a small image).

@@ -6,7 +6,7 @@
 
 Khudia et al. 2021 (FBGEMM), Mudigere et al. 2022 ("Software-hardware co-design for fast and scalable training of deep
 learning recommendation models", exact optimizers fused with the backward pass). Tables follow each other in the launch
-grid, so each one is looked up from a cache that holds nothing of it; rows that a table is asked for again come from the
+grid, so each one is looked up from a cache that holds nothing of it; rows that are requested again come from the
 cache as far as it holds them (`embedding.model`). A block of threads takes 128 columns at a time; shorter
 rows leave a part of it idle and count as BUSY_COLUMNS.
 

@@ -1,10 +1,10 @@
-"""Access to embedding tables as it was counted: from how often rows were asked for, or how soon again.
+"""Access to embedding tables as it was counted: from how often rows were requested, or how soon again.
 
 A histogram says how many rows a batch asks for once, twice, 3 to 4 times, ... (powers of two). Rates behind such counts
-are a mixture: a row with rate r is asked for Poisson(r) times in a batch. The mixture on a grid of rates that makes the
-histogram most likely (with the rows never asked for, whose number is known, as its zero) is found by expectation
+are a mixture: a row with rate r is requested Poisson(r) times in a batch. The mixture on a grid of rates that makes the
+histogram most likely (with the rows never requested, whose number is known, as its zero) is found by expectation
 maximization (Laird 1978, nonparametric maximum likelihood; Efron and Thisted 1976 read rates off counts in the same
-way). To take the counts themselves for rates would make rows that were asked for once by chance look hot.
+way). To take the counts themselves for rates would make rows that were requested once by chance look hot.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ TINY = 1e-300
 
 @dataclass(frozen=True)
 class ReuseDistances:
-    """Lookups by the number of different rows that were asked for since their row was, itself included.
+    """Lookups by the number of different rows that were requested since their row was, itself included.
 
     A cache of n rows that replaces the least recently used one hits where that number is n at most (Mattson et al.
     1970: a stack algorithm), whatever bursts and drifts the lookups have.
 
     Attributes:
-        rows: [n] distances; infinite: the row was never asked for before.
+        rows: [n] distances; infinite: the row was never requested before.
         lookups: [n] at each distance.
     """
 
@@ -38,7 +38,7 @@ class ReuseDistances:
     lookups: np.ndarray
 
     def unique(self, lookups: np.ndarray) -> np.ndarray:
-        """Different rows [k] among `lookups` [k]: those that were never asked for before."""
+        """Different rows [k] among `lookups` [k]: those that were never requested before."""
         return lookups * (1.0 - self._share(np.array([np.inf]), strictly=True))
 
     def missed(self, lookups: np.ndarray, cache_rows: np.ndarray) -> np.ndarray:
@@ -81,7 +81,7 @@ def _edges(bins: int) -> np.ndarray:
 
 
 def _bin_probability(rates: np.ndarray, bins: int) -> np.ndarray:
-    """[rates, 1 + bins] that a row of each rate is asked for never, once, twice, 3 to 4 times, ...; beyond is last."""
+    """[rates, 1 + bins] that a row of each rate is requested never, once, twice, 3 to 4 times, ...; beyond is last."""
     below = np.stack([_at_most(rates, edge) for edge in _edges(bins)], axis=1)  # [rates, bins + 1]
     below[:, -1] = 1.0
     return np.diff(below, axis=1, prepend=0.0)

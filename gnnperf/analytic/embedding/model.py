@@ -29,7 +29,7 @@ from gnnperf.hardware import DeviceSpec
 # are independent of each other (the independent reference model); real ones that come in bursts hit more often: give
 # their reuse distances instead (`gnnperf.analytic.embedding.counted_access`).
 
-SINGLE_ROWS, NUM_BINS = 32, 160  # the hottest rows stand alone, the rest are in bins of equal ratio
+SINGLE_ROWS, NUM_BINS = 32, 160  # the hottest rows stand by themselves, the rest are in bins of equal ratio
 BISECTIONS = 40
 LOG_LARGEST = 60.0  # a characteristic time of e^60 lookups is for ever
 
@@ -160,7 +160,7 @@ class Lookups:
         tables: [k] tables looked up in turn, each as large.
         warm: [k] bool: the same call came before; else the caches hold something else.
         item_bytes: of an element.
-        counted: how often rows were asked for again, for tables where that is known; None: as `skew` says. What it
+        counted: how often rows were requested again, for tables where that is known; None: as `skew` says. What it
             says about rows says nothing about pages, whose skew stays.
     """
 
@@ -213,7 +213,7 @@ class LookupCoefficients:
 
     Attributes:
         call: one call on one table.
-        cold: beside it, the first call after a flush.
+        cold: next to it, the first call after a flush.
         row: one looked-up row, however long.
         element: one element of it.
         bag: one bag.
@@ -224,7 +224,7 @@ class LookupCoefficients:
         sort: one step of sorting the indices, lookups x log2(lookups) of them (dense backward: EmbeddingBag.cpp).
         result_byte: one byte of the result.
         gradient_byte: one byte of the table's gradient.
-        far_byte: beside it, where the gradient outgrows the last-level cache.
+        far_byte: next to it, where the gradient outgrows the last-level cache.
         fresh_page: there, one page of it that a row is added to: large blocks are new memory at each call, and the
             kernel hands pages out at the first touch.
     """

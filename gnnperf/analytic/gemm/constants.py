@@ -47,13 +47,13 @@ class GemmConstants:
         compute_share: sustained share of the peak FLOP rate, without a power limit.
         flops_per_joule: the power limit holds the rate down where peak / power limit is larger than this.
         base_clock_share: of the base clock, which the vendor guarantees under that limit, what is left at least; not
-            fitted: 1 for a GPU that nobody measured, as good as 0 where its own measurements decide.
+            fitted: 1 for a GPU that no one measured, as good as 0 where its own measurements decide.
         throttle_us: calls that are long against this feel the power limit; short ones are over before it acts.
         load_bytes_per_flop: operands that an SM takes in, in the time that it does one FLOP.
         quantization: 0: the last wave of tiles costs its share; 1: as much as a full one.
         wave_clocks: filling and draining the pipeline of one wave.
-        least_elements: a tile that is alone on its SM is never faster than one with so many elements.
-        lone_tile_share: of the time that a tile's arithmetic takes, its latency alone on its SM; above 1: one tile
+        least_elements: a tile that is the only one on its SM is never faster than one with so many elements.
+        lone_tile_share: of the time that a tile's arithmetic takes, its latency by itself on its SM; above 1: one tile
             cannot use a whole SM.
         l2_bytes_per_clock: of one SM from the last-level cache.
         split_clocks: adding up the parts of a product whose k is split over tiles.
@@ -62,7 +62,7 @@ class GemmConstants:
         memory_share: sustained share of the peak memory bandwidth.
         overlap_power: p of the soft maximum of compute and memory.
         reread_share: of what tiles read of the operands, the part that comes from DRAM again once the operands of the
-            tiles in flight outgrow the cache; above 1: with neighbors that nobody asked for.
+            tiles in flight outgrow the cache; above 1: with neighbors that no one requested.
         far_share: operands of tiles in flight that span this many caches miss in address translation ...
         far_slowdown: ... and take up to so much longer.
         floor_clocks: the shortest kernel.
@@ -116,7 +116,7 @@ def kernels_of(architecture: str) -> str:
 
 
 def members_for(members: Members, architecture: str) -> Members:
-    """Those that are constants of the kernels that run on a generation; all, where none are: nobody measured them."""
+    """Those that are constants of the kernels that run on a generation; all, where none are: no one measured them."""
     own = kernels_of(architecture)
     return tuple(m for m in members if m.kernels in (own, ANY_KERNELS)) or members
 
@@ -163,7 +163,7 @@ class _GemmFile:
 
 
 def save_gemm_constants(constants: Mapping[str, Members], provenance: str, path: Path) -> None:
-    """Write constants as YAML: beside `path`, then renamed."""
+    """Write constants as YAML: next to `path`, then renamed."""
     raw: dict[str, object] = {"version": VERSION, "provenance": provenance}
     raw |= {family: [rounded(asdict(member), DIGITS) for member in constants[family]] for family in FAMILIES}
     write_text(path, yaml_text(raw))

@@ -173,7 +173,7 @@ def gemm_us(
         dtype: of operands and result, e.g. "bfloat16".
         result: what is multiplied; `products` makes them.
         tf32: float32 products may use TF32.
-        launch_included: latency from the call (host), not of the kernel alone.
+        launch_included: latency from the call (host), not of the kernel by itself.
         constants: family -> members; None: those that ship.
         splits: into how many parts kernels may divide k.
 
@@ -262,7 +262,7 @@ def kernel_us(result: Products, device: DeviceNumbers, counts: Candidates, const
 
 
 def observed_us(kernel: Array, constants: GemmConstants, launch_included: bool) -> Array:
-    """[rows] us as measured: the kernel alone, or with the wait for its launch, of which a long kernel hides a part."""
+    """[rows] us as measured: of the kernel only, or with the wait for its launch, part of which a long kernel hides."""
     if not launch_included:
         return kernel
     p = constants.launch_power

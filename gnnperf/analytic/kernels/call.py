@@ -33,7 +33,7 @@ class LookupAccess:
     """How a lookup falls on its table.
 
     Attributes:
-        counted: how often rows are asked for again; None: as `skew` says.
+        counted: how often rows are requested again; None: as `skew` says.
         skew: row = floor(rows u^skew) with u uniform; 1: uniform.
         tables: looked up in turn, each as large; they share the caches.
         warm: the same call came before; else the caches hold something else.

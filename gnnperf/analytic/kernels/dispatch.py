@@ -77,7 +77,7 @@ def kernel_times(calls: Sequence[KernelCall], device: DeviceSpec, roofline_power
 
     Args:
         calls: [n].
-        device: asked about.
+        device: requested.
         roofline_power: of the soft maximum, see `gnnperf.analytic.roofline`.
     """
     roofline = roofline_us(calls, device, roofline_power)  # [n]

@@ -1,4 +1,4 @@
-"""Compute nodes of a graph: each distinct op call is asked once, its kernels share the answer."""
+"""Compute nodes of a graph: each distinct op call is requested once, its kernels share the answer."""
 
 from __future__ import annotations
 

@@ -128,13 +128,13 @@ def streams_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
 def _no_faster_than_arithmetic(us: Array, calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us, or FLOPs at the sustained rate where that is longer: float64 on devices with few such lanes."""
     rate = np.array([flops_per_s(setting.device, call.family, call.dtype) for call in calls], float)
-    flops = np.nan_to_num(np.array([call.flops for call in calls], float))  # unknown: bytes alone
+    flops = np.nan_to_num(np.array([call.flops for call in calls], float))  # unknown: bytes only
     return np.maximum(us, setting.device.launch_floor_us + flops / rate * US)
 
 
 def elementwise_calls_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of elementwise ops: bytes, or instructions where an op takes many; NaN: bytes unknown."""
-    elements = np.nan_to_num(sized(calls, _elements, 1)[:, 0])  # unknown: bytes alone
+    elements = np.nan_to_num(sized(calls, _elements, 1)[:, 0])  # unknown: bytes only
     moved, result = of_bytes(calls), np.full(len(calls), np.nan)
     names = np.array([call.plain_name.removeprefix("aten::") for call in calls])
     for name in map(str, np.unique(names)):
@@ -144,7 +144,7 @@ def elementwise_calls_us(calls: Sequence[KernelCall], setting: Setting) -> Array
 
 
 def reductions_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
-    """[n] us of sums, means, maxima, ...; NaN: bytes unknown. Scans and sorts are bytes alone."""
+    """[n] us of sums, means, maxima, ...; NaN: bytes unknown. Scans and sorts are bytes only."""
     elements, items = sized(calls, _first_elements, 1)[:, 0], of_item_bytes(calls)
     results = np.maximum(of_bytes(calls) / items - elements, 1.0)  # what the input leaves of the bytes
     result = streams_us(calls, setting)

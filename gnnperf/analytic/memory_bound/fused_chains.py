@@ -32,7 +32,7 @@ def is_chain(call: KernelCall) -> bool:
 
 def chains_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of calls that `is_chain` knows; NaN: no buffers recorded."""
-    elements = np.nan_to_num(sized(calls, _elements, 1)[:, 0])  # unknown: bytes alone
+    elements = np.nan_to_num(sized(calls, _elements, 1)[:, 0])  # unknown: bytes only
     moved = of_bytes(calls)
     result = [chain_us(chain_ops(call.op_name), elements[row : row + 1], moved[row : row + 1], setting.device,
                       setting.memory)[0] for row, call in enumerate(calls)]  # fmt: skip

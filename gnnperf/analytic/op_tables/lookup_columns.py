@@ -1,11 +1,11 @@
-"""Columns of an op table for embedding lookups: which rows are asked for, and what the caches hold.
+"""Columns of an op table for embedding lookups: which rows are requested, and what the caches hold.
 
 {"op": "aten::embedding_bag", "shapes": [[1000000, 64], [65536], [2048]], "dtypes": ["float32", "int64", "int64"],
  "reuse_histogram": [41000, 5200, 1900, 700, 220, 40], "cache": "warm", "tables": 8}
 
 One of four says which rows: `skew` (row = floor(rows u^skew)), `zipf` (the i-th hottest row in proportion to i^-zipf:
 Breslau et al. 1999), `reuse_histogram` (rows that this call asks for once, twice, 3 to 4, 5 to 8, ... times, as a
-recorder's card counts them) or `reuse_distances` (pairs: different rows asked for since, itself included, null for
+recorder's card counts them) or `reuse_distances` (pairs: different rows requested since, itself included, null for
 never; lookups). Without: uniform. `tables` as large are looked up in turn; `cache` is warm, or flushed as without.
 """
 
@@ -37,7 +37,7 @@ def read_access(entry: Mapping[Any, Any], op: str, shapes: Shapes, where: str) -
 
     Raises:
         InputError: another op has counts, two columns say which rows, or a value is out of range. Of other ops, `skew`,
-            `tables` and `cache` are left alone: `gnnperf calibrate` writes them in every row.
+            `tables` and `cache` are left as it is: `gnnperf calibrate` writes them in every row.
     """
     given = [name for name in COUNTED if entry.get(name) is not None]
     if op not in OPS:

@@ -52,7 +52,7 @@ def read_sparsity(
     """Of one row; None where it has neither column.
 
     Raises:
-        InputError: another op, a density out of range, a block that does not divide the operand, or one alone.
+        InputError: another op, a density out of range, a block that does not divide the operand, or one by itself.
     """
     density, block = (entry.get(name) for name in COLUMNS)
     if density is None and block is None:

@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 
 
 class Watcher(Protocol):
-    """Who is told."""
+    """Who is given."""
 
     def task(self, what: str, total: float, unit: str) -> AbstractContextManager[Advance]:
         """Work begins; it ends with the context, done or not."""
@@ -47,12 +47,12 @@ def watched_by(watcher: Watcher) -> Iterator[None]:
 
 
 def task(what: str, total: float, unit: str) -> AbstractContextManager[Advance]:
-    """Work of `total` units, told as it advances."""
+    """Work of `total` units, given as it advances."""
     return _watcher.get().task(what, total, unit)
 
 
 def each(items: Sequence[Item], what: str, unit: str) -> Iterator[Item]:
-    """The items; one is done when the next is asked for."""
+    """The items; one is done when the next is requested."""
     with task(what, len(items), unit) as advance:
         for item in items:
             yield item

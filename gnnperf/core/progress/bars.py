@@ -70,7 +70,7 @@ class Bars:
     """A bar per piece of work that lasts; several at a time share one display.
 
     Args:
-        console: makes the place where they are drawn; asked when there is a first one.
+        console: makes the place where they are drawn; requested when there is a first one.
         clock: seconds.
     """
 

@@ -1,6 +1,6 @@
 """The vocabulary: every node type, relation and column, with dtype, unit and meaning.
 
-All rooms speak these words. Unknown is NaN (floats), None (strings) or -1 (identifiers), never 0.
+All packages speak these words. Unknown is NaN (floats), None (strings) or -1 (identifiers), never 0.
 """
 
 from gnnperf.core.schema.features import (

@@ -9,7 +9,7 @@ import pandas as pd
 
 from gnnperf.core.errors import InputError
 
-# What a column is, and the check of a table at a room's door.
+# What a column is, and the check of a table where it enters a package.
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ def names(columns: tuple[Column, ...]) -> tuple[str, ...]:
 
 
 def validate(frame: pd.DataFrame, columns: tuple[Column, ...], where: str) -> None:
-    """Check a table at a room's door.
+    """Check a table where it enters a package.
 
     Raises:
         InputError: a column is missing or has another dtype.
@@ -43,7 +43,7 @@ def validate(frame: pd.DataFrame, columns: tuple[Column, ...], where: str) -> No
             raise InputError(f"column {column.name!r} has dtype {result}", where=where, allowed=column.dtype)
 
 
-# Unknown is 0 beside a flag that says so.
+# Unknown is 0 next to a flag that says so.
 WORK_FEATURES = (
     Column("log_flops", "float32", "log flop", "FLOPs of the node"),
     Column("log_bytes", "float32", "log bytes", "bytes read and written"),
@@ -105,7 +105,7 @@ WORK_FEATURES = (
     Column("log_cache_per_sm", "float32", "log bytes", "last-level cache, per SM or core"),
     Column("log_num_sms", "float32", "log", "SMs or cores"),
 )
-NUM_TEXT_FEATURES = 32  # beside them, text_0 ...: pieces of the op's name, hashed (gnnperf.gnn.data.numbers)
+NUM_TEXT_FEATURES = 32  # next to them, text_0 ...: pieces of the op's name, hashed (gnnperf.gnn.data.numbers)
 
 DEVICE_FEATURES = (
     Column("log_float32", "float32", "log flop/s", "peak without matrix units"),

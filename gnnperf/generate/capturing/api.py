@@ -66,7 +66,7 @@ def _flows(timed: Timed) -> list[Event]:
 
 
 def _ranges(timed: Timed) -> Iterable[Event]:
-    """One range per collective: from its issue to where it was waited for, or, where nobody did so by name, at once."""
+    """One range per collective: from its issue to where it was waited for, or, where no one did so by name, at once."""
     main = next((e["tid"] for e in timed.events if str(e["name"]).startswith("ProfilerStep")), 0)
     threads: dict[tuple[int, ...], int] = {}
     for number, begin_us in timed.clock.issued_us.items():

@@ -135,7 +135,7 @@ def without_data() -> Iterator[None]:
     """While this lasts, modules of tensors without data can be moved, and DDP built and run on them.
 
     `Module.to` exchanges fake parameters and refuses those that something refers to weakly, which fake tensors always
-    are. DDP compares the shapes that all ranks sent, which nobody sent; and it builds its buckets a second time, in the
+    are. DDP compares shapes that ranks never sent; and it builds its buckets a second time, in the
     order of the first backward, from numbers that it reads back from a tensor. A device mesh reads its ranks from one.
     """
     with ExitStack() as stack:
@@ -158,7 +158,7 @@ def _not_compared(*_: Any, **__: Any) -> None:
 
 
 def _with_data(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The same on real tensors: small ones, and buckets whose memory is asked for and never touched."""
+    """The same on real tensors: small ones, and buckets whose memory is requested and never touched."""
 
     @wraps(call)
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -241,7 +241,7 @@ def run_rank(build: Build, rank: int, world_size: int, steps: int) -> RankRun:
     """Build the program as this rank and run it.
 
     Raises:
-        InputError: what the program does next depends on numbers that nobody computed.
+        InputError: what the program does next depends on numbers that no one computed.
     """
     communication = Communication()
     with _single_in_a_group(rank, world_size), without_data():
@@ -278,7 +278,7 @@ def _profiled(step: Step, steps: int) -> list[Event]:
 
 @contextmanager
 def _single_in_a_group(rank: int, world_size: int) -> Iterator[None]:
-    """A process group in which this rank is alone and all others seem to be there."""
+    """A process group in which this rank is the only one and all others seem to be there."""
     if dist.is_initialized():
         raise InputError("a process group is up already", where="capture", remedy="capture in a process of its own")
     hook = sys.excepthook  # the process group puts its own in, which says a rank before every line

@@ -1,4 +1,4 @@
-"""Sparse gradients of embedding tables: tensors without data forget how many rows they hold, so it is kept beside."""
+"""Sparse gradients of embedding tables: tensors without data forget how many rows they hold, so it is kept next to."""
 
 from __future__ import annotations
 

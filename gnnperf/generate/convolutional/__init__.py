@@ -1,4 +1,4 @@
-"""Residual networks that nobody ran: from a configuration to the graph of a step."""
+"""Residual networks that never ran: from a configuration to the graph of a step."""
 
 from gnnperf.generate.convolutional.build import build_network
 from gnnperf.generate.convolutional.memory import replica_tensors

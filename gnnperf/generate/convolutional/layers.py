@@ -35,7 +35,7 @@ class Step:
 
     Attributes:
         item: of the program.
-        use: of memory; None: it makes nothing and is nobody's last use.
+        use: of memory; None: it makes nothing and is none last use.
         parameters: numbers of elements of those whose gradients are final after it, in order.
     """
 

@@ -1,4 +1,4 @@
-"""What is asked of a residual network that nobody ran: its layers, how a rank trains it, over how many replicas."""
+"""What is requested of a residual network that never ran: its layers, how a rank trains it, over how many replicas."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import pandas as pd
 from gnnperf.generate.folding.structure import SHARED, Structure, mixed, seen, structure_of, summed
 from gnnperf.graph import ExecutionGraph, StepLabel
 
-# What is said about graphs in which ranks stand for others.
+# What is stated about graphs in which ranks stand for others.
 
 BEGIN = "Ranks with the same role are in the graph once: "
 
@@ -49,7 +49,7 @@ def restated(warnings: Sequence[str], stands_for: Sequence[int]) -> tuple[str, .
 
 @dataclass(frozen=True)
 class Colors:
-    """What cannot be told apart.
+    """What cannot be distinguished.
 
     Attributes:
         isolated: [num_ranks] class by a rank's own nodes and edges, whoever it meets.
@@ -157,7 +157,7 @@ def stand_ins(structure: Structure, colors: Colors) -> np.ndarray:
 
 
 def _met_by(s: Structure, ranks: np.ndarray) -> np.ndarray:
-    """[num_nodes] bool: shared nodes that some of `ranks` [num_ranks] bool, or that nobody, has an edge to or from."""
+    """[num_nodes] bool: shared nodes that some of `ranks` [num_ranks] bool, or that no one, has an edge to or from."""
     met, anybody = np.zeros(len(s.owner), dtype=bool), np.zeros(len(s.owner), dtype=bool)
     for here, there in ((s.src, s.dst), (s.dst, s.src)):
         joins = (s.owner[here] == SHARED) & (s.owner[there] >= 0)

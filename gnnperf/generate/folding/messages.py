@@ -61,7 +61,7 @@ def smaller(nodes: pd.DataFrame, chosen: np.ndarray, factor: float) -> pd.DataFr
 def _cut(dims: str, factor: float) -> str:
     """Sharded over its first dimension, rounded up, as FSDP2 does (torch.chunk).
 
-    A tensor beside lists of tensors is what they are copied into: whole.
+    A tensor next to lists of tensors is what they are copied into: whole.
     """
     arguments = parse(dims)
     listed = any(map(is_list, arguments))
@@ -73,7 +73,7 @@ def _cut(dims: str, factor: float) -> str:
 
 
 def doubts(graph: ExecutionGraph, grows: np.ndarray) -> tuple[str, ...]:
-    """What nobody can tell about messages and shards of groups that grow."""
+    """What no one can tell about messages and shards of groups that grow."""
     nodes = graph.nodes[grows & (graph.nodes["node_type"] == NodeType.COLLECTIVE).to_numpy()]
     kinds, sharded = set(nodes["collective"].dropna().astype(str)), is_sharded(graph, grows)
     sentences = []

@@ -56,7 +56,7 @@ def structure_of(graph: ExecutionGraph, ranks_per_node: int | None) -> Structure
 
     Args:
         graph: recorded, captured or planned.
-        ranks_per_node: of a machine: groups over unequal numbers of machines are then told apart; None: not known.
+        ranks_per_node: of a machine: groups over unequal numbers of machines are then distinguished; None: not known.
     """
     owner = _owner(graph)
     cross_step = np.zeros((2, 0), dtype=np.int64) if graph.cross_step is None else graph.cross_step

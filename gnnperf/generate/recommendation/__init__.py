@@ -1,4 +1,4 @@
-"""Recommendation models that nobody ran: from a configuration to the graph of a step."""
+"""Recommendation models that never ran: from a configuration to the graph of a step."""
 
 from gnnperf.generate.recommendation.build import build_recommendation
 from gnnperf.generate.recommendation.plan import Interaction, Optimizer, RecommendationPlan, Recommender

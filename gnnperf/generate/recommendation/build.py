@@ -1,6 +1,6 @@
-"""RecommendationPlan -> ExecutionGraph: the graph of a step that nobody ran, in the form that recorded ones have.
+"""RecommendationPlan -> ExecutionGraph: the graph of a step that never ran, in the form that recorded ones have.
 
-Ranks hold different tables, so all of them are in it unless others are asked for. What they have in common is made once
+Ranks hold different tables, so all of them are in it unless others are requested. What they have in common is made once
 (`shared.Shared`), and rows of distinct items are taken for all ranks together.
 """
 
@@ -111,7 +111,7 @@ def _kernel(item: Kernel) -> Row:
 #     gradients of vectors begin ......... arrive |
 #     | backward of the bottom perceptron ------- | update rows | optimizer of what is replicated
 #
-# Lookups before the bottom perceptron, so that vectors travel beside it, and their gradients beside its backward pass
+# Lookups before the bottom perceptron, so that vectors travel next to it, and their gradients next to its backward pass
 # (Naumov et al. 2019, section 2.3; facebookresearch/dlrm, extend_distributed.py). Indices go to their holders within
 # the step, lengths first, for which the host waits (torchrec's KJTAllToAll without a pipeline). All collectives share
 # one stream, as of one process group.
@@ -184,7 +184,7 @@ def _replicated_gradients(shared: Shared, rank: int) -> Iterator[Item]:
         yield Await((*names, *((TABLE_GRADIENTS,) if held else ())))
 
 
-# What a rank's nodes wait for on their own rank, beside the order of their thread and streams.
+# What a rank's nodes wait for on their own rank, next to the order of their thread and streams.
 #
 # host      |T1|T2|T4|T3|T1|T2|T4|T3| ... |await|T1|T2|T4|T3|
 #                 `launches    `launches                `

@@ -92,7 +92,7 @@ class Moves:
 
     @property
     def cost(self) -> OpCost:
-        """Bytes alone."""
+        """Bytes only."""
         return OpCost(0.0, self.moved_bytes, OpFamily.INDEXING, "int64")
 
 

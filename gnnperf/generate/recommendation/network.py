@@ -39,7 +39,7 @@ def vectors(model: Recommender) -> int:
 
 
 def crossed_width(model: Recommender) -> int:
-    """Columns that the interaction gives to the top perceptron, beside the bottom one's result."""
+    """Columns that the interaction gives to the top perceptron, next to the bottom one's result."""
     if model.interaction is Interaction.CAT:
         return sum(table.dim for table in model.tables)
     return vectors(model) * (vectors(model) - 1) // 2

@@ -1,4 +1,4 @@
-"""What is asked of a recommendation model that nobody ran: tables, perceptrons, and which rank holds what."""
+"""What is requested of a recommendation model that never ran: tables, perceptrons, and which rank holds what."""
 
 from __future__ import annotations
 

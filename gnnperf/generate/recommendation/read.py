@@ -24,7 +24,7 @@ from gnnperf.generate.recommendation.plan import Interaction, Optimizer, Recomme
 from gnnperf.generate.tables import Placed, Placement, Split, Table
 from gnnperf.hardware import closest
 
-# A placement that nobody chose: largest tables first, each to the rank that holds least.
+# A placement that is chosen by default: largest tables first, each to the rank that holds least.
 
 
 def largest_first(tables: Sequence[Table], ranks: int) -> Placement:

@@ -34,7 +34,7 @@ def even_bytes(width: np.ndarray, samples: int, item_bytes: float) -> np.ndarray
 
 
 def widths(parts: tuple[Part, ...], ranks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Per sample and rank: vector elements that it sends, indices that it is asked, tables that it is asked about."""
+    """Per sample and rank: vector elements that it sends, indices that it receives, tables that it looks up."""
     elements, indices, tables = np.zeros(ranks), np.zeros(ranks), np.zeros(ranks)
     for part in parts:
         held = list(part.ranks)
@@ -61,7 +61,7 @@ class Shared:
     """What programs of all ranks share.
 
     Attributes:
-        plan: asked about.
+        plan: requested.
         parts: of tables.
         elements, indices, tables: [ranks] see `messages.widths`.
         bottom, rest, bottom_backward: items of the replicated part; `rest` is all between the two.

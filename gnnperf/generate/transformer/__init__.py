@@ -1,4 +1,4 @@
-"""Transformers that nobody ran: from a configuration to the graph of a step."""
+"""Transformers that never ran: from a configuration to the graph of a step."""
 
 from gnnperf.generate.transformer.block import Activation, Attention, Block, Kernels, Norm, Positions
 from gnnperf.generate.transformer.build import build_plan

@@ -1,4 +1,4 @@
-"""Around: what a plan does before and after each unit of the model, beside the unit's own ops.
+"""Around: what a plan does before and after each unit of the model, next to the unit's own ops.
 
 A unit is what parameters, gradients and activations come and go with: what is before the first layer, a layer, what is
 after the last one. Settings that move them (sharding, buckets, offloading) each are an `Around`; a stage's program asks

@@ -1,4 +1,4 @@
-"""TransformerPlan -> ExecutionGraph: the graph of a step that nobody ran, in the form that recorded ones have."""
+"""TransformerPlan -> ExecutionGraph: the graph of a step that never ran, in the form that recorded ones have."""
 
 from __future__ import annotations
 

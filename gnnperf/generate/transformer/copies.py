@@ -46,7 +46,7 @@ ON_HOST, FROM_DRIVE = "on the host", "read from the drive"
 
 
 def copy_out(store: Store, moved_bytes: float, dtype: str, phase: Phase) -> Iterator[Item]:
-    """From the device to where it is stored; behind what its stream was told to wait for."""
+    """From the device to where it is stored; behind what its stream was instructed to wait for."""
     yield Copy(TO_HOST, moved_bytes, dtype, phase, Lane.OUT)
     if store is Store.NVME:
         yield Record(Lane.OUT, ON_HOST)

@@ -1,10 +1,10 @@
-"""What waits for events: edges between streams that the order of launches alone does not give.
+"""What waits for events: edges between streams that the order of launches only does not give.
 
 compute  |- k0 -| Record e        |- k2 -|
                         \\            ^ Await f
 other            Await e `->|- copy -| Record f
 
-An event is the last work that its lane had been given, and what the lane itself was told to wait for since.
+An event is the last work that its lane had been given, and what the lane itself was instructed to wait for since.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gnnperf.graph import EdgeList
 
 NONE = -1
 # Kinds of items: kernels of the compute stream; transfers that the compute stream waits for, or not; device work that
-# waits for events alone; blocking waits for all of it; records and waits of events; other work of the host.
+# waits for events only; blocking waits for all of it; records and waits of events; other work of the host.
 KERNEL, AWAITED, UNAWAITED, ASIDE, WAIT, EVENT, HOST = range(7)
 LAUNCHED = (KERNEL, AWAITED, UNAWAITED, ASIDE)
 Result = list[tuple[int, int]]  # (position in the program, node)
@@ -36,7 +36,7 @@ class _Reader:
         program, begin, kind: of [num_items]; see event_waits.
         by_lane: lane -> positions of the items with work on it.
         recorded: event -> nodes whose ends it is.
-        pending: lane -> what it was told to wait for, and where.
+        pending: lane -> what it was instructed to wait for, and where.
         edges: (src, dst, lag class).
     """
 

@@ -87,7 +87,7 @@ class Transfer:
         dtype: of the message.
         phase: part of the step.
         awaited: the kernels after it wait for its end; else only what is on its own stream does.
-        follows_compute: it waits for the kernels before it; else for events alone.
+        follows_compute: it waits for the kernels before it; else for events only.
     """
 
     kind: str
@@ -108,7 +108,7 @@ class Copy:
         moved_bytes: that go over.
         dtype: of the values.
         phase: part of the step.
-        lane: where it runs; it waits for events alone.
+        lane: where it runs; it waits for events only.
     """
 
     name: str
@@ -218,7 +218,7 @@ def views(phase: Phase, *names: str) -> Views:
 
 
 def all_reduce(group: Group, tensor: Tensor, phase: Phase, *, awaited: bool = True) -> Transfer:
-    """A sum over a group; what follows waits for it unless it is said not to."""
+    """A sum over a group; what follows waits for it unless it is stated not to."""
     return _transfer("all_reduce", group, tensor, phase, awaited)
 
 

@@ -193,9 +193,9 @@ def _joined(s: Sizes) -> tuple[Item, ...]:
 #
 #                        forward                      backward
 #     f  tensor          nothing                      all-reduce of the input's gradient
-#        sequence        all-gather of the input      it is gathered once more beside the input gradient's product,
+#        sequence        all-gather of the input      it is gathered once more next to the input gradient's product,
 #        whose
-#                                                     result is reduce-scattered beside the weight gradient's
+#                                                     result is reduce-scattered next to the weight gradient's
 #     g  tensor          all-reduce of the result     nothing
 #        sequence        reduce-scatter of it         all-gather of its gradient
 #

@@ -2,11 +2,11 @@
 
     stage 0 of 2, 1F1B    F0 F1 B0 F2 B1 B2     F: embedding, layers, sent     B: sent, layers, embedding
 
-How many micro-batches are in flight is nowhere said: it follows from the order of passes.
+How many micro-batches are in flight is nowhere stated: it follows from the order of passes.
 
 Parameters, gradients and Adam in mixed precision are 2 + 2 + 12 bytes per parameter (Rajbhandari et al. 2020,
 arXiv 1910.02054, section 3.1): float32 copies of parameters and two moments. While the optimizer runs, there are
-float32 gradients besides, unless they are summed in float32.
+float32 gradients next to, unless they are summed in float32.
 """
 
 from __future__ import annotations
@@ -147,10 +147,10 @@ class _Pairs:
 
 
 def stage_tensors(plan: TransformerPlan) -> tuple[RankTensors, ...]:
-    """The memory of each stage, told for its first rank: its ranks hold the same.
+    """The memory of each stage, given for its first rank: its ranks hold the same.
 
     Raises:
-        NotAccounted: the plan has an op of which nobody said what it makes.
+        NotAccounted: the plan has an op of which nothing stated what it makes.
     """
     _check_settings(plan)
     pairs = _pairs(plan)
@@ -158,7 +158,7 @@ def stage_tensors(plan: TransformerPlan) -> tuple[RankTensors, ...]:
 
 
 def _check_settings(plan: TransformerPlan) -> None:
-    """Refuse what nobody has counted yet: such a rank's memory is another one."""
+    """Refuse what nothing has counted yet: such a rank's memory is another one."""
     ways, schedule = plan.parallelism, plan.schedule
     counted = {
         "sharded data parallelism": plan.sharding == Sharding(),

@@ -1,4 +1,4 @@
-"""What is asked of a transformer that nobody ran: its model, how it is divided over ranks, how a step is scheduled."""
+"""The plan of a transformer that never ran: its model, how it is divided over ranks, how a step is scheduled."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Sharding:
         return self.state is not Sharded.NOTHING
 
 
-# Which settings of a plan go together, and what is said about those that do.
+# Which settings of a plan go together, and what is stated about those that do.
 
 EVEN_LOAD = "Experts: every rank is taken to get as many tokens; experts.imbalance says how many the busiest one gets."
 UNPACKED = "Compression: {}."
@@ -162,7 +162,7 @@ class Experts:
             the others are dropped (GShard, Switch); None: none are dropped, and messages are as long as they are
             (MegaBlocks; Megatron-LM without moe_expert_capacity_factor).
         imbalance: tokens of the busiest rank over the mean of its group. Without a capacity the others wait for it, so
-            all are priced as it is. None: 1 is taken, and said in a warning.
+            all are priced as it is. None: 1 is taken, and stated in a warning.
     """
 
     count: int

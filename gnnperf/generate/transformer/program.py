@@ -28,7 +28,7 @@ from gnnperf.graph import DTYPE_BYTES, Tensor
 #     gather        |= all-gather 0 =|= all-gather 1 =|
 #     compute                        |out 0|- layer 0 -|out 1|- layer 1 -|
 #
-# Forward, the host issues a unit's gather when it comes to the unit; since it runs ahead, the gather runs beside the
+# Forward, the host issues a unit's gather when it comes to the unit; since it runs ahead, the gather runs next to the
 # unit
 # before (implicit prefetch), but not before the copies out of the buffer before the last are done. Backward, the gather
 # of the unit before is issued as soon as this one's copies are out (explicit prefetch). Zhao et al. 2023, section 3.3.
@@ -212,7 +212,7 @@ class ActivationOffload(Around):
         """The unit's own, fetched before; then the one of the unit before it."""
         result: list[Item] = []
         if at.place == len(at.units) - 1 and self._retained(at.unit):
-            result += self._fetch(at, at.unit)  # nobody came before who could have
+            result += self._fetch(at, at.unit)  # no one came before who could have
         if self._retained(at.unit):
             result.append(Await(Lane.COMPUTE, FETCHED))
         if at.before is not None and self._retained(at.before):
@@ -236,7 +236,7 @@ def _stored(at: Visit, unit: Unit) -> str:
 
 
 class _Shelf:
-    """Items that are equal, once: nodes are made for each distinct item, told apart by identity.
+    """Items that are equal, once: nodes are made for each distinct item, distinguished by identity.
 
     Whole tuples are kept by what they are, so that a hundred layers are not made a hundred times.
     """
@@ -250,7 +250,7 @@ class _Shelf:
         return tuple(self._items.setdefault(item, Placed(item)) for item in items)
 
     def once(self, what: object, make: Callable[[], Iterable[Item]]) -> tuple[Placed, ...]:
-        """The items of `what`, made when it is first asked for."""
+        """The items of `what`, made when it is first requested."""
         if what not in self._tuples:
             self._tuples[what] = self.placed(make())
         return self._tuples[what]
@@ -345,7 +345,7 @@ def _layer_forward(here: _Stage, layer: int, phase: Phase) -> tuple[Placed, ...]
 
 
 def _unit_backward(here: _Stage, unit: Unit) -> Iterator[Placed]:
-    """Of layers that are computed again together, all are when the last of them is asked for its gradients."""
+    """Of layers that are computed again together, all are when the last of them is requested its gradients."""
     plan, shelf = here.plan, here.shelf
     if unit == FIRST:
         yield from shelf.once("first backward", lambda: embedding_backward(plan))

@@ -26,7 +26,7 @@ def content_digest(*parts: object) -> str:
 
 
 def _hash(value: object) -> hashlib._Hash:
-    """Of one value; its type is part of it, so that a list is not taken for the elements beside it."""
+    """Of one value; its type is part of it, so that a list is not taken for the elements next to it."""
     digest = hashlib.sha256(type(value).__name__.encode())
     for piece in _pieces(value):
         digest.update(piece)

@@ -41,7 +41,7 @@ def with_tests_of(split: Split, other: Path) -> Split:
 def with_more_to_train(split: Split, other: Path, tested: Iterable[Path]) -> Split:
     """The split with all complete recordings of `other` in its part train, named <folder>/<recording>.
 
-    Left out are programs that are tested on, so that a program nobody knows stays one, and runs that the split
+    Left out are programs that are tested on, so that a program nothing knows stays one, and runs that the split
     validates on. What else an axis holds out (sizes, links, ..) another data set may hold, and nothing here could tell.
 
     Args:

@@ -1,4 +1,4 @@
-"""What the network is told, as Markdown: python -m gnnperf.gnn.data.feature_table > docs/features.md."""
+"""What the network is given, as Markdown: python -m gnnperf.gnn.data.feature_table > docs/features.md."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 Attributes per work type, n nodes of it (names avoid `batch` and `index`, which PyG increments in collation):
     x [n, len(WORK_NAMES)] float32      codes [n, len(FIELDS)] int64      node_id [n] int64, row in the graph
     base_us [n] float64      analytic_us, latency_us [n] float64, NaN unknown
-    target, steady_target [n] float32, log(latency alone / base), NaN where it is not defined: what is usual, and what a
-        schedule adds up; stretch [n] float32, latency beside other work over that (data.runs.AloneLabels)
+    target, steady_target [n] float32, log(latency by itself / base), NaN where it is not defined: what is usual, and
+        what a schedule adds up; stretch [n] float32, latency next to other work over that (data.runs.AloneLabels)
     time_share [n] float32, share of the step's measured busy time, scaled to mean 1 over labeled nodes
     known_law [n] bool, collectives only: link and group within the training range (the normalizer says)
 Device and link nodes carry x only. Every node type and every edge type is there, with zero rows if need be.
@@ -66,15 +66,15 @@ def reverse(edge_type: EdgeType) -> EdgeType:
     return dst, f"{REVERSE_PREFIX}{relation}", src
 
 
-# A collective whose peers were not traced, told to the network like any other.
+# A collective whose peers were not traced, instructed to the network like any other.
 #
 # graph       comm(arrive) -> peer_wait -> collective -> comm(exit)
 # network     comm(arrive) ---------------> collective -> comm(exit)
 #                         '-> peer_wait
 #
-# Wait and transfer cannot be told apart in such a trace, so that the schedule has a node for the wait. What the
+# Wait and transfer cannot be distinguished in such a trace, so that the schedule has a node for the wait. What the
 # collective takes from the last arrival on is the same whether somebody traced its peers, and so is what it should be
-# told from.
+# given from.
 
 
 def joined_by_parts(graph: ExecutionGraph) -> ExecutionGraph:
@@ -105,7 +105,7 @@ def features(
 
     Args:
         graph: one step, without edges inferred from time (ExecutionGraph.step, .for_predictors).
-        cluster: the hardware asked about; it fills the device and link nodes.
+        cluster: the requested hardware; it fills the device and link nodes.
         analytic: the analytical answer for this graph and cluster.
         vocabulary: words of the training runs.
         floors: bases of the training runs where `analytic` has no answer.

@@ -32,7 +32,7 @@ def texts_of(column: pd.Series) -> np.ndarray:
 
 
 def of_each(column: pd.Series, value: Callable[[str], float]) -> np.ndarray:
-    """[n] float64 value of each row's word, asked once per word."""
+    """[n] float64 value of each row's word, requested once per word."""
     words, place = words_of(column)
     return np.array([value(word) for word in words], dtype=np.float64)[place]
 

@@ -1,8 +1,8 @@
-"""What another data set recorded, told in the pace of ours: runs of both say how far machine or day are apart.
+"""What another data set recorded, given in the pace of ours: runs of both say how far machine or day are apart.
 
     ratio of a node   = latency there / latency here, of the same node of the same run
     pace of its kind  = median ratio, of a family of ops where there are enough of them
-    label told        = recorded there / pace
+    label given        = recorded there / pace
 
 A label of another machine left as it is would teach that machine's pace as if it were a property of what it ran. A pace
 is a median over nodes, most of which are short: long ops of a family may be farther apart, links and ranks that no
@@ -23,8 +23,8 @@ from gnnperf.gnn.data.runs import IsolatedLabels, RunStep, merged, node_kinds, r
 from gnnperf.schedule import align
 
 MIN_NODES = 30  # that tell a pace
-MOST_UNKNOWN = 0.05  # of a step's time: with more at paces that nobody knows, the recording is left out
-LEVELS = (["kind", "family"], ["kind"])  # the finest that is told counts
+MOST_UNKNOWN = 0.05  # of a step's time: with more at paces that nothing knows, the recording is left out
+LEVELS = (["kind", "family"], ["kind"])  # the finest that is given counts
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class Example:
 
 
 class Examples(Dataset[Example]):
-    """Graphs that fit, and segments of those that do not, cut when they are asked for.
+    """Graphs that fit, and segments of those that do not, cut when they are requested.
 
     Args:
         graphs: whole graphs.

@@ -1,7 +1,7 @@
 """Mean, spread and range of each feature by node type, from training steps only.
 
 Beyond the training range a feature counts as its nearest end: the base goes on with the size, link or rank count that
-was asked for, and its correction stays what it was at the edge. A correction that goes on has nothing to hold it.
+was requested, and its correction stays what it was at the edge. A correction that goes on has nothing to hold it.
 
 Collectives are an exception. Their base is a law of link and group, and what a correction makes up for (a protocol, a
 processor that cannot keep up with the link) is not there on a link ten times slower. Where link or group lie beyond

@@ -211,7 +211,7 @@ def _dim_row(text: str | None) -> list[float]:
 
 
 def _arguments(text: str | None) -> list[Any] | None:
-    """A JSON list of arguments; None: not said, or unreadable."""
+    """A JSON list of arguments; None: not stated, or unreadable."""
     try:
         arguments = json.loads(text) if text else None
     except ValueError:
@@ -226,7 +226,7 @@ def _flatten(arguments: list[Any]) -> list[list[int]]:
     return [shape for a in arguments if isinstance(a, list) for shape in _flatten(a)]
 
 
-# Op names as numbers: pieces of the name, hashed, so that an op nobody has seen lands near its kin.
+# Op names as numbers: pieces of the name, hashed, so that an op nothing has seen lands near its kin.
 #
 # aten::convolution_backward -> aten, convolution, backward, and every three letters in a row
 
@@ -277,7 +277,7 @@ def work_numbers(
         graph: one step.
         analytic_us: [num_nodes] the analytical model's answer, NaN where it has none.
         base_us: [num_nodes] what the residual multiplies, never NaN.
-        cluster: the hardware asked about.
+        cluster: the requested hardware.
 
     Raises:
         InputError: an unknown link class.

@@ -34,7 +34,7 @@ from gnnperf.gnn.data.vocabulary import Vocabulary, fit_vocabulary, joined
 from gnnperf.graph import ExecutionGraph, Prediction, Predictor
 from gnnperf.hardware import ClusterSpec, DeviceSpec
 
-# What can be said about the data set (conf/data).
+# What can be stated about the data set (conf/data).
 
 
 @dataclass
@@ -60,8 +60,8 @@ class DataConfig:
             instances of clouds); None: such links are taken to have none.
         test_path: another data set's folder, to be tested on in place of the split's test part: of another day or
             machine. Of its complete recordings those of runs that the split trains or validates on are left out. It
-            changes nothing that is learned, and is not in the repr: rows of a table are told apart by theirs.
-        train_paths: other data sets' folders, to be trained on beside the split's train part: all of their complete
+            changes nothing that is learned, and is not in the repr: rows of a table are distinguished by theirs.
+        train_paths: other data sets' folders, to be trained on next to the split's train part: all of their complete
             recordings but those of programs that are tested on. For axes that go by programs (`run`, `workload..`).
             In the pace of `path`, where runs of both tell it (data.paces); these runs themselves are left out.
     """
@@ -94,7 +94,7 @@ class DataConfig:
             require(self.max_runs >= 1, "data.max_runs", self.max_runs, "a whole number >= 1, or null for all")
 
 
-# What a network was told before that now trains on: new data are told in the same words and on the same scales.
+# What a network was given before that now trains on: new data are given in the same words and on the same scales.
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ def opened(
 
     Raises:
         InputError: a bad split, another data set to test on without a run that is new, one to train on that may hold
-            what is held out, or a bucket beside a cluster.
+            what is held out, or a bucket next to a cluster.
     """
     root, cache_dir = Path(config.path).expanduser(), Path(config.cache_dir).expanduser()
     if config.bucket_bytes is not None and cluster is not None:
@@ -330,7 +330,7 @@ def prepare(
 
 
 def _check_kinds(config: DataConfig, runs: Mapping[str, Sequence[RunStep]]) -> None:
-    """What learns on CPUs is not asked about GPUs; training runs of both kinds are refused where they are fitted."""
+    """What learns on CPUs is not requested GPUs; training runs of both kinds are refused where they are fitted."""
     trained = {run.cluster.device.kind for run in runs["train"]}
     other = [run for part in ("val", "test") for run in runs[part] if run.cluster.device.kind not in trained]
     if trained and other:

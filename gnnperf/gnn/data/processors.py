@@ -29,7 +29,7 @@ class Processor:
     capability: str = ""
 
     def __str__(self) -> str:
-        """As people are told."""
+        """As people are given."""
         return f"{self.name} ({self.capability})" if self.capability else self.name
 
     def may_be(self, other: Processor) -> bool:
@@ -42,7 +42,7 @@ def processors_of(runs: Iterable[Path]) -> tuple[Processor, ...]:
     """The CPUs that did the work of any rank, once each; of a run without a card, or on GPUs, none.
 
     Args:
-        runs: folders, each with the card that the recorder left beside the traces.
+        runs: folders, each with the card that the recorder left next to the traces.
 
     Raises:
         InputError: a card is no JSON object, or larger than one.

@@ -3,7 +3,8 @@
 Steps of one run have the same features and differ by chance, so a node's label is its mean over them. Recordings of one
 run likewise become one example where they train or choose; where they judge, each stands for itself.
 
-What is learned are latencies of ops alone: what overlapping work took is taken out of them (schedule.observed), so that
+What is learned are latencies of isolated ops: what overlapping work took is taken out of them (schedule.observed), so
+    that
 a schedule can stretch them by what overlaps elsewhere, over another link or with more ranks on a core. There are two.
 One is the mean over all steps, as errors of nodes are judged. The other is what a schedule adds up: the step time of a
 run is the median over its steps, so only steps that took about that long tell what it is made of. With a stall in one
@@ -149,7 +150,7 @@ class IsolatedLabels:
     Attributes:
         usual_us: mean over all steps, without what such work usually took (Contention.usual_stretch); NaN unknown.
         steady_us: mean over the steps that took about the median time; NaN unknown.
-        stretch: latency beside other work over `steady_us`, in the same steps; 1 or more, 1 where unknown, less of a
+        stretch: latency next to other work over `steady_us`, in the same steps; 1 or more, 1 where unknown, less of a
             transfer that found tokens (Bucket).
     """
 
@@ -167,7 +168,7 @@ class RunStep:
         graph: one step without edges inferred from time; `latency_us` of its nodes are means over the run's steps.
         cluster: the hardware it ran on.
         step_us: measured: the median period of the run's steps; of a trace without periods the median makespan.
-        isolated: latencies of its ops alone.
+        isolated: latencies of its ops only.
         workload: which program it is; "" unknown.
     """
 
@@ -207,7 +208,7 @@ def read_runs(
 
 
 def knows_buckets(read: Callable[[str], RunGraph], bucket_bytes: float) -> Callable[[str], RunGraph]:
-    """`read`, told what limits links whose rate a card names, where it names no bucket itself."""
+    """`read`, given what limits links whose rate a card names, where it names no bucket itself."""
 
     def given(name: str) -> RunGraph:
         run = read(name)

@@ -36,7 +36,7 @@ def filled_us(step: Step, latency_us: np.ndarray) -> np.ndarray:
 
 
 def step_time_us(step: Step, latency_us: np.ndarray) -> float:
-    """Step time from latencies [num_nodes] that hold beside other work; NaN takes the base's.
+    """Step time from latencies [num_nodes] that hold next to other work; NaN takes the base's.
 
     Raises:
         InputError: a latency is infinite.
@@ -46,7 +46,7 @@ def step_time_us(step: Step, latency_us: np.ndarray) -> float:
 
 
 def contended_step_time_us(step: Step, isolated_us: np.ndarray) -> float:
-    """The same from latencies [num_nodes] of ops alone: they are stretched while work overlaps.
+    """The same from latencies [num_nodes] of isolated ops: they are stretched while work overlaps.
 
     Raises:
         InputError: a latency is infinite.
@@ -55,7 +55,7 @@ def contended_step_time_us(step: Step, isolated_us: np.ndarray) -> float:
 
 
 def in_place_us(step: Step, answer: IsolatedPrediction) -> np.ndarray:
-    """[num_nodes] usual latencies beside other work: stretched by what stretches the scheduled ones; NaN as it was.
+    """[num_nodes] usual latencies next to other work: stretched by what stretches the scheduled ones; NaN as it was.
 
     Raises:
         InputError: a latency is infinite.

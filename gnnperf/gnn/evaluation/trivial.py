@@ -40,7 +40,7 @@ def fit_op_medians(tables: Sequence[pd.DataFrame]) -> OpMedians:
 
 @dataclass(frozen=True)
 class NearestRun:
-    """The measured latencies of the training run that shares most work with the one asked about.
+    """The measured latencies of the training run that shares most work with the requested one.
 
     Attributes:
         runs: run name -> content_key -> median latency.

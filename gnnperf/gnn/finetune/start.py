@@ -25,7 +25,7 @@ class Start:
         model: what the network is.
         weights: its parameters, name -> tensor.
         earlier: words, scales and base that it knows.
-        relations: those along which it could be told something; the weights of others are as they were drawn.
+        relations: those along which it could be given something; the weights of others are as they were drawn.
         where: the file.
         sha256: of it.
     """

@@ -47,7 +47,7 @@ def load_device_intervals(path: Path) -> DeviceIntervals:
 
 
 def save_device_intervals(result: DeviceIntervals, provenance: str, path: Path) -> None:
-    """Write intervals as YAML: beside `path`, then renamed."""
+    """Write intervals as YAML: next to `path`, then renamed."""
     bounds = {group: [round(value, 4) for value in pair] for group, pair in result.log_bounds.items()}
     raw = {
         "provenance": provenance,

@@ -1,4 +1,4 @@
-"""Intervals on a device that nobody calibrated: what answers missed on devices that were left out may be missed again.
+"""Intervals on a device without calibration: what answers missed on devices that were left out may be missed again.
 
     generation left out       A     B     C           scores of each: log(measured / predicted without it), by group
     its quantiles             |-a-| |-b-| |-c-|
@@ -26,7 +26,7 @@ GENERATION_LEVEL = 0.9  # of generations whose quantile lies within, on each sid
 
 @dataclass(frozen=True)
 class DeviceIntervals:
-    """What answers may miss on a device that nobody calibrated.
+    """What answers may miss on a device without calibration.
 
     Attributes:
         level: share of nodes that lie within.
@@ -57,7 +57,7 @@ class DeviceIntervals:
 
 
 def group_names(family: np.ndarray, dtype: np.ndarray) -> np.ndarray:
-    """[n] text; an unknown dtype leaves the family alone."""
+    """[n] text; an unknown dtype leaves the family by itself."""
     known = pd.Series(dtype, dtype=object).fillna("").astype(str)
     named = pd.Series(family, dtype=object).fillna("").astype(str)
     return (named + np.where(known != "", SEPARATOR + known, "")).to_numpy(str)
@@ -81,7 +81,7 @@ def fit_device_intervals(held_out: pd.DataFrame, level: float) -> DeviceInterval
 
 
 def expected_bounds(scores: np.ndarray, generation: np.ndarray, level: float) -> tuple[float, float]:
-    """Where quantiles of one more generation are expected, from scores [n] of generations [n]; one alone tells none."""
+    """Where quantiles of one more generation are expected, from scores [n] of generations [n]; one gives none."""
     each = generation_quantiles(scores, generation, level)  # [num_generations, 2]
     count = len(each)
     if count < 2:

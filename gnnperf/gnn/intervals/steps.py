@@ -3,7 +3,7 @@
     scale of a step = root of the sum over groups of (share of the critical path x error of the group in other runs)^2
     half width of the interval = quantile over runs of |log(measured / predicted)| / scale, times scale
 
-Within a group (host, compute, collective ..) errors are shared: an op that is told too short in one layer is so in all
+Within a group (host, compute, collective ..) errors are shared: an op that is given too short in one layer is so in all
 of them, so they add up along the path. Groups err independently, so their errors add up in squares. What that leaves
 out (waits that change which path is critical) is in the quantile, which is of whole steps.
 """

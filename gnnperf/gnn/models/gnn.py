@@ -105,8 +105,8 @@ class Head(nn.Module):
 class TypedGNN(nn.Module):
     """The network: `answers(states(data))`. With num_layers = 0 it is a multi-layer perceptron per node.
 
-    Beside the heads that answer, one per work type tells from a node's state which op it is (`op_logits`). Where ops
-    are hidden in training (training.op_class) it has to be told from sizes and neighbors, so the state holds what a
+    Next to the heads that answer, one per work type tells from a node's state which op it is (`op_logits`). Where ops
+    are hidden in training (training.op_class) it has to be given from sizes and neighbors, so the state holds what a
     node does beyond its name, and how sure the head is tells how alike a node is to what was trained on (energy of its
     logits; Liu et al. 2020, "Energy-based out-of-distribution detection").
     """

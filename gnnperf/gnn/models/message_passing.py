@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gnnperf.core import Relation, require
 from gnnperf.gnn.data.features import REVERSE_PREFIX
 
-# What can be said about the network (conf/model).
+# What can be stated about the network (conf/model).
 
 MAX_RESIDUAL = 20.0  # a factor of 5e8
 

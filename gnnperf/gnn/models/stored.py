@@ -21,7 +21,7 @@ from gnnperf.gnn.models.message_passing import ModelConfig
 
 # Within these limits no activation of the widest network overflows float32. Trained networks stay below 10 and 100.
 MAX_WEIGHT, MAX_INPUT = 1e3, 1e7
-MAX_NETWORK_BYTES = 2**27  # leaves room for the rest of a checkpoint
+MAX_NETWORK_BYTES = 2**27  # leaves space for the rest of a checkpoint
 NUM_FEATURES = {**dict.fromkeys(WORK, len(WORK_NAMES)), str(NodeType.DEVICE): len(DEVICE_NAMES),
                 str(NodeType.LINK): len(LINK_NAMES)}  # fmt: skip
 

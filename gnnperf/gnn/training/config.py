@@ -1,4 +1,4 @@
-"""What train.py can be told (conf/train.yaml and its groups)."""
+"""What train.py can be given (conf/train.yaml and its groups)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LearnerKind(StrEnum):
     trees_hops = "trees_hops"  # the same, with the features of its neighbors
     graphsage = "graphsage"  # GraphSAGE, pooled: step times only
     ops_as_text = "ops_as_text"  # a sequence model over the ops as words
-    trivial = "trivial"  # nobody: the answers that stand beside every learner
+    trivial = "trivial"  # no one: the answers that stand next to every learner
 
 
 @dataclass
@@ -57,10 +57,10 @@ class OptimConfig:
         huber_delta: |log error| from which huber is linear, of nodes and of steps; small, because latencies have heavy
             tails on both sides.
         share_weight: 0: every node counts the same; 1: by the root of its share of the step's busy time.
-        scheduled_weight: of what a schedule adds up, beside what nodes usually take; 0: they are the same.
-        step_weight: of the distance of log(step time) through the critical path, beside that of nodes; 0: none.
+        scheduled_weight: of what a schedule adds up, next to what nodes usually take; 0: they are the same.
+        step_weight: of the distance of log(step time) through the critical path, next to that of nodes; 0: none.
         ranking_weight: of the order of steps of one workload; 0: none.
-        ranking_noise: |log ratio| of measured step times up to which two steps are not told apart.
+        ranking_noise: |log ratio| of measured step times up to which two steps are not distinguished.
         op_class_weight: of telling which op a node is where its name is hidden; 0: no name is hidden.
         op_class_share: share of the op names of each graph that are hidden while training.
     """
@@ -164,7 +164,7 @@ class TrainConfig(HardwareConfig):
     Attributes:
         seed: the same seed gives the same bits on a CPU.
         out: folder for checkpoint.pt, curves and this configuration.
-        evaluate_on: parts of the split whose errors are told; a search over settings leaves "test" out.
+        evaluate_on: parts of the split whose errors are given; a search over settings leaves "test" out.
         resume: a Lightning checkpoint to go on from; "auto": out/last.ckpt if there is one; None: start afresh.
     """
 

@@ -1,4 +1,4 @@
-"""A trained network beside the trivial answers, on runs that training has not seen."""
+"""A trained network next to the trivial answers, on runs that training has not seen."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def processes() -> Processes:
 def evaluate(network: TypedGNN, data: PreparedData, parts: Sequence[str] = EVALUATED) -> dict[str, pd.DataFrame]:
     """Part ("val", "test") -> comparison table; a part without runs is left out.
 
-    Answers: gnn; base (analytical, else typed floor), which the network corrects; analytic alone; one constant per
+    Answers: gnn; base (analytical, else typed floor), which the network corrects; analytic by itself; one constant per
     op; a copy of the nearest training run.
     """
     nearest = fit_nearest_run({step.run: [step.nodes] for step in data.steps["train"]})
@@ -98,7 +98,7 @@ def _answers(network: TypedGNN, step: Step, nearest: NearestRun) -> pd.DataFrame
 
 
 def predicted_us(network: TypedGNN, step: Step) -> np.ndarray:
-    """[num_nodes] what a node usually takes, beside other work; NaN at device and link nodes."""
+    """[num_nodes] what a node usually takes, next to other work; NaN at device and link nodes."""
     return in_place_us(step, isolated_prediction(network, step))
 
 

@@ -123,7 +123,7 @@ def _strategy(ours: Processes) -> DDPStrategy | str:
 
 @contextmanager
 def stopped() -> Iterator[None]:
-    """A training that was told to stop is no success, for which Lightning would have it pass."""
+    """A training that was instructed to stop is no success, for which Lightning would have it pass."""
     try:
         yield
     except SIGTERMException:

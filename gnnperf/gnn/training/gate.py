@@ -43,7 +43,7 @@ def _with_share(network: TypedGNN, share: float) -> TypedGNN:
 
 @torch.no_grad()
 def _errors(network: TypedGNN, data: PreparedData) -> Mapping[str, float]:
-    """Work type -> mean |log(answer / label)| over its labeled nodes, of ops alone; NaN without any."""
+    """Work type -> mean |log(answer / label)| over its labeled nodes, of isolated ops; NaN without any."""
     result: dict[str, list[np.ndarray]] = {t: [] for t in WORK}
     for step in data.steps["val"]:
         for node_type, answer in answers_of(network.eval(), step.data).items():

@@ -97,12 +97,12 @@ RUN_ID = "wandb_run"  # file below `out`: a resumed training goes on in the same
 
 
 class WandbLog:
-    """A wandb run, and the files of a FolderLog beside it.
+    """A wandb run, and the files of a FolderLog next to it.
 
     Offline if the configuration or WANDB_MODE says so. Of several processes only the first one's run is real.
 
     Raises:
-        InputError: wandb refuses, for instance because nobody is logged in.
+        InputError: wandb refuses, for instance because no one is logged in.
     """
 
     def __init__(self, config: TrainConfig) -> None:
@@ -256,7 +256,7 @@ def sampled(nodes: pd.DataFrame, max_rows: int = MAX_ROWS, seed: int = 0) -> pd.
 
 # Figures of a trained network's answers.
 
-AROUND = 0.1  # drawn beside the diagonal: 10 % too long, 10 % too short
+AROUND = 0.1  # drawn next to the diagonal: 10 % too long, 10 % too short
 
 
 def parity(nodes: pd.DataFrame, title: str) -> Figure:

@@ -136,7 +136,7 @@ class LatencyModule(lightning.LightningModule):
         size = {"batch_size": batch.num_graphs}
         self.log("val_loss", self._loss(batch, answers), prog_bar=True, **size)
         self.log("val_log_error", (nodes.residual - nodes.target).abs().sum() / max(len(nodes.target), 1), **size)
-        if times.workloads:  # segments alone have no step time
+        if times.workloads:  # segments only have no step time
             self.log("val_step_log_error", step_error(times), batch_size=len(times.workloads))
 
     def configure_optimizers(self) -> OptimizerLRScheduler:

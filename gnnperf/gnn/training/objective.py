@@ -96,7 +96,7 @@ class LabeledNodes:
 
     Attributes:
         residual, log_spread, scheduled_residual: answered.
-        target, steady_target: log(latency / base), of ops alone: over all steps, and as a schedule adds it up.
+        target, steady_target: log(latency / base), of isolated ops: over all steps, and as a schedule adds it up.
         time_share: share of the step's busy time, scaled to mean 1.
     """
 
@@ -171,7 +171,7 @@ class StepTerm:
         targets: of all steps.
         step_weight, ranking_weight: of the two.
         delta: |log error| of a step from which its loss is linear.
-        noise: |log ratio| up to which two measured steps are not told apart.
+        noise: |log ratio| up to which two measured steps are not distinguished.
     """
 
     targets: Sequence[StepTarget]

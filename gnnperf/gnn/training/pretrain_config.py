@@ -57,7 +57,7 @@ class OpTablesConfig:
     Attributes:
         mirror: folder of public op tables; empty: train.py trains on recorded runs.
         own: of the network for GPUs that it was trained on.
-        others: of the network for GPUs that nobody trained on.
+        others: of the network for GPUs that no one trained on.
         keep: where fitted constants of the inner loop are kept, so that a stopped training goes on.
     """
 

@@ -101,7 +101,7 @@ def check_fits(resume: Path, model: TypedGNN, given: Mapping[str, str]) -> None:
         given: training_of what goes on.
 
     Raises:
-        InputError: not a checkpoint, its weights have other names or shapes, or it was told something else.
+        InputError: not a checkpoint, its weights have other names or shapes, or it was given something else.
     """
     stored = PlainCheckpoints().load_checkpoint(resume)
     if _shapes(stored.get("state_dict"), "model.") != _shapes(model.state_dict(), ""):

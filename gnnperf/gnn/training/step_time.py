@@ -1,11 +1,11 @@
 """Step times of the graphs of a batch as differentiable functions of the network's answers.
 
-    log(alone) = log(base) + mean residual  ->  latency = alone x recorded stretch  ->  critical path (numpy)
+    log(by itself) = log(base) + mean residual  ->  latency = by itself x recorded stretch  ->  critical path (numpy)
     ->  step = visits x latency + rest
 
 The path is found at the current latencies and held while gradients flow: along it the step time is a sum, so the
-gradient is exact wherever one path alone is the longest (schedule.step_visits). What the network learns is of ops
-alone; how much what overlapped took longer is known of a recorded step, so no schedule has to find it in training.
+gradient is exact wherever one path by itself is the longest (schedule.step_visits). What the network learns is of ops
+by itself; how much what overlapped took longer is known of a recorded step, so no schedule has to find it in training.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gnnperf.gnn.data.prepare import Step
 from gnnperf.gnn.models.gnn import WORK, NodeAnswer
 from gnnperf.schedule import NUM_UNROLLED, StepConstraints, constraints_of, step_visits
 
-# What training knows of a step beside latencies of nodes: how long it took, what waits for what, which program.
+# What training knows of a step next to latencies of nodes: how long it took, what waits for what, which program.
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class StepTarget:
         constraints: what its nodes wait for, with the lags of the analytical answer.
         latency_us: [num_nodes] the base; what nodes take that the network does not answer.
         learned: [num_nodes] bool, nodes whose latency is the network's (features: comm nodes keep their base).
-        stretch: [num_nodes] what a node took beside other work over what it takes alone, as recorded.
+        stretch: [num_nodes] what a node took next to other work over what it takes only, as recorded.
         step_us: measured, a period or makespan as the constraints are.
         workload: "" unknown.
     """
@@ -58,7 +58,7 @@ def step_targets(steps: Iterable[Step]) -> tuple[StepTarget, ...]:
 
 def _target(step: Step) -> StepTarget:
     nodes = step.graph.nodes
-    awaits_peers = (nodes["segment"] == Segment.PEER_WAIT).to_numpy()  # nobody answers for ranks that were not traced
+    awaits_peers = (nodes["segment"] == Segment.PEER_WAIT).to_numpy()  # nothing answers for ranks that were not traced
     learned = (nodes["node_type"] != NodeType.COMM).to_numpy() & ~awaits_peers
     latency_us, stretch = np.zeros(len(nodes)), np.ones(len(nodes))
     for store in step.data.node_stores:
@@ -153,7 +153,7 @@ def ranking_error(times: StepTimes, noise: float) -> Tensor:
 
     Args:
         times: of a batch.
-        noise: |log ratio| of measured step times up to which two are not told apart.
+        noise: |log ratio| of measured step times up to which two are not distinguished.
     """
     slower, faster = _pairs(times, noise)
     difference = times.predicted_log[slower] - times.predicted_log[faster]  # [num_pairs]

@@ -4,7 +4,7 @@
                                                                     et al. 2022, "Out-of-Distribution Detection with
                                                                     Deep Nearest Neighbors")
 
-It is asked of two layers: of what a node is by itself, which holds its name, and of what it is among its neighbors.
+It is requested of two layers: of what a node is by itself, which holds its name, and of what it is among its neighbors.
 """
 
 from __future__ import annotations

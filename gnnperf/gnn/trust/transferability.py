@@ -66,7 +66,7 @@ class Work:
         program: what is run; "" unknown.
         op: [n] object, names.
         base_us: [n] what corrections start from.
-        log: [n] log(measured / base), of ops alone; NaN where nothing was measured.
+        log: [n] log(measured / base), of isolated ops; NaN where nothing was measured.
     """
 
     program: str
@@ -82,7 +82,7 @@ class Transferability:
     Attributes:
         programs: of training -> the ops of their kernels.
         log_base: [num_bins] lengths of the curve.
-        share: [num_bins] of the corrections; it falls with length. Empty: not told.
+        share: [num_bins] of the corrections; it falls with length. Empty: not given.
     """
 
     programs: Mapping[str, tuple[str, ...]]

@@ -70,7 +70,7 @@ class Missed:
     Attributes:
         device: that it ran on.
         nodes: node table.
-        log: [num_nodes] log(measured / analytical), of ops alone; NaN where one of the two is not there.
+        log: [num_nodes] log(measured / analytical), of isolated ops; NaN where one of the two is not there.
     """
 
     device: str
@@ -350,7 +350,7 @@ def fit_trust(network: TypedGNN, data: PreparedData) -> Trust:
 
 
 def _work(step: Step) -> Work:
-    """Kernels that the analytical model has a price for: of a typed floor nothing is told."""
+    """Kernels that the analytical model has a price for: of a typed floor nothing is given."""
     store = step.data[KERNELS]
     op = texts_of(step.nodes["op_name"].iloc[store.node_id.numpy()])
     priced = torch.isfinite(store.analytic_us) & (store.analytic_us > 0)

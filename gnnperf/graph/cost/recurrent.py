@@ -59,7 +59,7 @@ def total_bytes(*tensors: Tensor | None) -> float:
 
 
 FAMILY = OpFamily.GEMM
-GATE_FLOPS = 10.0  # per element of a state and step, beside the products
+GATE_FLOPS = 10.0  # per element of a state and step, next to the products
 BACKWARD_PASSES = 2.0  # gradients of inputs and of weights
 
 

@@ -133,7 +133,7 @@ def fused_name(name: str) -> str | None:
 
 
 def op_family(op_name: str) -> OpFamily:
-    """The family that a name alone tells."""
+    """The family that a name by itself tells."""
     return lookup(op_name)[0]
 
 

@@ -1,4 +1,4 @@
-"""Typed configuration: YAML holds the values, dataclasses beside their owners hold the types.
+"""Typed configuration: YAML holds the values, dataclasses next to their owners hold the types.
 
     @entry_point("train", TrainConfig)          conf/train.yaml:  defaults: [train_schema, data: cpu-gloo, _self_]
     def main(config: TrainConfig) -> None: ...

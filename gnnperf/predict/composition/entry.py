@@ -1,4 +1,4 @@
-"""What train.py can be told, all of it."""
+"""What train.py can be given, all of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gnnperf.gnn import NAME, LearnerConfig, LearnerKind, ModelConfig, OpTablesC
 
 @dataclass
 class EntryConfig(TrainConfig):
-    """What train.py can be told: recorded runs, or with `pretrain.mirror` op tables.
+    """What train.py can be given: recorded runs, or with `pretrain.mirror` op tables.
 
     Attributes:
         learner: who is trained; the network, unless it says otherwise.
@@ -57,7 +57,7 @@ class EntryConfig(TrainConfig):
         return Path(self.cells) if self.cells else Path(self.out) / "cells"
 
     def _refuse_what_is_the_networks(self) -> None:
-        """A key that nobody reads would be a setting that is silently lost."""
+        """A key that no one reads would be a setting that is silently lost."""
         unread = {"init_from": (self.init_from, None), "resume": (self.resume, None),
                   "pretrain.mirror": (self.pretrain.mirror, ""),
                   **_compared_default("model", self.model), **_compared_default("optim", self.optim)}  # fmt: skip

@@ -59,7 +59,7 @@ def unreadable(override: str, message: str) -> InputError:
 
 
 def check_keys(raw: DictConfig, node: type) -> None:
-    """Refuse keys that were forced in (with +key=value) and mandatory values that nobody gave.
+    """Refuse keys that were forced in (with +key=value) and mandatory values that no one gave.
 
     Raises:
         InputError: naming the first such key.

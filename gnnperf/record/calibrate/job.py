@@ -237,7 +237,7 @@ def median_us(timer: Timer, batches: Sequence[Sequence[Call]], cache: Cache, sec
     return statistics.median(result), len(result)
 
 
-CONTENTS_BYTES = 256 * 2**20  # of all contents of a point, unless one alone has more
+CONTENTS_BYTES = 256 * 2**20  # of all contents of a point, unless one by itself has more
 MOST_CONTENTS = 4
 LAUNCH_TIMEOUT_S = 900.0
 
@@ -253,7 +253,7 @@ class Job:
         host_costs: whether the host's own costs are measured.
         cache_bytes: last-level cache of the device.
         seed: of contents and order.
-        seconds: of the round, besides starting processes.
+        seconds: of the round, next to starting processes.
         out: where its readings go, one JSON line each.
     """
 

@@ -73,10 +73,10 @@ class Machine:
 
 
 def machine(device: str | None) -> Machine:
-    """The CUDA device if there is one, else the CPU; or the one asked for.
+    """The CUDA device if there is one, else the CPU; or the one requested.
 
     Raises:
-        InputError: CUDA is asked for and not there, or the clock is not known.
+        InputError: CUDA is requested and not there, or the clock is not known.
     """
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if chosen == "cuda" and not torch.cuda.is_available():
@@ -131,7 +131,7 @@ CommJob = tuple[dict[str, object], int, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Ask:
-    """What a calibration is asked for.
+    """What a calibration is requested.
 
     Attributes:
         ranks: of the groups whose collectives are measured; 0 or 1: none.

@@ -6,7 +6,7 @@ comm                              |===========|          - 7 ms      B less A
 step B  |=========================|
 
 The critical path passes every moment of a step once, so its parts add up to the step, and their changes to the change
-of the step. A part that grew and is nowhere on the path changes the sums over all ranks, which stand beside it.
+of the step. A part that grew and is nowhere on the path changes the sums over all ranks, which stand next to it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two steps beside each other.
+    """Two steps next to each other.
 
     Attributes:
         a, b: the two.
@@ -79,7 +79,7 @@ class Comparison:
 
 
 def compare(a: Side, b: Side) -> Comparison:
-    """Two steps beside each other.
+    """Two steps next to each other.
 
     Raises:
         InputError: their step times are of different kinds, which are different quantities.

@@ -53,7 +53,7 @@ def waterfall(by: str, changes: tuple[Change, ...], result: Comparison) -> Figur
 
 
 def _shown_us(levels_us: np.ndarray) -> tuple[float, float]:
-    """The stretch of time to draw: all levels with room for words; from 0 unless that hid what changed."""
+    """The stretch of time to draw: all levels with space for words; from 0 unless that hid what changed."""
     low, high = float(levels_us.min()), float(levels_us.max())
     span = high - low
     first = max(low - span, 0.0) if span < SMALL * high else 0.0

@@ -74,7 +74,7 @@ def read_prediction(folder: Path) -> Side:
 
 
 def read_step(path: Path) -> tuple[float, StepTimeKind]:
-    """Step time (us) and kind of what predict.py wrote: its folder, or prediction.json alone.
+    """Step time (us) and kind of what predict.py wrote: its folder, or prediction.json by itself.
 
     Raises:
         InputError: no prediction of this version of the format is there, or it cannot be read.

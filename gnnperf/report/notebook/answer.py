@@ -102,7 +102,7 @@ class Answer:
 
     @property
     def uncovered_ops(self) -> dict[str, int]:
-        """Op -> number of nodes that nobody answers for."""
+        """Op -> number of nodes that nothing answers for."""
         return self.step.uncovered_ops
 
     @property
@@ -123,7 +123,7 @@ class Answer:
         return write_report(self.step, Path(out))
 
     def plot_timeline(self, ranks: Sequence[int] | None = None) -> Figure:
-        """Predicted beside measured slices per rank, stream and thread.
+        """Predicted next to measured slices per rank, stream and thread.
 
         Raises:
             InputError: no such rank, or plotly is not installed.

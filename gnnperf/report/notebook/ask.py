@@ -18,13 +18,13 @@ CHOICES = (DEVICE_GROUP, CLUSTER_GROUP, PLAN_GROUP)  # of conf/: a name or a pat
 
 
 def predict(trace: str | Path | None = None, *, words: Sequence[str] = (), **keys: Any) -> Answer:
-    """Answer for one step of a trace, or of a plan that nobody ran.
+    """Answer for one step of a trace, or of a plan that never ran.
 
         predict("trace.json.gz", hardware="h100_sxm", whatif=[{"batch": {"factor": 2}}])
         predict(plan="megatron_18b", hardware="a100_sxm", words=["plan.parallelism.tensor=4"])
 
     Args:
-        trace: trace file, directory of rank files, or archive; None: `plan` is asked about.
+        trace: trace file, directory of rank files, or archive; None: `plan` is requested.
         words: anything else as on predict.py's command line.
         keys: of predict.py (`python predict.py --cfg job`), e.g. hardware, cluster, plan (names, paths of YAML files,
             or mappings), mode, checkpoint, whatif, step, findings. Nothing is written without `out`, and nothing

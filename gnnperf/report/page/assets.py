@@ -23,7 +23,7 @@ SCRIPTS = (
 
 
 def asset(name: str) -> str:
-    """The text of a file beside this module."""
+    """The text of a file next to this module."""
     return files("gnnperf.report.page").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -43,7 +43,7 @@ def policy() -> str:
 
 
 def json_block(name: str, value: Any) -> str:
-    """A value as an element that scripts read and nobody runs: no text in it can end it."""
+    """A value as an element that scripts read and no one runs: no text in it can end it."""
     text = msgspec.json.encode(strict(value)).decode("utf-8")
     return f'<script type="application/json" id="{name}">{_harmless(text)}</script>'
 

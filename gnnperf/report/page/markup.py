@@ -27,7 +27,7 @@ class Td:
     Attributes:
         text: as read.
         order: what rows are sorted by; None: the text.
-        title: more than the cell has room for; "" none.
+        title: more than the cell has space for; "" none.
         is_name: of what the row is about, whatever it is sorted by.
     """
 

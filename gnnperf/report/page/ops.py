@@ -55,7 +55,7 @@ OP_HEADS = (
     "measured latency", "predicted, summed", "bound by", "source",
 )  # fmt: skip
 COLUMN_OF = {"interval of latency": "low_us", "measured latency": "each_measured_us"}
-# What no closed form says: where such nodes' time goes is told by what they are.
+# What no closed form says: where such nodes' time goes comes from what they are.
 BOUND_OF = {NodeType.HOST: "host", NodeType.MEMORY: "link", NodeType.COLLECTIVE: "link", NodeType.COMM: "peers"}
 OPS_NOTE = (
     "Ops of one shape, the longest on the critical path first. Latency, interval and measured latency are those of one "

@@ -30,7 +30,7 @@ def html_report(answer: StepPrediction, nodes: pd.DataFrame) -> str:
 
     Args:
         answer: what was predicted.
-        nodes: its `nodes_table`, of which all figures beside those of prediction.json are made.
+        nodes: its `nodes_table`, of which all figures next to those of prediction.json are made.
     """
     parts = list(_sections(answer, nodes))
     contents = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title, _ in parts)

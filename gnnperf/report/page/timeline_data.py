@@ -95,7 +95,7 @@ def _slices(slices: pd.DataFrame, drawn: np.ndarray, opens_ns: int, tick_ns: int
 
 
 def _nodes(nodes: pd.DataFrame) -> tuple[dict[str, list[str]], list[_Column]]:
-    """Words by column, and columns: numbers of words (0: none), times in us; a column that nobody knows is left out."""
+    """Words by column, and columns: numbers of words (0: none), times in us; an unknown column is left out."""
     words, columns = {}, []
     for name, column in {**{name: nodes[column] for name, column in WORDS.items()}, "look": _looks(nodes)}.items():
         code, result = pd.factorize(column.astype(object), use_na_sentinel=True)

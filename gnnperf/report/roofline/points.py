@@ -1,7 +1,7 @@
 """Where the op families of a step lie under the roofs of its device, measured and predicted.
 
 A point is all nodes of a family that run on one kind of unit: FLOPs over bytes to the right, FLOPs over time upwards.
-How near it is to the roof is told node by node, since a family has calls of many intensities:
+How near it is to the roof is given node by node, since a family has calls of many intensities:
 
     share of the roof = sum over nodes of max(FLOPs / rate, bytes / bandwidth) / sum of their latencies
 
@@ -96,7 +96,7 @@ def pictures_of(
     Args:
         nodes: [num_nodes] schema.PREDICTION_COLUMNS.
         predicted_on: device predicted for.
-        measured_on: that the trace ran on; None: not known, or nobody ran it.
+        measured_on: that the trace ran on; None: not known, or no one ran it.
     """
     columns = {PREDICTED: ("latency_us", predicted_on)}
     if measured_on is not None and nodes["measured_latency_us"].notna().any():

@@ -192,7 +192,7 @@ class SparsityRoofline:
     """One layer on one device.
 
     Attributes:
-        layer, device: asked about.
+        layer, device: requested.
         points: the dense layer first.
         refused: pattern -> why it is not among them.
         accuracy: of the user's network, (pattern, sparsity) -> accuracy; {} not given.

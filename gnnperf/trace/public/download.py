@@ -84,7 +84,7 @@ def download(
         url: where the file lies.
         part: partial file, kept on failure so that the next call resumes it.
         limit_bytes: refuse more than this.
-        on_bytes: told the size of every piece written (negative when a partial file is thrown away).
+        on_bytes: given the size of every piece written (negative when a partial file is thrown away).
         sleep: how to wait between attempts.
 
     Raises:

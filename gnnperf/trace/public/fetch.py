@@ -31,8 +31,8 @@ class Origin:
 def fetch(entry: Entry, folder: Path, origin: Origin, on_bytes: Progress = lambda count: None) -> Path:
     """Make sure that FOLDER/<entry.name> holds what the catalog promises; return its path.
 
-    A verified file that is there already is left alone. A new one appears whole and verified, or not at all; only
-    a `.part` beside it may stay behind, for the next call to resume.
+    A verified file that is there already is left as it is. A new one appears whole and verified, or not at all; only
+    a `.part` next to it may stay behind, for the next call to resume.
 
     Raises:
         InputError: out of reach, not in the mirror, other bytes than promised, or a folder that cannot be written.

@@ -1,4 +1,4 @@
-"""Transfers beside which a rank computes nothing.
+"""Transfers next to which a rank computes nothing.
 
 stream 0   |--- gemm ---|              |--- gemm ---|
 stream 1           |== all_reduce =====|

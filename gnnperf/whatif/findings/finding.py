@@ -1,4 +1,4 @@
-"""What a rule suspects, and what is left of it once an edit has said what a remedy would gain."""
+"""What a rule suspects, and what is left of it once an edit has stated what a remedy would gain."""
 
 from __future__ import annotations
 

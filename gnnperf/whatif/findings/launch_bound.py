@@ -53,6 +53,6 @@ def _calls(step: Observed) -> pd.DataFrame:
     host = step.on_host & np.isin(unit, device.index.to_numpy())
     time_us = pd.Series(step.latency_us[host]).groupby(unit[host]).sum()
     op = pd.Series(step.op[kernel]).groupby(unit[kernel]).first()
-    unknown = np.unique(unit[kernel & ~step.known])  # a kernel that nobody tells the latency of is not a small one
+    unknown = np.unique(unit[kernel & ~step.known])  # a kernel that nothing tells the latency of is not a small one
     op, device = op.drop(unknown), device.drop(unknown)
     return pd.DataFrame({"op": op, "device_us": device, "host_us": time_us.reindex(device.index, fill_value=0.0)})

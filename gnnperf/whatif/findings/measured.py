@@ -34,7 +34,7 @@ def measured_step(
         num_unrolled: 1: the step time is a makespan; more: a period.
         cluster: that it ran on; None unknown.
         predictor: who answers for what an edit leaves without a latency; None: such edits are refused.
-        analytic_us: [num_nodes] what the analytical model says of the same nodes; None: not asked.
+        analytic_us: [num_nodes] what the analytical model says of the same nodes; None: not requested.
     """
     measured_us, measured_lag_us = measured_latencies(graph)
     latency_us, lag_us = np.nan_to_num(measured_us), np.nan_to_num(measured_lag_us)
@@ -89,7 +89,7 @@ def _filled(
     """The edited graph with a latency for what the edit left without one.
 
     Raises:
-        InputError: nobody answers for one of its nodes.
+        InputError: nothing answers for one of its nodes.
     """
     open_ = edited.graph.nodes["latency_us"].isna().to_numpy() & edited.touched
     if not open_.any():

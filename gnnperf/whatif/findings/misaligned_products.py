@@ -84,7 +84,7 @@ def _products(step: Observed) -> pd.DataFrame:
 
 
 def _sizes(op: str, dims: str) -> tuple[float, float, float] | None:
-    """m, n, k; None: not told by the shapes."""
+    """m, n, k; None: not given by the shapes."""
     shapes = tuple([] if is_list(argument) else [int(n) for n in argument] for argument in parse(dims))  # type: ignore[arg-type]
     sizes = product_sizes(Call(op.rpartition("::")[2], shapes, 0.0, 0.0))
     return None if sizes is None or min(sizes) <= 0 else (sizes[1], sizes[2], sizes[3])

@@ -29,7 +29,7 @@ class Observed:
         step_time_us: of this schedule; period, makespan or window.
         basis: whose latencies these are.
         cluster: devices and links; None unknown.
-        step_time_of: the step time of an edit of `graph`, latencies told as those of the step.
+        step_time_of: the step time of an edit of `graph`, latencies given as those of the step.
         stall_us: [num_nodes] time of measured stalls; None unknown.
         without_stalls_us: the step time without them; None unknown.
     """

@@ -1,14 +1,14 @@
-"""One stream runs one after the other what needs nothing of each other and leaves room on the device.
+"""One stream runs one after the other what needs nothing of each other and leaves space on the device.
 
 stream 0   |- a1 -|- a2 -|- b1 -|- b2 -|         a2 needs a1, b2 needs b1
-stream 0   |- a1 -|- a2 -|                       beside it, if both leave room
+stream 0   |- a1 -|- a2 -|                       next to it, if both leave space
 stream 1   |- b1 -|- b2 -|
 
 Ding et al. 2021, "IOS: Inter-Operator Scheduler for CNN Acceleration": stages of concurrent groups. Here the work of a
 phase goes in program order to whichever of two streams lets it begin first (list scheduling, Graham 1969), after what
-makes its tensors, and beside other work only while both together need no more than the device has: of a kernel, the
+makes its tensors, and next to other work only while both together need no more than the device has: of a kernel, the
 time that the sustained roof allows over the time that it takes. Work of which no tensor is followed, or whose FLOPs and
-bytes are not known, runs alone and in its place.
+bytes are not known, runs in isolation and in its place.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ON_HOST_LINK = (CopyPath.HOST, CopyPath.HOST_PAGEABLE)
 
 
 def serialized_streams(step: Observed) -> list[Suspect]:
-    """Independent work that leaves room stands in one stream."""
+    """Independent work that leaves space stands in one stream."""
     if step.cluster is None or not step.graph.runs_on_gpu:
         return []
     makers = _makers(step)
@@ -64,7 +64,7 @@ def serialized_streams(step: Observed) -> list[Suspect]:
 
 @dataclass(frozen=True)
 class _Split:
-    """What two streams make of a stretch: nodes that leave the first one, and what they run beside."""
+    """What two streams make of a stretch: nodes that leave the first one, and what they run next to."""
 
     rank: int
     phase: str
@@ -133,7 +133,7 @@ class _Stream:
         return self.ends_us[-1] if self.ends_us else 0.0
 
     def margin_us(self, from_us: float, takes_us: float, needs: np.ndarray, use: np.ndarray) -> float:
-        """When other work can begin beside what runs here: not while both need more than there is."""
+        """When other work can begin next to what runs here: not while both need more than there is."""
         for at in range(bisect_right(self.ends_us, from_us), len(self.nodes)):
             if self.begins_us[at] >= from_us + takes_us:
                 break

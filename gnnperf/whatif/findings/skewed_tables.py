@@ -1,4 +1,4 @@
-"""One rank holds the embedding tables that are asked for most, and the others wait for it at the exchange.
+"""One rank holds the embedding tables that are requested most, and the others wait for it at the exchange.
 
 rank 0   |= lookups =|arrives ···········|== all_to_all ==|
 rank 1   |======== lookups =======|arrives|== all_to_all ==|
@@ -62,7 +62,7 @@ def _even(works: np.ndarray, step: Observed, sums_us: np.ndarray) -> Way:
 
 
 def _from_tables(step: Observed, most: int) -> tuple[tuple[str, ...], tuple[Way, ...]] | None:
-    """(what is asked of whom, placements by lookups); None: the graph does not show its tables one by one."""
+    """(what is requested of whom, placements by lookups); None: the graph does not show its tables one by one."""
     try:
         model, before = infer(step.graph)
     except InputError:

@@ -55,7 +55,7 @@ class _Place:
 
 
 def _ways(rank: int, work: str, factor: float, more_us: float, at: _Place) -> tuple[Way, ...]:
-    """The place alone, and all the rank's work of that kind, made as fast as the others'; what explains more first."""
+    """The place, and all the rank's work of that kind, made as fast as the others'; what explains more comes first."""
     share = at.others_us / at.own_us
     there = Way((ScaleNodes(tuple(at.nodes.tolist()), (share,) * len(at.nodes)),),
                 f"rank {rank} at {at.name} as fast as the others (x {share:.3g})")  # fmt: skip

@@ -1,4 +1,4 @@
-"""The edit as it is asked for on the command line: one table of a recording goes elsewhere."""
+"""The edit as it is requested on the command line: one table of a recording goes elsewhere."""
 
 from __future__ import annotations
 

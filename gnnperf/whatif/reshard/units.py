@@ -22,7 +22,7 @@ from gnnperf.core import InputError, Phase, Segment
 from gnnperf.generate import Placed, Placement, Split, Table, parse, tensors
 from gnnperf.graph import ExecutionGraph
 
-# What a rank holds of a table, and what it has to do for it: sizes that follow from a placement alone.
+# What a rank holds of a table, and what it has to do for it: sizes that follow from a placement by itself.
 
 INDEX_BYTES, VALUE_BYTES = 8.0, 4.0
 

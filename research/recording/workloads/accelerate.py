@@ -69,7 +69,7 @@ class CapturedTrainer:
     read: tuple[Batch, ...]
 
     def __post_init__(self) -> None:
-        """Run a few steps beside the current stream, then capture one."""
+        """Run a few steps next to the current stream, then capture one."""
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):

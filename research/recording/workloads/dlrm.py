@@ -91,7 +91,7 @@ class Dlrm:
         Raises:
             InputError: the ranks cannot share the tables or their columns equally, or the precision is unknown.
         """
-        torch.sparse.check_sparse_tensor_invariants.disable()  # said aloud, else torch warns at every start
+        torch.sparse.check_sparse_tensor_invariants.disable()  # stated aloud, else torch warns at every start
         torch.manual_seed(SEED)
         network = Network(self)
         torch.manual_seed(SEED + 1 + dist.get_rank())
@@ -107,7 +107,7 @@ class Dlrm:
             return nn.functional.binary_cross_entropy_with_logits(logits, clicked)
 
         replicated = [*network.bottom.parameters(), *network.top.parameters()]
-        # Of tables, only rows that were asked for have a gradient; there is no fused optimizer for those.
+        # Of tables, only rows that were requested have a gradient; there is no fused optimizer for those.
         optimizers = (torch.optim.SGD(tables.parameters(), lr=LEARNING_RATE),
                       torch.optim.SGD(replicated, lr=LEARNING_RATE, fused=True))  # fmt: skip
         statistics = index_statistics((indices for _, indices, _ in batches), self.rows, self.dim)

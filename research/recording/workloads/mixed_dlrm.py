@@ -112,7 +112,7 @@ def trainer(size: MixedDlrm, network: Network, data: list[Batch], weights: Weigh
     Raises:
         InputError: a rank would hold nothing, or columns cannot be shared equally.
     """
-    torch.sparse.check_sparse_tensor_invariants.disable()  # said aloud, else torch warns at every start
+    torch.sparse.check_sparse_tensor_invariants.disable()  # stated aloud, else torch warns at every start
     tables, turn = MixedTables(size.tables, size.batch, weights), cycle(data)
 
     def forward() -> torch.Tensor:

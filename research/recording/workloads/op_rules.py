@@ -91,7 +91,7 @@ class Shifted(nn.Module):
 def free_of_weights(
     name: str, output: Shape, bound: float, function: Callable[..., torch.Tensor], work: float = 0.0, **settings: Any
 ) -> Op:
-    """An op without weights; `work` is the number of its results unless said."""
+    """An op without weights; `work` is the number of its results unless stated."""
     return Op(name, Value(output, bound), work or prod(output), lambda: Apply(function, **settings))
 
 

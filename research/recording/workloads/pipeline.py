@@ -140,7 +140,7 @@ class PipelineTrainer:
         return vectors
 
     def _send(self, vectors: torch.Tensor, stage: int) -> None:
-        """Start to send; the receiver may be busy, even sending to us, so nobody waits here."""
+        """Start to send; the receiver may be busy, even sending to us, so no one waits here."""
         vectors = vectors.contiguous()
         work = dist.isend(vectors, stage)
         assert work is not None

@@ -1,7 +1,7 @@
 """Random valid programs (in the manner of NeuRI, Liu et al. 2023): ops composed under rules of their shapes.
 
 image [B, 8, S, S], vectors [B, 64], tokens [B, 32] -> embedding [B, 32, 32]
-    -> op after op, each valid by its rule, on values made before -> a number from every value nobody used -> loss
+    -> op after op, each valid by its rule, on values made before -> a number from every value no one used -> loss
 """
 
 from __future__ import annotations

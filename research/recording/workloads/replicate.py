@@ -27,7 +27,7 @@ Tensors = tuple[torch.Tensor, ...]
 def replicate(
     model: nn.Module, bucket_mb: float, *, group: dist.ProcessGroup | None = None, blocking: bool = False
 ) -> nn.Module:
-    """The model with its gradients averaged over the ranks of `group`; one rank alone keeps the plain model.
+    """The model with its gradients averaged over the ranks of `group`; one rank by itself keeps the plain model.
 
     Args:
         model: the same on every rank.

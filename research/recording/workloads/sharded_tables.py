@@ -91,7 +91,7 @@ class TableWise(ShardedTables):
         super().__init__(_share(size.tables, "tables"), size.rows, size.dim)
 
     def look_up(self, indices: torch.Tensor) -> torch.Tensor:
-        """[T, B, P] -> [ranks * B, own, D], ordered by the rank that asked."""
+        """[T, B, P] -> [ranks * B, own, D], ordered by the rank that requested."""
         _, batch, pooling = indices.shape
         received, work = start_all_to_all(indices)
         work.wait()

@@ -87,7 +87,7 @@ class _Copy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
-        # in place: it is a product's fresh result, read by nobody else
+        # in place: it is a product's fresh result, read by no one else
         dist.all_reduce(gradients[0], group=ctx.group)
         return gradients[0], None
 

@@ -25,7 +25,7 @@ def drawn(rows: int, skew: float, lookups: int, seed: int) -> np.ndarray:
 
 
 def histogram(indices: np.ndarray) -> np.ndarray:
-    """[bins] rows by the power of two, rounded up, of how often they were asked for."""
+    """[bins] rows by the power of two, rounded up, of how often they were requested."""
     counts = np.unique(indices, return_counts=True)[1]
     return np.bincount(np.ceil(np.log2(counts)).astype(int)).astype(float)
 
@@ -78,7 +78,7 @@ def test_a_larger_cache_never_misses_more_than_there_are_lookups(counts: list[in
 
 
 def test_distances_hit_where_the_cache_holds_as_many_rows() -> None:
-    # 6 lookups come back after 2 different rows, 3 after 100, 1 row was never asked for
+    # 6 lookups come back after 2 different rows, 3 after 100, 1 row was never requested
     reuse = ReuseDistances(np.array([2.0, 100.0, np.inf]), np.array([6.0, 3.0, 1.0]))
     assert reuse.missed(np.full(3, 20.0), np.array([1.0, 2.0, 100.0])) == pytest.approx([20.0, 8.0, 2.0])
     assert reuse.unique(one(20.0)) == pytest.approx([2.0])

@@ -78,7 +78,7 @@ def test_a_power_limit_leaves_the_base_clock() -> None:
     limited = replace(IDEAL, flops_per_joule=1e10, throttle_us=1e3)
     device = replace(SMALL, power_limit_w=np.array([20.0]), boost_over_base=np.array([1.5]))
     free, slow = (tiled_us(products(1, 1, 10**8), d, (limited,), False)[0] - 2.0 for d in (SMALL, device))
-    assert slow / free == pytest.approx(1.5, rel=1e-2)  # not five times, as by power alone
+    assert slow / free == pytest.approx(1.5, rel=1e-2)  # not five times, as by power by itself
 
 
 def test_the_clocks_of_the_data_sheet_bound_throttling() -> None:
@@ -178,7 +178,7 @@ def test_a_generation_is_answered_by_the_constants_of_the_kernels_that_it_runs()
     old, new = replace(IDEAL, kernels="maxwell"), replace(IDEAL, kernels="ampere", tiles="narrow")
     assert members_for((old, new), "pascal") == (old,)
     assert members_for((old, new), "ampere") == members_for((old, new), "ada") == (new,)
-    assert members_for((old, new), "turing") == (old, new)  # nobody measured Volta's kernels
+    assert members_for((old, new), "turing") == (old, new)  # no one measured Volta's kernels
     assert members_for((IDEAL,), "turing") == (IDEAL,)  # constants of any kernels
 
 

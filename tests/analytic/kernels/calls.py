@@ -59,5 +59,5 @@ def of_every_family(rows: int, columns: int, dtype: str) -> list[KernelCall]:
 
 
 def without_work(requested: KernelCall) -> KernelCall:
-    """The same call, told to move nothing and to compute nothing."""
+    """The same call, instructed to move nothing and to compute nothing."""
     return replace(requested, flops=0.0, moved_bytes=0.0)

@@ -28,7 +28,7 @@ def test_shipped_constants_are_plausible_and_say_where_they_come_from() -> None:
 def test_there_and_back(tmp_path: Path) -> None:
     write_constants(tmp_path / "c.yaml", CONSTANTS, 6)
     assert read_constants(tmp_path / "c.yaml", MemoryConstants) == CONSTANTS
-    assert [p.name for p in tmp_path.iterdir()] == ["c.yaml"]  # nothing half-written beside it
+    assert [p.name for p in tmp_path.iterdir()] == ["c.yaml"]  # nothing half-written next to it
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_a_heavy_op_is_bound_by_its_instructions() -> None:
 def test_a_fused_chain_takes_one_floor_its_buffers_and_the_instructions_of_all() -> None:
     elements, moved = np.array([1e6]), np.array([12e6])  # two buffers in, one out
     assert chain_us(("add", "mul", "relu"), elements, moved, DEVICE, CONSTANTS) == pytest.approx([2.0 + 24.0])
-    # a million elements of "pow" at 100 lane cycles and of two plain ops beside it, at 1e12 lane cycles a second
+    # a million elements of "pow" at 100 lane cycles and of two plain ops next to it, at 1e12 lane cycles a second
     assert chain_us(("add", "pow", "mul"), elements, moved, DEVICE, CONSTANTS) == pytest.approx([2.0 + 102.0])
     isolated = elementwise_us("add", elements, moved, DEVICE, CONSTANTS)
     assert chain_us(("add",), elements, moved, DEVICE, CONSTANTS) == isolated

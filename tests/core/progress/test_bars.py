@@ -1,4 +1,4 @@
-"""Bars: after two seconds, with rate and what is left; nothing where nobody looks."""
+"""Bars: after two seconds, with rate and what is left; nothing where no one looks."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _on_a_terminal(word: str) -> tuple[str, str]:
         while True:
             try:
                 piece = os.read(ours, 4096)
-            except OSError:  # how a terminal says that nobody writes any more
+            except OSError:  # how a terminal says that no one writes any more
                 break
             if not piece:
                 break

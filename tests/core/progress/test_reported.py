@@ -15,7 +15,7 @@ from tests.test_predict_script import trace  # noqa: F401  # a fixture
 
 
 class Seen:
-    """Keeps what was told: work -> (how much there was, how much was done)."""
+    """Keeps what was given: work -> (how much there was, how much was done)."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, tuple[float, float]] = {}

@@ -18,7 +18,7 @@ from gnnperf.memory.recorded import peak_memory
 from research.recording.workloads.cnn import Cnn, Layout
 from tests.generate.convolutional.networks import recorded_layout
 
-# On a CPU ops inside of these are not told apart; the work is the same.
+# On a CPU ops inside of these are not distinguished; the work is the same.
 PLAIN = {
     "conv2d": "convolution", "cudnn_convolution": "convolution", "cudnn_batch_norm": "batch_norm",
     "cudnn_batch_norm_backward": "batch_norm_backward", "native_batch_norm_backward": "batch_norm_backward",

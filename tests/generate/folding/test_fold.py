@@ -134,7 +134,7 @@ def test_recorded_ranks_that_share_cores_stay() -> None:
 
 @pytest.mark.mirror
 def test_eight_recorded_gpus_of_eight_roles(mirror: Path) -> None:
-    """Their tables differ, and so do their ranks: nothing folds, and what they are is said."""
+    """Their tables differ, and so do their ranks: nothing folds, and what they are is stated."""
     step = load_graph(mirror / EIGHT_GPUS).step(0).for_predictors()
     folded = fold(step)
     assert folded.graph.stands_for == (1,) * 8

@@ -1,4 +1,4 @@
-"""The graph and its schedule: counts by hand, against closed formulas, ranks asked for."""
+"""The graph and its schedule: counts by hand, against closed formulas, ranks requested."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_what_follows_the_compute_stream_waits_as_it_does() -> None:
 
 
 def test_an_event_without_work_stands_for_what_its_lane_waits_for() -> None:
-    """The compute stream was told to wait for a gather; who waits for it then, before it has any work, waits too."""
+    """The compute stream waits for a gather; what waits for that stream, before it has any work, waits too."""
     items: list[Item] = [FREE, Record(Lane.GATHER, "a"), Await(Lane.COMPUTE, "a"), Record(Lane.COMPUTE, "b"),
                          Await(Lane.OUT, "b"),
              COPY]  # fmt: skip

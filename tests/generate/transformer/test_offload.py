@@ -79,7 +79,7 @@ def test_one_input_of_two_layers_is_retained_where_they_are_computed_again_toget
 
 
 def test_short_copies_hide_behind_layers() -> None:
-    """4 us out and in beside 10 us each: nobody waits but the last layer, for its own way out and in again."""
+    """4 us out and in next to 10 us each: no one waits but the last layer, for its own way out and in again."""
     graph = build_plan(offloaded(Offload(Store.HOST), recompute=Recompute.NONE))
     rate = 4.0 / retained_bytes(small(recompute=Recompute.NONE), 0)
     assert with_times(graph, LAYER, {}, {TO_HOST: rate, TO_DEVICE: rate}) == pytest.approx(4 * 10 + 8 + 4 * 10)
@@ -124,7 +124,7 @@ def test_the_host_updates_piece_by_piece_while_weights_go_back() -> None:
 
 
 def test_slow_drives_hold_the_host_back() -> None:
-    """The first piece is read at once, beside the gradients' way out; then 25 us for each of four, and an update."""
+    """The first piece is read at once, next to the gradients' way out; then 25 us for each of four, and an update."""
     plan = offloaded(Offload(optimizer=Store.NVME))
     own = stage_parameters(plan, 0)
     rates = {HOST_ADAM: 40.0 / (own * 30.0), FROM_STORAGE: 100.0 / (own * 12.0)}

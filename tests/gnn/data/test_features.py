@@ -55,7 +55,7 @@ def test_edges_point_at_the_right_nodes_both_ways() -> None:
 
 
 def test_targets_by_hand() -> None:
-    """The gemms alone take 9/10 of what they were recorded with, 8/10 in steady steps."""
+    """The gemms only take 9/10 of what they were recorded with, 8/10 in steady steps."""
     recorded_us = TOY.nodes["latency_us"].to_numpy()
     isolated = IsolatedLabels(0.9 * recorded_us, 0.8 * recorded_us, np.full(TOY.num_nodes, 1.25))
     base = AnalyticPredictor().predict(TOY, cluster())

@@ -64,7 +64,7 @@ def test_a_configuration_names_the_other_folder(tmp_path: Path) -> None:
     config = DataConfig(path=str(own), test_path=str(other))
     split, _ = opened(config)
     assert split == Split("run-second", ("a/1",), ("b/1",), ("d/1",))
-    assert repr(config) == repr(DataConfig(path=str(own)))  # the same learner: it is told nothing else
+    assert repr(config) == repr(DataConfig(path=str(own)))  # the same learner: it is given nothing else
 
 
 def test_other_programs_are_trained_on_too_under_names_of_their_own(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_only_steps_of_about_the_median_time_tell_what_a_schedule_adds_up() -> N
     [
         (Placement(2, 125e6), 7e4),
         (Placement(2, 125e6, 5e4), None),  # the card's own is in the cluster by then
-        (Placement(2), None),  # no limit is said
+        (Placement(2), None),  # no limit is stated
         (None, None),
     ],
 )

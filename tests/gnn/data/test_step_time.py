@@ -86,7 +86,7 @@ def test_the_usual_is_stretched_as_far_as_is_usual(step: Step) -> None:
     result = in_place_us(shared, IsolatedPrediction(usual_us, latencies_us()))
     served = in_place_us(shared, IsolatedPrediction(latencies_us(), latencies_us()))
     scheduled = contended_latencies(shared)
-    assert scheduled[0] == pytest.approx(20.0)  # T2, beside the other rank's
+    assert scheduled[0] == pytest.approx(20.0)  # T2, next to the other rank's
     assert scheduled[3] > 199.0
     assert result[3] == pytest.approx(50.0 * (scheduled[3] / 100.0) ** (50.0 / 1050.0))  # far less than a turn
     assert served[3] == pytest.approx(100.0 * (scheduled[3] / 100.0) ** (100.0 / 1100.0))

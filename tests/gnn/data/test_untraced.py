@@ -60,7 +60,7 @@ def test_graphs_whose_ranks_were_all_traced_stay() -> None:
 
 
 def test_the_network_is_reported_the_link_of_such_a_collective() -> None:
-    """Beside a link of 100 GB/s, half of it: the collective's own number moves by ln 2."""
+    """Next to a link of 100 GB/s, half of it: the collective's own number moves by ln 2."""
     graph = one_rank_of(4).step(0).for_predictors()
     words, floors = fit_vocabulary([two_rank_graph().nodes]), fit_floors([two_rank_graph().nodes])
     slower = replace(cluster().intra, bandwidth_bytes_per_s=cluster().intra.bandwidth_bytes_per_s / 2)

@@ -35,7 +35,7 @@ def start(tmp_path: Path) -> Start:
 
 
 def strange(run: str) -> RunGraph:
-    """The toy in words that nobody heard."""
+    """The toy in words that no one heard."""
     result = read(run)
     kernel = result.graph.nodes["node_type"] == "compute"
     nodes = result.graph.nodes.astype({"op_name": object, "dtype": object})

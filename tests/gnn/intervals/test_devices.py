@@ -1,4 +1,4 @@
-"""Intervals on a device that nobody calibrated."""
+"""Intervals on a device without calibration."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_without_reverse_relations_nothing_flows_back() -> None:
     changed["compute"].x[0] += 1.0  # the gemm of rank 0
     model = network(num_layers=1, reverse=False)
     before, after = answer(model, plain), answer(model, changed)
-    assert torch.equal(before["host"], after["host"])  # its launch is told nothing
+    assert torch.equal(before["host"], after["host"])  # its launch is given nothing
     assert (before["comm"] != after["comm"]).tolist() == [True, False, False, False]  # the arrival behind it is
     assert not [name for name, _ in model.named_parameters() if REVERSE_RELATIONS[0] in name]
 

@@ -1,4 +1,4 @@
-"""train.py on the made-up data set, as a program of its own, and what it is told, for training within a test."""
+"""train.py on the made-up data set, as a program of its own, and what it is given, for training within a test."""
 
 from __future__ import annotations
 

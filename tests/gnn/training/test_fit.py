@@ -20,7 +20,7 @@ from gnnperf.gnn.training.fit import build_model, fit
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
-    """Steps of one workload that are told apart: b and d take longer than a and c."""
+    """Steps of one workload that are distinguished: b and d take longer than a and c."""
     made = prepared(tmp_path_factory.mktemp("cache"))
     train = tuple(
         replace(s, workload="toy", step_us=s.step_us * (1 + i % 2)) for i, s in enumerate(made.steps["train"])

@@ -1,4 +1,4 @@
-"""Means beside what is usual: the deviance that is least at the mean, on labels with one stall among them."""
+"""Means next to what is usual: the deviance that is least at the mean, on labels with one stall among them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def _work(program: str, ops: str, base_us: float | list[float], log: float | lis
 
 
 def _steps(long: tuple[float, float]) -> list[Work]:
-    """Two programs with sixteen ops in common: short kernels take twice as long in both, long ones as they are told."""
+    """Two programs with sixteen ops in common: short kernels take twice as long in both, long ones as given."""
     ops = "abcdefghijklmnop"
     short = [_work(program, ops, 2.0, np.log(2.0)) for program in ("one", "two")]
     return [*short, *(_work(program, ops, 500.0, log) for program, log in zip(("one", "two"), long, strict=True))]
@@ -64,7 +64,7 @@ def test_a_program_of_training_is_believed_and_one_that_is_much_like_it_in_part(
     assert transferability.weight(nine_of_ten, np.full(10, 7.0)).tolist() == pytest.approx([1 / 2 + 1 / 2 * 0.2] * 10)
     assert (
         transferability.known(np.array(list("abcde+"), dtype=object)) == 1.0
-    )  # an op that nobody has makes no other program
+    )  # an op that nothing has makes no other program
     assert transferability.known(np.array(["a", *map(str, range(50))], dtype=object)) == pytest.approx(
         2 / 51
     )  # most do

@@ -1,4 +1,4 @@
-"""What contradicts itself on the command line of train.py is refused, and what nobody would read."""
+"""What contradicts itself on the command line of train.py is refused, and what no one would read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A round that fails, said in one message."""
+"""A round that fails, stated in one message."""
 
 from __future__ import annotations
 

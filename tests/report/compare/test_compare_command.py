@@ -81,7 +81,7 @@ def test_waterfall_begins_at_a_and_ends_at_b(folders: tuple[str, str]) -> None:
 
 
 def test_a_small_change_is_drawn_without_what_stays(folders: tuple[str, str]) -> None:
-    """370 -> 380 us: 10 us of change, 10 us of what stays, and room for words; doubled, from 0."""
+    """370 -> 380 us: 10 us of change, 10 us of what stays, and space for words; doubled, from 0."""
     result = compare(*map(read_prediction, map(Path, folders)))
     axis = waterfall("op", result.changes["op"], result).layout.xaxis
     assert (axis.range[0], axis.title.text) == (0.0, "ms")

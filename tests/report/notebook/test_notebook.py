@@ -39,7 +39,7 @@ def _trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(name="toy")
 def _toy() -> Answer:
-    """185 us, of which nobody knows the second gemm."""
+    """185 us, of which nothing knows the second gemm."""
     return Answer(toy_answer({GEMM_1: float("nan")}))
 
 

@@ -56,7 +56,7 @@ def test_slices_say_what_is_known_of_their_nodes() -> None:
     assert columns["nodes measured_us"][node] == 120.0
     assert words["shapes"][columns["nodes shapes"][node]] == "512×512, 512×512"
     assert words["look"][columns["nodes look"][node]] == "compute"
-    assert "nodes low_us" not in columns  # nobody knows it
+    assert "nodes low_us" not in columns  # nothing knows it
 
 
 def test_waits_and_transfers_look_so() -> None:

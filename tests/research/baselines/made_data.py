@@ -29,7 +29,7 @@ def twice_recorded(cache: Path) -> PreparedData:
 
 
 def once_recorded(cache: Path) -> PreparedData:
-    """As tests of other rooms have it."""
+    """As tests of other packages have it."""
     return prepared(cache)
 
 
@@ -38,7 +38,7 @@ class Scaled:
     """Measured latencies and steps times a factor; knows nothing of collectives. `seed` counts in percent.
 
     Attributes:
-        factor: told to it.
+        factor: instructed to it.
         fits: how often it was fitted, appended to by `fit`.
     """
 

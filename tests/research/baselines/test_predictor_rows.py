@@ -20,7 +20,7 @@ from tests.predict.doubled import doubling
 
 
 class Counted:
-    """A predictor that counts what it is asked."""
+    """A predictor that counts what it is requested."""
 
     def __init__(self, predictor: GnnPredictor) -> None:
         self.predictor, self.requested = predictor, 0

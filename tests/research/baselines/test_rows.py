@@ -1,4 +1,4 @@
-"""Which learner a configuration asks for, and what it is told."""
+"""Which learner a configuration asks for, and what it is given."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_who_is_requested_for(kind: LearnerKind, learner: type, name: str) -> No
     result = simpler(LearnerConfig(kind, trials=3, store="here"))
     assert isinstance(result.tunable, learner)
     assert (result.tunable.name, result.trials, result.store) == (name, 3, Path("here"))
-    assert result.tunable.start == learner().start  # by hand, unless something else is said
+    assert result.tunable.start == learner().start  # by hand, unless something else is stated
 
 
 def test_a_setting_takes_the_place_of_the_one_by_hand() -> None:
@@ -60,7 +60,7 @@ def test_what_cannot_work_is_refused(given: dict[str, object], message: str) -> 
 
 
 def test_fits(tmp_path: Path) -> None:
-    """A fit carries the row's name, its seed and what was told; where nothing is learned there is none."""
+    """A fit carries the row's name, its seed and what was given; where nothing is learned there is none."""
     data = prepared(tmp_path)
     assert requested_fits(LearnerConfig(LearnerKind.trivial), "none", data, 3) == {}
     requested = LearnerConfig(LearnerKind.graphsage, {"hidden_channels": 4})

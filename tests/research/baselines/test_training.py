@@ -1,4 +1,4 @@
-"""What was trained beside the trivial answers: rows, cells on disk, the error that a search makes small."""
+"""What was trained next to the trivial answers: rows, cells on disk, the error that a search makes small."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_rows_and_records(data: PreparedData, tmp_path: Path) -> None:
 
 
 def test_the_error_that_a_search_makes_small(data: PreparedData) -> None:
-    """1.25 of every node but the collective, which holds the base's; of steps alone where there are no nodes."""
+    """1.25 of every node but the collective, which holds the base's; of steps only where there are no nodes."""
     steps = Fit(SameStep(2 * 185.0), "twice", 0, 0.0)
     judged = judged_rows({"mine": fitted(Scaled(1.2), data, 5), "steps": steps}, data, ["val"], "")
     nodes = judged["val"]["mine"][0].nodes

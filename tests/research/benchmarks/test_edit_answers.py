@@ -33,7 +33,7 @@ class ByFlops:
 
 
 def twice_the_work(step: ExecutionGraph) -> Edited:
-    """The slower rank's product has twice the FLOPs, and nobody knows how long it takes."""
+    """The slower rank's product has twice the FLOPs, and nothing knows how long it takes."""
     chosen = np.arange(step.num_nodes) == GEMM
     nodes = step.nodes.assign(flops=step.nodes["flops"] * np.where(chosen, 2.0, 1.0),
                               latency_us=step.nodes["latency_us"].mask(chosen))  # fmt: skip

@@ -24,7 +24,7 @@ def test_a_change_counts_above_the_spread_of_recordings() -> None:
     assert (LOUD.measured_us, LOUD.noise_us, LOUD.is_loud) == (110.0, 40.0, True)
     assert (QUIET.measured_us, QUIET.noise_us, QUIET.is_loud) == (7.5, 25.0, False)
     once = Judged("link", "a", "b", (100.0,), (200.0,), {})
-    assert not once.is_loud  # nobody knows its noise
+    assert not once.is_loud  # nothing knows its noise
     assert np.isnan(once.again_error())
 
 

@@ -28,4 +28,4 @@ def test_it_takes_the_network_that_is_there_and_blends_it(tmp_path: Path, monkey
     assert answer.latency_us(step)[known] == pytest.approx(given.latency_us[known])  # nothing overlaps in the toy
     assert answer.step_us(step) == contended_step_time_us(step, given.scheduled_us)
     monkeypatch.setattr(BlendedPredictor, "predict", None)
-    assert np.array_equal(answer.latency_us(step), answer.latency_us(step), equal_nan=True)  # asked once
+    assert np.array_equal(answer.latency_us(step), answer.latency_us(step), equal_nan=True)  # requested once

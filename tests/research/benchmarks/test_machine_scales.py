@@ -1,4 +1,4 @@
-"""Shared runs told by the paces of the others."""
+"""Shared runs given by the paces of the others."""
 
 from __future__ import annotations
 

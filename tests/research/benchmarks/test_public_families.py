@@ -28,7 +28,7 @@ def test_a_family_is_judged_and_never_learned_from() -> None:
     split = runs().split("torchrec")
     assert (split.train, split.val, split.test) == (("m/1",), ("r/1",), ("t/1", "t/2", "s/1"))
     last = runs().split("megatron")
-    assert (last.train, last.val, last.test) == (("r/1",), ("t/1", "t/2"), ("m/1",))  # who sleeps teaches nobody
+    assert (last.train, last.val, last.test) == (("r/1",), ("t/1", "t/2"), ("m/1",))  # who sleeps teaches no one
 
 
 def test_a_family_without_recordings_is_refused() -> None:

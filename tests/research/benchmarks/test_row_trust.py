@@ -21,7 +21,7 @@ def test_rows_of_training_are_trusted_and_larger_ones_less() -> None:
     trust = fit_row_trust(model, trained)
     out_of_range, unlike = trust.distances(trained)
     assert not out_of_range.any()
-    # Nineteen twentieths of the twelve rows by which it was told lie within each of the two usual distances.
+    # Nineteen twentieths of the twelve rows by which it was given lie within each of the two usual distances.
     assert (unlike > 1.0 + 1e-6).sum() <= 2
     assert (trust.weight(trained) > 0.5).all()
 

@@ -90,7 +90,7 @@ def test_better_everywhere_is_sure_and_one_run_has_no_interval() -> None:
 
 
 def test_few_seeds_widen_the_interval() -> None:
-    """On every run, half of A's seeds win and half lose: with two seeds nobody knows, with forty it is even."""
+    """On every run, half of A's seeds win and half lose: with two seeds nothing knows, with forty it is even."""
     few, many = ([[0.1] * 3, [0.3] * 3] * n for n in (1, 20))
     other = sums([0.2] * 3)
     wide, narrow = (improvement(sums(*seeds), other, num_draws=400, num_inner=5) for seeds in (few, many))

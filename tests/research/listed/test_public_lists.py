@@ -1,4 +1,4 @@
-"""Every kind of public list: layers found, all ops priced, and a label beside it."""
+"""Every kind of public list: layers found, all ops priced, and a label next to it."""
 
 from __future__ import annotations
 

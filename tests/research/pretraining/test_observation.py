@@ -25,7 +25,7 @@ def _seen(call: float, issue: float, sharpness: float, device_us: float) -> floa
 def test_by_hand() -> None:
     assert _seen(3.0, 0.0, 2.0, 4.0) == pytest.approx(5.0)  # (3^2 + 4^2)^(1/2)
     assert _seen(3.0, 1.0, 2.0, 3.0) == pytest.approx(5.0)  # (3^2 + (1 + 3)^2)^(1/2)
-    assert _seen(0.0, 0.0, 1.0, 7.0) == pytest.approx(7.0)  # the device alone
+    assert _seen(0.0, 0.0, 1.0, 7.0) == pytest.approx(7.0)  # the device by itself
 
 
 @given(st.floats(0.1, 100), st.floats(0, 1), st.floats(1, 8), st.floats(0.1, 1e5), st.floats(1.01, 10))

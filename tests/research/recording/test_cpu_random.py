@@ -1,4 +1,4 @@
-"""The plan of random programs that are trained on beside other data sets."""
+"""The plan of random programs that are trained on next to other data sets."""
 
 from __future__ import annotations
 

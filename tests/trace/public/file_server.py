@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Site:
-    """What the server holds, how it misbehaves, and what it was asked.
+    """What the server holds, how it misbehaves, and what it was requested.
 
     Attributes:
         files: path -> bytes.

@@ -59,7 +59,7 @@ def test_straggler_is_named_with_its_lateness_and_gain() -> None:
 def test_equal_ranks_have_no_straggler() -> None:
     assert find(_two_ranks(100.0, 100.0), (straggler,)) == ()
     assert find(_two_ranks(100.0, 104.0), (straggler,)) == ()  # 4 us of 114 us: below what is suspicious
-    assert find(_two_ranks(100.0), (straggler,)) == ()  # nobody waits
+    assert find(_two_ranks(100.0), (straggler,)) == ()  # no one waits
 
 
 def test_a_pipeline_has_no_straggler() -> None:
@@ -107,7 +107,7 @@ def _communication(own_stream: bool) -> Observed:
 
 
 def test_exposed_transfer_is_detected() -> None:
-    """On one stream: 1 host... the transfer begins at 100 us and nothing computes beside it."""
+    """On one stream: 1 host... the transfer begins at 100 us and nothing computes next to it."""
     result = only(_communication(own_stream=False), exposed_communication)
     assert result.cause == "all_reduce is not hidden behind work"
     assert "50 us of transfers per rank, of which 50 us" in result.evidence[0]

@@ -70,7 +70,7 @@ def test_where_every_way_is_refused_the_gain_is_unknown_and_stated_why(step: Obs
 
 
 def test_an_edit_whose_latencies_no_one_reports_is_refused() -> None:
-    """A chain of elementwise ops fuses into an op of other bytes; without a predictor nobody knows its latency."""
+    """A chain of elementwise ops fuses into an op of other bytes; without a predictor nothing knows its latency."""
     step = Steps()
     for _ in range(2):
         step.call(1.0, 100.0, op_name="aten::relu", family="elementwise", dtype="float32", input_dims="[[10,10]]",

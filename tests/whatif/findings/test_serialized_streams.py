@@ -54,7 +54,7 @@ def test_branches_that_leave_slack_are_detected_with_what_they_gain() -> None:
 
 def test_kernels_that_fill_the_device_gain_nothing() -> None:
     assert find(_branches(use=0.6), (serialized_streams,)) == ()
-    assert find(_branches(use=None), (serialized_streams,)) == ()  # nobody knows whether they leave room
+    assert find(_branches(use=None), (serialized_streams,)) == ()  # nothing knows whether they leave space
 
 
 def test_what_needs_each_other_is_no_branch() -> None:
@@ -82,7 +82,7 @@ def test_copies_over_the_host_link_leave_the_device_free_but_not_each_other() ->
 
 
 PARAM = "facebookresearch+param/et_replay/tests/inputs"
-# Every public run that has kernels and an execution trace beside them, so that tensors are followed. What two streams
+# Every public run that has kernels and an execution trace next to them, so that tensors are followed. What two streams
 # would save of a rank's work: 1.2 % of a step that its hosts hold up, 0.2 %, nothing. The rule wants 5 %.
 FOLLOWED = {
     "dlrm-8": (f"{PARAM}/dlrm_kineto.tar.gz", f"{PARAM}/dlrm_pytorch_et.tar.gz"),

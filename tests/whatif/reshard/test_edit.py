@@ -1,4 +1,4 @@
-"""Tables of recorded runs placed otherwise: against what the placement alone says, and against the recording itself."""
+"""Tables of recorded runs placed otherwise: against sizes that follow from the placement, and against the recording."""
 
 from __future__ import annotations
 

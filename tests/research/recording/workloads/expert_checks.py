@@ -62,7 +62,7 @@ def _everybodys() -> tuple[torch.Tensor, ...]:
     """The same on every rank: tokens [ranks, N, W], chosen and gates [ranks, N, 2], up and down [E, W, W]."""
     torch.manual_seed(0)
     chosen = torch.stack([torch.randperm(EXPERTS - 1)[:2] for _ in range(2 * TOKENS)]).view(2, TOKENS, 2)
-    weights = torch.randn(EXPERTS, WIDTH, WIDTH), torch.randn(EXPERTS, WIDTH, WIDTH)  # nobody chose the last expert
+    weights = torch.randn(EXPERTS, WIDTH, WIDTH), torch.randn(EXPERTS, WIDTH, WIDTH)  # no one chose the last expert
     return torch.randn(2, TOKENS, WIDTH), chosen, torch.rand(2, TOKENS, 2), *weights
 
 

@@ -25,7 +25,7 @@ Result = dict[str, object]
 
 
 def on_two_ranks(folder: Path) -> None:
-    """Every kind of parallelism, its gradients beside those of the plain model."""
+    """Every kind of parallelism, its gradients next to those of the plain model."""
     whole = dist.group.WORLD
     pipeline = replace(TINY, parallel=Parallel.PP, accumulation=3)
     result: Result = {
@@ -132,7 +132,7 @@ def _stage(model: nn.Sequential) -> nn.Sequential:
 
 
 def _against_plain(size: Transformer, data_ranks: Sequence[int], part: object = _whole) -> dict[str, float]:
-    """Largest relative error of a gradient of this rank's weights, and the loss beside the plain model's.
+    """Largest relative error of a gradient of this rank's weights, and the loss next to the plain model's.
 
     Args:
         size: what is tested.
