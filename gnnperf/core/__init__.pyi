@@ -15,9 +15,9 @@ from .output.files import to_json as to_json
 from .output.html import content_security_policy as content_security_policy
 from .output.html import html_page as html_page
 from .output.html import plotly_page as plotly_page
-from .output.streams import lasting_streams as lasting_streams
 from .output.terminal import complain as complain
 from .output.terminal import console as console
+from .output.terminal import lasting_streams as lasting_streams
 from .output.terminal import say as say
 from .output.terminal import write_out as write_out
 from .plugins import RESEARCH as RESEARCH

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnperf.graph.build import correct_clocks, run_base_time_ns
-from gnnperf.graph.device import Works, device_works
 from gnnperf.graph.event_columns import BLOCKING, CallClass, RankEvents, rank_events
 from gnnperf.graph.host import segmenting_calls
 from gnnperf.graph.rank_graph import consecutive
 from gnnperf.graph.steps import step_windows
-from gnnperf.graph.streams import event_waits
-from gnnperf.graph.waits import LAUNCH_QUEUE_DEPTH, LaunchOrder, blocking_copies, host_waits
+from gnnperf.graph.waits import LAUNCH_QUEUE_DEPTH, LaunchOrder, blocking_copies, event_waits, host_waits
+from gnnperf.graph.works import Works, device_works
 from gnnperf.trace import RunTrace
 
 _NEAR_NS = 25_000

@@ -19,10 +19,9 @@ import msgspec
 import numpy as np
 
 from gnnperf.core import Segment
-from gnnperf.graph.device import Works
 from gnnperf.graph.event_columns import RankEvents, by_category, is_dispatcher_op
 from gnnperf.graph.host import Pieces
-from gnnperf.graph.host_works import is_direct
+from gnnperf.graph.works import Works, is_direct
 
 # Which ops may use what a collective returns: those that take a tensor of its shape, or of its size.
 

@@ -18,10 +18,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gnnperf.graph.device import Works
 from gnnperf.graph.event_columns import RankEvents
-from gnnperf.graph.host_works import POINT_TO_POINT
 from gnnperf.graph.node_tables import item_bytes, message_bytes
+from gnnperf.graph.works import POINT_TO_POINT, Works
 from gnnperf.trace import is_channel
 
 # Uneven exchanges: what an all-to-all with parts of different sizes moves, by the sizes that its call states.

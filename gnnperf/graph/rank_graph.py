@@ -8,15 +8,14 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.core import Evidence, Relation
-from gnnperf.graph import streams, waits
-from gnnperf.graph.device import Works
+from gnnperf.graph import waits
 from gnnperf.graph.event_columns import RankEvents
-from gnnperf.graph.host import Pieces
+from gnnperf.graph.host import Bursts, Pieces
 from gnnperf.graph.host_comm import HostComm, RankDraft
 from gnnperf.graph.node_tables import host_table, work_table
 from gnnperf.graph.steps import StepWindows
 from gnnperf.graph.tables import EdgeList, concat_tables
-from gnnperf.graph.threads import Bursts
+from gnnperf.graph.works import Works
 
 # Lanes: what runs one after the other. A host thread or a device stream of one rank.
 #
@@ -191,10 +190,10 @@ def _wait(
         known = pieces[pairs[1]] >= 0
         delayed.append(np.stack([pairs[0][known], pieces[pairs[1][known]]]))
         edges.add(last[delayed[-1][0]], delayed[-1][1], Relation.WAITS, None, evidence)
-    between = streams.event_waits(events, works)
+    between = waits.event_waits(events, works)
     for pairs, evidence in ((between.named, Evidence.ID), (between.ordered, Evidence.ORDER)):
         edges.add(last[pairs[0]], first[pairs[1]], Relation.WAITS, "event", evidence)
-    late = streams.timed_stream_waits(works, _explained_moment(events, works, between.all))
+    late = waits.timed_stream_waits(works, _explained_moment(events, works, between.all))
     edges.add(last[late[0]], first[late[1]], Relation.WAITS, "event", Evidence.TIMING)
     return np.concatenate(delayed, axis=1)
 

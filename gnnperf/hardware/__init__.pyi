@@ -1,3 +1,4 @@
+from .catalog import HardwareConfig as HardwareConfig
 from .catalog import cluster_names as cluster_names
 from .catalog import default_cluster as default_cluster
 from .catalog import device_names as device_names
@@ -16,17 +17,16 @@ from .collective_terms import ring_hops_between_nodes as ring_hops_between_nodes
 from .collective_terms import ring_terms as ring_terms
 from .collective_terms import touched_bytes as touched_bytes
 from .collective_terms import tree_terms as tree_terms
-from .config import HardwareConfig as HardwareConfig
 from .contention import UNLIMITED as UNLIMITED
 from .contention import Bucket as Bucket
 from .contention import Contention as Contention
-from .groups import UNKNOWN as UNKNOWN
-from .groups import machines_of as machines_of
-from .groups import progression as progression
-from .groups import ranks_per_machine as ranks_per_machine
+from .placement import UNKNOWN as UNKNOWN
 from .placement import Placement as Placement
+from .placement import machines_of as machines_of
 from .placement import placed as placed
 from .placement import placement_of as placement_of
+from .placement import progression as progression
+from .placement import ranks_per_machine as ranks_per_machine
 from .placement import spread as spread
 from .placement import with_bucket as with_bucket
 from .spec import ANY_DEVICE as ANY_DEVICE

@@ -10,9 +10,9 @@ from traces import Event, call, kernel, mark, op, run_of, trace
 
 from gnnperf.graph import waits
 from gnnperf.graph.build import build_graph
-from gnnperf.graph.device import Works, device_works
 from gnnperf.graph.event_columns import RankEvents, rank_events
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.works import Works, device_works
 from gnnperf.trace import read_run
 
 DIMS, SMALL = "[[64,32],[32,16]]", "[[8,32],[32,16]]"

@@ -7,8 +7,8 @@ import pytest
 from traces import Event, all_reduce, call, copy, kernel, mark, op, run_of, trace
 
 from gnnperf.graph.build import build_graph
-from gnnperf.graph.device import Works, device_works
 from gnnperf.graph.event_columns import RankEvents, rank_events
+from gnnperf.graph.works import Works, device_works
 
 
 def works_of(*events: Event) -> tuple[RankEvents, Works]:

@@ -7,8 +7,7 @@ import pytest
 from traces import Event, op, trace
 
 from gnnperf.graph.event_columns import rank_events
-from gnnperf.graph.op_costs import whole_op_costs
-from gnnperf.graph.sparse_sums import sparse_sum_cost, sparse_sums
+from gnnperf.graph.op_costs import sparse_sum_cost, sparse_sums, whole_op_costs
 
 TABLE, TYPES = "[[1000,4],[1000,4],[]]", '["float","float","Scalar"]'
 

@@ -7,10 +7,10 @@ from traces import Event, call, kernel, run_of, trace
 
 from gnnperf.core.schema import EventKind
 from gnnperf.graph.build import build_graph
-from gnnperf.graph.device import device_works
 from gnnperf.graph.event_columns import rank_events
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.graph.streams import event_waits
+from gnnperf.graph.waits import event_waits
+from gnnperf.graph.works import device_works
 
 
 def wait_step(at: float, *, a_ends: float, b_starts: float, corr: int) -> list[Event]:

@@ -8,9 +8,9 @@ from traces import Event, call, copy, kernel, mark, op, run_of, sync_event, trac
 from gnnperf.core.schema import Evidence
 from gnnperf.graph import waits
 from gnnperf.graph.build import build_graph
-from gnnperf.graph.device import device_works
 from gnnperf.graph.event_columns import rank_events
 from gnnperf.graph.execution_graph import ExecutionGraph
+from gnnperf.graph.works import device_works
 from gnnperf.schedule.longest_path import timed_edges
 
 TWO_STREAMS = (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.hardware.groups import UNKNOWN, machines_of, progression, ranks_per_machine
+from gnnperf.hardware.placement import UNKNOWN, machines_of, progression, ranks_per_machine
 
 
 def _machines(size: int, first: int, stride: int, ranks_per_node: int) -> int:

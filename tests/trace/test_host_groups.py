@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import pytest
 
-from gnnperf.trace.host_groups import name_groups
+from gnnperf.trace.groups import name_groups
 from gnnperf.trace.table import TraceTable
 from tests.traces import Event, annotation, mark, op, trace
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gnnperf.core.schema import EventKind, Link
 from gnnperf.trace import linking
 from gnnperf.trace.assembly import Assembled, assemble
-from gnnperf.trace.enclosing import enclosing_ops
+from gnnperf.trace.linking import enclosing_ops
 from tests.trace import kineto_files as files
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from gnnperf.trace import read_run
-from gnnperf.trace.point_to_point import channel, is_channel, peer_of_inputs, peer_of_name
+from gnnperf.trace.groups import channel, is_channel, peer_of_inputs, peer_of_name
 from tests.trace import kineto_files as files
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from gnnperf.core import untrusted
 from gnnperf.core.errors import InputError
-from gnnperf.core.schema.parquet import read_parquet
-from gnnperf.core.schema.parquet_pages import unpacked_bytes
+from gnnperf.core.schema.parquet import read_parquet, unpacked_bytes
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gnnperf.trace.public import Entry, load_catalog
-from gnnperf.trace.public.build import Recording, recordings
+from gnnperf.trace.public.catalog import Recording, recordings
 
 RANK0 = Entry(
     name="me+mine/a/r0.pt.trace.json.gz", kind="kineto", run="mine/x y", repo="me/mine", commit="c" * 40,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.trace.public.download import BACK_OFF_S, download
+from gnnperf.trace.public.fetch import BACK_OFF_S, download
 from tests.trace.public.file_server import Site, serving
 
 CONTENT = bytes(range(256)) * 40  # 10,240 bytes

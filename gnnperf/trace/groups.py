@@ -1,26 +1,77 @@
-"""Which process group each of gloo's collectives belongs to. Its ranges do not say; the file lists the rank's groups.
-
-rank 0   thread 21, 22   A A A A        groups [0,1,2,3] [0,2] [0,1], in order of creation
-         thread 24, 25      B  B        two threads work for a group; threads, too, are numbered in order of creation
-rank 1   thread 31       A A A A        A is [0,1]: with rank 2 its parts would not overlap
-         thread 33, 34      B  B
-
-A group whose members did not run the same collectives, or of whose parts one ended before another began, is not the
-group. Of what is left the largest groups are taken: parts of a group of four also fit two groups of two.
-"""
+"""Between which ranks a collective runs, where its own metadata does not say: channels of sends, groups of gloo."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, islice
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
+from gnnperf.trace.columns import categorical, coded
+from gnnperf.trace.kineto import CommArgs
 from gnnperf.trace.metadata import ranks_text
-from gnnperf.trace.point_to_point import KINDS as POINT_TO_POINT
 from gnnperf.trace.table import TraceTable
+
+# Between which ranks a send or a receive goes: its channel, "[0>1]", is what it has instead of a process group.
+#
+# rank 0   c10d::send    target 1   [0>1]  |            three places may state the peer, as a rank of the process group:
+# rank 1   c10d::recv_   source 0   [0>1]  | one         the op's own inputs (its third; the fourth is a tag), the
+#                                                        metadata (torch >= 2.4), the range's name "nccl:send 0->1"
+
+POINT_TO_POINT = ("send", "recv")
+CHANNEL = re.compile(r"\[\d{1,8}>\d{1,8}\](?:#\d{1,18})?", re.ASCII)
+RANGE_NAME = re.compile(r"\w+:(?:send|recv) (\d{1,8})(?:->|<-)(\d{1,8})$", re.ASCII)
+PEER, TAG = 2, 3  # positions in c10d::send(tensors, group, target, tag) and c10d::recv_(tensors, group, source, tag)
+
+
+def peer_of_metadata(kind: str | None, args: CommArgs | None) -> int | None:
+    """The rank of the group that a call's metadata names as its other end."""
+    if args is None or kind not in POINT_TO_POINT:
+        return None
+    return args.target if kind == "send" else args.source
+
+
+def peer_of_name(name: str) -> int | None:
+    """The rank of the group that a range's name gives as its other end."""
+    result = RANGE_NAME.match(name)
+    return int(result[2]) if result else None
+
+
+def peer_of_inputs(name: str, values: Any) -> tuple[int, int] | None:
+    """(rank of the group, tag) that an op's inputs name; None unknown, or any rank."""
+    if not name.startswith(("c10d::send", "c10d::recv_")) or name.startswith("c10d::recv_any"):
+        return None
+    try:
+        return int(values[PEER]), int(values[TAG])
+    except (TypeError, ValueError, IndexError):
+        return None
+
+
+def channel(kind: str, rank: int, peer: int, group_ranks: Sequence[int], tag: int = 0) -> str | None:
+    """The channel of a call of global rank `rank` with rank `peer` of its group; None if the group has no such rank."""
+    if not 0 <= peer < len(group_ranks) or rank not in group_ranks:
+        return None
+    source, target = (rank, group_ranks[peer]) if kind == "send" else (group_ranks[peer], rank)
+    return f"[{source}>{target}]" + (f"#{tag}" if tag > 0 else "")
+
+
+def is_channel(group: str | None) -> bool:
+    """Whether a group's text is a channel."""
+    return group is not None and CHANNEL.fullmatch(group) is not None
+
+
+# Which process group each of gloo's collectives belongs to. Its ranges do not say; the file lists the rank's groups.
+#
+# rank 0   thread 21, 22   A A A A        groups [0,1,2,3] [0,2] [0,1], in order of creation
+#          thread 24, 25      B  B        two threads work for a group; threads, too, are numbered in order of creation
+# rank 1   thread 31       A A A A        A is [0,1]: with rank 2 its parts would not overlap
+#          thread 33, 34      B  B
+#
+# A group is refuted if its members did not run the same collectives, or if a part ended before another began. Of what
+# is left the largest groups are taken: parts of a group of four also fit two groups of two.
 
 Group = tuple[int, ...]  # its ranks
 THREADS = 2  # that gloo gives a group
@@ -66,11 +117,10 @@ def _ranges(table: TraceTable) -> _Ranges:
         for k, s in zip(kind.iloc[row].astype("str").tolist(), size.tolist(), strict=True)
     ]
     order = sorted(range(len(row)), key=lambda i: (what[i], i))  # two threads may begin theirs in either order
-    row, begin = row[order], events["start_ns"].to_numpy() + table.meta.base_time_ns
+    row, what = row[order], [what[i] for i in order]
+    begin = events["start_ns"].to_numpy() + table.meta.base_time_ns
     end = begin + events["duration_ns"].to_numpy()
-    return _Ranges(
-        table.meta.rank, row, events["thread"].to_numpy()[row], begin[row], end[row], [what[i] for i in order]
-    )
+    return _Ranges(table.meta.rank, row, events["thread"].to_numpy()[row], begin[row], end[row], what)
 
 
 def _steps_of(table: TraceTable, ranges: _Ranges) -> _Ranges:
@@ -90,21 +140,18 @@ def _of_rows(ranges: _Ranges, groups: Sequence[Group], result: Mapping[int, Mapp
     if len(set(groups)) == 1:
         return dict.fromkeys(ranges.row.tolist(), groups[0])
     of_thread = result.get(ranges.rank, {})
-    pairs = zip(ranges.row.tolist(), ranges.thread.tolist(), strict=True)
-    return {row: of_thread[thread] for row, thread in pairs if thread in of_thread}
+    return {r: of_thread[t] for r, t in zip(ranges.row.tolist(), ranges.thread.tolist(), strict=True) if t in of_thread}
 
 
 def _named(table: TraceTable, of_row: Mapping[int, Group]) -> TraceTable:
     if not of_row:
         return table
-    group = table.events["group"].astype(object).to_numpy(copy=True)
+    group = table.events["group"].astype(object)
+    group = group.where(group.notna(), None).to_numpy(copy=True)
     size = table.events["group_size"].to_numpy(copy=True)
     for row, ranks in of_row.items():
         group[row], size[row] = ranks_text(ranks), len(ranks)
-    texts = sorted({g for g in group.tolist() if isinstance(g, str)})
-    codes = [texts.index(g) if isinstance(g, str) else -1 for g in group.tolist()]
-    column = pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype="str"))
-    return replace(table, events=table.events.assign(group=column, group_size=size))
+    return replace(table, events=table.events.assign(group=categorical(*coded(group.tolist())), group_size=size))
 
 
 def _search(ranks: Sequence[tuple[_Ranges, Sequence[Group]]]) -> dict[int, dict[int, Group]]:
@@ -148,18 +195,14 @@ def _is_possible(newest: int, chosen: Mapping[int, Mapping[int, Group]], traced:
     """Whether the newest rank's groups agree with those of the ranks chosen before."""
     for group in {g for of_thread in chosen.values() for g in of_thread.values() if newest in g}:
         members = [r for r in group if r in chosen]
-        parts = [_parts(traced[r], [t for t, g in chosen[r].items() if g == group]) for r in members]
+        parts = [np.flatnonzero(np.isin(traced[r].thread, [t for t, g in chosen[r].items() if g == group]))
+                 for r in members]  # fmt: skip
         if any([traced[r].what[i] for i in p] != [traced[members[0]].what[i] for i in parts[0]]
                for r, p in zip(members, parts, strict=True)):  # fmt: skip
             return False
         if len(members) > 1 and not _overlap([traced[r] for r in members], parts):
             return False
     return True
-
-
-def _parts(ranges: _Ranges, threads: Sequence[int]) -> np.ndarray:
-    """Positions of what these threads ran."""
-    return np.flatnonzero(np.isin(ranges.thread, threads))
 
 
 def _overlap(members: Sequence[_Ranges], parts: Sequence[np.ndarray]) -> bool:
