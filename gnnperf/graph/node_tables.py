@@ -24,13 +24,7 @@ from gnnperf.graph.works import Works
 
 
 def by_kernel_name(events: RankEvents, kernel: np.ndarray, costs: OpCosts) -> OpCosts:
-    """Costs with family and sizes of fused kernels that no formula covers yet.
-
-    Args:
-        events: of the rank.
-        kernel: [n] event id of the kernel; -1: not one kernel.
-        costs: [n] by the ops behind them.
-    """
+    """Costs [n] with family and sizes of fused kernels that no formula covers yet; `kernel` [n] are event ids or -1."""
     name = fused_names(events)  # [num_events]
     requested = np.flatnonzero((kernel >= 0) & (name[kernel] != "") & (costs.event < 0))
     if not len(requested):

@@ -10,7 +10,7 @@ import pandas as pd
 from gnnperf.core import Evidence, Relation
 from gnnperf.graph import waits
 from gnnperf.graph.event_columns import RankEvents
-from gnnperf.graph.host import Bursts, Pieces
+from gnnperf.graph.host import Pieces
 from gnnperf.graph.host_comm import HostComm, RankDraft
 from gnnperf.graph.node_tables import host_table, work_table
 from gnnperf.graph.steps import StepWindows
@@ -97,9 +97,13 @@ def rank_graph(draft: RankDraft, comm: HostComm | None, windows: StepWindows) ->
     host = host_table(events, pieces, draft.piece_step, draft.main_thread, device_is_cpu=not draft.on_device)
     device, first, last = work_table(events, works, work_step, offset=len(pieces))
     edges = EdgeList()
-    _follow(edges, pieces, works, first, last, streams_in_order=comm is None)
+    edges.add(*consecutive(pieces.thread), Relation.FOLLOWS, evidence=Evidence.ID)
+    if comm is None:  # streams run in order
+        before, after = consecutive(works.stream)
+        edges.add(last[before], first[after], Relation.FOLLOWS, "stream", Evidence.ID)
     _launch(edges, works, (call_piece, copy_piece), first)
-    _fork(edges, draft.bursts)
+    edges.add(draft.bursts.fork, draft.bursts.first, Relation.WAITS)
+    edges.add(draft.bursts.last, draft.bursts.join, Relation.WAITS)
     if comm is None:
         blocked_until = _wait(edges, events, works, (call_piece, copy_piece), first, last)
     else:
@@ -140,16 +144,6 @@ def _work_steps(
     return np.where(piece >= 0, piece_step[piece] if len(piece_step) else unknown, unknown).astype(np.int32)
 
 
-def _follow(
-    edges: EdgeList, pieces: Pieces, works: Works, first: np.ndarray, last: np.ndarray, *, streams_in_order: bool
-) -> None:
-    src, dst = consecutive(pieces.thread)
-    edges.add(src, dst, Relation.FOLLOWS, evidence=Evidence.ID)
-    if streams_in_order:
-        before, after = consecutive(works.stream)
-        edges.add(last[before], first[after], Relation.FOLLOWS, "stream", Evidence.ID)
-
-
 def _wait_for_comm(edges: EdgeList, comm: HostComm, first: np.ndarray, last: np.ndarray) -> np.ndarray:
     """Edges of host collectives; returns [2, n] (work, piece) that delay host pieces."""
     edges.add(comm.issued[0], first[comm.issued[1]], Relation.LAUNCHES, "launch")
@@ -167,11 +161,6 @@ def _launch(edges: EdgeList, works: Works, piece_of: tuple[np.ndarray, np.ndarra
     whole, staged = launched[~split], launched[split]
     edges.add(call_piece[call[~split]], first[whole], Relation.LAUNCHES, "launch", Evidence.ID)
     edges.add(call_piece[call[split]], first[staged], Relation.WAITS, "copy", Evidence.ID)
-
-
-def _fork(edges: EdgeList, bursts: Bursts) -> None:
-    edges.add(bursts.fork, bursts.first, Relation.WAITS)
-    edges.add(bursts.last, bursts.join, Relation.WAITS)
 
 
 def _wait(

@@ -224,8 +224,8 @@ def timed_waits(events: RankEvents, works: Works, calls: np.ndarray, explained: 
 # Traces with cuda_sync events name both streams and the record: the first work launched on the waiting stream
 # after the wait awaits the last one launched on the other stream before the record. Other traces do not name the event.
 # There the work launched next after a wait, on whatever stream, is taken to wait for the last work launched on every
-# other stream before that wait (the last before the record, if a record directly precedes it); an edge whose source ends
-# after its target starts is refuted by the recording; if that happens to a pair of works in any step, it is made in none.
+# other stream before that wait (the last before the record, if a record directly precedes it). The recording refutes an
+# edge whose source ends after its target starts; a pair of works that is refuted in any step gets an edge in none.
 
 _NEAR_NS = 25_000
 _GAP_NS = 30_000

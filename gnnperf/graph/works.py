@@ -35,11 +35,7 @@ _LAUNCHES = (int(CallClass.LAUNCH), int(CallClass.COPY_AND_WAIT))
 def captured_ops(events: RankEvents, work: np.ndarray, call: np.ndarray, stream: np.ndarray) -> np.ndarray:
     """[n] event id of the op that was captured for each device event; -1: under no graph launch, or not tied.
 
-    Args:
-        events: of the rank.
-        work: [n] device events in order of start.
-        call: [n] launching call of each; -1 unknown.
-        stream: [n] number of its stream.
+    `work` [n] are device events in order of start, `call` and `stream` [n] their launching calls and stream numbers.
     """
     result = np.full(len(work), -1, dtype=np.int64)
     replayed = (call >= 0) & (events.calls[np.maximum(call, 0)] == CallClass.GRAPH_LAUNCH)
@@ -86,7 +82,9 @@ def _tied(events: RankEvents, work: np.ndarray, captures: Sequence[np.ndarray]) 
 
 
 def _same_kinds(events: RankEvents, work: np.ndarray, calls: np.ndarray) -> bool:
-    return np.array_equal(_kinds_of_work(events, work), _kinds_of_calls(events, calls))
+    kind, names = events.kind[work], events.name[calls].tolist()
+    of_work = np.select([kind == EventKind.MEMCPY, kind == EventKind.MEMSET], [_COPY, _MEMSET], _KERNEL)
+    return of_work.tolist() == [_MEMSET if "emset" in name else _COPY if "emcpy" in name else _KERNEL for name in names]
 
 
 def _ops(events: RankEvents, calls: np.ndarray) -> np.ndarray:
@@ -106,16 +104,6 @@ def _content(events: RankEvents, ops: np.ndarray) -> tuple[tuple[int, ...], ...]
     frame = events.table.events
     codes = (frame[name].cat.codes.to_numpy()[ops] for name in ("name", "input_dims", "input_types"))
     return tuple(tuple(np.where(ops >= 0, code, -1).tolist()) for code in codes)
-
-
-def _kinds_of_work(events: RankEvents, work: np.ndarray) -> np.ndarray:
-    kind = events.kind[work]
-    return np.select([kind == EventKind.MEMCPY, kind == EventKind.MEMSET], [_COPY, _MEMSET], _KERNEL)
-
-
-def _kinds_of_calls(events: RankEvents, calls: np.ndarray) -> np.ndarray:
-    names = events.name[calls].tolist()
-    return np.array([_MEMSET if "emset" in name else _COPY if "emcpy" in name else _KERNEL for name in names], int)
 
 
 @dataclass(frozen=True)
@@ -258,14 +246,8 @@ def host_comm_works(events: RankEvents) -> Works:
         zero.astype(np.int32), one.astype(np.int32), no,
     )  # fmt: skip
     order = np.lexsort((works.end_ns, works.begin_ns))
-    return replace(
-        works,
-        event=index[order],
-        op=op[order],
-        recorded_op=op[order],
-        begin_ns=begin[order],
-        end_ns=works.end_ns[order],
-    )
+    index, op, begin, end = index[order], op[order], begin[order], works.end_ns[order]
+    return replace(works, event=index, op=op, recorded_op=op, begin_ns=begin, end_ns=end)
 
 
 def transport_threads(events: RankEvents) -> np.ndarray:

@@ -2,8 +2,6 @@ from .catalog import HardwareConfig as HardwareConfig
 from .catalog import cluster_names as cluster_names
 from .catalog import default_cluster as default_cluster
 from .catalog import device_names as device_names
-from .catalog import host_names as host_names
-from .catalog import link_names as link_names
 from .catalog import load_cluster as load_cluster
 from .catalog import load_device as load_device
 from .catalog import load_host as load_host

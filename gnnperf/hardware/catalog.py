@@ -14,8 +14,6 @@ from gnnperf.hardware.strict_yaml import read_yaml
 from gnnperf.hardware.yaml_spec import (
     CLUSTER_GROUP,
     DEVICE_GROUP,
-    HOST_GROUP,
-    LINK_GROUP,
     cluster_from,
     device_from,
     host_from,
@@ -33,16 +31,6 @@ def device_names() -> tuple[str, ...]:
 def cluster_names() -> tuple[str, ...]:
     """Names of the shipped clusters, sorted."""
     return names_in(CLUSTER_GROUP)
-
-
-def link_names() -> tuple[str, ...]:
-    """Names of the shipped links, sorted."""
-    return names_in(LINK_GROUP)
-
-
-def host_names() -> tuple[str, ...]:
-    """Names of the shipped host processors, sorted."""
-    return names_in(HOST_GROUP)
 
 
 def load_device(name: str | Path) -> DeviceSpec:
@@ -71,20 +59,12 @@ def load_cluster(name: str | Path, device: DeviceSpec | str | None = None) -> Cl
 
 
 def load_link(name: str | Path) -> LinkSpec:
-    """A link of the catalog, or of a YAML file.
-
-    Raises:
-        InputError: unknown name (with the closest ones), or a file that is no link.
-    """
+    """A link of the catalog, or of a YAML file; raises as `load_device`."""
     return link_from(str(name), str(name))
 
 
 def load_host(name: str | Path) -> HostSpec:
-    """A host processor of the catalog, or of a YAML file.
-
-    Raises:
-        InputError: unknown name (with the closest ones), or a file that is no host.
-    """
+    """A host processor of the catalog, or of a YAML file; raises as `load_device`."""
     return host_from(str(name), str(name))
 
 

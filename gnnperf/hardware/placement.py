@@ -179,9 +179,7 @@ def spread(cluster: ClusterSpec, world_size: int) -> ClusterSpec:
     if cluster.nodes is None:
         return cluster
     if world_size > cluster.nodes * cluster.ranks_per_node:
-        raise InputError(
-            f"{world_size} ranks do not fit on {cluster.nodes} nodes of {cluster.ranks_per_node}",
-            where=f"cluster {cluster.name}",
-            remedy="give cluster.nodes or cluster.ranks_per_node a larger value",
-        )
+        what = f"{world_size} ranks do not fit on {cluster.nodes} nodes of {cluster.ranks_per_node}"
+        raise InputError(what, where=f"cluster {cluster.name}",
+                         remedy="give cluster.nodes or cluster.ranks_per_node a larger value")  # fmt: skip
     return replace(cluster, ranks_per_node=math.ceil(world_size / cluster.nodes))

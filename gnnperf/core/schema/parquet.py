@@ -21,7 +21,7 @@ from gnnperf.core.errors import InputError
 
 # Sizes that the pages of a Parquet file state themselves, in Thrift's compact protocol.
 #
-# The footer states totals, but pages are decoded by their own headers: a file whose footer is too small would be unpacked
+# The footer states totals, but pages are decoded by their own headers: if the totals are too small, a file is unpacked
 # without a limit. pyarrow gives no access to page headers, and ends the process on a damaged footer of a column.
 #
 #     footer   FileMetaData {4: row groups {1: columns {3: ColumnMetaData}}}

@@ -1,4 +1,4 @@
-"""OpCall: the recorded inputs of one op call, from the JSON texts of schema.EVENT_COLUMNS; Work: what formulas return."""
+"""OpCall: recorded inputs of one op call, from the JSON texts of schema.EVENT_COLUMNS; Work: what a formula returns."""
 
 from __future__ import annotations
 

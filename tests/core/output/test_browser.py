@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from plotly.graph_objects import Bar, Figure
 
-from gnnperf.core.output.html import plotly_page
+from gnnperf.core.documents import plotly_page
 from research.benchmarks._chromium import Page, chromium
 
 PROGRAM = chromium()

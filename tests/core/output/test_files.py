@@ -9,7 +9,7 @@ import math
 import pandas as pd
 import pytest
 
-from gnnperf.core.output.files import csv_text, to_json
+from gnnperf.core.documents import csv_text, to_json
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\n=1", "-"])

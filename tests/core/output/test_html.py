@@ -9,7 +9,7 @@ import re
 import pytest
 from plotly.graph_objects import Bar, Figure
 
-from gnnperf.core.output.html import html_page, plotly_page
+from gnnperf.core.documents import html_page, plotly_page
 
 EVIL = "</script><script>alert(1)</script><!--\u2028<img src=x onerror=alert(1)>"
 

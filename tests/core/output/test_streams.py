@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gnnperf.core.output.terminal import BROKEN_PIPE, UNREADABLE
+from gnnperf.core.terminal import BROKEN_PIPE, UNREADABLE
 
 PROGRAM = """
 import sys
 from pathlib import Path
-from gnnperf.core.output.terminal import lasting_streams
-from gnnperf.core.output.terminal import complain, console, say, write_out
+from gnnperf.core.terminal import lasting_streams
+from gnnperf.core.terminal import complain, console, say, write_out
 with lasting_streams() as streams:
     say("first Ü" * 5000)
     console().print("second █")

@@ -7,7 +7,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from gnnperf.core.output.terminal import complain, console, say, visible
+from gnnperf.core.terminal import complain, console, say, visible
 
 EVIL = "\x1b]0;title\x07\x1b[31mred\x9b2J\r[link=http://a]x[/link][bold]\u202egpj\ud800 :smile:"
 SHOWN = r"\x1b]0;title\x07\x1b[31mred\x9b2J\r[link=http://a]x[/link][bold]\u202egpj\ud800 :smile:"

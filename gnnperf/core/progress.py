@@ -1,7 +1,9 @@
-"""Bars for work that takes long: how far, how fast, how much longer. On stderr, and only on a terminal.
+"""Progress of long work. The worker reports it; `watched_by` sets what shows it.
 
-A thread looks at what is under way a few times a second, so that work shows its bar though it has not advanced yet, and
-pays nothing for telling often. What draws is loaded with the first bar: a command that is quick never waits for it.
+with task("reading trace.json", len(data), "B") as advance:
+    advance(len(stretch))
+for rank in each(ranks, "building the graph", "ranks"):
+    ...
 """
 
 from __future__ import annotations
@@ -9,17 +11,68 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from gnnperf.core.output.terminal import console
-from gnnperf.core.progress import Advance, watched_by
+from gnnperf.core.terminal import console
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
+
+
+Advance = Callable[[float], None]  # by how much more is done
+Item = TypeVar("Item")
+
+
+class Watcher(Protocol):
+    """What progress is reported to."""
+
+    def task(self, what: str, total: float, unit: str) -> AbstractContextManager[Advance]:
+        """Work begins; it ends with the context, done or not."""
+        ...
+
+
+class _NoOne:
+    """Nothing is shown."""
+
+    @contextmanager
+    def task(self, what: str, total: float, unit: str) -> Iterator[Advance]:
+        yield lambda amount: None
+
+
+_watcher: ContextVar[Watcher] = ContextVar("watcher", default=_NoOne())  # noqa: B039  # it has no state
+
+
+@contextmanager
+def watched_by(watcher: Watcher) -> Iterator[None]:
+    """Work inside reports to `watcher`."""
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
+
+
+def task(what: str, total: float, unit: str) -> AbstractContextManager[Advance]:
+    """Work of `total` units, reported as it advances."""
+    return _watcher.get().task(what, total, unit)
+
+
+def each(items: Sequence[Item], what: str, unit: str) -> Iterator[Item]:
+    """The items; one is done when the next is requested."""
+    with task(what, len(items), unit) as advance:
+        for item in items:
+            yield item
+            advance(1.0)
+
+
+# Bars for work that takes long: how far, how fast, how much longer. On stderr, and only on a terminal. A thread looks
+# at what is under way a few times a second, so work that has not advanced yet shows its bar as well. What draws is
+# loaded with the first bar: a command that is quick never waits for it.
 
 PATIENCE_S = 2.0  # what is done before shows no bar
 LOOK_S = 0.2

@@ -14,8 +14,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Task
 
-from gnnperf.core.progress import each, task, watched_by
-from gnnperf.core.progress.bars import Bars, bars_on_terminal, duration, words
+from gnnperf.core.progress import Bars, bars_on_terminal, duration, each, task, watched_by, words
 
 
 class Clock:
@@ -120,11 +119,11 @@ def test_into_a_pipe_nothing_is_drawn(capsys: pytest.CaptureFixture[str]) -> Non
 
 PROGRAM = """
 import sys, time
-from gnnperf.core.progress import bars, task
+import gnnperf.core.progress as progress
 assert "rich" not in sys.modules
-bars.PATIENCE_S, bars.LOOK_S = 0.2, 0.02
-with bars.bars_on_terminal(sys.argv[1] == "quiet"):
-    with task("reading", 10.0, "B") as advance:
+progress.PATIENCE_S, progress.LOOK_S = 0.2, 0.02
+with progress.bars_on_terminal(sys.argv[1] == "quiet"):
+    with progress.task("reading", 10.0, "B") as advance:
         for _ in range(10):
             time.sleep(0.05)
             advance(1.0)
