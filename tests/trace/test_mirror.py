@@ -67,7 +67,7 @@ def test_every_file_and_folder_imports_or_is_refused_with_one_sentence(mirror: P
             if row["file"] not in kineto or not is_read:
                 outcome = _read_or_refuse(mirror / row["file"])
                 assert isinstance(outcome, RunTrace) == (row["file"] in kineto), (row["file"], outcome)
-    assert most == 8  # ranks of DLRM in one archive; TorchRec has four in a folder
+    assert most == 4  # TorchRec, four ranks in one folder
 
 
 def test_dlrm_on_eight_ranks_pairs_with_its_execution_traces(mirror: Path) -> None:
