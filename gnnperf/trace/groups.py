@@ -146,8 +146,8 @@ def _of_rows(ranges: _Ranges, groups: Sequence[Group], result: Mapping[int, Mapp
 def _named(table: TraceTable, of_row: Mapping[int, Group]) -> TraceTable:
     if not of_row:
         return table
-    group = table.events["group"].astype(object)
-    group = group.where(group.notna(), None).to_numpy(copy=True)
+    stated = table.events["group"].astype(object)
+    group = stated.where(stated.notna(), None).to_numpy(copy=True)
     size = table.events["group_size"].to_numpy(copy=True)
     for row, ranks in of_row.items():
         group[row], size[row] = ranks_text(ranks), len(ranks)
