@@ -10,7 +10,7 @@ The layer is weight [m, k] times [k, n]; s is the share of the weight that is no
     2:4, s = 1/2  2 m n k / 2              e (9/16 m k + k n + m n); of 8 bits 10/16                      matrix units
 
 Compressed rows have an index per value or block and a pointer per row of them, 8 bytes each as torch has it
-(`graph.cost.sparse_matmul`); 2:4 says in 2 bits per kept value where it was (Mishra et al. 2021). Matrix units take
+(`graph.cost.matmul`); 2:4 says in 2 bits per kept value where it was (Mishra et al. 2021). Matrix units take
 whole blocks from 16 x 16 on (Gray, Radford, Kingma 2017), and 2:4 at `sparse_matrix_speedup` times the rate of all
 m n k products, where the device has that. Rates and bandwidth are peaks. What the analytical model expects of kernels
 that exist, with sustained rates and launch floors, stands next to these times.

@@ -26,7 +26,7 @@ from gnnperf.hardware import DeviceSpec
 #
 #     time = floor + max(FLOPs of kept values / rate, bytes / bandwidth)
 #
-# FLOPs and bytes, with what says where the values are, come from `gnnperf.graph.cost.sparse_matmul`. Rates: matrix
+# FLOPs and bytes, with what says where the values are, come from `gnnperf.graph.cost.matmul`. Rates: matrix
 # units
 # need whole blocks (Gray, Radford, Kingma 2017) or the 2:4 pattern; single values run on the plain lanes. 2:4 doubles
 # the peak of matrix units where the device has that (DeviceSpec.sparse_matrix_speedup; Mishra et al. 2021).
