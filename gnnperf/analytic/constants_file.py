@@ -44,11 +44,6 @@ def read_constants(path: Path, kind: type[ConstantsT]) -> ConstantsT:
 def constants_from(raw: Any, kind: type[ConstantsT], where: str) -> ConstantsT:
     """The constants in plain values. All fields are required, also those with a default.
 
-    Args:
-        raw: names and values.
-        kind: dataclass whose annotations hold types and ranges: of dataclasses, mappings, tuples, numbers and text.
-        where: they were read, for messages.
-
     Raises:
         InputError: names the first key that is unknown or missing, or whose value has another type or range.
     """
@@ -70,13 +65,7 @@ def require_names(values: Mapping[str, object], names: Collection[str], where: s
 
 
 def write_constants(path: Path, constants: DataclassInstance, digits: int) -> None:
-    """Write constants as YAML, where they come from first; whole or not at all.
-
-    Args:
-        path: the file.
-        constants: a dataclass with a field `provenance`.
-        digits: significant digits of numbers.
-    """
+    """Write constants as YAML, where they come from first; whole or not at all."""
     values = asdict(constants)
     write_text(path, yaml_text({"provenance": values.pop("provenance"), **rounded(values, digits)}))
 

@@ -25,27 +25,16 @@ EVIDENCE_FILE = "evidence.yaml"
 
 @dataclass(frozen=True)
 class Evidence:
-    """Measurements on one device that constants were fitted on.
+    """Measurements on one device that constants were fitted on."""
 
-    Attributes:
-        device: name of the catalog.
-        source: repository that published them, or the shipped data set.
-        license: of the source.
-        ops: what was measured, e.g. "bmm", "elementwise", "recordings of training steps".
-        dtype: of the ops.
-        rows: measurements that the source has of this device.
-        fitted: how many of them constants were fitted on.
-        constants: file of conf/analytic that holds the constants.
-    """
-
-    device: str
-    source: str
-    license: str
-    ops: str
-    dtype: str
-    rows: int
-    fitted: int
-    constants: str
+    device: str  # name of the catalog
+    source: str  # repository that published them, or the shipped data set
+    license: str  # of the source
+    ops: str  # what was measured, e.g. "bmm", "elementwise", "recordings of training steps".
+    dtype: str  # of the ops
+    rows: int  # measurements that the source has of this device
+    fitted: int  # how many of them constants were fitted on
+    constants: str  # file of conf/analytic that holds the constants
 
 
 @dataclass(frozen=True)
@@ -82,23 +71,14 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True)
 class DeviceEvidence:
-    """One device.
+    """One device."""
 
-    Attributes:
-        device: its specification.
-        standing: what answers stand on.
-        evidence: measurements of it that constants were fitted on.
-        next_to: the nearest measured devices: of the same chip, else of the same generation; () none.
-        same_chip: whether those have the same chip.
-        collective_models_name: fitted laws that its default cluster names; None: links by specification.
-    """
-
-    device: DeviceSpec
-    standing: Standing
-    evidence: tuple[Evidence, ...]
-    next_to: tuple[str, ...]
-    same_chip: bool
-    collective_models_name: str | None
+    device: DeviceSpec  # its specification
+    standing: Standing  # what answers stand on
+    evidence: tuple[Evidence, ...]  # measurements of it that constants were fitted on
+    next_to: tuple[str, ...]  # the nearest measured devices: of the same chip, else of the same generation; () none
+    same_chip: bool  # whether those have the same chip
+    collective_models_name: str | None  # fitted laws that its default cluster names; None: links by specification
 
     @property
     def half_flops_per_s(self) -> float | None:
@@ -120,11 +100,7 @@ class DeviceEvidence:
 
 
 def catalog_evidence(result: Sequence[Evidence] | None = None) -> list[DeviceEvidence]:
-    """Every device of the catalog, by name.
-
-    Args:
-        result: what constants were fitted on; None: those that ship.
-    """
+    """Every device of the catalog, by name."""
     every = shipped_evidence() if result is None else tuple(result)
     devices = [load_device(name) for name in device_names()]
     measured = [device for device in devices if any(one.device == device.name for one in every)]

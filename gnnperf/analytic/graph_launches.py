@@ -25,13 +25,7 @@ PRIOR_WEIGHT = 0.03
 def fit_logs(
     residuals: Callable[[np.ndarray], np.ndarray], start: np.ndarray, prior_weight: float = PRIOR_WEIGHT
 ) -> np.ndarray:
-    """Values [k] that minimize mean residual^2 + prior_weight^2 |log(values / start)|^2 (Levenberg, Marquardt).
-
-    Args:
-        residuals: values [k] -> residuals [n], e.g. log(predicted / measured).
-        start: [k] positive.
-        prior_weight: keeps a constant that the measurements do not tell where it started.
-    """
+    """Values [k] that minimize mean residual^2 + prior_weight^2 |log(values / start)|^2 (Levenberg, Marquardt)."""
     origin = np.log(start)
 
     def all_residuals(x: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective.files import collective_models_of
+from gnnperf.analytic.collective.constants import collective_models_of
 from gnnperf.analytic.collective.formulas import collective_us, fitted_collective_us
 from gnnperf.analytic.constants import AnalyticConstants, default_constants
 from gnnperf.analytic.contention_constants import ContentionConstants, default_contention

@@ -48,16 +48,6 @@ def compute_us(
     """Latency of compute nodes.
 
     latency = floor + (compute^p + memory^p)^(1/p). With FLOPs unknown only the bytes count, and the reverse.
-
-    Args:
-        flops: [n] NaN unknown.
-        moved_bytes: [n] NaN unknown.
-        rate_per_s: [n] sustained FLOP rate.
-        device: its floor and bandwidth are used.
-        power: p.
-
-    Returns:
-        [n] us; NaN where both FLOPs and bytes are unknown.
     """
     bandwidth = device.memory_bandwidth_bytes_per_s * device.sustained_bandwidth_share
     compute = flops / rate_per_s * 1e6  # [n] us

@@ -29,7 +29,7 @@ from gnnperf.analytic.kernels.dispatch import has_forms
 from gnnperf.analytic.memory_bound.constants import default_memory_constants
 from gnnperf.analytic.memory_bound.streams import US, stream_share
 from gnnperf.analytic.op_tables import OpRow, answer_rows
-from gnnperf.analytic.op_tables.sparse_columns import Sparsity
+from gnnperf.analytic.op_tables.columns import Sparsity
 from gnnperf.analytic.roofline import rate_key_of
 from gnnperf.core import require
 from gnnperf.graph import DTYPE_BYTES, index_bytes

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.attention.calls import Attentions, FusedRates, fused_us
+from gnnperf.analytic.attention import Attentions, FusedRates, fused_us
 from gnnperf.analytic.embedding.model import power_access, unique_rows
 from gnnperf.analytic.gemm.model import gemm_us, products
 from gnnperf.analytic.graph_launches import fit_logs
 from gnnperf.analytic.memory_bound.constants import EventGap, MemoryConstants
 from gnnperf.analytic.memory_bound.streams import US, sustained_bytes_per_s
-from gnnperf.analytic.normalization.model import uneven_rows
+from gnnperf.analytic.normalization import uneven_rows
 from gnnperf.hardware import DeviceSpec
 from research.tables.observation import between_events_us
 

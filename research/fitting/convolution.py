@@ -24,8 +24,15 @@ import pandas as pd
 
 from gnnperf.analytic.constants_file import write_constants
 from gnnperf.analytic.convolution.calls import lanes_algorithms
-from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions, result_edge
-from gnnperf.analytic.convolution.winograd import CONVOLUTION_FILE, NUMBERS, Algorithms, ConvolutionConstants
+from gnnperf.analytic.convolution.model import (
+    CONVOLUTION_FILE,
+    NUMBERS,
+    Algorithms,
+    ConvolutionConstants,
+    ConvolutionPass,
+    Convolutions,
+    result_edge,
+)
 from gnnperf.analytic.gemm.constants import Members, default_gemm_constants
 from gnnperf.analytic.graph_launches import fit_logs, softened
 from gnnperf.analytic.kernels.call import Setting

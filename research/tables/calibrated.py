@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnperf.analytic.collective.calibrated import rows_of_kind
+from gnnperf.analytic.collective.tables import rows_of_kind
 from research.tables.columns import OpTable, completed
 from research.tables.keep import UNMEASURED
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gnnperf.analytic.bounds import node_bounds
+from gnnperf.analytic.kernels.nodes import node_bounds
 from gnnperf.core.schema import NodeType
 from gnnperf.hardware import load_device
 from tests.toys import make_graph

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnnperf.analytic.bounds import op_times
 from gnnperf.analytic.kernels.call import Bound, KernelCall
+from gnnperf.analytic.kernels.nodes import op_times
 from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.read import OpRow
 from gnnperf.graph.cost.op_call import UnknownCost

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from traces import Event, call, kernel, mark, op, run_of, trace
 
-from gnnperf.analytic.memory_bound.fused_chains import chain_ops
+from gnnperf.analytic.memory_bound.calls import chain_ops
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.cost import fused_name
 from gnnperf.trace import read_run

@@ -15,9 +15,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from gnnperf.analytic.collective.calls import CollectiveCalls, calls_of, rings_of
-from gnnperf.analytic.collective.collective_model import CollectiveModel, ProtocolSwitch
 from gnnperf.analytic.collective.constants import CollectiveConstants, Group, MeasuredLink, links_inside
+from gnnperf.analytic.collective.model import CollectiveCalls, CollectiveModel, ProtocolSwitch, calls_of, rings_of
 from gnnperf.core import InputError
 from gnnperf.hardware import ClusterSpec
 
@@ -32,14 +31,7 @@ CONVERGED = 1e-7  # relative gain of a step
 def robust_least_squares(
     residual: Callable[[np.ndarray], np.ndarray], start: np.ndarray, scale: float, steps: int
 ) -> tuple[np.ndarray, float]:
-    """Parameters that minimize sum of scale^2 (sqrt(1 + (r / scale)^2) - 1), and that sum.
-
-    Args:
-        residual: parameters [p] -> residuals [m].
-        start: [p].
-        scale: residuals beyond it count linearly.
-        steps: at most.
-    """
+    """Parameters that minimize sum of scale^2 (sqrt(1 + (r / scale)^2) - 1), and that sum."""
     at, damping = np.array(start, float), 1e-2
     result = residual(at)
     cost = _cost(result, scale)

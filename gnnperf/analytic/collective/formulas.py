@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.analytic.collective.calls import rings_of
 from gnnperf.analytic.collective.constants import CollectiveConstants
+from gnnperf.analytic.collective.model import rings_of
 from gnnperf.analytic.constants import AnalyticConstants
 from gnnperf.hardware import (
     BARRIER,
@@ -48,22 +48,14 @@ REDUCING = ("all_reduce", "reduce")
 
 @dataclass(frozen=True)
 class Protocol:
-    """One way of a library to move bytes.
-
-    Attributes:
-        start: start-up, as a share of the specification's.
-        hop_inside: latency of a hop inside a machine, as a share of the link's.
-        hop_between: ... and between machines.
-        reducing: bandwidth of all-reduce and reduce, as a share of the link's sustained bandwidth.
-        moving: ... of all others.
-    """
+    """One way of a library to move bytes."""
 
     name: str
-    start: float
-    hop_inside: float
-    hop_between: float
-    reducing: float
-    moving: float
+    start: float  # start-up, as a share of the specification's
+    hop_inside: float  # latency of a hop inside a machine, as a share of the link's
+    hop_between: float  # ... and between machines.
+    reducing: float  # bandwidth of all-reduce and reduce, as a share of the link's sustained bandwidth
+    moving: float  # ... of all others.
 
     def bandwidth_share(self, kinds: np.ndarray) -> np.ndarray:
         """[n] by kind."""
@@ -90,12 +82,6 @@ def soft_minimum(candidates: np.ndarray) -> np.ndarray:
 
     (sum of x^-p)^(-1/p) is below the minimum and grows with every x: what makes no candidate slower makes the answer
     not slower either.
-
-    Args:
-        candidates: [k, n] us; infinite where one does not apply.
-
-    Returns:
-        [n] us; NaN where a candidate is.
     """
     shortest = candidates.min(axis=0)  # [n]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -162,15 +148,7 @@ NUM_STAGES = 3  # reduce-scatter, all-reduce, all-gather
 def machine_by_machine_us(
     size: np.ndarray, ranks: np.ndarray, cluster: ClusterSpec, start_us: float, protocol: Protocol
 ) -> np.ndarray:
-    """[n] us of an all-reduce in three stages, by one protocol.
-
-    Args:
-        size: [n] bytes of one rank's input.
-        ranks: [n] of the group, float; NaN unknown.
-        cluster: links and ranks per node.
-        start_us: start-up of each stage by specification.
-        protocol: of the library.
-    """
+    """[n] us of an all-reduce in three stages, by one protocol."""
     nodes = np.ceil(ranks / cluster.ranks_per_node)  # [n]
     own = ranks / nodes  # [n] ranks of a machine
     hops = hops_us(2 * np.maximum(own - 1, 0.0), 2 * (nodes - 1), cluster, protocol)
@@ -182,15 +160,7 @@ def machine_by_machine_us(
 def switches_and_tree_us(
     kinds: np.ndarray, size: np.ndarray, ranks: np.ndarray, cluster: ClusterSpec, start_us: float
 ) -> np.ndarray:
-    """[n] us of an all-reduce over machines whose switches reduce; infinite for all others.
-
-    Args:
-        kinds: [n] kind of collective.
-        size: [n] bytes of one rank's input.
-        ranks: [n] of the group, float; NaN unknown.
-        cluster: links and ranks per node.
-        start_us: start-up by specification.
-    """
+    """[n] us of an all-reduce over machines whose switches reduce; infinite for all others."""
     nodes = np.fmax(np.ceil(ranks / cluster.ranks_per_node), 1.0)  # [n]
     own = ranks / nodes  # [n] ranks of a machine
     _, share = in_network_terms(own)
@@ -214,19 +184,7 @@ def fitted_collective_us(
     constants: AnalyticConstants,
     fitted: CollectiveConstants,
 ) -> np.ndarray:
-    """As collective_us, with the platform's own laws wherever its table had the kind on the group's link.
-
-    Args:
-        kinds: [n] kind of collective.
-        message_bytes: [n] bytes each rank sends; NaN unknown.
-        group_size: [n] ranks of the group; -1 unknown.
-        cluster: ranks per node; its links where there is no law.
-        constants: start-up per device kind, where there is no law.
-        fitted: laws of this cluster.
-
-    Returns:
-        [n] us; NaN where kind, size or group are unknown.
-    """
+    """As collective_us, with the platform's own laws wherever its table had the kind on the group's link."""
     specified = collective_us(kinds, message_bytes, group_size, cluster, constants)
     several = group_size > 1  # one rank by itself moves nothing
     nodes = np.ceil(np.maximum(group_size, 1) / cluster.ranks_per_node).astype(int)  # [n]

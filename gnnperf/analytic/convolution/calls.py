@@ -16,8 +16,7 @@ from math import prod
 
 import numpy as np
 
-from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions, convolution_us
-from gnnperf.analytic.convolution.winograd import Algorithms, algorithms
+from gnnperf.analytic.convolution.model import Algorithms, ConvolutionPass, Convolutions, algorithms, convolution_us
 from gnnperf.analytic.gemm.calls import has_rate, plain_dtype, product_us
 from gnnperf.analytic.gemm.constants import ANY_KERNELS
 from gnnperf.analytic.gemm.model import ITEM_BYTES, ProductTime, rate_key

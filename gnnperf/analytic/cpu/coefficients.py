@@ -28,17 +28,11 @@ BACK_OFF = str(OpFamily.ELEMENTWISE)
 
 @dataclass(frozen=True)
 class FamilyCoefficients:
-    """One family's.
+    """One family's."""
 
-    Attributes:
-        price_us: count (counts.COUNTS) -> us of one; a count that is not named costs nothing.
-        op_factor: op -> count -> factor.
-        dtype_factor: dtype -> factor of every count but calls.
-    """
-
-    price_us: Mapping[str, Price]
-    op_factor: Mapping[str, Mapping[str, Price]]
-    dtype_factor: Mapping[str, Price]
+    price_us: Mapping[str, Price]  # count (counts.COUNTS) -> us of one; a count that is not named costs nothing
+    op_factor: Mapping[str, Mapping[str, Price]]  # op -> count -> factor
+    dtype_factor: Mapping[str, Price]  # dtype -> factor of every count but calls
 
     def __post_init__(self) -> None:
         """Refuse other counts than COUNTS.
@@ -67,15 +61,10 @@ class CoreNumbers:
 
 @dataclass(frozen=True)
 class OpCoefficients:
-    """Prices on one processor.
+    """Prices on one processor."""
 
-    Attributes:
-        families: OpFamily -> prices.
-        core: of that processor.
-    """
-
-    families: Mapping[str, FamilyCoefficients]
-    core: CoreNumbers
+    families: Mapping[str, FamilyCoefficients]  # OpFamily -> prices
+    core: CoreNumbers  # of that processor
 
     def __post_init__(self) -> None:
         """Refuse prices without those of BACK_OFF.

@@ -225,14 +225,7 @@ def paid_families(calls: pd.DataFrame) -> pd.Series:
 
 
 def op_counts(calls: pd.DataFrame) -> np.ndarray:
-    """Counts of calls.
-
-    Args:
-        calls: [n] rows with KEYS; unknown: NaN or None.
-
-    Returns:
-        [n, len(COUNTS)]; NaN in all of a row where neither FLOPs nor bytes are known.
-    """
+    """Counts of calls."""
     known = calls[KEYS].assign(family=paid_families(calls)).astype(object)
     rows = known.where(calls[KEYS].notna(), None).itertuples(index=False, name=None)
     result = [_counts(str(op), dims, str(family), *numbers) for op, dims, _, family, *numbers in rows]

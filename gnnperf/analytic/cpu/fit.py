@@ -55,10 +55,6 @@ class _Layout:
 def fit_op_prices(calls: pd.DataFrame, core: CoreNumbers) -> OpCoefficients:
     """Prices of all families.
 
-    Args:
-        calls: [n] rows with counts.KEYS, latency_us, times (how often it was called), source (RECORDED, CALIBRATED).
-        core: of the processor they were measured on.
-
     Raises:
         InputError: no call has known FLOPs or bytes.
     """

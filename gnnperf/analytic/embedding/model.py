@@ -48,15 +48,10 @@ class Reuse(Protocol):
 
 @dataclass(frozen=True)
 class Access:
-    """Where lookups fall, for k tables.
+    """Where lookups fall, for k tables."""
 
-    Attributes:
-        rows: [k, bins] rows in each bin, not always whole.
-        probability: [k, bins] that one lookup falls on one given row of the bin; rows x probability sums to 1.
-    """
-
-    rows: np.ndarray
-    probability: np.ndarray
+    rows: np.ndarray  # [k, bins] rows in each bin, not always whole
+    probability: np.ndarray  # [k, bins] that one lookup falls on one given row of the bin; rows x probability sums to 1
 
     def unique(self, lookups: np.ndarray) -> np.ndarray:
         """As `unique_rows`."""
@@ -68,12 +63,7 @@ class Access:
 
 
 def power_access(num_rows: np.ndarray, skew: np.ndarray) -> Access:
-    """Row = floor(num_rows u^skew) with u uniform: the first share x of the rows gets x^(1 / skew) of the lookups.
-
-    Args:
-        num_rows: [k] rows of each table.
-        skew: [k] 1: uniform; larger: hotter.
-    """
+    """Row = floor(num_rows u^skew) with u uniform: the first share x of the rows gets x^(1 / skew) of the lookups."""
     edges = _edges(num_rows)  # [k, bins + 1]
     share = (edges / num_rows[:, None]) ** (1.0 / skew[:, None])  # [k, bins + 1]
     return _binned(np.diff(edges, axis=1), np.diff(share, axis=1))
@@ -149,29 +139,18 @@ COUNTER_BYTES = 8  # per row of the table: ATen counts the lookups of each row i
 
 @dataclass(frozen=True)
 class Lookups:
-    """k calls of an embedding bag.
+    """k calls of an embedding bag."""
 
-    Attributes:
-        rows: [k] of the table.
-        dim: [k] columns.
-        lookups: [k] rows looked up in one call.
-        bags: [k] rows of the result; lookups / bags is the pooling factor.
-        skew: [k] of the access: row = floor(rows u^skew).
-        tables: [k] tables looked up in turn, each as large.
-        warm: [k] bool: the same call came before; else the caches hold something else.
-        item_bytes: of an element.
-        counted: how often rows were requested again, for tables where that is known; None: as `skew` says. What it
-            says about rows says nothing about pages, whose skew stays.
-    """
-
-    rows: np.ndarray
-    dim: np.ndarray
-    lookups: np.ndarray
-    bags: np.ndarray
-    skew: np.ndarray
-    tables: np.ndarray
-    warm: np.ndarray
-    item_bytes: int = 4
+    rows: np.ndarray  # [k] of the table
+    dim: np.ndarray  # [k] columns
+    lookups: np.ndarray  # [k] rows looked up in one call
+    bags: np.ndarray  # [k] rows of the result; lookups / bags is the pooling factor
+    skew: np.ndarray  # [k] of the access: row = floor(rows u^skew)
+    tables: np.ndarray  # [k] tables looked up in turn, each as large
+    warm: np.ndarray  # [k] bool: the same call came before; else the caches hold something else
+    item_bytes: int = 4  # of an element
+    # how often rows were requested again, for tables where that is known; None: as `skew` says. What it says about rows
+    # says nothing about pages, whose skew stays.
     counted: Reuse | None = None
 
     @property
@@ -192,56 +171,35 @@ class Lookups:
 
 @dataclass(frozen=True)
 class Caches:
-    """What lies between the cores and DRAM.
+    """What lies between the cores and DRAM."""
 
-    Attributes:
-        near_bytes: a core's own cache (CPU: L2; GPU: its L1s together).
-        last_bytes: the last-level cache, as much of it as a program gets.
-        line_bytes: what is moved at least (CPU: 64; NVIDIA: a sector of 32).
-        mapped_bytes: memory whose page addresses are held (CPU: entries of the second-level TLB x page).
-    """
-
-    near_bytes: float
-    last_bytes: float
-    line_bytes: int = 64
+    near_bytes: float  # a core's own cache (CPU: L2; GPU: its L1s together)
+    last_bytes: float  # the last-level cache, as much of it as a program gets
+    line_bytes: int = 64  # what is moved at least (CPU: 64; NVIDIA: a sector of 32)
+    # memory whose page addresses are held (CPU: entries of the second-level TLB x page)
     mapped_bytes: float = 2048.0 * PAGE_BYTES
 
 
 @dataclass(frozen=True)
 class LookupCoefficients:
-    """Prices of one direction, us each.
+    """Prices of one direction, us each."""
 
-    Attributes:
-        call: one call on one table.
-        cold: next to it, the first call after a flush.
-        row: one looked-up row, however long.
-        element: one element of it.
-        bag: one bag.
-        near_line: one line that the near cache does not hold.
-        last_row: one row that the last-level cache does not hold: its latency, as far as it is not overlapped.
-        last_line: one line of it.
-        page: one lookup on a page whose address is not held.
-        sort: one step of sorting the indices, lookups x log2(lookups) of them (dense backward: EmbeddingBag.cpp).
-        result_byte: one byte of the result.
-        gradient_byte: one byte of the table's gradient.
-        far_byte: next to it, where the gradient outgrows the last-level cache.
-        fresh_page: there, one page of it that a row is added to: large blocks are new memory at each call, and the
-            kernel hands pages out at the first touch.
-    """
-
-    call: float
-    cold: float
-    row: float
-    element: float
-    bag: float
-    near_line: float
-    last_row: float
-    last_line: float
-    page: float
+    call: float  # one call on one table
+    cold: float  # next to it, the first call after a flush
+    row: float  # one looked-up row, however long
+    element: float  # one element of it
+    bag: float  # one bag
+    near_line: float  # one line that the near cache does not hold
+    last_row: float  # one row that the last-level cache does not hold: its latency, as far as it is not overlapped
+    last_line: float  # one line of it
+    page: float  # one lookup on a page whose address is not held
+    # one step of sorting the indices, lookups x log2(lookups) of them (dense backward: EmbeddingBag.cpp)
     sort: float = 0.0
-    result_byte: float = 0.0
-    gradient_byte: float = 0.0
-    far_byte: float = 0.0
+    result_byte: float = 0.0  # one byte of the result
+    gradient_byte: float = 0.0  # one byte of the table's gradient
+    far_byte: float = 0.0  # next to it, where the gradient outgrows the last-level cache
+    # there, one page of it that a row is added to: large blocks are new memory at each call, and the kernel hands pages
+    # out at the first touch
     fresh_page: float = 0.0
 
 
@@ -270,14 +228,7 @@ def specified(device: DeviceSpec, constants: MemoryConstants) -> tuple[Caches, L
 def lookup_us(
     calls: Lookups, caches: Caches, coefficients: LookupCoefficients, dense_backward: bool = False
 ) -> np.ndarray:
-    """Time [k] us of one call on one table.
-
-    Args:
-        calls: what is looked up.
-        caches: sizes.
-        coefficients: of this direction; `research.fitting.embedding` finds them.
-        dense_backward: the gradient of the whole table is written.
-    """
+    """Time [k] us of one call on one table."""
     counts = lookup_counts(calls, caches, dense_backward)
     return sum((getattr(coefficients, term) * counts[term] for term in TERMS), np.zeros(len(calls.rows)))
 

@@ -38,23 +38,14 @@ ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8":
 
 @dataclass(frozen=True)
 class Products:
-    """[rows] products of [batch] x [m, k] x [k, n].
+    """[rows] products of [batch] x [m, k] x [k, n]."""
 
-    Attributes:
-        batch: products in one call.
-        m: rows of the result.
-        n: columns of the result.
-        k: summed length.
-        item_bytes: of one element.
-        turns: calls in turn on operands of their own, which compete for the cache.
-    """
-
-    batch: Array
-    m: Array
-    n: Array
-    k: Array
-    item_bytes: Array
-    turns: Array
+    batch: Array  # products in one call
+    m: Array  # rows of the result
+    n: Array  # columns of the result
+    k: Array  # summed length
+    item_bytes: Array  # of one element
+    turns: Array  # calls in turn on operands of their own, which compete for the cache
 
     def part(self, rows: slice | npt.NDArray[np.intp]) -> Products:
         """Some of them."""
@@ -168,15 +159,6 @@ def gemm_us(
 ) -> Array:
     """[rows] us of products on one device.
 
-    Args:
-        device: a GPU.
-        dtype: of operands and result, e.g. "bfloat16".
-        result: what is multiplied; `products` makes them.
-        tf32: float32 products may use TF32.
-        launch_included: latency from the call (host), not of the kernel by itself.
-        constants: family -> members; None: those that ship.
-        splits: into how many parts kernels may divide k.
-
     Raises:
         InputError: see `numbers_of`.
     """
@@ -193,15 +175,7 @@ def gemm_us(
 def tiled_us(
     result: Products, device: DeviceNumbers, members: Members, launch_included: bool, splits: Splits = SPLITS
 ) -> Array:
-    """[rows] us of one family: the geometric mean over its members, which grows with work as each of them does.
-
-    Args:
-        result: products.
-        device: numbers of one device, or of one per row.
-        members: constants of the family.
-        launch_included: see `gemm_us`.
-        splits: see `gemm_us`.
-    """
+    """[rows] us of one family: the geometric mean over its members, which grows with work as each of them does."""
     rows = len(result.m)
     numbers = DeviceNumbers(*(np.broadcast_to(getattr(device, f), rows) for f in device.__dataclass_fields__))
     return np.exp(np.mean([np.log(_one_us(result, numbers, c, launch_included, splits)) for c in members], axis=0))
@@ -245,14 +219,7 @@ def candidates(result: Products, device: DeviceNumbers, tiles: str, splits: Spli
 
 
 def kernel_us(result: Products, device: DeviceNumbers, counts: Candidates, constants: GemmConstants) -> Array:
-    """[rows] us of the fastest candidate, with the kernel's floor; an empty product costs the floor.
-
-    Args:
-        result: products.
-        device: numbers of [rows].
-        counts: of `candidates` for the same.
-        constants: of the family.
-    """
+    """[rows] us of the fastest candidate, with the kernel's floor; an empty product costs the floor."""
     compute, memory = _compute_us(result, device, counts, constants), _memory_us(result, device, counts, constants)
     larger = np.maximum(compute, memory)  # keeps the powers in range
     p = constants.overlap_power

@@ -37,15 +37,7 @@ TWO_FOUR_DENSITY = 0.5
 def sparse_us(
     flops: np.ndarray, moved_bytes: np.ndarray, rate_flops_per_s: float, device: DeviceSpec, constants: MemoryConstants
 ) -> np.ndarray:
-    """Device time [calls] us; see the module.
-
-    Args:
-        flops: [calls] of the values that are kept.
-        moved_bytes: [calls] values and indices, the dense operand, the result.
-        rate_flops_per_s: sustained, of the units that such a pattern can use.
-        device: bandwidth and floor.
-        constants: sustained bandwidth.
-    """
+    """Device time [calls] us; see the module."""
     compute = device.launch_floor_us + flops / rate_flops_per_s * US  # [calls]
     return np.maximum(compute, stream_us(moved_bytes, device, constants))
 
@@ -59,14 +51,6 @@ def two_four_us(
     The rate that matrix units sustain on dense operands, times `sparse_matrix_speedup` with the pattern, is that of all
     m n k products; that times the density is the rate of kept ones. No shape gains more than the units do, so a
     product is never faster than the dense one over the speedup: waves and tiles of small ones stay.
-
-    Args:
-        flops: [calls] of the values that are kept.
-        moved_bytes: [calls] see `sparse_us`.
-        dense_us: [calls] of the same product without the pattern.
-        dense_rate_flops_per_s: what matrix units sustain on dense operands.
-        device: bandwidth, floor, speedup.
-        constants: sustained bandwidth.
     """
     rate = dense_rate_flops_per_s * device.sparse_matrix_speedup * TWO_FOUR_DENSITY
     return np.maximum(sparse_us(flops, moved_bytes, rate, device, constants), dense_us / device.sparse_matrix_speedup)

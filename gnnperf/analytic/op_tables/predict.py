@@ -9,10 +9,10 @@ from enum import StrEnum
 
 import numpy as np
 
-from gnnperf.analytic.bounds import op_times
 from gnnperf.analytic.constants import default_constants
 from gnnperf.analytic.kernels.call import KernelCall, KernelTimes
 from gnnperf.analytic.kernels.dispatch import kernel_times
+from gnnperf.analytic.kernels.nodes import op_times
 from gnnperf.analytic.op_tables import unfused_attention
 from gnnperf.analytic.op_tables.gradients import gradient_calls
 from gnnperf.analytic.op_tables.read import OP, OpRow

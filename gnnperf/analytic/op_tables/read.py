@@ -12,15 +12,16 @@ from typing import Any
 import pandas as pd
 
 from gnnperf.analytic.kernels.call import LookupAccess
-from gnnperf.analytic.op_tables import lookup_columns, sparse_columns
-from gnnperf.analytic.op_tables.sparse_columns import Sparsity
+from gnnperf.analytic.op_tables import columns
+from gnnperf.analytic.op_tables.columns import Sparsity
 from gnnperf.core import InputError, reading
 
 DIRECTIONS = ("forward", "backward")
 SUFFIXES = (".parquet", ".csv", ".jsonl", ".json")
 NEEDED = ("op", "shapes")
-FORM_COLUMNS = ", ".join((*sparse_columns.COLUMNS, *lookup_columns.COLUMNS))
-KNOWN = f"op, shapes, dtype or dtypes, arguments, direction, {FORM_COLUMNS}, and what gnnperf calibrate writes besides"
+KNOWN = ", ".join(
+    ("op, shapes, dtype or dtypes, arguments, direction", *columns.COLUMNS, "what gnnperf calibrate adds")
+)
 OP = "op"
 MEASURED = "measured_latency_us"  # what an answered table calls it, whose latency_us is the answer
 Shape = tuple[int, ...]
@@ -120,9 +121,9 @@ def _row(entry: Mapping[Any, Any], where: str) -> OpRow:
     if not isinstance(arguments, Mapping):
         raise InputError(f"arguments is {arguments!r}", where=where, allowed="a mapping of names to values")
     dtypes, plain = _dtypes(entry, len(shapes), where), op.split(".")[0]
-    decoded = {**entry, **{name: _decoded(entry.get(name), f"{where}, {name}") for name in lookup_columns.LISTS}}
-    sparsity = sparse_columns.read_sparsity(entry, plain, shapes, where)
-    access = lookup_columns.read_access(decoded, plain, shapes, where)
+    decoded = {**entry, **{name: _decoded(entry.get(name), f"{where}, {name}") for name in columns.LISTS}}
+    sparsity = columns.read_sparsity(entry, plain, shapes, where)
+    access = columns.read_access(decoded, plain, shapes, where)
     return OpRow(plain, shapes, dtypes, arguments, str(direction), OP, bool(entry.get("tf32") or False),
                  measured, launched, sparsity, access)  # fmt: skip
 

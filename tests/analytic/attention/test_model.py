@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.attention.calls import (
+from gnnperf.analytic.attention import (
     Attentions,
     FusedRates,
     flops,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from gnnperf.analytic.collective.calibrated import link_name, read_calibrated
+from gnnperf.analytic.collective.tables import link_name, read_calibrated
 from gnnperf.core.errors import InputError
 from gnnperf.record.calibrate.op_table import COLUMNS, parquet_bytes
 

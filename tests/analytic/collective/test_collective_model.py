@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic.collective.calls import HYBRID_CUBE_MESH_RINGS, calls_of
-from gnnperf.analytic.collective.collective_model import CollectiveModel, ProtocolSwitch
+from gnnperf.analytic.collective.model import HYBRID_CUBE_MESH_RINGS, CollectiveModel, ProtocolSwitch, calls_of
 
 POSITIVE = st.floats(1e-3, 1e3)
 RATE = st.floats(1e6, 1e13)

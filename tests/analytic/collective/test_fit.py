@@ -10,11 +10,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from gnnperf.analytic.collective.calls import calls_of
-from gnnperf.analytic.collective.collective_model import CollectiveModel, ProtocolSwitch
-from gnnperf.analytic.collective.constants import CollectiveConstants, MeasuredLink
-from gnnperf.analytic.collective.files import load_collectives, save_collectives
+from gnnperf.analytic.collective.constants import CollectiveConstants, MeasuredLink, load_collectives, save_collectives
 from gnnperf.analytic.collective.fit import fit_collectives
+from gnnperf.analytic.collective.model import CollectiveModel, ProtocolSwitch, calls_of
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_cluster
 from research.tables.collective_sources import read_aiconfigurator

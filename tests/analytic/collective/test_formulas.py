@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic.collective.collective_model import CollectiveModel
 from gnnperf.analytic.collective.constants import CollectiveConstants, MeasuredLink
 from gnnperf.analytic.collective.formulas import collective_us, fitted_collective_us
+from gnnperf.analytic.collective.model import CollectiveModel
 from gnnperf.analytic.constants import AnalyticConstants
 from gnnperf.hardware.spec import ClusterSpec, DeviceSpec, LinkSpec
 

@@ -9,10 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnperf.analytic.collective.collective_model import CollectiveModel, ProtocolSwitch
-from gnnperf.analytic.collective.constants import CollectiveConstants, MeasuredLink
-from gnnperf.analytic.collective.files import collective_models_of, shipped_collectives
+from gnnperf.analytic.collective.constants import (
+    CollectiveConstants,
+    MeasuredLink,
+    collective_models_of,
+    shipped_collectives,
+)
 from gnnperf.analytic.collective.formulas import collective_us, fitted_collective_us
+from gnnperf.analytic.collective.model import CollectiveModel, ProtocolSwitch
 from gnnperf.analytic.constants import default_constants
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import ClusterSpec, cluster_names, load_cluster

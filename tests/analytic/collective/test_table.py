@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.analytic.collective.table import COLUMNS, collective_table, joined
+from gnnperf.analytic.collective.tables import COLUMNS, collective_table, joined
 from gnnperf.core.schema import NODE_COLUMNS
 from research.tables.collective_sources import (
     read_aiconfigurator,

@@ -10,7 +10,7 @@ import yaml
 from round_device import DEVICE as ROUND
 
 from gnnperf.analytic.constants_file import read_constants, write_constants
-from gnnperf.analytic.convolution.winograd import (
+from gnnperf.analytic.convolution.model import (
     ConvolutionConstants,
     default_convolution_constants,
 )

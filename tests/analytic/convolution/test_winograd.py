@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions, convolution_us
-from gnnperf.analytic.convolution.winograd import (
+from gnnperf.analytic.convolution.model import (
     ConvolutionConstants,
+    ConvolutionPass,
+    Convolutions,
     algorithms,
+    convolution_us,
     fused_products,
     image_bytes,
     unfused_products,

@@ -12,10 +12,9 @@ from round_device import CONSTANTS, DEVICE
 from traces import Event, call, kernel, mark, op, run_of, trace
 
 from gnnperf.analytic import AnalyticPredictor
-from gnnperf.analytic.convolution.winograd import default_convolution_constants
+from gnnperf.analytic.convolution.model import default_convolution_constants
 from gnnperf.analytic.embedding.calls import lookups_us
-from gnnperf.analytic.embedding.counted_access import counted_access
-from gnnperf.analytic.embedding.counted_tables import with_counts
+from gnnperf.analytic.embedding.counted_access import counted_access, with_counts
 from gnnperf.analytic.embedding.model import Lookups, lookup_us, specified
 from gnnperf.analytic.gemm.calls import product_us
 from gnnperf.analytic.gemm.constants import default_gemm_constants, typical
@@ -24,7 +23,7 @@ from gnnperf.analytic.gemm.sparse_calls import density_of, sparse_products_us, s
 from gnnperf.analytic.kernels.call import KernelCall, LookupAccess, Setting
 from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import compute_nodes_us
-from gnnperf.analytic.memory_bound.fused_chains import chain_ops, chains_us
+from gnnperf.analytic.memory_bound.calls import chain_ops, chains_us
 from gnnperf.analytic.memory_bound.streams import chain_us
 from gnnperf.core.schema import NodeType
 from gnnperf.graph import build_graph

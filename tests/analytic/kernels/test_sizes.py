@@ -11,10 +11,9 @@ import pandas as pd
 import pytest
 from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.attention.calls import WARP_SHARE, Attentions, attentions_us, fused_rates, fused_us
+from gnnperf.analytic.attention import WARP_SHARE, Attentions, attentions_us, fused_rates, fused_us
 from gnnperf.analytic.convolution.calls import BOTH, PASS_OF, _both, convolved_us, passes
-from gnnperf.analytic.convolution.model import ConvolutionPass
-from gnnperf.analytic.convolution.winograd import default_convolution_constants
+from gnnperf.analytic.convolution.model import ConvolutionPass, default_convolution_constants
 from gnnperf.analytic.embedding.calls import DENSE_SIZES, SIZES
 from gnnperf.analytic.gemm.constants import default_gemm_constants, typical
 from gnnperf.analytic.gemm.model import gemm_us, products
@@ -23,7 +22,7 @@ from gnnperf.analytic.kernels.dispatch import kernel_times
 from gnnperf.analytic.kernels.nodes import compute_nodes_us, distinct_calls
 from gnnperf.analytic.memory_bound.calls import lists_us, reductions_us
 from gnnperf.analytic.memory_bound.streams import stream_us
-from gnnperf.analytic.normalization.calls import _rows_and_columns
+from gnnperf.analytic.normalization import _rows_and_columns
 from gnnperf.graph.cost import op_cost
 from gnnperf.hardware.catalog import load_device
 from tests.analytic.kernels.calls import call

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE, KERNEL
 
-from gnnperf.analytic.normalization.model import (
+from gnnperf.analytic.normalization import (
     layer_norm_backward_us,
     layer_norm_us,
     row_kernel_us,

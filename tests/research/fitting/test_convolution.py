@@ -10,7 +10,7 @@ import pytest
 from round_device import CONSTANTS
 from round_device import DEVICE as ROUND
 
-from gnnperf.analytic.convolution.winograd import (
+from gnnperf.analytic.convolution.model import (
     ConvolutionConstants,
 )
 from gnnperf.analytic.gemm.constants import default_gemm_constants

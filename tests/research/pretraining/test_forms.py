@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from gnnperf.analytic.convolution.calls import convolutions_us
-from gnnperf.analytic.convolution.winograd import default_convolution_constants
+from gnnperf.analytic.convolution.model import default_convolution_constants
 from gnnperf.analytic.gemm.constants import default_gemm_constants, members_for
 from gnnperf.analytic.gemm.model import tiled_us
 from gnnperf.analytic.kernels.call import KernelCall, Setting

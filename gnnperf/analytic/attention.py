@@ -41,23 +41,14 @@ HEAD_WIDTHS = np.array([32.0, 64.0, 96.0, 128.0, 160.0, 192.0, 224.0, 256.0])  #
 
 @dataclass(frozen=True)
 class Attentions:
-    """Calls of attention; each field [calls].
+    """Calls of attention; each field [calls]."""
 
-    Attributes:
-        batch: sequences.
-        heads: of the queries.
-        queries: positions that ask.
-        keys: positions that are requested.
-        head_dim: columns of a head.
-        causal: bool: a query sees no later key.
-    """
-
-    batch: np.ndarray
-    heads: np.ndarray
-    queries: np.ndarray
-    keys: np.ndarray
-    head_dim: np.ndarray
-    causal: np.ndarray
+    batch: np.ndarray  # sequences
+    heads: np.ndarray  # of the queries
+    queries: np.ndarray  # positions that ask
+    keys: np.ndarray  # positions that are requested
+    head_dim: np.ndarray  # columns of a head
+    causal: np.ndarray  # bool: a query sees no later key
 
     @property
     def pairs(self) -> np.ndarray:
@@ -70,23 +61,14 @@ class Attentions:
 
 @dataclass(frozen=True)
 class FusedRates:
-    """What a fused kernel reaches.
+    """What a fused kernel reaches."""
 
-    Attributes:
-        flops_share: of the matrix units' peak, full waves and wide heads.
-        pair_columns: what softmax costs per pair, as columns of a head.
-        uneven_share: of that rate where the head's columns have to be padded.
-        wide_share: of that rate for heads of more than WIDE columns, whose blocks are smaller.
-        blocks_per_sm: that run at a time.
-        start_us: next to the device's launch floor.
-    """
-
-    flops_share: float
-    pair_columns: float
-    uneven_share: float
-    wide_share: float
-    blocks_per_sm: float
-    start_us: float
+    flops_share: float  # of the matrix units' peak, full waves and wide heads
+    pair_columns: float  # what softmax costs per pair, as columns of a head
+    uneven_share: float  # of that rate where the head's columns have to be padded
+    wide_share: float  # of that rate for heads of more than WIDE columns, whose blocks are smaller
+    blocks_per_sm: float  # that run at a time
+    start_us: float  # next to the device's launch floor
 
 
 def flops(calls: Attentions, backward: bool = False) -> np.ndarray:
@@ -109,17 +91,7 @@ def fused_us(
     rates: FusedRates,
     backward: bool = False,
 ) -> np.ndarray:
-    """Device time [calls] us of a fused kernel: the longer of waves of blocks and bytes.
-
-    Args:
-        calls: sizes.
-        item_bytes: of an element.
-        peak_flops_per_s: of the matrix units for that dtype.
-        device: SMs, bandwidth, floor.
-        constants: sustained bandwidth.
-        rates: what the kernel reaches.
-        backward: the gradient.
-    """
+    """Device time [calls] us of a fused kernel: the longer of waves of blocks and bytes."""
     padded = HEAD_WIDTHS[np.minimum(np.searchsorted(HEAD_WIDTHS, calls.head_dim), len(HEAD_WIDTHS) - 1)]  # [calls]
     width = np.maximum(padded, calls.head_dim)
     along = calls.keys if backward else calls.queries
