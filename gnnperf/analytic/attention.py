@@ -1,4 +1,8 @@
-"""Fused attention: sizes from shapes and FLOPs, rates from what is published about the kernels.
+"""Fused attention: the scores of pairs of positions stay on chip.
+
+Backward computes them again, five products instead of four (Dao et al. 2022). Causal kernels skip what is masked (Dao
+2023). A block holds one head's 128 queries, so short sequences leave SMs idle (waves), and a head's columns are padded
+to the kernel's next width. Attention that is not fused is the sum of its calls: `op_tables.decomposition`.
 
 What a fused kernel reaches (`fused_rates`) is not fitted:
 
@@ -25,13 +29,6 @@ from gnnperf.analytic.memory_bound.constants import MemoryConstants
 from gnnperf.analytic.memory_bound.streams import stream_us
 from gnnperf.graph import UnknownCost
 from gnnperf.hardware import DeviceSpec
-
-# Fused attention: the scores of pairs of positions stay on chip.
-#
-# Backward computes them again, five products instead of four (Dao et al. 2022). Causal kernels skip what is masked (Dao
-# 2023). A block holds one head's 128 queries, so short sequences leave SMs idle (waves), and a head's columns are
-# padded
-# to the kernel's next width. Attention that is not fused is the sum of its calls: `op_tables.unfused_attention`.
 
 FORWARD_PRODUCTS, FUSED_BACKWARD_PRODUCTS = 2, 5  # Dao 2023, section 4.1: 4 and 10 FLOPs per pair and column
 BLOCK_QUERIES = 128  # Dao 2023; backward blocks hold as many keys
@@ -83,14 +80,9 @@ def fused_bytes(calls: Attentions, item_bytes: int, backward: bool = False) -> n
 
 
 def fused_us(
-    calls: Attentions,
-    item_bytes: int,
-    peak_flops_per_s: float,
-    device: DeviceSpec,
-    constants: MemoryConstants,
-    rates: FusedRates,
-    backward: bool = False,
-) -> np.ndarray:
+    calls: Attentions, item_bytes: int, peak_flops_per_s: float, device: DeviceSpec, constants: MemoryConstants,
+    rates: FusedRates, backward: bool = False,
+) -> np.ndarray:  # fmt: skip
     """Device time [calls] us of a fused kernel: the longer of waves of blocks and bytes."""
     padded = HEAD_WIDTHS[np.minimum(np.searchsorted(HEAD_WIDTHS, calls.head_dim), len(HEAD_WIDTHS) - 1)]  # [calls]
     width = np.maximum(padded, calls.head_dim)
@@ -110,7 +102,7 @@ FLOPS_PER_COLUMN = {False: 4.0, True: 10.0}  # of a pair, forward and backward (
 DTYPES = ("float16", "bfloat16")  # fused kernels in float32 use neither the full rate of TF32 nor that of the lanes
 _SDPA = "aten::_scaled_dot_product_"
 FUSED = {
-    "aten::scaled_dot_product_attention": False,  # of an op table; in a trace, the op that it calls has the kernel
+    "aten::scaled_dot_product_attention": False  # of an op table; in a trace, the op that it calls has the kernel
 } | {
     f"{prefix}{suffix}": suffix.endswith("backward")
     for prefix, suffixes in (

@@ -90,7 +90,6 @@ def _constants(raw: Any, kind: type[ConstantsT], key: str) -> ConstantsT:
 
 
 def _value(raw: Any, kind: Any, key: str) -> Any:
-    """A value of a type, checked with its range."""
     if is_dataclass(kind):
         return _constants(raw, cast(type, kind), key)
     inner, arguments = get_origin(kind), get_args(kind)

@@ -27,15 +27,9 @@ SOFTMAX_BACKWARD = (2, 1)  # reads the gradient and the output
 
 
 def row_kernel_us(
-    rows: np.ndarray,
-    columns: np.ndarray,
-    item_bytes: int,
-    device: DeviceSpec,
-    constants: MemoryConstants,
-    kernel: RowKernel,
-    tensors: tuple[int, int] = (1, 1),
-    resident: bool = False,
-) -> np.ndarray:
+    rows: np.ndarray, columns: np.ndarray, item_bytes: int, device: DeviceSpec, constants: MemoryConstants,
+    kernel: RowKernel, tensors: tuple[int, int] = (1, 1), resident: bool = False,
+) -> np.ndarray:  # fmt: skip
     """Device time [n] us of a kernel over rows: floor + (issue^p + memory^p)^(1/p).
 
     issue  = rows of one SM, in whole waves and a last one, x (cycles per row + cycles per element x columns) / clock

@@ -18,7 +18,6 @@ SLOWER_THAN = {"float16": "float32", "bfloat16": "float32", "float8": "float16",
 
 @cache
 def _rate_key(family: str, dtype: str) -> tuple[str, ...]:
-    """Keys of DeviceSpec.flops_per_s to try, best first."""
     plain = "float8" if dtype.startswith("float8") else "float64" if dtype in ("float64", "complex128") else dtype
     matrix = family in (FLOAT32_MATRIX_FAMILIES if plain == "float32" else MATRIX_FAMILIES)
     chain = []

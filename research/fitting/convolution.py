@@ -34,8 +34,8 @@ from gnnperf.analytic.convolution.model import (
     result_edge,
 )
 from gnnperf.analytic.gemm.constants import Members, default_gemm_constants
-from gnnperf.analytic.graph_launches import fit_logs, softened
 from gnnperf.analytic.kernels.call import Setting
+from gnnperf.analytic.least_squares import fit_logs, softened
 from gnnperf.analytic.memory_bound.constants import MemoryConstants, default_memory_constants
 from gnnperf.hardware import DeviceSpec, conf_dir
 from research.benchmarks._neusight import convolution_rows

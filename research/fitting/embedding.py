@@ -21,7 +21,7 @@ from gnnperf.analytic.embedding.model import (
     lookup_counts,
     lookup_us,
 )
-from gnnperf.analytic.graph_launches import fit_logs, softened
+from gnnperf.analytic.least_squares import fit_logs, softened
 from gnnperf.core import InputError
 
 OP = "aten::embedding_bag"

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from gnnperf.analytic.collective.fit import robust_least_squares
 from gnnperf.analytic.gemm.constants import (
     GemmConstants,
     Members,
@@ -40,6 +39,7 @@ from gnnperf.analytic.gemm.model import (
     rate_key,
     tiled_us,
 )
+from gnnperf.analytic.least_squares import robust_least_squares
 from gnnperf.core import InputError
 from gnnperf.hardware import conf_dir, match_device, read_yaml
 from research.benchmarks._products import TABLES, product_rows, sample

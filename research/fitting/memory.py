@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from gnnperf.analytic.constants_file import write_constants
-from gnnperf.analytic.graph_launches import fit_logs
+from gnnperf.analytic.least_squares import fit_logs
 from gnnperf.analytic.memory_bound.constants import (
     MEMORY_BOUND_FILE,
     EventGap,

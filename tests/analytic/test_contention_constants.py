@@ -10,12 +10,7 @@ import pytest
 
 from gnnperf.analytic import AnalyticPredictor
 from gnnperf.analytic.constants_file import read_constants, write_constants
-from gnnperf.analytic.contention_constants import (
-    ContentionConstants,
-    CpuContention,
-    GpuContention,
-    default_contention,
-)
+from gnnperf.analytic.contention_constants import ContentionConstants, CpuContention, GpuContention, default_contention
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import load_cluster, load_device
 from gnnperf.hardware.contention import UNLIMITED, Bucket

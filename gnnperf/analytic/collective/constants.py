@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -83,27 +84,13 @@ class CollectiveConstants:
         return replace(self, collective_models=collective_models, groups=groups)
 
     def latency_us(
-        self,
-        kinds: np.ndarray,
-        message_bytes: np.ndarray,
-        ranks: np.ndarray,
-        nodes: np.ndarray,
+        self, kinds: np.ndarray, message_bytes: np.ndarray, ranks: np.ndarray, nodes: np.ndarray,
         specified_us: np.ndarray,
-    ) -> np.ndarray:
-        """Latency of collectives.
+    ) -> np.ndarray:  # fmt: skip
+        """[n] us; NaN where the table had no such kind on that link. Arguments as of `collective_us`.
 
-        Far below the smallest measured size the shorter of law and specification answers: the law's start-up is a
-        guess there, and of two answers that grow with bytes the shorter one does too, up to the law's own.
-
-        Args:
-            kinds: [n] kind of collective.
-            message_bytes: [n] bytes of one rank's input; NaN unknown.
-            ranks: [n] of the group.
-            nodes: [n] machines the group spans.
-            specified_us: [n] us by specification; NaN unknown.
-
-        Returns:
-            [n] us; NaN where the table had no such kind on that link.
+        Far below the smallest measured size the shorter of model and specification rules (`specified_us`): the model's
+        start-up is a guess there, and of two times that grow with bytes the shorter one does too.
         """
         names = np.where(np.isin(kinds, POINT_TO_POINT), SEND_RECV, kinds)
         result = np.full(len(kinds), np.nan)
@@ -148,16 +135,14 @@ def save_collectives(constants: CollectiveConstants, path: Path) -> None:
         "between": constants.between,
         "inside": [[largest, link] for largest, link in constants.inside],
         "rings": dict(constants.rings),
-        "laws": {
-            SEPARATOR.join(key): rounded(asdict(collective_model), DIGITS)
-            for key, collective_model in constants.collective_models.items()
-        },
-        "groups": {
-            SEPARATOR.join(map(str, key)): rounded(asdict(collective_model), DIGITS)
-            for key, collective_model in constants.groups.items()
-        },
+        "laws": _plain(constants.collective_models),
+        "groups": _plain(constants.groups),
     }
     write_text(path, yaml_text(raw, flow=None))
+
+
+def _plain(models: Mapping[Any, CollectiveModel]) -> dict[str, object]:
+    return {SEPARATOR.join(map(str, key)): rounded(asdict(model), DIGITS) for key, model in models.items()}
 
 
 def load_collectives(path: Path) -> CollectiveConstants:
@@ -168,11 +153,8 @@ def load_collectives(path: Path) -> CollectiveConstants:
     """
     raw = read_yaml(path)
     for key, parts in (("laws", ("KIND", "LINK")), ("groups", ("KIND", "RANKS", "MACHINES"))):
-        if isinstance(collective_models := raw.get(key), dict):
-            raw[key] = {
-                _parts(name, parts, f"{path}, {key}"): collective_model
-                for name, collective_model in collective_models.items()
-            }
+        if isinstance(models := raw.get(key), dict):
+            raw[key] = {_parts(name, parts, f"{path}, {key}"): model for name, model in models.items()}
     if "laws" in raw:
         raw["collective_models"] = raw.pop("laws")  # the key of the file
     try:
@@ -184,11 +166,7 @@ def load_collectives(path: Path) -> CollectiveConstants:
 
 @cache
 def shipped_collectives(name: str) -> CollectiveConstants:
-    """Laws by name, from conf/analytic/collective_laws; these files do not change while a process runs.
-
-    Raises:
-        InputError: unknown name (with the closest ones).
-    """
+    """Models by name, from conf/analytic/collective_laws; these files do not change while a process runs."""
     return load_collectives(path_of(name, LAWS_GROUP))
 
 
@@ -199,9 +177,7 @@ def collective_models_of(cluster: ClusterSpec) -> CollectiveConstants | None:
         InputError: unknown name, or a file that cannot be read.
     """
     name = cluster.collective_models_name
-    if name is None:
-        return None
-    return collective_models_named(name).on(cluster)
+    return None if name is None else collective_models_named(name).on(cluster)
 
 
 def collective_models_named(name: str) -> CollectiveConstants:
@@ -214,7 +190,6 @@ def collective_models_named(name: str) -> CollectiveConstants:
 
 
 def _parts(key: object, names: tuple[str, ...], where: str) -> tuple[str | int, ...]:
-    """Of a key of a file: kind and link, or kind, ranks and machines."""
     result = str(key).split(SEPARATOR)
     if len(result) != len(names):
         raise InputError(f"key {key!r}", where=where, allowed=SEPARATOR.join(names))

@@ -2,14 +2,13 @@
 
 latency = start-up + hops x hop latency + share x message / bandwidth        n ranks, message S per rank
 
-Hops and shares by algorithm: gnnperf.hardware.collective_terms. A library has several protocols; a specification
-answers with the best (gnnperf.analytic.collective.formulas), a platform's table with fitted laws
-(gnnperf.analytic.collective.fit).
+Hops and shares by algorithm: gnnperf.hardware.collective_terms. A library has several protocols; a specification takes
+the fastest, a platform's table has fitted models (gnnperf.analytic.collective.fit).
 
 An all-reduce over several machines is the fastest of what NCCL chooses from (src/graph/tuning.cc): the ring, the tree
 (chains inside machines, a double binary tree between them) and, where the switches inside machines reduce, NVLS with a
-tree between them (since 2.18). Where the cluster says `all_reduce: hierarchical`, its library reduces machine by
-machine (Horovod's HOROVOD_HIERARCHICAL_ALLREDUCE, BlueConnect), and that by itself answers.
+tree between them (since 2.18). With `all_reduce: hierarchical` the library reduces machine by machine (Horovod's
+HOROVOD_HIERARCHICAL_ALLREDUCE, BlueConnect).
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from gnnperf.analytic.constants import AnalyticConstants
 from gnnperf.hardware import (
     BARRIER,
     HIERARCHICAL,
-    KINDS,
     POINT_TO_POINT,
     ClusterSpec,
     in_network_terms,
@@ -89,9 +87,6 @@ def soft_minimum(candidates: np.ndarray) -> np.ndarray:
     return shortest * (ratio**SOFTNESS).sum(axis=0) ** (-1.0 / SOFTNESS)
 
 
-# What the links of a cluster give a group: bandwidth inside a machine and between machines, latency of hops.
-
-
 def hops_us(inside: np.ndarray, between: np.ndarray, cluster: ClusterSpec, protocol: Protocol) -> np.ndarray:
     """[n] us of hops inside machines and between them."""
     inner, outer = protocol.hop_inside * cluster.intra.latency_us, protocol.hop_between * cluster.inter.latency_us
@@ -129,18 +124,12 @@ def across_bytes_per_s(kinds: np.ndarray, ranks: np.ndarray, cluster: ClusterSpe
     return np.minimum(inner, np.where((kinds == "all_to_all") | direct, exchange, ring))
 
 
-# All-reduce over machines in levels: only a part of each rank's bytes leaves its machine.
+# All-reduce over machines in levels, g ranks on each of m machines, S bytes of one rank's input:
 #
-# g ranks on each of m machines, S bytes of one rank's input:
-#
-# machine by machine   reduce-scatter of S inside, all-reduce of S/g between ranks of equal place, all-gather inside:
-#                      three collectives, one after the other, each a ring (Jia et al. 2018, section 4.3; Cho et al.
-#                      2019,
-#                      BlueConnect; Horovod's HOROVOD_HIERARCHICAL_ALLREDUCE)
-# switches and tree    the switch of a machine reduces, a double binary tree carries S/g of each rank up and down
-# between
-#                      machines, the switch multicasts; pipelined, so that the slower of the two rules (NCCL 2.18,
-#                      NVLS_TREE in src/graph/tuning.cc)
+# machine by machine   reduce-scatter of S inside, all-reduce of S/g between ranks of equal index, all-gather inside;
+#                      three rings, one after the other (Jia et al. 2018, section 4.3; Cho et al. 2019, BlueConnect)
+# switches and tree    the switch of a machine reduces, a double binary tree carries S/g of each rank between machines,
+#                      the switch multicasts; pipelined: the slower rules (NCCL 2.18, NVLS_TREE in tuning.cc)
 
 NUM_STAGES = 3  # reduce-scatter, all-reduce, all-gather
 
@@ -171,19 +160,13 @@ def switches_and_tree_us(
     return np.where((kinds == "all_reduce") & (nodes > 1), result, np.inf)
 
 
-__all__ = ["KINDS", "collective_us", "fitted_collective_us"]
-
 IN_NETWORK = "in_network_reduction"  # key of a cluster's metadata: "nvls" where switches reduce inside machines
 
 
 def fitted_collective_us(
-    kinds: np.ndarray,
-    message_bytes: np.ndarray,
-    group_size: np.ndarray,
-    cluster: ClusterSpec,
-    constants: AnalyticConstants,
-    fitted: CollectiveConstants,
-) -> np.ndarray:
+    kinds: np.ndarray, message_bytes: np.ndarray, group_size: np.ndarray, cluster: ClusterSpec,
+    constants: AnalyticConstants, fitted: CollectiveConstants,
+) -> np.ndarray:  # fmt: skip
     """As collective_us, with the platform's own laws wherever its table had the kind on the group's link."""
     specified = collective_us(kinds, message_bytes, group_size, cluster, constants)
     several = group_size > 1  # one rank by itself moves nothing
@@ -199,12 +182,9 @@ def fitted_collective_us(
 
 
 def collective_us(
-    kinds: np.ndarray,
-    message_bytes: np.ndarray,
-    group_size: np.ndarray,
-    cluster: ClusterSpec,
+    kinds: np.ndarray, message_bytes: np.ndarray, group_size: np.ndarray, cluster: ClusterSpec,
     constants: AnalyticConstants,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Latency of collective nodes by specification, from the last arrival to the end of the transfer.
 
     A group no larger than `ranks_per_node` is taken to share a node: nodes do not say which ranks a group has.

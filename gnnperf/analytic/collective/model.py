@@ -1,4 +1,4 @@
-"""CollectiveLaw: latency of one kind of collective over one link, as a function of bytes and ranks.
+"""CollectiveModel: latency of one kind of collective over one link, as a function of bytes and ranks.
 
 latency = start + hop x hops + touched / pass + wire x sharers^power / lanes / bandwidth
           + sum over switches (extra + extra_hop x hops) x r / (1 + r),  r = (touched / (at x (n/4)^growth))^sharpness
@@ -32,7 +32,7 @@ class ProtocolSwitch:
     """Where a library changes to a protocol with a later start and more bandwidth."""
 
     extra_us: FromZero  # start-up beyond the protocol before
-    extra_hop_us: FromZero  # ... and per hop.
+    extra_hop_us: FromZero  # ... and per hop
     at_bytes: FromZero  # half of the extra is paid here, in a group of REFERENCE_RANKS
     growth: float  # at_bytes grows with (ranks / REFERENCE_RANKS)^growth
     sharpness: FromZero  # 1 gradual; large: a step
@@ -74,7 +74,6 @@ class CollectiveModel:
 
 
 def _changed(switch: ProtocolSwitch, calls: CollectiveCalls) -> np.ndarray:
-    """Share of the change made [n], 0 to 1."""
     at = switch.at_bytes * (calls.ranks / REFERENCE_RANKS) ** switch.growth  # [n] bytes
     with np.errstate(divide="ignore"):  # no bytes: log is -inf, the share 0
         exponent = switch.sharpness * np.log(calls.touched_bytes / at)

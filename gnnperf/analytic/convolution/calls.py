@@ -175,9 +175,5 @@ def _by_dtype(calls: Sequence[KernelCall]) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def convolution_size(call: KernelCall) -> tuple[float, ...]:
-    """Fields of Convolutions.
-
-    Raises:
-        UnknownCost: shapes and FLOPs that do not tell.
-    """
+    """Fields of Convolutions. Raises UnknownCost: shapes and FLOPs that do not tell."""
     return (_both if call.op_name == BOTH else PASS_OF[call.op_name][1])(call)

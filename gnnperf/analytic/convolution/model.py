@@ -11,7 +11,15 @@ The patches are never written: bytes are image, weight and result once each. On 
 all of k in one tile, as long as it may be (deep images of few pixels leave most SMs idle); the third divides k among
 tiles. On matrix units, whose convolutions no table has, all may.
 
-Winograd's forms of 3 x 3 windows are `gnnperf.analytic.convolution.model`.
+Without matrix units 3 x 3 windows at stride 1 in one group have Winograd's minimal filtering (Lavin, Gray 2016), too:
+
+                multiplications                   products                     transforms
+    fused       F(2 x 2, 3 x 3): 16 for 4 sums    [16 tiles, C] x [C, K]       inside, but for the weight's
+    unfused     F(4 x 4, 3 x 3): 36 for 16 sums   36 of [tiles, C] x [C, K]    kernels of their own, through memory
+
+A fused kernel works on blocks of 8 x 8 results: an image of 9 x 9 costs four of them. The weight's gradient is
+F(3 x 3, 4 x 4) (section 3), summed over tiles, and unfused: cuDNN has no fused kernel for it. The shares that sizes do
+not give are fitted (`ConvolutionConstants`).
 """
 
 from __future__ import annotations
@@ -81,20 +89,13 @@ def moved_bytes(calls: Convolutions, item_bytes: int) -> np.ndarray:
 
 
 def convolution_us(
-    calls: Convolutions,
-    which: ConvolutionPass,
-    item_bytes: int,
-    device: DeviceSpec,
-    memory: MemoryConstants,
-    product_us: ProductTime,
-    splits: Splits = SPLITS,
-) -> np.ndarray:
+    calls: Convolutions, which: ConvolutionPass, item_bytes: int, device: DeviceSpec, memory: MemoryConstants,
+    product_us: ProductTime, splits: Splits = SPLITS,
+) -> np.ndarray:  # fmt: skip
     """Time [calls] us: that of the products, or of moving the tensors where that is longer (depthwise, 1 x 1)."""
     moved_us = stream_us(moved_bytes(calls, item_bytes), device, memory)  # [calls]
     return np.maximum(product_us(as_products(calls, which, item_bytes), splits), moved_us)
 
-
-# ConvolutionConstants: what the forms of convolutions take as given next to those of products.
 
 CONVOLUTION_FILE = "convolution.yaml"
 
@@ -177,7 +178,6 @@ def _blocks(calls: Convolutions, which: ConvolutionPass, edge: int) -> np.ndarra
 
 
 def _places(results: int) -> int:
-    """Of a tile with so many results along an edge."""
     return (results + WINOGRAD_WINDOW - 1) ** 2
 
 
@@ -202,13 +202,9 @@ class Algorithms:
 
 
 def algorithms(
-    calls: Convolutions,
-    which: ConvolutionPass,
-    item_bytes: int,
-    device: DeviceSpec,
-    memory: MemoryConstants,
+    calls: Convolutions, which: ConvolutionPass, item_bytes: int, device: DeviceSpec, memory: MemoryConstants,
     product_us: ProductTime,
-) -> Algorithms:
+) -> Algorithms:  # fmt: skip
     """Every way to convolve without matrix units; arguments as of `convolution_us`."""
     per_byte_us = US / sustained_bytes_per_s(device, memory)
     transformed = image_bytes(calls, which, item_bytes) + weight_bytes(calls, UNFUSED_RESULTS, item_bytes)  # [calls]

@@ -35,11 +35,6 @@ class FamilyCoefficients:
     dtype_factor: Mapping[str, Price]  # dtype -> factor of every count but calls
 
     def __post_init__(self) -> None:
-        """Refuse other counts than COUNTS.
-
-        Raises:
-            InputError: names the first unknown one.
-        """
         for count in chain(self.price_us, *self.op_factor.values()):
             require(count in COUNTS, "count", count, ", ".join(COUNTS))
 
@@ -67,11 +62,6 @@ class OpCoefficients:
     core: CoreNumbers  # of that processor
 
     def __post_init__(self) -> None:
-        """Refuse prices without those of BACK_OFF.
-
-        Raises:
-            InputError: they are missing.
-        """
         if BACK_OFF not in self.families:
             raise InputError(f"has no prices of the family {BACK_OFF!r}", where="families")
 
@@ -110,8 +100,7 @@ class OpCoefficients:
 
 def core_numbers(device: DeviceSpec) -> CoreNumbers:
     """Of one core of a CPU."""
+    cores = device.num_sms
     return CoreNumbers(
-        device.flops_per_s["float32"] / device.num_sms,
-        device.memory_bandwidth_bytes_per_s / device.num_sms,
-        device.clock_hz,
+        device.flops_per_s["float32"] / cores, device.memory_bandwidth_bytes_per_s / cores, device.clock_hz
     )

@@ -37,8 +37,6 @@ import pandas as pd
 
 from gnnperf.core import OpFamily
 
-# One call of an op on a CPU, and what every family counts alike.
-
 CACHE_BYTES = 2.0**23  # beyond it a tensor comes from memory: a virtual machine's share of the last level, about
 FAR_SHARPNESS = 6.0  # a sweep leaves the cache at once
 ITEM_BYTES = 4.0

@@ -167,7 +167,6 @@ class _Problem:
 
 
 def _weights(rows: pd.DataFrame) -> np.ndarray:
-    """[n] sum 1."""
     recorded = (rows["source"] == RECORDED).to_numpy()
     spent = (rows["latency_us"] * rows["times"]).to_numpy(float) ** TIME_POWER
     mean = spent[recorded].mean() if recorded.any() else 1.0

@@ -105,7 +105,6 @@ def busy_columns(dim: np.ndarray) -> np.ndarray:
 
 
 def _look_up_us(tables: np.ndarray, caches: Caches, coefficients: LookupCoefficients) -> np.ndarray:
-    """[k] us without launches."""
     return lookup_us(_lookups(tables), caches, coefficients) - coefficients.call
 
 
@@ -115,17 +114,10 @@ def _update_us(tables: np.ndarray, caches: Caches, coefficients: LookupCoefficie
     different = requested.reuse.unique(requested.lookups)  # [k] rows
     line, state = caches.line_bytes, tables[:, -1]
     touched = np.maximum(requested.row_bytes, line) + np.where(state > 0, np.maximum(state, line), 0.0)
-    far = (
-        requested.bags * requested.row_bytes + 2.0 * different * touched + requested.lookups * INDEX_BYTES
-    )  # [k] bytes
-    near = (
-        requested.lookups * requested.row_bytes
-    )  # [k] bytes: a bag's gradient is read once more for each of its indices
-    return (
-        far * coefficients.last_line / line
-        + near * coefficients.near_line / line
-        + requested.lookups * requested.dim * coefficients.element
-    )
+    far = requested.bags * requested.row_bytes + 2.0 * different * touched + requested.lookups * INDEX_BYTES  # bytes
+    near = requested.lookups * requested.row_bytes  # bytes: a bag's gradient is read once more for each of its indices
+    element_us = requested.lookups * requested.dim * coefficients.element
+    return far * coefficients.last_line / line + near * coefficients.near_line / line + element_us
 
 
 def batched_work(tables: Sequence[BatchedTable], name: str) -> tuple[float, float]:

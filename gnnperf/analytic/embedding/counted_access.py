@@ -55,7 +55,8 @@ class ReuseDistances:
 def counted_access(num_rows: float, reuse_histogram: np.ndarray, lookups: float) -> Access:
     """One table's access."""
     counts = np.append(max(num_rows - reuse_histogram.sum(), 0.0), reuse_histogram).astype(float)  # [1 + bins]
-    rates = np.geomspace(LEAST_RATE_SHARE * lookups / num_rows, most_rate(reuse_histogram), NUM_RATES)
+    most = float(2.0 ** np.flatnonzero(reuse_histogram).max())  # the largest count of the last bin that holds rows
+    rates = np.geomspace(LEAST_RATE_SHARE * lookups / num_rows, most, NUM_RATES)
     rates = np.append(0.0, rates)  # [rates] lookups of a row in a batch
     likely = _bin_probability(rates, len(reuse_histogram))  # [rates, 1 + bins]
     share = np.full(len(rates), 1.0 / len(rates))  # [rates] of the rows
@@ -66,25 +67,14 @@ def counted_access(num_rows: float, reuse_histogram: np.ndarray, lookups: float)
     return Access(rows[None, :], (rates / (rows @ rates))[None, :])
 
 
-def most_rate(reuse_histogram: np.ndarray) -> float:
-    """The largest count of the last bin that holds rows."""
-    return float(2.0 ** np.flatnonzero(reuse_histogram).max())
-
-
-def _edges(bins: int) -> np.ndarray:
-    """[bins + 1] the largest count below each bin, and of the last: 0, 1, 2, 4, 8, ..."""
-    return np.append(0.0, 2.0 ** np.arange(bins))
-
-
 def _bin_probability(rates: np.ndarray, bins: int) -> np.ndarray:
     """[rates, 1 + bins] that a row of each rate is requested never, once, twice, 3 to 4 times, ...; beyond is last."""
-    below = np.stack([_at_most(rates, edge) for edge in _edges(bins)], axis=1)  # [rates, bins + 1]
+    below = np.stack([_at_most(rates, edge) for edge in (0.0, *2.0 ** np.arange(bins))], axis=1)  # [rates, bins + 1]
     below[:, -1] = 1.0
     return np.diff(below, axis=1, prepend=0.0)
 
 
 def _at_most(rates: np.ndarray, count: float) -> np.ndarray:
-    """[rates] probability of Poisson(rate) <= count."""
     if count > EXACT_COUNTS:
         spread = np.sqrt(2.0 * np.maximum(rates, TINY))
         return np.array([0.5 * (1.0 + erf(z)) for z in (count + 0.5 - rates) / spread])

@@ -30,7 +30,6 @@ TILE_SETS: Mapping[str, tuple[tuple[int, int], ...]] = {
     "narrow": ((64, 64), (32, 128), (128, 32), (64, 128)),
 }  # fmt: skip
 
-
 # Whose float32 kernels cuBLAS runs on a generation, as their names say in NeuSight's tables and in traces of the others
 # (maxwell_sgemm_128x64 on P100, volta_sgemm_32x128 on T4, ampere_sgemm_128x128 on L4 and H100). Later generations got
 # kernels for matrix units only.
@@ -75,11 +74,6 @@ class GemmConstants:
     kernels: str = ANY_KERNELS
 
     def __post_init__(self) -> None:
-        """Refuse unknown tiles and kernels.
-
-        Raises:
-            InputError: names what is allowed.
-        """
         require(self.tiles in TILE_SETS, "tiles", self.tiles, ", ".join(TILE_SETS))
         kernels = sorted({*KERNELS_OF.values(), LATEST_KERNELS, ANY_KERNELS})
         require(self.kernels in kernels, "kernels", self.kernels, ", ".join(kernels))
@@ -121,12 +115,8 @@ def load_gemm_constants(path: Path) -> Mapping[str, Members]:
     """
     raw = read_yaml(path)
     if raw.get("version") != VERSION:
-        raise InputError(
-            f"version {raw.get('version')!r}",
-            where=str(path),
-            allowed=str(VERSION),
-            remedy="fit again: python -m research.fitting.gemm",
-        )
+        remedy = "fit again: python -m research.fitting.gemm"
+        raise InputError(f"version {raw.get('version')!r}", where=str(path), allowed=str(VERSION), remedy=remedy)
     result = constants_from(raw, _GemmFile, str(path))
     return {family: getattr(result, family) for family in FAMILIES}
 

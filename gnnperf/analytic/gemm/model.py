@@ -19,13 +19,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gnnperf.analytic.gemm.constants import (
-    TILE_SETS,
-    GemmConstants,
-    Members,
-    default_gemm_constants,
-    members_for,
-)
+from gnnperf.analytic.gemm.constants import TILE_SETS, GemmConstants, Members, default_gemm_constants, members_for
 from gnnperf.core import InputError
 from gnnperf.hardware import DeviceSpec
 
@@ -70,13 +64,9 @@ class DeviceNumbers:
 
 
 def products(
-    m: npt.ArrayLike,
-    n: npt.ArrayLike,
-    k: npt.ArrayLike,
-    batch: npt.ArrayLike = 1,
-    item_bytes: npt.ArrayLike = 4,
+    m: npt.ArrayLike, n: npt.ArrayLike, k: npt.ArrayLike, batch: npt.ArrayLike = 1, item_bytes: npt.ArrayLike = 4,
     turns: npt.ArrayLike = 1,
-) -> Products:
+) -> Products:  # fmt: skip
     """Products of these sizes, broadcast against each other and flattened."""  # fmt: skip
     sizes = np.broadcast_arrays(*(np.asarray(v, float) for v in (batch, m, n, k, item_bytes, turns)))
     return Products(*(np.atleast_1d(v).ravel() for v in sizes))
@@ -148,15 +138,9 @@ def family_of(key: str, batched: bool) -> str:
 
 
 def gemm_us(
-    device: DeviceSpec,
-    dtype: str,
-    result: Products,
-    *,
-    tf32: bool = False,
-    launch_included: bool = False,
-    constants: Mapping[str, Members] | None = None,
-    splits: Splits = SPLITS,
-) -> Array:
+    device: DeviceSpec, dtype: str, result: Products, *, tf32: bool = False, launch_included: bool = False,
+    constants: Mapping[str, Members] | None = None, splits: Splits = SPLITS,
+) -> Array:  # fmt: skip
     """[rows] us of products on one device.
 
     Raises:
@@ -184,7 +168,6 @@ def tiled_us(
 def _one_us(
     result: Products, numbers: DeviceNumbers, constants: GemmConstants, launch_included: bool, splits: Splits
 ) -> Array:
-    """[rows] us of one member, a chunk of rows at a time."""
     parts = [slice(at, at + CHUNK_ROWS) for at in range(0, len(result.m), CHUNK_ROWS)]
     kernels = [
         kernel_us(
@@ -273,7 +256,6 @@ def _throttled_us(us: Array, device: DeviceNumbers, c: GemmConstants) -> Array:
 
 
 def _split_us(result: Products, device: DeviceNumbers, counts: Candidates, c: GemmConstants) -> Array:
-    """Every part is written and read once, through the cache."""
     results = (result.batch * result.m * result.n)[:, None] * counts.splits
     return c.split_clocks / device.clock_hz[:, None] * US_PER_S + 2 * SUM_BYTES * results / _l2_bytes_per_us(device, c)
 

@@ -1,8 +1,12 @@
-"""Matrix products with a sparse operand: what is kept from FLOPs and bytes, then `gnnperf.analytic.gemm.sparse_calls`.
+"""Matrix products with a sparse operand: the roofline of a sparse layer (Shinn et al. 2023, The Sparsity Roofline).
+
+    time = floor + max(FLOPs of kept values / rate, bytes / bandwidth)
 
 A node keeps the shapes of the dense matrices. Fewer FLOPs than those take mean that one operand is stored in blocks or
 in single values, and the bytes say which: what stored values, the dense operand and the result leave over are indices,
-one per block or one per value. 2:4 has ops of its own.
+one per block or one per value (`gnnperf.graph.cost.sparse_matmul`). 2:4 has ops of its own. Matrix units need whole
+blocks (Gray, Radford, Kingma 2017) or the 2:4 pattern, which doubles their peak where the device has that
+(`sparse_matrix_speedup`; Mishra et al. 2021); single values run on the plain lanes.
 """
 
 from __future__ import annotations
@@ -21,15 +25,6 @@ from gnnperf.analytic.memory_bound.streams import US, stream_us
 from gnnperf.analytic.roofline import flops_per_s
 from gnnperf.graph import DTYPE_BYTES, INDEX_BYTES, OpCall, UnknownCost, compressed_rows, op_cost
 from gnnperf.hardware import DeviceSpec
-
-# Sparse and block-sparse matrix products: the roofline of a sparse layer (Shinn et al. 2023, The Sparsity Roofline).
-#
-#     time = floor + max(FLOPs of kept values / rate, bytes / bandwidth)
-#
-# FLOPs and bytes, with what says where the values are, come from `gnnperf.graph.cost.sparse_matmul`. Rates: matrix
-# units
-# need whole blocks (Gray, Radford, Kingma 2017) or the 2:4 pattern; single values run on the plain lanes. 2:4 doubles
-# the peak of matrix units where the device has that (DeviceSpec.sparse_matrix_speedup; Mishra et al. 2021).
 
 TWO_FOUR_DENSITY = 0.5
 
@@ -58,7 +53,7 @@ def two_four_us(
 
 SMALLEST_MATRIX_BLOCK = 16  # edge that matrix units take (torch/sparse/_triton_ops.py, check_blocksize)
 DENSE = 1.0 - 1e-6  # density from which on nothing is missing
-Size = tuple[float, float, float]  # m, n, k
+Size = tuple[float, ...]  # m, n, k
 
 
 def _compressed(call: OpCall) -> Size:
@@ -67,14 +62,7 @@ def _compressed(call: OpCall) -> Size:
 
 
 def _values_at(values: int, dense: int) -> Callable[[OpCall], Size]:
-    def size(call: OpCall) -> Size:
-        return (
-            float(call.tensor(values).shape[0]),
-            float(call.tensor(dense).shape[-1]),
-            float(call.tensor(dense).shape[-2]),
-        )
-
-    return size
+    return lambda call: tuple(map(float, (call.tensor(values).shape[0], *call.tensor(dense).shape[:-3:-1])))
 
 
 def _linear(call: OpCall) -> Size:
@@ -133,8 +121,7 @@ def _retained_us(call: KernelCall, setting: Setting) -> float:
 def density_of(call: KernelCall) -> float:
     """Share of the operand's values that is stored: FLOPs over those of the dense product.
 
-    Raises:
-        UnknownCost: another op, FLOPs not known or none, shapes not recorded.
+    Raises UnknownCost: another op, FLOPs not known or none, shapes not recorded.
     """
     if call.plain_name not in SIZES or not call.flops > 0:
         raise UnknownCost
@@ -159,11 +146,7 @@ def values_per_index(call: KernelCall, density: float) -> float:
 
 
 def _matrix_rate(setting: Setting, dtype: str) -> float:
-    """FLOP/s that matrix units sustain on dense operands.
-
-    Raises:
-        UnknownCost: the device has none for the dtype.
-    """
+    """FLOP/s that matrix units sustain on dense operands. Raises UnknownCost: the device has none for the dtype."""
     key = rate_key(setting.device, dtype, tf32=True)
     if not key.endswith("_matrix"):
         raise UnknownCost

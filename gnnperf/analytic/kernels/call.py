@@ -71,8 +71,7 @@ class KernelCall:
     def parsed(self) -> OpCall:
         """Its shapes; every tensor's dtype is left at the default, see `item_bytes`.
 
-        Raises:
-            UnknownCost: none were recorded.
+        Raises UnknownCost: none were recorded.
         """
         return parse_call(self.op_name, self.input_dims, None, None)
 

@@ -1,4 +1,4 @@
-"""Compute nodes of a graph: latency and bound. Distinct op calls are requested once; their kernels share the latency."""
+"""Compute nodes of a graph: latency and bound. Distinct op calls are predicted once; kernels share the latency."""
 
 from __future__ import annotations
 
@@ -65,7 +65,6 @@ def node_bounds(graph: ExecutionGraph, device: DeviceSpec) -> np.ndarray:
 
 
 def _call_bounds(calls: Sequence[KernelCall], device: DeviceSpec) -> np.ndarray:
-    """[num_calls] as `gnnperf ops predict` tells them."""
     if device.kind == "cpu":
         return op_times(calls, device).bound
     return bounds(calls, device, roofline_us(calls, device, default_constants(device.kind).roofline_power))

@@ -60,11 +60,6 @@ class MemoryConstants:
     provenance: str = ""  # where the numbers come from
 
     def __post_init__(self) -> None:
-        """Refuse other kernels than ROW_KERNELS.
-
-        Raises:
-            InputError: names the one that is missing or unknown.
-        """
         for rows in (self.rows, *self.rows_of.values()):
             require_names(rows, ROW_KERNELS, "rows")
 

@@ -58,11 +58,9 @@ def traffic_us(
 
 
 def stream_us(
-    moved_bytes: np.ndarray,
-    device: DeviceSpec,
-    constants: MemoryConstants,
+    moved_bytes: np.ndarray, device: DeviceSpec, constants: MemoryConstants,
     working_set_bytes: np.ndarray | float = np.inf,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Device time [n] us of a copy, fill or cast: floor + bytes / bandwidth. Zero bytes cost the floor."""
     return device.launch_floor_us + traffic_us(moved_bytes, np.asarray(working_set_bytes), device, constants)
 
@@ -74,13 +72,9 @@ def issue_us(elements: np.ndarray, lane_cycles: float, device: DeviceSpec) -> np
 
 
 def elementwise_us(
-    op: str,
-    elements: np.ndarray,
-    moved_bytes: np.ndarray,
-    device: DeviceSpec,
-    constants: MemoryConstants,
+    op: str, elements: np.ndarray, moved_bytes: np.ndarray, device: DeviceSpec, constants: MemoryConstants,
     working_set_bytes: np.ndarray | float = np.inf,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Device time [n] us of one elementwise kernel."""
     cycles = constants.lane_cycles.get(op, constants.lane_cycles[OTHER])
     memory = traffic_us(moved_bytes, np.asarray(working_set_bytes), device, constants)  # [n]

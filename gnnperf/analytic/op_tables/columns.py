@@ -112,7 +112,6 @@ def read_access(entry: Mapping[Any, Any], op: str, shapes: Shapes, where: str) -
 
 
 def _sizes(op: str, shapes: Shapes, where: str) -> tuple[float, float]:
-    """Rows of the table and lookups."""
     table, indices = (shapes[index] if index < len(shapes) else None for index in range(2))
     if not table or not indices or not prod(table) or not prod(indices):
         what = f"shapes of {op} name no table and indices"

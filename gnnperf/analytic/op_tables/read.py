@@ -19,9 +19,7 @@ from gnnperf.core import InputError, reading
 DIRECTIONS = ("forward", "backward")
 SUFFIXES = (".parquet", ".csv", ".jsonl", ".json")
 NEEDED = ("op", "shapes")
-KNOWN = ", ".join(
-    ("op, shapes, dtype or dtypes, arguments, direction", *columns.COLUMNS, "what gnnperf calibrate adds")
-)
+KNOWN = ", ".join(("op, shapes, dtype or dtypes, arguments, direction", *columns.COLUMNS, "those of calibrate"))
 OP = "op"
 MEASURED = "measured_latency_us"  # what an answered table calls it, whose latency_us is the answer
 Shape = tuple[int, ...]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnnperf.analytic.graph_launches import fit_logs
+from gnnperf.analytic.least_squares import fit_logs
 from gnnperf.core import InputError, require
 from research.fitting.adapt.parts import PARTS
 from research.fitting.adapt.step_linear_bounds import StepLinearBounds

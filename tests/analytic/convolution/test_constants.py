@@ -10,10 +10,7 @@ import yaml
 from round_device import DEVICE as ROUND
 
 from gnnperf.analytic.constants_file import read_constants, write_constants
-from gnnperf.analytic.convolution.model import (
-    ConvolutionConstants,
-    default_convolution_constants,
-)
+from gnnperf.analytic.convolution.model import ConvolutionConstants, default_convolution_constants
 from gnnperf.core.errors import InputError
 
 DEVICE = replace(ROUND, memory_bandwidth_bytes_per_s=1e11)  # transforms count

@@ -6,13 +6,7 @@ import pytest
 from convolved import convolution, flops_us, free_us, sizes
 from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.convolution.model import (
-    ConvolutionPass,
-    Convolutions,
-    as_products,
-    convolution_us,
-    moved_bytes,
-)
+from gnnperf.analytic.convolution.model import ConvolutionPass, Convolutions, as_products, convolution_us, moved_bytes
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
 

@@ -10,11 +10,7 @@ import yaml
 from round_device import CONSTANTS, DEVICE
 
 from gnnperf.analytic.constants_file import read_constants, write_constants
-from gnnperf.analytic.memory_bound.constants import (
-    MemoryConstants,
-    MemorySystem,
-    default_memory_constants,
-)
+from gnnperf.analytic.memory_bound.constants import MemoryConstants, MemorySystem, default_memory_constants
 from gnnperf.analytic.memory_bound.streams import stream_share
 from gnnperf.core.errors import InputError
 
