@@ -75,10 +75,6 @@ def load_constants(path: Path) -> AnalyticConstants:
 def constants_from_plain(raw: object, where: str) -> AnalyticConstants:
     """The constants in plain values: of a YAML file, or of a checkpoint.
 
-    Args:
-        raw: names and values.
-        where: it was read, for messages.
-
     Raises:
         InputError: an unknown or missing key, or a value that is no number from 0 up.
     """

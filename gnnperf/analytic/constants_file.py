@@ -31,10 +31,6 @@ LIMITS = {">": "above {:g}", ">=": "from {:g} up", "<": "below {:g}", "<=": "up 
 def read_constants(path: Path, kind: type[ConstantsT]) -> ConstantsT:
     """The constants in a YAML file.
 
-    Args:
-        path: the file.
-        kind: dataclass whose annotations hold types and ranges.
-
     Raises:
         InputError: not readable, an unknown or missing key, or a value of another type or range.
     """

@@ -109,9 +109,9 @@ def catalog_evidence(result: Sequence[Evidence] | None = None) -> list[DeviceEvi
 
 def _of(device: DeviceSpec, every: Sequence[Evidence], measured: Sequence[DeviceSpec]) -> DeviceEvidence:
     own = tuple(one for one in every if one.device == device.name)
-    kin = [m for m in measured if _related(m, device)]
+    kin = [m for m in measured if device.kind == "gpu" and m.architecture and m.architecture == device.architecture]
     chip = [m for m in kin if m.num_sms == device.num_sms]
-    near = tuple(m.name for m in chip or kin) if not own and (device.kind == "cpu" or has_forms(device)) else ()
+    near = tuple(m.name for m in chip or kin) if not own and has_forms(device) else ()
     collective_models = default_cluster(device).collective_models_name
     return DeviceEvidence(device, _standing(own), own, near, bool(near and chip), collective_models)
 
@@ -121,13 +121,6 @@ def _counts(result: Sequence[Evidence]) -> Iterator[str]:
     for source, dtype in dict.fromkeys((one.source, one.dtype) for one in result):
         here = [one for one in result if (one.source, one.dtype) == (source, dtype)]
         yield f"{source}, {dtype}: " + ", ".join(f"{one.ops} {one.fitted:,}" for one in here)
-
-
-def _related(measured: DeviceSpec, device: DeviceSpec) -> bool:
-    """Prices of a CPU move to every other one by its rates per core; GPUs have generations."""
-    if device.kind == "cpu":
-        return False
-    return measured.kind == "gpu" and measured.architecture is not None and measured.architecture == device.architecture
 
 
 def _standing(own: Sequence[Evidence]) -> Standing:

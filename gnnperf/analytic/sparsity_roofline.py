@@ -40,30 +40,19 @@ from gnnperf.hardware import DeviceSpec
 
 @dataclass(frozen=True)
 class Roof:
-    """One rate: per second.
+    """One rate: per second."""
 
-    Attributes:
-        sustained: what well-written kernels reach.
-        peak: of the vendor; None: a calibrated device, of which only the former is known.
-    """
-
-    sustained: float
-    peak: float | None
+    sustained: float  # what well-written kernels reach
+    peak: float | None  # of the vendor; None: a calibrated device, of which only the former is known
 
 
 @dataclass(frozen=True)
 class DeviceRoofs:
-    """All roofs of a device.
+    """All roofs of a device."""
 
-    Attributes:
-        device: whose.
-        bandwidth: bytes per second of its memory.
-        flops: key of DeviceSpec.flops_per_s -> FLOPs per second.
-    """
-
-    device: DeviceSpec
-    bandwidth: Roof
-    flops: dict[str, Roof]
+    device: DeviceSpec  # whose
+    bandwidth: Roof  # bytes per second of its memory
+    flops: dict[str, Roof]  # key of DeviceSpec.flops_per_s -> FLOPs per second
 
     def ridge(self, key: str) -> float:
         """FLOPs per byte from which on the sustained FLOP rate is what limits."""
@@ -107,19 +96,13 @@ SIXTEENTHS = 16
 
 @dataclass(frozen=True)
 class Layer:
-    """weight [m, k] times [k, n].
+    """weight [m, k] times [k, n]."""
 
-    Attributes:
-        m, n, k: sizes; of a linear layer outputs, tokens, inputs.
-        dtype: one of DTYPES.
-        tf32: float32 products may use TF32.
-    """
-
-    m: int
+    m: int  # sizes; of a linear layer outputs, tokens, inputs
     n: int
     k: int
-    dtype: str
-    tf32: bool = False
+    dtype: str  # one of DTYPES
+    tf32: bool = False  # float32 products may use TF32
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k"):
@@ -240,27 +223,16 @@ UNSTRUCTURED, BLOCK = "unstructured", "block"
 
 @dataclass(frozen=True)
 class SparsityPoint:
-    """One pattern at one sparsity.
+    """One pattern at one sparsity."""
 
-    Attributes:
-        pattern: its name.
-        sparsity: share of the weight that is not stored.
-        cost: FLOPs, bytes, peak rate.
-        roof_us: no kernel is faster.
-        roof_speedup: of the dense layer's roof_us over it.
-        bound: "compute" or "memory".
-        model_us: by the analytical model; None: it has no answer.
-        model_speedup: of the dense layer's model_us over it; None: one of them is not known.
-    """
-
-    pattern: str
-    sparsity: float
-    cost: Cost
-    roof_us: float
-    roof_speedup: float
-    bound: str
-    model_us: float | None
-    model_speedup: float | None
+    pattern: str  # its name
+    sparsity: float  # share of the weight that is not stored
+    cost: Cost  # FLOPs, bytes, peak rate
+    roof_us: float  # no kernel is faster
+    roof_speedup: float  # of the dense layer's roof_us over it
+    bound: str  # "compute" or "memory"
+    model_us: float | None  # by the analytical model; None: it has no answer
+    model_speedup: float | None  # of the dense layer's model_us over it; None: one of them is not known
 
 
 def sparsity_points(

@@ -46,27 +46,19 @@ class MeasuredLink:
 
 @dataclass(frozen=True)
 class CollectiveConstants:
-    """What a platform's table given.
+    """What a platform's table given."""
 
-    Attributes:
-        measured_inside: what linked a machine's ranks where this was measured.
-        measured_between: ... and machines.
-        collective_models: (kind, link) -> law over all groups on that link.
-        groups: (kind, ranks, machines) -> the law of a group that was measured.
-        inside: (largest group, its slowest link) inside a machine, by size; a larger group takes the last.
-        between: link between machines; empty if no group spanned several.
-        rings: ranks -> rings inside a machine without a switch; empty: a switch.
-        provenance: where the numbers come from.
-    """
-
-    measured_inside: MeasuredLink
-    measured_between: MeasuredLink
-    collective_models: Mapping[Kind, CollectiveModel]
+    measured_inside: MeasuredLink  # what linked a machine's ranks where this was measured
+    measured_between: MeasuredLink  # ... and machines.
+    collective_models: Mapping[Kind, CollectiveModel]  # (kind, link) -> law over all groups on that link
+    # (kind, ranks, machines) -> the law of a group that was measured
     groups: Mapping[Group, CollectiveModel] = field(default_factory=dict)
+    # (largest group, its slowest link) inside a machine, by size; a larger group takes the last
     inside: tuple[tuple[int, str], ...] = ()
-    between: str = ""
+    between: str = ""  # link between machines; empty if no group spanned several
+    # ranks -> rings inside a machine without a switch; empty: a switch
     rings: Mapping[int, int] = field(default_factory=dict)
-    provenance: str = ""
+    provenance: str = ""  # where the numbers come from
 
     def on(self, cluster: ClusterSpec) -> CollectiveConstants:
         """The laws on a cluster's links: moved to other rates and latencies, without those of another medium."""

@@ -47,20 +47,13 @@ Counts = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Call:
-    """One call: its name after `::`, its shapes, and what the cost formula says.
+    """One call: its name after `::`, its shapes, and what the cost formula says."""
 
-    Attributes:
-        op: name without namespace.
-        dims: shapes of the arguments.
-        flops, moved_bytes: of the whole call.
-        between_bytes: what the thread moved since it last ran this op.
-    """
-
-    op: str
-    dims: tuple[Shape, ...]
-    flops: float
+    op: str  # name without namespace
+    dims: tuple[Shape, ...]  # shapes of the arguments
+    flops: float  # of the whole call
     moved_bytes: float
-    between_bytes: float = 0.0
+    between_bytes: float = 0.0  # what the thread moved since it last ran this op
 
 
 def streamed(call: Call) -> Counts:
@@ -319,9 +312,6 @@ def between_bytes(nodes: pd.DataFrame) -> np.ndarray:
                    ^ next to nothing     ^ 4 MB in between
 
     A window stands for a run: what comes before the first call of an op is what follows its last one.
-
-    Args:
-        nodes: [n] ops on CPUs (schema.NODE_COLUMNS), those of a thread in their order. Unknown bytes count nothing.
     """
     moved = nodes["bytes"].fillna(0.0)  # [n]
     lanes = [nodes[name] for name in LANE]

@@ -39,23 +39,14 @@ BUSY_COLUMNS = {32.0: 56.0, 64.0: 73.6, 128.0: 128.0}
 
 @dataclass(frozen=True)
 class BatchedTable:
-    """One table, or a part of one, as a batched lookup meets it.
+    """One table, or a part of one, as a batched lookup meets it."""
 
-    Attributes:
-        rows: that are here.
-        dim: columns that are here, float32.
-        lookups: indices.
-        bags: vectors written.
-        skew_thousandths: 1000 x the exponent of the access (see gnnperf.generate.tables).
-        state_bytes: of the optimizer per row that is here; of a lookup: 0.
-    """
-
-    rows: int
-    dim: int
-    lookups: int
-    bags: int
-    skew_thousandths: int = 1000
-    state_bytes: int = 0
+    rows: int  # that are here
+    dim: int  # columns that are here, float32
+    lookups: int  # indices
+    bags: int  # vectors written
+    skew_thousandths: int = 1000  # 1000 x the exponent of the access (see gnnperf.generate.tables)
+    state_bytes: int = 0  # of the optimizer per row that is here; of a lookup: 0
 
 
 WIDTH = len(fields(BatchedTable))

@@ -35,17 +35,11 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What is answered about one row: latency_us and bound, or else the reason.
+    """What is answered about one row: latency_us and bound, or else the reason."""
 
-    Attributes:
-        latency_us: of the device, without the launch; backward: all gradients together.
-        bound: compute, memory or launch; of several calls, that of the longest.
-        reason: why there is no answer.
-    """
-
-    latency_us: float | None = None
-    bound: str | None = None
-    reason: str | None = None
+    latency_us: float | None = None  # of the device, without the launch; backward: all gradients together
+    bound: str | None = None  # compute, memory or launch; of several calls, that of the longest
+    reason: str | None = None  # why there is no answer
 
 
 def answer_rows(rows: Sequence[OpRow], device: DeviceSpec) -> tuple[Answer, ...]:

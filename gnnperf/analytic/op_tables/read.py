@@ -27,33 +27,20 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class OpRow:
-    """One row.
+    """One row."""
 
-    Attributes:
-        op: as in traces, e.g. "aten::mm"; an overload ("aten::add.out") is left out.
-        shapes: one per tensor argument, in the order of the op's schema; None for one left out.
-        dtypes: of these tensors, torch's names.
-        arguments: the other arguments, by name of the schema.
-        direction: "forward", or "backward": the gradients of its inputs.
-        kind: "op", "collective" or "host".
-        tf32: products in float32 may use TF32.
-        measured_us: None not measured.
-        launch_included: the measured time is the host's, from the call to the end of its work.
-        sparsity: of a product's weight; None: dense.
-        access: of an embedding lookup.
-    """
-
-    op: str
+    op: str  # as in traces, e.g. "aten::mm"; an overload ("aten::add.out") is left out.
+    # one per tensor argument, in the order of the op's schema; None for one left out
     shapes: tuple[Shape | None, ...] = ()
-    dtypes: tuple[str, ...] = ()
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    direction: str = DIRECTIONS[0]
-    kind: str = OP
-    tf32: bool = False
-    measured_us: float | None = None
-    launch_included: bool = False
-    sparsity: Sparsity | None = None
-    access: LookupAccess = field(default_factory=LookupAccess)
+    dtypes: tuple[str, ...] = ()  # of these tensors, torch's names
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # the other arguments, by name of the schema
+    direction: str = DIRECTIONS[0]  # "forward", or "backward": the gradients of its inputs
+    kind: str = OP  # "op", "collective" or "host"
+    tf32: bool = False  # products in float32 may use TF32
+    measured_us: float | None = None  # None not measured
+    launch_included: bool = False  # the measured time is the host's, from the call to the end of its work
+    sparsity: Sparsity | None = None  # of a product's weight; None: dense
+    access: LookupAccess = field(default_factory=LookupAccess)  # of an embedding lookup
 
 
 def read_op_rows(path: Path) -> tuple[pd.DataFrame, tuple[OpRow, ...]]:
