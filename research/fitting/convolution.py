@@ -74,15 +74,7 @@ def fit_convolution_constants(
     memory: MemoryConstants,
     provenance: str,
 ) -> ConvolutionConstants:
-    """Constants from every row given; every device weighs the same.
-
-    Args:
-        rows: see the module.
-        devices: value of `device` -> its numbers.
-        gemm: constants of products, which stay.
-        memory: of streams, which stay.
-        provenance: kept with them.
-    """
+    """Constants from every row given; every device weighs the same."""
     some = some_of_each(rows)
     parts = [(forward_algorithms(part, Setting(devices[str(name)], memory, gemm, START)), part)
              for name, part in some.groupby("device")]  # fmt: skip

@@ -89,13 +89,7 @@ def predicted_us(rows: pd.DataFrame, device: DeviceSpec, constants: MemoryConsta
 
 
 def fit_memory_constants(rows: pd.DataFrame, devices: Mapping[str, DeviceSpec], provenance: str) -> MemoryConstants:
-    """Constants from every row given.
-
-    Args:
-        rows: see the module.
-        devices: value of `device` -> its numbers.
-        provenance: kept with them.
-    """
+    """Constants from every row given."""
     calls = call_times_us(rows)
     thinned = pd.concat([part.iloc[::EVERY] for _, part in rows.groupby(["device", "table"])])
     is_row = thinned["table"].isin((LAYER_NORM, SOFTMAX))

@@ -27,8 +27,7 @@ from research.pretraining.forms import (
     shipped_forms,
 )
 from research.pretraining.rows import spec_of, usable
-from research.tables.columns import completed
-from research.tables.shapes import shapes_json
+from research.tables.columns import completed, shapes_json
 from tests.research.op_rows import A100, V100, add_rows, product_rows, table
 
 SHIPPED = replace(shipped_forms(), devices=(A100, V100))
