@@ -56,14 +56,8 @@ def latency(row: dict[str, Any], cluster: ClusterSpec = CLUSTER, predictor: Anal
 
 
 def compute(flops: float, moved: float, family: str = "gemm", dtype: str | None = "float32") -> dict[str, Any]:
-    return {
-        "node_type": NodeType.COMPUTE,
-        "op_name": "aten::mm",
-        "family": family,
-        "dtype": dtype,
-        "flops": flops,
-        "bytes": moved,
-    }
+    return {"node_type": NodeType.COMPUTE, "op_name": "aten::mm", "family": family, "dtype": dtype, "flops": flops,
+            "bytes": moved}  # fmt: skip
 
 
 def memory(name: str | None, moved: float) -> dict[str, Any]:
@@ -276,12 +270,12 @@ def test_an_empty_graph_is_answered() -> None:
     assert PREDICTOR.predict(graph, CLUSTER).latency_us.shape == (0,)
 
 
-def test_a_million_nodes_take_seconds_at_most() -> None:
+def test_many_nodes_take_a_second_at_most() -> None:
     nodes = two_rank_graph().nodes
-    many = nodes.iloc[np.arange(1_000_000) % len(nodes)].reset_index(drop=True)
+    many = nodes.iloc[np.arange(200_000) % len(nodes)].reset_index(drop=True)
     started = time.perf_counter()
     answer = PREDICTOR.latency_us(many, CLUSTER)
-    assert time.perf_counter() - started < 8  # 0.3 to 0.9 s on an idle core
+    assert time.perf_counter() - started < 2  # 0.1 to 0.2 s on an idle core
     assert len(answer) == len(many) and not np.isnan(answer).any()
 
 

@@ -108,8 +108,8 @@ def test_the_mirror_reads_and_no_rank_sends_faster_than_its_links(mirror: Path) 
     assert bus[large & (rows["device"] == "h100_sxm") & (rows["group_size"] == 8)].between(200e9, 500e9).all()
 
 
-ROW = {**dict.fromkeys(OP_COLUMNS), "op": "all_reduce", "kind": "collective", "message_bytes": 1024.0, "ranks": "[0, 1]",
-       "link": "lo", "device": "cpu", "latency_us": 70.0}  # fmt: skip
+ROW = {**dict.fromkeys(OP_COLUMNS), "op": "all_reduce", "kind": "collective", "message_bytes": 1024.0,
+       "ranks": "[0, 1]", "link": "lo", "device": "cpu", "latency_us": 70.0}  # fmt: skip
 
 
 def test_own_collectives_are_read_and_other_rows_are_not(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from gnnperf.graph.cost.sparse_matmul import index_bytes, thinned
 from gnnperf.graph.execution_graph import TableCounts
 from gnnperf.hardware.catalog import default_cluster, load_device
 from tests.analytic.kernels.calls import call as op_call
+from tests.analytic.kernels.calls import node_row
 
 ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())
 SPARSE_UNITS = replace(ROUND, device=replace(DEVICE, sparse_matrix_speedup=2.0))
@@ -239,14 +240,6 @@ def test_more_skew_and_warm_caches_help_and_more_tables_do_not() -> None:
 
 def test_nodes_share_what_their_call_costs() -> None:
     requested = bag(100_000, 16)
-    row = {
-        "op_name": requested.op_name,
-        "input_dims": requested.input_dims,
-        "dtype": "float32",
-        "family": requested.family,
-        "num_siblings": 1,
-        "flops": requested.flops,
-        "bytes": requested.moved_bytes,
-    }
+    row = node_row(requested)
     nodes = pd.DataFrame([row])
     assert compute_nodes_us(nodes, DEVICE, 4.0, [COUNTS]) < compute_nodes_us(nodes, DEVICE, 4.0)

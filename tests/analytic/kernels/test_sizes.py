@@ -25,7 +25,7 @@ from gnnperf.analytic.memory_bound.streams import stream_us
 from gnnperf.analytic.normalization import _rows_and_columns
 from gnnperf.graph.cost import op_cost
 from gnnperf.hardware.catalog import load_device
-from tests.analytic.kernels.calls import call
+from tests.analytic.kernels.calls import call, node_row
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = ConvolutionPass
 ROUND = Setting(DEVICE, CONSTANTS, default_gemm_constants(), default_convolution_constants())
@@ -176,15 +176,7 @@ def test_what_the_input_leaves_of_the_bytes_is_the_result() -> None:
 
 def test_kernels_share_the_call_and_equal_calls_are_requested_once() -> None:
     requested = call("aten::mul", [[1000, 1000], [1000, 1000]])
-    row = {
-        "op_name": requested.op_name,
-        "input_dims": requested.input_dims,
-        "dtype": "float32",
-        "family": requested.family,
-        "num_siblings": 1,
-        "flops": requested.flops,
-        "bytes": requested.moved_bytes,
-    }
+    row = node_row(requested)
     half = {**row, "num_siblings": 2, "flops": requested.flops / 2, "bytes": requested.moved_bytes / 2}
     nodes = pd.DataFrame([row, half, half, row, {**row, "dtype": None, "input_dims": None, "op_name": None}])
     calls, code = distinct_calls(nodes)
