@@ -138,8 +138,12 @@ class Cost:
 class Pattern:
     """How zeros are arranged."""
 
-    name: str
     only_sparsity: float | None = None  # the one sparsity that the pattern has; None: any
+
+    @property
+    def name(self) -> str:
+        """As on the command line."""
+        raise NotImplementedError
 
     def refusal(self, layer: Layer, device: DeviceSpec) -> str | None:
         """Why such a layer cannot have it on the device; None: it can."""
