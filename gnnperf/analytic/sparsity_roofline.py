@@ -9,7 +9,7 @@ The layer is weight [m, k] times [k, n]; s is the share of the weight that is no
     block b x b   2 m n k (1 - s)          e (as above) + 8 ((1 - s) m k / b^2 + m / b + 1)               matrix units
     2:4, s = 1/2  2 m n k / 2              e (9/16 m k + k n + m n); of 8 bits 10/16                      matrix units
 
-Compressed rows have an index per value or block and a pointer per row, 8 bytes each (`graph.cost.sparse_matmul`); 2:4
+Compressed rows have an index per value or block and a pointer per row, 8 bytes each (`graph.cost.matmul`); 2:4
 has 2 bits per kept value (Mishra et al. 2021). Matrix units take whole blocks from 16 x 16 on (Gray, Radford, Kingma
 2017), and 2:4 at `sparse_matrix_speedup` times the rate of all m n k products. Rates and bandwidth are peaks; the
 analytical model's latency, with sustained rates and launch floors, is next to them.

@@ -4,7 +4,7 @@
 
 A node keeps the shapes of the dense matrices. Fewer FLOPs than those take mean that one operand is stored in blocks or
 in single values, and the bytes say which: what stored values, the dense operand and the result leave over are indices,
-one per block or one per value (`gnnperf.graph.cost.sparse_matmul`). 2:4 has ops of its own. Matrix units need whole
+one per block or one per value (`gnnperf.graph.cost.matmul`). 2:4 has ops of its own. Matrix units need whole
 blocks (Gray, Radford, Kingma 2017) or the 2:4 pattern, which doubles their peak where the device has that
 (`sparse_matrix_speedup`; Mishra et al. 2021); single values run on the plain lanes.
 """

@@ -28,7 +28,7 @@ from gnnperf.analytic.memory_bound.streams import chain_us
 from gnnperf.core.schema import NodeType
 from gnnperf.graph import build_graph
 from gnnperf.graph.cost import op_cost
-from gnnperf.graph.cost.sparse_matmul import index_bytes, thinned
+from gnnperf.graph.cost.matmul import index_bytes, thinned
 from gnnperf.graph.execution_graph import TableCounts
 from gnnperf.hardware.catalog import default_cluster, load_device
 from tests.analytic.kernels.calls import call as op_call
