@@ -150,6 +150,15 @@ def test_no_ground_is_a_reason(requested: OpRow, reason: Reason, hardware: str) 
     assert (answer.latency_us, answer.bound, answer.reason) == (None, None, reason)
 
 
+def test_8_bit_products_need_units_for_them() -> None:
+    linear = row("aten::linear", [[64, 512], [512, 512]], "float8_e4m3fn")
+    assert answer_rows([linear], load_device("a100_sxm_80gb"))[0].reason == Reason.UNITS
+    scaled = row("aten::_scaled_mm", [[64, 512], [512, 512], [64, 1], [1, 512]], "float8_e4m3fn")
+    whole, product = (answer.latency_us for answer in answer_rows([linear, scaled], H100))
+    assert whole is not None and product is not None
+    assert whole > product + 1.0  # a linear layer quantizes its input, the operands of _scaled_mm are in 8 bits
+
+
 def test_tf32_is_requested_for() -> None:
     shapes = [[4096, 4096], [4096, 4096]]
     plain, tf32 = answer_rows([row("aten::mm", shapes), row("aten::mm", shapes, tf32=True)], H100)
