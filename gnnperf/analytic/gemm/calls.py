@@ -27,6 +27,9 @@ from gnnperf.graph import OpCall, UnknownCost, broadcast
 from gnnperf.hardware import DeviceSpec
 
 CALIBRATED_EDGE = 4096
+# Products of a program that compete for the cache, where nothing is known about it: as in the tables that constants of
+# matrix units were fitted on; those of lanes were fitted on the same product again and again.
+PROGRAM_TURNS = {True: 6.0, False: 1.0}
 SCALED = "aten::_scaled_mm"  # takes operands in 8 bits; other ops in 8 bits quantize their input
 SHORT_EDGE = 64  # of the tiles that batched float32 products were fitted with
 Size = tuple[float, float, float, float]  # batch, m, n, k
@@ -67,7 +70,7 @@ SIZES: Mapping[str, Callable[[OpCall], Size]] = {
 def products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
     """[n] us of calls of matrix products; NaN: another op, shapes not recorded, or a dtype without a rate."""
     sizes = sized(calls, product_size, 4)
-    result, turns = np.full(len(calls), np.nan), np.array([call.turns for call in calls], float)
+    result = np.full(len(calls), np.nan)
     kinds = [(plain_dtype(call.known_dtype), call.tf32, call.op_name == SCALED) for call in calls]
     for dtype, tf32, quantized in sorted(set(kinds)):
         same = np.array([kind == (dtype, tf32, quantized) for kind in kinds])
@@ -75,7 +78,9 @@ def products_us(calls: Sequence[KernelCall], setting: Setting) -> Array:
         if len(rows) and has_rate(setting.device, dtype, tf32):
             batch, m, n, k = sizes[rows].T
             answer = product_us(setting, dtype, tf32, quantized)
-            result[rows] = answer(products(m, n, k, batch, ITEM_BYTES[dtype], turns[rows]))
+            usual = PROGRAM_TURNS[rate_key(setting.device, dtype, tf32).endswith("_matrix")]
+            turns = [usual if (own := calls[row].turns) is None else own for row in rows]
+            result[rows] = answer(products(m, n, k, batch, ITEM_BYTES[dtype], turns))
     return result
 
 
