@@ -3,7 +3,7 @@
 recorded   data [8,64]    embedding -> [8,64,128]     view "[512, 128]"     addmm [512,128] x [128,384] -> [512,384]
 actual     data [16,64]   embedding -> [16,64,128]    view "[1024, 128]"    addmm [1024,128] x [128,384] -> [1024,384]
 
-Which sizes of data are batch is read off the graph (`gnnperf.whatif.batch_sizes`). Sizes that ops take as numbers are
+Which sizes of data are batch is read off the graph (`gnnperf.whatif.batch_shapes`). Sizes that ops take as numbers are
 made to fit: a view has as many elements as its input. The ops are taken to stay, and be as many.
 """
 

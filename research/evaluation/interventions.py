@@ -27,9 +27,10 @@ from gnnperf.core import InputError, each
 from gnnperf.gnn.data.recordings import Repeats
 from gnnperf.gnn.evaluation.metrics import RESOLUTION_US
 from gnnperf.graph import ExecutionGraph
-from gnnperf.whatif import apply, step_times_us
+from gnnperf.whatif import apply
 from research.evaluation.loading import Load
 from research.evaluation.pairs import Pair, Way, edits
+from research.evaluation.step_times import step_times_us
 
 KEPT_GRAPHS = 32
 

@@ -28,10 +28,10 @@ from typing import Any
 from gnnperf.core import InputError
 from gnnperf.gnn.data.recordings import read_json
 from gnnperf.graph import ExecutionGraph
-from gnnperf.whatif import Edit, LatenciesOf, OpSelector, Pause, Place, RepeatOp, RunOnce, WaitAs
-from gnnperf.whatif.call_repeats import repeated_calls
-from gnnperf.whatif.spin import NoSpin, Spin, spin_us
-from gnnperf.whatif.touched import changed_inputs, transfers
+from gnnperf.whatif import Edit, OpSelector, Place
+from research.evaluation.pauses import NoSpin, Pause, Spin, spin_us
+from research.evaluation.reference_run import LatenciesOf, WaitAs, changed_inputs, transfers
+from research.evaluation.repeats import RepeatOp, RunOnce, repeated_calls
 
 PAIRS = "interventions.json"
 

@@ -15,7 +15,7 @@ from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Isolated
 from gnnperf.hardware.contention import Contention
 from gnnperf.schedule import schedule_with_contention
-from gnnperf.schedule.observed import isolated_us
+from gnnperf.schedule.contention import isolated_us
 from tests.schedule.test_contention import GPU, LINKS, ONE_CORE, arrive, host, kernel, thread, transfer
 
 

@@ -7,7 +7,7 @@ from traces import Event, all_reduce, call, kernel, mark, op, run_of, trace
 
 from gnnperf.graph.build import build_graph
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.schedule.step_response import response, without_waits
+from research.benchmarks.response import response, without_waits
 
 
 def synchronizing(*, peers: int = 1) -> ExecutionGraph:

@@ -15,7 +15,7 @@ from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Isolated
 from gnnperf.hardware.contention import Bucket, Contention
 from gnnperf.schedule import schedule_with_contention
-from gnnperf.schedule.observed import isolated_us
+from gnnperf.schedule.contention import isolated_us
 from gnnperf.schedule.resource_demands import resource_demands
 from tests.schedule.test_contention import LINKS, arrive, host, run, transfer
 

@@ -13,8 +13,7 @@ from pandas.testing import assert_frame_equal
 from gnnperf.core.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.whatif import ScaleBatch, apply
-from gnnperf.whatif.batch_shapes import scale_call
-from gnnperf.whatif.batch_sizes import find_batch
+from gnnperf.whatif.batch_shapes import find_batch, scale_call
 from tests.whatif.layers import ARRIVE, EXIT, GRADIENT_IN, GRADIENT_W, LINEAR, SEND, TRANSFER, UPDATE, layer
 from tests.whatif.lookups import GRADIENT, lookups
 from tests.whatif.loops import loop

@@ -9,7 +9,9 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from gnnperf.core.errors import InputError
-from gnnperf.whatif import Block, WaitAs, apply, step_times_us
+from gnnperf.whatif import Block, apply
+from research.evaluation.reference_run import WaitAs
+from research.evaluation.step_times import step_times_us
 from tests.whatif.loops import loop
 
 

@@ -9,8 +9,9 @@ from toys import make_graph
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.whatif import OpSelector, RepeatOp, RunOnce, step_times_us
-from gnnperf.whatif.call_repeats import repeated_calls
+from gnnperf.whatif import OpSelector
+from research.evaluation.repeats import RepeatOp, RunOnce, repeated_calls
+from research.evaluation.step_times import step_times_us
 from tests.whatif.loops import loop
 
 MM = OpSelector("mm")

@@ -7,7 +7,7 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.whatif import apply
-from gnnperf.whatif.chosen import ScaleNodes
+from gnnperf.whatif.declared import ScaleNodes
 from gnnperf.whatif.edit import on_recording
 from tests.toys import two_rank_graph
 

@@ -9,7 +9,7 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule
-from gnnperf.whatif.chosen_stream import MoveNodesToStream, is_unordered
+from gnnperf.whatif.streams import MoveNodesToStream, is_unordered
 
 A, B, C, FENCE, D = 5, 6, 7, 8, 9
 HOST = 10

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from gnnperf.core.errors import InputError
-from gnnperf.whatif import Edit, InputStall, OpLatency, Straggler, apply, step_times_us
+from gnnperf.whatif import Edit, InputStall, OpLatency, Straggler, apply
 from gnnperf.whatif.edit import on_recording
+from research.evaluation.step_times import step_times_us
 from tests.whatif.loops import loop
 
 

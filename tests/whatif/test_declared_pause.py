@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.whatif import OpSelector, Pause, Place, RepeatOp, step_times_us
-from gnnperf.whatif.declared_pause import DeclarePause
+from gnnperf.whatif import OpSelector, Place
+from gnnperf.whatif.declared import DeclarePause
 from gnnperf.whatif.edit import on_recording
-from gnnperf.whatif.repeated_op import RepeatCalls
+from gnnperf.whatif.repeat import RepeatCalls
+from research.evaluation.pauses import Pause
+from research.evaluation.repeats import RepeatOp
+from research.evaluation.step_times import step_times_us
 from tests.whatif.loops import MM_DIMS, loop
 
 

@@ -11,10 +11,7 @@ from gnnperf.hardware import load_cluster, load_device, load_host, load_link
 from gnnperf.hardware.spec import ClusterSpec
 from gnnperf.whatif import apply
 from gnnperf.whatif.edit import Edit
-from gnnperf.whatif.hardware_change import requested
-from gnnperf.whatif.other_cluster import ChangeCluster
-from gnnperf.whatif.other_device import ChangeDevice
-from gnnperf.whatif.other_link import ChangeLink
+from gnnperf.whatif.hardware import ChangeCluster, ChangeDevice, ChangeLink, requested
 from tests.toys import two_rank_graph
 from tests.whatif.layers import layer
 

@@ -9,7 +9,7 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.schedule import schedule
-from gnnperf.whatif.other_stream import MoveToStream
+from gnnperf.whatif.streams import MoveToStream
 
 A, COPY, B, LAST = 4, 5, 6, 7
 ALL_FEEDS = ((A, B), (COPY, LAST), (B, LAST))

@@ -14,8 +14,10 @@ from toys import make_graph
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import StepLabel
-from gnnperf.whatif import Pause, Place, step_times_us
-from gnnperf.whatif.places import gap_at
+from gnnperf.whatif import Place
+from gnnperf.whatif.declared import gap_at
+from research.evaluation.pauses import Pause
+from research.evaluation.step_times import step_times_us
 from tests.whatif.loops import GAP_BW, GAP_MM, GAP_OPT, loop
 
 

@@ -12,8 +12,11 @@ from toys import make_graph
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.whatif import Edit, LatenciesOf, OpSelector, Pause, Place, RepeatOp, apply, step_times_us
-from gnnperf.whatif.touched import changed_inputs, transfers
+from gnnperf.whatif import Edit, OpSelector, Place, apply
+from research.evaluation.pauses import Pause
+from research.evaluation.reference_run import LatenciesOf, changed_inputs, transfers
+from research.evaluation.repeats import RepeatOp
+from research.evaluation.step_times import step_times_us
 from tests.whatif.loops import loop
 
 

@@ -10,7 +10,9 @@ from toys import make_graph
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.whatif import OpSelector, RepeatOp, RunOnce, step_times_us
+from gnnperf.whatif import OpSelector
+from research.evaluation.repeats import RepeatOp, RunOnce
+from research.evaluation.step_times import step_times_us
 from tests.whatif.loops import MM_DIMS, loop, of
 
 MM = OpSelector("aten::mm")

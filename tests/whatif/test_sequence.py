@@ -13,7 +13,7 @@ from gnnperf.core.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.whatif import ScaleBatch, apply
 from gnnperf.whatif.sequence import ScaleSequence
-from gnnperf.whatif.sequence_sizes import find_sequence
+from gnnperf.whatif.sequence_shapes import find_sequence
 from tests.whatif.attention_layer import (
     ADD,
     CONTEXT,

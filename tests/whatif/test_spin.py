@@ -10,9 +10,10 @@ from toys import make_graph
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.whatif import Place, step_times_us
-from gnnperf.whatif.spin import NoSpin, Spin, spin_us
+from gnnperf.whatif import Place
 from research.evaluation.pairs import Change, Pair, Way, edits
+from research.evaluation.pauses import NoSpin, Spin, spin_us
+from research.evaluation.step_times import step_times_us
 from tests.whatif.loops import loop
 
 SPIN = "at::cuda::(anonymous namespace)::spin_kernel(long)"

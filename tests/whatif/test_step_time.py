@@ -9,7 +9,7 @@ import pytest
 from toys import two_rank_graph
 
 from gnnperf.core.errors import InputError
-from gnnperf.whatif import step_times_us
+from research.evaluation.step_times import step_times_us
 from tests.whatif.loops import loop
 
 

@@ -11,7 +11,7 @@ from toys import make_graph
 
 from gnnperf.core.schema import NodeType
 from gnnperf.whatif.edit import Edited
-from gnnperf.whatif.trace_calibration import calibrated_to_trace
+from gnnperf.whatif.findings.measured import calibrated_to_trace
 
 
 def _node(name: str, dims: str, moved: float, latency_us: float) -> dict[str, object]:

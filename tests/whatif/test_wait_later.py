@@ -12,8 +12,9 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Evidence, Relation
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.tables import EdgeList, concat_tables
-from gnnperf.whatif import Block, apply, step_times_us
-from gnnperf.whatif.wait_later import WaitLater
+from gnnperf.whatif import Block, apply
+from gnnperf.whatif.waits import WaitLater
+from research.evaluation.step_times import step_times_us
 from tests.whatif.loops import EXIT, ISSUE, OPT, loop
 
 

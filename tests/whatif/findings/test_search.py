@@ -9,7 +9,7 @@ import pytest
 
 from gnnperf.core.errors import InputError
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.whatif.chosen import ScaleNodes
+from gnnperf.whatif.declared import ScaleNodes
 from gnnperf.whatif.edit import Edited
 from gnnperf.whatif.findings import Observed, Suspect, Way, find
 from gnnperf.whatif.findings.search import LEAST_GAIN, Rule

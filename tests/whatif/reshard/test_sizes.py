@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gnnperf.whatif.recost import Cost
+from gnnperf.whatif.costs import Cost
 from gnnperf.whatif.reshard.edit import Reshape, Sizes
 
 OLD, NEW = Sizes(rows=100, columns=8, pooling=5, lookups=40), Sizes(rows=30, columns=16, pooling=2, lookups=16)

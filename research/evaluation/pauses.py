@@ -1,7 +1,8 @@
-"""One rank's GPU does nothing for a while, once per step: a kernel that only counts clock cycles.
+"""One rank sleeps at a place of every step; its GPU, by a kernel that only counts clock cycles.
 
-before   host |T4 launch|        stream |--- gemm ---|
-after    host |T4'|T4 launch|    stream |--- spin ---|--- gemm ---|
+pause   | forward |T1| backward |  ->  | forward |T1 + sleep| backward |
+spin    host |T4 launch|        stream |--- gemm ---|
+        host |T4'|T4 launch|    stream |--- spin ---|--- gemm ---|
 """
 
 from __future__ import annotations
@@ -12,10 +13,52 @@ import numpy as np
 
 from gnnperf.core import InputError, NodeType, Relation
 from gnnperf.graph import ExecutionGraph, lane_keys
-from gnnperf.whatif.edit import Edited
+from gnnperf.whatif import Edited, Place
+from gnnperf.whatif.declared import gap_at
+from gnnperf.whatif.edit import ends, is_type, rewritten, unedited
 from gnnperf.whatif.graph_rewrite import insert_copies, remove
-from gnnperf.whatif.places import Place, gap_at
 from gnnperf.whatif.units import host_units
+
+
+@dataclass(frozen=True)
+class Pause:
+    """One rank waits once per step.
+
+    Attributes:
+        rank: which.
+        place: where in the step.
+        sleep_us: how long; negative takes a sleep out again.
+    """
+
+    rank: int
+    place: Place
+    sleep_us: float
+
+    def __call__(self, graph: ExecutionGraph) -> Edited:
+        """Apply the edit."""
+        if self.sleep_us == 0:
+            return unedited(graph)
+        at = gap_at(graph, self.rank, self.place)
+        latency = graph.nodes["latency_us"].to_numpy(copy=True)
+        wanted = latency[at] + self.sleep_us
+        latency[at] = np.maximum(wanted, 0.0)
+        touched = np.zeros(graph.num_nodes, dtype=bool)
+        touched[at] = True
+        return rewritten(graph, touched, self._unknown(wanted), latency_us=latency)
+
+    def inverse(self) -> Pause:
+        """The edit that takes this one back."""
+        return replace(self, sleep_us=-self.sleep_us)
+
+    def _unknown(self, wanted_us: np.ndarray) -> tuple[str, ...]:
+        short = wanted_us < 0
+        if not short.any():
+            return ()
+        return (
+            f"{short.sum()} of {len(short)} gaps are shorter than the sleep of {-self.sleep_us:g} us that is taken out "
+            f"(by {-wanted_us[short].min():.1f} us at most): they become 0",
+        )
+
 
 SPIN_KERNEL = "spin_kernel"  # part of the name of what `torch.cuda._sleep` launches
 
@@ -35,16 +78,12 @@ class Spin:
     spin_us: float
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
-        """Insert the kernel and its launch, which takes as long as the next launch.
-
-        Raises:
-            InputError: the graph has no such rank or place, or nothing is launched after it.
-        """
+        """Insert the kernel and its launch, which takes as long as the next launch."""
         call, kernel = _next_launches(graph, gap_at(graph, self.rank, self.place))
         unit = np.full(graph.num_nodes, -1, dtype=np.int64)
         unit[call] = unit[kernel] = np.arange(len(call))
         edited, came_from, is_copy = insert_copies(graph, unit, 1)
-        spin = is_copy & (edited.nodes["node_type"] == NodeType.COMPUTE).to_numpy()
+        spin = is_copy & is_type(edited, NodeType.COMPUTE)
         latency = np.where(spin, self.spin_us, edited.nodes["latency_us"].to_numpy())
         unknown = ("how long the host takes beyond the launch call itself",)
         return Edited(replace(edited, nodes=edited.nodes.assign(latency_us=latency)), is_copy, came_from, unknown)
@@ -61,15 +100,10 @@ class NoSpin:
     rank: int
 
     def __call__(self, graph: ExecutionGraph) -> Edited:
-        """Take them out.
-
-        Raises:
-            InputError: the rank has none.
-        """
+        """Apply the edit."""
         gone = np.zeros(graph.num_nodes, dtype=bool)
         gone[spins(graph, self.rank)] = True
-        launches = (graph.edges["relation"] == Relation.LAUNCHES).to_numpy()
-        src, dst = graph.edges["src"].to_numpy()[launches], graph.edges["dst"].to_numpy()[launches]
+        src, dst = ends(graph, Relation.LAUNCHES)
         unit = host_units(graph)
         gone |= np.isin(unit, unit[src[gone[dst]]]) & (unit >= 0)
         edited, came_from = remove(graph, gone)
