@@ -32,7 +32,7 @@ def align_runs(structure: ExecutionGraph, other: ExecutionGraph) -> np.ndarray:
 
 
 def _align_by(structure: ExecutionGraph, other: ExecutionGraph, keys_a: np.ndarray, keys_b: np.ndarray) -> np.ndarray:
-    """[num_nodes of structure] the node of `other` with the same key [num_nodes] in the same lane, in order; -1 none."""
+    """[num_nodes of structure] the node of `other` with the same key in the same lane, in order; -1 none."""
     matched = np.full(structure.num_nodes, -1, dtype=np.int64)
     lanes_a, lanes_b = lane_keys(structure.nodes), lane_keys(other.nodes)
     for lane in np.unique(lanes_a[lanes_a >= 0]):

@@ -5,7 +5,7 @@ first pass    compute |== A ==|== B ==|          every latency is of the isolate
 second pass   compute |== A ===|=== B ===|       A and B advance at 1 / slowdown while the transfer runs
               link       |== transfer ==|
 
-One walk through time (progress.py) gives the fixed point of "stretch every interval by its overlap, schedule again": the
+One walk through time (progress.py) gives the fixed point of "stretch intervals by their overlap, schedule again": the
 rates at a moment depend on earlier moments only. The stretched latencies then go through the longest-path pass, which
 gives slack and critical path. `isolated_us` walks a recording backwards through the same rates.
 """

@@ -4,7 +4,7 @@ rank 0   |== work ==|·······|               the schedule has the median, 
 rank 1   |== work ====|·····|               a group waits for the slowest of its M ranks
 rank 2   |== work ========|·|= transfer =|  = median + deviation x e(M)
 
-A rank's own time t since it last met the ranks of a group deviates by sqrt((rank_share t)^2 + moment_us t). Times before
+A rank's time t since it last met the ranks of a group deviates by sqrt((rank_share t)^2 + moment_us t). Times before
 the last meeting do not count between its ranks, but do in a larger group: every node carries both deviations since the
 last meeting of each kind of group. When M ranks meet, their deviation becomes the (smaller) one of a maximum.
 

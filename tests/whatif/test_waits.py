@@ -1,4 +1,4 @@
-"""Waiting for a collective where it is needed: the reverse of waiting where it is issued."""
+"""Waiting for a collective where it is issued, or later."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from pandas.testing import assert_frame_equal
 
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Evidence, Relation
@@ -16,6 +17,49 @@ from gnnperf.whatif import Block, apply
 from gnnperf.whatif.waits import WaitLater
 from research.evaluation.step_times import step_times_us
 from tests.whatif.loops import EXIT, ISSUE, OPT, loop
+
+
+def test_the_gap_after_the_issue_waits() -> None:
+    """Transfer until 54, then 2 + 20 + 3 + 5 + 1."""
+    result = Block("all_reduce")(loop())
+    assert step_times_us(result.graph) == pytest.approx([85.0, 85.0])
+    assert len(result.graph.edges) == len(loop().edges)
+    assert "beside" in result.unknown[0]
+
+
+def test_twice_is_once() -> None:
+    once = Block()(loop())
+    twice = apply(loop(), [Block(), Block()])
+    assert step_times_us(twice.graph) == pytest.approx(step_times_us(once.graph))
+    assert twice.touched.tolist() == once.touched.tolist()
+
+
+@pytest.mark.parametrize("transfer_us", [0.0, 10.0, 22.0, 100.0])
+def test_a_step_is_never_shorter_for_waiting_earlier(transfer_us: float) -> None:
+    graph = loop(transfer_us=transfer_us)
+    assert (step_times_us(Block()(graph).graph) >= step_times_us(graph) - 1e-9).all()
+
+
+def test_the_input_stays_as_it_was() -> None:
+    graph = loop()
+    before = graph.edges.copy()
+    Block()(graph)
+    assert_frame_equal(graph.edges, before)
+
+
+def test_a_collective_that_is_not_there_is_refused() -> None:
+    with pytest.raises(InputError, match=r"no broadcast.*all_reduce"):
+        Block("broadcast")(loop())
+    with pytest.raises(InputError, match="no all_reduce in backward"):
+        Block("all_reduce", "backward")(loop())
+
+
+def test_parts_that_no_one_issued_stay_and_are_stated() -> None:
+    graph = loop(1)
+    edges = graph.edges[graph.edges["relation"] != "launches"].reset_index(drop=True)
+    result = Block()(replace(graph, edges=edges))
+    assert_frame_equal(result.graph.edges, edges)
+    assert result.unknown[1].startswith("who issued 2 of 2 parts")
 
 
 def shaped(graph: ExecutionGraph, shapes: dict[int, str]) -> ExecutionGraph:
@@ -57,7 +101,7 @@ def test_at_a_place_that_is_reported() -> None:
     blocked = Block()(loop()).graph
     result = WaitLater(until="optimizer")(blocked)
     assert step_times_us(result.graph) == pytest.approx([63.0, 63.0])
-    assert "whether results are needed earlier than at optimizer: it was told" in result.unknown
+    assert "whether results are needed earlier than at optimizer: the edit states it" in result.unknown
 
 
 def test_what_waits_there_already_stays() -> None:

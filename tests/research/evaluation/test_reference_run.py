@@ -12,9 +12,9 @@ from toys import make_graph
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import NodeType, Relation, Segment
 from gnnperf.graph.execution_graph import ExecutionGraph, StepLabel
-from gnnperf.whatif import Edit, OpSelector, Place, apply
+from gnnperf.whatif import Block, Edit, OpSelector, Place, apply
 from research.evaluation.pauses import Pause
-from research.evaluation.reference_run import LatenciesOf, changed_inputs, transfers
+from research.evaluation.reference_run import LatenciesOf, WaitAs, changed_inputs, transfers
 from research.evaluation.repeats import RepeatOp
 from research.evaluation.step_times import step_times_us
 from tests.whatif.loops import loop
@@ -78,7 +78,7 @@ def test_what_only_one_of_them_has_is_stated() -> None:
     graph, longer = loop(), RepeatOp(OpSelector("aten::mm"), 2)(loop()).graph
     there = LatenciesOf(longer, transfers)(graph)
     assert there.unknown == (
-        "4.0 nodes per step (34 us) exist in the donor only: the edit neither adds nor removes any",
+        "4.0 nodes per step (34 us) exist in the reference run only: the edit neither adds nor removes any",
     )
     here = LatenciesOf(graph, transfers)(longer)
     assert "exist in this graph only" in here.unknown[0]
@@ -129,3 +129,18 @@ def test_the_optimizer_of_a_table_is_touched_where_look_ups_changed() -> None:
 
     result = LatenciesOf(program(16, 10.0), changed_inputs)(program(8, 1.0))
     assert result.graph.nodes["latency_us"].tolist() == [10.0, 10.0, 10.0, 10.0, 1.0, 1.0]
+
+
+def test_the_other_way_round_needs_the_other_programs_waits() -> None:
+    blocked = Block()(loop()).graph
+    result = WaitAs(loop(1))(blocked)
+    assert step_times_us(result.graph) == pytest.approx([63.0, 63.0])
+    assert step_times_us(WaitAs(blocked)(loop()).graph) == pytest.approx([85.0, 85.0])
+
+
+def test_waits_that_the_other_program_does_not_have_stay() -> None:
+    graph = loop(1)
+    edges = graph.edges[graph.edges["relation"] != "waits"].reset_index(drop=True)
+    result = WaitAs(replace(graph, edges=edges))(graph)
+    assert np.isclose(step_times_us(result.graph), 63.0).all()
+    assert result.unknown[1].startswith("where the other program waits for 2 of 2 parts")

@@ -13,7 +13,7 @@ from gnnperf.whatif import apply
 from gnnperf.whatif.edit import Edit
 from gnnperf.whatif.hardware import ChangeCluster, ChangeDevice, ChangeLink, requested
 from tests.toys import two_rank_graph
-from tests.whatif.layers import layer
+from tests.whatif.programs import layer
 
 GEMM_0, GEMM_1, TRANSFER = 3, 10, 14
 
