@@ -133,7 +133,7 @@ class DistinctCall:
 
     @property
     def is_sparse_update(self) -> bool:
-        """A sparse gradient added to its table: its cost is that of the rows looked up (graph.sparse_sums)."""
+        """A sparse gradient added to its table: its cost is that of the rows looked up (graph.op_costs)."""
         return self.family == OpFamily.EMBEDDING and self.phase == Phase.OPTIMIZER and not is_list(self.arguments[0])
 
     def works_on_data(self, parameters: frozenset[Shape]) -> bool:

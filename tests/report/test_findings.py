@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from gnnperf.core.output.files import to_json
+from gnnperf.core.documents import to_json
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.report.console import print_summary
 from gnnperf.report.json_document import document

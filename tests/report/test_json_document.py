@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gnnperf.core.output.files import to_json
+from gnnperf.core.documents import to_json
 from gnnperf.core.schema import PREDICTION_COLUMNS
 from gnnperf.hardware import load_device
 from gnnperf.hardware.yaml_spec import device_from

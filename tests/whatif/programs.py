@@ -70,7 +70,7 @@ def attention_layer(size: Size) -> ExecutionGraph:
         ("aten::bmm", "forward", [[b * h, s, d], [b * h, d, s]]),
         ("aten::softmax", "forward", [[b, h, s, s], [], []]),
         ("aten::bmm", "forward", [[b * h, s, s], [b * h, s, d]]),
-        ("aten::scaled_dot_product_attention", "forward", [[b, h, s, d]] * 3 + [[]] * 5),
+        ("aten::scaled_dot_product_attention", "forward", [*[[b, h, s, d]] * 3, *[[]] * 5]),
         ("aten::add_", "forward", [[b * s, w], [b * s, w], []]),
         ("aten::mm", "backward", [[v, b * s], [b * s, w]]),
         ("aten::sum", "backward", [[b, s, w], [], [], []]),
