@@ -71,10 +71,16 @@ class ResizeTables:
             shape: (whole(shape[0], self.factor, "number of rows", where), shape[1]) for shape in tables(graph, self.of)
         }
         changed = change_calls(graph.nodes, lambda call: _resized(call, sizes))
-        columns = {name: changed.nodes[name] for name in ("input_dims", "flops", "bytes")}
-        edited = rewritten(graph, changed.touched, (COUNTED if graph.tables else UNCOUNTED, MESSAGES),
-                           predicted=changed.touched & ~is_type(graph, NodeType.HOST), result=(_result(sizes),),
-                           **columns)  # fmt: skip
+        edited = rewritten(
+            graph,
+            changed.touched,
+            (COUNTED if graph.tables else UNCOUNTED, MESSAGES),
+            predicted=changed.touched & ~is_type(graph, NodeType.HOST),
+            result=(_result(sizes),),
+            input_dims=changed.nodes["input_dims"],
+            flops=changed.nodes["flops"],
+            bytes=changed.nodes["bytes"],
+        )
         counted = tuple(self._counted(one, sizes) for one in graph.tables)
         return replace(edited, graph=replace(edited.graph, tables=counted))
 

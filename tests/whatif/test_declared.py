@@ -207,7 +207,8 @@ def test_backward_on_a_thread_of_its_own_begins_where_the_main_thread_forks() ->
         {**main, "op_name": "aten::opt", "segment": Segment.T5, "phase": "optimizer"},
         {**main, "thread": 1, "op_name": "aten::bw", "segment": Segment.T5, "phase": "backward"},
     ]  # fmt: skip
-    edges = [(n, n + 1, Relation.FOLLOWS) for n in range(4)] + [(1, 5, Relation.WAITS), (5, 2, Relation.WAITS)]
+    edges: list[tuple[int, int, str]] = [(n, n + 1, Relation.FOLLOWS) for n in range(4)]
+    edges += [(1, 5, Relation.WAITS), (5, 2, Relation.WAITS)]
     label = StepLabel(0, "ProfilerStep#0", None, 5.0, (0.0,), (5.0,))
     graph = make_graph(rows, edges, steps=(label,))
     assert gap_at(graph, 0, Place.BACKWARD).tolist() == [1]
