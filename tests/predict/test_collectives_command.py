@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from gnnperf import cli
-from gnnperf.analytic.collective.files import collective_models_of, load_collectives
+from gnnperf.analytic.collective.constants import collective_models_of, load_collectives
 from gnnperf.hardware import load_cluster
 from gnnperf.hardware.yaml_spec import conf_dir
 from gnnperf.predict.collective_fit import fit_and_judge, specified_us, splits

@@ -10,13 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE
 
-from gnnperf.analytic.attention.calls import (
-    Attentions,
-    FusedRates,
-    flops,
-    fused_bytes,
-    fused_us,
-)
+from gnnperf.analytic.attention import Attentions, FusedRates, flops, fused_bytes, fused_us
 
 RATES = FusedRates(
     flops_share=0.5, pair_columns=0.0, uneven_share=0.5, wide_share=0.25, blocks_per_sm=1.0, start_us=1.0

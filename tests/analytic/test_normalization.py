@@ -10,13 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from round_device import CONSTANTS, DEVICE, KERNEL
 
-from gnnperf.analytic.normalization.model import (
-    layer_norm_backward_us,
-    layer_norm_us,
-    row_kernel_us,
-    softmax_us,
-    uneven_rows,
-)
+from gnnperf.analytic.normalization import layer_norm_backward_us, layer_norm_us, row_kernel_us, softmax_us, uneven_rows
 
 
 def row_us(rows: float, columns: float, **changed: float) -> float:

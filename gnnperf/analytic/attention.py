@@ -1,4 +1,8 @@
-"""Fused attention: sizes from shapes and FLOPs, rates from what is published about the kernels.
+"""Fused attention: the scores of pairs of positions stay on chip.
+
+Backward computes them again, five products instead of four (Dao et al. 2022). Causal kernels skip what is masked (Dao
+2023). A block holds one head's 128 queries, so short sequences leave SMs idle (waves), and a head's columns are padded
+to the kernel's next width. Attention that is not fused is the sum of its calls: `op_tables.decomposition`.
 
 What a fused kernel reaches (`fused_rates`) is not fitted:
 
@@ -26,13 +30,6 @@ from gnnperf.analytic.memory_bound.streams import stream_us
 from gnnperf.graph import UnknownCost
 from gnnperf.hardware import DeviceSpec
 
-# Fused attention: the scores of pairs of positions stay on chip.
-#
-# Backward computes them again, five products instead of four (Dao et al. 2022). Causal kernels skip what is masked (Dao
-# 2023). A block holds one head's 128 queries, so short sequences leave SMs idle (waves), and a head's columns are
-# padded
-# to the kernel's next width. Attention that is not fused is the sum of its calls: `op_tables.unfused_attention`.
-
 FORWARD_PRODUCTS, FUSED_BACKWARD_PRODUCTS = 2, 5  # Dao 2023, section 4.1: 4 and 10 FLOPs per pair and column
 BLOCK_QUERIES = 128  # Dao 2023; backward blocks hold as many keys
 WIDE = 128.0
@@ -41,23 +38,14 @@ HEAD_WIDTHS = np.array([32.0, 64.0, 96.0, 128.0, 160.0, 192.0, 224.0, 256.0])  #
 
 @dataclass(frozen=True)
 class Attentions:
-    """Calls of attention; each field [calls].
+    """Calls of attention; each field [calls]."""
 
-    Attributes:
-        batch: sequences.
-        heads: of the queries.
-        queries: positions that ask.
-        keys: positions that are requested.
-        head_dim: columns of a head.
-        causal: bool: a query sees no later key.
-    """
-
-    batch: np.ndarray
-    heads: np.ndarray
-    queries: np.ndarray
-    keys: np.ndarray
-    head_dim: np.ndarray
-    causal: np.ndarray
+    batch: np.ndarray  # sequences
+    heads: np.ndarray  # of the queries
+    queries: np.ndarray  # positions that ask
+    keys: np.ndarray  # positions that are requested
+    head_dim: np.ndarray  # columns of a head
+    causal: np.ndarray  # bool: a query sees no later key
 
     @property
     def pairs(self) -> np.ndarray:
@@ -70,23 +58,14 @@ class Attentions:
 
 @dataclass(frozen=True)
 class FusedRates:
-    """What a fused kernel reaches.
+    """What a fused kernel reaches."""
 
-    Attributes:
-        flops_share: of the matrix units' peak, full waves and wide heads.
-        pair_columns: what softmax costs per pair, as columns of a head.
-        uneven_share: of that rate where the head's columns have to be padded.
-        wide_share: of that rate for heads of more than WIDE columns, whose blocks are smaller.
-        blocks_per_sm: that run at a time.
-        start_us: next to the device's launch floor.
-    """
-
-    flops_share: float
-    pair_columns: float
-    uneven_share: float
-    wide_share: float
-    blocks_per_sm: float
-    start_us: float
+    flops_share: float  # of the matrix units' peak, full waves and wide heads
+    pair_columns: float  # what softmax costs per pair, as columns of a head
+    uneven_share: float  # of that rate where the head's columns have to be padded
+    wide_share: float  # of that rate for heads of more than WIDE columns, whose blocks are smaller
+    blocks_per_sm: float  # that run at a time
+    start_us: float  # next to the device's launch floor
 
 
 def flops(calls: Attentions, backward: bool = False) -> np.ndarray:
@@ -101,25 +80,10 @@ def fused_bytes(calls: Attentions, item_bytes: int, backward: bool = False) -> n
 
 
 def fused_us(
-    calls: Attentions,
-    item_bytes: int,
-    peak_flops_per_s: float,
-    device: DeviceSpec,
-    constants: MemoryConstants,
-    rates: FusedRates,
-    backward: bool = False,
-) -> np.ndarray:
-    """Device time [calls] us of a fused kernel: the longer of waves of blocks and bytes.
-
-    Args:
-        calls: sizes.
-        item_bytes: of an element.
-        peak_flops_per_s: of the matrix units for that dtype.
-        device: SMs, bandwidth, floor.
-        constants: sustained bandwidth.
-        rates: what the kernel reaches.
-        backward: the gradient.
-    """
+    calls: Attentions, item_bytes: int, peak_flops_per_s: float, device: DeviceSpec, constants: MemoryConstants,
+    rates: FusedRates, backward: bool = False,
+) -> np.ndarray:  # fmt: skip
+    """Device time [calls] us of a fused kernel: the longer of waves of blocks and bytes."""
     padded = HEAD_WIDTHS[np.minimum(np.searchsorted(HEAD_WIDTHS, calls.head_dim), len(HEAD_WIDTHS) - 1)]  # [calls]
     width = np.maximum(padded, calls.head_dim)
     along = calls.keys if backward else calls.queries
@@ -138,7 +102,7 @@ FLOPS_PER_COLUMN = {False: 4.0, True: 10.0}  # of a pair, forward and backward (
 DTYPES = ("float16", "bfloat16")  # fused kernels in float32 use neither the full rate of TF32 nor that of the lanes
 _SDPA = "aten::_scaled_dot_product_"
 FUSED = {
-    "aten::scaled_dot_product_attention": False,  # of an op table; in a trace, the op that it calls has the kernel
+    "aten::scaled_dot_product_attention": False  # of an op table; in a trace, the op that it calls has the kernel
 } | {
     f"{prefix}{suffix}": suffix.endswith("backward")
     for prefix, suffixes in (

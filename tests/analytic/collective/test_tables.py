@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnnperf.analytic.collective.table import COLUMNS, collective_table, joined
-from gnnperf.core.schema import NODE_COLUMNS
+from gnnperf.analytic.collective.tables import COLUMNS, collective_table, joined, link_name, read_calibrated
+from gnnperf.core.errors import InputError
+from gnnperf.record.calibrate.op_table import COLUMNS as OP_COLUMNS
+from gnnperf.record.calibrate.op_table import parquet_bytes
 from research.tables.collective_sources import (
     read_aiconfigurator,
     read_collectives,
@@ -40,10 +42,6 @@ def test_rows_that_measure_nothing_are_counted() -> None:
     assert joined([]).rows.empty
     with pytest.raises(KeyError, match="speed"):
         collective_table({**ONE, "speed": 1}, 1)
-
-
-def test_the_size_is_the_schemas() -> None:
-    assert "message_bytes" in COLUMNS and "message_bytes" in {column.name for column in NODE_COLUMNS}
 
 
 def test_aiconfigurator_counts_elements_of_the_whole_output(tmp_path: Path) -> None:
@@ -108,3 +106,34 @@ def test_the_mirror_reads_and_no_rank_sends_faster_than_its_links(mirror: Path) 
     assert bus.groupby(rows["device"]).max().lt(900e9).all()
     large = rows["message_bytes"] > 1e8
     assert bus[large & (rows["device"] == "h100_sxm") & (rows["group_size"] == 8)].between(200e9, 500e9).all()
+
+
+ROW = {**dict.fromkeys(OP_COLUMNS), "op": "all_reduce", "kind": "collective", "message_bytes": 1024.0,
+       "ranks": "[0, 1]", "link": "lo", "device": "cpu", "latency_us": 70.0}  # fmt: skip
+
+
+def test_own_collectives_are_read_and_other_rows_are_not(tmp_path: Path) -> None:
+    path = tmp_path / "ops.parquet"
+    rows = [ROW, {**ROW, "op": "send", "link": "0.25g"}, {**ROW, "op": "aten::mm", "kind": "op", "ranks": None}]
+    path.write_bytes(parquet_bytes(rows))
+    result = read_calibrated(path).rows
+    assert result[["kind", "message_bytes", "group_size", "nodes", "link", "latency_us"]].values.tolist() == [
+        ["all_reduce", 1024.0, 2, 1, "loopback", 70.0],
+        ["send_recv", 1024.0, 2, 2, "network", 70.0],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("measured", "kind"), [("NV18", "nvlink"), ("PIX", "pcie"), ("SYS", "pcie"), ("1g", "network")]
+)
+def test_links_by_their_measured_names(measured: str, kind: str) -> None:
+    assert link_name(measured) == kind
+
+
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ops.parquet"
+    pd.DataFrame({"op": ["all_reduce"]}).to_parquet(path)
+    with pytest.raises(InputError, match="'kind' is missing"):
+        read_calibrated(path)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_calibrated(tmp_path / "none.parquet")
