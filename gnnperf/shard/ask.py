@@ -17,11 +17,7 @@ PLACEMENT, RANKS, SOURCE = "placement", "ranks", "source"
 def problem_from(
     raw: Mapping[str, Any], where: str, devices: int, hardware: str, cluster: str | None, reserve_share: float
 ) -> Problem:  # fmt: skip
-    """The problem of a file's mapping.
-
-    Raises:
-        InputError: no recommendation model, an unknown name, a value that cannot be.
-    """
+    """The problem of a file's mapping."""
     require(1 <= devices <= MOST_RANKS, "--devices", devices, f"a whole number from 1 to {MOST_RANKS}")
     if not is_recommendation(raw):
         raise InputError("has no model.tables", where=where, allowed="a recommendation model, as plan dlrm_criteo",
@@ -40,11 +36,7 @@ def given_placement(raw: Mapping[str, Any], where: str, devices: int) -> Placeme
 
 
 def check_out(out: Path | None) -> None:
-    """Refuse a file that cannot be written, before work is done for it.
-
-    Raises:
-        InputError: another suffix, or no such folder.
-    """
+    """Refuse a file that cannot be written, before work is done for it."""
     if out is None:
         return
     if out.suffix not in SUFFIXES:

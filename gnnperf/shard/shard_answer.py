@@ -60,17 +60,7 @@ class Answer:
 
 
 def answer(problem: Problem, effort: Effort, given: Placement | None, top: int) -> Answer:
-    """Search, and judge what was found, the greedy placements and random ones by the schedule.
-
-    Args:
-        problem: requested.
-        effort: of the search.
-        given: a placement to begin with and compare with; None: there is none.
-        top: placements in the answer.
-
-    Raises:
-        InputError: the tables do not fit.
-    """
+    """Search, and judge what was found, the greedy placements and random ones by the schedule."""
     costs = surrogate(problem)
     known = {**seeds(costs.loads), **({} if given is None else {GIVEN: given})}
     requested: dict[Placement, Judged] = {}

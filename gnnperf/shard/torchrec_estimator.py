@@ -78,16 +78,7 @@ class AnalyticShardEstimator:
         _types().ShardEstimator.register(type(self))
 
     def estimate(self, sharding_options: Sequence[Any], sharder_map: Any = None, sharder_data_map: Any = None) -> None:
-        """Fill `perf` of every shard of every option.
-
-        Args:
-            sharding_options: of torchrec.
-            sharder_map: of torchrec before 1.8, not needed.
-            sharder_data_map: of torchrec since 1.8, not needed.
-
-        Raises:
-            InputError: a way of sharding or a compute kernel that is not known here.
-        """
+        """Fill `perf` of every shard of every option."""
         shards = [(option, shard) for option in sharding_options for shard in option.shards]
         if not shards:
             return

@@ -143,7 +143,7 @@ def product_columns(
 
     FLOPs: 2 batch m n k; bytes: each operand once, the result once (Williams, Waterman, Patterson 2009: compulsory
     traffic). A backward call is two products of the same volume, and moves what both move.
-    """  # fmt: skip
+    """
     sizes = [np.asarray(size, float) for size in (batch, m, n, k)]
     b, rows, columns, depth = np.broadcast_arrays(*sizes)  # [rows]
     left, right = [rows, depth], [columns, depth] if op == "aten::linear" else [depth, columns]

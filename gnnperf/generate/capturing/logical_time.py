@@ -66,11 +66,7 @@ class Timed:
 
 
 def in_logical_time(runs: Sequence[RankRun]) -> list[Timed]:
-    """Every rank with times that agree over ranks.
-
-    Raises:
-        InputError: ranks wait for each other in a circle.
-    """
+    """Every rank with times that agree over ranks."""
     clocks = [Clock(run, boundaries(run.events)) for run in runs]
     arrivals: dict[Meeting, dict[int, float]] = {}
     going = list(clocks)

@@ -238,11 +238,7 @@ class RankRun:
 
 
 def run_rank(build: Build, rank: int, world_size: int, steps: int) -> RankRun:
-    """Build the program as this rank and run it.
-
-    Raises:
-        InputError: what the program does next depends on numbers that no one computed.
-    """
+    """Build the program as this rank and run it."""
     communication = Communication()
     with _single_in_a_group(rank, world_size), without_data():
         try:

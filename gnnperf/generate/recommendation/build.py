@@ -220,13 +220,7 @@ class _Reached:
 
 
 def waits_of(program: Sequence[Item], first: Sequence[int], launch_at: int) -> Waits:
-    """The edges of a program.
-
-    Args:
-        program: items in order.
-        first: of each item its first node.
-        launch_at: which of an item's host nodes launches.
-    """
+    """The edges of a program."""
     result, reached = Waits(), _Reached()
     for item, node in zip(program, first, strict=True):
         if isinstance(item, Await):

@@ -111,11 +111,7 @@ class RecommendationPlan:
 
 
 def check_sizes(batch: int, ranks: int) -> None:
-    """Refuse a number of ranks that cannot be, or that does not divide the batch.
-
-    Raises:
-        InputError: naming the key.
-    """
+    """Refuse a number of ranks that cannot be, or that does not divide the batch."""
     require(1 <= ranks <= MOST_RANKS, "ranks", ranks, f"a whole number from 1 to {MOST_RANKS}")
     require(batch >= 1, "batch", batch, "a whole number from 1 up")
     if batch % ranks:
@@ -125,11 +121,7 @@ def check_sizes(batch: int, ranks: int) -> None:
 
 
 def check_placed(table: Table, placed: Placed, ranks: int) -> None:
-    """Refuse a place that the table cannot have.
-
-    Raises:
-        InputError: naming the table.
-    """
+    """Refuse a place that the table cannot have."""
     where, number = f"placement of table {table.name!r}", len(placed.ranks)
     require(placed.ranks[0] >= 0 and placed.ranks[-1] < ranks, where, placed.ranks, f"ranks from 0 to {ranks - 1}")
     if placed.split is Split.ROW:

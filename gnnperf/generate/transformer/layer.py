@@ -225,14 +225,7 @@ def out_of_products_backward(plan: TransformerPlan) -> tuple[Item, ...]:
 def first_product_backward(
     plan: TransformerPlan, depth: int, columns: Sequence[int], after: tuple[Item, ...]
 ) -> tuple[Item, ...]:
-    """Gradients of the products behind f, and f backward.
-
-    Args:
-        plan: the configuration.
-        depth: columns of their input.
-        columns: of the result of each.
-        after: more of their gradients.
-    """
+    """Gradients of the products behind f, and f backward."""
     s = sizes(plan)
     added = op("aten::add", B, s.x, s.x)  # their input's gradients
     if not plan.splits_sequence:

@@ -147,11 +147,7 @@ class _Pairs:
 
 
 def stage_tensors(plan: TransformerPlan) -> tuple[RankTensors, ...]:
-    """The memory of each stage, given for its first rank: its ranks hold the same.
-
-    Raises:
-        NotAccounted: the plan has an op of which nothing stated what it makes.
-    """
+    """The memory of each stage, given for its first rank: its ranks hold the same."""
     _check_settings(plan)
     pairs = _pairs(plan)
     return tuple(_stage(plan, stage, pairs) for stage in range(plan.parallelism.pipeline))

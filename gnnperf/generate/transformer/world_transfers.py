@@ -12,13 +12,7 @@ from gnnperf.graph import EdgeList, node_table
 
 
 def world_transfers(own: RankNodes, edges: EdgeList, num_ranks: int) -> pd.DataFrame:
-    """[num_transfers] nodes, one per part of the rank; every rank takes part in each.
-
-    Args:
-        own: nodes of the rank.
-        edges: takes the edges to and from its parts.
-        num_ranks: in each group.
-    """
+    """[num_transfers] nodes, one per part of the rank; every rank takes part in each."""
     parts = own.parts
     if not parts:
         return node_table(0)

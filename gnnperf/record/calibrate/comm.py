@@ -27,14 +27,7 @@ Transfer = Callable[[torch.Tensor, torch.Tensor], object]
 def comm_points(
     num_ranks: int, link: str, pair_links: Sequence[tuple[int, int, str]] = (), sizes: Sequence[int] = MESSAGE_BYTES
 ) -> tuple[CommPoint, ...]:
-    """Every collective at every size over groups of 2, 4, ... and all ranks; send/receive over every link.
-
-    Args:
-        num_ranks: ranks 0 to num_ranks - 1.
-        link: what joins a group of several ranks.
-        pair_links: (rank, rank, link) of one pair per kind of link; empty: ranks 0 and 1 over `link`.
-        sizes: bytes.
-    """
+    """Every collective at every size over groups of 2, 4, ... and all ranks; send/receive over every link."""
     groups = [tuple(range(n)) for n in group_sizes(num_ranks)]
     pairs = pair_links or [(0, 1, link)] if num_ranks > 1 else []
     return (

@@ -61,11 +61,7 @@ class Agreement:
 
 
 def pairs(first: Path, second: Path) -> list[Pair]:
-    """Quantities that both calibrations have.
-
-    Raises:
-        InputError: one is no calibration, or they share nothing.
-    """
+    """Quantities that both calibrations have."""
     a, b = _table(first), _table(second)
     shared = [key for key in a if key in b]
     if not shared:

@@ -58,9 +58,6 @@ def interval_of(medians: Sequence[float], least_log_sd: float = 0.0) -> Interval
     Args:
         medians: [R] positive, one per round.
         least_log_sd: typical log_sd of points of this kind.
-
-    Raises:
-        ValueError: fewer than two rounds have no spread.
     """
     if len(medians) < 2:
         raise ValueError(f"{len(medians)} round has no spread")

@@ -44,12 +44,7 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
 
 
 def rows(results: Iterable[Result], facts: Mapping[str, object]) -> list[dict[str, object]]:
-    """Rows of the table.
-
-    Args:
-        results: what was measured.
-        facts: device, torch_version, cuda_version, driver_version.
-    """
+    """Rows of the table."""
     return [{**dict.fromkeys(COLUMNS), **_what(result), **_how(result), **facts} for result in results]
 
 

@@ -24,11 +24,7 @@ KEYS = ("op", "shapes", "dtype", "dtypes", "arguments", "direction", "tables", "
 
 
 def read_ops(path: Path) -> tuple[OpPoint, ...]:
-    """The points of a file, without repetitions.
-
-    Raises:
-        InputError: it cannot be read, is empty, or an entry is no op (names the entry).
-    """
+    """The points of a file, without repetitions."""
     with reading(path):
         entries = _entries(path.read_text(encoding="utf-8"), path)
         if not entries:

@@ -81,11 +81,7 @@ def _stream_name(stream: str, caches: float, cache: Cache) -> str | None:
 
 
 def launch_floor_us(results: Iterable[Result]) -> Interval:
-    """CUDA: the shortest kernel, warm. CPU: the smallest op, called as programs call it (a tensor's method).
-
-    Raises:
-        LookupError: it was not measured.
-    """
+    """CUDA: the shortest kernel, warm. CPU: the smallest op, called as programs call it (a tensor's method)."""
     outcome = list(results)
     apart = device_time(outcome)
     if len(apart) == len(outcome) and SMALLEST_OP in (costs := host_costs(outcome)):
@@ -116,9 +112,6 @@ def fit_link(points: Sequence[tuple[float, float]]) -> LinkFit:
     """Fit (bytes, us) with least squares of *relative* errors, so that small messages count like large ones.
 
     Minimizes sum((a + b s - t)^2 / t^2) over a >= 0, b > 0.
-
-    Raises:
-        ValueError: fewer than two sizes, or larger messages are not slower.
     """
     weights = [1 / us**2 for _, us in points]
     mean_s, mean_t = _mean(weights, [s for s, _ in points]), _mean(weights, [t for _, t in points])

@@ -50,15 +50,7 @@ def num_rounds(minutes: float) -> int:
 
 
 def run_rounds(job: Job, minutes: float) -> list[list[Reading]]:
-    """Readings per round.
-
-    Args:
-        job: one round; its seed, time and output are set here.
-        minutes: of all rounds; each point gets three samples per round even if that takes longer.
-
-    Raises:
-        InputError: an op does not run, or a round's process failed.
-    """
+    """Readings per round."""
     total = num_rounds(minutes)
     end = time.monotonic() + minutes * 60
     result: list[list[Reading]] = []

@@ -73,11 +73,7 @@ class Machine:
 
 
 def machine(device: str | None) -> Machine:
-    """The CUDA device if there is one, else the CPU; or the one requested.
-
-    Raises:
-        InputError: CUDA is requested and not there, or the clock is not known.
-    """
+    """The CUDA device if there is one, else the CPU; or the one requested."""
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if chosen == "cuda" and not torch.cuda.is_available():
         raise InputError("this machine has no CUDA device that torch can use", where="--device cuda",
@@ -197,11 +193,7 @@ OWN = (DEVICE_FILE, CLUSTER_FILE, OPS_FILE, ROUNDS_FILE)
 
 
 def check_out(out: Path, overwrite: bool) -> None:
-    """Before anything is measured.
-
-    Raises:
-        InputError: `out` exists and may not be overwritten, holds other files, or cannot be made.
-    """
+    """Before anything is measured."""
     if out.exists() and not out.is_dir():
         raise InputError("is a file", where=str(out), allowed="a directory to write to")
     held = sorted(p.name for p in out.iterdir()) if out.is_dir() else []
@@ -218,11 +210,7 @@ def check_out(out: Path, overwrite: bool) -> None:
 
 
 def write(out: Path, files: Mapping[str, bytes]) -> None:
-    """Write the folder: all of it, or nothing is changed.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+    """Write the folder: all of it, or nothing is changed."""
     with replacing_folder(out) as temporary:
         for name, content in files.items():
             (temporary / name).write_bytes(content)
@@ -324,18 +312,7 @@ def _unmeasured(link: LinkSpec) -> dict[str, object]:
 
 
 def calibrate(out: Path, machine: Machine, ask: Ask, minutes: float, overwrite: bool) -> list[Result]:
-    """Measure, and write the folder.
-
-    Args:
-        out: the folder.
-        machine: the device at hand.
-        ask: what to measure.
-        minutes: of measuring.
-        overwrite: an earlier calibration there is replaced.
-
-    Raises:
-        InputError: the folder may not be written, or an op does not run.
-    """
+    """Measure, and write the folder."""
     check_out(out, overwrite)
     before, began = clocks(machine.torch_device), datetime.now(UTC)
     result = results(run_rounds(job_for(machine, ask), minutes))
