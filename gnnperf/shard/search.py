@@ -15,8 +15,7 @@ import numpy as np
 
 from gnnperf.core import InputError, each
 from gnnperf.generate import Placed, Placement, Split
-from gnnperf.shard.loads import ELEMENTS, LOOKED_UP, MEMORY, UPDATED, Loads
-from gnnperf.shard.problem import Problem, on_ranks, ways
+from gnnperf.shard.problem import ELEMENTS, LOOKED_UP, MEMORY, UPDATED, Loads, Problem, on_ranks, ways
 from gnnperf.shard.surrogate_cost import State, Surrogate, Value
 
 # Placements to begin with: greedy ones, and random ones to compare with.

@@ -21,7 +21,7 @@ from gnnperf.analytic import LAUNCHES, LOOK_UP, UPDATE, BatchedTable
 from gnnperf.core import InputError, Phase
 from gnnperf.generate import FLOAT_BYTES, STATES, BatchedOp, Moves, Optimizer, radix_sort_bytes
 from gnnperf.hardware import ClusterSpec, default_cluster, load_cluster, load_device, spread
-from gnnperf.shard.loads import kernels_us
+from gnnperf.shard.problem import kernels_us
 from gnnperf.shard.surrogate_cost import US, collectives_us
 
 SUMMED, COPIED = ("row_wise",), ("data_parallel",)

@@ -14,7 +14,7 @@ US_PER_MS = 1e3
 ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int64": 8}
 
 TEXT, NUMBER, FLAG = "text", "number", "flag"
-# The first group has the names and meanings of gnnperf.record.calibrate.op_table.COLUMNS. Unknown is None or NaN,
+# The first group has the names and meanings of gnnperf.record.calibrate.ops_file.COLUMNS. Unknown is None or NaN,
 # never 0.
 COLUMNS: Mapping[str, tuple[str, str]] = {
     "op": (TEXT, "as in traces (aten::mm), or the table's own name where torch has no such op (rope)"),

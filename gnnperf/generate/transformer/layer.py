@@ -35,6 +35,8 @@ from gnnperf.generate.transformer.mlp import (
     activated,
     activated_backward,
     bias_backward,
+    experts_backward,
+    experts_forward,
     first_products,
     input_gradient,
     product,
@@ -44,7 +46,6 @@ from gnnperf.generate.transformer.mlp import (
     weight_gradient,
 )
 from gnnperf.generate.transformer.plan import Recompute, TransformerPlan
-from gnnperf.generate.transformer.routing import experts_backward, experts_forward
 from gnnperf.generate.transformer.sizes import Sizes, sizes
 from gnnperf.graph import Tensor
 
