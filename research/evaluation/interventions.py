@@ -103,16 +103,7 @@ class LeftOut:
 def evaluate_pairs(
     pairs: Sequence[Pair], recordings: Mapping[str, Repeats], *, load: Load
 ) -> tuple[list[Trial], list[LeftOut]]:
-    """Try every pair in both directions, from every repeat that leaves another one to measure by.
-
-    Args:
-        pairs: known changes.
-        recordings: run -> its recordings.
-        load: recording -> graph.
-
-    Raises:
-        InputError: a trace cannot be read, or an edit is malformed.
-    """
+    """Try every pair in both directions, from every repeat that leaves another one to measure by."""
     graphs, floor = _Graphs(load), relative_noise(recordings)
     trials: list[Trial] = []
     left_out: list[LeftOut] = []

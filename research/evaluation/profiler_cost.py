@@ -45,11 +45,7 @@ def period_us(graph: ExecutionGraph) -> float:
 
 
 def effect(run: str, graph: ExecutionGraph, without_us: float) -> Effect:
-    """The effect on a run, from its graph as recorded and its card's median step without the profiler.
-
-    Raises:
-        InputError: the graph has no whole step.
-    """
+    """The effect on a run, from its graph as recorded and its card's median step without the profiler."""
     with_us = period_us(graph)
     probes = PROBE.by_kind()
     events = []

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gnnperf.memory.edits import AllCast, Autocast, memory_edits
+from gnnperf.memory.edits import AllCast, Autocast, ScaledBatch, memory_edits
 from gnnperf.memory.given import AsRecorded
-from gnnperf.memory.scaled import ScaledBatch
 from gnnperf.memory.step_calls import Call
 from gnnperf.memory.storages import TensorSlot
 from gnnperf.whatif import ChangeDtype, CompressMessages, InputStall, ScaleBatch

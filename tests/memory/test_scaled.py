@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gnnperf.memory.scaled import ScaledBatch
+from gnnperf.memory.edits import ScaledBatch
 from gnnperf.memory.step_calls import Call
 from gnnperf.memory.storages import Slot, TensorSlot
 from gnnperf.whatif.batch_shapes import Batch
