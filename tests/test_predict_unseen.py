@@ -107,7 +107,7 @@ def test_too_much_that_is_not_covered_is_refused(
     assert "my_extension::attend" in capsys.readouterr().err
 
 
-def test_every_rung_answers_for_one_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_rung_models_for_one_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "load_graph", lambda trace, cache_dir: fallback_graph())
     monkeypatch.setattr(api, "choose_target", lambda graph, hardware, links: Target(cluster(), None))
     trace = tmp_path / "toy.json"

@@ -28,14 +28,7 @@ TOO_LARGE = "Findings are looked for in graphs of up to {:,} nodes; this one has
 def with_findings(
     answer: StepPrediction, question: Question, predictor: Predictor | None = None, cluster: ClusterSpec | None = None
 ) -> StepPrediction:
-    """The answer with what holds its step up.
-
-    Args:
-        answer: of the unedited step.
-        question: that it answers.
-        predictor: who answered, and answers for edits; None: a replay, whose edits keep to what was measured.
-        cluster: predicted for; None: a replay.
-    """
+    """The answer with what holds its step up."""
     num_nodes = answer.prediction.graph.num_nodes
     if num_nodes > LARGEST_GRAPH:
         return replace(answer, warnings=(*answer.warnings, TOO_LARGE.format(LARGEST_GRAPH, num_nodes)))

@@ -186,11 +186,7 @@ def _ready_us(prediction: Prediction) -> np.ndarray | None:
 
 
 def collect(prediction: Prediction, scheduled: Schedule, predicted_us: float, question: Question) -> StepPrediction:
-    """The answer from latencies, their schedule and the step time it gives, of the question's kind.
-
-    Raises:
-        InputError: that is no time that a file of ours can hold: negative, infinite, too long, or not a number.
-    """
+    """The answer from latencies, their schedule and the step time it gives, of the question's kind."""
     if not 0 <= predicted_us <= LONGEST_US:
         what, where = f"the step is predicted to take {predicted_us:.3g} us", f"graph {prediction.graph.name!r}"
         raise InputError(what, where=where, allowed=f"0 to {LONGEST_US:.0e} us", remedy=CHECK)

@@ -11,9 +11,6 @@ from gnnperf.report.summary import work_table
 def family_errors(nodes: pd.DataFrame) -> pd.DataFrame:
     """One row per family of which a node was both predicted and measured, most measured time first.
 
-    Args:
-        nodes: `nodes_table` of a prediction for the hardware of the trace.
-
     Returns:
         Columns family, num_nodes, measured_us and predicted_us (sums over these nodes), sum_error (of the sums,
         signed), median_error and p90_error (of single nodes, absolute). Nodes measured as 0 us have no relative error

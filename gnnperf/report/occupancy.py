@@ -27,10 +27,6 @@ PARTS = ("active_us", "transfer_us", "wait_us", "host_us", "idle_us")
 def occupancy(nodes: pd.DataFrame, document: Mapping[str, Any]) -> pd.DataFrame:
     """One row per rank; PARTS add up to the step time.
 
-    Args:
-        nodes: `nodes_table`.
-        document: prediction.json, of which step time, kind and makespan are read.
-
     Returns:
         Columns rank; active_us (a kernel, copy or op runs); transfer_us and wait_us (exposed communication: next to
         which nothing of that runs); host_us (only the host works); idle_us (nothing runs); hidden_us (transfers next to

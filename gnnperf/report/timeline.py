@@ -159,11 +159,7 @@ Event = dict[str, Any]
 
 
 def write_timeline(answer: StepPrediction, path: Path) -> None:
-    """Write the document as gzip; the same bytes for the same answer.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write the document as gzip; the same bytes for the same answer."""
     with path.open("wb") as file, igzip.IGzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
         for piece in _pieces(answer):
             packed.write(piece)

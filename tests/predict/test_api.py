@@ -28,7 +28,7 @@ from tests.toys import two_rank_graph
 
 
 def test_analytic_answers_every_gemm(trace: Path) -> None:
-    answer = predict(Request(trace, mode=Mode.analytic))
+    answer = predict(Request(trace=trace, mode=Mode.analytic))
     assert answer.hardware == "v100_sxm2_32gb"
     assert set(answer.prediction.source[[3, 10, 14]]) == {Source.ANALYTIC}
     assert answer.step_time_us == pytest.approx(answer.critical_us.sum())
@@ -36,7 +36,7 @@ def test_analytic_answers_every_gemm(trace: Path) -> None:
 
 
 def test_hybrid_without_a_checkpoint_is_analytic_and_states_so(trace: Path) -> None:
-    blind = Request(trace, evidence=TraceEvidence.none)
+    blind = Request(trace=trace, evidence=TraceEvidence.none)
     hybrid, analytic = predict(blind), predict(replace(blind, mode=Mode.analytic))
     assert hybrid.step_time_us == analytic.step_time_us
     assert api.NO_CHECKPOINT in hybrid.warnings
@@ -44,13 +44,13 @@ def test_hybrid_without_a_checkpoint_is_analytic_and_states_so(trace: Path) -> N
 
 
 def test_faster_hardware_is_faster_and_not_compared(trace: Path) -> None:
-    own, faster = predict(Request(trace)), predict(Request(trace, hardware=load_device("h100_sxm")))
+    own, faster = predict(Request(trace=trace)), predict(Request(trace=trace, hardware=load_device("h100_sxm")))
     assert faster.prediction.latency_us[GEMM_1] < own.prediction.latency_us[GEMM_1]
     assert faster.step_time_error is None
 
 
 def test_provenance_names_versions_and_hashes_but_no_path(trace: Path) -> None:
-    result = predict(Request(trace)).provenance
+    result = predict(Request(trace=trace)).provenance
     assert result["input_sha256"] == {
         "toy.json": "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # sha256 of "{}"
     }
@@ -63,7 +63,7 @@ def test_replay_of_another_step_is_compared_with_the_step_requested_for(
 ) -> None:
     """Both steps are the toy's, but step 1 is stated to have taken 370 us: the replay of its latencies takes 185."""
     monkeypatch.setattr(api, "load_graph", lambda paths, cache_dir: _two_steps())
-    answer = predict(Request(trace, mode=Mode.replay, step=1))
+    answer = predict(Request(trace=trace, mode=Mode.replay, step=1))
     assert (answer.label.step, answer.structure_step) == (1, 0)
     assert answer.step_time_us == pytest.approx(185.0)
     assert answer.measured_step_time_us == 370.0
@@ -74,7 +74,7 @@ def test_replay_of_another_step_is_compared_with_the_step_requested_for(
 
 
 def test_replay_of_the_only_step_states_what_that_is_worth(trace: Path) -> None:
-    answer = predict(Request(trace, mode=Mode.replay))
+    answer = predict(Request(trace=trace, mode=Mode.replay))
     assert answer.measured_step_time_us == 185.0
     assert any("medians are fitted on the other ranks" in warning for warning in answer.warnings)
 
@@ -82,14 +82,14 @@ def test_replay_of_the_only_step_states_what_that_is_worth(trace: Path) -> None:
 def test_replay_states_what_it_could_not_fit(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = api.replay_step
     monkeypatch.setattr(api, "replay_step", lambda *args: replace(original(*args), num_unknown=3))
-    answer = predict(Request(trace, mode=Mode.replay))
+    answer = predict(Request(trace=trace, mode=Mode.replay))
     assert any("3 nodes and gaps were never measured" in warning for warning in answer.warnings)
 
 
 def test_replay_of_one_step_of_one_rank_is_refused(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "load_graph", lambda paths, cache_dir: replace(two_rank_graph(), ranks=(0,)))
     with pytest.raises(InputError, match="one step of one rank"):
-        predict(Request(trace, mode=Mode.replay))
+        predict(Request(trace=trace, mode=Mode.replay))
 
 
 def _two_steps() -> ExecutionGraph:
@@ -125,7 +125,7 @@ def _two_steps() -> ExecutionGraph:
 )
 def test_contradictory_requests_are_refused(trace: Path, changes: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        predict(replace(Request(trace), **changes))  # type: ignore[arg-type]
+        predict(replace(Request(trace=trace), **changes))  # type: ignore[arg-type]
 
 
 def test_hybrid_with_a_network_merges_it_with_the_analytical_model(
@@ -134,8 +134,8 @@ def test_hybrid_with_a_network_merges_it_with_the_analytical_model(
     from gnnperf.predict.predictors import Predictors
 
     fallback_order = Predictors((Fixed({GEMM_1: np.nan, 3: 70.0}, source=Source.GNN), Fixed({GEMM_1: 90.0})))
-    monkeypatch.setattr(api, "answers_for", lambda mode, checkpoint, measured: api.Answers(fallback_order))
-    answer = predict(Request(trace, evidence=TraceEvidence.none))
+    monkeypatch.setattr(api, "models_for", lambda mode, checkpoint, measured: api.Answers(fallback_order))
+    answer = predict(Request(trace=trace, evidence=TraceEvidence.none))
     assert answer.step_time_us == pytest.approx(10 + 90 + 50 + 5)
     assert answer.source_share == pytest.approx({"analytic": 90 / 155, "gnn": 65 / 155})
 
@@ -154,7 +154,7 @@ def test_trained_checkpoint_answers_and_the_analytical_model_fills_in(
     monkeypatch.setattr(
         api, "load_graph", lambda paths, cache_dir: replace(graph, nodes=graph.nodes.assign(op_name=names))
     )
-    blind = Request(trace, mode=mode, checkpoint=_checkpoint(tmp_path), evidence=TraceEvidence.none)
+    blind = Request(trace=trace, mode=mode, checkpoint=_checkpoint(tmp_path), evidence=TraceEvidence.none)
     answer = predict(blind)
     assert sum(answer.uncovered_ops.values()) == num_uncovered
     assert answer.prediction.source[3] in (BY_NETWORK if mode is Mode.hybrid else (Source.GNN,))
@@ -167,10 +167,10 @@ def test_the_analytical_model_answers_with_what_a_checkpoints_training_runs_repo
     from gnnperf.gnn.checkpoint import load_checkpoint
 
     path = _checkpoint(tmp_path)
-    result = api.answers_for(Mode.analytic, path).model
+    result = api.models_for(Mode.analytic, path).model
     assert isinstance(result, AnalyticPredictor)
     assert result.constants == load_checkpoint(path).constants
-    assert api.answers_for(Mode.analytic, None) == api.Answers(AnalyticPredictor())
+    assert api.models_for(Mode.analytic, None) == api.Answers(AnalyticPredictor())
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_trace_of_another_processor_than_training_has_no_interval_and_states_w
     card = {"ranks": [{"device": {"kind": "cpu", "name": processor}}]}
     (recorded / "run.json").write_text(json.dumps(card))
     learned = _checkpoint(tmp_path, {"processors": ["Epyc"]})
-    answer = predict(Request(recorded, mode=Mode.gnn, checkpoint=learned, hardware=hardware))
+    answer = predict(Request(trace=recorded, mode=Mode.gnn, checkpoint=learned, hardware=hardware))
     sentences = [w for w in answer.warnings if "ran on Xeon, the checkpoint's errors were measured on Epyc" in w]
     assert len(sentences) == is_stated
     assert any("No interval of the step time" in w for w in answer.warnings) is not is_stated  # it was not calibrated
@@ -219,7 +219,9 @@ def _checkpoint(folder: Path, training: Mapping[str, object] | None = None) -> P
 def test_edits_are_answered_by_the_network(trace: Path, tmp_path: Path, mode: Mode) -> None:
     """Costs of edited nodes are features of the network; what is declared is made to its answer."""
     edits = (ChangeDtype("float32", "float64", "all"), Straggler(1, 3.0))
-    requested = Request(trace, mode=mode, checkpoint=_checkpoint(tmp_path), whatif=edits, evidence=TraceEvidence.none)
+    requested = Request(
+        trace=trace, mode=mode, checkpoint=_checkpoint(tmp_path), whatif=edits, evidence=TraceEvidence.none
+    )
     graph = two_rank_graph()
     types = graph.nodes["dtype"].astype(object)
     costs = graph.nodes.assign(

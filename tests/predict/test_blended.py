@@ -17,8 +17,7 @@ from gnnperf.gnn.checkpoint import Checkpoint
 from gnnperf.gnn.trust import Corrections, Transferability
 from gnnperf.gnn.trust.trust import NAMES
 from gnnperf.graph.execution_graph import ExecutionGraph
-from gnnperf.predict.blended import SILENT, BlendedPredictor
-from gnnperf.predict.gnn import GnnPredictor
+from gnnperf.predict.gnn import SILENT, BlendedPredictor, GnnPredictor
 from gnnperf.predict.measured import read_measured
 from gnnperf.predict.predictors import Predictors
 from tests.predict.doubled import doubling
@@ -67,7 +66,7 @@ def measured_table(folder: Path) -> Path:
     return path
 
 
-def test_each_rung_answers_for_one_kernel_and_states_why(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_each_rung_models_for_one_kernel_and_states_why(checkpoint: Checkpoint, tmp_path: Path) -> None:
     network = GnnPredictor(checkpoint)
     fallback_order = Predictors((read_measured(measured_table(tmp_path), network.analytic), BlendedPredictor(network)))
     answer = fallback_order.predict(fallback_graph(), cluster())

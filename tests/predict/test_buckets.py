@@ -12,7 +12,7 @@ from gnnperf.analytic import AnalyticPredictor
 from gnnperf.core.errors import InputError
 from gnnperf.hardware import Placement, load_cluster
 from gnnperf.predict import api
-from gnnperf.predict.api import trained_bucket_bytes, untold
+from gnnperf.predict.api import missing_bucket, trained_bucket_bytes
 from gnnperf.predict.edited import NO_BUCKETS, predict_edited
 from gnnperf.predict.request import Mode, Request, check
 from gnnperf.whatif import apply
@@ -28,18 +28,18 @@ def test_what_training_was_reported() -> None:
 
 
 def test_a_limited_link_without_its_bucket_is_stated() -> None:
-    assert "bucket_bytes=70000 tells it" in untold(LIMITED, 7e4, follows_card=True)[0]
+    assert "bucket_bytes=70000 tells it" in missing_bucket(LIMITED, 7e4, follows_card=True)[0]
     given = replace(LIMITED, placement=Placement(2, 125e6, 7e4))
     for graph in (given, two_rank_graph(), replace(LIMITED, placement=Placement(2))):
-        assert untold(graph, 7e4, follows_card=True) == ()
-    assert untold(LIMITED, None, follows_card=True) == untold(LIMITED, 7e4, follows_card=False) == ()
+        assert missing_bucket(graph, 7e4, follows_card=True) == ()
+    assert missing_bucket(LIMITED, None, follows_card=True) == missing_bucket(LIMITED, 7e4, False) == ()
 
 
 def test_the_request_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "load_graph", lambda trace, cache_dir: LIMITED)
-    given = api.requested_graph(Request(tmp_path, bucket_bytes=7e4)).placement
+    given = api.requested_graph(Request(trace=tmp_path, bucket_bytes=7e4)).placement
     assert given == Placement(2, 125e6, 7e4)
-    assert api.requested_graph(Request(tmp_path)).placement == LIMITED.placement
+    assert api.requested_graph(Request(trace=tmp_path)).placement == LIMITED.placement
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,9 @@ def test_collective_models_of_another_medium_are_not_used_and_say_so() -> None:
 def test_a_name_that_is_none_is_refused_before_the_trace_is_read(tmp_path: Path) -> None:
     (tmp_path / "toy.json").write_text("{}")
     with pytest.raises(InputError, match="did you mean a100_vtrain"):
-        check(Request(tmp_path / "toy.json", collectives="a100_vtrai"))
+        check(Request(trace=tmp_path / "toy.json", collectives="a100_vtrai"))
     with pytest.raises(InputError, match="cannot be read"):
-        check(Request(tmp_path / "toy.json", collectives=str(tmp_path / "mine.yaml")))
+        check(Request(trace=tmp_path / "toy.json", collectives=str(tmp_path / "mine.yaml")))
     with pytest.raises(InputError, match="collectives: has no use in mode=replay"):
-        check(Request(tmp_path / "toy.json", mode=Mode.replay, collectives="a100_vtrain"))
-    check(Request(tmp_path / "toy.json", collectives="specification"))
+        check(Request(trace=tmp_path / "toy.json", mode=Mode.replay, collectives="a100_vtrain"))
+    check(Request(trace=tmp_path / "toy.json", collectives="specification"))

@@ -11,7 +11,7 @@ import pytest
 
 from gnnperf.cli import main
 from gnnperf.predict import api
-from gnnperf.predict.coverage_cli import coverage_lines
+from gnnperf.predict.coverage import coverage_lines
 from tests.predict.answers import GEMM_1, toy_answer
 from tests.predict.test_fallback import _answer
 
@@ -24,7 +24,7 @@ def test_sources_by_nodes_and_time() -> None:
     ]
 
 
-def test_what_no_one_answers_for_is_named() -> None:
+def test_what_no_one_models_for_is_named() -> None:
     lines = list(coverage_lines(toy_answer({GEMM_1: np.nan})))
     assert "uncovered: 1 nodes, 36.4% of the measured node time, 0.0% of the predicted step time" in lines
     assert "not covered: 36.4% of the step" in lines

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.predict.fallback import NotCovered, check_covered, ops_to_measure, uncovered_share
+from gnnperf.predict.coverage import NotCovered, check_covered, ops_to_measure, uncovered_share
 from gnnperf.predict.request import FallbackConfig
 from gnnperf.predict.step_prediction import StepPrediction
 from gnnperf.record.calibrate.ops_file import read_ops

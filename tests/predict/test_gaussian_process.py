@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.predict.gaussian_process import OFFSET_ROWS, Reach, choose, learn, solved
+from gnnperf.predict.similar import OFFSET_ROWS, Reach, choose, learn, solved
 
 
 def _pool(seed: int = 0, count: int = 200) -> np.ndarray:

@@ -10,7 +10,7 @@ from gnnperf.core.errors import InputError
 from gnnperf.generate.recommendation import RecommendationPlan
 from gnnperf.hardware import load_device
 from gnnperf.predict.api import predict
-from gnnperf.predict.request import Mode, PredictConfig, Request
+from gnnperf.predict.request import Mode, Request
 
 RAW: dict[str, Any] = {
     "name": "mine",
@@ -21,14 +21,14 @@ RAW: dict[str, Any] = {
 
 
 def test_a_mapping_with_tables_is_a_recommender() -> None:
-    plan = PredictConfig(plan=RAW).requested_plan()
+    plan = Request(plan=RAW).plan_spec()
     assert isinstance(plan, RecommendationPlan) and len(plan.model.tables) == 4
     with pytest.raises(InputError, match=r"plan.model: unknown key 'table'"):
-        PredictConfig(plan={**RAW, "model": {**RAW["model"], "table": []}}).requested_plan()
+        Request(plan={**RAW, "model": {**RAW["model"], "table": []}}).plan_spec()
 
 
 def test_its_step_is_answered_by_the_analytical_model() -> None:
-    plan = PredictConfig(plan=RAW).requested_plan()
+    plan = Request(plan=RAW).plan_spec()
     answer = predict(Request(plan=plan, mode=Mode.analytic, hardware=load_device("a100_sxm_80gb")))
     assert answer.step_time_us > 0
     assert answer.prediction.uncovered_ops == {}

@@ -17,7 +17,7 @@ from gnnperf.core.schema import NodeType
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.tables import EdgeList, node_table
 from gnnperf.predict import api
-from gnnperf.predict.choose_calls import calls_to_measure
+from gnnperf.predict.coverage import calls_to_measure
 from gnnperf.predict.similar import REASON, SimilarPredictor, call_numbers, factors
 from gnnperf.predict.step_prediction import StepPrediction
 from tests.predict.answers import Fixed, toy_answer

@@ -14,8 +14,7 @@ from gnnperf.core.errors import InputError
 from gnnperf.core.schema import Source
 from gnnperf.hardware import load_cluster, load_device, load_host
 from gnnperf.predict.api import COPY, NO_CHECKPOINT, predict
-from gnnperf.predict.request import Mode, PredictConfig, Request, TraceEvidence
-from gnnperf.predict.requested import to_request
+from gnnperf.predict.request import Mode, Request, TraceEvidence
 from gnnperf.predict.trace_evidence import TracePredictor, family_ratios, host_ratio
 from gnnperf.report.json_document import document
 from gnnperf.report.text import comparison
@@ -46,17 +45,17 @@ def test_on_the_traced_cluster_every_measured_node_keeps_its_latency() -> None:
 
 
 def test_the_default_rebuilds_the_measured_step_and_states_that_it_is_no_forecast(trace: Path) -> None:
-    answer = predict(Request(trace))
+    answer = predict(Request(trace=trace))
     assert answer.step_time_us == pytest.approx(answer.traced_step_time_us, rel=0.01)
     assert answer.provenance["evidence"] == "trace" and COPY in answer.warnings
     assert not answer.is_lower_bound
-    blind = predict(Request(trace, evidence=TraceEvidence.none))
+    blind = predict(Request(trace=trace, evidence=TraceEvidence.none))
     assert blind.provenance["evidence"] == "none" and NO_CHECKPOINT in blind.warnings
     assert Source.TRACE not in set(blind.prediction.source)
 
 
 def test_on_another_gpu_kernels_move_by_the_ratio_of_the_model_and_hosts_by_their_speeds(trace: Path) -> None:
-    answer = predict(Request(trace, hardware=H100))
+    answer = predict(Request(trace=trace, hardware=H100))
     here, there = (AnalyticPredictor().predict(answer.prediction.graph, cluster)
                    for cluster in (DGX1, replace(load_cluster("hgx_h100"), device=H100)))  # fmt: skip
     ratio = there.latency_us[GEMM_0] / here.latency_us[GEMM_0]
@@ -65,11 +64,11 @@ def test_on_another_gpu_kernels_move_by_the_ratio_of_the_model_and_hosts_by_thei
     assert speed > 1
     assert answer.prediction.latency_us[HOST] == pytest.approx(MEASURED_US[HOST] / speed)
     assert COPY not in answer.warnings
-    assert answer.traced_prediction_us == pytest.approx(predict(Request(trace)).step_time_us)
+    assert answer.traced_prediction_us == pytest.approx(predict(Request(trace=trace)).step_time_us)
     assert answer.step_time_ratio == pytest.approx(answer.step_time_us / answer.traced_prediction_us)
     assert comparison(answer).endswith(f"; ratio {answer.step_time_ratio:.3f}")
     assert document(answer)["traced_step_prediction_us"] == answer.traced_prediction_us
-    assert predict(Request(trace, hardware=H100, evidence=TraceEvidence.none)).step_time_ratio is None
+    assert predict(Request(trace=trace, hardware=H100, evidence=TraceEvidence.none)).step_time_ratio is None
 
 
 def test_an_edit_leaves_untouched_nodes_as_measured_and_scales_touched_ones() -> None:
@@ -108,8 +107,8 @@ def test_without_any_modeled_node_a_kernel_takes_the_ratio_of_memory_bandwidths(
 
 def test_a_host_of_the_cluster_moves_host_work_as_an_edit_does(trace: Path) -> None:
     host = load_host("xeon_platinum_8480")
-    there = predict(Request(trace, cluster=replace(DGX1, host=host, host_speed=1.7)))
-    edited = predict(Request(trace, whatif=(ChangeCluster("dgx1_v100", host="xeon_platinum_8480"),)))
+    there = predict(Request(trace=trace, cluster=replace(DGX1, host=host, host_speed=1.7)))
+    edited = predict(Request(trace=trace, whatif=[ChangeCluster("dgx1_v100", host="xeon_platinum_8480")]))
     assert edited.whatif is not None
     assert there.prediction.latency_us[HOST] == pytest.approx(edited.whatif.answer.prediction.latency_us[HOST])
     assert (there.prediction.latency_us[HOST] < MEASURED_US[HOST]).all()
@@ -125,13 +124,13 @@ def test_speeds_of_named_hosts_count_and_host_speed_counts_for_unnamed_ones() ->
 
 def test_evidence_of_other_steps_needs_another_step(trace: Path) -> None:
     with pytest.raises(InputError, match="evidence=other_steps: the trace has one step only"):
-        predict(Request(trace, evidence=TraceEvidence.other_steps))
+        predict(Request(trace=trace, evidence=TraceEvidence.other_steps))
 
 
 @pytest.mark.parametrize("mode", [Mode.analytic, Mode.replay])
 def test_modes_that_are_blind_refuse_it(trace: Path, mode: Mode) -> None:
     with pytest.raises(InputError, match=f"evidence: has no use in mode={mode}"):
-        predict(Request(trace, mode=mode, evidence=TraceEvidence.trace))
+        predict(Request(trace=trace, mode=mode, evidence=TraceEvidence.trace))
 
 
 def test_a_plan_has_no_measurements() -> None:
@@ -140,6 +139,5 @@ def test_a_plan_has_no_measurements() -> None:
 
 
 def test_the_former_key_names_its_replacement() -> None:
-    assert to_request(PredictConfig(trace="t.json", evidence=TraceEvidence.none)).evidence is TraceEvidence.none
     with pytest.raises(InputError, match=r"hosts: hosts=trace was replaced.*evidence=trace"):
-        to_request(PredictConfig(trace="t.json", hosts="trace"))
+        predict(Request(trace="t.json", hosts="trace"))

@@ -98,7 +98,7 @@ def test_replay_refuses_edits(tmp_path: Path) -> None:
     path = tmp_path / "toy.json"
     path.write_text("{}")
     with pytest.raises(InputError, match="whatif: mode=replay"):
-        check(Request(path, mode=Mode.replay, whatif=(ScaleBatch(2),)))
+        check(Request(trace=path, mode=Mode.replay, whatif=[ScaleBatch(2)]))
 
 
 def test_both_steps_by_hand() -> None:
@@ -139,10 +139,10 @@ def test_a_work_that_no_one_reports_is_stated() -> None:
 def test_a_grown_job_is_placed_on_the_cluster_anew() -> None:
     """Eight nodes: one of 8 ranks each before, eight of 64 each then, as for the plan of 64 replicas itself."""
     device, cluster = load_device("a100_sxm_80gb"), replace(load_cluster("dgx_a100"), nodes=8)
-    grown = predict(Request(plan=small(1, 1, 8), hardware=device, cluster=cluster, whatif=(WorldSize(64),)))
+    grown = predict(Request(plan=small(1, 1, 8), hardware=device, cluster=cluster, whatif=[WorldSize(64)]))
     wanted = predict(Request(plan=small(1, 1, 64), hardware=device, cluster=cluster))
     assert grown.whatif is not None
     assert grown.whatif.step_time_us == pytest.approx(wanted.step_time_us, rel=1e-12)
     with pytest.raises(InputError, match="64 ranks do not fit on 1 nodes"):
         one = replace(cluster, nodes=1)
-        predict(Request(plan=small(1, 1, 8), hardware=device, cluster=one, whatif=(WorldSize(64),)))
+        predict(Request(plan=small(1, 1, 8), hardware=device, cluster=one, whatif=[WorldSize(64)]))

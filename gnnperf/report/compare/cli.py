@@ -79,11 +79,7 @@ def _side(path: Path, step: int | None) -> Side:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+    """Whole or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(path, content)

@@ -18,16 +18,7 @@ MEASURED = "measured"
 
 
 def read_measured(trace: Path, step: int | None = None, cache_dir: Path | None = None) -> Side:
-    """A measured step of a trace.
-
-    Args:
-        trace: file, directory of rank files, or archive.
-        step: ordinal in the window; None: the one with the median measured step time.
-        cache_dir: where graphs are kept; None: nowhere.
-
-    Raises:
-        InputError: nothing is there, it is no trace, or it has no such step.
-    """
+    """A measured step of a trace."""
     if not trace.exists():
         raise InputError("no such file or directory", where=str(trace),
                          allowed="a folder that predict.py wrote, or a trace")  # fmt: skip

@@ -74,11 +74,7 @@ def read_prediction(folder: Path) -> Side:
 
 
 def read_step(path: Path) -> tuple[float, StepTimeKind]:
-    """Step time (us) and kind of what predict.py wrote: its folder, or prediction.json by itself.
-
-    Raises:
-        InputError: no prediction of this version of the format is there, or it cannot be read.
-    """
+    """Step time (us) and kind of what predict.py wrote: its folder, or prediction.json by itself."""
     file = path / DOCUMENT if path.is_dir() else path
     given = read_document(file)
     with reading(file, "cannot be understood", remedy=AGAIN):
@@ -99,11 +95,7 @@ def _time_us(value: Any) -> float:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """A prediction.json.
-
-    Raises:
-        InputError: it cannot be read, or is none of this version of the format.
-    """
+    """A prediction.json."""
     with reading(path, remedy=AGAIN):
         given = msgspec.json.decode(path.read_bytes())
     if not isinstance(given, dict) or given.get("format") != FORMAT or given.get("format_version") != FORMAT_VERSION:
@@ -113,11 +105,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def read_nodes(path: Path, columns: tuple[str, ...] = COLUMNS) -> pd.DataFrame:
-    """These columns of a nodes.parquet.
-
-    Raises:
-        InputError: it cannot be read, or lacks one of them.
-    """
+    """These columns of a nodes.parquet."""
     with reading(path, remedy=AGAIN):
         known = pq.read_schema(path).names
         missing = [name for name in columns if name not in known]

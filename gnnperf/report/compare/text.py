@@ -43,14 +43,7 @@ class Limits:
         return self.sentences("step B", result.b.step_time_us, "step A", result.a.step_time_us)
 
     def sentences(self, step: str, step_us: float, before: str, before_us: float | None) -> tuple[str, ...]:
-        """A sentence for each limit that a step is beyond.
-
-        Args:
-            step: what it is called.
-            step_us: its time.
-            before: what the step is called that it is compared with.
-            before_us: its time; None: it is compared with none.
-        """
+        """A sentence for each limit that a step is beyond."""
         texts = []
         if self.max_step_ms is not None and step_us > 1000.0 * self.max_step_ms:
             texts.append(f"{step} takes {time_text(step_us)}, more than {self.max_step_ms:g} ms (--max-step-ms)")

@@ -8,7 +8,7 @@ from typing import Any
 
 from gnnperf.core import bars_on_terminal, require
 from gnnperf.hardware import CLUSTER_GROUP, DEVICE_GROUP, PLAN_GROUP
-from gnnperf.predict import PredictConfig, check, check_covered, composed, to_request
+from gnnperf.predict import Request, check, check_covered, composed
 from gnnperf.predict import predict as answer_of
 from gnnperf.report import check_output, write_report
 from gnnperf.report.notebook.answer import Answer
@@ -37,15 +37,14 @@ def predict(trace: str | Path | None = None, *, words: Sequence[str] = (), **key
     chosen = [f"{group}={given.pop(group)}" for group in CHOICES if isinstance(given.get(group), str)]
     if trace is not None:
         given["trace"] = str(trace)
-    config = composed("predict", PredictConfig, *chosen, *words, **given)
-    require(not (config.json or config.quiet), "json, quiet", True, "on the command line: nothing is printed here")
-    request = to_request(config)
+    request = composed("predict", Request, *chosen, *words, **given)
+    require(not (request.json or request.quiet), "json, quiet", True, "on the command line: nothing is printed here")
     check(request)
-    threshold = read_threshold(config.max_step_ms, config.max_regression, config.against)
-    out = None if config.out is None else check_output(Path(config.out))
+    threshold = read_threshold(request.max_step_ms, request.max_regression, request.against)
+    out = None if request.out is None else check_output(Path(request.out))
     with bars_on_terminal():
         step = answer_of(request)
-        check_covered(step, config.fallback)
+        check_covered(step, request.fallback)
         if out is not None:
             write_report(step, out)
     threshold.check(step)

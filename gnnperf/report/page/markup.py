@@ -86,14 +86,7 @@ def bars(values: Iterable[float], colors: Iterable[str] | None = None) -> list[M
 
 
 def table(caption: str, heads: Sequence[str], rows: Iterable[Row], unknown: Collection[str] = ()) -> Markup:
-    """A table whose columns can be sorted; a head that is "" is that of bars.
-
-    Args:
-        caption: what screen readers say of it.
-        heads: of the columns.
-        rows: as many cells each as there are heads.
-        unknown: heads of columns to leave out: nothing is known there.
-    """
+    """A table whose columns can be sorted; a head that is "" is that of bars."""
     retained = [place for place, head in enumerate(heads) if head not in unknown]
     heads, rows = [heads[place] for place in retained], [[row[place] for place in retained] for row in rows]
     head = "".join('<th class="barcell"></th>' if not h else f'<th scope="col">{escape(h)}</th>' for h in heads)

@@ -30,17 +30,7 @@ class Source:
 
 
 def read_source(path: Path, hardware: str | None, checkpoint: Path | None, step: int | None) -> Source:
-    """A prediction's folder, or a trace.
-
-    Args:
-        path: either.
-        hardware: device by name or path; of a folder, instead of looking its name up. None: as the path says.
-        checkpoint: who answers a trace; None: the analytical model. A folder has been answered.
-        step: ordinal in a trace's window; None: the one with the median step time.
-
-    Raises:
-        InputError: nothing is there, it cannot be used, or its device is not known.
-    """
+    """A prediction's folder, or a trace."""
     if not path.exists():
         raise InputError("no such file or directory", where=str(path),
                          allowed="a folder that predict.py wrote, or a trace")  # fmt: skip
@@ -51,7 +41,7 @@ def read_source(path: Path, hardware: str | None, checkpoint: Path | None, step:
                 raise InputError("has no use for a prediction", where=name, allowed="with a trace")
         given = read_document(path / DOCUMENT)
         return _source(given, read_nodes(path / NODES, COLUMNS), device, str(path / DOCUMENT))
-    answer = predict(Request(path, hardware=device, checkpoint=checkpoint, step=step))
+    answer = predict(Request(trace=path, hardware=device, checkpoint=checkpoint, step=step))
     return _source(document(answer), nodes_table(answer)[list(COLUMNS)], device, str(path))
 
 
@@ -72,11 +62,7 @@ def _source(given: dict[str, Any], nodes: pd.DataFrame, device: DeviceSpec | Non
 
 
 def _predicted(given: dict[str, Any], key: str, where: str) -> DeviceSpec | None:
-    """The device whose numbers the document holds; None: it holds none, as those of versions before did not.
-
-    Raises:
-        InputError: they are no numbers of a device.
-    """
+    """The device whose numbers the document holds; None: it holds none, as those of versions before did not."""
     numbers = given.get(key)
     if numbers is None:
         return None

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.predict import PredictConfig
+from gnnperf.predict import Request
 from gnnperf.predict.composition import composed
-from gnnperf.predict.composition.flags import with_keys
+from gnnperf.predict.composition.command_line import with_keys
 
 FLAGS = ("json", "quiet", "max_step_ms", "against")
 
 
 def keys(*words: str) -> list[str]:
-    return with_keys(words, FLAGS, PredictConfig)
+    return with_keys(words, FLAGS, Request)
 
 
 def test_flags_are_keys_wherever_they_stand() -> None:
@@ -32,7 +32,7 @@ def test_what_is_hydras_stays_hydras_with_all_overrides_in_a_row() -> None:
 
 @pytest.mark.parametrize("path", ["a=b/c, d", "it's", "back\\", "a\\'b", "{x}", "ein Ordner/ä", "(1)", "null", "~/x"])
 def test_any_path_comes_through(path: str) -> None:
-    config = composed("predict", PredictConfig, *keys("--against", path), "trace=x")
+    config = composed("predict", Request, *keys("--against", path), "trace=x")
     assert config.against == (None if path == "null" else path)
 
 
@@ -52,5 +52,5 @@ def test_a_flag_that_cannot_be_read_is_refused(words: list[str], message: str) -
 
 def test_values_are_those_of_the_key() -> None:
     with pytest.raises(InputError, match="max_step_ms: bad value 'soon'"):
-        composed("predict", PredictConfig, *keys("--max-step-ms", "soon"))
-    assert composed("predict", PredictConfig, *keys("--max-step-ms", "1e1", "--quiet")).max_step_ms == 10.0
+        composed("predict", Request, *keys("--max-step-ms", "soon"))
+    assert composed("predict", Request, *keys("--max-step-ms", "1e1", "--quiet")).max_step_ms == 10.0

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from gnnperf.core.errors import InputError
-from gnnperf.predict import PredictConfig
+from gnnperf.predict import Request
 from gnnperf.predict.composition import composed
+from gnnperf.predict.composition.command_line import OwnFiles
 from gnnperf.predict.composition.entry import EntryConfig
-from gnnperf.predict.composition.own_files import OwnFiles
 
 ROOT = Path(__file__).resolve().parents[3]
 DEVICE = (ROOT / "conf" / "hardware" / "t4.yaml").read_text().replace("name: t4", "name: mine")
@@ -53,7 +53,7 @@ def test_a_file_with_code_or_interpolations_is_refused(
     path = tmp_path / "mine.yaml"
     path.write_text(text)
     with pytest.raises(InputError, match="has the ") as refused:
-        composed("predict", PredictConfig, "trace=/nowhere", f"{group}={path}")
+        composed("predict", Request, "trace=/nowhere", f"{group}={path}")
     assert "hunter2" not in str(refused.value) and "/nowhere" not in str(refused.value)
 
 
@@ -61,7 +61,7 @@ def test_settings_go_over_a_file_at_any_depth(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(DEVICE)
     config = composed(
-        "predict", PredictConfig, f"hardware={path}", "hardware.flops_per_s.float32=1e12", "hardware.power_limit_w=70"
+        "predict", Request, f"hardware={path}", "hardware.flops_per_s.float32=1e12", "hardware.power_limit_w=70"
     )
     assert config.hardware["flops_per_s"]["float32"] == 1e12 and config.hardware["flops_per_s"]["float16"] > 1e12
     assert config.hardware["name"] == "mine" and config.hardware["power_limit_w"] == 70
@@ -72,7 +72,7 @@ def test_settings_go_over_a_file_at_any_depth(tmp_path: Path) -> None:
 def test_an_unknown_setting_of_a_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(DEVICE)
-    config = composed("predict", PredictConfig, f"hardware={path}", "hardware.colour=green")
+    config = composed("predict", Request, f"hardware={path}", "hardware.colour=green")
     with pytest.raises(InputError, match="unknown key 'colour'"):
         config.device_spec()
 
@@ -80,7 +80,7 @@ def test_an_unknown_setting_of_a_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("word", ["hardware=../../../tmp/evil", "+experiment=../../evil", "experiment=a/b", "plan=x/y"])
 def test_a_choice_that_is_no_name_is_refused(word: str) -> None:
     with pytest.raises(InputError, match="names of conf"):
-        composed("predict", PredictConfig, word)
+        composed("predict", Request, word)
 
 
 def test_a_placeholder_without_its_file_is_refused() -> None:
@@ -92,7 +92,7 @@ def test_a_placeholder_without_its_file_is_refused() -> None:
 def test_a_file_is_read_whatever_its_name_is(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text(DEVICE)
-    assert composed("predict", PredictConfig, f"hardware={path}").hardware["name"] == "mine"
+    assert composed("predict", Request, f"hardware={path}").hardware["name"] == "mine"
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,6 @@ def test_a_file_is_read_whatever_its_name_is(name: str, tmp_path: Path) -> None:
     ["/a b", "/ä", "/a{b}", "/a'b", '/a"b', "/${oc.env:HOME}", "/a\\${trace}", "/a#b", "/a=b", "~/x", "/a(b)", "/[a"],
 )
 def test_a_path_on_the_command_line_is_text(path: str) -> None:
-    assert composed("predict", PredictConfig, f"trace={path}", f"out={path}").trace == path
+    assert composed("predict", Request, f"trace={path}", f"out={path}").trace == path
     assert composed("train", EntryConfig, f"data.path={path}").data.path == path
-    assert composed("predict", PredictConfig, trace=path).trace == path
+    assert composed("predict", Request, trace=path).trace == path

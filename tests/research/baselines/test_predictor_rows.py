@@ -13,8 +13,7 @@ from gnnperf.gnn.data.step_time import step_time_us
 from gnnperf.graph.execution_graph import ExecutionGraph
 from gnnperf.graph.prediction import Prediction
 from gnnperf.hardware.spec import ClusterSpec
-from gnnperf.predict.blended import BlendedPredictor
-from gnnperf.predict.gnn import GnnPredictor
+from gnnperf.predict.gnn import BlendedPredictor, GnnPredictor
 from research.baselines.network import PredictorAnswer, fits_of
 from tests.predict.doubled import doubling
 
