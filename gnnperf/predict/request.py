@@ -157,13 +157,13 @@ def check(request: Request) -> None:
             f"hosts={request.hosts} was replaced", where="hosts", allowed="evidence=trace, other_steps or none",
             remedy="use evidence=trace (the default): host work, and all other work, is taken from the trace",
         )  # fmt: skip
+    request.device_spec(), request.cluster_spec(), request.edits()  # each refuses what it cannot read
     if request.plan:
         _check_plan(request)
     elif request.trace is None:
         raise InputError("a value is required", where="trace", remedy="pass trace=PATH, or plan=NAME and hardware=NAME")
     elif not Path(request.trace).exists():
         raise InputError("no such file or directory", where=str(request.trace), remedy="check trace=PATH")
-    request.cluster_spec(), request.edits()
     if request.mode is Mode.gnn and request.checkpoint is None:
         raise InputError(
             "mode=gnn needs a checkpoint", where="checkpoint", allowed="the path of a trained model",

@@ -134,7 +134,7 @@ def test_hybrid_with_a_network_merges_it_with_the_analytical_model(
     from gnnperf.predict.predictors import Predictors
 
     fallback_order = Predictors((Fixed({GEMM_1: np.nan, 3: 70.0}, source=Source.GNN), Fixed({GEMM_1: 90.0})))
-    monkeypatch.setattr(api, "models_for", lambda mode, checkpoint, measured: api.Answers(fallback_order))
+    monkeypatch.setattr(api, "models_for", lambda mode, checkpoint, measured: api.Models(fallback_order))
     answer = predict(Request(trace=trace, evidence=TraceEvidence.none))
     assert answer.step_time_us == pytest.approx(10 + 90 + 50 + 5)
     assert answer.source_share == pytest.approx({"analytic": 90 / 155, "gnn": 65 / 155})
@@ -170,7 +170,7 @@ def test_the_analytical_model_answers_with_what_a_checkpoints_training_runs_repo
     result = api.models_for(Mode.analytic, path).model
     assert isinstance(result, AnalyticPredictor)
     assert result.constants == load_checkpoint(path).constants
-    assert api.models_for(Mode.analytic, None) == api.Answers(AnalyticPredictor())
+    assert api.models_for(Mode.analytic, None) == api.Models(AnalyticPredictor())
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_trace_of_another_processor_than_training_has_no_interval_and_states_w
     (recorded / "run.json").write_text(json.dumps(card))
     learned = _checkpoint(tmp_path, {"processors": ["Epyc"]})
     answer = predict(Request(trace=recorded, mode=Mode.gnn, checkpoint=learned, hardware=hardware))
-    sentences = [w for w in answer.warnings if "ran on Xeon, the checkpoint's errors were measured on Epyc" in w]
+    sentences = [w for w in answer.warnings if "ran on Xeon, the checkpoint was calibrated on Epyc" in w]
     assert len(sentences) == is_stated
     assert any("No interval of the step time" in w for w in answer.warnings) is not is_stated  # it was not calibrated
 

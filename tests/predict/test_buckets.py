@@ -28,7 +28,7 @@ def test_what_training_was_reported() -> None:
 
 
 def test_a_limited_link_without_its_bucket_is_stated() -> None:
-    assert "bucket_bytes=70000 tells it" in missing_bucket(LIMITED, 7e4, follows_card=True)[0]
+    assert "bucket_bytes=70000 sets it" in missing_bucket(LIMITED, 7e4, follows_card=True)[0]
     given = replace(LIMITED, placement=Placement(2, 125e6, 7e4))
     for graph in (given, two_rank_graph(), replace(LIMITED, placement=Placement(2))):
         assert missing_bucket(graph, 7e4, follows_card=True) == ()

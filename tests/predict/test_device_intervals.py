@@ -33,7 +33,7 @@ def test_kernels_of_a_family_that_generations_tell_of_have_bounds() -> None:
     assert given.latency_low_us[GEMM_0] == pytest.approx(35.0)
     assert given.latency_high_us[GEMM_0] == pytest.approx(280.0)
     assert np.isnan(given.latency_low_us[0])  # a host segment
-    assert "No answer was calibrated on h100_sxm" in given.warnings[-1]
+    assert "No prediction was calibrated on h100_sxm" in given.warnings[-1]
     assert "3 GPU generations" in given.warnings[-1]
 
 

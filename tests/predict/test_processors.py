@@ -28,7 +28,7 @@ def recorded(root: Path, run: str, *processors: Processor) -> Path:
 def test_another_processor_is_named(tmp_path: Path) -> None:
     trace = recorded(tmp_path, "mine", XEON)
     sentences = other_processor(trace, (EPYC, GRACE))
-    assert "ran on Xeon (AVX512)" in sentences and "measured on Epyc (AVX512), Grace:" in sentences
+    assert "ran on Xeon (AVX512)" in sentences and "calibrated on Epyc (AVX512), Grace:" in sentences
     assert other_processor(trace, (EPYC, XEON)) == ""
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnnperf.report.family_errors import family_errors
-from gnnperf.report.summary import nodes_table
+from gnnperf.report.summary import family_errors, nodes_table
 from tests.predict.answers import GEMM_0, GEMM_1, toy_answer
 
 

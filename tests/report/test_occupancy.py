@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from gnnperf.report.json_document import document
-from gnnperf.report.occupancy import PARTS, occupancy
+from gnnperf.report.page.breakdown import PARTS, occupancy
 from gnnperf.report.summary import nodes_table
 from tests.predict.answers import toy_answer
 

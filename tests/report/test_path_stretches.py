@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from gnnperf.report.json_document import document
-from gnnperf.report.path_stretches import longest_in_order, op_stretches, path_nodes, phase_stretches
+from gnnperf.report.page.path import longest_in_order, op_stretches, path_nodes, phase_stretches
 from gnnperf.report.summary import nodes_table
 from tests.predict.answers import toy_answer
 

@@ -10,7 +10,7 @@ import pytest
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import StepTimeKind
 from gnnperf.report import write_report
-from gnnperf.report.threshold import StepTooLong, read_threshold
+from gnnperf.report.compare.text import StepTooLong, read_threshold
 from tests.predict.answers import GEMM_1, toy_answer
 
 

@@ -73,7 +73,7 @@ def _side(path: Path, step: int | None) -> Side:
 
     if is_prediction(path):
         return read_prediction(path)
-    from gnnperf.report.compare.measured import read_measured
+    from gnnperf.report.compare.side import read_measured
 
     return read_measured(path, step)
 

@@ -8,11 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from gnnperf.core import WORK_TYPES, InputError, StepTimeKind, reading
+from gnnperf.core import WORK_TYPES, InputError, Source, StepTimeKind, reading
+from gnnperf.graph import ExecutionGraph, Prediction, load_graph
+from gnnperf.hardware import match_device
+from gnnperf.predict import Mode, Question, assemble, choose_step, measured_step_time_us, step_time_kind, traced_name
 from gnnperf.report.json_document import FORMAT, FORMAT_VERSION
+from gnnperf.report.summary import nodes_table
+from gnnperf.schedule import measured_latencies
 
 DOCUMENT, NODES = "prediction.json", "nodes.parquet"
 COLUMNS = ("node_type", "op_name", "phase", "latency_us", "critical_us")
@@ -112,3 +118,44 @@ def read_nodes(path: Path, columns: tuple[str, ...] = COLUMNS) -> pd.DataFrame:
         if missing:
             raise InputError(f"has no column {missing[0]!r}", where=str(path), remedy=AGAIN)
         return pq.read_table(path, columns=list(columns)).to_pandas()
+
+
+# A trace as one of the two: its step as measured, with the critical path of what was measured.
+
+
+MEASURED = "measured"
+
+
+def read_measured(trace: Path, step: int | None = None, cache_dir: Path | None = None) -> Side:
+    """A measured step of a trace."""
+    if not trace.exists():
+        raise InputError("no such file or directory", where=str(trace),
+                         allowed="a folder that predict.py wrote, or a trace")  # fmt: skip
+    return measured_side(load_graph(trace, cache_dir), str(trace), step)
+
+
+def measured_side(graph: ExecutionGraph, where: str, step: int | None = None) -> Side:
+    """A measured step of a graph; gaps and latencies that were not measured take the medians of their class."""
+    label = choose_step(graph, step)
+    one = graph.step(label.step)
+    latency_us, lag_us = (np.nan_to_num(values) for values in measured_latencies(one))
+    unknown = np.full(one.num_nodes, np.nan)
+    source = np.full(one.num_nodes, Source.MEASURED, dtype=object)
+    prediction = Prediction(one, latency_us, lag_us, source, unknown, unknown, unknown, {})
+    question = Question(label, label.step, Mode.replay, "", "", traced_name(graph), True, {})
+    return Side(
+        where=where,
+        run=graph.name,
+        who=MEASURED,
+        hardware=", ".join(dict.fromkeys(_catalog_name(name) for name in graph.device_names if name)),
+        step_time_us=measured_step_time_us(label),
+        step_time_kind=StepTimeKind(step_time_kind(label)),
+        is_lower_bound=False,
+        nodes=work(nodes_table(assemble(prediction, question))),
+    )
+
+
+def _catalog_name(traced: str) -> str:
+    """The name by which predictions know the device; the trace's own where the catalog does not know it."""
+    device = match_device(traced)
+    return traced if device is None else device.name

@@ -8,14 +8,11 @@ from html import escape
 import pandas as pd
 
 from gnnperf.predict import StepPrediction
-from gnnperf.report.family_errors import family_errors
 from gnnperf.report.json_document import document
-from gnnperf.report.occupancy import occupancy
-from gnnperf.report.page import assets, breakdown, head, memory, ops, path
+from gnnperf.report.page import breakdown, head, markup, ops, path
 from gnnperf.report.page.markup import Markup, Td, note, section, table, text_td
 from gnnperf.report.page.timeline_data import timeline_data
-from gnnperf.report.path_stretches import path_nodes
-from gnnperf.report.summary import work_table
+from gnnperf.report.summary import family_errors, work_table
 from gnnperf.report.text import headline, target
 
 TIMELINE_HELP = (
@@ -36,9 +33,9 @@ def html_report(answer: StepPrediction, nodes: pd.DataFrame) -> str:
     contents = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title, _ in parts)
     return "\n".join((
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-        assets.policy(),
+        markup.policy(),
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(headline(answer))}</title>\n{assets.style()}\n</head>\n<body>",
+        f"<title>{escape(headline(answer))}</title>\n{markup.style()}\n</head>\n<body>",
         '<a class="skip" href="#main">Skip to the answer</a>',
         f'<header><p class="note">{escape(target(answer))}</p>',
         '<button id="theme" type="button" hidden></button></header>',
@@ -47,8 +44,8 @@ def html_report(answer: StepPrediction, nodes: pd.DataFrame) -> str:
         f'<nav aria-label="Contents"><ul>{contents}</ul></nav>',
         *(section(name, title, content) for name, title, content in parts),
         "</main>",
-        assets.json_block("timeline-data", timeline_data(answer, nodes)),
-        assets.scripts(),
+        markup.json_block("timeline-data", timeline_data(answer, nodes)),
+        markup.scripts(),
         "</body>\n</html>\n",
     ))  # fmt: skip
 
@@ -56,7 +53,7 @@ def html_report(answer: StepPrediction, nodes: pd.DataFrame) -> str:
 def _sections(answer: StepPrediction, nodes: pd.DataFrame) -> Iterable[tuple[str, str, str]]:
     """(name, title, content) of each part."""
     given, work = document(answer), work_table(nodes)
-    on_path, step_us = path_nodes(nodes, given), answer.step_time_us
+    on_path, step_us = path.path_nodes(nodes, given), answer.step_time_us
     if answer.findings is not None:
         yield "findings", "What holds the step up", head.findings(answer.findings)
     yield "sources", "Where latencies come from", breakdown.sources(answer) + ops.uncovered(answer.uncovered_ops)
@@ -65,7 +62,11 @@ def _sections(answer: StepPrediction, nodes: pd.DataFrame) -> Iterable[tuple[str
         breakdown.node_types(answer, work), breakdown.phases(answer, work), breakdown.families(answer, work),
         breakdown.ranks(answer, work),
     ))  # fmt: skip
-    yield "ranks", "Active, idle, exposed communication", breakdown.rank_time(occupancy(nodes, given), step_us)
+    yield (
+        "ranks",
+        "Active, idle, exposed communication",
+        breakdown.rank_time(breakdown.occupancy(nodes, given), step_us),
+    )
     yield (
         "path",
         "Critical path",
@@ -75,7 +76,7 @@ def _sections(answer: StepPrediction, nodes: pd.DataFrame) -> Iterable[tuple[str
     yield "ops", "Top ops", ops.ops(work, step_us)
     yield "errors", "Errors by op family", ops.errors(_errors(answer, nodes), answer)
     if answer.peak_memory:
-        yield "memory", "Peak memory", memory.peak_memory(answer)
+        yield "memory", "Peak memory", ops.peak_memory(answer)
     yield "provenance", "Provenance", _provenance(answer)
 
 

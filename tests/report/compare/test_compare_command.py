@@ -13,9 +13,8 @@ from rich.console import Console
 from gnnperf import cli
 from gnnperf.report import write_report
 from gnnperf.report.compare.changes import compare
-from gnnperf.report.compare.measured import measured_side
 from gnnperf.report.compare.page import comparison_page, waterfall
-from gnnperf.report.compare.side import read_prediction
+from gnnperf.report.compare.side import measured_side, read_prediction
 from gnnperf.report.compare.text import Limits, bars, rendered
 from tests.predict.answers import GEMM_1, toy_answer
 from tests.toys import two_rank_graph

@@ -11,8 +11,7 @@ import pytest
 from gnnperf.core.errors import InputError
 from gnnperf.core.schema import StepTimeKind
 from gnnperf.report import write_report
-from gnnperf.report.compare.measured import measured_side, read_measured
-from gnnperf.report.compare.side import is_prediction, read_prediction
+from gnnperf.report.compare.side import is_prediction, measured_side, read_measured, read_prediction
 from tests.predict.answers import GEMM_1, toy_answer
 from tests.toys import two_rank_graph
 

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import numpy as np
 
 from gnnperf.predict.step_prediction import StepPrediction
-from gnnperf.report.page.assets import SCRIPTS, asset
+from gnnperf.report.page.markup import SCRIPTS, asset
 from tests.predict.answers import GEMM_1, toy_answer
 from tests.report.page.pages import page_of
 
